@@ -19,7 +19,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "comm/blocking.h"
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "runtime/direct.h"
 #include "runtime/runtime.h"
 
@@ -205,7 +205,7 @@ class Bench {
   }
 
   runtime::Direct& direct_;
-  gas::Access& access_;
+  gas::DirectAccess& access_;
   comm::Transport& transport_;
   Counters counters_;
   comm::PollWaiter waiter_;

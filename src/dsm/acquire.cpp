@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an acquire does: what others have changed is dropped from V; what is pinned is brought up to date instead (rules 2 and 4).
+// What an acquire does: what other ranks have changed is dropped from V; pinned blocks are refreshed instead
+// (rules 2 and 4).
 #include "base/trace.h"
 #include "dsm/coherence.h"
-#include "dsm/volley.h"
+#include "dsm/fence_batch.h"
 
 namespace kasane::dsm {
 
@@ -15,95 +16,93 @@ void Coherence::acquire_all(ThreadContext& ctx) {
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// Rule 2: everything that is cached and free is dropped; then what others hold, when they have finished.
+/// Rule 2: first all cached blocks that are free, then those that other threads held, when these have
+/// finished.
 void Coherence::drop_cached(ThreadContext& ctx) {
   acquires_.fetch_add(1);
   drops_.fetch_add(1);
-  write_buffer_.released();   // what is changed goes out, too
+  write_buffer_.released();   // changes are sent, too
   bool left = false;
   {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
-    cached_.for_each([&](BlockId b) { left |= !volley.take(b); });
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
+    cached_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
-  if (left) cached_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
+  if (left) cached_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire); });
 }
 
-void Coherence::acquire_told(ThreadContext& ctx) {
+void Coherence::acquire_noticed(ThreadContext& ctx) {
   if (!sharing_.on()) return acquire_all(ctx);
-  const bool predicts = predictor_ != nullptr && predictor_->due(acquires_.load() + 1);
-  if (!predicts && sharing_.nothing_told()) {   // and nobody is still dropping
+  if (sharing_.no_notices()) {   // and no other thread is still dropping
     acquires_.fetch_add(1);
     return;
   }
   const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
-  const bool led = told_rounds_.join(ctx.io.waiter(), [&] {
+  const bool led = notice_rounds_.join(ctx.io.waiter(), [&] {
     acquires_.fetch_add(1);
-    drop_told(ctx);
+    drop_noticed(ctx);
   });
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// The same of what this rank was told of, or gives up. In one thread at a time.
-void Coherence::drop_told(ThreadContext& ctx) {
-  if (predictor_ != nullptr) predict();
-  if (sharing_.nothing_told()) return;
+/// The same for the blocks of which this rank has notices. One thread at a time.
+void Coherence::drop_noticed(ThreadContext& ctx) {
+  if (sharing_.no_notices()) return;
   drops_.fetch_add(1);
   sharing_.begin_drop();
-  const auto keeps = [this](PageId page, gas::Parts parts) { return has_copies_beside(page, parts); };
+  const auto keeps = [this](PageId page, gas::PartMask parts) { return has_copies_beside(page, parts); };
   bool left = false;
   {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
-    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
-      const bool given_up = predictor_ != nullptr && parts == gas::kAllParts && predictor_->dropped(page);
-      count(given_up ? ctx.counters.copies_given_up : ctx.counters.pages_heard);
-      gas::Parts in_use = 0;
-      for_each_cached(page, parts, [&](BlockId b, gas::Parts part) {
-        if (given_up) predictor_->gave_up(b);
-        if (!volley.take(b)) in_use |= part;
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
+    sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
+      count(ctx.counters.pages_heard);
+      gas::PartMask in_use = 0;
+      for_each_cached(page, parts, [&](BlockId b, gas::PartMask part) {
+        if (!fences.add(b)) in_use |= part;
       });
-      if (in_use != 0) sharing_.tell_myself(page, in_use);
+      if (in_use != 0) sharing_.add_own_notice(page, in_use);
       left |= in_use != 0;
     });
   }
   if (left) {
-    sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
-      for_each_cached(page, parts, [&](BlockId b, gas::Parts) { fence_block(ctx.io, &ctx.counters, b, Event::acquire); });
+    sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
+      for_each_cached(page, parts, [&](BlockId b, gas::PartMask) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire); });
     });
   }
   sharing_.end_drop();
 }
 
-bool Coherence::has_copies_beside(PageId page, gas::Parts parts) const noexcept {
-  gas::Parts cached = 0;
-  for_each_cached(page, gas::kAllParts, [&](BlockId, gas::Parts part) { cached |= part; });
+bool Coherence::has_copies_beside(PageId page, gas::PartMask parts) const noexcept {
+  gas::PartMask cached = 0;
+  for_each_cached(page, gas::kAllParts, [&](BlockId, gas::PartMask part) { cached |= part; });
   return (cached & ~parts) != 0;
 }
 
-/// Joins the page's readers and calls read(owner) until the page has stood meanwhile. False: there is no other owner. Held are bits of the page, so one that is ours by now is not brought in.
+/// Joins the page's readers and calls read(owner), again until the page stood meanwhile. False: there is no
+/// other owner. The caller holds bits of the page, so a page that this rank owns by now is not paged in.
 template <class F>
 bool Coherence::read_as_reader(comm::Blocking& io, PageId page, const F& read) {
   for (;;) {
     const auto found = addresses_.look(io, page);
     if (found.owner == kNoRank || found.owner == transport_.rank()) return false;
-    if (gas::AddressCache::asleep(found)) {
-      addresses_.rouse(io, page, found.owner);
+    if (gas::AddressCache::is_on_ssd(found)) {
+      addresses_.page_in(io, page, found.owner);
       continue;
     }
-    const auto stay = sharing_.join(io, page, found.owner);
+    const auto state = sharing_.join(io, page, found.owner);
     read(found.owner);
     if (!addresses_.stood(io, page, found)) continue;
-    sharing_.joined(page, stay);
+    sharing_.joined(page, state);
     return true;
   }
 }
 
-/// This rank is among the page's readers afterwards: what it keeps of the page is told of, though an acquire has just left them. If it owns the page nobody need
-/// tell it.
+/// Makes this rank a reader of the page again: it keeps a block of it, though the acquire has just left the
+/// readers. If this rank owns the page no notice is needed.
 void Coherence::stay_reader(comm::Blocking& io, PageId page) {
   read_as_reader(io, page, [](Rank) {});
 }
 
-/// Rule 4: the owner's bytes that changed since the twin was made go into M and the twin, nothing else.
+/// Rule 4: bytes of the owner that have changed since the twin was made go into M and the twin, nothing else.
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);

@@ -2,35 +2,41 @@
 #include "dsm/coherence.h"
 
 #include "base/assert.h"
-#include "dsm/flight.h"
+#include "dsm/background_read.h"
 
 namespace kasane::dsm {
 
 using mem::Access;
 using mem::BlockRange;
 
-Coherence::Coherence(mem::Space& space, mem::BlockTable& table, mem::BlockSet& cached, mem::BlockSet& dirty, mem::FaultEngine& engine,
-                     comm::Transport& transport, gas::AddressCache& addresses, gas::Sharing& sharing)
-    : space_(space), table_(table), cached_(cached), dirty_(dirty), engine_(engine), transport_(transport),
-      addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), sharing_(sharing) {
+Coherence::Coherence(const Parts& parts)
+    : space_(parts.space), table_(parts.table), cached_(parts.cached), dirty_(parts.dirty), engine_(parts.engine), transport_(parts.transport), addresses_(parts.addresses),
+      directory_(addresses_.directory()), mover_(transport_, addresses_, *this), pages_(directory_.pages()), auto_relocator_(parts.auto_relocator), sharing_(parts.sharing),
+      races_(parts.races), tiers_(parts.tiers), residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr), write_buffer_(parts.write_buffer_blocks) {
+  if (tiers_ != nullptr) {
+    tiers_->connect(*this, mover_);
+    make_background_reads();
+    engine_.expect_punches(residency_->range().offset, residency_->range().bytes, residency_->frame_bytes());
+  }
   transport_.set_handler(gas::kReleaseHandler, &Coherence::on_release, this);
   transport_.set_handler(gas::kChangesHandler, &Coherence::on_changes, this);
 }
 
-// ---- words of the block table ------------------------------------------------------------------------------------
+// ---- words of the block table ----------------------------------------------------------------------------
 
 BlockState Coherence::state(BlockId b) const noexcept { return BlockState::of(table_[b].load()); }
 
-bool Coherence::try_claim(BlockId b, BlockState before, const Step& step) noexcept {
+bool Coherence::try_claim(BlockId b, BlockState before, const BlockStep& step) noexcept {
   std::uint32_t expected = before.word();
-  // seq_cst: the busy bit orders this thread's later look at the directory against an acquire's walk over cached_.
+  // seq_cst: the busy bit orders this thread's later look at the directory against an acquire's walk over
+  // cached_.
   return table_[b].compare_exchange_strong(expected, step.claimed.word());
 }
 
-Step Coherence::claim_block(comm::Blocking& io, BlockId b, Event event) {
+BlockStep Coherence::claim_block(comm::Blocking& io, BlockId b, BlockEvent event) {
   for (;;) {
     const BlockState s = state(b);
-    const Step step = next(s, event);
+    const BlockStep step = next(s, event);
     if (step.verdict == Verdict::wait) {
       wait_free(io, b);
     } else if (step.verdict != Verdict::proceed || try_claim(b, s, step)) {
@@ -42,7 +48,7 @@ Step Coherence::claim_block(comm::Blocking& io, BlockId b, Event event) {
 void Coherence::finish(BlockId b, BlockState after) noexcept {
   KASANE_ASSERT(after.check() && !after.busy);
   KASANE_ASSERT(state(b).busy);
-  // release: whoever takes the bit next sees M, T and the sets as we leave them.
+  // release: the next holder of the bit sees M, T and the sets as this thread leaves them.
   table_[b].store(after.word(), std::memory_order_release);
 }
 
@@ -53,7 +59,7 @@ void Coherence::wait_free(comm::Blocking& io, BlockId b) {
 void Coherence::mark_dirty(Counters& counters, BlockId b) noexcept {
   if (write_buffer_.stored_again(b)) count(counters.blocks_sent_in_vain);
   dirty_.insert(b);
-  sharing_.add_dirty();   // before any store can land: ask_release() of others relies on it
+  sharing_.add_dirty();   // before any store can happen: ask_release() of other ranks relies on it
 }
 
 void Coherence::mark_clean(BlockId b) noexcept {
@@ -61,7 +67,7 @@ void Coherence::mark_clean(BlockId b) noexcept {
   sharing_.remove_dirty();   // after remote completion
 }
 
-// ---- rights in V ---------------------------------------------------------------------------------------------------
+// ---- access rights in V ----------------------------------------------------------------------------------
 
 void Coherence::protect(BlockRange run, Access access) noexcept {
   for (int attempt = 0; !engine_.protect(run, access); ++attempt) {
@@ -74,11 +80,11 @@ void Coherence::protect(const Stripe& blocks, Access access) noexcept {
   blocks.for_each_run([&](BlockRange run) { protect(run, access); });
 }
 
-/// Merges mappings: drops clean cached blocks that nobody uses or pins. Never waits.
+/// Merges mappings: drops clean cached blocks that are neither claimed nor pinned. Never waits.
 void Coherence::make_room() noexcept {
   cached_.for_each([&](BlockId b) {
     const BlockState s = state(b);
-    const Step step = next(s, Event::acquire);
+    const BlockStep step = next(s, BlockEvent::acquire);
     if (step.verdict != Verdict::proceed || s.dirty() || s.pins != 0 || !try_claim(b, s, step)) return;
     if (engine_.protect({b, 1}, Access::none)) {
       cached_.erase(b);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edges between ranks: one rank asks another to release, which its service thread or a worker does between two threads' steps (rule 1).
+// Edges between ranks: one rank asks another to release; that rank's service thread does so, or a worker
+// between two threads' steps (rule 1).
 #include <iterator>
 
 #include "base/assert.h"
@@ -9,7 +10,8 @@ namespace kasane::dsm {
 
 void Coherence::ask_release(ThreadContext& ctx, Rank source) {
   if (source == transport_.rank()) return release_all(ctx);
-  // The fact was fixed before we look. What was changed before it counts until its bytes have arrived and its readers were told.
+  // The fact of the edge was fixed before this look. What was changed before it counts as unreleased until
+  // its bytes have arrived and the notices are sent.
   if (sharing_.nothing_to_release(ctx.io, source)) return;
   ctx.io.request(source, gas::kReleaseHandler, {}, comm::kDoorbellDelayNs);
 }
@@ -18,9 +20,12 @@ void Coherence::on_release(void* self, const comm::Message& message) noexcept {
   auto& c = *static_cast<Coherence*>(self);
   if (c.sharing_.nothing_to_release()) return c.transport_.reply(message.token, 0);
   KASANE_CHECK(c.asked_.add(message.token), "more requests for a release than a rank keeps");
-  // Whoever answers takes back his word and then looks at asked_ (seq_cst, all four): he sees what we have noted, or we see that he is through.
+  // A thread that answers decrements answering_ and then reads asked_; here asked_ is written before
+  // answering_ is read (seq_cst, all four). So that thread sees this request, or this handler sees that it
+  // has finished.
   if (c.answering_.load() != 0) return;
-  c.transport_.wake(c.transport_.rank(), comm::Doorbell::messages);   // we may run on a worker: the service thread must look
+  // this may run on a worker: the service thread must look
+  c.transport_.wake(c.transport_.rank(), comm::Doorbell::messages);
 }
 
 void Coherence::answer(ThreadContext& ctx) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it holds anything, and lets go of pages (docs/design/tiers.md).
+// What coherence does for memory larger than DRAM: counts the frames that it fills, waits for room before it
+// holds anything, and evicts pages (docs/design/tiers.md).
 #include "dsm/coherence.h"
 
 #include <algorithm>
@@ -13,24 +14,26 @@ using mem::Access;
 using mem::BlockRange;
 
 namespace {
-constexpr std::uint64_t kTableBlocks = 512;   // what one of the kernel's page tables maps: a call flushes for each
+// what one kernel page table maps: an mprotect flushes translations for each
+constexpr std::uint64_t kTableBlocks = 512;
 }
 
-// ---- room ----------------------------------------------------------------------------------------------------------
+// ---- room ------------------------------------------------------------------------------------------------
 
 void Coherence::admit(comm::Blocking& io, PageId page) {
   if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count, Serves::itself);
 }
 
-/// For a fault: as many blocks of its page as may come with it, but no more than so many.
+/// For a fault: room for the blocks of its page that may be taken with it, at most so many.
 bool Coherence::admit(ThreadContext& ctx, PageId page, std::uint64_t blocks) {
   const bool admitted = residency_ == nullptr || !residency_->counts(page) || admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
   if (!admitted) count(ctx.counters.faults_put_off);
   return admitted;
 }
 
-/// Nothing is held. Whoever makes room needs changes sent only if nothing else is left, so it is asked first. False: there is no room yet, and the faults that wait behind this one come
-/// first: room may be what a view holds, and what the view's thread waits for one of these.
+/// The caller holds nothing. The pager needs changes sent only if nothing else is left to evict, so it is
+/// asked first. False: there is no room yet, and the faults that wait behind this one come first: room may be
+/// what a view holds, and the view's thread may wait for one of these faults.
 bool Coherence::admit(comm::Blocking& io, std::uint64_t blocks, Serves serves) {
   if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return true;
   for (;;) {
@@ -54,12 +57,13 @@ void Coherence::admit_for_now(comm::Blocking& io, std::uint64_t blocks) {
   constexpr std::uint64_t kPatienceNs = 20'000'000;
   if (residency_ == nullptr || residency_->admitted(blocks)) return;
   for (const std::uint64_t begin = now_ns(); !admit(io, blocks, Serves::others);) {
-    if (now_ns() - begin >= kPatienceNs) return residency_->note_relieved();   // it waits no more, and must not be taken for one that has been waiting ever since
+    // it waits no more; it must not count as one that has waited all the time
+    if (now_ns() - begin >= kPatienceNs) return residency_->note_relieved();
   }
 }
 
 void Coherence::clean(comm::Blocking& io) {
-  dirty_.for_each([&](BlockId b) { fence_block(io, nullptr, b, Event::release); });
+  dirty_.for_each([&](BlockId b) { fence_block(io, nullptr, b, BlockEvent::release); });
 }
 
 void Coherence::fill(BlockRange blocks) noexcept {
@@ -70,7 +74,7 @@ void Coherence::fill(const Stripe& blocks) noexcept {
   blocks.for_each_run([&](BlockRange run) { fill(run); });
 }
 
-/// Blocks that will be read from SSD by themselves, as far as is known.
+/// Blocks that will probably be read from SSD through a bounce buffer.
 void Coherence::fill_staged(BlockRange blocks) noexcept {
   if (residency_ != nullptr) residency_->fill_staged(blocks);
 }
@@ -83,7 +87,7 @@ void Coherence::fill_staged(BlockId window, Mask mask) noexcept {
   for_each_run(mask, [&](unsigned first, unsigned count) { fill_staged({block_at(window, first), count}); });
 }
 
-/// They were counted as staged, and will not be: before they are touched.
+/// They were counted as staged and will not be; called before they are touched.
 void Coherence::fill_otherwise(BlockRange blocks) noexcept {
   if (residency_ != nullptr && residency_->large_frames()) residency_->fill(blocks);
 }
@@ -98,42 +102,43 @@ void Coherence::fill_twin(BlockId b) noexcept {
 
 bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullptr || residency_->admitted(bytes / mem::kBlockBytes + residency_->low()); }
 
-// ---- a page that is not here -----------------------------------------------------------------------------------------
+// ---- pages that are not here -----------------------------------------------------------------------------
 
-/// Nothing is held; owner: as it was just found. The access runs again, whatever comes of it.
+/// Nothing is held. owner: as it was just found. The access runs again in any case.
 void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
-  if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_->touch(ctx.io, page);
-  if (why == Fetched::asleep) rouse(ctx, page, owner);
+  if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_.touch(ctx.io, page);
+  if (why == Fetched::on_ssd_elsewhere) page_in(ctx, page, owner);
 }
 
-/// With the pages that a sweep over such will come to.
-void Coherence::rouse(ThreadContext& ctx, PageId page, Rank owner) {
+/// Requests also the next pages of a sweep over such pages.
+void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
   constexpr std::uint32_t kMost = 16;
   std::array<PageId, kMost + 1> pages{page};
   std::size_t n = 1;
-  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead() ? ctx.asleep.ask(raw(page), kMost) : gas::ReadAhead::Plan{};
+  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead() ? ctx.remote_page_ins.ask(raw(page), kMost) : gas::ReadAhead::Plan{};
   for (std::uint32_t i = 0; i < std::min(plan.pieces, kMost); ++i) {
     const PageId next_one{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next_one) || pages_.bytes_of(next_one) != pages_.bytes_of(page)) break;
     pages[n++] = next_one;
   }
-  if (n == 1) addresses_.rouse(ctx.io, page, owner);
-  else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::Rouses::first);
+  if (n == 1) addresses_.page_in(ctx.io, page, owner);
+  else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::PagesIn::first);
 }
 
-// ---- the keeper's part ---------------------------------------------------------------------------------------------
+// ---- called by the pager ---------------------------------------------------------------------------------
 
-void Coherence::rest(std::span<const PageId> pages) noexcept {
+void Coherence::retire(std::span<const PageId> pages) noexcept {
   for (std::size_t i = 0; i < pages.size();) {
     BlockRange run = pages_.blocks_of(pages[i]);
-    for (++i; i < pages.size() && rests_with(run, pages[i]); ++i) run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
-    hide(run, Event::rest);
+    for (++i; i < pages.size() && retires_with(run, pages[i]); ++i) run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
+    hide(run);
   }
 }
 
-/// May what lies between the run and that page, which does not lie before it, be laid to rest with them? A call more interrupts the other cores (18 us of processor time on two), a block that is
-/// touched again costs a soft fault (4 us), and few of those that show in pages of which little is here are.
-bool Coherence::rests_with(BlockRange run, PageId next_page) const noexcept {
+/// May the blocks between the run and that page, which does not lie before it, be retired together with them?
+/// One call more interrupts the other cores (18 us of processor time on two). A retired block that is
+/// accessed again costs a soft fault (4 us), and few blocks between the pages are visible.
+bool Coherence::retires_with(BlockRange run, PageId next_page) const noexcept {
   constexpr std::uint64_t kMostShown = 16;
   const std::uint64_t end = end_of(run), next_block = raw(pages_.blocks_of(next_page).first);
   if (next_block <= end) return true;
@@ -142,14 +147,15 @@ bool Coherence::rests_with(BlockRange run, PageId next_page) const noexcept {
     if (!residency_->counts(p)) return false;
   }
   std::uint64_t shown = 0;
-  for (std::uint64_t b = end; b != next_block && shown <= kMostShown; ++b) shown += state(BlockId{b}).view != View::none ? 1 : 0;
+  for (std::uint64_t b = end; b != next_block && shown <= kMostShown; ++b) shown += state(BlockId{b}).access != Access::none ? 1 : 0;
   return shown <= kMostShown;
 }
 
-/// V shows those blocks no more that are free and that the event, rest or doze, means something to. A system call flushes the other cores' translations, so blocks between them that show
-/// nothing are held, and do not end a run.
-void Coherence::hide(BlockRange all, Event event) noexcept {
-  constexpr std::uint64_t kTogether = 256;   // a system call: long ones keep who gets there waiting
+/// Makes free blocks of this rank invisible in V. A system call flushes the other cores' translations, so
+/// invisible blocks between them are claimed too and do not end a run.
+void Coherence::hide(BlockRange all) noexcept {
+  // blocks of a system call: threads that fault there wait for a long one
+  constexpr std::uint64_t kTogether = 256;
   BlockRange run{all.first, 0};
   std::uint64_t shown = 0;
   const auto hide_run = [&] {
@@ -159,7 +165,7 @@ void Coherence::hide(BlockRange all, Event event) noexcept {
       const BlockId b = block_at(run.first, i);
       BlockState before = state(b);
       before.busy = false;
-      const Step step = next(before, event);
+      const BlockStep step = next(before, BlockEvent::retire);
       finish(b, step.verdict == Verdict::proceed ? step.after : before);
     }
     run.count = shown = 0;
@@ -167,10 +173,10 @@ void Coherence::hide(BlockRange all, Event event) noexcept {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, event);
+    const BlockStep step = next(s, BlockEvent::retire);
     if (step.verdict != Verdict::proceed) continue;
     const BlockRange between{block_at(run.first, run.count), raw(b) - raw(run.first) - run.count};
-    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, Event::pass) == Verdict::proceed) {
+    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, BlockEvent::pass) == Verdict::proceed) {
       run.count += between.count;
     } else {
       hide_run();
@@ -185,26 +191,27 @@ bool Coherence::touched(PageId page) const noexcept {
   const BlockRange all = pages_.blocks_of(page);
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockState s = state(BlockId{raw(all.first) + i});
-    if (s.busy || (s.owned && s.view != View::none)) return true;
+    if (s.busy || (s.owned && s.access != Access::none)) return true;
   }
   return false;
 }
 
-/// Since the page is busy nobody makes this rank its owner meanwhile: a put by whoever it was handed from could already be in the frame.
-bool Coherence::let_go(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
+/// The page is busy, so this rank does not become its owner meanwhile. If it could, a put by the rank that
+/// handed the page over could already be in the frame.
+bool Coherence::try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   std::uint64_t held = 0;
   bool visible = false;
   for (; held < all.count; ++held) {
     const BlockId b{raw(all.first) + held};
     const BlockState s = state(b);
-    const Step step = next(s, Event::let_go);
+    const BlockStep step = next(s, BlockEvent::evict);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) break;
     visible |= step.actions[0] == Action::protect_none;
     if (unsaved != nullptr) (*unsaved)[held] = s.owned && !s.saved;
   }
   if (held != all.count) {
-    give_back(all.first, held);
+    unclaim(all.first, held);
     return false;
   }
   if (visible) protect(all, Access::none);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accesses that V does not allow yet: what a fault claims, where it gets a page's bytes from, and what it leaves visible.
+// Accesses that V does not allow yet: which blocks a fault claims, where it gets a page's bytes from, and
+// what it makes visible.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -19,53 +20,56 @@ using mem::kBlockBytes;
 
 bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
   const Timed timed(ctx.counters, ctx.counters.ns_fault, wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
-  const Event event = wanted == Access::write ? Event::store : Event::load;
+  const BlockEvent event = wanted == Access::write ? BlockEvent::store : BlockEvent::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
-  if (!admit(ctx, pages_.page_of(b), Sweeps::kMost)) return true;   // later: there is no room yet
-  const Step step = claim_block(ctx.io, b, event);
+  // there is no room yet: the access will fault again
+  if (!admit(ctx, pages_.page_of(b), Sweeps::kMost)) return true;
+  const BlockStep step = claim_block(ctx.io, b, event);
   bool good = true;
   if (step.verdict == Verdict::done) {
-    good = !hopeless(ctx, offset);
+    good = !cannot_be_served(ctx, offset);
   } else {
     const Fault fault = carry_out_fault(ctx, b, event, step);
-    if (fault == Fault::again) {   // the access runs into its next fault, with the page a little further
+    if (fault == Fault::again) {   // the access faults again, and the page has got a little further
       count(ctx.counters.faults_again);
-      ctx.sweeps.comes_again();
+      ctx.sweeps.will_repeat();
       await_page(ctx.io, pages_.page_of(b));
     }
-    good = fault != Fault::wild;
-    if (event == Event::store) write_back(ctx, 0);
+    good = fault != Fault::not_allocated;
+    if (event == BlockEvent::store) write_back(ctx, 0);
   }
   if (engine_.crowded()) make_room();
   return good;
 }
 
-/// For a while, while the page is on its way: until then the access would do nothing but fault. The caller holds no bit. Not longer, since other faults may be his to serve, too.
+/// Waits for a while until the page has moved: until then the access would only fault again. The caller holds
+/// no bit. Not longer, since this thread may have to serve other threads' faults too.
 void Coherence::await_page(comm::Blocking& io, PageId page) {
   const auto* const word = directory_.near_word(page);
   if (word == nullptr) return io.waiter().pause();
   unsigned looks = 0;
-  // acquire: what its mover left behind is seen by what follows.
+  // acquire: what the mover did is visible to what follows.
   await(io, [&] { return !gas::Location::of(word->load(std::memory_order_acquire)).busy || ++looks > kLooksAtPage; });
 }
 
-bool Coherence::hopeless(ThreadContext& ctx, std::uint64_t offset) noexcept {
+bool Coherence::cannot_be_served(ThreadContext& ctx, std::uint64_t offset) noexcept {
   ctx.idle_faults = offset == ctx.idle_fault ? ctx.idle_faults + 1 : 0;
   ctx.idle_fault = offset;
   return ctx.idle_faults > kMaxIdleFaults;
 }
 
-/// The caller holds b's bit for a load, store or pin, and has given it back when this returns.
-Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+/// The caller holds b's bit for a load, store or pin. The bit is free when this returns.
+Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, BlockEvent event, const BlockStep& step) {
   const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
-  const Claimed sweep = step.actions[0] != Action::end && event != Event::pin_whole ? claim_sweep(ctx, b, event, step) : Claimed{{b, 1, 1}, 1};
+  const Claimed sweep = step.actions[0] != Action::end && event != BlockEvent::pin_whole ? claim_sweep(ctx, b, event, step) : Claimed{{b, 1, 1}, 1};
   if (sweep.here != sweep.blocks.count && gather_sweep(ctx, b, event, sweep)) return Fault::served;
   const Stripe blocks = sweep.blocks.from(b, sweep.here);
   if (looks) {
-    // Before the fetch begins: an acquire that does not see the block here began before it and needs nothing of it.
+    // Before the fetch begins: an acquire that does not find the block in the set began before and needs
+    // nothing of it.
     blocks.for_each([&](BlockId claimed) { cached_.insert(claimed); });
-    fill_staged(blocks);   // so many at least, whatever comes of it
+    fill_staged(blocks);   // at least so many, whatever happens
     gas::AddressCache::Found found;
     const Fetched fetched = fetch(ctx, b, blocks, fetches, found);
     if (fetched != Fetched::yes) {
@@ -77,11 +81,28 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
       }
       if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, blocks, event, gas::Location::of(found.word));
       blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
-      make_present(ctx, pages_.page_of(b), fetched, found.owner);   // with no bit held; the access then finds the page ours, or somebody else's
-      return fetched == Fetched::wild ? Fault::wild : Fault::again;
+      // no bit is held; the repeated access finds the page owned here or by another rank
+      make_present(ctx, pages_.page_of(b), fetched, found.owner);
+      return fetched == Fetched::not_allocated ? Fault::not_allocated : Fault::again;
     }
   }
-  if (step.claimed.saved) fill(blocks);   // what did not matter may do so again
+  if (step.claimed.saved) fill(blocks);   // undefined bytes may become defined again
+  carry_out_actions(ctx, b, blocks, step);
+  blocks.for_each([&](BlockId served) {
+    BlockState after = step.after;
+    if (served != b) after.pins = 0;
+    finish(served, after);
+  });
+  if (!step.after.owned) ctx.sweeps.last().served();
+  if (step.claimed.saved) read_ahead(ctx, b, event);
+  if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
+    blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
+  }
+  return Fault::served;
+}
+
+/// The actions of a fault after the fetch, for all of `blocks`.
+void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& blocks, const BlockStep& step) {
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       blocks.for_each_run([&](BlockRange run) {
@@ -103,50 +124,39 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
       protect(blocks, Access::write);
     }
   }
-  blocks.for_each([&](BlockId served) {
-    BlockState after = step.after;
-    if (served != b) after.pins = 0;
-    finish(served, after);
-  });
-  if (!step.after.owned) {
-    note_used(pages_.page_of(b));
-    ctx.sweeps.last().served();
-  }
-  if (step.claimed.saved) read_ahead(ctx, b, event);
-  if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
-    blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
-  }
-  return Fault::served;
 }
 
-/// Read-ahead and write-ahead: claims further blocks of b's sweep, as many as it deserves, that need the same actions: in b's page, and, if the sweep may leave it, in
-/// others.
-Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event event, const Step& step) {
+/// Claims further blocks of b's sweep that need the same actions: in b's page, and in other pages if the
+/// sweep may leave its page.
+Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEvent event, const BlockStep& step) {
   const PageId page = pages_.page_of(b);
-  // From the disk four blocks cost little more than one, and many sweeps are short.
+  // From SSD four blocks cost little more than one, and many sweeps are short.
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
-  Sweeps::Sweep& sweep = ctx.sweeps.meet(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
-  if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program wants it
-  const bool hidden = (step.claimed.owned || step.claimed.dozing) && step.claimed.view == View::none;   // and here: nothing need be fetched
+  Sweeps::Sweep& sweep = ctx.sweeps.match(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
+  if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program advised
+  // in DRAM: nothing need be fetched
+  const bool hidden = step.claimed.owned && step.claimed.access == Access::none;
   const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
   BlockRange within = pages_.blocks_of(page);
-  // Other windows come from the disk, or come to rest, by themselves. A run ends with its window, where a page or an array may end.
+  // Other windows are read from SSD, or retired, separately. A run ends with its window, where a page or an
+  // array may end.
   const bool runs = std::abs(sweep.stride()) == 1;
   if ((from_disk || hidden || runs) && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
-  const Event alike = event == Event::store || event == Event::pin_write ? Event::store : Event::load;
-  const auto at = [&](std::uint32_t i) { return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())}; };   // downwards: modulo 2^64
+  const BlockEvent alike = event == BlockEvent::store || event == BlockEvent::pin_write ? BlockEvent::store : BlockEvent::load;
+  // downwards: modulo 2^64
+  const auto at = [&](std::uint32_t i) { return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())}; };
   const auto is_within = [&](BlockId ahead) { return raw(ahead) - raw(within.first) < within.count; };
   const auto take = [&](BlockId ahead) {
     const BlockState s = state(ahead);
-    const Step like = next(s, alike);
+    const BlockStep like = next(s, alike);
     return like.verdict == Verdict::proceed && like.actions == step.actions && s.pins == 0 && try_claim(ahead, s, like);
   };
   std::uint32_t here = 1;
   while (here < most && is_within(at(here)) && take(at(here))) ++here;
   std::uint32_t took = here;
   const std::uint32_t beyond = std::min(most, sweep.beyond_page());
-  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned && (event == Event::load || event == Event::store);
-  // The fault was admitted for blocks of its own page, and who holds bits cannot wait for room.
+  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned && (event == BlockEvent::load || event == BlockEvent::store);
+  // The fault was admitted for blocks of its own page, and a holder of bits cannot wait for room.
   if (leaves && !is_within(at(here)) && (residency_ == nullptr || residency_->admitted(beyond))) {
     for (PageId last = page; took < beyond && (!runs || window_of(at(took)) == window_of(b)); ++took) {
       const PageId other = pages_.page_of(at(took));
@@ -159,16 +169,18 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event e
   return {blocks, here};
 }
 
-/// May a sweep that leaves the page go on in the other one? Not where it can be seen from here, without asking, that this is not to be had with others: it is this
-/// rank's, asleep, or not allocated.
+/// May a sweep that leaves `page` go on in `other`? Not if word 0, where it is mapped here, shows that the
+/// blocks cannot be read together with the others: the page is this rank's, on SSD, or not allocated.
 bool Coherence::leads_to(PageId other, PageId page) const noexcept {
   if (!pages_.contains(other) || pages_.bytes_of(other) != pages_.bytes_of(page)) return false;
   const auto* const word = directory_.near_word(other);
-  return word == nullptr || whence(gas::Location::of(word->load()), transport_.rank()) == Fetched::yes;
+  return word == nullptr || fetch_source(gas::Location::of(word->load()), transport_.rank()) == Fetched::yes;
 }
 
-/// For a fault whose sweep has left its page. False: b's page is not to be had with the others, and what was claimed there is still held.
-[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, Event event, const Claimed& sweep) {   // noinline: the frame is large
+/// For a fault whose sweep has left its page. False: b's page cannot be read with the others, and what was
+/// claimed in it is still held.
+// noinline: the frame is large
+[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, BlockEvent event, const Claimed& sweep) {
   Gathering gathering(*this, ctx, Wanted::fault(event), sweep.blocks, b);
   gathering.gather();
   const std::uint32_t came = gathering.served_in_a_row();
@@ -178,10 +190,11 @@ bool Coherence::leads_to(PageId other, PageId page) const noexcept {
   return true;
 }
 
-/// The page is ours but not armed yet, and the caller holds the bits of `held`, b's among them: these blocks are armed with whatever
-/// of the page is still absent, in runs. b's bit comes free last: while it is held, the page cannot leave.
+/// This rank owns the page but has not armed it yet. The caller holds the bits of `held`, b's among them.
+/// These blocks and all absent ones of the page become accessible, in runs. b's bit is freed last: while it
+/// is held, the page cannot leave.
 void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) noexcept {
-  BlockState after = next(BlockState{true}, Event::found_own).after;
+  BlockState after = next(BlockState{true}, BlockEvent::found_own).after;
   sharing_.mark(pages_.page_of(b));
   BlockRange run{b, 0};
   const auto arm_run = [&] {
@@ -194,7 +207,7 @@ void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) 
   };
   const auto claim_absent = [this](BlockId absent) {
     const BlockState s = state(absent);
-    const Step step = next(s, Event::load);
+    const BlockStep step = next(s, BlockEvent::load);
     return step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && try_claim(absent, s, step);
   };
   const BlockRange page = pages_.blocks_of(pages_.page_of(b));
@@ -210,35 +223,32 @@ void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) 
   finish(b, after);
 }
 
-/// Whom the page's bytes are to be read from: yes, from found.owner; or why from nobody.
+/// Where the page's bytes can be read: yes, from found.owner; else why they cannot be read from another rank.
 Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Found& found) {
   for (;;) {
     found = addresses_.look(io, page);
     if (found.by_entry && found.owner != transport_.rank()) return Fetched::yes;
     gas::Location where = gas::Location::of(found.word);
-    // A cached location does not say whether the page is leaving: the owner may have been asked to yield before its entry was recalled.
+    // A cached location does not say whether the page is leaving: the owner may have been asked to yield
+    // before its entry was recalled.
     if (found.by_entry && (where = directory_.lookup(io, page)).owner != found.owner) continue;
     found = {where.owner, false, where.word()};
-    return whence(where, transport_.rank());
+    return fetch_source(where, transport_.rank());
   }
 }
 
-/// Owner's bytes of `blocks`, b among them, all of one page and claimed by the caller, into M, together; or only that this rank is
-/// among the page's readers.
+/// Fetches the owner's bytes of `blocks` into M at once; or only makes this rank a reader. All blocks lie in
+/// one page, b among them, and the caller has claimed them.
 Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bool bytes_too, gas::AddressCache::Found& found) {
   const std::uint64_t offset = mem::offset_of(b);
   const PageId page = pages_.page_of(b);
-  const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
+  const bool counts = bytes_too && auto_relocator_ != nullptr && auto_relocator_->may_relocate(page);
   std::optional<LastSeen> last_seen;   // of b
-  std::optional<Predictor::Question> asked;
   for (;;) {
     const std::uint64_t drops = drops_.load();
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
-    blocks.for_each_run([&](BlockRange run) {
-      if (bytes_too && !asked) asked = question(page, found.owner, run.first, run.count);
-    });
-    const auto stay = sharing_.join(ctx.io, page, found.owner);
+    const auto state = sharing_.join(ctx.io, page, found.owner);
     fill_otherwise(blocks);
     if (bytes_too) {
       const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
@@ -253,10 +263,9 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bo
     }
     // Rules 2 and 9.
     if (!addresses_.stood(ctx.io, page, found)) continue;
-    sharing_.joined(page, stay);
+    sharing_.joined(page, state);
     if (drops_.load() != drops) continue;
-    if (counts) attractor_->used(page, last_seen->changed());
-    if (asked) answer(ctx.counters, page, *asked);
+    if (counts) auto_relocator_->used(page, last_seen->changed());
     return Fetched::yes;
   }
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/trace.h"
-#include "dsm/incoming.h"
+#include "dsm/read_back.h"
 
 namespace kasane::dsm {
 
@@ -14,8 +14,8 @@ using mem::kBlockBytes;
 
 namespace {
 
-[[nodiscard]] bool has(const Step& step, Action action) noexcept { return std::ranges::find(step.actions, action) != step.actions.end(); }
-[[nodiscard]] bool looks(const Step& step) noexcept { return step.actions[0] == Action::fetch || step.actions[0] == Action::find; }
+[[nodiscard]] bool has(const BlockStep& step, Action action) noexcept { return std::ranges::find(step.actions, action) != step.actions.end(); }
+[[nodiscard]] bool looks(const BlockStep& step) noexcept { return step.actions[0] == Action::fetch || step.actions[0] == Action::find; }
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void Coherence::Gathering::gather() {
   } else {
     claim();
   }
-  if (held_.none()) return note_used();
+  if (held_.none()) return;
   find_pages();
   read_pages();
   if (on_ssd_.any()) {
@@ -33,7 +33,6 @@ void Coherence::Gathering::gather() {
     read_back();
   }
   open();
-  note_used();
 }
 
 std::uint32_t Coherence::Gathering::served_in_a_row() const noexcept {
@@ -42,7 +41,7 @@ std::uint32_t Coherence::Gathering::served_in_a_row() const noexcept {
   return n;
 }
 
-Step Coherence::Gathering::step(std::uint64_t i) const noexcept {
+BlockStep Coherence::Gathering::step(std::uint64_t i) const noexcept {
   BlockState before = c_.state(block(i));
   before.busy = false;
   return on_ssd_[i] ? found_on_ssd(before, wanted_.event(block(i))) : next(before, wanted_.event(block(i)));
@@ -50,7 +49,7 @@ Step Coherence::Gathering::step(std::uint64_t i) const noexcept {
 
 bool Coherence::Gathering::missing(std::uint64_t i) const noexcept { return held_[i] && looks(step(i)); }
 
-/// Those that are present as wanted are finished at once.
+/// Blocks that are present as wanted are finished at once.
 void Coherence::Gathering::claim() noexcept {
   const std::uint64_t most = std::min(kMostBlocks, raw(mem::block_of(wanted_.end + kBlockBytes - 1)) - raw(blocks_.first));
   std::size_t pages = 0;
@@ -63,7 +62,7 @@ void Coherence::Gathering::claim() noexcept {
       page = c_.pages_.page_of(b);
     }
     const BlockState s = c_.state(b);
-    const Step step = next(s, wanted_.event(b));
+    const BlockStep step = next(s, wanted_.event(b));
     if (step.verdict != Verdict::proceed || !c_.try_claim(b, s, step)) break;
     if (step.actions[0] == Action::end) {
       c_.finish(b, step.after);
@@ -72,16 +71,19 @@ void Coherence::Gathering::claim() noexcept {
       held_[i] = true;
     }
   }
-  blocks_.count = std::max<std::uint32_t>(blocks_.count, 1);   // the first is waited for by who pins it
+  // the first one is waited for by its caller, which pins it
+  blocks_.count = std::max<std::uint32_t>(blocks_.count, 1);
 }
 
-/// A sweep's, from b on: what lies behind a page that is not to be had is expected after a fault there, and left out.
+/// Of a sweep, from b on. If a page cannot be read now, it and what follows are left out: the sweep is
+/// expected to fault there.
 void Coherence::Gathering::find_pages() {
   std::array<PageId, kMostPages> pages;
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!missing(i)) continue;
     c_.cached_.insert(block(i));   // before the fetch begins, as in a fault
-    if (!sweeps()) c_.fill_staged(BlockRange{block(i), 1});   // a view's may be many: whoever asks for room meanwhile must not be let in for the same
+    // a view may have many blocks: other threads must not be admitted for the same room meanwhile
+    if (!sweeps()) c_.fill_staged(BlockRange{block(i), 1});
     const PageId page = c_.pages_.page_of(block(i));
     if (parts_ == 0 || pages[parts_ - 1] != page) {
       pages[parts_] = page;
@@ -89,23 +91,23 @@ void Coherence::Gathering::find_pages() {
     }
     part_[parts_ - 1].end = i + 1;
   }
-  c_.addresses_.learn(ctx_.io, {pages.data(), parts_}, false, gas::AddressCache::Rouses::none);
+  c_.addresses_.learn(ctx_.io, {pages.data(), parts_}, false, gas::AddressCache::PagesIn::none);
   const bool down = sweeps() && faulting_ != 0;
   for (std::size_t n = 0; n < parts_; ++n) {
     const std::size_t p = down ? parts_ - 1 - n : n;
     Part& part = part_[p];
     part.where = c_.locate(ctx_.io, pages[p], part.found);
     if (sweeps() && part.where != Fetched::yes) break;
-    if (part.where == Fetched::on_ssd) enter(pages[p], part);
+    if (part.where == Fetched::on_ssd) take_from_ssd(pages[p], part);
   }
   for (std::size_t p = 0; p < parts_; ++p) {
     if (part_[p].where == Fetched::yes) joining_[joiners_++] = {pages[p], part_[p].found.owner, {}};
   }
 }
 
-/// What is missing of the page comes from this rank's spill file.
-void Coherence::Gathering::enter(PageId page, const Part& part) {
-  if (!c_.tiers_->enter(ctx_.io, page, gas::Location::of(part.found.word))) return;
+/// The page's missing blocks are read from this rank's spill file.
+void Coherence::Gathering::take_from_ssd(PageId page, const Part& part) {
+  if (!c_.tiers_->make_partial(ctx_.io, page, gas::Location::of(part.found.word))) return;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!missing(i)) continue;
     c_.cached_.erase(block(i));
@@ -114,12 +116,12 @@ void Coherence::Gathering::enter(PageId page, const Part& part) {
   }
 }
 
-/// The page's missing blocks are about to have bytes of their own here, and are counted. How many come from its owner.
+/// Counts the frames of the page's missing blocks. Returns how many blocks are fetched from the owner.
 std::uint64_t Coherence::Gathering::fill(const Part& part) noexcept {
   std::uint64_t fetched = 0;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!held_[i]) continue;
-    const Step s = step(i);
+    const BlockStep s = step(i);
     if (!looks(s)) continue;
     if (sweeps()) c_.fill(BlockRange{block(i), 1});
     else c_.fill_otherwise(BlockRange{block(i), 1});
@@ -150,29 +152,27 @@ void Coherence::Gathering::read_pages() {
     bool good = false;
     if (part.where == Fetched::yes) {
       good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
-      if (good) c_.sharing_.joined(joined->page, joined->stay);
-      if (good && part.asked) c_.answer(ctx_.counters, joined->page, *part.asked);
-      if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.last_seen && part.last_seen->changed());
+      if (good) c_.sharing_.joined(joined->page, joined->state);
+      if (good && c_.auto_relocator_ != nullptr) c_.auto_relocator_->used(joined->page, part.last_seen && part.last_seen->changed());
       ++joined;
     }
-    if (!good) give_back(part);
+    if (!good) unclaim(part);
   }
 }
 
-/// The missing blocks of the page, in runs; those that are wanted whole are not read.
+/// Reads the page's missing blocks in runs; those that will be overwritten as a whole are not read.
 void Coherence::Gathering::read(comm::Batch& batch, Part& part) {
   for (std::uint64_t i = part.first; i < part.end;) {
     std::uint64_t end = i;
     while (end < part.end && fetches(end) && (end == i || blocks_.stride == 1)) ++end;
     const std::uint64_t at = mem::offset_of(block(i));
-    if (end != i && !part.last_seen && c_.attractor_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
-    if (end != i && !part.asked) part.asked = c_.question(c_.pages_.page_of(block(i)), part.found.owner, block(i), end - i);
+    if (end != i && !part.last_seen && c_.auto_relocator_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
     if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
     i = std::max(end, i + 1);
   }
 }
 
-void Coherence::Gathering::give_back(const Part& part) noexcept {
+void Coherence::Gathering::unclaim(const Part& part) noexcept {
   const bool callers = sweeps() && part.first <= faulting_ && faulting_ < part.end;
   for (std::uint64_t i = part.first; i < part.end; ++i) {
     if (!missing(i)) continue;
@@ -183,16 +183,17 @@ void Coherence::Gathering::give_back(const Part& part) noexcept {
   }
 }
 
-/// What follows in the sweep that the view belongs to, perhaps; sent for before its own blocks are waited for. Not of those that need not be read.
+/// Starts reading ahead in the sweep to which the view may belong, before the view's own blocks are waited
+/// for. Not for blocks that need not be read.
 void Coherence::Gathering::read_ahead() {
   for (std::uint64_t i = 0; i < count(); i += kWindowBlocks - index_in_window(block(i))) {
     if (on_ssd_[i] && has(step(i), Action::read_back)) c_.read_ahead(ctx_, block(i), wanted_.event(block(i)));
   }
 }
 
-/// Blocks of our pages that are on SSD.
+/// Blocks of this rank's pages that are on SSD.
 void Coherence::Gathering::read_back() {
-  Incoming incoming(c_);
+  ReadBack incoming(c_);
   bool all_stored = true;
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!on_ssd_[i] || !has(step(i), Action::read_back)) continue;
@@ -207,8 +208,8 @@ void Coherence::Gathering::read_back() {
 void Coherence::Gathering::open() noexcept {
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!held_[i]) continue;
-    const Step s = step(i);
-    if (s.claimed.saved) c_.fill({block(i), 1});   // what did not matter may do so again
+    const BlockStep s = step(i);
+    if (s.claimed.saved) c_.fill({block(i), 1});   // undefined bytes may become defined again
     const std::uint64_t at = mem::offset_of(block(i));
     if (has(s, Action::make_twin)) {
       c_.fill_twin(block(i));
@@ -222,7 +223,7 @@ void Coherence::Gathering::open() noexcept {
   }
   for (std::uint64_t i = 0; i < count();) {
     std::uint64_t end = i;
-    while (end < count() && held_[end] && step(end).after.view == step(i).after.view && (end == i || blocks_.stride == 1)) ++end;
+    while (end < count() && held_[end] && step(end).after.access == step(i).after.access && (end == i || blocks_.stride == 1)) ++end;
     if (end != i) open_run(i, end);
     i = std::max(end, i + 1);
   }
@@ -231,14 +232,14 @@ void Coherence::Gathering::open() noexcept {
 }
 
 void Coherence::Gathering::open_run(std::uint64_t first, std::uint64_t end) noexcept {
-  c_.protect(BlockRange{block(first), end - first}, step(first).after.view == View::write ? mem::Access::write : mem::Access::read);
+  c_.protect(BlockRange{block(first), end - first}, step(first).after.access);
   for (std::uint64_t i = first; i < end; ++i) {
     c_.finish(block(i), step(i).after);
     served_[i] = true;
   }
 }
 
-/// Runs of what is changed from now on go to the write buffer.
+/// Runs of blocks that are changed from now on go to the write buffer.
 void Coherence::Gathering::note(std::uint64_t i) noexcept {
   if (changed_.count == 0 || raw(changed_.first) + changed_.count != raw(block(i))) {
     note_run();
@@ -251,18 +252,6 @@ void Coherence::Gathering::note(std::uint64_t i) noexcept {
 void Coherence::Gathering::note_run() noexcept {
   if (changed_.count != 0 && c_.write_buffer_.on()) c_.write_buffer_.note(changed_);
   changed_.count = 0;
-}
-
-/// Of pages that are not ours.
-void Coherence::Gathering::note_used() noexcept {
-  if (c_.predictor_ == nullptr) return;
-  std::optional<PageId> noted;
-  for (std::uint64_t i = 0; i < count(); ++i) {
-    const PageId page = c_.pages_.page_of(block(i));
-    if (!served_[i] || page == noted || c_.state(block(i)).owned) continue;
-    c_.note_used(page);
-    noted = page;
-  }
 }
 
 }  // namespace kasane::dsm

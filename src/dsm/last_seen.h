@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Has somebody else changed a block since this rank last had it? Asked before its bytes are fetched: of the bytes themselves where the owner's memory is mapped here, which the
-// transfer then finds in the processor's cache; else of 64 bits of what was here and of what has come (an error costs a page that moves for no good reason, once in 2^64 times).
-// Thread safety: others may be storing to the block; an object belongs to one thread.
+// Has another rank or thread changed a block since this rank last had it? The question is asked before the
+// bytes are fetched. If the owner's memory is mapped here, the bytes themselves are compared, and the
+// transfer then finds them in the processor's cache. Otherwise 64-bit fingerprints of the old and the new
+// bytes are compared (a collision costs an unneeded page move, once in 2^64 times).
+// Thread safety: other threads may be storing to the block; an object belongs to one thread.
 #pragma once
 
 #include <array>
@@ -15,16 +17,17 @@ namespace kasane::dsm {
 
 class LastSeen {
  public:
-  /// mine: the block as this rank last saw and wrote it; owners: as its owner has it, null if that is not mapped here.
+  /// mine: the block as this rank last saw and wrote it; owners: as its owner has it, null if that is not
+  /// mapped here.
   LastSeen(const std::byte* mine, const std::byte* owners) noexcept
       : mine_(mine), mapped_(owners != nullptr), before_(mapped_ ? std::memcmp(mine, owners, mem::kBlockBytes) != 0 : fingerprint(mine)) {}
 
-  /// When the owner's bytes are at `mine`.
+  /// Call it when the owner's bytes are at `mine`.
   [[nodiscard]] bool changed() const noexcept { return mapped_ ? before_ != 0 : fingerprint(mine_) != before_; }
 
  private:
   [[nodiscard]] static std::uint64_t fingerprint(const std::byte* block) noexcept {
-    std::array<std::uint64_t, 4> lanes{1, 2, 3, 4};   // side by side, so that the multiplications overlap
+    std::array<std::uint64_t, 4> lanes{1, 2, 3, 4};   // four lanes, so that the multiplications overlap
     for (std::size_t i = 0; i < mem::kBlockBytes; i += sizeof lanes) {
       std::array<std::uint64_t, 4> words;
       std::memcpy(words.data(), block + i, sizeof words);

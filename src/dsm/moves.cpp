@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This rank's part in moves of pages (gas::Mover): a page leaves, or comes and is merged with the changes made here (rules 4 and 8).
+// This rank's part in moves of pages (gas::Mover): a page leaves; or it arrives and is merged with changes
+// made here (rules 4 and 8).
 #include <algorithm>
 #include <bitset>
 
@@ -13,12 +14,13 @@ using mem::kBlockBytes;
 
 gas::YieldAnswer Coherence::yield(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  std::bitset<mem::kMostBlocksOfAPage> taken;   // those that are ours; a page may have others, which no fault has armed
+  // owned blocks; a page may have others, which no fault has armed
+  std::bitset<mem::kMostBlocksOfAPage> taken;
   const auto answer = [&] {
     for (std::uint64_t i = 0; i < all.count; ++i) {
       const BlockId b = block_at(all.first, i);
       const BlockState s = state(b);
-      const Step step = next(s, Event::yield);
+      const BlockStep step = next(s, BlockEvent::yield);
       if (step.verdict == Verdict::refuse) return gas::YieldAnswer::pinned;
       if (step.verdict == Verdict::done) continue;
       if (step.verdict == Verdict::wait || !try_claim(b, s, step)) return gas::YieldAnswer::retry;
@@ -31,7 +33,7 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
     while (end < all.count && taken[end]) ++end;
     const BlockRange run{block_at(all.first, i), end - i};
     if (answer != gas::YieldAnswer::yielded) {
-      give_back(run.first, run.count);
+      unclaim(run.first, run.count);
     } else if (run.count != 0) {
       protect(run, Access::none);
       for (std::uint64_t k = 0; k < run.count; ++k) finish(block_at(run.first, k), BlockState{});
@@ -41,8 +43,8 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
   return answer;
 }
 
-/// Frees the bits of claimed blocks, which stay what they were.
-void Coherence::give_back(BlockId first, std::uint64_t count) noexcept {
+/// Clears the busy bits of claimed blocks, which stay as they were.
+void Coherence::unclaim(BlockId first, std::uint64_t count) noexcept {
   for (std::uint64_t i = 0; i < count; ++i) {
     BlockState s = state(block_at(first, i));
     s.busy = false;
@@ -53,49 +55,51 @@ void Coherence::give_back(BlockId first, std::uint64_t count) noexcept {
 gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
   const BlockRange all = pages_.blocks_of(page);
   for (std::uint64_t i = 0; i < all.count; ++i) {
-    // Ascending order among movers; others that hold a bit never wait for a second one.
-    if (claim_block(io, block_at(all.first, i), Event::arrive).verdict == Verdict::proceed) continue;
-    give_back(all.first, i);
+    // Movers claim in ascending order; other threads that hold a bit never wait for a second one.
+    if (claim_block(io, block_at(all.first, i), BlockEvent::arrive).verdict == Verdict::proceed) continue;
+    unclaim(all.first, i);
     return gas::Claim::ours;
   }
   return gas::Claim::taken;
 }
 
-/// Claims all of the run: proceed; or none: what the event means to the first that could not be had; wait where somebody else was faster.
-Verdict Coherence::try_claim(BlockRange run, Event event) noexcept {
+/// Claims all of the run, or nothing. proceed: all. Else the verdict of the first block that could not be
+/// claimed; wait: another thread was faster.
+Verdict Coherence::try_claim(BlockRange run, BlockEvent event) noexcept {
   for (std::uint64_t i = 0; i < run.count; ++i) {
     const BlockId b = block_at(run.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, event);
+    const BlockStep step = next(s, event);
     if (step.verdict == Verdict::proceed && try_claim(b, s, step)) continue;
-    give_back(run.first, i);
+    unclaim(run.first, i);
     return step.verdict == Verdict::proceed ? Verdict::wait : step.verdict;
   }
   return Verdict::proceed;
 }
 
 gas::Claim Coherence::try_claim(PageId page) noexcept {
-  switch (try_claim(pages_.blocks_of(page), Event::arrive)) {
+  switch (try_claim(pages_.blocks_of(page), BlockEvent::arrive)) {
     case Verdict::proceed: return gas::Claim::taken;
     case Verdict::done: return gas::Claim::ours;
     default: return gas::Claim::in_use;
   }
 }
 
-void Coherence::claim_rest(comm::Blocking& io, PageId page) {
+void Coherence::claim_for_page_in(comm::Blocking& io, PageId page) {
   const BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::come_in);   // ascending, as movers do
+  // in ascending order, as movers do
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, BlockEvent::page_in);
 }
 
-bool Coherence::try_claim_rest(PageId page) noexcept { return try_claim(pages_.blocks_of(page), Event::come_in) == Verdict::proceed; }
+bool Coherence::try_claim_for_page_in(PageId page) noexcept { return try_claim(pages_.blocks_of(page), BlockEvent::page_in) == Verdict::proceed; }
 
-void Coherence::give_up(PageId page) noexcept {
+void Coherence::unclaim(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  give_back(all.first, all.count);
+  unclaim(all.first, all.count);
 }
 
-/// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: for blocks without a twin a run at a time, for those with one one by one,
-/// for those that are whole not at all.
+/// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: blocks without a twin in
+/// runs, blocks with one singly, whole ones not at all.
 template <class F>
 void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& part) const {
   const std::uint64_t end = std::min(live.end, pages_.end_of(page));
@@ -109,8 +113,8 @@ void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& par
   }
 }
 
-/// All of its blocks are simply copied: none has changes of ours.
-std::span<std::byte> Coherence::landing(PageId page, gas::ByteRange live) noexcept {
+/// A page of which no block has changes here is simply copied.
+std::span<std::byte> Coherence::arrival_frame(PageId page, gas::ByteRange live) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   if (live.empty() || all.count * kBlockBytes > comm::kMaxAnswer) return {};
   for (std::uint64_t i = 0; i < all.count; ++i) {
@@ -125,7 +129,8 @@ void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live
   });
 }
 
-/// Our threads may be storing to blocks with a twin: only bytes that we have not changed are taken (rule 4).
+/// This rank's threads may be storing to blocks with a twin: only bytes that they have not changed are taken
+/// (rule 4).
 void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
   for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
     if (!twin) return;
@@ -141,7 +146,8 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
 
 void Coherence::settle(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
-  // Not earlier: a release of ours would take the mark while others still join the old owner's readers. Where the entry is on its way, end_naming() marks once more.
+  // Not earlier: a release of this rank would take the mark while other ranks still join the old owner's
+  // readers. If the entry is still being written, end_entry_update() marks the page once more.
   sharing_.mark(page);
   fill(all);
   protect(all, Access::write);
@@ -151,11 +157,12 @@ void Coherence::settle(PageId page) {
     if (s.dirty()) mark_clean(b);
     cached_.erase(b);
     s.busy = false;
-    finish(b, next(s, Event::come_in).after);   // as after Event::arrive; a page that came in had blocks that are ours
+    // as after BlockEvent::arrive; a page that was paged in had owned blocks
+    finish(b, next(s, BlockEvent::page_in).after);
   }
 }
 
-/// Unless there is something of it after all: a copy from before the page was ours.
+/// Unless it has something after all: a copy of before this rank owned the page.
 void Coherence::settle_unused(PageId page) {
   const BlockRange all = pages_.blocks_of(page);
   for (std::uint64_t i = 0; i < all.count; ++i) {
@@ -164,17 +171,20 @@ void Coherence::settle_unused(PageId page) {
     if (s != BlockState{}) return settle(page);
   }
   fill(all);
-  give_up(page);
+  unclaim(page);
 }
 
-/// Counts as a changed block does: the release that sends it has to wait.
-void Coherence::begin_naming() noexcept { sharing_.add_dirty(); }
+/// Counts like a changed block: a release that begins from now on waits for it.
+void Coherence::begin_entry_update() noexcept { sharing_.add_dirty(); }
 
-/// Who has a copy of it hears so at our next release, before anybody can be given the memory.
+/// Ranks that have a copy get a notice at the next release of this rank, before the memory can be given to
+/// another thread.
 void Coherence::replaced(PageId page) noexcept { sharing_.changed(page, gas::kAllParts); }
 
-void Coherence::end_naming(PageId page) noexcept {
-  sharing_.mark(page);   // again: a release that began before the page came may have taken settle()'s mark while others still joined the old owner's readers
+void Coherence::end_entry_update(PageId page) noexcept {
+  // again: a release that began before the page arrived may have taken settle()'s mark while other ranks
+  // still joined the old owner's readers
+  sharing_.mark(page);
   sharing_.remove_dirty();
 }
 

@@ -16,7 +16,7 @@ using mem::kBlockBytes;
 namespace {
 
 constexpr std::size_t kLineBytes = 64;   ///< of a cache line
-constexpr unsigned kLengthBits = 16;     ///< of a run in a message; above it its offset
+constexpr unsigned kLengthBits = 16;     ///< of a run in a message; the bits above are its offset
 
 [[nodiscard]] bool same_line(const std::byte* a, const std::byte* b) noexcept {
   std::uint64_t differ = 0;
@@ -64,7 +64,7 @@ void Outbox::unpack(const mem::Space& space, std::span<const std::byte> message)
 }
 
 std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byte* block, const std::byte* base) {
-  std::size_t run = 0, total = 0;   // bytes [i - run, i) differ and are not put yet
+  std::size_t run = 0, total = 0;   // bytes [i - run, i) differ and were not put yet
   const auto put_run = [&](std::size_t end) {
     if (run == 0) return;
     put(owner, offset + end - run, block + end - run, run);

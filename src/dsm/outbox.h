@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changed bytes on their way to their owners: many puts at once, awaited together. To a rank that is mapped here each is a copy; over a network long runs go as
-// writes, and short ones are packed, those to one owner into few messages, which a handler there unpacks:
+// Sends changed bytes to their owners: many puts at once, awaited together. A put to a rank that is mapped
+// here is a copy. Over a network long runs are writes; short runs to one owner are packed into few messages,
+// which a handler there unpacks:
 //
-//   message   { offset 48 | bytes 16, the bytes }, …        answered when all of it is in the owner's M: then it is as complete as a write
+//   message   { offset 48 | bytes 16, the bytes }, …
+//             answered when all of it is in the owner's M: then it is as complete as a write
 //
-// Thread safety: an object belongs to one thread; the handler runs in any thread's progress(). Nothing allocates. What is put must stay until await() returns.
-// Who counts uses of pages (gas::AddressCache::Put) keeps them until then, too.
+// Thread safety: an object belongs to one thread; the handler runs in any thread's progress(). Nothing
+// allocates. The bytes that are put must stay until await() returns. A caller that counts uses of pages
+// (gas::AddressCache::Put) keeps the uses until then, too.
 #pragma once
 
 #include <array>
@@ -27,13 +30,14 @@ class Outbox {
 
   /// [offset, offset + bytes) of the owner's M.
   void put(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes);
-  /// The bytes of a block that differ from base: exactly those, never a gap (rule 3). Returns how many.
+  /// Puts the bytes of a block that differ from base: exactly those, never a gap (rule 3). Returns how many.
   std::size_t put_changed(Rank owner, std::uint64_t offset, const std::byte* block, const std::byte* base);
-  /// Returns when everything has arrived. Owners are best visited one after the other: another one sends what is packed for the one before.
+  /// Returns when everything has arrived. Owners are best visited one after another: a put to another owner
+  /// sends what is packed for the one before.
   void await();
   [[nodiscard]] comm::Blocking& io() const noexcept { return batch_.io(); }
 
-  /// The owner's part.
+  /// Called at the owner.
   static void unpack(const mem::Space&, std::span<const std::byte> message) noexcept;
 
  private:

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hint that a range will be used soon. What is at other ranks, or here without rights, comes as for a view (views.cpp). What is in this rank's spill file is sent for, in flights
-// (spilled.cpp), and not waited for; and the sweep that it belongs to is kept ahead of.
+// A hint that a range will be used soon. Blocks of other ranks, or blocks here without access, are made
+// present as for a view (views.cpp). Blocks in this rank's spill file are read by background reads
+// (spilled.cpp) without waiting, and their sweep is read ahead.
 //
-//   for each part of the range whose page is ours     its invalid blocks claimed as far as nobody has them ─▶ a flight ─▶ armed, free
-//   for each window of these                           asked for, as a fault asks, in the order of the sweep that they belong to: the next ones follow
-//   the rest, in pieces                                pinned, unpinned
+//   for each part of the range whose page is own   its invalid blocks are claimed if free ─▶ a background
+//                                                  read ─▶ armed, free
+//   for each window of these                       requested as by a fault, in the order of their sweep:
+//                                                  the next ones follow
+//   the rest, in pieces                            pinned, unpinned
 //
-// A part is what a page and a window have in common. While anything is waited for (room, a flight that is free, a block in somebody's hand) no bit is held.
+// A part is what a page and a window have in common. While the thread waits (for room, for a free background
+// read, for a claimed block) it holds no bit.
 #include <algorithm>
 
 #include "dsm/coherence.h"
-#include "dsm/flight.h"
+#include "dsm/background_read.h"
 
 namespace kasane::dsm {
 
@@ -46,7 +50,7 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
   pin_until(end);
 }
 
-/// Calls f for what pages and windows have in common in the range, as whole blocks.
+/// Calls f for the whole blocks of the range that a page and a window have in common.
 template <class F>
 void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f) const {
   const std::uint64_t stop = raw(mem::block_of(end + kBlockBytes - 1));
@@ -57,28 +61,28 @@ void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f
   }
 }
 
-/// What of the range is in this rank's spill file, and is not here or coming.
-void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end, Event event) {
-  Flight* flight = nullptr;
+/// Starts reads of blocks of the range that are in this rank's spill file, and neither here nor requested.
+void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t end, BlockEvent event) {
+  BackgroundRead* background = nullptr;
   std::uint32_t parts = 0;
   const auto leave = [&] {
-    if (flight != nullptr) fly(ctx, *flight);
-    flight = nullptr;
+    if (background != nullptr) start_read(ctx, *background);
+    background = nullptr;
     parts = 0;
   };
   for_each_part(begin, end, [&](BlockRange part) {
     if (directory_.near_owner(pages_.page_of(part.first)) != transport_.rank() || !tiers_->stored(part.first) || state(part.first).owned) return;
-    if (flight == nullptr) {
-      admit(ctx.io, kBlocksOfAFlight, Serves::itself);
+    if (background == nullptr) {
+      admit(ctx.io, kBlocksPerRead, Serves::itself);
       std::uint32_t index = comm::IndexPool<>::kNone;
-      await(ctx.io, [&] { return (index = free_flights_.take()) != comm::IndexPool<>::kNone; });
-      flight = &flights_[index];
-      flight->runs.clear();
-      flight->first = kNoWindow;   // all of it gets its view
-      flight->lands = event == Event::pin_read ? Event::load : Event::store;
+      await(ctx.io, [&] { return (index = free_background_reads_.take()) != comm::IndexPool<>::kNone; });
+      background = &background_reads_[index];
+      background->runs.clear();
+      background->first = kNoWindow;   // all of it becomes visible
+      background->wanted_for = event == BlockEvent::pin_read ? BlockEvent::load : BlockEvent::store;
     }
-    claim_part(ctx.io, part, *flight);
-    if (++parts == kPiecesOfAFlight) leave();
+    claim_part(ctx.io, part, *background);
+    if (++parts == kPiecesPerRead) leave();
   });
   leave();
   const std::uint64_t first = begin / gas::Tiers::kPieceBytes, last = (end - 1) / gas::Tiers::kPieceBytes;

@@ -28,7 +28,7 @@ std::size_t put_checked(comm::Blocking& io, RaceListener& listener, comm::Remote
   struct Change {
     std::uint64_t at, before, mine, found;
   };
-  std::array<Change, 64> changes;   // under way at once
+  std::array<Change, 64> changes;   // outstanding at once
   std::size_t total = 0;
   for (std::size_t i = 0; i < mem::kBlockBytes;) {
     std::size_t n = 0;
@@ -45,7 +45,7 @@ std::size_t put_checked(comm::Blocking& io, RaceListener& listener, comm::Remote
       total += static_cast<std::size_t>(std::popcount(differing_bytes(c.before, c.mine))) / 8;
       if (c.found == c.before) continue;
       tell(io.counters(), listener, c.at, c.before, c.mine, c.found);
-      for (std::uint64_t theirs = c.found;;) {   // others may change their bytes of the word meanwhile
+      for (std::uint64_t theirs = c.found;;) {   // other ranks may change their bytes of the word meanwhile
         const std::uint64_t found = io.compare_swap({to.rank, to.region, c.at}, theirs, merged(c.before, c.mine, theirs));
         if (found == theirs) break;
         theirs = found;

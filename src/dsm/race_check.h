@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check-races: a rank's changes go to the owner word by word, each by a compare-swap against what the owner had when we began to write (the twin). A byte that we changed
-// and that is no longer as it was has been changed by somebody else since our fetch, with no fence between: had their change come before ours, we would have acquired it and
-// fetched anew; had ours come before theirs, it would have been put before they fetched. So what is told is a race of the program, or of several threads that share a rank
-// with one that does. Not told: races within a rank (its threads share one copy), stores that leave a byte as it was, and what the owner itself stores after a change arrived.
+// --check-races: a rank's changes go to the owner word by word, each by a compare-swap against what the owner
+// had when this rank began to write (the twin). If a byte that this rank changed differs at the owner too,
+// another rank has changed it since the fetch, with no fence between. For if the other change had come first,
+// this rank would have acquired it and fetched anew; if this rank's change had come first, it would have been
+// put before the other rank fetched. So what is reported is a race of the program, perhaps of another thread
+// of the same rank. Not reported: races within a rank (its threads share one copy), stores that leave a byte
+// as it was, and stores of the owner itself after a change has arrived.
 //
-// Thread safety: no state; a listener is called on any thread, also in fault handlers and while a put is under way: it must not touch V, allocate or wait.
+// Thread safety: no state. A listener is called on any thread, also in fault handlers and while a put is
+// under way: it must not touch V, allocate or wait.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +18,8 @@
 
 namespace kasane::dsm {
 
-/// Of the 8 bytes at a global offset: `bytes` (0xFF for each) went from `before` to `mine` here, and to `theirs` on another rank.
+/// Of the 8 bytes at a global offset: `bytes` (0xFF for each) went from `before` to `mine` here, and to
+/// `theirs` on another rank.
 struct Race {
   std::uint64_t offset, bytes, before, mine, theirs;
 };
@@ -36,7 +41,8 @@ class RaceListener {
   return (bits & 0x0101010101010101) * 0xFF;
 }
 
-/// What the owner's word `theirs` becomes by our change of it from `before` to `mine`: exactly the bytes that we changed (rule 3).
+/// What the owner's word `theirs` becomes when exactly the bytes that changed from `before` to `mine` are put
+/// into it (rule 3).
 [[nodiscard]] constexpr std::uint64_t merged(std::uint64_t before, std::uint64_t mine, std::uint64_t theirs) noexcept {
   const std::uint64_t ours = differing_bytes(before, mine);
   return (theirs & ~ours) | (mine & ours);
@@ -47,10 +53,12 @@ class RaceListener {
   return differing_bytes(before, mine) & differing_bytes(before, theirs);
 }
 
-/// Puts the bytes of a block in which `now` differs from `base` to `to`, remotely complete when it returns. Returns how many bytes that were. Counts races.
+/// Puts the bytes of a block in which `now` differs from `base` to `to`; they are remotely complete when it
+/// returns. Returns how many bytes that were. Counts races.
 std::size_t put_checked(comm::Blocking&, RaceListener&, comm::RemoteAddr to, const std::byte* now, const std::byte* base);
 
-/// Tells of the bytes of [0, bytes) that both we (from base to mine) and the owner (from base to theirs) changed. bytes: a multiple of 8.
+/// Reports the bytes of [0, bytes) that both this rank (from base to mine) and the owner (from base to
+/// theirs) changed. bytes: a multiple of 8.
 void tell_races(Counters*, RaceListener&, std::uint64_t offset, std::size_t bytes, const std::byte* base, const std::byte* mine, const std::byte* theirs) noexcept;
 
 }  // namespace kasane::dsm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a release does: the changes of this rank go to the pages' owners, then whoever has copies is told (rules 3 to 6).
+// What a release does: this rank's changes go to the pages' owners, then notices go to the ranks that have
+// copies (rules 3 to 6).
 #include <array>
 #include <cstring>
 #include <span>
@@ -7,7 +8,7 @@
 #include "base/trace.h"
 #include "dsm/coherence.h"
 #include "dsm/outbox.h"
-#include "dsm/volley.h"
+#include "dsm/fence_batch.h"
 
 namespace kasane::dsm {
 
@@ -20,7 +21,7 @@ namespace {
 /// Copies a block that other threads may be storing to: every byte is loaded exactly once.
 void snapshot(std::byte* to, const std::byte* from) noexcept {
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
-    // relaxed: which of two racing values is taken does not matter, only that message and twin get the same one.
+    // relaxed: either of two racing values will do, if message and twin get the same one.
     const auto w = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from + i))).load(std::memory_order_relaxed);
     std::memcpy(to + i, &w, sizeof w);
   }
@@ -29,49 +30,49 @@ void snapshot(std::byte* to, const std::byte* from) noexcept {
 }  // namespace
 
 void Coherence::release_all(ThreadContext& ctx) {
-  if (!sharing_.nothing_to_release()) {
-    const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
-    const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
-      flush_dirty(ctx);
-      sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
-    });
-    count(led ? ctx.counters.releases : ctx.counters.releases_combined);
-  }
-  if (predictor_ != nullptr && predictor_->due_at_release()) give_up_at_release(ctx);
+  if (sharing_.nothing_to_release()) return;
+  const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
+  const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
+    flush_dirty(ctx);
+    sharing_.send_notices(ctx.io, ctx.counters, [this](PageId page, bool watch) { return inspect(page, watch); });
+  });
+  count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
 
-/// Rule 3 and rule 11: first everything that is free, then what others hold.
+/// Rules 3 and 11: first all blocks that are free, then those that other threads held.
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
   write_buffer_.released();
   {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::release);
-    dirty_.for_each([&](BlockId b) { left |= !volley.take(b); });
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release);
+    dirty_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
-  if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, Event::release); });
-  if (mover_ != nullptr) mover_->await_named(ctx.io);   // stores into pages that came here can be read where others look for them
+  if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::release); });
+  // then other ranks that look for stores into pages that arrived here find them
+  mover_.await_entry_updates(ctx.io);
 }
 
-/// Ahead of a release, so that it finds little to do: the blocks that were changed first, if there are many. Not the `newest`, which are about to be stored to.
-/// Waits for no block.
+/// Sends the blocks that were changed first, if there are many, so that the next release finds little to do.
+/// Not the `newest`, which are about to be stored to. Waits for no block.
 void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   std::array<BlockId, 128> oldest;
   while (const std::size_t n = write_buffer_.take(oldest, newest)) {
-    Volley volley(*this, ctx.io, &ctx.counters, Event::release);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release);
     for (const BlockId b : std::span(oldest).first(n)) {
       const BlockState s = state(b);
-      if (!s.dirty() || s.pins != 0 || !volley.take(b)) continue;
+      if (!s.dirty() || s.pins != 0 || !fences.add(b)) continue;
       write_buffer_.sent(b);
       count(ctx.counters.blocks_sent_ahead);
     }
   }
 }
 
-/// Rules 5 and 6: what of the page, which is marked, may our threads have stored to? watch: blocks of ours are protected first, so that later stores mark the page again. Never
-/// waits: a block that is in use stays open.
-gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
+/// Rules 5 and 6: to which parts of the page, which is marked, may threads of this rank have stored? watch:
+/// own blocks are protected first, so that later stores mark the page again. Never waits: a claimed block
+/// counts as open.
+gas::Sharing::Inspection Coherence::inspect(PageId page, bool watch) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  gas::Sharing::Look look;
+  gas::Sharing::Inspection look;
   BlockRange run{all.first, 0};
   const auto protect_run = [&] {
     if (run.count == 0) return;
@@ -79,7 +80,7 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
     for (std::uint64_t i = 0; i < run.count; ++i) {
       BlockState before = state(block_at(run.first, i));
       before.busy = false;
-      finish(block_at(run.first, i), next(before, Event::watch).after);
+      finish(block_at(run.first, i), next(before, BlockEvent::watch).after);
     }
     run.count = 0;
   };
@@ -89,7 +90,7 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
     if (may_have_changed(s)) look.open |= gas::part_of(all, b);
     look.ours |= may_be_ours(s);
     if (!watch) continue;
-    const Step step = next(s, Event::watch);
+    const BlockStep step = next(s, BlockEvent::watch);
     if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) {
       protect_run();
     } else if (run.count++ == 0) {
@@ -100,55 +101,58 @@ gas::Sharing::Look Coherence::look_at(PageId page, bool watch) noexcept {
   return look;
 }
 
-/// The step of a release or an acquire for one block, waiting for whoever has it in hand.
-void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, Event event) {
-  const Step step = claim_block(io, b, event);
+/// The step of a release or an acquire for one block; waits if another thread has claimed it.
+void Coherence::fence_block(comm::Blocking& io, Counters* counters, BlockId b, BlockEvent event) {
+  const BlockStep step = claim_block(io, b, event);
   if (step.verdict == Verdict::proceed) carry_out_fence(io, counters, b, step);
 }
 
-void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
-  bool home = false;
+void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId b, const BlockStep& step) {
+  bool now_owned = false;
   switch (step.actions[0]) {
     case Action::diff_put_live:
-    case Action::put_all_live: home = put_live(io, counters, b, step); break;
+    case Action::put_all_live: now_owned = put_live(io, counters, b, step); break;
     case Action::refresh: refresh(io, b, false); break;
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
       if (step.actions[0] != Action::end) protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
-      if (step.actions[1] != Action::end) home = put_page(io, counters, pages_.page_of(b), {&b, 1});
-      if (home) break;
+      if (step.actions[1] != Action::end) now_owned = put_page(io, counters, pages_.page_of(b), {&b, 1});
+      if (now_owned) break;
       if (step.claimed.dirty()) mark_clean(b);
-      if (step.after.view == View::none) {
+      if (step.after.access == Access::none) {
         cached_.erase(b);
         if (counters != nullptr) count(counters->blocks_dropped);
       }
   }
-  finish(b, home ? come_home(b) : step.after);
+  finish(b, now_owned ? become_owned(b) : step.after);
 }
 
-/// By who holds bits of the page, so it is not brought in here if it is ours by now: that waits for room, and for these bits. False: there is nothing to put. It is here in part, and its
-/// blocks that were changed are to come_home().
+/// The caller holds bits of the page, so a page that this rank owns by now is not paged in: that would wait
+/// for room, and for these bits. False: there is nothing to put; the page is partial here, and the caller
+/// calls become_owned() for its changed blocks.
 bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::AddressCache::Put>& put) {
   for (;;) {
-    gas::Location at_home;
-    put.emplace(addresses_, io, page, at_home);
+    gas::Location own_location;
+    put.emplace(addresses_, io, page, own_location);
     put->is_diff();
-    if (at_home.tier == gas::Tier::dram) return true;
+    if (own_location.tier == gas::Tier::dram) return true;
     put.reset();
-    if (tiers_->enter(io, page, at_home)) break;   // else it moves, or is here in part by now
+    if (tiers_->make_partial(io, page, own_location)) break;   // else it moves, or is partial by now
   }
   sharing_.mark(page);
   return false;
 }
 
-/// A changed block whose page has become ours: M has been the master copy since, whatever the twin says. It can be stored to, as if the rest had come in for others.
-BlockState Coherence::come_home(BlockId b) noexcept {
+/// A changed block whose page this rank has become the owner of: M has been the master copy since, whatever
+/// the twin says. It can be stored to, as if the rest had been paged in for other ranks.
+BlockState Coherence::become_owned(BlockId b) noexcept {
   mark_clean(b);
   cached_.erase(b);
-  return next(state(b), Event::found_own).after;
+  return next(state(b), BlockEvent::found_own).after;
 }
 
-/// These blocks of the page are claimed and not writable: puts what is changed, and returns when it has arrived. True: nothing was put, the page is ours, and here in part; V allows stores
+/// Puts the changes of these blocks of the page, which are claimed and not writable, and returns when they
+/// have arrived. True: nothing was put, since this rank owns the page, which is partial; V then allows stores
 /// to what is changed.
 bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks) {
   std::optional<gas::AddressCache::Put> put;
@@ -158,19 +162,21 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
     }
     return true;
   }
-  if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;   // freed meanwhile, so nobody will read it; or our M is the master copy
+  // freed meanwhile, so it will not be read; or M here is the master copy
+  if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;
   Outbox out(io, counters);
-  const gas::Parts changed = put_blocks(out, counters, put->owner(), page, blocks);
+  const gas::PartMask changed = put_blocks(out, counters, put->owner(), page, blocks);
   out.await();
   if (changed != 0) sharing_.changed(page, changed);
   return false;
 }
 
-/// Returns in which parts of the page a byte is put: blocks that a fault made writable ahead of their stores may be as they were.
-gas::Parts Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
-  if (owner == transport_.rank()) return 0;   // our M is the master copy
+/// Returns to which parts of the page a byte is put: blocks that a fault made writable before they were
+/// stored to may be unchanged.
+gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
+  if (owner == transport_.rank()) return 0;   // M here is the master copy
   const BlockRange all = pages_.blocks_of(page);
-  gas::Parts changed = 0;
+  gas::PartMask changed = 0;
   std::uint64_t whole_at = 0;
   std::size_t whole_bytes = 0;   // of the run of whole blocks that ends here
   const auto put_whole = [&] {
@@ -216,8 +222,9 @@ void Coherence::on_changes(void* self, const comm::Message& message) noexcept {
   c.transport_.reply(message.token, 0);
 }
 
-/// A pinned, writable block stays so: its changes so far go out, and the twin becomes what was sent (rules 3 and 10). Of one that is whole all goes out. True: as put_page().
-bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const Step& step) {
+/// A pinned, writable block stays so: its changes so far are put, and the twin becomes what was sent (rules 3
+/// and 10). Of a whole block all is put. True: as in put_page().
+bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, const BlockStep& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
   snapshot(now, space_.a(at));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that changes hands: fresh pages become ours, freed bytes are never sent, and what was used elsewhere is dropped (rule 7).
+// Memory that is reused: fresh pages become this rank's, freed bytes are never sent, and copies of what other
+// ranks used before are dropped (rule 7).
 #include <algorithm>
 #include <bitset>
 #include <cstring>
@@ -14,7 +15,7 @@ using mem::BlockRange;
 using mem::kBlockBytes;
 
 namespace {
-constexpr std::uint64_t kMostBlanked = 512;   ///< blocks whose bits are held at once
+constexpr std::uint64_t kMostBlanked = 512;   ///< blocks that are claimed at once
 }
 
 void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
@@ -24,18 +25,19 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
   for (std::uint64_t at = range.first; at < range.last; ++at) {
     const PageId page{at};
     const BlockRange all = pages_.blocks_of(page);
-    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, Event::arrive_blank);
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, BlockEvent::arrive_blank);
     const bool evicts = residency_ != nullptr && residency_->counts(page);
-    if (!evicts && (attractor_ == nullptr || !attractor_->draws(page))) continue;
-    // A rank that used this memory before it was freed may just draw it away, or it is on SSD or on its way there. While we hold the bits nobody is told that we
-    // yield; what was told before shows here.
+    if (!evicts && (auto_relocator_ == nullptr || !auto_relocator_->may_relocate(page))) continue;
+    // A rank that used this memory before it was freed may be moving it to itself, or it is on SSD or on its
+    // way there. While this thread holds the bits this rank answers no yield request; what it answered before
+    // shows here.
     const gas::Location where = directory_.lookup(io, page);
     if (where.owner == transport_.rank() && !where.busy && where.tier == gas::Tier::dram) continue;
-    // On our SSD, or here in part: nothing of it need be read.
-    const bool on_ssd = gas::at_home_on_ssd(where, transport_.rank());
+    // On this rank's SSD, or partial: nothing of it need be read.
+    const bool on_ssd = gas::owned_on_ssd(where, transport_.rank());
     if (on_ssd && residency_->admitted(all.count) && directory_.replace(io, page, where, gas::in_tier(where, gas::Tier::dram))) continue;
-    give_back(all.first, all.count);
-    arm_claimed(run, raw(page));   // hold nothing while we may wait
+    unclaim(all.first, all.count);
+    arm_claimed(run, raw(page));   // hold nothing while this thread may wait
     run = raw(page);
     if (where.owner == transport_.rank()) {
       admit(io, page);
@@ -43,13 +45,13 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
       --at;
       continue;
     }
-    KASANE_CHECK(mover_->bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
+    KASANE_CHECK(mover_.bring(io, page, {}).has_value(), "memory that is allocated anew is pinned elsewhere");
     run = raw(page) + 1;
   }
   arm_claimed(run, range.last);
 }
 
-/// Makes pages [first, last) ours and writable, whose blocks we hold.
+/// Makes pages [first, last) owned and writable; the caller holds their blocks' bits.
 void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   if (first == last) return;
   for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
@@ -61,57 +63,60 @@ void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
     if (before.dirty()) mark_clean(BlockId{b});
     cached_.erase(BlockId{b});
     before.busy = false;
-    finish(BlockId{b}, next(before, Event::arrive_blank).after);
+    finish(BlockId{b}, next(before, BlockEvent::arrive_blank).after);
   }
 }
 
-/// Does the event mean anything to the block? The heap asks for whole ranges, of which most are not cached here, as often as it takes groups, and for each
-/// object that is freed: so the answer is one look, and the compiler leaves out all of next() that is about other events.
-template <Event event>
+/// Does the event change the block's state? The heap asks for whole ranges, of which most blocks are not
+/// cached, for each group that it takes and each object that is freed. So the answer is one load, and the
+/// compiler drops the rest of next().
+template <BlockEvent event>
 [[gnu::flatten]] bool Coherence::concerns(BlockId b) const noexcept {
   return next(BlockState::of(table_[b].load()), event).verdict != Verdict::done;
 }
 
 void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
-    if (concerns<Event::acquire>(BlockId{b})) fence_block(io, nullptr, BlockId{b}, Event::acquire);
+    if (concerns<BlockEvent::acquire>(BlockId{b})) fence_block(io, nullptr, BlockId{b}, BlockEvent::acquire);
   }
 }
 
 void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
     const BlockId block{b};
-    if (!concerns<Event::acquire>(block)) continue;   // no copy here: then there are no changes either
+    if (!concerns<BlockEvent::acquire>(block)) continue;   // no copy here: then there are no changes either
     const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);
-    const Step step = claim_block(io, block, end - begin == kBlockBytes ? Event::discard_block : Event::discard);
+    const BlockStep step = claim_block(io, block, end - begin == kBlockBytes ? BlockEvent::discard_block : BlockEvent::discard);
     if (step.verdict == Verdict::proceed && step.actions[0] == Action::restore_bytes) {
       std::memcpy(space_.a(begin), space_.t(begin), end - begin);
       finish(block, step.after);
     } else if (step.verdict == Verdict::proceed) {
       carry_out_fence(io, nullptr, block, step);
     }
-    // A direct put of the bytes leaves a copy that is not the owner's: a store of what it happens to hold would make no diff.
-    if (sharing_.may_be_told(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, Event::acquire);
+    // After a direct put of the bytes the copy differs from the owner's: a store of the value that the copy
+    // happens to hold would make no diff.
+    if (sharing_.may_have_notice(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, BlockEvent::acquire);
   }
 }
 
-/// What of this rank's pages that are here in part lies in the range as whole blocks is not written when it leaves, and leaves before others.
+/// Whole blocks of the range that belong to partial pages of this rank are not written when they are evicted,
+/// and are evicted before others.
 void Coherence::blank(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
-  if (tiers_ == nullptr || !tiers_->stores_any()) return;   // no page is in part that has been here as a whole
+  if (tiers_ == nullptr || !tiers_->stores_any()) return;  // no page is partial that was once here as a whole
   const std::uint64_t end = (offset + bytes) / kBlockBytes;
   for (std::uint64_t first = (offset + kBlockBytes - 1) / kBlockBytes; first < end; first += kMostBlanked) blank(io, {BlockId{first}, std::min(end - first, kMostBlanked)});
 }
 
-/// For now: whoever uses it next says so to residency_, too.
+/// For now: the next user of the page reports it to residency_, too.
 bool Coherence::is_blank(PageId page) const noexcept {
   for (std::uint64_t i = 0; i < pages_.blocks_of(page).count; ++i) {
     const BlockId b = block_at(pages_.blocks_of(page).first, i);
-    if (state(b).view != View::none || (state(b).owned && !state(b).saved) || tiers_->stored(b)) return false;
+    if (state(b).access != Access::none || (state(b).owned && !state(b).saved) || tiers_->stored(b)) return false;
   }
   return true;
 }
 
-/// Waits for nothing but word 0 of pages: who has a block in hand is about to use it.
+/// Waits for nothing but word 0 of pages: a thread that holds a block is about to use it.
 void Coherence::blank(comm::Blocking& io, BlockRange all) {
   std::bitset<kMostBlanked> held;
   const auto state_of = [&](std::uint64_t i) {
@@ -123,14 +128,14 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     const PageId page = pages_.page_of(block_at(all.first, begin));
     const BlockRange blocks = pages_.blocks_of(page);
     end = std::min(all.count, end_of(blocks) - raw(all.first));
-    const auto in_part = [&] { return gas::at_home_on_ssd(directory_.lookup(io, page), transport_.rank()); };
+    const auto in_part = [&] { return gas::owned_on_ssd(directory_.lookup(io, page), transport_.rank()); };
     if (!residency_->counts(page) || directory_.near_owner(page) != transport_.rank() || !in_part()) continue;
     for (std::uint64_t i = begin; i < end; ++i) {
       const BlockState s = state(block_at(all.first, i));
-      const Step step = next(s, Event::blank);
+      const BlockStep step = next(s, BlockEvent::blank);
       held[i] = step.verdict == Verdict::proceed && try_claim(block_at(all.first, i), s, step);
     }
-    // While we hold one the page stays where it is.
+    // While this thread holds one of its bits the page stays where it is.
     if (!in_part()) {
       for (std::uint64_t i = begin; i < end; ++i) {
         if (held[i]) finish(block_at(all.first, i), state_of(i));
@@ -144,7 +149,7 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     const BlockRange run{block_at(all.first, begin), end - begin};
     protect(run, Access::none);
     for (std::uint64_t i = begin; i < end; ++i) tiers_->forget(block_at(all.first, i));
-    for (std::uint64_t i = begin; i < end; ++i) finish(block_at(all.first, i), next(state_of(i), Event::blank).after);
+    for (std::uint64_t i = begin; i < end; ++i) finish(block_at(all.first, i), next(state_of(i), BlockEvent::blank).after);
     for (const PageId page : pages_.in(mem::offset_of(run.first), run.count * kBlockBytes)) {
       if (is_blank(page)) residency_->note_freed({raw(page), raw(page) + 1});
     }

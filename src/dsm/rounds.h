@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Combines concurrent requests for the same whole-rank work (release_all, acquire_all): a caller is served by any round that
-// *began* after it asked, so of many callers at once one leads and the others wait for it.
+// Combines concurrent requests for the same whole-rank work (release_all, acquire_all). A caller is served by
+// any round that *began* after its request, so of many callers at once one leads and the others wait for it.
 //
-// Argument: a caller reads began_ = n when it asks. Every round numbered > n begins after that read (rounds begin one at a time, under
-// the lock word), so finished_ > n means that a whole round lay behind the request. seq_cst: what the caller did
-// before asking must be visible to the round, and what the round did to the caller.
-// Thread safety: any thread. The leader holds nothing but the right to lead, so waiting for it is waiting for its work only.
+// Argument: a caller reads began_ = n when it asks. Every round numbered > n begins after that read (rounds
+// begin one at a time, under the lock word). So finished_ > n means that a whole round lies behind the
+// request. seq_cst: what the caller did before its request is visible to the round, and what the round did is
+// visible to the caller.
+// Thread safety: any thread. The leader holds nothing but the right to lead, so waiting for it is waiting for
+// its work only.
 #pragma once
 
 #include <atomic>

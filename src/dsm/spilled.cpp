@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of this rank's pages that are on SSD: they come by themselves, and their page stays there, in part (docs/design/tiers.md).
+// Blocks of this rank's pages that are on SSD: they are read singly, and their page stays partial
+// (docs/design/tiers.md).
 //
-//   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial ─▶ read, waited for ─▶ armed, free
-//   its sweep goes on: the bits of further windows tried ─▶ partial ─▶ a flight: read by the reader (mem/spill_reader.h) ─▶ armed, free; but for a window now and then
+//   the fault holds its block's bit, and those of the blocks that follow ─▶ word 0 is partial
+//     ─▶ read, waited for ─▶ armed, free
+//   its sweep goes on: claims further windows ─▶ partial ─▶ a background read (mem/spill_reader.h)
+//     ─▶ armed, free; but for a window now and then
 //
-// Staged bytes become a frame and its view in V in one step where the fault engine can do that (mem/bounce_buffers.h): a load, or a store where the block is wanted for that, may pass before the
-// block is armed and its bit given back (flight.h). What was wanted for loads is armed for reading, and is saved: it goes again unwritten, unless a store comes, which faults first. Where no
-// hint asked, a window in 512 KiB, the first of a flight, has its bytes, and no view: who gets there faults, without waiting, and sends the next flights on their way.
+// Where the fault engine can do so, bytes in a bounce buffer become a frame and visible in V in one step
+// (mem/bounce_buffers.h). Then a load, or a store where the block is wanted for that, may succeed before the
+// block is armed and its bit cleared (background_read.h). What was wanted for loads is armed for reading and
+// is saved: it is evicted without a write, unless a store comes, which faults first. Without a hint, one
+// window in 512 KiB, the first of a background read, has its bytes but is invisible: a thread that gets there
+// faults, without waiting, and starts the next background reads.
 #include <algorithm>
 #include <array>
 #include <bit>
 
 #include "base/trace.h"
 #include "dsm/coherence.h"
-#include "dsm/flight.h"
-#include "dsm/incoming.h"
+#include "dsm/background_read.h"
+#include "dsm/read_back.h"
 
 namespace kasane::dsm {
 
@@ -24,39 +30,39 @@ using mem::kBlockBytes;
 
 Coherence::~Coherence() = default;
 
-void Coherence::make_flights() {
-  flights_ = std::make_unique<Flight[]>(kFlights);
-  for (std::uint32_t i = 0; i < kFlights; ++i) {
-    flights_[i].coherence = this;
-    flights_[i].index = i;
-    flights_[i].completed = [](mem::SpillRead& landed) noexcept {
-      const auto& flight = static_cast<Flight&>(landed);
-      Coherence& c = *flight.coherence;
-      c.land(flight);
-      c.free_flights_.put(flight.index);
+void Coherence::make_background_reads() {
+  background_reads_ = std::make_unique<BackgroundRead[]>(kBackgroundReads);
+  for (std::uint32_t i = 0; i < kBackgroundReads; ++i) {
+    background_reads_[i].coherence = this;
+    background_reads_[i].index = i;
+    background_reads_[i].completed = [](mem::SpillRead& ended) noexcept {
+      const auto& background = static_cast<BackgroundRead&>(ended);
+      Coherence& c = *background.coherence;
+      c.complete_read(background);
+      c.free_background_reads_.put(background.index);
       c.wake_waiting();
     };
   }
 }
 
-/// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found their page to be ours, on SSD or in part. Has
-/// given them back when this returns.
-Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, Event event, gas::Location found) {
+/// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found that this rank has
+/// their page on SSD or partial. The bits are free when this returns.
+Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, BlockEvent event, gas::Location found) {
   const PageId page = pages_.page_of(b);
-  if (!tiers_->enter(ctx.io, page, found)) {
+  if (!tiers_->make_partial(ctx.io, page, found)) {
     blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
     return Fault::again;
   }
-  const Step step = found_on_ssd(state(b), event);
-  const Step others = found_on_ssd(state(b), step.after.saved ? Event::load : Event::store);
+  const BlockStep step = found_on_ssd(state(b), event);
+  const BlockStep others = found_on_ssd(state(b), step.after.saved ? BlockEvent::load : BlockEvent::store);
   const Access right = step.after.saved ? Access::read : Access::write;
   blocks.for_each([&](BlockId claimed) {
-    if (event == Event::pin_whole || !tiers_->stored(claimed)) fill_otherwise({claimed, 1});
+    if (event == BlockEvent::pin_whole || !tiers_->stored(claimed)) fill_otherwise({claimed, 1});
   });
   if (right == Access::write) sharing_.mark(page);
-  if (event != Event::pin_whole) {
-    read_ahead(ctx, b, event);   // so that these are under way, too
-    Incoming incoming(*this);
+  if (event != BlockEvent::pin_whole) {
+    read_ahead(ctx, b, event);   // so that these reads run, too
+    ReadBack incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
     const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
     incoming.read(ctx.io, right);
@@ -66,93 +72,96 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   return Fault::served;
 }
 
-/// What should follow in b's sweep, if that has got so far: in several flights, so that the first lands, and is used, while the others are on their way. Every other one begins with a
-/// window without a view. Waits for nobody's bit, so the caller may hold some. event: what b is wanted for.
-void Coherence::read_ahead(ThreadContext& ctx, BlockId b, Event event) {
-  const bool loads = event == Event::load || event == Event::pin_read;
-  const bool hinted = event != Event::load && event != Event::store;   // then the next hint asks for more, and no fault need be had for that
-  const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Access::load : gas::ReadAhead::Access::store);
-  const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesOfAFlight);
+/// Reads ahead in b's sweep, if it is long enough: in several background reads, so that the first ends, and
+/// is used, while the others are outstanding. Every other one begins with an invisible window. Waits for no
+/// bit, so the caller may hold some. event: what b is wanted for.
+void Coherence::read_ahead(ThreadContext& ctx, BlockId b, BlockEvent event) {
+  const bool loads = event == BlockEvent::load || event == BlockEvent::pin_read;
+  // then the next hint asks for more, and no fault is needed for that
+  const bool hinted = event != BlockEvent::load && event != BlockEvent::store;
+  const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Purpose::load : gas::ReadAhead::Purpose::store);
+  const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesPerRead);
   BlockId first = kNoWindow;
   for (std::uint32_t done = 0; done < plan.pieces; done += together) {
-    const std::uint32_t index = free_flights_.take();
+    const std::uint32_t index = free_background_reads_.take();
     if (index == comm::IndexPool<>::kNone) return;
-    Flight& flight = flights_[index];
-    flight.runs.clear();
+    BackgroundRead& background = background_reads_[index];
+    background.runs.clear();
     if (done / together % 2 == 0 && !hinted) first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) * gas::Tiers::kPieceBytes);
-    flight.first = first;
-    flight.lands = loads ? Event::load : Event::store;
-    claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, flight);
-    fly(ctx, flight);
+    background.first = first;
+    background.wanted_for = loads ? BlockEvent::load : BlockEvent::store;
+    claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, background);
+    start_read(ctx, background);
   }
 }
 
-void Coherence::fly(ThreadContext& ctx, Flight& flight) {
-  flight.ranges = flight.runs.all();
-  flight.view = {&engine_, {flight.first, kWindowBlocks}, flight.lands == Event::load ? Access::read : Access::write};
+void Coherence::start_read(ThreadContext& ctx, BackgroundRead& background) {
+  background.ranges = background.runs.all();
+  background.view = {&engine_, {background.first, kWindowBlocks}, background.wanted_for == BlockEvent::load ? Access::read : Access::write};
   std::uint64_t bytes = 0;
-  for (const mem::SpillRange& range : flight.ranges) bytes += range.bytes;
-  if (!flight.runs.empty() && tiers_->launch(flight)) {
+  for (const mem::SpillRange& range : background.ranges) bytes += range.bytes;
+  if (!background.runs.empty() && tiers_->submit(background)) {
     count(ctx.counters.bytes_read_back, bytes);
     return;
   }
-  if (!flight.runs.empty()) {
-    tiers_->read(ctx.io, flight.ranges, flight.view);
-    land(flight);
+  if (!background.runs.empty()) {
+    tiers_->read(ctx.io, background.ranges, background.view);
+    complete_read(background);
   }
-  free_flights_.put(flight.index);
+  free_background_reads_.put(background.index);
   wake_waiting();
 }
 
-/// The bytes are there.
-void Coherence::land(const Flight& flight) noexcept {
-  for (const mem::SpillRange& range : flight.ranges) {
+/// The bytes are in M.
+void Coherence::complete_read(const BackgroundRead& background) noexcept {
+  for (const mem::SpillRange& range : background.ranges) {
     const BlockRange run{mem::block_of(range.offset), range.bytes / kBlockBytes};
-    const auto at_rest = [&](std::uint64_t i) { return raw(block_at(run.first, i)) - raw(flight.first) < kWindowBlocks; };
+    const auto retired = [&](std::uint64_t i) { return raw(block_at(run.first, i)) - raw(background.first) < kWindowBlocks; };
     for (std::uint64_t i = 0; i < run.count;) {
       std::uint64_t end = i + 1;
-      while (end < run.count && at_rest(end) == at_rest(i)) ++end;
-      const bool rests = at_rest(i);
-      if (!rests) protect({block_at(run.first, i), end - i}, flight.view.access);
+      while (end < run.count && retired(end) == retired(i)) ++end;
+      const bool retires = retired(i);
+      if (!retires) protect({block_at(run.first, i), end - i}, background.view.access);
       for (; i < end; ++i) {
-        const BlockState after = found_on_ssd(state(block_at(run.first, i)), flight.lands).after;
-        finish(block_at(run.first, i), rests ? next(after, Event::rest).after : after);
+        const BlockState after = found_on_ssd(state(block_at(run.first, i)), background.wanted_for).after;
+        finish(block_at(run.first, i), retires ? next(after, BlockEvent::retire).after : after);
       }
     }
   }
 }
 
-/// Of the planned pieces those blocks that are stored and not here, as far as nobody has them in hand. Their pages are in part then.
-void Coherence::claim_ahead(comm::Blocking& io, BlockId b, const gas::ReadAhead::Plan& plan, Flight& flight) {
+/// Claims those blocks of the planned pieces that are stored, not in DRAM, and free. Their pages become
+/// partial.
+void Coherence::claim_ahead(comm::Blocking& io, BlockId b, const gas::ReadAhead::Plan& plan, BackgroundRead& background) {
   const std::uint64_t page_bytes = pages_.bytes_of(pages_.page_of(b)), part = std::min(page_bytes, gas::Tiers::kPieceBytes);
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const std::uint64_t piece = static_cast<std::uint64_t>(plan.first + plan.stride * i) * gas::Tiers::kPieceBytes;
     for (std::uint64_t at = piece; at < piece + gas::Tiers::kPieceBytes; at += part) {
       if (!residency_->counts(at) || pages_.bytes_of(pages_.page_of(mem::block_of(at))) != page_bytes) return;
-      if (tiers_->stored(mem::block_of(at))) claim_part(io, {mem::block_of(at), part / kBlockBytes}, flight);
+      if (tiers_->stored(mem::block_of(at))) claim_part(io, {mem::block_of(at), part / kBlockBytes}, background);
     }
   }
 }
 
 /// Blocks of one page. Waits for nothing but word 0.
-void Coherence::claim_part(comm::Blocking& io, BlockRange part, Flight& flight) {
+void Coherence::claim_part(comm::Blocking& io, BlockRange part, BackgroundRead& background) {
   Mask mask = 0;
   for (unsigned i = 0; i < part.count; ++i) {
     const BlockId b = block_at(part.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, Event::load);
+    const BlockStep step = next(s, BlockEvent::load);
     if (step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && tiers_->stored(b) && try_claim(b, s, step)) mask |= Mask{1} << i;
   }
   if (mask == 0) return;
   const PageId page = pages_.page_of(part.first);
   const gas::Location found = directory_.lookup(io, page);
-  if (!gas::at_home_on_ssd(found, transport_.rank()) || !tiers_->enter(io, page, found)) {
-    for_each_run(mask, [&](unsigned first, unsigned n) { give_back(block_at(part.first, first), n); });
+  if (!gas::owned_on_ssd(found, transport_.rank()) || !tiers_->make_partial(io, page, found)) {
+    for_each_run(mask, [&](unsigned first, unsigned n) { unclaim(block_at(part.first, first), n); });
     return;
   }
-  if (flight.lands == Event::store) sharing_.mark(page);
+  if (background.wanted_for == BlockEvent::store) sharing_.mark(page);
   fill_staged(part.first, mask);
-  for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(flight.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
+  for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(background.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
 }
 
 }  // namespace kasane::dsm

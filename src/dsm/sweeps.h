@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes along with a fault: recognises sweeps (ascending, descending, with a stride) among the blocks at which a thread
-// faults, and says how far each deserves to go at once.
+// Decides how many blocks a fault takes: recognises sweeps (ascending, descending, with a stride) among the
+// blocks at which a thread faults, and says how far each should go at once.
 //
-//   fault at 10 ─▶ 11 +12 ─▶ 13 +14…16 ─▶ 17 +18…24 ─▶ …    the second neighbour makes a sweep, up or down; twice as many each time
-//            40 ─▶ 43 ─▶ 46 +49 ─▶ 52 +55,58,61 ─▶ …        a stride needs to be seen twice; a block elsewhere brings nothing but itself
-//            10 +11…24 ─▶ …                                 where a sweep began it goes as far again at once: an epoch's faults
-//                                                           are those of the epoch before
-//            13 again +14…16                                a fault that comes again, since its page first had to be made present, goes on as it did
+//   fault at 10 ─▶ 11 +12 ─▶ 13 +14…16 ─▶ 17 +18…24 ─▶ …   the second neighbour makes a sweep, up or down;
+//                                                          twice as many each time
+//            40 ─▶ 43 ─▶ 46 +49 ─▶ 52 +55,58,61 ─▶ …       a stride must be seen twice; a block elsewhere is
+//                                                          taken alone
+//            10 +11…24 ─▶ …                                where a sweep began it goes as far again at once:
+//                                                          an epoch's faults are those of the one before
+//            13 again +14…16                               a fault that is repeated, since its page first
+//                                                          had to be made present, goes on as before
 //
-// It may leave its page from the third fault on, if the last one got blocks of another rank: two neighbours, or two blocks of an object, make no other page
-// worth finding; and who touches pages first, or sweeps over its own, finds each by itself. Where it begins again it leaves its page for no more than it is
-// known to have used, so that what came in vain at its end comes once.
+// A sweep may leave its page from the third fault on, if its last fault got blocks of another rank. Two
+// neighbours, or two blocks of an object, do not justify looking up another page; and a thread that touches
+// pages first, or sweeps over its rank's own pages, finds each page without help. A sweep that begins again
+// leaves its page for no more blocks than it is known to have used, so blocks that were fetched in vain at
+// its end are fetched only once.
 //
-// gas/read_ahead.h has what is sent for and not waited for, and keeps ahead of who asks. Here nothing is on its way: a fault waits
-// once, for all that it takes, and says what it got; the next one is expected at the first block that it did not get.
+// gas/read_ahead.h decides what is read ahead without waiting. Here nothing is outstanding: a fault waits
+// once for all blocks that it takes, and reports what it got. The next fault of the sweep is expected at the
+// first block that it did not get.
 //
-// Eight at once, in place of the one that had no fault for longest: a merge reads two arrays and writes a third, and a stride takes
-// two until it is known.
+// Eight sweeps are kept; a new one replaces the one that had no fault for longest. A merge reads two arrays
+// and writes a third, and a stride takes two entries until it is recognised.
 //
-// An acquire of the rank begins an epoch. A block now and another then, one an epoch, is no stride: it is what others have changed,
-// or what is stored to for them, and its neighbours would be told of in vain.
+// An acquire of the rank begins an epoch. Blocks that fault once in each epoch are no stride: they hold what
+// other ranks have changed, or what is stored to for them, and fetching their neighbours would cause useless
+// notices.
 //
-// Thread safety: none, each thread has its own. Pure: nothing but numbers goes in and out.
+// Thread safety: none, each thread has its own. Pure: only numbers go in and out.
 #pragma once
 
 #include <algorithm>
@@ -39,18 +46,18 @@ class Sweeps {
 
   class Sweep {
    public:
-    /// Blocks that this fault is to take, its own among them, and from one to the next.
+    /// Blocks that this fault takes, its own included, and the distance between them.
     [[nodiscard]] std::uint32_t blocks() const noexcept { return blocks_; }
     [[nodiscard]] std::int64_t stride() const noexcept { return young() ? 1 : stride_; }
-    /// So many of them may lie in other pages, too, its own among them.
+    /// How many of them, its own included, may lie in other pages too.
     [[nodiscard]] std::uint32_t beyond_page() const noexcept { return beyond_; }
-    /// As though it had only begun with this fault.
+    /// Treats the sweep as if it began with this fault.
     void shorten() noexcept {
       first_ = last_;
       stride_ = 0;
       blocks_ = 1;
     }
-    /// The fault has taken so many; more than it was to take: they cost nothing.
+    /// The fault has taken so many blocks. It may be more than blocks(): then they cost nothing.
     void took(std::uint32_t blocks) noexcept {
       expected_ = last_ + blocks * stride();
       if (blocks <= blocks_) return;
@@ -63,9 +70,9 @@ class Sweeps {
    private:
     friend Sweeps;
 
-    /// One fault, perhaps the first of a sweep.
+    /// It consists of one fault, perhaps the first of a sweep.
     [[nodiscard]] bool young() const noexcept { return blocks_ == 1; }
-    [[nodiscard]] bool meets(std::int64_t at, std::uint64_t epoch) const noexcept {
+    [[nodiscard]] bool matches(std::int64_t at, std::uint64_t epoch) const noexcept {
       if (used_ == 0) return false;
       if (again_ && at == last_) return true;
       return young() ? std::abs(at - last_) == 1 || (stride_ != 0 && at == last_ + stride_ && epoch_ == epoch) : at == expected_;
@@ -82,30 +89,31 @@ class Sweeps {
     }
     void begin_again() noexcept {
       blocks_ = static_cast<std::uint32_t>(std::min<std::int64_t>(length(), kMost));
-      // What the last fault took may not have been used.
+      // Not all that the last fault took may have been used.
       const std::int64_t sure = (furthest_ - first_) / stride_ + 1;
       beyond_ = std::exchange(served_, false) ? static_cast<std::uint32_t>(std::min<std::int64_t>(sure, blocks_)) : 0;
     }
-    /// Blocks from its first one to where it is expected.
+    /// Blocks from its first one to the expected one.
     [[nodiscard]] std::int64_t length() const noexcept { return young() ? 1 : (expected_ - first_) / stride_; }
 
     std::int64_t first_ = 0, last_ = 0, expected_ = 0;   ///< last: its last fault
-    std::int64_t stride_ = 0;                            ///< young: how far before last another fault was; 0: there was none
+    std::int64_t stride_ = 0;  ///< young: distance from the fault before to the last one; 0: there was none
     std::uint32_t blocks_ = 1;
     std::uint64_t used_ = 0;                             ///< 0: never
-    std::uint64_t epoch_ = 0;                            ///< young: of its fault
-    bool again_ = false;                                 ///< its last fault got nothing, and comes again
-    std::int64_t furthest_ = 0;                          ///< of all its faults, also when it began again
+    std::uint64_t epoch_ = 0;                            ///< young: the epoch of its fault
+    bool again_ = false;                                 ///< its last fault got nothing and will be repeated
+    std::int64_t furthest_ = 0;                          ///< of all its faults, also after it began again
     bool served_ = false;
     std::uint32_t beyond_ = 0;
   };
 
-  /// The sweep that a fault at `block` goes on with, or begins. One that goes on is to take `growth` times as many blocks as before.
-  /// epoch: how many acquires there were.
-  [[nodiscard]] Sweep& meet(std::uint64_t block, std::uint32_t growth, std::uint64_t epoch) noexcept {
+  /// The sweep that a fault at `block` continues or begins. A sweep that continues takes `growth` times as
+  /// many blocks as before. epoch: the number of acquires so far.
+  [[nodiscard]] Sweep& match(std::uint64_t block, std::uint32_t growth, std::uint64_t epoch) noexcept {
     const auto at = static_cast<std::int64_t>(block);
-    // Several may be left of earlier sweeps over the same memory: the one that takes most, then the newest.
-    Sweep* met = best([&](const Sweep& s) { return s.meets(at, epoch); },
+    // Several may be left of earlier sweeps over the same memory: prefer the one that takes most, then the
+    // newest.
+    Sweep* met = best([&](const Sweep& s) { return s.matches(at, epoch); },
                       [](const Sweep& x, const Sweep& y) { return std::pair{x.blocks_, x.used_} > std::pair{y.blocks_, y.used_}; });
     if (met != nullptr) {
       met->go_on(at, growth);
@@ -124,13 +132,14 @@ class Sweeps {
     return *met;
   }
 
-  /// The sweep of the last fault that was met.
+  /// The sweep of the last fault.
   [[nodiscard]] Sweep& last() noexcept { return sweeps_[last_]; }
-  /// That fault has not been served, and comes again.
-  void comes_again() noexcept { last().again_ = true; }
+  /// The last fault has not been served and will be repeated.
+  void will_repeat() noexcept { last().again_ = true; }
 
  private:
-  /// Perhaps it is the second fault of a sweep with a stride, after the nearest one; whose sweep stays, since it may be another.
+  /// The fault may be the second of a sweep with a stride, after the nearest one. The sweep of that one
+  /// stays, since it may be another.
   void begin(Sweep& sweep, std::int64_t at, std::uint64_t epoch) noexcept {
     const auto fits = [&](const Sweep& s) {
       return &s != &sweep && s.used_ != 0 && s.young() && s.epoch_ == epoch && std::abs(at - s.last_) <= kMostStride;
@@ -153,7 +162,7 @@ class Sweeps {
   }
 
   std::array<Sweep, 8> sweeps_;
-  std::size_t last_ = 0;   ///< of sweeps_
+  std::size_t last_ = 0;   ///< index in sweeps_
   std::uint64_t clock_ = 0;
 };
 

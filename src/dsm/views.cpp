@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges that are made present at once, and kept so (views): no fault, all transfers under way together, a system call a run of blocks. The steps of a block are
-// those of a fault (dsm/protocol.h, events pin_…); they are taken for many blocks side by side (dsm/gathering.h), then for what was given back block by block, as a fault does it.
+// Views: ranges that are made present at once, and stay so. No fault; all transfers are outstanding together;
+// a system call for each run of blocks. The steps of a block are those of a fault (dsm/protocol.h, events
+// pin_…). They are taken for many blocks at once (dsm/gathering.h), then singly, as in a fault, for blocks
+// that were unclaimed.
 #include <algorithm>
 #include <optional>
 
@@ -38,23 +40,23 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   return std::nullopt;
 }
 
-/// Blocks [first, end): the first one that V does not show as the use needs it.
+/// The first block in [first, end) whose access does not suffice for the use.
 std::uint64_t Coherence::shown_until(std::uint64_t first, std::uint64_t end, Use use) const noexcept {
-  // relaxed: nothing is done on the strength of it.
+  // relaxed: nothing depends on it.
   while (first < end && shows(BlockState::of(table_[BlockId{first}].load(std::memory_order_relaxed)), use)) ++first;
   return first;
 }
 
-/// Pins those at the beginning of [first, end) that need no more than that, whose use nobody wants to know of. Returns the first one that does.
+/// Pins blocks at the beginning of [first, end) that need no more than that. Returns the first one that does.
 std::uint64_t Coherence::pin_shown(std::uint64_t first, std::uint64_t end, Use use) noexcept {
   for (; first < end; ++first) {
     const BlockState s = state(BlockId{first});
-    if (!shows(s, use) || (predictor_ != nullptr && !s.owned) || !count_pin(BlockId{first}, s, 1)) break;
+    if (!shows(s, use) || !count_pin(BlockId{first}, s, 1)) break;
   }
   return first;
 }
 
-/// The claim and the finish of a step without actions, in one. False: the word has changed meanwhile.
+/// Claim and finish of a step without actions, in one compare-swap. False: the word has changed meanwhile.
 bool Coherence::count_pin(BlockId b, BlockState before, int by) noexcept {
   BlockState after = before;
   after.pins += static_cast<std::uint32_t>(by);
@@ -62,10 +64,10 @@ bool Coherence::count_pin(BlockId b, BlockState before, int by) noexcept {
   return table_[b].compare_exchange_strong(expected, after.word());   // seq_cst, as any claim
 }
 
-/// As a fault does it, waiting. False: not allocated.
-bool Coherence::pin_block(ThreadContext& ctx, BlockId b, Event event) {
+/// As in a fault, with waiting. False: not allocated.
+bool Coherence::pin_block(ThreadContext& ctx, BlockId b, BlockEvent event) {
   for (;;) {
-    const Step step = claim_block(ctx.io, b, event);
+    const BlockStep step = claim_block(ctx.io, b, event);
     const Fault fault = carry_out_fault(ctx, b, event, step);
     if (fault != Fault::again) return fault == Fault::served;
     ctx.io.waiter().pause();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks that are taken in hand together. A window is 16 blocks in a row, aligned, and is named by its first: a part of a page, a page,
-// or several small pages; a mask says which of them. A stripe has up to as many at equal distances, of one page or of several.
+// Sets of blocks that are claimed together. A window is 16 aligned blocks in a row, named by its first block:
+// a part of a page, a page, or several small pages; a mask selects blocks of it. A stripe has up to 16 blocks
+// at equal distances, of one page or of several.
 #pragma once
 
 #include <bit>
@@ -40,7 +41,7 @@ struct Stripe {
 
   [[nodiscard]] BlockId operator[](std::uint64_t i) const noexcept { return BlockId{raw(first) + i * stride}; }
   [[nodiscard]] BlockId last() const noexcept { return (*this)[count - 1]; }
-  /// Its n blocks at the end where b is: first or last of it.
+  /// n blocks of it from the end at which b lies: b is its first or its last block.
   [[nodiscard]] Stripe from(BlockId b, std::uint32_t n) const noexcept { return {b == first ? b : (*this)[count - n], stride, n}; }
   [[nodiscard]] bool contains(BlockId b) const noexcept { return b >= first && (raw(b) - raw(first)) % stride == 0 && (raw(b) - raw(first)) / stride < count; }
   template <class F>

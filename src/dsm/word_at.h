@@ -7,7 +7,7 @@
 
 namespace kasane::dsm {
 
-/// The eight bytes at p, whatever p is aligned to.
+/// The eight bytes at p, for any alignment of p.
 [[nodiscard]] inline std::uint64_t word_at(const std::byte* p) noexcept {
   std::uint64_t w;
   std::memcpy(&w, p, sizeof w);

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the changed blocks of other ranks' pages are to be sent ahead of a release: whoever asks for one should not have to wait for megabytes. A rank keeps
-// the newest up to a limit and sends the oldest (the write buffer of Kaxiras et al., Turning Centralized Coherence and Distributed Critical-Section Execution on
-// their Head, 2015): what a program stores to again and again stays, what it has swept over leaves while it is in the processor's cache.
+// Decides which changed blocks of other ranks' pages are sent before a release, so that a rank that asks for
+// a release does not wait for megabytes. A rank keeps the newest blocks up to a limit and sends the oldest
+// (the write buffer of Kaxiras et al., Turning Centralized Coherence and Distributed Critical-Section
+// Execution on their Head, 2015). What a program stores to again and again stays; what it has swept over
+// leaves while it is in the processor's cache.
 //
 //   noted:  oldest [run][run] … [run] newest          sum of blocks > limit: the oldest are taken
 //
-// A block that was sent and then stored to again, with no release between, was sent in vain, and raises the limit; each release lowers it a little towards what
-// was asked for. All of it is a guess of what pays: a block that is forgotten here goes with the next release, one that is sent too early goes twice.
+// A block that was sent, and stored to again with no release between, was sent in vain and raises the limit.
+// Each release lowers the limit a little towards the configured one. All of this is a heuristic: a block that
+// is forgotten here goes with the next release, and one that is sent too early is sent twice.
 //
-// Thread safety: every call from any thread, also in a fault handler; a flag guards the runs, held for some instructions.
+// Thread safety: every call from any thread, also in a fault handler; a flag guards the runs for a few
+// instructions.
 #pragma once
 
 #include <algorithm>
@@ -24,21 +28,22 @@ namespace kasane::dsm {
 
 class WriteBuffer {
  public:
-  /// Before it is used. blocks: to keep; 0: nothing is ever sent ahead.
-  void set_limit(std::uint64_t blocks) noexcept { least_ = limit_ = blocks; }
+  /// blocks: to keep; 0: nothing is ever sent early.
+  explicit WriteBuffer(std::uint64_t blocks) noexcept : least_(blocks), limit_(blocks) {}
   [[nodiscard]] bool on() const noexcept { return least_ != 0; }
-  /// How many are kept just now.
-  [[nodiscard]] std::uint64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }   // relaxed: a guess
+  /// How many blocks are kept at the moment.
+  // relaxed: a guess
+  [[nodiscard]] std::uint64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
 
-  /// These are changed from now on.
+  /// These blocks are changed from now on.
   void note(mem::BlockRange run) noexcept {
     const Held held(*this);
     if (end_ - first_ == kRuns) forget(runs_[first_ % kRuns].count);   // it goes with the release
     runs_[end_++ % kRuns] = run;
     noted_ += run.count;
   }
-  /// Moves the oldest blocks beyond the limit to `oldest`, as many as it has room for, where it is worth while; never one of the `newest` that were noted last.
-  /// Returns how many.
+  /// Moves the oldest blocks beyond the limit to `oldest`, as many as fit, if there are enough to be worth
+  /// it; never one of the last `newest` blocks that were noted. Returns how many.
   std::size_t take(std::span<BlockId> oldest, std::uint64_t newest) noexcept {
     const Held held(*this);
     const std::uint64_t keep = std::max(limit(), newest);
@@ -54,12 +59,14 @@ class WriteBuffer {
     const Held held(*this);
     first_ = end_;
     noted_ = 0;
-    limit_.store(std::max<std::uint64_t>(least_, limit() - limit() / 16), std::memory_order_relaxed);   // relaxed: a guess; the flag is held
+    // relaxed: a guess; the flag is held
+    limit_.store(std::max<std::uint64_t>(least_, limit() - limit() / 16), std::memory_order_relaxed);
     rounds_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  /// b goes ahead of a release.
-  void sent(BlockId b) noexcept { sent_[place(b)].store(name(b), std::memory_order_relaxed); }   // relaxed: a guess
+  /// b is sent before a release.
+  // relaxed: a guess
+  void sent(BlockId b) noexcept { sent_[place(b)].store(name(b), std::memory_order_relaxed); }
   /// b is stored to again. True: it was sent in vain.
   bool stored_again(BlockId b) noexcept {
     auto& word = sent_[place(b)];
@@ -71,7 +78,7 @@ class WriteBuffer {
 
  private:
   static constexpr std::uint64_t kRuns = 1024, kPlaces = 4096;
-  static constexpr std::uint64_t kTogether = 16;   ///< blocks: fewer do not go by themselves, unless the limit is small
+  static constexpr std::uint64_t kTogether = 16;   ///< blocks: fewer are not sent, unless the limit is small
   struct Held {
     explicit Held(WriteBuffer& b) noexcept : buffer(b) {
       while (buffer.held_.test_and_set(std::memory_order_acquire)) relax();
@@ -80,7 +87,7 @@ class WriteBuffer {
     WriteBuffer& buffer;
   };
 
-  /// Of the oldest run, its first `blocks`.
+  /// The first `blocks` of the oldest run.
   void forget(std::uint64_t blocks) noexcept {
     mem::BlockRange& run = runs_[first_ % kRuns];
     run = {BlockId{raw(run.first) + blocks}, run.count - blocks};
@@ -94,9 +101,10 @@ class WriteBuffer {
   std::atomic_flag held_;
   std::uint64_t first_ = 0, end_ = 0, noted_ = 0;
   std::array<mem::BlockRange, kRuns> runs_;
-  std::uint64_t least_ = 0;
-  std::atomic<std::uint64_t> limit_{0}, rounds_{0};
-  std::array<std::atomic<std::uint64_t>, kPlaces> sent_{};   ///< the block that was sent last of those that share a place, and in which round
+  const std::uint64_t least_;
+  std::atomic<std::uint64_t> limit_, rounds_{0};
+  /// of the blocks that share a place, the one that was sent last, and in which round
+  std::array<std::atomic<std::uint64_t>, kPlaces> sent_{};
 };
 
 }  // namespace kasane::dsm

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drives gas/address_cache_protocol.h over words of this process and, to take locations back, over those of other ranks of the host. All changes are compare-swaps, sequentially
-// consistent: an entry is one side of the handshake with whoever moves the page, whose other sides are words of the directory and messages.
+// Drives gas/address_cache_protocol.h over words of this process and, for recalls, over those of other ranks
+// of the host. All changes are compare-swaps, sequentially consistent: an entry is one side of the handshake
+// with the page's mover, whose other sides are words of the directory and messages.
 #include "gas/address_cache.h"
 
 #include <sys/mman.h>
@@ -9,10 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <string>
 
-#include "base/assert.h"
 #include "base/memory_file.h"
 
 namespace kasane::gas {
@@ -20,7 +19,7 @@ namespace {
 
 constexpr char kWhat[] = "the address cache";
 
-/// Zeros, which the other ranks of the host map too.
+/// Zeroed memory that the other ranks of the host map too.
 Result<std::byte*> map_shared(comm::Transport& transport, std::size_t bytes) {
   auto words = transport.make_memory(kAddresses, bytes);
   KASANE_TRY(words);
@@ -40,52 +39,49 @@ AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::o
 
 }  // namespace
 
-Result<std::unique_ptr<AddressCache>> AddressCache::create(comm::Transport& transport, const Directory& directory) {
-  const std::size_t bytes = directory.pages().count() * sizeof(Word);
+Result<std::unique_ptr<AddressCache>> AddressCache::create(const Parts& parts) {
+  comm::Transport& transport = parts.transport;
+  const std::uint64_t pages = parts.directory.pages().count();
+  const std::size_t bytes = pages * sizeof(Word);
   auto words = shared_with_peers(transport) ? map_shared(transport, bytes) : map_sparse(bytes, kWhat);
   KASANE_TRY(words);
-  auto owed = map_sparse(directory.pages().count() * sizeof(comm::ReplyToken), kWhat);
-  if (!owed && !shared_with_peers(transport)) ::munmap(*words, bytes);
-  KASANE_TRY(owed);
+  auto reply_token = map_sparse(pages * sizeof(comm::ReplyToken), kWhat);
+  if (!reply_token && !shared_with_peers(transport)) ::munmap(*words, bytes);
+  KASANE_TRY(reply_token);
   return std::unique_ptr<AddressCache>(
-      new AddressCache(transport, directory, reinterpret_cast<Word*>(*words),
-                       reinterpret_cast<comm::ReplyToken*>(*owed)));
+      new AddressCache(parts, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*reply_token)));
 }
 
-AddressCache::AddressCache(comm::Transport& transport, const Directory& directory, Word* words,
-                           comm::ReplyToken* owed)
-    : transport_(transport),
-      directory_(directory),
-      words_(words),
-      shared_(shared_with_peers(transport)),
-      reach_(transport.ranks()),
-      owed_(owed) {
-  if (transport.facts().completes_inline) {
-    for (std::uint32_t r = 0; r < transport.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport.mapped(Rank{r}, kAddresses));
+AddressCache::AddressCache(const Parts& parts, Word* words, comm::ReplyToken* reply_token)
+    : transport_(parts.transport), directory_(parts.directory), words_(words), shared_(shared_with_peers(transport_)), sharing_(parts.sharing), page_in_(parts.page_in),
+      reach_(transport_.ranks()), reply_tokens_(reply_token) {
+  if (transport_.facts().completes_inline) {
+    for (std::uint32_t r = 0; r < transport_.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport_.mapped(Rank{r}, kAddresses));
   }
-  reach_[raw(transport.rank())] = words;
+  reach_[raw(transport_.rank())] = words;
   transport_.set_handler(kRecallHandler, &AddressCache::on_recall, this);
 }
 
 AddressCache::~AddressCache() {
   if (!shared_) ::munmap(words_, directory_.pages().count() * sizeof(Word));
-  ::munmap(owed_, directory_.pages().count() * sizeof(comm::ReplyToken));
+  ::munmap(reply_tokens_, directory_.pages().count() * sizeof(comm::ReplyToken));
 }
 
-// ---- gets and puts -------------------------------------------------------------------------------------------------
+// ---- gets and puts ---------------------------------------------------------------------------------------
 
-// A page that was brought in has the version that it had on SSD, and who was registered for it still is: so its owner's answer is as good as a second look.
+// A page that was paged in has the version that it had on SSD, and a rank that was registered for it still
+// is: so its owner's answer is as good as a second look.
 AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
-  Asked asked;
+  DirectoryAnswer asked;
   Found found = look(io, page, asked);
-  while (asleep(found)) [[unlikely]] {
-    Rouser::Sleeper sleeper{page, found.owner, asked.word};
-    rouser_->rouse(io, {&sleeper, 1});
-    if (sleeper.word == asked.word) {
+  while (is_on_ssd(found)) [[unlikely]] {
+    PageIn::Request request{page, found.owner, asked.word};
+    page_in_->page_in(io, {&request, 1});
+    if (request.word == asked.word) {
       found = look(io, page, asked);
       continue;
     }
-    asked.word = sleeper.word;
+    asked.word = request.word;
     found = found_by(asked.word);
     if (keep(page, asked, AddressEvent::read)) found = {found.owner, true, filled(AddressEntry::of(asked.entry), found.owner, AddressEvent::read).word()};
   }
@@ -93,11 +89,11 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
 }
 
 AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page) {
-  Asked asked;
+  DirectoryAnswer asked;
   return look(io, page, asked);
 }
 
-AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Asked& asked) {
+AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, DirectoryAnswer& asked) {
   if (const auto* near = directory_.near_word(page)) {
     asked = {.word = near->load()};
     return found_by(asked.word);
@@ -108,14 +104,15 @@ AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Asked& a
   count_access(io, step.action == AddressAction::go);
   if (step.action == AddressAction::go) return {entry.owner, true, asked.entry};
   ask(io, page, asked);
-  const Found found = found_by(asked.word);   // where it is not kept: a read needs no more than to know where the page was just now
+  // if it is not kept: a read only needs to know where the page was just now
+  const Found found = found_by(asked.word);
   return keep(page, asked, AddressEvent::read) ? Found{found.owner, true, filled(entry, found.owner, AddressEvent::read).word()} : found;
 }
 
 AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
   if (const auto* near = directory_.near_word(page)) {
     const Found found = found_by(near->load());
-    return asleep(found) ? Found{} : found;
+    return is_on_ssd(found) ? Found{} : found;
   }
   const std::uint64_t seen = words_[raw(page)].load();
   const AddressEntry entry = AddressEntry::of(seen);
@@ -124,7 +121,8 @@ AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
   return {entry.owner, true, seen};
 }
 
-// The word is loaded after the bytes were: reads of comm end with an acquire, be they copies (comm/copy.h) or completions.
+// The word is loaded after the bytes: reads of comm end with an acquire, be they copies (comm/copy.h) or
+// completions.
 bool AddressCache::stood_here(PageId page, const Found& found) const noexcept {
   if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
   const auto* near = directory_.near_word(page);
@@ -151,7 +149,7 @@ Rank AddressCache::begin_put_here(comm::Blocking& io, PageId page, bool& counted
   }
 }
 
-Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* at_home) {
+Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Location* own_location) {
   if (alone()) return directory_.lookup(io, page).owner;
   Word& word = words_[raw(page)];
   bool hit = true;
@@ -170,13 +168,13 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       continue;
     }
     hit = false;
-    Asked asked{.entry = seen};
+    DirectoryAnswer asked{.entry = seen};
     ask(io, page, asked);
     Location where = Location::of(asked.word);
-    if (sleeps_elsewhere(where)) {
-      Rouser::Sleeper sleeper{page, where.owner, asked.word};
-      rouser_->rouse(io, {&sleeper, 1});
-      asked.word = sleeper.word;
+    if (is_on_ssd_elsewhere(where)) {
+      PageIn::Request request{page, where.owner, asked.word};
+      page_in_->page_in(io, {&request, 1});
+      asked.word = request.word;
       where = Location::of(asked.word);
     }
     counted = keep(page, asked, AddressEvent::put);
@@ -184,22 +182,24 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       count_access(io, false);
       return where.owner;
     }
-    if (where.untouched && !where.busy) {   // whoever of us succeeds: the page stays where it is now, and an entry of it can be filled
-      directory_.replace(io, page, where, in_tier(touched(where), cradle(page)));
+    // whatever rank succeeds: the page stays where it is now, and an entry of it can be filled
+    if (where.untouched && !where.busy) {
+      directory_.replace(io, page, where, in_tier(touched(where), initial_tier(page)));
       continue;
     }
-    if (at_home_on_ssd(where, transport_.rank())) {
-      if (at_home != nullptr) {
-        *at_home = where;
+    if (owned_on_ssd(where, transport_.rank())) {
+      if (own_location != nullptr) {
+        *own_location = where;
         return where.owner;
       }
-      rouse(io, page, where.owner);
+      page_in(io, page, where.owner);
     }
-    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();   // not busy: recalled, filled or moved meanwhile
+    // not busy: recalled, filled or moved meanwhile
+    for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();
   }
 }
 
-void AddressCache::end_put(PageId page, Parts parts) noexcept {
+void AddressCache::end_put(PageId page, PartMask parts) noexcept {
   if (sharing_ != nullptr) sharing_->changed_directly(page, parts);
   end_use(page);
 }
@@ -208,36 +208,38 @@ void AddressCache::end_use(PageId page) noexcept {
   Word& word = words_[raw(page)];
   std::uint64_t seen = word.load();
   AddressStep step;
-  comm::ReplyToken owed{};
+  comm::ReplyToken reply_token{};
   do {
     step = next(AddressEntry::of(seen), AddressEvent::end);
-    // Before our use is given back: until then the entry stays leaving, so nobody writes there; afterwards the page may move again.
-    if (step.action == AddressAction::answer_kept) owed = owed_[raw(page)];
+    // Before this use ends: until then the entry stays leaving, so no thread writes there; afterwards the
+    // page may move again.
+    if (step.action == AddressAction::answer_kept) reply_token = reply_tokens_[raw(page)];
   } while (!word.compare_exchange_weak(seen, step.after.word()));
-  if (step.action == AddressAction::answer_kept) transport_.reply(owed, 0);
+  if (step.action == AddressAction::answer_kept) transport_.reply(reply_token, 0);
 }
 
-/// Of many at once: each entry is read before its bit is set and word 0 is read.
-void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, Rouses rouses) {
+/// For many pages at once: each entry is read before its bit is set and word 0 is read.
+void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, PagesIn which) {
   std::array<PageId, kMostLearnt> page;
-  std::array<Asked, kMostLearnt> asked;
+  std::array<DirectoryAnswer, kMostLearnt> asked;
   std::size_t n = 0;
   for (const PageId p : pages) {
     const auto* const near = for_puts ? nullptr : directory_.near_word(p);
-    const Asked here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
-    const bool needed = near != nullptr ? rouses != Rouses::none && sleeps_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
+    const DirectoryAnswer here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
+    const bool needed = near != nullptr ? which != PagesIn::none && is_on_ssd_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
     if (!needed) continue;
     page[n] = p;
     asked[n++] = here;
   }
-  if (n == 0 || (n == 1 && !for_puts && rouses == Rouses::none)) return;   // one is asked for as well by who needs it; a put would wait
+  // a single one is asked for just as well by the thread that needs it; a put would wait
+  if (n == 0 || (n == 1 && !for_puts && which == PagesIn::none)) return;
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < n; ++i) {
       if (asked[i].registers) directory_.add_holder(batch, page[i], &asked[i].holders, &asked[i].word);
     }
   }
-  if (rouses != Rouses::none) rouse(io, {page.data(), n}, asked.data(), rouses);
+  if (which != PagesIn::none) page_in(io, {page.data(), n}, asked.data(), which);
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].registers) continue;
     count_access(io, false);
@@ -245,40 +247,40 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
   }
 }
 
-/// Those of the pages that other ranks have on SSD, with one wait for all.
-void AddressCache::rouse(comm::Blocking& io, std::span<const PageId> pages, Asked* asked, Rouses which) const {
-  std::array<Rouser::Sleeper, kMostLearnt> sleepers;
-  std::array<Asked*, kMostLearnt> of;
+/// Pages in those of the pages that other ranks have on SSD, with one wait for all.
+void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked, PagesIn which) const {
+  std::array<PageIn::Request, kMostLearnt> requests;
+  std::array<DirectoryAnswer*, kMostLearnt> of;
   std::size_t n = 0;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const Location where = Location::of(asked[i].word);
-    if (!sleeps_elsewhere(where)) continue;
+    if (!is_on_ssd_elsewhere(where)) continue;
     of[n] = &asked[i];
-    sleepers[n++] = {pages[i], where.owner, asked[i].word, which == Rouses::first && i != 0};
+    requests[n++] = {pages[i], where.owner, asked[i].word, which == PagesIn::first && i != 0};
   }
   if (n == 0) return;
-  rouser_->rouse(io, {sleepers.data(), n});
-  for (std::size_t i = 0; i < n; ++i) of[i]->word = sleepers[i].word;
+  page_in_->page_in(io, {requests.data(), n});
+  for (std::size_t i = 0; i < n; ++i) of[i]->word = requests[i].word;
 }
 
-bool AddressCache::sleeps_elsewhere(const Location& where) const noexcept {
-  return rouser_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
+bool AddressCache::is_on_ssd_elsewhere(const Location& where) const noexcept {
+  return page_in_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
 }
 
-void AddressCache::ask(comm::Blocking& io, PageId page, Asked& asked) const {
+void AddressCache::ask(comm::Blocking& io, PageId page, DirectoryAnswer& asked) const {
   comm::Batch batch(io);
   directory_.add_holder(batch, page, &asked.holders, &asked.word);
   asked.registers = true;
 }
 
-bool AddressCache::keep(PageId page, const Asked& asked, AddressEvent wanted) const {
+bool AddressCache::keep(PageId page, const DirectoryAnswer& asked, AddressEvent wanted) const {
   const Location where = Location::of(asked.word);
   if (!asked.registers || !registered(where, asked.holders)) return false;
   std::uint64_t expected = asked.entry;
   return words_[raw(page)].compare_exchange_strong(expected, filled(AddressEntry::of(asked.entry), where.owner, wanted).word());
 }
 
-// ---- moves ---------------------------------------------------------------------------------------------------------
+// ---- moves -----------------------------------------------------------------------------------------------
 
 template <class F>
 void AddressCache::each_of(std::uint64_t holders, const F& f) const {
@@ -321,15 +323,14 @@ bool AddressCache::recalled(PageId page, std::uint64_t holders) const noexcept {
 
 void AddressCache::on_recall(void* self, const comm::Message& message) noexcept {
   auto& cache = *static_cast<AddressCache*>(self);
-  PageId page;
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof page);
-  std::memcpy(&page, message.payload.data(), sizeof page);
+  const auto page = value_of<PageId>(message);
   Word& word = cache.words_[raw(page)];
   std::uint64_t seen = word.load();
   AddressStep step;
   do {
     step = next(AddressEntry::of(seen), AddressEvent::recall);
-    if (step.action == AddressAction::keep) cache.owed_[raw(page)] = message.token;   // published by the compare-swap to leaving
+    // published by the compare-swap to leaving
+    if (step.action == AddressAction::keep) cache.reply_tokens_[raw(page)] = message.token;
   } while (!word.compare_exchange_weak(seen, step.after.word()));
   if (step.action == AddressAction::answer) cache.transport_.reply(message.token, 0);
 }

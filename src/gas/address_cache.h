@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this rank knows of where pages live, kept coherent with their moves (gas/address_cache_protocol.h; docs/design/gas.md): a get or put whose
-// page's location is cached here costs one RMA and no look at the directory.
+// What this rank knows of the locations of pages, kept coherent with their moves
+// (gas/address_cache_protocol.h; docs/design/gas.md). A get or put whose page's location is cached here costs
+// one remote operation and no look at the directory.
 //
-// One word a page (never in V), reserved and not committed: only words that were touched cost DRAM. Ranks of a host map each other's, and take a location back by themselves.
-// Beside it one place a page for the answer that a recall by message is owed: a page moves once at a time, and its mover awaits every answer, so one is enough.
+// One word a page (never in V), reserved and not committed: only words that were touched cost DRAM. Ranks of
+// a host map each other's words, and a mover changes them directly. Beside it each page has a place for the
+// reply token of a recall by message. A page moves once at a time, and its mover awaits every answer, so one
+// place is enough.
 //
-// Where the directory's words are mapped here, looking costs less than caching would: reads do so, and leave no location behind that a move had to take
-// back. In a job of one rank whose pages stay in DRAM nothing moves, so nothing is cached.
+// Where the directory's words are mapped here, a look costs less than caching: reads do so, and leave no
+// location behind that a move would have to recall. In a job of one rank whose pages stay in DRAM nothing
+// moves, so nothing is cached.
 //
-// Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
+// Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault
+// handlers.
 #pragma once
 
 #include <atomic>
@@ -26,65 +31,71 @@
 
 namespace kasane::gas {
 
-/// Who brings pages in that are on SSD.
-class Rouser {
+/// Pages in pages that are on SSD.
+class PageIn {
  public:
-  struct Sleeper {
+  struct Request {
     PageId page;
     Rank owner;
-    std::uint64_t word = 0;   ///< word 0 as it was found; then what its owner has made of it, where that is another rank
-    bool hint = false;        ///< it will be wanted soon: its owner is told, and nobody waits
+    /// in: word 0 as it was found; out, for another rank's page: word 0 as its owner has left it
+    std::uint64_t word = 0;
+    bool hint = false;  ///< a hint that the page will be wanted soon: its owner is told, and no thread waits
   };
-  /// Returns when each page was brought in by its owner, or moves, or is no more than hinted at. The caller holds no use; of blocks none but of a page that another rank owns.
-  virtual void rouse(comm::Blocking&, std::span<Sleeper>) = 0;
-  /// Are the page's frames counted? Then nobody is made its owner with a frame that it does not know of.
+  /// Returns when each page was paged in by its owner, or moves, or was only hinted at. The caller holds no
+  /// use, and no bits but of blocks of a page that another rank owns.
+  virtual void page_in(comm::Blocking&, std::span<Request>) = 0;
+  /// Are the page's frames counted? Then no rank is made its owner with a frame that that rank has not
+  /// counted.
   [[nodiscard]] virtual bool counts(PageId) const noexcept = 0;
-  /// The bytes of whole pages do not matter any more.
+  /// The contents of whole pages become undefined.
   virtual void forget(std::uint64_t offset, std::uint64_t bytes) noexcept = 0;
 
  protected:
-  ~Rouser() = default;
+  ~PageIn() = default;
 };
 
 class AddressCache {
  public:
+  struct Parts {
+    comm::Transport& transport;
+    const Directory& directory;
+    Sharing* sharing = nullptr;   ///< gets notices of pages that were put to directly; null: none are sent
+    PageIn* page_in = nullptr;     ///< null: no page ever leaves DRAM
+  };
   /// Sets kRecallHandler. Attaches kAddresses where peers are mapped: then it is collective.
-  static Result<std::unique_ptr<AddressCache>> create(comm::Transport&, const Directory&);
+  static Result<std::unique_ptr<AddressCache>> create(const Parts&);
   AddressCache(const AddressCache&) = delete;
   AddressCache& operator=(const AddressCache&) = delete;
   ~AddressCache();
 
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
-  /// Who is told of pages that were put to directly; null: nobody.
-  void set_sharing(Sharing* sharing) noexcept { sharing_ = sharing; }
-  /// Before the first access: null: no page ever leaves DRAM.
-  void set_rouser(Rouser* rouser) noexcept { rouser_ = rouser; }
-  /// Has a page brought in that its owner has on SSD.
-  void rouse(comm::Blocking& io, PageId page, Rank owner) const {
-    Rouser::Sleeper sleeper{page, owner};
-    rouser_->rouse(io, {&sleeper, 1});
+  /// Makes the page's owner page it in from SSD.
+  void page_in(comm::Blocking& io, PageId page, Rank owner) const {
+    PageIn::Request request{page, owner};
+    page_in_->page_in(io, {&request, 1});
   }
 
-  /// Where a page begins that a rank comes to own without its help.
-  [[nodiscard]] Tier cradle(PageId page) const noexcept { return rouser_ != nullptr && rouser_->counts(page) ? Tier::ssd : Tier::dram; }
+  /// The tier in which a page begins whose new owner took no part in the change.
+  [[nodiscard]] Tier initial_tier(PageId page) const noexcept { return page_in_ != nullptr && page_in_->counts(page) ? Tier::ssd : Tier::dram; }
   void forget(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    if (rouser_ != nullptr) rouser_->forget(offset, bytes);
+    if (page_in_ != nullptr) page_in_->forget(offset, bytes);
   }
 
-  /// Where a page was found by somebody who reads its frame next.
+  /// Where a page was found by a thread that reads its frame next.
   struct Found {
     Rank owner = kNoRank;         ///< kNoRank: not allocated
     bool by_entry = false;        ///< through this rank's entry, else by word 0 of the directory
     std::uint64_t word = 0;       ///< of the entry, or word 0
   };
-  /// Never waits for a move: a page that is just moving is read where it was. One on SSD is brought in first.
+  /// Never waits for a move: a page that is moving is read where it was. A page on SSD is paged in first.
   Found find(comm::Blocking&, PageId);
-  /// The same where it cannot be waited for: asleep() says that there is nothing to read.
+  /// The same where the caller cannot wait for that: is_on_ssd() says that there is nothing to read.
   Found look(comm::Blocking&, PageId);
-  [[nodiscard]] static bool asleep(const Found& found) noexcept {
+  [[nodiscard]] static bool is_on_ssd(const Found& found) noexcept {
     return !found.by_entry && found.owner != kNoRank && !readable(Location::of(found.word));
   }
-  /// When the bytes are here: were they the page's? False: find() and read again; they may be those of a punched frame (rule 9).
+  /// Call it when the bytes have arrived: were they the page's? False: find() and read again; they may be
+  /// those of a punched frame (rule 9).
   ///
   ///   do { found = find(io, page); read from found.owner; } while (!stood(io, page, found));
   bool stood(comm::Blocking&, PageId, const Found&) const;
@@ -94,26 +105,29 @@ class AddressCache {
   /// As stood(), if that needs no communication; else false. May be called in a completion.
   [[nodiscard]] bool stood_here(PageId, const Found&) const noexcept;
 
-  /// Asks for the locations of all these pages at once, so that the calls that need them find them here: one round trip for all instead of each. At most
-  /// kMostLearnt. What moves or is recalled meanwhile is not kept, and asked for again by who needs it. for_puts: also where the entry is read here anyway, which
-  /// a put cannot do without. Those that their owners have on SSD are brought in, together: none, all, or the first, the others being hinted at. Then nothing is held, as
-  /// for rouse().
-  enum class Rouses : std::uint8_t { none, all, first };
+  /// Asks for the locations of all these pages at once, at most kMostLearnt, so that later calls find them
+  /// here: one round trip for all. A location of a page that moves or is recalled meanwhile is not kept.
+  /// for_puts: also where word 0 is mapped here, since a put needs an entry. Pages that their owners have on
+  /// SSD are paged in together: none, all, or only the first, with a hint for the others. For all and first
+  /// the caller holds nothing, as for page_in().
+  enum class PagesIn : std::uint8_t { none, all, first };
   static constexpr std::size_t kMostLearnt = 64;
-  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, Rouses);
+  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
 
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};
 
-  /// A put under way, during the life of this object. The constructor waits while the page moves. A mover waits for it: until it is destroyed, its thread must wait for
-  /// nothing but room in comm's queues and the completion of its own writes to owner(), and by polling. A write that completes by a callback takes the use
-  /// with it (hand_over), and its thread is free.
+  /// A put under way, during the life of this object. The constructor waits while the page moves. A mover
+  /// waits for the put: until this object is destroyed, its thread must wait for nothing but room in comm's
+  /// queues and the completion of its own writes to owner(), and by polling. A write that completes by a
+  /// callback takes the use with it (hand_over); then the thread is free.
   class [[nodiscard]] Put {
    public:
     Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, nullptr)) {}
-    /// For who holds bits of the page's blocks, for which whoever brings it in would wait: one of this rank's own that is not in DRAM is not brought in. Then there is no put under way, and
-    /// `at_home` is where it was found; else that stays as it is.
-    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& at_home) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &at_home)) {}
+    /// For callers that hold bits of the page's blocks, for which paging in would wait: a page of this rank
+    /// that is not in DRAM is not paged in. Then there is no put under way, and `own_location` is where the
+    /// page was found; else that stays unchanged.
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
     /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere) : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;
@@ -121,29 +135,32 @@ class AddressCache {
     ~Put() {
       if (counted_) diff_ ? cache_.end_use(page_) : cache_.end_put(page_, parts_);
     }
-    /// What is put is a diff: dsm says itself what of the page has changed.
+    /// The put is a diff: dsm itself records which parts of the page have changed.
     void is_diff() noexcept { diff_ = true; }
-    /// It is put to these parts of the page only.
-    void within(Parts parts) noexcept { parts_ = parts; }
+    /// The put changes only these parts of the page.
+    void within(PartMask parts) noexcept { parts_ = parts; }
     /// kNoRank: the page is not allocated.
     [[nodiscard]] Rank owner() const noexcept { return owner_; }
-    /// The use outlives this object. True: it is ended by end_put(), once, on any thread; false: there is none.
+    /// The use outlives this object. True: end_put() must end it, once, on any thread. False: there is none.
     [[nodiscard]] bool hand_over() noexcept { return std::exchange(counted_, false); }
 
    private:
     AddressCache& cache_;
     PageId page_;
     bool counted_ = false, diff_ = false;
-    Parts parts_ = kAllParts;
+    PartMask parts_ = kAllParts;
     Rank owner_;
   };
 
-  /// Ends a use that was handed over: its bytes have arrived, so these parts of the page have changed. May run in a completion.
-  void end_put(PageId, Parts) noexcept;
+  /// Ends a use that was handed over: its bytes have arrived, so these parts of the page have changed. May
+  /// run in a completion.
+  void end_put(PageId, PartMask) noexcept;
 
-  /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders` (holder_bit() of each): by itself where it reaches their words, else by
-  /// requests. When that was done with all that word 2 named after the mark, they have answered, recall_own() was called and recalled() is true of them, no put to the page
-  /// is under way and none can begin before the mark is taken away. Who is asked without knowing the location answers at once.
+  /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders`
+  /// (holder_bit() of each): directly where their words are mapped here, else by requests. When this was done
+  /// for all holders that word 2 named after the mark, when they have answered, recall_own() was called and
+  /// recalled() is true, then no put to the page is under way and none can begin before the mark is cleared.
+  /// A rank that does not know the location answers at once.
   void recall(comm::Blocking&, PageId, std::uint64_t holders, comm::Requests&);
   void recall_own(PageId) noexcept;
   [[nodiscard]] bool recalled(PageId, std::uint64_t holders) const noexcept;
@@ -151,24 +168,25 @@ class AddressCache {
  private:
   using Word = std::atomic<std::uint64_t>;
 
-  AddressCache(comm::Transport&, const Directory&, Word* words, comm::ReplyToken* owed);
+  AddressCache(const Parts&, Word* words, comm::ReplyToken* reply_token);
   /// Pages stay where they are: nothing need be counted.
-  [[nodiscard]] bool alone() const noexcept { return rouser_ == nullptr && transport_.ranks() == 1; }
+  [[nodiscard]] bool alone() const noexcept { return page_in_ == nullptr && transport_.ranks() == 1; }
   void end_use(PageId) noexcept;
-  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* at_home);
+  Rank begin_put(comm::Blocking&, PageId, bool& counted, Location* own_location);
   Rank begin_put_here(comm::Blocking&, PageId, bool& counted);
-  /// What the directory answers who sets its bit in word 2 and reads word 0, in one round trip; entry: what this rank's was before.
-  struct Asked {
+  /// What the directory answers when this rank sets its bit in word 2 and reads word 0, in one round trip.
+  /// entry: this rank's entry before.
+  struct DirectoryAnswer {
     std::uint64_t entry = 0, holders = 0, word = 0;
-    bool registers = false;   ///< else word 0 alone was read
+    bool registers = false;   ///< else only word 0 was read
   };
-  void ask(comm::Blocking&, PageId, Asked&) const;
-  /// Fills the entry (none) from it, if it may be kept.
-  bool keep(PageId, const Asked&, AddressEvent wanted) const;
-  /// As look(); by an entry, `asked` stays as it is.
-  Found look(comm::Blocking&, PageId, Asked&);
-  void rouse(comm::Blocking&, std::span<const PageId>, Asked*, Rouses) const;
-  [[nodiscard]] bool sleeps_elsewhere(const Location&) const noexcept;
+  void ask(comm::Blocking&, PageId, DirectoryAnswer&) const;
+  /// Fills the entry (which is none), if the location may be kept.
+  bool keep(PageId, const DirectoryAnswer&, AddressEvent wanted) const;
+  /// As look(). Where an entry is used, `asked` stays unchanged.
+  Found look(comm::Blocking&, PageId, DirectoryAnswer&);
+  void page_in(comm::Blocking&, std::span<const PageId>, DirectoryAnswer*, PagesIn) const;
+  [[nodiscard]] bool is_on_ssd_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>
   void each_of(std::uint64_t holders, const F& f) const;
@@ -180,10 +198,11 @@ class AddressCache {
   const Directory& directory_;
   Word* words_;                ///< one a page
   const bool shared_;                 ///< with peers: then the words live as long as the process
-  Sharing* sharing_ = nullptr;
-  Rouser* rouser_ = nullptr;
-  std::vector<Word*> reach_;   ///< by rank, where they are mapped here, this rank's too; else null
-  comm::ReplyToken* owed_;     ///< of page p: meaningful while its entry is leaving
+  Sharing* const sharing_;
+  PageIn* const page_in_;
+  std::vector<Word*> reach_;   ///< by rank: its words where they are mapped here, this rank's too; else null
+  /// of each page: the reply token of a recall, valid while the entry is leaving
+  comm::ReplyToken* reply_tokens_;
 };
 
 }  // namespace kasane::gas

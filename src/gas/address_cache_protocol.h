@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank knows of where one page lives, as a pure function (table and walk: docs/design/gas.md; after the address caches of W. Endo's
-// thesis, ch. 5). address_cache.cpp drives it with compare-swaps on one 64-bit word a page; tests/model walks it. No I/O, no state.
+// What a rank knows of the location of one page, as a pure function (table and walk: docs/design/gas.md;
+// after the address caches of W. Endo's thesis, ch. 5). address_cache.cpp drives it with compare-swaps on one
+// 64-bit word a page; tests/model walks it. No I/O, no state.
 //
 //   word     state 2 | owner+1 20 | uses 12 | stamp 30
 //
-// A *use* is a put under way through the entry: whoever moves the page waits for it, so its holder waits for nothing but its own completion.
-// A read is no use, since it may be a user-level thread's, which lets others run meanwhile: it looks at its entry again when it has its bytes (stood()), and
-// reads again if it was recalled; so a frame may be punched when all have answered, whatever reads are under way (rule 9).
+// A *use* is a put under way through the entry. The page's mover waits for it, so the thread of a use waits
+// for nothing but its own completion. A read is no use, since it may belong to a user-level thread, which
+// lets others run meanwhile. A read looks at its entry again when it has its bytes (stood()), and is repeated
+// if the entry was recalled. So a frame may be punched when all holders have answered, whatever reads are
+// under way (rule 9).
 //
-// Nobody waits for a rank that fills its entry: any number of threads may set the rank's bit and read word 0 at once. The stamp counts recalls, so that
-// what one of them read before a recall cannot become valid after it (a wrap needs 2^30 moves during one read of word 0). The stamp of word 2 is another one: it says
-// whether the bit was set for the place that word 0 names.
+// Filling an entry blocks no other thread: any number of threads may set the rank's bit and read word 0 at
+// once. The stamp counts recalls, so that what one of them read before a recall cannot become valid after it
+// (a wrap needs 2^30 moves during one read of word 0). The stamp of word 2 is another one: it says whether
+// the bit was set for the location that word 0 names.
 //
 // Invariants (checked by check()): none ⇔ no owner is named;  leaving or watched ⇒ uses;  uses ⇒ not none
-// and, across ranks (tests/model): an entry whose page is not busy names the owner, and its rank's bit is in word 2 of the directory.
+// and, across ranks (tests/model): an entry whose page is not busy names the owner, and its rank's bit is in
+// word 2 of the directory.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +30,9 @@ namespace kasane::gas {
 enum class AddressState : std::uint8_t {
   none = 0,
   valid = 1,
-  leaving = 2,   ///< a move asked for it back while there were uses; the last of them answers
-  watched = 3,   ///< likewise, and nobody need be answered: the mover sees this word
+  leaving = 2,   ///< recalled by message while there were uses; the end of the last use sends the answer
+  /// recalled directly while there were uses; no answer is needed, since the mover sees this word
+  watched = 3,
 };
 
 struct AddressEntry {
@@ -55,20 +61,23 @@ struct AddressEntry {
 };
 
 enum class AddressEvent : std::uint8_t {
-  read,     ///< somebody wants to read the page's bytes
-  put,      ///< … to change them
-  end,      ///< a use is over: its bytes have arrived
-  recall,   ///< a move takes the location back, in a handler. One at a time a page
-  watch,    ///< likewise, by the mover itself, where it can reach the word: its own rank's, and those of its host
+  read,     ///< a thread wants to read the page's bytes
+  put,      ///< a thread wants to change them
+  end,      ///< a use ends: its bytes have arrived
+  recall,   ///< a move takes the location back, in a handler. One at a time for each page
+  /// likewise, by the mover itself, in words that are mapped to it: its own rank's, and those of its host
+  watch,
 };
 
 enum class AddressAction : std::uint8_t {
   none,
   go,            ///< to `after`'s owner; a put is counted there
-  fill,          ///< set the rank's bit in word 2 and read word 0, at once; registered(): compare-swap the entry from what was read to filled()
-  wait,          ///< for completions of the rank's puts: come back
+  /// set the rank's bit in word 2 and read word 0, at once; if registered(), compare-swap the entry from what
+  /// was read to filled()
+  fill,
+  wait,          ///< for completions of the rank's puts, then look again
   answer,        ///< nothing is under way through the entry
-  keep,          ///< whom to answer; must lie ready before the step is taken
+  keep,          ///< the reply token; it must be stored before the step is taken
   answer_kept,
 };
 
@@ -81,7 +90,8 @@ struct AddressStep {
   using enum AddressAction;
   AddressEntry after = e;
   switch (event) {
-    case AddressEvent::read:   // leaving and watched too: until the uses have ended, nobody else owns the page
+    // leaving and watched too: until the uses have ended, no other rank owns the page
+    case AddressEvent::read:
     case AddressEvent::put:
       if (e.state == AddressState::none) return {fill, e};
       if (event == AddressEvent::read) return {go, e};
@@ -106,13 +116,14 @@ struct AddressStep {
   return {none, e};
 }
 
-/// The entry after word 0 named `owner`, and the rank is registered(), where `before` (none) was read before either was asked for.
+/// The entry after word 0 named `owner`, if the rank is registered(). `before` (none) was read before word 2
+/// and word 0.
 [[nodiscard]] constexpr AddressEntry filled(const AddressEntry& before, Rank owner, AddressEvent wanted) noexcept {
   return {AddressState::valid, owner, wanted == AddressEvent::put ? 1u : 0u, before.stamp};
 }
 
-/// Were the bytes that a read brought the page's, if it went through `before` and the entry is `after` now? Until its rank has been recalled, and has answered,
-/// nobody punches the frame.
+/// Were the bytes that a read brought the page's, if it went through `before` and the entry is `after` now?
+/// The frame is not punched before this rank was recalled and has answered.
 [[nodiscard]] constexpr bool stood(const AddressEntry& before, const AddressEntry& after) noexcept {
   return before.state == after.state && before.stamp == after.stamp;
 }

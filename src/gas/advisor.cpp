@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "base/assert.h"
 #include "comm/requests.h"
 
 namespace kasane::gas {
@@ -16,7 +14,7 @@ Advisor::Advisor(comm::Transport& transport, mem::AdviceTable& table, mem::Resid
 
 void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
   if (pages.size() == 0) return;
-  const Said said{pages, what};
+  const Advice advice{pages, what};
   constexpr std::uint32_t kTogether = 64;
   for (std::uint32_t first = 0; first < transport_.ranks(); first += kTogether) {
     const std::uint32_t n = std::min(kTogether, transport_.ranks() - first);
@@ -25,7 +23,7 @@ void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
     for (;; io.waiter().pause()) {
       comm::Requests requests(io);
       for (std::uint32_t i = 0; i < n; ++i) {
-        if (answers[i] == kAgain) requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(said), {&answers[i]});
+        if (answers[i] == kAgain) requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(advice), {&answers[i]});
       }
       requests.await();
       if (std::find(answers.begin(), answers.begin() + n, kAgain) == answers.begin() + n) break;
@@ -35,29 +33,27 @@ void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
 
 void Advisor::on_advice(void* self, const comm::Message& message) noexcept {
   auto& advisor = *static_cast<Advisor*>(self);
-  Said said{};
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof said);
-  std::memcpy(&said, message.payload.data(), sizeof said);
-  if (said.what != What::leave) {
-    advisor.take_note(said);
+  const auto advice = value_of<Advice>(message);
+  if (advice.what != What::leave) {
+    advisor.take_note(advice);
     return advisor.transport_.reply(message.token, 0);
   }
-  if (!advisor.leaving_.add({said.pages, message.token})) return advisor.transport_.reply(message.token, kAgain);
+  if (!advisor.evict_requests_.add({advice.pages, message.token})) return advisor.transport_.reply(message.token, kAgain);
   advisor.residency_.ring();
 }
 
-void Advisor::take_note(const Said& said) noexcept {
+void Advisor::take_note(const Advice& advice) noexcept {
   static_assert(static_cast<int>(What::sequential) == static_cast<int>(mem::Usage::sequential) && static_cast<int>(What::random) == static_cast<int>(mem::Usage::random));
   static_assert(static_cast<int>(What::once) == static_cast<int>(mem::Usage::once) && static_cast<int>(What::normal) == static_cast<int>(mem::Usage::normal));
-  if (said.what == What::hold) {
-    table_.hold(said.pages);
-  } else if (said.what == What::end_hold) {
-    table_.end_hold(said.pages);
+  if (advice.what == What::hold) {
+    table_.hold(advice.pages);
+  } else if (advice.what == What::end_hold) {
+    table_.end_hold(advice.pages);
   } else {
-    table_.use(said.pages, static_cast<mem::Usage>(said.what));
+    table_.use(advice.pages, static_cast<mem::Usage>(advice.what));
   }
 }
 
-void Advisor::left(const Leaving& leaving) noexcept { transport_.reply(leaving.token, 0); }
+void Advisor::report_evicted(const EvictRequest& request) noexcept { transport_.reply(request.token, 0); }
 
 }  // namespace kasane::gas

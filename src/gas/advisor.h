@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells every rank what the program has said of pages, since any of them may have bytes of them, now or later (kasane_advise, kasane_pin, kasane_evict).
+// Tells every rank the program's advice on pages (kasane_advise, kasane_pin, kasane_evict), since any rank
+// may have bytes of them, now or later.
 //
-//   who says it                    each rank's handler                       its keeper
+//   the calling rank               each rank's handler                      its pager
 //   request {pages, what} ───────▶ hints: into the table, answered at once
-//                                  leave: noted, the keeper is rung ───────▶ lets go what can leave, answers
+//                                  leave: queued, the pager is woken ─────▶ evicts what it can, answers
 //
-// Who waits for what: the program's thread waits for handlers and keepers, holding nothing; no keeper waits for it.
+// Waiting: the program's thread waits for handlers and pagers, holding nothing; no pager waits for it.
 //
-// Thread safety: tell() from any thread; take() and left() by the keeper. Handlers run in progress().
+// Thread safety: tell() from any thread; take() and report_evicted() by the pager. Handlers run in
+// progress().
 #pragma once
 
 #include "base/notes.h"
@@ -25,34 +27,35 @@ class Advisor {
   /// Sets kAdviceHandler.
   Advisor(comm::Transport&, mem::AdviceTable&, mem::Residency&);
 
-  /// Returns when every rank has taken note, and, of `leave`, let go of what could leave at that moment.
+  /// Returns when every rank has stored the advice, and, for `leave`, has evicted what could be evicted at
+  /// that moment.
   void tell(comm::Blocking&, mem::PageRange, What);
 
-  /// Pages that are to leave, if there are such. Then left(), once.
-  struct Leaving {
+  /// Pages to be evicted, if there are any. Call report_evicted() once when it is done.
+  struct EvictRequest {
     mem::PageRange pages;
     comm::ReplyToken token{};
   };
-  bool take(Leaving& leaving) noexcept { return leaving_.take(leaving); }
-  [[nodiscard]] bool asked() const noexcept { return leaving_.any(); }
-  void left(const Leaving&) noexcept;
+  bool take(EvictRequest& request) noexcept { return evict_requests_.take(request); }
+  [[nodiscard]] bool asked() const noexcept { return evict_requests_.any(); }
+  void report_evicted(const EvictRequest&) noexcept;
 
   [[nodiscard]] const mem::AdviceTable& table() const noexcept { return table_; }
 
  private:
   static constexpr std::uint32_t kMost = 64;
-  struct Said {
+  struct Advice {
     mem::PageRange pages;
     What what;
   };
 
   static void on_advice(void* self, const comm::Message&) noexcept;
-  void take_note(const Said&) noexcept;
+  void take_note(const Advice&) noexcept;
 
   comm::Transport& transport_;
   mem::AdviceTable& table_;
   mem::Residency& residency_;
-  Notes<Leaving, kMost> leaving_;
+  Notes<EvictRequest, kMost> evict_requests_;
 };
 
 }  // namespace kasane::gas

@@ -27,7 +27,8 @@ bool Directory::replace(comm::Blocking& io, PageId page, Location from, Location
 }
 
 void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holders, std::uint64_t* where) const {
-  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);   // first: the stamp wraps (gas::registered)
+  // first: the stamp wraps (gas::registered)
+  words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);
   words_.load(batch, manager(page), entry(page, 0), where);
 }
 
@@ -64,34 +65,31 @@ Directory::Taken Directory::take_here(PageId page, Rank to) const noexcept {
   return {before, words_.here(rank_, entry(page, 2))->exchange(unheld(step.claimed.version + 1))};
 }
 
-void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {
-  comm::Batch batch(io);
-  const std::uint64_t* from = entries.data();
+template <class F>
+void Directory::for_managers(PageId first, std::uint64_t pages, const F& f) const {
+  std::uint64_t place = 0;
   for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r) {
     const PageId page{raw(first) + r};
-    const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8, at = entry(page, 0);
-    if (!words_.is_direct(manager(page))) {
-      batch.write({manager(page), kDirectory, at}, from, words * 8);
-    } else {
-      for (std::uint64_t i = 0; i < words; ++i) words_.store(io, manager(page), at + i * 8, from[i]);
-    }
-    from += words;
+    const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8;
+    f(manager(page), entry(page, 0), words, place);
+    place += words;
   }
+}
+
+void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {
+  comm::Batch batch(io);
+  for_managers(first, pages, [&](Rank manager, std::uint64_t at, std::uint64_t words, std::uint64_t place) {
+    if (!words_.is_direct(manager)) return batch.write({manager, kDirectory, at}, &entries[place], words * 8);
+    for (std::uint64_t i = 0; i < words; ++i) words_.store(io, manager, at + i * 8, entries[place + i]);
+  });
 }
 
 void Directory::read_entries(comm::Blocking& io, PageId first, std::uint64_t pages, Entries& entries) const {
   comm::Batch batch(io);
-  std::uint64_t* to = entries.data();
-  for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r) {
-    const PageId page{raw(first) + r};
-    const std::uint64_t words = (pages - r + ranks_ - 1) / ranks_ * kEntryBytes / 8, at = entry(page, 0);
-    if (!words_.is_direct(manager(page))) {
-      batch.read({manager(page), kDirectory, at}, to, words * 8);
-    } else {
-      for (std::uint64_t i = 0; i < words; ++i) to[i] = words_.load(io, manager(page), at + i * 8);
-    }
-    to += words;
-  }
+  for_managers(first, pages, [&](Rank manager, std::uint64_t at, std::uint64_t words, std::uint64_t place) {
+    if (!words_.is_direct(manager)) return batch.read({manager, kDirectory, at}, &entries[place], words * 8);
+    for (std::uint64_t i = 0; i < words; ++i) entries[place + i] = words_.load(io, manager, at + i * 8);
+  });
 }
 
 void Directory::add_reader(comm::Batch& batch, PageId page, std::uint64_t* before) const {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every page of the space lives. The entry of page p is held by its manager, rank p mod ranks, in region
-// kDirectory, and changed by anybody through one-sided atomics only (gas/relocation.h says how).
+// The location of every page of the space. The entry of page p is held by its manager, rank p mod ranks, in
+// region kDirectory, and is changed by any rank through one-sided atomics only (gas/relocation.h says how).
 //
-// Region layout: one header block (RankHeader), the two sets of pages whose heads it has (gas/page_marks.h, gas/page_notices.h: 8 bytes a page of the space), then the entries of the pages
-// this rank manages, 32 bytes each. What no page is noted in is never written, and costs no memory.
+// Region layout: one header block (RankHeader); the two sets of pages whose heads it has (gas/page_marks.h,
+// gas/page_notices.h: 8 bytes for each page of the space); then the entries of the pages that this rank
+// manages, 32 bytes each. Words that no page has used are never written and cost no memory.
 //
-// Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault handlers.
+// Thread safety: every call from any thread, given its own Blocking. Nothing allocates; usable in fault
+// handlers.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +25,14 @@
 
 namespace kasane::gas {
 
-/// What others may want to know of a rank by one read.
+/// What other ranks may want to know of a rank by one read.
 struct RankHeader {
-  std::atomic<std::uint64_t> unreleased;   ///< head of the pages that its next release looks at; counts the dirty blocks too, and entries of pages here that do not name it yet. 0: a release has nothing to do
-  std::atomic<std::uint64_t> told;         ///< head of the pages that it was told of; counts acquires at work. 0: an acquire has nothing to do
+  /// head of the pages that the next release examines. Also counts dirty blocks, and entries of pages here
+  /// that do not name this rank yet. 0: a release has nothing to do
+  std::atomic<std::uint64_t> unreleased;
+  /// head of the pages that this rank has notices of. Also counts acquires at work. 0: an acquire has nothing
+  /// to do
+  std::atomic<std::uint64_t> notices;
 };
 
 class Directory {
@@ -38,38 +44,41 @@ class Directory {
   Directory(comm::Transport& transport, const mem::Pages& pages);
 
   [[nodiscard]] Rank manager(PageId page) const noexcept { return Rank{by_ranks_.divide(raw(page)).remainder}; }
-  /// Which pages the space has; whoever has a directory, or an address cache above it, asks here.
+  /// The pages of the space; layers above the directory ask here.
   [[nodiscard]] const mem::Pages& pages() const noexcept { return pages_; }
 
   Location lookup(comm::Blocking&, PageId) const;
-  /// Word 0 from `from` to `to`, if it still is `from`.
+  /// Changes word 0 from `from` to `to`, if it still is `from`.
   bool replace(comm::Blocking&, PageId, Location from, Location to) const;
-  /// Word 3: who used the page last, for gas/attraction.h.
+  /// Word 3: uses of the page, for gas/relocation_policy.h.
   std::uint64_t usage(comm::Blocking&, PageId) const;
-  /// From `from` to `to`, if it still is `from`.
+  /// Changes it from `from` to `to`, if it still is `from`.
   void replace_usage(comm::Blocking&, PageId, std::uint64_t from, std::uint64_t to) const;
 
   // The steps of a move, without waiting: *before is set when the batch has been awaited.
-  /// Marks the page busy, whoever owns it; word 0 as it was (gas::begin_move says what follows).
+  /// Marks the page busy, whatever rank owns it; *before: word 0 as it was (gas::begin_move says what
+  /// follows).
   void mark(comm::Batch&, PageId, std::uint64_t* before) const;
-  /// Word 0 of a page that the caller has marked.
+  /// Sets word 0 of a page that the caller has marked.
   void unmark(comm::Batch&, PageId, Location to, std::uint64_t* before) const;
   /// The same without a batch: *before is set when the completion runs, or at once (done).
   comm::Post unmark(comm::Blocking&, PageId, Location to, std::uint64_t* before, comm::Completion*) const;
   void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
-  /// Nobody holds the location any more; word 2 is stamped with the version that word 0 will have.
+  /// Removes all holders of the location; word 2 is stamped with the version that word 0 will have.
   void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;
-  /// mark() and take_holders() of a page whose entry is this rank's, by whom `to` has asked: one step after the other, since nobody else changes word 0 of a busy page. holders: word 2 as it
-  /// was, or nothing where the mark found no page to move.
+  /// mark() and take_holders() of a page whose entry is this rank's, for a mover at rank `to`. Two steps are
+  /// enough, since no other rank changes word 0 of a busy page. holders: word 2 as it was, or empty if the
+  /// mark found no page to move.
   struct Taken {
     std::uint64_t before;
     std::optional<std::uint64_t> holders;
   };
   Taken take_here(PageId, Rank to) const noexcept;
-  /// Notes that this rank may take the page's location into its address cache, and reads word 0 beside: gas::registered() says whether it may.
+  /// Registers this rank as a holder of the page's location, and reads word 0: gas::registered() says whether
+  /// the location may be kept.
   void add_holder(comm::Batch&, PageId, std::uint64_t* holders, std::uint64_t* where) const;
 
-  // Word 1: who may have a copy of the page, a bit for one or several ranks as in word 2.
+  // Word 1: ranks that may have a copy of the page, a bit for one or several ranks as in word 2.
   void add_reader(comm::Batch&, PageId, std::uint64_t* before) const;
   void readers(comm::Batch&, PageId, std::uint64_t* word) const;
   /// This rank has no copy any more. Only where a bit stands for one rank.
@@ -77,7 +86,7 @@ class Directory {
 
   /// Can the page's entry be read here by a plain load?
   [[nodiscard]] bool near(PageId page) const noexcept { return words_.is_direct(manager(page)); }
-  /// Word 0, to load it so; null where it is not near.
+  /// Word 0 for such a load; null if it is not near.
   [[nodiscard]] const std::atomic<std::uint64_t>* near_word(PageId page) const noexcept {
     const auto [row, manager] = by_ranks_.divide(raw(page));
     return words_.here(Rank{manager}, at_row(row, 0));
@@ -88,7 +97,8 @@ class Directory {
     return word != nullptr ? Location::of(word->load()).owner : kNoRank;
   }
 
-  /// Names the owners of `count` pages from `first` on that were never allocated: one write a manager, all under way at once. Nobody looks at them before.
+  /// Names the owners of `count` pages from `first` on that were never allocated: one write for each manager,
+  /// all outstanding at once. No rank looks at these pages before.
   template <class Owner>
   void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner, bool untouched = false, Tier tier = Tier::dram) const {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
@@ -100,7 +110,8 @@ class Directory {
       write_entries(io, begin, pages, entries);
     });
   }
-  /// Calls see(page, location) for `count` pages from `first` on: what each was at some time during the call. One read a manager, all under way at once.
+  /// Calls see(page, location) for `count` pages from `first` on, with the location that the page had at some
+  /// time during the call. One read for each manager, all outstanding at once.
   template <class See>
   void look_at(comm::Blocking& io, PageId first, std::uint64_t count, const See& see) const {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
@@ -110,8 +121,8 @@ class Directory {
   }
 
   [[nodiscard]] PageMarks unreleased() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes}; }
-  [[nodiscard]] PageNotices told() const noexcept {
-    return {words_, rank_, pages_.count(), offsetof(RankHeader, told), kHeaderBytes + PageMarks::bytes(pages_.count())};
+  [[nodiscard]] PageNotices notices() const noexcept {
+    return {words_, rank_, pages_.count(), offsetof(RankHeader, notices), kHeaderBytes + PageMarks::bytes(pages_.count())};
   }
 
  private:
@@ -121,7 +132,7 @@ class Directory {
     return at_row(by_ranks_.divide(raw(page)).quotient, word);
   }
   [[nodiscard]] std::uint64_t at_row(std::uint64_t row, unsigned word) const noexcept { return entries_at_ + row * kEntryBytes + word * 8; }
-  // Entries of consecutive pages of one manager are neighbours: a chunk of pages is kept manager by manager.
+  // Entries of consecutive pages of one manager are neighbours: a chunk of pages is ordered by manager.
   static constexpr std::uint64_t kChunk = 64;
   using Entries = std::array<std::uint64_t, kChunk * kEntryBytes / 8>;
   template <class F>
@@ -136,6 +147,10 @@ class Directory {
     for (std::uint64_t r = 0; r < ranks_ && r < pages; ++r)
       for (std::uint64_t i = r; i < pages; i += ranks_) f(PageId{raw(first) + i}, place++);
   }
+  /// Calls f(manager, where its entries of these pages begin in its region, how many words they have, their
+  /// place in the chunk).
+  template <class F>
+  void for_managers(PageId first, std::uint64_t pages, const F&) const;
   void write_entries(comm::Blocking&, PageId first, std::uint64_t pages, const Entries&) const;
   void read_entries(comm::Blocking&, PageId first, std::uint64_t pages, Entries&) const;
 

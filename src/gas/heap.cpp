@@ -16,7 +16,9 @@
 namespace kasane::gas {
 namespace {
 
-constexpr std::uint64_t kExtentPages = 16;   // pages for slabs come in extents: one look at the directory, one protection change, one fault window each
+// pages for slabs are taken in extents: one look at the directory, one protection change, one fault window
+// each
+constexpr std::uint64_t kExtentPages = 16;
 
 /// The lowest n bits.
 constexpr std::uint64_t low_bits(std::uint64_t n) noexcept { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
@@ -38,7 +40,8 @@ Heap::Heap(comm::Transport& transport, const Config& config, Directory& director
 }
 
 Heap::~Heap() {
-  for (std::uint32_t i = 0; i <= config_.caches; ++i) caches_[i].destroy(ranks_);   // the transport may be gone
+  // the transport may be gone
+  for (std::uint32_t i = 0; i <= config_.caches; ++i) caches_[i].destroy(ranks_);
   std::free(caches_);
   std::free(extents_);
 }
@@ -79,7 +82,7 @@ Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t ca
   return got;
 }
 
-// ---- small objects ------------------------------------------------------------------------------------------------
+// ---- small objects ---------------------------------------------------------------------------------------
 
 Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
   for (;;) {
@@ -98,7 +101,8 @@ Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cac
   }
 }
 
-/// No page is left for a slab of the class: an object of a larger one has to do, if none of its own has come back meanwhile (who collects free slabs holds all groups for a while).
+/// No page is left for a slab of the class: an object of a larger class must do, if none of its own has come
+/// back meanwhile (a thread that collects free slabs holds all groups for a while).
 std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
   for (unsigned c = size_class; c < kSizeClasses; ++c) {
     if (kClassBytes[c] % align != 0) continue;
@@ -117,7 +121,8 @@ std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Ran
   return kNoObject;
 }
 
-/// Fills the bin with a group that has free objects, or with one of a new slab. False: there was none, and it was not to be made.
+/// Fills the bin with a group that has free objects, or with one of a new slab. False: there was none, and
+/// `grow` was false.
 Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank, unsigned size_class, bool grow) {
   HeapAccess at = access(io, rank, Trips::allocate);
   StackHead known;
@@ -160,7 +165,7 @@ Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin,
   return true;
 }
 
-/// The first group of a new slab; the others are on the rank's stack then.
+/// Returns the first group of a new slab; the others are on the rank's stack then.
 Result<Holding> Heap::new_slab(HeapAccess& at, unsigned size_class, StackHead& known) {
   const std::uint64_t pages = slab_pages(size_class);
   const auto page = slab_space(at, pages);
@@ -199,11 +204,13 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
         return page;
       }
     }
-    // Made ready without the lock, since that communicates (rule 11); if two threads do so at once, one's pages go back.
+    // Prepared without the lock, since that communicates (rule 11). If two threads do so at once, the pages
+    // of one go back.
     auto run = HeapRuns::take(at, std::max(pages, std::min(kExtentPages, layout_.pages / 64)));
     if (!run) run = HeapRuns::take(at, pages);
     if (!run) return tl::unexpected<Error>(std::move(run.error()));
-    if (!run->fresh) at.store(layout_.page(run->first), PageHeader{}.word());   // no run any more, and no slab yet
+    // no longer a run, and not yet a slab
+    if (!run->fresh) at.store(layout_.page(run->first), PageHeader{}.word());
     KASANE_TRY(own(at, *run, run->pages, run->pages * kHeapPageBytes, Placement::on(at.rank())));
     Extent left{run->first, run->first + run->pages};
     {
@@ -214,19 +221,21 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
   }
 }
 
-/// Names the owners of a run's first pages, of which the first asked_bytes are shared out; what small pages lie behind them in the last heap page go with the last part.
-/// Where that is this rank, they are present and writable; elsewhere nothing of former uses is cached here.
+/// Names the owners of a run's first pages, of which the first asked_bytes are distributed; small pages
+/// behind them in the last heap page go with the last part. Where this rank is the owner, the pages are
+/// present and writable; elsewhere nothing of former uses is cached here.
 Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, std::uint64_t asked_bytes, Placement placement) {
   const Rank me = transport_.rank();
   const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
-  const mem::PageRange range = directory_.pages().in(offset, bytes);   // of the directory: their size is the segment's
+  // of the directory: their size is the segment's
+  const mem::PageRange range = directory_.pages().in(offset, bytes);
   const PageId first{range.first};
   const std::uint64_t shared = directory_.pages().in(offset, asked_bytes).size();
   const auto owner = [&](PageId page) { return placement.owner(std::min(raw(page) - range.first, shared - 1), shared, page_bytes_, me, ranks_); };
   const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
   const bool armed = ((placement.together() && owner(first) == me) || alone_) && hooks_.fits(bytes);
   if (run.fresh) {
-    directory_.name_fresh(at.io(), first, range.size(), owner, untouched, armed || untouched ? Tier::dram : mover_.addresses().cradle(first));
+    directory_.name_fresh(at.io(), first, range.size(), owner, untouched, armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first));
   } else if (untouched) {
     for (const PageId page : range) KASANE_TRY(mover_.assign_untouched(at.io(), page));
   } else {
@@ -244,7 +253,7 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
   return {};
 }
 
-/// Rule 7, for each stretch of neighbours among the objects: what this rank has cached of them goes, before it uses them.
+/// Rule 7: before this rank uses the objects, it drops what it has cached of them, in runs of neighbours.
 void Heap::drop(comm::Blocking& io, const Holding& holding, unsigned size_class) {
   if (alone_) return;
   for (std::uint64_t bits = holding.bits; bits != 0;) {
@@ -255,7 +264,8 @@ void Heap::drop(comm::Blocking& io, const Holding& holding, unsigned size_class)
   }
 }
 
-/// Objects of one group go back to their rank: at once where its words are mapped here, else together with others.
+/// Returns objects of one group to their rank: at once if its words are mapped here, else together with
+/// others.
 void Heap::give_back(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, const Holding& holding) {
   if (!words_.is_direct(rank)) {
     HeapReturns full;
@@ -280,7 +290,7 @@ void Heap::give_back(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigne
   bin(cache, rank, size_class).known = giving.head;
 }
 
-/// What waits to go back. False: nothing did.
+/// Returns what waits to be returned. False: nothing did.
 bool Heap::give_back_all(comm::Blocking& io, std::uint32_t cache) {
   HeapReturns all;
   {
@@ -291,8 +301,8 @@ bool Heap::give_back_all(comm::Blocking& io, std::uint32_t cache) {
   return all.count != 0;
 }
 
-/// Objects of several groups, at most kMost, go back to their ranks: three trips one after the other, however many there are, and two more whenever somebody
-/// changes a head meanwhile.
+/// Returns objects of several groups, at most kMost, to their ranks: three round trips in a row, however many
+/// groups there are, and two more whenever another thread changes a head meanwhile.
 void Heap::give_back_together(comm::Blocking& io, std::uint32_t cache, std::span<HeapReturns::Group> all) {
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::pair(a.rank, a.size_class) < std::pair(b.rank, b.size_class); });
   std::array<Giving, HeapReturns::kMost> machines;
@@ -317,7 +327,7 @@ void Heap::give_back_together(comm::Blocking& io, std::uint32_t cache, std::span
   }
 }
 
-/// The next operation of each that is not over, all under way at once.
+/// The next operation of each machine that is not over, all outstanding at once.
 void Heap::step(comm::Blocking& io, std::span<const HeapReturns::Group> all, std::span<Giving> giving) {
   std::array<std::uint64_t, HeapReturns::kMost> old;
   comm::Batch batch(io);
@@ -363,7 +373,7 @@ void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t of
   if (displaced.bits != 0) give_back(io, cache, rank, object.size_class, displaced);
 }
 
-/// What lies at an address; of a slab it is remembered. Ends the program if nothing is allocated there.
+/// Reads what lies at an address; of a slab it is remembered. Ends the program if nothing is allocated there.
 PageHeader Heap::learn(comm::Blocking& io, std::uint64_t offset, Trips why) {
   const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
   HeapAccess at = access(io, share_of(offset), why);
@@ -417,7 +427,7 @@ void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
   }
 }
 
-// ---- large runs ---------------------------------------------------------------------------------------------------
+// ---- large runs ------------------------------------------------------------------------------------------
 
 Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes, Placement placement) {
   const std::uint64_t pages = pages_for(bytes);
@@ -477,7 +487,7 @@ bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   return true;
 }
 
-// ---- reports ------------------------------------------------------------------------------------------------------
+// ---- reports ---------------------------------------------------------------------------------------------
 
 HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
   HeapAccess at = access(io, rank, Trips::allocate);

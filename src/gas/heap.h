@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocator of global memory (after the data library of ACP: memory at any rank, allocated and freed by any rank without that one's help). Each
-// rank has a share of the heap segment; all that ranks share of its state lies in region kHeap, outside V (rule 7). Design: docs/design/heap.md.
+// The allocator of global memory (after the data library of ACP: memory at any rank, allocated and freed by
+// any rank without that rank's help). Each rank has a share of the heap segment; the state of it that ranks
+// share lies in region kHeap, outside V (rule 7). Design: docs/design/heap.md.
 //
-//   small (≤ 32 KiB): slabs of one size class, cut into groups of up to 64 objects. Who needs objects takes a whole group; who frees keeps objects for
-//                     itself, group by group, and hands them out again or gives them back when it runs out of room for another group: over a network
-//                     several groups at once
+//   small (≤ 32 KiB): slabs of one size class, cut into groups of up to 64 objects. A thread that needs
+//                     objects takes a whole group. A thread that frees objects keeps them, group by group,
+//                     and hands them out again or returns them when it has no room for another group: over
+//                     a network several groups at once
 //   large           : runs of pages (gas/heap_runs.h)
 //
-// Thread safety: every call from any thread; a cache index belongs to one OS thread at a time (kShared: under a lock that is not held across communication).
-// Errors: a double free, or a pointer that no allocation returned, ends the program with a message that names the address.
+// Thread safety: every call from any thread; a cache index belongs to one OS thread at a time (kShared: under
+// a lock that is not held across communication).
+// Errors: a double free, or a pointer that no allocation returned, ends the program with a message that names
+// the address.
 #pragma once
 
 #include <atomic>
@@ -25,7 +29,7 @@
 
 namespace kasane::gas {
 
-/// What a rank's share holds. Objects that some worker keeps for itself count as used.
+/// The contents of a rank's share. Objects in a worker's cache count as used.
 struct HeapStatistics {
   std::uint64_t share_bytes = 0;     ///< all of it
   std::uint64_t touched_bytes = 0;   ///< was handed out at some time
@@ -44,8 +48,9 @@ struct HeapStatistics {
 
 class Heap {
  public:
-  /// The heap segment [offset, offset + bytes) of the space, shared out equally; caches: number of cache indices (workers). A job may have several heaps, each in a
-  /// segment of one page size and with a region of its own.
+  /// The heap segment [offset, offset + bytes) of the space, divided equally among the ranks; caches: number
+  /// of cache indices (workers). A job may have several heaps, each in a segment of one page size and with
+  /// its own region.
   struct Config {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t caches = 1;
@@ -61,7 +66,8 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  /// align: a power of two up to 64 KiB. Returns the offset in the space. Placements but local and one rank start at a page.
+  /// align: a power of two up to 64 KiB. Returns the offset in the space. Placements but local and one rank
+  /// start at a page.
   Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement placement) {
     if (placement.kind == Placement::Kind::local && align <= 16 && bytes <= kLargestSmall && cache != kShared) [[likely]] {
       const unsigned c = kClassTable[(bytes + (bytes == 0) + 15) / 16];
@@ -73,7 +79,8 @@ class Heap {
   }
   void free(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
     const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
-    const std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // stays as long as any object of the slab is allocated; it stands for nothing else
+    // constant while any object of the slab is allocated; it is read for nothing else
+    const std::uint16_t known = known_[page].load(std::memory_order_relaxed);
     if (known != 0 && cache != kShared && page - first_own_page_ < layout_.pages) [[likely]] {
       const Object object = object_of(offset, page - first_own_page_, known);
       discard(io, offset, object);
@@ -82,21 +89,23 @@ class Heap {
     }
     free_slowly(io, cache, offset);
   }
-  /// Makes an allocation larger or smaller where it is, if that is possible and sensible.
+  /// Makes an allocation larger or smaller in place, if that is possible and sensible.
   bool resize(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
   /// Bytes that may be used from offset on.
   std::size_t usable_size(comm::Blocking&, std::uint64_t offset);
   [[nodiscard]] bool contains(std::uint64_t offset) const noexcept { return offset - config_.offset < config_.bytes; }
-  /// At which rank the memory was asked for.
+  /// The rank at which the memory was allocated.
   [[nodiscard]] Rank share_of(std::uint64_t offset) const noexcept {
     return Rank{static_cast<std::uint32_t>((offset - config_.offset) / kHeapPageBytes / layout_.pages)};
   }
 
-  /// Gives back what the cache keeps, and pages that were taken for slabs to come. For its thread, or when that runs no more.
+  /// Returns what the cache keeps, and pages that were taken for future slabs. Called by the cache's thread,
+  /// or when that has ended.
   void flush(comm::Blocking&, std::uint32_t cache);
-  /// Looks through a rank's share: exact when nobody allocates or frees.
+  /// Looks through a rank's share: exact while no thread allocates or frees.
   HeapStatistics statistics(comm::Blocking&, Rank);
-  /// Calls live(offset, bytes) for everything that is allocated in this rank's share and was not given back.
+  /// Calls live(offset, bytes) for everything that is allocated in this rank's share and was not returned to
+  /// it.
   template <class F>
   void for_each_live(comm::Blocking& io, const F& live) {
     walk(io, [](void* f, std::uint64_t offset, std::size_t bytes) { (*static_cast<const F*>(f))(offset, bytes); }, const_cast<F*>(&live));
@@ -116,7 +125,7 @@ class Heap {
   [[nodiscard]] std::uint64_t offset_of(Rank rank, unsigned size_class, std::uint64_t group) const noexcept {
     return offset_of(rank, group / kGroupsPerPage) + group % kGroupsPerPage * 64 * kClassBytes[size_class];
   }
-  /// What `known_` tells of an address; ends the program if no object begins there.
+  /// Decodes an entry of `known_`; ends the program if no object begins at the address.
   Object object_of(std::uint64_t offset, std::uint64_t page, std::uint16_t known) const {
     const auto c = static_cast<unsigned>(known & 0xFF) - 1;
     const std::uint64_t delta = known >> 8, in_slab = delta * kHeapPageBytes + offset % kHeapPageBytes, number = object_at(in_slab, c);
@@ -142,11 +151,12 @@ class Heap {
   void free_slowly(comm::Blocking&, std::uint32_t cache, std::uint64_t offset);
   void free_large(comm::Blocking&, std::uint64_t offset, PageHeader);
   void drop(comm::Blocking&, const Holding&, unsigned size_class);
-  /// Rule 7: before anybody can be given the object again. Who frees is on a rank that has synchronised with all who used it.
+  /// Rule 7: before the object can be allocated again. The freeing thread's rank has synchronised with all
+  /// ranks that used it.
   void discard(comm::Blocking& io, std::uint64_t offset, const Object& object) {
     if (!alone_) hooks_.discard(io, offset, kClassBytes[object.size_class]);
   }
-  /// The same of pages.
+  /// The same for pages.
   void discard_run(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes);
   void give_back(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, const Holding&);
   void give_back_together(comm::Blocking&, std::uint32_t cache, std::span<HeapReturns::Group>);
@@ -156,7 +166,7 @@ class Heap {
   PageHeader learn(comm::Blocking&, std::uint64_t offset, Trips why);
   HeapCache& cache_of(std::uint32_t cache) noexcept { return caches_[cache == kShared ? config_.caches : cache]; }
   HeapBin& bin(std::uint32_t cache, Rank rank, unsigned size_class) { return cache_of(cache).of(rank, transport_.rank(), ranks_)[size_class]; }
-  /// Holds the lock of the shared cache, if that is the one.
+  /// Holds the lock of the shared cache, if `cache` is that one.
   std::unique_lock<std::mutex> lock(std::uint32_t cache) { return cache == kShared ? std::unique_lock(shared_mutex_) : std::unique_lock<std::mutex>(); }
   void walk(comm::Blocking&, void (*live)(void*, std::uint64_t offset, std::size_t bytes), void* context);
 
@@ -173,16 +183,18 @@ class Heap {
   comm::RegionWords words_;
   std::uint32_t ranks_;
   std::uint64_t page_bytes_;            ///< of the segment
-  std::uint64_t unit_;                  ///< heap pages in a page of the segment, at least 1: runs are multiples of it, and begin at one
+  /// heap pages in a page of the segment, at least 1: runs are multiples of it, and begin at one
+  std::uint64_t unit_;
   HeapLayout layout_;
   std::uint64_t first_own_page_;
-  bool alone_;                          ///< the job has one rank: nothing is cached, nothing to drop or discard
-  /// One a page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. In the region: who makes pages of a slab clears it.
+  bool alone_;  ///< the job has one rank: nothing is cached, nothing to drop or discard
+  /// One for each page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. It lies
+  /// in the region: a rank that turns a slab into pages clears it everywhere.
   std::atomic<std::uint16_t>* known_;
   HeapCache* caches_;                   ///< config_.caches + 1 of them
   Extent* extents_;                     ///< one a rank, under extent_mutex_
   std::mutex extent_mutex_;             ///< held for a few instructions
-  std::mutex shared_mutex_;             ///< the cache of threads that are no workers; held for a few instructions
+  std::mutex shared_mutex_;  ///< the cache of threads that are no workers; held for a few instructions
 };
 
 }  // namespace kasane::gas

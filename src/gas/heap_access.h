@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one call reaches the heap's words at one rank: by the CPU where they are mapped, else over the network. Operations at another rank are counted (trips),
-// either way. Drives the machines of heap_protocol.h.
+// How one call reaches the heap's words at one rank: by the CPU where they are mapped, else over the network.
+// Operations at another rank are counted (trips) in both cases. Drives the machines of heap_protocol.h.
 // Thread safety: an object belongs to one thread, for one call.
 #pragma once
 
@@ -34,20 +34,20 @@ class HeapAccess {
   std::uint64_t compare_swap(std::uint64_t at, std::uint64_t expected, std::uint64_t desired) {
     return tick(), words_.compare_swap(io_, rank_, at, expected, desired);
   }
-  /// Words that nobody else changes now, or of which a torn or old value does no harm.
+  /// Words that no other rank changes now, or of which a torn or old value does no harm.
   void read(std::uint64_t at, std::uint64_t* to, std::size_t words) {
     tick();
     if (!direct()) return io_.read({rank_, words_.region(), at}, to, words * 8);
     for (std::size_t i = 0; i < words; ++i) to[i] = words_.load(io_, rank_, at + i * 8);
   }
-  /// Words that nobody else looks at before they learn of the operation's end by another.
+  /// Words that no other rank reads before it learns by another operation that this one has ended.
   void write(std::uint64_t at, const std::uint64_t* from, std::size_t words) {
     tick();
     if (!direct()) return io_.write({rank_, words_.region(), at}, from, words * 8);
     for (std::size_t i = 0; i < words; ++i) words_.store(io_, rank_, at + i * 8, from[i]);
   }
 
-  /// The same bytes at every rank, under way at once.
+  /// Writes the same bytes at every rank; all writes are outstanding at once.
   void write_everywhere(std::uint64_t at, const void* from, std::size_t bytes) {
     comm::Batch batch(io_);
     for (std::uint32_t r = 0; r < io_.transport().ranks(); ++r) {
@@ -56,7 +56,7 @@ class HeapAccess {
     }
   }
 
-  /// Brings a machine to its end, on the stack whose head is at `head`.
+  /// Runs a machine to its end, on the stack whose head is at `head`.
   template <class Machine>
   void drive(Machine& machine, std::uint64_t head, bool groups) {
     while (!machine.over()) machine.answer(perform(machine.operation(), head, groups));

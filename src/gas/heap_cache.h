@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free objects that one worker keeps for itself: of each rank and size class up to eight groups, each with a bit an object (fewer of
-// large ones: about 512 KiB a rank and class at most). Nobody else can be given them, so they go in and out without a word to anybody: no trip, no fence.
+// The free objects that one worker keeps: for each rank and size class up to eight groups, each with a bit
+// for each object (fewer groups of large objects: about 512 KiB for a rank and class at most). No other
+// thread can allocate them, so they are put and taken without communication or fences.
 //
-// Thread safety: none; a cache belongs to one thread, or is used under a lock. In memory of the process, never in V.
+// Thread safety: none; a cache belongs to one thread, or is used under a lock. In memory of the process,
+// never in V.
 #pragma once
 
 #include <array>
@@ -37,10 +39,10 @@ inline constexpr auto kClassShift = [] {
 struct HeapBin {
   static constexpr unsigned kHoldings = 8;
   std::array<Holding, kHoldings> holdings;
-  unsigned current = 0;   ///< taken from at present
-  StackHead known;        ///< the rank's stack of the class, as last heard
+  unsigned current = 0;   ///< the one that objects are taken from at present
+  StackHead known;        ///< the rank's stack of the class, as last seen
 
-  /// The place of a group; there is one each.
+  /// The place of a group; a group has only one.
   [[nodiscard]] static constexpr unsigned place(std::uint64_t group, unsigned size_class) noexcept {
     return static_cast<unsigned>(group * 0x9E3779B97F4A7C15u >> (kClassShift[size_class]));
   }
@@ -65,8 +67,8 @@ struct HeapBin {
   }
 };
 
-/// Groups that had to leave their bins, of ranks over a network: they go back together, so that their trips overlap. Until then they are kept as those in the
-/// bins are.
+/// Groups that had to leave their bins and belong to ranks over a network: they are returned together, so
+/// that their round trips overlap. Until then they count as kept, like those in the bins.
 struct HeapReturns {
   struct Group {
     Holding objects;
@@ -75,7 +77,8 @@ struct HeapReturns {
     [[nodiscard]] bool of(Rank r, unsigned c) const noexcept { return rank == r && size_class == c; }
   };
   static constexpr unsigned kMost = 16;
-  static constexpr std::uint64_t kMostBytes = 256 * 1024;   ///< before they go: large objects are not kept in numbers
+  /// before they are returned: large objects are not kept in numbers
+  static constexpr std::uint64_t kMostBytes = 256 * 1024;
   std::array<Group, kMost> groups;
   unsigned count = 0;
 
@@ -97,7 +100,7 @@ struct HeapReturns {
     }
     return false;
   }
-  /// There is room. False: there is no more, now.
+  /// False: there is no more room.
   [[nodiscard]] bool add(Rank rank, unsigned size_class, const Holding& objects) noexcept {
     groups[count++] = {objects, rank, size_class};
     std::uint64_t bytes = 0;
@@ -113,7 +116,7 @@ struct alignas(64) HeapCache {
   HeapReturns returns;
   Bins** others = nullptr;   ///< one a rank
 
-  /// malloc: an interposed operator new must not be asked for the allocator's own state.
+  /// malloc: the allocator's own state must not come from an interposed operator new.
   template <class T>
   static T* make(std::size_t n) {
     T* all = static_cast<T*>(std::aligned_alloc(64, (n * sizeof(T) + 63) / 64 * 64));

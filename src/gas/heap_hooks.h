@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the allocator asks of coherence when memory changes hands (rule 7).
+// What the allocator asks of coherence when memory is reused (rule 7).
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,14 @@ namespace kasane::gas {
 class HeapHooks {
  public:
   virtual ~HeapHooks() = default;
-  /// Whole pages that this rank owns and whose bytes do not matter: makes them present and writable.
+  /// Makes whole pages that this rank owns, and whose bytes are undefined, present and writable.
   virtual void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
-  /// Is there room for so much memory to be armed at once? Else its pages come in as they are touched.
+  /// Is there room for so much memory to be armed at once? Else its pages are counted as they are touched.
   [[nodiscard]] virtual bool fits(std::uint64_t /*bytes*/) noexcept { return true; }
-  /// Memory that was last used elsewhere is taken into use by this rank: what is cached of it here is dropped.
+  /// This rank takes memory into use that was last used elsewhere: what is cached of it here is dropped.
   virtual void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
-  /// Memory is freed here: this rank's unreleased changes to it are never sent, and what a copy here holds of it is what the owner has.
+  /// Memory is freed here: this rank's unreleased changes to it are never sent, and what a copy here holds of
+  /// it is what the owner has.
   virtual void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
 };
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies where in region kHeap of a rank: everything about that rank's share of the heap, for all ranks to read and change by one-sided operations.
+// The layout of region kHeap of a rank: everything about that rank's share of the heap, which all ranks read
+// and change by one-sided operations.
 //
 //   header            where never used pages begin, heads of stacks
 //   page records      16 bytes a page: what it is; the next run on its stack
-//   group records     16 bytes for each 64 objects of a slab (64 of them a page: objects have 16 bytes at least)
-//   known pages       2 bytes for each page of all shares: what this rank knows of it; others only ever write 0 there, when a slab becomes pages again
+//   group records     16 bytes for each 64 objects of a slab (64 a page: objects have 16 bytes at least)
+//   known pages       2 bytes for each page of all shares: what this rank knows of it; other ranks only
+//                     write 0 there, when a slab becomes pages again
 //
-// Zeroed at start, which means: nothing was ever allocated. Memory behind it is populated as pages are used.
+// Zeroed at start, which means that nothing was ever allocated. Memory behind it is populated as pages are
+// used.
 #pragma once
 
 #include <atomic>
@@ -19,14 +22,16 @@
 
 namespace kasane::gas {
 
-inline constexpr std::uint64_t kHeapPageBytes = 64 * 1024;   ///< unit in which the heap hands out memory; its own, whatever pages of the directory are
+/// unit in which the heap hands out memory, whatever the page size of the directory
+inline constexpr std::uint64_t kHeapPageBytes = 64 * 1024;
 inline constexpr std::uint64_t kGroupsPerPage = kHeapPageBytes / 16 / 64;
 
 struct HeapHeader {
   std::atomic<std::uint64_t> used;         ///< pages from here on were never handed out
   std::atomic<std::uint64_t> mark;         ///< free runs are joined before `used` grows beyond
-  std::atomic<std::uint64_t> joining;      ///< 1 while somebody joins them
-  std::atomic<std::uint64_t> hands;        ///< who may have free runs in hand just now: how often anybody began 32 | how many are at it 32
+  std::atomic<std::uint64_t> joining;      ///< 1 while a thread joins them
+  /// threads that may hold free runs at the moment: how often one began 32 | how many there are 32
+  std::atomic<std::uint64_t> run_holders;
   std::atomic<std::uint64_t> runs[kRunClasses];      ///< StackHead: free runs, by run_class()
   std::atomic<std::uint64_t> groups[kSizeClasses];   ///< StackHead: groups with free objects, by size class
 };
@@ -42,7 +47,8 @@ struct HeapGroup {
 };
 static_assert(sizeof(HeapPage) == 16 && sizeof(HeapGroup) == 16);
 
-/// The first word of a page's record. A slab's stays until all of its objects are free; a run's first page alone speaks for it, and pages inside say unused or free.
+/// The first word of a page's record. A slab's record stays until all of its objects are free. Of a run only
+/// the first page's record is valid; pages inside say unused or free.
 struct PageHeader {
   enum class Kind : std::uint8_t { unused = 0, slab = 1, large = 2, free = 3 };
   Kind kind = Kind::unused;

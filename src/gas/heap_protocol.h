@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks share the free memory of one rank without its help, as pure machines: each says which one-sided operation comes next, and is told what
-// that returned. heap.cpp and heap_runs.cpp drive them over the network, tests/model drives the same ones through every interleaving (table and
-// reasons: docs/design/heap.md). No I/O, no state elsewhere.
+// How ranks share the free memory of one rank without its help, as pure machines: each says which one-sided
+// operation comes next, and is given what that returned. heap.cpp and heap_runs.cpp drive them over the
+// network, tests/model drives the same ones through every interleaving (table and reasons:
+// docs/design/heap.md). No I/O, no state elsewhere.
 //
-// Free memory lies on stacks. An *item* of a stack is a group of up to 64 small objects of one size, or a run of pages. A group has a word of
-// `bits`, one a free object that nobody holds. Whoever takes a group takes all of its bits.
+// Free memory lies on stacks. An *item* of a stack is a group of up to 64 small objects of one size, or a run
+// of pages. A group has a word of `bits`, one for each free object that no thread holds. A thread that takes
+// a group takes all of its bits.
 //
 // Invariants (walked by tests/model):
 //   - a group is on its stack, or on its way there or from there, if and only if its bits are not zero
@@ -18,7 +20,8 @@
 
 namespace kasane::gas {
 
-/// The head of a stack in one word. The tag grows with every change, so that a head that was read long ago is never taken for the present one (ABA).
+/// The head of a stack in one word. The tag grows with every change, so that a head that was read long ago is
+/// never taken for the present one (ABA).
 struct StackHead {
   static constexpr unsigned kTopBits = 34;
   std::uint64_t tag = 0;
@@ -31,7 +34,7 @@ struct StackHead {
   }
   [[nodiscard]] constexpr bool empty() const noexcept { return top == 0; }
   [[nodiscard]] constexpr std::uint64_t item() const noexcept { return top - 1; }
-  /// With another top: one change later.
+  /// The head with another top: one change later.
   [[nodiscard]] constexpr StackHead changed(std::uint64_t new_top) const noexcept {
     return {(tag + 1) & (~std::uint64_t{0} >> kTopBits), new_top};
   }
@@ -48,9 +51,10 @@ struct HeapOperation {
   std::uint64_t compare = 0;
 };
 
-/// Takes the top item of a stack, and all bits of it if it is a group. `head`: as last heard, and what was heard at the end.
+/// Takes the top item of a stack, and all bits of it if it is a group. `head`: as last seen; at the end as it
+/// was left.
 ///
-///   look ─▶ next ─▶ pop ─▶ bits ─▶ taken        three operations where the head was known and nobody came between
+///   look ─▶ next ─▶ pop ─▶ bits ─▶ taken     three operations if the head was known and did not change
 ///     └─▶ empty      └─ the head had changed: next, with the head that was found, or empty
 struct Taking {
   enum class State : std::uint8_t { look, next, pop, bits, taken, empty };
@@ -61,7 +65,8 @@ struct Taking {
   std::uint64_t below = 0;     ///< the item's next: item + 1
   std::uint64_t bits = 0;
 
-  /// A head that is known to be empty is looked at again; any other is tried as it is, since a wrong one costs only what looking would.
+  /// A head that is known to be empty is looked at again; any other is tried as it is, since a wrong one
+  /// costs only a look.
   [[nodiscard]] static constexpr Taking begin(StackHead known, bool group) noexcept {
     Taking t;
     t.group = group;
@@ -110,17 +115,17 @@ struct Taking {
   }
 };
 
-/// Takes all items of a stack at once. They are linked below `top`, and the taker's alone.
+/// Takes all items of a stack at once. They are linked below `top` and belong to the taker.
 ///
-///   look ─▶ clear ─▶ taken      the tag goes on growing, for those who still remember the head
-///             └─ the head had changed: clear, with the head that was found; taken if nothing is there any more
+///   look ─▶ clear ─▶ taken      the tag goes on growing, for threads that still remember the head
+///             └─ the head had changed: clear, with the head that was found; taken if nothing is there
 struct TakingAll {
   enum class State : std::uint8_t { look, clear, taken };
   State state = State::look;
   StackHead head;
   std::uint64_t top = 0;   ///< item + 1; 0: there was none
 
-  /// With the head as last heard. Over at once where it was empty.
+  /// With the head as last seen. It ends at once if the head was empty.
   [[nodiscard]] static constexpr TakingAll begin(StackHead known) noexcept { return {known.empty() ? State::taken : State::clear, known, 0}; }
   [[nodiscard]] constexpr bool over() const noexcept { return state == State::taken; }
   [[nodiscard]] constexpr HeapOperation operation() const noexcept {
@@ -140,17 +145,21 @@ struct TakingAll {
   }
 };
 
-/// Gives free objects back to their group; whoever finds its bits zero puts the group on the stack. Or puts a chain of items there that is the giver's.
+/// Returns free objects to their group; a thread that finds its bits zero puts the group on the stack. Or
+/// puts a chain of items on the stack that belong to the caller.
 ///
-///   bits ─▶ given                  others' bits were there: whoever set the first of them sees to the stack
-///     ├─▶ link ─▶ push ─▶ given    three operations where the head was known and nobody came between
+///   bits ─▶ given                  other bits were set: the thread that set the first one pushes the group
+///     ├─▶ link ─▶ push ─▶ given    three operations if the head was known and did not change meanwhile
 ///     │     └───◀── the head had changed
-///     └─▶ tie ─▶ given             of several groups given at once: linked to the next of them, which is pushed with it (join)
+///     └─▶ tie ─▶ given             of several groups given at once: linked to the next of them, which is
+///                                  pushed with it (join)
 struct Giving {
-  enum class State : std::uint8_t { bits, tie, link, push, given, twice };   ///< twice: some of the objects were free already
+  /// twice: some of the objects were free already
+  enum class State : std::uint8_t { bits, tie, link, push, given, twice };
   State state = State::bits;
   StackHead head;
-  std::uint64_t first = 0, last = 0;   ///< the chain: last's next is written here, those between are the caller's
+  /// the chain: last's next is written here, those between are the caller's
+  std::uint64_t first = 0, last = 0;
   std::uint64_t bits = 0;              ///< twice: those that were free
 
   [[nodiscard]] static constexpr Giving objects(std::uint64_t group, std::uint64_t bits, StackHead known) noexcept {
@@ -190,15 +199,15 @@ struct Giving {
           return;
         }
         head = StackHead::of(value);
-        state = State::link;   // before the next try: below the item lies another one now
+        state = State::link;   // before the next try: another item lies below now
         return;
       default: return;
     }
   }
 };
 
-/// Groups of one stack, each of which has had its bits set: those that were empty become one chain, which the last of them pushes. That one, or null.
-/// All are to be linked before it is pushed.
+/// Groups of one stack, each of which has had its bits set. Those that were empty become one chain, which the
+/// last of them pushes. Returns that one, or null. All must be linked before it is pushed.
 [[nodiscard]] constexpr Giving* join(std::span<Giving> all) noexcept {
   Giving* before = nullptr;
   for (Giving& g : all) {
@@ -213,7 +222,7 @@ struct Giving {
   return before;
 }
 
-// ---- runs of pages ------------------------------------------------------------------------------------------------
+// ---- runs of pages ---------------------------------------------------------------------------------------
 
 /// Classes of runs by their pages: 1, 2, 3, then four a doubling: 4 5 6 7 8 10 12 14 16 20 …
 inline constexpr unsigned kRunClasses = 104;

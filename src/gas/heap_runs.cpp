@@ -12,23 +12,25 @@
 namespace kasane::gas {
 namespace {
 
-constexpr std::size_t kWords = offsetof(HeapHeader, groups) / 8;   // of the header, as far as runs are concerned
+constexpr std::size_t kWords = offsetof(HeapHeader, groups) / 8;   // of the header, those that concern runs
 constexpr std::size_t kUsed = offsetof(HeapHeader, used) / 8, kMark = offsetof(HeapHeader, mark) / 8, kRuns = offsetof(HeapHeader, runs) / 8;
 constexpr std::uint64_t kFirstMark = 1024;
 
-/// No joining before as much again as half of what is used was taken from the unused pages: joining looks at no more runs than that.
+/// Runs are joined only after half as much again as is used was taken from the unused pages: joining looks at
+/// no more runs than that.
 constexpr std::uint64_t next_mark(std::uint64_t used) noexcept { return used + std::max(kFirstMark, used / 2); }
 
-/// While it lives, free runs may be in this thread's hand: a run that is split, or all of them. Nobody may say that there are none meanwhile.
-class Hand {
+/// While this object lives, its thread may hold free runs: a run that is being split, or all of them.
+/// Meanwhile no other thread may conclude that there are none.
+class RunHolder {
  public:
-  explicit Hand(HeapAccess& at) : at_(at) { at_.fetch_add(offsetof(HeapHeader, hands), (std::uint64_t{1} << 32) + 1); }
-  ~Hand() { at_.fetch_add(offsetof(HeapHeader, hands), ~std::uint64_t{0}); }
-  Hand(const Hand&) = delete;
-  Hand& operator=(const Hand&) = delete;
+  explicit RunHolder(HeapAccess& at) : at_(at) { at_.fetch_add(offsetof(HeapHeader, run_holders), (std::uint64_t{1} << 32) + 1); }
+  ~RunHolder() { at_.fetch_add(offsetof(HeapHeader, run_holders), ~std::uint64_t{0}); }
+  RunHolder(const RunHolder&) = delete;
+  RunHolder& operator=(const RunHolder&) = delete;
 
-  static std::uint64_t look(HeapAccess& at) { return at.load(offsetof(HeapHeader, hands)); }
-  /// Was there an instant without any between two looks, and was nobody's hand in between?
+  static std::uint64_t look(HeapAccess& at) { return at.load(offsetof(HeapHeader, run_holders)); }
+  /// Was there an instant without any between two looks, and did no thread hold runs in between?
   static bool none(std::uint64_t before, std::uint64_t after) noexcept { return before == after && (before & 0xFFFFFFFFu) == 0; }
 
  private:
@@ -43,21 +45,23 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
   HeapRun run;
   HeapRoom room;
   for (bool joined = false;;) {
-    const std::uint64_t hands = joined ? Hand::look(at) : 0;
+    const std::uint64_t run_holders = joined ? RunHolder::look(at) : 0;
     std::array<std::uint64_t, kWords> header;
-    at.read(0, header.data(), kWords);   // a hint, maybe torn: heads and `used` are only ever changed by compare-swaps
+    // a hint, maybe torn: heads and `used` are only ever changed by compare-swaps
+    at.read(0, header.data(), kWords);
     if (take_free(at, pages, header.data(), run)) return run;
     const std::uint64_t used = header[kUsed];
     if ((joined || used + pages <= std::max(header[kMark], kFirstMark)) && take_unused(at, pages, used, run)) return run;
     if (joined) {
-      if (Hand::none(hands, Hand::look(at))) break;   // free neighbours were joined, and nothing fits
-      at.io().waiter().pause();                       // somebody splits the run that this one waits for, or joins
+      // free neighbours were joined, and nothing fits
+      if (RunHolder::none(run_holders, RunHolder::look(at))) break;
+      at.io().waiter().pause();  // another thread splits the run that this one waits for, or joins
       continue;
     }
     switch (join(at, pages, room, run)) {
       case Joined::found: return run;
       case Joined::done: joined = true; break;
-      case Joined::busy:   // somebody else joins runs, and holds them all; it needs nobody's help for that
+      case Joined::busy:   // another thread joins runs, and holds them all; it needs no help for that
         if (take_unused(at, pages, used, run)) return run;
         at.io().waiter().pause();
         break;
@@ -84,7 +88,8 @@ bool HeapRuns::extend(HeapAccess& at, std::uint64_t first, std::uint64_t pages, 
   return wanted <= at.layout().pages - first && at.compare_swap(offsetof(HeapHeader, used), end, first + wanted) == end;
 }
 
-/// From the stacks: first those whose runs are all large enough, then the top of the one where some may be.
+/// From the stacks: first from those whose runs are all large enough, then the top of the stack where some
+/// may be.
 bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_t* header, HeapRun& run) {
   if (pages > at.layout().pages) return false;
   const auto head = [&](unsigned c) { return StackHead::of(header[kRuns + c]); };
@@ -95,7 +100,7 @@ bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_
     if (c == run_class_for(pages) || head(c).empty() || head(c).item() >= at.layout().pages) return false;
     if (PageHeader::of(at.load(at.layout().page(head(c).item()))).pages < pages) return false;
   }
-  const Hand hand(at);
+  const RunHolder holder(at);
   if (!pop(at, c, head(c), run)) return false;
   if (run.pages < pages) {   // the top was another one after all
     give(at, run.first, run.pages);
@@ -111,7 +116,8 @@ bool HeapRuns::pop(HeapAccess& at, unsigned size_class, StackHead known, HeapRun
   Taking taking = Taking::begin(known, false);
   at.drive(taking, HeapLayout::run_head(size_class), false);
   if (taking.state == Taking::State::empty) return false;
-  run = {taking.item, PageHeader::of(at.load(at.layout().page(taking.item))).pages, false};   // ours now, so nobody changes its record
+  // it belongs to this thread now, so no other changes its record
+  run = {taking.item, PageHeader::of(at.load(at.layout().page(taking.item))).pages, false};
   return true;
 }
 
@@ -127,10 +133,11 @@ bool HeapRuns::take_unused(HeapAccess& at, std::uint64_t pages, std::uint64_t us
   return false;
 }
 
-/// Joins neighbours among all free runs and slabs that are wholly free. busy: somebody else does so just now. found: the last one and unused pages behind it make a run of `pages`.
+/// Joins neighbours among all free runs and slabs that are wholly free. busy: another thread does so at the
+/// moment. found: the last run and unused pages behind it make a run of `pages`.
 HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& room, HeapRun& run) {
   if (at.compare_swap(offsetof(HeapHeader, joining), 0, 1) != 0) return Joined::busy;
-  const Hand hand(at);
+  const RunHolder holder(at);
   using Piece = FreeSlab;
   auto pieces = collect_slabs(at);
   std::array<std::uint64_t, kRunClasses> heads;
@@ -140,7 +147,7 @@ HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& r
     at.drive(all, HeapLayout::run_head(c), false);
     for (std::uint64_t top = all.top; top != 0;) {
       std::uint64_t record[2];
-      at.read(at.layout().page(top - 1), record, 2);   // ours now
+      at.read(at.layout().page(top - 1), record, 2);   // it belongs to this thread now
       pieces.push_back({top - 1, PageHeader::of(record[0]).pages});
       top = record[1];
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of pages of a rank's share, taken and given by any rank (docs/design/heap.md). Free runs lie on stacks by size; pages that were never used begin at
-// `used`. A run that is larger than asked for is split. Neighbours are joined only now and then, by whoever finds no run that fits when the share has grown
-// by half since the last time, or is used up: it takes all stacks, and what slabs are wholly free, sorts, joins, gives back. So taking and giving cost O(1),
-// averaged over all.
+// Runs of pages of a rank's share, taken and given by any rank (docs/design/heap.md). Free runs lie on stacks
+// by size; pages that were never used begin at `used`. A run that is larger than asked for is split.
+// Neighbours are joined rarely: by a thread that finds no run that fits, when the share has grown by half
+// since the last time or is used up. It takes all stacks, and all slabs that are wholly free, sorts, joins,
+// and gives them back. So taking and giving cost O(1) on average.
 //
 // Thread safety: any thread of any rank, each with its own HeapAccess.
 #pragma once
@@ -26,12 +27,12 @@ struct HeapRoom {
 
 class HeapRuns {
  public:
-  /// A run whose page record is the caller's to write. The error names rank, request and what is left.
+  /// A run whose page record the caller must write. The error names rank, request and what is left.
   static Result<HeapRun> take(HeapAccess&, std::uint64_t pages);
   static void give(HeapAccess&, std::uint64_t first, std::uint64_t pages);
-  /// As give(), where the run's record says free already.
+  /// As give(), for a run whose record says free already.
   static void push(HeapAccess&, std::uint64_t first, std::uint64_t pages);
-  /// Pages behind the run, if they were never used: true if they are the caller's now.
+  /// Takes pages behind the run, if they were never used. True: they are the caller's now.
   static bool extend(HeapAccess&, std::uint64_t first, std::uint64_t pages, std::uint64_t wanted);
 
  private:

@@ -22,7 +22,7 @@ class Collection {
     }
   }
 
-  /// Puts the groups of all slabs back that are not wholly free, and calls found(first page) for the others.
+  /// Puts back the groups of all slabs that are not wholly free, and calls found(first page) for the others.
   template <class F>
   void part(const F& found) {
     if (order_.empty()) return;
@@ -30,7 +30,7 @@ class Collection {
     for (std::size_t i = 0; i < order_.size(); ++i) {
       if (free(order_[i])) continue;
       if (first == 0) first = order_[i] + 1;
-      // Only where groups in between are left out the chain must be written anew.
+      // The chain must be written anew only where groups in between are left out.
       else if (free(order_[i - 1])) at_.store(at_.layout().group(last - 1) + 8, order_[i] + 1);
       last = order_[i] + 1;
     }
@@ -44,14 +44,15 @@ class Collection {
 
  private:
   struct Slab {
-    std::uint64_t whole = 0;   ///< groups of which all objects are free, and which are ours
+    std::uint64_t whole = 0;   ///< groups of which all objects are free, and which were taken
     std::size_t records = 0;   ///< in records_
   };
 
   [[nodiscard]] std::uint64_t head() const noexcept { return HeapLayout::group_head(class_); }
   [[nodiscard]] bool free(std::uint64_t group) const { return slabs_.at(group / kGroupsPerPage).whole == groups_of(class_); }
 
-  /// Counts a group. Returns the next one, + 1. A slab's records are read once: the groups that are ours are linked already, and bits that are set later only keep a slab.
+  /// Counts a group. Returns the next one, + 1. A slab's records are read once: groups that were taken are
+  /// linked already, and bits that are set later only keep a slab.
   std::uint64_t meet(std::uint64_t group) {
     const std::uint64_t page = group / kGroupsPerPage, number = group % kGroupsPerPage;
     const auto [slab, fresh] = slabs_.try_emplace(page);
@@ -69,7 +70,8 @@ class Collection {
   unsigned class_;
   StackHead top_;
   std::vector<std::uint64_t, MallocAllocator<std::uint64_t>> order_, records_;
-  std::map<std::uint64_t, Slab, std::less<>, MallocAllocator<std::pair<const std::uint64_t, Slab>>> slabs_;   ///< by first page
+  /// by first page
+  std::map<std::uint64_t, Slab, std::less<>, MallocAllocator<std::pair<const std::uint64_t, Slab>>> slabs_;
 };
 
 }  // namespace
@@ -77,10 +79,11 @@ class Collection {
 std::vector<FreeSlab, MallocAllocator<FreeSlab>> collect_slabs(HeapAccess& at) {
   std::vector<FreeSlab, MallocAllocator<FreeSlab>> all;
   std::array<std::uint64_t, kSizeClasses> heads;
-  at.read(HeapLayout::group_head(0), heads.data(), heads.size());   // maybe old: what was pushed since is left where it is
+  // maybe old: groups that were pushed since stay where they are
+  at.read(HeapLayout::group_head(0), heads.data(), heads.size());
   for (unsigned c = 0; c < kSizeClasses; ++c) {
     Collection(at, c, StackHead::of(heads[c])).part([&](std::uint64_t page) {
-      // Every rank forgets what the pages were, before anybody can be given other objects there.
+      // Every rank forgets what the pages were, before other objects can be allocated there.
       at.write_everywhere(at.layout().known(at.rank(), page), kZeros.data(), slab_pages(c) * HeapLayout::kKnownBytes);
       at.write(at.layout().group(page * kGroupsPerPage), kZeros.data(), 2 * groups_of(c));
       at.write(at.layout().page(page), kZeros.data(), 2 * slab_pages(c));

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slabs of which every object is free become pages again (docs/design/heap.md). Whoever joins runs takes all groups off the stacks first, keeps the slabs
-// that are wholly among them, and puts the other groups back.
+// Slabs of which every object is free become pages again (docs/design/heap.md). A thread that joins runs
+// first takes all groups off the stacks, keeps the slabs that are wholly among them, and puts the other
+// groups back.
 //
-// Thread safety: one collector of a share at a time (the word `joining` sees to it); takers and givers of groups go on meanwhile.
+// Thread safety: one collector of a share at a time (the word `joining` ensures it); other threads take and
+// give groups meanwhile.
 #pragma once
 
 #include <vector>
@@ -12,7 +14,7 @@
 
 namespace kasane::gas {
 
-/// So many objects has a slab, and so many groups.
+/// How many objects, and how many groups, a slab has.
 [[nodiscard]] constexpr std::uint64_t objects_of(unsigned size_class) noexcept { return slab_pages(size_class) * kHeapPageBytes / class_bytes(size_class); }
 [[nodiscard]] constexpr std::uint64_t groups_of(unsigned size_class) noexcept { return (objects_of(size_class) + 63) / 64; }
 /// All bits of a slab's group: its number in the slab.
@@ -25,7 +27,8 @@ struct FreeSlab {
   std::uint64_t first = 0, pages = 0;
 };
 
-/// Takes the slabs that are wholly free off the stacks of a share. Their pages are the caller's: no slab's any more, for any rank.
+/// Takes the slabs that are wholly free off the stacks of a share. Their pages belong to the caller; for no
+/// rank they are a slab any more.
 std::vector<FreeSlab, MallocAllocator<FreeSlab>> collect_slabs(HeapAccess&);
 
 }  // namespace kasane::gas

@@ -3,26 +3,25 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "base/assert.h"
 #include "base/trace.h"
-#include "gas/trip.h"
+#include "gas/move.h"
 
 namespace kasane::gas {
 
-Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageHolder& holder)
-    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder),
+Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageBlocks& blocks)
+    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), blocks_(blocks),
       by_messages_(transport.facts().puts_need_target && transport.facts().answers_bring && transport.facts().atomics_coherent_with_cpu) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
   transport_.set_handler(kTakeHandler, &Mover::on_take, this);
-  for (std::uint32_t i = 0; i < kMostNamed; ++i) {
-    names_[i].mover = this;
-    names_[i].index = i;
-    names_[i].fn = [](comm::Completion* c) noexcept {
-      const auto& arrived = *static_cast<Named*>(c);
-      arrived.mover->named(arrived);
+  for (std::uint32_t i = 0; i < kMostUpdates; ++i) {
+    updates_[i].mover = this;
+    updates_[i].index = i;
+    updates_[i].fn = [](comm::Completion* c) noexcept {
+      const auto& arrived = *static_cast<EntryUpdate*>(c);
+      arrived.mover->entry_updated(arrived);
     };
   }
 }
@@ -31,23 +30,15 @@ namespace {
 
 struct YieldOrder {
   PageId page;
-  std::uint64_t bring;   ///< 1: the answer is to bring the page along
+  std::uint64_t bring;   ///< 1: the answer shall bring the page along
 };
-
-template <class T>
-T order_of(const comm::Message& message) noexcept {
-  T order;
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof order);
-  std::memcpy(&order, message.payload.data(), sizeof order);
-  return order;
-}
 
 }  // namespace
 
 void Mover::on_yield(void* self, const comm::Message& message) noexcept {
   auto& mover = *static_cast<Mover*>(self);
-  const auto order = order_of<YieldOrder>(message);
-  const YieldAnswer answer = mover.holder_.yield(order.page);
+  const auto order = value_of<YieldOrder>(message);
+  const YieldAnswer answer = mover.blocks_.yield(order.page);
   std::span<const std::byte> frame;
   if (answer == YieldAnswer::yielded && order.bring != 0) {
     frame = {mover.transport_.mapped(mover.transport_.rank(), kFrames) + mover.pages_.offset_of(order.page), mover.pages_.bytes_of(order.page)};
@@ -57,92 +48,100 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
 
 void Mover::on_take(void* self, const comm::Message& message) noexcept {
   auto& mover = *static_cast<Mover*>(self);
-  const Directory::Taken taken = mover.directory_.take_here(order_of<PageId>(message), message.from);
+  const Directory::Taken taken = mover.directory_.take_here(value_of<PageId>(message), message.from);
   std::span<const std::byte> holders;
   if (taken.holders) holders = comm::as_payload(*taken.holders);
   mover.transport_.reply_with(message.token, taken.before, holders);
 }
 
 Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
-  const auto refusal = bring_one(io, page, live, Naming::awaited);
+  const auto refusal = bring_one(io, page, live, EntryWrite::awaited);
   if (!refusal) return {};
   const std::string where = "the page at global offset " + std::to_string(pages_.offset_of(page));
   return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner" : "own: " + where + " is not allocated");
 }
 
-std::optional<Refusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, Naming naming) {
+std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, EntryWrite write) {
   for (bool brought_in = false;;) {
-    if (!brought_in) holder_.admit(io, page);   // else its room was waited for: where there is no more, it would have to leave again
-    if (holder_.claim(io, page) == Claim::ours) return {};
-    Trip trip{.page = page, .live = live};
-    travel(io, {&trip, 1}, naming);
-    if (trip.outcome == Trip::Outcome::here) return {};
-    if (trip.outcome == Trip::Outcome::refused) return Refusal{trip.why, page};
-    // The bits were given back: the owner's handler or another mover may need them (rule 8).
-    brought_in = trip.outcome == Trip::Outcome::asleep && trip.yielder == transport_.rank();
-    if (trip.outcome == Trip::Outcome::asleep) {
-      addresses_.rouse(io, page, trip.yielder);
+    // else its room was waited for: if there is no more, it would have to be evicted again
+    if (!brought_in) blocks_.admit(io, page);
+    if (blocks_.claim(io, page) == Claim::ours) return {};
+    Move move{.page = page, .live = live};
+    perform(io, {&move, 1}, write);
+    if (move.outcome == Move::Outcome::here) return {};
+    if (move.outcome == Move::Outcome::refused) return MoveRefusal{move.why, page};
+    // The bits were cleared: the owner's handler or another mover may need them (rule 8).
+    brought_in = move.outcome == Move::Outcome::needs_page_in && move.yielding_owner == transport_.rank();
+    if (move.outcome == Move::Outcome::needs_page_in) {
+      addresses_.page_in(io, page, move.yielding_owner);
     } else {
       io.waiter().pause();
     }
   }
 }
 
-std::optional<Refusal> Mover::bring_all(comm::Blocking& io, PageId first, std::uint64_t pages) {
+std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, std::uint64_t pages) {
   for (std::uint64_t done = 0; done < pages; done += kTogether) {
     const std::uint64_t n = std::min<std::uint64_t>(kTogether, pages - done);
-    std::array<Trip, kTogether> trips;
-    std::size_t travellers = 0;
+    std::array<Move, kTogether> moves;
+    std::size_t claimed = 0;
     std::array<PageId, kTogether> left;
     std::size_t left_count = 0;
     for (std::uint64_t i = 0; i < n; ++i) {
       const PageId page{raw(first) + done + i};
-      if (travellers == 0) holder_.admit(io, page);   // while nothing is held
-      const Claim claim = holder_.try_claim(page);
+      if (claimed == 0) blocks_.admit(io, page);   // while nothing is held
+      const Claim claim = blocks_.try_claim(page);
       if (claim == Claim::in_use) left[left_count++] = page;
-      if (claim == Claim::taken) trips[travellers++] = Trip{.page = page, .live = all_of(page)};
+      if (claim == Claim::taken) moves[claimed++] = Move{.page = page, .live = all_of(page)};
     }
-    travel(io, {trips.data(), travellers}, Naming::later);
-    std::optional<Refusal> refusal;
-    for (const Trip& t : std::span(trips.data(), travellers)) {
-      if (t.outcome == Trip::Outcome::retry || t.outcome == Trip::Outcome::asleep) left[left_count++] = t.page;
-      if (t.outcome == Trip::Outcome::refused && !refusal) refusal = Refusal{t.why, t.page};
+    perform(io, {moves.data(), claimed}, EntryWrite::deferred);
+    std::optional<MoveRefusal> refusal;
+    for (const Move& t : std::span(moves.data(), claimed)) {
+      if (t.outcome == Move::Outcome::retry || t.outcome == Move::Outcome::needs_page_in) left[left_count++] = t.page;
+      if (t.outcome == Move::Outcome::refused && !refusal) refusal = MoveRefusal{t.why, t.page};
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
-      refusal = bring_one(io, left[i], all_of(left[i]), Naming::later);
+      refusal = bring_one(io, left[i], all_of(left[i]), EntryWrite::deferred);
     }
     if (refusal) return refusal;
   }
   return {};
 }
 
-void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
+void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write) {
   const Rank me = transport_.rank();
-  const Traced traced(io.counters(), TraceKind::move_pages, trips.size());
-  mark(io, trips);
-  for (Trip& t : trips) {
+  const Traced traced(io.counters(), TraceKind::move_pages, moves.size());
+  mark(io, moves);
+  for (Move& t : moves) {
     t.step = begin_move(Location::of(t.before), me);
-    t.yielder = Location::of(t.before).owner;
-    if (by_messages_ && t.claimed() && transport_.mapped(t.yielder, kFrames) == nullptr) t.landing = holder_.landing(t.page, t.live);
+    t.yielding_owner = Location::of(t.before).owner;
+    if (by_messages_ && t.claimed() && transport_.mapped(t.yielding_owner, kFrames) == nullptr) t.arrival_frame = blocks_.arrival_frame(t.page, t.live);
   }
-  recall(io, trips);
+  recall(io, moves);
 
   comm::Batch batch(io);
-  const auto is_read = [](const Trip& t) { return t.yielded() && !t.live.empty() && !t.landed(); };
-  for (const Trip& t : trips) {
-    if (is_read(t)) holder_.begin_merge(batch, t.page, t.live, t.yielder);
+  const auto is_read = [](const Move& t) { return t.yielded() && !t.live.empty() && !t.arrived(); };
+  for (const Move& t : moves) {
+    if (is_read(t)) blocks_.begin_merge(batch, t.page, t.live, t.yielding_owner);
   }
   batch.await();
-  for (const Trip& t : trips) {
-    if (is_read(t)) holder_.end_merge(io, t.page, t.live, t.yielder);
+  for (const Move& t : moves) {
+    if (is_read(t)) blocks_.end_merge(io, t.page, t.live, t.yielding_owner);
   }
+  write_entries(io, moves, write);
+  settle(io, moves);
+}
 
-  // A page is settled when its entry is known to name us: a thread of ours could store, and release, while others still read the old frame. Or the release waits for that.
-  for (Trip& t : trips) {
+void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite write) {
+  const Rank me = transport_.rank();
+  comm::Batch batch(io);
+  // A page is settled when its entry is known to name this rank: else a thread here could store, and release,
+  // while other ranks still read the old frame. Or the release waits for that.
+  for (Move& t : moves) {
     const Location before = Location::of(t.before);
-    if (t.yielded() && naming == Naming::later && !directory_.near(t.page)) {
-      name_later(io, t);
-      t.last = t.step.claimed.word();   // which its completion looks at
+    if (t.yielded() && write == EntryWrite::deferred && !directory_.near(t.page)) {
+      update_entry_later(io, t);
+      t.last = t.step.claimed.word();   // its completion checks this
     } else if (t.claimed()) {
       directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
     } else if (t.blank()) {
@@ -151,69 +150,72 @@ void Mover::travel(comm::Blocking& io, std::span<Trip> trips, Naming naming) {
       directory_.unmark(batch, t.page, t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
     }
   }
-  batch.await();
-  for (Trip& t : trips) {
+}
+
+void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
+  for (Move& t : moves) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
     if (t.yielded() || t.blank() || t.step.verdict == MoveVerdict::already_there) {
-      holder_.settle(t.page);
-      t.outcome = Trip::Outcome::here;
+      blocks_.settle(t.page);
+      t.outcome = Move::Outcome::here;
       if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
       continue;
     }
-    holder_.give_up(t.page);
+    blocks_.unclaim(t.page);
     const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
     t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
-    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Trip::Outcome::refused : t.asleep() ? Trip::Outcome::asleep : Trip::Outcome::retry;
+    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Move::Outcome::refused : t.needs_page_in() ? Move::Outcome::needs_page_in : Move::Outcome::retry;
   }
 }
 
-void Mover::name_later(comm::Blocking& io, const Trip& t) {
+void Mover::update_entry_later(comm::Blocking& io, const Move& t) {
   std::uint32_t index = comm::IndexPool<>::kNone;
-  // Entries arrive by themselves; the predicate may be called again after it was true.
-  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_names_.take()) != comm::IndexPool<>::kNone; });
-  Named& name = names_[index];
-  name.status = comm::Status::ok;
-  name.claimed = t.step.claimed.word();
-  name.page = t.page;
-  holder_.begin_naming();   // before any store can land
-  on_their_way_.fetch_add(1);
+  // Entries arrive without help; the predicate may be called again after it was true.
+  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_updates_.take()) != comm::IndexPool<>::kNone; });
+  EntryUpdate& update = updates_[index];
+  update.status = comm::Status::ok;
+  update.claimed = t.step.claimed.word();
+  update.page = t.page;
+  blocks_.begin_entry_update();   // before any store can happen
+  updates_under_way_.fetch_add(1);
   comm::Post result = comm::Post::again;
   io.waiter().until([&] {
-    if (result == comm::Post::again) result = directory_.unmark(io, t.page, end_move(t.step.claimed, transport_.rank()), &name.before, &name);
+    if (result == comm::Post::again) result = directory_.unmark(io, t.page, end_move(t.step.claimed, transport_.rank()), &update.before, &update);
     return result != comm::Post::again;
   });
-  if (result == comm::Post::done) named(name);
+  if (result == comm::Post::done) entry_updated(update);
 }
 
-void Mover::named(const Named& name) noexcept {
-  KASANE_CHECK(name.status != comm::Status::ok || name.before == name.claimed, "only its mover changes the entry of a page that moves");
-  holder_.end_naming(name.page);
-  free_names_.put(name.index);
-  on_their_way_.fetch_sub(1);   // last: then nobody waits for this object any more
+void Mover::entry_updated(const EntryUpdate& update) noexcept {
+  KASANE_CHECK(update.status != comm::Status::ok || update.before == update.claimed, "only its mover changes the entry of a page that moves");
+  blocks_.end_entry_update(update.page);
+  free_updates_.put(update.index);
+  updates_under_way_.fetch_sub(1);   // last: then no thread waits for this object any more
 }
 
-void Mover::await_named(comm::Blocking& io) {
-  io.waiter().until([this] { return on_their_way_.load() == 0; });
+void Mover::await_entry_updates(comm::Blocking& io) {
+  io.waiter().until([this] { return updates_under_way_.load() == 0; });
 }
 
-void Mover::mark(comm::Blocking& io, std::span<Trip> trips) {
+void Mover::mark(comm::Blocking& io, std::span<Move> moves) {
   comm::Batch batch(io);
   bool ask = false;
-  for (Trip& t : trips) {
+  for (Move& t : moves) {
     t.holders_taken = by_messages_ && !directory_.near(t.page);
     ask = ask || t.holders_taken;
     if (t.holders_taken) continue;
     directory_.mark(batch, t.page, &t.before);
     directory_.peek_holders(batch, t.page, &t.peeked);
   }
-  if (ask) take_by_message(io, trips);
+  if (ask) take_by_message(io, moves);
 }
 
-/// Where operations are messages, one of them does what three atomics do: the manager marks the page, and takes who knows the location if there is a page to move. Whose answer left the
-/// holders behind asks all ranks: who knows nothing answers at once.
-void Mover::take_by_message(comm::Blocking& io, std::span<Trip> trips) {
+/// Where operations are messages, one of them does what three atomics do: the manager marks the page, and
+/// takes its holders if there is a page to move. If the answer leaves the holders out, all ranks are asked:
+/// one that does not know the location answers at once.
+void Mover::take_by_message(comm::Blocking& io, std::span<Move> moves) {
   comm::Requests requests(io);
-  for (Trip& t : trips) {
+  for (Move& t : moves) {
     if (!t.holders_taken) continue;
     t.taken = kHolders;
     count_request(io, directory_.manager(t.page));
@@ -226,91 +228,95 @@ void Mover::count_request(comm::Blocking& io, Rank to) const noexcept {
   if (io.counters() != nullptr && transport_.mapped(to, kFrames) == nullptr) count(io.counters()->move_requests);
 }
 
-void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Trip& t) const {
+void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Move& t) const {
   t.brought = 0;
-  count_request(io, t.yielder);
-  requests.post(t.yielder, kYieldHandler, comm::as_payload(YieldOrder{t.page, t.landing.empty() ? 0u : 1u}), {&t.answer, t.landing, &t.brought});
+  count_request(io, t.yielding_owner);
+  requests.post(t.yielding_owner, kYieldHandler, comm::as_payload(YieldOrder{t.page, t.arrival_frame.empty() ? 0u : 1u}), {&t.answer, t.arrival_frame, &t.brought});
 }
 
-/// All at once: owners are asked to yield, and everybody who knows a location to forget it. Those that word 2 named beside the mark are asked without awaiting the swap, which then
-/// says who else is. (Such a rank could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that it reads.) Refused or not, all must have answered before the entry is free again: recalls come one at a time.
-/// An owner whose answer brings the page along is asked after that: until all have answered, puts may land in it.
-void Mover::recall(comm::Blocking& io, std::span<Trip> trips) {
+/// All at once: owners are asked to yield, and all holders to forget the location. Those that word 2 named
+/// together with the mark are asked before the swap has completed, which then names the others. (Such a rank
+/// could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that
+/// it reads.) Even if the move is refused, all must have answered before the entry is free again: recalls
+/// come one at a time. An owner whose answer brings the page along is asked after that: until all have
+/// answered, puts may still change it.
+void Mover::recall(comm::Blocking& io, std::span<Move> moves) {
   comm::Batch batch(io);
   comm::Requests requests(io, comm::kDoorbellDelayNs);
-  for (Trip& t : trips) {
+  for (Move& t : moves) {
     if (t.claimed() && !t.holders_taken) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
   }
-  for (Trip& t : trips) {
+  for (Move& t : moves) {
     if (!t.claimed()) continue;
-    if (t.yielder != kNoRank && t.landing.empty()) ask_to_yield(io, requests, t);
+    if (t.yielding_owner != kNoRank && t.arrival_frame.empty()) ask_to_yield(io, requests, t);
     addresses_.recall(io, t.page, t.peeked, requests);
   }
   batch.await();
-  for (const Trip& t : trips) {
+  for (const Move& t : moves) {
     if (!t.claimed()) continue;
     addresses_.recall(io, t.page, t.taken & ~t.peeked, requests);
     addresses_.recall_own(t.page);
   }
   requests.await();
-  for (const Trip& t : trips) {
+  for (const Move& t : moves) {
     if (t.claimed()) io.waiter().until([&] { return addresses_.recalled(t.page, t.peeked | t.taken); });
   }
-  for (Trip& t : trips) {
-    if (t.claimed() && !t.landing.empty()) ask_to_yield(io, requests, t);
+  for (Move& t : moves) {
+    if (t.claimed() && !t.arrival_frame.empty()) ask_to_yield(io, requests, t);
   }
   requests.await();
 }
 
-bool Mover::draw(comm::Blocking& io, PageId page) {
+bool Mover::pull(comm::Blocking& io, PageId page) {
   for (;; io.waiter().pause()) {
-    holder_.admit(io, page);
-    if (!keepable(directory_.lookup(io, page)) || holder_.claim(io, page) != Claim::taken) return false;
-    Trip trip{.page = page, .live = all_of(page)};
-    travel(io, {&trip, 1});
-    if (trip.outcome != Trip::Outcome::retry) return trip.outcome == Trip::Outcome::here && trip.claimed();
+    blocks_.admit(io, page);
+    if (!keepable(directory_.lookup(io, page)) || blocks_.claim(io, page) != Claim::taken) return false;
+    Move move{.page = page, .live = all_of(page)};
+    perform(io, {&move, 1});
+    if (move.outcome != Move::Outcome::retry) return move.outcome == Move::Outcome::here && move.claimed();
   }
 }
 
-/// Our own blocks of a page that we have marked busy. With busy set no fault here can make them ours again; a fault already at work ends without waiting for us. False: one is pinned.
+/// Own blocks of a page that this thread has marked busy. With busy set no fault here can make them owned
+/// again; a fault already at work ends without waiting for this thread. False: one is pinned.
 bool Mover::disarm(comm::Blocking& io, PageId page) {
-  YieldAnswer answer = holder_.yield(page);
-  for (; answer == YieldAnswer::retry; answer = holder_.yield(page)) io.waiter().pause();
+  YieldAnswer answer = blocks_.yield(page);
+  for (; answer == YieldAnswer::retry; answer = blocks_.yield(page)) io.waiter().pause();
   return answer == YieldAnswer::yielded;
 }
 
 bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   for (;; io.waiter().pause()) {
-    Trip trip{.page = page, .live = {}};
+    Move move{.page = page, .live = {}};
     comm::Batch batch(io);
-    directory_.mark(batch, page, &trip.before);
+    directory_.mark(batch, page, &move.before);
     batch.await();
-    trip.step = begin_move(Location::of(trip.before), to);
-    if (trip.step.verdict == MoveVerdict::wait) continue;
-    if (Location::of(trip.before).owner != transport_.rank()) {
-      directory_.unmark(batch, page, Location::of(trip.before), &trip.last);
+    move.step = begin_move(Location::of(move.before), to);
+    if (move.step.verdict == MoveVerdict::wait) continue;
+    if (Location::of(move.before).owner != transport_.rank()) {
+      directory_.unmark(batch, page, Location::of(move.before), &move.last);
       return false;
     }
-    if (trip.step.verdict == MoveVerdict::on_ssd) {
-      directory_.unmark(batch, page, in_tier(end_take(trip.step.claimed, to), Tier::ssd), &trip.last);
+    if (move.step.verdict == MoveVerdict::on_ssd) {
+      directory_.unmark(batch, page, in_tier(end_take(move.step.claimed, to), Tier::ssd), &move.last);
       batch.await();
-      holder_.replaced(page);
+      blocks_.replaced(page);
       return true;
     }
-    const bool in_part = trip.step.verdict == MoveVerdict::in_part;   // nobody holds its location
-    KASANE_CHECK(trip.claimed() || in_part, "a page is handed to somebody else");
-    recall(io, {&trip, 1});
+    const bool in_part = move.step.verdict == MoveVerdict::in_part;   // the location has no holders
+    KASANE_CHECK(move.claimed() || in_part, "a page is handed to somebody else");
+    recall(io, {&move, 1});
     KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
-    directory_.unmark(batch, page, in_tier(in_part ? end_take(trip.step.claimed, to) : end_move(trip.step.claimed, to), addresses_.cradle(page)), &trip.last);
+    directory_.unmark(batch, page, in_tier(in_part ? end_take(move.step.claimed, to) : end_move(move.step.claimed, to), addresses_.initial_tier(page)), &move.last);
     batch.await();
-    KASANE_CHECK(trip.last == trip.step.claimed.word());
-    holder_.replaced(page);
+    KASANE_CHECK(move.last == move.step.claimed.word());
+    blocks_.replaced(page);
     return true;
   }
 }
 
 void Mover::touch(comm::Blocking& io, PageId page) {
-  if (holder_.claim(io, page) == Claim::ours) return;
+  if (blocks_.claim(io, page) == Claim::ours) return;
   const Rank me = transport_.rank();
   Location before;
   {
@@ -326,9 +332,9 @@ void Mover::touch(comm::Blocking& io, PageId page) {
     KASANE_CHECK(directory_.replace(io, page, step.claimed, first ? end_touch(step.claimed, me) : before), "only its mover changes the entry of a page that moves");
   }
   if (first) {
-    holder_.settle(page);
+    blocks_.settle(page);
   } else {
-    holder_.give_up(page);
+    blocks_.unclaim(page);
   }
 }
 
@@ -349,18 +355,19 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     if (found.tier == Tier::ssd) {
       Location after = in_tier(found, Tier::dram);
       after.untouched = true;
-      if (directory_.replace(io, page, found, after)) return holder_.replaced(page), Result<void>{};
+      if (directory_.replace(io, page, found, after)) return blocks_.replaced(page), Result<void>{};
       continue;
     }
-    Trip trip{.page = page, .live = {}};
-    trip.step = begin_move(found, kNoRank);   // as if somebody else took it: holders are recalled, and our blocks disarmed
-    if (!directory_.replace(io, page, found, trip.step.claimed)) continue;
-    recall(io, {&trip, 1});   // of a page that is here in part nobody holds the location
-    const bool in_part = trip.step.verdict == MoveVerdict::in_part, disarmed = disarm(io, page);
-    Location after = in_part ? (disarmed ? end_bring_in(trip.step.claimed) : found) : end_move(trip.step.claimed, me);
+    Move move{.page = page, .live = {}};
+    // as if another rank took it: holders are recalled, and own blocks disarmed
+    move.step = begin_move(found, kNoRank);
+    if (!directory_.replace(io, page, found, move.step.claimed)) continue;
+    recall(io, {&move, 1});   // the location of a partial page has no holders
+    const bool in_part = move.step.verdict == MoveVerdict::in_part, disarmed = disarm(io, page);
+    Location after = in_part ? (disarmed ? end_page_in(move.step.claimed) : found) : end_move(move.step.claimed, me);
     after.untouched = disarmed;
-    KASANE_CHECK(directory_.replace(io, page, trip.step.claimed, after));
-    holder_.replaced(page);
+    KASANE_CHECK(directory_.replace(io, page, move.step.claimed, after));
+    blocks_.replaced(page);
     if (after.untouched) return {};
     return fail(Errc::busy, "first touch: the page at global offset " + std::to_string(pages_.offset_of(page)) + " is pinned");
   }
@@ -370,16 +377,17 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
   for (;;) {
     const Location before = directory_.lookup(io, page);
     if (before.allocated && !before.busy && before.owner == owner) {
-      if (!before.untouched || directory_.replace(io, page, before, in_tier(touched(before), addresses_.cradle(page)))) return {};
+      if (!before.untouched || directory_.replace(io, page, before, in_tier(touched(before), addresses_.initial_tier(page)))) return {};
       continue;
     }
     if (!before.allocated) {
-      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, addresses_.cradle(page), false, before.version})) return {};
+      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, addresses_.initial_tier(page), false, before.version})) return {};
       if (before.busy) io.waiter().pause();
       continue;
     }
     KASANE_TRY(bring(io, page, ByteRange{}));
-    if (owner == transport_.rank() || hand_back(io, page, owner)) return {};   // else somebody who had used the page drew it away in between
+    // else another rank that had used the page moved it to itself in between
+    if (owner == transport_.rank() || hand_back(io, page, owner)) return {};
   }
 }
 

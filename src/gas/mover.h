@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Relocation: changes which rank owns a page, by the handshake of gas/relocation.h (the `own` of MGAS-2, Endo's thesis ch. 5, here by
-// active message). The steps of a move, and who can make them wait:
+// Relocation: changes which rank owns a page, by the handshake of gas/relocation.h (the `own` of MGAS-2,
+// Endo's thesis ch. 5, here by active message). The steps of a move, and what they wait for:
 //
-//   1 claim the page's blocks here      waits for other threads of this rank, holding nothing
-//   2 set busy in word 0, and beside    if it moves already: give the blocks back, then wait, start again (rule 8)
-//     it look who knows the location
-//   3 ask the owner to yield and those  handlers that never block; the owner answers yielded, retry (a block is in use) or pinned,
-//     to forget it; swap word 2 with 0  the others when the puts that they have under way have completed
-//   4 read the live bytes, merge        one-sided
-//   5 entry := {this rank, not busy}    and finish the blocks: after it, or before it (Naming)
+//   1 claim the page's blocks here     other threads of this rank, holding nothing
+//   2 set busy in word 0, and read     if it moves already: unclaim the blocks, wait, start again (rule 8)
+//     which ranks know the location
+//   3 ask the owner to yield and the   handlers that never block; the owner answers yielded, retry (a block
+//     holders to forget it; swap       is in use) or pinned, the others when the puts that they have under
+//     word 2 with 0                    way have completed
+//   4 read the live bytes, merge       one-sided
+//   5 entry := {this rank, not busy}   and finish the blocks: after it, or before it (EntryWrite)
 //
-// Each of 2, 3, 4, 5 is one round trip, of which only 3 is by message (docs/design/gas.md says why this is safe). Where operations are messages anyway, one message does 2 and the swap,
-// and the owner, asked after the others, answers with the bytes.
-// Whoever holds busy waits only for puts under way and for handlers; so no cycle of waits can close (rule 11). That is so for several pages at once too: while any
-// page is held, further ones are only tried for, and those that could not be had wait until nothing is held.
+// Each of 2, 3, 4, 5 is one round trip, of which only 3 is by message (docs/design/gas.md says why this is
+// safe). Where operations are messages anyway, one message does 2 and the swap, and the owner, asked after
+// the others, answers with the bytes. A mover that holds busy waits only for puts under way and for handlers,
+// so no cycle of waits can close (rule 11). The same holds for several pages at once: while any page is held,
+// further ones are only tried, and those that could not be claimed wait until nothing is held.
 //
 // Thread safety: any thread, given its own Blocking, whose waiter polls. Handlers run in progress().
 #pragma once
@@ -39,62 +41,68 @@ struct ByteRange {
   [[nodiscard]] bool empty() const noexcept { return begin >= end; }
 };
 
-/// Blocks of a page, by their place in it.
+/// Blocks of a page, by their index in it.
 using BlockMask = std::bitset<mem::kMostBlocksOfAPage>;
 
 /// How the blocks of a page could be claimed.
 enum class Claim : std::uint8_t {
   taken,    ///< every block's busy bit
   ours,     ///< nothing was taken: this rank owns the page already
-  in_use,   ///< nothing was taken: somebody has one of the bits
+  in_use,   ///< nothing was taken: another thread has one of the bits
 };
 
-/// What relocation needs of the layer that knows the blocks of a page here (dsm).
-class PageHolder {
+/// What relocation needs of the layer that knows a page's blocks here (dsm).
+class PageBlocks {
  public:
-  virtual ~PageHolder() = default;
-  /// Before anything of the page is held: waits until there is room for its bytes here.
+  virtual ~PageBlocks() = default;
+  /// Called before anything of the page is held: waits until there is room for its bytes here.
   virtual void admit(comm::Blocking&, PageId) {}
-  /// Where a page may arrive by itself, with its owner's answer: its frame here, if all of `live` is simply copied there (what else the page has does not matter); else nothing. Its bits
-  /// are held.
-  [[nodiscard]] virtual std::span<std::byte> landing(PageId, ByteRange /*live*/) noexcept { return {}; }
-  /// The owner's side, in a handler: protects the page in V if every block of it is free. Never blocks.
+  /// Where the owner's answer may bring the page: its frame here, if all of `live` is simply copied there
+  /// (its other bytes are undefined); else empty. The page's bits are held.
+  [[nodiscard]] virtual std::span<std::byte> arrival_frame(PageId, ByteRange /*live*/) noexcept { return {}; }
+  /// Called at the owner, in a handler: protects the page in V if every block of it is free. Never blocks.
   virtual YieldAnswer yield(PageId) noexcept = 0;
-  /// Memory is short; the page is busy in the directory. Protects it in V, or changes nothing where a block is in use, pinned, or has changes that no release has sent (a page of
-  /// ours too: it may have been made ours without our help). punch: the frames go at once. unsaved: set to the blocks that are ours here and that the spill file has not, or not as
-  /// they are; null: not asked for. Never blocks.
-  virtual bool let_go(PageId, bool /*punch*/, BlockMask* /*unsaved*/) noexcept { return false; }
-  /// Takes the busy bits of all blocks of a page of ours that is on SSD, or in part, waiting for each: the page comes in.
-  virtual void claim_rest(comm::Blocking&, PageId) {}
+  /// Memory is short, and the page is busy in the directory. Protects it in V; or changes nothing if a block
+  /// is in use, pinned, or has unreleased changes (also of an own page: this rank may have become its owner
+  /// without taking part). punch: the frames are freed at once. unsaved: set to the own blocks that the spill
+  /// file does not have, or not as they are; null: not wanted. Never blocks.
+  virtual bool try_evict(PageId, bool /*punch*/, BlockMask* /*unsaved*/) noexcept { return false; }
+  /// Takes the busy bits of all blocks of an own page that is on SSD or partial, waiting for each: the page
+  /// will be paged in.
+  virtual void claim_for_page_in(comm::Blocking&, PageId) {}
   /// The same without waiting, all or none.
-  virtual bool try_claim_rest(PageId) noexcept { return false; }
+  virtual bool try_claim_for_page_in(PageId) noexcept { return false; }
   /// Are bytes of the block here that are as new as those on SSD, or newer? The page's bits are held.
   [[nodiscard]] virtual bool holds(BlockId) const noexcept { return false; }
-  /// After what is not held was read: is the block, which is on SSD, the same there?
+  /// Called after the missing blocks were read: are the block's bytes here those on SSD?
   [[nodiscard]] virtual bool as_stored(BlockId) const noexcept { return false; }
-  /// The taker's side: takes every block's busy bit, waiting for each. Never answers in_use.
+  /// Called at the taker: takes every block's busy bit, waiting for each. Never answers in_use.
   virtual Claim claim(comm::Blocking&, PageId) = 0;
   /// The same without waiting.
   virtual Claim try_claim(PageId) noexcept = 0;
-  virtual void give_up(PageId) noexcept = 0;
-  /// Brings the live bytes of `from`'s frame into ours (an empty range: nothing of it is live): first posts the reads of blocks that are simply copied, then,
-  /// when these have completed, merges the others.
+  virtual void unclaim(PageId) noexcept = 0;
+  /// Brings the live bytes of `from`'s frame into this rank's (an empty range: nothing is live). begin_merge
+  /// posts the reads of blocks that are simply copied; end_merge, when these have completed, merges the
+  /// others.
   virtual void begin_merge(comm::Batch&, PageId, ByteRange live, Rank from) = 0;
   virtual void end_merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
-  /// After the entry names us, or is on its way to do so: owned, writable, free.
+  /// Called after the entry names this rank, or is being written: the page becomes owned, writable, free.
   virtual void settle(PageId) = 0;
-  /// The same of a page of ours whose bits were taken by claim_rest() and of which there was nothing, here or on SSD: its frames count from now on, and it is armed when somebody here uses it.
+  /// The same for an own page whose bits were taken by claim_rest() and of which there was nothing, here or
+  /// on SSD: its frames count from now on, and it is armed when a thread here uses it.
   virtual void settle_unused(PageId page) { settle(page); }
-  /// From now until end_naming() of the page a release of this rank has something to wait for, Mover::await_named(), and others know that it has. Before settle().
-  virtual void begin_naming() noexcept {}
-  /// The entry is known to name us. In a completion, also before settle().
-  virtual void end_naming(PageId) noexcept {}
-  /// The page has got a new owner, or is to get one, without its bytes: what ranks have cached of it is not what the owner has (rule 7). After the entry says so.
+  /// From now until end_entry_update() of the page, a release of this rank has something to wait for,
+  /// Mover::await_entry_updates(), and other ranks can see that it has. Called before settle().
+  virtual void begin_entry_update() noexcept {}
+  /// The entry is known to name this rank. Called in a completion, perhaps before settle().
+  virtual void end_entry_update(PageId) noexcept {}
+  /// The page has got a new owner, or will get one, without its bytes: what ranks have cached of it is not
+  /// what the owner has (rule 7). Called after the entry says so.
   virtual void replaced(PageId) noexcept {}
 };
 
 /// Why a page did not move.
-struct Refusal {
+struct MoveRefusal {
   Errc why;      ///< out_of_range: not allocated; busy: its owner has pinned it
   PageId page;
 };
@@ -105,55 +113,66 @@ class Mover {
  public:
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   /// Sets kYieldHandler.
-  Mover(comm::Transport&, AddressCache&, PageHolder&);
+  Mover(comm::Transport&, AddressCache&, PageBlocks&);
 
-  /// Makes this rank the owner of the page; of its bytes those in `live` arrive. A pinned page or one that is not allocated is refused.
+  /// Makes this rank the owner of the page; of its bytes those in `live` arrive. A pinned page or one that is
+  /// not allocated is refused.
   Result<void> bring(comm::Blocking&, PageId, ByteRange live);
-  /// Brings whole pages, several at once. At the first refusal it stops; others may have moved. The pages can be used here at once; others may find their former owner, and wait for
-  /// the end of the move, until await_named() or a release.
-  std::optional<Refusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
-  /// Until the entries of all pages that bring_all() has brought name this rank.
-  void await_named(comm::Blocking&);
-  /// Brings a whole page, waiting for blocks that are in use, since who draws a page is just using it. False: it is here already, moves, is pinned, or
-  /// nobody has touched it.
-  bool draw(comm::Blocking&, PageId);
-  /// Makes `to` the owner without data, where this rank owns the page and has stopped using its bytes. False: it does not own it (any more).
+  /// Brings whole pages, several at once. Stops at the first refusal; other pages may have moved. This rank
+  /// can use the pages at once; other ranks may find the former owner, and wait for the end of the move,
+  /// until await_entry_updates() or a release.
+  std::optional<MoveRefusal> bring_all(comm::Blocking&, PageId first, std::uint64_t pages);
+  /// Waits until the entries of all pages that bring_all() has brought name this rank.
+  void await_entry_updates(comm::Blocking&);
+  /// Brings a whole page. Waits for blocks that are in use, since this rank is using the page. False: it is
+  /// here already, moves, is pinned, or was never touched.
+  bool pull(comm::Blocking&, PageId);
+  /// Makes `to` the owner without data; this rank owns the page and has stopped using its bytes. False: it
+  /// does not own it (any more).
   [[nodiscard]] bool hand_back(comm::Blocking&, PageId, Rank to);
-  /// Makes this rank the owner of a page that nobody has touched yet; afterwards somebody has. The caller has been admitted. Waits for nothing but this rank's blocks.
+  /// Makes this rank the owner of a page that was never touched; afterwards it is touched. The caller has
+  /// been admitted. Waits for nothing but this rank's blocks.
   void touch(comm::Blocking&, PageId);
-  /// Makes the page untouched, whatever it was, with this rank as its provisional owner: whoever faults on it first becomes its owner. The bytes are lost; nobody else may use the
-  /// page meanwhile. Refused where it is pinned.
+  /// Makes the page untouched, whatever it was, with this rank as its provisional owner: the first rank that
+  /// faults on it becomes its owner. The bytes are lost; no other rank may use the page meanwhile. Refused if
+  /// it is pinned.
   Result<void> assign_untouched(comm::Blocking&, PageId);
-  /// Names `owner` in the entry of a page whose bytes do not matter. A former owner elsewhere yields first.
+  /// Makes `owner` the owner of a page whose bytes are undefined. A former owner elsewhere yields first.
   Result<void> assign(comm::Blocking&, PageId, Rank owner);
 
  private:
-  /// Pages that travel at once: enough to hide a network's latency behind 64 KiB each, and few to hold at a time.
+  /// Pages that are moved at once: enough to hide a network's latency behind 64 KiB each, and few to hold at
+  /// a time.
   static constexpr std::size_t kTogether = 8;
-  struct Trip;
-  /// Is the end of a move awaited before the page is used here? Later: a page is here for its user a round trip earlier.
-  enum class Naming : std::uint8_t { awaited, later };
-  /// An entry that is on its way.
-  struct Named : comm::Completion {
+  struct Move;
+  /// Is the write of the entry awaited before the page is used here? deferred: its user has the page a round
+  /// trip earlier.
+  enum class EntryWrite : std::uint8_t { awaited, deferred };
+  /// A write of an entry that is outstanding.
+  struct EntryUpdate : comm::Completion {
     Mover* mover;
     std::uint32_t index;
     PageId page;
     std::uint64_t claimed, before;   ///< word 0 as it must be found, and as it was
   };
-  static constexpr std::uint32_t kMostNamed = 64;
+  static constexpr std::uint32_t kMostUpdates = 64;
 
-  /// Steps 2 to 5 of pages whose blocks are claimed; each trip's outcome says how it ended.
-  void travel(comm::Blocking&, std::span<Trip>, Naming = Naming::awaited);
-  void name_later(comm::Blocking&, const Trip&);
-  void named(const Named&) noexcept;
-  /// Marks the pages busy and looks who knows where they are.
-  void mark(comm::Blocking&, std::span<Trip>);
-  void take_by_message(comm::Blocking&, std::span<Trip>);
-  void recall(comm::Blocking&, std::span<Trip>);
-  void ask_to_yield(comm::Blocking&, comm::Requests&, Trip&) const;
+  /// Steps 2 to 5 for pages whose blocks are claimed; each move's outcome says how it ended.
+  void perform(comm::Blocking&, std::span<Move>, EntryWrite = EntryWrite::awaited);
+  /// Step 5 for all of them; returns when those writes have completed that are not deferred.
+  void write_entries(comm::Blocking&, std::span<Move>, EntryWrite);
+  /// Finishes the blocks, and sets the outcomes.
+  void settle(comm::Blocking&, std::span<Move>);
+  void update_entry_later(comm::Blocking&, const Move&);
+  void entry_updated(const EntryUpdate&) noexcept;
+  /// Marks the pages busy and reads which ranks know where they are.
+  void mark(comm::Blocking&, std::span<Move>);
+  void take_by_message(comm::Blocking&, std::span<Move>);
+  void recall(comm::Blocking&, std::span<Move>);
+  void ask_to_yield(comm::Blocking&, comm::Requests&, Move&) const;
   void count_request(comm::Blocking&, Rank to) const noexcept;
   [[nodiscard]] bool disarm(comm::Blocking&, PageId);
-  std::optional<Refusal> bring_one(comm::Blocking&, PageId, ByteRange live, Naming);
+  std::optional<MoveRefusal> bring_one(comm::Blocking&, PageId, ByteRange live, EntryWrite);
   [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
   static void on_yield(void* self, const comm::Message&) noexcept;
   static void on_take(void* self, const comm::Message&) noexcept;
@@ -162,11 +181,13 @@ class Mover {
   AddressCache& addresses_;
   const Directory& directory_;
   const mem::Pages& pages_;
-  PageHolder& holder_;
-  const bool by_messages_;   ///< to ranks that are not mapped here an operation is a message to their program, and answers may bring bytes
-  std::array<Named, kMostNamed> names_;
-  comm::IndexPool<> free_names_{kMostNamed};
-  std::atomic<std::uint32_t> on_their_way_{0};
+  PageBlocks& blocks_;
+  /// between ranks that are not mapped here an operation is a message to the other program, and answers may
+  /// bring bytes
+  const bool by_messages_;
+  std::array<EntryUpdate, kMostUpdates> updates_;
+  comm::IndexPool<> free_updates_{kMostUpdates};
+  std::atomic<std::uint32_t> updates_under_way_{0};
 };
 
 }  // namespace kasane::gas

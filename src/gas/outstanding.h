@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an asynchronous access still waits for: a count of its parts, in one word that any rank may read.
+// The number of parts that an asynchronous access still waits for, in one word that any rank may read.
 //
-//   word     generation 32 | failed 1 | taken 1 | parts under way 30
+//   word     generation 32 | failed 1 | taken 1 | outstanding parts 30
 //
-// generation and taken belong to whoever keeps many of these (gas/pending.h); a single one leaves them 0.
+// generation and taken belong to tables of many of these (gas/pending.h); a single one leaves them 0.
 //
-// Thread safety: everything from any thread. Invariant: nothing touches the word after its last part has ended, until its owner does.
+// Thread safety: everything from any thread.
+// Invariant: after its last part has ended, only its owner touches the word.
 #pragma once
 
 #include <atomic>
@@ -22,14 +23,18 @@ class Outstanding {
 
   explicit Outstanding(std::uint64_t word = 0) noexcept : word_(word) {}
 
-  /// One part more will be under way: before it can end.
-  void begin() noexcept { word_.fetch_add(1, std::memory_order_relaxed); }   // relaxed: the caller's own part, or the one that it begins, keeps it above 0
-  /// A part has ended. release: what it brought is there for who sees the count.
+  /// Counts one part more; called before the part can end.
+  // relaxed: the caller's own part, or the one that it begins, keeps it above 0
+  void begin() noexcept { word_.fetch_add(1, std::memory_order_relaxed); }
+  /// A part has ended. release: what it brought is visible to a thread that sees the count.
   void end(comm::Status status) noexcept {
-    if (status != comm::Status::ok) word_.fetch_or(kFailed, std::memory_order_relaxed);   // relaxed: published by the next line
-    word_.fetch_sub(1, std::memory_order_acq_rel);   // acquire too: the last one hands all others' bytes on
+    // relaxed: published by the next line
+    if (status != comm::Status::ok) word_.fetch_or(kFailed, std::memory_order_relaxed);
+    // acquire too: the last one passes the bytes of all parts on
+    word_.fetch_sub(1, std::memory_order_acq_rel);
   }
-  [[nodiscard]] std::uint64_t word() const noexcept { return word_.load(std::memory_order_acquire); }   // acquire: pairs with end()
+  // acquire: pairs with end()
+  [[nodiscard]] std::uint64_t word() const noexcept { return word_.load(std::memory_order_acquire); }
   [[nodiscard]] static bool done(std::uint64_t word) noexcept { return (word & kParts) == 0; }
   [[nodiscard]] bool done() const noexcept { return done(word()); }
   /// After it is done: did a part not arrive?

@@ -7,8 +7,9 @@
 
 namespace kasane::gas {
 
-/// A bit that is set already needs no atomic: if a take clears it after this look, it does so after what the caller did, which it then knows of; the levels
-/// above are looked at afterwards, so that a take which had passed them before finds them set again.
+/// A bit that is set already needs no atomic: if a take clears it after this look, it does so after what the
+/// caller did, and knows of that. The levels above are looked at afterwards, so that a take which had passed
+/// them before finds them set again.
 void PageMarks::add_here(PageId page) const noexcept {
   const auto set = [this](std::uint64_t offset, std::uint64_t bit) {
     std::atomic<std::uint64_t>& word = here(offset);

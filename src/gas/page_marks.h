@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that a rank must look at: a set in the rank's directory region to which every rank adds by one-sided atomics, and which the rank itself empties. Two of
-// them carry coherence (gas/sharing.h): pages that a release looks at, and pages that an acquire drops.
+// Pages that a rank must examine: a set in the rank's directory region to which every rank adds by one-sided
+// atomics, and which the rank itself empties. Two of them serve coherence (gas/sharing.h): pages that a
+// release examines, and pages that an acquire drops.
 //
-//   head      bits 0…31: how much else keeps the set's owner busy (it counts, see begin()); 32…63: one for every 32nd branch
+//   head      bits 0…31: a count of what else keeps the set's owner busy, see begin();
+//             bits 32…63: one for every 32nd branch
 //   branch    a bit a leaf, for 64 leaves
 //   leaf      a bit a page, for 64 pages
 //
-// Who adds sets its bits from the leaf up, each when the one below has completed; who takes clears from the head down. So a page whose add has returned is
-// found by a take that begins later, or was found by one that ended its look at the page's leaf after the add had begun; what the adder did before is then
-// known to the taker (tests/model walks it). The head is one word, so that "nothing is in the set, and nobody is at work on what was" is one load.
+// An add sets bits from the leaf up, each when the one below has completed; a take clears from the head down.
+// So a page whose add has returned is found by every take that begins later, or was found by one that ended
+// its look at the page's leaf after the add had begun. What the adder did before is then known to the taker
+// (tests/model walks it). The head is one word, so one load says that nothing is in the set and that no
+// thread is at work on what was in it.
 //
-// Thread safety: add() and add_here() from any thread, take() by one thread at a time. Nothing allocates; usable in fault handlers and completions.
+// Thread safety: add() and add_here() from any thread, take() by one thread at a time. Nothing allocates;
+// usable in fault handlers and completions.
 #pragma once
 
 #include <atomic>
@@ -49,12 +54,13 @@ class PageMarks {
   PageMarks(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head, std::uint64_t table) noexcept
       : words_(words), me_(me), branches_(MarkPlace::branches(pages)), head_(head), branch_(table), leaf_(table + branches_ * 8) {}
 
-  /// All at once (kMostNotices at most), in three trips.
+  /// Adds all at once (kMostNotices at most), in three round trips.
   static constexpr std::size_t kMostNotices = 64;
   void add(comm::Blocking& io, std::span<const Notice>) const;
   void add_here(PageId page) const noexcept;
 
-  /// Calls f(page) for what was in this rank's set when the call began; what is added meanwhile may be among it. f may add.
+  /// Calls f(page) for what was in this rank's set when the call began, perhaps also for what is added
+  /// meanwhile. f may add.
   template <class F>
   void take(const F& f) const {
     for_each(here(head_).fetch_and(kCount) >> 32, [&](unsigned group) {
@@ -68,17 +74,20 @@ class PageMarks {
     });
   }
 
-  /// From begin() to end() this rank is not idle(); so from before a take() until what it found has been dealt with.
+  /// From begin() to end() this rank is not idle(). A taker calls begin() before take() and end() when all
+  /// that it found has been dealt with.
   void begin() const noexcept { here(head_).fetch_add(1); }
   void end() const noexcept { here(head_).fetch_sub(1); }
-  /// Nothing is in the set and nobody is between begin() and end().
+  /// Nothing is in the set and no thread is between begin() and end().
   [[nodiscard]] bool idle() const noexcept { return here(head_).load() == 0; }
-  /// Is the page in the set, or may somebody have taken it and not reached his end() yet? The set first: who takes has called begin() before.
+  /// Is the page in the set, or may a thread have taken it and not called end() yet? The set is read first: a
+  /// taker calls begin() before.
   [[nodiscard]] bool may_hold(PageId page) const noexcept {
     const MarkPlace place = MarkPlace::of(page);
     return !idle() && ((here(leaf_ + place.leaf * 8).load() & place.leaf_bit) != 0 || (here(head_).load() & kCount) != 0);
   }
-  /// The same, with a full fence before: what this thread stored is visible to whoever adds a page after this look.
+  /// The same, with a full fence before: what this thread stored is visible to every rank that adds a page
+  /// after this look.
   [[nodiscard]] bool idle_after_stores() const noexcept { return here(head_).fetch_add(0) == 0; }
   [[nodiscard]] bool idle(comm::Blocking& io, Rank rank) const { return words_.load(io, rank, head_) == 0; }
 
@@ -88,8 +97,8 @@ class PageMarks {
   static void for_each(std::uint64_t bits, const F& f) {
     for (; bits != 0; bits &= bits - 1) f(static_cast<unsigned>(std::countr_zero(bits)));
   }
-  // seq_cst: Dekker-style between who adds and who takes. The words of this rank are mapped here (rule 15: the runtime refuses transports whose atomics the CPU
-  // does not see).
+  // seq_cst: Dekker-style between adders and takers. The words of this rank are mapped here (rule 15: the
+  // runtime refuses transports whose atomics the CPU does not see).
   [[nodiscard]] std::atomic<std::uint64_t>& here(std::uint64_t offset) const noexcept { return *words_.here(me_, offset); }
 
   const comm::RegionWords& words_;

@@ -14,16 +14,17 @@ void PageNotices::add(comm::Blocking& io, std::span<const Notice> notices) const
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < notices.size(); ++i) {
-      words_.fetch_or(batch, notices[i].rank, parts_ + raw(notices[i].page) * sizeof(Parts), notices[i].parts, &before[i]);
+      words_.fetch_or(batch, notices[i].rank, parts_ + raw(notices[i].page) * sizeof(PartMask), notices[i].parts, &before[i]);
       marks[i] = {notices[i].rank, notices[i].page};
     }
   }
   marks_.add(io, {marks.data(), notices.size()});
 }
 
-/// Parts that are there already need no atomic: who takes them after this look knows of what the caller did, as of a mark (PageMarks::add_here).
-void PageNotices::add_here(PageId page, Parts parts) const noexcept {
-  std::atomic<Parts>& word = parts_of(page);
+/// Parts that are set already need no atomic: a thread that takes them after this look knows what the caller
+/// did, as of a mark (PageMarks::add_here).
+void PageNotices::add_here(PageId page, PartMask parts) const noexcept {
+  std::atomic<PartMask>& word = parts_of(page);
   if ((word.load() & parts) != parts) word.fetch_or(parts);
   marks_.add_here(page);
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous accesses that somebody will wait for, maybe on another rank than where they were issued: a user-level thread may move in between. So a handle is
-// a number, and what it names lies in registered memory outside V:
+// Asynchronous accesses that are awaited later, perhaps on another rank than the issuing one, since a
+// user-level thread may move in between. So a handle is a number, and it names a slot in registered memory
+// outside V:
 //
 //   id        rank 20 | slot 12 | generation 32; 0: nothing to wait for
 //   kPending  words of the staging | slots, 256 bytes each | staging
 //
-// A read into V lands in the slot, or in staging; who waits copies it to its destination, itself, since a callback must not touch V (rule 10). Where the destination
-// is in pieces, the list of them lies in front of the bytes.
+// A read into V lands in the slot, or in staging. The thread that waits copies it to its destination, since a
+// callback must not touch V (rule 10). If the destination is in pieces, the list of them lies in front of the
+// bytes.
 //
-//   free ── take ──▶ taken, parts under way ── the last part ──▶ taken, 0 parts ── who waited: release ──▶ free, generation + 1
+//   free ── take ──▶ taken, outstanding parts ── the last part ──▶ taken, 0 parts
+//     ── the waiting thread: release ──▶ free, generation + 1
 //
-// Thread safety: everything from any thread; a handle is waited for by one. Nothing waits here: no slot or no room is an answer.
+// Thread safety: everything from any thread; one thread waits for a handle. Nothing waits here: "no slot" or
+// "no room" is an answer.
 #pragma once
 
 #include <atomic>
@@ -61,10 +65,11 @@ class PendingTable {
     const std::uint32_t from = next_.fetch_add(1, std::memory_order_relaxed);   // relaxed: only to spread
     for (std::uint32_t i = 0; i < kSlots; ++i) {
       PendingSlot& slot = slots_[(from + i) % kSlots];
-      std::uint64_t word = slot.outstanding.raw_word().load(std::memory_order_relaxed);   // relaxed: only the compare-swap counts
+      // relaxed: only the compare-swap counts
+      std::uint64_t word = slot.outstanding.raw_word().load(std::memory_order_relaxed);
       if ((word & Outstanding::kTaken) != 0) continue;
       const std::uint64_t taken = (word >> Outstanding::kGenerationShift << Outstanding::kGenerationShift) | Outstanding::kTaken | 1;
-      // acquire: who had the slot before is done with it.
+      // acquire: the slot's former user is done with it.
       if (!slot.outstanding.raw_word().compare_exchange_strong(word, taken, std::memory_order_acquire, std::memory_order_relaxed)) continue;
       slot.destination = slot.bytes = 0;
       slot.pieces = 0;
@@ -73,10 +78,11 @@ class PendingTable {
     }
     return nullptr;
   }
-  /// Gives slot and staging back.
+  /// Frees slot and staging.
   void release(PendingSlot& slot) noexcept {
     if (slot.run.units != 0) staging_.put(slot.run);
-    slot.outstanding.raw_word().store(released(slot.outstanding.word()), std::memory_order_release);   // release: we are done with it
+    // release: this thread is done with it
+    slot.outstanding.raw_word().store(released(slot.outstanding.word()), std::memory_order_release);
   }
   [[nodiscard]] std::uint64_t id(const PendingSlot& slot) const noexcept {
     const auto index = static_cast<std::uint64_t>(&slot - slots_);

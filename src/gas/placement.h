@@ -18,7 +18,8 @@ struct Placement {
     block_cyclic,   ///< block_bytes by block_bytes in turn
     one_rank,       ///< at `rank`
     numa,           ///< at the allocating rank, on the NUMA node `numa` of its machine
-    first_touch,    ///< at whoever faults on a page first (gas/relocation.h); until then at the allocating rank
+    /// at the rank that faults on a page first (gas/relocation.h); until then at the allocating rank
+    first_touch,
   };
   Kind kind = Kind::local;
   Rank rank{0};
@@ -29,7 +30,6 @@ struct Placement {
   static const Placement local, block, cyclic, first_touch;
   [[nodiscard]] static constexpr Placement on(Rank rank) noexcept { return {.kind = Kind::one_rank, .rank = rank}; }
   [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept { return {.kind = Kind::block_cyclic, .block_bytes = bytes}; }
-  [[nodiscard]] static constexpr Placement on_numa(std::uint32_t node) noexcept { return {.kind = Kind::numa, .numa = node}; }
 
   /// Do all pages live at one rank?
   [[nodiscard]] constexpr bool together() const noexcept { return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa; }

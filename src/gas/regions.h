@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The regions that every rank registers, by id, and the handlers of messages. Each belongs to the layer that lays it out.
+// The ids of the regions that every rank registers, and of the handlers of messages. Each belongs to the
+// layer that defines its layout.
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
+#include "base/assert.h"
 #include "comm/transport.h"
 
 namespace kasane::gas {
@@ -27,12 +30,22 @@ inline constexpr comm::HandlerId kStopHandler{3};
 inline constexpr comm::HandlerId kRecallHandler{4};
 inline constexpr comm::HandlerId kGiveHandler{5};
 inline constexpr comm::HandlerId kChangesHandler{6};
-inline constexpr comm::HandlerId kRouseHandler{7};
+inline constexpr comm::HandlerId kPageInHandler{7};
 inline constexpr comm::HandlerId kBudgetHandler{8};
 inline constexpr comm::HandlerId kAdviceHandler{9};
 inline constexpr comm::HandlerId kTakeHandler{10};
 
-/// An answer of handlers that note a request for their service thread: there was no room, ask again. None of them answers it otherwise.
+/// Answer of handlers that queue a request for their service thread: there was no room, ask again. They give
+/// this answer in no other case.
 inline constexpr std::uint64_t kAgain = ~std::uint64_t{0};
+
+/// What comm::as_payload() made of a value.
+template <class T>
+[[nodiscard]] T value_of(const comm::Message& message) noexcept {
+  T value;
+  KASANE_CHECK_OP(message.payload.size(), ==, sizeof value);
+  std::memcpy(&value, message.payload.data(), sizeof value);
+  return value;
+}
 
 }  // namespace kasane::gas

@@ -9,21 +9,21 @@ namespace kasane::gas {
 
 Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory, const Config& config) {
   const std::uint64_t pages = directory.pages().count();
-  auto changed = mem::WordTable<Parts, PageId>::create(pages);
+  auto changed = mem::WordTable<PartMask, PageId>::create(pages);
   KASANE_TRY(changed);
   auto ours = mem::PageSet::create(pages);
   KASANE_TRY(ours);
   auto reread = mem::PageSet::create(pages);
   KASANE_TRY(reread);
-  auto stays = mem::WordTable<std::uint32_t, PageId>::create(pages);
-  KASANE_TRY(stays);
-  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*stays)}));
+  auto states = mem::WordTable<std::uint32_t, PageId>::create(pages);
+  KASANE_TRY(states);
+  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*states)}));
 }
 
 Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, Tables&& tables) noexcept
     : directory_(directory), config_(config), me_(transport.rank()), ranks_(transport.ranks()), on_(config.on && ranks_ > 1),
-      unreleased_(directory.unreleased()), told_(directory.told()), changed_(std::move(tables.changed)), ours_(std::move(tables.ours)),
-      reread_(std::move(tables.reread)), stays_(std::move(tables.stays)) {}
+      unreleased_(directory.unreleased()), notices_(directory.notices()), changed_(std::move(tables.changed)), ours_(std::move(tables.ours)),
+      reread_(std::move(tables.reread)), reader_states_(std::move(tables.reader_states)) {}
 
 void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   std::array<PageMarks::Notice, kTogether> marks;
@@ -32,17 +32,18 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   {
     comm::Batch batch(io);
     for (Joining& j : pages) {
-      j.stay = on_ ? Stay::of(stays_[j.page].load()) : Stay{true, true, 0};
-      if (j.stay.whole()) continue;
-      if (!j.stay.joined) directory_.add_reader(batch, j.page, &before[asking]);
+      j.state = on_ ? ReaderState::of(reader_states_[j.page].load()) : ReaderState{true, true, 0};
+      if (j.state.complete()) continue;
+      if (!j.state.joined) directory_.add_reader(batch, j.page, &before[asking]);
       marks[asking++] = {j.owner, j.page};
     }
   }
-  if (asking != 0) unreleased_.add(io, {marks.data(), asking});   // when the bits are there
+  if (asking != 0) unreleased_.add(io, {marks.data(), asking});   // when the bits are set
 }
 
-/// Word 1 is only read here: were its bits taken, another rank that changes the page meanwhile would find nobody to tell, and end its release before these were
-/// told (tests/model, r5_readers_taken). Each reader takes its own bit back when it has heard.
+/// Word 1 is only read here. If its bits were taken, another rank that changes the page meanwhile would find
+/// no readers, and end its release before these got their notices (tests/model, r5_readers_taken). Each
+/// reader takes its own bit back at an acquire.
 void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.count; ++i) directory_.readers(batch, pages.page[i], &pages.readers[i]);
@@ -51,11 +52,11 @@ void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   for (std::size_t i = 0; i < pages.count; ++i) pages.readers[i] &= ~holder_bit(me_, ranks_);
 }
 
-void Sharing::send(comm::Blocking& io, Counters& counters, const Pages& changes) {
+void Sharing::post_notices(comm::Blocking& io, Counters& counters, const Pages& changes) {
   std::array<PageNotices::Notice, kTogether> notices;
   std::size_t count = 0;
   const auto post = [&] {
-    told_.add(io, {notices.data(), count});
+    notices_.add(io, {notices.data(), count});
     kasane::count(counters.readers_told, count);
     count = 0;
   };
@@ -83,7 +84,7 @@ bool Sharing::watches(PageId page) noexcept {
   return true;
 }
 
-/// Before the pages' blocks are looked at: a fetch whose block is not seen there joins after this.
+/// Before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
   if (ranks_per_bit(ranks_) == 1) {   // else the bit stands for others too
     std::array<std::uint64_t, kTogether> before;
@@ -91,8 +92,9 @@ void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) c
     for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);
     batch.await();
   }
-  // Not before: who joined in between would take itself for a reader when its bit is taken back (tests/model, r6_stay_ended_early).
-  for (const PageId page : pages) note_heard(page, false);
+  // Not earlier: a rank that joined in between would take itself for a reader when its bit is taken back
+  // (tests/model, r6_stay_ended_early).
+  for (const PageId page : pages) note_taken(page, false);
 }
 
 }  // namespace kasane::gas

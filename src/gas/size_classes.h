@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sizes of small objects: 16 … 128 in steps of 16, then four steps a doubling up to 32 KiB. At most 25 % are wasted.
+// The sizes of small objects: 16 … 128 in steps of 16, then four steps a doubling up to 32 KiB. At most 25 %
+// are wasted.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@ inline constexpr unsigned kSizeClasses = 8 + 4 * 8;
   return base + base / 4 * ((c - 8) % 4 + 1);
 }
 
-/// The smallest class whose objects hold `bytes` and, laid out one after another, keep to `align` (a power of two ≤ 32 KiB).
+/// The smallest class whose objects hold `bytes` and, laid out one after another, keep to `align` (a power of
+/// two ≤ 32 KiB).
 [[nodiscard]] constexpr unsigned class_of(std::size_t bytes, std::size_t align) noexcept {
   unsigned c = 0;
   while (c < kSizeClasses && (class_bytes(c) < bytes || class_bytes(c) % align != 0)) ++c;
@@ -36,7 +38,8 @@ inline constexpr auto kClassTable = [] {
   return table;
 }();
 
-/// class_bytes by table, and floor(2^32 / units of 16) + 1: (n / 16 * kClassReciprocal) >> 32 is n / class_bytes, exactly, for n < 2^20.
+/// class_bytes by table, and floor(2^32 / units of 16) + 1: (n / 16 * kClassReciprocal) >> 32 is n /
+/// class_bytes, exactly, for n < 2^20.
 inline constexpr auto kClassBytes = [] {
   std::array<std::uint32_t, kSizeClasses> table{};
   for (unsigned c = 0; c < kSizeClasses; ++c) table[c] = static_cast<std::uint32_t>(class_bytes(c));

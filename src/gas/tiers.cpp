@@ -4,22 +4,21 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/assert.h"
 #include "comm/requests.h"
-#include "gas/trip.h"
+#include "gas/move.h"
 #include "mem/large_frames.h"
 #include "mem/page_runs.h"
 
 namespace kasane::gas {
 
 /// Pages that are being written.
-struct Tiers::Departure {
-  std::array<Mover::Trip, kTogether> trips;
+struct Tiers::EvictionBatch {
+  std::array<Mover::Move, kTogether> moves;
   std::size_t n = 0;
   std::uint64_t blocks = 0;   ///< that have frames
   std::vector<mem::SpillRange> ranges;
@@ -28,11 +27,10 @@ struct Tiers::Departure {
 
 Tiers::~Tiers() = default;
 
-Tiers::Tiers(comm::Transport& transport, Mover& mover, AddressCache& addresses, PageHolder& holder, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice,
-             Config config)
-    : transport_(transport), mover_(mover), directory_(addresses.directory()), pages_(directory_.pages()), holder_(holder), space_(space),
-      residency_(residency), advice_(advice), config_(std::move(config)), polling_(config_.cores), departures_(std::make_unique<Departure[]>(2)) {
-  transport_.set_handler(kRouseHandler, &Tiers::on_rouse, this);
+Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice, Config config)
+    : transport_(transport), directory_(directory), pages_(directory.pages()), space_(space), residency_(residency), advice_(advice), config_(std::move(config)),
+      polling_(config_.cores), eviction_batches_(std::make_unique<EvictionBatch[]>(2)) {
+  transport_.set_handler(kPageInHandler, &Tiers::on_page_in, this);
 }
 
 Result<void> Tiers::check() const { return config_.directories.empty() ? Result<void>{} : mem::SpillFile::check(config_.directories, config_.space_bytes); }
@@ -43,7 +41,7 @@ Result<void> Tiers::open() {
   auto file = mem::SpillFile::create(config_.directories, config_.space_bytes);
   KASANE_TRY(file);
   auto made = std::make_unique<mem::SpillFile>(std::move(*file));
-  // An engine of threads has some for each queue; submitting to it is quick, so there one lane will do.
+  // An engine of threads has some for each queue; submitting to it is quick, so one lane is enough there.
   const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
   auto staging = mem::BounceBuffers::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
   KASANE_TRY(staging);
@@ -51,7 +49,8 @@ Result<void> Tiers::open() {
   KASANE_TRY(as_stored);
   std::vector<std::unique_ptr<mem::SpillQueue>> queues;
   for (std::size_t i = 0; i <= lanes; ++i) {
-    auto opened = mem::SpillQueue::create(*made, "auto", i < lanes ? staging->get() : nullptr);   // the last one writes
+    // the last one writes
+    auto opened = mem::SpillQueue::create(*made, "auto", i < lanes ? staging->get() : nullptr);
     KASANE_TRY(opened);
     queues.push_back(std::move(*opened));
   }
@@ -75,21 +74,21 @@ void Tiers::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
   if (pages_.whole(offset, bytes)) residency_.note_freed(pages_.in(offset, bytes));
 }
 
-// ---- out -----------------------------------------------------------------------------------------------------------
+// ---- eviction --------------------------------------------------------------------------------------------
 
 void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left) {
-  Departure& next = departures_[turn_];
-  depart(io, pages, left, next);
+  EvictionBatch& next = eviction_batches_[turn_];
+  start_eviction(io, pages, left, next);
   finish(io);
   turn_ = 1 - turn_;
   if (!next.batch || next.batch->finished()) finish(io);   // there was nothing to write
 }
 
-/// V is protected before word 0 says ssd: an eviction that is refused has told nobody anything.
-void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left, Departure& d) {
+/// V is protected before word 0 says ssd: an eviction that is refused has changed nothing for other ranks.
+void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bool* left, EvictionBatch& d) {
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
-  std::array<Mover::Trip, kTogether> all;
+  std::array<Mover::Move, kTogether> all;
   d.ranges.clear();
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -100,34 +99,34 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   }
   batch.await();
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    Mover::Trip& t = all[i];
+    Mover::Move& t = all[i];
     const Location before = Location::of(t.before);
     t.step = begin_move(before, me);
-    const Leaving way = way_out(before, me);
-    if (way == Leaving::wait) continue;
-    const bool spills = way == Leaving::spill || way == Leaving::spill_part;
-    left[i] = !spills && holder_.let_go(t.page, true, nullptr);
+    const EvictionKind way = eviction_kind(before, me);
+    if (way == EvictionKind::wait) continue;
+    const bool spills = way == EvictionKind::spill || way == EvictionKind::spill_part;
+    left[i] = !spills && blocks_->try_evict(t.page, true, nullptr);
     if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
     BlockMask unsaved;
-    if (!spills || !is_open() || !holder_.let_go(t.page, false, &unsaved)) {
+    if (!spills || !is_open() || !blocks_->try_evict(t.page, false, &unsaved)) {
       directory_.unmark(batch, t.page, before, &t.last);
       continue;
     }
-    if (way == Leaving::spill) {
+    if (way == EvictionKind::spill) {
       directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
       t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
-    } else {   // nobody else knows its frames
+    } else {   // no other rank knows its frames
       add_blocks(d.ranges, t.page, unsaved);
     }
     left[i] = true;
     d.blocks += residency_.count(pages_.blocks_of(t.page));
-    d.trips[d.n++] = t;
+    d.moves[d.n++] = t;
   }
   batch.await();
   if (d.n == 0) return;
-  mover_.recall(io, {d.trips.data(), d.n});
+  mover_->recall(io, {d.moves.data(), d.n});
   for (std::size_t i = 0; i < d.n; ++i) {   // not before: puts under way may have changed them
-    if (d.trips[i].claimed()) add_blocks(d.ranges, d.trips[i].page, changed(d.trips[i].page));
+    if (d.moves[i].claimed()) add_blocks(d.ranges, d.moves[i].page, changed(d.moves[i].page));
   }
   if (d.ranges.empty()) return;
   for (const mem::SpillRange& range : d.ranges) {
@@ -137,39 +136,41 @@ void Tiers::depart(comm::Blocking& io, std::span<const PageId> pages, bool* left
   writes_->issue(*d.batch);
 }
 
-std::uint64_t Tiers::departing() const noexcept { return departures_[1 - turn_].blocks; }
+std::uint64_t Tiers::blocks_leaving() const noexcept { return eviction_batches_[1 - turn_].blocks; }
 
 /// The frames stay until all are written: whatever fails, nothing is lost.
 void Tiers::finish(comm::Blocking& io) {
-  Departure& d = departures_[1 - turn_];
+  EvictionBatch& d = eviction_batches_[1 - turn_];
   if (d.n == 0) return;
   if (d.batch) {
     writes_->wait(*d.batch);
     if (d.batch->error() != 0) config_.fatal(file_->error(d.batch->op, d.batch->error(), d.batch->failed().offset, d.batch->failed().bytes));
-    const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);   // relaxed: a number that only we change
+    // relaxed: only this thread changes it
+    const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);
     if (io.counters() != nullptr) count(io.counters()->bytes_spilled, written - spilled_);
     spilled_ = written;
     d.batch.reset();
   }
-  punch({d.trips.data(), d.n});
+  punch({d.moves.data(), d.n});
   comm::Batch batch(io);
   for (std::size_t i = 0; i < d.n; ++i) {
-    Mover::Trip& t = d.trips[i];
+    Mover::Move& t = d.moves[i];
     directory_.unmark(batch, t.page, t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd), &t.last);
   }
   batch.await();
-  for (std::size_t i = 0; i < d.n; ++i) KASANE_CHECK(d.trips[i].last == d.trips[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
+  for (std::size_t i = 0; i < d.n; ++i) KASANE_CHECK(d.moves[i].last == d.moves[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
   if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.n);
   d.n = 0;
   d.blocks = 0;
 }
 
-/// Neighbours together: a hole costs a system call. Not too many: meanwhile nobody fills frames of the memory file.
-void Tiers::punch(std::span<const Mover::Trip> trips) noexcept {
+/// Punches neighbours together: a hole costs a system call. Not too many: meanwhile no thread can fill frames
+/// of the memory file.
+void Tiers::punch(std::span<const Mover::Move> moves) noexcept {
   std::array<PageId, kTogether> pages;
-  std::transform(trips.begin(), trips.end(), pages.begin(), [](const Mover::Trip& t) { return t.page; });
-  std::sort(pages.begin(), pages.begin() + trips.size());
-  mem::for_each_page_run(pages_, {pages.data(), trips.size()}, kMostPunched, [this](mem::BlockRange run) { residency_.empty(run); });
+  std::transform(moves.begin(), moves.end(), pages.begin(), [](const Mover::Move& t) { return t.page; });
+  std::sort(pages.begin(), pages.begin() + moves.size());
+  mem::for_each_page_run(pages_, {pages.data(), moves.size()}, kMostPunched, [this](mem::BlockRange run) { residency_.empty(run); });
 }
 
 /// Runs of blocks of the page.
@@ -180,7 +181,8 @@ void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const 
   }
 }
 
-/// Of a page that nobody can put to any more those blocks that the spill file has not, or not as they are, as far as is known.
+/// The blocks of the page that the spill file does not have, or not as they are, as far as is known. No rank
+/// can put to the page any more.
 BlockMask Tiers::changed(PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   BlockMask mask;
@@ -191,22 +193,23 @@ BlockMask Tiers::changed(PageId page) const noexcept {
   return mask;
 }
 
-// ---- in ------------------------------------------------------------------------------------------------------------
+// ---- paging in -------------------------------------------------------------------------------------------
 
-/// A thread that asks for its own rank's page by get or put may wait by letting others run. Not while it has the page's blocks: these others wait for them by polling.
-void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
-  for (const Sleeper& s : sleepers) {
+/// A thread that pages in its own rank's page for a get or put may wait by letting other threads run. Not
+/// while it holds the page's blocks: those threads wait for them by polling.
+void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
+  for (const Request& s : wanted) {
     if (s.owner == transport_.rank()) {
       comm::PollWaiter waiter(transport_);
       comm::Blocking polling(transport_, waiter, io.counters());
-      bring_in(polling, s.page);
+      page_in(polling, s.page);
     } else {
-      residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those of our mapping of its frames
+      residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those that map its frames here
     }
   }
   constexpr std::size_t kAtOnce = 64;
-  for (; !sleepers.empty(); sleepers = sleepers.subspan(std::min(kAtOnce, sleepers.size()))) {
-    const auto some = sleepers.first(std::min(kAtOnce, sleepers.size()));
+  for (; !wanted.empty(); wanted = wanted.subspan(std::min(kAtOnce, wanted.size()))) {
+    const auto some = wanted.first(std::min(kAtOnce, wanted.size()));
     std::array<std::uint64_t, kAtOnce> answers;
     answers.fill(kAgain);
     const auto elsewhere = [&](std::size_t i) { return some[i].owner != transport_.rank(); };
@@ -216,8 +219,9 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
         comm::Requests requests(io);
         for (std::size_t i = 0; i < some.size(); ++i) {
           const Order order{some[i].page, some[i].hint};
-          if (unanswered(i)) requests.post(some[i].owner, kRouseHandler, comm::as_payload(order), {&answers[i]});
-          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kRouseHandler, comm::as_payload(order));   // nobody waits for it
+          if (unanswered(i)) requests.post(some[i].owner, kPageInHandler, comm::as_payload(order), {&answers[i]});
+          // no thread waits for it
+          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kPageInHandler, comm::as_payload(order));
         }
       }
       again = false;
@@ -230,89 +234,94 @@ void Tiers::rouse(comm::Blocking& io, std::span<Sleeper> sleepers) {
   }
 }
 
-void Tiers::bring_in(comm::Blocking& io, PageId page) {
-  holder_.admit(io, page);
-  holder_.claim_rest(io, page);
-  Trips trips;
-  trips[0].page = page;
-  bring_in(io, trips, claim_with(page, trips), Who::worker);
-  if (Location::of(trips[0].before).busy) io.waiter().pause();
+void Tiers::page_in(comm::Blocking& io, PageId page) {
+  blocks_->admit(io, page);
+  blocks_->claim_for_page_in(io, page);
+  Moves moves;
+  moves[0].page = page;
+  page_in(io, moves, claim_with(page, moves), Caller::worker);
+  if (Location::of(moves[0].before).busy) io.waiter().pause();
 }
 
-void Tiers::bring_in(comm::Blocking& io, Trips& trips, std::size_t n, Who who) {
-  const std::span<Mover::Trip> all(trips.data(), n);
+void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Caller who) {
+  const std::span<Mover::Move> all(moves.data(), n);
   comm::Batch batch(io);
-  for (Mover::Trip& t : all) directory_.mark(batch, t.page, &t.before);
+  for (Mover::Move& t : all) directory_.mark(batch, t.page, &t.before);
   batch.await();
   Missing missing;
   std::size_t pages = 0;
-  std::bitset<kMostTrips> unused;
-  const auto comes = [this](const Mover::Trip& t) { return comes_in(Location::of(t.before), transport_.rank()); };
-  for (Mover::Trip& t : all) {
+  std::bitset<kMostPagedIn> unused;
+  const auto comes = [this](const Mover::Move& t) { return pages_in(Location::of(t.before), transport_.rank()); };
+  for (Mover::Move& t : all) {
     t.step = begin_move(Location::of(t.before), transport_.rank());
     if (comes(t)) ++pages, unused[static_cast<std::size_t>(&t - all.data())] = !add_missing(missing, t.page);
     else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
   if (!missing.empty()) read(io, missing.all(), who);
   if (pages != 0 && is_open()) note_as_stored(all);
-  for (Mover::Trip& t : all) {
-    if (comes(t)) directory_.unmark(batch, t.page, end_bring_in(t.step.claimed), &t.last);
+  for (Mover::Move& t : all) {
+    if (comes(t)) directory_.unmark(batch, t.page, end_page_in(t.step.claimed), &t.last);
   }
   batch.await();
-  for (const Mover::Trip& t : all) {
+  for (const Mover::Move& t : all) {
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
-    if (!comes(t)) holder_.give_up(t.page);
-    else if (unused[static_cast<std::size_t>(&t - all.data())]) holder_.settle_unused(t.page);
-    else holder_.settle(t.page);
+    if (!comes(t)) blocks_->unclaim(t.page);
+    else if (unused[static_cast<std::size_t>(&t - all.data())]) blocks_->settle_unused(t.page);
+    else blocks_->settle(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
 
-/// Of pages that have been read, and are still marked: blocks that are as the spill file has them.
-void Tiers::note_as_stored(std::span<const Mover::Trip> trips) noexcept {
+/// Of pages that have been read, and are still marked: records the blocks that are as the spill file has
+/// them.
+void Tiers::note_as_stored(std::span<const Mover::Move> moves) noexcept {
   std::uint64_t taken = 0;
-  for (const Mover::Trip& t : trips) {
-    if (!comes_in(Location::of(t.before), transport_.rank())) continue;
+  for (const Mover::Move& t : moves) {
+    if (!pages_in(Location::of(t.before), transport_.rank())) continue;
     const mem::BlockRange all = pages_.blocks_of(t.page);
     for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-      if (stored(BlockId{b}) && holder_.as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+      if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
     }
   }
   if (taken != 0) residency_.use_entries(taken);
 }
 
-/// The page's blocks that are to be read. What is neither here nor there has no frame either, or one whose bytes do not matter. False: that is all of the page.
+/// The page's blocks that are to be read. A block that is neither here nor on SSD has no frame, or one whose
+/// bytes are undefined. False: the whole page is such.
 bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
   bool any = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-    const bool here = holder_.holds(BlockId{b});
+    const bool here = blocks_->holds(BlockId{b});
     if (stored(BlockId{b}) && !here) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
     any |= here;
   }
   return any;
 }
 
-/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the keeper makes room meanwhile.
-ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Access access) noexcept {
+/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the
+/// pager makes room meanwhile.
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
   const std::uint64_t all = std::min(most_blocks, residency_.low()) / blocks;
   std::uint64_t most = all;
   while (most != 0 && !residency_.admitted(residency_.low() / 4 + most * blocks)) most = most * 3 / 4;
   if (most != all) residency_.note_held_back();
-  if (planning_.test_and_set(std::memory_order_acquire)) return {};   // acquire, release: the plans as their last holder left them
+  // acquire, release: the plans as their last user left them
+  if (planning_.test_and_set(std::memory_order_acquire)) return {};
   const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
-                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, access);
+                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, purpose);
   planning_.clear(std::memory_order_release);
   return plan;
 }
 
-ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Access access) noexcept {
-  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead, access);
+ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Purpose purpose) noexcept {
+  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead, purpose);
 }
 
 void Tiers::note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept {
-  if (bytes == 0 || planning_.test_and_set(std::memory_order_acquire)) return;   // acquire, release: as in plan(); a hint, which may be missed
+  // acquire, release: as in plan(); a hint, which may be missed
+  if (bytes == 0 || planning_.test_and_set(std::memory_order_acquire)) return;
   blocks_ahead_.overwrites(offset / kPieceBytes, (offset + bytes - 1) / kPieceBytes);
   planning_.clear(std::memory_order_release);
 }
@@ -324,31 +333,31 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
   return down;
 }
 
-/// The caller has claimed the page, trips[0]. Claims those that should come with it, as far as nobody has them and there is room in plenty; how many trips there are.
-/// Nothing is waited for.
-std::size_t Tiers::claim_with(PageId page, Trips& trips) noexcept {
+/// The caller has claimed the page, moves[0]. Claims pages that should be read with it, as far as they are
+/// free and there is ample room; returns how many moves there are. Waits for nothing.
+std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
   const std::uint64_t blocks = pages_.blocks_of(page).count;
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostTrips - 1) * blocks), ReadAhead::Access::load);
+  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks), ReadAhead::Purpose::load);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next)) break;
-    if (!file_->stored(pages_.blocks_of(next).first) || !holder_.try_claim_rest(next)) continue;
-    trips[n++].page = next;
+    if (!file_->stored(pages_.blocks_of(next).first) || !blocks_->try_claim_for_page_in(next)) continue;
+    moves[n++].page = next;
   }
   return n;
 }
 
-// ---- in part -------------------------------------------------------------------------------------------------------
+// ---- partial pages ---------------------------------------------------------------------------------------
 
-bool Tiers::enter(comm::Blocking& io, PageId page, Location found) {
+bool Tiers::make_partial(comm::Blocking& io, PageId page, Location found) {
   if (found.tier == Tier::partial) return true;
   if (!directory_.replace(io, page, found, in_part(found))) return false;
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in);
   return true;
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) { read(io, ranges, Who::worker, view); }
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) { read(io, ranges, Caller::worker, view); }
 
 void Tiers::run_reader() {
   reading_.wait(Reading::not_yet);
@@ -365,42 +374,44 @@ void Tiers::drain_reader() {
   if (is_open()) reader_->drain();
 }
 
-/// A thread's own where nobody has it: the kernel, too, knows the ring that a thread used last.
+/// A thread's own lane if it is free: the kernel, too, is fastest with the ring that a thread used last.
 Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
-  [[gnu::tls_model("initial-exec")]] static thread_local constinit std::uint32_t t_number = 0;   // 0: it has none yet
-  if (t_number == 0) t_number = next_lane_.fetch_add(1, std::memory_order_relaxed) + 1;          // relaxed: any will do
+  // 0: it has none yet
+  [[gnu::tls_model("initial-exec")]] static thread_local constinit std::uint32_t t_number = 0;
+  // relaxed: any will do
+  if (t_number == 0) t_number = next_lane_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (const std::uint32_t first = t_number;; io.waiter().pause()) {
     for (std::size_t i = 0; i < lanes_open_; ++i) {
       Lane& lane = lanes_[(first + i) % lanes_open_];
-      if (!lane.submitting.test_and_set(std::memory_order_acquire)) return lane;   // acquire, release: the lane as its last holder left it
+      // acquire, release: the lane as its last user left it
+      if (!lane.submitting.test_and_set(std::memory_order_acquire)) return lane;
     }
   }
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Who who, const mem::View& view) {
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller who, const mem::View& view) {
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : ranges) bytes += range.bytes;
   mem::SpillBatch batch(space_.a(0), ranges, view);
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);
-  if (who == Who::keeper) lane.queue->wait(batch);
+  if (who == Caller::pager) lane.queue->wait(batch);
   else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr) count(io.counters()->reads_polled);
   if (batch.error() == 0) {
     if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
     return;
   }
-  if (who == Who::keeper) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
+  if (who == Caller::pager) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;
-  broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the bell
-  for (;; io.waiter().pause()) residency_.ring();  // this may be a fault handler: the keeper finds the words, and ends the job
+  broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the pager is woken
+  // this may be a fault handler: the pager finds broken_, and ends the job
+  for (;; io.waiter().pause()) residency_.ring();
 }
 
-void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
+void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
-  Asked asked{.order = {}, .token = message.token};
-  KASANE_CHECK_OP(message.payload.size(), ==, sizeof asked.order);
-  std::memcpy(&asked.order, message.payload.data(), sizeof asked.order);
+  const QueuedRequest asked{value_of<Order>(message), message.token};
   if (tiers.declines(asked)) return;
   if (tiers.asked_.add(asked)) tiers.residency_.ring();
   else if (!asked.order.hint) tiers.transport_.reply(message.token, kAgain);
@@ -408,7 +419,7 @@ void Tiers::on_rouse(void* self, const comm::Message& message) noexcept {
 
 Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
-  std::array<Asked, kMostTrips> asked;
+  std::array<QueuedRequest, kMostPagedIn> asked;
   do {
     if (!asked_.take(asked[0])) return Served::none;
   } while (declines(asked[0]));
@@ -417,28 +428,29 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
     return Served::put_back;
   }
   const PageId page = asked[0].order.page;
-  Trips trips;
-  trips[0].page = page;
-  holder_.claim_rest(io, page);
-  const std::size_t n = claim_asked(trips, asked);
-  bring_in(io, trips, n > 1 ? n : claim_with(page, trips), Who::keeper);
+  Moves moves;
+  moves[0].page = page;
+  blocks_->claim_for_page_in(io, page);
+  const std::size_t n = claim_asked(moves, asked);
+  page_in(io, moves, n > 1 ? n : claim_with(page, moves), Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
-    const Location found = Location::of(trips[i].before);
-    if (!asked[i].order.hint) transport_.reply(asked[i].token, (comes_in(found, transport_.rank()) ? end_bring_in(trips[i].step.claimed) : found).word());
+    const Location found = Location::of(moves[i].before);
+    if (!asked[i].order.hint) transport_.reply(asked[i].token, (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
   }
   return Served::some;
 }
 
-/// The first is claimed. Further ones, as far as there is room in plenty and nobody has them: they wait for their turn otherwise. How many there are.
-std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& asked) noexcept {
+/// The first is claimed. Claims further ones that are free and for which there is ample room; the others wait
+/// for their turn. Returns how many there are.
+std::size_t Tiers::claim_asked(Moves& moves, std::array<QueuedRequest, kMostPagedIn>& asked) noexcept {
   std::uint64_t blocks = 0;
   std::size_t n = 1;
-  while (n < kMostTrips && asked_.take(asked[n])) {
+  while (n < kMostPagedIn && asked_.take(asked[n])) {
     const auto [page, hint] = asked[n].order;
     const std::uint64_t more = pages_.blocks_of(page).count;
     const bool fits = blocks + more <= kMostAtOnce && residency_.admitted(residency_.low() + blocks + more);
-    if (fits && holder_.try_claim_rest(page)) {
-      trips[n++].page = page;
+    if (fits && blocks_->try_claim_for_page_in(page)) {
+      moves[n++].page = page;
       blocks += more;
     } else {
       if (hint) continue;
@@ -449,13 +461,13 @@ std::size_t Tiers::claim_asked(Trips& trips, std::array<Asked, kMostTrips>& aske
   return n;
 }
 
-/// Somebody waits for it: if there is no room in the queue he asks again.
-void Tiers::put_back(const Asked& asked) noexcept {
+/// A thread waits for it: if there is no room in the queue it asks again.
+void Tiers::put_back(const QueuedRequest& asked) noexcept {
   if (!asked_.add(asked)) transport_.reply(asked.token, kAgain);
 }
 
-/// A page that is only hinted at stays where it is unless there is room in plenty.
-bool Tiers::declines(const Asked& asked) noexcept {
+/// A page that is only hinted at stays where it is unless there is ample room.
+bool Tiers::declines(const QueuedRequest& asked) noexcept {
   return asked.order.hint && !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which cores a rank's threads run on (--bind core): the n-th worker of a host on the n-th core that its process may use, one rank after the other, from the first again where workers are more;
-// the threads that serve a rank, its keeper, its reader and its service thread, on those cores that no worker has, where there are any.
+// the threads that serve a rank, its pager, its reader and its service thread, on those cores that no worker has, where there are any.
 // Unbound threads are placed by the kernel, which may queue many of them on one core while another is idle: that of the disk's interrupts (docs/performance.md).
 //
 // Thread safety: everything from any thread. A thread inherits the binding of the one that makes it, so what others are to be free of is bound last.

@@ -65,7 +65,7 @@ class Direct::RecordHere {
   std::uint32_t index_ = kNone;
 };
 
-Direct::Direct(gas::Access& access, mem::Space& space, ThreadContexts& contexts, std::byte* pending_region, MixingCheck* mixing)
+Direct::Direct(gas::DirectAccess& access, mem::Space& space, ThreadContexts& contexts, std::byte* pending_region, MixingCheck* mixing)
     : access_(access), space_(space), contexts_(contexts), transport_(access.transport()), mixing_(mixing), not_here_(mixing != nullptr),
       all_mapped_(transport_.facts().completes_inline), pending_(transport_.rank(), pending_region), records_(new Record[kRecords]), free_records_(kRecords) {}
 

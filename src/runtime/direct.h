@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do with global memory through the direct view: every form blocking and asynchronous, over gas::Access. Joins it with user-level threads (who
+// What programs do with global memory through the direct view: every form blocking and asynchronous, over gas::DirectAccess. Joins it with user-level threads (who
 // waits lets others run) and with buffers that lie in V.
 //
 //   buffer in V   source: copied aside before anything is issued. Target: the bytes land in staging, and the waiting thread copies them (gas/pending.h).
@@ -19,7 +19,7 @@
 
 #include "base/result.h"
 #include "comm/engine/cursor.h"
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "gas/pending.h"
 #include "mem/space.h"
 #include "runtime/thread_contexts.h"
@@ -34,7 +34,7 @@ class Direct {
   using Id = std::uint64_t;
 
   /// pending_region: this rank's region kPending. mixing: null, or what is asked before each access.
-  Direct(gas::Access&, mem::Space&, ThreadContexts&, std::byte* pending_region, MixingCheck* mixing);
+  Direct(gas::DirectAccess&, mem::Space&, ThreadContexts&, std::byte* pending_region, MixingCheck* mixing);
   ~Direct();
 
   /// get() of a few bytes that can be copied here at once. False: nothing happened.
@@ -65,7 +65,7 @@ class Direct {
     if (mixing_ != nullptr) [[unlikely]] check_mixing(global, cursor, changes, call, site);
   }
 
-  [[nodiscard]] gas::Access& access() noexcept { return access_; }
+  [[nodiscard]] gas::DirectAccess& access() noexcept { return access_; }
 
   // id null: blocking. Else *id is 0, or what an earlier call of put, accumulate or copy gave: then this one counts on it, too (another kind is waited for first).
   // A Cursor's pieces are relative to both addresses.
@@ -106,7 +106,7 @@ class Direct {
   Result<bool> done_elsewhere(Waiting&, Id id);
   Result<std::uint64_t> read_packed(comm::Blocking&, gas::Outstanding&, std::uint64_t from, comm::Cursor&, std::byte* data, std::uint64_t room);
 
-  gas::Access& access_;
+  gas::DirectAccess& access_;
   mem::Space& space_;
   ThreadContexts& contexts_;
   comm::Transport& transport_;

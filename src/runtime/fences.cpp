@@ -9,7 +9,7 @@ void Fences::cross(Rank source) {
   auto& context = contexts_.here();
   const Timed timed(context.counters, context.counters.ns_cross, TraceKind::cross, raw(source));
   coherence_.ask_release(context, source);
-  coherence_.acquire_told(context);
+  coherence_.acquire_noticed(context);
   count(context.counters.crossings);
 }
 
@@ -22,7 +22,7 @@ void Fences::ask_release(Rank source) {
 
 void Fences::release() { coherence_.release_all(contexts_.here()); }
 
-void Fences::acquire() { coherence_.acquire_told(contexts_.here()); }
+void Fences::acquire() { coherence_.acquire_noticed(contexts_.here()); }
 
 void Fences::answer() { coherence_.answer(contexts_.here()); }
 

@@ -36,7 +36,7 @@ std::string heap_table(std::span<gas::Heap* const> heaps, comm::Blocking& io, st
   return text;
 }
 
-std::string leak_report(std::span<gas::Heap* const> heaps, comm::Blocking& io, gas::Access& access, const mem::Space& space, Rank rank) {
+std::string leak_report(std::span<gas::Heap* const> heaps, comm::Blocking& io, gas::DirectAccess& access, const mem::Space& space, Rank rank) {
   struct Sum {
     std::uint64_t allocations = 0, bytes = 0;
   };

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "gas/heap.h"
 #include "mem/space.h"
 
@@ -15,6 +15,6 @@ namespace kasane::runtime {
 /// Lines of the table, a column a rank.
 std::string heap_table(std::span<gas::Heap* const>, comm::Blocking&, std::uint32_t ranks);
 /// What of this rank's share was not freed. After all ranks have released: the records lie in the allocations.
-std::string leak_report(std::span<gas::Heap* const>, comm::Blocking&, gas::Access&, const mem::Space&, Rank);
+std::string leak_report(std::span<gas::Heap* const>, comm::Blocking&, gas::DirectAccess&, const mem::Space&, Rank);
 
 }  // namespace kasane::runtime

@@ -18,7 +18,7 @@
 namespace kasane::runtime {
 namespace {
 
-/// Of each rank, to begin with: what a thread and the keeper may have in hand at once of the largest pages; for each worker two pages, and the stacks that it needs to run, steal and wait.
+/// Of each rank, to begin with: what a thread and the pager may have in hand at once of the largest pages; for each worker two pages, and the stacks that it needs to run, steal and wait.
 std::uint64_t least_bytes(std::uint32_t workers) {
   constexpr std::uint64_t kStacks = 4 * mem::StackFrames::kPresumed * mem::kBlockBytes;
   return 2 * mem::kLargestPageBytes + workers * (2 * mem::kPageBytes + kStacks);
@@ -30,7 +30,7 @@ void budget_beyond_machine(std::uint64_t asked) {
   warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
 }
 
-/// By the keeper, once: a limit that nobody asked for cannot be kept.
+/// By the pager, once: a limit that nobody asked for cannot be kept.
 void limit_lifted(const char* why) {
   CrashText text;
   text.add("kasane: rank ").decimal(raw(process().rank)).add(": global memory takes as much DRAM as it may unless told otherwise, and ").add(why).add("; it goes on without a limit. ");
@@ -82,7 +82,10 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
 
   auto advice = mem::AdviceTable::create(parts.directory.pages().count());
   KASANE_TRY(advice);
-  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts, limited));
+  std::vector<Rank> others = here;
+  std::erase(others, me);
+  if (alone) others.clear();
+  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts, {limited, std::move(others), &give_up, &limit_lifted, &pins_break, &tables_crowd}));
   // A quarter of the memory is no part of the default, and room for stacks that become deeper meanwhile.
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);
   KASANE_TRY(stacks);
@@ -90,60 +93,54 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
                                           {parts.heaps, options.spare_bytes / mem::kBlockBytes, mem::large_frame_bytes(), std::move(*stacks)});
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
-  made->tiers_ =
-      std::make_unique<gas::Tiers>(parts.transport, parts.mover, parts.addresses, parts.coherence,
-                                   parts.space, *made->residency_, made->advice_,
-                                   gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(),
-                                                      &give_up, topo::usable_cores() / ranks, !limited});
+  made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.directory, parts.space, *made->residency_, made->advice_,
+                                              gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &give_up, topo::usable_cores() / ranks, !limited});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (directories_named) KASANE_TRY(made->tiers_->open());
   else if (limited) KASANE_TRY(made->tiers_->check());
-  std::erase(here, me);
-  if (alone) here.clear();
-  made->keeper_ = std::make_unique<dsm::Keeper>(
-      parts.transport, parts.coherence, *made->tiers_, *made->residency_, *made->advisor_, parts.directory,
-      dsm::Keeper::Config{limited, std::move(here), &give_up, &limit_lifted, &pins_break, &tables_crowd});
-  parts.addresses.set_rouser(made->tiers_.get());
-  parts.coherence.set_tiers(*made->residency_, *made->tiers_);
   return made;
 }
 
+void MemoryTiers::connect(gas::AddressCache& addresses, dsm::Coherence& coherence) {
+  addresses_ = &addresses;
+  coherence_ = &coherence;
+  pager_ = std::make_unique<dsm::Pager>(dsm::Pager::Parts{transport_, coherence, *tiers_, *advisor_, directory_}, pager_config_);
+}
+
 void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::What what) {
-  if (what == gas::Advisor::What::leave) coherence_.clean(io);
+  if (what == gas::Advisor::What::leave) coherence_->clean(io);
   advisor_->tell(io, pages, what);
   if (what != gas::Advisor::What::hold) return;
   for (const PageId page : pages) {
-    const gas::Location where = addresses_.directory().lookup(io, page);
-    if (where.allocated && !gas::readable(where)) static_cast<void>(addresses_.find(io, page));
+    const gas::Location where = directory_.lookup(io, page);
+    if (where.allocated && !gas::readable(where)) static_cast<void>(addresses_->find(io, page));
   }
 }
 
 bool MemoryTiers::holds_at_once(std::uint64_t bytes) noexcept {
   if (bytes <= most_at_once()) return true;
-  if (limit_asked_) return false;
+  if (pager_config_.limit_asked) return false;
   residency_->lift_limit();
   return true;
 }
 
 void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
-  if (born_here) coherence_.admit_for_now(io, residency_->room_of_a_stack());
+  if (born_here) coherence_->admit_for_now(io, residency_->room_of_a_stack());
   residency_->use_stack(stack);
 }
 
-Result<void> MemoryTiers::start(comm::Transport& transport, Counters& counters, const Binding& binding,
-                                dsm::Keeper::Threads threads) {
-  keeper_->set_threads(std::move(threads));
-  auto keeper = topo::start_thread("the keeper", [this, &transport, &counters, &binding] {
+Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm::Pager::Threads threads) {
+  auto pager = topo::start_thread("the pager", [this, &counters, &binding, threads = std::move(threads)] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
-    set_thread_role("keeper");
+    set_thread_role("pager");
     binding.bind_server();
-    comm::PollWaiter waiter(transport);
-    comm::Blocking io(transport, waiter, &counters);
-    keeper_->run(io);
+    comm::PollWaiter waiter(transport_);
+    comm::Blocking io(transport_, waiter, &counters);
+    pager_->run(io, threads);
   });
-  KASANE_TRY(keeper);
-  thread_ = std::move(*keeper);
+  KASANE_TRY(pager);
+  thread_ = std::move(*pager);
   auto reader = topo::start_thread("the reader", [this, &binding] {
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
@@ -157,7 +154,7 @@ Result<void> MemoryTiers::start(comm::Transport& transport, Counters& counters, 
 }
 
 void MemoryTiers::stop() {
-  keeper_->stop();
+  pager_->stop();
   tiers_->stop_reading();
   for (std::thread* thread : {&thread_, &reader_}) {
     if (thread->joinable()) thread->join();

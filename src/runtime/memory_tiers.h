@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its keeper and its reader, and what the program says of pages (docs/design/tiers.md).
+// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its pager and its reader, and what the program says of pages (docs/design/tiers.md).
 // Thread safety: start(), stop() by the thread that builds the runtime; tell() from any.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "comm/collectives.h"
-#include "dsm/keeper.h"
+#include "dsm/pager.h"
 #include "gas/advisor.h"
 #include "gas/tiers.h"
 #include "mem/advice.h"
@@ -27,9 +27,6 @@ class MemoryTiers {
     const std::vector<Rank>& host_ranks;
     mem::Space& space;
     const gas::Directory& directory;
-    gas::AddressCache& addresses;
-    gas::Mover& mover;
-    dsm::Coherence& coherence;
     mem::Residency::Range heaps;
     mem::StackFrames::Layout stacks;   ///< of all ranks
     std::uint32_t workers;
@@ -38,6 +35,9 @@ class MemoryTiers {
   [[nodiscard]] static std::size_t budget_bytes(const std::vector<Rank>& host_ranks) noexcept;
   /// Collective. Null: the job is to have no limit and no spill file.
   static Result<std::unique_ptr<MemoryTiers>> create(const Parts&, const Options&);
+  /// Coherence and address cache have been made with tiers(). Makes the pager, which works with both: before any other rank can ring it.
+  void connect(gas::AddressCache&, dsm::Coherence&);
+  [[nodiscard]] gas::Tiers& tiers() noexcept { return *tiers_; }
 
   /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since what has such stays. `hold` returns when the pages are in DRAM.
   void tell(comm::Blocking&, mem::PageRange, gas::Advisor::What);
@@ -54,21 +54,23 @@ class MemoryTiers {
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
   /// binding outlives the threads.
-  Result<void> start(comm::Transport&, Counters&, const Binding&, dsm::Keeper::Threads);
+  Result<void> start(Counters&, const Binding&, dsm::Pager::Threads);
   void stop();
 
  private:
-  MemoryTiers(mem::AdviceTable advice, const Parts& parts, bool limit_asked)
-      : advice_(std::move(advice)), coherence_(parts.coherence), addresses_(parts.addresses), limit_asked_(limit_asked) {}
+  MemoryTiers(mem::AdviceTable advice, const Parts& parts, dsm::Pager::Config pager)
+      : advice_(std::move(advice)), transport_(parts.transport), directory_(parts.directory), pager_config_(std::move(pager)) {}
 
   mem::AdviceTable advice_;
-  dsm::Coherence& coherence_;
-  gas::AddressCache& addresses_;
-  const bool limit_asked_;
+  comm::Transport& transport_;
+  const gas::Directory& directory_;
+  const dsm::Pager::Config pager_config_;
+  dsm::Coherence* coherence_ = nullptr;   ///< connect()
+  gas::AddressCache* addresses_ = nullptr;
   std::unique_ptr<mem::Residency> residency_;
   std::unique_ptr<gas::Advisor> advisor_;
   std::unique_ptr<gas::Tiers> tiers_;
-  std::unique_ptr<dsm::Keeper> keeper_;
+  std::unique_ptr<dsm::Pager> pager_;
   std::thread thread_, reader_;
 };
 

@@ -43,7 +43,7 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
         const auto differs = state.whole ? 0 : static_cast<std::uint64_t>(std::mismatch(now, now + (end - begin), then).first - now);
         if (differs != end - begin && first(site, 0)) report_unreleased(begin + differs, call, site);
       }
-      if (changes && !state.owned && state.view != dsm::View::none) {
+      if (changes && !state.owned && state.access != mem::Access::none) {
         coherence_.take(context.io, begin, end - begin);
         const Locked locked(lock_);
         marks_[raw(block) % kMarks] = {raw(block) + 1, begin, end, coherence_.acquires(), call, site};

@@ -29,9 +29,9 @@
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/session/session.h"
-#include "gas/access.h"
-#include "gas/attractor.h"
-#include "gas/giver.h"
+#include "gas/direct_access.h"
+#include "gas/auto_relocator.h"
+#include "gas/give_service.h"
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "gas/sharing.h"
@@ -110,14 +110,12 @@ struct Runtime::State {
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
   std::unique_ptr<gas::Sharing> sharing;
-  std::unique_ptr<gas::Access> access;
+  std::unique_ptr<gas::DirectAccess> access;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Mover> mover;
-  std::optional<gas::Giver> giver;
+  std::optional<gas::GiveService> give_service;
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
-  std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
-  std::unique_ptr<dsm::Predictor> predictor;   ///< null: copies stay until they are told of
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;   ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
   std::optional<StatisticsTicker> ticker; ///< --stats-every
   std::optional<TraceRegion> trace;       ///< --trace
@@ -170,14 +168,14 @@ struct Runtime::State {
   /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   /// The range was got or put directly: pages of other ranks may come here.
-  Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
+  Result<void> explain(const std::optional<gas::MoveRefusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void leave_together(bool all_joined);
   void send_what_is_left();
-  /// Workers, the service thread, all others, faults served for others, the keeper.
+  /// Workers, the service thread, all others, faults served for others, the pager.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
-  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the keeper
+  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the pager
 
   /// Memory that is always there, and the same on all ranks.
   [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
@@ -321,15 +319,22 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(pages);
   KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
   directory.emplace(*transport, *pages);
-  auto made_addresses = gas::AddressCache::create(*transport, *directory);
-  KASANE_TRY(made_addresses);
-  addresses = std::move(*made_addresses);
   const std::uint64_t all_heaps = segments.heaps[1].offset;   // the heaps lie side by side, the usual one last
   const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
   auto made_sharing = gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
   KASANE_TRY(made_sharing);
   sharing = std::move(*made_sharing);
-  addresses->set_sharing(sharing.get());
+  const auto here = session->job().host_ranks();
+  auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
+  KASANE_TRY(budget);
+  auto made_tiers = MemoryTiers::create({*transport, *collectives, here, *space, *directory, {all_heaps, heap_bytes},
+                                         {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank}, workers, budget->base}, options);
+  KASANE_TRY(made_tiers);
+  tiers = std::move(*made_tiers);
+  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
+  auto made_addresses = gas::AddressCache::create({*transport, *directory, sharing.get(), where_pages_go});
+  KASANE_TRY(made_addresses);
+  addresses = std::move(*made_addresses);
 
   auto made_table = mem::BlockTable::create(space->blocks());
   KASANE_TRY(made_table);
@@ -345,35 +350,17 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   if (common_stacks) {
     KASANE_TRY(engine->leave_open({mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
-  coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
-  mover.emplace(*transport, *addresses, *coherence);
   if (!options.relocation_off && ranks > 1) {
-    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_heaps, heap_bytes, static_cast<std::uint32_t>(options.relocate_after)});
-    KASANE_TRY(made_attractor);
-    attractor = std::move(*made_attractor);
+    auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, heap_bytes});
+    KASANE_TRY(made_relocator);
+    auto_relocator = std::move(*made_relocator);
   }
-  coherence->set_movers(&*mover, attractor.get());
-  coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
-  const auto kind = dsm::Predictor::kind_of(options.predict);
-  if (kind != dsm::Prediction::off && !options.classification) {
-    return fail(Errc::invalid_argument, "--predict " + options.predict + " (KASANE_PREDICT) needs to know who has copies, and --classification is off: a join, lock or barrier drops all of them. Leave one of the two out");
-  }
-  if (kind != dsm::Prediction::off && sharing->on()) {
-    auto made_predictor = dsm::Predictor::create(directory->pages(), space->blocks(), {kind, options.predict_age});
-    KASANE_TRY(made_predictor);
-    predictor = std::move(*made_predictor);
-    coherence->set_predictor(predictor.get());
-  }
-  giver.emplace(*transport, *mover);
-  const auto here = session->job().host_ranks();
-  auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
-  KASANE_TRY(budget);
-  auto made_tiers = MemoryTiers::create(
-      {*transport, *collectives, here, *space, *directory, *addresses, *mover, *coherence, {all_heaps, heap_bytes},
-       {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank}, workers, budget->base}, options);
-  KASANE_TRY(made_tiers);
-  tiers = std::move(*made_tiers);
+  if (options.check_races) races.emplace(*space, rank);
+  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(), where_pages_go,
+                                          races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
+  give_service.emplace(*transport, coherence->mover());
   if (tiers != nullptr) {   // frames come and go
+    tiers->connect(*addresses, *coherence);
     const std::uint64_t frame_bytes = mem::large_frame_bytes();
     for (const Segments::Heap& heap : segments.heaps)
       for (std::byte* view : {space->a(0), space->v(0)}) mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
@@ -383,7 +370,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   for (std::size_t i = 0; i < heaps.size(); ++i) {
     const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0)), regions[i]};
     KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
-    heaps[i].emplace(*transport, config, *directory, *mover, *coherence);
+    heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
   }
 
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
@@ -395,12 +382,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
   }
   contexts.emplace(*transport, job_counters->own(), workers);
-  auto made_access = gas::Access::create(*comm_engine, *addresses, attractor.get(), space->bytes(), space->v(0));
+  auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->v(0));
   KASANE_TRY(made_access);
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
-  if (options.check_races) coherence->set_race_listener(&races.emplace(*space, rank));
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
   return engine->start(&State::on_fault, this);
@@ -437,9 +423,9 @@ Result<void> Runtime::State::build_threads() {
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
   if (common_stacks) {
-    stacks = std::make_unique<CommonStacks>(*mover, *contexts, *space, directory->pages(), segments, rank);
+    stacks = std::make_unique<CommonStacks>(coherence->mover(), *contexts, *space, directory->pages(), segments, rank);
   } else {
-    stacks = std::make_unique<MovingStacks>(*mover, *coherence, *contexts, *space, directory->pages(), segments, rank);
+    stacks = std::make_unique<MovingStacks>(coherence->mover(), *coherence, *contexts, *space, directory->pages(), segments, rank);
   }
   stacks->set_tiers(tiers.get());
   words.emplace(*transport, gas::kThreads);
@@ -508,7 +494,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   service_thread = std::move(*service);
   if (tiers != nullptr) {
     auto started = tiers->start(
-        *transport, job_counters->own()[counted_threads() - 1], binding,
+        job_counters->own()[counted_threads() - 1], binding,
         {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
     KASANE_TRY(started);
   }
@@ -541,9 +527,9 @@ void Runtime::State::service_loop() {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
     bool busy = transport->progress();
     busy |= coherence->serve(context);
-    busy |= giver->serve(context.io);
+    busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
-    if (attractor != nullptr) busy |= attractor->serve(context.io);
+    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
@@ -595,12 +581,12 @@ void Runtime::shut_down() noexcept {
       s.access->flush(io, o);
       return Result<void>();
     });
-    s.mover->await_named(io);
+    s.coherence->mover().await_entry_updates(io);
   }
   s.settle_heap(joined);
   // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
-  if (s.attractor != nullptr) s.attractor->close();
-  // A keeper that lets a page go asks others' service threads, too; and nobody asks keepers for pages once all workers have ended.
+  if (s.auto_relocator != nullptr) s.auto_relocator->close();
+  // A pager that lets a page go asks others' service threads, too; and nobody asks pagers for pages once all workers have ended.
   if (s.tiers != nullptr) {
     if (s.ranks > 1) s.collectives->barrier();
     s.tiers->stop();
@@ -710,7 +696,7 @@ CounterSums Runtime::State::counters_of(Rank of) {
 
 Result<void> Runtime::State::give_main_a_stack() {
   auto& context = contexts->here();
-  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes)) KASANE_TRY(mover->assign(context.io, page, rank));
+  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes)) KASANE_TRY(coherence->mover().assign(context.io, page, rank));
   coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
   main_stack_low = space->v(segments.main_offset);
   return {};
@@ -914,7 +900,7 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
   return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what, p, bytes));
 }
 
-Result<void> Runtime::State::explain(const std::optional<gas::Refusal>& refusal, const char* what) const {
+Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
   if (!refusal) return {};
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
@@ -935,7 +921,7 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: pages on their way are held, so the thread must not give way to others.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.mover->bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
+  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
@@ -943,14 +929,14 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks) return fail(Errc::invalid_argument, fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.giver->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to), "give");
+  return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to), "give");
 }
 
 Result<Rank> Runtime::where(const void* global) {
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  s.mover->await_named(s.contexts->here().io);
+  s.coherence->mover().await_entry_updates(s.contexts->here().io);
   const Rank owner = s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lock-free code as it ships, access by access, inside a walk over states (explorer.h).
+// Walks lock-free code as it ships, access by access, inside a walk over states (explorer.h).
 //
-// The structures of the program take their atomics as a template parameter (base/atomics.h). With WalkedAtomics each of their words is kept in a byte of the walk's state, and a call of one of their
-// functions can stop after any access: what it has read so far is kept in the state too, as its Log. The next step of that thread runs the call anew from its beginning, reads from the log what it
-// has read before, and makes one access more. So a call needs no state of its own to be copied, and every order of the accesses of several calls is walked, in circles as well:
-// interleave.h, which runs programs from their beginning, cannot see that two ways lead to the same state.
+// The structures of the program take their atomics as a template parameter (base/atomics.h). With
+// WalkedAtomics each of their words is kept in a byte of the walk's state, and a call of one of their
+// functions can stop after any access: what it has read so far is kept in the state too, as its Log. The next
+// step of that thread runs the call again from its beginning, takes from the log what it has read before, and
+// makes one more access. So a call needs no state of its own to be copied, and every order of the accesses of
+// several calls is walked, cycles included. interleave.h, which runs programs from their beginning, cannot
+// see that two ways lead to the same state.
 //
-// Limits: sequential consistency only. A call may have no objects with destructors while it makes an access. Words and what is read: -100 to 100.
+// Limits: sequential consistency only. A call may have no objects with destructors while it makes an access.
+// Words and what is read: -100 to 100.
 // Thread safety: none: a walk is one thread.
 #pragma once
 
@@ -46,7 +50,7 @@ class Accesses {
   static void save(std::span<std::int8_t> to) {
     for (std::size_t i = 0; i < words_.size(); ++i) to[i] = small(*words_[i]);
   }
-  /// Words of which nobody else reads anything that matters: accesses to them are no steps.
+  /// Words of which other threads read nothing that matters: accesses to them are no steps.
   static void set_own(std::vector<bool> own) { own_ = std::move(own); }
   static void set_lack(Lack lack) { lack_ = lack; }
 

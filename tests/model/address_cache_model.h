@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coherent address caches as a System for the explorer: workers of several ranks get and put the two cells of one page through their ranks'
-// entries while others move the page. Every decision comes from the shipping functions gas::next(AddressEntry, …), gas::filled,
-// gas::begin_move, gas::end_move, gas::begin_evict, gas::end_evict, gas::end_bring_in, gas::readable, gas::keepable, gas::stood and gas::holder_bit; this file adds the machine around them: the directory words, messages, frames, and puts under
-// way, in the order in which address_cache.cpp, access.cpp and mover.cpp perform the steps, each step on its own.
+// Coherent address caches as a System for the explorer: workers of several ranks get and put the two cells of
+// one page through their ranks' entries while others move the page. Every decision comes from the shipping
+// functions gas::next(AddressEntry, …), gas::filled, gas::begin_move, gas::end_move, gas::begin_evict,
+// gas::end_evict, gas::end_page_in, gas::readable, gas::keepable, gas::stood and gas::holder_bit. This file
+// adds the machine around them: the directory words, messages, frames, and puts under way, in the order in
+// which address_cache.cpp, direct_access.cpp and mover.cpp perform the steps, each step on its own.
 //
-// A step is what others can observe half-done: one look at or change of an entry or a directory word, one recall handled, one cell read, one put
-// landing, the end of its use. Recalls arrive in any order. What V has of a page is the other model's (coherence_model.h).
+// A step is what others can observe half-done: one look at or change of an entry or a directory word, one
+// recall handled, one cell read, one put landing, the end of its use. Recalls arrive in any order. What V has
+// of a page belongs to the other model (coherence_model.h).
 //
-// Oracle: each cell has one writer, who puts 1, 2, 3, …. A get must return at least what had landed when it began (so single-writer cells are linearizable), and nothing that was not put.
+// Oracle: each cell has one writer, which puts 1, 2, 3, …. A get must return at least what had landed when it
+// began (so single-writer cells are linearizable), and nothing that was not put.
 //
-// What others cannot see is no step of its own, if that asks for no less: a get begins with its first look, when most has landed; a put is issued, lands and is complete at once.
+// What other actors cannot see is no step of its own, if that makes the check no weaker: a get begins with
+// its first look, when most has landed; a put is issued, lands and is complete at once.
 //
-// A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell. Whoever meets a page on SSD asks the owner to bring it in,
-// whose service does so, and then asks anew.
+// A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell.
+// An actor that meets a page on SSD asks the owner to page it in; the owner's service does so, and the actor
+// looks again.
 //
-// Abstractions: the owner's answer to a yield is the other model's; here a move may be scripted to be refused. A waiting worker is disabled
-// until what it waits for has changed. Numbers of recalls (stamp) and versions do not wrap. A frame that the page has left stays as it is,
-// unless it was evicted from there.
+// Abstractions: the owner's answer to a yield belongs to the other model; here a move may be scripted to be
+// refused. A waiting worker is disabled until what it waits for has changed. Numbers of recalls (stamp) and
+// versions do not wrap. A frame that the page has left stays as it is, unless it was evicted from there.
 #pragma once
 
 #include <array>
@@ -34,15 +40,17 @@ enum class Mutation : std::uint8_t {
   none,
   no_wait_for_uses,       ///< a recall that meets uses is answered at once
   no_wait_for_answers,    ///< the mover sends recalls and goes on
-  no_stamp,               ///< word 0 is believed whatever the stamp beside the bit says
+  no_stamp,               ///< word 0 is believed whatever the stamp of word 2 says
   stamp_with_mark,        ///< the stamp is raised when the page is marked busy, before the holders are taken
   stamp_at_end,           ///< … when the move ends
   no_register,            ///< the bit is not set at all
-  recall_while_filling,   ///< a recall that meets no entry does not count: a location read before it becomes valid after it
-  put_through_leaving,    ///< a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
+  /// a recall that meets no entry does not count: a location read before it becomes valid after it
+  recall_while_filling,
+  /// a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
+  put_through_leaving,
   swap_before_busy,       ///< the mover takes the holders before it marks the page busy
   ask_before_busy,        ///< it asks those that it saw before the mark, and does not ask them again
-  ask_only_the_seen,      ///< it asks those that it saw beside the mark, and nobody else
+  ask_only_the_seen,      ///< it asks only the holders that it saw together with the mark
   fill_while_busy,        ///< word 0 is taken for valid though the page moves
   put_while_busy,         ///< a put that meets busy goes on uncounted, as a read does
   own_entry_forgotten,    ///< the mover does not recall its own rank's entry
@@ -59,11 +67,11 @@ enum class Mutation : std::uint8_t {
   fill_from_ssd,          ///< the location of a page on SSD is kept
   put_leaves_untouched,   ///< a put to an untouched page does not say that it is touched
   untouched_is_kept,      ///< the location of an untouched page is kept
-  touch_without_look,     ///< whoever faults takes the page without data, though somebody was faster
+  touch_without_look,     ///< a rank that faults takes the page without data, though another was faster
   move_from_ssd,          ///< a mover takes a page on SSD from the owner's frame
-  last_use_keeps_silent,  ///< whoever ends the last use forgets the answer
-  takes_without_look,     ///< whoever marks the page for another rank takes the holders of one that moves already, too
-  watched_not_awaited,    ///< a mover that has taken a location back by itself does not wait for the uses
+  last_use_keeps_silent,  ///< the thread that ends the last use sends no answer
+  takes_without_look,     ///< the manager takes the holders of a page that moves already, too
+  watched_not_awaited,    ///< a mover that has taken a location back directly does not wait for the uses
 };
 
 enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, touch, assign, end };
@@ -80,7 +88,8 @@ inline Instr evict() { return {Do::evict}; }   ///< if the page is here
 inline Instr put(int cell, int value) { return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)}; }
 inline Instr own() { return {Do::own}; }
 inline Instr own_refused() { return {Do::own_refused}; }   ///< the owner answers retry or pinned
-inline Instr assign(int rank) { return {Do::assign, static_cast<std::uint8_t>(rank)}; }   ///< the page has no owner yet
+/// the page has no owner yet
+inline Instr assign(int rank) { return {Do::assign, static_cast<std::uint8_t>(rank)}; }
 
 struct Script {
   std::uint8_t rank = 0;
@@ -91,9 +100,12 @@ struct Program {
   std::vector<Script> workers;
   bool allocated = true;                          ///< with rank 0 as its owner
   bool untouched = false;
-  std::array<std::uint8_t, 3> group{0, 1, 2};     ///< the holder bit of each rank, as gas::holder_bit has it in larger jobs
-  bool by_message = false;                        ///< marks and holders are taken by the manager, for whoever asks it, in one step
-  std::uint8_t reach = 0;                         ///< ranks whose entries every mover can reach by itself, a bit each; its own it always does
+  /// the holder bit of each rank, as gas::holder_bit has it in larger jobs
+  std::array<std::uint8_t, 3> group{0, 1, 2};
+  /// the manager marks the page and takes its holders in one step, for any rank that asks it
+  bool by_message = false;
+  /// ranks whose entries every mover can change directly, a bit each; its own rank's it always can
+  std::uint8_t reach = 0;
   Mutation without = Mutation::none;
 };
 
@@ -119,18 +131,20 @@ class Addresses {
     std::uint8_t heard;                 // of a fill: which of its two answers are here
     std::uint8_t bit_stamp;             //            of word 2 when the bit was set
     std::uint8_t busy, tier, untouched; //            word 0, whose owner and version are above
-    std::uint8_t peeked, seen;          // of a move: the holders that it saw beside the mark; whether it has looked
-    std::uint8_t holders, awaited;      //            who was to be asked, who has not answered
+    // of a move: the holders that it saw together with the mark; whether it has looked
+    std::uint8_t peeked, seen;
+    std::uint8_t holders, awaited;      // ranks to be asked; ranks that have not answered
   };
 
  public:
   struct State {
     std::uint8_t owner, busy, version, tier, untouched, holders, stamp;   // words 0 and 2; owner + 1
     std::uint8_t disk[kCells];
-    std::uint8_t wanted, service;   // somebody asks the owner to bring the page in; how far it is with that
+    // an actor asks the owner to page the page in; how far the owner is with it
+    std::uint8_t wanted, service;
     Entry entry[R];
     std::uint8_t recall[R];   // under way to the rank: mover's worker + 1
-    std::uint8_t kept[R];     // who is answered when the uses are over: worker + 1
+    std::uint8_t kept[R];     // the worker that is answered when the uses are over, + 1
     std::uint8_t frame[R][kCells];
     std::uint8_t copied;      // the mover has read a byte of the old frame
     std::uint8_t complete[kCells];
@@ -155,7 +169,7 @@ class Addresses {
     if (s.wanted) bring_in(s, emit);
   }
 
-  /// A mutant is judged by what gets see, by puts that are lost and by deadlock, not by the protocol's own invariants.
+  /// A mutant is judged by what gets see, by lost puts and by deadlock, not by the protocol's own invariants.
   const char* violation(const State& s) const {
     for (std::uint8_t r = 0; r < R && without(Mutation::none); ++r) {
       const gas::AddressEntry e = entry(s, r);
@@ -231,7 +245,7 @@ class Addresses {
     kMarking,       // a move: busy, after word 2 was looked at
     kPeeking,       //         the other way round
     kUnmarking,     //         it was here already
-    kAsking,        //         those whom word 2 named
+    kAsking,        // the holders that word 2 named
     kTaking,        //         word 2
     kRecallingOwn,
     kAwaiting,
@@ -297,7 +311,8 @@ class Addresses {
     }
   }
 
-  // ---- get and put, as gas/address_cache.cpp and gas/access.cpp ---------------------------------------------------------
+  // ---- get and put, as gas/address_cache.cpp and gas/direct_access.cpp
+  // -------------------------------------
 
   template <class Emit>
   void access(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
@@ -416,7 +431,9 @@ class Addresses {
         if (s.wanted) return;
         start_again(y);
         return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
-      case kPutting:   // issue, landing and completion are one: gets must see what has landed, which is more than that they see what is complete
+      // issue, landing and completion are one step: gets must see what has landed, which is more than what is
+      // complete
+      case kPutting:
         if (without(Mutation::use_ends_early) && x.counted) {
           end_use(n, a);
           return to(kPutting, kEnd);
@@ -430,13 +447,14 @@ class Addresses {
     }
   }
 
-  /// Both answers are here: what to do with them. All that follows knows the page by word 0, unless the entry is filled.
+  /// Both answers are here; decides what to do with them. From here on the page is known by word 0, unless
+  /// the entry is filled.
   Stage believe(Actor& y, Event event) const {
     gas::Location where{y.owner != 0, y.owner != 0 ? Rank{y.owner - 1u} : kNoRank, static_cast<gas::Tier>(y.tier), y.busy != 0, y.seen_version, y.untouched != 0};
     const std::uint64_t holders = gas::unheld(y.bit_stamp);
     const bool read = event == Event::read;
     y.heard = y.bit_stamp = y.busy = y.tier = y.untouched = 0;
-    if (!where.allocated) return kPaused;   // its user is told so; here it asks anew
+    if (!where.allocated) return kPaused;   // the caller gets an error; here it asks again
     if (without(Mutation::fill_from_ssd)) where.tier = gas::Tier::dram;
     if (!gas::readable(where)) return kAsked;
     if (where.busy && !read && without(Mutation::put_while_busy)) return kPutting;
@@ -459,7 +477,7 @@ class Addresses {
     y.seen_state = static_cast<std::uint8_t>(e.state);
     y.stamp = static_cast<std::uint8_t>(e.stamp);
   }
-  /// As at the begin of the access, whose floor stays.
+  /// As at the beginning of the access; its floor stays.
   static void start_again(Actor& y) {
     Actor fresh{};
     fresh.pc = y.pc;
@@ -467,7 +485,7 @@ class Addresses {
     y = fresh;
   }
 
-  /// The owner's service: asked for, it brings a page in that is on SSD. One look at word 0 and the mark are one fetch-or.
+  /// The owner's service: pages in a page that is on SSD. One look at word 0 and the mark are one fetch-or.
   template <class Emit>
   void bring_in(const State& s, Emit&& emit) const {
     State n = s;
@@ -488,7 +506,7 @@ class Addresses {
       ++n.service;
       return emit(n, label);
     }
-    put_word0(n, gas::end_bring_in(word0(s)));
+    put_word0(n, gas::end_page_in(word0(s)));
     std::fill_n(n.disk, kCells, 0);
     n.service = n.wanted = 0;
     emit(n, label);
@@ -523,7 +541,8 @@ class Addresses {
     emit(n, Step{kLand, a, i.cell}, why);
   }
 
-  // ---- a move, as gas/mover.cpp -------------------------------------------------------------------------------------------
+  // ---- a move, as gas/mover.cpp
+  // ----------------------------------------------------------------------------
 
   [[nodiscard]] bool reached(std::uint8_t r) const noexcept { return (program_.reach & (1u << r)) != 0; }
 
@@ -707,7 +726,8 @@ class Addresses {
       y.stage = kUnwanted;
     } else if (evicts && step.verdict == gas::MoveVerdict::already_there) {
       y.stage = kDeclaring;
-    } else if (evicts || step.verdict == gas::MoveVerdict::already_there) {   // nothing to do: the mark goes away
+    // nothing to do: the mark is cleared
+    } else if (evicts || step.verdict == gas::MoveVerdict::already_there) {
       y.stage = kUnmarking;
     } else if (by_message(s, a)) {
       return take(n, a, [&](Stage stage, std::uint16_t, std::uint8_t) {
@@ -724,10 +744,10 @@ class Addresses {
     emit(n, Step{kMark, a, s.owner});
   }
 
-  /// Directory::take_here: an evictor, who owns the page, marks it itself.
+  /// Directory::take_here: an evictor, which owns the page, marks it itself.
   [[nodiscard]] bool by_message(const State& s, std::uint8_t a) const { return program_.by_message && instr(s, a).what != Do::evict; }
 
-  /// One swap; who was not asked yet is now.
+  /// One swap; holders that were not asked yet are asked now.
   template <class To>
   void take(State& n, std::uint8_t a, const To& to) const {
     Actor& y = n.actor[a];

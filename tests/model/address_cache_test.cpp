@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every interleaving of gets, puts and moves of one page over the shipped address cache protocol, and shows that each of its rules is
-// needed: without it the walk finds a lost put, an old value, or workers who wait for each other.
+// Walks every interleaving of gets, puts and moves of one page over the shipped address cache protocol, and
+// shows that each of its rules is needed: without it the walk finds a lost put, an old value, or workers that
+// wait for each other.
 //
 // `model_address_cache --gtest_filter=…` prints counts and lengths; docs/design/proof.md has them in a table.
 #include "model/address_cache_model.h"
@@ -25,13 +26,15 @@ Outcome walk(const Named& n) {
   }
 }
 
-// Rank 0 owns the page. The holder's first put fills its entry, its second one may hit; the page comes to the mover meanwhile.
+// Rank 0 owns the page. The holder's first put fills its entry, its second one may hit; the page comes to the
+// mover meanwhile.
 Named put_while_moving() { return {"puts while the page moves", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}}; }
 
-// … and somebody at the old owner reads and writes through an entry of its own.
+// … and a worker at the old owner reads and writes through an entry of its own.
 Named owner_too() { return {"the old owner too", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {0, {get(), put(1, 1), get()}}}}}; }
 
-// Two workers of one rank share an entry: the second use goes on where the first ends, and either of them may be the last.
+// Two workers of one rank share an entry: the second use goes on where the first ends, and either of them may
+// be the last.
 Named shared_entry() { return {"two putters of one rank", {{{1, {put(0, 1), put(0, 2)}}, {1, {put(1, 1), put(1, 2)}}, {2, {own(), get()}}}}}; }
 
 // The mover's own rank has puts under way.
@@ -40,7 +43,8 @@ Named movers_rank_puts() { return {"puts of the mover's rank", {{{2, {put(0, 1),
 // Two ranks want the page; a third goes on using it.
 Named two_movers() { return {"two movers", {{{1, {own(), put(0, 1)}}, {2, {own(), get()}}, {0, {put(1, 1), put(1, 2)}}}}}; }
 
-// The page goes to and fro: entries filled for a former time of ownership must not come back, late reads meet a frame that arrives.
+// The page goes to and fro: entries filled for a former time of ownership must not come back, late reads meet
+// a frame that arrives.
 Named to_and_fro() { return {"the page goes to and fro", {{{0, {own(), own(), own()}}, {1, {own(), own()}}, {2, {put(0, 1), get(), put(0, 2)}}}}}; }
 
 // Readers only hold locations, and one of them looks while the page moves.
@@ -56,14 +60,15 @@ Named groups() {
   return n;
 }
 
-// All of them in one group: also the mover and who fills while it moves.
+// All of them in one group: also the mover and the rank that fills while it moves.
 Named one_group() {
   Named n{"… and for all", {{{1, {put(0, 1), own(), get()}}, {2, {own(), put(1, 1)}}, {0, {get(), get()}}}}};
   n.program.group = {0, 0, 0};
   return n;
 }
 
-// Where the entries of others are mapped, movers take locations back by themselves; or only those of some ranks.
+// Where the entries of other ranks are mapped, movers take locations back directly; or only those of some
+// ranks.
 Named by_itself(Named n, const char* name, std::uint8_t reach) {
   n.name = name;
   n.program.reach = reach;
@@ -74,7 +79,8 @@ Named shared_taken_back() { return by_itself(shared_entry(), "two putters of one
 Named refused_taken_back() { return by_itself(refused(), "refused, taken back", 7); }
 Named some_taken_back() { return by_itself(two_movers(), "two movers, some taken back", 1); }
 
-// Where operations are messages, the manager marks the page and takes its holders at once, for whoever asks it.
+// Where operations are messages, the manager marks the page and takes its holders at once, for the rank that
+// asks it.
 Named by_message(Named n, const char* name) {
   n.name = name;
   n.program.by_message = true;
@@ -95,7 +101,7 @@ Named fresh() {
 // Everything at once.
 Named four() { return {"two putters, two movers", {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}}; }
 
-// The owner sends the page to SSD while others use it; whoever needs it has it brought in.
+// The owner evicts the page to SSD while others use it; they have it paged in.
 Named evicted() { return {"the page is evicted", {{{0, {put(1, 1), evict()}}, {1, {put(0, 1), get(), get()}}}}}; }
 Named evicted_under_readers() { return {"evicted under readers", {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {2, {get(), put(1, 1)}}}}}; }
 Named evicted_twice() { return {"evicted twice", {{{0, {evict(), evict()}}, {1, {put(0, 1), get()}}, {2, {near_get(), near_get()}}}}}; }
@@ -156,7 +162,8 @@ std::vector<Mutant> mutants() {
       {"stamp_at_end", stamp_at_end, put_while_moving()},
       {"no_register", no_register, put_while_moving()},
       {"recall_while_filling", recall_while_filling, put_while_moving()},
-      {"put_through_leaving", put_through_leaving, shared_entry(), true},   // it would only let the mover wait for ever
+      // it would only let the mover wait for ever
+      {"put_through_leaving", put_through_leaving, shared_entry(), true},
       {"swap_before_busy", swap_before_busy, to_and_fro()},
       {"ask_before_busy", ask_before_busy, put_while_moving()},
       {"ask_only_the_seen", ask_only_the_seen, put_while_moving()},
@@ -202,7 +209,7 @@ TEST_P(WithoutARule, TheWalkFindsIt) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()), [](const auto& param) { return std::string(param.param.name); });
 
-// ---- the entry's word ---------------------------------------------------------------------------------------------------
+// ---- the entry's word ------------------------------------------------------------------------------------
 
 TEST(AddressEntry, SurvivesItsWord) {
   using gas::AddressEntry, gas::AddressState;
@@ -229,7 +236,8 @@ TEST(AddressEntry, StampsWrap) {
 TEST(Registration, CountsForTheVersionOfItsStamp) {
   const gas::Location where{true, Rank{2}, gas::Tier::dram, false, 0x10007};
   EXPECT_TRUE(gas::registered(where, gas::unheld(7)));
-  EXPECT_TRUE(gas::registered(where, gas::unheld(0x10007) | gas::kHolders));   // the stamp wraps; whoever else holds it does not matter
+  // the stamp wraps; other holders do not matter
+  EXPECT_TRUE(gas::registered(where, gas::unheld(0x10007) | gas::kHolders));
   EXPECT_FALSE(gas::registered(where, gas::unheld(8)));
   EXPECT_FALSE(gas::registered(where, gas::unheld(6) | gas::kHolders));
   EXPECT_EQ(gas::unheld(0x10007) & gas::kHolders, 0u);

@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coherence between ranks as a System for the explorer: workers of several ranks run small scripts on V; every decision
-// comes from the shipping functions dsm::next() (a block on a rank) and gas::begin_move/end_move (a page's entry). What this
-// file adds is the machine around them: protection, frames, twins, puts under way, and the order in which src/dsm and
-// mover.cpp perform the steps, each step on its own.
+// Coherence between ranks as a System for the explorer: workers of several ranks run small scripts on V.
+// Every decision comes from the shipping functions dsm::next() (a block on a rank) and
+// gas::begin_move/end_move (a page's entry). This file adds the machine around them: protection, frames,
+// twins, puts under way, and the order in which src/dsm and mover.cpp perform the steps, each step on its
+// own.
 //
-// How a put and a move exclude each other is proven by address_cache_model.h. Here is what it guarantees: a put begins in one step while its page does
-// not move, or moves but its location was not recalled yet, and the mover waits for the puts that have begun.
+// How a put and a move exclude each other is proven by address_cache_model.h. Here is what it guarantees: a
+// put begins in one step while its page does not move, or moves but its location was not recalled yet, and
+// the mover waits for the puts that have begun.
 //
-// A step is what another thread can observe half-done: one look at a word, one compare-swap, one byte copied where others
-// may store meanwhile, one put landing, its completion. A read is directory / each byte / publish.
+// A step is what another thread can observe half-done: one look at a word, one compare-swap, one byte copied
+// where others may store meanwhile, one put landing, its completion. A read is directory / each byte /
+// publish.
 //
-// Memory tiers: a rank may have a *keeper* (gas/tiers.cpp, dsm/keeper.cpp), a script that never ends, and a budget in blocks. While there is no room for another page the keeper
-// lets pages go, to the rank's disk or, of other ranks', for good, as often as it likes; and it brings in what other ranks ask for. Who faults, or takes a page, first
-// waits for room; waiting, it may send its rank's changes. A page of ours on SSD comes in as a whole for others, and block by block for us; what is saved leaves unwritten.
+// Memory tiers: a rank may have a *pager* (gas/tiers.cpp, dsm/pager.cpp), a script that never ends, and a
+// budget in blocks. While there is no room for another page the pager evicts pages, to the rank's disk or, of
+// other ranks', for good, as often as it likes; and it pages in what other ranks ask for. A worker that
+// faults, or takes a page, first waits for room; while waiting it may send its rank's changes. An own page on
+// SSD is paged in as a whole for other ranks, and block by block for its own rank; what is saved is evicted
+// without a write.
 //
-// Oracle: a ghost memory that stores update at once. Scripts are data-race-free, so a load must return the ghost's value.
+// Oracle: a ghost memory that stores update at once. Scripts are data-race-free, so a load must return the
+// ghost's value.
 //
-// Abstractions (docs/design/proof.md): a block has two one-byte cells; a worker keeps its rank (a thread that moves is a
-// script that goes on elsewhere after an edge); a request to another rank's service thread is carried out by
-// the requester's own steps there (more interleavings than one service thread has); Rounds' numbers are kept as "did a
-// round begin since I asked"; waiting is being disabled.
+// Abstractions (docs/design/proof.md): a block has two one-byte cells; a worker keeps its rank (a thread that
+// moves is a script that goes on elsewhere after an edge); a request to another rank's service thread is
+// carried out by the requester's own steps there (more interleavings than one service thread has); Rounds'
+// numbers are kept as "did a round begin since I asked"; waiting is being disabled.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +36,7 @@
 
 #include "dsm/protocol.h"
 #include "gas/relocation.h"
-#include "gas/stay.h"
+#include "gas/reader_state.h"
 #include "model/explorer.h"
 
 namespace kasane::model {
@@ -39,7 +46,8 @@ enum class Mutation : std::uint8_t {
   none,
   r1_no_source_release,  ///< an edge acquires, but its source did not release
   r1_no_acquire,         ///< the source released, the destination goes on with its copies
-  r2_no_recheck,  ///< a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
+  /// a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
+  r2_no_recheck,
   r2_no_wait,     ///< acquire passes over a block that is being fetched
   r2_join_running_round,  ///< an acquire is served by a round that began before it was asked for
   r3_no_protect,          ///< diff while stores may land, as if protected
@@ -53,46 +61,52 @@ enum class Mutation : std::uint8_t {
   r4_plain_arrival,       ///< the arriving page overwrites unreleased writes
   r7_no_discard,          ///< freed bytes stay dirty
   r7_no_drop,             ///< memory last used elsewhere is taken without a drop
-  r7_freed_bytes_stay,    ///< what a rank freed unreleased stays in its copy, though the owner has other bytes
+  r7_freed_bytes_stay,  ///< what a rank freed unreleased stays in its copy, though the owner has other bytes
   r7_told_copy_stays,     ///< … a copy that a direct put has passed stays, too
-  r7_replaced_untold,     ///< who has copies of a page that gets a new owner without its data is not told
+  /// ranks that have copies of a page that gets a new owner without its data get no notice
+  r7_replaced_untold,
   r8_no_protect,          ///< the page is copied while the old owner still stores
   r8_no_drain,            ///< the mover does not wait for puts under way
   r8_landing_undrained,   ///< the page comes along with the owner's answer while puts to it may still land
   r8_landing_on_changes,  ///< … over bytes that the mover's rank has changed and not sent
   r8_put_ignores_busy,    ///< a put begins though the location was recalled
-  r8_use_while_leaving,   ///< an owner that meets its page while it is leaving takes what M holds for a cached copy
+  /// an owner that faults on its page while it is leaving takes what M holds for a cached copy
+  r8_use_while_leaving,
   r8_move_pinned,         ///< a pinned page moves
-  r6_no_join,             ///< who fetches does not say so
+  r6_no_join,             ///< a fetch does not join the readers
   r6_join_after_data,     ///< … says so when it has the bytes
   r6_no_owner_mark,       ///< … does not have the owner look at the page
   r6_owner_mark_after_data,    ///< … when it has the bytes
   r6_not_stood,                ///< a fetch does not look whether the page stood meanwhile
-  r6_stay_not_ended,           ///< who leaves the readers takes itself for one afterwards
+  r6_stay_not_ended,           ///< a rank that leaves the readers takes itself for one afterwards
   r6_stay_ended_early,         ///< … notes that it has left before it does
-  r6_stay_noted_blindly,       ///< who has joined notes so though it has left meanwhile
+  r6_stay_noted_blindly,       ///< a rank that has joined records it even though it has left meanwhile
   r6_stay_without_standing,    ///< … though the page did not stand
-  r5_tell_before_completion,   ///< readers are told of a put that has not landed
-  r5_tell_late,                ///< a release does not wait until readers were told
+  r5_tell_before_completion,   ///< notices are sent for a put that has not landed
+  r5_tell_late,                ///< a release does not wait until the notices have arrived
   r5_release_passes_telling,   ///< … nor one that finds nothing left to take, though another is still telling
-  r5_acquire_passes_dropping,  ///< an acquire that finds no notice does not wait for one that is still dropping
-  r5_adopt_blindly,       ///< who has told of its own change takes its copy for valid, whatever it was told
+  /// an acquire that finds no notice does not wait for one that is still dropping
+  r5_acquire_passes_dropping,
+  /// a rank that has sent a notice of its own change takes its copy for valid, whatever notices it has
+  r5_adopt_blindly,
   r5_put_untold,          ///< a diff is put, and the page is not noted
   r5_direct_untold,       ///< the same of a direct put
   r5_direct_keeps_copy,   ///< the copy of the rank that puts directly stays
   r5_own_store_unseen,    ///< a store to a watched block of ours is not noted
-  r5_arrival_unseen,      ///< a page that arrives is stored to unseen, and nobody looks at it
+  r5_arrival_unseen,      ///< stores to a page that arrives do not fault, and no release examines it
   r5_arrival_marked_early,     ///< … it is looked at before the entry names us, and not afterwards
   r5_first_meeting_unseen,     ///< an owner that meets its page later does not look at it
   r5_watch_after_telling,      ///< readers are taken from the entry before V is protected
-  r5_readers_taken,            ///< who tells readers takes them from the entry first: others then find nobody to tell, though these were not told yet
-  r5_leave_after_drop,         ///< who drops a page leaves its readers when it has dropped it
+  /// a rank that sends notices takes the readers from the entry: others then find none, though these have no
+  /// notice yet
+  r5_readers_taken,
+  r5_leave_after_drop,         ///< a rank that drops a page leaves its readers afterwards
   r5_note_cleared_late,        ///< what was noted is forgotten after the readers were taken
   r8_release_before_named,   ///< a release ends though an entry does not name its rank yet
   r8_naming_not_counted,     ///< … is not even begun where nothing else is to be sent
   whole_edge,             ///< a block that is only partly written is taken whole
   whole_diffed,           ///< of a whole block only what differs from an old twin is put
-  whole_unjoined,         ///< who takes a block whole does not join its readers
+  whole_unjoined,         ///< a rank that takes a block whole does not join its readers
   whole_dropped,          ///< an acquire drops a whole block and does not put it
   whole_left,             ///< an acquire leaves a whole block as it is, but not its rank among the readers
   whole_arrival,          ///< so does an arrival
@@ -109,48 +123,46 @@ enum class Mutation : std::uint8_t {
   tier_dram_early,        ///< word 0 says that a page is in before its bytes are
   tier_in_unmarked,       ///< a page is brought in without setting busy
   tier_in_unclaimed,      ///< … without its blocks' bits
-  tier_read_asleep,       ///< who fetches reads the frame of a page on SSD
+  tier_read_asleep,       ///< a fetch reads the frame of a page on SSD
   tier_own_asleep,        ///< a rank takes what its M holds for a page of its own that is on SSD
   tier_put_asleep,        ///< a put begins though the page is on SSD
   tier_move_asleep,       ///< a page moves from the frame that was punched
-  tier_armed_unheld,      ///< blocks that are ours and writable are not claimed when memory is allocated anew, but made writable with the others
+  /// own, writable blocks are not claimed when memory is allocated anew, but made writable with the others
+  tier_armed_unheld,
   tier_armed_unlooked,    ///< memory that is allocated anew is used without a look where it is
-  tier_gone_untold,       ///< a release that finds nothing of a marked page tells nobody
+  tier_gone_untold,       ///< a release that finds no block of a marked page here sends no notice
   tier_rest_watched,      ///< … that finds it at rest takes it for watched
   tier_rest_unseen,       ///< a store to a page at rest is not noted
-  tier_holds_and_waits,   ///< who faults waits for room with the block's bit
-  tier_keeps_changes,     ///< who waits for room sends nothing
+  tier_holds_and_waits,   ///< a worker that faults waits for room with the block's bit
+  tier_keeps_changes,     ///< a worker that waits for room sends nothing
   part_saved_stays,       ///< a store to a saved block leaves it saved
   part_stored_saved,      ///< so does one that brought the block in
   part_unwritten,         ///< nothing is written of a page that leaves while it is here in part
   part_all_written,       ///< all of it is, also what is not here
   part_taken,             ///< a page that is here in part is taken without its owner
-  part_overwritten,       ///< who brings the page in reads what is here, too
-  part_in_busy,           ///< who brings a block in makes the page partial though somebody has set busy
+  part_overwritten,       ///< paging in reads blocks that are here, too
+  part_in_busy,           ///< a worker that reads a block makes the page partial though another has set busy
   part_not_noted,         ///< … does not make it so
   part_unarmed_page,      ///< … takes all of the page for its own
   part_saved_watched,     ///< a release that finds a block saved takes it for watched
   part_absent_passed,     ///< … passes over blocks that are on SSD
   part_unheld,            ///< a page leaves without the bits of blocks that are on SSD
-  tier_waits_again,       ///< who takes a page, and has brought it in from SSD, waits for its room once more
-  blank_unprotected,      ///< V goes on to allow stores to a block whose bytes do not matter
+  /// a worker that takes a page, and has paged it in from SSD, waits for its room once more
+  tier_waits_again,
+  blank_unprotected,      ///< V goes on allowing stores to a block whose bytes are undefined
   blank_pinned,           ///< a block that a view uses is given up, too
-  tier_put_own_asleep,    ///< who puts to a page that has become its rank's own, on SSD, has it brought in while it holds the block's bit
-  doze_unprotected,       ///< V goes on showing a copy that dozes
-  doze_kept,              ///< an acquire passes over a copy that dozes
-  doze_dirty,             ///< a copy dozes though it has changes that were not sent
-  doze_frameless,         ///< a copy dozes on when its frame goes
-  doze_freed,             ///< memory last used elsewhere is taken over a copy that dozes
-  give_up_shown,          ///< who gives a copy up leaves the readers, and drops nothing
-  parts_after_notice,     ///< who tells says which blocks when the notice can be found
+  /// a put to a page that its rank has come to own, on SSD, has it paged in while it holds the block's bit
+  tier_put_own_asleep,
+  parts_after_notice,     ///< the parts are written after the notice can be found
   parts_open_unsaid,      ///< … leaves out one that its threads can store to
   parts_put_unsaid,       ///< … leaves out what was put where the page was its own
-  parts_told_kept,        ///< who hears keeps what it was told of
-  parts_left_kept,        ///< who leaves the readers drops no more than it was told of
-  parts_asked_still,      ///< who has heard, and stays a reader, has the owner look at the page no more
-  parts_asked_ended_early,   ///< … takes what it was told of afterwards
+  parts_told_kept,        ///< an acquire keeps blocks of which it has a notice
+  parts_left_kept,        ///< a rank that leaves the readers drops no more than the notice names
+  /// a rank that takes a notice, and stays a reader, has the owner examine the page no more
+  parts_asked_still,
+  parts_asked_ended_early,   ///< … takes the parts afterwards
   parts_asked_ended_late,    ///< … until it has dropped that
-  ours_unnoted,           ///< a page that is stored to unseen is not noted as ours
+  ours_unnoted,           ///< a page whose stores do not fault is not recorded as own
   ours_noted_late,        ///< … when it is marked
   ours_forgotten,         ///< a page of which no block was ours is not looked at once more when that is noted
 };
@@ -180,8 +192,6 @@ enum class Do : std::uint8_t {
   release,
   acquire,
   send,
-  doze,
-  give_up,
   blank,
   put,
   keep,
@@ -219,7 +229,8 @@ inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; 
 inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
 inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
 inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
-inline Instr pin_whole(int b) { return {Do::pin_whole, static_cast<std::uint8_t>(b)}; }   ///< all cells are stored to before unpin()
+/// all cells are stored to before unpin()
+inline Instr pin_whole(int b) { return {Do::pin_whole, static_cast<std::uint8_t>(b)}; }
 inline Instr unpin(int b) { return {Do::unpin, static_cast<std::uint8_t>(b)}; }
 inline Instr discard(int b, int cells) {
   return {Do::discard, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(cells)};
@@ -233,16 +244,16 @@ inline Instr hand_back(int page, int to) {
 inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
-inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }   ///< a block's changes, ahead of a release (write_back())
-inline Instr doze(int b) { return {Do::doze, static_cast<std::uint8_t>(b)}; }   ///< a copy is hidden, so that its next use is noticed (Coherence::hide())
-inline Instr give_up(int b) { return {Do::give_up, static_cast<std::uint8_t>(b)}; }   ///< its page's copy here goes at the next acquire (Coherence::predict())
-inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }   ///< the block's bytes do not matter until they are stored to (Coherence::blank())
+/// sends a block's changes before a release (write_back())
+inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }
+/// the block's bytes are undefined until they are stored to (Coherence::blank())
+inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
 
-inline Instr keep() { return {Do::keep}; }   ///< the only instruction of a keeper
-inline Instr keep_resting() { return {Do::keep, 0, 1}; }   ///< … that lays pages to rest, too
+inline Instr keep() { return {Do::keep}; }   ///< the only instruction of a pager
+inline Instr keep_resting() { return {Do::keep, 0, 1}; }   ///< … that retires pages, too
 
 struct Script {
   std::uint8_t rank;
@@ -255,7 +266,8 @@ struct Program {
   std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
   bool watched = false;                     ///< are the owners' blocks protected at the start?
   std::uint8_t blocks_per_page = 1;
-  bool brings = false;                      ///< owners are asked when everybody has forgotten, and their answers bring the page along
+  /// owners are asked when all holders have forgotten the location, and their answers bring the page along
+  bool brings = false;
   std::array<std::uint8_t, 3> room{};       ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
 };
@@ -264,18 +276,18 @@ struct Program {
 template <std::uint8_t R, std::uint8_t W, std::uint8_t B>
 class Coherence {
   using Block = dsm::BlockState;
-  using Event = dsm::Event;
+  using Event = dsm::BlockEvent;
   using Action = dsm::Action;
   static constexpr std::uint8_t kFlags = 8, kLocks = 1;
   enum Kind : std::uint8_t { kRelease, kAcquire };
 
-  struct Flying {  // the puts of one block: nobody else puts it while the busy bit is held
+  struct Flying {  // The puts of one block: no other thread puts it while the busy bit is held.
     std::uint8_t mask, to;
     std::uint8_t value[kCells];
   };
   struct Actor {
     std::uint8_t pc, stage;    // instruction; how far in it
-    std::uint8_t at;           // the rank where it works just now (a request is carried out at the rank asked)
+    std::uint8_t at;  // the rank where it works just now (a request is carried out at the rank asked)
     std::uint8_t round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
     std::uint8_t joined;       // waiting: did a round begin since it asked?
     std::uint8_t todo, later;  // blocks that the round has not seen; those it found busy
@@ -284,35 +296,42 @@ class Coherence {
     std::uint8_t pages, now;   // those left; the one it is at
     std::uint8_t blocks, open; // … of which these blocks were not looked at yet; may its bytes have changed?
     std::uint8_t sure, watch;  // was it noted as changed? Are its blocks to be protected?
-    std::uint8_t told;         // ranks that are told next
+    std::uint8_t told;         // ranks that get notices next
     std::uint8_t loaded;       // add: what the load returned
-    std::uint8_t stale;        // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not stand
+    // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not
+    // stand
+    std::uint8_t stale;
     std::uint8_t room;         // 1: it was admitted; 2: it sends its rank's changes; 4: its pin was admitted
-    std::uint8_t waking, whom; // how far it is with a page on SSD; who owns that, or did
+    std::uint8_t waking, whom; // how far it is with a page on SSD; which rank owns that, or did
     std::uint8_t acting;       // carries out actions on block
     std::uint8_t block, event, action, sub, cell, owner, value, found_own;
   };
 
  public:
   struct State {
-    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is saved, of
-                                          // one without a view the whole's bit that it dozes
+    // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is
+    // saved
+    std::uint8_t word[R][B], prot[R][B];
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
-    std::uint8_t recalled[B];                 // it moves or is on SSD, and nobody holds its location any more
+    std::uint8_t recalled[B];  // it moves or is on SSD, and its location has no holders any more
     std::uint8_t tier[B], readers[B];         // where its owner has it; its readers
     std::uint8_t disk[R][B][kCells];          // the spill files
     std::uint8_t frames[R], twins[R];         // blocks of M and T that count, where there is a limit
-    std::uint8_t asked[R];                    // pages that its keeper is to bring in
-    std::uint8_t marked[R], stale[R];         // pages that its next release looks at; that it was told of
-    std::uint8_t parts[R];                    // blocks that it was told of
+    std::uint8_t asked[R];                    // pages that its pager is to bring in
+    std::uint8_t marked[R], stale[R];  // pages that its next release examines; pages of which it has notices
+    std::uint8_t parts[R];                    // blocks of which it has notices
     std::uint8_t changed[R];                  // blocks that it has put to since it looked at their pages
-    std::uint8_t ours[R];                     // pages that its threads may have stored to unseen
-    std::uint8_t stays[R], asks[R];           // pages among whose readers it knows itself; whose owners it has asked to look since it heard of them
-    std::uint8_t telling[R], dropping[R];     // a release has taken marks, an acquire notices, and is at work on them
+    std::uint8_t ours[R];                     // pages to which its threads may have stored without a fault
+    // pages of which it knows itself a reader; pages whose owners it has asked to look since its last notice
+    std::uint8_t stays[R], asks[R];
+    // a release has taken marks, an acquire notices, and is at work on them
+    std::uint8_t telling[R], dropping[R];
     std::uint8_t direct[W];                   // a direct put under way
-    std::uint8_t naming[B];                   // it is settled here, and its entry is on the way (rank + 1), or has arrived, which its rank does not know yet
+    // it is settled here, and its entry is being written (rank + 1), or was written, which its rank does not
+    // know yet
+    std::uint8_t naming[B];
     std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
     std::uint8_t leading[R][2];
     std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
@@ -329,7 +348,7 @@ class Coherence {
       const std::uint8_t o = program_.owner[page(b)];
       s.owner[page(b)] = o;
       if (!program_.known[page(b)]) continue;
-      put_word(s, o, b, Block{false, true, program_.watched ? dsm::View::read : dsm::View::write});
+      put_word(s, o, b, Block{false, true, program_.watched ? mem::Access::read : mem::Access::write});
       note_ours(s, o, page(b));
       s.prot[o][b] = program_.watched ? 1 : 2;
       fill(s, o, b);
@@ -354,7 +373,7 @@ class Coherence {
       }
       emit(n, Step{kNamed, s.naming[p], p});
     }
-    for (std::uint8_t r = 0; r < R; ++r)  // puts land by themselves, each byte by itself
+    for (std::uint8_t r = 0; r < R; ++r)  // puts land without help, each byte separately
       for (std::uint8_t b = 0; b < B; ++b)
         for (std::uint8_t c = 0; c < kCells; ++c)
           if (s.flying[r][b].mask & (1 << c)) {
@@ -379,14 +398,15 @@ class Coherence {
       }
   }
 
-  /// A mutant is judged by what programs see (a wrong value, a deadlock), not by the protocol's own invariants.
+  /// A mutant is judged by what programs see (a wrong value, a deadlock), not by the protocol's own
+  /// invariants.
   const char* violation(const State& s) const {
     for (std::uint8_t b = 0; b < B && without(Mutation::none); ++b) {
       int owners = 0;
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         if (!w.check()) return "a block word breaks check()";
-        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.view))
+        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.access))
           return "V allows something else than the block word says";
         owners += w.owned;
         if (w.owned && !w.busy && gas::Tier{s.tier[page(b)]} == gas::Tier::ssd) return "blocks of a page on SSD are in use";
@@ -464,19 +484,18 @@ class Coherence {
                                              "brings in: entry is busy, or the page not on this rank's SSD",
                                              "brings in: reads page",
                                              "brings in: ends",
-                                             "keeper: marks the entry busy",
-                                             "keeper: claims block",
-                                             "keeper: the page stays",
-                                             "keeper: protects page",
-                                             "keeper: lets go of block",
-                                             "keeper: declares page",
-                                             "keeper: nobody knows where it is any more, page",
-                                             "keeper: puts have landed, page",
-                                             "keeper: writes page",
-                                             "keeper: punches page",
-                                             "keeper: ends",
-                                             "keeper: lays to rest block",
-                                             "gives up its rank's copy of block",
+                                             "pager: marks the entry busy",
+                                             "pager: claims block",
+                                             "pager: the page stays",
+                                             "pager: protects page",
+                                             "pager: lets go of block",
+                                             "pager: declares page",
+                                             "pager: nobody knows where it is any more, page",
+                                             "pager: puts have landed, page",
+                                             "pager: writes page",
+                                             "pager: punches page",
+                                             "pager: ends",
+                                             "pager: lays to rest block",
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
@@ -497,7 +516,7 @@ class Coherence {
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
-             std::to_string(static_cast<int>(w.view)) +
+             std::to_string(static_cast<int>(w.access)) +
              (w.whole ? " whole" : "") + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
              (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") + (s.parts[r] & 1 << b ? " of it" : "") +
              (s.ours[r] & 1 << page(b) ? " ours" : "") + (s.stays[r] & 1 << page(b) ? " stays" : "") + (s.asks[r] & 1 << page(b) ? " asked" : "") +
@@ -579,7 +598,6 @@ class Coherence {
     kPunch,
     kGone,
     kRest,
-    kGivesUp,
     kEnd,
     kLand = 0x100,
     kNamed = 0x200,
@@ -600,11 +618,10 @@ class Coherence {
     const std::uint32_t w = s.word[r][b];
     Block block = Block::of((w & 0x3F) | (w >> 6) << 8);
     if (block.owned && block.twin) block.twin = false, block.saved = true;
-    if (block.whole && block.view == dsm::View::none) block.whole = false, block.dozing = true;
     return block;
   }
   static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
-    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u) | (block.dozing ? 32u : 0u);
+    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u);
     s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
@@ -617,7 +634,7 @@ class Coherence {
     s.tier[p] = static_cast<std::uint8_t>(l.tier);
     if (l.tier == gas::Tier::dram) s.recalled[p] = 0;
   }
-  /// Who is between its two looks at the page will see so.
+  /// A worker between its two looks at the page will see it.
   void has_not_stood(State& n, std::uint8_t p) const noexcept {
     for (Actor& other : n.actor)
       if (other.acting && page(other.block) == p && (fetching(n, other) ? other.sub >= 2 && other.sub < 5 : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)) set_bits(other.stale, 4);
@@ -692,21 +709,23 @@ class Coherence {
     x.at = program_.workers[a].rank;
   }
 
-  // ---- one block: claim, actions, finish -------------------------------------------------------------------------------
+  // ---- one block: claim, actions, finish
+  // -------------------------------------------------------------------
 
   /// The claimed block's step, from its word without the busy bit.
-  [[nodiscard]] dsm::Step claimed_step(const State& s, const Actor& x) const {
+  [[nodiscard]] dsm::BlockStep claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
     if (x.found_own == kOnSsd) {
-      dsm::Step step = dsm::found_on_ssd(before, static_cast<Event>(x.event));
+      dsm::BlockStep step = dsm::found_on_ssd(before, static_cast<Event>(x.event));
       if (without(Mutation::part_stored_saved)) step.after.saved = true;
       return step;
     }
     if (x.found_own) {
-      dsm::Step step = dsm::next(before, Event::found_own);
+      dsm::BlockStep step = dsm::next(before, Event::found_own);
       if (without(Mutation::r5_first_meeting_unseen)) step.actions = {Action::allow_write};
       const auto event = static_cast<Event>(x.event);
-      step.after.pins += event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole;  // as carry_out_fault() does
+      // as carry_out_fault() does
+      step.after.pins += event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole;
       return step;
     }
     before.busy = false;
@@ -714,7 +733,7 @@ class Coherence {
   }
 
   /// next() with a rule taken out.
-  [[nodiscard]] dsm::Step mutated(dsm::Step step, const Block& before, Event event) const {
+  [[nodiscard]] dsm::BlockStep mutated(dsm::BlockStep step, const Block& before, Event event) const {
     const auto drop = [&](Action gone) {
       std::array<Action, 4> kept{};
       std::size_t k = 0;
@@ -729,21 +748,16 @@ class Coherence {
       if (without(Mutation::whole_dropped) && event == Event::acquire) step.after = Block{}, step.actions = {Action::protect_none};
       if (without(Mutation::whole_left) && event == Event::acquire) drop(Action::find);
       if (without(Mutation::whole_freed_later) && event == Event::discard) step = {};
-      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.view = dsm::View::read;
+      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.access = mem::Access::read;
       if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;
     }
     if (without(Mutation::part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
-    if (without(Mutation::r5_own_store_unseen) && before.view == dsm::View::read) drop(Action::mark_page);
-    if (without(Mutation::tier_rest_unseen) && before.owned && before.view == dsm::View::none) drop(Action::mark_page);
-    if (event == Event::let_go && step.verdict == dsm::Verdict::refuse) {
+    if (without(Mutation::r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
+    if (without(Mutation::tier_rest_unseen) && before.owned && before.access == mem::Access::none) drop(Action::mark_page);
+    if (event == Event::evict && step.verdict == dsm::Verdict::refuse) {
       Block lighter = before;
       if (without(Mutation::tier_dirty)) lighter.twin = lighter.whole = false;
       if (without(Mutation::tier_pinned)) lighter.pins = 0;
-      step = dsm::next(lighter, event);
-    }
-    if (event == Event::doze && step.verdict == dsm::Verdict::done && !before.owned && before.view != dsm::View::none) {
-      Block lighter = before;
-      if (without(Mutation::doze_dirty)) lighter.twin = lighter.whole = false, lighter.view = dsm::View::read;
       step = dsm::next(lighter, event);
     }
     if (without(Mutation::blank_unprotected) && event == Event::blank) drop(Action::protect_none);
@@ -752,11 +766,9 @@ class Coherence {
       free_of_pins.pins = 0;
       step = dsm::next(free_of_pins, event);
       step.after.pins = before.pins;
-      step.after.view = before.view;
+      step.after.access = before.access;
       drop(Action::protect_none);
     }
-    if (without(Mutation::doze_unprotected) && event == Event::doze) drop(Action::protect_none);
-    if (without(Mutation::doze_kept) && before.dozing && event == Event::acquire) step = {};
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
     if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
         !before.busy) {
@@ -770,7 +782,7 @@ class Coherence {
   dsm::Verdict try_claim(State& n, std::uint8_t a, std::uint8_t b, Event event) const {
     Actor& x = n.actor[a];
     const Block before = word(n, x.at, b);
-    const dsm::Step step = mutated(dsm::next(before, event), before, event);
+    const dsm::BlockStep step = mutated(dsm::next(before, event), before, event);
     if (step.verdict != dsm::Verdict::proceed) return step.verdict;
     Block claimed = before;
     claimed.busy = true;
@@ -792,7 +804,7 @@ class Coherence {
   void act(const State& s, std::uint8_t a, Emit&& emit) const {
     State n = s;
     Actor& x = n.actor[a];
-    const dsm::Step step = claimed_step(s, x);
+    const dsm::BlockStep step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
     const auto done = [&] {
       const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | s.actor[a].sub)};
@@ -800,8 +812,9 @@ class Coherence {
     };
     std::uint8_t& prot = n.prot[x.at][x.block];
     const bool blanks = static_cast<Event>(x.event) == Event::blank;
-    if (blanks && x.action == 0 && x.value == 0) {   // word 0: while the bit is held the page stays where it is
-      if (gas::at_home_on_ssd(entry(s, page(x.block)), Rank{x.at})) {
+    // word 0: while the bit is held the page stays where it is
+    if (blanks && x.action == 0 && x.value == 0) {
+      if (gas::owned_on_ssd(entry(s, page(x.block)), Rank{x.at})) {
         x.value = 1;
         return emit(n, Step{kEvent, a, x.block});
       }
@@ -816,20 +829,21 @@ class Coherence {
     switch (action) {
       case Action::end: {
         const auto bit = static_cast<std::uint8_t>(1 << x.block);
-        if (word(n, x.at, x.block).dirty() && !step.after.dirty() && (n.dirty[x.at] & bit)) {  // mark_clean, then the finish
+        // mark_clean, then the finish
+        if (word(n, x.at, x.block).dirty() && !step.after.dirty() && (n.dirty[x.at] & bit)) {
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
-        if ((step.after.view == dsm::View::none && !step.after.dozing) || step.after.owned)
+        if (step.after.access == mem::Access::none || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
-        if (blanks) {   // forgotten on SSD; what M holds nobody may read
+        if (blanks) {   // forgotten on SSD; what M holds must not be read
           std::fill_n(n.disk[x.at][x.block], kCells, 0);
           std::fill_n(n.memory[x.at][x.block], kCells, 0);
         }
         if (step.after.owned && !step.after.saved)   // likewise
           for (std::uint8_t& d : n.disk[x.at][x.block]) d = 0;
-        if (!step.after.twin)  // bytes that nobody reads again: equal states look equal
+        if (!step.after.twin)  // bytes that are not read again: equal states look equal
           for (std::uint8_t& t : n.twin[x.at][x.block]) t = 0;
         x.acting = 0;
         x.block = x.event = x.action = x.found_own = 0;
@@ -891,9 +905,8 @@ class Coherence {
     done();
   }
 
-  /// Coherence::fetch: into the set of cached blocks; entry; among the readers; the owner looks at the page; the bytes one by one; did the page stand, did
-  /// an acquire
-  /// begin to drop?
+  /// Coherence::fetch: adds the block to the cached ones; looks up the entry; joins the readers; has the
+  /// owner examine the page; reads the bytes one by one; did the page stand, did an acquire begin to drop?
   /// find: without the bytes.
   template <class Done>
   void fetch(State& n, std::uint8_t a, bool find, const Done& done) const {
@@ -905,9 +918,9 @@ class Coherence {
         x.sub = 1;
         return done();
       case 1: {
-        if (static_cast<Event>(x.event) == Event::acquire) {   // what is kept over it, which its rank goes on holding
+        if (static_cast<Event>(x.event) == Event::acquire) {   // its rank goes on holding what is kept
           if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, a, done)) return;
-          if (n.owner[p] == x.at) {   // nobody need tell it
+          if (n.owner[p] == x.at) {   // no notice is needed
             next_action(n, a);
             return done();
           }
@@ -918,8 +931,9 @@ class Coherence {
         x.owner = n.owner[p];
         gas::Location where = entry(n, p);
         if (without(where.owner == Rank{x.at} ? Mutation::tier_own_asleep : Mutation::tier_read_asleep) && !where.busy) where.tier = gas::Tier::dram;
-        const dsm::Fetched found = dsm::whence(where, Rank{x.at});
-        if (found != dsm::Fetched::yes && x.owner != x.at && !n.recalled[p]) {   // through its rank's entry it is found all the same
+        const dsm::Fetched found = dsm::fetch_source(where, Rank{x.at});
+        // through its rank's entry it is found all the same
+        if (found != dsm::Fetched::yes && x.owner != x.at && !n.recalled[p]) {
           const State before = n;
           done();
           if (static_cast<Event>(x.event) == Event::acquire) return;
@@ -936,15 +950,15 @@ class Coherence {
           x.cell = kCells;
         } else if (found != dsm::Fetched::yes) {   // gives up the claim before waiting (rule 8)
           x.sub = 5;
-          x.waking = found == dsm::Fetched::asleep ? kAsking : kAwake;
-          x.whom = found == dsm::Fetched::asleep ? static_cast<std::uint8_t>(x.owner + 1) : 0;
+          x.waking = found == dsm::Fetched::on_ssd_elsewhere ? kAsking : kAwake;
+          x.whom = found == dsm::Fetched::on_ssd_elsewhere ? static_cast<std::uint8_t>(x.owner + 1) : 0;
         }
         return done();
       }
       case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
       case 3: return mark_at_owner(n, x, 4, done);
       case 6: {   // partial already, or from SSD by a compare-swap
-        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) || gas::at_home_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
+        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
         if (!ours) {
           x.sub = 5;
           x.value = 0;
@@ -992,16 +1006,17 @@ class Coherence {
     if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
     return stood;
   }
-  static gas::Stay stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept { return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0}; }
-  static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::Stay stay) noexcept {
+  static gas::ReaderState stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept { return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0}; }
+  static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::ReaderState stay) noexcept {
     (stay.joined ? set_bits : clear_bits)(n.stays[r], 1u << p);
     (stay.asked ? set_bits : clear_bits)(n.asks[r], 1u << p);
   }
   template <class Done>
   void join(State& n, Actor& x, std::uint8_t then, const Done& done) const {
     clear_bits(x.stale, 2);
-    const gas::Stay before = stay(n, x.at, page(x.block));
-    if (before.whole()) {   // nor has the owner to look: it was asked to, or has told us since, or sees its stores
+    const gas::ReaderState before = stay(n, x.at, page(x.block));
+    // nor must the owner look: it was asked to, or has sent a notice since, or its stores fault
+    if (before.complete()) {
       x.sub = static_cast<std::uint8_t>(then + 1);
       return done();
     }
@@ -1021,7 +1036,7 @@ class Coherence {
   bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
     const std::uint8_t p = page(b);
     const bool through_entry = s.owner[p] != x.at && !s.recalled[p];
-    return !through_entry && dsm::whence(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
+    return !through_entry && dsm::fetch_source(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
   }
 
   enum FoundOwn : std::uint8_t { kOwn = 1, kOnSsd };
@@ -1029,19 +1044,19 @@ class Coherence {
 
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
-    const dsm::Step step = claimed_step(s, x);
+    const dsm::BlockStep step = claimed_step(s, x);
     return x.action < step.actions.size() && (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
   }
 
   bool refreshing(const State& s, const Actor& x) const {
     if (x.found_own) return false;
-    const dsm::Step step = claimed_step(s, x);
+    const dsm::BlockStep step = claimed_step(s, x);
     return x.action < step.actions.size() && step.actions[x.action] == Action::refresh;
   }
 
-  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes into M and the twin. The owner's bytes come into
-  /// a buffer
-  /// first (x.value: one byte's value a nibble); stores may land before they are merged.
+  /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes
+  /// into M and the twin. First the owner's bytes come into a buffer (x.value: one byte's value a nibble);
+  /// stores may happen before they are merged.
   template <class Done>
   void refresh(State& n, std::uint8_t a, const Done& done) const {
     Actor& x = n.actor[a];
@@ -1092,7 +1107,8 @@ class Coherence {
     enum : std::uint8_t { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads, kUncountOwn, kHome };
     switch (x.sub) {
       case kDiff: {
-        if (f.mask != 0) return;  // only where completion is not awaited: one put of a block at a time all the same
+        // only where completion is not awaited: one put of a block at a time all the same
+        if (f.mask != 0) return;
         // x.value: the bytes found changed; their values wait in `flying`, mask 0
         if (live && !all && without(Mutation::r3_two_loads) && mine[x.cell] != twin[x.cell]) {
           x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
@@ -1101,7 +1117,7 @@ class Coherence {
           return done();
         }
         const std::uint8_t until =
-            live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;  // protected: nobody stores meanwhile
+            live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;  // protected: no store meanwhile
         for (; x.cell < until; ++x.cell) {
           if (!all && mine[x.cell] == twin[x.cell] && !without(Mutation::r3_gaps)) continue;
           x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
@@ -1130,7 +1146,8 @@ class Coherence {
           return done();
         }
         if (x.waking != kAwake || (asleep(n, p) && !without(Mutation::tier_put_asleep))) return ask_holding(n, a, done);
-        if (n.recalled[p] && !asleep(n, p) && !without(Mutation::r8_put_ignores_busy)) return;  // until the page has moved
+        // until the page has moved
+        if (n.recalled[p] && !asleep(n, p) && !without(Mutation::r8_put_ignores_busy)) return;
         ++n.puts[p];
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
@@ -1144,7 +1161,8 @@ class Coherence {
           if (!(f.mask & (1 << c))) f.value[c] = 0;
         x.value = 0;
         x.sub = f.mask == 0 ? kUncountOwn : kAwait;   // nothing has changed
-        if ((without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) && f.mask != 0) {  // uncounted when they have landed
+        // uncounted when they have landed
+        if ((without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) && f.mask != 0) {
           set_bits(n.changed[x.at], 1u << x.block);
           set_bits(n.marked[x.at], 1u << p);
           next_action(n, a);
@@ -1163,8 +1181,10 @@ class Coherence {
         --n.puts[p];
         next_action(n, a);
         return done();
-      case kHome: {   // nothing is put: the block is ours, in a page that is here in part. By a compare-swap, unless it was
-        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) || gas::at_home_on_ssd(entry(n, p), Rank{x.at});
+      // nothing is put: the rank owns the block, in a page that is partial here. By a compare-swap, unless it
+      // was
+      case kHome: {
+        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at});
         if (ours) {
           put_entry(n, p, gas::in_part(entry(n, p)));
           f = Flying{};
@@ -1183,7 +1203,8 @@ class Coherence {
     }
   }
 
-  // ---- instructions ---------------------------------------------------------------------------------------------------
+  // ---- instructions
+  // ----------------------------------------------------------------------------------------
 
   template <class Emit>
   void step(const State& s, std::uint8_t a, Emit&& emit) const {
@@ -1222,22 +1243,16 @@ class Coherence {
       case Do::pin_whole: return block_event(s, a, Event::pin_whole, emit);
       case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
       case Do::unpin: return block_event(s, a, Event::unpin, emit);
-      case Do::discard:   // Coherence::discard: the changes, then the copy if this rank may have been told of it
+      // Coherence::discard: the changes, then the copy if this rank may have a notice of it
+      case Do::discard:
         if (x.stage == 0) return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
         if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::take:
-        if (without(Mutation::r7_no_drop) || (without(Mutation::doze_freed) && word(s, x.at, i.block).dozing)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
-      case Do::doze: return block_event(s, a, Event::doze, emit);
       case Do::blank: return blank_block(s, a, emit);
-      case Do::give_up:
-        return simple(s, a, kGivesUp, emit, [&](State& n) {
-          if (!without(Mutation::give_up_shown)) return set_bits(n.parts[x.at], blocks_of(page(i.block))), set_bits(n.stale[x.at], bit_of_page(i.block)), true;
-          clear_bits(n.readers[page(i.block)], 1u << x.at);
-          return clear_bits(n.stays[x.at], bit_of_page(i.block)), true;
-        });
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
@@ -1345,14 +1360,15 @@ class Coherence {
     Actor& y = n.actor[a];
     if (x.round == 2) return sweep(s, a, kind, emit);
     if (x.round == 0) {
-      if (kind == kRelease ? nothing_to_release(s, x.at) : nothing_to_drop(s, x.at)) {  // the shortcuts of release_all (at another rank ask_release's) and acquire_all
+      // the shortcuts of release_all (at another rank ask_release's) and acquire_all
+      if (kind == kRelease ? nothing_to_release(s, x.at) : nothing_to_drop(s, x.at)) {
         y.round = 3;
         return emit(n, Step{kNothing, a, kind});
       }
       y.round = 1;
       y.joined = s.leading[x.at][kind] && (kind == kRelease ? without(Mutation::r3_join_running_round)
                                                             : without(Mutation::r2_join_running_round));
-      y.event = kind;  // whose end serves us
+      y.event = kind;  // its end serves this one, too
       return emit(n, Step{kAsk, a, kind});
     }
     if (s.leading[x.at][kind]) return;
@@ -1436,8 +1452,10 @@ class Coherence {
                  a, b});
   }
 
-  /// Sharing::take_told of a page that is among the notices: which blocks; does it stay a reader, as it has copies of others? That is a guess, so both are tried. If not its bit is taken back, and all
-  /// blocks go. It is noted; then the blocks are looked at. x.sure: how far; x.blocks: what it was told of; x.open: only where a rule is left out: it looks at the blocks first.
+  /// Sharing::take_notices for a page: which blocks; does the rank stay a reader, as it has copies of others?
+  /// That is a guess, so both are tried. If not, its bit is taken back, and all blocks are dropped. That is
+  /// recorded; then the blocks are examined. x.sure: how far; x.blocks: blocks of the notice; x.open: only
+  /// where a rule is left out: it examines the blocks first.
   template <class Emit>
   void hear(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1448,7 +1466,7 @@ class Coherence {
     const std::uint8_t all = blocks_of(p);
     const auto note = [&](bool keeps) {
       const bool still = without(keeps ? Mutation::parts_asked_still : Mutation::r6_stay_not_ended);
-      if (!still) set_stay(n, x.at, p, stay(s, x.at, p).after_hearing(keeps));
+      if (!still) set_stay(n, x.at, p, stay(s, x.at, p).after_notice(keeps));
       for (Actor& other : n.actor)
         if (other.at == x.at && other.acting && page(other.block) == p && !still) set_bits(other.stale, 2);
     };
@@ -1468,7 +1486,7 @@ class Coherence {
       case kTakesLate: {
         y.blocks = s.parts[x.at] & all;
         clear_bits(n.parts[x.at], all);
-        if (y.blocks == 0) {   // heard already, with another notice
+        if (y.blocks == 0) {   // taken already, with another notice
           end_page(0);
           return emit(n, Step{kHear, a, p});
         }
@@ -1501,8 +1519,9 @@ class Coherence {
     }
   }
 
-  /// Sharing::tell and Coherence::look_at, page by page: what was put to; its readers; if it is ours, each block's word, and its protection; its readers again; each is told of which blocks, then to
-  /// look for them. x.sure: blocks that were put to; x.open: those that may have been stored to, and whether one is ours.
+  /// Sharing::send_notices and Coherence::inspect, page by page: what was put to; its readers; if it is own,
+  /// each block's word, and its protection; its readers again; each gets the parts, then the page. x.sure:
+  /// blocks that were put to; x.open: those that may have been stored to, and whether one is own.
   template <class Emit>
   void tell(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1524,7 +1543,7 @@ class Coherence {
     };
     const bool notice_first = without(Mutation::parts_after_notice);
     const auto begin_notices = [&] {
-      y.blocks = 0;   // ranks that were told which blocks
+      y.blocks = 0;   // ranks that got the parts
       y.telling = notice_first ? kNotices : kParts;
       if (y.told == 0) end_page();
     };
@@ -1569,7 +1588,8 @@ class Coherence {
         if (x.blocks == 0) {
           if (x.telling == kLateWatch) {
             begin_notices();
-          } else if (!(x.watch & kAgain) && !(x.open & kOurs)) {   // not ours any more. What has become so until then is seen by another look
+          // not own any more. What has become so until then is seen by another look
+          } else if (!(x.watch & kAgain) && !(x.open & kOurs)) {
             clear_bits(n.ours[x.at], bit);
             set_bits(y.watch, kAgain);
             if (!without(Mutation::ours_forgotten)) y.blocks = all;
@@ -1591,18 +1611,19 @@ class Coherence {
         clear_bits(y.blocks, 1u << b);
         Block seen = word(s, x.at, b);
         if (dsm::may_be_ours(seen)) set_bits(y.open, kOurs);
-        if (without(Mutation::tier_rest_watched) && seen.owned && seen.view == dsm::View::none) seen.view = dsm::View::read, seen.saved = false;
-        if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, dsm::View::read};
+        if (without(Mutation::tier_rest_watched) && seen.owned && seen.access == mem::Access::none) seen.access = mem::Access::read, seen.saved = false;
+        if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, mem::Access::read};
         const bool absent = !seen.owned && !seen.busy;
         if (absent && without(Mutation::tier_gone_untold)) return emit(n, Step{kTellLook, a, b});
         if (absent && without(Mutation::part_absent_passed) && static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial) return emit(n, Step{kTellLook, a, b});
         const bool unsaid = without(Mutation::parts_open_unsaid) && (x.open & all) != 0;
         if (dsm::may_have_changed(seen) && !unsaid) set_bits(y.open, 1u << b);
         const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
-        if (x.watch == kWatches && !late) static_cast<void>(try_claim(n, a, b, Event::watch));   // busy or pinned: it stays open
+        // busy or pinned: it stays open
+        if (x.watch == kWatches && !late) static_cast<void>(try_claim(n, a, b, Event::watch));
         return emit(n, Step{kTellLook, a, b});
       }
-      case kReaders:   // again: those who came until V was protected
+      case kReaders:   // again: readers that came before V was protected
         read_readers(x.now);
         if (without(Mutation::r5_watch_after_telling)) {
           y.blocks = all;
@@ -1611,7 +1632,7 @@ class Coherence {
           begin_notices();
         }
         return emit(n, Step{kTakeReaders, a, x.now});
-      default: {   // kParts: all are told which blocks; kNotices: then all are told
+      default: {   // kParts: all get the parts; kNotices: then all get the page
         const auto r = static_cast<std::uint8_t>(__builtin_ctz(x.told));
         clear_bits(y.told, 1u << r);
         if (x.telling == kParts) {
@@ -1634,7 +1655,8 @@ class Coherence {
     }
   }
 
-  /// A put past the caches (gas::Access): its own rank's copy is stale from its completion on; its next release tells others.
+  /// A direct put (gas::DirectAccess): its own rank's copy is outdated from its completion on; its next
+  /// release sends notices.
   template <class Emit>
   void put_directly(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -1683,7 +1705,8 @@ class Coherence {
   void block_event(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
     const std::uint8_t b = instr(s, a).block;
     State n = s;
-    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)  // only where a mutant moved a pinned page
+    // only where a mutant moved a pinned page
+    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)
       return simple(s, a, kNothing, emit, [](State&) { return true; });
     const bool pins = event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole;
     if (pins && leaving(s, s.actor[a], b)) return;
@@ -1697,7 +1720,7 @@ class Coherence {
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
   }
 
-  /// Waits for nobody: who has the block in hand is about to use it.
+  /// Waits for nothing: a thread that holds the block is about to use it.
   template <class Emit>
   void blank_block(const State& s, std::uint8_t a, Emit&& emit) const {
     const std::uint8_t b = instr(s, a).block;
@@ -1707,7 +1730,7 @@ class Coherence {
     emit(n, Step{static_cast<std::uint16_t>(claimed ? kEvent : kNothing), a, b});
   }
 
-  /// The event has been dealt with. After the first of a discard the bytes are nobody's.
+  /// The event has been dealt with. After the first step of a discard the bytes belong to no worker.
   void next_of_event(State& n, std::uint8_t a) const {
     const Instr& i = instr(n, a);
     if (i.what == Do::blank) set_bits(n.freed[i.block], (1 << kCells) - 1);
@@ -1734,14 +1757,14 @@ class Coherence {
       case Do::unpin:
       case Do::take:
       case Do::send:
-      case Do::doze:
       case Do::blank:
       case Do::reclaim: return next_of_event(n, a);
       default: x.sub = x.cell = x.owner = 0; return;
     }
   }
 
-  // ---- relocation, as gas/mover.cpp ------------------------------------------------------------------------------------
+  // ---- relocation, as gas/mover.cpp
+  // ------------------------------------------------------------------------
 
   enum OwnStage : std::uint8_t {
     kClaiming,
@@ -1776,7 +1799,7 @@ class Coherence {
         if (x.todo == 0 && !admitted(s, a, emit)) return;
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
         const Block w = word(s, me, b);
-        const dsm::Step step = dsm::next(w, Event::arrive);
+        const dsm::BlockStep step = dsm::next(w, Event::arrive);
         if (step.verdict == dsm::Verdict::wait) return;
         if (step.verdict == dsm::Verdict::done) {  // ours already: what was taken is given back
           give_back(n, me, p, x.todo);
@@ -1796,7 +1819,7 @@ class Coherence {
         y.open = s.tier[p];
         if (move.verdict == gas::MoveVerdict::on_ssd && without(Mutation::tier_move_asleep)) {
           n.tier[p] = 0;
-          move = gas::begin_move(gas::end_bring_in(entry(n, p)), rank);
+          move = gas::begin_move(gas::end_page_in(entry(n, p)), rank);
         }
         if (move.verdict == gas::MoveVerdict::claim && program_.brings && !without(Mutation::r8_landing_undrained)) return to(kRecalling, kOwnBusy);
         const bool taken = move.verdict == gas::MoveVerdict::on_ssd || (move.verdict == gas::MoveVerdict::in_part && without(Mutation::part_taken));
@@ -1812,11 +1835,12 @@ class Coherence {
         put_entry(n, p, before);
         y.open = 0;
         if (before.tier == gas::Tier::dram) return to(kSettling, kOwnLook);
-        y.whom = static_cast<std::uint8_t>(x.owner + 1);   // who is asked when its blocks are given back
+        // the rank that is asked when its blocks are unclaimed
+        y.whom = static_cast<std::uint8_t>(x.owner + 1);
         return to(kGivingUp, kOwnLook);
       }
-      // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or lands between the two is one that
-      // could have done so before the first.
+      // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or
+      // lands between the two is one that could have done so before the first.
       case kYielding:
         y.later = first(p);
         return yield_all(n, a, p, to);
@@ -1855,8 +1879,8 @@ class Coherence {
     }
   }
 
-  /// The owner's handler: all blocks free → all protected; never blocks. One step: handler against handler cannot run on one page, and
-  /// against workers the claims are taken before the first protection.
+  /// The owner's handler: all blocks free → all protected; never blocks. One step: handler against handler
+  /// cannot run on one page, and against workers the claims are taken before the first protection.
   template <class To>
   void yield_all(State& n, std::uint8_t a, std::uint8_t p, const To& to) const {
     Actor& x = n.actor[a];
@@ -1878,7 +1902,7 @@ class Coherence {
     }
     for (std::uint8_t b = first(p); b <= last(p); ++b) {
       const Block w = word(n, o, b);
-      const dsm::Step step = mutated(dsm::next(w, Event::yield), w, Event::yield);
+      const dsm::BlockStep step = mutated(dsm::next(w, Event::yield), w, Event::yield);
       if (step.verdict == dsm::Verdict::done) continue;
       if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
       put_word(n, o, b, step.after);
@@ -1887,7 +1911,8 @@ class Coherence {
     to(all_forgot ? kCopying : kRecalling, kYield);
   }
 
-  /// Coherence::landing: the frame as the yield leaves it, where all of it is simply copied; else it is read afterwards.
+  /// Coherence::arrival_frame: the frame as the yield leaves it, where all of it is simply copied; else it is
+  /// read afterwards.
   void land(State& n, std::uint8_t a, std::uint8_t p) const {
     Actor& x = n.actor[a];
     const std::uint8_t me = program_.workers[a].rank;
@@ -1907,7 +1932,7 @@ class Coherence {
     const std::uint8_t me = program_.workers[a].rank, b = x.later, from = x.owner;
     Block before = word(n, me, b);
     before.busy = false;
-    const dsm::Step step = dsm::next(before, Event::arrive);
+    const dsm::BlockStep step = dsm::next(before, Event::arrive);
     const Action action = step.actions[x.sub >> 1];
     if (action == Action::protect_read || action == Action::protect_none) {
       n.prot[me][b] = action == Action::protect_read ? 1 : 0;
@@ -1948,7 +1973,8 @@ class Coherence {
     const std::uint8_t me = program_.workers[a].rank;
     const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
     Block before = word(n, me, b);
-    if (x.sub == 0) {   // once, before any block can be stored to; and again when the entry is known to name us
+    // once, before any block can be stored to; and again when the entry is known to name this rank
+    if (x.sub == 0) {
       if (!without(Mutation::r5_arrival_unseen)) mark(n, me, p);
       for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
       x.sub = 1;
@@ -1959,7 +1985,7 @@ class Coherence {
       return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
     }
     before.busy = false;
-    become(n, me, b, dsm::next(before, Event::come_in).after);
+    become(n, me, b, dsm::next(before, Event::page_in).after);
     if (--x.todo == 0) over();
     emit(n, Step{kFinish, a, b});
   }
@@ -1973,7 +1999,7 @@ class Coherence {
       for (std::uint8_t& d : n.disk[r][b]) d = 0;
     put_word(n, r, b, after);
   }
-  /// The first `count` blocks of the page, which are claimed, stay what they were.
+  /// The first `count` blocks of the page, which are claimed, stay as they were.
   void give_back(State& n, std::uint8_t r, std::uint8_t p, std::uint8_t count) const {
     for (std::uint8_t b = first(p); b < first(p) + count; ++b) {
       Block free_again = word(n, r, b);
@@ -1994,10 +2020,12 @@ class Coherence {
     switch (x.stage) {
       case kMarkIt: {
         const gas::MoveStep move = gas::begin_move(entry(s, p), to);
-        if (move.verdict == gas::MoveVerdict::wait) return;  // somebody moves it
+        if (move.verdict == gas::MoveVerdict::wait) return;  // it moves already
         put_entry(n, p, move.claimed);
-        y.stage = move.verdict == gas::MoveVerdict::on_ssd ? kName : kForgotten;   // on SSD nobody holds its location, and no block is ours
-        for (std::uint8_t b = first(p); b <= last(p); ++b) n.freed[b] = (1 << kCells) - 1;  // no data goes with it
+        // on SSD its location has no holders, and no block is own
+        y.stage = move.verdict == gas::MoveVerdict::on_ssd ? kName : kForgotten;
+        // no data goes with it
+        for (std::uint8_t b = first(p); b <= last(p); ++b) n.freed[b] = (1 << kCells) - 1;
         return emit(n, Step{kHandBack, a, p});
       }
       case kForgotten: n.recalled[p] = 1; break;
@@ -2006,7 +2034,7 @@ class Coherence {
         break;
       case kYieldSelf:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
-          const dsm::Step step = dsm::next(word(s, me, b), Event::yield);
+          const dsm::BlockStep step = dsm::next(word(s, me, b), Event::yield);
           if (step.verdict == dsm::Verdict::wait) return;
           if (step.verdict == dsm::Verdict::refuse) return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
           if (step.verdict == dsm::Verdict::done) continue;
@@ -2014,7 +2042,9 @@ class Coherence {
           put_word(n, me, b, step.after);
         }
         break;
-      default:   // kName. Where frames are counted it begins on SSD: the rank does not know of it (AddressCache::cradle)
+      // kName. Where frames are counted it begins on SSD: the new owner does not know of it
+      // (AddressCache::initial_tier)
+      default:
         put_entry(n, p, gas::in_tier(gas::end_move(entry(s, p), to), limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
         if (!without(Mutation::r7_replaced_untold)) {
           set_bits(n.changed[me], blocks_of(p));
@@ -2039,7 +2069,7 @@ class Coherence {
     switch (x.stage) {
       case kClaimAll: {
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::Step step = dsm::next(word(s, me, b), Event::arrive_blank);
+        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::arrive_blank);
         if (step.verdict == dsm::Verdict::wait) return;
         if (!without(Mutation::tier_armed_unheld) || step.actions[0] != Action::end) {
           put_word(n, me, b, step.claimed);
@@ -2050,11 +2080,12 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLookWhere:
-        if (dsm::whence(entry(s, p), Rank{me}) == dsm::Fetched::own || without(Mutation::tier_armed_unlooked)) {
+        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::own || without(Mutation::tier_armed_unlooked)) {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
-        if (dsm::whence(entry(s, p), Rank{me}) == dsm::Fetched::on_ssd && has_room(s, me)) {   // nothing need be read
+        // nothing need be read
+        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::on_ssd && has_room(s, me)) {
           put_entry(n, p, gas::in_tier(entry(s, p), gas::Tier::dram));
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
@@ -2086,9 +2117,9 @@ class Coherence {
         Block before = word(s, me, b);
         before.busy = false;
         Block after = dsm::next(before, Event::arrive_blank).after;
-        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::rest).after;
-        if (n.prot[me][b] != static_cast<std::uint8_t>(after.view)) {
-          n.prot[me][b] = static_cast<std::uint8_t>(after.view);
+        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::retire).after;
+        if (n.prot[me][b] != static_cast<std::uint8_t>(after.access)) {
+          n.prot[me][b] = static_cast<std::uint8_t>(after.access);
           return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
         }
         become(n, me, b, after);
@@ -2098,7 +2129,8 @@ class Coherence {
     }
   }
 
-  // ---- memory larger than DRAM, as gas/tiers.cpp, dsm/eviction.cpp and dsm/keeper.cpp ------------------------------------
+  // ---- memory larger than DRAM, as gas/tiers.cpp, dsm/eviction.cpp and dsm/pager.cpp
+  // -----------------------
 
   static bool keeps(const Script& w) { return !w.code.empty() && w.code[0].what == Do::keep; }
   [[nodiscard]] std::uint8_t limit(std::uint8_t r) const noexcept { return program_.room[r]; }
@@ -2125,7 +2157,8 @@ class Coherence {
     return true;
   }
 
-  /// Coherence::admit: may it go on to claim blocks? Else it waits, or sends its rank's changes, so that their blocks can go.
+  /// Coherence::admit: may it go on to claim blocks? Else it waits, or sends its rank's changes, so that
+  /// their blocks can go.
   template <class Emit>
   bool admitted(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -2147,14 +2180,15 @@ class Coherence {
 
   enum Waking : std::uint8_t { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming, kInSettling, kInUnmarking, kInGivingUp };
 
-  [[nodiscard]] bool has_keeper(std::uint8_t r) const {
+  [[nodiscard]] bool has_pager(std::uint8_t r) const {
     return std::any_of(program_.workers.begin(), program_.workers.end(), [&](const Script& w) { return w.rank == r && keeps(w); });
   }
-  /// Asks its owner for the page, and waits. The owner's keeper answers when it has brought the page in, or has found that it cannot.
+  /// Asks the page's owner for it, and waits. The owner's pager answers when it has paged the page in, or has
+  /// found that it cannot.
   bool ask(State& n, Actor& x, std::uint8_t p) const {
     const auto owner = static_cast<std::uint8_t>(x.whom - 1);
     if (x.waking == kAsking) {
-      if (has_keeper(owner)) set_bits(n.asked[owner], 1u << p);
+      if (has_pager(owner)) set_bits(n.asked[owner], 1u << p);
       x.waking = kAsked;
       return true;
     }
@@ -2170,7 +2204,7 @@ class Coherence {
     if (n.actor[a].waking != kAwake || asleep(n, p)) ask_holding(n, a, done);
     return false;
   }
-  /// By who holds the bit of a block of another rank's page.
+  /// By a worker that holds the bit of a block of another rank's page.
   template <class Done>
   void ask_holding(State& n, std::uint8_t a, const Done& done) const {
     Actor& x = n.actor[a];
@@ -2203,7 +2237,7 @@ class Coherence {
     emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a, static_cast<std::uint8_t>(whom - 1)});
   }
 
-  /// Tiers::bring_in, by who faults on a page of its own rank, or by the keeper for others.
+  /// Tiers::page_in, by a worker that faults on a page of its own rank, or by the pager for other ranks.
   template <class Emit>
   void bring_in(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
     const Actor& x = s.actor[a];
@@ -2234,7 +2268,7 @@ class Coherence {
           return to(kInMarking, kInClaim);
         }
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::Step step = dsm::next(word(s, me, b), Event::come_in);
+        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::page_in);
         if (step.verdict == dsm::Verdict::wait) return;
         put_word(n, me, b, step.claimed);
         ++y.todo;
@@ -2243,7 +2277,7 @@ class Coherence {
       case kInMarking: {
         const gas::Location before = entry(s, p);
         if (before.busy) return to(kInGivingUp, kInNot);
-        const bool comes = gas::comes_in(before, Rank{me});
+        const bool comes = gas::pages_in(before, Rank{me});
         if (!without(Mutation::tier_in_unmarked)) put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
         return to(comes ? without(Mutation::tier_dram_early) ? kInNaming : kInReading : without(Mutation::tier_in_unmarked) ? kInGivingUp : kInUnmarking, kInMark);
       }
@@ -2251,12 +2285,12 @@ class Coherence {
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           Block before = word(s, me, b);
           before.busy = false;
-          if (dsm::next(before, Event::come_in).actions[0] == Action::read_back || without(Mutation::part_overwritten)) std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
+          if (dsm::next(before, Event::page_in).actions[0] == Action::read_back || without(Mutation::part_overwritten)) std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
           std::fill_n(n.disk[me][b], kCells, 0);
         }
         return to(without(Mutation::tier_dram_early) ? kInSettling : kInNaming, kInRead);
       case kInNaming:
-        put_entry(n, p, gas::end_bring_in(entry(s, p)));
+        put_entry(n, p, gas::end_page_in(entry(s, p)));
         return to(without(Mutation::tier_dram_early) ? kInReading : kInSettling, kInEnd);
       case kInSettling: return settle(n, a, p, emit, over);
       case kInUnmarking: {
@@ -2276,16 +2310,17 @@ class Coherence {
     }
   }
 
-  enum KeeperStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
+  enum PagerStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
 
-  /// Keeper::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it; x.todo: blocks that it holds; x.later: those that are written.
+  /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it;
+  /// x.todo: blocks that it holds; x.later: those that are written.
   template <class Emit>
   void keep_budget(const State& s, std::uint8_t a, Emit&& emit) const {
     const Actor& x = s.actor[a];
     const std::uint8_t me = x.at, p = x.now;
     State n = s;
     Actor& y = n.actor[a];
-    const auto to = [&](KeeperStage stage, std::uint16_t kind) {
+    const auto to = [&](PagerStage stage, std::uint16_t kind) {
       y.stage = stage;
       emit(n, Step{kind, a, p});
     };
@@ -2294,7 +2329,7 @@ class Coherence {
       y.at = me;
       emit(n, Step{kind, a, p});
     };
-    const bool drops = static_cast<gas::Leaving>(x.open) == gas::Leaving::drop, in_part = static_cast<gas::Leaving>(x.open) == gas::Leaving::spill_part;
+    const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop, in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
     const auto punch = [&] {
       for (std::uint8_t b = first(p); b <= last(p); ++b) {
         std::fill_n(n.memory[me][b], kCells, 0);
@@ -2311,7 +2346,7 @@ class Coherence {
           ++y.todo;
           return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
         }
-        const dsm::Step step = mutated(dsm::next(w, Event::let_go), w, Event::let_go);
+        const dsm::BlockStep step = mutated(dsm::next(w, Event::evict), w, Event::evict);
         if (step.verdict != dsm::Verdict::proceed) {
           give_back(n, me, p, x.todo);
           y.todo = 0;
@@ -2331,7 +2366,7 @@ class Coherence {
         punch();
         return to(kFinishing, kPunch);
       case kFinishing:
-        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{.dozing = without(Mutation::doze_frameless) && word(s, me, b).dozing});
+        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{});
         if (--y.todo != 0) return to(kFinishing, kGoBlock);
         if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
         return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
@@ -2374,7 +2409,7 @@ class Coherence {
     }
   }
 
-  /// What others ask for; and, while there is no room for another page, a page to let go, or to lay to rest.
+  /// What other ranks ask for; and, while there is no room for another page, a page to evict, or to retire.
   template <class Emit>
   void look_for_work(const State& s, std::uint8_t a, Emit&& emit) const {
     const std::uint8_t me = s.actor[a].at;
@@ -2388,10 +2423,10 @@ class Coherence {
     if (has_room(s, me) || workers_done(s)) return;
     for (std::uint8_t p = 0; first(p) < B; ++p) {
       const gas::Location before = entry(s, p);
-      const gas::Leaving way = gas::way_out(before, Rank{me});
+      const gas::EvictionKind way = gas::eviction_kind(before, Rank{me});
       bool here = false;
       for (std::uint8_t b = first(p); b <= last(p); ++b) here |= ((s.frames[me] | s.twins[me]) & 1 << b) != 0;
-      if (!here || way == gas::Leaving::wait) continue;
+      if (!here || way == gas::EvictionKind::wait) continue;
       State n = s;
       put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
       n.actor[a].now = p;
@@ -2403,7 +2438,7 @@ class Coherence {
     for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
       State n = s;
       // What shows nothing may lie between blocks that do, and is held while V changes.
-      if (try_claim(n, a, b, Event::rest) == dsm::Verdict::proceed || try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
+      if (try_claim(n, a, b, Event::retire) == dsm::Verdict::proceed || try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
     }
   }
 

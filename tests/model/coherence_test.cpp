@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every interleaving of small data-race-free programs over the shipped block protocol, relocation and memory tiers, and shows that each of
-// rules 1–8 is needed: without it the walk finds a stale or lost value.
+// Walks every interleaving of small data-race-free programs over the shipped block protocol, relocation and
+// memory tiers, and shows that each of rules 1–8 is needed: without it the walk finds a stale or lost value.
 //
 // `model_coherence --gtest_filter=…` prints counts and lengths; docs/design/proof.md has them in a table.
 #include "model/coherence_model.h"
@@ -14,7 +14,8 @@
 namespace kasane::model {
 namespace {
 
-/// Picks the smallest machine for the program: ranks, workers, blocks are template parameters so that states stay small.
+/// Picks the smallest machine for the program: ranks, workers, blocks are template parameters so that states
+/// stay small.
 template <std::uint8_t B>
 Outcome walk(const Program& p) {
   std::uint8_t ranks = 0;
@@ -43,7 +44,7 @@ struct Named {
 
 Outcome walk(const Named& n) { return n.blocks == 1 ? walk<1>(n.program) : walk<2>(n.program); }
 
-// ---- programs: each is data-race-free; load() checks against the ghost memory -----------------------------------------
+// ---- programs: each is data-race-free; load() checks against the ghost memory ----------------------------
 
 // Message passing from a rank that does not own the block to the one that does, and back.
 Named message_passing() {
@@ -67,7 +68,8 @@ Named false_sharing() {
             {0, {cross(0), load(0, 0)}}}}};
 }
 
-// Two workers of one rank write the block while each crosses to and from elsewhere: stores land in every moment of the other's fences.
+// Two workers of one rank write the block while each crosses to and from elsewhere: stores happen at every
+// moment of the other's fences.
 Named two_workers() {
   return {"two workers a rank",
           {{{1, {store(0, 0, 1), set(0)}},
@@ -93,7 +95,7 @@ Named two_releasers() {
           {{{1, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {1, {release()}}, {0, {cross(0), load(0, 0)}}}}};
 }
 
-// A worker's own store must stay visible to it while others of its rank release and acquire.
+// A worker's own store must stay visible to it while other workers of its rank release and acquire.
 Named own_store_over_fences() {
   return {"own store over fences",
           {{{1, {store(0, 0, 1), load(0, 0), load(0, 0)}}, {1, {release()}}, {1, {acquire()}}}}};
@@ -123,7 +125,8 @@ Named writer_while_moving() {
             {0, {cross(1), load(0, 1)}}}}};
 }
 
-// The page is used where it came to before its entry says so: by who brought it, and by another worker there.
+// The page is used at its new owner before its entry says so: by the worker that brought it, and by another
+// one there.
 Named entry_on_its_way() {
   return {"the entry is on its way",
           {{{1, {own(0), store(0, 0, 1), set(0)}},
@@ -153,8 +156,8 @@ Named arrival_into_dirty() {
             {0, {store(0, 1, 3), cross(1), load(0, 0)}}}}};
 }
 
-// The stack of a stolen parent: rank 1 takes the page while the child, at rank 0, still writes a captured variable in it; afterwards
-// the parent reads it at rank 1 (thesis, listing 3.1).
+// The stack of a stolen parent: rank 1 takes the page while the child, at rank 0, still writes a captured
+// variable in it; afterwards the parent reads it at rank 1 (thesis, listing 3.1).
 Named captured_variable() {
   return {"captured variable of a stolen stack",
           {{{0, {set(0), store(0, 0, 1), set(1)}},
@@ -192,7 +195,7 @@ Named pinned_acquire() {
             {0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}}}};
 }
 
-// … and what was merged into it is nobody's change: it must not be sent back later.
+// … and what was merged into it is no change of this rank: it must not be sent back later.
 Named pinned_merge_back() {
   return {"pinned foreign block: merged bytes stay",
           {{{1, {pin_write(0), store(0, 0, 1), set(0)}},
@@ -224,7 +227,8 @@ Named reuse_same_rank() {
             {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
 
-// Freed here with unreleased bytes, and used here again after another rank has allocated it: the new value equals the freed one, which the owner never got.
+// Freed here with unreleased bytes, and used here again after another rank has allocated it: the new value
+// equals the freed one, which the owner never got.
 Named reuse_of_what_was_freed() {
   return {"freed, allocated elsewhere, used again",
           {{{1, {store(0, 0, 1), discard(0, 1), set(0), cross(1), store(0, 0, 1), set(2)}},
@@ -252,8 +256,9 @@ Named stored_after_put_and_free() {
           {{{1, {load(0, 0), put(0, 0, 5), discard(0, 1), store(0, 0, 0), set(0)}}, {1, {load(0, 1), acquire()}}, {0, {cross(0), load(0, 0)}}}}};
 }
 
-// Memory that is allocated anew at another rank, which has other bytes of it than those that a third rank has cached, and stores again. The first
-// owner knows, by then, that it has not stored since it was told of that copy.
+// Memory that is allocated anew at another rank, which has other bytes of it than those that a third rank has
+// cached, and stores again. By then the first owner knows that it has not stored since its notice of that
+// copy.
 Named reuse_elsewhere() {
   return {"allocated anew at another rank",
           {{{0, {store(0, 0, 5), set(0), set(2), see(1), release(), hand_back(0, 1), set(3)}},
@@ -271,14 +276,14 @@ Named lazy_owner() {
   return n;
 }
 
-// A stack slot: adopted by rank 1, surrendered, recycled at rank 0, whose old copy must not come back.
+// A stack slot: taken by rank 1, returned, recycled at rank 0, whose old copy must not come back.
 Named recycled_stack() {
   return {"a recycled stack",
           {{{0, {store(0, 0, 1), set(0), cross(1), reclaim(0), store(0, 0, 5), load(0, 0), set(2)}},
             {1, {cross(0), own(0), load(0, 0), store(0, 1, 2), hand_back(0, 0), set(1), cross(2), load(0, 0)}}}}};
 }
 
-// Two blocks of two pages, owners on both sides: fences walk several blocks, each other's puts in both directions.
+// Two blocks of two pages, owners on both sides: fences walk several blocks, with puts in both directions.
 Named two_pages() {
   Named n{"two pages, crosswise",
           {{{0, {store(1, 0, 1), set(0), cross(1), load(0, 0)}}, {1, {store(0, 0, 2), set(1), cross(0), load(1, 0)}}}},
@@ -307,9 +312,9 @@ Named page_to_and_fro() {
   return n;
 }
 
-// ---- who has a copy, and who is told ------------------------------------------------------------------------------------
+// ---- which ranks have a copy, and which get notices ------------------------------------------------------
 
-// The owner stores between the reader's looks: unseen, watched, unseen again.
+// The owner stores between the reader's looks: without a fault, watched, without a fault again.
 Named owner_and_reader() {
   return {"owner and reader",
           {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
@@ -340,7 +345,7 @@ Named arrival_while_releasing() {
           {{{2, {load(0, 1), cross(0), load(0, 0)}}, {1, {own(0), store(0, 0, 1), set(0)}}, {1, {store(1, 0, 5), release()}}}}, 2};
 }
 
-// The owner meets its page when somebody has a copy already.
+// The owner first faults on its page when another rank has a copy already.
 Named late_meeting() {
   Named n{"the owner meets its page after its reader",
           {{{0, {see(1), store(0, 0, 1), set(0)}}, {0, {release()}}, {1, {load(0, 1), set(1), cross(0), load(0, 0)}}}}};
@@ -361,7 +366,7 @@ Named direct_put_of_owner() {
           {{{0, {put(0, 0, 1), set(0), cross(1), put(0, 0, 2), set(2)}}, {1, {load(0, 1), cross(0), load(0, 0), set(1), cross(2), load(0, 0)}}}}};
 }
 
-// A rank that was told of another's change tells of its own.
+// A rank that has a notice of another rank's change sends notices of its own.
 Named told_and_telling() {
   return {"told and telling",
           {{{1, {store(0, 0, 1), release(), cross(0), load(0, 1)}}, {2, {store(0, 1, 2), set(0)}}, {0, {}}}}};
@@ -379,7 +384,7 @@ Named two_readers() {
           {{{0, {store(0, 0, 1), set(0)}}, {1, {load(0, 1), cross(0), load(0, 0)}}, {2, {load(0, 1), cross(0), load(0, 0)}}}}};
 }
 
-// Two ranks change the page and tell its reader at the same time.
+// Two ranks change the page and send its reader notices at the same time.
 Named two_tellers() {
   return {"two tellers",
           {{{0, {store(0, 0, 1), release()}}, {1, {store(0, 1, 2), set(0)}}, {2, {pin_read(0), unpin(0), cross(0), load(0, 1)}}}}};
@@ -393,7 +398,8 @@ Named fetch_while_dropping() {
   return n;
 }
 
-// Two workers acquire for two pages: the second must not be served by the first's round, which took its notices before.
+// Two workers acquire for two pages: the second must not be served by the first's round, which took its
+// notices before.
 Named two_acquirers_of_two_pages() {
   return {"two acquirers, two pages",
           {{{0, {store(1, 0, 1), set(0), store(0, 0, 1), set(1)}}, {1, {load(1, 1), cross(0), load(1, 0)}}, {1, {load(0, 1), cross(1), load(0, 0)}}}}, 2};
@@ -436,21 +442,22 @@ Named puts_to_watched_page() {
   return n;
 }
 
-// A pinned copy is refreshed when it is told.
+// A pinned copy is refreshed when there is a notice of it.
 Named pinned_copy() {
   return {"a pinned copy",
           {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
             {1, {pin_read(0), cross(0), load(0, 0), set(1), cross(2), load(0, 0), unpin(0)}}}}};
 }
 
-// A view that is written as a whole, by a rank that has an old copy of the block; then the other rank writes, and the first looks again.
+// A view that is written as a whole, by a rank that has an old copy of the block; then the other rank writes,
+// and the first looks again.
 Named view_over_copy() {
   return {"a view over an old copy",
           {{{1, {cross(0), load(0, 0), pin_whole(0), store(0, 0, 0), store(0, 1, 2), unpin(0), set(1), cross(2), load(0, 0), load(0, 1)}},
             {0, {store(0, 0, 4), set(0), cross(1), load(0, 0), load(0, 1), store(0, 0, 3), set(2)}}}}};
 }
 
-// The same without a copy: nothing is fetched, and its rank must hear of changes all the same.
+// The same without a copy: nothing is fetched, and its rank must get notices all the same.
 Named view_over_nothing() {
   return {"a view over nothing",
           {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0), cross(1), load(0, 0), load(0, 1)}},
@@ -539,7 +546,7 @@ Named view_edge() {
           {{{1, {pin_write(0), store(0, 0, 1), unpin(0), set(0)}}, {0, {store(0, 1, 2), set(1), cross(0), load(0, 0), load(0, 1)}}}}};
 }
 
-// A block goes ahead of the release, and is stored to again, by another worker meanwhile.
+// A block is sent before the release, and another worker stores to it again meanwhile.
 Named sent_ahead() {
   return {"sent ahead of the release",
           {{{1, {store(0, 0, 1), send(0), store(0, 0, 2), set(0)}},
@@ -554,7 +561,7 @@ Named all_sent_ahead() {
           {{{1, {pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), send(0), set(0)}}, {2, {pin_read(0), unpin(0), cross(0), load(0, 0), load(0, 1)}}, {0, {}}}}};
 }
 
-// ---- some blocks of a page have changed, others not ---------------------------------------------------------------------
+// ---- some blocks of a page have changed, others not ------------------------------------------------------
 
 Named in_a_page(Named n, bool watched) {
   n.program.blocks_per_page = n.blocks = 2;
@@ -570,19 +577,19 @@ Named one_of_two_told() {
                    true);
 }
 
-// Both blocks can be stored to unseen.
+// Both blocks can be stored to without a fault.
 Named two_of_two_told() {
   return in_a_page({"both blocks of two are told of", {{{0, {store(0, 0, 1), store(1, 0, 2), set(0)}}, {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), load(1, 0)}}}}}, false);
 }
 
-// What was told of is fetched again, and stored to unseen, while the other block stays.
+// A block with a notice is fetched again, and stored to without a fault, while the other block stays.
 Named told_and_fetched_again() {
   return in_a_page({"a block is told of and fetched again",
                     {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}}, {1, {load(0, 1), load(1, 1), cross(0), load(0, 0), set(1), cross(2), load(0, 0), load(1, 1)}}}}},
                    false);
 }
 
-// One worker fetches what the other is being told of, or what it was not.
+// One worker fetches the block that the other worker's notice names, or the other one.
 Named fetch_beside_a_drop() {
   return in_a_page({"a fetch beside a drop",
                     {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), store(1, 0, 3), set(2)}},
@@ -616,7 +623,8 @@ Named put_and_stored_beside() {
                    true);
 }
 
-// A rank stores to both blocks of its page, which then moves away; it stores to one of them again, before it releases.
+// A rank stores to both blocks of its page, which then moves away; it stores to one of them again, before it
+// releases.
 Named stored_moved_and_put() {
   return in_a_page({"a page is stored to, moves, and is put to",
                     {{{0, {store(0, 0, 1), store(1, 0, 2), set(1), cross(2), store(0, 0, 3), set(0)}},
@@ -632,71 +640,9 @@ Named moved_beside_a_copy() {
                    true);
 }
 
-// ---- copies that are not expected to be used again --------------------------------------------------------------------
+// ---- memory larger than DRAM: pagers evict pages as often as they like -----------------------------------
 
-// A copy dozes while its page is changed, told of, and looked at again; its rank's other worker wakes it at any moment.
-Named dozing_copy() {
-  return {"a copy that dozes",
-          {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
-            {1, {load(0, 1), doze(0), cross(0), load(0, 0), doze(0), set(1), cross(2), load(0, 0)}},
-            {1, {load(0, 1)}}}}};
-}
-
-// … is written when it wakes, while the owner writes its other byte; the other worker would lay it down again.
-Named dozing_writer() {
-  return {"a copy that dozes is written",
-          {{{1, {load(0, 0), doze(0), store(0, 0, 1), load(0, 0), set(0)}}, {1, {doze(0), release()}}, {0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}}}};
-}
-
-// … as a whole.
-Named dozing_view() {
-  return {"a copy that dozes is written as a whole",
-          {{{1, {load(0, 0), doze(0), pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0), cross(1), load(0, 0)}},
-            {1, {doze(0)}},
-            {0, {cross(0), load(0, 0), load(0, 1), store(0, 0, 3), set(1)}}}}};
-}
-
-// Its page arrives.
-Named dozing_and_moved() {
-  return {"a copy dozes, and its page arrives",
-          {{{1, {load(0, 1), doze(0), own(0), cross(0), load(0, 0)}}, {1, {load(0, 1), doze(0)}}, {0, {store(0, 0, 1), set(0)}}}}};
-}
-
-// Its memory is freed elsewhere and used here; the new value is what the copy held.
-Named dozing_and_reused() {
-  return {"a copy dozes, and its memory is reused",
-          {{{1, {store(0, 0, 1), release(), discard(0, 1), set(0)}}, {2, {load(0, 1), doze(0), see(0), take(0), store(0, 0, 0), set(1)}}, {0, {cross(1), load(0, 0)}}}}};
-}
-
-// A copy is given up: its rank is told of nothing, and looks again.
-Named given_up() {
-  return {"a copy that is given up",
-          {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
-            {1, {load(0, 1), give_up(0), acquire(), cross(0), load(0, 0), give_up(0), acquire(), set(1), cross(2), load(0, 0)}},
-            {1, {load(0, 1)}}}}};
-}
-
-// … while another worker of its rank changes the page.
-Named given_up_by_writer() {
-  return {"a copy is given up while it is written",
-          {{{1, {store(0, 0, 1), load(0, 0), set(0)}}, {1, {give_up(0), acquire(), cross(1), load(0, 1)}}, {2, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}, {0, {}}}}};
-}
-
-// … while it is pinned: it goes on being told of.
-Named given_up_and_pinned() {
-  return {"a copy is given up while it is pinned",
-          {{{1, {pin_read(0), give_up(0), acquire(), cross(0), load(0, 0), unpin(0)}}, {1, {doze(0)}}, {0, {store(0, 0, 1), set(0)}}}}};
-}
-
-// … while another page's notice is being dropped, and while its page leaves its owner.
-Named given_up_and_moved() {
-  return {"a copy is given up while its page moves",
-          {{{1, {load(0, 1), give_up(0), acquire(), load(0, 1), cross(0), load(0, 0)}}, {2, {own(0), store(0, 0, 1), set(0)}}, {0, {}}}}};
-}
-
-// ---- memory larger than DRAM: keepers let pages go as often as they like -------------------------------------------------
-
-/// The ranks have room for so many blocks, and those that are limited have a keeper each.
+/// The ranks have room for so many blocks, and those that are limited have a pager each.
 Named kept(Named n, std::array<std::uint8_t, 3> room, bool rests = false) {
   n.program.room = room;
   for (std::uint8_t r = 0; r < room.size(); ++r)
@@ -712,7 +658,7 @@ Named evicted_under_writer() {
   return kept({"a page leaves while others write to it", {{{0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}, {1, {store(0, 0, 1), set(0), cross(1), load(0, 1)}}}}}, {1});
 }
 
-// … who puts directly.
+// … by direct puts.
 Named evicted_under_puts() {
   return kept({"a page leaves while others put to it", {{{0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}, {1, {put(0, 0, 1), set(0), cross(1), load(0, 1)}}}}}, {1});
 }
@@ -720,11 +666,6 @@ Named evicted_under_puts() {
 // A rank with room for one page uses two of another rank.
 Named copies_dropped() {
   return kept({"two pages, room for one", {{{1, {store(0, 0, 1), store(1, 0, 2), load(0, 0), set(0)}}, {0, {cross(0), load(0, 0), load(1, 0)}}}}, 2}, {0, 1});
-}
-
-// … one of which dozes.
-Named dozing_dropped() {
-  return kept({"a copy that dozes makes room", {{{0, {store(0, 0, 1), set(0)}}, {1, {cross(0), load(0, 0), doze(0), load(1, 0), load(0, 0)}}}}, 2}, {0, 1});
 }
 
 // Both have too little.
@@ -747,7 +688,8 @@ Named handed_a_copy() {
   return kept({"a copy becomes the page", {{{0, {see(1), hand_back(0, 1), set(0)}}, {1, {load(0, 0), set(1), cross(2), load(0, 0)}}, {2, {see(0), store(0, 0, 3), set(2)}}}}}, {0, 1});
 }
 
-// A rank has changed and freed a block, and not released since; the page is allocated anew, as this rank's own, on SSD. Its release finds a twin of the page that is its own by now.
+// A rank has changed and freed a block, and not released since. The page is allocated anew, as this rank's
+// own, on SSD. Its release finds a twin of a page that it owns by now.
 Named handed_over_a_twin() {
   return kept({"a page is handed to a rank with a twin", {{{0, {see(1), hand_back(0, 1), set(0), cross(2), load(0, 1)}}, {1, {store(0, 0, 1), discard(0, 1), set(1), see(0), store(0, 1, 2), set(2)}}}}}, {0, 1});
 }
@@ -764,7 +706,7 @@ Named pinned_over_a_twin() {
   return kept({"a page is handed to a rank with a pinned twin", {{{0, {see(1), hand_back(0, 1), set(0)}}, {1, {pin_write(0), store(0, 0, 1), discard(0, 1), set(1), cross(0), poke(0, 1, 2), release(), unpin(0), load(0, 1)}}, {1, {acquire()}}}}}, {0, 1});
 }
 
-// … or all of whose bytes were its own, which another rank wants.
+// … or a whole block, which another rank wants.
 Named handed_over_a_whole() {
   return kept({"a page is handed to a rank with a whole block", {{{0, {see(1), hand_back(0, 1), set(0), cross(2), load(0, 1)}}, {1, {pin_whole(0), store(0, 0, 1), store(0, 1, 1), unpin(0), set(1), cross(0), store(0, 1, 2), set(2)}}}}}, {0, 1});
 }
@@ -774,7 +716,7 @@ Named reused_on_ssd() {
   return kept({"freed on SSD, allocated anew", {{{0, {store(0, 0, 1), discard(0, 3), reclaim(0), store(0, 0, 5), set(0)}}, {1, {load(0, 1), cross(0), load(0, 0)}}}}}, {1});
 }
 
-// Stores that come before a page leaves, or to one at rest, are told of.
+// Stores before a page is evicted, or to a retired one, cause notices.
 Named evicted_and_told() {
   return kept({"a page leaves before its release", {{{0, {store(0, 0, 1), store(0, 0, 2), set(0)}}, {0, {release()}}, {1, {load(0, 1), cross(0), load(0, 0)}}}}}, {1}, true);
 }
@@ -829,7 +771,7 @@ Named pinned_in_part() {
   return n;
 }
 
-// Two threads of the rank, a block each; the rank lays them to rest, too.
+// Two threads of the rank, a block each; the rank retires them, too.
 Named in_part_by_two() {
   Named n = kept({"two threads at a page in part", {{{0, {store(0, 0, 1), load(0, 0), store(0, 0, 2), load(0, 0)}}, {0, {store(1, 0, 3), load(1, 0), add(1, 0), load(1, 0)}}, {1, {}}}}, 2}, {3}, true);
   n.program.blocks_per_page = 2;
@@ -843,7 +785,8 @@ Named in_part_and_told() {
   return n;
 }
 
-// Memory that is freed while it is here in part, and used by another rank, which takes the page without its bytes.
+// Memory that is freed while it is partial here, and used by another rank, which takes the page without its
+// bytes.
 Named in_part_taken() {
   return kept({"freed in part, taken by another rank", {{{0, {store(0, 0, 1), load(0, 0), discard(0, 3), set(0), cross(1), load(0, 0), load(0, 0)}}, {1, {see(0), reclaim(0), store(0, 0, 5), set(1)}}}}}, {1});
 }
@@ -888,7 +831,7 @@ Named asked_for_and_moved() {
   return kept({"a page leaves, is asked for and moved", {{{0, {store(0, 0, 1), set(0)}}, {1, {own(0), store(0, 1, 2), cross(0), load(0, 0)}}, {1, {cross(0), load(0, 0)}}}}}, {1});
 }
 
-// A reader of one block asks for the other; it stays among the readers, so nothing but the page's coming in marks it.
+// A reader of one block asks for the other; it stays among the readers, so only paging in marks the page.
 Named watched_page_of_two() {
   Named n = kept({"a watched page of two blocks comes back", {{{0, {see(1), store(0, 0, 1), set(0)}}, {0, {release()}}, {1, {load(0, 1), set(1), load(1, 0), cross(0), load(0, 0)}}}}, 2}, {2});
   n.program.blocks_per_page = 2;
@@ -901,7 +844,7 @@ Named owned_on_ssd() { return kept({"own of a page on its rank's SSD", {{{0, {st
 
 std::vector<Named> kept_programs() {
   return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), blanked_in_part(), blanked_and_pinned(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
-          evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), dozing_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
+          evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
           handed_a_copy(), handed_over_a_twin(), acquired_over_a_twin(), pinned_over_a_twin(), handed_over_a_whole(), reused_on_ssd(),        evicted_and_told(),   evicted_and_told_twice(), evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
 }
 
@@ -953,15 +896,6 @@ std::vector<Named> programs() {
           put_and_stored_beside(),
           stored_moved_and_put(),
           moved_beside_a_copy(),
-          dozing_copy(),
-          dozing_writer(),
-          dozing_view(),
-          dozing_and_moved(),
-          dozing_and_reused(),
-          given_up(),
-          given_up_by_writer(),
-          given_up_and_pinned(),
-          given_up_and_moved(),
           message_passing(),
           third_owner(),
           false_sharing(),
@@ -998,8 +932,9 @@ std::vector<Named> programs() {
           page_to_and_fro()};
 }
 
-/// The other programs, where ranks 0 and 1 have room for one page; only one of them where both are too much to walk, and none where that is.
-/// Owners that are asked when everybody has forgotten the page, and bring it along.
+/// The other programs, where ranks 0 and 1 have room for one page; only one of them where both are too much
+/// to walk, and none where that is. Owners that are asked when all holders have forgotten the page, and bring
+/// it along.
 std::vector<Named> programs_with_pages_brought() {
   std::vector<Named> all;
   for (Named n : {writer_while_moving(), owner_writes_while_leaving(), two_movers(), entry_on_its_way(), arrival_into_dirty(), arrival_while_releasing(), captured_variable(), captured_by_third(),
@@ -1024,7 +959,7 @@ std::vector<Named> programs_with_little_room() {
       {puts_to_watched_page().name, {false, true}},     {view_acquired().name, {false, true}},         {view_kept_in_part().name, {false, true}},
       {sent_ahead().name, {true, false}},               {false_sharing().name, {false, true}},         {two_acquirers().name, {true, false}},
       {lock_and_neighbour().name, {true, false}},       {two_movers().name, {false, true}},            {lazy_owner().name, {false, true}},
-      {two_pages().name, {true, false}},                {given_up_by_writer().name, {false, true}},      {fetched_between_notices().name, {}},
+      {two_pages().name, {true, false}},                {fetched_between_notices().name, {}},
       {fetch_beside_a_drop().name, {false, true}},      {moved_beside_a_copy().name, {false, true}},     {stored_moved_and_put().name, {false, true}}};
   std::vector<Named> all;
   for (Named n : programs()) {
@@ -1057,9 +992,10 @@ INSTANTIATE_TEST_SUITE_P(Tiers, EveryInterleaving, testing::ValuesIn(kept_progra
 INSTANTIATE_TEST_SUITE_P(BroughtAlong, EveryInterleaving, testing::ValuesIn(programs_with_pages_brought()), [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(WithLittleRoom, EveryInterleaving, testing::ValuesIn(programs_with_little_room()), [](const auto& param) { return as_name(param.param.name); });
 
-// ---- random small programs: each walked exhaustively -------------------------------------------------------------------
+// ---- random small programs: each walked exhaustively -----------------------------------------------------
 
-/// Data-race-free by construction: every cell is held by one worker at a time and changes hands by an edge, or by free and take.
+/// Data-race-free by construction: every cell is held by one worker at a time and changes hands by an edge,
+/// or by free and take.
 class Writer {
  public:
   explicit Writer(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {
@@ -1080,7 +1016,7 @@ class Writer {
 
   Named write(unsigned actions) {
     for (unsigned i = 0; i < actions; ++i) act();
-    for (unsigned c = 0; c < cells(); ++c) {  // somebody else looks at what became of it
+    for (unsigned c = 0; c < cells(); ++c) {  // another worker looks at the result
       if (flags_ < 8 && pick(2) == 0) hand_over(c, pick(workers()));
       code(holder_[c]).push_back(load(block(c), cell(c)));
     }
@@ -1110,7 +1046,8 @@ class Writer {
     switch (pick(6)) {
       case 5:
         if (pinned) return access(c, pinned);
-        for (const Instr& i : {release(), put(block(c), cell(c), value()), acquire()}) code(w).push_back(i);   // both views of one cell: fences between
+        // both views of one cell: fences between
+        for (const Instr& i : {release(), put(block(c), cell(c), value()), acquire()}) code(w).push_back(i);
         break;
       case 0: code(w).push_back(load(block(c), cell(c))); break;
       case 1: code(w).push_back(add(block(c), cell(c))); break;
@@ -1151,9 +1088,8 @@ class Writer {
       case 3:
       case 4: code(w).push_back(own(block(c) / n_.program.blocks_per_page)); break;
       case 5: {
-        const unsigned kind = pick(5);
-        code(w).push_back(kind == 0 ? release() : kind == 1 ? acquire() : kind == 2 ? send(block(c)) : kind == 3 ? doze(block(c)) : give_up(block(c)));
-        if (kind == 4) code(w).push_back(acquire());
+        const unsigned kind = pick(3);
+        code(w).push_back(kind == 0 ? release() : kind == 1 ? acquire() : send(block(c)));
         break;
       }
       case 6:
@@ -1276,7 +1212,8 @@ std::vector<Mutant> mutants() {
       {"tier_undrained_of_diffs", tier_undrained, evicted_under_writer()},
       {"tier_pinned", tier_pinned, pinned_kept()},
       {"tier_dirty", tier_dirty, copies_dropped()},
-      {"tier_drop_unmarked", tier_drop_unmarked, handed_a_copy(), Verdict::exhausted},   // a page that is handed over begins on SSD, and comes in with its blocks' bits
+      // a page that is handed over begins on SSD, and is paged in with its blocks' bits held
+      {"tier_drop_unmarked", tier_drop_unmarked, handed_a_copy(), Verdict::exhausted},
       {"tier_dram_early", tier_dram_early, asked_for_twice()},
       {"tier_in_unmarked", tier_in_unmarked, asked_for_and_moved()},
       {"tier_in_unclaimed", tier_in_unclaimed, evicted_owner()},
@@ -1290,7 +1227,8 @@ std::vector<Mutant> mutants() {
       {"tier_arrival_unseen", r5_arrival_unseen, watched_page_of_two()},
       {"tier_gone_untold", tier_gone_untold, evicted_owner()},
       {"tier_rest_watched", tier_rest_watched, evicted_and_told()},
-      {"tier_rest_unseen", tier_rest_unseen, evicted_and_told(), Verdict::exhausted},   // at rest it counts as open
+      // a retired block counts as open
+      {"tier_rest_unseen", tier_rest_unseen, evicted_and_told(), Verdict::exhausted},
       {"part_saved_stays", part_saved_stays, in_part_by_two()},
       {"part_stored_saved", part_stored_saved, back_in_part()},
       {"part_unwritten", part_unwritten, back_in_part()},
@@ -1310,13 +1248,6 @@ std::vector<Mutant> mutants() {
       {"tier_put_own_asleep_acquired", tier_put_own_asleep, acquired_over_a_twin(), Verdict::deadlock},
       {"tier_put_own_asleep_live", tier_put_own_asleep, pinned_over_a_twin(), Verdict::deadlock},
       {"tier_found_own_asleep", tier_put_own_asleep, handed_over_a_whole(), Verdict::deadlock},
-      {"doze_unprotected", doze_unprotected, dozing_copy()},
-      {"doze_kept", doze_kept, dozing_copy()},
-      {"doze_dirty", doze_dirty, dozing_writer()},
-      {"doze_frameless", doze_frameless, dozing_dropped()},
-      {"doze_freed", doze_freed, dozing_and_reused()},
-      {"give_up_shown", give_up_shown, given_up()},
-      {"give_up_kept", r6_stay_not_ended, given_up()},
       {"parts_after_notice", parts_after_notice, notice_taken_by_another()},
       {"parts_open_unsaid", parts_open_unsaid, two_of_two_told()},
       {"parts_open_unsaid_of_a_former_owner", parts_open_unsaid, stored_moved_and_put()},

@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// An explicit-state explorer: walks every state that a system of interleaved steps can reach, breadth first, and checks each.
+// An explicit-state explorer: walks every state that a system of interleaved steps can reach, breadth first,
+// and checks each.
 //
 // A System is any type with
 //
-//   using State = …;                                    plain bytes without padding, so that equal states have equal bytes
+//   using State = …;                                    plain bytes, no padding: equal states, equal bytes
 //   State initial() const;
-//   template <class Emit> void successors(const State&, Emit&& emit) const;   emit(next, Step) for every enabled step
+//   template <class Emit>
+//   void successors(const State&, Emit&& emit) const;   emit(next, Step) for every enabled step
 //   const char* violation(const State&) const;          null, or what is wrong in this state
 //   bool finished(const State&) const;                  may it have no successor? (else that is a deadlock)
 //   std::string name(const Step&) const;                for the printed trace
 //   std::string show(const State&) const;
 //
-// A System that may go round in circles (somebody tries again and again) says so by `bool circles() const`: then each state must also have a way to a finished one, else the
-// first that has none is reported (trapped). For that the walk keeps all steps: 12 bytes each.
+// A System with cycles (an actor tries again and again) says so by `bool circles() const`: then each state
+// must also have a way to a finished one, else the first that has none is reported (trapped). For that the
+// walk keeps all steps: 12 bytes each.
 //
 // A step may also report an error of its own (a load that returned the wrong value): emit(next, step, "why").
 //
-// Visited states are kept as 128-bit digests (16 bytes a state, whatever the State's size): with 10^9 states the chance that two
-// differing ones share a digest is below 10^-20, so "exhaustive" is meant modulo that. The frontier holds whole
-// states; a counterexample is found again by replaying the steps on the way to it, and is a shortest one.
+// Visited states are kept as 128-bit digests (16 bytes a state, whatever the State's size): with 10^9 states
+// the chance that two differing ones share a digest is below 10^-20, so "exhaustive" is meant modulo that.
+// The frontier holds whole states; a counterexample is found again by replaying the steps on the way to it,
+// and is a shortest one.
 //
-// Invariant: Outcome::verdict is exhausted only if every reachable state was expanded. A bound that is hit says so (bounded), never passes.
+// Invariant: Outcome::verdict is exhausted only if every reachable state was expanded. A bound that is hit
+// says so (bounded), never passes.
 // Thread safety: none needed; one walk is one thread.
 #pragma once
 
@@ -42,7 +47,7 @@ struct Step {
   std::uint8_t detail = 0;
 };
 
-/// Of what a walk may hold, never of time: whether a proof ends is not to depend on what else the machine does.
+/// Bounds what a walk may hold, never its time: whether a proof ends must not depend on the machine's load.
 struct Bounds {
   std::uint64_t states = 60'000'000;
   std::uint64_t bytes = 3ull << 30;  ///< digests, links and frontier together

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The explorer finds what is there to be found: a lost exclusion, a deadlock, a wrong load; counts states exactly; and says so
-// when a bound kept it from looking at everything.
+// The explorer finds a lost exclusion, a deadlock and a wrong load; counts states exactly; and says so when a
+// bound kept it from looking at everything.
 #include "model/explorer.h"
 
 #include <gtest/gtest.h>

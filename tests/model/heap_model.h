@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of free groups as a System for the explorer: actors of several ranks take groups and give objects back, on one stack of one size class. Every
-// operation comes from the shipping machines gas::Taking, gas::TakingAll and gas::Giving, and each operation on a shared word is a step of its own; what an actor
-// heard last of the head it keeps from one call to the next, as a bin does.
+// Stacks of free groups as a System for the explorer: actors of several ranks take groups and give objects
+// back, on one stack of one size class. Every operation comes from the shipping machines gas::Taking,
+// gas::TakingAll and gas::Giving, and each operation on a shared word is a step of its own. What an actor
+// last saw of the head it keeps from one call to the next, as a bin does.
 //
-// Oracle: who holds which object. An object that is handed to two, or given back by somebody and found by nobody in the end, is an error.
+// Oracle: which actor holds which object. An object that is handed to two actors, or that was given back and
+// is not found in the end, is an error.
 //
 // Abstractions: a group has two objects. Tags are kept whole, so they do not wrap within a walk.
 #pragma once
@@ -22,7 +24,7 @@ namespace kasane::model::heap {
 enum class Mutation : std::uint8_t {
   none,
   no_tag,              ///< a change of the head leaves its tag as it was (ABA)
-  push_always,         ///< who gives puts the group on the stack though others' bits were there
+  push_always,         ///< an actor that gives puts the group on the stack though other bits were set
   push_never,          ///< … never does
   bits_by_store,       ///< the bits are read and then overwritten with zero, not swapped
   bits_before_pop,     ///< the bits are taken while the group is still on the stack
@@ -31,15 +33,16 @@ enum class Mutation : std::uint8_t {
   collect_any,         ///< a collector keeps groups of which some objects are in use
   collect_bits,        ///< … does not clear the bits of those that it keeps
   collect_chain,       ///< … puts the others back linked as they were
-  untied,              ///< who gives several groups at once pushes the last without linking those before it
+  untied,  ///< an actor that gives several groups at once pushes the last without linking those before it
   tied_late,           ///< … pushes before the others are linked
   tied_any,            ///< … links those of which others' bits were there, too
 };
 
-/// give: all that the actor holds of its oldest group at once; give_one: one object. give_all: all that it holds, of all groups together, as
-/// Heap::give_back_together does: each round's operations are under way at once, so they may take effect in any order. collect: takes all groups, keeps those
-/// that are wholly free, and puts the others back, as gas/heap_slabs.cpp does (here a slab is one group). renew: makes slabs of what it kept, as a new slab is
-/// made.
+/// give: all that the actor holds of its oldest group at once; give_one: one object. give_all: all that it
+/// holds, of all groups together, as Heap::give_back_together does: each round's operations are outstanding
+/// at once, so they may take effect in any order. collect: takes all groups, keeps those that are wholly
+/// free, and puts the others back, as gas/heap_slabs.cpp does (here a slab is one group). renew: makes slabs
+/// of what it kept, as a new slab is made.
 enum class Do : std::uint8_t { take, give, give_one, give_all, collect, renew };
 
 struct Program {
@@ -59,7 +62,8 @@ class Stacks {
     std::uint8_t tag, top;           // the head as known
     std::uint8_t item, below, bits;  // of the machine
     std::uint8_t held[G];            // objects of each group
-    std::uint8_t walk, first, last;  // of a collector: the next group to look at, and the chain that goes back, + 1
+    // of a collector: the next group to look at, and the chain that goes back, + 1
+    std::uint8_t walk, first, last;
     std::uint8_t kept;               // groups that are slabs no more, a bit each
     std::uint8_t many[G];            // of groups given together: the machine's state + 1, 0: not of them
     std::uint8_t tie[G], given[G];   // … what it is linked to; its objects
@@ -212,7 +216,8 @@ class Stacks {
     if (before == T::State::bits && (without(Mutation::bits_by_store) || without(Mutation::bits_before_pop))) {
       t.bits = without(Mutation::bits_before_pop) ? (x.bits | old) : x.bits;
     }
-    if (before == T::State::pop && t.state != T::State::bits && x.extra != 0) {   // the mutant puts back what it took too early
+    // the mutant puts back what it took too early
+    if (before == T::State::pop && t.state != T::State::bits && x.extra != 0) {
       n.bits[x.item] = static_cast<std::uint8_t>(n.bits[x.item] | x.bits);
       y.extra = 0;
     }
@@ -234,7 +239,8 @@ class Stacks {
     wrong != nullptr ? emit(n, step_of(a, op), wrong) : emit(n, step_of(a, op));
   }
 
-  static constexpr std::uint8_t kWalking = 10, kPushing = 20;   // stages of a collector and of renew: pushing + the state of Giving
+  // stages of a collector and of renew: pushing + the state of Giving
+  static constexpr std::uint8_t kWalking = 10, kPushing = 20;
   static Step look_at(std::uint8_t a, std::uint8_t group_1) noexcept { return {static_cast<std::uint16_t>(2 << 4), a, group_1}; }
 
   template <class Emit>
@@ -277,7 +283,8 @@ class Stacks {
     emit(n, step_of(a, op));
   }
 
-  /// All groups of what was kept become objects again: nobody looks at them, so one step writes them all; then the chain is pushed.
+  /// All groups that were kept become objects again: no other actor looks at them, so one step writes them
+  /// all; then the chain is pushed.
   template <class Emit>
   void renew(const State& s, std::uint8_t a, Emit&& emit) const {
     if (s.actor[a].stage >= kPushing) return push_chain(s, a, emit);
@@ -343,7 +350,8 @@ class Stacks {
     const Op op = v.operation();
     const gas::StackHead seen = v.head;
     v.answer(perform(n, op));
-    if (late_link && y.extra == 1 && v.state == V::State::given && op.where == Op::Where::head) {   // … and links then
+    // … and links afterwards
+    if (late_link && y.extra == 1 && v.state == V::State::given && op.where == Op::Where::head) {
       v.state = V::State::link;
       v.head = seen;
       y.extra = 2;
@@ -364,7 +372,8 @@ class Stacks {
     twice ? emit(n, step_of(a, op), "an object was given back that was free") : emit(n, step_of(a, op));
   }
 
-  /// Rounds of one operation each of all machines that are not over. first: of the chain, last: who pushes it, both + 1. stage: 1 while any is to come.
+  /// Rounds of one operation each of all machines that are not over. first: of the chain; last: the one that
+  /// pushes it; both + 1. stage: 1 while any is to come.
   template <class Emit>
   void give_all(const State& s, std::uint8_t a, Emit&& emit) const {
     using V = gas::Giving;
@@ -393,7 +402,8 @@ class Stacks {
       v.answer(perform(n, op));
       y.many[g] = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
       y.done = static_cast<std::uint8_t>(y.done | 1u << g);
-      if (before == V::State::link && without(Mutation::tied_late)) y.done = static_cast<std::uint8_t>(y.done & ~(1u << g));   // its push may overtake the ties
+      // its push may overtake the ties
+      if (before == V::State::link && without(Mutation::tied_late)) y.done = static_cast<std::uint8_t>(y.done & ~(1u << g));
       if (before == V::State::push) remember(y, v.head, v.state == V::State::given);
       end_round(y, before == V::State::bits);
       v.state == V::State::twice ? emit(n, step_of(a, op), "an object was given back that was free") : emit(n, step_of(a, op));
@@ -445,12 +455,12 @@ class Stacks {
   Program program_;
 };
 
-// ---- runs of pages ---------------------------------------------------------------------------------------------------
+// ---- runs of pages ---------------------------------------------------------------------------------------
 
 enum class RunMutation : std::uint8_t {
   none,
   no_tag,          ///< a change of the head leaves its tag as it was (ABA)
-  all_by_store,    ///< who takes all stores zero over the head, tag and all
+  all_by_store,    ///< an actor that takes all stores zero over the head, tag and all
   link_once,       ///< after a push that failed, next is not written anew
 };
 
@@ -608,7 +618,7 @@ class RunStack {
     V v = V::chain(x.item, x.item, {x.tag, x.top});
     v.state = static_cast<V::State>(x.stage - 1);
     const Op op = v.operation();
-    // It is on the stack from the compare-swap on: nobody's.
+    // It is on the stack from the compare-swap on and belongs to no actor.
     const auto mine = static_cast<std::uint8_t>(1u << x.item);
     v.answer(perform(n, op));
     if (op.where == Op::Where::head && without(RunMutation::link_once) && v.state == V::State::link) v.state = V::State::push;

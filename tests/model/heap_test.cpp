@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every interleaving of ranks that take groups of free objects and give objects back, over the shipped machines, and shows that each rule of theirs
-// is needed: without it the walk finds an object that two have, or one that nobody finds again.
+// Walks every interleaving of ranks that take groups of free objects and give objects back, over the shipped
+// machines, and shows that each of their rules is needed: without it the walk finds an object that two actors
+// have, or one that is lost.
 #include "model/heap_model.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(All, HeapMutant,
                                          Mutant{"tied_late", Mutation::tied_late}, Mutant{"tied_any", Mutation::tied_any}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// ---- runs of pages ---------------------------------------------------------------------------------------------------
+// ---- runs of pages ---------------------------------------------------------------------------------------
 
 struct NamedRuns {
   const char* name;

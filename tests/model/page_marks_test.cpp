@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks every interleaving of ranks that add pages to a set of marks and of its owner who takes them (gas/page_marks.h), one word's operation a step, over the
-// shipped places of the bits.
-// What an add promises: who finds the set idle after an add has returned knows what the adder did before it.
+// Walks every interleaving of ranks that add pages to a set of marks and of its owner, which takes them
+// (gas/page_marks.h), one word's operation a step, over the shipped places of the bits. What an add promises:
+// a thread that finds the set idle after an add has returned knows what the adder did before it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class Marks {
  public:
   struct State {
     std::uint8_t leaf[kLeaves], branch[kBranches], head, counted;
-    std::uint8_t version[4], known[4], promised[4];   // of a page: what adders did before; what a take knew; what an add that returned did
+    // of a page: what adders did before; what a take knew; what an add that returned did
+    std::uint8_t version[4], known[4], promised[4];
     struct {
       std::uint8_t pc, level, looked, version;
     } adder[3];

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host that ask each other for room (docs/design/tiers.md, "Asks and rings"): mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step
-// (accesses.h), driven by keepers that do what dsm::Keeper does in a turn, and by threads that wait, fill and empty. The keepers' bells, and what may leave, are the walk's own.
+// The ranks of a host that ask each other for room (docs/design/tiers.md, "Asks and rings"):
+// mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step (accesses.h), driven
+// by pagers that do what dsm::Pager does in a turn, and by threads that wait, fill and empty. The pagers'
+// wake-ups, and what may be evicted, belong to the walk.
 //
-// Checked in each state: there is never more than the total. Where all threads have ended and all keepers sleep: nobody asks but for what he owes, and that nobody can give; nobody owes what could be
-// paid; everything is accounted for. From each state there is a way to such a one: who waits gets his room.
+// Checked in each state: there is never more than the total. Where all threads have ended and all pagers
+// sleep: no rank asks but for its debt, and for that no rank has room; no rank has a debt that it could pay;
+// everything is accounted for. From each state there is a way to such a one: a thread that waits gets its
+// room.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -29,14 +33,14 @@ using Room = mem::BasicRoom<WalkedAtomics>;
 
 enum class Without : std::uint8_t {
   none,
-  ring_of_who_owes,       ///< a thread that could not be charged does not ring its keeper
+  ring_of_who_owes,       ///< a thread that could not be charged does not ring its pager
   ring_of_who_took,       ///< … that was charged with blocks from the host
-  ring_of_who_paid,       ///< … that paid the last of what was owed, or gave
+  ring_of_who_paid,       ///< … that paid the last of a debt, or gave
   ring_of_who_waited,     ///< … that was admitted
   forgetting,             ///< what was put off and never came again is needed for ever
-  telling_others,         ///< the keeper rings nobody
-  bell_before_look,       ///< it reads its bell only when it goes to sleep
-  relief_before_want,     ///< it takes what is wanted before it takes who was relieved
+  telling_others,         ///< the pager wakes no other pager
+  bell_before_look,       ///< it reads its wake-up count only when it goes to sleep
+  relief_before_want,     ///< it takes what is wanted before it takes which threads were relieved
   end_of_ask,             ///< an ask stays
 };
 
@@ -60,7 +64,8 @@ struct Program {
   const char* name;
   std::uint8_t ranks, total, low, batch;
   std::vector<Script> threads;   // four at most
-  bool naps = false;             ///< a keeper that has something unsettled looks again after a while; else the rings have to do
+  /// a pager that has something unsettled looks again after a while; else the wake-ups must do
+  bool naps = false;
   Grain grain = Grain::write;
 };
 
@@ -79,8 +84,10 @@ struct Host {
     Accesses::set_own(std::move(own));
   }
   // In the order of their declaration.
-  static constexpr unsigned kAsking = 0, kIdleRanks = 1, kFree = 2, kHeld = 3, kAsked = 4;                                       // the latter two of rank 0; each further rank: + 2
-  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = kUsed + mem::kBudgetUses, kWanted = kOwed + 1, kLimitless = kOwed + 2, kRoomWords = kOwed + 5;   // of room()
+  // the latter two of rank 0; each further rank: + 2
+  static constexpr unsigned kAsking = 0, kIdleRanks = 1, kFree = 2, kHeld = 3, kAsked = 4;
+  // of room()
+  static constexpr unsigned kCredit = 0, kIdle = 1, kUsed = 2, kOwed = kUsed + mem::kBudgetUses, kWanted = kOwed + 1, kLimitless = kOwed + 2, kRoomWords = kOwed + 5;
   static constexpr unsigned kMostWords = 3 + 3 * (2 + kRoomWords);
   static unsigned room(const Program& p, unsigned rank) { return 3 + 2 * p.ranks + rank * kRoomWords; }
 
@@ -101,7 +108,7 @@ struct Rooms {
     std::uint8_t act, at;
     Log log;
   };
-  struct Keeper {
+  struct Pager {
     std::uint8_t at, need, wanted, relieved, left, forgotten, rung;
     std::uint8_t frames, held;   // of the rank: may leave, or not
     Log log;
@@ -109,11 +116,11 @@ struct Rooms {
   struct State {
     std::int8_t words[Host::kMostWords];
     Thread threads[4];
-    Keeper keepers[3];
+    Pager pagers[3];
   };
   // Places of a thread: calls, and rings after them …
   enum : std::uint8_t { kCall, kRing, kWant, kRingWanted, kRelieve, kRingRelieved };
-  // … and of a keeper.
+  // … and of a pager.
   enum : std::uint8_t { kSee, kTakeFirst, kTakeThen, kBalance, kTell, kShort, kMore, kEvict, kRingOwn, kBalanceAgain, kTellAgain, kTurned, kAsleep };
 
   State initial() const {
@@ -139,14 +146,15 @@ struct Rooms {
   /// Would it help to look again?
   [[nodiscard]] bool payable(const State& s, unsigned rank) const {
     for (unsigned r = 0; r < p.ranks; ++r)
-      if (s.keepers[r].frames != 0 && (r == rank || held(s, r) > p.total / p.ranks)) return true;
-    return word(s, rank, Host::kOwed) == 0 || (s.words[Host::kFree] != 0 && s.words[Host::kAsking] == 0);   // the former: the ask is to end
+      if (s.pagers[r].frames != 0 && (r == rank || held(s, r) > p.total / p.ranks)) return true;
+    // the former: the request is to end
+    return word(s, rank, Host::kOwed) == 0 || (s.words[Host::kFree] != 0 && s.words[Host::kAsking] == 0);
   }
   bool finished(const State& s) const {
     for (std::size_t t = 0; t < p.threads.size(); ++t)
       if (s.threads[t].act < p.threads[t].acts.size()) return false;
     for (unsigned r = 0; r < p.ranks; ++r)
-      if (s.keepers[r].at != kAsleep || s.keepers[r].rung || (p.naps && unsettled(s, r) && payable(s, r))) return false;
+      if (s.pagers[r].at != kAsleep || s.pagers[r].rung || (p.naps && unsettled(s, r) && payable(s, r))) return false;
     return true;
   }
   const char* violation(const State& s) const {
@@ -162,7 +170,7 @@ struct Rooms {
       const int owed = word(s, r, Host::kOwed), credit = word(s, r, Host::kCredit);
       const bool below = held(s, r) + owed <= share;
       asking += asked(s, r) != 0;
-      if (used(s, r) + owed != s.keepers[r].frames + s.keepers[r].held) return "filled, and not charged";
+      if (used(s, r) + owed != s.pagers[r].frames + s.pagers[r].held) return "filled, and not charged";
       if (asked(s, r) != 0 && owed == 0) return "an ask that nobody needs";
       if (owed == 0) continue;
       if (credit != 0) return "owed, with credit";
@@ -177,7 +185,7 @@ struct Rooms {
   std::string name(const Step& x) const {
     static constexpr const char* kAt[] = {"sees its bell", "takes", "takes the other", "balances", "tells",          "is short?", "is short of more?",
                                           "evicts",        "rings itself", "balances again", "tells again", "has turned", "wakes"};
-    if (x.actor >= 4) return "keeper " + std::to_string(x.actor - 4) + " " + kAt[x.detail] + (x.kind ? " …" : "");
+    if (x.actor >= 4) return "pager " + std::to_string(x.actor - 4) + " " + kAt[x.detail] + (x.kind ? " …" : "");
     static constexpr const char* kDo[] = {"call", "ring", "want", "ring", "relieve", "ring", "end the ask"};
     return "thread " + std::to_string(x.actor) + " " + kDo[x.detail] + (x.kind ? " …" : "");
   }
@@ -185,8 +193,8 @@ struct Rooms {
     std::string text = std::string(p.name) + ": free " + std::to_string(s.words[Host::kFree]) + " asking " + std::to_string(s.words[Host::kAsking]);
     for (unsigned r = 0; r < p.ranks; ++r)
       text += "; rank " + std::to_string(r) + " held " + std::to_string(held(s, r)) + " asked " + std::to_string(asked(s, r)) + " credit " +
-              std::to_string(word(s, r, Host::kCredit)) + " owed " + std::to_string(word(s, r, Host::kOwed)) + " need " + std::to_string(s.keepers[r].need) + " frames " +
-              std::to_string(s.keepers[r].frames) + " + " + std::to_string(s.keepers[r].held) + " at " + std::to_string(s.keepers[r].at);
+              std::to_string(word(s, r, Host::kCredit)) + " owed " + std::to_string(word(s, r, Host::kOwed)) + " need " + std::to_string(s.pagers[r].need) + " frames " +
+              std::to_string(s.pagers[r].frames) + " + " + std::to_string(s.pagers[r].held) + " at " + std::to_string(s.pagers[r].at);
     for (std::size_t t = 0; t < p.threads.size(); ++t) text += "; thread " + std::to_string(t) + " at act " + std::to_string(s.threads[t].act);
     return text;
   }
@@ -194,7 +202,7 @@ struct Rooms {
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t t = 0; t < p.threads.size(); ++t) step_thread(s, t, emit);
-    for (std::uint8_t r = 0; r < p.ranks; ++r) step_keeper(s, r, emit);
+    for (std::uint8_t r = 0; r < p.ranks; ++r) step_pager(s, r, emit);
   }
 
  private:
@@ -224,7 +232,7 @@ struct Rooms {
     const Act act = script.acts[s.threads[t].act];
     State n = s;
     Thread& me = n.threads[t];
-    Keeper& keeper = n.keepers[script.rank];
+    Pager& pager = n.pagers[script.rank];
     Room& room = *host->rooms[script.rank];
     const Step label{0, t, me.at};
     const auto go = [&](std::uint8_t at) {
@@ -238,17 +246,17 @@ struct Rooms {
     switch (me.at) {
       case kCall: break;
       case kRing:
-        keeper.rung = 1;
+        pager.rung = 1;
         return next_act(1);
       case kWant:
         return call(n, me.log, label, emit, [&] { return room.want(act.blocks); }, [&](std::uint64_t ring) { go(ring ? kRingWanted : kCall); });
       case kRingWanted:
-        keeper.rung = 1;
+        pager.rung = 1;
         return go(kCall);
       case kRelieve:
         return call(n, me.log, label, emit, [&] { return room.note_relieved(), 0; }, [&](std::uint64_t) { go(kRingRelieved); });
       case kRingRelieved:
-        keeper.rung |= !lacks(Without::ring_of_who_waited);
+        pager.rung |= !lacks(Without::ring_of_who_waited);
         if (act.what != Do::wait) {
           State other = n;
           std::swap(n, other);
@@ -262,7 +270,7 @@ struct Rooms {
       case Do::hold:
         return call(n, me.log, label, emit, [&] { return room.charge(BudgetUse::owned, act.blocks); },
                     [&](std::uint64_t ring) {
-                      (act.what == Do::fill ? keeper.frames : keeper.held) += act.blocks;
+                      (act.what == Do::fill ? pager.frames : pager.held) += act.blocks;
                       const bool owes = word(n, script.rank, Host::kOwed) != 0;
                       if (lacks(owes ? Without::ring_of_who_owes : Without::ring_of_who_took)) ring = 0;
                       ring ? go(kRing) : next_act(1);
@@ -270,7 +278,7 @@ struct Rooms {
       case Do::release:
         return call(n, me.log, label, emit, [&] { return room.pay(BudgetUse::owned, act.blocks); },
                     [&](std::uint64_t ring) {
-                      keeper.held -= act.blocks;
+                      pager.held -= act.blocks;
                       ring && !lacks(Without::ring_of_who_paid) ? go(kRing) : next_act(1);
                     });
       default:
@@ -289,9 +297,9 @@ struct Rooms {
   }
 
   template <class Emit>
-  void step_keeper(const State& s, std::uint8_t rank, Emit&& emit) const {
+  void step_pager(const State& s, std::uint8_t rank, Emit&& emit) const {
     State n = s;
-    Keeper& me = n.keepers[rank];
+    Pager& me = n.pagers[rank];
     Room& room = *host->rooms[rank];
     const Step label{0, static_cast<std::uint8_t>(4 + rank), me.at};
     const auto go = [&](std::uint8_t at) {
@@ -303,7 +311,7 @@ struct Rooms {
     };
     const auto tell = [&](std::uint8_t on) {
       for (unsigned r = 0; r < p.ranks; ++r)
-        if (r != rank && !lacks(Without::telling_others)) n.keepers[r].rung = 1;
+        if (r != rank && !lacks(Without::telling_others)) n.pagers[r].rung = 1;
       go(on);
     };
     const auto take = [&](bool first, std::uint8_t on) {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random data-race-free programs (program.h) with real threads, pointers and moving stacks, and compares every read with the oracle.
+// Runs random data-race-free programs (program.h) with real threads, pointers and moving stacks, and compares
+// every read with the oracle.
 //
 //   [STRESS_PAGE=4096] kasane run -n 4 --workers 2 -- stress_drf --seed 1 --count 100
 //   kasane run -n 2 --dram 16M -- stress_drf --data 48M --spills 32M        data larger than DRAM
 //
-// --data: the objects of each program have so many bytes together, which are all filled by who allocates them, and looked at by who frees them, or at the end. --spills: fails unless so much was
-// written to spill files.
+// --data: the objects of each program have so many bytes together; the allocating thread fills all of them,
+// and they are examined when they are freed, or at the end. --spills: fails unless so much was written to
+// spill files.
 //
-// A read that differs prints seed, thread, operation and the command that replays it; exit status 1. Everything threads share lies in
-// global memory: the program's tables too, so that a thread can run anywhere. The table of object addresses is itself
-// ordinary shared data, written by the thread that allocates or begins, read by those ordered after it.
+// A read that differs prints seed, thread, operation and the command that replays it; exit status 1. All that
+// threads share lies in global memory, the program's tables too, so that a thread can run anywhere. The table
+// of object addresses is itself ordinary shared data, written by the thread that allocates or begins, read by
+// threads ordered after it.
 #include <kasane/kasane.hpp>
 
 #include <cstdio>
@@ -77,7 +80,8 @@ struct Shared {
   count_failure(s);
 }
 
-/// Words between the pieces of a stretched object, one a block or more: those of object `number` at `at`. body(word, the value it has).
+/// Words between the pieces of a stretched object, one a block or more: those of object `number` at `at`.
+/// body(word, the value it has).
 template <class F>
 void each_fill(const Shared& s, std::uint32_t number, F&& body) {
   const Object& o = s.objects[number];
@@ -90,7 +94,7 @@ void each_fill(const Shared& s, std::uint32_t number, F&& body) {
   each_fill(s, number, [](volatile std::uint64_t* word, std::uint64_t value) { *word = value; });
 }
 
-/// By who holds all cells of the object, so that nobody else uses it any more.
+/// By a thread that holds all cells of the object, so that no other uses it any more.
 [[gnu::noinline]] void look_at_fill(const Shared& s, std::uint32_t number) {
   std::uint64_t wrong = 0;
   each_fill(s, number, [&](const volatile std::uint64_t* word, std::uint64_t value) { wrong += *word != value; });
@@ -170,13 +174,15 @@ void run_thread(const Shared* shared, std::uint32_t thread);
   }
 }
 
-/// Some children keep their worker busy for a while, so that others take their parents over: iterations for work().
+/// Some children keep their worker busy for a while, so that other workers take their parents over:
+/// iterations for work().
 std::uint64_t linger(std::uint64_t seed, std::uint32_t thread) {
   const std::uint64_t mixed = (seed * 0x9E3779B97F4A7C15u ^ thread) * 0xBF58476D1CE4E5B9u;
   return (mixed >> 40) % 4 == 0 ? 10'000 : 0;
 }
 
-/// The frame lies on this thread's stack: children write and read it through s.where while this thread is anywhere.
+/// The frame lies on this thread's stack: children write and read it through s.where while this thread is
+/// anywhere.
 void run_thread(const Shared* shared, std::uint32_t thread) {
   alignas(64) std::byte frame[kFrameBytes];
   kasane::thread children[kMaxChildren];
@@ -218,7 +224,8 @@ std::uint64_t run_program(const Program& p, std::uint64_t data) {
   kasane::thread root([shared] { run_thread(shared, 0); });
   root.join();
   for (std::uint32_t i = 0; i < p.objects.size(); ++i) {
-    if (s->objects[i].thread != kHeap || s->where[i] == nullptr) continue;   // this thread may be at another rank now, which has no p
+    // this thread may be at another rank now, which has no p
+    if (s->objects[i].thread != kHeap || s->where[i] == nullptr) continue;
     look_at_fill(*s, i);
     kasane::deallocate(s->where[i]);
   }

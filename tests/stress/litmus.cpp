@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Litmus tests on the public API: what data-race-free programs may never see, however their threads are spread over ranks.
+// Litmus tests on the public API: what data-race-free programs may never see, however their threads are
+// spread over ranks.
 //
 //   [STRESS_PAGE=4096] kasane run -n 4 --workers 2 -- stress_litmus [--rounds N] [CASE …]
 //
-// Threads are spread by force: a child waits until its parent's continuation has been taken over by another worker (the
-// continuation says so by an uncached put), for a bounded time, so that a job of one worker ends too. The last line tells how often ranks really
-// differed; a case that was never spread proves nothing and says so.
+// Threads are spread by force: a child waits until its parent's continuation has been taken over by another
+// worker (the continuation says so by an uncached put), for a bounded time, so that a job of one worker ends
+// too. The last line tells how often ranks really differed; a case that was never spread proves nothing and
+// says so.
 #include <kasane/kasane.hpp>
 
 #include <array>
@@ -57,8 +59,8 @@ class Signal {
   std::uint64_t* word_;
 };
 
-/// Runs bodies as threads, each started only when the continuation before it was taken over, so that they are on different workers where
-/// there are enough. ranks[i]: where body i began.
+/// Runs bodies as threads, each started only when the continuation before it was taken over, so that they are
+/// on different workers where there are enough. ranks[i]: where body i began.
 template <std::size_t N>
 void spread(std::array<std::function<void()>, N>& bodies, std::array<std::uint32_t, N>& ranks) {
   Signal moved;
@@ -96,8 +98,8 @@ struct Global {
   T* p;
 };
 
-// The thesis's listing 3.1: a child writes through a pointer to its parent's stack variable, while the parent goes on elsewhere with
-// its stack. (The listing has a misprint; what is meant is &x.)
+// The thesis's listing 3.1: a child writes through a pointer to its parent's stack variable, while the parent
+// goes on elsewhere with its stack. (The listing has a misprint; what is meant is &x.)
 void parents_stack(Tally& tally) {
   Signal moved;
   int x = 0, other = 0;
@@ -137,7 +139,7 @@ void parents_frame_shared(Tally& tally) {
   for (int i = 0; i < 64; ++i) tally.wrong += cells[i] != i % 3 + 1;
 }
 
-// Message passing: who sees the flag under the lock sees the data, on another page.
+// Message passing: a thread that sees the flag under the lock sees the data, on another page.
 void message_passing(Tally& tally) {
   struct Box {
     kasane::mutex lock;
@@ -248,7 +250,7 @@ void false_sharing(Tally& tally) {
   kasane::deallocate(const_cast<unsigned char*>(page));
 }
 
-// A block that two ranks free and allocate in turn: nobody's old bytes come back.
+// A block that two ranks free and allocate in turn: no old bytes come back.
 void reuse(Tally& tally) {
   std::array<std::uint32_t, 2> ranks{};
   unsigned wrong[2] = {};

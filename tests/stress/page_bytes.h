@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page size that a stress program allocates its data in: STRESS_PAGE of the environment, which all ranks have alike.
+// The page size that a stress program allocates its data in: STRESS_PAGE of the environment, which all ranks
+// have alike.
 // Thread safety: any thread.
 #pragma once
 

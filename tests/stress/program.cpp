@@ -177,7 +177,7 @@ class Generator {
   void free_one(Scope& s) {
     if (s.heap.empty()) return;
     const std::uint32_t i = pick(s.heap.size()), object = s.heap[i];
-    if (!holds_all(s, object)) return;  // somebody else holds or reads some of it
+    if (!holds_all(s, object)) return;  // another thread holds or reads some of it
     std::erase_if(s.own, [&](std::uint32_t c) { return cells_[c].object == object; });
     s.heap.erase(s.heap.begin() + i);
     emit(s, {OpKind::release, 0, 0, object, 0, 0});
@@ -202,7 +202,7 @@ class Generator {
       record.lent.push_back(cell);
     }
     child.borrowed = record.lent;
-    for (std::uint32_t c : s.borrowed)  // lent by somebody who waits for us, and we for the child
+    for (std::uint32_t c : s.borrowed)  // lent by a thread that waits for this one, which waits for the child
       if (chance(30)) child.borrowed.push_back(c);
     emit(s, {OpKind::fork, 0, record.slot, child.thread, 0, 0});
     s.children.push_back(std::move(record));
@@ -241,7 +241,7 @@ class Generator {
     leave(s, slot, child);
   }
 
-  /// Siblings that meet at a barrier: phases of writing one's own part, then of reading everybody's.
+  /// Siblings that meet at a barrier: phases of writing one's own part, then of reading all parts.
   void group(Scope& s) {
     const std::uint32_t members = 2 + pick(3);
     if (!may_fork(s, members) || s.own.size() < 2 * members) return;

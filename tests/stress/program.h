@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random data-race-free fork-join programs, and the value that every read must return.
 //
-// A program is a tree of threads; each runs a list of operations on *cells* (1, 2, 4 or 8 bytes) of *objects*: heap memory that threads allocate and
-// free, and arrays on threads' own stacks. Cells of many threads share blocks and pages, also pages of stacks.
+// A program is a tree of threads; each runs a list of operations on *cells* (1, 2, 4 or 8 bytes) of
+// *objects*: heap memory that threads allocate and free, and arrays on threads' own stacks. Cells of many
+// threads share blocks and pages, also pages of stacks.
 //
-// Generation follows the sequential elision (a fork runs the child at once), keeping for each cell its value and who may use it:
-//   - a cell is written by the one thread that holds it; a fork may hand cells to the child, or lend them to be read; a join brings them back
-//   - a group of siblings meets at barriers: in even phases each writes its part of a common set, in odd phases all read all of it
-//   - a pair of counters a lock guards: under the lock both are equal; at the end they are the sum of what was added
+// Generation follows the sequential elision (a fork runs the child at once), and keeps for each cell its
+// value and the threads that may use it:
+//   - a cell is written by the one thread that holds it; a fork may hand cells to the child, or lend them to
+//     be read; a join brings them back
+//   - a group of siblings meets at barriers: in even phases each writes its part of a common set, in odd
+//     phases all read all of it
+//   - a lock guards a pair of counters: under the lock both are equal; at the end they are the sum of what
+//     was added
 //   - a freed object's memory may be allocated by any thread of any rank
 // So every read has one right value, whatever the schedule: the oracle.
 //
-// Program and its operations are plain data, to be copied into global memory. Thread safety: constant after generate().
+// Program and its operations are plain data, to be copied into global memory.
+// Thread safety: constant after generate().
 #pragma once
 
 #include <cstdint>
@@ -26,7 +32,7 @@ enum class OpKind : std::uint8_t {
   fork,      ///< target: thread; slot: which of the parent's children
   join,      ///< slot
   add,       ///< target: lock; under it both counters are equal, and value is added to both
-  check,     ///< target: lock; both counters are value (everybody who adds was joined)
+  check,     ///< target: lock; both counters are value (all threads that add were joined)
   barrier,   ///< target
   allocate,  ///< object
   release,   ///< object: freed
@@ -46,8 +52,9 @@ struct Op {
 /// Memory that cells lie in.
 struct Object {
   std::uint32_t bytes;
-  std::uint32_t thread;  ///< on whose stack it lies, or kHeap
-  std::uint32_t distance = 0;  ///< from one piece of kTogether bytes to the next, if it was stretched: what lies between them is no cell's
+  std::uint32_t thread;  ///< the thread on whose stack it lies, or kHeap
+  /// from one piece of kTogether bytes to the next, if it was stretched; the bytes between belong to no cell
+  std::uint32_t distance = 0;
 };
 inline constexpr std::uint32_t kHeap = 0xFFFFFFFFu;
 
@@ -84,8 +91,10 @@ struct Program {
 /// The program of a seed: equal seeds and limits give equal programs.
 Program generate(std::uint64_t seed, const Limits& limits = {});
 
-/// The same operations on larger memory: the heap's objects become equally large, so that those that are never freed have `kept_bytes` together or a little less. Their cells lie in pieces as far
-/// from each other as possible, so cells that were neighbours still share a block, and a page holds few of them. `kept_bytes`: a MiB for each of a hundred objects, at least.
+/// The same operations on larger memory: the heap's objects become equally large, so that those that are
+/// never freed have `kept_bytes` together or a little less. Their cells lie in pieces as far from each other
+/// as possible, so cells that were neighbours still share a block, and a page holds few of them.
+/// `kept_bytes`: a MiB for each of a hundred objects, at least.
 void stretch(Program&, std::uint64_t kept_bytes);
 inline constexpr std::uint32_t kTogether = 64;
 

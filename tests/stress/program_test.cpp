@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator's promises, before anything is blamed on Kasane: programs are data-race-free (vector clocks under random schedules), every
-// read has the value the program says under each of these schedules, nothing deadlocks; and a racy program is noticed.
+// The generator's promises: programs are data-race-free (vector clocks under random schedules), every read
+// has the value the program says under each of these schedules, nothing deadlocks; and a racy program is
+// noticed.
 #include "stress/program.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ void merge(Clock& into, const Clock& from) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], from[i]);
 }
 
-/// Runs a program one operation at a time, in a random order, on bytes that remember who touched them.
+/// Runs a program one operation at a time, in a random order, on bytes that remember which thread accessed
+/// them.
 class Interpreter {
  public:
   Interpreter(const Program& p, std::uint64_t seed) : p_(p), random_(seed) {
@@ -210,7 +212,8 @@ TEST(Generator, StretchedProgramsAreTheSameOnMoreMemory) {
       if (o.kind == OpKind::allocate) kept.insert(o.target);
       if (o.kind == OpKind::write || o.kind == OpKind::read) {
         const std::uint32_t distance = p.objects[o.target].distance;
-        ASSERT_EQ(o.offset % (distance != 0 ? distance : kTogether), small.ops[i].offset % kTogether) << "seed " << seed;   // so what lies between pieces is nobody's
+        // so the bytes between pieces belong to no cell
+        ASSERT_EQ(o.offset % (distance != 0 ? distance : kTogether), small.ops[i].offset % kTogether) << "seed " << seed;
         ASSERT_TRUE(distance == 0 || distance >= 2 * kTogether) << "seed " << seed;
       }
     }
@@ -227,10 +230,11 @@ TEST(Generator, ARaceIsNoticed) {
   unsigned noticed = 0, tried = 0;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     Program p = generate(seed);
-    for (std::size_t i = 0; i + 1 < p.threads[0].ops; ++i) {  // the root joins nobody until its end
+    for (std::size_t i = 0; i + 1 < p.threads[0].ops; ++i) {  // the root joins no thread until its end
       Op& o = p.ops[p.threads[0].first_op + i];
       if (o.kind != OpKind::join) continue;
-      std::swap(o, p.ops[p.threads[0].first_op + i + 1]);  // something is done before a join instead of after it
+      // something is done before a join instead of after it
+      std::swap(o, p.ops[p.threads[0].first_op + i + 1]);
       ++tried;
       noticed += !Interpreter(p, seed).run().empty();
       break;

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random mixes of put, get, atomics, load, store, own, give, where, allocate and free from every rank, compared with what each cell must hold.
+// Random mixes of put, get, atomics, load, store, own, give, where, allocate and free from every rank,
+// compared with what each cell must hold.
 //
 //   kasane run -n 4 --workers 2 -- stress_relocate --seed 1 --count 20
 //
-// A program runs phases; in each, tasks run at once on whatever ranks take them. Every page of the shared arrays has a cell for each task: in `direct` it is only put and got, in `coherent`
-// only stored and loaded. A cell is written by its task alone, with growing numbers, so the task knows it exactly; others that get it find its task's number, not less
-// than what it held when the phase began and no more than the phase can bring. To the first word of each page all tasks add, by atomics: in the end it is their sum. Memory that a task allocates is filled and checked in both ways while pages of it move.
-// Which operations a task does depends on the seed alone; where they run and what they meet, on the machine. Exit status 1, with the seed to replay, if a value is wrong.
+// A program runs phases; in each, tasks run at once on whatever ranks take them. Every page of the shared
+// arrays has a cell for each task: in `direct` it is only put and got, in `coherent` only stored and loaded.
+// A cell is written by its task alone, with growing numbers, so the task knows it exactly; other tasks that
+// get it find its task's number, not less than what it held when the phase began and no more than the phase
+// can bring. All tasks add to the first word of each page, by atomics: in the end it is their sum. Memory
+// that a task allocates is filled and checked in both ways while pages of it move. Which operations a task
+// does depends on the seed alone; where they run and what they meet, on the machine. Exit status 1, with the
+// seed to replay, if a value is wrong.
 #include <kasane/kasane.hpp>
 
 #include <cstdio>
@@ -150,7 +155,8 @@ struct Task {
 std::uint64_t run_program(std::uint64_t seed, std::uint64_t* ranks) {
   auto* s = new (kasane::allocate(sizeof(Shared))) Shared{};
   s->seed = seed;
-  const std::size_t page = seed % 2 == 0 ? kasane::page_default : kasane::page_small;   // small ones come along with the answer of their owner, over some networks
+  // over some networks small pages come with the answer of their owner
+  const std::size_t page = seed % 2 == 0 ? kasane::page_default : kasane::page_small;
   s->page_words = page / 8;
   s->direct = static_cast<std::uint64_t*>(kasane::allocate(kPages * page, page, kasane::placement::cyclic.in_pages(page)));
   s->coherent = static_cast<std::uint64_t*>(kasane::allocate(kPages * page, page, kasane::placement::block.in_pages(page)));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs random data-race-free programs (program.h) as scripts over the simulator: the shipping coherence, relocation and allocator of several ranks in
-// one OS thread, on a network that delays, reorders and tears as the seed says. The same seed is the same history.
+// Runs random data-race-free programs (program.h) as scripts over the simulator: the shipping coherence,
+// relocation and allocator of several ranks in one OS thread, on a network that delays, reorders and tears as
+// the seed says. The same seed is the same history.
 //
-//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]      --page 0: every page size in turn, one a seed
+//   stress_sim --seed 1 --count 100 [--ranks 3] [--page 4096]   --page 0: every page size in turn, one a seed
 //
-// Scheduling is a caricature of sched's that takes more liberties: at a fork the parent's continuation is stolen by a random rank half of the time
-// (claim, release of the victim, the stack moves, acquire), a blocked thread goes on where it last ran. Edges are those of docs/design/sched.md.
+// Scheduling takes more liberties than sched: at a fork the parent's continuation is stolen by a random rank
+// half of the time (claim, release of the victim, the stack moves, acquire), a blocked thread goes on where
+// it last ran. Edges are those of docs/design/sched.md.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,9 +33,8 @@ class SimJob {
         where_(p.objects.size()),
         barriers_(p.barriers.size()),
         free_slots_(ranks) {
-    // Every second seed with pages that move by themselves, every eighth without classification, two of three with copies that are given up.
-    const auto prediction = static_cast<dsm::Prediction>(p.seed / 3 % 3);
-    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0, prediction);
+    // Every second seed with pages that move by themselves, every eighth without classification.
+    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0);
     next_slot_.assign(ranks, 0);
   }
 
@@ -44,7 +45,8 @@ class SimJob {
     if (auto ran = world_.run(); !ran && wrong_.empty()) wrong_ = ran.error().message;
     return wrong_;
   }
-  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0, given_up = 0;
+  [[nodiscard]] std::uint64_t trace_hash() const { return world_.trace_hash(); }
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
 
  private:
   /// A scripted thread wherever it runs: a context for each rank.
@@ -82,14 +84,14 @@ class SimJob {
     world_.waiter().until(ready);
   }
 
-  /// The service thread of a rank: releases for whoever asks, draws pages here.
+  /// The service thread of a rank: releases for ranks that ask, moves pages here.
   void serve(std::uint32_t r) {
     dsm::ThreadContext ctx(ranks_[r].transport, ranks_[r].waiter, counters_);
     for (;;) {
-      until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].attractor->asked(); });
+      until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].auto_relocator->asked(); });
       if (over_) return;
       ranks_[r].coherence->serve(ctx);
-      ranks_[r].attractor->serve(ctx.io);
+      ranks_[r].auto_relocator->serve(ctx.io, *ranks_[r].mover);
       moves = counters_.pages_drawn.load();
     }
   }
@@ -120,7 +122,7 @@ class SimJob {
   void cross(std::uint32_t t, std::uint32_t source) {
     if (source == threads_[t].rank) return;
     here(t).coherence->ask_release(context(t), Rank{source});
-    here(t).coherence->acquire_told(context(t));
+    here(t).coherence->acquire_noticed(context(t));
   }
   /// A thief on another rank has claimed t's continuation.
   void hop(std::uint32_t t, std::uint32_t thief) {
@@ -135,7 +137,7 @@ class SimJob {
     for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
       KASANE_CHECK(there.mover->bring(context(t, thief).io, page, live).has_value(),
                    "a stack that waits to be run is not pinned");
-    there.coherence->acquire_told(context(t, thief));
+    there.coherence->acquire_noticed(context(t, thief));
     me.rank = thief;
   }
 
@@ -162,7 +164,6 @@ class SimJob {
       for (const PageId page : pages_.in(SimLayout::slot_offset(me.slot), SimLayout::kSlotBytes))
         KASANE_CHECK(here(t).mover->hand_back(context(t).io, page, Rank{birth_rank(t)}));
     faults = counters_.faults_read.load() + counters_.faults_write.load();
-    given_up = counters_.copies_given_up.load();
     me.exited = true;
   }
   void make_counters() {
@@ -178,7 +179,8 @@ class SimJob {
     const auto placement = world_.random(8) == 0 ? gas::Placement::cyclic : gas::Placement::local;
     return here(t).heap->allocate(context(t).io, t % SimLayout::kCaches, bytes, 16, placement).value();
   }
-  /// Now and then the heap page that a thread is about to use moves to its rank: results may not depend on it.
+  /// Now and then the heap page that a thread is about to use moves to its rank: results may not depend on
+  /// it.
   void maybe_own(std::uint32_t t, std::uint64_t at) {
     if (at < SimLayout::kHeapOffset || world_.random(12) != 0) return;
     const PageId page = pages_.page_of(at);
@@ -258,7 +260,7 @@ class SimJob {
     } else {
       until([&] { return b.generation != generation || !wrong_.empty(); });
     }
-    here(t).coherence->acquire_told(context(t));
+    here(t).coherence->acquire_noticed(context(t));
   }
 
   const Program& p_;
@@ -290,7 +292,7 @@ int main_of(int argc, char** argv) {
   Limits limits;
   limits.threads = 24;
   limits.actions = 8;
-  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0, given_up = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0, histories = 0;
   int failed = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program p = generate(seed, limits);
@@ -302,16 +304,15 @@ int main_of(int argc, char** argv) {
     owns += job.owns;
     faults += job.faults;
     moves += job.moves;
-    given_up += job.given_up;
+    histories = histories * 31 + job.trace_hash();   // equal for equal seeds and an unchanged protocol
     if (wrong.empty()) continue;
     std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n", wrong.c_str(),
                  static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn, %llu copies given up\n",
+  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn; histories %016llx\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed, static_cast<unsigned long long>(hops),
-              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves),
-              static_cast<unsigned long long>(given_up));
+              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves), static_cast<unsigned long long>(histories));
   return failed == 0 ? 0 : 1;
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank over the simulator: the shipping gas and dsm above mem's checked engine, which scripts' loads and stores go through. All ranks live
-// in one OS thread; each has a space of its own at the same offsets.
+// One rank over the simulator: the shipping gas and dsm above the checked engine, which scripts' loads and
+// stores go through. All ranks live in one OS thread; each has a space of its own at the same offsets.
 //
-// Thread safety: none (as the simulator). Invariant: `current` is the context of the scripted thread that runs in the engine just now.
+// Thread safety: none (as the simulator).
+// Invariant: `current` is the context of the scripted thread that runs in the engine just now.
 #pragma once
 
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include "gas/sharing.h"
 #include "support/checked_engine.h"
 #include "support/sim/sim.h"
+#include "support/turn_waiter.h"
 
 namespace kasane::stress {
 
@@ -36,27 +38,10 @@ struct SimLayout {
   }
 };
 
-/// Waits as the simulator does, but always gives others a turn first: callers that only pause (their predicate is true at the second
-/// look) would otherwise spin where nobody else can run.
-class TurnWaiter final : public comm::Waiter {
- public:
-  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
-
- protected:
-  void wait(bool (*ready)(const void*), const void* arg) override {
-    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
-    world_.waiter().until([ready, arg] { return ready(arg); });
-  }
-
- private:
-  comm::sim::World& world_;
-  comm::Transport& transport_;
-};
-
 class SimRank {
  public:
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true,
-          dsm::Prediction prediction = dsm::Prediction::off)
+          std::uint64_t write_buffer_blocks = 2)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
@@ -65,27 +50,22 @@ class SimRank {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
-    addresses = gas::AddressCache::create(transport, *directory).value();
     sharing = gas::Sharing::create(transport, *directory, {classification, SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset}).value();
-    addresses->set_sharing(sharing.get());
+    addresses = gas::AddressCache::create({transport, *directory, sharing.get()}).value();
     table_.emplace(mem::BlockTable::create(space.blocks()).value());
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty_.emplace(mem::BlockSet::create(space.blocks()).value());
     engine = mem::CheckedEngine::create(space).value();
-    coherence.emplace(space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing);
-    mover.emplace(transport, *addresses, *coherence);
     const gas::Heap::Config config{SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset,
                                    SimLayout::kCaches};
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
-    heap.emplace(transport, config, *directory, *mover, *coherence);
     // Every use of a page at another rank draws it here.
-    attractor = gas::Attractor::create(transport, *directory, *mover, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
-    coherence->set_write_buffer(2);
-    coherence->set_movers(&*mover, draws ? &*attractor : nullptr);
-    if (prediction != dsm::Prediction::off && sharing->on()) {
-      predictor_ = dsm::Predictor::create(pages, space.blocks(), {prediction, 1}).value();
-      coherence->set_predictor(predictor_.get());
-    }
+    // a seed's history has no clock
+    auto_relocator = gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();
+    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
+                                            write_buffer_blocks});
+    mover = &coherence->mover();
+    heap.emplace(transport, config, *directory, *mover, *coherence);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);
   }
@@ -141,7 +121,7 @@ class SimRank {
 
  public:
   comm::Transport& transport;
-  TurnWaiter waiter;
+  test::TurnWaiter waiter;
 
  private:
   std::byte* reservation_;
@@ -155,14 +135,13 @@ class SimRank {
 
  private:
   std::optional<mem::BlockTable> table_;
-  std::unique_ptr<dsm::Predictor> predictor_;
   std::optional<mem::BlockSet> cached_, dirty_;
 
  public:
   std::unique_ptr<mem::CheckedEngine> engine;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Mover> mover;
-  std::unique_ptr<gas::Attractor> attractor;
+  gas::Mover* mover = nullptr;   ///< of coherence
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;
   std::optional<gas::Heap> heap;
   dsm::ThreadContext* current = nullptr;
 };

@@ -19,7 +19,7 @@
 #include "comm/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "dsm/coherence.h"
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
@@ -33,10 +33,10 @@ class RankMemory {
   static constexpr std::size_t kHeapOffset = 16 << 20;
 
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
-  /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never. faults: the fault engine's name.
+  /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never. faults: the fault engine's name. write_buffer_blocks: as dsm::Coherence::Parts.
   RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0,
              std::string_view faults = faults_under_test(), bool classification = classification_under_test(),
-             dsm::Predictor::Config prediction = prediction_under_test())
+             std::uint64_t write_buffer_blocks = 0)
       : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
@@ -45,27 +45,21 @@ class RankMemory {
     const mem::Pages pages = mem::Pages::create(kSpaceBytes, segments).value();
     attach(gas::kDirectory, gas::Directory::region_bytes(pages, job.ranks));
     directory.emplace(*transport, pages);
-    addresses = gas::AddressCache::create(*transport, *directory).value();
     sharing = gas::Sharing::create(*transport, *directory, {classification, kHeapOffset, kSpaceBytes - kHeapOffset}).value();
-    addresses->set_sharing(sharing.get());
+    addresses = gas::AddressCache::create({*transport, *directory, sharing.get()}).value();
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());
     dirty.emplace(mem::BlockSet::create(space.blocks()).value());
     auto made_engine = mem::make_fault_engine(space, faults);
     if (!made_engine) std::fprintf(stderr, "%s\n", made_engine.error().message.c_str());
     engine = std::move(made_engine.value());
-    coherence.emplace(space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
-    mover.emplace(*transport, *addresses, *coherence);
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
+    if (draw_after != 0) auto_relocator = gas::AutoRelocator::create(*transport, *directory, {config.offset, config.bytes, draw_after}).value();
+    coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(), nullptr, nullptr, write_buffer_blocks});
+    mover = &coherence->mover();
     heap.emplace(*transport, config, *directory, *mover, *coherence);
-    if (draw_after != 0) attractor = gas::Attractor::create(*transport, *directory, *mover, {config.offset, config.bytes, draw_after}).value();
-    access = gas::Access::create(*comm_engine, *addresses, attractor.get(), kSpaceBytes, base).value();
-    coherence->set_movers(&*mover, attractor.get());
-    if (prediction.kind != dsm::Prediction::off && sharing->on()) {
-      predictor = dsm::Predictor::create(directory->pages(), space.blocks(), prediction).value();
-      coherence->set_predictor(predictor.get());
-    }
+    access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes, base).value();
     enter();
     // The test's thread, which reads its counters, sleeps while its faults are served.
     for_others.emplace(*transport, start_waiter, context().counters, dsm::Serves::others);
@@ -74,7 +68,7 @@ class RankMemory {
       enter();
       while (!stop.load()) {
         const auto seen = transport->activity(comm::Doorbell::messages);
-        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) | (attractor != nullptr && attractor->serve(context().io));
+        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) | (auto_relocator != nullptr && auto_relocator->serve(context().io, *mover));
         if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
       }
     });
@@ -95,7 +89,6 @@ class RankMemory {
   }
   static std::string_view faults_under_test() { return said_of("KASANE_FAULTS", "auto"); }
   static bool classification_under_test() { return said_of("KASANE_CLASSIFICATION", "on") == "on"; }
-  static dsm::Predictor::Config prediction_under_test() { return {dsm::Predictor::kind_of(said_of("KASANE_PREDICT", "off")), 1}; }
 
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
   void enter() {
@@ -113,7 +106,7 @@ class RankMemory {
   /// An edge: what `source` wrote before becomes visible here.
   void cross(Rank source) {
     coherence->ask_release(context(), source);
-    coherence->acquire_told(context());
+    coherence->acquire_noticed(context());
   }
   std::uint64_t allocate(std::size_t bytes, gas::Placement placement = gas::Placement::local) {
     return heap->allocate(context().io, gas::Heap::kShared, bytes, 16, placement).value();
@@ -134,14 +127,13 @@ class RankMemory {
   std::optional<gas::Directory> directory;
   std::unique_ptr<gas::AddressCache> addresses;
   std::unique_ptr<gas::Sharing> sharing;
-  std::unique_ptr<gas::Access> access;
+  std::unique_ptr<gas::DirectAccess> access;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Mover> mover;
-  std::unique_ptr<gas::Attractor> attractor;
-  std::unique_ptr<dsm::Predictor> predictor;   ///< null: copies stay until they are told of
+  gas::Mover* mover = nullptr;   ///< of coherence
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;
   std::optional<gas::Heap> heap;
 
  private:

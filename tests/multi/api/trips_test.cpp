@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "runtime/direct.h"
 #include "runtime/runtime.h"
 

@@ -55,7 +55,7 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
       for (std::size_t i = raw(m.rank()); i < 4096; i += ranks) bytes[i] = static_cast<unsigned char>(round + i);
       m.collectives.barrier();
       for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
-      m.coherence->acquire_told(m.context());
+      m.coherence->acquire_noticed(m.context());
       m.collectives.barrier();
       for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
       m.collectives.barrier();
@@ -197,7 +197,7 @@ TEST_P(CoherenceTest, ADirectPutIsTold) {
       if (m.rank() == putter) {
         const std::uint64_t value = 1'001 + round;
         ASSERT_TRUE(gas::put(m.context().io, *m.access, data, &value, sizeof value).has_value());
-        m.coherence->acquire_told(m.context());
+        m.coherence->acquire_noticed(m.context());
         ASSERT_EQ(*word, value);
       }
       m.collectives.barrier();

@@ -70,7 +70,6 @@ void on_blocks_of_another(test::RanksAndPages parameter, std::uint64_t blocks, c
     if (raw(m.rank()) == 0) {
       for (std::uint64_t b = 0; b < blocks; ++b) *m.at<std::uint64_t>(at + b * mem::kBlockBytes) = b;
     }
-    m.coherence->set_write_buffer(0);   // twins stay until they are counted
     m.collectives.barrier();
     if (raw(m.rank()) == 1) {
       const auto epoch = [&](const auto& work) {

@@ -125,7 +125,7 @@ TEST_P(ViewTest, IntervalsThatMeetInOneBlockLoseNothing) {
             words[k] = round;
           }
           if (what == 1) m.coherence->release_all(m.context());
-          if (what == 2) m.coherence->acquire_told(m.context());
+          if (what == 2) m.coherence->acquire_noticed(m.context());
         }
       };
       std::thread second([&] {
@@ -161,7 +161,6 @@ TEST_P(ViewTest, ALongSweepIsSentAhead) {
   if (std::get<0>(GetParam()) == 1) GTEST_SKIP() << "all memory is its own";
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kBlocks = 300, kBytes = kBlocks * mem::kBlockBytes;
-    m.coherence->set_write_buffer(32);
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBytes) : 0);
     const auto& counters = m.context().counters;
     for (const bool by_views : {false, true}) {
@@ -185,7 +184,7 @@ TEST_P(ViewTest, ALongSweepIsSentAhead) {
       for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(m.at<unsigned char>(data)[i], value);
       m.collectives.barrier();
     }
-  });
+  }, 0, 32);
 }
 
 // Blocks that are stored to again and again stay: what was sent in vain raises the limit.
@@ -193,7 +192,6 @@ TEST_P(ViewTest, WhatIsStoredToAgainIsNotSentAheadForLong) {
   if (std::get<0>(GetParam()) == 1) GTEST_SKIP() << "all memory is its own";
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kBlocks = 100, kRounds = 20;
-    m.coherence->set_write_buffer(32);
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBlocks * mem::kBlockBytes) : 0);
     const auto& counters = m.context().counters;
     if (raw(m.rank()) == 1) {
@@ -206,7 +204,7 @@ TEST_P(ViewTest, WhatIsStoredToAgainIsNotSentAheadForLong) {
     cross_all(m);
     for (std::uint64_t b = 0; b < kBlocks; ++b) ASSERT_EQ(*m.at<std::uint64_t>(data + b * mem::kBlockBytes), kRounds - 1);
     m.collectives.barrier();
-  });
+  }, 0, 32);
 }
 
 // What a rank has written as a whole, and not released, is as new after an acquire as before: it is neither sent nor fetched again.

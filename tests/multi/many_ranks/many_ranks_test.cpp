@@ -73,7 +73,7 @@ void expect_limits_are_named(const std::vector<std::string>& environment) {
               std::string::npos)
         << o.err;
   }
-  EXPECT_GE(refused, 10) << "two ranks with service thread, keeper, reader and two workers are more";
+  EXPECT_GE(refused, 10) << "two ranks with service thread, pager, reader and two workers are more";
 }
 
 TEST(ProcessLimit, OverSharedMemory) { expect_limits_are_named({}); }

@@ -35,7 +35,7 @@ std::uint64_t counted() {
   return bytes;
 }
 
-/// The keeper counts them now and then. It always comes to that, or the test hangs.
+/// The pager counts them now and then. It always comes to that, or the test hangs.
 void wait_until_counted(std::size_t bytes) {
   while (counted() < bytes) {
     const timespec ms{0, 1'000'000};

@@ -30,7 +30,7 @@ std::size_t budget_bytes() {
   return n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : 10);
 }
 
-/// Beyond the budget there may be what threads have in hand: two pages for each of the two workers of a rank, and for its keeper (docs/design/tiers.md).
+/// Beyond the budget there may be what threads have in hand: two pages for each of the two workers of a rank, and for its pager (docs/design/tiers.md).
 std::size_t slack_bytes(std::size_t page) { return kasane::ranks() * std::size_t{3} * 2 * page; }
 
 std::size_t data_bytes(std::size_t page) { return (budget_bytes() + slack_bytes(page)) / page * page + kasane::ranks() * (std::size_t{4} << 20); }

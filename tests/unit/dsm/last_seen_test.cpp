@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A byte that somebody else has changed is seen wherever in the block it lies, with the owner's memory mapped and without.
+// A byte that was changed elsewhere is noticed wherever in the block it lies, with the owner's memory mapped
+// and without.
 #include "dsm/last_seen.h"
 
 #include <gtest/gtest.h>

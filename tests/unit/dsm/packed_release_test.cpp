@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a release sends over a network, which reorders, delays and tears: small changes in few messages to each owner, not in one a block.
+// What a release sends over a network, which reorders, delays and tears: small changes in few messages to
+// each owner, not in one a block.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -21,8 +22,7 @@ TEST_P(PackedRelease, OneMessageToEachOwner) {
   comm::sim::World world(kRanks, GetParam());
   const mem::Pages pages = SimLayout::pages(mem::kPageBytes);
   std::deque<SimRank> ranks;
-  for (std::uint32_t r = 0; r < kRanks; ++r) ranks.emplace_back(world, Rank{r}, kRanks, pages);
-  ranks[0].coherence->set_write_buffer(0);
+  for (std::uint32_t r = 0; r < kRanks; ++r) ranks.emplace_back(world, Rank{r}, kRanks, pages, false, true, 0);
   std::deque<Counters> counters(kRanks);
   std::deque<dsm::ThreadContext> contexts;
   for (std::uint32_t r = 0; r < kRanks; ++r) contexts.emplace_back(ranks[r].transport, ranks[r].waiter, counters[r]);

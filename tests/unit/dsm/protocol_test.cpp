@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coherence protocol of a block says to who asks in short, against next(), in every state that a word can have.
+// The short questions that the coherence protocol of a block answers, against next(), in every state that a
+// word can have.
 #include <gtest/gtest.h>
 
 #include "dsm/protocol.h"
@@ -12,7 +13,7 @@ void for_each_state(const F& f) {
   for (const std::uint32_t pins : {0u, 1u, 7u}) {
     for (std::uint32_t bits = 0; bits < 256; ++bits) {
       const BlockState s = BlockState::of(bits | pins << 8);
-      if (s.check() && s.view <= View::write) f(s);
+      if (s.check() && s.access <= Access::write) f(s);
     }
   }
 }
@@ -22,7 +23,7 @@ TEST(Protocol, WhatIsShownNeedsNothingForAPinButToBeCounted) {
   for_each_state([&](const BlockState& s) {
     for (const Use use : {Use::read, Use::read_write, Use::write_only}) {
       for (const bool covered : {false, true}) {
-        const Step step = next(s, pin_event(use, covered));
+        const BlockStep step = next(s, pin_event(use, covered));
         BlockState counted = s;
         ++counted.pins;
         const bool only_counts = step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted;
@@ -38,7 +39,7 @@ TEST(Protocol, WhatIsShownNeedsNothingForAPinButToBeCounted) {
 TEST(Protocol, AnUnpinOfAFreeBlockOnlyCounts) {
   for_each_state([](const BlockState& s) {
     if (s.busy || s.pins == 0) return;
-    const Step step = next(s, Event::unpin);
+    const BlockStep step = next(s, BlockEvent::unpin);
     BlockState counted = s;
     --counted.pins;
     ASSERT_TRUE(step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted) << s.word();

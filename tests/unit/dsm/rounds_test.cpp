@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fences that workers ask for at once: one leads for all who asked before it began, and who asked later gets a round that begins later.
+// Fences that workers ask for at once: one thread leads for all that asked before it began, and later ones
+// get a round that begins later.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -36,7 +37,8 @@ TEST(Rounds, WhoAsksDuringARoundSharesTheNext) {
 TEST(Rounds, ServeEverybodyWithWorkThatBeganAfterItWasAsked) {
   Rounds rounds;
   CountingWaiter waiter;
-  std::atomic<std::uint64_t> written{0}, seen{0};   // what is written before a join is there in the round that serves it
+  // what is written before a join is there in the round that serves it
+  std::atomic<std::uint64_t> written{0}, seen{0};
   std::atomic<unsigned> led{0};
   constexpr unsigned kThreads = 4, kTimes = 2000;
   std::vector<std::jthread> threads;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a fault goes: sweeps are recognised, up, down and with strides, several beside each other; others bring next to nothing.
+// How far a fault goes: sweeps are recognised, up, down and with strides, several at once; other faults bring
+// next to nothing.
 #include "dsm/sweeps.h"
 
 #include <gtest/gtest.h>
@@ -16,19 +17,20 @@ namespace {
 
 constexpr std::uint64_t kPage = 16;   ///< blocks
 
-/// Blocks that are here. Faults at others, which bring what their sweeps deserve: runs of their window, which here is a page, strides of other pages, too.
+/// Blocks that are here. A fault at another block brings what its sweep deserves: runs within their window,
+/// which here is a page, strides from other pages, too.
 class Reader {
  public:
   void touch(std::uint64_t block) {
     if (here_.count(block) != 0) return;
     if (asleep_ && present_.insert(block / kPage).second) {
       ++faults_;
-      Sweeps::Sweep& sweep = sweeps_.meet(block, 2, epoch_);
+      Sweeps::Sweep& sweep = sweeps_.match(block, 2, epoch_);
       sweep.took(sweep.blocks());
-      sweeps_.comes_again();
+      sweeps_.will_repeat();
     }
     ++faults_;
-    Sweeps::Sweep& sweep = sweeps_.meet(block, 2, epoch_);
+    Sweeps::Sweep& sweep = sweeps_.match(block, 2, epoch_);
     EXPECT_LE(sweep.blocks(), Sweeps::kMost);
     here_.insert(block);
     std::uint32_t took = 1;
@@ -100,7 +102,7 @@ TEST(Sweeps, LeaveTheirPageFromTheThirdFaultOn) {
   }
   Sweeps sweeps;   // a run
   for (std::uint64_t b = 0; b < 5; ++b) {
-    Sweeps::Sweep& s = sweeps.meet(b, 2, 0);
+    Sweeps::Sweep& s = sweeps.match(b, 2, 0);
     EXPECT_EQ(s.beyond_page() != 0, b >= 2);
     s.took(1);
     s.served();
@@ -218,11 +220,11 @@ TEST(Sweeps, AreSeldomSeenInWhatIsTouchedAtRandom) {
   EXPECT_LE(reader.here(), touched.size() + touched.size() / 500);
 }
 
-// As for the next one of a page whose program wants nothing read ahead.
+// As for a page whose program wants nothing read ahead.
 TEST(Sweeps, ThatAreShortenedBeginAnew) {
   Sweeps sweeps;
   for (std::uint64_t b = 0; b < 100; ++b) {
-    Sweeps::Sweep& s = sweeps.meet(b, 2, 0);
+    Sweeps::Sweep& s = sweeps.match(b, 2, 0);
     EXPECT_LE(s.blocks(), 2u);
     s.shorten();
     EXPECT_EQ(s.blocks(), 1u);

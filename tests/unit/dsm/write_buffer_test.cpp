@@ -15,11 +15,7 @@ using kasane::BlockId;
 using kasane::raw;
 using kasane::dsm::WriteBuffer;
 
-std::unique_ptr<WriteBuffer> buffer_of(std::uint64_t limit) {
-  auto buffer = std::make_unique<WriteBuffer>();
-  buffer->set_limit(limit);
-  return buffer;
-}
+std::unique_ptr<WriteBuffer> buffer_of(std::uint64_t limit) { return std::make_unique<WriteBuffer>(limit); }
 
 /// All that it gives away now.
 std::vector<std::uint64_t> taken(WriteBuffer& buffer, std::uint64_t newest = 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address caches over the simulated network: how many trips a get and a put cost, and that puts and moves of a page lose nothing under seeded
-// delays, reorders and tears, in small jobs and in some of more than 64 ranks. (Every interleaving of the protocol: tests/model.)
+// Address caches over the simulated network: how many round trips a get and a put cost, and that puts and
+// moves of a page lose nothing under seeded delays, reorders and tears, in small jobs and in some of more
+// than 64 ranks. (Every interleaving of the protocol: tests/model.)
 #include "gas/address_cache.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 
 using test::Job, test::kPages, test::page_range, test::SimRank;
 
-// ---- trips ---------------------------------------------------------------------------------------------------------
+// ---- round trips -----------------------------------------------------------------------------------------
 
 // Page 1 of three ranks: rank 1 manages it, rank 2 owns it, rank 0 uses it.
 struct Trips : testing::Test {
@@ -155,7 +156,7 @@ TEST_F(Trips, AReadByTheDirectorySeesAnEvictionBegin) {
     ASSERT_TRUE(here.directory->replace(io, kPage, evicting, end_evict(evicting)));
     EXPECT_FALSE(readable(here.directory->lookup(io, kPage)));
     EXPECT_EQ(begin_move(here.directory->lookup(io, kPage), Rank{0}).verdict, MoveVerdict::on_ssd);
-    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_bring_in(end_evict(evicting))));
+    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_page_in(end_evict(evicting))));
     EXPECT_FALSE(here.addresses->stood(io, kPage, found));
     EXPECT_TRUE(readable(here.directory->lookup(io, kPage)));
   });
@@ -185,7 +186,8 @@ TEST_F(Trips, ALocationIsKeptWhateverHasHappenedToThePage) {
   job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value()); });
   job.on(1, [](SimRank& here, comm::Blocking& io) { here.mover->touch(io, kPage); });
   kept_by_one_put();
-  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{1}).has_value()); });   // it is there
+  // it is there
+  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{1}).has_value()); });
   job.on(0, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
   kept_by_one_put();
 }
@@ -227,9 +229,10 @@ TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
   });
 }
 
-// ---- puts, gets and moves at once --------------------------------------------------------------------------------
+// ---- puts, gets and moves at once ------------------------------------------------------------------------
 
-/// Each thread has a byte of its own in each page and puts growing numbers there, reads others' bytes, which must not go back, and moves pages.
+/// Each thread has a byte of its own in each page and puts growing numbers there, reads other threads' bytes,
+/// which must not go back, and moves pages.
 void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed, std::uint64_t page_bytes = mem::kPageBytes, const comm::sim::SimOptions& options = {}) {
   SCOPED_TRACE("seed " + std::to_string(seed) + ", pages of " + std::to_string(page_bytes));
   Job job(ranks, seed, options, page_bytes);
@@ -262,7 +265,8 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
         if (random() % 3 == 0) {
           const PageId page{random() % pages};
           here.refusals += random() % 4 == 0 ? 1 : 0;
-          // All that is used lies in the first block; whole pages, which are many steps of the simulator, now and then.
+          // All that is used lies in the first block; whole pages, which are many steps of the simulator, now
+          // and then.
           gas::ByteRange live = page_range(page, page_bytes);
           if (random() % 8 != 0) live.end = live.begin + std::min<std::uint64_t>(page_bytes, 4096);
           ASSERT_TRUE(here.mover->bring(io, page, live).has_value());
@@ -289,7 +293,8 @@ TEST(PutsAndMoves, LoseNothingWithSmallAndLargePages) {
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(20); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
 }
 
-// Where operations are messages: managers take the holders with the mark, owners' answers bring small pages along, or forget to.
+// Where operations are messages: managers take the holders with the mark, owners' answers bring small pages
+// along, or forget to.
 TEST(PutsAndMoves, LoseNothingByMessages) {
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(200); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096, {.says_by_messages = true, .answer_alone_permille = 300});
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(50); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 65536, {.says_by_messages = true});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport that counts what it hands on to another one, and how long the longest chain is in which each operation was posted after the one before had completed: the
-// number of round trips that a caller waits for, whatever it has under way beside.
+// A transport that passes on to another one and counts what it passes on, and how long the longest chain is
+// in which each operation was posted after the one before had completed: the number of round trips that a
+// caller waits for, whatever else it has outstanding.
 // Thread safety: none of its own.
 #pragma once
 
@@ -17,7 +18,8 @@ class CountingTransport final : public comm::Transport {
   explicit CountingTransport(comm::Transport& inner) : Transport(inner.rank(), inner.ranks()), inner_(inner) {}
 
   std::uint32_t reads = 0, writes = 0, atomics = 0, requests = 0;
-  std::map<Rank, std::byte*> maps;   ///< whose frames are mapped here, beside those that the transport has mapped
+  /// ranks whose frames are mapped here, in addition to those that the transport has mapped
+  std::map<Rank, std::byte*> maps;
   /// One-sided operations since the last call.
   std::uint32_t trips() {
     const std::uint32_t n = reads + writes + atomics;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocator over the simulated network, without coherence: traces of several ranks against an oracle, how many trips allocations and frees at other
-// ranks cost, what is said when memory runs out and when it is misused. (Every interleaving of the stacks: tests/model.)
+// The allocator over the simulated network, without coherence: traces of several ranks against an oracle, how
+// many round trips allocations and frees at other ranks cost, what is reported when memory runs out and when
+// it is misused. (Every interleaving of the stacks: tests/model.)
 #include "gas/heap.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +29,9 @@ constexpr std::uint64_t kHeapOffset = 1 << 20;
 
 using test::TurnWaiter;
 
-/// A rank with a heap and without coherence: nobody touches the memory. Notes what the heap asks of coherence.
-struct SimRank final : PageHolder, HeapHooks {
+/// A rank with a heap and without coherence: the memory is never accessed. Notes what the heap asks of
+/// coherence.
+struct SimRank final : PageBlocks, HeapHooks {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t heap_bytes)
       : transport(world.transport(rank)), waiter(world, transport), pages(mem::Pages::uniform(kHeapOffset + heap_bytes).value()),
         entries(Directory::region_bytes(pages, ranks) / 8) {
@@ -38,7 +40,7 @@ struct SimRank final : PageHolder, HeapHooks {
     KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
     KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
     directory.emplace(transport, pages);
-    addresses = AddressCache::create(transport, *directory).value();
+    addresses = AddressCache::create({transport, *directory}).value();
     mover.emplace(transport, *addresses, *this);
     heap.emplace(transport, config, *directory, *mover, *this);
   }
@@ -54,7 +56,7 @@ struct SimRank final : PageHolder, HeapHooks {
     claimed = true;
     return Claim::taken;
   }
-  void give_up(PageId) noexcept override { claimed = false; }
+  void unclaim(PageId) noexcept override { claimed = false; }
   void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override { claimed = false; }
@@ -115,15 +117,15 @@ class Oracle {
   std::map<std::uint64_t, std::uint64_t> live_;
 };
 
-// ---- traces --------------------------------------------------------------------------------------------------------
+// ---- traces ----------------------------------------------------------------------------------------------
 
 struct Piece {
   std::uint64_t offset;
   std::size_t bytes;
 };
 
-/// Threads on every rank allocate anywhere and free what anybody allocated, in random order; in the end everything is free again.
-/// Returns how many allocations were refused.
+/// Threads on every rank allocate anywhere and free what any thread allocated, in random order; in the end
+/// everything is free again. Returns how many allocations were refused.
 std::uint32_t random_trace(std::uint64_t seed, std::uint64_t share_bytes, std::size_t largest_run) {
   constexpr std::uint32_t kRanks = 3;
   Job job(kRanks, seed, share_bytes);
@@ -194,7 +196,8 @@ TEST(Heap, RandomTracesOfThreeRanksNeverOverlapAndLoseNothing) {
   }
 }
 
-// So little room that requests are refused, and slabs are collected again and again while others take and give groups.
+// So little room that requests are refused, and slabs are collected again and again while other threads take
+// and give groups.
 TEST(Heap, RandomTracesWhereMemoryIsScarce) {
   std::uint32_t failed = 0;
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(12) && !testing::Test::HasFailure(); ++seed) {
@@ -204,7 +207,8 @@ TEST(Heap, RandomTracesWhereMemoryIsScarce) {
   EXPECT_GT(failed, fewer_if_sanitized(100)) << "it is not scarce";
 }
 
-// Another rank has heard what the pages were, and must not take them for that when they are slabs of another size.
+// Another rank has read what the pages were, and must not take them for that when they are slabs of another
+// size.
 TEST(Heap, FreeSlabsBecomePagesAgainForEveryRank) {
   constexpr std::uint64_t kShare = 4 << 20;
   Job job(3, 29, kShare);
@@ -235,7 +239,8 @@ TEST(Heap, FreeSlabsBecomePagesAgainForEveryRank) {
   }
 }
 
-// One rank allocates, all others free: objects must find their way back, or the allocating rank's share would run out.
+// One rank allocates, all others free: objects must be returned, or the allocating rank's share would run
+// out.
 TEST(Heap, WhatOthersFreeIsAllocatedAgain) {
   Job job(3, 7, 4 << 20);
   std::vector<std::uint64_t> pool;
@@ -275,7 +280,8 @@ TEST(Heap, RunsAreSplitAndJoinedAgain) {
   });
 }
 
-// All that is free is one run, which everybody wants a part of: nobody is told that there is nothing while others have the rest of it in hand.
+// All that is free is one run, of which every thread wants a part: none is refused while another holds the
+// rest of it.
 TEST(Heap, NobodyIsRefusedWhileTheRestOfARunIsInAnotherHand) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Job job(3, seed, 4 << 20);
@@ -317,7 +323,7 @@ TEST(Heap, RunsGrowAndShrinkWhereTheyAre) {
   });
 }
 
-// ---- placements ----------------------------------------------------------------------------------------------------
+// ---- placements ------------------------------------------------------------------------------------------
 
 TEST(Heap, PagesAreOwnedAsAsked) {
   Job job(3, 5);
@@ -342,13 +348,14 @@ TEST(Heap, PagesAreOwnedAsAsked) {
   });
 }
 
-// ---- trips ---------------------------------------------------------------------------------------------------------
+// ---- round trips -----------------------------------------------------------------------------------------
 
 struct Cost {
   double allocate, free;
 };
 
-/// The pattern of ACP's data library: 100 allocations of random size 1 … 32768 at another rank, frees in random order, again and again.
+/// The pattern of ACP's data library: 100 allocations of random size 1 … 32768 at another rank, frees in
+/// random order, again and again.
 Cost paper_pattern(std::uint32_t target, std::uint32_t rounds) {
   Job job(3, 11);
   Cost cost{};
@@ -380,7 +387,8 @@ TEST(HeapTrips, ThePatternOfThePaperAtAnotherRank) {
   EXPECT_LE(steady.free, 1.0);
 }
 
-// The worst case for what a rank keeps: everything is allocated by one rank and freed by another, so nothing that is freed is taken from the own cache.
+// The worst case for caches: everything is allocated by one rank and freed by another, so nothing that is
+// freed is taken from the own cache.
 TEST(HeapTrips, AllocatedByOneRankFreedByAnother) {
   Job job(3, 13);
   std::mt19937_64 random(5);
@@ -418,7 +426,8 @@ std::vector<std::uint64_t> strided(Job& job) {
   return all;
 }
 
-// Groups that leave a worker go back together: their trips are as many as ever, but few are waited for one after the other. Nothing is lost.
+// Groups that leave a worker are returned together: their round trips are as many as ever, but few are waited
+// for in a row. Nothing is lost.
 TEST(HeapTrips, GroupsGoBackTogether) {
   Job job(3, 31);
   const auto all = strided(job);
@@ -430,7 +439,8 @@ TEST(HeapTrips, GroupsGoBackTogether) {
     here.heap->flush(io, 0);
     const std::uint32_t trips = here.transport.trips(), chain = here.transport.chain().all();
     EXPECT_EQ(here.counters.heap_trips_free.load(), trips);
-    EXPECT_LE(trips, all.size() + 2 * kStrided);   // one for each group that leaves, two for each that is pushed
+    // one for each group that leaves, two for each that is pushed
+    EXPECT_LE(trips, all.size() + 2 * kStrided);
     EXPECT_LE(chain * 8, trips) << "they were waited for one by one";
   });
   job.on(0, [](SimRank& here, comm::Blocking& io) { here.heap->flush(io, 0); });
@@ -447,7 +457,7 @@ TEST(HeapTrips, LocalOnesAskNobody) {
   EXPECT_EQ(steady.free, 0.0);
 }
 
-// ---- rule 7 --------------------------------------------------------------------------------------------------------
+// ---- rule 7 ----------------------------------------------------------------------------------------------
 
 TEST(Heap, DiscardsBeforeOthersMayHaveItAndDropsBeforeUse) {
   Job job(2, 17);
@@ -469,7 +479,7 @@ TEST(Heap, DiscardsBeforeOthersMayHaveItAndDropsBeforeUse) {
   });
 }
 
-// ---- exhaustion and misuse -----------------------------------------------------------------------------------------
+// ---- exhaustion and misuse -------------------------------------------------------------------------------
 
 TEST(Heap, AnExhaustedShareSaysWhichAndTheOthersGoOn) {
   Job job(2, 19, 4 << 20);
@@ -491,7 +501,7 @@ TEST(Heap, AnExhaustedShareSaysWhichAndTheOthersGoOn) {
     ASSERT_FALSE(large.has_value());
     EXPECT_NE(large.error().message.find("104857600"), std::string::npos) << large.error().message;
     EXPECT_TRUE(here.heap->allocate(io, 0, 30'000, 16, Placement::local).has_value());
-    // Slabs of which one object is in use stay what they are: what is free in them serves smaller requests, too.
+    // Slabs of which one object is in use stay slabs: their free objects serve smaller requests, too.
     EXPECT_FALSE(here.heap->allocate(io, 0, 1000, 16, Placement::on(Rank{1})).has_value());
     here.heap->free(io, 0, all.back());
     const auto smaller = here.heap->allocate(io, 0, 1000, 1024, Placement::on(Rank{1}));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The allocator under several OS threads of one rank at once: workers with caches of their own and threads that share one. For ThreadSanitizer too.
+// The allocator under several OS threads of one rank at once: workers with caches of their own and threads
+// that share one. For ThreadSanitizer too.
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -25,11 +26,11 @@ class YieldingWaiter final : public comm::Waiter {
   }
 };
 
-struct NoCoherence final : PageHolder, HeapHooks {
+struct NoCoherence final : PageBlocks, HeapHooks {
   YieldAnswer yield(PageId) noexcept override { return YieldAnswer::yielded; }
   Claim claim(comm::Blocking&, PageId) override { return Claim::ours; }
   Claim try_claim(PageId) noexcept override { return Claim::ours; }
-  void give_up(PageId) noexcept override {}
+  void unclaim(PageId) noexcept override {}
   void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override {}
@@ -54,7 +55,7 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
   KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
   KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
   Directory directory(transport, pages);
-  auto addresses = AddressCache::create(transport, directory).value();
+  auto addresses = AddressCache::create({transport, directory}).value();
   NoCoherence hooks;
   Mover mover(transport, *addresses, hooks);
   Heap heap(transport, config, directory, mover, hooks);

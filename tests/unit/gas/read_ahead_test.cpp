@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages come with the one that is asked for: those of sweeps do, whatever goes on beside them; others bring next to nothing.
+// Which pages are read with the one that is asked for: those of sweeps, whatever else goes on; other requests
+// bring next to nothing.
 #include "gas/read_ahead.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,7 @@ class Reader {
     here_.insert(page);
     take(ahead_.ask(page, most_));
   }
-  /// As one who asks again for each page that others brought first.
+  /// As a thread that asks again for each page that others brought first.
   void touch_and_ask(std::uint64_t page) {
     if (here_.count(page) == 0) return touch(page);
     if (first_.count(page) != 0) take(ahead_.ask(page, most_));
@@ -44,7 +45,8 @@ class Reader {
   std::uint64_t asked_ = 0;
 };
 
-/// The sweep's first pages teach; from then on windows double up to the most, or half of it where there are several.
+/// The sweep's first pages teach; from then on windows double up to the most, or half of it where there are
+/// several.
 void expect_few(const Reader& reader, std::uint64_t pages, std::uint64_t sweeps) {
   EXPECT_LE(reader.asked(), pages * (sweeps > 1 ? 2 : 1) / kMost + sweeps * 10);
   EXPECT_LE(reader.came(), pages + sweeps * kMost / (sweeps > 1 ? 2 : 1));
@@ -178,9 +180,10 @@ TEST(ReadAhead, BeginsAtItsWidestWhereSweepsAreKnownToAscend) {
   EXPECT_EQ(ReadAhead().ask(5000, 3, ReadAhead::Known::ascends).pieces, 3u);   // and there may be less room
 }
 
-// What the program said that it will overwrite is asked for at the ends of pieces only, block by block: that looks like a sweep, or one with a stride.
+// A range that the program will overwrite is asked for at the ends of pieces only, block by block: that looks
+// like a sweep, or one with a stride.
 TEST(ReadAhead, FollowsNobodyWhoOverwrites) {
-  using enum ReadAhead::Access;
+  using enum ReadAhead::Purpose;
   ReadAhead ahead;
   for (std::uint64_t p = 0; p < 400; p += 4) {
     ahead.overwrites(p, p + 3);
@@ -188,11 +191,11 @@ TEST(ReadAhead, FollowsNobodyWhoOverwrites) {
     EXPECT_EQ(ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces, 0u);
     EXPECT_EQ(ahead.ask(p + 3, kMost, ReadAhead::Known::nothing, store).pieces, 0u);
   }
-  // Who loads from it is followed at once, from then on also where it was overwritten last.
+  // A thread that loads from it is followed at once, from then on also where it was overwritten last.
   std::uint32_t came = 0;
   for (std::uint64_t p = 380; p < 386; ++p) came += ahead.ask(p, kMost, ReadAhead::Known::nothing, load).pieces;
   EXPECT_GE(came, 8u);
-  // And so is who stores elsewhere, or where long ago something was to be overwritten.
+  // So is one that stores elsewhere, or where something was to be overwritten long ago.
   for (const std::uint64_t begin : {0u, 1000u}) {
     came = 0;
     for (std::uint64_t p = begin; p < begin + 6; ++p) came += ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces;
@@ -200,7 +203,8 @@ TEST(ReadAhead, FollowsNobodyWhoOverwrites) {
   }
 }
 
-// Where there is room for less than it would take, the next ones follow when a quarter of that was used, not of what there is no room for: before who asks has to wait.
+// Where there is room for less than it would take, the next pieces follow when a quarter of what there is
+// room for was used: before the program has to wait.
 TEST(ReadAhead, AsksInTimeWhereThereIsLittleRoom) {
   constexpr std::uint32_t kRoom = 8;
   ReadAhead ahead;
@@ -215,7 +219,7 @@ TEST(ReadAhead, SharesTheRoom) {
   const auto first = ahead.ask(1000, kMost, ReadAhead::Known::ascends), second = ahead.ask(9000, kMost, ReadAhead::Known::ascends);
   EXPECT_EQ(first.pieces, kMost);
   EXPECT_EQ(second.pieces, kMost / 2);
-  // The first one has enough now; and when the second has not been heard of for a while, all again.
+  // The first one has enough now; and when the second was not used for a while, it gets all again.
   EXPECT_EQ(ahead.ask(1000 + kMost / 4, kMost).pieces, 0u);
   std::uint32_t more = 0;
   for (std::uint64_t i = 0; i < 100; ++i) more += ahead.ask(1000 + kMost / 4, kMost).pieces;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves of pages over the simulated network: how many round trips one takes, several at once, gifts, refusals. (What races with them: address_cache_test.cpp; every
-// interleaving: tests/model.)
+// Moves of pages over the simulated network: how many round trips one takes, several at once, `give`,
+// refusals. (What races with them: address_cache_test.cpp; every interleaving: tests/model.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "gas/access.h"
+#include "gas/direct_access.h"
 #include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
@@ -41,9 +41,10 @@ Location where(Job& job, std::uint64_t page) {
   return l;
 }
 
-// ---- round trips ---------------------------------------------------------------------------------------------------
+// ---- round trips -----------------------------------------------------------------------------------------
 
-// Rank 0 manages the page, 1 owns it, 2 uses it, and 3 takes it: mark; yield, recall and the holders at once; bytes; the entry.
+// Rank 0 manages the page, 1 owns it, 2 uses it, and 3 takes it: mark; yield, recall and the holders at once;
+// bytes; the entry.
 TEST(RoundTrips, AMoveWithOneOtherSharerTakesFourOfWhichOneIsByMessage) {
   Job job(4, 1);
   assign(job, 4, 1, 1);
@@ -76,13 +77,13 @@ TEST(RoundTrips, WhoBringsAPageForItsUserWaitsForThree) {
     EXPECT_EQ(here.frames[offset_of(PageId{4}) + 5], std::byte{5});
     EXPECT_FALSE(here.claimed[4]);
     EXPECT_EQ(here.naming, 1);
-    here.mover->await_named(io);
+    here.mover->await_entry_updates(io);
     EXPECT_EQ(here.naming, 0);
     EXPECT_EQ(raw(here.directory->lookup(io, PageId{4}).owner), 3u);
   });
 }
 
-// ---- … where operations are messages to the target's program ---------------------------------------------------------
+// ---- … where operations are messages to the target's program ---------------------------------------------
 
 constexpr std::uint64_t kSmall = 4096;
 constexpr comm::sim::SimOptions kByMessages{.says_by_messages = true, .answer_alone_permille = 0};
@@ -108,12 +109,12 @@ void bring_by_messages(Job& job, std::vector<std::uint32_t> users, std::uint64_t
     after(here);
     EXPECT_EQ(here.frames[at + 5], std::byte{5});
     EXPECT_EQ(here.frames[at], users.empty() ? std::byte{0} : std::byte{'u'});
-    here.mover->await_named(io);
+    here.mover->await_entry_updates(io);
     EXPECT_EQ(raw(here.directory->lookup(io, PageId{page}).owner), 3u);
   });
 }
 
-// Take; recall; yield, whose answer brings the bytes; beside, the entry.
+// Take; recall; yield, whose answer brings the bytes; at the same time the entry.
 TEST(RoundTrips, ByMessagesASmallPageTakesThreeAndItsEntry) {
   Job job(4, 1, kByMessages, kSmall);
   bring_by_messages(job, {2}, kSmall, [](SimRank& here) {
@@ -135,7 +136,8 @@ TEST(RoundTrips, ByMessagesASmallPageThatNobodyUsesTakesTwoAndItsEntry) {
   });
 }
 
-// Its bytes are read: two messages one after the other, the recall and the yield being beside each other, then a read.
+// Its bytes are read: two messages in a row, the recall and the yield being outstanding together, then a
+// read.
 TEST(RoundTrips, ByMessagesAPageThatIsReadTakesThreeAndItsEntry) {
   for (const std::uint64_t page_bytes : {kSmall, mem::kPageBytes}) {
     Job job(4, 1, kByMessages, page_bytes);
@@ -149,7 +151,7 @@ TEST(RoundTrips, ByMessagesAPageThatIsReadTakesThreeAndItsEntry) {
   }
 }
 
-// Answers without what they were to bring: everybody is asked to forget the page, and the bytes are read.
+// Answers without what they were to bring: all ranks are asked to forget the page, and the bytes are read.
 TEST(RoundTrips, ByMessagesAnAnswerMayComeAlone) {
   comm::sim::SimOptions options = kByMessages;
   options.answer_alone_permille = 1000;
@@ -160,7 +162,8 @@ TEST(RoundTrips, ByMessagesAnAnswerMayComeAlone) {
   });
 }
 
-// More than may be on their way at once, and somebody who wants each before its entry has arrived.
+// More entries than may be outstanding at once, and a mover that wants each page before its entry has
+// arrived.
 TEST(RoundTrips, EntriesOnTheirWayAreWaitedForByTheNextMover) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Job job(3, seed);
@@ -169,7 +172,7 @@ TEST(RoundTrips, EntriesOnTheirWayAreWaitedForByTheNextMover) {
       job.world.spawn(Rank{r}, [&job, r] {
         auto io = job[r].io();
         for (int round = 0; round < 3; ++round) EXPECT_FALSE(job[r].mover->bring_all(io, PageId{0}, kPages).has_value());
-        job[r].mover->await_named(io);
+        job[r].mover->await_entry_updates(io);
         EXPECT_EQ(job[r].naming, 0);
       });
     }
@@ -193,15 +196,16 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
     EXPECT_FALSE(here.mover->bring_all(io, PageId{6}, 4).has_value());
     const auto chain = here.transport.chain();
     EXPECT_EQ(here.transport.requests, 12u);
-    EXPECT_LE(chain.all(), 6u);   // some are refused for a moment and posted later; one page after the other takes 13
+    // some are refused for a moment and posted later; one page after the other takes 13
+    EXPECT_LE(chain.all(), 6u);
     EXPECT_EQ(here.counters.pages_moved.load(), 4u);
     for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(here.frames[offset_of(PageId{p}) + 5], std::byte(p + 1));
-    here.mover->await_named(io);
+    here.mover->await_entry_updates(io);
   });
   for (std::uint64_t p = 6; p < 10; ++p) EXPECT_EQ(raw(where(job, p).owner), 3u);
 }
 
-// ---- pages that are here in part ----------------------------------------------------------------------------------------
+// ---- partial pages ---------------------------------------------------------------------------------------
 
 constexpr Rank kMe{1}, kOther{2};
 constexpr Location kOnSsd{true, kMe, Tier::ssd, false, 7}, kInPart = in_part(kOnSsd), kInDram = in_tier(kOnSsd, Tier::dram);
@@ -220,54 +224,53 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
   Location busy = kInPart;
   busy.busy = true;
   for (const Location& l : {kOnSsd, kInPart}) {
-    EXPECT_TRUE(at_home_on_ssd(l, kMe));
-    EXPECT_FALSE(at_home_on_ssd(l, kOther));
-    EXPECT_TRUE(comes_in(l, kMe));
+    EXPECT_TRUE(owned_on_ssd(l, kMe));
+    EXPECT_FALSE(owned_on_ssd(l, kOther));
+    EXPECT_TRUE(pages_in(l, kMe));
   }
-  EXPECT_FALSE(at_home_on_ssd(busy, kMe));
-  EXPECT_FALSE(at_home_on_ssd(kInDram, kMe));
-  EXPECT_EQ(way_out(kInDram, kMe), Leaving::spill);
-  EXPECT_EQ(way_out(kInPart, kMe), Leaving::spill_part);
-  EXPECT_EQ(way_out(kOnSsd, kMe), Leaving::drop);
-  EXPECT_EQ(way_out(kInPart, kOther), Leaving::drop);
-  EXPECT_EQ(way_out(busy, kMe), Leaving::wait);
+  EXPECT_FALSE(owned_on_ssd(busy, kMe));
+  EXPECT_FALSE(owned_on_ssd(kInDram, kMe));
+  EXPECT_EQ(eviction_kind(kInDram, kMe), EvictionKind::spill);
+  EXPECT_EQ(eviction_kind(kInPart, kMe), EvictionKind::spill_part);
+  EXPECT_EQ(eviction_kind(kOnSsd, kMe), EvictionKind::drop);
+  EXPECT_EQ(eviction_kind(kInPart, kOther), EvictionKind::drop);
+  EXPECT_EQ(eviction_kind(busy, kMe), EvictionKind::wait);
 }
 
 /// An owner that brings its page in, wholly, when it is asked.
-struct BringsIn final : Rouser {
-  explicit BringsIn(SimRank& rank) : here(rank) {}
-  void rouse(comm::Blocking& io, std::span<Sleeper> sleepers) override {
+struct BringsIn final : PageIn {
+  void page_in(comm::Blocking& io, std::span<Request> requests) override {
     ++waits;
-    for (Sleeper& s : sleepers) {
+    for (Request& s : requests) {
       if (s.hint) {
         ++hints;
         continue;
       }
       ++roused;
-      const Location l = here.directory->lookup(io, s.page);
-      ASSERT_TRUE(here.directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
+      const Location l = here->directory->lookup(io, s.page);
+      ASSERT_TRUE(here->directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
       s.word = in_tier(l, Tier::dram).word();
       if (moved == s.page) s.word = Location{true, Rank{2}, Tier::dram, false, l.version + 1}.word();
     }
   }
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
-  SimRank& here;
+  SimRank* here = nullptr;
   int waits = 0, roused = 0, hints = 0;
-  std::optional<PageId> moved;   ///< whose owner says that it is elsewhere by now
+  std::optional<PageId> moved;   ///< its owner answers that it is elsewhere by now
 };
 
 TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
   for (const Tier tier : {Tier::ssd, Tier::partial}) {
-    Job job(3, 1);
+    BringsIn page_in;
+    Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+    page_in.here = &job[0];
     assign(job, 4, 1, 1);
-    job.on(0, [tier](SimRank& here, comm::Blocking& io) {
-      BringsIn rouser(here);
-      here.addresses->set_rouser(&rouser);
+    job.on(0, [&, tier](SimRank& here, comm::Blocking& io) {
       const Location l = here.directory->lookup(io, PageId{4});
       ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_tier(l, tier)));
       ASSERT_TRUE(here.mover->bring(io, PageId{4}, {}).has_value());
-      EXPECT_EQ(rouser.roused, tier == Tier::partial ? 1 : 0);
+      EXPECT_EQ(page_in.roused, tier == Tier::partial ? 1 : 0);
       EXPECT_EQ(here.directory->lookup(io, PageId{4}).owner, Rank{0});
       EXPECT_TRUE(readable(here.directory->lookup(io, PageId{4})));
     });
@@ -281,21 +284,22 @@ void put_on_ssd(SimRank& here, comm::Blocking& io, std::span<const PageId> pages
   }
 }
 
-// With one wait for all; and what their owner answers is as good as a look at the directory, unless the page has moved since this rank's bit was set.
+// With one wait for all; and the owner's answer is as good as a look at the directory, unless the page has
+// moved since this rank's bit was set.
 TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
-  Job job(3, 1);
+  BringsIn page_in;
+  Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+  page_in.here = &job[0];
+  page_in.moved = PageId{5};
   assign(job, 3, 3, 1);
-  job.on(0, [](SimRank& here, comm::Blocking& io) {
-    BringsIn rouser(here);
-    rouser.moved = PageId{5};
-    here.addresses->set_rouser(&rouser);
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
     put_on_ssd(here, io, pages);
-    here.addresses->learn(io, pages, true, AddressCache::Rouses::none);
-    EXPECT_EQ(rouser.roused, 0);
-    here.addresses->learn(io, pages, true, AddressCache::Rouses::all);
-    EXPECT_EQ(rouser.waits, 1);
-    EXPECT_EQ(rouser.roused, 3);
+    here.addresses->learn(io, pages, true, AddressCache::PagesIn::none);
+    EXPECT_EQ(page_in.roused, 0);
+    here.addresses->learn(io, pages, true, AddressCache::PagesIn::all);
+    EXPECT_EQ(page_in.waits, 1);
+    EXPECT_EQ(page_in.roused, 3);
     for (const PageId page : pages) {
       const AddressCache::Put put(*here.addresses, io, page, AddressCache::kOnlyHere);
       EXPECT_EQ(put.owner(), page == PageId{5} ? kNoRank : Rank{1});
@@ -303,30 +307,31 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
   });
 }
 
-// What a sweep will come to is no more than hinted at: it may stay, and is not known then.
+// Further pages of a sweep are only hinted at: such a page may stay, and its location is not known then.
 TEST(InPart, OnlyTheFirstMustCome) {
-  Job job(3, 1);
+  BringsIn page_in;
+  Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+  page_in.here = &job[0];
   assign(job, 3, 3, 1);
-  job.on(0, [](SimRank& here, comm::Blocking& io) {
-    BringsIn rouser(here);
-    here.addresses->set_rouser(&rouser);
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
     const std::array pages{PageId{3}, PageId{4}, PageId{5}};
     put_on_ssd(here, io, pages);
-    here.addresses->learn(io, pages, false, AddressCache::Rouses::first);
-    EXPECT_EQ(rouser.waits, 1);
-    EXPECT_EQ(rouser.roused, 1);
-    EXPECT_EQ(rouser.hints, 2);
+    here.addresses->learn(io, pages, false, AddressCache::PagesIn::first);
+    EXPECT_EQ(page_in.waits, 1);
+    EXPECT_EQ(page_in.roused, 1);
+    EXPECT_EQ(page_in.hints, 2);
     for (const PageId page : pages) EXPECT_EQ(here.addresses->find_here(io, page).owner, page == PageId{3} ? Rank{1} : kNoRank);
   });
 }
 
-// The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and nobody need be asked.
+// The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and no
+// rank need be asked.
 TEST(InPart, ItsOwnerHandsItOn) {
-  Job job(3, 1);
+  BringsIn page_in;
+  Job job(3, 1, {}, mem::kPageBytes, {nullptr, &page_in});
+  page_in.here = &job[1];
   assign(job, 4, 1, 1);
-  job.on(1, [](SimRank& here, comm::Blocking& io) {
-    BringsIn rouser(here);
-    here.addresses->set_rouser(&rouser);
+  job.on(1, [&](SimRank& here, comm::Blocking& io) {
     Location l = here.directory->lookup(io, PageId{4});
     ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_part(l)));
     ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value());
@@ -335,11 +340,11 @@ TEST(InPart, ItsOwnerHandsItOn) {
     ASSERT_TRUE(here.directory->replace(io, PageId{4}, here.directory->lookup(io, PageId{4}), in_part(l)));
     ASSERT_TRUE(here.mover->hand_back(io, PageId{4}, Rank{2}));
     EXPECT_EQ(here.directory->lookup(io, PageId{4}), (Location{true, Rank{2}, Tier::ssd, false, l.version}));
-    EXPECT_EQ(rouser.roused, 0);
+    EXPECT_EQ(page_in.roused, 0);
   });
 }
 
-// ---- refusals ------------------------------------------------------------------------------------------------------
+// ---- refusals --------------------------------------------------------------------------------------------
 
 TEST(Refusals, APageThatIsNotAllocatedStaysSo) {
   Job job(3, 1);
@@ -369,7 +374,7 @@ TEST(Refusals, APinnedPageStaysWhereItIs) {
   EXPECT_FALSE(where(job, 2).busy);
 }
 
-// ---- gifts ---------------------------------------------------------------------------------------------------------
+// ---- give ------------------------------------------------------------------------------------------------
 
 struct Gifts : testing::Test {
   /// body runs as a thread of the rank while every rank's service thread serves.
@@ -379,7 +384,7 @@ struct Gifts : testing::Test {
       job.world.spawn(Rank{s}, [&job, &ended, s] {
         auto io = job[s].io();
         while (!ended) {
-          if (!job[s].giver->serve(io)) io.waiter().pause();
+          if (!job[s].give_service->serve(io)) io.waiter().pause();
         }
       });
     }
@@ -396,10 +401,10 @@ TEST_F(Gifts, ArriveWithTheirBytes) {
   Job job(3, 1);
   assign(job, 3, 10, 1);
   with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
-    EXPECT_FALSE(here.giver->give(io, PageId{3}, 4, Rank{2}).has_value());
-    EXPECT_FALSE(here.giver->give(io, PageId{7}, 2, Rank{0}).has_value());
-    EXPECT_FALSE(here.giver->give(io, PageId{3}, 4, Rank{2}).has_value());   // where it is already
-    EXPECT_FALSE(here.giver->give(io, PageId{9}, 0, Rank{2}).has_value());
+    EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());
+    EXPECT_FALSE(here.give_service->give(io, PageId{7}, 2, Rank{0}).has_value());
+    EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());   // where it is already
+    EXPECT_FALSE(here.give_service->give(io, PageId{9}, 0, Rank{2}).has_value());
   });
   for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(raw(where(job, p).owner), 2u);
   for (std::uint64_t p = 7; p < 9; ++p) EXPECT_EQ(raw(where(job, p).owner), 0u);
@@ -411,14 +416,15 @@ TEST_F(Gifts, SayWhyAndWhichPageWasRefused) {
   Job job(3, 1);
   assign(job, 3, 2, 1);
   with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
-    const auto refusal = here.giver->give(io, PageId{3}, 6, Rank{2});
+    const auto refusal = here.give_service->give(io, PageId{3}, 6, Rank{2});
     ASSERT_TRUE(refusal.has_value());
     EXPECT_EQ(refusal->why, Errc::out_of_range);
     EXPECT_EQ(raw(refusal->page), 5u);
   });
 }
 
-// Every rank gives and takes the same pages at once, in any order: nobody waits in a circle, and at the end each page is somewhere with its bytes.
+// Every rank gives and takes the same pages at once, in any order: there is no cycle of waits, and at the end
+// each page is somewhere with its bytes.
 TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -436,7 +442,7 @@ TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
           if (random() % 2 == 0) {
             EXPECT_FALSE(here.mover->bring_all(io, PageId{first}, pages).has_value());
           } else {
-            EXPECT_FALSE(here.giver->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)}).has_value());
+            EXPECT_FALSE(here.give_service->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)}).has_value());
           }
         }
         --left;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover, giver and direct access, without coherence.
+// A job of ranks over the simulated network for tests of gas: frames, directory, address cache, mover,
+// GiveService and direct access, without coherence.
 // Thread safety: none (as the simulator).
 #pragma once
 
@@ -13,53 +14,37 @@
 #include <vector>
 
 #include "base/assert.h"
-#include "gas/access.h"
-#include "gas/giver.h"
+#include "gas/direct_access.h"
+#include "gas/give_service.h"
 #include "support/sim/sim.h"
+#include "support/turn_waiter.h"
 #include "unit/gas/counting_transport.h"
 
 namespace kasane::gas::test {
 
-using kasane::test::CountingTransport;
+using kasane::test::CountingTransport, kasane::test::TurnWaiter;
 
 inline constexpr std::uint64_t kPages = 20;
 
 inline mem::Pages pages_of(std::uint64_t page_bytes) { return mem::Pages::uniform(kPages * page_bytes, page_bytes).value(); }
 inline std::uint64_t offset_of(PageId page) { return raw(page) * mem::kPageBytes; }
 
-/// Gives others a turn before each look: callers that only pause would otherwise spin where nobody else can run.
-class TurnWaiter final : public comm::Waiter {
- public:
-  TurnWaiter(comm::sim::World& world, comm::Transport& transport) : world_(world), transport_(transport) {}
-  std::uint32_t waits = 0;
-
- protected:
-  void wait(bool (*ready)(const void*), const void* arg) override {
-    ++waits;
-    transport_.sleep(comm::Doorbell::messages, transport_.activity(comm::Doorbell::messages), 0);
-    world_.waiter().until([ready, arg] { return ready(arg); });
-  }
-
- private:
-  comm::sim::World& world_;
-  comm::Transport& transport_;
-};
-
-/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may be refused.
-struct SimRank final : PageHolder {
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes)
+/// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may
+/// be refused.
+struct SimRank final : PageBlocks {
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes, PageIn* page_in)
       : transport(world.transport(rank)), waiter(world, transport), frames(kPages * page_bytes),
         entries(Directory::region_bytes(pages_of(page_bytes), ranks) / 8) {
-    // Who delivers makes progress below the counting: the engine's part of it must run there.
+    // The delivering thread makes progress below the counting: the engine's part of it must run there.
     world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
     engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .argument_buffers = 8}).value();
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
     KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
     directory.emplace(transport, pages_of(page_bytes));
-    addresses = AddressCache::create(transport, *directory).value();
+    addresses = AddressCache::create({transport, *directory, nullptr, page_in}).value();
     mover.emplace(transport, *addresses, *this);
-    giver.emplace(transport, *mover);
-    access = Access::create(*engine, *addresses, nullptr, frames.size(), nullptr).value();
+    give_service.emplace(transport, *mover);
+    access = DirectAccess::create(*engine, *addresses, nullptr, frames.size(), nullptr).value();
   }
   comm::Blocking io() { return {transport, waiter, &counters}; }
 
@@ -67,7 +52,8 @@ struct SimRank final : PageHolder {
     if (pinned) return YieldAnswer::pinned;
     return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded;
   }
-  Claim claim(comm::Blocking& blocking, PageId page) override {   // one mover of a page and rank at a time, as the bits of its blocks have it
+  // one mover of a page and rank at a time, as the bits of its blocks have it
+  Claim claim(comm::Blocking& blocking, PageId page) override {
     blocking.waiter().until([&] { return !claimed[raw(page)]; });
     return try_claim(page);
   }
@@ -76,8 +62,8 @@ struct SimRank final : PageHolder {
     claimed[raw(page)] = true;
     return Claim::taken;
   }
-  void give_up(PageId page) noexcept override { claimed[raw(page)] = false; }
-  std::span<std::byte> landing(PageId page, ByteRange live) noexcept override {
+  void unclaim(PageId page) noexcept override { claimed[raw(page)] = false; }
+  std::span<std::byte> arrival_frame(PageId page, ByteRange live) noexcept override {
     const std::uint64_t bytes = directory->pages().bytes_of(page);
     if (live.empty() || bytes > comm::kMaxAnswer || never_lands) return {};
     return {frames.data() + raw(page) * bytes, bytes};
@@ -87,8 +73,8 @@ struct SimRank final : PageHolder {
   }
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId page) override { claimed[raw(page)] = false; }
-  void begin_naming() noexcept override { ++naming; }
-  void end_naming(PageId) noexcept override { --naming; }
+  void begin_entry_update() noexcept override { ++naming; }
+  void end_entry_update(PageId) noexcept override { --naming; }
 
   CountingTransport transport;
   TurnWaiter waiter;
@@ -98,9 +84,9 @@ struct SimRank final : PageHolder {
   std::optional<Directory> directory;
   std::unique_ptr<AddressCache> addresses;
   std::optional<Mover> mover;
-  std::optional<Giver> giver;
+  std::optional<GiveService> give_service;
   std::unique_ptr<comm::Engine> engine;
-  std::unique_ptr<Access> access;
+  std::unique_ptr<DirectAccess> access;
   std::array<bool, kPages> claimed{};
   int refusals = 0;       ///< how many yields are answered retry
   bool pinned = false;
@@ -109,9 +95,11 @@ struct SimRank final : PageHolder {
 };
 
 struct Job {
-  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}, std::uint64_t page_bytes = mem::kPageBytes)
+  /// page_ins: of the first ranks; those that have none keep all pages in DRAM.
+  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}, std::uint64_t page_bytes = mem::kPageBytes,
+      const std::vector<PageIn*>& page_ins = {})
       : world(ranks, seed, options) {
-    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks, page_bytes);
+    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks, page_bytes, r < page_ins.size() ? page_ins[r] : nullptr);
   }
   SimRank& operator[](std::uint32_t r) { return all[r]; }
   /// Runs body as a thread of the rank, alone.

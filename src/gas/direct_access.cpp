@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gas/access.h"
+#include "gas/direct_access.h"
 
 #include <algorithm>
 #include <array>
@@ -29,30 +29,31 @@ void post(comm::Blocking& io, const F& accepted) {
 
 }  // namespace
 
-// ---- start ---------------------------------------------------------------------------------------------------------
+// ---- start -----------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Access>> Access::create(comm::Engine& engine, AddressCache& addresses, Attractor* attractor, std::uint64_t bytes,
+Result<std::unique_ptr<DirectAccess>> DirectAccess::create(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator, std::uint64_t bytes,
                                                const std::byte* base) {
   auto store = Store::create();
   KASANE_TRY(store);
-  return std::unique_ptr<Access>(new Access(engine, addresses, attractor, bytes, base, std::move(*store)));
+  return std::unique_ptr<DirectAccess>(new DirectAccess(engine, addresses, auto_relocator, bytes, base, std::move(*store)));
 }
 
-Result<Access::Store> Access::Store::create() {
+Result<DirectAccess::Store> DirectAccess::Store::create() {
   Store store;
   store.parts.reset(new (std::nothrow) Part[kParts]);
   store.reads.reset(new (std::nothrow) Read[kReads]);
   store.words.reset(new (std::nothrow) std::atomic<std::uint64_t>[kStagingWords]());
   constexpr std::size_t bytes = kStagingWords * Staging::kUnitsPerWord * kStagingUnit;
-  store.memory.reset(new (std::nothrow) std::byte[bytes]);   // not written here: what no put uses costs nothing
+  // not written here: memory that no put uses costs nothing
+  store.memory.reset(new (std::nothrow) std::byte[bytes]);
   if (store.parts == nullptr || store.reads == nullptr || store.words == nullptr || store.memory == nullptr) {
     return fail(Errc::out_of_memory, "no memory for " + std::to_string(kReads) + " gets and " + std::to_string(kParts) + " puts under way and " + std::to_string(bytes) + " bytes of their data");
   }
   return store;
 }
 
-Access::Access(comm::Engine& engine, AddressCache& addresses, Attractor* attractor, std::uint64_t bytes, const std::byte* base, Store&& store)
-    : engine_(engine), addresses_(addresses), attractor_(attractor), pages_(addresses.directory().pages()), rank_(engine.transport().rank()), bytes_(bytes),
+DirectAccess::DirectAccess(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator, std::uint64_t bytes, const std::byte* base, Store&& store)
+    : engine_(engine), addresses_(addresses), auto_relocator_(auto_relocator), pages_(addresses.directory().pages()), rank_(engine.transport().rank()), bytes_(bytes),
       cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
       store_(std::move(store)), free_parts_(kParts), free_reads_(kReads), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
   for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r) frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
@@ -66,27 +67,27 @@ Access::Access(comm::Engine& engine, AddressCache& addresses, Attractor* attract
   }
 }
 
-Access::~Access() = default;
+DirectAccess::~DirectAccess() = default;
 
-// ---- splitting -----------------------------------------------------------------------------------------------------
+// ---- splitting -------------------------------------------------------------------------------------------
 
-Result<void> Access::check(std::uint64_t offset, std::uint64_t bytes) const {
+Result<void> DirectAccess::check(std::uint64_t offset, std::uint64_t bytes) const {
   if (offset <= bytes_ && bytes <= bytes_ - offset) return {};
   return fail(Errc::out_of_range, std::to_string(bytes) + " bytes at " + name(offset) + ": the range is not in global memory");
 }
 
-Result<void> Access::wild(std::uint64_t offset) const { return fail(Errc::out_of_range, name(offset) + " is not allocated: a wild pointer, or memory that was freed"); }
+Result<void> DirectAccess::wild(std::uint64_t offset) const { return fail(Errc::out_of_range, name(offset) + " is not allocated: a wild pointer, or memory that was freed"); }
 
-std::string Access::name(std::uint64_t offset) const {
+std::string DirectAccess::name(std::uint64_t offset) const {
   char text[32];
   std::snprintf(text, sizeof text, "%p", static_cast<const void*>(base_ + offset));
   return text;
 }
 
-/// Calls part(done so far, bytes, only what is known here) for each page of the range: first for all whose location is known here, so that these are under way
-/// while the directory is asked for all the others.
+/// Calls part(done so far, bytes, only what is known here) for each page of the range. Pages whose location
+/// is known here go first, so that they are under way while the directory is asked for the others.
 template <class F>
-Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part) {
+Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part) {
   constexpr unsigned window = 64;
   KASANE_TRY(check(offset, bytes));
   for (std::uint64_t done = 0; done < bytes;) {
@@ -111,7 +112,7 @@ Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::u
         if ((missed >> i & 1) != 0) pages[n++] = pages_.page_of(offset + at);
         return true;
       });
-      addresses_.learn(io, std::span<const PageId>(pages.data(), n), changes, AddressCache::Rouses::all);
+      addresses_.learn(io, std::span<const PageId>(pages.data(), n), changes, AddressCache::PagesIn::all);
     }
     std::uint64_t nowhere = 0;
     if (missed != 0 && each([&](unsigned i, std::uint64_t at, std::uint64_t n) {
@@ -125,9 +126,9 @@ Result<void> Access::hits_first(comm::Blocking& io, std::uint64_t offset, std::u
   return {};
 }
 
-/// Collects the pieces of a walk to batches of one page and calls flush(batch) for each.
+/// Collects the pieces of a walk into batches of one page and calls flush(batch) for each.
 template <class F>
-Result<void> Access::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor, const F& flush) {
+Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor, const F& flush) {
   Batch batch;
   while (!cursor.done()) {
     const comm::Piece piece = cursor.piece();
@@ -148,9 +149,9 @@ Result<void> Access::each_batch(std::uint64_t remote, std::uintptr_t local, comm
   return {};
 }
 
-// ---- reads ---------------------------------------------------------------------------------------------------------
+// ---- reads -----------------------------------------------------------------------------------------------
 
-Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::byte* to, comm::Cursor cursor) {
+Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::byte* to, comm::Cursor cursor) {
   if (cursor.single()) {
     const comm::Piece only = cursor.piece();
     return read(io, o, from + only.remote_offset, plus(to, only.local_offset), only.bytes);
@@ -158,7 +159,7 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
   return each_batch(from, reinterpret_cast<std::uintptr_t>(to), cursor, [&](Batch& batch) { return read_batch(io, o, batch, false); });
 }
 
-Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to, std::size_t bytes) {
+Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to, std::size_t bytes) {
   return hits_first(io, from, bytes, false, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
     batch.one(pages_.page_of(from + done), from + done, reinterpret_cast<std::uintptr_t>(to) + done, n);
@@ -166,7 +167,7 @@ Result<void> Access::read(comm::Blocking& io, Outstanding& o, std::uint64_t from
   });
 }
 
-Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
+DirectAccess::Found DirectAccess::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
   const AddressCache::Found found = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
   if (found.owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
   note_use(batch.page, found.owner);
@@ -176,7 +177,7 @@ Access::Found Access::read_batch(comm::Blocking& io, Outstanding& o, const Batch
   return Found::yes;
 }
 
-void Access::post_read(comm::Blocking& io, Rank owner, const Batch& batch, comm::Callback ended) {
+void DirectAccess::post_read(comm::Blocking& io, Rank owner, const Batch& batch, comm::Callback ended) {
   io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
@@ -188,8 +189,8 @@ void Access::post_read(comm::Blocking& io, Rank owner, const Batch& batch, comm:
   });
 }
 
-/// Where all peers are mapped: the target may lie in V, so nobody but the caller may do it again.
-Access::Found Access::read_in_place(comm::Blocking& io, Outstanding& o, const Batch& batch, AddressCache::Found found) {
+/// Where all peers are mapped the target may lie in V, so only the calling thread may repeat the read.
+DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding& o, const Batch& batch, AddressCache::Found found) {
   for (; found.owner != kNoRank; found = addresses_.find(io, batch.page)) {
     o.begin();
     post_read(io, found.owner, batch, ends(o));
@@ -198,9 +199,9 @@ Access::Found Access::read_in_place(comm::Blocking& io, Outstanding& o, const Ba
   return Found::nowhere;
 }
 
-Access::Read& Access::take_read(comm::Blocking& io, Outstanding& o, const AddressCache::Found& found, const Batch& batch, bool copies) {
+DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o, const AddressCache::Found& found, const Batch& batch, bool copies) {
   std::uint32_t index = comm::IndexPool<>::kNone;
-  // Reads end by completions and by the service thread, which takes none.
+  // Reads end by completions and by the service thread, which starts none.
   io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_reads_.take()) != comm::IndexPool<>::kNone; });
   Read& read = store_.reads[index];
   o.begin();
@@ -211,26 +212,26 @@ Access::Read& Access::take_read(comm::Blocking& io, Outstanding& o, const Addres
   return read;
 }
 
-void Access::end(Read& read, comm::Status status) noexcept {
+void DirectAccess::end(Read& read, comm::Status status) noexcept {
   if (status != comm::Status::ok || addresses_.stood_here(read.batch.page, read.found)) return finish(read, status);
-  KASANE_CHECK(doubtful_.add(read.index), "there is room for every read");
+  KASANE_CHECK(unverified_.add(read.index), "there is room for every read");
   transport().wake(rank_, comm::Doorbell::messages);
 }
 
-void Access::finish(Read& read, comm::Status status) noexcept {
+void DirectAccess::finish(Read& read, comm::Status status) noexcept {
   Outstanding& o = *read.outstanding;
   free_reads_.put(read.index);
   o.end(status);
 }
 
-bool Access::serve(comm::Blocking& io) {
+bool DirectAccess::serve(comm::Blocking& io) {
   std::uint32_t index = 0;
-  if (!doubtful_.take(index)) return false;
+  if (!unverified_.take(index)) return false;
   Read& read = store_.reads[index];
   if (addresses_.stood(io, read.batch.page, read.found)) return finish(read, comm::Status::ok), true;
   if (io.counters() != nullptr) count(io.counters()->reads_again);
   read.found = addresses_.find(io, read.batch.page);
-  if (read.found.owner == kNoRank) {   // it was freed, under the read
+  if (read.found.owner == kNoRank) {   // it was freed during the read
     finish(read, comm::Status::peer_lost);
   } else if (!read.copies) {
     post_read(io, read.found.owner, read.batch, ends(read));
@@ -240,9 +241,9 @@ bool Access::serve(comm::Blocking& io) {
   return true;
 }
 
-// ---- changes -------------------------------------------------------------------------------------------------------
+// ---- changes ---------------------------------------------------------------------------------------------
 
-Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const std::byte* from, comm::Cursor cursor, Source source) {
+Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const std::byte* from, comm::Cursor cursor, Source source) {
   if (cursor.single()) {
     const comm::Piece only = cursor.piece();
     return write(io, o, to + only.remote_offset, plus(from, only.local_offset), only.bytes, source);
@@ -250,7 +251,7 @@ Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to,
   return each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor, [&](Batch& batch) { return write_batch(io, o, batch, source, false); });
 }
 
-Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from, std::size_t bytes, Source source) {
+Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from, std::size_t bytes, Source source) {
   return hits_first(io, to, bytes, true, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
     batch.one(pages_.page_of(to + done), to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
@@ -258,7 +259,7 @@ Result<void> Access::write(comm::Blocking& io, Outstanding& o, std::uint64_t to,
   });
 }
 
-Access::Found Access::write_batch(comm::Blocking& io, Outstanding& o, Batch& batch, Source source, bool only_here) {
+DirectAccess::Found DirectAccess::write_batch(comm::Blocking& io, Outstanding& o, Batch& batch, Source source, bool only_here) {
   Part& part = take_part(io, o);
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
@@ -276,7 +277,7 @@ Access::Found Access::write_batch(comm::Blocking& io, Outstanding& o, Batch& bat
   return Found::yes;
 }
 
-Result<void> Access::accumulate(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, std::uint64_t to, const std::byte* from,
+Result<void> DirectAccess::accumulate(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, std::uint64_t to, const std::byte* from,
                                 comm::Cursor cursor, Source source) {
   const std::size_t size = comm::element_bytes(element);
   const std::size_t part = element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
@@ -296,14 +297,14 @@ Result<void> Access::accumulate(comm::Blocking& io, Outstanding& o, comm::Elemen
   return wrong ? issued : wrong;
 }
 
-Access::Found Access::accumulate_batch(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, Batch& batch, Source source) {
+DirectAccess::Found DirectAccess::accumulate_batch(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, Batch& batch, Source source) {
   Part& part = take_part(io, o);
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
   if (use(io, part, batch.page, parts(batch), false, owner) != Found::yes) return drop(part), Found::nowhere;
   io.count_round_trip({owner, kFrames, 0});
   for (const comm::Piece& p : all(batch.pieces, batch.count)) {
-    part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: our own keeps it above 0
+    part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: this thread's own count keeps it above 0
     post(io, [&] {
       return engine_.try_accumulate_async({.to = {owner, kFrames, p.remote_offset}, .from = {comm::kPrivateMemory, p.local_offset}, .element = element, .scale = scale,
                                            .shape = {.dimensions = 1, .count = {p.bytes}}, .on_complete = ends(part)});
@@ -313,7 +314,7 @@ Access::Found Access::accumulate_batch(comm::Blocking& io, Outstanding& o, comm:
   return Found::yes;
 }
 
-Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand,
+Result<void> DirectAccess::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand,
                             std::uint64_t compare, std::uint64_t* result) {
   const auto bytes = static_cast<std::uint64_t>(width);
   KASANE_TRY(check(at, bytes));
@@ -331,7 +332,7 @@ Result<void> Access::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp o
   return {};
 }
 
-Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
+Result<void> DirectAccess::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
   KASANE_TRY(check(from, bytes));
   KASANE_TRY(check(to, bytes));
   for (std::uint64_t done = 0; done < bytes;) {
@@ -349,8 +350,8 @@ Result<void> Access::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from
   return {};
 }
 
-/// With a use of its own each time: nobody holds one while the source is looked at.
-Access::Found Access::post_copy(comm::Blocking& io, Read& read) {
+/// Begins a new use each time: no use is held while the source is looked up.
+DirectAccess::Found DirectAccess::post_copy(comm::Blocking& io, Read& read) {
   const comm::Piece piece = read.batch.pieces[0];
   const Rank source = read.found.owner;
   Part& part = take_part(io, *read.outstanding);
@@ -365,16 +366,16 @@ Access::Found Access::post_copy(comm::Blocking& io, Read& read) {
   return Found::yes;
 }
 
-void Access::flush(comm::Blocking& io, Outstanding& o) {
+void DirectAccess::flush(comm::Blocking& io, Outstanding& o) {
   o.begin();
   post(io, [&] { return engine_.try_flush_async({.rank = kNoRank, .on_complete = ends(o)}); });
 }
 
-// ---- parts ---------------------------------------------------------------------------------------------------------
+// ---- parts -----------------------------------------------------------------------------------------------
 
-Access::Part& Access::take_part(comm::Blocking& io, Outstanding& o) {
+DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) {
   std::uint32_t index = comm::IndexPool<>::kNone;
-  // Parts end by themselves: their uses wait for nobody.
+  // Parts end without help: their uses wait for no thread.
   io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_parts_.take()) != comm::IndexPool<>::kNone; });
   Part& part = store_.parts[index];
   o.begin();
@@ -382,15 +383,15 @@ Access::Part& Access::take_part(comm::Blocking& io, Outstanding& o) {
   part.source = nullptr;
   part.counted = false;
   part.staged = {};
-  // relaxed, both: the part is ours alone until it is posted.
+  // relaxed, both: the part belongs to this thread until it is posted.
   part.left.store(1, std::memory_order_relaxed);
   part.failed.store(false, std::memory_order_relaxed);
   return part;
 }
 
-/// Copies the sources aside; the pieces' local addresses are those of the copies then. Before the use is taken: a source in V may fault, and a fault may wait for whoever
-/// moves that page.
-void Access::stage(comm::Blocking& io, Part& part, Batch& batch) {
+/// Copies the sources aside; then the pieces' local addresses are those of the copies. Before the use begins:
+/// a source in V may fault, and a fault may wait for the mover of that page.
+void DirectAccess::stage(comm::Blocking& io, Part& part, Batch& batch) {
   std::byte* to = part.data;
   if (batch.bytes > Part::kInline) {
     io.waiter().until([&] { return part.staged.units != 0 || (part.staged = staging_.take(batch.bytes)).units != 0; });
@@ -404,7 +405,7 @@ void Access::stage(comm::Blocking& io, Part& part, Batch& batch) {
   }
 }
 
-Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, Parts parts, bool only_here, Rank& owner) {
+DirectAccess::Found DirectAccess::use(comm::Blocking& io, Part& part, PageId page, PartMask parts, bool only_here, Rank& owner) {
   part.page = page;
   part.parts = parts;
   if (only_here) {
@@ -422,24 +423,26 @@ Access::Found Access::use(comm::Blocking& io, Part& part, PageId page, Parts par
 }
 
 /// Nothing was posted for it.
-void Access::drop(Part& part) noexcept { end(part, comm::Status::ok); }
+void DirectAccess::drop(Part& part) noexcept { end(part, comm::Status::ok); }
 
-void Access::end(Part& part, comm::Status status) noexcept {
-  if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);   // relaxed: published by left
-  // acq_rel: who ends the last operation of the part has everybody's.
+void DirectAccess::end(Part& part, comm::Status status) noexcept {
+  // relaxed: published by left
+  if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);
+  // acq_rel: the thread that ends the last operation of the part has the bytes of all.
   if (part.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (part.counted) addresses_.end_put(part.page, part.parts);
   if (part.staged.units != 0) staging_.put(part.staged);
   Outstanding& o = *part.outstanding;
   Read* const source = part.source;
-  const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;   // relaxed: ordered by left
+  // relaxed: ordered by left
+  const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;
   free_parts_.put(part.index);
   o.end(worst);
-  if (source != nullptr) end(*source, worst);   // which is counted by itself
+  if (source != nullptr) end(*source, worst);   // which has a count of its own
 }
 
 template <class Record>
-comm::Callback Access::ends(Record& record) noexcept {
+comm::Callback DirectAccess::ends(Record& record) noexcept {
   return {.fn =
               [](void* p, comm::Status status) noexcept {
                 auto& ended = *static_cast<Record*>(p);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct access over the simulated network: what each form does, how many trips it costs, and that random mixes of all forms agree with an oracle while pages
-// move. A seed replays its history.
-#include "gas/access.h"
+// Direct access over the simulated network: what each form does, how many round trips it costs, and that
+// random mixes of all forms agree with an oracle while pages move. A seed replays its history.
+#include "gas/direct_access.h"
 
 #include <algorithm>
 #include <array>
@@ -43,7 +43,7 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
     ASSERT_TRUE(ok_.has_value()) << #expr << ": " << ok_.error().message; \
   } while (0)
 
-// ---- staging -------------------------------------------------------------------------------------------------------
+// ---- staging ---------------------------------------------------------------------------------------------
 
 TEST(StagingRuns, AreDisjointAndComeBack) {
   std::array<std::atomic<std::uint64_t>, 2> words{};
@@ -79,7 +79,7 @@ TEST(StagingRuns, AreDisjointAndComeBack) {
   EXPECT_EQ(staging.take(1).units, 0u);
 }
 
-// ---- forms ---------------------------------------------------------------------------------------------------------
+// ---- forms -----------------------------------------------------------------------------------------------
 
 struct Forms : testing::Test {
   Forms() : job(3, 11) { assign_all(job, 3); }
@@ -230,7 +230,7 @@ TEST(Wild, WhatIsNotAllocatedIsNamedAndTheRestArrives) {
   });
 }
 
-// ---- trips ---------------------------------------------------------------------------------------------------------
+// ---- round trips -----------------------------------------------------------------------------------------
 
 // Rank 0 of three uses pages 2 and 5 (at rank 2, managed by it) and 4 (at rank 1).
 TEST(AccessTrips, OneAPageWhereItIsKnown) {
@@ -256,7 +256,8 @@ TEST(AccessTrips, OneAPageWhereItIsKnown) {
     ASSERT_OK(get(io, *here.access, many.data(), kPage + 100, kPage));
     EXPECT_EQ(here.transport.trips(), 2u);
     here.transport.requests = 0;
-    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 2 * kPage, 64); }));   // rank 1 is asked, and writes to rank 2
+    // rank 1 is asked, and writes to rank 2
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 2 * kPage, 64); }));
     EXPECT_EQ(here.transport.trips(), 0u);
     EXPECT_EQ(here.transport.requests, 1u);
   });
@@ -275,7 +276,8 @@ TEST(AccessTrips, AreUnderWayTogether) {
       here.transport.trips();
       here.waiter.waits = 0;
       ASSERT_OK(writes ? put(io, *here.access, 50, bytes.data(), bytes.size()) : get(io, *here.access, bytes.data(), 50, bytes.size()));
-      // Every third page is its own and near. A write asks for those, too: its own directory words cost no trip.
+      // Every third page is its own and near. A write asks for those, too: its own directory words cost no
+      // trip.
       constexpr std::uint64_t foreign = kPages - (kPages + 2) / 3;
       EXPECT_EQ(here.transport.trips(), foreign * 3);
       EXPECT_LE(here.waiter.waits, 2u);
@@ -287,12 +289,13 @@ TEST(AccessTrips, AreUnderWayTogether) {
   }
 }
 
-// ---- a page that leaves under a read -------------------------------------------------------------------------------
+// ---- a page that leaves during a read --------------------------------------------------------------------
 
-// Rank 0 reads page 2 by every form while rank 1 takes it from rank 2, which then overwrites its old frame, as one that is punched would read as zeros: nobody finds anything but
-// what the page held.
+// Rank 0 reads page 2 by every form while rank 1 takes it from rank 2, which then overwrites its old frame,
+// as one that is punched would read as zeros: each read finds only what the page held.
 TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
-  constexpr std::uint64_t kAt = 2 * kPage, kLive = 4096;   // what is read lies there; each move of it is many steps of the simulator
+  // what is read lies there; each move of it is many steps of the simulator
+  constexpr std::uint64_t kAt = 2 * kPage, kLive = 4096;
   std::uint64_t again = 0;
   for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(100); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -336,10 +339,10 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
   EXPECT_GT(again, fewer_if_sanitized(100));   // of 1200
 }
 
-// ---- everything at once --------------------------------------------------------------------------------------------
+// ---- everything at once ----------------------------------------------------------------------------------
 
-/// Each thread owns a slice that no border of pages bounds, changes it by random forms, and compares it with its oracle. All add to shared words and numbers, and
-/// move pages.
+/// Each thread owns a slice that crosses page borders, changes it by random forms, and compares it with its
+/// oracle. All add to shared words and numbers, and move pages.
 struct Mix {
   static constexpr std::uint64_t kShared = kAll - 4096;   // 32 words, then 32 numbers
   static constexpr std::uint32_t kThreads = 5;
@@ -386,7 +389,7 @@ struct Mix {
           ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, base + from, base + to, n); }));
           break;
         }
-        case 3: {   // a word that everybody adds to
+        case 3: {   // a word that all threads add to
           std::uint64_t old = 0;
           ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
             return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, kShared + below(32) * 8, 1, 0, below(2) == 0 ? nullptr : &old);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dsm/volley.h"
+#include "dsm/fence_batch.h"
 
 #include "base/trace.h"
 #include "dsm/outbox.h"
 
 namespace kasane::dsm {
 
-bool Coherence::Volley::take(BlockId b) {
+bool Coherence::FenceBatch::add(BlockId b) {
   const BlockState s = c_.state(b);
-  const Step step = next(s, event_);
+  const BlockStep step = next(s, event_);
   if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
-  const bool alone = step.after.view == s.view;
+  const bool alone = step.after.access == s.access;
   const PageId page = c_.pages_.page_of(b);
   const bool another_page = parts_ == 0 || part_[parts_ - 1].page != page;
   if (!alone && (blocks_ == kMostBlocks || (another_page && parts_ == kMostPages))) {
-    fire();
-    return take(b);
+    run();
+    return add(b);
   }
   if (!c_.try_claim(b, s, step)) return false;
   if (alone) {
@@ -25,7 +25,7 @@ bool Coherence::Volley::take(BlockId b) {
   if (another_page) {
     part_[parts_].page = page;
     part_[parts_].first = blocks_;
-    part_[parts_].home = false;
+    part_[parts_].now_owned = false;
     part_[parts_++].unsent = false;
   }
   block_[blocks_++] = b;
@@ -34,7 +34,7 @@ bool Coherence::Volley::take(BlockId b) {
   return true;
 }
 
-void Coherence::Volley::fire() {
+void Coherence::FenceBatch::run() {
   if (blocks_ == 0) return;
   protect();
   put();
@@ -42,17 +42,16 @@ void Coherence::Volley::fire() {
   blocks_ = parts_ = 0;
 }
 
-void Coherence::Volley::protect() noexcept {
+void Coherence::FenceBatch::protect() noexcept {
   for (std::size_t i = 0; i < blocks_;) {
     std::size_t end = i + 1;
-    const bool shown = !c_.state(block_[i]).dozing;
-    while (end < blocks_ && raw(block_[end]) == raw(block_[end - 1]) + 1 && c_.state(block_[end]).dozing != shown) ++end;
-    if (shown) c_.protect({block_[i], end - i}, event_ == Event::release ? mem::Access::read : mem::Access::none);
+    while (end < blocks_ && raw(block_[end]) == raw(block_[end - 1]) + 1) ++end;
+    c_.protect({block_[i], end - i}, event_ == BlockEvent::release ? mem::Access::read : mem::Access::none);
     i = end;
   }
 }
 
-void Coherence::Volley::put() {
+void Coherence::FenceBatch::put() {
   std::array<PageId, kMostPages> pages;
   std::size_t changed = 0;
   for (const Part& part : parts()) {
@@ -60,15 +59,15 @@ void Coherence::Volley::put() {
   }
   if (changed == 0) return;
   const Traced traced(counters_, TraceKind::put_changes, blocks_);
-  c_.addresses_.learn(io_, {pages.data(), changed}, true, gas::AddressCache::Rouses::none);
+  c_.addresses_.learn(io_, {pages.data(), changed}, true, gas::AddressCache::PagesIn::none);
   put_together();
   for (Part& part : parts()) {
-    if (part.unsent) part.home = c_.put_page(io_, counters_, part.page, blocks(part));
+    if (part.unsent) part.now_owned = c_.put_page(io_, counters_, part.page, blocks(part));
   }
 }
 
-/// What can be put without waiting for a page, one owner after the other.
-void Coherence::Volley::put_together() {
+/// Puts what can be put without waiting for a page, owner by owner.
+void Coherence::FenceBatch::put_together() {
   Outbox out(io_, counters_);
   for (Part& part : parts()) {
     if (!part.unsent) continue;
@@ -93,19 +92,19 @@ void Coherence::Volley::put_together() {
   }
 }
 
-void Coherence::Volley::finish() noexcept {
+void Coherence::FenceBatch::finish() noexcept {
   std::uint64_t dropped = 0;
   for (const Part& part : parts()) {
     for (const BlockId b : blocks(part)) {
       BlockState before = c_.state(b);
       before.busy = false;
-      if (part.home && before.dirty()) {
-        c_.finish(b, c_.come_home(b));
+      if (part.now_owned && before.dirty()) {
+        c_.finish(b, c_.become_owned(b));
         continue;
       }
       const BlockState after = next(before, event_).after;
       if (before.dirty()) c_.mark_clean(b);
-      if (after.view == View::none) {
+      if (after.access == Access::none) {
         c_.cached_.erase(b);
         ++dropped;
       }

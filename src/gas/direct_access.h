@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Direct, uncached access to global memory: the owner's copy is read and changed one-sidedly through comm's engine. Everything is asynchronous: a call issues
-// all its parts and returns; an Outstanding counts what has not ended.
+// Direct, uncached access to global memory: the owner's copy is read and changed one-sidedly through comm's
+// engine. All calls are asynchronous: a call issues all its parts and returns; an Outstanding counts the
+// parts that have not ended.
 //
-//   get, put … of a range ─ split at pages ─▶ location cached? ─ yes ─▶ engine: one operation a page           all of these first,
-//                                             (gas/address_cache.h)  └ no ──▶ all asked for together, two trips ─▶ engine    then these
+//   get, put … of a range ─ split at pages ─▶ location cached? ─ yes ─▶ engine: one operation a page
+//                                (gas/address_cache.h)   └ no ─▶ all asked for together, two trips ─▶ engine
+//   Pages whose locations are cached go first.
 //
-// Whatever changes a page is a *use* of its entry in the address cache until it has completed at the owner: its completion gives the use back, on whichever
-// thread that runs. So its issuer may go on, or let its worker run other threads. Only between taking a use and the engine's accepting the operation nothing else is
-// waited for than room in a queue, so no two movers can wait for each other through us.
+// An operation that changes a page is a *use* of its entry in the address cache until it has completed at the
+// owner. Its completion ends the use, on whichever thread that runs. So the issuing thread may go on, or let
+// its worker run other threads. Between beginning a use and the engine's accepting the operation a thread
+// waits for nothing but room in a queue, so two movers cannot wait for each other through direct accesses.
 //
-// A read holds nothing, so its page may move meanwhile and its frame be punched: its completion looks whether the page stood. Did it not, or is that not known here, the read is
-// not over: the rank's service thread, or who waits for it, does it again (serve).
+// A read holds nothing, so its page may move meanwhile and its frame be punched: its completion checks
+// whether the page stood. If it did not, or this is not known here, the read is repeated by the rank's
+// service thread, or by the thread that waits for it (serve).
 //
-// **Local memory** is never touched by a callback or handler (rule 10). Memory that lies in V is therefore no target of a read and no source without `copied`,
-// except where every peer is mapped here (then the calling thread itself copies, before the call returns, and holds nothing meanwhile).
+// **Local memory** is never touched by a callback or handler (rule 10). So memory in V is no target of a
+// read, and no source without `copied`, except where every peer is mapped here: then the calling thread
+// copies before the call returns, and holds nothing meanwhile.
 //
-// Thread safety: every call from any thread, given its own Blocking; for what changes memory its waiter must poll (it may hold a use). Not for fault handlers.
-// Nothing allocates after create(). Mixing direct and coherent access of one datum needs a fence between.
+// Thread safety: every call from any thread, given its own Blocking; its waiter must poll if memory is
+// changed (it may hold a use). Not for fault handlers. Nothing allocates after create(). Mixing direct and
+// coherent access of one datum needs a fence between.
 #pragma once
 
 #include <algorithm>
@@ -32,32 +38,34 @@
 #include "comm/engine/engine.h"
 #include "comm/index_pool.h"
 #include "gas/address_cache.h"
-#include "gas/attractor.h"
+#include "gas/auto_relocator.h"
 #include "gas/outstanding.h"
 #include "gas/staging.h"
 
 namespace kasane::gas {
 
-/// As numbers: of lists of pieces the base may be null.
+/// Computed with integers: for lists of pieces the base may be null.
 [[nodiscard]] inline std::byte* plus(const std::byte* base, std::uint64_t bytes) noexcept {
   return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(base) + bytes);
 }
 
-/// Are the bytes of a source taken before the call returns? By copying them aside: then it may lie in V, and be used again at once.
+/// copied: the bytes of the source are copied before the call returns. So the source may lie in V, and be
+/// used again at once.
 enum class Source : std::uint8_t { kept, copied };
 
-class Access {
+class DirectAccess {
  public:
-  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have for offset 0. Attractor: hears which pages of others are
-  /// used; null: nobody does.
-  static Result<std::unique_ptr<Access>> create(comm::Engine&, AddressCache&, Attractor*, std::uint64_t bytes, const std::byte* base);
-  ~Access();   ///< after everything has completed
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
+  /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have
+  /// for offset 0. The auto-relocator, if not null, counts uses of other ranks' pages.
+  static Result<std::unique_ptr<DirectAccess>> create(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base);
+  ~DirectAccess();   ///< after everything has completed
+  DirectAccess(const DirectAccess&) = delete;
+  DirectAccess& operator=(const DirectAccess&) = delete;
 
-  // Each issues its parts, counted by the Outstanding, which must live until it is done; so must local memory, unless it is copied. Global places are offsets;
-  // a Cursor's pieces are relative to both. An error (nothing is allocated there, the range ends outside of the space) leaves those parts that were issued
-  // before on their way: await them all the same.
+  // Each call issues its parts, counted by the Outstanding, which must live until it is done; so must local
+  // memory, unless it is copied. Global places are offsets; a Cursor's pieces are relative to both. After an
+  // error (nothing is allocated there, the range ends outside the space) the parts issued before are still
+  // outstanding: await them all the same.
 
   Result<void> read(comm::Blocking&, Outstanding&, std::uint64_t from, std::byte* to, comm::Cursor);
   Result<void> read(comm::Blocking&, Outstanding&, std::uint64_t from, void* to, std::size_t bytes);
@@ -66,22 +74,25 @@ class Access {
   /// y += a · x (comm::AccumulateParams). An element must not lie across the border of two pages.
   Result<void> accumulate(comm::Blocking&, Outstanding&, comm::Element, std::complex<double> scale, std::uint64_t to, const std::byte* from, comm::Cursor,
                           Source = Source::kept);
-  /// *result (may be null; not in V but on the running stack): the old value, zero-extended. The offset is a multiple of the width.
+  /// *result (may be null; not in V but on the running stack): the old value, zero-extended. The offset is a
+  /// multiple of the width.
   Result<void> atomic(comm::Blocking&, Outstanding&, comm::AtomicOp, comm::Width, std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
                       std::uint64_t* result);
   /// Between two places of global memory that do not overlap.
   Result<void> copy(comm::Blocking&, Outstanding&, std::uint64_t from, std::uint64_t to, std::size_t bytes);
-  /// Counts until everything that this rank issued before has completed at its owner.
+  /// Ends when everything that this rank issued before has completed at its owner.
   void flush(comm::Blocking&, Outstanding&);
-  /// The part of the service thread, and of whoever waits for a read: does one again whose page may not have stood. True if there was something to do.
+  /// Called by the service thread and by threads that wait for a read: repeats a read whose page may not have
+  /// stood. True if there was something to do.
   bool serve(comm::Blocking&);
-  [[nodiscard]] bool asked() const noexcept { return doubtful_.any(); }
+  [[nodiscard]] bool asked() const noexcept { return unverified_.any(); }
 
   [[nodiscard]] comm::Engine& engine() const noexcept { return engine_; }
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   [[nodiscard]] comm::Transport& transport() const noexcept { return engine_.transport(); }
 
-  /// read() of bytes in one page, at once, if its owner's frame and the directory are mapped here; to: may lie in V. False: nothing happened.
+  /// read() of bytes in one page, at once, if its owner's frame and the directory are mapped here; to: may
+  /// lie in V. False: nothing happened.
   [[nodiscard]] bool read_near(void* to, std::uint64_t offset, std::size_t bytes) noexcept {
     if (offset >= bytes_) return false;
     const auto [page, end] = pages_.place_of(offset);
@@ -97,7 +108,8 @@ class Access {
     }
   }
 
-  /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False: nothing happened.
+  /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False:
+  /// nothing happened.
   [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t offset, const void* from, std::size_t bytes) {
     if (offset >= bytes_) return false;
     const auto [page, end] = pages_.place_of(offset);
@@ -128,22 +140,22 @@ class Access {
 
  private:
   struct Read;
-  /// One operation that changes a page, under way.
+  /// One outstanding operation that changes a page.
   struct Part {
-    Access* access;
+    DirectAccess* access;
     Outstanding* outstanding;
     Read* source;                      ///< of a copy, else null
     PageId page;
-    Parts parts;                       ///< of the page, that change
+    PartMask parts;                       ///< that change, of the page
     std::uint32_t index;
     bool counted;                      ///< as a use of the page's entry
     Staging::Run staged;
-    std::atomic<std::uint32_t> left;   ///< operations of the engine under way
+    std::atomic<std::uint32_t> left;   ///< outstanding operations of the engine
     std::atomic<bool> failed;
     static constexpr std::size_t kInline = 128;
     alignas(16) std::byte data[kInline];
   };
-  /// Pieces of one page, collected to be one operation.
+  /// Pieces of one page that become one operation.
   struct Batch {
     static constexpr std::size_t kMost = 64;
     PageId page{};
@@ -167,9 +179,9 @@ class Access {
       pieces[0] = {offset, address, n};
     }
   };
-  /// One read of a page, or a copy from it, under way until it is known that the bytes were the page's.
+  /// One outstanding read of a page, or copy from it, until it is known that the bytes were the page's.
   struct Read {
-    Access* access;
+    DirectAccess* access;
     Outstanding* outstanding;
     AddressCache::Found found;
     std::uint32_t index;
@@ -189,17 +201,17 @@ class Access {
     static Result<Store> create();
   };
 
-  Access(comm::Engine&, AddressCache&, Attractor*, std::uint64_t bytes, const std::byte* base, Store&&);
+  DirectAccess(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base, Store&&);
   [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
   [[nodiscard]] std::string name(std::uint64_t offset) const;
-  /// Bytes from here to the page's end, as many as one operation takes.
+  /// Bytes from here to the page's end, at most as many as one operation takes.
   [[nodiscard]] std::uint64_t rest_of_page(std::uint64_t offset) const noexcept {
     return std::min(kMostBytes, pages_.place_of(offset).end - offset);
   }
-  /// Of each operation; automatic relocation lives by it.
+  /// Called for each operation; automatic relocation depends on it.
   void note_use(PageId page, Rank owner) noexcept {
-    if (attractor_ != nullptr && owner != rank_) attractor_->used(page);
+    if (auto_relocator_ != nullptr && owner != rank_) auto_relocator_->used(page);
   }
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
@@ -211,14 +223,14 @@ class Access {
   Found accumulate_batch(comm::Blocking&, Outstanding&, comm::Element, std::complex<double>, Batch&, Source);
   void stage(comm::Blocking&, Part&, Batch&);
   Part& take_part(comm::Blocking&, Outstanding&);
-  /// Takes a use for the part, which changes these parts of its page; its page's owner.
-  Found use(comm::Blocking&, Part&, PageId, Parts, bool only_here, Rank& owner);
-  /// In which the bytes lie, at least one.
-  [[nodiscard]] Parts parts(PageId page, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  /// Begins a use for the part, which changes these parts of its page; sets the page's owner.
+  Found use(comm::Blocking&, Part&, PageId, PartMask, bool only_here, Rank& owner);
+  /// The parts in which the bytes lie, at least one.
+  [[nodiscard]] PartMask parts(PageId page, std::uint64_t offset, std::uint64_t bytes) const noexcept {
     return parts_of(pages_.blocks_of(page), mem::block_of(offset), mem::block_of(offset + std::max<std::uint64_t>(bytes, 1) - 1));
   }
-  [[nodiscard]] Parts parts(const Batch& batch) const noexcept {
-    Parts all = 0;
+  [[nodiscard]] PartMask parts(const Batch& batch) const noexcept {
+    PartMask all = 0;
     for (std::size_t i = 0; i < batch.count; ++i) all |= parts(batch.page, batch.pieces[i].remote_offset, batch.pieces[i].bytes);
     return all;
   }
@@ -235,7 +247,7 @@ class Access {
 
   comm::Engine& engine_;
   AddressCache& addresses_;
-  Attractor* attractor_;   ///< may be null
+  AutoRelocator* auto_relocator_;   ///< may be null
   const mem::Pages& pages_;
   Rank rank_;
   std::uint64_t bytes_;
@@ -244,12 +256,12 @@ class Access {
   std::unique_ptr<std::byte*[]> frames_;   ///< of each rank, null where they are not mapped
   Store store_;
   comm::IndexPool<> free_parts_, free_reads_;
-  Notes<std::uint32_t, kReads> doubtful_;   ///< reads to be looked at again
+  Notes<std::uint32_t, kReads> unverified_;   ///< reads to be looked at again
   Staging staging_;
 };
 
-/// Until what was issued has ended; by_polling: to do reads again with.
-inline void await(comm::Blocking& io, comm::Blocking& by_polling, Access& access, const Outstanding& o) {
+/// Waits until the issued operations have ended. by_polling: repeats reads.
+inline void await(comm::Blocking& io, comm::Blocking& by_polling, DirectAccess& access, const Outstanding& o) {
   for (;; access.serve(by_polling)) {
     io.waiter().until([&] { return o.done() || access.asked(); });
     if (o.done()) return;
@@ -258,7 +270,7 @@ inline void await(comm::Blocking& io, comm::Blocking& by_polling, Access& access
 
 /// Awaits what `issue` (called with an Outstanding) issues, by the waiter of io, which polls.
 template <class Issue>
-Result<void> await(comm::Blocking& io, Access& access, const Issue& issue) {
+Result<void> await(comm::Blocking& io, DirectAccess& access, const Issue& issue) {
   Outstanding outstanding;
   auto issued = issue(outstanding);
   await(io, io, access, outstanding);
@@ -266,11 +278,11 @@ Result<void> await(comm::Blocking& io, Access& access, const Issue& issue) {
   return issued;
 }
 
-/// The blocking forms, for those who wait by polling.
-inline Result<void> get(comm::Blocking& io, Access& access, void* local, std::uint64_t offset, std::size_t bytes) {
+/// The blocking forms, for callers that wait by polling.
+inline Result<void> get(comm::Blocking& io, DirectAccess& access, void* local, std::uint64_t offset, std::size_t bytes) {
   return await(io, access, [&](Outstanding& o) { return access.read(io, o, offset, local, bytes); });
 }
-inline Result<void> put(comm::Blocking& io, Access& access, std::uint64_t offset, const void* local, std::size_t bytes) {
+inline Result<void> put(comm::Blocking& io, DirectAccess& access, std::uint64_t offset, const void* local, std::size_t bytes) {
   return await(io, access, [&](Outstanding& o) { return access.write(io, o, offset, local, bytes); });
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages move to whom by themselves: the decision under patterns of use, and the driver over the simulated network.
-#include "gas/attraction.h"
+// Which pages move by themselves to which rank: the decision under patterns of use, and the driver over the
+// simulated network.
+#include "gas/relocation_policy.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
-#include "gas/access.h"
-#include "gas/attractor.h"
+#include "gas/direct_access.h"
+#include "gas/auto_relocator.h"
 #include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
@@ -19,9 +20,10 @@ using test::Job, test::SimRank;
 
 constexpr std::uint32_t kThreshold = 8;
 
-/// One page, used by ranks that look at every kThreshold-th use, as Attractor does. The owner's uses are not seen.
+/// One page, used by ranks that look at every kThreshold-th use, as AutoRelocator does. The owner's uses are
+/// not seen.
 struct Page {
-  Usage usage;
+  UseRecord usage;
   Rank owner{0};
   std::map<Rank, std::uint32_t> uses, ahead;   ///< ahead: how much a rank's clock is
   std::uint32_t moves = 0, remote = 0, second = 0;
@@ -35,12 +37,12 @@ struct Page {
       uses[me] = counted(uses[me], others_wrote);
       if (uses[me] % kThreshold != 0) continue;
       const bool last_is_near = usage.last != kNoRank && usage.last != me && near(me, usage.last);
-      Attraction a = consider(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
+      RelocationDecision a = decide_relocation(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
       if (a.take_if_far) {
         a.take = !near(me, owner);
         if (!a.take) a.after = a.stays;
       }
-      usage = Usage::of(a.after.word());
+      usage = UseRecord::of(a.after.word());
       uses[me] = a.take ? 0 : a.streak;
       if (!a.take) continue;
       owner = me;
@@ -49,7 +51,7 @@ struct Page {
   }
 };
 
-TEST(Attraction, APageThatOneRankUsesMovesOnce) {
+TEST(RelocationDecision, APageThatOneRankUsesMovesOnce) {
   Page page;
   page.use(2, 10'000);
   EXPECT_EQ(page.owner, Rank{2});
@@ -57,7 +59,7 @@ TEST(Attraction, APageThatOneRankUsesMovesOnce) {
   EXPECT_EQ(page.remote, kThreshold);
 }
 
-TEST(Attraction, APageThatSeveralUseStays) {
+TEST(RelocationDecision, APageThatSeveralUseStays) {
   for (const std::uint32_t turn : {1u, 3u, 8u, 11u, 100u}) {
     Page page;
     for (int i = 0; i < 2'000; ++i) {
@@ -67,7 +69,7 @@ TEST(Attraction, APageThatSeveralUseStays) {
     // Rank 2 may look several times in a row before rank 1 does; not more than the doublings allow.
     EXPECT_LE(page.moves, 1 + kMostMoves) << turn;
   }
-  Page page;   // three look in turn: whoever does not own it finds the other
+  Page page;   // three look in turn: each rank that does not own it finds the other
   for (int i = 0; i < 20'000; ++i) {
     for (const std::uint32_t r : {1u, 2u, 3u}) page.use(r, kThreshold);
   }
@@ -75,7 +77,7 @@ TEST(Attraction, APageThatSeveralUseStays) {
 }
 
 // What its owner writes between a reader's rounds stays with the owner, until it writes no more.
-TEST(Attraction, APageThatItsOwnerWritesStays) {
+TEST(RelocationDecision, APageThatItsOwnerWritesStays) {
   Page page;
   for (int round = 0; round < 1'000; ++round) {
     page.use(1, 1, true);
@@ -86,8 +88,9 @@ TEST(Attraction, APageThatItsOwnerWritesStays) {
   EXPECT_EQ(page.owner, Rank{1});
 }
 
-// The owner's own uses are not seen, so each rank in turn draws the page, ever more slowly: the moves cost less than a percent of the fetches, counting a move as 16.
-TEST(Attraction, TurnsOfTwoRanksDampItToLessThanAPercent) {
+// The owner's own uses are not seen, so each rank in turn takes the page, ever more slowly: the moves cost
+// less than a percent of the fetches, counting a move as 16.
+TEST(RelocationDecision, TurnsOfTwoRanksDampItToLessThanAPercent) {
   for (const std::uint32_t turn : {4u, 8u, 20u, 64u}) {
     Page page;
     for (int i = 0; i < 200'000 / static_cast<int>(turn); ++i) {
@@ -99,7 +102,7 @@ TEST(Attraction, TurnsOfTwoRanksDampItToLessThanAPercent) {
   }
 }
 
-TEST(Attraction, PhasesAreFollowed) {
+TEST(RelocationDecision, PhasesAreFollowed) {
   Page page;
   for (std::uint32_t phase = 0; phase < 8; ++phase) {
     const std::uint32_t before = page.remote;
@@ -111,7 +114,7 @@ TEST(Attraction, PhasesAreFollowed) {
 }
 
 // Phases that last some seconds are all followed as the first one was: what is long past counts no more.
-TEST(Attraction, LongPhasesAreFollowedAtOnce) {
+TEST(RelocationDecision, LongPhasesAreFollowedAtOnce) {
   Page page;
   for (std::uint32_t phase = 0; phase < 50; ++phase) {
     const std::uint32_t before = page.remote;
@@ -122,8 +125,9 @@ TEST(Attraction, LongPhasesAreFollowedAtOnce) {
   }
 }
 
-// Ranks of one host that use a page of another host in turns: none of them alone makes a streak, but each fetch crosses the network until one of them has it.
-TEST(Attraction, APageThatOneHostUsesComesToIt) {
+// Ranks of one host that use a page of another host in turns: none of them alone makes a streak, but each
+// fetch crosses the network until one of them has it.
+TEST(RelocationDecision, APageThatOneHostUsesComesToIt) {
   for (const std::uint32_t moves : {0u, 1u, 3u, kMostMoves}) {
     for (const std::uint32_t turn : {1u, 3u, 8u, 11u}) {
       Page page;
@@ -133,22 +137,23 @@ TEST(Attraction, APageThatOneHostUsesComesToIt) {
         for (const std::uint32_t r : {2u, 3u}) page.use(r, turn);
       EXPECT_TRUE(page.near(page.owner, Rank{2})) << turn;
       EXPECT_GE(page.remote, kThreshold * std::min(1u << moves, kLongestRow)) << turn;
-      EXPECT_LE(page.remote, kThreshold * ((1u << moves) + 2) + turn) << turn;   // and what each has not looked for
+      // and what each has not looked for
+      EXPECT_LE(page.remote, kThreshold * ((1u << moves) + 2) + turn) << turn;
     }
   }
 }
 
 // As between ranks: hosts, none of which owns it, find each other, whichever of their ranks look.
-TEST(Attraction, APageThatSeveralHostsUseStays) {
+TEST(RelocationDecision, APageThatSeveralHostsUseStays) {
   Page page;
   page.a_host = 2;
-  page.usage.last = Rank{4};   // else whoever looks first takes it
+  page.usage.last = Rank{4};   // else the rank that looks first takes it
   for (int i = 0; i < 2'000; ++i)
     for (const std::uint32_t r : {2u, 4u, 3u, 5u}) page.use(r, kThreshold);
   EXPECT_EQ(page.moves, 0u);
 }
 
-TEST(Attraction, TurnsOfTwoHostsDampItToLessThanAPercent) {
+TEST(RelocationDecision, TurnsOfTwoHostsDampItToLessThanAPercent) {
   Page page;
   page.a_host = 2;
   for (int i = 0; i < 20'000; ++i)
@@ -158,7 +163,7 @@ TEST(Attraction, TurnsOfTwoHostsDampItToLessThanAPercent) {
 }
 
 // What its owner writes stays with it, however many of another host read.
-TEST(Attraction, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
+TEST(RelocationDecision, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
   Page page;
   page.a_host = 2;
   page.usage = {Rank{2}, 1, 0};
@@ -170,19 +175,20 @@ TEST(Attraction, APageThatItsOwnerWritesStaysThoughAHostReadsIt) {
   EXPECT_EQ(page.moves, 0u);
 }
 
-// Among the ranks of its host a page is drawn as if there were no other host.
-TEST(Attraction, RanksOfTheOwnersHostBreakEachOthersStreaks) {
+// Among the ranks of its host a page moves as if there were no other host.
+TEST(RelocationDecision, RanksOfTheOwnersHostBreakEachOthersStreaks) {
   Page page;
   page.a_host = 3;
   page.use(2, kThreshold);
-  EXPECT_EQ(page.moves, 1u);   // nobody had looked
+  EXPECT_EQ(page.moves, 1u);   // no rank had looked
   for (int i = 0; i < 2'000; ++i)
     for (const std::uint32_t r : {0u, 1u}) page.use(r, kThreshold);
   EXPECT_EQ(page.moves, 1u);
 }
 
-// Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also where their clocks differ by much.
-TEST(Attraction, TurnsStayDampedAsTimePasses) {
+// Forgetting lets a page that two ranks use in turns move once a second more, however often they use it; also
+// where their clocks differ by much.
+TEST(RelocationDecision, TurnsStayDampedAsTimePasses) {
   for (const std::uint32_t ahead : {0u, 5u, 100'000u}) {
     for (const std::uint32_t a_second : {100u, 10'000u, fewer_if_sanitized(1'000'000)}) {
       Page page;
@@ -192,35 +198,37 @@ TEST(Attraction, TurnsStayDampedAsTimePasses) {
       for (std::uint32_t s = 0; s < kSeconds; ++s, ++page.second) {
         for (std::uint32_t i = 0; i < a_second / kTurn; ++i) page.use(i % 2, kTurn);
       }
-      const std::uint32_t forgotten = kSeconds / kForgetSeconds + (ahead != 0 ? kMostMoves : 0);   // a clock that is ahead, once
+      // a clock that is ahead, once
+      const std::uint32_t forgotten = kSeconds / kForgetSeconds + (ahead != 0 ? kMostMoves : 0);
       EXPECT_LE(page.moves, kMostMoves + 1 + forgotten + page.remote / streak_needed({Rank{0}, kMostMoves}, kThreshold)) << ahead << ", " << a_second;
     }
   }
 }
 
-TEST(Attraction, AMoveIsForgottenInItsTime) {
-  const Usage three{Rank{1}, 3, 100};
+TEST(RelocationDecision, AMoveIsForgottenInItsTime) {
+  const UseRecord three{Rank{1}, 3, 100};
   EXPECT_EQ(forget(three, 100 + kForgetSeconds - 1), three);
-  EXPECT_EQ(forget(three, 100 + kForgetSeconds), (Usage{Rank{1}, 2, 100 + kForgetSeconds}));
-  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));   // looks do not matter
+  EXPECT_EQ(forget(three, 100 + kForgetSeconds), (UseRecord{Rank{1}, 2, 100 + kForgetSeconds}));
+  // looks do not matter
+  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));
   EXPECT_EQ(forget(three, 1'000'000).moves, 0u);
-  EXPECT_EQ(forget(three, 50), three);   // somebody else's clock
-  EXPECT_EQ(forget({}, 1'000'000), Usage{});
+  EXPECT_EQ(forget(three, 50), three);   // another host's clock
+  EXPECT_EQ(forget({}, 1'000'000), UseRecord{});
 }
 
-TEST(Usage, SurvivesItsWord) {
-  for (const Usage& u : {Usage{}, Usage{Rank{0}, 0}, Usage{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}}) EXPECT_EQ(Usage::of(u.word()), u);
-  EXPECT_EQ(Usage{}.word(), 0u);   // a fresh directory
+TEST(UseRecord, SurvivesItsWord) {
+  for (const UseRecord& u : {UseRecord{}, UseRecord{Rank{0}, 0}, UseRecord{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}}) EXPECT_EQ(UseRecord::of(u.word()), u);
+  EXPECT_EQ(UseRecord{}.word(), 0u);   // a fresh directory
   EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostMoves);
 }
 
-// ---- driver --------------------------------------------------------------------------------------------------------
+// ---- driver ----------------------------------------------------------------------------------------------
 
 struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
     for (auto& rank : job.all) {
-      attractors.push_back(Attractor::create(rank.transport, *rank.directory, *rank.mover, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
-      rank.access = Access::create(*rank.engine, *rank.addresses, attractors.back().get(), rank.frames.size(), nullptr).value();
+      auto_relocators.push_back(AutoRelocator::create(rank.transport, *rank.directory, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
+      rank.access = DirectAccess::create(*rank.engine, *rank.addresses, auto_relocators.back().get(), rank.frames.size(), nullptr).value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {
       for (std::uint64_t p = 0; p < 6; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{1}).has_value());
@@ -232,18 +240,18 @@ struct Drawn : testing::Test {
     return l;
   }
   void use(std::uint32_t r, std::uint64_t page, int times) {
-    use_by(r, times, [&](SimRank&, comm::Blocking&) { attractors[r]->used(PageId{page}); });
+    use_by(r, times, [&](SimRank&, comm::Blocking&) { auto_relocators[r]->used(PageId{page}); });
   }
   template <class F>
   void use_by(std::uint32_t r, int times, const F& call) {
     job.on(r, [&](SimRank& here, comm::Blocking& io) {
       for (int i = 0; i < times; ++i) call(here, io);
-      while (attractors[r]->serve(io)) {
+      while (auto_relocators[r]->serve(io, *here.mover)) {
       }
     });
   }
   Job job;
-  std::vector<std::unique_ptr<Attractor>> attractors;
+  std::vector<std::unique_ptr<AutoRelocator>> auto_relocators;
 };
 
 TEST_F(Drawn, APageComesAfterEnoughUses) {
@@ -259,24 +267,27 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(where(2).owner, Rank{0});
 }
 
-// The owner is over the network for ranks 0 and 2, who share memory: their uses count together. Once one of them has the page, each breaks the other's streak.
+// The owner is over the network for ranks 0 and 2, which share memory: their uses count together. Once one of
+// them has the page, each breaks the other's streak.
 TEST_F(Drawn, APageComesToTheRanksOfAHost) {
   job[0].transport.maps[Rank{2}] = job[2].frames.data();
   job[2].transport.maps[Rank{0}] = job[0].frames.data();
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
-  job.on(1, [](SimRank& here, comm::Blocking& io) { EXPECT_TRUE(here.mover->draw(io, PageId{2})); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) { EXPECT_TRUE(here.mover->pull(io, PageId{2})); });
   use(0, 2, 4);   // of 8, since it has moved before
   EXPECT_EQ(where(2).owner, Rank{1});
   use(2, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
-  for (int look = 0; look < 4; ++look) use(0, 2, 4);   // of 16, but rank 2 looked last: what came before the first look does not count
+  // of 16, but rank 2 looked last: what came before the first look does not count
+  for (int look = 0; look < 4; ++look) use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
 }
 
-// Who draws a page was just using it, and may still be: that is no refusal, neither here nor at its owner, so the page does not become dearer.
+// A rank that takes a page was just using it, and may still be: that is no refusal, neither here nor at its
+// owner, so the next try needs no more uses.
 TEST_F(Drawn, APageInUseComesAllTheSame) {
   SimRank& here = job[2];
   here.claimed[3] = true;
@@ -284,7 +295,7 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   here.transport.atomics = 0;
   job.world.spawn(Rank{2}, [&] {
     job.world.waiter().until([&] { return here.transport.atomics >= 2; });   // word 3 was looked at
-    here.give_up(PageId{3});
+    here.unclaim(PageId{3});
   });
   use(2, 3, 4);
   EXPECT_EQ(where(3).owner, Rank{2});
@@ -292,7 +303,8 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   EXPECT_EQ(here.counters.pages_drawn.load(), 1u);
 }
 
-// Each operation of direct access is a use of the page, whose fourth draws it; a copy is one of both its pages.
+// Each operation of direct access is a use of the page, and the fourth one moves it; a copy is a use of both
+// its pages.
 TEST_F(Drawn, DirectAccessIsUse) {
   constexpr std::uint64_t page = mem::kPageBytes;
   std::uint64_t word = 0;
@@ -309,7 +321,7 @@ TEST_F(Drawn, DirectAccessIsUse) {
   };
   use_by(0, 4, add);
   EXPECT_EQ(where(3).owner, Rank{0});
-  use_by(0, 100, add);   // its own: not counted, so nobody looks
+  use_by(0, 100, add);   // its own: not counted, so no rank looks
   EXPECT_EQ(job[0].counters.pages_drawn.load(), 1u);
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of this rank's pages that are read back from its spill file: for dsm/spilled.cpp and dsm/views.cpp only.
+// Reads blocks of this rank's pages back from its spill file: for dsm/spilled.cpp and dsm/gathering.cpp only.
 // Thread safety: an object belongs to one thread.
 #pragma once
 
@@ -10,14 +10,15 @@
 namespace kasane::dsm {
 
 /// Runs of claimed blocks whose bytes are to be read.
-class Coherence::Incoming {
+class Coherence::ReadBack {
  public:
-  /// Blocks in as many runs: a window, or what a view gathers at once.
+  /// As many runs as blocks of a window, or of what a view gathers at once.
   static constexpr std::size_t kMost = gas::Tiers::kMostAtOnce + kWindowBlocks;
 
-  explicit Incoming(Coherence& coherence) noexcept : c_(coherence) {}
+  explicit ReadBack(Coherence& coherence) noexcept : c_(coherence) {}
 
-  /// Those that were never stored have no frame, or bytes that do not matter: it is cleared where they are `saved` from now on, so that S and the frame are alike.
+  /// A block that was never stored has no frame, or its bytes are undefined. If it is to be `saved`, its
+  /// frame is cleared, so that spill file and frame are alike.
   void add(mem::BlockRange run, bool saved) noexcept {
     for (std::uint64_t i = 0; i < run.count; ++i) {
       const BlockId b = block_at(run.first, i);
@@ -29,7 +30,8 @@ class Coherence::Incoming {
       }
     }
   }
-  /// right: what the blocks may get as soon as they come. To write, if none of them is saved from now on: a store may pass before the bit is given back (flight.h).
+  /// right: the access that the blocks may get as soon as their bytes arrive. It is write if none of them is
+  /// to be saved: then a store may succeed before the busy bit is cleared (background_read.h).
   void read(comm::Blocking& io, mem::Access right) {
     if (!ranges_.empty()) c_.tiers_->read(io, ranges_.all(), {.engine = &c_.engine_, .access = right});
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dsm/keeper.h"
+#include "dsm/pager.h"
 
 #include <fmt/format.h>
 
@@ -15,21 +15,26 @@ namespace kasane::dsm {
 namespace {
 
 constexpr std::uint64_t kPatienceNs = 5'000'000'000;
-// Less than kPatienceNs, and more than what is in use at one moment stays so on a busy machine; once it is known that pins do not fit, nobody waits that long again.
+// Less than kPatienceNs, and longer than blocks stay in use on a busy machine. Once it is known that pins do
+// not fit, the shorter one applies.
 constexpr std::uint64_t kPatienceOfPinsNs = 3'000'000'000, kPatienceOfBrokenPinsNs = 20'000'000;
-constexpr std::uint32_t kTriesOfPins = 32;   // that long may pass on a busy machine without this thread, or those who hold pages, having run
-// More than the longest nap of who waits (comm/waiter.cpp), and than a fault that was put off takes to come again.
+// on a busy machine so much time may pass without this thread, or those that hold pages, having run
+constexpr std::uint32_t kTriesOfPins = 32;
+// More than the longest nap of a waiting thread (comm/waiter.cpp), and than the time after which a postponed
+// fault is repeated.
 constexpr std::uint64_t kForgottenNs = 20'000'000;
-constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;   ///< a look at all pages, of all who could give, for what nobody waits for
-// Others give what they have unused at once, and what has to be written first within milliseconds.
+/// naps between looks at all pages of all ranks that could give room, while no thread waits for it
+constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;
+// Other ranks give unused room at once, and what has to be written first within milliseconds.
 constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
-constexpr std::uint32_t kStacksTogether = 256;   ///< that give their frames back in one turn: 1 to 3 ms
-constexpr std::uint64_t kMostOwed = 32;         ///< blocks, when one more page comes in beyond the budget
-constexpr std::uint64_t kMostTogether = 1024;   ///< blocks that leave in one batch, unless a page has more
+constexpr std::uint32_t kStacksTogether = 256;  ///< stacks that give their frames back in one turn: 1 to 3 ms
+constexpr std::uint64_t kMostOwed = 32;         ///< blocks, when one more page is paged in beyond the budget
+/// blocks that are evicted in one batch, unless a page has more
+constexpr std::uint64_t kMostTogether = 1024;
 
-/// By who alone changes it.
+/// Only the calling thread changes the counter.
 void note_most(std::atomic<std::uint64_t>& counter, std::uint64_t now) noexcept {
-  const std::uint64_t most = counter.load(std::memory_order_relaxed);   // relaxed: ours alone
+  const std::uint64_t most = counter.load(std::memory_order_relaxed);   // relaxed: only this thread writes it
   if (now > most) count(counter, now - most);
 }
 
@@ -37,65 +42,68 @@ std::string mib_text(std::uint64_t blocks) { return fmt::format("{:.1f} MiB", st
 
 }  // namespace
 
-Keeper::Keeper(comm::Transport& transport, Coherence& coherence, gas::Tiers& tiers, mem::Residency& residency, gas::Advisor& advisor, const gas::Directory& directory,
-               Config config)
-    : transport_(transport), coherence_(coherence), tiers_(tiers), residency_(residency), advisor_(advisor), directory_(directory), config_(std::move(config)) {
-  transport_.set_handler(gas::kBudgetHandler, &Keeper::on_ring, this);
+Pager::Pager(const Parts& parts, Config config)
+    : transport_(parts.transport), coherence_(parts.coherence), tiers_(parts.tiers), residency_(tiers_.residency()), advisor_(parts.advisor), directory_(parts.directory),
+      config_(std::move(config)) {
+  transport_.set_handler(gas::kBudgetHandler, &Pager::on_wake, this);
 }
 
-void Keeper::on_ring(void* self, const comm::Message&) noexcept { static_cast<Keeper*>(self)->residency_.ring(); }
+void Pager::on_wake(void* self, const comm::Message&) noexcept { static_cast<Pager*>(self)->residency_.ring(); }
 
-void Keeper::ring_others(comm::Blocking& io) {
+void Pager::wake_others(comm::Blocking& io) {
   for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
 }
 
-void Keeper::stop() noexcept {
+void Pager::stop() noexcept {
   stop_.store(true);
-  residency_.lift_limit();   // nobody makes room any more: who waits goes on
+  residency_.lift_limit();   // no room is made any more: waiting threads go on
   residency_.ring();
 }
 
-void Keeper::run(comm::Blocking& io) {
+void Pager::run(comm::Blocking& io, const Threads& threads) {
   nap_ns_ = kShortestNapNs;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
-    mind_stacks(io.counters());
-    mind_tables(io.counters());
-    note_idle();
+    check_stacks(threads, io.counters());
+    check_tables(io.counters());
+    note_idle(threads);
     too_young_ = pins_hold_ = false;
-    let_go_told(io);
+    evict_named(io);
     const bool left = make_room(io), asked = tiers_.asked(), nothing_leaves = !left && !too_young_;
-    if (!asked || residency_.admitted(1) || (nothing_leaves && !pins_hold_)) {   // one at a time, so that the budget is exceeded by one, unless nothing can leave
+    // one at a time, so that the budget is exceeded by one page at most, unless nothing can be evicted
+    if (!asked || residency_.admitted(1) || (nothing_leaves && !pins_hold_)) {
       serve(io);
     } else if (!nothing_leaves || !serve_beside_pins(io)) {
       io.waiter().pause();
     }
     if (!left && !asked && !advisor_.asked() && !stop_.load()) sleep(seen);
   }
-  balance(io);   // without a limit nothing is asked for
+  balance(io);   // without a limit nothing is asked of other ranks
 }
 
-/// Until rung. What is unsettled is looked at again: soon, then after twice as long each time.
-void Keeper::sleep(std::uint32_t rings) {
+/// Sleeps until the pager is woken. While something is unsettled it looks again: soon, then after twice as
+/// long each time.
+void Pager::sleep(std::uint32_t rings) {
   if (!residency_.unsettled()) nap_ns_ = kShortestNapNs;
   residency_.sleep(rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
 }
 
-/// Looking for tables that can go back costs as much as there are, so it is done when they have grown by an eighth.
-void Keeper::mind_tables(Counters* counters) {
+/// Looking for tables that can be freed costs time in proportion to their number, so it is done when they
+/// have grown by an eighth.
+void Pager::check_tables(Counters* counters) {
   if (!residency_.tables_due()) return;
   const std::uint64_t before = residency_.measure_tables();
   note_tables(counters);
   const std::uint64_t many = residency_.many_tables();
   const auto step = [many](std::uint64_t blocks) { return std::max(many / 2, blocks / 8); };
   if (before < tables_most_) {
-    tables_most_ = std::min(tables_most_, before + step(before));   // they may have become fewer by themselves
+    tables_most_ = std::min(tables_most_, before + step(before));   // some may have been freed meanwhile
     return;
   }
   const std::uint64_t ranges = residency_.give_tables_back([this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
   std::uint64_t left = residency_.measure_tables();
-  // Others may have made some meanwhile, so a difference says too little.
+  // New tables may have been made meanwhile, so the difference is too small.
   std::uint64_t leaving = std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
-  // More than half stays: it is other ranks' frames that were used, or nothing else can leave.
+  // More than half stays: they map other ranks' frames, or nothing else can be freed.
   if (tables_most_ == 0 || left > before / 2) {
     coherence_.give_back_tables_of_others();
     const std::uint64_t now = residency_.measure_tables();
@@ -107,36 +115,38 @@ void Keeper::mind_tables(Counters* counters) {
   coherence_.wake_waiting();
   if (counters != nullptr) count(counters->tables_given_back, ranges);
   tables_most_ = left + step(left);
-  mind_what_stays();
+  check_what_stays();
 }
 
-/// Frames of stacks cannot leave while a thread has them. If they alone are too many, looking for tables that can go back would not help.
-void Keeper::mind_stacks(Counters* counters) {
+/// Frames of stacks cannot be evicted while a thread uses them. If stacks alone take too much, looking for
+/// tables that can be freed would not help.
+void Pager::check_stacks(const Threads& threads, Counters* counters) {
   if (residency_.stacks_due()) residency_.measure_stacks();
-  if (threads_.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
-    const std::uint32_t trimmed = threads_.trim_stacks(kStacksTogether);
+  if (threads.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
+    const std::uint32_t trimmed = threads.trim_stacks(kStacksTogether);
     if (counters != nullptr) count(counters->stacks_trimmed, trimmed);
     if (trimmed != 0) residency_.measure_stacks();
   }
-  const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();   // as found by whoever has measured last
+  // as the last measurement has it
+  const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();
   if (counters != nullptr) note_most(counters->bytes_of_stacks, stacks * mem::kBlockBytes);
-  if (stacks > share / 8 * 7) return mind_what_stays();
+  if (stacks > share / 8 * 7) return check_what_stays();
   if (stacks > share / 2 && stacks + residency_.used_by_tables() > share / 8 * 7 && residency_.short_of(share / 8) != 0) tables_most_ = 0;
 }
 
-/// What there is after a look at what could go back.
-void Keeper::mind_what_stays() {
+/// After what could be freed was freed: is what stays too much?
+void Pager::check_what_stays() {
   const std::uint64_t tables = residency_.used_by_tables(), stacks = residency_.used_by_stacks(), share = residency_.share();
   if (tables + stacks > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(tables * mem::kBlockBytes, stacks * mem::kBlockBytes, share * mem::kBlockBytes);
-  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_beside_what_stays();
+  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_for_data();
 }
 
-void Keeper::note_tables(Counters* counters) const noexcept {
+void Pager::note_tables(Counters* counters) const noexcept {
   if (counters != nullptr) note_most(counters->bytes_of_tables, residency_.used_by_tables() * mem::kBlockBytes);
 }
 
-/// False: everything stays where it is.
-bool Keeper::ready() {
+/// False: nothing can be evicted.
+bool Pager::ready() {
   if (usual_.policy != nullptr) return true;
   if (!tiers_.is_open()) {
     if (auto opened = tiers_.open(); !opened) {
@@ -148,23 +158,23 @@ bool Keeper::ready() {
     }
   }
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
-  arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.rest(pages); });
+  arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.retire(pages); });
   make(usual_, std::make_unique<mem::S3Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   return true;
 }
 
-mem::PageSet Keeper::page_set() const {
+mem::PageSet Pager::page_set() const {
   auto made = mem::PageSet::create(directory_.pages().count());
   if (!made) config_.fatal(made.error());
   return std::move(*made);
 }
 
-void Keeper::make(Line& line, std::unique_ptr<mem::EvictionPolicy> policy) {
+void Pager::make(Line& line, std::unique_ptr<mem::EvictionPolicy> policy) {
   line.known = std::make_unique<mem::PageSet>(page_set());
   line.policy = std::move(policy);
 }
 
-void Keeper::take_entered() {
+void Pager::take_entered() {
   residency_.arrivals().take([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
   residency_.look_at_freed([this](PageId page) {
     if (usual_.known->contains(page)) enter(page, true);
@@ -172,18 +182,19 @@ void Keeper::take_entered() {
   arming_->end_turn();
 }
 
-bool Keeper::touched(PageId page) noexcept {
+bool Pager::touched(PageId page) noexcept {
   arming_->before_look(page);
   return coherence_.touched(page);
 }
 
-void Keeper::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
+void Pager::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
 
-void Keeper::enter(PageId page, bool first) {
+void Pager::enter(PageId page, bool first) {
   if (first && first_.policy == nullptr) make(first_, std::make_unique<mem::Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
   if (line.known->contains(page)) return;
-  if (other.policy != nullptr && other.known->contains(page)) {   // it was freed, or is used in another way now
+  // it was freed, or is used in another way now
+  if (other.policy != nullptr && other.known->contains(page)) {
     other.policy->leave(page);
     forget(other, page);
   }
@@ -192,8 +203,9 @@ void Keeper::enter(PageId page, bool first) {
   ++line.in;
 }
 
-/// Returns what was wanted since the last turn. That something leaves does not end a need: it may be what others bring in.
-std::uint64_t Keeper::note_need() noexcept {
+/// Returns how much was wanted since the last turn. A need does not end when something is evicted: other
+/// ranks may take that room.
+std::uint64_t Pager::note_need() noexcept {
   const bool relieved = residency_.take_relieved();
   const std::uint64_t wanted = residency_.take_wanted(), now = now_ns();
   if (relieved) stuck_since_ns_ = 0;
@@ -206,41 +218,44 @@ std::uint64_t Keeper::note_need() noexcept {
   return wanted;
 }
 
-void Keeper::no_longer_short() noexcept {
+void Pager::no_longer_short() noexcept {
   short_since_ns_ = 0;
   tries_ = 0;
 }
 
-/// Others who asked got on: they may have asked again by the next turn.
-void Keeper::serve(comm::Blocking& io) {
+/// Other ranks' requests made progress; they may ask again by the next turn.
+void Pager::serve(comm::Blocking& io) {
   if (tiers_.serve(io, gas::Tiers::Pinned::too) == gas::Tiers::Served::some) no_longer_short();
 }
 
-/// Nothing can leave but what is pinned. What others ask for comes in beyond the budget, unless it is pinned itself, and leaves again before the next one: all else here may be changes to pages of who
-/// asks, which nobody sends before he has got on. False: nothing came.
-bool Keeper::serve_beside_pins(comm::Blocking& io) {
+/// Only pinned pages could be evicted. Pages that other ranks ask for are paged in beyond the budget, one at
+/// a time, unless they are pinned themselves: all else here may be changes to pages of the asking rank, which
+/// cannot be sent before that rank has made progress. False: nothing was paged in.
+bool Pager::serve_beside_pins(comm::Blocking& io) {
   if (residency_.debt() > kMostOwed) return false;
   const gas::Tiers::Served served = tiers_.serve(io, gas::Tiers::Pinned::not_now);
   if (served == gas::Tiers::Served::put_back) put_back_at_ns_ = now_ns();
   if (served != gas::Tiers::Served::some) return false;
-  // Who waits here, or for what is pinned, has not got on by that: pins that do not fit break for him.
+  // A thread that waits here, or for a pinned page, has made no progress by that: pins that do not fit are
+  // broken for it.
   if (need_.blocks == 0 && now_ns() - put_back_at_ns_ >= kForgottenNs) no_longer_short();
   return true;
 }
 
-/// Blocks. A page that is asked for takes one at least.
-std::uint64_t Keeper::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
+/// In blocks. A page that is asked for needs at least one.
+std::uint64_t Pager::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
 
-/// A rank whose pages others ask for is not idle, though its threads are.
-void Keeper::note_idle() {
+/// A rank whose pages other ranks ask for is not idle, though its threads are.
+void Pager::note_idle(const Threads& threads) {
   const std::uint64_t now = now_ns();
-  if (!threads_.idle || !threads_.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
+  if (!threads.idle || !threads.idle() || tiers_.asked() || need_.blocks != 0) busy_at_ns_ = now;
   residency_.set_idle(now - busy_at_ns_ > kIdleNs);
 }
 
-/// Is what is missing for others to give, since this rank holds less than its share? Then its own pages stay, for as long as the others give. Where it holds its share, others may have become idle
-/// since they last looked.
-bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
+/// Must other ranks give what is missing, since this rank holds less than its share? Then its own pages stay,
+/// as long as the others give. If it holds its share, other ranks may have become idle since they last
+/// looked.
+bool Pager::claims(comm::Blocking& io, std::uint64_t wanted) {
   claimed_ = 0;
   if (config_.others.empty() || residency_.idle() || residency_.short_of(std::max(residency_.low(), wanted)) == 0) {
     claimed_at_ns_ = 0;
@@ -248,7 +263,7 @@ bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
   }
   const std::uint64_t headroom = std::max(2 * residency_.low(), wanted), right = residency_.rightful(headroom), held = residency_.held(), now = now_ns();
   if (right == 0) {
-    if (now - woken_others_ns_ > kWakeOthersNs) woken_others_ns_ = now, ring_others(io);
+    if (now - woken_others_ns_ > kWakeOthersNs) woken_others_ns_ = now, wake_others(io);
     return false;
   }
   if (claimed_at_ns_ == 0 || held > held_then_ || now - claimed_at_ns_ > kClaimAgainNs) claimed_at_ns_ = now;
@@ -258,33 +273,33 @@ bool Keeper::claims(comm::Blocking& io, std::uint64_t wanted) {
   return right >= residency_.short_of(headroom);
 }
 
-void Keeper::balance(comm::Blocking& io) {
+void Pager::balance(comm::Blocking& io) {
   const std::uint64_t claimed = claimed_ == 0 ? 0 : residency_.credit() + claimed_;
-  if (residency_.balance(std::max(needed(), claimed))) ring_others(io);
+  if (residency_.balance(std::max(needed(), claimed))) wake_others(io);
 }
 
-/// Asked when nothing else could leave.
-bool Keeper::pins_may_break() noexcept {
+/// Called when nothing else could be evicted.
+bool Pager::pins_may_break() noexcept {
   if (short_since_ns_ == 0) return false;
   const std::uint64_t patience = pins_broken_ ? kPatienceOfBrokenPinsNs : kPatienceOfPinsNs;
   return (pins_broken_ || ++tries_ >= kTriesOfPins) && now_ns() - short_since_ns_ > patience;
 }
 
-/// True: something has left.
-bool Keeper::make_room(comm::Blocking& io) {
+/// True: something was evicted.
+bool Pager::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = note_need(), enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
   const bool others_give = claims(io, wanted);
   balance(io);
   if (others_give || residency_.short_of(std::max(enough, wanted)) == 0 || !ready()) return false;
   std::uint64_t left = 0;
-  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.departing() && !stop_.load();) {
-    n -= tiers_.departing();
+  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.blocks_leaving() && !stop_.load();) {
+    n -= tiers_.blocks_leaving();
     take_entered();
     const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
-    std::uint64_t now = let_go(io, n, urgent, Pins::hold);
+    std::uint64_t now = evict(io, n, urgent, Pins::hold);
     if (now == 0 && pins_hold_ && pins_may_break()) {
       pins_hold_ = false;
-      now = let_go(io, n, urgent, Pins::break_them);
+      now = evict(io, n, urgent, Pins::break_them);
     }
     if (now == 0) break;
     left += now;
@@ -300,22 +315,24 @@ bool Keeper::make_room(comm::Blocking& io) {
   return left != 0;
 }
 
-void Keeper::finish(comm::Blocking& io) {
+void Pager::finish(comm::Blocking& io) {
   tiers_.finish(io);
   coherence_.wake_waiting();
   balance(io);
 }
 
-/// Lets pages of about so many blocks go, of which somebody waits for `urgent` ones; returns how many pages did. Each page is looked at once.
-std::uint64_t Keeper::let_go(comm::Blocking& io, std::uint64_t most, std::uint64_t urgent, Pins pins) {
+/// Evicts pages of about so many blocks; threads wait for `urgent` of them. Returns how many pages were
+/// evicted. Looks at each page once.
+std::uint64_t Pager::evict(comm::Blocking& io, std::uint64_t most, std::uint64_t urgent, Pins pins) {
   if (first_.in != 0) {
-    const auto [gone, young] = let_go(io, first_, most, pins);
-    if (gone != 0 || (young != 0 && young >= urgent)) return gone;   // those will have left before the others are missed
+    const auto [gone, young] = evict(io, first_, most, pins);
+    // those will be evicted before the others are missed
+    if (gone != 0 || (young != 0 && young >= urgent)) return gone;
   }
-  return let_go(io, usual_, most, pins).pages;
+  return evict(io, usual_, most, pins).pages;
 }
 
-Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, Pins pins) {
+Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pins pins) {
   const mem::Pages& pages = directory_.pages();
   std::uint64_t gone = 0, young_blocks = 0;
   bool pinned = false;
@@ -327,7 +344,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       const auto page = line.policy->evict();
       if (!page) break;
       const std::uint64_t here = residency_.count(pages.blocks_of(*page));
-      if (here == 0) {   // it left while it was noted once more
+      if (here == 0) {   // it was evicted while it was noted once more
         forget(line, *page);
         continue;
       }
@@ -347,7 +364,7 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
       blocks += here;
       named[n++] = *page;
     }
-    if (&line == &first_) {   // its policy arms none: neighbours together here, too
+    if (&line == &first_) {   // its policy arms no pages: neighbours are retired together here, too
       for (std::size_t i = 0; i < n; ++i) arming_->arm(named[i], 0);
     }
     arming_->end_turn();
@@ -366,21 +383,21 @@ Keeper::Gone Keeper::let_go(comm::Blocking& io, Line& line, std::uint64_t most, 
   return {gone, young_blocks};
 }
 
-void Keeper::forget(Line& line, PageId page) noexcept {
+void Pager::forget(Line& line, PageId page) noexcept {
   line.known->erase(page);
   --line.in;
 }
 
-/// What the program wants to leave, young or not. Pinned pages stay.
-void Keeper::let_go_told(comm::Blocking& io) {
-  gas::Advisor::Leaving leaving;
-  while (advisor_.take(leaving)) {
+/// Evicts what the program has named, just arrived or not. Pinned pages stay.
+void Pager::evict_named(comm::Blocking& io) {
+  gas::Advisor::EvictRequest request;
+  while (advisor_.take(request)) {
     if (ready()) take_entered();
     const mem::Pages& pages = directory_.pages();
     std::array<PageId, gas::Tiers::kTogether> named;
     std::array<bool, gas::Tiers::kTogether> left;
     std::size_t n = 0;
-    const auto let_go_named = [&] {
+    const auto evict_all = [&] {
       tiers_.evict(io, {named.data(), n}, left.data());
       for (std::size_t i = 0; i < n; ++i) {
         if (!left[i]) continue;
@@ -392,23 +409,23 @@ void Keeper::let_go_told(comm::Blocking& io) {
       }
       n = 0;
     };
-    for (std::uint64_t p = leaving.pages.first; p < leaving.pages.last && !stop_.load(); ++p) {
-      // Most of a large range may have nothing here.
+    for (std::uint64_t p = request.pages.first; p < request.pages.last && !stop_.load(); ++p) {
+      // Most of a large range may have no frames here.
       const std::uint64_t next = residency_.frames().next(raw(pages.blocks_of(PageId{p}).first));
-      if (next >= raw(mem::block_of(pages.end_of(PageId{leaving.pages.last - 1})))) break;
+      if (next >= raw(mem::block_of(pages.end_of(PageId{request.pages.last - 1})))) break;
       p = raw(pages.page_of(BlockId{next}));
       if (advisor_.table().held(PageId{p})) continue;
       named[n++] = PageId{p};
-      if (n == named.size()) let_go_named();
+      if (n == named.size()) evict_all();
     }
-    if (n != 0) let_go_named();
+    if (n != 0) evict_all();
     finish(io);
-    advisor_.left(leaving);
+    advisor_.report_evicted(request);
   }
 }
 
-/// What is left would be too little to get on with: pages would leave before they are used.
-void Keeper::no_room_beside_what_stays() {
+/// What is left is too little to make progress: pages would be evicted before they are used.
+void Pager::no_room_for_data() {
   config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used, and stacks of threads {}, "
                                               "since {} of them were in use at once; less than an eighth is left for data. Raise --dram (KASANE_DRAM), or hold fewer threads at once",
                                               bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
@@ -416,12 +433,13 @@ void Keeper::no_room_beside_what_stays() {
                     .value());
 }
 
-/// Somebody waits for room and nothing can leave, for now: blocks are in use, pinned, or changed and not sent. As long as somebody gets room, though it be from other ranks, the job goes on.
-void Keeper::nothing_left() {
+/// A thread waits for room and nothing can be evicted for now: blocks are in use, pinned, or have unsent
+/// changes. As long as any thread gets room, even from other ranks, the job goes on.
+void Pager::nothing_left() {
   const std::uint64_t now = now_ns();
   if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
   residency_.note_stuck();
-  tables_most_ = 0;   // the next look tries to give back what there is
+  tables_most_ = 0;   // the next look tries to free what there is
   if (now - stuck_since_ns_ < kPatienceNs) return;
   const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used, and {} stacks of threads", mib_text(residency_.used_by_tables()),
                                          mib_text(residency_.used_by_stacks()));
@@ -433,8 +451,8 @@ void Keeper::nothing_left() {
                     .value());
 }
 
-/// Whoever waits goes on.
-void Keeper::lift_limit(const std::string& why) {
+/// Waiting threads go on.
+void Pager::lift_limit(const std::string& why) {
   if (residency_.limitless()) return;
   residency_.lift_limit();
   coherence_.wake_waiting();
