@@ -512,9 +512,6 @@ void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; N
   X(blocks_dropped, "cached blocks dropped by acquires")                      \
   X(readers_told, "ranks told that a page they have copies of has changed")   \
   X(pages_heard, "pages of which this rank was told so")                      \
-  X(copies_given_up, "pages whose copies here were dropped before anybody told so (--predict)") \
-  X(given_up_too_early, "of these, fetched again as they were")               \
-  X(notices_spared, "of these, changed by others before they were fetched again") \
   X(data_races, "words that two ranks changed with no fence between (--check-races)") \
   X(pages_moved, "pages that changed their owner to this rank")               \
   X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \

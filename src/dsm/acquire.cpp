@@ -30,8 +30,7 @@ void Coherence::drop_cached(ThreadContext& ctx) {
 
 void Coherence::acquire_told(ThreadContext& ctx) {
   if (!sharing_.on()) return acquire_all(ctx);
-  const bool predicts = predictor_ != nullptr && predictor_->due(acquires_.load() + 1);
-  if (!predicts && sharing_.nothing_told()) {   // and nobody is still dropping
+  if (sharing_.nothing_told()) {   // and nobody is still dropping
     acquires_.fetch_add(1);
     return;
   }
@@ -43,9 +42,8 @@ void Coherence::acquire_told(ThreadContext& ctx) {
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
 
-/// The same of what this rank was told of, or gives up. In one thread at a time.
+/// The same of what this rank was told of. In one thread at a time.
 void Coherence::drop_told(ThreadContext& ctx) {
-  if (predictor_ != nullptr) predict();
   if (sharing_.nothing_told()) return;
   drops_.fetch_add(1);
   sharing_.begin_drop();
@@ -54,11 +52,9 @@ void Coherence::drop_told(ThreadContext& ctx) {
   {
     Volley volley(*this, ctx.io, &ctx.counters, Event::acquire);
     sharing_.take_told(ctx.io, keeps, [&](PageId page, gas::Parts parts) {
-      const bool given_up = predictor_ != nullptr && parts == gas::kAllParts && predictor_->dropped(page);
-      count(given_up ? ctx.counters.copies_given_up : ctx.counters.pages_heard);
+      count(ctx.counters.pages_heard);
       gas::Parts in_use = 0;
       for_each_cached(page, parts, [&](BlockId b, gas::Parts part) {
-        if (given_up) predictor_->gave_up(b);
         if (!volley.take(b)) in_use |= part;
       });
       if (in_use != 0) sharing_.tell_myself(page, in_use);

@@ -18,7 +18,6 @@
 #include "base/counters.h"
 #include "base/notes.h"
 #include "comm/index_pool.h"
-#include "dsm/predictor.h"
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
 #include "dsm/rounds.h"
@@ -83,9 +82,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   /// Before the first fault: how many changed blocks of other ranks' pages are kept for the next release; 0: all.
   void set_write_buffer(std::uint64_t blocks) noexcept { write_buffer_.set_limit(blocks); }
-
-  /// Before the first fault: who says which copies are not used any more (null: nobody). Only where ranks are told of changes (gas::Sharing::on()).
-  void set_predictor(Predictor* predictor) noexcept { predictor_ = predictor; }
 
   /// Makes the access possible. False: the address is not allocated (or faults for a reason that is not ours).
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
@@ -239,16 +235,8 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
       if (const gas::Parts part = gas::part_of(all, BlockId{b}); (parts & part) != 0) f(BlockId{b}, part);
     }
   }
-  void hide(mem::BlockRange, Event) noexcept;
+  void hide(mem::BlockRange) noexcept;
   [[nodiscard]] bool rests_with(mem::BlockRange, PageId next_page) const noexcept;
-  void predict() noexcept;
-  void foresee(PageId, std::uint64_t now) noexcept;
-  void give_up_at_release(ThreadContext&);
-  void note_used(PageId page) noexcept {
-    if (predictor_ != nullptr) predictor_->used(page, acquires_.load());
-  }
-  [[nodiscard]] std::optional<Predictor::Question> question(PageId, Rank owner, BlockId first, std::uint64_t count) const noexcept;
-  void answer(Counters&, PageId, const Predictor::Question&) noexcept;
   gas::Sharing::Look look_at(PageId, bool watch) noexcept;
   void fence_block(comm::Blocking&, Counters*, BlockId, Event);
   void carry_out_fence(comm::Blocking&, Counters*, BlockId, const Step&);
@@ -292,7 +280,7 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
 
   mem::Space& space_;
   mem::BlockTable& table_;
-  mem::BlockSet& cached_;   ///< blocks that are not ours and may be visible, or doze; changed only by the holder of the busy bit
+  mem::BlockSet& cached_;   ///< blocks that are not ours and may be visible; changed only by the holder of the busy bit
   mem::BlockSet& dirty_;    ///< those with a twin
   mem::FaultEngine& engine_;
   comm::Transport& transport_;
@@ -303,7 +291,6 @@ class Coherence final : public gas::PageHolder, public gas::HeapHooks {
   gas::Attractor* attractor_ = nullptr;
   gas::Sharing& sharing_;
   RaceListener* races_ = nullptr;
-  Predictor* predictor_ = nullptr;
   mem::Residency* residency_ = nullptr;   ///< null: memory has no limit, and there are no tiers
   gas::Tiers* tiers_ = nullptr;
   static constexpr std::uint32_t kPiecesOfAFlight = 4, kFlights = 64;

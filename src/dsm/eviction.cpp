@@ -127,7 +127,7 @@ void Coherence::rest(std::span<const PageId> pages) noexcept {
   for (std::size_t i = 0; i < pages.size();) {
     BlockRange run = pages_.blocks_of(pages[i]);
     for (++i; i < pages.size() && rests_with(run, pages[i]); ++i) run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
-    hide(run, Event::rest);
+    hide(run);
   }
 }
 
@@ -146,9 +146,9 @@ bool Coherence::rests_with(BlockRange run, PageId next_page) const noexcept {
   return shown <= kMostShown;
 }
 
-/// V shows those blocks no more that are free and that the event, rest or doze, means something to. A system call flushes the other cores' translations, so blocks between them that show
+/// V shows those blocks no more that are ours and free. A system call flushes the other cores' translations, so blocks between them that show
 /// nothing are held, and do not end a run.
-void Coherence::hide(BlockRange all, Event event) noexcept {
+void Coherence::hide(BlockRange all) noexcept {
   constexpr std::uint64_t kTogether = 256;   // a system call: long ones keep who gets there waiting
   BlockRange run{all.first, 0};
   std::uint64_t shown = 0;
@@ -159,7 +159,7 @@ void Coherence::hide(BlockRange all, Event event) noexcept {
       const BlockId b = block_at(run.first, i);
       BlockState before = state(b);
       before.busy = false;
-      const Step step = next(before, event);
+      const Step step = next(before, Event::rest);
       finish(b, step.verdict == Verdict::proceed ? step.after : before);
     }
     run.count = shown = 0;
@@ -167,7 +167,7 @@ void Coherence::hide(BlockRange all, Event event) noexcept {
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     const BlockState s = state(b);
-    const Step step = next(s, event);
+    const Step step = next(s, Event::rest);
     if (step.verdict != Verdict::proceed) continue;
     const BlockRange between{block_at(run.first, run.count), raw(b) - raw(run.first) - run.count};
     if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, Event::pass) == Verdict::proceed) {

@@ -108,10 +108,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Event
     if (served != b) after.pins = 0;
     finish(served, after);
   });
-  if (!step.after.owned) {
-    note_used(pages_.page_of(b));
-    ctx.sweeps.last().served();
-  }
+  if (!step.after.owned) ctx.sweeps.last().served();
   if (step.claimed.saved) read_ahead(ctx, b, event);
   if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
     blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
@@ -127,7 +124,7 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, Event e
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
   Sweeps::Sweep& sweep = ctx.sweeps.meet(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
   if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program wants it
-  const bool hidden = (step.claimed.owned || step.claimed.dozing) && step.claimed.view == View::none;   // and here: nothing need be fetched
+  const bool hidden = step.claimed.owned && step.claimed.view == View::none;   // and here: nothing need be fetched
   const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
   BlockRange within = pages_.blocks_of(page);
   // Other windows come from the disk, or come to rest, by themselves. A run ends with its window, where a page or an array may end.
@@ -230,14 +227,10 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bo
   const PageId page = pages_.page_of(b);
   const bool counts = bytes_too && attractor_ != nullptr && attractor_->draws(page);
   std::optional<LastSeen> last_seen;   // of b
-  std::optional<Predictor::Question> asked;
   for (;;) {
     const std::uint64_t drops = drops_.load();
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;
     if (counts && !last_seen) last_seen.emplace(space_.a(offset), frame_of(found.owner, offset));
-    blocks.for_each_run([&](BlockRange run) {
-      if (bytes_too && !asked) asked = question(page, found.owner, run.first, run.count);
-    });
     const auto stay = sharing_.join(ctx.io, page, found.owner);
     fill_otherwise(blocks);
     if (bytes_too) {
@@ -256,7 +249,6 @@ Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bo
     sharing_.joined(page, stay);
     if (drops_.load() != drops) continue;
     if (counts) attractor_->used(page, last_seen->changed());
-    if (asked) answer(ctx.counters, page, *asked);
     return Fetched::yes;
   }
 }

@@ -25,7 +25,7 @@ void Coherence::Gathering::gather() {
   } else {
     claim();
   }
-  if (held_.none()) return note_used();
+  if (held_.none()) return;
   find_pages();
   read_pages();
   if (on_ssd_.any()) {
@@ -33,7 +33,6 @@ void Coherence::Gathering::gather() {
     read_back();
   }
   open();
-  note_used();
 }
 
 std::uint32_t Coherence::Gathering::served_in_a_row() const noexcept {
@@ -151,7 +150,6 @@ void Coherence::Gathering::read_pages() {
     if (part.where == Fetched::yes) {
       good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
       if (good) c_.sharing_.joined(joined->page, joined->stay);
-      if (good && part.asked) c_.answer(ctx_.counters, joined->page, *part.asked);
       if (good && c_.attractor_ != nullptr) c_.attractor_->used(joined->page, part.last_seen && part.last_seen->changed());
       ++joined;
     }
@@ -166,7 +164,6 @@ void Coherence::Gathering::read(comm::Batch& batch, Part& part) {
     while (end < part.end && fetches(end) && (end == i || blocks_.stride == 1)) ++end;
     const std::uint64_t at = mem::offset_of(block(i));
     if (end != i && !part.last_seen && c_.attractor_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
-    if (end != i && !part.asked) part.asked = c_.question(c_.pages_.page_of(block(i)), part.found.owner, block(i), end - i);
     if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
     i = std::max(end, i + 1);
   }
@@ -251,18 +248,6 @@ void Coherence::Gathering::note(std::uint64_t i) noexcept {
 void Coherence::Gathering::note_run() noexcept {
   if (changed_.count != 0 && c_.write_buffer_.on()) c_.write_buffer_.note(changed_);
   changed_.count = 0;
-}
-
-/// Of pages that are not ours.
-void Coherence::Gathering::note_used() noexcept {
-  if (c_.predictor_ == nullptr) return;
-  std::optional<PageId> noted;
-  for (std::uint64_t i = 0; i < count(); ++i) {
-    const PageId page = c_.pages_.page_of(block(i));
-    if (!served_[i] || page == noted || c_.state(block(i)).owned) continue;
-    c_.note_used(page);
-    noted = page;
-  }
 }
 
 }  // namespace kasane::dsm

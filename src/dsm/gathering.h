@@ -65,7 +65,6 @@ class Coherence::Gathering {
     gas::AddressCache::Found found;
     Fetched where = Fetched::leaving;
     std::optional<LastSeen> last_seen;   ///< of the first block that is read: for the attractor
-    std::optional<Predictor::Question> asked;
   };
 
   [[nodiscard]] bool sweeps() const noexcept { return faulting_ != kNone; }
@@ -87,7 +86,6 @@ class Coherence::Gathering {
   void open_run(std::uint64_t first, std::uint64_t end) noexcept;
   void note(std::uint64_t i) noexcept;
   void note_run() noexcept;
-  void note_used() noexcept;
 
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 

@@ -10,7 +10,6 @@
 //   - owned ⇒ neither twin nor whole;  one of them, not both ⇔ view is write and not owned
 //   - a block with pins has a view
 //   - saved ⇒ owned, and V does not allow stores
-//   - dozing ⇒ not owned, and V shows nothing
 //   - the holder of a busy bit never waits for another block's bit
 #pragma once
 
@@ -31,7 +30,6 @@ struct BlockState {
   bool whole = false;            ///< all bytes in M are ours: we write them all, and never read what the owner had (a view of write_only)
   std::uint32_t pins = 0;
   bool saved = false;            ///< the spill file has the same bytes, or they do not matter: nothing need be written when the block leaves
-  bool dozing = false;           ///< M holds a copy that V does not show, so that its next use is noticed. This rank is told of changes, as of any copy
 
   /// Are there changes that no release has sent?
   [[nodiscard]] constexpr bool dirty() const noexcept { return twin || whole; }
@@ -39,15 +37,14 @@ struct BlockState {
   friend bool operator==(const BlockState&, const BlockState&) = default;
 
   [[nodiscard]] constexpr std::uint32_t word() const noexcept {
-    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (dozing ? 128u : 0u) | (pins << 8);
+    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(view) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (pins << 8);
   }
   [[nodiscard]] static constexpr BlockState of(std::uint32_t word) noexcept {
-    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8, (word & 64u) != 0,
-            (word & 128u) != 0};
+    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<View>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8, (word & 64u) != 0};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
     return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (view == View::write)) && (pins == 0 || view != View::none) &&
-           !(saved && (!owned || (view == View::write && !busy))) && !(dozing && (owned || dirty() || view != View::none));
+           !(saved && (!owned || (view == View::write && !busy)));
   }
 };
 
@@ -71,7 +68,6 @@ enum class Event : std::uint8_t {
   let_go,        ///< memory is short: nothing of the page stays visible here, whoever owns it. Only where nothing is lost with its frame
   watch,         ///< a release wants to know of later stores of ours to this block
   blank,         ///< the bytes of this block of ours do not matter any more, and its page is in part: nobody else puts to it
-  doze,          ///< whoever predicts which copies are not used any more wants to know whether this one is
   pass,          ///< it shows nothing and lies between blocks that are to show nothing: with it held, V changes for all by one call
 };
 
@@ -153,20 +149,19 @@ struct Step {
       if (s.view != View::none) return pinned();
       if (s.owned && s.saved) return proceed(saved(View::read, pins), {allow_read});
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
-      if (s.dozing) return proceed(with(View::read, false, pins), {allow_read});
       return proceed(with(View::read, false, pins), {fetch, allow_read});
 
     case Event::store:
     case Event::pin_write:
       if (s.view == View::write) return pinned();
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
-      if (s.view == View::read || s.dozing) return proceed(with(View::write, true, pins), {make_twin, allow_write});
+      if (s.view == View::read) return proceed(with(View::write, true, pins), {make_twin, allow_write});
       return proceed(with(View::write, true, pins), {fetch, make_twin, allow_write});
 
     case Event::pin_whole:
       if (s.view == View::write) return pinned();
       if (s.owned) return proceed(owner(pins), {mark_page, allow_write});
-      if (s.view == View::read || s.dozing) return proceed(whole(pins), {allow_write});
+      if (s.view == View::read) return proceed(whole(pins), {allow_write});
       return proceed(whole(pins), {find, allow_write});
 
     case Event::unpin: {
@@ -181,7 +176,6 @@ struct Step {
       return proceed(with(View::read, false, 0), {protect_read, s.whole ? put_all : diff_put});
 
     case Event::acquire:   // rule 2; unreleased bytes go out first, so nothing is lost
-      if (s.dozing) return proceed(BlockState{}, {});
       if (s.owned || s.view == View::none) return Step{};
       if (s.whole) return proceed(s, {find});   // no byte of it is another's: it stays, but this rank must stay among the readers, too
       if (s.pins != 0 && s.twin) return proceed(s, {diff_put_live, refresh});
@@ -217,10 +211,6 @@ struct Step {
     case Event::watch:
       if (!s.owned || s.view != View::write || s.pins != 0) return Step{};
       return proceed(BlockState{false, true, View::read, false, false, 0}, {protect_read});
-
-    case Event::doze:
-      if (s.owned || s.view != View::read || s.pins != 0) return Step{};
-      return proceed(BlockState{.dozing = true}, {protect_none});
 
     case Event::rest:
       if (!s.owned || s.view == View::none || s.pins != 0) return Step{};

@@ -29,15 +29,13 @@ void snapshot(std::byte* to, const std::byte* from) noexcept {
 }  // namespace
 
 void Coherence::release_all(ThreadContext& ctx) {
-  if (!sharing_.nothing_to_release()) {
-    const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
-    const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
-      flush_dirty(ctx);
-      sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
-    });
-    count(led ? ctx.counters.releases : ctx.counters.releases_combined);
-  }
-  if (predictor_ != nullptr && predictor_->due_at_release()) give_up_at_release(ctx);
+  if (sharing_.nothing_to_release()) return;
+  const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
+  const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
+    flush_dirty(ctx);
+    sharing_.tell(ctx.io, ctx.counters, [this](PageId page, bool watch) { return look_at(page, watch); });
+  });
+  count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
 
 /// Rule 3 and rule 11: first everything that is free, then what others hold.

@@ -45,11 +45,11 @@ std::uint64_t Coherence::shown_until(std::uint64_t first, std::uint64_t end, Use
   return first;
 }
 
-/// Pins those at the beginning of [first, end) that need no more than that, whose use nobody wants to know of. Returns the first one that does.
+/// Pins those at the beginning of [first, end) that need no more than that. Returns the first one that does.
 std::uint64_t Coherence::pin_shown(std::uint64_t first, std::uint64_t end, Use use) noexcept {
   for (; first < end; ++first) {
     const BlockState s = state(BlockId{first});
-    if (!shows(s, use) || (predictor_ != nullptr && !s.owned) || !count_pin(BlockId{first}, s, 1)) break;
+    if (!shows(s, use) || !count_pin(BlockId{first}, s, 1)) break;
   }
   return first;
 }

@@ -45,9 +45,8 @@ void Coherence::Volley::fire() {
 void Coherence::Volley::protect() noexcept {
   for (std::size_t i = 0; i < blocks_;) {
     std::size_t end = i + 1;
-    const bool shown = !c_.state(block_[i]).dozing;
-    while (end < blocks_ && raw(block_[end]) == raw(block_[end - 1]) + 1 && c_.state(block_[end]).dozing != shown) ++end;
-    if (shown) c_.protect({block_[i], end - i}, event_ == Event::release ? mem::Access::read : mem::Access::none);
+    while (end < blocks_ && raw(block_[end]) == raw(block_[end - 1]) + 1) ++end;
+    c_.protect({block_[i], end - i}, event_ == Event::release ? mem::Access::read : mem::Access::none);
     i = end;
   }
 }

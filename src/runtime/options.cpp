@@ -31,8 +31,6 @@ OptionTable option_table(Options& o) {
       .choice("--relocate", "KASANE_RELOCATE", o.relocation_off, "auto", "off", "move a page to the rank that alone uses it, or only where the program says so (kasane::own, give)")
       .count("--relocate-after", "KASANE_RELOCATE_AFTER", o.relocate_after, "fetches, gets and puts by one rank alone after which a page moves there (doubled with each move of the page)", {1, 1 << 20})
       .choice("--classification", "KASANE_CLASSIFICATION", o.classification, "off", "on", "at an edge between ranks drop the pages that others have changed, or everything that is cached")
-      .choice("--predict", "KASANE_PREDICT", o.predict, {"off", "decay", "last-touch"}, "drop copies of other ranks' pages before these are told to have changed: never; those that were not used for a while; those that were used as often as they were the times before")
-      .count("--predict-age", "KASANE_PREDICT_AGE", o.predict_age, "with --predict decay: so many acquires of a rank are an age; a copy that had no fault for a while is watched for an age, and goes if it was not used in it", {1, 1 << 20})
       .choice("--common-stacks", "KASANE_COMMON_STACKS", o.common_stacks, "off", "on", "where all ranks are on one host, let them share the memory of threads' stacks, so that a stolen thread's stays where it is, or move it as between hosts")
       .bytes("--write-buffer", "KASANE_WRITE_BUFFER", o.write_buffer_bytes, "changed memory of other ranks' pages that a rank keeps for its next release; beyond it the oldest is sent ahead; 0: nothing is", {0, 1ull << 40})
       .heading("What a job says")

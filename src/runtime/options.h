@@ -48,8 +48,6 @@ struct Options {
   bool relocation_off = false;             ///< pages move only where they are told to
   std::uint64_t relocate_after = 16;       ///< uses by one rank alone after which a page moves there
   bool classification = true;              ///< who has copies of a page is known, and only they are told of changes
-  std::string predict = "off";             ///< which copies are given up before their pages change (dsm/prediction.h): off, decay, last-touch
-  std::uint64_t predict_age = 8;           ///< of decay, in acquires of a rank
   bool common_stacks = true;               ///< ranks of one host run each other's threads on their stacks as they lie (stacks.h)
   std::uint64_t write_buffer_bytes = 2 << 20;   ///< changed bytes that a rank keeps for the next release; 0: all
   bool tag_output = false;

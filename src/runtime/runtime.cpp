@@ -117,7 +117,6 @@ struct Runtime::State {
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
   std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
-  std::unique_ptr<dsm::Predictor> predictor;   ///< null: copies stay until they are told of
   std::optional<JobCounters> job_counters;
   std::optional<StatisticsTicker> ticker; ///< --stats-every
   std::optional<TraceRegion> trace;       ///< --trace
@@ -354,16 +353,6 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   }
   coherence->set_movers(&*mover, attractor.get());
   coherence->set_write_buffer(options.write_buffer_bytes / mem::kBlockBytes);
-  const auto kind = dsm::Predictor::kind_of(options.predict);
-  if (kind != dsm::Prediction::off && !options.classification) {
-    return fail(Errc::invalid_argument, "--predict " + options.predict + " (KASANE_PREDICT) needs to know who has copies, and --classification is off: a join, lock or barrier drops all of them. Leave one of the two out");
-  }
-  if (kind != dsm::Prediction::off && sharing->on()) {
-    auto made_predictor = dsm::Predictor::create(directory->pages(), space->blocks(), {kind, options.predict_age});
-    KASANE_TRY(made_predictor);
-    predictor = std::move(*made_predictor);
-    coherence->set_predictor(predictor.get());
-  }
   giver.emplace(*transport, *mover);
   const auto here = session->job().host_ranks();
   auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));

@@ -136,12 +136,6 @@ enum class Mutation : std::uint8_t {
   blank_unprotected,      ///< V goes on to allow stores to a block whose bytes do not matter
   blank_pinned,           ///< a block that a view uses is given up, too
   tier_put_own_asleep,    ///< who puts to a page that has become its rank's own, on SSD, has it brought in while it holds the block's bit
-  doze_unprotected,       ///< V goes on showing a copy that dozes
-  doze_kept,              ///< an acquire passes over a copy that dozes
-  doze_dirty,             ///< a copy dozes though it has changes that were not sent
-  doze_frameless,         ///< a copy dozes on when its frame goes
-  doze_freed,             ///< memory last used elsewhere is taken over a copy that dozes
-  give_up_shown,          ///< who gives a copy up leaves the readers, and drops nothing
   parts_after_notice,     ///< who tells says which blocks when the notice can be found
   parts_open_unsaid,      ///< … leaves out one that its threads can store to
   parts_put_unsaid,       ///< … leaves out what was put where the page was its own
@@ -180,8 +174,6 @@ enum class Do : std::uint8_t {
   release,
   acquire,
   send,
-  doze,
-  give_up,
   blank,
   put,
   keep,
@@ -234,8 +226,6 @@ inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
 inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }   ///< a block's changes, ahead of a release (write_back())
-inline Instr doze(int b) { return {Do::doze, static_cast<std::uint8_t>(b)}; }   ///< a copy is hidden, so that its next use is noticed (Coherence::hide())
-inline Instr give_up(int b) { return {Do::give_up, static_cast<std::uint8_t>(b)}; }   ///< its page's copy here goes at the next acquire (Coherence::predict())
 inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }   ///< the block's bytes do not matter until they are stored to (Coherence::blank())
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
@@ -295,8 +285,7 @@ class Coherence {
 
  public:
   struct State {
-    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is saved, of
-                                          // one without a view the whole's bit that it dozes
+    std::uint8_t word[R][B], prot[R][B];  // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is saved
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
@@ -476,7 +465,6 @@ class Coherence {
                                              "keeper: punches page",
                                              "keeper: ends",
                                              "keeper: lays to rest block",
-                                             "gives up its rank's copy of block",
                                              "ends"};
     static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
                                                "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
@@ -579,7 +567,6 @@ class Coherence {
     kPunch,
     kGone,
     kRest,
-    kGivesUp,
     kEnd,
     kLand = 0x100,
     kNamed = 0x200,
@@ -600,11 +587,10 @@ class Coherence {
     const std::uint32_t w = s.word[r][b];
     Block block = Block::of((w & 0x3F) | (w >> 6) << 8);
     if (block.owned && block.twin) block.twin = false, block.saved = true;
-    if (block.whole && block.view == dsm::View::none) block.whole = false, block.dozing = true;
     return block;
   }
   static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
-    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u) | (block.dozing ? 32u : 0u);
+    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u);
     s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
@@ -741,11 +727,6 @@ class Coherence {
       if (without(Mutation::tier_pinned)) lighter.pins = 0;
       step = dsm::next(lighter, event);
     }
-    if (event == Event::doze && step.verdict == dsm::Verdict::done && !before.owned && before.view != dsm::View::none) {
-      Block lighter = before;
-      if (without(Mutation::doze_dirty)) lighter.twin = lighter.whole = false, lighter.view = dsm::View::read;
-      step = dsm::next(lighter, event);
-    }
     if (without(Mutation::blank_unprotected) && event == Event::blank) drop(Action::protect_none);
     if (without(Mutation::blank_pinned) && event == Event::blank && before.pins != 0 && !before.busy) {
       Block free_of_pins = before;
@@ -755,8 +736,6 @@ class Coherence {
       step.after.view = before.view;
       drop(Action::protect_none);
     }
-    if (without(Mutation::doze_unprotected) && event == Event::doze) drop(Action::protect_none);
-    if (without(Mutation::doze_kept) && before.dozing && event == Event::acquire) step = {};
     if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
     if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
         !before.busy) {
@@ -820,7 +799,7 @@ class Coherence {
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
-        if ((step.after.view == dsm::View::none && !step.after.dozing) || step.after.owned)
+        if (step.after.view == dsm::View::none || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
         if (blanks) {   // forgotten on SSD; what M holds nobody may read
@@ -1227,17 +1206,10 @@ class Coherence {
         if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::take:
-        if (without(Mutation::r7_no_drop) || (without(Mutation::doze_freed) && word(s, x.at, i.block).dozing)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
-      case Do::doze: return block_event(s, a, Event::doze, emit);
       case Do::blank: return blank_block(s, a, emit);
-      case Do::give_up:
-        return simple(s, a, kGivesUp, emit, [&](State& n) {
-          if (!without(Mutation::give_up_shown)) return set_bits(n.parts[x.at], blocks_of(page(i.block))), set_bits(n.stale[x.at], bit_of_page(i.block)), true;
-          clear_bits(n.readers[page(i.block)], 1u << x.at);
-          return clear_bits(n.stays[x.at], bit_of_page(i.block)), true;
-        });
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
@@ -1734,7 +1706,6 @@ class Coherence {
       case Do::unpin:
       case Do::take:
       case Do::send:
-      case Do::doze:
       case Do::blank:
       case Do::reclaim: return next_of_event(n, a);
       default: x.sub = x.cell = x.owner = 0; return;
@@ -2331,7 +2302,7 @@ class Coherence {
         punch();
         return to(kFinishing, kPunch);
       case kFinishing:
-        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{.dozing = without(Mutation::doze_frameless) && word(s, me, b).dozing});
+        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{});
         if (--y.todo != 0) return to(kFinishing, kGoBlock);
         if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
         return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);

@@ -632,68 +632,6 @@ Named moved_beside_a_copy() {
                    true);
 }
 
-// ---- copies that are not expected to be used again --------------------------------------------------------------------
-
-// A copy dozes while its page is changed, told of, and looked at again; its rank's other worker wakes it at any moment.
-Named dozing_copy() {
-  return {"a copy that dozes",
-          {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
-            {1, {load(0, 1), doze(0), cross(0), load(0, 0), doze(0), set(1), cross(2), load(0, 0)}},
-            {1, {load(0, 1)}}}}};
-}
-
-// … is written when it wakes, while the owner writes its other byte; the other worker would lay it down again.
-Named dozing_writer() {
-  return {"a copy that dozes is written",
-          {{{1, {load(0, 0), doze(0), store(0, 0, 1), load(0, 0), set(0)}}, {1, {doze(0), release()}}, {0, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}}}};
-}
-
-// … as a whole.
-Named dozing_view() {
-  return {"a copy that dozes is written as a whole",
-          {{{1, {load(0, 0), doze(0), pin_whole(0), store(0, 0, 1), store(0, 1, 2), unpin(0), set(0), cross(1), load(0, 0)}},
-            {1, {doze(0)}},
-            {0, {cross(0), load(0, 0), load(0, 1), store(0, 0, 3), set(1)}}}}};
-}
-
-// Its page arrives.
-Named dozing_and_moved() {
-  return {"a copy dozes, and its page arrives",
-          {{{1, {load(0, 1), doze(0), own(0), cross(0), load(0, 0)}}, {1, {load(0, 1), doze(0)}}, {0, {store(0, 0, 1), set(0)}}}}};
-}
-
-// Its memory is freed elsewhere and used here; the new value is what the copy held.
-Named dozing_and_reused() {
-  return {"a copy dozes, and its memory is reused",
-          {{{1, {store(0, 0, 1), release(), discard(0, 1), set(0)}}, {2, {load(0, 1), doze(0), see(0), take(0), store(0, 0, 0), set(1)}}, {0, {cross(1), load(0, 0)}}}}};
-}
-
-// A copy is given up: its rank is told of nothing, and looks again.
-Named given_up() {
-  return {"a copy that is given up",
-          {{{0, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), set(2)}},
-            {1, {load(0, 1), give_up(0), acquire(), cross(0), load(0, 0), give_up(0), acquire(), set(1), cross(2), load(0, 0)}},
-            {1, {load(0, 1)}}}}};
-}
-
-// … while another worker of its rank changes the page.
-Named given_up_by_writer() {
-  return {"a copy is given up while it is written",
-          {{{1, {store(0, 0, 1), load(0, 0), set(0)}}, {1, {give_up(0), acquire(), cross(1), load(0, 1)}}, {2, {store(0, 1, 2), set(1), cross(0), load(0, 0)}}, {0, {}}}}};
-}
-
-// … while it is pinned: it goes on being told of.
-Named given_up_and_pinned() {
-  return {"a copy is given up while it is pinned",
-          {{{1, {pin_read(0), give_up(0), acquire(), cross(0), load(0, 0), unpin(0)}}, {1, {doze(0)}}, {0, {store(0, 0, 1), set(0)}}}}};
-}
-
-// … while another page's notice is being dropped, and while its page leaves its owner.
-Named given_up_and_moved() {
-  return {"a copy is given up while its page moves",
-          {{{1, {load(0, 1), give_up(0), acquire(), load(0, 1), cross(0), load(0, 0)}}, {2, {own(0), store(0, 0, 1), set(0)}}, {0, {}}}}};
-}
-
 // ---- memory larger than DRAM: keepers let pages go as often as they like -------------------------------------------------
 
 /// The ranks have room for so many blocks, and those that are limited have a keeper each.
@@ -720,11 +658,6 @@ Named evicted_under_puts() {
 // A rank with room for one page uses two of another rank.
 Named copies_dropped() {
   return kept({"two pages, room for one", {{{1, {store(0, 0, 1), store(1, 0, 2), load(0, 0), set(0)}}, {0, {cross(0), load(0, 0), load(1, 0)}}}}, 2}, {0, 1});
-}
-
-// … one of which dozes.
-Named dozing_dropped() {
-  return kept({"a copy that dozes makes room", {{{0, {store(0, 0, 1), set(0)}}, {1, {cross(0), load(0, 0), doze(0), load(1, 0), load(0, 0)}}}}, 2}, {0, 1});
 }
 
 // Both have too little.
@@ -901,7 +834,7 @@ Named owned_on_ssd() { return kept({"own of a page on its rank's SSD", {{{0, {st
 
 std::vector<Named> kept_programs() {
   return {back_in_part(), in_part_under_puts(), pinned_in_part(), in_part_by_two(), in_part_and_told(), in_part_taken(), blanked_in_part(), blanked_and_pinned(), in_part_and_moved(), in_part_and_marked(), asked_for_twice(), asked_for_and_moved(), watched_page_of_two(), owned_on_ssd(),
-          evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), dozing_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
+          evicted_owner(),  evicted_under_writer(), evicted_under_puts(), copies_dropped(), both_kept(),          evicted_and_moved(),  evicted_at_both(),
           handed_a_copy(), handed_over_a_twin(), acquired_over_a_twin(), pinned_over_a_twin(), handed_over_a_whole(), reused_on_ssd(),        evicted_and_told(),   evicted_and_told_twice(), evicted_watched(),  pinned_kept(),    refreshed_from_ssd(), evicted_page_of_two()};
 }
 
@@ -953,15 +886,6 @@ std::vector<Named> programs() {
           put_and_stored_beside(),
           stored_moved_and_put(),
           moved_beside_a_copy(),
-          dozing_copy(),
-          dozing_writer(),
-          dozing_view(),
-          dozing_and_moved(),
-          dozing_and_reused(),
-          given_up(),
-          given_up_by_writer(),
-          given_up_and_pinned(),
-          given_up_and_moved(),
           message_passing(),
           third_owner(),
           false_sharing(),
@@ -1024,7 +948,7 @@ std::vector<Named> programs_with_little_room() {
       {puts_to_watched_page().name, {false, true}},     {view_acquired().name, {false, true}},         {view_kept_in_part().name, {false, true}},
       {sent_ahead().name, {true, false}},               {false_sharing().name, {false, true}},         {two_acquirers().name, {true, false}},
       {lock_and_neighbour().name, {true, false}},       {two_movers().name, {false, true}},            {lazy_owner().name, {false, true}},
-      {two_pages().name, {true, false}},                {given_up_by_writer().name, {false, true}},      {fetched_between_notices().name, {}},
+      {two_pages().name, {true, false}},                {fetched_between_notices().name, {}},
       {fetch_beside_a_drop().name, {false, true}},      {moved_beside_a_copy().name, {false, true}},     {stored_moved_and_put().name, {false, true}}};
   std::vector<Named> all;
   for (Named n : programs()) {
@@ -1151,9 +1075,8 @@ class Writer {
       case 3:
       case 4: code(w).push_back(own(block(c) / n_.program.blocks_per_page)); break;
       case 5: {
-        const unsigned kind = pick(5);
-        code(w).push_back(kind == 0 ? release() : kind == 1 ? acquire() : kind == 2 ? send(block(c)) : kind == 3 ? doze(block(c)) : give_up(block(c)));
-        if (kind == 4) code(w).push_back(acquire());
+        const unsigned kind = pick(3);
+        code(w).push_back(kind == 0 ? release() : kind == 1 ? acquire() : send(block(c)));
         break;
       }
       case 6:
@@ -1310,13 +1233,6 @@ std::vector<Mutant> mutants() {
       {"tier_put_own_asleep_acquired", tier_put_own_asleep, acquired_over_a_twin(), Verdict::deadlock},
       {"tier_put_own_asleep_live", tier_put_own_asleep, pinned_over_a_twin(), Verdict::deadlock},
       {"tier_found_own_asleep", tier_put_own_asleep, handed_over_a_whole(), Verdict::deadlock},
-      {"doze_unprotected", doze_unprotected, dozing_copy()},
-      {"doze_kept", doze_kept, dozing_copy()},
-      {"doze_dirty", doze_dirty, dozing_writer()},
-      {"doze_frameless", doze_frameless, dozing_dropped()},
-      {"doze_freed", doze_freed, dozing_and_reused()},
-      {"give_up_shown", give_up_shown, given_up()},
-      {"give_up_kept", r6_stay_not_ended, given_up()},
       {"parts_after_notice", parts_after_notice, notice_taken_by_another()},
       {"parts_open_unsaid", parts_open_unsaid, two_of_two_told()},
       {"parts_open_unsaid_of_a_former_owner", parts_open_unsaid, stored_moved_and_put()},

@@ -31,9 +31,8 @@ class SimJob {
         where_(p.objects.size()),
         barriers_(p.barriers.size()),
         free_slots_(ranks) {
-    // Every second seed with pages that move by themselves, every eighth without classification, two of three with copies that are given up.
-    const auto prediction = static_cast<dsm::Prediction>(p.seed / 3 % 3);
-    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0, prediction);
+    // Every second seed with pages that move by themselves, every eighth without classification.
+    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0);
     next_slot_.assign(ranks, 0);
   }
 
@@ -44,7 +43,7 @@ class SimJob {
     if (auto ran = world_.run(); !ran && wrong_.empty()) wrong_ = ran.error().message;
     return wrong_;
   }
-  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0, given_up = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
 
  private:
   /// A scripted thread wherever it runs: a context for each rank.
@@ -162,7 +161,6 @@ class SimJob {
       for (const PageId page : pages_.in(SimLayout::slot_offset(me.slot), SimLayout::kSlotBytes))
         KASANE_CHECK(here(t).mover->hand_back(context(t).io, page, Rank{birth_rank(t)}));
     faults = counters_.faults_read.load() + counters_.faults_write.load();
-    given_up = counters_.copies_given_up.load();
     me.exited = true;
   }
   void make_counters() {
@@ -290,7 +288,7 @@ int main_of(int argc, char** argv) {
   Limits limits;
   limits.threads = 24;
   limits.actions = 8;
-  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0, given_up = 0;
+  std::uint64_t hops = 0, owns = 0, faults = 0, moves = 0;
   int failed = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const Program p = generate(seed, limits);
@@ -302,16 +300,14 @@ int main_of(int argc, char** argv) {
     owns += job.owns;
     faults += job.faults;
     moves += job.moves;
-    given_up += job.given_up;
     if (wrong.empty()) continue;
     std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n", wrong.c_str(),
                  static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn, %llu copies given up\n",
+  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed, static_cast<unsigned long long>(hops),
-              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves),
-              static_cast<unsigned long long>(given_up));
+              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves));
   return failed == 0 ? 0 : 1;
 }
 

@@ -55,8 +55,7 @@ class TurnWaiter final : public comm::Waiter {
 
 class SimRank {
  public:
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true,
-          dsm::Prediction prediction = dsm::Prediction::off)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
@@ -82,10 +81,6 @@ class SimRank {
     attractor = gas::Attractor::create(transport, *directory, *mover, {config.offset, config.bytes, 1, [] { return 0u; }}).value();   // a seed's history has no clock
     coherence->set_write_buffer(2);
     coherence->set_movers(&*mover, draws ? &*attractor : nullptr);
-    if (prediction != dsm::Prediction::off && sharing->on()) {
-      predictor_ = dsm::Predictor::create(pages, space.blocks(), {prediction, 1}).value();
-      coherence->set_predictor(predictor_.get());
-    }
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);
   }
@@ -155,7 +150,6 @@ class SimRank {
 
  private:
   std::optional<mem::BlockTable> table_;
-  std::unique_ptr<dsm::Predictor> predictor_;
   std::optional<mem::BlockSet> cached_, dirty_;
 
  public:

@@ -35,8 +35,7 @@ class RankMemory {
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
   /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never. faults: the fault engine's name.
   RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0,
-             std::string_view faults = faults_under_test(), bool classification = classification_under_test(),
-             dsm::Predictor::Config prediction = prediction_under_test())
+             std::string_view faults = faults_under_test(), bool classification = classification_under_test())
       : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
@@ -62,10 +61,6 @@ class RankMemory {
     if (draw_after != 0) attractor = gas::Attractor::create(*transport, *directory, *mover, {config.offset, config.bytes, draw_after}).value();
     access = gas::Access::create(*comm_engine, *addresses, attractor.get(), kSpaceBytes, base).value();
     coherence->set_movers(&*mover, attractor.get());
-    if (prediction.kind != dsm::Prediction::off && sharing->on()) {
-      predictor = dsm::Predictor::create(directory->pages(), space.blocks(), prediction).value();
-      coherence->set_predictor(predictor.get());
-    }
     enter();
     // The test's thread, which reads its counters, sleeps while its faults are served.
     for_others.emplace(*transport, start_waiter, context().counters, dsm::Serves::others);
@@ -95,7 +90,6 @@ class RankMemory {
   }
   static std::string_view faults_under_test() { return said_of("KASANE_FAULTS", "auto"); }
   static bool classification_under_test() { return said_of("KASANE_CLASSIFICATION", "on") == "on"; }
-  static dsm::Predictor::Config prediction_under_test() { return {dsm::Predictor::kind_of(said_of("KASANE_PREDICT", "off")), 1}; }
 
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
   void enter() {
@@ -141,7 +135,6 @@ class RankMemory {
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::Mover> mover;
   std::unique_ptr<gas::Attractor> attractor;
-  std::unique_ptr<dsm::Predictor> predictor;   ///< null: copies stay until they are told of
   std::optional<gas::Heap> heap;
 
  private:

@@ -74,7 +74,7 @@ void on_watched_pages(test::RanksAndPages parameter, const Body& body) {
     Watched page(m);
     page.quiet_rounds();
     body(m, page, raw(m.rank()), m.transport->ranks());
-  }, 0, {dsm::Prediction::off, 1});
+  });
 }
 
 TEST_P(Notices, WhatTheOwnerStoresToIsFetchedAgainAndNothingElse) {
