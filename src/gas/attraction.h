@@ -27,6 +27,8 @@
 
 namespace kasane::gas {
 
+/// Uses by one rank alone after which a page that has not moved yet comes to it.
+inline constexpr std::uint32_t kStreak = 16;
 /// Streaks double up to this often: at the end a page that is used in turns moves once in 2^kMostMoves times the threshold, which costs less than a percent of those fetches.
 inline constexpr std::uint32_t kMostMoves = 10;
 inline constexpr std::uint32_t kForgetSeconds = 1;

@@ -22,7 +22,7 @@ class Attractor {
   static std::uint32_t wall_second();
   struct Config {
     std::uint64_t offset = 0, bytes = 0;   ///< the pages that may be drawn
-    std::uint32_t threshold = 16;
+    std::uint32_t threshold = kStreak;     ///< tests take others
     std::uint32_t (*second)() = &wall_second;   ///< the time, on about the same clock everywhere
   };
   static Result<std::unique_ptr<Attractor>> create(comm::Transport&, const Directory&, Mover&, const Config&);

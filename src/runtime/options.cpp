@@ -29,7 +29,6 @@ OptionTable option_table(Options& o) {
       .heading("Coherence")
       .choice("--faults", "KASANE_FAULTS", o.faults, mem::engine_choices(), "how accesses to absent memory are noticed: the best that the kernel allows, userfaultfd, mprotect, or userfaultfd by a thread, so that system calls wait for such memory, too (slower; needs privileges)")
       .choice("--relocate", "KASANE_RELOCATE", o.relocation_off, "auto", "off", "move a page to the rank that alone uses it, or only where the program says so (kasane::own, give)")
-      .count("--relocate-after", "KASANE_RELOCATE_AFTER", o.relocate_after, "fetches, gets and puts by one rank alone after which a page moves there (doubled with each move of the page)", {1, 1 << 20})
       .choice("--classification", "KASANE_CLASSIFICATION", o.classification, "off", "on", "at an edge between ranks drop the pages that others have changed, or everything that is cached")
       .choice("--common-stacks", "KASANE_COMMON_STACKS", o.common_stacks, "off", "on", "where all ranks are on one host, let them share the memory of threads' stacks, so that a stolen thread's stays where it is, or move it as between hosts")
       .bytes("--write-buffer", "KASANE_WRITE_BUFFER", o.write_buffer_bytes, "changed memory of other ranks' pages that a rank keeps for its next release; beyond it the oldest is sent ahead; 0: nothing is", {0, 1ull << 40})

@@ -46,7 +46,6 @@ struct Options {
   std::string faults = "auto";             ///< the fault engine (mem/engines.h)
   bool heap_check = false;
   bool relocation_off = false;             ///< pages move only where they are told to
-  std::uint64_t relocate_after = 16;       ///< uses by one rank alone after which a page moves there
   bool classification = true;              ///< who has copies of a page is known, and only they are told of changes
   bool common_stacks = true;               ///< ranks of one host run each other's threads on their stacks as they lie (stacks.h)
   std::uint64_t write_buffer_bytes = 2 << 20;   ///< changed bytes that a rank keeps for the next release; 0: all

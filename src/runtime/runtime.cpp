@@ -347,7 +347,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   coherence.emplace(*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing);
   mover.emplace(*transport, *addresses, *coherence);
   if (!options.relocation_off && ranks > 1) {
-    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_heaps, heap_bytes, static_cast<std::uint32_t>(options.relocate_after)});
+    auto made_attractor = gas::Attractor::create(*transport, *directory, *mover, {all_heaps, heap_bytes});
     KASANE_TRY(made_attractor);
     attractor = std::move(*made_attractor);
   }
