@@ -60,7 +60,7 @@ double ratio(const std::vector<double>& values, const std::vector<double>& besid
 }
 
 bool play(const System& system, const std::string& here, unsigned repetitions, Cases& cases) {
-  const std::string command = std::string(system.environment) + " timeout 300 '" + kasane::bench::kasane_command() + "' run -n 3 --workers 1 --main all --relocate off --transport " + system.transport + " -- '" +
+  const std::string command = std::string(system.environment) + " timeout 300 '" + kasane::bench::kasane_command() + "' run -n 3 --workers 1 --main all --debug relocate=off --transport " + system.transport + " -- '" +
                               here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(system.calls);
   std::FILE* in = ::popen(command.c_str(), "r");
   if (in == nullptr) return false;

@@ -5,6 +5,8 @@
 
 #include <functional>
 
+#include "base/options.h"
+
 namespace CLI {
 class App;
 }
@@ -14,6 +16,7 @@ namespace kasane::tools {
 struct Command {
   CLI::App* app;
   std::function<int()> run;
+  const OptionTable* options = nullptr;   ///< its flags, if they are a table's
 };
 
 /// run [options] [--] PROGRAM [ARGUMENTS]: starts a program over several ranks.

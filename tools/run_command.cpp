@@ -61,6 +61,7 @@ std::string options_page(const OptionTable& table) {
          "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).\n\n"
          "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Those that are off or on by a flag alone (`--stats`) have `--no-…` "
          "as well, and 1 and 0 in the variable.\n"
+         "Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them; the variable has the same text (`KASANE_CHECK=races,heap`).\n"
          "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; a variable `KASANE_…` that is not here is\n"
          "warned of.\n\n" +
          table.markdown();
@@ -79,10 +80,10 @@ Command make_run(CLI::App& kasane) {
   app->add_flag_callback("--help-markdown", [state] {
     std::fputs(options_page(state->table).c_str(), stdout);
     throw CLI::Success();
-  }, "Print all options and variables as docs/guide/options.md has them, and exit");
+  }, "Print all options and variables as docs/guide/options.md has them, and exit")->group("");
   app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();
   app->positionals_at_end();   // from the first word that is no flag of ours on
-  return {app, [state] { return run(*state); }};
+  return {app, [state] { return run(*state); }, &state->table};
 }
 
 }  // namespace kasane::tools

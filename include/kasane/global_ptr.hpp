@@ -13,7 +13,7 @@
 ///
 /// **Consistency.** Each of these functions sees and changes the owner's copy at once. Loads and stores (through T*) use the coherent view, which other ranks see after
 /// a release and an acquire. One datum through both views needs a fence between: release_all() after stores and before direct access, acquire_all() after direct changes
-/// and before loads. `kasane run --check-mixing` reports what lacks one.
+/// and before loads. `kasane run --check mixing` reports what lacks one.
 ///
 /// **Buffers** are any memory, global or private. A put or accumulate has copied its source when an asynchronous call returns; the target of a get, and an atomic's old
 /// value, belong to the operation until it was waited for.

@@ -30,7 +30,7 @@ class TraceLog;
   X(diffs, "blocks whose changed bytes were put to their owner")                  \
   X(bytes_put, "changed bytes put to other ranks")                                \
   X(messages_put, "messages with short runs of them, where the owner is not mapped here")  \
-  X(blocks_sent_ahead, "of these blocks, sent ahead of a release (--write-buffer)") \
+  X(blocks_sent_ahead, "of these blocks, sent ahead of a release (--debug write-buffer)") \
   X(blocks_sent_in_vain, "of these, stored to again before it")                       \
   X(releases, "release_all rounds")                                               \
   X(acquires, "acquire_all rounds")                                               \
@@ -39,7 +39,7 @@ class TraceLog;
   X(blocks_dropped, "cached blocks dropped by acquires")                          \
   X(readers_told, "ranks told that a page they have copies of has changed")       \
   X(pages_heard, "pages of which this rank was told so")                          \
-  X(data_races, "words that two ranks changed with no fence between (--check-races)") \
+  X(data_races, "words that two ranks changed with no fence between (--check races)") \
   X(pages_moved, "pages that changed their owner to this rank")                   \
   X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \
   X(pages_evicted, "pages of this rank that left DRAM for the spill file")        \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check-races: a rank's changes go to the owner word by word, each by a compare-swap against what the owner had when we began to write (the twin). A byte that we changed
+// --check races: a rank's changes go to the owner word by word, each by a compare-swap against what the owner had when we began to write (the twin). A byte that we changed
 // and that is no longer as it was has been changed by somebody else since our fetch, with no fence between: had their change come before ours, we would have acquired it and
 // fetched anew; had ours come before theirs, it would have been put before they fetched. So what is told is a race of the program, or of several threads that share a rank
 // with one that does. Not told: races within a rank (its threads share one copy), stores that leave a byte as it was, and what the owner itself stores after a change arrived.

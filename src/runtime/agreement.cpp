@@ -27,8 +27,7 @@ Result<void> take(Options& options, std::string_view text) {
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return fail(Errc::unsupported, "rank 0 has other options than this rank: the program is of another build");
-    // An empty value is the preset of a text; the other kinds have none.
-    if (end != 0) KASANE_TRY(table.set(i, text.substr(0, end), OptionSource::environment));
+    KASANE_TRY(table.set(i, text.substr(0, end), OptionSource::environment));
     text.remove_prefix(end + 1);
   }
   return {};

@@ -60,7 +60,7 @@ class Direct {
     closed_.store(true);
     not_here_.store(true);
   }
-  /// --check-mixing: asks about a direct access that the program makes at `site`.
+  /// --check mixing: asks about a direct access that the program makes at `site`.
   void check(const void* global, const comm::Cursor& cursor, bool changes, const char* call, const void* site) noexcept {
     if (mixing_ != nullptr) [[unlikely]] check_mixing(global, cursor, changes, call, site);
   }

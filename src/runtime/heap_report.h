@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of the heap at the end of a job: a table of what each rank's share holds (--stats), and what was never freed, by the place that allocated it (--heap-check).
+// What is told of the heap at the end of a job: a table of what each rank's share holds (--stats), and what was never freed, by the place that allocated it (--check heap).
 // Thread safety: when no worker runs any more.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters of a job: the sums of each rank's threads, as they are read while it runs, and what is told of them (--stats, --stats-every).
+// The counters of a job: the sums of each rank's threads, as they are read while it runs, and what is told of them (--stats).
 // Thread safety: JobCounters: any thread, with an io of its own. The rest is pure.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check-mixing: reports data that a program uses through the coherent view (loads and stores) and the direct view (get, put, atomics …) without a fence between, from
+// --check mixing: reports data that a program uses through the coherent view (loads and stores) and the direct view (get, put, atomics …) without a fence between, from
 // what this rank's block table knows. On standard error, once a place in the program:
 //
 //   direct access to bytes that this rank has changed and no release has sent      told by the block's twin, byte by byte

@@ -44,17 +44,17 @@ struct Options {
   bool new_in_space = true;
   bool malloc_in_space = false;
   std::string faults = "auto";             ///< the fault engine (mem/engines.h)
-  bool heap_check = false;
   bool relocation_off = false;             ///< pages move only where they are told to
   bool classification = true;              ///< who has copies of a page is known, and only they are told of changes
   bool common_stacks = true;               ///< ranks of one host run each other's threads on their stacks as they lie (stacks.h)
   std::uint64_t write_buffer_bytes = 2 << 20;   ///< changed bytes that a rank keeps for the next release; 0: all
   bool tag_output = false;
   bool statistics = false;
-  std::uint64_t statistics_every_ns = 0;   ///< rank 0 says what the job has done since it said so last; 0: never
+  std::uint64_t statistics_every_ns = 0;   ///< with statistics: rank 0 says what the job has done since it said so last; 0: never
   std::string progress = "auto";           ///< of checkpoints, on standard error: auto, on, off
   std::string trace;                       ///< the file; empty: nothing is traced
   std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps
+  bool check_heap = false;                 ///< look for writes beside allocations, and tell what was not freed
   bool check_mixing = false;               ///< report data used by both views without a fence between
   bool check_races = false;                ///< report words that two ranks changed without a fence between
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims

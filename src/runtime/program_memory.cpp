@@ -88,19 +88,19 @@ void checked_free(Runtime& runtime, void* p, const void* site) {
 }  // namespace
 
 Result<void*> program_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement, const void* site) {
-  if (!runtime.options().heap_check) [[likely]]
+  if (!runtime.options().check_heap) [[likely]]
     return runtime.allocate(bytes, align, placement);
   return checked_allocate(runtime, bytes, align, placement, site);
 }
 
 void program_free(Runtime& runtime, void* p, const void* site) {
-  if (!runtime.options().heap_check) [[likely]]
+  if (!runtime.options().check_heap) [[likely]]
     return runtime.deallocate(p);
   checked_free(runtime, p, site);
 }
 
 Result<void*> program_reallocate(Runtime& runtime, void* p, std::size_t bytes, const void* site) {
-  const bool check = runtime.options().heap_check;
+  const bool check = runtime.options().check_heap;
   const std::size_t had = check ? checked_record(runtime, p, "realloc", site).bytes : runtime.usable_size(p);
   if (!check && runtime.resize(p, bytes)) return p;
   auto moved = program_allocate(runtime, bytes, 16, Placement::on(runtime.share_of(p)), site);
@@ -112,7 +112,7 @@ Result<void*> program_reallocate(Runtime& runtime, void* p, std::size_t bytes, c
 }
 
 std::size_t program_usable_size(Runtime& runtime, const void* p) {
-  if (!runtime.options().heap_check) return runtime.usable_size(p);
+  if (!runtime.options().check_heap) return runtime.usable_size(p);
   return checked_record(runtime, const_cast<void*>(p), "usable_size", nullptr).bytes;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Global memory as programs ask for it: kasane_malloc and its kin, operator new, the malloc library. With --heap-check each allocation has a record in front
+// Global memory as programs ask for it: kasane_malloc and its kin, operator new, the malloc library. With --check heap each allocation has a record in front
 // (size, call site) and a mark behind, which the caller's thread writes and checks by ordinary stores and loads (docs/design/heap.md, "Heap check").
 //
 // Thread safety: every call from any thread, outside the runtime's own sections: records lie in V, and touching them may fault.

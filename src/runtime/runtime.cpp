@@ -118,11 +118,11 @@ struct Runtime::State {
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
   std::unique_ptr<gas::Attractor> attractor;   ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
-  std::optional<StatisticsTicker> ticker; ///< --stats-every
+  std::optional<StatisticsTicker> ticker; ///< --stats=TIME
   std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
-  std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
-  std::optional<RaceReport> races;        ///< --check-races
+  std::unique_ptr<MixingCheck> mixing;    ///< --check mixing
+  std::optional<RaceReport> races;        ///< --check races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
@@ -640,7 +640,7 @@ void Runtime::State::send_what_is_left() {
 
 /// For reports of the heap: what workers keep goes back to its rank, records of allocations to their owners; then each rank tells what was not freed in its share.
 void Runtime::State::settle_heap(bool all_joined) {
-  if (!options.heap_check && !options.statistics) return;
+  if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
   if (all_joined) {   // else threads that were detached still use the caches
     for (gas::Heap* heap : all_heaps()) {
@@ -648,9 +648,9 @@ void Runtime::State::settle_heap(bool all_joined) {
       heap->flush(context.io, gas::Heap::kShared);
     }
   }
-  if (options.heap_check) coherence->release_all(context);
+  if (options.check_heap) coherence->release_all(context);
   collectives->barrier();
-  if (options.heap_check) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
+  if (options.check_heap) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
   collectives->barrier();
 }
 

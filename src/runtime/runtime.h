@@ -44,7 +44,7 @@ class Runtime {
   /// The job has ended, but threads that were detached still run: on this rank, or over a network on any. This object must not be destroyed then, and the process
   /// ends under them.
   [[nodiscard]] bool left_standing() const noexcept;
-  /// --check-races, on rank 0 after the end: some rank has told of a race.
+  /// --check races, on rank 0 after the end: some rank has told of a race.
   [[nodiscard]] bool found_races() const noexcept;
 
   /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is rethrown.

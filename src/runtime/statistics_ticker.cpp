@@ -16,7 +16,7 @@ StatisticsTicker::StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_n
 
 Result<void> StatisticsTicker::start() {
   auto thread =
-      topo::start_thread("the thread of --stats-every", [this, stop = stop_.get_token()] { run(stop); });
+      topo::start_thread("the thread of --stats=TIME", [this, stop = stop_.get_token()] { run(stop); });
   KASANE_TRY(thread);
   thread_ = std::move(*thread);
   return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --stats-every: a thread of rank 0 that says on standard error, at equal intervals, what the job has done since it said so last.
+// --stats=TIME: a thread of rank 0 that says on standard error, at equal intervals, what the job has done since it said so last.
 // Thread safety: made and destroyed by one thread. The destructor ends the thread: before what it reads is gone.
 #pragma once
 

@@ -113,7 +113,7 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
   good &= std::fflush(file.get()) == 0;
   if (!good) return fail_errno(Errc::io, "--trace: writing " + path);
   if (lost == 0) return std::string();
-  return fmt::format("kasane: --trace: {} events found no room; a thread keeps {} (--trace-events)\n", lost, events_);
+  return fmt::format("kasane: --trace: {} events found no room; a thread keeps {} (--debug trace-events)\n", lost, events_);
 }
 
 }  // namespace kasane::runtime

@@ -68,7 +68,7 @@ void end_job_from_exit() noexcept {
   if (Runtime* runtime = Runtime::current()) runtime->shut_down();
 }
 
-constexpr int kRacesFound = 66;   ///< status of a program that ended well, but with data races that --check-races found: ThreadSanitizer's
+constexpr int kRacesFound = 66;   ///< status of a program that ended well, but with data races that --check races found: ThreadSanitizer's
 
 /// Comes after the destructors of the program's static objects and before those of the shared libraries, which would pull them from under threads that are left.
 void end_early(int status, void*) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses one datum through both views: rightly, with fences, or in one of the wrong ways. mixing.sh looks at what --check-mixing says.
+// Uses one datum through both views: rightly, with fences, or in one of the wrong ways. mixing.sh looks at what --check mixing says.
 #include <cstdio>
 #include <cstring>
 #include <kasane/kasane.hpp>
