@@ -17,6 +17,7 @@
 #include "mpirun.h"
 #include "program_file.h"
 #include "usage.h"
+#include "base/counters.h"
 #include "base/helper_folder.h"
 #include "base/options_cli.h"
 #include "runtime/malloc/hooks.h"
@@ -56,6 +57,16 @@ int run(Run& state) {
   return execute(std::move(state.command));
 }
 
+std::string counters_table() {
+  std::string text = "\n## Counters\n\n"
+                     "What `--stats` prints, those that are not 0, and `kasane::counter(name)` gives. bytes_: bytes; ns_: nanoseconds, summed over a rank's threads (`--stats` calls them time_).\n\n"
+                     "| counter | |\n|---|---|\n";
+#define X(name, help) text += "| `" #name "` | " help " |\n";
+  KASANE_COUNTERS(X)
+#undef X
+  return text;
+}
+
 std::string options_page(const OptionTable& table) {
   return "# Options\n\n"
          "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).\n\n"
@@ -64,7 +75,7 @@ std::string options_page(const OptionTable& table) {
          "Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them; the variable has the same text (`KASANE_CHECK=races,heap`).\n"
          "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; a variable `KASANE_…` that is not here is\n"
          "warned of.\n\n" +
-         table.markdown();
+         table.markdown() + counters_table();
 }
 
 }  // namespace

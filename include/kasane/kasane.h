@@ -481,78 +481,20 @@ int kasane_key_create(kasane_key_t* key, void (*destructor)(void*));
 int kasane_key_set(kasane_key_t key, void* value); /**< in the calling thread. EPERM: not on a thread. EINVAL: no such key */
 void* kasane_key_get(kasane_key_t key);            /**< of the calling thread; NULL outside of threads */
 
-/* ---- statistics ------------------------------------------------------------------------------------------------------------ */
+/* ---- counters -------------------------------------------------------------------------------------------------------------- */
 
-/** X(name, what it counts since the start of the job). ns_*: nanoseconds, summed over the rank's workers. */
-#define KASANE_STATISTICS(X)                                                  \
-  X(threads, "threads run to their end")                                      \
-  X(forks, "threads forked")                                                  \
-  X(steals_local, "continuations stolen inside the rank")                     \
-  X(steals_remote, "continuations stolen from another rank")                  \
-  X(steals_numa, "of these, from a rank of the same NUMA node")               \
-  X(steals_host, "of these, from another NUMA node of the host")              \
-  X(steal_attempts, "looks at another deque")                                 \
-  X(suspends, "threads that blocked")                                         \
-  X(wakes_remote, "threads woken on another rank")                            \
-  X(crossings, "edges between ranks: a release there and an acquire here")    \
-  X(faults_read, "load faults")                                               \
-  X(faults_write, "store faults")                                             \
-  X(faults_again, "of all these, those whose page was on its way, or had to come first: the access faulted again") \
-  X(blocks_fetched, "blocks fetched from their owner")                        \
-  X(bytes_fetched, "bytes fetched from other ranks")                          \
-  X(diffs, "blocks whose changed bytes were put to their owner")              \
-  X(bytes_put, "changed bytes put to other ranks")                            \
-  X(messages_put, "messages with short runs of them, where the owner is not mapped here")  \
-  X(blocks_sent_ahead, "of these blocks, sent ahead of a release (--debug write-buffer)") \
-  X(blocks_sent_in_vain, "of these, stored to again before it")                       \
-  X(releases, "release_all rounds")                                           \
-  X(acquires, "acquire_all rounds")                                           \
-  X(releases_combined, "release_all calls served by another's round")         \
-  X(acquires_combined, "acquire_all calls served by another's round")         \
-  X(blocks_dropped, "cached blocks dropped by acquires")                      \
-  X(readers_told, "ranks told that a page they have copies of has changed")   \
-  X(pages_heard, "pages of which this rank was told so")                      \
-  X(data_races, "words that two ranks changed with no fence between (--check races)") \
-  X(pages_moved, "pages that changed their owner to this rank")               \
-  X(pages_drawn, "pages that moved to this rank by themselves, since it alone used them") \
-  X(pages_evicted, "pages of this rank that left DRAM for the spill file")        \
-  X(pages_brought_in, "pages that came back from there, or the first blocks of one") \
-  X(bytes_spilled, "bytes written to the spill file")                            \
-  X(bytes_read_back, "bytes read from the spill file")                           \
-  X(reads_polled, "reads from it that a thread waited for without sleeping")      \
-  X(pages_dropped, "pages of other ranks whose copies here made room")            \
-  X(faults_put_off, "faults for which there was no room yet, so that those behind them came first (--faults uffd-thread)") \
-  X(bytes_of_tables, "bytes of page tables, and of entries for blocks, in the budget: the most at once") \
-  X(tables_given_back, "ranges of 4 MiB whose page tables were given back")       \
-  X(bytes_of_stacks, "bytes of frames of threads' stacks in the budget: the most at once") \
-  X(stacks_trimmed, "free stacks that gave their frames back where room was short")  \
-  X(bytes_moved, "live bytes that moved with them")                           \
-  X(address_hits, "accesses to a page whose location was cached here")        \
-  X(address_misses, "accesses that asked where a page is, and cached it")     \
-  X(address_recalls, "ranks that a move asked to forget a page's location")   \
-  X(move_requests, "messages of moves to managers and owners that are not mapped here") \
-  X(reads_again, "gets whose page moved meanwhile, done again")               \
-  X(heap_trips_allocate, "one-sided trips of allocations at other ranks")     \
-  X(heap_trips_free, "one-sided trips of frees at other ranks")               \
-  X(trips, "one-sided operations sent to ranks that are not mapped here")     \
-  X(sleeps, "times an idle worker went to sleep")                             \
-  X(ns_idle, "time without a thread to run, asleep or looking, ns")           \
-  X(ns_steal, "time in remote steals that succeeded, ns")                     \
-  X(ns_fault, "time in faults, ns")                                           \
-  X(ns_release, "time in release_all, ns")                                    \
-  X(ns_acquire, "time in acquire_all, ns")                                    \
-  X(ns_cross, "time in edges, fences included, ns")
-
-typedef struct kasane_statistics {
-#define KASANE_STATISTICS_FIELD(name, help) uint64_t name;
-  KASANE_STATISTICS(KASANE_STATISTICS_FIELD)
-#undef KASANE_STATISTICS_FIELD
-} kasane_statistics_t;
-
-/** The counters of one rank, read while it runs: each number is exact, together they are a snapshot only when the job is quiet. EINVAL: no such rank. */
-int kasane_statistics_of(uint32_t rank, kasane_statistics_t* out);
-/** Their sum over all ranks. */
-int kasane_statistics_total(kasane_statistics_t* out);
+/** Stands for all ranks: their sum. */
+#define KASANE_ALL_RANKS UINT32_MAX
+/**
+ * What a rank has counted since the start of the job: threads run, steals, faults, bytes fetched and so on; docs/guide/options.md#counters lists them. Counters are numbered
+ * from 0. Stores the name of one and its value, at that rank or summed over KASANE_ALL_RANKS; either pointer may be NULL. Of names that begin with bytes_ the unit is a
+ * byte, with ns_ a nanosecond (summed over the rank's threads). The name lives as long as the process.
+ * The value is exact, but others count on while it is read. Consistency: none.
+ * EINVAL: there is no such counter (so a loop over the numbers ends here), or no such rank.
+ */
+int kasane_counter(uint32_t index, uint32_t rank, const char** name, uint64_t* value);
+/** The value of the counter of that name. EINVAL: no such counter or rank. */
+int kasane_counter_by_name(const char* name, uint32_t rank, uint64_t* value);
 
 #ifdef __cplusplus
 }

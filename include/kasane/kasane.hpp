@@ -876,29 +876,22 @@ template <detail::index_or_iterator I, class T, class Map, class Combine>
                                                        detail::grain_for(n, grain)));
 }
 
-// ---- statistics -----------------------------------------------------------------------------------------------------------------
+// ---- counters -------------------------------------------------------------------------------------------------------------------
 
-/// Named counters since the start of the job: threads, steals_remote, bytes_fetched, …; see KASANE_STATISTICS.
-using counters = kasane_statistics_t;
-
-/// Of one rank. Exact numbers; a snapshot of the whole only when the job is quiet. Throws error EINVAL if there is no such rank.
-[[nodiscard]] inline counters statistics(std::uint32_t of_rank) {
-  counters c{};
-  detail::check(kasane_statistics_of(of_rank, &c));
-  return c;
+/// What a rank has counted since the start of the job, or all together: "threads", "steals_remote", "bytes_fetched", …; docs/guide/options.md#counters lists
+/// them. Exact, but others count on while it is read. Consistency: none. Throws error EINVAL if there is no such counter or rank.
+[[nodiscard]] inline std::uint64_t counter(const char* name, std::uint32_t of_rank = KASANE_ALL_RANKS) {
+  std::uint64_t value = 0;
+  detail::check(kasane_counter_by_name(name, of_rank, &value));
+  return value;
 }
-/// The sum over all ranks.
-[[nodiscard]] inline counters statistics() {
-  counters c{};
-  detail::check(kasane_statistics_total(&c));
-  return c;
-}
-/// Calls f(name, value, help) for each counter.
+/// Calls f(name, value) for each counter of the rank, or of all together. The names live as long as the process.
 template <class F>
-void for_each_counter(const counters& c, F&& f) {
-#define KASANE_VISIT(name, help) f(#name, c.name, help);
-  KASANE_STATISTICS(KASANE_VISIT)
-#undef KASANE_VISIT
+void for_each_counter(F&& f, std::uint32_t of_rank = KASANE_ALL_RANKS) {
+  const char* name = nullptr;
+  std::uint64_t value = 0;
+  detail::check(kasane_counter(0, of_rank, &name, &value));
+  for (std::uint32_t i = 0; kasane_counter(i, of_rank, &name, &value) == 0; ++i) std::invoke(f, name, value);
 }
 
 }  // namespace kasane

@@ -18,9 +18,7 @@ class TraceLog;
   X(steals_remote, "continuations stolen from another rank")                      \
   X(steals_numa, "of these, from a rank of the same NUMA node")                   \
   X(steals_host, "of these, from another NUMA node of the host")                  \
-  X(steal_attempts, "looks at another deque")                                     \
   X(suspends, "threads that blocked")                                             \
-  X(wakes_remote, "threads woken on another rank")                                \
   X(crossings, "edges between ranks: a release there and an acquire here")        \
   X(faults_read, "load faults in V")                                              \
   X(faults_write, "store faults in V")                                            \

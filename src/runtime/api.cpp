@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface (include/kasane/kasane.h): the job, threads, memory and statistics. Thin: it checks where a call is made, forwards to the
+// The public interface (include/kasane/kasane.h): the job, threads, memory and counters. Thin: it checks where a call is made, forwards to the
 // pool or the runtime, and turns their answers into codes and texts. Synchronisation is in api_sync.cpp, errors in api_error.cpp.
 //
 // Thread safety: as the header says. Invariant: a call that is made where it makes no sense says so and changes nothing.
@@ -11,11 +11,12 @@
 #include <exception>
 #include <kasane/kasane.h>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/assert.h"
-#include "base/counters.h"
 #include "runtime/api_error.h"
 #include "runtime/held_mutexes.h"
+#include "runtime/job_counters.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
@@ -333,34 +334,26 @@ int kasane_evict(const void* pointer, size_t bytes) { return tell(pointer, bytes
 int kasane_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::hold, "kasane::pin"); }
 int kasane_end_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::end_hold, "kasane_end_pin"); }
 
-// ---- statistics -----------------------------------------------------------------------------------------------------
+// ---- counters -------------------------------------------------------------------------------------------------------
 
-int kasane_statistics_of(uint32_t rank, kasane_statistics_t* out) {
-  constexpr const char* call = "kasane::statistics";
-  Runtime* r = runtime_for(call);
+int kasane_counter(uint32_t index, uint32_t rank, const char** name, uint64_t* value) {
+  constexpr const char* call = "kasane::counter";
+  const Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
-  if (rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
-  constexpr std::size_t count = sizeof(kasane_statistics_t) / sizeof(std::uint64_t);
-#define KASANE_ONE(name, help) +1
-  static_assert(count == 0 KASANE_COUNTERS(KASANE_ONE), "include/kasane/kasane.h lists the counters of src/base/counters.h");
-#undef KASANE_ONE
-  const kasane::runtime::CounterSums values = r->counters(Rank{rank});
-#define KASANE_TAKE(name, help) out->name = values[kasane::runtime::row_##name];
-  KASANE_COUNTERS(KASANE_TAKE)
-#undef KASANE_TAKE
+  if (index >= kasane::runtime::kCounterRows) return api_fail(EINVAL, call, "there is no such counter");
+  if (rank != KASANE_ALL_RANKS && rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  if (name != nullptr) *name = kasane::runtime::kCounterNames[index].data();   // literals
+  if (value == nullptr) return 0;
+  const uint32_t first = rank == KASANE_ALL_RANKS ? 0 : rank, end = rank == KASANE_ALL_RANKS ? r->ranks() : rank + 1;
+  *value = 0;
+  for (uint32_t of = first; of < end; ++of) *value += r->counters(Rank{of})[index];
   return 0;
 }
 
-int kasane_statistics_total(kasane_statistics_t* out) {
-  *out = {};
-  for (uint32_t rank = 0; rank < kasane_ranks(); ++rank) {
-    kasane_statistics_t one;
-    if (const int code = kasane_statistics_of(rank, &one)) return code;
-#define KASANE_ADD(name, help) out->name += one.name;
-    KASANE_STATISTICS(KASANE_ADD)
-#undef KASANE_ADD
-  }
-  return 0;
+int kasane_counter_by_name(const char* name, uint32_t rank, uint64_t* value) {
+  const auto& names = kasane::runtime::kCounterNames;
+  const auto found = std::ranges::find(names, std::string_view(name));
+  return kasane_counter(static_cast<uint32_t>(found - names.begin()), rank, nullptr, value);
 }
 
 }  // extern "C"

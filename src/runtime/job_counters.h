@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/counters.h"
 #include "comm/blocking.h"
@@ -20,6 +21,12 @@ enum CounterRow : std::size_t {
   KASANE_COUNTERS(X)
 #undef X
   kCounterRows
+};
+
+inline constexpr std::array<std::string_view, kCounterRows> kCounterNames{
+#define X(name, help) #name,
+    KASANE_COUNTERS(X)
+#undef X
 };
 
 /// In the order of KASANE_COUNTERS.

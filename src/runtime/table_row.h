@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the tables of --stats: numbers with units that can be read. Programs that want the numbers themselves have kasane::statistics() and the reports in JSON.
+// Rows of the tables of --stats: numbers with units that can be read. Programs that want the numbers themselves have kasane::counter() and the reports in JSON.
 // Thread safety: pure.
 #pragma once
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "multi/api/everywhere.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -140,7 +141,7 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
     const auto word = [=](std::size_t rank, std::size_t page) -> std::uint64_t& { return words[(page * ranks + (rank + 1) % ranks) * kPageWords + rank]; };   // in a page of another rank
     for (std::size_t r = 0; r < ranks; ++r)
       for (std::size_t p = 0; p < kPages; ++p) word(r, p) = 0;
-    const kasane::counters before = kasane::statistics();
+    const kasane::test::Counts before;
     std::vector<kasane::thread> threads;
     for (std::size_t r = 0; r < ranks; ++r) {
       threads.emplace_back(kasane::near{words + r * kPageWords}, [=] {
@@ -152,7 +153,7 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
       });
     }
     for (kasane::thread& t : threads) t.join();
-    Seen seen{.crossings = kasane::statistics().crossings - before.crossings};
+    Seen seen{.crossings = kasane::counter("crossings") - before["crossings"]};
     for (std::size_t r = 0; r < ranks; ++r)
       for (std::size_t p = 0; p < kPages; ++p) seen.wrong += word(r, p) != kTurns ? 1 : 0;
     kasane::deallocate(words);
