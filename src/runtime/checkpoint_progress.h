@@ -9,12 +9,14 @@
 #include <kasane/kasane.h>
 #include <string_view>
 
+#include "base/progress_line.h"
+
 namespace kasane::runtime {
 
 class CheckpointProgress {
  public:
   /// mode: auto, on or off. Decided once, by the caller's rank.
-  enum class Show : std::uint8_t { nothing, bar, lines };
+  enum class Show : std::uint8_t { nothing, over_and_over, lines };
   [[nodiscard]] static Show show(std::string_view mode);
 
   /// In global memory.
@@ -34,6 +36,7 @@ class CheckpointProgress {
   [[nodiscard]] double seconds() const noexcept;
   Words& words_;
   Show show_;
+  ProgressLine line_;
   const char* verb_;
   const char* path_;
   std::uint64_t bytes_, start_ns_;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/counters.h"
+#include "base/text_table.h"
 #include "comm/blocking.h"
 #include "comm/transport.h"
 
@@ -53,6 +54,8 @@ class JobCounters {
   Counters* own_;
 };
 
+/// "name   value … help\n", a column a rank; nothing if all are 0. A name that begins with ns_ begins with time_ here, since what follows has units of its own.
+[[nodiscard]] std::string counter_row(std::string_view name, std::span<const std::uint64_t> of_ranks, Magnitude, std::string_view help);
 /// One line a counter that counted something, a column a rank; and rates to and from the spill files.
 [[nodiscard]] std::string counter_table(std::span<const CounterSums> of_ranks, double seconds);
 
