@@ -20,6 +20,7 @@
 #include "base/counters.h"
 #include "base/helper_folder.h"
 #include "base/options_cli.h"
+#include "base/text_table.h"
 #include "runtime/malloc/hooks.h"
 #include "runtime/options.h"
 
@@ -57,25 +58,27 @@ int run(Run& state) {
   return execute(std::move(state.command));
 }
 
-std::string counters_table() {
-  std::string text = "\n## Counters\n\n"
-                     "What `--stats` prints, those that are not 0, and `kasane::counter(name)` gives. bytes_: bytes; ns_: nanoseconds, summed over a rank's threads (`--stats` calls them time_).\n\n"
-                     "| counter | |\n|---|---|\n";
-#define X(name, help) text += "| `" #name "` | " help " |\n";
+std::string counters_list() {
+  std::string text = "\n## Counters\n\n" +
+                     wrapped("", "", "What `--stats` prints, those that are not 0, and `kasane::counter(name)` gives. bytes_: bytes; ns_: nanoseconds, summed over a rank's threads "
+                             "(`--stats` calls them time_).") + "\n";
+#define X(name, help) text += wrapped("- ", "  ", "`" #name "`: " help);
   KASANE_COUNTERS(X)
 #undef X
   return text;
 }
 
 std::string options_page(const OptionTable& table) {
-  return "# Options\n\n"
-         "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).\n\n"
-         "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Those that are off or on by a flag alone (`--stats`) have `--no-…` "
-         "as well, and 1 and 0 in the variable.\n"
-         "Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them; the variable has the same text (`KASANE_CHECK=races,heap`).\n"
-         "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; a variable `KASANE_…` that is not here is\n"
-         "warned of.\n\n" +
-         table.markdown() + counters_table();
+  const std::string paragraphs[] = {
+      "# Options",
+      "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).",
+      "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Options that are on or off (`--stats`) have `--no-…` as well, and 1 and 0 in "
+      "the variable. Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them, and the same text in the variable (`KASANE_CHECK=races,heap`).",
+      "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; of a variable `KASANE_…` that is not "
+      "here the job warns."};
+  std::string text;
+  for (const std::string& paragraph : paragraphs) text += wrapped("", "", paragraph) + "\n";
+  return text + table.markdown() + counters_list();
 }
 
 }  // namespace

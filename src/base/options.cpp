@@ -15,6 +15,7 @@
 #include "base/assert.h"
 #include "base/environment.h"
 #include "base/nearest.h"
+#include "base/text_table.h"
 
 namespace kasane {
 namespace {
@@ -364,23 +365,22 @@ std::string OptionTable::note(const Option& row) {
 }
 
 std::string OptionTable::markdown() const {
-  const auto code = [](const std::string& text) { return text.empty() ? text : "`" + text + "`"; };
-  const auto cell = [](std::string text) {   // a | would end it
-    for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
-    return text;
-  };
-  const auto line = [&](const std::string& how, const Option& row) {
-    return fmt::format("| {} | {} | {} | {} |\n", cell(code(how)), code(row.variable), code(row.preset), cell(row.help));
+  const auto entry = [](std::string_view indent, const std::string& how, const Option& row) {
+    std::string text = fmt::format("`{}`", how);
+    if (!row.variable.empty() && how != row.variable) text += fmt::format(", `{}`", row.variable);
+    if (!row.preset.empty()) text += fmt::format(", default `{}`", row.preset);
+    return wrapped(fmt::format("{}- ", indent), fmt::format("{}  ", indent), text + ": " + row.help);
   };
   std::string out, group;
   for (const Option& row : rows_) {
     if (out.empty() || row.group != group) {
       group = row.group;
-      out += fmt::format("{}## {}\n\n| option | variable | default | |\n|---|---|---|---|\n", out.empty() ? "" : "\n", group);
+      out += fmt::format("{}## {}\n\n", out.empty() ? "" : "\n", group);
     }
     const std::string value = placeholder(row);
-    out += line(row.flag.empty() || value.empty() ? row.flag : row.flag + (row.unit == Unit::flag ? "" : " ") + value, row);
-    for (const Option& item : row.items) out += line(item_text(long_flag(row) + " ", item), item);
+    const std::string flag = value.empty() ? row.flag : row.flag + (row.unit == Unit::flag ? "" : " ") + value;
+    out += entry("", row.flag.empty() ? row.variable : flag, row);
+    for (const Option& item : row.items) out += entry("  ", item_text("", item), item);
   }
   return out;
 }

@@ -94,7 +94,7 @@ class OptionTable {
 
   /// The row's value now, as it would be written.
   [[nodiscard]] std::string value_text(std::size_t row) const;
-  /// A table for each heading, with variables and defaults, as Markdown.
+  /// A list for each heading, with variables and defaults, as Markdown.
   [[nodiscard]] std::string markdown() const;
   /// "[KASANE_SPACE, default 1T]": what help() adds to a row's help.
   [[nodiscard]] static std::string note(const Option&);

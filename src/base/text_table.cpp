@@ -32,13 +32,36 @@ std::string in_units(std::uint64_t value, Magnitude magnitude) {
   return magnitude == Magnitude::bytes ? scaled(value, 1024, kBytes) : scaled(value, 1000, kTimes);
 }
 
+std::string wrapped(std::string_view first, std::string_view rest, std::string_view text) {
+  constexpr std::size_t kColumns = 100;
+  std::string lines(first);
+  std::size_t used = first.size();
+  for (bool begins = true; !text.empty(); begins = false) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    // Bytes of UTF-8 that continue a character take no column.
+    const auto width = static_cast<std::size_t>(std::ranges::count_if(word, [](char c) { return (c & 0xC0) != 0x80; }));
+    if (!begins && used + 1 + width > kColumns) {
+      lines.append("\n").append(rest);
+      used = rest.size();
+    } else if (!begins) {
+      lines += ' ';
+      ++used;
+    }
+    lines += word;
+    used += width;
+  }
+  return lines + "\n";
+}
+
 std::string TextTable::line(std::span<const std::string> cells) const {
   std::string text;
-  for (std::size_t i = 0; i < std::min(cells.size(), widths_.size()); ++i) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
     if (i != 0) text += ' ';
+    const int width = widths_[std::min(i, widths_.size() - 1)];
     const auto to = std::back_inserter(text);
-    if (widths_[i] < 0) fmt::format_to(to, "{:<{}}", cells[i], -widths_[i]);
-    else fmt::format_to(to, "{:>{}}", cells[i], widths_[i]);
+    if (width < 0) fmt::format_to(to, "{:<{}}", cells[i], -width);
+    else fmt::format_to(to, "{:>{}}", cells[i], width);
   }
   return text + "\n";
 }

@@ -19,13 +19,11 @@ namespace {
 
 /// "name   value … help\n", a column a rank.
 std::string table_row(std::string_view name, std::span<const std::string> of_ranks, std::string_view help) {
-  std::vector<int> widths(of_ranks.size() + 2, 14);
-  widths.front() = -18;
-  widths.back() = 0;
   std::vector<std::string> cells{std::string(name)};
   cells.insert(cells.end(), of_ranks.begin(), of_ranks.end());
-  if (!help.empty()) cells.push_back(fmt::format(" {}", help));
-  return TextTable(std::move(widths)).line(cells);
+  std::string line = TextTable({-18, 14}).line(cells);
+  if (!help.empty()) line.insert(line.size() - 1, fmt::format("  {}", help));
+  return line;
 }
 
 }  // namespace

@@ -238,7 +238,7 @@ TEST_F(OptionTest, HelpShowsUnitVariableAndDefault) {
     EXPECT_NE(help.find(wanted), std::string::npos) << wanted << " in\n" << help;
   EXPECT_EQ(help.find("KASANE_T_HEAP"), std::string::npos) << "a row without a flag is no flag";
   for (const Option& row : table.rows()) EXPECT_NE(table.markdown().find(row.variable), std::string::npos);
-  EXPECT_NE(table.markdown().find("| `--debug seed=COUNT` |  | `1` | of what is drawn |"), std::string::npos) << table.markdown();
+  EXPECT_NE(table.markdown().find("  - `seed=COUNT`, default `1`: of what is drawn\n"), std::string::npos) << table.markdown();
 }
 
 // What `kasane run` does: the program it starts reads the same values from its environment.
