@@ -425,12 +425,9 @@ Result<void> Runtime::State::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  if (common_stacks) {
-    stacks = std::make_unique<CommonStacks>(*mover, *contexts, *space, directory->pages(), segments, rank);
-  } else {
-    stacks = std::make_unique<MovingStacks>(*mover, *coherence, *contexts, *space, directory->pages(), segments, rank);
-  }
-  stacks->set_tiers(tiers.get());
+  const Stacks::Parts parts{*mover, *contexts, *space, directory->pages(), segments, rank, tiers.get()};
+  if (common_stacks) stacks = std::make_unique<CommonStacks>(parts);
+  else stacks = std::make_unique<MovingStacks>(parts, *coherence);
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;

@@ -10,9 +10,6 @@ namespace kasane::runtime {
 
 using mem::kBlockBytes;
 
-Stacks::Stacks(gas::Mover& mover, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages, const Segments& segments, Rank me) noexcept
-    : mover_(mover), contexts_(contexts), space_(space), pages_(pages), segments_(segments), me_(me) {}
-
 void Stacks::assign(StackId stack) {
   for (const PageId page : pages(stack)) KASANE_CHECK(mover_.assign(contexts_.here().io, page, me_).has_value());
 }
@@ -66,10 +63,6 @@ void CommonStacks::use_trimmed(StackId stack) {
 }
 
 // ---- moving ------------------------------------------------------------------------------------------------------
-
-MovingStacks::MovingStacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages,
-                           const Segments& segments, Rank me) noexcept
-    : Stacks(mover, contexts, space, pages, segments, me), coherence_(coherence) {}
 
 void MovingStacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
   auto& context = contexts_.here();

@@ -19,9 +19,17 @@ namespace kasane::runtime {
 
 class Stacks : public ult::StackMover {
  public:
-  Stacks(gas::Mover&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
-  /// Before the first is prepared: who counts their frames (null: nobody).
-  void set_tiers(MemoryTiers* tiers) noexcept { tiers_ = tiers; }
+  struct Parts {
+    gas::Mover& mover;
+    ThreadContexts& contexts;
+    mem::Space& space;
+    const mem::Pages& pages;
+    const Segments& segments;
+    Rank me;
+    MemoryTiers* tiers;   ///< counts the frames of stacks; null: they are not counted
+  };
+  explicit Stacks(const Parts& parts) noexcept
+      : mover_(parts.mover), contexts_(parts.contexts), space_(parts.space), pages_(parts.pages), segments_(parts.segments), me_(parts.me), tiers_(parts.tiers) {}
   /// Before this process uses a stack for the first time: guard; if it was born here also pages and access.
   virtual void prepare(StackId) = 0;
 
@@ -40,7 +48,7 @@ class Stacks : public ult::StackMover {
   const mem::Pages& pages_;
   const Segments& segments_;
   const Rank me_;
-  MemoryTiers* tiers_ = nullptr;
+  MemoryTiers* const tiers_;
 };
 
 class CommonStacks final : public Stacks {
@@ -63,7 +71,7 @@ class CommonStacks final : public Stacks {
 
 class MovingStacks final : public Stacks {
  public:
-  MovingStacks(gas::Mover&, dsm::Coherence&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
+  MovingStacks(const Parts& parts, dsm::Coherence& coherence) noexcept : Stacks(parts), coherence_(coherence) {}
   void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
   void surrender(StackId) override;
   void reclaim(StackId) override;
