@@ -753,7 +753,6 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
 
 void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
 
-bool Runtime::inside_run() const noexcept { return ult::Pool::self() != kNoSlot; }
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::left_standing() const noexcept { return state_->standing.load(); }
 

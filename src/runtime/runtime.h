@@ -49,8 +49,6 @@ class Runtime {
 
   /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is rethrown.
   void run_root(void (*entry)(void*), void* arg);
-  /// True on a user-level thread or in main.
-  [[nodiscard]] bool inside_run() const noexcept;
 
   [[nodiscard]] Rank rank() const noexcept;
   [[nodiscard]] std::uint32_t ranks() const noexcept;

@@ -32,9 +32,6 @@ struct Segments {
   [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept { return stacks_offset + raw(stack) * stack_bytes; }
   [[nodiscard]] std::uint64_t all_stacks_bytes(std::uint32_t ranks) const noexcept { return ranks * stacks_per_rank * stack_bytes; }
   [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept { return offset - stacks_offset < all_stacks_bytes(ranks); }
-  [[nodiscard]] StackId stack_at(std::uint64_t offset) const noexcept {
-    return StackId{static_cast<std::uint32_t>((offset - stacks_offset) / stack_bytes)};
-  }
 
   /// Threads of a rank that may wait to be joined: their control blocks outlive their stacks, and are small.
   [[nodiscard]] std::uint32_t slots_per_rank(std::uint32_t ranks) const noexcept {
