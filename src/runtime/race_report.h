@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check races: says on standard error which words two ranks changed without a fence between, once a word. What is seen and what is not: dsm/race_check.h.
+// --check races: reports on standard error which words two ranks changed without a fence between, once a
+// word. dsm/race_check.h says what is found and what is not.
 // Thread safety: as warn().
 #pragma once
 

@@ -6,7 +6,7 @@
 //   1/8          stacks, ranks × --slots × --stack
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
 //   9/32         heap in pages of 2 MiB
-//   1/2 … end    heap in pages of 64 KiB, which is used unless a program asks for another; so has all that is no heap
+//   1/2 … end    heap in pages of 64 KiB, the default; all that is no heap has such pages, too
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Segments {
   struct Heap {
     std::uint64_t offset = 0, bytes = 0, page_bytes = 0;
   };
-  /// The first one's pages are the usual ones.
+  /// The first has pages of the default size.
   std::array<Heap, 3> heaps{};
 
   [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept { return stacks_offset + raw(stack) * stack_bytes; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the places that a check may report were reported already: a bounded set of numbers. Thread safety: everything from any thread, also in fault handlers; lock-free.
+// Which places a check has reported already: a bounded set of numbers.
+// Thread safety: everything from any thread, also in fault handlers; lock-free.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@ namespace kasane::runtime {
 template <std::size_t kMost>
 class ToldOnce {
  public:
-  /// True once for each key other than 0, for the first kMost keys: more nobody reads.
+  /// True once for each key other than 0, for the first kMost keys; later keys are not reported.
   bool first(std::uintptr_t key) noexcept {
     for (auto& slot : told_) {
       // relaxed, here and below: a key says nothing about other memory.
