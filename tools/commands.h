@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kasane command's parts. Each adds its subcommand to the command line; what it returns runs when that was given, and gives the exit status.
+// The subcommands of the kasane command. Each make_ function adds one to the command line; if the user gave
+// it, main calls `run`, which returns the exit status.
 // They are made once and live until the command ends.
 #pragma once
 

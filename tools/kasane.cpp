@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kasane command. Exit status: what was started decides; 2: the command line cannot be used; 126, 127: as in a shell, the program
-// cannot be executed, or is not there.
+// The kasane command. Exit status: that of the program that it becomes; 2: the command line cannot be used;
+// 126, 127: as in a shell, the program cannot be executed, or does not exist.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane plot FILE…: becomes Python with a script of ours (python's matplotlib draws; see kasane-plot.py).
+// kasane plot FILE…: becomes Python with our script, which draws by matplotlib (kasane-plot.py).
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane run: turns the flags into KASANE_* variables and becomes the program, whose own load-time start (src/runtime/start) then forks the ranks. With
-// --transport mpi it becomes mpirun instead, which starts each rank by itself (tools/mpirun.h).
+// kasane run: turns the flags into KASANE_* variables and becomes the program, whose load-time start
+// (src/runtime/start) then forks the ranks. With --transport mpi it becomes mpirun instead, which starts each
+// rank (tools/mpirun.h).
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -33,7 +34,7 @@ struct Run {
   std::vector<std::string> command;
 };
 
-/// --malloc space: the library that gives the program's malloc to global memory.
+/// --malloc space: preloads the library by which the program's malloc takes global memory.
 void preload_malloc() {
   const std::string library = find_helper(runtime::kMallocLibrary);
   const char* others = std::getenv("LD_PRELOAD");
@@ -41,7 +42,7 @@ void preload_malloc() {
 }
 
 int run(Run& state) {
-  // Refused here too, so that the message does not depend on what the program is.
+  // Refused here too, so that the message does not depend on the program.
   if (auto read = state.table.read_environment(); !read) {
     std::fprintf(stderr, "kasane: %s\n", read.error().message.c_str());
     return 2;
@@ -50,7 +51,7 @@ int run(Run& state) {
   if (state.options.malloc_in_space) preload_malloc();
   const bool linked = may_be_kasane_program(state.command[0]);
   if (linked && state.options.session.transport == "mpi") return run_by_mpi(state.options, std::move(state.command));
-  // The start looks at this one alone, also where it is the default.
+  // The load-time start reads only this variable, so it is set even to the default.
   ::setenv("KASANE_RANKS", std::to_string(state.options.ranks).c_str(), 1);
   if (state.options.ranks > 1 && !linked) {
     std::fprintf(stderr, "kasane: note: %s is not linked with Kasane (CMake target kasane::kasane); it runs once, as it is\n", state.command[0].c_str());
@@ -96,7 +97,7 @@ Command make_run(CLI::App& kasane) {
     throw CLI::Success();
   }, "Print all options and variables as docs/guide/options.md has them, and exit")->group("");
   app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();
-  app->positionals_at_end();   // from the first word that is no flag of ours on
+  app->positionals_at_end();   // from the first word that is none of our flags
   return {app, [state] { return run(*state); }, &state->table};
 }
 

@@ -51,7 +51,8 @@ std::string hexadecimal(std::uintptr_t n) {
   return text;
 }
 
-/// The rank to be named when no candidate is free on all: the first without which there would be one, or the first that spoils any.
+/// The rank that an error names when no candidate is free on all: the first without which one would be free,
+/// or the first that has the fewest.
 std::size_t culprit(const std::vector<std::uint64_t>& free) {
   for (std::size_t r = 0; r < free.size(); ++r) {
     std::uint64_t others = ~std::uint64_t{0};

@@ -47,7 +47,8 @@ void CheckpointProgress::add(std::uint64_t done, std::uint64_t stored) {
   std::uint64_t last = 0;
   if (tick == 0 || kasane_get(&last, &words_.shown, sizeof last) != 0 || last >= tick) return;
   std::uint64_t seen = 0;
-  if (kasane_atomic(KASANE_COMPARE_SWAP, 8, &words_.shown, tick, last, &seen, nullptr) != 0 || seen != last) return;   // another shows it
+  // another shows it
+  if (kasane_atomic(KASANE_COMPARE_SWAP, 8, &words_.shown, tick, last, &seen, nullptr) != 0 || seen != last) return;
   line_.show(fmt::format("kasane: {} {}: {:3.0f} %, {} of {}, {}", verb_, path_, 100.0 * static_cast<double>(all) / static_cast<double>(bytes_), size_text(all),
                          size_text(bytes_), rate_text(all, t)));
 }

@@ -18,7 +18,8 @@ std::atomic_flag g_said;
 
 }  // namespace
 
-void expect_peers_to_leave() noexcept { g_expected.store(true, std::memory_order_relaxed); }   // relaxed: a barrier of the job comes after it
+// relaxed: a barrier of the job comes after it
+void expect_peers_to_leave() noexcept { g_expected.store(true, std::memory_order_relaxed); }
 
 void end_of_peer(void*, Rank peer, std::string_view why) noexcept {
   // relaxed: who has not seen it yet has not left the barrier either.
