@@ -37,7 +37,8 @@ constexpr const char* kCountWanted = "expected a whole number such as 4";
 constexpr const char* kBytesWanted = "expected a size such as 4096, 64K, 512M or 1T";
 constexpr const char* kDurationWanted = "expected a time with its unit such as 20us, 1.5s or 2min";
 
-// The number text begins with; rest is what follows. Not a sign, not a space: a wrong value is never half read.
+// The number at the begin of text; rest: what follows. No sign and no space are accepted, so a wrong value is
+// never partly read.
 template <class Number>
 bool leading_number(std::string_view text, Number& number, std::string_view& rest) {
   if (text.empty() || text.front() < '0' || text.front() > '9') return false;
@@ -314,7 +315,8 @@ void OptionTable::write_environment() const {
 }
 
 std::vector<std::string> OptionTable::unknown_variables(std::string_view prefix) const {
-  std::vector<std::string> words, meant;   // names without the prefix, which would make any two of them alike; how to write what they name
+  // names without the prefix, which would make any two of them similar; how to write what they name
+  std::vector<std::string> words, meant;
   for (const Option& row : rows_) {
     if (!row.variable.starts_with(prefix)) continue;
     words.push_back(row.variable.substr(prefix.size()));

@@ -18,7 +18,8 @@ void set_from_flag(OptionTable& table, std::size_t row, const std::string& text)
     throw CLI::ValidationError(done.error().message);
 }
 
-/// "; did you mean --workers?" for --worker, or nothing; of a list's item how to give it: "--debug seed=COUNT".
+/// "; did you mean --workers?" for --worker, or nothing; of a list's item how to give it: "--debug
+/// seed=COUNT".
 std::string option_like(std::string_view mistyped, const CLI::App& app, const OptionTable* table) {
   std::vector<std::string> names, meant;
   for (const CLI::Option* option : app.get_options()) {

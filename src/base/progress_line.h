@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line on standard error that says how far something is: written over and over where that is a terminal, else a new line each time.
+// A line on standard error that says how far something is: written over and over where that is a terminal,
+// else a new line each time.
 //
 // Thread safety: one thread at a time. Invariant: the terminal's line is clean after clear().
 #pragma once
