@@ -25,7 +25,7 @@
 #include "comm/engine/cursor.h"
 #include "dsm/coherence.h"
 #include "mem/space.h"
-#include "runtime/told_once.h"
+#include "runtime/reported_once.h"
 
 namespace kasane::runtime {
 
@@ -49,7 +49,7 @@ class MixingCheck {
   class Locked;
 
   /// True once for each pair.
-  bool first(const void* site, unsigned kind) noexcept { return told_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind); }
+  bool first(const void* site, unsigned kind) noexcept { return reported_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind); }
   void report_unreleased(std::uint64_t offset, const char* call, const void* site) noexcept;
 
   mem::Space& space_;
@@ -57,7 +57,7 @@ class MixingCheck {
   Rank rank_;
   std::array<Mark, kMarks> marks_{};               ///< by block number; a later one takes its place
   std::atomic_flag lock_;                          ///< of marks_
-  ToldOnce<256> told_;                             ///< address · 2 + kind
+  ReportedOnce<256> reported_;                             ///< address · 2 + kind
 };
 
 }  // namespace kasane::runtime

@@ -7,7 +7,7 @@
 #include "base/ids.h"
 #include "dsm/race_check.h"
 #include "mem/space.h"
-#include "runtime/told_once.h"
+#include "runtime/reported_once.h"
 
 namespace kasane::runtime {
 
@@ -20,7 +20,7 @@ class RaceReport final : public dsm::RaceListener {
  private:
   const mem::Space& space_;
   Rank rank_;
-  ToldOnce<64> told_;   ///< addresses of words
+  ReportedOnce<64> reported_;   ///< addresses of words
 };
 
 }  // namespace kasane::runtime

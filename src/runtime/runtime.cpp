@@ -135,8 +135,8 @@ struct Runtime::State {
   Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
-  std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
-  std::atomic<bool> standing{false};      ///< threads that were detached go on using all this
+  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false}, shut_down{false};
+  std::atomic<bool> threads_remain{false};      ///< threads that were detached go on using all this
   std::uint64_t races_found = 0;          ///< by all ranks, known to rank 0 at the end
   std::atomic<bool> left{false};          ///< the network is gone: what other ranks hold cannot be reached any more
   std::atomic<std::uint32_t> workers_left{0};
@@ -152,9 +152,9 @@ struct Runtime::State {
   Result<void> compare_objects();
   void report();
   void count_races();
-  [[nodiscard]] std::string means() const;
+  [[nodiscard]] std::string transport_and_engine() const;
   void print_statistics();
-  void settle_heap(bool all_joined);
+  void report_heap(bool all_joined);
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
@@ -172,8 +172,8 @@ struct Runtime::State {
   Result<void> explain(const std::optional<gas::Refusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
-  void leave_together(bool all_joined);
-  void send_what_is_left();
+  void end_over_network(bool all_joined);
+  void progress_pending_sends();
   /// Workers, the service thread, all others, faults served for others, the keeper.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
   [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the keeper
@@ -232,7 +232,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   KASANE_TRY(build_engine());
   KASANE_TRY(build_memory(space_base));
   KASANE_TRY(build_threads());
-  log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, means());
+  log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
   return compare_objects();
 }
 
@@ -536,8 +536,8 @@ void Runtime::State::service_loop() {
 
 void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
   auto& state = *static_cast<State*>(self);
-  state.stop_asked.store(true);
-  state.stop_asked.notify_all();
+  state.stop_requested.store(true);
+  state.stop_requested.notify_all();
 }
 
 void Runtime::State::stop_service() {
@@ -546,7 +546,7 @@ void Runtime::State::stop_service() {
   if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
 }
 
-/// False: threads that were detached still run; the process ends under them, as with std::thread::detach (left_standing()).
+/// False: threads that were detached still run; the process ends under them, as with std::thread::detach (threads_remain()).
 bool Runtime::State::join_workers() {
   pool->stop();
   for (int i = 0; i < 500 && workers_left.load() != 0; ++i) {
@@ -561,7 +561,7 @@ bool Runtime::State::join_workers() {
 
 void Runtime::serve() {
   if (const auto started = state_->start_threads(0); !started) give_up(started.error());
-  state_->stop_asked.wait(false);
+  state_->stop_requested.wait(false);
   shut_down();
 }
 
@@ -572,7 +572,7 @@ void Runtime::shut_down() noexcept {
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
   } else {
-    s.stop_asked.wait(false);   // exit() in a main of every rank: rank 0 ends the job
+    s.stop_requested.wait(false);   // exit() in a main of every rank: rank 0 ends the job
   }
   const bool joined = s.join_workers();
   if (s.over_network()) {   // puts that nobody waits for; by polling, wherever exit() was called
@@ -583,7 +583,7 @@ void Runtime::shut_down() noexcept {
     });
     s.mover->await_named(io);
   }
-  s.settle_heap(joined);
+  s.report_heap(joined);
   // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
   if (s.attractor != nullptr) s.attractor->close();
   // A keeper that lets a page go asks others' service threads, too; and nobody asks keepers for pages once all workers have ended.
@@ -591,11 +591,11 @@ void Runtime::shut_down() noexcept {
     if (s.ranks > 1) s.collectives->barrier();
     s.tiers->stop();
   }
-  if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
+  if (s.ranks > 1 && s.over_network()) return s.end_over_network(joined);
   if (s.ranks > 1) s.collectives->barrier();
   s.stop_service();
   s.running.store(false);
-  s.standing.store(!joined);
+  s.threads_remain.store(!joined);
   if (raw(s.rank) == 0) s.report();
   s.session->end_mpi();   // all ranks wait for each other in it, and after exit() nobody destroys the session
 }
@@ -603,7 +603,7 @@ void Runtime::shut_down() noexcept {
 /// Over a network a rank is reached through its own hands: it must serve until nobody asks it anything any more.
 ///
 ///   my workers have ended ─ barrier ─▶ nobody's workers ask ─ rank 0 reads the counters ─ barrier ─▶ nobody asks ─▶ service ends, network closes
-void Runtime::State::leave_together(bool all_joined) {
+void Runtime::State::end_over_network(bool all_joined) {
   const std::byte mine{all_joined};
   std::vector<std::byte> joined(ranks);
   collectives->allgather({&mine, 1}, joined);
@@ -614,8 +614,8 @@ void Runtime::State::leave_together(bool all_joined) {
   running.store(false);
   // Threads that were detached and still run somewhere would use what is taken down.
   if (std::find(joined.begin(), joined.end(), std::byte{0}) != joined.end()) {
-    standing.store(true);
-    send_what_is_left();
+    threads_remain.store(true);
+    progress_pending_sends();
     session->end_mpi();
     return;
   }
@@ -628,7 +628,7 @@ void Runtime::State::leave_together(bool all_joined) {
 }
 
 /// A peer may still wait in the barrier for what a network that is not closed has not sent yet.
-void Runtime::State::send_what_is_left() {
+void Runtime::State::progress_pending_sends() {
   for (int i = 0; i < 50; ++i) {
     transport->progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -636,7 +636,7 @@ void Runtime::State::send_what_is_left() {
 }
 
 /// For reports of the heap: what workers keep goes back to its rank, records of allocations to their owners; then each rank tells what was not freed in its share.
-void Runtime::State::settle_heap(bool all_joined) {
+void Runtime::State::report_heap(bool all_joined) {
   if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
   if (all_joined) {   // else threads that were detached still use the caches
@@ -670,7 +670,7 @@ void Runtime::State::count_races() {
 }
 
 /// What runs between ranks, and how absent memory is noticed on this one.
-std::string Runtime::State::means() const {
+std::string Runtime::State::transport_and_engine() const {
   const comm::Facts facts = transport->facts();
   const std::string between = facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
   return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(), engine->name() == mem::kUffdThread ? "by a thread" : "in place");
@@ -681,7 +681,7 @@ void Runtime::State::print_statistics() {
   std::vector<CounterSums> of(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) of[r] = counters_of(Rank{r});
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers, seconds, means()) + counter_table(of, seconds) +
+  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers, seconds, transport_and_engine()) + counter_table(of, seconds) +
                            heap_table(all_heaps(), contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
@@ -727,7 +727,7 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   if (raw(s.rank) != 0) {   // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const int status = main(argc, argv, envp);
-    s.stop_asked.wait(false);
+    s.stop_requested.wait(false);
     shut_down();
     return status;
   }
@@ -754,7 +754,7 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
 void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
 
 bool Runtime::running() const noexcept { return state_->running.load(); }
-bool Runtime::left_standing() const noexcept { return state_->standing.load(); }
+bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
 
 bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
 

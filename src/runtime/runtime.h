@@ -47,7 +47,7 @@ class Runtime {
   [[nodiscard]] bool running() const noexcept;
   /// The job has ended, but detached threads still run: on this rank, or over a network on any rank. This
   /// object is not destroyed then, and the process ends while they run.
-  [[nodiscard]] bool left_standing() const noexcept;
+  [[nodiscard]] bool threads_remain() const noexcept;
   /// --check races, on rank 0 after the end: a rank has reported a race.
   [[nodiscard]] bool found_races() const noexcept;
 

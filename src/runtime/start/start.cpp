@@ -79,7 +79,7 @@ void end_early(int status, void*) {
   const Runtime* runtime = Runtime::current();
   if (runtime == nullptr) return;
   const bool races = status == 0 && runtime->found_races();
-  if (!races && !runtime->left_standing()) return;
+  if (!races && !runtime->threads_remain()) return;
   std::fflush(nullptr);
   ::_exit(races ? kRacesFound : status);
 }
@@ -112,7 +112,7 @@ int rank_main(int argc, char** argv, char** envp) {
   }
   set_phase(comm::Phase::ended);
   if (status == 0 && (*runtime)->found_races()) status = kRacesFound;
-  if ((*runtime)->left_standing()) (void)runtime->release();
+  if ((*runtime)->threads_remain()) (void)runtime->release();
   return status;
 }
 

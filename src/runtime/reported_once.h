@@ -11,11 +11,11 @@
 namespace kasane::runtime {
 
 template <std::size_t kMost>
-class ToldOnce {
+class ReportedOnce {
  public:
   /// True once for each key other than 0, for the first kMost keys; later keys are not reported.
   bool first(std::uintptr_t key) noexcept {
-    for (auto& slot : told_) {
+    for (auto& slot : reported_) {
       // relaxed, here and below: a key says nothing about other memory.
       std::uintptr_t there = slot.load(std::memory_order_relaxed);
       if (there == 0 && slot.compare_exchange_strong(there, key, std::memory_order_relaxed)) return true;
@@ -25,7 +25,7 @@ class ToldOnce {
   }
 
  private:
-  std::array<std::atomic<std::uintptr_t>, kMost> told_{};
+  std::array<std::atomic<std::uintptr_t>, kMost> reported_{};
 };
 
 }  // namespace kasane::runtime
