@@ -100,7 +100,7 @@ void set_job_key() {
 }
 
 std::vector<std::string> open_mpi_command(const MpiLauncher& launcher, const runtime::Options& options) {
-  // Open MPI refuses root otherwise; a user who runs kasane as root has decided that already
+  // Open MPI refuses root otherwise; running kasane as root is consent
   if (::geteuid() == 0) {
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
