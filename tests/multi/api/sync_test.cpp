@@ -92,7 +92,7 @@ TEST(SynchronizedValue, WhatAFunctionThatThrowsHasChangedStays) {
   EXPECT_EQ(wrong, 0);
 }
 
-// What kasane::statistics() calls crossings: each join, lock, arrival and steal that crosses ranks counts once.
+// What the counter crossings counts: each join, lock, arrival and steal that crosses ranks counts once.
 TEST(Crossings, AreCountedOnceEach) {
   struct History {
     kasane::mutex mutex;
@@ -106,7 +106,7 @@ TEST(Crossings, AreCountedOnceEach) {
     const auto history = std::make_unique<History>();
     std::vector<kasane::unique_array<std::uint64_t>> places;
     for (std::uint32_t r = 0; r < kasane::ranks(); ++r) places.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
-    const kasane::counters before = kasane::statistics();
+    const kasane::test::Counts before;
     for (int i = 0; i < 40; ++i) {
       const std::uint32_t target = static_cast<std::uint32_t>(i) % kasane::ranks();
       std::uint32_t ended = 0;
@@ -119,8 +119,9 @@ TEST(Crossings, AreCountedOnceEach) {
       thread.join();
       if (kasane::rank() != ended) ++history->crossings;
     }
-    const kasane::counters after = kasane::statistics();
-    return Result{after.crossings - before.crossings, history->crossings + (after.steals_remote - before.steals_remote)};
+    const kasane::test::Counts after;
+    return Result{after["crossings"] - before["crossings"],
+                  history->crossings + (after["steals_remote"] - before["steals_remote"])};
   });
   EXPECT_EQ(result.counted, result.expected);
   EXPECT_EQ(result.counted != 0, kasane::ranks() > 1);
