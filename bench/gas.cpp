@@ -11,15 +11,18 @@
 // Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported
 // are medians over all, and ratios to comm-read and am-round-trip of the same system, or to a message to a
 // rank that computes (sent just before, in the same time of computing). The player checks what it read.
+#include <fmt/format.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/text_table.h"
 #include "command_line.h"
 #include "median.h"
 #include "rows.h"
@@ -60,7 +63,7 @@ double ratio(const std::vector<double>& values, const std::vector<double>& besid
 }
 
 bool play(const System& system, const std::string& here, unsigned repetitions, Cases& cases) {
-  const std::string command = std::string(system.environment) + " timeout 300 '" + kasane::bench::kasane_command() + "' run -n 3 --workers 1 --main all --relocate off --transport " + system.transport + " -- '" +
+  const std::string command = std::string(system.environment) + " timeout 300 '" + kasane::bench::kasane_command() + "' run -n 3 --workers 1 --main all --debug relocate=off --transport " + system.transport + " -- '" +
                               here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(system.calls);
   std::FILE* in = ::popen(command.c_str(), "r");
   if (in == nullptr) return false;
@@ -73,6 +76,8 @@ bool play(const System& system, const std::string& here, unsigned repetitions, C
   return ::pclose(in) == 0;
 }
 
+const kasane::TextTable kTable({-16, -20, 12, 12, 12, 30, 6});
+
 void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
   for (const char* name : kCases) {
     const auto found = cases.find(name);
@@ -82,8 +87,9 @@ void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
     const char* const beside = computes ? "am-target-computes" : what.starts_with("own") || what.starts_with("am") ? "am-round-trip" : "comm-read";
     const auto base = cases.find(beside);
     const double value = median(found->second.us), trips = median(found->second.trips), to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
-    std::printf("%-16s %-20s %12.4f %12.4f %12.4f %9.2f x %-18s %6.2f\n", system.name, name, value, at(found->second.us, 0.25), at(found->second.us, 0.75),
-                to_base, beside, trips);
+    const std::array<std::string, 7> cells{system.name, name, fmt::format("{:.4f}", value), fmt::format("{:.4f}", at(found->second.us, 0.25)),
+                                           fmt::format("{:.4f}", at(found->second.us, 0.75)), fmt::format("{:.2f} x {:<18}", to_base, beside), fmt::format("{:.2f}", trips)};
+    std::fputs(kTable.line(cells).c_str(), stdout);
     const std::uint64_t bytes = what == "own-64k" ? 65536 : what.starts_with("own") ? 4096 : 8;
     rows.push_back({"gas", name, system.name, 3, 1, bytes, value, "us", static_cast<unsigned>(found->second.us.size()),
                     {{"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips}, {"ratio", to_base}}});
@@ -118,7 +124,7 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     if (std::freopen("/dev/stderr", "w", stdout) == nullptr) return 1;
   }
-  std::printf("%-16s %-20s %12s %12s %12s %32s %6s\n", "system", "case", "median us", "quartile", "quartile", "ratio", "trips");
+  std::fputs(kTable.line(std::array<std::string, 7>{"system", "case", "median us", "quartile", "quartile", "ratio", "trips"}).c_str(), stdout);
   for (const System& system : kSystems) {
     if (samples.count(system.name) != 0) report(system, samples[system.name], rows);
   }

@@ -116,7 +116,7 @@ class Bench {
   static constexpr std::uint64_t kValue = 0x1234567890abcdef;
 
   std::uint64_t trips() const {
-    return counters_.trips.load() + statistics(0).trips;   // Bench's own, and this thread's inside of Kasane
+    return counters_.trips.load() + counter("trips", 0);   // Bench's own, and this thread's inside of Kasane
   }
 
   template <class F>

@@ -7,15 +7,19 @@
 // Thread safety: one thread. Invariant: the terminal's line is clean when it has gone, and after pause().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "base/clock.h"
+#include "base/progress_line.h"
 
 namespace kasane::bench {
 
 class Progress {
  public:
-  explicit Progress(std::size_t runs);
+  explicit Progress(std::size_t runs) : runs_(std::max<std::size_t>(runs, 1)) {}
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   ~Progress() { pause(); }
@@ -23,12 +27,12 @@ class Progress {
   /// The next run begins.
   void begin(const std::string& what);
   /// Takes the bar away, so that something else may be written; until the next begin().
-  void pause();
+  void pause() { line_.clear(); }
 
  private:
   const std::size_t runs_;
-  const bool terminal_;
-  const std::uint64_t start_;
+  const ProgressLine line_;
+  const std::uint64_t start_ = now_ns();
   std::size_t done_ = 0;
 };
 

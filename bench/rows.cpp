@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -9,6 +12,7 @@
 #include <tuple>
 
 #include "base/json.h"
+#include "base/text_table.h"
 #include "median.h"
 
 namespace kasane::bench {
@@ -33,10 +37,12 @@ std::vector<Row> medians(const std::vector<Row>& rows) {
 }
 
 void print(const std::vector<Row>& rows) {
-  std::printf("%-20s %-24s %5s %7s %8s %12s %-4s\n", "case", "system", "ranks", "threads", "bytes", "median", "unit");
+  const TextTable table({-20, -24, 5, 7, 8, 12, -4});
+  std::fputs(table.line(std::array<std::string, 7>{"case", "system", "ranks", "threads", "bytes", "median", "unit"}).c_str(), stdout);
   for (const Row& row : rows) {
-    std::printf("%-20s %-24s %5u %7u %8llu %12.3f %-4s\n", row.case_.c_str(), row.system.c_str(), row.ranks, row.threads,
-                static_cast<unsigned long long>(row.bytes), row.value, row.unit.c_str());
+    const std::array<std::string, 7> cells{row.case_, row.system, std::to_string(row.ranks), std::to_string(row.threads), std::to_string(row.bytes),
+                                           fmt::format("{:.3f}", row.value), row.unit};
+    std::fputs(table.line(cells).c_str(), stdout);
   }
 }
 

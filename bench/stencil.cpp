@@ -4,7 +4,10 @@
 // Claim: with temporal blocking the rate does not fall where the grid leaves the caches, and falls less than
 // without where it leaves DRAM. A run is k × `--passes` steps; all cases of a size in turns, with a budget
 // and in core; the application verifies each.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/text_table.h"
 #include "command_line.h"
 #include "median.h"
 #include "progress.h"
@@ -75,7 +79,8 @@ std::vector<Row> measure(const Settings& s, std::FILE* table) {
   std::vector<std::uint64_t> budgets{0};
   if (s.budget != 0) budgets.insert(budgets.begin(), s.budget);
   std::vector<Row> rows;
-  std::fprintf(table, "%8s %6s %-8s %14s %12s %12s\n", "N", "ranks", "steps", "data / budget", "GFlop/s", "to in core");
+  const kasane::TextTable lines({8, 6, -8, 14, 12, 12});
+  std::fputs(lines.line(std::array<std::string, 6>{"N", "ranks", "steps", "data / budget", "GFlop/s", "to in core"}).c_str(), table);
   kasane::bench::Progress progress(s.sizes.size() * s.ranks.size() * s.steps.size() * budgets.size() * s.repetitions);
   for (const std::uint64_t n : s.sizes) {
     std::vector<Case> cases;
@@ -92,17 +97,17 @@ std::vector<Row> measure(const Settings& s, std::FILE* table) {
     for (const Case& c : cases) {
       const double rate = median(c.rates);
       const auto [low, high] = std::minmax_element(c.rates.begin(), c.rates.end());
-      std::fprintf(table, "%8llu %6u %-8s ", static_cast<unsigned long long>(n), c.ranks, c.steps().c_str());
+      std::vector<std::string> cells{std::to_string(n), std::to_string(c.ranks), c.steps(), "in core", fmt::format("{:.3f}", rate)};
       const std::string where = s.budget == 0 ? "" : c.budget == 0 ? ", in core" : ", " + kasane::bytes_text(c.budget) + " DRAM";
       Row row{"stencil", "stencil", "kasane, " + c.steps() + where, c.ranks, 0, 0, rate, "GFlop/s", s.repetitions,
               {{"N", n}, {"low", *low}, {"high", *high}, {"data_bytes", data_bytes(c)}, {"budget_bytes", c.budget}}};
-      if (c.budget == 0) {
-        std::fprintf(table, "%14s %12.3f\n", "in core", rate);
-      } else {
+      if (c.budget != 0) {
         const double ratio = to_in_core(c, cases);
         row.more.push_back({"ratio", ratio});
-        std::fprintf(table, "%14.2f %12.3f %12.2f\n", static_cast<double>(data_bytes(c)) / static_cast<double>(c.budget), rate, ratio);
+        cells[3] = fmt::format("{:.2f}", static_cast<double>(data_bytes(c)) / static_cast<double>(c.budget));
+        cells.push_back(fmt::format("{:.2f}", ratio));
       }
+      std::fputs(lines.line(cells).c_str(), table);
       rows.push_back(std::move(row));
     }
     std::fflush(table);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interface in C: threads whose arguments lie on their own stacks, global memory, a mutex, statistics. */
+/* The interface in C: threads whose arguments lie on their own stacks, global memory, a mutex, counters. */
 #include <kasane/kasane.h>
 #include <stdio.h>
 
@@ -52,8 +52,8 @@ int main(void) {
     fprintf(stderr, "%s\n", kasane_error_message());
     return 1;
   }
-  kasane_statistics_t statistics;
-  if (kasane_statistics_total(&statistics) != 0 || statistics.threads < kThreads) return 2;
+  uint64_t threads = 0;
+  if (kasane_counter_by_name("threads", KASANE_ALL_RANKS, &threads) != 0 || threads < kThreads) return 2;
   const long expected = (long)kNumbers * (kNumbers - 1) / 2;
   printf("c_api: %s\n", sum == expected ? "ok" : "FAILED");
   return sum != expected;

@@ -14,7 +14,7 @@ networks='libucx-dev libopenmpi-dev openmpi-bin'
 # Ubuntu 24.04's MPICH (4.2.0-5build3) starts ranks each of which believes to be alone (Launchpad bug 2072338).
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
-tests='debootstrap ccache git python3 iproute2 libmimalloc-dev libgtest-dev libtbb-dev fio gdb'
+tests='debootstrap ccache git python3 iproute2 python3-matplotlib libmimalloc-dev libgtest-dev libtbb-dev fio gdb'
 tools='clang-format-19 clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kasane command's parts. Each adds its subcommand to the command line; what it returns runs when that was given, and gives the exit status.
+// The subcommands of the kasane command. Each make_ function adds one to the command line; if the user gave
+// it, main calls `run`, which returns the exit status.
 // They are made once and live until the command ends.
 #pragma once
 
 #include <functional>
+
+#include "base/options.h"
 
 namespace CLI {
 class App;
@@ -14,6 +17,7 @@ namespace kasane::tools {
 struct Command {
   CLI::App* app;
   std::function<int()> run;
+  const OptionTable* options = nullptr;   ///< its flags, if they are a table's
 };
 
 /// run [options] [--] PROGRAM [ARGUMENTS]: starts a program over several ranks.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane info: what this machine offers, and what is missing and why. Everything is probed, nothing assumed from versions. As lines, or as JSON (report.h).
+// kasane info: what this machine offers, and what is missing and why. Everything is probed; no version is
+// compared. As lines, or as JSON (report.h).
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <linux/membarrier.h>
@@ -72,7 +73,7 @@ std::optional<std::uint64_t> memory_bytes(const char* name) {
 std::string mib_text(const std::optional<std::uint64_t>& bytes) { return bytes ? fmt::format("{} MiB", *bytes >> 20) : "unknown"; }
 Json or_null(const std::optional<std::uint64_t>& value) { return value ? Json(*value) : Json(); }
 
-/// A line about a limit of this process; explanation: what is needed of it.
+/// A line about a limit of this process; explanation: how much of it is needed.
 void limit_line(Report& report, std::string_view name, const std::string& key, int resource, std::string_view explanation = {}) {
   rlimit limit = {};
   if (::getrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) return report.line(name, "unknown", {{key, Json()}});
@@ -132,7 +133,7 @@ void say_missing(Report& report, const std::string& name, const std::string& key
   report.line(name, "not available: " + why, {{key, {{"available", false}, {"reason", why}}}});
 }
 
-/// What a job of one rank tells itself.
+/// The exchange of a job of one rank.
 class Alone final : public comm::OutOfBand {
  public:
   Rank rank() const noexcept override { return Rank{0}; }
@@ -157,7 +158,7 @@ void say_ucx(Report& report) {
   }
 }
 
-/// Without starting one: an MPI may only be started by its mpirun.
+/// Starts no MPI: only its mpirun may.
 void say_mpi(Report& report) {
   for (const char* known : kMpis) {
     const MpiLauncher mpi = mpi_launcher(known);
@@ -187,7 +188,7 @@ void say_transports(Report& report) {
   say_mpi(report);
 }
 
-/// A line for each of several ways, and their list in order of preference.
+/// A line for each way, and the list of them in order of preference.
 template <class Infos>
 void say_ways(Report& report, const char* key, const Infos& infos) {
   Json list = Json::array();
@@ -202,7 +203,7 @@ void say_engines(Report& report) {
   report.section("fault engines, the preferred one first", "faults");
   say_ways(report, "engines", mem::engines());
   const auto none = [&](const Error& e) { report.line("a job would take", "none: " + e.message, {{"job_takes", Json()}, {"reason", e.message}}); };
-  const auto options = runtime::options_from_environment();   // as a job's ranks read them
+  const auto options = runtime::options_from_environment();   // as the ranks of a job read them
   if (!options) return none(options.error());
   const auto engine = mem::engine_for(options->faults);
   if (!engine) return none(engine.error());
@@ -224,10 +225,10 @@ void say_frames(Report& report) {
   report.line("frames", "4 KiB; paging takes less than half of the processor time with 64 KiB, until the next boot by root: echo advise > " + setting, facts);
 }
 
-/// Of each directory that a job would spill to and whose disk is known.
+/// A line for each directory that a job would spill to and whose disk is known.
 void say_spill_disks(Report& report) {
   const auto options = runtime::options_from_environment();
-  if (!options) return;   // said before
+  if (!options) return;   // reported before
   Json disks = Json::array();
   std::istringstream directories(runtime::spill_directories(options->spill));
   for (std::string directory; std::getline(directories, directory, ':');) {

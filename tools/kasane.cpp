@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kasane command. Exit status: what was started decides; 2: the command line cannot be used; 126, 127: as in a shell, the program
-// cannot be executed, or is not there.
+// The kasane command. Exit status: that of the program that it becomes; 2: the command line cannot be used;
+// 126, 127: as in a shell, the program cannot be executed, or does not exist.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
@@ -23,11 +24,12 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("kasane ") + kasane_version());
   app.set_help_all_flag("--help-all", "Print the help of all commands and exit");
-  app.failure_message([](const CLI::App* where, const CLI::Error& e) {
-    const auto given = where->get_subcommands();
-    return "kasane: " + kasane::explain(*where, e) + "\nkasane: see kasane " + (given.empty() ? "" : given.front()->get_name() + " ") + "--help\n";
-  });
   const std::array commands{kasane::tools::make_run(app), kasane::tools::make_info(app), kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
+  app.failure_message([&commands](const CLI::App* where, const CLI::Error& e) {
+    const auto given = std::ranges::find_if(commands, [](const auto& command) { return command.app->parsed(); });
+    const kasane::OptionTable* const options = given != commands.end() ? given->options : nullptr;
+    return "kasane: " + kasane::explain(*where, e, options) + "\nkasane: see kasane " + (given != commands.end() ? given->app->get_name() + " " : "") + "--help\n";
+  });
   if (argc == 1) {
     std::fputs(app.help().c_str(), stdout);
     return 0;

@@ -25,9 +25,10 @@
 namespace kasane::tools {
 namespace {
 
-constexpr std::int64_t kAnswerNs = 5'000'000'000;   ///< a launcher that takes longer to say what it is counts as none
+/// a launcher that takes longer to print its version is not used
+constexpr std::int64_t kAnswerNs = 5'000'000'000;
 
-/// A pipe's reading end, in which `program --version` writes all that it says; -1: it cannot be started.
+/// The reading end of a pipe with the output of `program --version`; -1: it cannot be started.
 int ask_version(const std::string& program, pid_t& child) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
@@ -46,7 +47,7 @@ int ask_version(const std::string& program, pid_t& child) {
   return -1;
 }
 
-/// What `program --version` says, as far as it does so in time.
+/// What `program --version` prints within kAnswerNs.
 std::string version_text(const std::string& program) {
   pid_t child = 0;
   const int in = ask_version(program, child);
@@ -63,12 +64,13 @@ std::string version_text(const std::string& program) {
     text.append(part, static_cast<std::size_t>(n));
   }
   ::close(in);
-  ::kill(child, SIGKILL);   // it has said all, or will not
+  ::kill(child, SIGKILL);   // its output is complete, or too late
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
   return text;
 }
 
-/// Names tell little: Open MPI 5 has but mpirun and mpiexec, and so have others that Kasane has no module for.
+/// By its output, since names are ambiguous: Open MPI 5 has only mpirun and mpiexec, as have MPIs for which
+/// Kasane has no module.
 std::string mpi_of(const std::string& launcher) {
   const std::string text = version_text(launcher);
   for (const char* open_mpi : {"(Open MPI)", "(OpenRTE)"}) {
@@ -86,21 +88,25 @@ std::string launcher_of(const std::string& mpi, std::initializer_list<const char
   return {};
 }
 
-/// What no other job has: the ranks derive their stack guards from it (runtime/start/same_image.h).
+/// Sets a key that no other job has: the ranks derive their stack guards from it
+/// (runtime/start/same_image.h).
 void set_job_key() {
   std::array<std::uint64_t, 2> key = {};
-  if (::getrandom(key.data(), sizeof key, 0) != static_cast<ssize_t>(sizeof key)) return;   // the launcher's own key has to do
+  // the ranks then use the launcher's own key
+  if (::getrandom(key.data(), sizeof key, 0) != static_cast<ssize_t>(sizeof key)) return;
   char text[40];
   std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(key[0]), static_cast<unsigned long long>(key[1]));
   ::setenv(runtime::kJobKeyVariable, text, 1);
 }
 
 std::vector<std::string> open_mpi_command(const MpiLauncher& launcher, const runtime::Options& options) {
-  if (::geteuid() == 0) {   // Open MPI refuses root otherwise; whoever runs kasane as root has decided that already
+  // Open MPI refuses root otherwise; running kasane as root is consent
+  if (::geteuid() == 0) {
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   }
-  // Ranks may be more than cores; a rank's workers and service thread share all of them, as with our own launcher.
+  // Ranks may be more than cores; a rank's workers and service thread share all of them, as with our own
+  // launcher.
   std::vector<std::string> words{launcher.path, "--oversubscribe", "--bind-to", "none"};
   if (options.tag_output) words.emplace_back("--tag-output");
   return words;
@@ -131,7 +137,7 @@ MpiLauncher mpi_launcher(const std::string& mpi) {
 }
 
 int run_by_mpi(const runtime::Options& options, std::vector<std::string> command) {
-  // mpirun would say less well what is wrong with the program, and end with another status.
+  // mpirun's message about a missing program is less clear, and its status is another.
   const std::string program = find_program(command[0]);
   if (::access(program.c_str(), X_OK) != 0) return execute(std::move(command));
   command[0] = program;
@@ -143,7 +149,7 @@ int run_by_mpi(const runtime::Options& options, std::vector<std::string> command
     words.insert(words.end(), {"-n", std::to_string(options.ranks)});
     words.insert(words.end(), command.begin(), command.end());
     set_job_key();
-    ::unsetenv("KASANE_RANKS");   // else each of them would fork as many
+    ::unsetenv("KASANE_RANKS");   // else each rank would fork as many
     return execute(std::move(words));
   }
   return refuse(options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a job by an MPI's own launcher, on this host: which launchers there are, and becoming one.
+// Starts a job by an MPI's own launcher, on this host: finds the launchers, and executes one.
 // Thread safety: one thread.
 #pragma once
 
@@ -20,10 +20,10 @@ struct MpiLauncher {
 /// In the order in which --mpi auto takes them.
 inline constexpr const char* kMpis[] = {"openmpi", "mpich"};
 
-/// Looks for it in the PATH and asks what is there which MPI it belongs to.
+/// Searches the PATH for it, and asks each candidate by --version which MPI it belongs to.
 MpiLauncher mpi_launcher(const std::string& mpi);
 
-/// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that cannot be.
+/// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that fails.
 int run_by_mpi(const runtime::Options& options, std::vector<std::string> command);
 
 }  // namespace kasane::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane plot FILE…: becomes Python with a script of ours (python's matplotlib draws; see kasane-plot.py).
+// kasane plot FILE…: becomes Python with our script, which draws by matplotlib (kasane-plot.py).
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -23,7 +23,7 @@ Command make_plot(CLI::App& kasane) {
   app->add_option("FILE", state->files, "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions, spread}")
       ->required()
       ->check(CLI::ExistingFile);
-  app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png); a page with the same figures lies beside it (.html)");
+  app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png)");
   return {app, [state] {
             std::vector<std::string> command{"python3", find_helper("kasane-plot.py")};
             if (!state->output.empty()) command.insert(command.end(), {"--output", state->output});

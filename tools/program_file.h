@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks into a program before it is started.
+// Finds a program and inspects it before it is started.
 #pragma once
 
 #include <string>
 
 namespace kasane::tools {
 
-/// The file that execvp(3) would take for name; empty: the PATH has none.
+/// The file that execvp(3) would execute for name; empty: the PATH has none.
 std::string find_program(const std::string& name);
 
-/// False only for an ELF program, found as execvp(3) would find it, that does not contain Kasane's load-time start. Scripts and what cannot be
-/// read may lead to one.
+/// False only for an ELF program, found as execvp(3) would find it, that does not contain Kasane's load-time
+/// start. Scripts and files that cannot be read may start such a program.
 bool may_be_kasane_program(const std::string& name);
 
 }  // namespace kasane::tools

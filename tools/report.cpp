@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdio>
+#include <string>
+
+#include "base/text_table.h"
 
 namespace kasane::tools {
 
@@ -14,7 +18,8 @@ void Report::section(std::string_view title, std::string_view key) {
 }
 
 void Report::line(std::string_view name, std::string_view text, const Json& stated) {
-  text_ += key_.empty() ? fmt::format("{} {}\n", name, text) : fmt::format("  {:<24} {}\n", name, text);
+  static const TextTable kLines({0, -24, 0});
+  text_ += key_.empty() ? fmt::format("{} {}\n", name, text) : kLines.line(std::array{std::string(" "), std::string(name), std::string(text)});
   facts(stated);
 }
 

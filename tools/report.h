@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kasane info says, as lines for readers and as JSON: each line comes with its facts, so that neither says what the other does not.
+// The report of kasane info, as lines for readers and as JSON: each line has its facts beside it, so that
+// both have the same content.
 //
 //   report.section("machine", "machine");
-//   report.line("memory", "7945 MiB", {{"memory_bytes", 8330000000}});      //   memory                   7945 MiB     "machine": {"memory_bytes": 8330000000}
+//   report.line("memory", "7945 MiB", {{"memory_bytes", 8330000000}});
 //
-// Keys are lower-case words joined by _, with the unit at their end; what is not known or has no limit is null.
+// prints "  memory                   7945 MiB", and has "machine": {"memory_bytes": 8330000000} in JSON.
+//
+// Keys are lower-case words joined by _, with the unit at their end; a value that is unknown or unlimited is
+// null.
 // Thread safety: one thread.
 #pragma once
 
@@ -18,11 +22,12 @@ namespace kasane::tools {
 
 class Report {
  public:
-  /// What follows is below this title, and in the object of this key.
+  /// Begins a section with this title, and in JSON the object of this key.
   void section(std::string_view title, std::string_view key);
-  /// A line, and the facts (an object) that it states, which become members of the section's. An empty name continues the line before.
+  /// A line, and the facts (an object) that it states, which become members of the section's. An empty name
+  /// continues the line before.
   void line(std::string_view name, std::string_view text, const Json& facts = Json::object());
-  /// Facts that other lines state in words.
+  /// Adds facts that other lines state in words.
   void facts(const Json& facts);
 
   void print_text() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane run: turns the flags into KASANE_* variables and becomes the program, whose own load-time start (src/runtime/start) then forks the ranks. With
-// --transport mpi it becomes mpirun instead, which starts each rank by itself (tools/mpirun.h).
+// kasane run: turns the flags into KASANE_* variables and becomes the program, whose load-time start
+// (src/runtime/start) then forks the ranks. With --transport mpi it becomes mpirun instead, which starts each
+// rank (tools/mpirun.h).
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -17,8 +18,10 @@
 #include "mpirun.h"
 #include "program_file.h"
 #include "usage.h"
+#include "base/counters.h"
 #include "base/helper_folder.h"
 #include "base/options_cli.h"
+#include "base/text_table.h"
 #include "runtime/malloc/hooks.h"
 #include "runtime/options.h"
 
@@ -31,7 +34,7 @@ struct Run {
   std::vector<std::string> command;
 };
 
-/// --malloc space: the library that gives the program's malloc to global memory.
+/// --malloc space: preloads the library by which the program's malloc takes global memory.
 void preload_malloc() {
   const std::string library = find_helper(runtime::kMallocLibrary);
   const char* others = std::getenv("LD_PRELOAD");
@@ -39,7 +42,7 @@ void preload_malloc() {
 }
 
 int run(Run& state) {
-  // Refused here too, so that the message does not depend on what the program is.
+  // Refused here too, so that the message does not depend on the program.
   if (auto read = state.table.read_environment(); !read) {
     std::fprintf(stderr, "kasane: %s\n", read.error().message.c_str());
     return 2;
@@ -48,7 +51,7 @@ int run(Run& state) {
   if (state.options.malloc_in_space) preload_malloc();
   const bool linked = may_be_kasane_program(state.command[0]);
   if (linked && state.options.session.transport == "mpi") return run_by_mpi(state.options, std::move(state.command));
-  // The start looks at this one alone, also where it is the default.
+  // The load-time start reads only this variable, so it is set even to the default.
   ::setenv("KASANE_RANKS", std::to_string(state.options.ranks).c_str(), 1);
   if (state.options.ranks > 1 && !linked) {
     std::fprintf(stderr, "kasane: note: %s is not linked with Kasane (CMake target kasane::kasane); it runs once, as it is\n", state.command[0].c_str());
@@ -56,14 +59,27 @@ int run(Run& state) {
   return execute(std::move(state.command));
 }
 
+std::string counters_list() {
+  std::string text = "\n## Counters\n\n" +
+                     wrapped("", "", "What `--stats` prints, those that are not 0, and `kasane::counter(name)` gives. bytes_: bytes; ns_: nanoseconds, summed over a rank's threads "
+                             "(`--stats` calls them time_).") + "\n";
+#define X(name, help) text += wrapped("- ", "  ", "`" #name "`: " help);
+  KASANE_COUNTERS(X)
+#undef X
+  return text;
+}
+
 std::string options_page(const OptionTable& table) {
-  return "# Options\n\n"
-         "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).\n\n"
-         "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Those that are off or on by a flag alone (`--stats`) have `--no-…` "
-         "as well, and 1 and 0 in the variable.\n"
-         "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; a variable `KASANE_…` that is not here is\n"
-         "warned of.\n\n" +
-         table.markdown();
+  const std::string paragraphs[] = {
+      "# Options",
+      "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).",
+      "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Options that are on or off (`--stats`) have `--no-…` as well, and 1 and 0 in "
+      "the variable. Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them, and the same text in the variable (`KASANE_CHECK=races,heap`).",
+      "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; of a variable `KASANE_…` that is not "
+      "here the job warns."};
+  std::string text;
+  for (const std::string& paragraph : paragraphs) text += wrapped("", "", paragraph) + "\n";
+  return text + table.markdown() + counters_list();
 }
 
 }  // namespace
@@ -79,10 +95,10 @@ Command make_run(CLI::App& kasane) {
   app->add_flag_callback("--help-markdown", [state] {
     std::fputs(options_page(state->table).c_str(), stdout);
     throw CLI::Success();
-  }, "Print all options and variables as docs/guide/options.md has them, and exit");
+  }, "Print all options and variables as docs/guide/options.md has them, and exit")->group("");
   app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();
-  app->positionals_at_end();   // from the first word that is no flag of ours on
-  return {app, [state] { return run(*state); }};
+  app->positionals_at_end();   // from the first word that is none of our flags
+  return {app, [state] { return run(*state); }, &state->table};
 }
 
 }  // namespace kasane::tools

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CLI11 words the usage line from the options it knows; where the rest of the line belongs to another program, we word it.
+// The usage line of a subcommand. CLI11 makes it from the options; where the rest of the command line belongs
+// to another program, it is given here.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@ class App;
 
 namespace kasane::tools {
 
-/// line: all of it, as "kasane run [OPTIONS] …".
+/// line: the whole line, as "kasane run [OPTIONS] …".
 void set_usage(CLI::App& app, std::string line);
 
 }  // namespace kasane::tools

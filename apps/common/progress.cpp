@@ -36,10 +36,10 @@ double seconds_since(const timespec& start) {
 }
 
 void show(bool terminal) {
-  kasane_statistics_t s;
-  if (kasane_statistics_total(&s) != 0) return;
+  std::uint64_t all_threads = 0, steals = 0;
+  if (kasane_counter_by_name("threads", KASANE_ALL_RANKS, &all_threads) != 0 || kasane_counter_by_name("steals_remote", KASANE_ALL_RANKS, &steals) != 0) return;
   const double t = seconds_since(shared.start);
-  const std::uint64_t threads = s.threads - std::min(s.threads, shared.threads_before);
+  const std::uint64_t threads = all_threads - std::min(all_threads, shared.threads_before);
   char text[200];
   int n = 0;
   if (shared.expected != 0) {
@@ -57,7 +57,7 @@ void show(bool terminal) {
   }
   if (n > 0 && static_cast<std::size_t>(n) < sizeof text)
     n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), ", %llu threads, %llu steals between ranks",
-                       static_cast<unsigned long long>(threads), static_cast<unsigned long long>(s.steals_remote));
+                       static_cast<unsigned long long>(threads), static_cast<unsigned long long>(steals));
   std::fprintf(stderr, terminal ? "\r%s\033[K" : "%s\n", text);
 }
 
@@ -97,14 +97,12 @@ Progress::Progress(const char* label, Steps steps, bool quiet) { start(label, st
 void Progress::add(std::uint64_t steps) noexcept { shared.steps.fetch_add(steps, std::memory_order_relaxed); }
 
 void Progress::start(const char* label, std::uint64_t expected, bool counts_steps, bool quiet) {
-  kasane_statistics_t s;
-  if (quiet || kasane_statistics_total(&s) != 0) return;
+  if (quiet || kasane_counter_by_name("threads", KASANE_ALL_RANKS, &shared.threads_before) != 0) return;
   shared.stop = false;
   shared.label = label;
   shared.expected = expected;
   shared.counts_steps = counts_steps;
   shared.steps.store(0, std::memory_order_relaxed);
-  shared.threads_before = s.threads;
   ::clock_gettime(CLOCK_MONOTONIC, &shared.start);
   // No progress is better than no run.
   running_ = ::pthread_create(&shared.thread, nullptr, draw, nullptr) == 0;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <kasane/kasane.hpp>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,43 +17,41 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-kasane::counters minus(const kasane::counters& a, const kasane::counters& b) {
-  kasane::counters d{};
-#define APPS_MINUS(name, help) d.name = a.name - b.name;
-  KASANE_STATISTICS(APPS_MINUS)
-#undef APPS_MINUS
-  return d;
-}
+/// A rank's counters, in their order.
+struct Counts {
+  std::vector<std::pair<const char*, std::uint64_t>> items;
 
-kasane::counters plus(const kasane::counters& a, const kasane::counters& b) {
-  kasane::counters s{};
-#define APPS_PLUS(name, help) s.name = a.name + b.name;
-  KASANE_STATISTICS(APPS_PLUS)
-#undef APPS_PLUS
-  return s;
-}
+  [[nodiscard]] std::uint64_t operator[](std::string_view name) const {
+    return std::find_if(items.begin(), items.end(), [name](const auto& item) { return item.first == name; })->second;
+  }
+  /// Adds `sign` times the others.
+  void add(const Counts& others, std::uint64_t sign) {
+    for (std::size_t i = 0; i < items.size(); ++i) items[i].second += sign * others.items[i].second;
+  }
+};
 
-Json to_json(const kasane::counters& c) {
+Json to_json(const Counts& counts) {
   Json j;
-  kasane::for_each_counter(c, [&](const char* name, std::uint64_t value, const char*) { j[name] = value; });
+  for (const auto& [name, value] : counts.items) j[name] = value;
   return j;
 }
 
-std::vector<kasane::counters> read_all() {
-  std::vector<kasane::counters> all;
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) all.push_back(kasane::statistics(r));
+std::vector<Counts> read_all() {
+  std::vector<Counts> all(kasane::ranks());
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+    kasane::for_each_counter([&](const char* name, std::uint64_t value) { all[r].items.emplace_back(name, value); }, r);
+  }
   return all;
 }
 
-void print_table(const std::vector<kasane::counters>& ranks) {
+void print_table(const std::vector<Counts>& ranks) {
   std::printf("%6s %10s %9s %9s %9s %9s %11s %9s %11s %8s %8s\n", "rank", "threads", "steals", "remote", "loads", "stores",
               "fetched KB", "diffs", "put KB", "fault s", "idle s");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto& c = ranks[r];
-    const auto u = [](std::uint64_t v) { return static_cast<unsigned long long>(v); };
-    std::printf("%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r, u(c.threads), u(c.steals_local),
-                u(c.steals_remote), u(c.faults_read), u(c.faults_write), u(c.bytes_fetched / 1024), u(c.diffs),
-                u(c.bytes_put / 1024), 1e-9 * static_cast<double>(c.ns_fault), 1e-9 * static_cast<double>(c.ns_idle));
+    const auto u = [&](const char* name, std::uint64_t unit = 1) { return static_cast<unsigned long long>(ranks[r][name] / unit); };
+    const auto seconds = [&](const char* name) { return 1e-9 * static_cast<double>(ranks[r][name]); };
+    std::printf("%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r, u("threads"), u("steals_local"), u("steals_remote"), u("faults_read"),
+                u("faults_write"), u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024), seconds("ns_fault"), seconds("ns_idle"));
   }
 }
 
@@ -65,13 +64,14 @@ struct Report::State {
   double serial = -1, started = 0;
   std::uint64_t checks = 0;
   bool good = true;
-  std::vector<kasane::counters> before, sum;
+  std::vector<Counts> before, sum;
 };
 
 Report::Report(const CommandLine& line) : state_(std::make_unique<State>()) {
   state_->app = line.name();
   state_->json_file = line.common().json;
-  state_->sum.resize(kasane::ranks());
+  state_->sum = read_all();
+  for (Counts& rank : state_->sum) rank.add(Counts(rank), ~std::uint64_t{0});
   parameter("repeat", line.common().repeat);
 }
 Report::~Report() = default;
@@ -95,7 +95,10 @@ void Report::begin() {
 void Report::end() {
   state_->runs.push_back(now() - state_->started);
   const auto after = read_all();
-  for (std::size_t r = 0; r < after.size(); ++r) state_->sum[r] = plus(state_->sum[r], minus(after[r], state_->before[r]));
+  for (std::size_t r = 0; r < after.size(); ++r) {
+    state_->sum[r].add(after[r], 1);
+    state_->sum[r].add(state_->before[r], ~std::uint64_t{0});   // minus them
+  }
 }
 
 void Report::serial(double seconds) { state_->serial = seconds; }
@@ -140,8 +143,8 @@ bool Report::write_json(double median) const {
   j["result"] = s.results;
   j["verified"] = s.good && s.checks > 0;
   if (!s.first_failure.empty()) j["failure"] = s.first_failure;
-  kasane::counters total{};
-  for (const auto& c : s.sum) total = plus(total, c);
+  Counts total = s.sum[0];
+  for (std::size_t r = 1; r < s.sum.size(); ++r) total.add(s.sum[r], 1);
   j["stats"] = to_json(total);
   j["per_rank"] = Json::array();
   for (std::size_t r = 0; r < s.sum.size(); ++r) {

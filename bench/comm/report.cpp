@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
+#include "base/text_table.h"
 #include "player_threads.h"
 
 namespace kasane::bench {
@@ -14,10 +18,8 @@ bool more_is_better(const std::string& unit) { return unit.find("/s") != std::st
 
 /// Three significant digits, whatever the size.
 std::string digits(double value) {
-  char text[32];
   const int decimals = value == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(std::fabs(value)))), 0, 5);
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  return text;
+  return fmt::format("{:.{}f}", value, decimals);
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -68,24 +70,21 @@ void Report::print() const {
 }
 
 void Report::print(const Case& c) const {
-  std::printf("\n%s (%s)\n%7s %9s", c.name.c_str(), c.unit.c_str(), "threads", "size");
-  for (const auto& system : c.systems) std::printf(" %*s", std::max(11, static_cast<int>(system.size())), system.c_str());
-  std::printf("\n");
+  std::vector<int> widths{7, 9};
+  for (const auto& system : c.systems) widths.push_back(std::max(11, static_cast<int>(system.size())));
+  const TextTable table(std::move(widths));
+  std::vector<std::string> cells{"threads", "size"};
+  cells.insert(cells.end(), c.systems.begin(), c.systems.end());
+  std::printf("\n%s (%s)\n%s", c.name.c_str(), c.unit.c_str(), table.line(cells).c_str());
   for (const auto& [point, by_system] : c.samples) {
     const char* crowded = 2 * point.threads > usable_cores() ? "*" : "";
-    std::printf("%7s %9s", (std::to_string(point.threads) + crowded).c_str(), size_text(point.bytes).c_str());
+    cells = {std::to_string(point.threads) + crowded, size_text(point.bytes)};
     for (const auto& system : c.systems) {
-      std::string cell = "-";
-      if (const auto found = by_system.find(system); found != by_system.end()) {
-        const Summary s = summarize(found->second);
-        char spread[16];
-        std::snprintf(spread, sizeof spread, "%2.0f%%", std::min(99., 50 * s.spread()));
-        cell = digits(s.median) + " ±" + spread;
-      }
-      // The sign ± takes two bytes and one column.
-      std::printf(" %*s", std::max(11, static_cast<int>(system.size())) + (cell == "-" ? 0 : 1), cell.c_str());
+      const auto found = by_system.find(system);
+      const Summary s = found == by_system.end() ? Summary{} : summarize(found->second);
+      cells.push_back(found == by_system.end() ? "-" : fmt::format("{} ±{:2.0f}%", digits(s.median), std::min(99., 50 * s.spread())));
     }
-    std::printf("\n");
+    std::fputs(table.line(cells).c_str(), stdout);
   }
 }
 

@@ -6,12 +6,14 @@
 // group of its own, of the budget and some slack, and the most that was used there is shown beside the value;
 // systems take turns within each repetition; a value is the median, a ratio the median of the ratios of each
 // repetition. All results are verified by the players.
+#include <fmt/format.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <linux/magic.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -19,6 +21,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/text_table.h"
 #include "command_line.h"
 #include "guarded.h"
 #include "median.h"
@@ -92,15 +95,16 @@ std::string mib_text(std::uint64_t bytes) { return bytes == 0 ? "-" : std::to_st
 
 std::vector<Row> report(const Results& results, const Settings& settings, unsigned repetitions, std::FILE* table) {
   std::vector<Row> rows;
-  std::fprintf(table, "%-12s %-16s %12s %-8s %16s %10s\n", "case", "system", "median", "unit", "peak memory MiB", "limit MiB");
+  const kasane::TextTable lines({-12, -16, 12, -8, 16, 10});
+  std::fputs(lines.line(std::array<std::string, 6>{"case", "system", "median", "unit", "peak memory MiB", "limit MiB"}).c_str(), table);
   for (const Case& c : kCases) {
     for (const char* system : kSystems) {
       const auto found = results.find({c.name, system});
       if (found == results.end()) continue;
       const Measured& m = found->second;
       const double value = median(m.values);
-      std::fprintf(table, "%-12s %-16s %12.*f %-8s %16s %10s\n", c.name, system, value < 100 ? 3 : 0, value, c.unit, mib_text(m.peak).c_str(),
-                   mib_text(m.limit).c_str());
+      const std::array<std::string, 6> cells{c.name, system, fmt::format("{:.{}f}", value, value < 100 ? 3 : 0), c.unit, mib_text(m.peak), mib_text(m.limit)};
+      std::fputs(lines.line(cells).c_str(), table);
       const auto [low, high] = std::minmax_element(m.values.begin(), m.values.end());
       Row row{"tier", c.name, system, 1, c.threads, settings.bytes, value, c.unit, repetitions,
               {{"low", *low}, {"high", *high}, {"budget_bytes", settings.budget}, {"limit_bytes", m.limit}, {"peak_bytes", m.peak}}};

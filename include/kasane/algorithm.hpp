@@ -10,30 +10,36 @@
 ///       kasane::sort(x.get(), x.get() + n, std::greater<>());
 ///     });
 ///
-/// **Ranges** are given by random access iterators, or by the range itself (a vector, a span), with the order of arguments of std::ranges: `count(range, value)`,
-/// `transform(range, out, f)`, `merge(range1, range2, out)`. An iterator into a range that is a temporary comes back as std::ranges::dangling. Elements are reached by
-/// all ranks: they lie in global memory or on threads' stacks. Output ranges do not overlap input ranges, except that they may be equal where it says so.
+/// **Ranges** are given by random access iterators, or by the range itself (a vector, a span), with the order
+/// of arguments of std::ranges: `count(range, value)`, `transform(range, out, f)`, `merge(range1, range2,
+/// out)`. An iterator into a range that is a temporary is returned as std::ranges::dangling. All ranks reach
+/// the elements: they lie in global memory or on threads' stacks. Output ranges do not overlap input ranges,
+/// except that they may be equal where it says so.
 ///
-/// **How**: a range is halved into pieces, each run in order by one thread; where elements are contiguous, pieces meet at multiples of 4 KiB, so that no two
-/// ranks write
-/// one block. `grain` (last argument, default `automatic`) bounds the elements of a piece: about eight pieces a worker, of at most 64 KiB or 2048 elements.
-/// What a piece
-/// reads and writes of contiguous elements comes at once when it begins (`prefetch`); where it overwrites trivially copyable ones, nothing comes.
+/// **How**: a range is halved into pieces, each run in order by one thread; where elements are contiguous,
+/// pieces meet at multiples of 4 KiB, so that no two ranks write one block. `grain` (last argument, default
+/// `automatic`) bounds the elements of a piece: about eight pieces a worker, of at most 64 KiB or 2048
+/// elements.
+/// The contiguous elements that a piece
+/// reads and writes are fetched together when it begins (`prefetch`); those of trivially copyable types that
+/// it overwrites are not fetched.
 ///
-/// **Where**: of large ranges of contiguous elements some parts a rank (of 256 KiB at least) begin at the rank that owns the memory in their middle (as `parallel_for(near_data, …)`): of the output,
-/// if there is one; of scans the input's in the first of their two sweeps. From then on pieces may be stolen as ever. The caller may go on at another rank, as after any fork. Searches begin where they
-/// are called, since they want order.
+/// **Where**: of large ranges of contiguous elements some parts a rank (of 256 KiB at least) begin at the
+/// rank that owns the memory in their middle (as `parallel_for(near_data, …)`): of the output, if there is
+/// one; of scans the input's in the first of their two sweeps. From then on idle workers may steal pieces as
+/// ever. The caller may continue at another rank, as after any fork. Searches begin where they are called,
+/// since they proceed in order.
 ///
-/// **Functions** given are called by several threads at once, on copies or on the caller's object, and may throw: the exception that comes first in serial
-/// order is thrown
-/// after all pieces have ended, and the elements of output ranges are unspecified. Operators of reductions and scans are associative; they need not be
-/// commutative.
+/// **Functions** given are called by several threads at once, on copies or on the caller's object, and may
+/// throw: the exception that comes first in serial order is thrown after all pieces have ended, and the
+/// elements of output ranges are unspecified. Operators of reductions and scans are associative; they need
+/// not be commutative.
 ///
-/// **Consistency**: as of the threads they fork: all that the caller did before is visible to the functions, all that they did to the caller afterwards.
+/// **Consistency**: as of fork and join: all that the caller did before is visible to the functions, and all
+/// that they did is visible to the caller afterwards.
 ///
-/// **Thread safety**: on user-level threads (inside of run()); calls on ranges that do not overlap are independent. Throws error EPERM elsewhere,
-/// out_of_memory where
-/// an algorithm says that it allocates.
+/// **Thread safety**: on user-level threads (inside of run()); calls on ranges that do not overlap are
+/// independent. Throws error EPERM elsewhere, out_of_memory where an algorithm says that it allocates.
 #pragma once
 
 #include <algorithm>
@@ -55,8 +61,9 @@ namespace kasane {
 
 namespace detail {
 
-/// Where a range of n elements may be cut: at multiples of `unit` elements, counted from `phase` elements before its first; and which parts of it begin near
-/// their memory: the first of `near` elements or less on the way down; 0: none.
+/// Where a range of n elements may be cut: at multiples of `unit` elements, counted from `phase` elements
+/// before its first; and which parts of it begin near their memory: the first of `near` elements or less on
+/// the way down the recursion; 0: none.
 struct Cut {
   std::uint64_t grain;
   std::uint64_t unit = 1;
@@ -70,20 +77,22 @@ struct Cut {
     const std::uint64_t down = (half + phase) / unit * unit;
     return down > begin + phase ? down - phase : half;
   }
-  /// Before [begin, end) is cut. True: its memory has just been gone to.
+  /// Called before [begin, end) is cut. True: the thread has just moved near its memory.
   bool enter(std::uint64_t begin, std::uint64_t end) noexcept {
     if (near == 0 || end - begin > near) return false;
     near = 0;
     go_near(first + (begin + (end - begin) / 2) * bytes);
     return true;
   }
-  /// The same for who merges, at every level, parts that are larger.
+  /// The same for a recursion that merges larger parts at every level.
   [[nodiscard]] bool large(std::uint64_t n) const noexcept { return near != 0 && 2 * n > near; }
 };
 
-inline constexpr std::uint64_t kBlockBytes = 4096;          ///< what ranks do not write together
+/// the unit that different ranks should not write
+inline constexpr std::uint64_t kBlockBytes = 4096;
 inline constexpr std::uint64_t kPieceBytes = 64 * 1024;
-inline constexpr std::uint64_t kNearBytes = 512 * 1024;     ///< so that a part is much more work than its way
+/// large, so that the work of a part outweighs the move
+inline constexpr std::uint64_t kNearBytes = 512 * 1024;
 
 /// The cut of a range, of which `written` is the beginning of what its pieces write, or read.
 template <std::random_access_iterator I>
@@ -116,11 +125,13 @@ template <class I>
   return first + static_cast<std::iter_difference_t<I>>(n);
 }
 
-/// A piece of n elements from first is about to be used so. May be overlapped by what else it uses: then write_only is not for it.
+/// Prefetches n elements from first for a piece. Where the piece also reads elements that overlap them, use
+/// is not write_only.
 template <class I>
 void expect(I first, std::uint64_t n, view_access use) {
   if constexpr (std::contiguous_iterator<I>) {
-    constexpr bool plain = std::is_trivially_copyable_v<std::iter_value_t<I>>;   // others read what they overwrite
+    // others read what they overwrite
+    constexpr bool plain = std::is_trivially_copyable_v<std::iter_value_t<I>>;
     if (n * sizeof(std::iter_value_t<I>) >= kBlockBytes) prefetch(std::to_address(first), n, use == write_only && !plain ? read_write : use);
   }
 }
@@ -136,7 +147,7 @@ void expect_output(O out, std::uint64_t n, I... inputs) {
   expect(out, n, (apart(inputs) && ...) ? write_only : read_write);
 }
 
-/// f(begin, end) for the pieces of [begin, end).
+/// Calls f(begin, end) for the pieces of [begin, end).
 template <class F>
 void each_piece(std::uint64_t begin, std::uint64_t end, Carried<F> f, Cut cut) {
   cut.enter(begin, end);
@@ -152,7 +163,7 @@ void pieces(std::uint64_t n, Cut cut, F f) {
   each_piece<F>(0, n, Carried<F>(f), cut);
 }
 
-/// combine of f(begin, end) over the pieces, in order.
+/// The combination of f(begin, end) over the pieces, in order.
 template <class T, class F, class Combine>
 T reduce_each(std::uint64_t begin, std::uint64_t end, Carried<F> f, Carried<Combine> combine, Cut cut) {
   cut.enter(begin, end);
@@ -167,7 +178,7 @@ T reduce_each(std::uint64_t begin, std::uint64_t end, Carried<F> f, Carried<Comb
 template <class R>
 concept algorithm_range = std::ranges::random_access_range<R> && std::ranges::common_range<R>;
 
-/// What an algorithm over R gives where that over its iterators gives Result.
+/// What an algorithm over R returns where that over its iterators returns Result.
 template <class R, class Result>
 using result_over = std::conditional_t<std::same_as<Result, std::ranges::iterator_t<R>> && !std::ranges::borrowed_range<R>, std::ranges::dangling, Result>;
 
@@ -200,7 +211,7 @@ class SharedIndex {
 
 }  // namespace detail
 
-/// name(range, …): name(begin, end, …), for whatever that is called with.
+/// name(range, …) calls name(begin, end, …).
 #define KASANE_OVER_A_RANGE(name)                                                                                                                         \
   template <detail::algorithm_range R, class... More>                                                                                                     \
     requires requires(R& range, More&&... more) { kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...); }        \
@@ -209,9 +220,9 @@ class SharedIndex {
     return static_cast<detail::result_over<R, Result>>(kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...));    \
   }
 
-// ---- each element by itself ---------------------------------------------------------------------------------------------------------
+// ---- each element by itself -------------------------------------------------------------------------------
 
-/// f(x) for each element x.
+/// Calls f(x) for each element x.
 template <std::random_access_iterator I, class F>
 void for_each(I first, I last, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
@@ -223,7 +234,7 @@ void for_each(I first, I last, F f, std::size_t grain = automatic) {
 }
 KASANE_OVER_A_RANGE(for_each)
 
-/// *out = f(x) for each element; the end of the output, which may be the input.
+/// *out = f(x) for each element; returns the end of the output, which may be the input.
 template <std::random_access_iterator I, std::random_access_iterator O, class F>
   requires std::invocable<F&, std::iter_reference_t<I>>
 O transform(I first, I last, O out, F f, std::size_t grain = automatic) {
@@ -261,7 +272,7 @@ O transform(R1&& range1, R2&& range2, O out, F f, std::size_t grain = automatic)
   return kasane::transform(std::ranges::begin(range1), detail::shorter_end(range1, range2), std::ranges::begin(range2), out, std::move(f), grain);
 }
 
-/// Copies the elements; the end of the output.
+/// Copies the elements; returns the end of the output.
 template <std::random_access_iterator I, std::random_access_iterator O>
   requires std::indirectly_copyable<I, O>
 O copy(I first, I last, O out, std::size_t grain = automatic) {
@@ -288,7 +299,7 @@ void fill(I first, I last, const T& value, std::size_t grain = automatic) {
 }
 KASANE_OVER_A_RANGE(fill)
 
-// ---- reductions ----------------------------------------------------------------------------------------------------------------------
+// ---- reductions -------------------------------------------------------------------------------------------
 
 namespace detail {
 /// reduce(init, value(i) for i in [0, n)), in order. value reads the elements from `inputs` on.
@@ -395,10 +406,11 @@ template <std::random_access_iterator I, class Less = std::less<>>
 }
 KASANE_OVER_A_RANGE(max_element)
 
-// ---- searches ------------------------------------------------------------------------------------------------------------------------
+// ---- searches ---------------------------------------------------------------------------------------------
 
 namespace detail {
-/// A piece of a search: looks for a hit, unless one is known that lies before it. *found: the first known, or the number of elements.
+/// A piece of a search: looks for a hit, unless an earlier one is known. *found: the index of the first that
+/// is known, or the number of elements.
 template <class I, class Predicate>
 class SearchPiece {
  public:
@@ -417,7 +429,8 @@ class SearchPiece {
 };
 }  // namespace detail
 
-/// The first element that satisfies the predicate, else last. Pieces behind one that was found are not begun; those under way run to their first hit.
+/// The first element that satisfies the predicate, else last. Pieces behind a hit are not begun; those that
+/// run continue to their first hit.
 /// Allocates a word.
 template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] I find_if(I first, I last, Predicate predicate, std::size_t grain = automatic) {
@@ -452,11 +465,12 @@ template <std::random_access_iterator I, class Predicate>
 }
 KASANE_OVER_A_RANGE(all_of)
 
-// ---- scans ---------------------------------------------------------------------------------------------------------------------------
+// ---- scans ------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// The cut of numbered pieces of `step` elements, the first shorter by `phase`: the parts that begin near the elements' memory begin near theirs.
+/// The cut of numbered pieces of `step` elements, the first shorter by `phase`: the parts that begin near the
+/// elements' memory begin near theirs.
 [[nodiscard]] inline Cut cut_of_pieces(const Cut& elements, std::uint64_t step, std::uint64_t phase) noexcept {
   Cut cut{1};
   if (elements.near == 0) return cut;
@@ -466,7 +480,8 @@ namespace detail {
   return cut;
 }
 
-/// Two sweeps (Blelloch, Prefix Sums and Their Applications, 1990): every piece's sum; then each piece again, begun with the sum of all before it.
+/// Two sweeps (Blelloch, Prefix Sums and Their Applications, 1990): every piece's sum; then each piece again,
+/// starting from the sum of all before it.
 /// sweep(begin, end, sum before, if any) writes a piece.
 template <class T, class I, class O, class Op, class Sweep>
 O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::size_t grain) {
@@ -512,8 +527,9 @@ O inclusive_scan_from(I first, I last, O out, Op op, std::optional<T> init, std:
 
 }  // namespace detail
 
-/// out[i] = op(init, the elements up to and with i), where the sums have the type of init; without init, or with std::nullopt (to give a grain), op(the elements up
-/// to and with i). out may be first. The end of the output. Allocates a value for each piece.
+/// out[i] = op(init, the elements up to and with i), where the sums have the type of init; without init, or
+/// with std::nullopt (to give a grain), op(the elements up to and with i). out may be first. Returns the end
+/// of the output. Allocates a value for each piece.
 template <std::random_access_iterator I, std::random_access_iterator O, class Op = std::plus<>>
 O inclusive_scan(I first, I last, O out, Op op = {}, std::nullopt_t = std::nullopt, std::size_t grain = automatic) {
   return detail::inclusive_scan_from<std::iter_value_t<I>>(first, last, out, std::move(op), std::nullopt, grain);
@@ -534,11 +550,12 @@ O exclusive_scan(I first, I last, O out, T init, Op op = {}, std::size_t grain =
 }
 KASANE_OVER_A_RANGE(exclusive_scan)
 
-// ---- order ---------------------------------------------------------------------------------------------------------------------------
+// ---- order ------------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// How elements of a merge leave their place: by copy into an output range; or moved into raw memory; or moved back, which leaves raw memory behind.
+/// How a merge transfers elements: copied into an output range; or moved into raw memory; or moved back,
+/// which leaves raw memory behind.
 enum class Transfer : std::uint8_t { copy, to_raw, from_raw };
 
 template <Transfer How, class I, class J, class O, class Less>
@@ -566,7 +583,8 @@ void merge_here(I a, I a_end, J b, J b_end, O out, Less& less) {
   while (b != b_end) take(b);
 }
 
-/// Stable: of equal elements those of a come first. The longer run is cut in the middle, the other where that element belongs.
+/// Stable: of equal elements those of a come first. The longer run is cut in the middle, the other where that
+/// element belongs.
 template <Transfer How, class I, class J, class O, class Less>
 void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) {
   const std::uint64_t na = count_of(a, a_end), nb = count_of(b, b_end);
@@ -591,7 +609,8 @@ void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) 
             [&] { merge_runs<How, I, J, O, Less>(a_cut, a_end, b_cut, b_end, out_cut, less, cut); });
 }
 
-/// Sorts a[0, n); tmp[0, n) is raw memory before and afterwards. Quarters, merged into tmp and back, as Cilk's cilksort.
+/// Sorts a[0, n); tmp[0, n) is raw memory before and afterwards. Sorts quarters and merges them into tmp and
+/// back, as Cilk's cilksort.
 template <bool Stable, class I, class Less>
 void sort_runs(I a, std::iter_value_t<I>* tmp, std::uint64_t n, Carried<Less> less, Cut cut) {
   if (n <= cut.grain || n < 8) {
@@ -641,7 +660,8 @@ void sort(I first, I last, Less less, std::size_t grain) {
 
 }  // namespace detail
 
-/// Merges two sorted ranges into one at `out`, which overlaps neither; of equal elements those of the first come first. The end of the output.
+/// Merges two sorted ranges into one at `out`, which overlaps neither; of equal elements those of the first
+/// come first. Returns the end of the output.
 template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O, class Less = std::less<>>
   requires std::mergeable<I, J, O, Less>
 O merge(I first1, I last1, J first2, J last2, O out, Less less = {}, std::size_t grain = automatic) {
@@ -655,9 +675,9 @@ O merge(R1&& range1, R2&& range2, O out, Less less = {}, std::size_t grain = aut
   return kasane::merge(std::ranges::begin(range1), std::ranges::end(range1), std::ranges::begin(range2), std::ranges::end(range2), out, std::move(less), grain);
 }
 
-/// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be lost: those of trivially copyable types get
-/// unspecified
-/// values, others must not be compared by a function that throws.
+/// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be
+/// lost: those of trivially copyable types get unspecified values; others must not be compared by a function
+/// that throws.
 template <std::random_access_iterator I, class Less = std::less<>>
 void sort(I first, I last, Less less = {}, std::size_t grain = automatic) {
   detail::sort<false>(first, last, std::move(less), grain);

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints: arrays of global memory in files, from which a job of any number of ranks goes on.
+/// Checkpoints: arrays of global memory in files, from which a job of any number of ranks can continue.
 ///
-///     kasane::persist(p, n, "grid.ckpt", step);                     // replaces the older file at once, or not at all
+///     kasane::persist(p, n, "grid.ckpt", step);            // replaces the older file at once, or not at all
 ///     …
-///     auto grid = kasane::restore<double>("grid.ckpt");             // in another job: grid.data, grid.size, grid.note
+///     auto grid = kasane::restore<double>("grid.ckpt");    // in another job: grid.data, grid.size, grid.note
 ///
-/// The effects on memory, who may call and what stays after a failure: kasane_persist and kasane_restore in kasane.h.
+/// kasane_persist and kasane_restore in kasane.h say what the effects on memory are, which threads may call
+/// and what is left after a failure.
 ///
-/// **Errors**: kasane::error with the system's errno (ENOENT, ENOSPC …); EINVAL: not a checkpoint of such elements; EIO: cut off or damaged, with the chunk.
+/// **Errors**: kasane::error with the system's errno (ENOENT, ENOSPC …); EINVAL: not a checkpoint of such
+/// elements; EIO: cut off or damaged, with the chunk.
 ///
 /// **Thread safety**: one call at a time of a path.
 #pragma once
@@ -32,14 +34,15 @@ inline constexpr bool is_complex = false;
 template <class T>
 inline constexpr bool is_complex<std::complex<T>> = true;
 
-/// kasane_checkpoint_t::type: what elements are, beside their size. Structures say nothing.
+/// kasane_checkpoint_t::type: what elements are, beside their size; 0 for structures.
 template <class T>
 [[nodiscard]] constexpr std::uint32_t checkpoint_type() noexcept {
   return std::is_floating_point_v<T> ? 1u : std::signed_integral<T> ? 2u : std::unsigned_integral<T> ? 3u : is_complex<T> ? 4u : 0u;
 }
 }  // namespace detail
 
-/// Saves n objects at p, in global memory. note: a number of the program's own that is kept with them. Throws error, as above.
+/// Saves n objects at p, in global memory. note: a number of the program's that is kept with them. Throws
+/// error, as above.
 template <class T>
 void persist(const T* p, std::size_t n, const std::string& path, std::uint64_t note = 0) {
   static_assert(std::is_trivially_copyable_v<T>, "what is saved is an object's bytes");
@@ -79,7 +82,7 @@ struct restored {
   std::size_t size = 0;
   std::uint64_t note = 0;
 };
-/// Allocates what the checkpoint holds, and fills it; ranks read what they own.
+/// Allocates the elements that the checkpoint holds, and reads them; each rank reads what it owns.
 template <class T>
 [[nodiscard]] restored<T> restore(const std::string& path, placement where = placement::block) {
   const kasane_checkpoint_t contents = describe_checkpoint(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The job's clock, and what waits with a deadline share; included by kasane.hpp.
+/// The job's clock, and what all waits with a deadline use; included by kasane.hpp.
 ///
 /// **Thread safety**: every function from any thread of any rank.
 #pragma once
@@ -12,9 +12,10 @@
 
 namespace kasane {
 
-/// One clock for all ranks (kasane_clock_ns). A thread that moves to another host may see it go back by what the hosts' times of day differed when the job
-/// began, so it does not call itself steady; on one host it is. std::chrono::steady_clock is another clock on each host: there its time points mean something
-/// only on the host that made them.
+/// One clock for all ranks (kasane_clock_ns). It is not called steady: a thread that moves to another host
+/// may see it go back, by the difference of the hosts' times of day when the job began. On one host it is
+/// steady. std::chrono::steady_clock is another clock on each host: its time points have a meaning only on
+/// the host that made them.
 struct clock {
   using duration = std::chrono::nanoseconds;
   using rep = duration::rep;
@@ -26,7 +27,8 @@ struct clock {
 
 namespace detail {
 
-/// The time of the job's clock that is `timeout` from now, not earlier; what is more than a century away never comes.
+/// The time of the job's clock that is `timeout` from now, not earlier; what is more than a century away
+/// never comes.
 template <class Rep, class Period>
 [[nodiscard]] std::uint64_t deadline_after(const std::chrono::duration<Rep, Period>& timeout) {
   constexpr std::chrono::duration<double> kCentury(100.0 * 366 * 24 * 3600);
@@ -36,7 +38,8 @@ template <class Rep, class Period>
   return now + static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::nanoseconds>(timeout).count());
 }
 
-/// wait(deadline) is true if it got what it waited for. Any clock may be set back meanwhile, so it alone says whether `time` has come.
+/// wait(deadline) is true if it got what it waited for. A clock may be set back meanwhile, so only that clock
+/// says whether `time` has come.
 template <class Clock, class Duration, class Wait>
 bool wait_until(const std::chrono::time_point<Clock, Duration>& time, const Wait& wait) {
   for (;;) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The direct view of global memory, included by kasane.hpp: data is read and changed where its owner has it, without a copy here.
+/// The direct view of global memory, included by kasane.hpp: data is read and changed at its owner, without a
+/// copy here.
 ///
 ///     kasane::global_ptr<double> x(array);                    // any pointer into global memory
 ///     kasane::get(buffer, x + 1000, 16);                      // blocking
@@ -11,18 +12,24 @@
 ///     all.wait();
 ///     kasane::fetch_add(counter, 1);                          // executed at the owner
 ///
-/// **Consistency.** Each of these functions sees and changes the owner's copy at once. Loads and stores (through T*) use the coherent view, which other ranks see after
-/// a release and an acquire. One datum through both views needs a fence between: release_all() after stores and before direct access, acquire_all() after direct changes
-/// and before loads. `kasane run --check-mixing` reports what lacks one.
+/// **Consistency.** Each of these functions sees and changes the owner's copy at once. Loads and stores
+/// (through T*) use the coherent view, which other ranks see after a release and an acquire. Uses of one
+/// datum through both views need a fence between them: release_all() after stores and before direct access,
+/// acquire_all() after direct changes and before loads. `kasane run --check mixing` reports places that lack
+/// one.
 ///
-/// **Buffers** are any memory, global or private. A put or accumulate has copied its source when an asynchronous call returns; the target of a get, and an atomic's old
-/// value, belong to the operation until it was waited for.
+/// **Buffers** are any memory, global or private. When an asynchronous put or accumulate returns, its source
+/// has been copied. The target of a get, and an atomic's old value, are not used before the operation was
+/// waited for.
 ///
-/// **Errors**: error EINVAL: a range that is not in global memory or not allocated, with its address; what is not aligned. EIO: a peer was lost.
+/// **Errors**: error EINVAL: a range that is not in global memory or not allocated, with its address; an
+/// address that is not aligned. EIO: a peer was lost.
 ///
-/// **Thread safety**: functions from any thread of any rank; an object by one thread at a time. A pending may be waited for on another rank than where it was issued.
+/// **Thread safety**: functions from any thread of any rank; an object by one thread at a time. A pending may
+/// be waited for on another rank than where it was issued.
 ///
-/// Sources: get, put and the direct view are those of MGAS-2 (W. Endo's thesis, 2017, chapter 5); accumulate, patches and pieces those of ARMCI.
+/// Sources: get, put and the direct view are those of MGAS-2 (W. Endo's thesis, 2017, chapter 5); accumulate,
+/// patches and pieces those of ARMCI.
 #pragma once
 
 #include <kasane/error.hpp>
@@ -45,10 +52,11 @@
 
 namespace kasane {
 
-// ---- global_ptr ---------------------------------------------------------------------------------------------------------------
+// ---- global_ptr -------------------------------------------------------------------------------------------
 
-/// The address of a T in global memory, to be used through the direct view. As plain as a pointer: trivially copyable, arithmetic, comparison, null; it has no
-/// dereference, so that loads and stores are not mistaken for direct access. The address is the same on every rank.
+/// The address of a T in global memory, for the direct view. Like a pointer it is trivially copyable and has
+/// arithmetic, comparison and null; it has no dereference, so that loads and stores are not mistaken for
+/// direct access. The address is the same on every rank.
 template <class T>
 class global_ptr {
  public:
@@ -87,9 +95,10 @@ class global_ptr {
 };
 static_assert(std::is_trivially_copyable_v<global_ptr<int>> && sizeof(global_ptr<int>) == sizeof(int*));
 
-// ---- what is pending ------------------------------------------------------------------------------------------------------------
+// ---- what is pending --------------------------------------------------------------------------------------
 
-/// One asynchronous operation. Its destructor waits, and ends the program if that fails; wait() throws instead.
+/// One asynchronous operation. Its destructor waits, and ends the program if that fails; wait() throws
+/// instead.
 class [[nodiscard]] pending {
  public:
   pending() noexcept = default;
@@ -102,11 +111,11 @@ class [[nodiscard]] pending {
   }
   ~pending() noexcept { wait(); }
 
-  /// Until the operation is complete: what was read is in its buffer, what was put at its owner.
+  /// Waits until the operation is complete: what was read is in its buffer, what was put at its owner.
   void wait() {
     if (handle_.id != 0) detail::check(kasane_wait(&handle_));
   }
-  /// Is it? Then it is over, as after wait().
+  /// True: the operation is complete, with the effects of wait().
   [[nodiscard]] bool ready() {
     int done = 1;
     if (handle_.id != 0) detail::check(kasane_test(&handle_, &done));
@@ -117,7 +126,8 @@ class [[nodiscard]] pending {
   kasane_pending_t handle_{};
 };
 
-/// Counts any number of asynchronous operations, to be awaited together. Its destructor waits, and ends the program if that fails.
+/// Counts any number of asynchronous operations, which one wait() completes. Its destructor waits, and ends
+/// the program if that fails.
 class pending_group {
  public:
   pending_group() = default;
@@ -125,7 +135,7 @@ class pending_group {
   pending_group& operator=(const pending_group&) = delete;
   ~pending_group() noexcept { wait(); }
 
-  /// Until all are complete.
+  /// Waits until all are complete.
   void wait() {
     if (changes_.id != 0) detail::check(kasane_wait(&changes_));
     while (!reads_.empty()) {
@@ -135,9 +145,9 @@ class pending_group {
     }
   }
 
-  /// For the functions below: what puts, accumulates and copies count on.
+  /// For the functions below: where puts, accumulates and copies are counted.
   [[nodiscard]] kasane_pending_t* changes() noexcept { return &changes_; }
-  /// What was read: one by one.
+  /// For gets, each of which is waited for by itself.
   void add_read(kasane_pending_t one) {
     if (one.id != 0) reads_.push_back(one);
   }
@@ -147,10 +157,11 @@ class pending_group {
   std::vector<kasane_pending_t> reads_;
 };
 
-/// Until everything that this rank issued so far, by whichever thread, has completed at its owner. What was read still needs its wait().
+/// Waits until everything that any thread of this rank issued so far has completed at its owner. A get still
+/// needs its wait().
 inline void flush() { detail::check(kasane_flush()); }
 
-// ---- get and put ------------------------------------------------------------------------------------------------------------------
+// ---- get and put ------------------------------------------------------------------------------------------
 
 namespace detail {
 template <class T>
@@ -207,9 +218,10 @@ void put_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_
   detail::check(kasane_put_async(to.get(), from, n * sizeof(T), group.changes()));
 }
 
-// ---- patches and pieces -----------------------------------------------------------------------------------------------------------
+// ---- patches and pieces -----------------------------------------------------------------------------------
 
-/// A patch of objects: `count` of them in a row, `rows` times, at distances of objects on either side. For more dimensions see kasane_strides_t.
+/// A patch of objects: `count` of them in a row, `rows` times, at distances of objects on either side. For
+/// more dimensions see kasane_strides_t.
 struct patch {
   std::size_t count, rows, global_stride, local_stride;
 };
@@ -260,7 +272,7 @@ inline pending put_vector_async(std::span<const piece> pieces) {
   return pending(p);
 }
 
-// ---- accumulate and copy -----------------------------------------------------------------------------------------------------------
+// ---- accumulate and copy ----------------------------------------------------------------------------------
 
 namespace detail {
 template <class T>
@@ -285,7 +297,8 @@ void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<dou
 }
 }  // namespace detail
 
-/// to[i] += scale · from[i], each element atomic with respect to other accumulates of T (not to atomics). T: int32_t, int64_t, float, double and their complex numbers.
+/// to[i] += scale · from[i], each element atomic with respect to other accumulates of T (not to atomics). T:
+/// int32_t, int64_t, float, double and their complex numbers.
 template <class T>
 void accumulate(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1, std::complex<double> scale = 1) {
   detail::accumulate(to, from, n, scale, nullptr);
@@ -301,7 +314,8 @@ void accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std
   detail::accumulate(to, from, n, scale, group.changes());
 }
 
-/// n objects from one place of global memory to another that does not overlap it, between any two ranks, past this one.
+/// Copies n objects from one place of global memory to another that does not overlap it, between any two
+/// ranks; they do not stay at this rank.
 template <detail::plain T>
 void copy(global_ptr<T> to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
   detail::check(kasane_copy(to.get(), from.get(), n * sizeof(T), nullptr));
@@ -313,7 +327,7 @@ pending copy_async(global_ptr<T> to, global_ptr<const std::type_identity_t<T>> f
   return pending(p);
 }
 
-// ---- atomics -----------------------------------------------------------------------------------------------------------------------
+// ---- atomics ----------------------------------------------------------------------------------------------
 
 namespace detail {
 template <class T>
@@ -335,8 +349,9 @@ void change(kasane_atomic_op_t op, global_ptr<T> at, T operand, kasane_pending_t
 }
 }  // namespace detail
 
-// One read-modify-write of an integer of 4 or 8 bytes, executed at its owner: atomic among all ranks. Each returns the value before. None orders any other access: where
-// data hangs on the word, release_all() before, and acquire_all() after.
+// One read-modify-write of an integer of 4 or 8 bytes, executed at its owner: atomic among all ranks. Each
+// returns the value before. None orders any other access: where other data depend on the word, release_all()
+// comes before, and acquire_all() after it.
 template <detail::word T>
 T fetch_add(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_ADD, at, operand); }
 template <detail::word T>
@@ -347,7 +362,7 @@ template <detail::word T>
 T fetch_xor(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_XOR, at, operand); }
 template <detail::word T>
 T swap(global_ptr<T> at, std::type_identity_t<T> desired) { return detail::rmw<T>(KASANE_SWAP, at, desired); }
-/// Stores desired if the value is expected; the value before.
+/// Stores desired if the value is expected; returns the value before.
 template <detail::word T>
 T compare_swap(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired) { return detail::rmw<T>(KASANE_COMPARE_SWAP, at, desired, expected); }
 /// Without the old value, which is cheaper.
@@ -368,7 +383,7 @@ namespace detail {
 /// What a word can hold for atomics.
 template <class T>
 concept atomic_value = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_volatile_v<T> && sizeof(T) <= 8;
-/// The word: the bytes of the value, and zeros up to the 4 or 8 that owners change at once.
+/// The word: the bytes of the value, and zeros up to 4 or 8, the units of an owner's atomics.
 template <atomic_value T>
 using word_of = std::conditional_t<(sizeof(T) <= 4), std::uint32_t, std::uint64_t>;
 
@@ -392,7 +407,7 @@ template <class T>
 concept atomic_steps = atomic_bits<T> || (std::is_pointer_v<T> && std::is_object_v<std::remove_pointer_t<T>>);
 template <class T>
 concept atomic_sums = atomic_steps<T> || std::floating_point<T>;
-/// What is added to it: as in C++, elements to a pointer.
+/// The type of what is added to T: as in C++, elements to a pointer.
 template <class T>
 using atomic_difference = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_t, T>;
 
@@ -408,7 +423,7 @@ inline void fence_after(std::memory_order order) {
   return order == std::memory_order_acq_rel ? std::memory_order_acquire : order == std::memory_order_release ? std::memory_order_relaxed : order;
 }
 
-/// The operations of atomics on the word of a T: atomic and atomic_ref are made of them.
+/// The operations of atomics on the word of a T, for atomic and atomic_ref.
 template <atomic_value T>
 class AtomicWord {
   using Word = word_of<T>;
@@ -463,7 +478,7 @@ class AtomicWord {
     fence_after(order);
     return from_word<T>(old);
   }
-  /// What no owner can compute is computed here, and again where the word has changed meanwhile.
+  /// Computes here what an owner cannot, and again where the word has changed meanwhile.
   template <class F>
   T update(F f, Order order) const {
     fence_before(order);
@@ -480,13 +495,17 @@ class AtomicWord {
 };
 }  // namespace detail
 
-/// std::atomic_ref over ranks: a trivially copyable value of 4 or 8 bytes (an integer, a floating-point number, a pointer, an enumeration, a small struct) in global memory,
-/// given as a global_ptr or an lvalue there, at a multiple of its size (error EINVAL), all of whose users use atomic_ref while one exists. Each
-/// operation is one read-modify-write at the owner, in one order that all ranks agree on; sums of floating-point numbers are computed here, and anew where another
-/// came between. Comparisons are of bytes, as in C++: -0.0 is not 0.0, and padding counts. It publishes nothing else by itself: acquire and release are whole-rank
-/// fences here, so they are asked for: std::memory_order_release (acq_rel, seq_cst) does release_all() before, acquire (acq_rel, seq_cst) acquire_all() after; relaxed,
-/// the default, also of the operators, neither.
-/// Thread safety: any thread of any rank. Errors: EINVAL: not in global memory, or not aligned. EIO: a peer was lost.
+/// std::atomic_ref over ranks: a trivially copyable value of 4 or 8 bytes (an integer, a floating-point
+/// number, a pointer, an enumeration, a small struct) in global memory, given as a global_ptr or an lvalue
+/// there, at a multiple of its size (error EINVAL). While an atomic_ref to a value exists, all accesses of it
+/// go through atomic_refs. Each operation is one read-modify-write at the owner, in one order that all ranks
+/// agree on. Sums of floating-point numbers are computed here, and again where another change came between.
+/// Comparisons are of bytes, as in C++: -0.0 is not 0.0, and padding counts. By default an operation orders
+/// nothing else, since acquire and release are fences of the whole rank here: std::memory_order_release
+/// (acq_rel, seq_cst) calls release_all() before it, acquire (acq_rel, seq_cst) acquire_all() after it;
+/// relaxed, the default, also of the operators, neither.
+/// Thread safety: any thread of any rank. Errors: EINVAL: not in global memory, or not aligned. EIO: a peer
+/// was lost.
 template <detail::atomic_value T>
   requires(sizeof(T) == 4 || sizeof(T) == 8)
 class atomic_ref {
@@ -506,7 +525,8 @@ class atomic_ref {
   void store(T desired, std::memory_order order = kDefault) const { word().exchange(desired, order); }
   T operator=(T desired) const { return store(desired), desired; }
   T exchange(T desired, std::memory_order order = kDefault) const { return word().exchange(desired, order); }
-  /// False: expected is the value now, seen in the order of failure (by default success without its release). Neither fails without reason.
+  /// False: expected becomes the value, read in the order of failure (by default success without its
+  /// release). Neither form fails spuriously.
   bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) const {
     return word().compare_exchange(expected, desired, success, failure);
   }
@@ -535,15 +555,17 @@ class atomic_ref {
   T operator++(int) const requires detail::atomic_steps<T> { return fetch_add(1); }
   T operator--(int) const requires detail::atomic_steps<T> { return fetch_sub(1); }
 
-  /// Returns when the value is not `old`: the thread is suspended, not its worker, until somebody who changed it notifies. On a thread (error EPERM
-  /// elsewhere); it may be on another rank afterwards.
+  /// Returns when the value is not `old`: the thread is suspended, not its worker, until a thread that
+  /// changed it notifies. On a thread (error EPERM elsewhere); it may be on another rank afterwards.
   void wait(T old, std::memory_order order = kDefault) const { word().wait(old, order); }
-  /// After a change: the thread that has waited longest for this value (all that wait) looks again. One load where nobody waits. On a thread.
+  /// After a change: the thread that has waited longest for this value (all that wait) compares again. One
+  /// load where no thread waits. On a thread.
   void notify_one() const { word().notify_one(); }
   void notify_all() const { word().notify_all(); }
 
  private:
-  [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(reinterpret_cast<detail::word_of<T>*>(p_)); }   // an address only
+  // an address only
+  [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(reinterpret_cast<detail::word_of<T>*>(p_)); }
   T* p_;
 };
 template <class T>

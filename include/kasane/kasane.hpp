@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Kasane: programs written with threads, pointers and new, over one global address space that spans several ranks.
+/// Kasane: programs written with threads, pointers and new, over one global address space that spans several
+/// ranks.
 ///
 ///     #include <kasane/kasane.hpp>
 ///     int main() {
-///       long sum = 0;                                       // on main's stack: in the space, so every rank can reach it
+///       long sum = 0;                              // on main's stack: in the space, so every rank can reach it
 ///       kasane::run([&] {
-///         kasane::thread child([&] { sum = 42; });          // may run on, or move to, any rank with its stack
-///         child.join();                                     // afterwards the child's writes are visible here
+///         kasane::thread child([&] { sum = 42; }); // may run on any rank, and move with its stack
+///         child.join();                            // afterwards the child's writes are visible here
 ///       });
 ///       return sum == 42 ? 0 : 1;
 ///     }
 ///
-/// **What is shared**: thread stacks, main's stack, what new gives on a user-level thread, what allocate() gives; at the same address on
-/// every rank. **What is not**: globals, function statics, thread_local and malloc's heap belong to each rank.
+/// **What is shared**: thread stacks, main's stack, what new gives on a user-level thread, what allocate()
+/// gives; at the same address on every rank. **What is not**: globals, function statics, thread_local and
+/// malloc's heap belong to each rank.
 ///
-/// **Consistency**: data-race-free programs see sequential consistency. Fork, join and what this header and kasane/sync.hpp have for synchronisation order
-/// memory, also between
-/// ranks; std::atomic and std::mutex order memory only inside one rank.
+/// **Consistency**: programs without data races see sequential consistency. Fork, join and the
+/// synchronisation of this header and of kasane/sync.hpp order memory, also between ranks; std::atomic and
+/// std::mutex order memory only inside one rank.
 ///
-/// **Errors**: misuse and the machine's state throw kasane::error with a text that says what to do; exhausted memory throws
-/// out_of_memory (a std::bad_alloc). Misuse that would lose data ends the program with a message.
+/// **Errors**: misuse and failures of the machine throw kasane::error with a text that says what to do;
+/// exhausted memory throws out_of_memory (a std::bad_alloc). Misuse that would lose data ends the program
+/// with a message.
 ///
-/// **Thread safety**: functions may be called from any thread of any rank; an object by one thread at a time unless it says otherwise.
+/// **Thread safety**: functions may be called from any thread of any rank; an object by one thread at a time
+/// unless it says otherwise.
 ///
-/// Sources: the separation of allocating a thread from starting it, and release_all / acquire_all, are from Wataru Endo's thesis (2017), section 6.1
-/// and 6.2.2; work-first fork–join by recursive bisection follows Cilk (Frigo, Leiserson, Randall 1998).
+/// Sources: the separation of allocating a thread from starting it, and release_all / acquire_all, are from
+/// Wataru Endo's thesis (2017), section 6.1 and 6.2.2; work-first fork–join by recursive bisection follows
+/// Cilk (Frigo, Leiserson, Randall 1998).
 #pragma once
 
 #if __cplusplus < 202002L
@@ -59,7 +64,7 @@
 
 namespace kasane {
 
-// ---- the job ----------------------------------------------------------------------------------------------------------------
+// ---- the job --------------------------------------------------------------------------------------------
 
 /// The rank on which the caller runs now. It may be another one after any fork, join, yield, lock or wait.
 [[nodiscard]] inline std::uint32_t rank() noexcept { return kasane_rank(); }
@@ -68,8 +73,9 @@ namespace kasane {
 /// Workers of each rank.
 [[nodiscard]] inline std::uint32_t workers() noexcept { return kasane_workers(); }
 
-/// Runs f() as the root user-level thread and returns its value when it (not what it detached) has ended. From main, on rank 0;
-/// may be called again afterwards. An exception of f passes through. f may capture main's locals by reference: main's stack lies in the space.
+/// Runs f() as the root user-level thread and returns its value when it (not what it detached) has ended.
+/// Called from main, on rank 0; may be called again afterwards. An exception of f passes through. f may
+/// capture main's locals by reference: main's stack lies in the space.
 /// Consistency: all that f and the threads it joined did is visible to the caller.
 /// Throws error EPERM inside of a thread (use thread or parallel_invoke there).
 template <class F>
@@ -95,15 +101,18 @@ auto run(F&& f) -> std::invoke_result_t<F&> {
   }
 }
 
-// ---- memory -----------------------------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------------------------
 
-/// Bytes of a page: what has one owner at a time, and moves as a whole.
-inline constexpr std::size_t page_small = KASANE_PAGE_SMALL;      ///< 4 KiB: data that ranks own closely side by side
+/// Bytes of a page. A page has one owner at a time and moves as a whole.
+/// 4 KiB: for data of different ranks that lie close together
+inline constexpr std::size_t page_small = KASANE_PAGE_SMALL;
 inline constexpr std::size_t page_default = KASANE_PAGE_DEFAULT;  ///< 64 KiB
-inline constexpr std::size_t page_large = KASANE_PAGE_LARGE;      ///< 2 MiB: large arrays
+inline constexpr std::size_t page_large = KASANE_PAGE_LARGE;      ///< 2 MiB: for large arrays
 
-/// Which rank owns the pages of an allocation at first, and how large they are. A value, also for template arguments.
-/// What is smaller than a page shares one with other objects: it is where that page is, which may have been drawn to the rank that used those (`--relocate`).
+/// Which rank owns the pages of an allocation at first, and how large they are. A value, also for template
+/// arguments.
+/// An allocation smaller than a page shares its page with other objects, and moves with it to the rank that
+/// uses those.
 struct placement {
   kasane_placement_t kind = KASANE_PLACEMENT_LOCAL;
   std::uint64_t argument = 0;      ///< as kasane_placement_t says
@@ -112,12 +121,12 @@ struct placement {
   static const placement local;         ///< the allocating rank
   static const placement block;         ///< each rank one consecutive part, the first at rank 0
   static const placement cyclic;        ///< page by page in turn
-  static const placement first_touch;   ///< whoever loads or stores a page first
+  static const placement first_touch;   ///< the rank that loads or stores a page first
   /// `bytes` (a multiple of the page) at each rank in turn.
   [[nodiscard]] static constexpr placement block_cyclic(std::size_t bytes) noexcept { return {KASANE_PLACEMENT_BLOCK_CYCLIC, bytes}; }
-  /// At one rank, which takes no part in it.
+  /// At one rank, which takes no part in the call.
   [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept { return {KASANE_PLACEMENT_ONE_RANK, rank}; }
-  /// The allocating rank, with its memory bound to a NUMA node of its machine, as the operating system counts them.
+  /// The allocating rank, with its memory bound to a NUMA node of its machine, in the system's numbers.
   [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept { return {KASANE_PLACEMENT_NUMA, node}; }
   /// The same in pages of another size: page_small, page_default or page_large.
   [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept { return {kind, argument, bytes}; }
@@ -129,16 +138,17 @@ inline constexpr placement placement::block{KASANE_PLACEMENT_BLOCK};
 inline constexpr placement placement::cyclic{KASANE_PLACEMENT_CYCLIC};
 inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 
-/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws out_of_memory; error EINVAL: a placement that cannot
-/// be. No fence.
+/// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws
+/// out_of_memory; error EINVAL: an impossible placement. No fence.
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16, placement where = placement::local) {
   void* p = kasane_allocate_placed(bytes, align, where.kind, where.argument, where.page_bytes);
   if (p == nullptr) [[unlikely]]
     detail::throw_last_error();
   return p;
 }
-/// Changes the size of an allocation, where it is or at another place of the same rank, to which its bytes are copied. Null: allocates.
-/// Throws out_of_memory, and the allocation is as it was. `bytes` is not 0.
+/// Changes the size of an allocation, in place or at another address of the same rank, to which its bytes are
+/// copied. Null: allocates. `bytes` is not 0.
+/// Throws out_of_memory, and the allocation is unchanged.
 [[nodiscard]] inline void* reallocate(void* p, std::size_t bytes) {
   void* q = kasane_realloc(p, bytes != 0 ? bytes : 1);
   if (q == nullptr) [[unlikely]]
@@ -147,11 +157,11 @@ inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 }
 /// Bytes that may be used at p, an allocation.
 [[nodiscard]] inline std::size_t usable_size(const void* p) noexcept { return kasane_usable_size(p); }
-/// Gives memory of allocate() back, from any rank. Null is nothing.
+/// Frees memory of allocate(), from any rank. Null: nothing happens.
 inline void deallocate(void* p) noexcept { kasane_free(p); }
 
-/// For standard containers: std::vector<int, kasane::allocator<int>>. On a user-level thread plain new does the same; this one gives global memory
-/// wherever it is used, with a placement.
+/// For standard containers: std::vector<int, kasane::allocator<int>>. On a user-level thread plain new does
+/// the same; this allocator takes global memory on any OS thread, with a placement.
 template <class T, placement Where = placement::local>
 class allocator {
  public:
@@ -176,7 +186,7 @@ class allocator {
   }
 };
 
-/// Frees what make_array() gave.
+/// Frees what make_array() allocated.
 struct array_deleter {
   void operator()(void* p) const noexcept { deallocate(p); }
 };
@@ -192,15 +202,17 @@ template <class T>
   return unique_array<T>(static_cast<T*>(allocate(n * sizeof(T), alignof(T) < 64 ? 64 : alignof(T), where)));
 }
 
-/// Writes back everything this rank wrote; returns when the owners have it. Needed only where loads and stores meet get and put on one
-/// datum, or where ranks are ordered by other means than Kasane's.
+/// Writes back everything that this rank wrote; returns when the owners have it. Needed only between uses of
+/// one datum by loads and stores and by get and put, or where ranks are ordered by other means than Kasane's.
 inline void release_all() { kasane_release_all(); }
-/// Afterwards loads on this rank see what others had released.
+/// Afterwards loads on this rank see what other ranks had released.
 inline void acquire_all() { kasane_acquire_all(); }
 
-// get and put with plain pointers; all other forms of the direct view, and what they have in common: kasane/global_ptr.hpp.
+// get and put with plain pointers; all other forms of the direct view, and what they have in common:
+// kasane/global_ptr.hpp.
 
-/// Reads n objects at `global` from their owner, uncached, into any memory. Throws error EINVAL if it is not global memory.
+/// Reads n objects at `global` from their owner, uncached, into any memory. Throws error EINVAL if it is not
+/// global memory.
 template <class T>
 void get(T* destination, const T* global, std::size_t n = 1) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -213,47 +225,55 @@ void put(T* global, const T* source, std::size_t n = 1) {
   detail::check(kasane_put(global, source, n * sizeof(T)));
 }
 
-/// Makes this rank the owner of the pages (64 KiB) that hold n objects at p, contents included: its loads and stores there cost no communication afterwards,
-/// until another
-/// rank takes them. What else lies on the first and last page comes along. No fence, and no contents change; loads, stores, gets and puts of all
-/// ranks go on meanwhile. Throws error EINVAL (not allocated global memory, with the address) or EBUSY (the owner has a view of a page); some pages may have
-/// moved then.
+/// Makes this rank the owner of the pages (64 KiB) that hold n objects at p, contents included. Afterwards
+/// its loads and stores there need no communication until another rank takes the pages. What else lies on the
+/// first and last page moves too. No fence, and no contents change; loads, stores, gets and puts of all ranks
+/// continue meanwhile.
+/// Throws error EINVAL (not allocated global memory, with the address) or EBUSY (the owner has a view of a
+/// page); some pages may have moved then.
 template <class T>
 void own(const T* p, std::size_t n = 1) {
   detail::check(kasane_own(p, n * sizeof(T)));
 }
-/// As own() for another rank, which takes the pages; returns when it owns them. Throws error EINVAL also if there is no such rank.
+/// As own() for another rank; returns when that rank owns the pages. Throws error EINVAL also if there is no
+/// such rank.
 template <class T>
 void give(const T* p, std::size_t n, std::uint32_t to) {
   detail::check(kasane_give(p, n * sizeof(T), to));
 }
-/// The rank that owns the page of *p, as it was just now. Throws error EINVAL if that is not allocated global memory.
+/// The rank that owns the page of *p. The page may move at any time, so the answer may be old. Throws error
+/// EINVAL if p is not allocated global memory.
 [[nodiscard]] inline std::uint32_t where(const void* p) {
   std::uint32_t rank = 0;
   detail::check(kasane_where(p, &rank));
   return rank;
 }
 
-// ---- views -------------------------------------------------------------------------------------------------------------------
+// ---- views ----------------------------------------------------------------------------------------------
 
-/// What the elements of a view are for. write_only: each is assigned before the view ends, and none read before: nothing is fetched but what lies at the edges.
+/// What the elements of a view are for. write_only: each is assigned before the view ends, and none is read
+/// before: only the blocks at the edges are fetched.
 enum class view_access : int { read = KASANE_READ, read_write = KASANE_READ_WRITE, write_only = KASANE_WRITE_ONLY };
 inline constexpr view_access read_write = view_access::read_write;
 inline constexpr view_access write_only = view_access::write_only;
 
-/// The n objects at p, present (and writable) as long as it lives: what is absent comes at once, all transfers under way together, without faults. A range;
-/// also fit for system
-/// calls. After the checkout and checkin of Itoyori (Shiina, Taura: Itoyori: Reconciling Global Address Space and Global Fork-Join Task Parallelism, SC 2023).
+/// The n objects at p, present (and writable) as long as the view lives: absent blocks are fetched together,
+/// without faults. It is a range, and may be passed to system calls.
+/// After the checkout and checkin of Itoyori (Shiina, Taura: Itoyori: Reconciling Global Address Space and
+/// Global Fork-Join Task Parallelism, SC 2023).
 ///
 ///     kasane::view in(source, n);                                // of const T: to be read
 ///     kasane::view out(target, n, kasane::write_only);
 ///     std::transform(in.begin(), in.end(), out.begin(), f);
 ///
-/// Consistency: as of loads and stores; a view is no fence. What write_only did not assign has an unspecified value afterwards, at all ranks.
-/// Belongs to the rank on which it was made: nothing that may move the thread (fork, join, yield, lock, wait) in its scope; for that there is prefetch().
-/// Pages of a view do not
-/// move, and a writable one is sent by every release: keep it short. Views may overlap. Private memory is accepted and needs nothing.
-/// Throws error EINVAL if an address is not allocated, ENOMEM if it is more than the budget of DRAM (`kasane run --dram`).
+/// Consistency: as of loads and stores; a view is no fence. Elements of a write_only view that were not
+/// assigned have an unspecified value afterwards, at all ranks.
+/// Thread safety: a view belongs to the rank on which it was made: its scope has no call that may move the
+/// thread (fork, join, yield, lock, wait); for such scopes there is prefetch().
+/// Pages of a view do not move, and every release sends a writable one: keep it short. Views may overlap.
+/// Private memory is accepted, and nothing is done for it.
+/// Throws error EINVAL if an address is not allocated, ENOMEM if the view is larger than the budget of DRAM
+/// (`kasane run --dram`).
 template <class T>
 class view {
  public:
@@ -280,39 +300,48 @@ class view {
 template <class T>
 view(T*, std::size_t) -> view<const T>;
 
-/// As a view that ends at once: accesses soon afterwards find the n objects present (and writable), unless a fence or a move took them away. A hint, for scopes that a view must not have. What is
-/// at other ranks is waited for; what is on SSD (`kasane run --dram`) is only sent for, so that the caller computes meanwhile: whoever goes through memory in pieces prefetches each before its use,
-/// and what follows comes, too. With write_only the caller goes on to assign every element before it reads any.
+/// As a view that ends at once: accesses soon afterwards find the n objects present (and writable), unless a
+/// fence or a move has dropped them. A hint, for scopes that a view must not have.
+/// Waits for what is at other ranks; reads of what is on SSD (`kasane run --dram`) are only started, so that
+/// the caller computes meanwhile. A program that goes through memory in pieces prefetches each before its
+/// use, and the runtime reads ahead what follows. With write_only the caller then assigns every element
+/// before it reads any.
 template <class T>
 void prefetch(T* p, std::size_t n, view_access use = view_access::read) {
   detail::check(kasane_prefetch(p, n * sizeof(T), static_cast<int>(use)));
 }
-/// The values of n objects are not needed any more: what this rank has assigned and no release has sent yet is never sent, and what was on SSD (`kasane run --dram`) need not be written there again.
-/// They are unspecified until they are assigned anew. No other thread may use them meanwhile.
+/// The values of n objects are not needed any more: changes of this rank that no release has sent are never
+/// sent, and what was on SSD (`kasane run --dram`) need not be written there again.
+/// The values are unspecified until they are assigned again. No other thread may use them meanwhile.
 template <class T>
 void discard(T* p, std::size_t n) {
-  static_assert(std::is_trivially_destructible_v<T>, "who discards objects ends no lives");
+  static_assert(std::is_trivially_destructible_v<T>, "discard() runs no destructors");
   detail::check(kasane_discard(p, n * sizeof(T)));
 }
 
-// ---- memory larger than DRAM -------------------------------------------------------------------------------------------------
+// ---- memory larger than DRAM ----------------------------------------------------------------------------
 
 /// How objects are used, for kasane::advise.
 enum class usage : int { normal = KASANE_NORMAL, sequential = KASANE_SEQUENTIAL, random = KASANE_RANDOM, once = KASANE_ONCE };
 
-/// Says how the n objects at p are used from now on, for read-ahead from SSD and for what leaves DRAM first (kasane_usage). Whole pages (64 KiB, unless allocated otherwise), on all ranks, until
-/// something else is said. Nothing need be said for programs to work; without a budget (`--dram`) nothing happens. No fence. Throws error EINVAL: not allocated global memory.
+/// Says how the n objects at p are used from now on, for read-ahead from SSD and for the choice of what
+/// leaves DRAM first (kasane_usage). Holds for whole pages (64 KiB, unless allocated otherwise), on all
+/// ranks, until the next such call. Programs work without it; without a budget (`--dram`) nothing happens. No
+/// fence. Throws error EINVAL: not allocated global memory.
 template <class T>
 void advise(const T* p, std::size_t n, usage how) {
   detail::check(kasane_advise(p, n * sizeof(T), static_cast<int>(how)));
 }
-/// The n objects are not needed for a while: returns when what of their pages could leave DRAM has left. What is in a view, pinned or in use stays. Contents stay as they are. No fence.
+/// The n objects are not needed for a while: returns when all of their pages that can leave DRAM have left.
+/// What is in a view, pinned or in use stays. No fence, and no contents change.
 template <class T>
 void evict(const T* p, std::size_t n) {
   detail::check(kasane_evict(p, n * sizeof(T)));
 }
-/// The n objects at p stay in DRAM, with whoever owns them, as long as it lives; they are brought in first. No access, unlike a view: threads and pages may go anywhere meanwhile. Where
-/// nothing else can leave and room is needed they leave all the same, and the rank warns once. Must end before the memory is freed.
+/// Brings the n objects at p into DRAM, where they stay, at whichever rank owns them, as long as the pin
+/// lives. Unlike a view it gives no access: threads and pages may move meanwhile. Where nothing else can
+/// leave and a thread needs room, pinned pages leave, and the rank warns once. A pin ends before the memory
+/// is freed.
 template <class T>
 class pin {
  public:
@@ -326,11 +355,12 @@ class pin {
   std::size_t n_;
 };
 
-// ---- threads -----------------------------------------------------------------------------------------------------------------
+// ---- threads --------------------------------------------------------------------------------------------
 
 namespace detail {
 
-/// Above this a thread's function and arguments go to global memory: half of a stack slot must be left for its frames.
+/// A thread's function and arguments that are larger go to global memory: half of a stack slot is left for
+/// frames.
 inline constexpr std::size_t kMaxOnStack = 16 * 1024;
 
 /// A callable and its arguments, as they lie on a new thread's stack.
@@ -388,7 +418,7 @@ void build(kasane_allocated_t t, As&&... as) {
 
 /// Where a new thread begins: thread(near{p}, f, args...).
 struct near {
-  const void* address;   ///< in global memory; the rank that owns its page is meant
+  const void* address;   ///< in global memory: at the rank that owns its page
 };
 
 namespace detail {
@@ -404,9 +434,10 @@ struct Placed {
 };
 }  // namespace detail
 
-/// A user-level thread, as std::thread, but: it may run on any rank and move between them with its stack; it starts at once, while
-/// its creator may be taken over by another worker; an exception that leaves it is thrown again by join(). Its function and arguments are built on its own
-/// stack, nothing is allocated. The handle may be joined by any thread, also on another rank. A thread costs some 20 ns and a stack slot.
+/// A user-level thread, as std::thread, with these differences. It may run on any rank and move between them
+/// with its stack. It starts at once, while another worker may steal its creator. join() rethrows an
+/// exception that left it. Its function and arguments are built on its own stack, without an allocation. Any
+/// thread may join it, also on another rank. A thread costs some 20 ns and a stack slot.
 class thread {
  public:
   class id {
@@ -423,7 +454,8 @@ class thread {
 
   thread() noexcept = default;
 
-  /// Runs f(args...) with decayed copies. Throws error: EPERM outside of run(), EAGAIN if this rank has no stack slot left.
+  /// Runs f(args...) with decayed copies. Throws error: EPERM outside of run(), EAGAIN if this rank has no
+  /// stack slot left.
   /// Consistency: all that the creator did before is visible to the thread.
   template <class F, class... Args>
     requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !std::is_same_v<std::remove_cvref_t<F>, near>)
@@ -436,9 +468,10 @@ class thread {
       start_boxed<Call>(std::forward<F>(f), std::forward<Args>(args)...);
   }
 
-  /// The same near an address (a placed spawn): it goes to the rank that owns the page and begins there, when a worker of it has nothing else to go on with; the
-  /// creator goes on here. A hint for what the thread will use: from then on it may be stolen like any other. Costs what a steal costs, nothing if the page
-  /// is here. join() throws error EINVAL if the address is not in allocated global memory.
+  /// The same near an address (a placed spawn): the thread moves to the rank that owns the page, and begins
+  /// there when a worker of that rank has nothing else to run; the creator continues here. A hint what the
+  /// thread will use: from then on it may be stolen like any other. It costs as much as a steal, and nothing
+  /// if this rank owns the page. join() throws error EINVAL if the address is not in allocated global memory.
   template <class F, class... Args>
   thread(near where, F&& f, Args&&... args) : thread(detail::Placed<std::decay_t<F>>{where.address, std::forward<F>(f)}, std::forward<Args>(args)...) {}
 
@@ -457,9 +490,11 @@ class thread {
   [[nodiscard]] id get_id() const noexcept { return id(id_); }
   void swap(thread& other) noexcept { std::swap(id_, other.id_); }
 
-  /// Waits until the thread has ended; all that it did is visible afterwards. Throws what it threw. Throws error EINVAL if not joinable.
+  /// Waits until the thread has ended; all that it did is visible afterwards. Throws what it threw; error
+  /// EINVAL if not joinable.
   void join() { detail::check(kasane_thread_join(std::exchange(id_, 0))); }
-  /// Nobody will join it. An exception that leaves it then ends the program. Throws error EINVAL if not joinable.
+  /// No thread will join it. An exception that leaves it ends the program. Throws error EINVAL if not
+  /// joinable.
   void detach() { detail::check(kasane_thread_detach(std::exchange(id_, 0))); }
 
  private:
@@ -494,20 +529,23 @@ class thread {
 namespace this_thread {
 /// Lets other threads of this rank run.
 inline void yield() noexcept { kasane_thread_yield(); }
-/// The calling thread goes on at the rank that owns the page of p, with its stack: see thread(near, …). Throws error EPERM outside of threads, EINVAL if p is not in
-/// allocated global memory. What was learnt of the rank before (rank(), thread_local) may be wrong afterwards.
+/// Moves the calling thread, with its stack, to the rank that owns the page of p: see thread(near, …).
+/// Earlier values of rank(), and references to thread_local variables, are wrong afterwards. Throws error
+/// EPERM outside of threads, EINVAL if p is not in allocated global memory.
 inline void move_near(const void* p) { detail::check(kasane_thread_move_near(p)); }
 /// The calling thread; a default id outside of threads.
 [[nodiscard]] inline thread::id get_id() noexcept { return thread::id(kasane_thread_self()); }
-/// Ends the calling thread from any depth as if its function had returned (thesis, section 6.1). Destructors run; a catch (...) on the way must throw again.
+/// Ends the calling thread from any depth as if its function had returned (thesis, section 6.1). Destructors
+/// run; a catch (...) on the way has to rethrow.
 [[noreturn]] inline void exit() { kasane_thread_exit(); }
 }  // namespace this_thread
 
-// ---- synchronisation (more: kasane/sync.hpp) ------------------------------------------------------------------------------------------------------------
+// ---- synchronisation (more: kasane/sync.hpp) ------------------------------------------------------------
 
-/// Mutual exclusion among all threads of the job. Lockable: std::lock_guard, std::unique_lock and std::scoped_lock work. Not recursive; may be held over a
-/// fork, a join or a move (a std::mutex may not). lock() sees all that earlier holders did. Waiters are served in batches, first come first served.
-/// Must be made inside of run(), and lie where all its users reach it: on a stack, or in global memory.
+/// Mutual exclusion among all threads of the job. Lockable: std::lock_guard, std::unique_lock and
+/// std::scoped_lock work. Not recursive; may be held over a fork, a join or a move (a std::mutex may not).
+/// lock() sees all that earlier holders did. Waiters are served in batches, in the order of their arrival.
+/// It is made inside of run(), and lies where all its users reach it: on a stack, or in global memory.
 class mutex {
  public:
   mutex() { detail::check(kasane_mutex_init(&m_)); }
@@ -532,14 +570,15 @@ class condition_variable {
   condition_variable& operator=(const condition_variable&) = delete;
   ~condition_variable() { kasane_cond_destroy(&c_); }
 
-  /// Gives the mutex up, waits, and takes it again. May wake without reason: test the condition.
+  /// Unlocks the mutex, waits, and locks it again. May wake without reason: test the condition.
   void wait(std::unique_lock<mutex>& lock) { detail::check(kasane_cond_wait(&c_, lock.mutex()->native_handle())); }
   /// Waits until done() is true.
   template <class Predicate>
   void wait(std::unique_lock<mutex>& lock, Predicate done) {
     while (!done()) wait(lock);
   }
-  /// As wait, but no longer than to `time` (any clock; kasane::clock is one for all ranks). The mutex is held again in any case.
+  /// As wait, but not after `time` (of any clock; kasane::clock is the same on all ranks). The mutex is held
+  /// again in any case.
   template <class Clock, class Duration>
   std::cv_status wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time) {
     const bool notified = wait_by(lock, detail::deadline_after(time - Clock::now()));
@@ -573,13 +612,16 @@ class condition_variable {
   kasane_cond_t c_{};
 };
 
-/// Holds `count` threads until all have arrived, again and again: in phases. Made inside of run(). Who has arrived in a phase waits for it before it arrives again.
-/// Consistency: all that was done before the arrivals of a phase is visible to whoever has waited for it. An arrival writes back what its rank has written, a wait drops what
-/// others may have changed (with one rank: nothing).
+/// Holds `count` threads until all have arrived, in phase after phase. Made inside of run(). A thread that
+/// has arrived in a phase waits for it before it arrives again.
+/// Consistency: all that was done before the arrivals of a phase is visible to threads that have waited for
+/// it. An arrival writes back what its rank has written; a wait drops what other ranks may have changed (with
+/// one rank: nothing).
 /// Thread safety: every call from any thread of any rank. Errors: EPERM: not on a thread. EINVAL: as said.
 class barrier {
  public:
-  /// A phase in which somebody has arrived. Moved, not copied; any thread may wait for it, once, while the next phase has not ended.
+  /// A phase in which a thread has arrived. Moved, not copied; any thread may wait for it, once, while the
+  /// next phase has not ended.
   class arrival_token {
    public:
     arrival_token(arrival_token&&) noexcept = default;
@@ -599,29 +641,32 @@ class barrier {
 
   [[nodiscard]] static constexpr std::uint32_t max() noexcept { return KASANE_BARRIER_MAX; }
   void arrive_and_wait() { detail::check(kasane_barrier_wait(&b_)); }
-  /// Arrives n times and goes on. Throws error EINVAL if n is 0 or more than the phase still waits for.
+  /// Arrives n times without waiting. Throws error EINVAL if n is 0 or more than the phase still waits for.
   [[nodiscard]] arrival_token arrive(std::uint32_t n = 1) {
     std::uint32_t phase = 0;
     detail::check(kasane_barrier_arrive(&b_, n, &phase));
     return arrival_token(phase);
   }
-  /// Until the phase of the token is over.
+  /// Waits until the phase of the token is over.
   void wait(arrival_token&& token) const { detail::check(kasane_barrier_wait_phase(&b_, token.phase_)); }
-  /// Arrives for the last time: this phase counts it, later ones wait for one thread less. Throws error EINVAL if nobody is left.
+  /// Arrives for the last time: this phase counts it, later ones wait for one thread less. Throws error
+  /// EINVAL if no thread is left.
   void arrive_and_drop() { detail::check(kasane_barrier_arrive_and_drop(&b_)); }
 
  private:
   mutable kasane_barrier_t b_{};
 };
 
-/// A value that each thread has its own of, zero at first; what thread_local would be if threads did not move. The job has 4 of them, which are never given
-/// back: create each once, inside of run(), and share it; keep pointers in it. Any thread of any rank may use it.
+/// A value of which each thread has its own, zero at first, as of thread_local, which does not move with a
+/// thread. The job has 4 of them, which are never freed: create each once, inside of run(), and share it;
+/// keep pointers in it. Any thread of any rank may use it.
 template <class T>
 class local {
   static_assert(sizeof(T) <= sizeof(void*) && std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:
-  /// destructor (may be null): called at a thread's end on a value of it that is not zero. Throws error EAGAIN if no key is left.
+  /// destructor (may be null): called at a thread's end on a value of it that is not zero. Throws error
+  /// EAGAIN if no key is left.
   explicit local(void (*destructor)(void*) = nullptr) { detail::check(kasane_key_create(&key_, destructor)); }
   local(const local&) = delete;
   local& operator=(const local&) = delete;
@@ -643,15 +688,17 @@ class local {
   kasane_key_t key_ = 0;
 };
 
-// ---- parallel patterns -----------------------------------------------------------------------------------------------------------
+// ---- parallel patterns ----------------------------------------------------------------------------------
 
-/// Grain of parallel_for and parallel_reduce: about eight pieces for each worker of the job, at most 2048 iterations each.
+/// Grain of parallel_for and parallel_reduce: about eight pieces for each worker of the job, at most 2048
+/// iterations each.
 inline constexpr std::size_t automatic = 0;
 
 namespace detail {
 
-/// Runs left() as a thread and right() here, and joins, whatever they throw. The exception that comes first in serial order passes on.
-/// Where no thread slot is left both run here: the program slows down, but never stops.
+/// Runs left() as a thread and right() here, and joins, whatever they throw. The exception that comes first
+/// in serial order is rethrown.
+/// Where no thread slot is left both run here: the program becomes slower, but does not stop.
 template <class L, class R>
 void fork_join(L&& left, R&& right) {
   using Call = Call<std::decay_t<L>>;
@@ -716,8 +763,8 @@ decltype(auto) at(F& f, I i) {
   return g < 1 ? 1 : g > 2048 ? 2048 : g;
 }
 
-/// Carries a function object down the recursion: small plain ones by value, so that a piece on another rank does not fetch them from the caller's
-/// stack again; others by pointer to the caller's.
+/// A function object on its way down the recursion: small trivial ones by value, so that a piece on another
+/// rank does not fetch them from the caller's stack again; others by a pointer to the caller's.
 template <class F>
 class Carried {
   static constexpr bool kByValue = std::is_trivially_copyable_v<F> && sizeof(F) <= 64;
@@ -759,12 +806,14 @@ template <class I>
     return first + static_cast<std::iter_difference_t<I>>(n);
 }
 
-inline constexpr std::uint64_t kPartsOfARank = 4;   ///< so that owners of unequal shares do not wait long for each other
+/// more than one, so that ranks with unequal shares wait less for each other
+inline constexpr std::uint64_t kPartsOfARank = 4;
 
 /// A hint: in memory that is not global, or not allocated, nothing happens.
 inline void go_near(const void* p) noexcept { static_cast<void>(kasane_thread_move_near(p)); }
 
-/// Calls run(begin, end) for parts of [begin, end) of at most `part` each, on a thread that goes near place(what is in the middle) before.
+/// Calls run(begin, end) for parts of [begin, end) of at most `part` each, on a thread that moves near
+/// place(the middle) first.
 template <class Place, class Run>
 void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Carried<Place> place, Carried<Run> run) {
   const std::uint64_t middle = begin + (end - begin) / 2;
@@ -800,8 +849,9 @@ T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std
 
 }  // namespace detail
 
-/// Calls all functions, maybe at the same time, and returns when all have returned. If some throw, all the others still end, and the exception of the
-/// first of them in the argument list passes on. A small trivially copyable function is called as a copy. On a thread.
+/// Calls all functions, perhaps at the same time, and returns when all have returned. If some throw, all
+/// others still end, and the exception of the first of them in the argument list is rethrown. A small
+/// trivially copyable function is called as a copy. On a thread.
 template <class F>
 void parallel_invoke(F&& f) {
   std::invoke(f);
@@ -813,10 +863,10 @@ void parallel_invoke(F&& f, Rest&&... rest) {
                     [&] { parallel_invoke(rest...); });
 }
 
-/// Calls f(i) for each index i of [first, last), or f(*i) for random access iterators, by recursive bisection down to pieces of at most `grain`
-/// iterations, each run in order. All pieces end before an exception passes on (the first in serial order of those thrown; a piece stops at its exception).
-/// f may be
-/// copied, and is called by several threads at once. On a thread.
+/// Calls f(i) for each index i of [first, last), or f(*i) for random access iterators, by recursive bisection
+/// down to pieces of at most `grain` iterations, each run in order. All pieces end before an exception is
+/// rethrown (the first in serial order of those thrown; a piece stops at its exception).
+/// f may be copied, and is called by several threads at once. On a thread.
 template <detail::index_or_iterator I, class F>
 void parallel_for(I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
@@ -840,10 +890,11 @@ struct near_array {
 struct near_data_t {};
 inline constexpr near_data_t near_data{};
 
-/// The same as parallel_for(first, last, f, grain), an affinity hint with it: the loop is cut into some parts a rank, and each begins at the rank that owns the page of the
-/// element in its middle (as this_thread::move_near). From then on pieces may be stolen as ever, so who is idle helps. For loops over data that stay where they are, as those of
-/// placement::block. Each part costs what a steal costs; the caller may go on at another rank, as after any fork. Throws error EINVAL if such an element is not in
-/// allocated global memory.
+/// As parallel_for(first, last, f, grain), with a hint of affinity: the loop is cut into some parts a rank,
+/// and each begins at the rank that owns the page of the element in its middle (as this_thread::move_near).
+/// From then on idle workers may steal pieces as ever. For loops over data that stay where they are, as those
+/// of placement::block. Each part costs as much as a steal; the caller may continue at another rank, as after
+/// any fork. Throws error EINVAL if such an element is not in allocated global memory.
 template <class T, std::integral I, class F>
 void parallel_for(near_array<T> data, I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
@@ -861,9 +912,9 @@ void parallel_for(near_data_t, I first, std::type_identity_t<I> last, F&& f, std
   detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
 }
 
-/// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be commutative; init is used once. The value type is
-/// that
-/// of init. Iterators and grain, exceptions and threads as parallel_for.
+/// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be
+/// commutative; init is used once. The value has the type of init. Iterators and grain, exceptions and
+/// threads as parallel_for.
 template <detail::index_or_iterator I, class T, class Map, class Combine>
 [[nodiscard]] T parallel_reduce(I first, std::type_identity_t<I> last, T init, Map&& map, Combine&& combine,
                                 std::size_t grain = automatic) {
@@ -876,29 +927,24 @@ template <detail::index_or_iterator I, class T, class Map, class Combine>
                                                        detail::grain_for(n, grain)));
 }
 
-// ---- statistics -----------------------------------------------------------------------------------------------------------------
+// ---- counters -------------------------------------------------------------------------------------------
 
-/// Named counters since the start of the job: threads, steals_remote, bytes_fetched, …; see KASANE_STATISTICS.
-using counters = kasane_statistics_t;
-
-/// Of one rank. Exact numbers; a snapshot of the whole only when the job is quiet. Throws error EINVAL if there is no such rank.
-[[nodiscard]] inline counters statistics(std::uint32_t of_rank) {
-  counters c{};
-  detail::check(kasane_statistics_of(of_rank, &c));
-  return c;
+/// What a rank has counted since the start of the job, or all together: "threads", "steals_remote",
+/// "bytes_fetched", …; docs/guide/options.md#counters lists them. Exact, but threads go on counting while it
+/// is read. Consistency: none. Throws error EINVAL if there is no such counter or rank.
+[[nodiscard]] inline std::uint64_t counter(const char* name, std::uint32_t of_rank = KASANE_ALL_RANKS) {
+  std::uint64_t value = 0;
+  detail::check(kasane_counter_by_name(name, of_rank, &value));
+  return value;
 }
-/// The sum over all ranks.
-[[nodiscard]] inline counters statistics() {
-  counters c{};
-  detail::check(kasane_statistics_total(&c));
-  return c;
-}
-/// Calls f(name, value, help) for each counter.
+/// Calls f(name, value) for each counter of the rank, or of all together. The names live as long as the
+/// process.
 template <class F>
-void for_each_counter(const counters& c, F&& f) {
-#define KASANE_VISIT(name, help) f(#name, c.name, help);
-  KASANE_STATISTICS(KASANE_VISIT)
-#undef KASANE_VISIT
+void for_each_counter(F&& f, std::uint32_t of_rank = KASANE_ALL_RANKS) {
+  const char* name = nullptr;
+  std::uint64_t value = 0;
+  detail::check(kasane_counter(0, of_rank, &name, &value));
+  for (std::uint32_t i = 0; kasane_counter(i, of_rank, &name, &value) == 0; ++i) std::invoke(f, name, value);
 }
 
 }  // namespace kasane

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// More ways to order threads of any ranks, included by kasane.hpp: synchronized_value, shared_mutex, timed_mutex, shared_timed_mutex, counting_semaphore, latch, call_once,
-/// atomic, promise and future.
+/// More ways to order threads of any ranks, included by kasane.hpp: synchronized_value, shared_mutex,
+/// timed_mutex, shared_timed_mutex, counting_semaphore, latch, call_once, atomic, promise and future.
 ///
-/// **Where.** Each object must lie where all its users reach it: on a stack, or in global memory. All but atomic are made, used and destroyed on threads
-/// (error EPERM elsewhere); making one throws error EAGAIN if the rank has no record left.
+/// **Where.** Each object lies where all its users reach it: on a stack, or in global memory. All but atomic
+/// are constructed, used and destroyed on threads (error EPERM elsewhere); a constructor throws error EAGAIN
+/// if the rank has no record left.
 ///
-/// **Consistency.** As in C++: what the standard says synchronises does so here, between ranks, too. What it costs is said at each.
+/// **Consistency.** As in C++: what synchronises by the standard synchronises here, between ranks, too. Each
+/// class says what it costs.
 ///
-/// **Deadlines.** As in C++ calls whose names end in _for and _until give up when a time has passed: never before, and after it when a worker of the rank has
-/// nothing else to go on with. Any clock will do; kasane::clock is one for all ranks. Who gives up gets nothing, and what was given meanwhile goes to those
-/// who wait.
+/// **Deadlines.** As in C++ calls whose names end in _for and _until give up when a time has passed: never
+/// earlier, and then when a worker of the rank has nothing else to run. Any clock will do; kasane::clock is
+/// the same on all ranks. A call that gives up gets nothing; what became free meanwhile goes to the threads
+/// that wait.
 ///
-/// **Thread safety**: every call from any thread of any rank, but for promise and future, which belong to one thread at a time.
+/// **Thread safety**: every call from any thread of any rank, but for promise and future, which belong to one
+/// thread at a time.
 #pragma once
 
 #include <kasane/kasane.h>
@@ -43,7 +47,7 @@
 namespace kasane {
 
 namespace detail {
-/// Of a call that may fail to get something, and then returns `failed`: did it?
+/// Whether a call that returns `failed` where it does not get something has got it.
 inline bool tried(int code, int failed = EBUSY) {
   if (code == failed) return false;
   check(code);
@@ -52,7 +56,8 @@ inline bool tried(int code, int failed = EBUSY) {
 }  // namespace detail
 
 namespace detail {
-/// Holds several mutexes, which order nothing, locked by address, which is the same on every rank: so no two threads wait for each other in a circle.
+/// Holds several mutexes, which order nothing. They are locked in the order of their addresses, which are the
+/// same on every rank, so that no deadlock arises.
 template <std::size_t kCount>
 class RelaxedLocks {
  public:
@@ -72,25 +77,31 @@ class RelaxedLocks {
 };
 }  // namespace detail
 
-/// A value and the mutex that guards it, of which nothing is exchanged between ranks but the value: std::experimental::synchronized_value, as proposed for C++ (P0290), for this space.
+/// A value and the mutex that guards it, where ranks exchange nothing but the value:
+/// std::experimental::synchronized_value, as proposed for C++ (P0290), for this space.
 ///
-///     kasane::synchronized_value<Account> a, b;                                                           // Account: trivially copyable
+///     kasane::synchronized_value<Account> a, b;   // Account: trivially copyable
 ///     kasane::apply([](Account& from, Account& to) { from.euros -= 5, to.euros += 5; }, a, b);
 ///
-/// apply(f, values…) calls f with a copy of each while nobody else has any of them; what it leaves there others find, also when it throws. Any number of values: circles of waiting cannot come about.
-/// f's result is returned, as a value. The same object twice is an error (it is locked twice: the job ends with a message).
+/// apply(f, values…) locks the values, calls f with a copy of each, and writes the copies back, also when f
+/// throws. Any number of values: they cannot deadlock.
+/// f's result is returned, as a value. The same object twice is an error (it is locked twice: the job ends
+/// with a message).
 ///
-/// Consistency: changes of a value are in one order, and each sees those before it. **Nothing else is ordered**: neither rank writes back or drops anything, whatever else they have changed, which is
-/// what a mutex between two ranks costs. So keep in it all that it guards; a pointer in it does not make what it points to visible.
-/// Cost: for each value the mutex, one get and one put at its page's owner, however large it is; so it is for values of some hundred bytes. It must lie in global memory or on a stack.
-/// Thread safety: any thread of any rank. Errors: EAGAIN (the constructor): this rank has no record left. EPERM: not on a thread. EIO: a peer was lost.
+/// Consistency: changes of a value are in one order, and each sees those before it. **Nothing else is
+/// ordered**: no rank writes back or drops anything, which is the cost of a mutex between two ranks.
+/// So the value holds all that it guards; a pointer in it does not make what it points to visible.
+/// Cost: for each value the mutex, one get and one put at its page's owner, whatever its size; so it is for
+/// values of some hundred bytes. It lies in global memory or on a stack.
+/// Thread safety: any thread of any rank. Errors: EAGAIN (the constructor): this rank has no record left.
+/// EPERM: not on a thread. EIO: a peer was lost.
 template <class T>
 class synchronized_value {
   static_assert(std::is_trivially_copyable_v<T>, "its bytes go from rank to rank");
 
  public:
   using value_type = T;
-  /// As that of an atomic: no atomic operation, and a fence.
+  /// As an atomic's: no atomic operation, and a fence.
   explicit synchronized_value(const T& value) {
     detail::check(kasane_mutex_init(&mutex_));
     kasane_release_all();
@@ -143,10 +154,12 @@ std::invoke_result_t<F, Ts&...> apply(F&& f, synchronized_value<Ts>&... values) 
   if constexpr (!std::is_void_v<Result>) return *std::move(result);
 }
 
-/// Many readers or one writer. Works with std::unique_lock and std::shared_lock. First come first served, readers that wait side by side together: nobody
-/// starves. Not recursive, and a reader cannot become a writer. May be held over a fork, a join or a move.
-/// Consistency: who locks sees what earlier writers did, and a writer what earlier readers did. Between threads of one rank that costs nothing; a reader on
-/// another rank than the last writer's fetches what changed, and writes back, when it unlocks, what its rank has written.
+/// Many readers or one writer. Works with std::unique_lock and std::shared_lock. Threads are served in the
+/// order of their arrival, adjacent readers together: no thread starves. Not recursive, and a reader cannot
+/// become a writer. May be held over a fork, a join or a move.
+/// Consistency: a reader sees what earlier writers did, and a writer also what earlier readers did. Between
+/// threads of one rank that costs nothing. A reader on another rank than the last writer's fetches what
+/// changed, and writes back, when it unlocks, what its rank has written.
 class shared_mutex {
  public:
   shared_mutex() { detail::check(kasane_rwlock_init(&l_)); }
@@ -165,7 +178,7 @@ class shared_mutex {
   kasane_rwlock_t l_{};
 };
 
-/// A shared_mutex that one may also wait for until a time.
+/// A shared_mutex with calls that wait until a time.
 class shared_timed_mutex : public shared_mutex {
  public:
   template <class Rep, class Period>
@@ -190,16 +203,17 @@ class shared_timed_mutex : public shared_mutex {
   bool lock_shared_by(std::uint64_t deadline_ns) { return detail::tried(kasane_rwlock_timedrdlock(&l_, deadline_ns), ETIMEDOUT); }
 };
 
-/// A mutex that one may also wait for until a time: a shared_timed_mutex that nobody shares. Consistency: as kasane::mutex.
+/// A mutex with calls that wait until a time: a shared_timed_mutex without readers. Consistency: as
+/// kasane::mutex.
 class timed_mutex : private shared_timed_mutex {
  public:
   using shared_timed_mutex::lock, shared_timed_mutex::try_lock, shared_timed_mutex::try_lock_for, shared_timed_mutex::try_lock_until;
   using shared_timed_mutex::unlock;
 };
 
-/// A number of permits, taken one at a time, first come first served.
-/// Consistency: who acquires sees what was done before the releases so far. A release writes back what its rank has written, an acquire drops what others may have changed
-/// (with one rank: nothing).
+/// A number of permits, taken one at a time, in the order of arrival.
+/// Consistency: an acquire sees what was done before the releases so far. A release writes back what its rank
+/// has written; an acquire drops what other ranks may have changed (with one rank: nothing).
 class counting_semaphore {
  public:
   /// Throws error EINVAL if there are more than max() permits.
@@ -226,9 +240,9 @@ class counting_semaphore {
   kasane_sem_t s_{};
 };
 
-/// Opens once, when it has been counted down to 0, and stays open. Who passed may destroy it.
-/// Consistency: who passes sees what was done before all counts. A count writes back what its rank has written, a passage drops what others may have changed (with
-/// one rank: nothing).
+/// Opens once, when it has been counted down to 0, and stays open. A thread that has passed may destroy it.
+/// Consistency: a thread that passes sees what was done before all counts. A count writes back what its rank
+/// has written; a passage drops what other ranks may have changed (with one rank: nothing).
 class latch {
  public:
   explicit latch(std::uint32_t expected) { detail::check(kasane_latch_init(&l_, expected)); }
@@ -237,7 +251,7 @@ class latch {
   ~latch() { kasane_latch_destroy(&l_); }
 
   void count_down(std::uint32_t n = 1) { detail::check(kasane_latch_count_down(&l_, n)); }
-  /// Is it open? If so, as after wait().
+  /// True: it is open, and the effects are those of wait().
   [[nodiscard]] bool try_wait() const { return detail::tried(kasane_latch_trywait(&l_)); }
   void wait() const { detail::check(kasane_latch_wait(&l_)); }
   void arrive_and_wait(std::uint32_t n = 1) {
@@ -249,7 +263,7 @@ class latch {
   kasane_latch_t l_{};
 };
 
-/// For call_once. Not for a static: those belong to each rank.
+/// For call_once. Not a static variable: each rank has its own.
 class once_flag {
  public:
   once_flag() { detail::check(kasane_once_init(&o_)); }
@@ -263,22 +277,29 @@ class once_flag {
   kasane_once_t o_{};
 };
 
-/// Calls f(args...) if nobody in the job has done so with this flag; else waits until it is done. If f throws, the exception passes on, and another caller does it.
-/// Consistency: afterwards all callers see what f did. The first caller of a rank pays for the edge, later ones read one word.
+/// Calls f(args...) if no thread of the job has done so with this flag; else waits until that call has ended.
+/// If f throws, the exception is rethrown, and another caller calls it.
+/// Consistency: afterwards all callers see what f did. The first caller of a rank pays for the edge, later
+/// ones read one word.
 template <class F, class... Args>
 void call_once(once_flag& flag, F&& f, Args&&... args) {
   auto call = [&] { std::invoke(std::forward<F>(f), std::forward<Args>(args)...); };
   detail::check(kasane_call_once(&flag.o_, [](void* c) { (*static_cast<decltype(call)*>(c))(); }, &call));
 }
 
-/// A trivially copyable value of up to 8 bytes (an integer, bool, a floating-point number, a pointer, an enumeration, a small struct) that all ranks change atomically;
-/// std::atomic for this space. It takes 4 or 8 bytes, the least that owners change at once: a bool or a char lies in 4. Each operation is one read-modify-write at the
-/// owner's copy (a network round trip where that is not mapped here), also between threads of one rank; sums of floating-point numbers, and of integers of 1 and 2 bytes,
-/// are computed here, and anew where another change came between. Comparisons are of bytes, as in C++: -0.0 is not 0.0, and padding counts.
-/// Consistency: the orders of C++, with its default, sequentially consistent, also of the operators. release and stronger write back what this rank has written before,
-/// acquire and stronger drop what others may have changed after it, so ask for std::memory_order_relaxed where only the number matters (a counter). atomic_ref has relaxed
-/// as its default.
-/// Thread safety: any thread of any rank. Errors: EINVAL: it does not lie in global memory. EIO: a peer was lost.
+/// A trivially copyable value of up to 8 bytes (an integer, bool, a floating-point number, a pointer, an
+/// enumeration, a small struct) that all ranks change atomically; std::atomic for this space. It takes 4 or 8
+/// bytes, the units of an owner's atomics: a bool or a char lies in 4. Each operation is one
+/// read-modify-write at the owner's copy (a network round trip where that is not
+/// mapped here), also between threads of one rank. Sums of floating-point numbers, and of integers of 1 and 2
+/// bytes, are computed here, and again where another change came between. Comparisons are of bytes, as in
+/// C++: -0.0 is not 0.0, and padding counts.
+/// Consistency: the orders of C++, with its default, sequentially consistent, also of the operators. release
+/// and stronger first write back what this rank has written; acquire and stronger afterwards drop what other
+/// ranks may have changed. So use std::memory_order_relaxed where only the number matters (a counter).
+/// atomic_ref has relaxed as its default.
+/// Thread safety: any thread of any rank. Errors: EINVAL: it does not lie in global memory. EIO: a peer was
+/// lost.
 template <detail::atomic_value T>
 class atomic {
   static constexpr std::memory_order kDefault = std::memory_order_seq_cst;
@@ -286,8 +307,9 @@ class atomic {
  public:
   using value_type = T;
   using difference_type = detail::atomic_difference<T>;
-  /// Like std::atomic's, this is no atomic operation: the object is handed on by other means. The memory was, and will be, used by loads and stores, so the constructor writes
-  /// back what this rank has written there (zeros, of a new T()), and the destructor drops what it has cached: each a fence.
+  /// Like std::atomic's, this is no atomic operation: other threads learn of the object by other means. The
+  /// memory was, and will be, used by loads and stores, so the constructor writes back what this rank has
+  /// written there (zeros, of a new T()), and the destructor drops what the rank has cached: each is a fence.
   atomic(T value) { store(value, std::memory_order_release); }
   atomic() requires std::default_initializable<T> : atomic(T()) {}
   atomic(const atomic&) = delete;
@@ -299,7 +321,8 @@ class atomic {
   void store(T desired, std::memory_order order = kDefault) { word().exchange(desired, order); }
   T operator=(T desired) { return store(desired), desired; }
   T exchange(T desired, std::memory_order order = kDefault) { return word().exchange(desired, order); }
-  /// False: expected is the value now, seen in the order of failure (by default success without its release). Neither fails without reason.
+  /// False: expected becomes the value, read in the order of failure (by default success without its
+  /// release). Neither form fails spuriously.
   bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) {
     return word().compare_exchange(expected, desired, success, failure);
   }
@@ -328,24 +351,26 @@ class atomic {
   T operator++(int) requires detail::atomic_steps<T> { return fetch_add(1); }
   T operator--(int) requires detail::atomic_steps<T> { return fetch_sub(1); }
 
-  /// Returns when the value is not `old`: the thread is suspended, not its worker, until somebody who changed it notifies. On a thread (error EPERM
-  /// elsewhere); it may be on another rank afterwards.
+  /// Returns when the value is not `old`: the thread is suspended, not its worker, until a thread that
+  /// changed it notifies. On a thread (error EPERM elsewhere); it may be on another rank afterwards.
   void wait(T old, std::memory_order order = kDefault) const { word().wait(old, order); }
-  /// After a change: the thread that has waited longest for this value (all that wait) looks again. One load where nobody waits. On a thread.
+  /// After a change: the thread that has waited longest for this value (all that wait) compares again. One
+  /// load where no thread waits. On a thread.
   void notify_one() { word().notify_one(); }
   void notify_all() { word().notify_all(); }
 
  private:
   [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(&word_); }
-  alignas(sizeof(detail::word_of<T>)) mutable detail::word_of<T> word_;   // never loaded or stored: the coherent view might have another copy
+  // never loaded or stored: the coherent view might have another copy
+  alignas(sizeof(detail::word_of<T>)) mutable detail::word_of<T> word_;
 };
 
-// ---- promise and future ----------------------------------------------------------------------------------------------------------
+// ---- promise and future -----------------------------------------------------------------------------------
 
 namespace detail {
 
-/// What a promise and its future share, in global memory. The one permit of `ready`, which the future takes, orders value and error; whoever of the two
-/// leaves last deletes it.
+/// What a promise and its future share, in global memory. The one permit of `ready`, which the future takes,
+/// orders value and error. The later of the two to be destroyed deletes it.
 template <class T>
 class Promised {
  public:
@@ -373,10 +398,10 @@ class Promised {
     error = std::move(e);
     ready.release();
   }
-  /// For promise and future each, once.
+  /// Called once by the promise and once by the future.
   void leave() noexcept {
     if (owners_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
-    kasane_acquire_all();   // what the other one did last: a value that nobody got
+    kasane_acquire_all();   // the promise's writes, for a value that no get() took
     this->~Promised();
     kasane_free(this);
   }
@@ -408,17 +433,18 @@ class future {
     if (state_ != nullptr) state_->leave();
   }
 
-  /// Until get() was called.
+  /// True until get() was called.
   [[nodiscard]] bool valid() const noexcept { return state_ != nullptr; }
   /// Is the value there?
   [[nodiscard]] bool ready() const {
     return have([](counting_semaphore& s) { return s.try_acquire(); });
   }
-  /// Waits for it; the thread is suspended, not its worker. Consistency: all that was done before it was set is visible.
+  /// Waits for the value; the thread is suspended, not its worker. Consistency: all that was done before it
+  /// was set is visible.
   void wait() const {
     have([](counting_semaphore& s) { return s.acquire(), true; });
   }
-  /// Waits no longer than this: std::future_status::ready or timeout. If ready, as wait().
+  /// Waits at most so long: std::future_status::ready or timeout. If ready, as wait().
   template <class Rep, class Period>
   std::future_status wait_for(const std::chrono::duration<Rep, Period>& timeout) const {
     return status(have([&](counting_semaphore& s) { return s.try_acquire_for(timeout); }));
@@ -443,7 +469,7 @@ class future {
     if (state_ == nullptr) throw error(EINVAL, "kasane::future: there is nothing to wait for: the value was taken already, or the future has no promise");
     return *state_;
   }
-  /// Is the value there, if need be after take(the permit)?
+  /// True: the value is there; take(permit) is called where it was not taken before.
   template <class Take>
   bool have(const Take& take) const {
     detail::Promised<T>& s = state();
@@ -454,7 +480,8 @@ class future {
   mutable bool ready_ = false;   ///< the permit was taken
 };
 
-/// The other end: sets the value, once. Destroyed without, it sets error ECANCELED. Consistency: as counting_semaphore::release.
+/// The other end: sets the value, once. A promise that is destroyed without a value sets error ECANCELED.
+/// Consistency: as counting_semaphore::release.
 template <class T>
 class promise {
  public:
@@ -473,13 +500,13 @@ class promise {
     state_->leave();
   }
 
-  /// Once: error EINVAL.
+  /// A second call throws error EINVAL.
   [[nodiscard]] future<T> get_future() {
     need(!given_, "kasane::promise: its future was taken already");
     given_ = true;
     return future<T>(state_);
   }
-  /// What T is made of; nothing for void. A second time: error EINVAL.
+  /// Sets the value from what T is constructed from; nothing for void. A second call throws error EINVAL.
   template <class... As>
   void set_value(As&&... as) {
     need(!set_, "kasane::promise: it has a value already");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The version of these headers, which CMake reads, too. Before 1.0 each minor version may change the interface (CHANGELOG.md); the library's
- * file name has major and minor, so that a program never runs with another one than it was built for. */
+ * The version of these headers; CMake reads it, too. Before 1.0 each minor version may change the interface
+ * (CHANGELOG.md). The library's file name has major and minor, so that a program does not run with another one
+ * than it was built for. */
 #ifndef KASANE_VERSION_H
 #define KASANE_VERSION_H
 

@@ -24,6 +24,15 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+/// Does the word have this part, between hyphens or underscores?
+bool has_part(std::string_view word, std::string_view part) {
+  const auto ends = [&](std::size_t at) { return at == word.size() || word[at] == '-' || word[at] == '_'; };
+  for (std::size_t at = 0; (at = word.find(part, at)) != std::string_view::npos; ++at) {
+    if ((at == 0 || ends(at - 1)) && ends(at + part.size())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
@@ -34,6 +43,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
     if (letters >= least) continue;
     least = letters;
     best = candidate;
+  }
+  if (!best.empty()) return best;
+  for (const std::string& candidate : known) {
+    if (candidate.size() > best.size() && has_part(word, candidate)) best = candidate;
   }
   return best;
 }

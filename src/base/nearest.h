@@ -10,7 +10,8 @@
 namespace kasane {
 
 /// The known word at the least distance: letters changed, left out, added or swapped with their neighbour. At
-/// most a third of the word's letters, or one. Empty: no word is so near.
+/// most a third of the word's letters, or one. Where there is none: the longest known word that is a part of
+/// the word, as "trace" is of "trace-all". Empty: there is none either.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& known);
 
 /// "; did you mean run?", or nothing.

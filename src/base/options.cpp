@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "base/assert.h"
 #include "base/environment.h"
 #include "base/nearest.h"
+#include "base/text_table.h"
 
 namespace kasane {
 namespace {
@@ -29,11 +31,14 @@ constexpr Suffix kByteSuffixes[] = {
 constexpr Suffix kTimeSuffixes[] = {
     {"min", 60'000'000'000}, {"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
 
+constexpr std::uint64_t kLongestPeriod = 86'400'000'000'000;   // a day
+
 constexpr const char* kCountWanted = "expected a whole number such as 4";
 constexpr const char* kBytesWanted = "expected a size such as 4096, 64K, 512M or 1T";
 constexpr const char* kDurationWanted = "expected a time with its unit such as 20us, 1.5s or 2min";
 
-// The number text begins with; rest is what follows. Not a sign, not a space: a wrong value is never half read.
+// The number at the begin of text; rest: what follows. No sign and no space are accepted, so a wrong value is
+// never partly read.
 template <class Number>
 bool leading_number(std::string_view text, Number& number, std::string_view& rest) {
   if (text.empty() || text.front() < '0' || text.front() > '9') return false;
@@ -100,16 +105,56 @@ Result<> assign_choice(const Option& row, std::string_view text) {
   return {};
 }
 
+Result<> assign_flag(const Option& row, std::string_view text) {
+  auto on = parse_switch(text);
+  if (!on && row.period != nullptr) {
+    const auto time = parse_duration(text);
+    if (!time) return fail(Errc::invalid_argument, std::string("expected 1, 0 or a time: ") + kDurationWanted);
+    KASANE_TRY(check_range(row, *time));
+    *row.period = *time;
+    on = *time != 0;
+  }
+  KASANE_TRY(on);
+  *std::get<bool*>(row.value) = *on;
+  return {};
+}
+
+Result<> assign(const Option& row, std::string_view text);
+
+/// NAME or NAME=VALUE.
+Result<> assign_item(const Option& list, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  const auto item = std::ranges::find(list.items, name, &Option::flag);
+  if (item == list.items.end()) {
+    if (list.open) return {};
+    std::vector<std::string> names;
+    std::ranges::transform(list.items, std::back_inserter(names), &Option::flag);
+    return fail(Errc::invalid_argument, fmt::format("there is no {}{} (known: {})", name, suggestion(name, names), fmt::join(names, ", ")));
+  }
+  if (equals == std::string_view::npos && item->unit != Unit::flag) {
+    return fail(Errc::invalid_argument, fmt::format("{} has a value: {}={}", name, name, OptionTable::placeholder(*item)));
+  }
+  const auto done = assign(*item, equals == std::string_view::npos ? "1" : text.substr(equals + 1));
+  return done ? Result<>() : fail(done.error().code, fmt::format("{}: {}", name, done.error().message));
+}
+
+Result<> assign_list(const Option& row, std::string_view text) {
+  for (const Option& item : row.items) KASANE_TRY(assign(item, item.preset));
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    KASANE_TRY(assign_item(row, text.substr(0, comma)));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return {};
+}
+
 Result<> assign(const Option& row, std::string_view text) {
   switch (row.unit) {
     case Unit::text: *std::get<std::string*>(row.value) = text; return {};
     case Unit::choice: return assign_choice(row, text);
-    case Unit::flag: {
-      auto on = parse_switch(text);
-      if (!on) return tl::unexpected<Error>(std::move(on).error());
-      *std::get<bool*>(row.value) = *on;
-      return {};
-    }
+    case Unit::flag: return assign_flag(row, text);
+    case Unit::list: return assign_list(row, text);
     case Unit::count:
     case Unit::bytes:
     case Unit::duration: break;
@@ -121,10 +166,30 @@ Result<> assign(const Option& row, std::string_view text) {
   return {};
 }
 
+/// "write-buffer" → "WRITE_BUFFER".
+std::string as_variable(std::string name) {
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+std::string current_text(const Option& row);
+
+/// The items that do not have their defaults.
+std::string list_text(const Option& row) {
+  std::vector<std::string> given;
+  for (const Option& item : row.items) {
+    const std::string value = current_text(item);
+    if (value != item.preset) given.push_back(item.unit == Unit::flag && value == "1" ? item.flag : item.flag + "=" + value);
+  }
+  return fmt::format("{}", fmt::join(given, ","));
+}
+
 std::string current_text(const Option& row) {
+  if (row.unit == Unit::list) return list_text(row);
   if (auto* number = std::get_if<std::uint64_t*>(&row.value)) return number_text(row.unit, **number);
   if (auto* words = std::get_if<std::string*>(&row.value)) return **words;
   const bool on = *std::get<bool*>(row.value);
+  if (on && row.period != nullptr && *row.period != 0) return duration_text(*row.period);
   return row.unit == Unit::choice ? row.choices[on ? 1 : 0] : (on ? "1" : "0");
 }
 
@@ -169,7 +234,6 @@ std::string bytes_text(std::uint64_t bytes) { return shortest(bytes, kByteSuffix
 std::string duration_text(std::uint64_t ns) { return shortest(ns, kTimeSuffixes); }
 
 OptionTable& OptionTable::add(Option row) {
-  KASANE_CHECK(row.flag.empty() || row.flag.starts_with("-"), "an option's flag begins with -");
   row.preset = current_text(row);
   row.group = group_;
   rows_.push_back(std::move(row));
@@ -178,36 +242,44 @@ OptionTable& OptionTable::add(Option row) {
 
 OptionTable& OptionTable::count(std::string flag, std::string variable, std::uint64_t& value, std::string help,
                                 Range range) {
-  return add({std::move(flag), std::move(variable), Unit::count, std::move(help), &value, range, {}, {}});
+  return add({std::move(flag), std::move(variable), Unit::count, std::move(help), &value, range});
 }
 
 OptionTable& OptionTable::bytes(std::string flag, std::string variable, std::uint64_t& value, std::string help,
                                 Range range) {
-  return add({std::move(flag), std::move(variable), Unit::bytes, std::move(help), &value, range, {}, {}});
+  return add({std::move(flag), std::move(variable), Unit::bytes, std::move(help), &value, range});
 }
 
 OptionTable& OptionTable::duration(std::string flag, std::string variable, std::uint64_t& value, std::string help,
                                    Range range) {
-  return add({std::move(flag), std::move(variable), Unit::duration, std::move(help), &value, range, {}, {}});
+  return add({std::move(flag), std::move(variable), Unit::duration, std::move(help), &value, range});
 }
 
 OptionTable& OptionTable::text(std::string flag, std::string variable, std::string& value, std::string help) {
-  return add({std::move(flag), std::move(variable), Unit::text, std::move(help), &value, {}, {}, {}});
+  return add({std::move(flag), std::move(variable), Unit::text, std::move(help), &value});
 }
 
 OptionTable& OptionTable::choice(std::string flag, std::string variable, std::string& value,
                                  std::vector<std::string> choices, std::string help) {
-  return add({std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(choices), {}});
+  return add({std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(choices)});
 }
 
 OptionTable& OptionTable::choice(std::string flag, std::string variable, bool& value, std::string no, std::string yes,
                                  std::string help) {
   std::vector<std::string> words{std::move(no), std::move(yes)};
-  return add({std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(words), {}});
+  return add({std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(words)});
 }
 
 OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& value, std::string help) {
-  return add({std::move(flag), std::move(variable), Unit::flag, std::move(help), &value, {}, {}, {}});
+  return add({std::move(flag), std::move(variable), Unit::flag, std::move(help), &value});
+}
+
+OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& value, std::uint64_t& period, std::string help) {
+  return add({std::move(flag), std::move(variable), Unit::flag, std::move(help), &value, {0, kLongestPeriod}, {}, &period});
+}
+
+OptionTable& OptionTable::list(std::string flag, std::string variable, const OptionTable& items, std::string help, OtherItems others) {
+  return add({std::move(flag), std::move(variable), Unit::list, std::move(help), {}, {}, {}, nullptr, items.rows_, others == OtherItems::ignored});
 }
 
 OptionTable& OptionTable::heading(std::string text) {
@@ -217,7 +289,8 @@ OptionTable& OptionTable::heading(std::string text) {
 
 Result<> OptionTable::read_environment() {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    const char* text = rows_[i].variable.empty() ? nullptr : kasane::variable(rows_[i].variable.c_str());
+    if (rows_[i].source == OptionSource::command_line || rows_[i].variable.empty()) continue;
+    const char* text = kasane::variable(rows_[i].variable.c_str());
     if (text == nullptr || *text == '\0') continue;
     KASANE_TRY(set(i, text, OptionSource::environment));
   }
@@ -242,17 +315,24 @@ void OptionTable::write_environment() const {
 }
 
 std::vector<std::string> OptionTable::unknown_variables(std::string_view prefix) const {
-  std::vector<std::string> known, said;   // known: without the prefix, which would make any two of them alike
-  for (const Option& row : rows_)
-    if (row.variable.starts_with(prefix)) known.push_back(row.variable.substr(prefix.size()));
+  // names without the prefix, which would make any two of them similar; how to write what they name
+  std::vector<std::string> words, meant;
+  for (const Option& row : rows_) {
+    if (!row.variable.starts_with(prefix)) continue;
+    words.push_back(row.variable.substr(prefix.size()));
+    meant.push_back(row.variable);
+    for (const Option& item : row.items) {
+      words.push_back(as_variable(item.flag));
+      meant.push_back(item_text(row.variable + "=", item));
+    }
+  }
+  std::vector<std::string> said;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view whole(*variable), name = whole.substr(0, whole.find('='));
-    if (!name.starts_with(prefix)) continue;
-    const std::string_view rest = name.substr(prefix.size());
-    if (std::find(known.begin(), known.end(), rest) != known.end()) continue;
-    const std::string meant = nearest(rest, known);
-    said.push_back(fmt::format("nothing here reads the variable {}{}", name,
-                               meant.empty() ? "" : fmt::format("; did you mean {}{}?", prefix, meant)));
+    if (!name.starts_with(prefix) || std::ranges::find(rows_, name, &Option::variable) != rows_.end()) continue;
+    const std::string near = nearest(name.substr(prefix.size()), words);
+    const auto index = static_cast<std::size_t>(std::ranges::find(words, near) - words.begin());
+    said.push_back(fmt::format("nothing here reads the variable {}{}", name, near.empty() ? "" : fmt::format("; did you mean {}?", meant[index])));
   }
   return said;
 }
@@ -270,9 +350,15 @@ std::string OptionTable::placeholder(const Option& row) {
     case Unit::duration: return "TIME";
     case Unit::text: return "TEXT";
     case Unit::choice: return fmt::format("{}", fmt::join(row.choices, "|"));
-    case Unit::flag: break;
+    case Unit::list: return std::ranges::all_of(row.items, [](const Option& item) { return item.unit == Unit::flag; }) ? "NAME,..." : "NAME=VALUE,...";
+    case Unit::flag: return row.period != nullptr ? "[=TIME]" : "";
   }
   return {};
+}
+
+std::string OptionTable::item_text(const std::string& list, const Option& item) {
+  const std::string value = placeholder(item);
+  return list + item.flag + (value.empty() ? "" : "=" + value);
 }
 
 std::string OptionTable::note(const Option& row) {
@@ -281,20 +367,22 @@ std::string OptionTable::note(const Option& row) {
 }
 
 std::string OptionTable::markdown() const {
-  const auto code = [](const std::string& text) { return text.empty() ? text : "`" + text + "`"; };
-  const auto cell = [](std::string text) {   // a | would end it
-    for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
-    return text;
+  const auto entry = [](std::string_view indent, const std::string& how, const Option& row) {
+    std::string text = fmt::format("`{}`", how);
+    if (!row.variable.empty() && how != row.variable) text += fmt::format(", `{}`", row.variable);
+    if (!row.preset.empty()) text += fmt::format(", default `{}`", row.preset);
+    return wrapped(fmt::format("{}- ", indent), fmt::format("{}  ", indent), text + ": " + row.help);
   };
   std::string out, group;
   for (const Option& row : rows_) {
     if (out.empty() || row.group != group) {
       group = row.group;
-      out += fmt::format("{}## {}\n\n| option | variable | default | |\n|---|---|---|---|\n", out.empty() ? "" : "\n", group);
+      out += fmt::format("{}## {}\n\n", out.empty() ? "" : "\n", group);
     }
     const std::string value = placeholder(row);
-    out += fmt::format("| {} | {} | {} | {} |\n", cell(code(row.flag.empty() || value.empty() ? row.flag : row.flag + " " + value)),
-                       code(row.variable), code(row.preset), cell(row.help));
+    const std::string flag = value.empty() ? row.flag : row.flag + (row.unit == Unit::flag ? "" : " ") + value;
+    out += entry("", row.flag.empty() ? row.variable : flag, row);
+    for (const Option& item : row.items) out += entry("  ", item_text("", item), item);
   }
   return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check-races: a rank's changes go to the owner word by word, each by a compare-swap against what the owner
+// --check races: a rank's changes go to the owner word by word, each by a compare-swap against what the owner
 // had when this rank began to write (the twin). If a byte that this rank changed differs at the owner too,
 // another rank has changed it since the fetch, with no fence between. For if the other change had come first,
 // this rank would have acquired it and fetched anew; if this rank's change had come first, it would have been

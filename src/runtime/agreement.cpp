@@ -27,8 +27,7 @@ Result<void> take(Options& options, std::string_view text) {
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return fail(Errc::unsupported, "rank 0 has other options than this rank: the program is of another build");
-    // An empty value is the preset of a text; the other kinds have none.
-    if (end != 0) KASANE_TRY(table.set(i, text.substr(0, end), OptionSource::environment));
+    KASANE_TRY(table.set(i, text.substr(0, end), OptionSource::environment));
     text.remove_prefix(end + 1);
   }
   return {};
@@ -52,7 +51,8 @@ std::string hexadecimal(std::uintptr_t n) {
   return text;
 }
 
-/// The rank to be named when no candidate is free on all: the first without which there would be one, or the first that spoils any.
+/// The rank that an error names when no candidate is free on all: the first without which one would be free,
+/// or the first that has the fewest.
 std::size_t culprit(const std::vector<std::uint64_t>& free) {
   for (std::size_t r = 0; r < free.size(); ++r) {
     std::uint64_t others = ~std::uint64_t{0};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks that were not forked from one process must agree on before they build anything: the options, the number of workers and the address of
-// the space. Under mpirun each rank has an environment, a machine and an address space of its own.
+// What ranks that were not forked from one process must agree on before they build anything: the options, the
+// number of workers and the address of the space. Under mpirun each rank has an environment, a machine and an
+// address space of its own.
 //
 //   options   rank 0's, also where the launcher passed no variables on
-//   workers   as rank 0 says; left open, what the rank with the fewest cores can run
+//   workers   as rank 0's options say; where they leave it open, what the rank with the fewest cores can run
 //   base      the first candidate (mem/space.h) that is free on all ranks
 //
-// Thread safety: start only, one thread a rank; collective.
+// Thread safety: at the start only, one thread a rank; collective.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,9 @@
 
 namespace kasane::runtime {
 
-/// options: mine, replaced by what was agreed (workers is not 0 then). default_workers: what this rank would take. Returns the space's base,
-/// reserved in this process. An error names the rank that differs, on every rank.
+/// options: this rank's, replaced by what was agreed (workers is not 0 then). default_workers: this rank's
+/// own default. Returns the space's base, reserved in this process. An error names the rank that differs, on
+/// every rank.
 Result<std::byte*> agree(comm::OutOfBand&, Options& options, std::uint64_t default_workers);
 
 }  // namespace kasane::runtime

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface (include/kasane/kasane.h): the job, threads, memory and statistics. Thin: it checks where a call is made, forwards to the
-// pool or the runtime, and turns their answers into codes and texts. Synchronisation is in api_sync.cpp, errors in api_error.cpp.
+// The public interface (include/kasane/kasane.h): the job, threads, memory and counters. It checks where a
+// call is made, forwards it to the pool or the runtime, and turns their results into codes and texts.
+// Synchronisation is in api_sync.cpp, errors in api_error.cpp.
 //
-// Thread safety: as the header says. Invariant: a call that is made where it makes no sense says so and changes nothing.
+// Thread safety: as the header says. Invariant: a call that is made where it makes no sense reports that and
+// changes nothing.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -11,11 +13,12 @@
 #include <exception>
 #include <kasane/kasane.h>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/assert.h"
-#include "base/counters.h"
 #include "runtime/api_error.h"
 #include "runtime/held_mutexes.h"
+#include "runtime/job_counters.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
@@ -38,7 +41,7 @@ static_assert(static_cast<int>(Placement::Kind::cyclic) == KASANE_PLACEMENT_CYCL
 
 constexpr const char* kNotRunning = "Kasane is not running in this process: it starts before main and ends when main returns";
 
-/// The runtime, or null and a failure noted.
+/// The runtime; or null, and the failure is noted.
 Runtime* runtime_for(const char* call) noexcept {
   Runtime* r = Runtime::current();
   if (r == nullptr) [[unlikely]]
@@ -46,7 +49,7 @@ Runtime* runtime_for(const char* call) noexcept {
   return r;
 }
 
-/// For calls that have no way to answer: says why and ends the program.
+/// For calls that return no code: reports why and ends the program.
 [[noreturn, gnu::cold]] void die() {
   std::fprintf(stderr, "kasane: %s\n", kasane_error_message());
   std::abort();
@@ -70,7 +73,7 @@ void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, co
 
 extern "C" {
 
-// ---- the job --------------------------------------------------------------------------------------------------------
+// ---- the job ----------------------------------------------------------------------------------------------
 
 int kasane_run(void (*entry)(void*), void* argument) {
   constexpr const char* call = "kasane::run";
@@ -101,7 +104,7 @@ uint32_t kasane_workers(void) {
   return r != nullptr ? r->workers() : 1;
 }
 
-// ---- threads --------------------------------------------------------------------------------------------------------
+// ---- threads ----------------------------------------------------------------------------------------------
 
 kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size) {
   constexpr const char* call = "kasane::thread";
@@ -132,7 +135,8 @@ int kasane_thread_join(kasane_thread_t id) {
   if (id == 0) [[unlikely]]
     return api_fail(EINVAL, call, "the thread is not joinable: empty, moved from, joined or detached before");
   kasane::runtime::check_no_mutex_held("join");
-  // What the thread threw passes through; it may be a std::system_error as well, so the pool's own is not caught here.
+  // The exception of the thread passes through. It may be a std::system_error, so the pool's own is not
+  // caught here.
   Pool::join(ThreadId{id});
   return 0;
 }
@@ -174,7 +178,7 @@ void kasane_thread_exit(void) {
 
 kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlot ? 0 : Pool::id().value; }
 
-// ---- memory ---------------------------------------------------------------------------------------------------------
+// ---- memory -----------------------------------------------------------------------------------------------
 
 void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument, size_t page_bytes) {
   Placement where{.kind = static_cast<Placement::Kind>(placement), .page_bytes = page_bytes};
@@ -240,7 +244,7 @@ size_t kasane_usable_size(const void* pointer) {
 
 void kasane_free(void* pointer) {
   if (pointer == nullptr) return;
-  // After main the memory is gone with the job, as is a static object's need to give it back.
+  // After main the memory is gone with the job, so destructors of static objects need not free it.
   if (Runtime* r = Runtime::current()) kasane::runtime::program_free(*r, pointer, KASANE_CALL_SITE);
 }
 
@@ -278,7 +282,7 @@ int kasane_view(const void* pointer, size_t bytes, int access) {
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
   if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
-  if (bytes == 0 || !r->contains(pointer)) return 0;   // private memory is always there
+  if (bytes == 0 || !r->contains(pointer)) return 0;   // private memory is always present
   return answer(r->pin(pointer, bytes, static_cast<kasane::dsm::Use>(access)), call);
 }
 
@@ -294,7 +298,7 @@ int kasane_prefetch(const void* pointer, size_t bytes, int access) {
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
   if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
-  if (r->ranks() == 1 && !r->has_tiers()) return 0;   // everything is here
+  if (r->ranks() == 1 && !r->has_tiers()) return 0;   // all pages are here
   if (bytes != 0 && r->contains(pointer)) r->prefetch(pointer, bytes, static_cast<kasane::dsm::Use>(access));
   return 0;
 }
@@ -307,7 +311,7 @@ int kasane_discard(void* pointer, size_t bytes) {
   return answer(r->discard(pointer, bytes), call);
 }
 
-// ---- what programs say of memory that may leave DRAM ----------------------------------------------------------------
+// ---- advice on memory that may leave DRAM ----------------------------------------------------------------
 
 namespace {
 
@@ -333,34 +337,26 @@ int kasane_evict(const void* pointer, size_t bytes) { return tell(pointer, bytes
 int kasane_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::hold, "kasane::pin"); }
 int kasane_end_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::end_hold, "kasane_end_pin"); }
 
-// ---- statistics -----------------------------------------------------------------------------------------------------
+// ---- counters ---------------------------------------------------------------------------------------------
 
-int kasane_statistics_of(uint32_t rank, kasane_statistics_t* out) {
-  constexpr const char* call = "kasane::statistics";
-  Runtime* r = runtime_for(call);
+int kasane_counter(uint32_t index, uint32_t rank, const char** name, uint64_t* value) {
+  constexpr const char* call = "kasane::counter";
+  const Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
-  if (rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
-  constexpr std::size_t count = sizeof(kasane_statistics_t) / sizeof(std::uint64_t);
-#define KASANE_ONE(name, help) +1
-  static_assert(count == 0 KASANE_COUNTERS(KASANE_ONE), "include/kasane/kasane.h lists the counters of src/base/counters.h");
-#undef KASANE_ONE
-  const kasane::runtime::CounterSums values = r->counters(Rank{rank});
-#define KASANE_TAKE(name, help) out->name = values[kasane::runtime::row_##name];
-  KASANE_COUNTERS(KASANE_TAKE)
-#undef KASANE_TAKE
+  if (index >= kasane::runtime::kCounterRows) return api_fail(EINVAL, call, "there is no such counter");
+  if (rank != KASANE_ALL_RANKS && rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  if (name != nullptr) *name = kasane::runtime::kCounterNames[index].data();   // literals
+  if (value == nullptr) return 0;
+  const uint32_t first = rank == KASANE_ALL_RANKS ? 0 : rank, end = rank == KASANE_ALL_RANKS ? r->ranks() : rank + 1;
+  *value = 0;
+  for (uint32_t of = first; of < end; ++of) *value += r->counters(Rank{of})[index];
   return 0;
 }
 
-int kasane_statistics_total(kasane_statistics_t* out) {
-  *out = {};
-  for (uint32_t rank = 0; rank < kasane_ranks(); ++rank) {
-    kasane_statistics_t one;
-    if (const int code = kasane_statistics_of(rank, &one)) return code;
-#define KASANE_ADD(name, help) out->name += one.name;
-    KASANE_STATISTICS(KASANE_ADD)
-#undef KASANE_ADD
-  }
-  return 0;
+int kasane_counter_by_name(const char* name, uint32_t rank, uint64_t* value) {
+  const auto& names = kasane::runtime::kCounterNames;
+  const auto found = std::ranges::find(names, std::string_view(name));
+  return kasane_counter(static_cast<uint32_t>(found - names.begin()), rank, nullptr, value);
 }
 
 }  // extern "C"

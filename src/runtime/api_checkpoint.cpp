@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface of checkpoints (include/kasane/kasane.h): it checks what is asked for, and brings a call from main onto a thread.
+// The public interface of checkpoints (include/kasane/kasane.h): it checks the arguments, and runs a call
+// from main on a thread.
 // Thread safety: as the header says.
 #include <cerrno>
 #include <kasane/kasane.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public interface of the direct view (include/kasane/kasane.h). Thin: it checks shapes, forwards to Direct and turns its answers into codes and texts.
+// The public interface of the direct view (include/kasane/kasane.h). It checks shapes, forwards to Direct and
+// turns its results into codes and texts.
 // Thread safety: as the header says.
 #include <cerrno>
 #include <kasane/kasane.h>
@@ -32,7 +33,7 @@ Direct* direct_for(const char* call) noexcept {
 
 Cursor contiguous(std::size_t bytes) noexcept { return Cursor(Strides{.dimensions = 1, .count = {bytes}}); }
 
-// Out of line: a Cursor is large, and what most calls do needs none.
+// Out of line: a Cursor is large, and most calls need none.
 [[gnu::noinline]] int get_elsewhere(Direct& d, void* destination, const void* global, std::size_t bytes, const char* call, const void* site) {
   d.check(global, contiguous(bytes), false, call, site);
   return answer(d.get(destination, global, contiguous(bytes), nullptr), call);
@@ -42,7 +43,7 @@ Cursor contiguous(std::size_t bytes) noexcept { return Cursor(Strides{.dimension
   return answer(d.put(global, source, contiguous(bytes), nullptr), call);
 }
 
-/// Calls with(cursor) for a patch of this shape; else says what is wrong with it.
+/// Calls with(cursor) for a patch of this shape; a wrong shape is an error.
 template <class With>
 int with_shape(const kasane_strides_t* shape, const char* call, const With& with) {
   if (shape == nullptr || shape->dimensions == 0 || shape->dimensions > kasane::comm::kMaxDimensions) return api_fail(EINVAL, call, "a shape has 1 to 8 dimensions");
@@ -76,7 +77,7 @@ Direct::Id* id_of(kasane_pending_t* pending) noexcept { return pending == nullpt
 
 bool right_element(kasane_element_t e) noexcept { return e >= KASANE_INT32 && e <= KASANE_COMPLEX_DOUBLE; }
 
-/// Integers take the whole part of the scale, which must be one of 64 bits.
+/// Integers use the whole part of the scale, which has to fit into 64 bits.
 bool right_scale(kasane_element_t e, const double scale[2]) noexcept {
   return scale == nullptr || (e != KASANE_INT32 && e != KASANE_INT64) || (scale[0] >= -0x1p63 && scale[0] < 0x1p63);
 }

@@ -14,7 +14,7 @@ struct LastError {
   char message[480] = "no call has failed";
 };
 
-// Out of line: the address belongs to the OS thread, and the caller may be on another one at its next call.
+// Out of line: the address belongs to the OS thread, and the caller may run on another one at its next call.
 [[gnu::noinline]] LastError& last_error() noexcept {
   static thread_local LastError error;
   asm volatile("");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The last failure of the C interface on a worker: kasane_error_code() and kasane_error_message().
 //
-// Thread safety: a state for each OS thread. A user-level thread reads it right after the call that failed, before it can move; all accesses are
-// out of line, so that no compiler keeps the address of the thread-local over a switch (rule 13).
+// Thread safety: a state for each OS thread. A user-level thread reads it right after the call that failed,
+// before it can move; all accesses are out of line, so that no compiler keeps the address of the thread-local
+// across a switch (rule 13).
 #pragma once
 
 #include "base/result.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public mutex, condition variable, barrier, reader-writer lock, semaphore, latch, once and key: the objects of ult, built in the eight bytes of the
-// public ones. They are records' names that never change, so they may lie in V and be copied bitwise. And the waits of atomics, which have no object.
+// The public mutex, condition variable, barrier, reader-writer lock, semaphore, latch, once and key: the
+// objects of ult, constructed in the eight bytes of the public ones. An object is the constant identifier of
+// a record, so it may lie in V and be copied bitwise. Also the waits of atomics, which have no object.
 //
 // Thread safety: as the header says.
 #include <cerrno>
@@ -64,7 +65,8 @@ int init(Public* p, const char* call, Args... args) noexcept {
   }
 }
 
-/// act(object) on a thread, else EPERM. Of what may fail to get something act returns whether it did: kFailed if not.
+/// Calls act(object) on a thread, else returns EPERM. Where act may fail to get something, it returns whether
+/// it has; kFailed if not.
 template <class T, int kFailed = EBUSY, class Public, class F>
 int with(Public* p, const char* call, const F& act) {
   if (const int code = require_thread(call)) [[unlikely]]
@@ -80,7 +82,7 @@ int destroy(Public* p, const char* call) noexcept {
   return 0;
 }
 
-/// The words' place in the space, for Watch. On a thread.
+/// The offset of the word in the space, for Watch. On a thread.
 Watch watch_of(const void* global) { return Watch(static_cast<std::uint64_t>(static_cast<const std::byte*>(global) - Runtime::current()->space_base())); }
 
 template <class F>
@@ -103,7 +105,8 @@ uint64_t kasane_clock_ns(void) {
 int kasane_atomic_wait(uint32_t width, const void* global, uint64_t old) {
   if (const int code = require_thread("kasane::atomic::wait")) return code;
   void* const word = const_cast<void*>(global);
-  // The value is looked at once before anything is announced: often it has changed already. Then a wait is prepared before each look, and begun after it.
+  // The first comparison comes before any announcement, since the value has often changed already. Afterwards
+  // each comparison comes between the preparation and the begin of a wait.
   std::optional<std::uint32_t> epoch;
   for (;;) {
     uint64_t now = 0;
@@ -257,7 +260,7 @@ int kasane_once_destroy(kasane_once_t* once) { return destroy<Once>(once, "kasan
 int kasane_call_once(kasane_once_t* once, void (*function)(void*), void* argument) {
   return with<Once>(once, "kasane::call_once", [&](Once& o) {
     if (!o.begin()) return;
-    struct Attempt {   // whoever throws leaves it to the next
+    struct Attempt {   // a caller that throws leaves the call to the next one
       Once& once;
       bool done = false;
       ~Attempt() { once.end(done); }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cores a rank's threads run on (--bind core): the n-th worker of a host on the n-th core that its process may use, one rank after the other, from the first again where workers are more;
-// the threads that serve a rank, its pager, its reader and its service thread, on those cores that no worker has, where there are any.
-// Unbound threads are placed by the kernel, which may queue many of them on one core while another is idle: that of the disk's interrupts (docs/performance.md).
+// Which cores a rank's threads run on (--bind core). The n-th worker of a host runs on the n-th core that its
+// process may use, one rank after the other; where workers are more than cores, the count begins again at the
+// first core. The threads that serve a rank (pager, reader, service thread) run on the cores without a
+// worker, if there are any.
+// The kernel places unbound threads. It may queue many of them on one core, that of the disk's interrupts,
+// while another core is idle (docs/performance.md).
 //
-// Thread safety: everything from any thread. A thread inherits the binding of the one that makes it, so what others are to be free of is bound last.
+// Thread safety: everything from any thread. A thread inherits the binding of its creator, so a thread that
+// creates others is bound after it has created them.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +22,12 @@ class Binding {
  public:
   /// Binds nothing.
   Binding() = default;
-  /// Of the rank that is the `index`-th of those of its host, each of so many workers. Looks at the topology, so on a thread of the operating system.
+  /// For the rank with this index among the ranks of its host, each with so many workers. Reads the topology,
+  /// so it is called on a thread of the operating system.
   static Result<Binding> to_cores(std::uint32_t index, std::uint32_t ranks_here, std::uint32_t workers);
 
-  /// The calling thread is this rank's worker w. Warns where it cannot be bound: it runs all the same.
+  /// The calling thread is this rank's worker w. Warns where it cannot be bound; the thread runs all the
+  /// same.
   void bind_worker(std::uint32_t w) const noexcept;
   /// The calling thread serves the rank.
   void bind_server() const noexcept;

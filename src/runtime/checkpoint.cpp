@@ -32,26 +32,26 @@ using ult::RuntimeSection;
 /// Chunks that are copied and transferred at once.
 constexpr std::uint64_t kRunChunks = 16;
 
-/// A rank's part in it.
+/// A rank's part of a checkpoint.
 struct Part {
   CheckpointFailure failure;
   bool has_chunks = false;
   bool cannot_see_file = false;
 };
 
-/// What all ranks know of a checkpoint under way. In global memory.
+/// The shared state of a running checkpoint. In global memory.
 struct Shared {
   char path[PATH_MAX];
   Contents contents;
   std::byte* data;
   NewFile file;                   ///< persist
-  std::uint64_t header_checksum;  ///< restore: of the file that the caller sees
-  Rank holder;                    ///< has the file open, and does what others cannot
+  std::uint64_t header_checksum;  ///< restore: of the caller's file
+  Rank holder;                    ///< the rank that has the file open, and writes for ranks that cannot
   CheckpointProgress::Words progress;
   CheckpointProgress::Show show;
 };
 
-/// The thread goes on at `to`. (Whoever is short of work may take it on its way.)
+/// Moves the thread to rank `to`. (An idle worker of another rank may steal it on its way.)
 void move_to(Rank to) {
   while (Runtime::current()->rank() != to) ult::Pool::move_to(to);
 }
@@ -61,7 +61,8 @@ void note(CheckpointFailure& failure, int code, const char* text) noexcept {
   std::snprintf(failure.text, sizeof failure.text, "%s", text);
 }
 
-/// step() -> FileResult<void>, in a section: what it allocates is this process's, as are the texts of its errors. False: it failed, as noted.
+/// Calls step() -> FileResult<void> in a RuntimeSection: its allocations and the texts of its errors belong
+/// to this process. False: it failed, as noted.
 template <class Step>
 bool attempt(CheckpointFailure& failure, Step&& step) {
   const RuntimeSection section;
@@ -75,7 +76,7 @@ bool attempt(CheckpointFailure& failure, Step&& step) {
   return false;
 }
 
-/// Objects in global memory, wherever `new` takes its own; their destructors do nothing that matters.
+/// Objects in global memory, whatever --new says; no destructors are run.
 template <class T>
 unique_array<T> global_array(std::size_t n) {
   unique_array<T> array(static_cast<T*>(allocate(n * sizeof(T))));
@@ -103,7 +104,7 @@ class View {
   bool good_;
 };
 
-/// One checkpoint, driven by the caller's thread, on whose stack it lies.
+/// One checkpoint. It lies on the stack of the caller's thread, which runs it.
 class Work {
  public:
   Work(const void* data, const Contents& contents)
@@ -133,7 +134,7 @@ class Work {
     verb_ = "persist";
     const std::uint64_t start_ns = now_ns();
     everywhere([](const Tools& t) { return write_part(t); });
-    // Here again: the holder alone can name the file, or drop it.
+    // The thread is at the holder again: only the holder can rename the file, or delete it.
     move_to(s.holder);
     first_failure(failure);
     NewFile file = s.file;
@@ -166,7 +167,7 @@ class Work {
     verb_ = "restore";
     const std::uint64_t start_ns = now_ns();
     everywhere([](const Tools& t) { return read_part(t); });
-    move_to(s.holder);   // whose clock it was
+    move_to(s.holder);   // whose clock measured the start
     first_failure(failure);
     const RuntimeSection section;
     if (failure.code == 0) tell_end(start_ns);
@@ -174,11 +175,11 @@ class Work {
   }
 
  private:
-  /// What a thread that does a rank's part needs; on its stack.
+  /// The state of a thread that does a rank's part; on its stack.
   struct Tools {
     Shared& shared;
     Part& part;
-    std::uint32_t rank;   ///< whose part it is
+    std::uint32_t rank;   ///< the rank whose part it is
     const FileLayout& layout;
     const std::uint32_t* owners;
     std::uint64_t* table;
@@ -212,7 +213,8 @@ class Work {
 
   [[nodiscard]] Tools tools_of(std::uint32_t rank) noexcept { return {shared_[0], parts_[rank], rank, layout_, owners_.get(), table_.get(), verb_}; }
 
-  /// Each rank's part at that rank, all at once, the holder's last, since it runs here at once; then, at the holder, what others could not do.
+  /// Runs each rank's part at that rank, all at once; the holder's is forked last, since it runs here
+  /// immediately. Then the holder does the parts that other ranks could not do.
   void everywhere(DoPart do_part) {
     const auto threads = global_array<thread>(ranks_);
     for (std::uint32_t i = 1; i <= ranks_; ++i) {
@@ -224,7 +226,7 @@ class Work {
       };
       try {
         threads[r] = thread(run);
-      } catch (const error&) {   // no stack is left: one part after the other
+      } catch (const error&) {   // no stack is left: the parts run one after the other
         run();
       }
     }
@@ -242,7 +244,7 @@ class Work {
       if (parts_[r].failure.code != 0) failure = parts_[r].failure;
   }
 
-  /// run(first, chunks) over the part's chunks, neighbours together.
+  /// Calls run(first, chunks) over the part's chunks, adjacent ones together.
   template <class Run>
   static FileResult<void> for_runs(const Tools& t, Run&& run) {
     for (std::uint64_t c = 0; c < t.layout.chunks;) {
@@ -276,7 +278,7 @@ class Work {
     const std::unique_ptr<std::byte[]> buffer(new std::byte[kRunChunks * kChunkBytes]);
     FileResult<void> done = for_runs(t, [&](std::uint64_t first, std::uint64_t n) -> FileResult<void> {
       const std::uint64_t bytes = (n - 1) * kChunkBytes + t.layout.bytes_of(first + n - 1);
-      {   // what is checked and written is one copy, whatever happens to the memory meanwhile
+      {   // one copy is checked and written, whatever is stored to the memory meanwhile
         const View view(s.data + first * kChunkBytes, bytes, KASANE_READ);
         if (auto good = view.result(); !good) return good;
         std::memcpy(buffer.get(), s.data + first * kChunkBytes, bytes);
@@ -345,7 +347,7 @@ class Work {
     return {};
   }
 
-  /// What is zero already is not written.
+  /// Bytes that are zero already are not written.
   static FileResult<void> clear(std::byte* to, std::uint64_t bytes) {
     {
       const View view(to, bytes, KASANE_READ);
@@ -362,7 +364,7 @@ class Work {
   const char* verb_ = "";
   const unique_array<Shared> shared_;
   const unique_array<Part> parts_;
-  const unique_array<std::uint32_t> owners_;   ///< of each chunk's first byte, when it began
+  const unique_array<std::uint32_t> owners_;   ///< of each chunk's first byte, at the begin
   const unique_array<std::uint64_t> table_;
 };
 

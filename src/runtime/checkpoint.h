@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of global memory, written and read by all ranks together: each does the chunks that it owns (docs/design/checkpoint.md). Built of user-level
-// threads, views and moves, as a program could be.
+// Checkpoints of global memory, written and read by all ranks together: each rank handles the chunks that it
+// owns (docs/design/checkpoint.md). Built from user-level threads, views and moves, as a program could do it.
 //
 // Thread safety: any thread; one checkpoint of a name at a time.
-// Invariant: what processes own (descriptors, malloc's memory, the Runtime) is used only between two moves of the thread that got it; all else lies in global
-// memory.
+// Invariant: a thread uses what belongs to a process (descriptors, malloc's memory, the Runtime) only until
+// it moves; all else lies in global memory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace kasane::runtime {
 
-/// Of a checkpoint: plain bytes, which cross ranks. code 0: none.
+/// The error of a checkpoint, as plain bytes, which cross ranks. code 0: none.
 struct CheckpointFailure {
   int code = 0;
   char text[448] = {};

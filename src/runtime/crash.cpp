@@ -24,8 +24,9 @@
 namespace kasane::runtime {
 namespace {
 
-constexpr std::uintptr_t kNearStack = 64 * 1024;   ///< a fault so close to the stack pointer is taken for an overflow
-constexpr unsigned kTraceSeconds = 5;              ///< so long may the stack trace take before SIGALRM ends it
+/// a fault this close to the stack pointer counts as an overflow
+constexpr std::uintptr_t kNearStack = 64 * 1024;
+constexpr unsigned kTraceSeconds = 5;              ///< the time after which SIGALRM ends the stack trace
 
 std::atomic<pid_t> g_reporter{0};   ///< the OS thread that reports
 
@@ -50,10 +51,11 @@ void unblock(std::initializer_list<int> signals) noexcept {
   ::_exit(128 + signal);   // not reached: the signal is unblocked and fatal
 }
 
-/// The first thread to come here reports; another one waits for the end, and one that crashed in its own report ends at once.
+/// The first thread reports; others wait for the end of the process, and a thread that crashes in its own
+/// report ends it at once.
 void claim_report(int signal) noexcept {
   pid_t nobody = 0;
-  // acq_rel: whoever loses must not go on as if the winner had not begun.
+  // acq_rel: a thread that loses must see that the winner has begun.
   if (g_reporter.compare_exchange_strong(nobody, this_thread(), std::memory_order_acq_rel)) return;
   if (nobody == this_thread()) die_of(signal);
   for (;;) ::pause();
@@ -67,7 +69,7 @@ void who(CrashText& text) noexcept {
   if (slot != kNoSlot) text.add(", user-level thread in slot ").decimal(raw(slot));
 }
 
-/// The call stack that holds the address, and where in it. bytes 0: none does.
+/// The call stack that holds the address. bytes 0: there is none.
 struct InStack {
   std::uint64_t stack = 0, offset = 0, bytes = 0;
 };
@@ -109,8 +111,8 @@ void explain_address(const void* address, const char* meaning) noexcept {
   say(text);
 }
 
-// Of what lies in the space a core file has nothing (base/memory_file.h) but stacks. Pages that were never
-// used cost nothing.
+// Of the space a core file contains only stacks (base/memory_file.h). Pages that were never used cost
+// nothing.
 
 void keep_in_core(const std::byte* from, std::size_t bytes) noexcept {
   const auto first = reinterpret_cast<std::uintptr_t>(from) / mem::kBlockBytes * mem::kBlockBytes;
@@ -118,7 +120,7 @@ void keep_in_core(const std::byte* from, std::size_t bytes) noexcept {
   ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DODUMP);
 }
 
-/// The part of main's stack that it uses most, and of this rank's call stacks those that are taken first.
+/// The upper part of main's stack, and this rank's call stacks that are allocated first.
 void keep_stacks_in_core() noexcept {
   constexpr std::size_t kMainBytes = std::size_t{1} << 20, kStacksBytes = std::size_t{16} << 20;
   const std::byte* end = main_stack();
@@ -130,7 +132,7 @@ void keep_stacks_in_core() noexcept {
   keep_in_core(c.stacks + raw(c.rank) * own, std::min(own, kStacksBytes));
 }
 
-/// The one that the crash came on, which may be another rank's, or any.
+/// The stack on which the crash occurred, which may belong to another rank.
 void keep_stack_in_core(std::uintptr_t stack_pointer) noexcept {
   const InStack in = find_stack(stack_pointer);
   if (in.bytes != 0) keep_in_core(reinterpret_cast<const std::byte*>(stack_pointer), in.bytes - in.offset);
@@ -144,7 +146,8 @@ void explain_overflow(std::uintptr_t address, std::uintptr_t stack_pointer) noex
   say(text.add("--stack, KASANE_STACK for threads\n"));
 }
 
-/// The stack, last of all: the unwinder may crash or hang on what is left of it. address: of the access that failed, or null.
+/// The stack, reported last: the unwinder may crash or hang on a damaged stack. address: of the access that
+/// failed, or null.
 void trace(const void* context, const void* address) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
@@ -168,11 +171,11 @@ void trace(const void* context, const void* address) noexcept {
 }
 
 void note_signal(int signal) noexcept {
-  // relaxed: the supervisor looks after this process is gone.
+  // relaxed: the supervisor reads it after this process has ended.
   if (process().status != nullptr) process().status->signal.store(signal, std::memory_order_relaxed);
 }
 
-/// An access failed, and si_addr is its address. A non-canonical address comes as null with SI_KERNEL.
+/// The address of the access that failed. The kernel reports a non-canonical address as null with SI_KERNEL.
 bool is_fault(int signal, const siginfo_t& info) noexcept {
   return (signal == SIGSEGV || signal == SIGBUS) && info.si_code > 0 && info.si_code != SI_KERNEL;
 }
@@ -210,7 +213,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
   die_of(signal);
 }
 
-/// A fault that no range of ours owns, or that its owner calls wild.
+/// A fault outside of all registered ranges, or one that the owner of its range cannot serve.
 void on_fault(int signal, siginfo_t* info, void* context) {
   const bool ours = info->si_code > 0 && in_space(info->si_addr);
   if (!ours && call_program_fault_handler(signal, info, context)) return;
@@ -231,13 +234,14 @@ Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {
 Result<void> install_crash_handlers(Rank) {
   guard_fault_signals();
   mem::set_fallback(on_fault);
-  // Until the first range of the space is registered, faults come here directly; mem's handlers replace these then.
+  // Until the first range of the space is registered, faults arrive here directly; mem's handlers then
+  // replace these.
   for (const int signal : {SIGSEGV, SIGBUS}) KASANE_TRY(install(signal, on_fault));
   for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) KASANE_TRY(install(signal, on_fatal_signal));
-  // A parent that blocked them hands that on, and page faults of the space come as signals. Threads inherit
-  // it from here.
+  // A process inherits blocked signals from its parent, and page faults of the space arrive as signals.
+  // Threads inherit the mask from here.
   unblock({SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP});
-  // The unwinder's first use may look for tables: better now than in a handler.
+  // The unwinder's first use may search for tables, which must not happen in a handler.
   Backtrace stack;
   unwind(nullptr, stack);
   return {};

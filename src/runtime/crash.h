@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank says when it dies of a signal: where (rank, OS thread, user-level thread), of what, at which address, what that address is, and the
-// stack that led there. Then the signal's default action ends the process, so that the supervisor, the shell and a core dump see the true cause.
+// What a rank reports when it dies of a signal: where (rank, OS thread, user-level thread), which signal, at
+// which address, what that address is, and the call stack. Then the signal's default action ends the process,
+// so that the supervisor, the shell and a core dump see the true cause.
 //
-// Thread safety: everything may run in a signal handler on an alternate stack, in several threads at once (one reports, the others wait for the end).
-// Nothing allocates, locks or uses stdio. A crash inside of the report ends the process with what was said until then.
+// Thread safety: everything may run in a signal handler on an alternate stack, in several threads at once
+// (one reports, the others wait for the end).
+// Nothing allocates, locks or uses stdio. A crash inside of the report ends the process with the part that
+// was written.
 #pragma once
 
 #include "base/ids.h"
@@ -12,14 +15,17 @@
 
 namespace kasane::runtime {
 
-/// Fatal signals of this process are reported from now on. Needs process_state. Faults come through mem's signal dispatch.
+/// Fatal signals of this process are reported from now on. Needs process_state. Faults come through mem's
+/// signal dispatch.
 Result<void> install_crash_handlers(Rank rank);
 
-/// A load or store that nothing can serve, from the runtime's fault handler (or anywhere): reports and dies as by SIGSEGV.
+/// A load or store that nothing can serve, from the runtime's fault handler (or anywhere): reports and dies
+/// as by SIGSEGV.
 /// meaning: what is wrong with the address, e.g. "nothing is allocated there".
 [[noreturn]] void report_wild_access(const void* address, bool write, const char* meaning);
 
-/// Each OS thread of the runtime needs one: all handlers run there, because a user-level stack may be absent or full (rule 14).
+/// Each OS thread of the runtime needs one: all handlers run there, because a user-level stack may be absent
+/// or full (rule 14).
 using mem::AltStack;
 
 }  // namespace kasane::runtime

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames come from the unwinder (it knows code without frame pointers, and the signal frame); where it finds no way, as after a jump to a wild
-// address, from the chain of frame pointers, read by a system call that fails on a bad address instead of faulting. Names come from the ELF symbol
-// table of the object's file: the dynamic symbols that dladdr(3) knows lack most functions of a program, and dladdr takes the loader's lock.
+// Frames come from the unwinder (it knows code without frame pointers, and the signal frame); where it fails,
+// as after a jump to a wild address, from the chain of frame pointers, read by a system call that fails on a
+// bad address instead of faulting. Names come from the ELF symbol table of the object's file: the dynamic
+// symbols that dladdr(3) knows lack most functions of a program, and dladdr takes the loader's lock.
 #include "runtime/crash_stack.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,7 @@ namespace {
 
 // ---- frames ----
 
-/// False when there is no room for more.
+/// False: there is no room for more.
 bool add(Backtrace& trace, std::uintptr_t address, bool exact) noexcept {
   if (trace.count > 0 && trace.frames[trace.count - 1].address == address) {
     ++trace.frames[trace.count - 1].times;
@@ -36,7 +37,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   int exact = 0;
   const std::uintptr_t address = ::_Unwind_GetIPInfo(context, &exact);
   if (exact != 0) {
-    trace.count = 0;   // what was below is the handler
+    trace.count = 0;   // the frames below are the handler's
     trace.stack_pointer = ::_Unwind_GetCFA(context);
   }
   return address != 0 && add(trace, address, exact != 0) ? _URC_NO_REASON : _URC_END_OF_STACK;
@@ -75,12 +76,12 @@ void follow_frame_pointers(const Registers& r, Backtrace& trace) noexcept {
   std::uintptr_t fp = r.fp;
   dl_find_object object;
   std::uintptr_t top = 0;
-  // A call to a wild address has pushed where it came from, and no frame.
+  // A call to a wild address has pushed its return address, and no frame.
   if (!object_of(r.pc, object) && read_memory(r.sp, &top, sizeof top) && object_of(top, object)) add(trace, top, false);
   for (;;) {
     std::uintptr_t link[2];   // the caller's frame pointer, the return address
     if (fp % sizeof fp != 0 || !read_memory(fp, link, sizeof link) || !object_of(link[1], object)) return;
-    if (!add(trace, link[1], false) || link[0] <= fp) return;   // stacks grow down: anything else is no chain
+    if (!add(trace, link[1], false) || link[0] <= fp) return;   // stacks grow down: other values are no chain
     fp = link[0];
   }
 }
@@ -108,7 +109,7 @@ class MappedFile {
   ~MappedFile() {
     if (data_ != nullptr) ::munmap(const_cast<char*>(data_), bytes_);
   }
-  /// count objects of T at offset, or null if they do not all lie in the file.
+  /// `count` objects of T at offset, or null if they do not all lie in the file.
   template <class T>
   [[nodiscard]] const T* at(std::uint64_t offset, std::uint64_t count = 1) const noexcept {
     if (data_ == nullptr || offset > bytes_ || count > (bytes_ - offset) / sizeof(T)) return nullptr;
@@ -125,7 +126,8 @@ class MappedFile {
   std::size_t bytes_ = 0;
 };
 
-/// Adds "name+0x12" of the function at address (relative to the object's load address). False if no symbol covers it.
+/// Adds "name+0x12" of the function at address (relative to the object's load address). False if no symbol
+/// covers it.
 bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t address, std::uintptr_t shown) noexcept {
   const auto* header = file.at<ElfW(Ehdr)>(0);
   if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
@@ -156,12 +158,13 @@ void unwind(const void* registers, Backtrace& out) noexcept {
   dl_find_object object;
   if (registers != nullptr) {
     r = registers_of(registers);
-    // The unwinder reads the instruction bytes of code it does not know, which after a jump to a wild address are not there.
+    // The unwinder reads instruction bytes of code without tables, which are absent after a jump to a wild
+    // address.
     if (!object_of(r.pc, object)) return follow_frame_pointers(r, out);
   }
   ::_Unwind_Backtrace(visit, &out);
   if (registers == nullptr || out.count > 1) return;
-  follow_frame_pointers(r, out);   // it stood still at the first step: the other way may lead further
+  follow_frame_pointers(r, out);   // it stopped at the first step: the frame pointers may lead further
 }
 
 void describe(CrashText& text, Frame frame) noexcept {
@@ -180,7 +183,8 @@ void describe(CrashText& text, Frame frame) noexcept {
     path = program_path;
   }
   const MappedFile file(program ? "/proc/self/exe" : path);
-  // A return address may already be the next function's: a call that never returns is its function's last instruction.
+  // A return address may already be the next function's: a call that never returns is its function's last
+  // instruction.
   if (!add_function(text, file, frame.exact ? relative : relative - 1, relative)) text.add("??");
   text.add(" (").add(path).add("+").hex(relative).add(")");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stack traces for crash reports. Async-signal-safe as far as that can be: no allocation, no locks; the unwinder may fault on a
-// destroyed stack, for which the caller must be ready.
+// Stack traces for crash reports. Async-signal-safe as far as possible: no allocation, no locks. The unwinder
+// may fault on a destroyed stack; the caller handles that.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,18 @@ namespace kasane::runtime {
 struct Frame {
   std::uintptr_t address;
   bool exact;             ///< the instruction itself (where a signal came), not a return address
-  std::uint32_t times;    ///< so often in a row: a recursion
+  std::uint32_t times;    ///< consecutive occurrences: a recursion
 };
 inline constexpr std::size_t kMaxFrames = 48;
 
 struct Backtrace {
   Frame frames[kMaxFrames];
   std::size_t count = 0;
-  std::uintptr_t stack_pointer = 0;   ///< of the code that the signal interrupted; 0: no signal did
+  std::uintptr_t stack_pointer = 0;   ///< of the code that the signal interrupted; 0: no signal
 };
 
-/// The frames of the code that a signal interrupted; in no handler, those of the caller. registers: the handler's ucontext, or null.
+/// The frames of the code that a signal interrupted; outside of a handler those of the caller. registers: the
+/// handler's ucontext, or null.
 void unwind(const void* registers, Backtrace& out) noexcept;
 
 /// Appends "function+0x12 (/path/of/object+0x1234)", as much of it as is known.

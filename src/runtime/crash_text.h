@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of text built without allocation, locale or locks, for signal handlers. What does not fit is cut. One thread.
+// A line of text built without allocation, locale or locks, for signal handlers. What does not fit is cut.
+// One thread.
 #pragma once
 
 #include <cstddef>

@@ -25,19 +25,21 @@ tl::unexpected<Error> not_pending() { return fail(Errc::invalid_argument, "nothi
 
 }  // namespace
 
-/// What a blocking operation of one thread has outside V: the thread may be parked, and completions run anywhere.
+/// The part of a blocking operation that lies outside V: the thread may be suspended, and completions run on
+/// any thread.
 struct Direct::Record {
   gas::Outstanding outstanding;
   std::uint64_t result = 0;
   std::byte data[kSmall];
 };
 
-/// How the calling thread waits. A user-level thread over a network lets its worker run others; whoever may hold a use of a page polls.
+/// How the calling thread waits. A user-level thread over a network lets its worker run others; a thread that
+/// may hold a use of a page polls.
 struct Direct::Waiting {
   explicit Waiting(Direct& direct)
       : context(direct.contexts_.here()), yield(direct.transport_), yielding(direct.transport_, yield, &context.counters),
         yields(!direct.all_mapped_ && ult::Pool::self() != kNoSlot) {}
-  /// For what holds nothing.
+  /// For an operation during which the thread holds nothing.
   comm::Blocking& free() noexcept { return yields ? yielding : context.io; }
   comm::Blocking& polling() noexcept { return context.io; }
 
@@ -49,7 +51,8 @@ struct Direct::Waiting {
 
 class Direct::RecordHere {
  public:
-  /// Those who have a record give it back by themselves, and let others run meanwhile: so does who waits for one.
+  /// Takes a record. Threads that have one return it without help and let other threads run meanwhile; a
+  /// thread that waits for a record does so, too.
   RecordHere(Direct& direct, Waiting& w) : direct_(direct) {
     w.free().waiter().until([&] { return index_ != kNone || (index_ = direct_.free_records_.take()) != kNone; });
     record().outstanding.raw_word().store(0, std::memory_order_relaxed);   // relaxed: ours alone
@@ -84,7 +87,7 @@ Result<std::uint64_t> Direct::offset_of(const void* p, const char* what) const {
   return fail(Errc::out_of_range, text);
 }
 
-/// Of a patch the first row tells; pieces lie anywhere.
+/// For a patch the first row decides; pieces may lie anywhere.
 bool Direct::touches_space(const std::byte* local, comm::Cursor cursor) const {
   while (!cursor.done()) {
     const comm::Piece piece = cursor.piece();
@@ -95,14 +98,14 @@ bool Direct::touches_space(const std::byte* local, comm::Cursor cursor) const {
   return false;
 }
 
-/// Until what was issued, maybe in part, has completed.
+/// Waits until the part that was issued has completed.
 Result<void> Direct::await(Waiting& w, gas::Outstanding& o, Result<void> issued) {
   gas::await(w.free(), w.polling(), access_, o);
   if (issued && o.failed()) return tl::unexpected(lost());
   return issued;
 }
 
-// ---- reads ---------------------------------------------------------------------------------------------------------
+// ---- reads ------------------------------------------------------------------------------------------------
 
 Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor, Id* id) {
   const ult::RuntimeSection section;
@@ -131,7 +134,8 @@ Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor,
   return await(w, here.record().outstanding, access_.read(w.free(), here.record().outstanding, *offset, target, cursor));
 }
 
-/// Issues the walk's pieces, until there is no more room, to lie one after the other in data; the bytes that they will have there.
+/// Issues reads of the walk's pieces into data, one behind the other, while there is room; returns the bytes
+/// that they take.
 Result<std::uint64_t> Direct::read_packed(comm::Blocking& io, gas::Outstanding& o, std::uint64_t from, comm::Cursor& cursor, std::byte* data, std::uint64_t room) {
   constexpr std::size_t most = 64;
   comm::Piece list[most];
@@ -145,7 +149,8 @@ Result<std::uint64_t> Direct::read_packed(comm::Blocking& io, gas::Outstanding& 
       cursor.consume(list[n].bytes);
     }
     if (n == 1) {
-      KASANE_TRY(access_.read(io, o, from + list[0].remote_offset, data + list[0].local_offset, list[0].bytes));   // the pages whose place is known first
+      // first the pages whose location is known
+      KASANE_TRY(access_.read(io, o, from + list[0].remote_offset, data + list[0].local_offset, list[0].bytes));
     } else {
       KASANE_TRY(access_.read(io, o, from, data, comm::Cursor(std::span<const comm::Piece>(list, n))));
     }
@@ -153,7 +158,7 @@ Result<std::uint64_t> Direct::read_packed(comm::Blocking& io, gas::Outstanding& 
   return filled;
 }
 
-/// Into V, part by part through memory outside.
+/// Reads into V, part by part through memory outside of V.
 Result<void> Direct::get_staged(Waiting& w, std::byte* to, std::uint64_t from, comm::Cursor cursor) {
   const RecordHere here(*this, w);
   gas::Outstanding& o = here.record().outstanding;
@@ -184,7 +189,7 @@ Result<void> Direct::get_staged(Waiting& w, std::byte* to, std::uint64_t from, c
   return result;
 }
 
-/// False: there is no room for it, so the caller waits for the bytes.
+/// False: there is no room, so the caller waits for the bytes.
 Result<bool> Direct::get_pending(Waiting& w, std::byte* to, std::uint64_t from, const comm::Cursor& cursor, Id* id) {
   if (*id != 0) KASANE_TRY(wait(*id));
   std::uint64_t bytes = 0;
@@ -230,9 +235,10 @@ Result<bool> Direct::get_pending(Waiting& w, std::byte* to, std::uint64_t from, 
   return true;
 }
 
-// ---- changes -------------------------------------------------------------------------------------------------------
+// ---- changes ----------------------------------------------------------------------------------------------
 
-/// Issues by issue(outstanding) on the slot of *id, or on a new one. done: it was done so, well or not; else there is no slot.
+/// Calls issue(outstanding) with the slot of *id, or with a new one. done: it was called; else there is no
+/// slot.
 template <class Issue>
 Result<void> Direct::counted(Waiting& w, Id* id, const Issue& issue, bool& done) {
   gas::PendingSlot* slot = *id != 0 ? pending_.find(*id) : nullptr;
@@ -257,7 +263,7 @@ Result<void> Direct::counted(Waiting& w, Id* id, const Issue& issue, bool& done)
   return issued;
 }
 
-/// Of what changes memory: its issue may hold a use of a page, so it polls.
+/// For operations that change memory: issuing may hold a use of a page, so the thread polls.
 template <class Issue>
 Result<void> Direct::change(Id* id, const Issue& issue) {
   Waiting w(*this);
@@ -326,7 +332,7 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
   if (old == nullptr) {
     return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool) { return access_.atomic(io, o, op, width, *offset, operand, compare, old); });
   }
-  // A result that comes later goes where a completion may write.
+  // A result that arrives later goes to memory that a completion may write.
   Waiting w(*this);
   if (id != nullptr) {
     if (*id != 0) KASANE_TRY(wait(*id));
@@ -351,7 +357,7 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
   return {};
 }
 
-// ---- waiting -------------------------------------------------------------------------------------------------------
+// ---- waiting ----------------------------------------------------------------------------------------------
 
 Result<void> Direct::wait(Id& id) {
   if (id == 0) return {};
@@ -395,7 +401,7 @@ Result<bool> Direct::test(Id& id) {
 
 namespace {
 
-/// Brings what was read to its destination, in V.
+/// Copies what was read to its destination, in V.
 void deliver(const gas::PendingSlot& slot, const std::byte* data) {
   if (slot.destination == 0) return;
   if (slot.pieces == 0) {
@@ -426,7 +432,8 @@ Result<bool> Direct::done_elsewhere(Waiting& w, Id id) {
   return gas::Outstanding::done(word);
 }
 
-/// The thread has come from that rank: slot and bytes are read from there, and given back there.
+/// The thread has moved here from the rank of the slot: the slot and the bytes are read there, and freed
+/// there.
 Result<void> Direct::finish_elsewhere(Waiting& w, Id id) {
   const Rank rank = gas::PendingTable::rank_of(id);
   const std::uint64_t slot_at = gas::PendingTable::slot_at(id);

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs do with global memory through the direct view: every form blocking and asynchronous, over gas::DirectAccess. Joins it with user-level threads (who
-// waits lets others run) and with buffers that lie in V.
+// The direct view of global memory for programs: every form blocking and asynchronous, over gas::DirectAccess. Adds
+// what user-level threads need (a thread that waits lets others run) and buffers that lie in V.
 //
-//   buffer in V   source: copied aside before anything is issued. Target: the bytes land in staging, and the waiting thread copies them (gas/pending.h).
-//                 Where every peer is mapped neither is needed: the calling thread copies straight, holding nothing that another could wait for.
-//   asynchronous  a slot that names the operation on every rank. Is there no slot or no staging left, the call waits until the bytes are there and gives no
-//                 handle: so whoever holds handles can go on issuing.
+//   buffer in V   A source is copied before anything is issued. For a target the bytes arrive in staging
+//                 memory, and the waiting thread copies them (gas/pending.h). Where every peer is mapped
+//                 neither is needed: the calling thread copies directly, and holds nothing that another
+//                 thread could wait for.
+//   asynchronous  A slot names the operation on every rank. Where no slot or no staging memory is left, the
+//                 call waits until the bytes are there and returns no handle, so that threads that hold
+//                 handles can go on issuing.
 //
-// Thread safety: every call from any thread of the rank, not from fault handlers. Invariant: nothing here, and no callback, touches V but the calling thread.
+// Thread safety: every call from any thread of the rank, not from fault handlers. Invariant: only the calling
+// thread touches V, no callback does.
 #pragma once
 
 #include <atomic>
@@ -30,16 +34,16 @@ class MixingCheck;
 
 class Direct {
  public:
-  /// What the caller of an asynchronous form gets: a number that wait() and test() know. 0: the operation has completed.
+  /// What an asynchronous form returns: a number for wait() and test(). 0: the operation has completed.
   using Id = std::uint64_t;
 
-  /// pending_region: this rank's region kPending. mixing: null, or what is asked before each access.
+  /// pending_region: this rank's region kPending. mixing: called before each access; may be null.
   Direct(gas::DirectAccess&, mem::Space&, ThreadContexts&, std::byte* pending_region, MixingCheck* mixing);
   ~Direct();
 
   /// get() of a few bytes that can be copied here at once. False: nothing happened.
   [[nodiscard]] bool get_here(void* to, const void* from, std::size_t bytes) noexcept {
-    // relaxed: whoever set it before has told this thread otherwise, too.
+    // relaxed: a thread that set it before this access has synchronised with this one by other means.
     if (not_here_.load(std::memory_order_relaxed)) [[unlikely]] return false;
     return access_.read_near(to, space_.offset(from), bytes);
   }
@@ -55,19 +59,20 @@ class Direct {
     return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
   }
 
-  /// The job has ended: nothing of other ranks can be reached any more.
+  /// The job has ended: memory of other ranks cannot be reached any more.
   void close() noexcept {
     closed_.store(true);
     not_here_.store(true);
   }
-  /// --check-mixing: asks about a direct access that the program makes at `site`.
+  /// --check mixing: checks a direct access that the program makes at `site`.
   void check(const void* global, const comm::Cursor& cursor, bool changes, const char* call, const void* site) noexcept {
     if (mixing_ != nullptr) [[unlikely]] check_mixing(global, cursor, changes, call, site);
   }
 
   [[nodiscard]] gas::DirectAccess& access() noexcept { return access_; }
 
-  // id null: blocking. Else *id is 0, or what an earlier call of put, accumulate or copy gave: then this one counts on it, too (another kind is waited for first).
+  // id null: blocking. Else *id is 0, or what an earlier call of put, accumulate or copy gave: then this
+  // operation counts on it, too (an Id of another kind is waited for first).
   // A Cursor's pieces are relative to both addresses.
   Result<void> get(void* to, const void* from, const comm::Cursor&, Id* id);
   Result<void> put(void* to, const void* from, const comm::Cursor&, Id* id);
@@ -75,14 +80,14 @@ class Direct {
   /// old: any memory of 8 bytes, or null; gets the old value, zero-extended.
   Result<void> atomic(comm::AtomicOp, comm::Width, void* at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* old, Id* id);
   Result<void> copy(void* to, const void* from, std::size_t bytes, Id* id);
-  /// As put, and nobody waits for it but flush().
+  /// As put; only flush() waits for it.
   Result<void> put_detached(void* to, const void* from, const comm::Cursor&);
 
-  /// Waits, and brings what was read to its destination; *id is 0 then. On any rank.
+  /// Waits, and copies what was read to its destination; sets id to 0. On any rank.
   Result<void> wait(Id& id);
   /// Whether wait() would not wait; does the same then.
   Result<bool> test(Id& id);
-  /// Until everything that this rank issued before has completed at its owner.
+  /// Waits until everything that this rank issued before has completed at its owner.
   Result<void> flush();
 
  private:

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler asks of coherence, joined here so that sched and dsm need not know each other.
-// Thread safety: from any worker. Waiting is done by polling: no switch to another user-level thread happens inside.
+// The fences that the scheduler calls, by dsm's coherence. They are joined here because sched and dsm do not
+// include each other.
+// Thread safety: from any worker. Waiting is done by polling: no switch to another user-level thread happens
+// inside.
 #pragma once
 
 #include "dsm/coherence.h"

@@ -8,7 +8,8 @@
 
 namespace kasane::runtime {
 
-/// Gives the library its hooks, if the options ask for it. An error says how to start the program where the library is not loaded.
+/// Gives the library its hooks, if the options ask for it. An error says how to start the program where the
+/// library is not loaded.
 Result<void> attach_malloc(Runtime&);
 /// The runtime ends: memory of the space cannot be asked for any more.
 void detach_malloc() noexcept;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// operator new and exception objects from the space (rule 14): what a user-level thread allocates must be found wherever the thread, or
-// whoever it gives the pointer to, runs. In main and on OS threads of the program's own, and inside the runtime, libc's heap serves as ever;
-// delete decides by the address. Option: --new=space|local. Off in sanitizer builds, whose own operator new finds the bugs they are built for.
+// operator new and exception objects from the space (rule 14): a user-level thread, and all threads to which
+// it passes a pointer, reach what it allocates on every rank. In main, on OS threads of the program and
+// inside the runtime libc's heap is used; delete decides by the address. Option: --new=space|local. Off in
+// sanitizer builds, which have their own operator new.
 //
-// Exception objects: the Itanium C++ ABI lets a program define __cxa_allocate_exception and its kin. The header that precedes the
-// thrown object has 128 bytes in libstdc++ on 64-bit targets (__cxa_refcounted_exception), a dependent exception 112; both must be zeroed.
+// Exception objects: the Itanium C++ ABI lets a program define __cxa_allocate_exception and the functions
+// beside it. The header that precedes the thrown object has 128 bytes in libstdc++ on 64-bit targets
+// (__cxa_refcounted_exception), a dependent exception 112; both must be zeroed.
 //
 // Thread safety: as operator new.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -60,7 +62,7 @@ void release(void* p, const void* site) noexcept {
 constexpr std::size_t kDefaultAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
 constexpr std::size_t kExceptionHeader = 128, kDependentException = 112;
 
-/// Zeroed memory for an exception; without any the program ends, as libstdc++'s emergency pool would in the end.
+/// Zeroed memory for an exception; where there is none the program ends.
 void* exception_memory(std::size_t bytes, const void* site) noexcept {
   void* p = allocate(bytes, kDefaultAlign, site);
   if (p == nullptr) std::terminate();

@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "runtime/job_counters.h"
 #include "runtime/program_memory.h"
-#include "runtime/table_row.h"
 
 namespace kasane::runtime {
 
@@ -19,20 +19,20 @@ std::string heap_table(std::span<gas::Heap* const> heaps, comm::Blocking& io, st
     for (gas::Heap* heap : heaps) of.back() += heap->statistics(io, Rank{r});
   }
   std::string text;
-  const auto row = [&](const char* name, Unit unit, const char* help, auto value) {
+  const auto row = [&](const char* name, Magnitude magnitude, const char* help, auto value) {
     std::vector<std::uint64_t> values;
     for (const auto& s : of) values.push_back(value(s));
-    text += table_row(name, values, unit, help);
+    text += counter_row(name, values, magnitude, help);
   };
   using S = gas::HeapStatistics;
-  row("heap_touched", Unit::bytes, "of the share that was handed out at some time", [](const S& s) { return s.touched_bytes; });
-  row("heap_slabs", Unit::count, "slabs for small objects", [](const S& s) { return s.slabs; });
-  row("heap_small_used", Unit::bytes, "in small objects that were not freed", [](const S& s) { return s.slab_bytes - s.slab_free_bytes; });
-  row("heap_small_free", Unit::bytes, "in small objects that are free", [](const S& s) { return s.slab_free_bytes; });
-  row("heap_runs", Unit::count, "large allocations that were not freed", [](const S& s) { return s.runs; });
-  row("heap_run_bytes", Unit::bytes, "in them", [](const S& s) { return s.run_bytes; });
-  row("heap_free_runs", Unit::count, "runs of pages that are free again", [](const S& s) { return s.free_runs; });
-  row("heap_free_bytes", Unit::bytes, "in them", [](const S& s) { return s.free_run_bytes; });
+  row("heap_touched", Magnitude::bytes, "of the share that was handed out at some time", [](const S& s) { return s.touched_bytes; });
+  row("heap_slabs", Magnitude::count, "slabs for small objects", [](const S& s) { return s.slabs; });
+  row("heap_small_used", Magnitude::bytes, "in small objects that were not freed", [](const S& s) { return s.slab_bytes - s.slab_free_bytes; });
+  row("heap_small_free", Magnitude::bytes, "in small objects that are free", [](const S& s) { return s.slab_free_bytes; });
+  row("heap_runs", Magnitude::count, "large allocations that were not freed", [](const S& s) { return s.runs; });
+  row("heap_run_bytes", Magnitude::bytes, "in them", [](const S& s) { return s.run_bytes; });
+  row("heap_free_runs", Magnitude::count, "runs of pages that are free again", [](const S& s) { return s.free_runs; });
+  row("heap_free_bytes", Magnitude::bytes, "in them", [](const S& s) { return s.free_run_bytes; });
   return text;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is told of the heap at the end of a job: a table of what each rank's share holds (--stats), and what was never freed, by the place that allocated it (--heap-check).
+// Reports of the heap at the end of a job: a table of what each rank's share holds (--stats), and what was
+// never freed, by the place that allocated it (--check heap).
 // Thread safety: when no worker runs any more.
 #pragma once
 
@@ -14,7 +15,8 @@ namespace kasane::runtime {
 
 /// Lines of the table, a column a rank.
 std::string heap_table(std::span<gas::Heap* const>, comm::Blocking&, std::uint32_t ranks);
-/// What of this rank's share was not freed. After all ranks have released: the records lie in the allocations.
+/// What was not freed of this rank's share. Called after all ranks have released, since the records lie in
+/// the allocations.
 std::string leak_report(std::span<gas::Heap* const>, comm::Blocking&, gas::DirectAccess&, const mem::Space&, Rank);
 
 }  // namespace kasane::runtime

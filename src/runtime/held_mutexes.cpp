@@ -20,7 +20,7 @@ namespace {
 
 using MutexCall = int (*)(pthread_mutex_t*);
 
-/// libc's own function of that name. Racing first calls find the same.
+/// libc's own function of that name. Concurrent first calls find the same.
 int call_real(std::atomic<MutexCall>& real, const char* name, pthread_mutex_t* mutex) noexcept {
   MutexCall call = real.load(std::memory_order_relaxed);   // relaxed: any thread may look it up again
   if (call == nullptr) {
@@ -32,7 +32,8 @@ int call_real(std::atomic<MutexCall>& real, const char* name, pthread_mutex_t* m
 
 constinit std::atomic<MutexCall> g_lock{nullptr}, g_trylock{nullptr}, g_unlock{nullptr};
 
-/// Not inlined, so that the thread-local is found anew after the caller moved to another OS thread.
+/// Not inlined, so that the address of the thread-local is computed again after the caller has moved to
+/// another OS thread.
 [[gnu::noinline]] void count_held(int change) noexcept {
   if (ult::Pool::in_user_code()) t_held += change;
 }
@@ -76,7 +77,8 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
 #elif KASANE_ASSERT_LEVEL >= 1
 
 namespace kasane::runtime {
-void check_no_mutex_held(const char*) {}   // the sanitizer has its own pthread_mutex_lock, and finds such an unlock
+// the sanitizer has its own pthread_mutex_lock, and reports such an unlock
+void check_no_mutex_held(const char*) {}
 }  // namespace kasane::runtime
 
 #endif

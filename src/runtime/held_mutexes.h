@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A std::mutex held over a fork or a join is a bug that shows itself rarely: the thread may go on in another OS thread, or another rank, which does
-// not own the mutex (rule 14). In builds with assertions (KASANE_ASSERT_LEVEL ≥ 1) this file defines pthread_mutex_lock, trylock and unlock for the whole
-// program, counts per OS thread what user-level threads hold, and reports it where it is too late. kasane::mutex may be held.
+// A std::mutex held over a fork or a join is a bug that shows itself rarely: the thread may continue on
+// another OS thread, or on another rank, which does not own the mutex (rule 14). In builds with assertions
+// (KASANE_ASSERT_LEVEL ≥ 1) this file defines pthread_mutex_lock, trylock and unlock for the whole program,
+// counts per OS thread the mutexes that user-level threads hold, and reports those that are held over a fork
+// or join. kasane::mutex may be held.
 // Thread safety: any thread.
 #pragma once
 
@@ -9,7 +11,8 @@
 
 namespace kasane::runtime {
 
-/// Ends the program with a message if the calling user-level thread holds a pthread or std::mutex. where: "fork" or "join". Nothing in release builds.
+/// Ends the program with a message if the calling user-level thread holds a pthread or std::mutex. where:
+/// "fork" or "join". Nothing in release builds.
 #if KASANE_ASSERT_LEVEL >= 1
 void check_no_mutex_held(const char* where);
 #else

@@ -17,7 +17,7 @@ void mix(std::uint64_t& hash, const void* bytes, std::size_t n) {
 
 constexpr std::uint64_t kStart = 0xCBF29CE484222325u;
 
-/// Mixes in the object's GNU build id. False: it has none.
+/// Adds the object's GNU build id to the hash. False: it has none.
 bool mix_build_id(std::uint64_t& hash, const dl_phdr_info& info) {
   for (int i = 0; i < info.dlpi_phnum; ++i) {
     const auto& header = info.dlpi_phdr[i];
@@ -47,7 +47,7 @@ bool is_vdso(const dl_phdr_info& info) {
 
 int add(dl_phdr_info* info, std::size_t, void* list) {
   LoadedObject object{info->dlpi_name != nullptr && *info->dlpi_name != 0 ? info->dlpi_name : "the program", kStart};
-  // Each process calls its own vDSO, and no thread moves while it is in there.
+  // Each process calls its own vDSO, and no thread moves while it runs code of the vDSO.
   if (!is_vdso(*info)) mix(object.digest, &info->dlpi_addr, sizeof info->dlpi_addr);
   if (!mix_build_id(object.digest, *info)) mix(object.digest, info->dlpi_phdr, info->dlpi_phnum * sizeof *info->dlpi_phdr);
   static_cast<std::vector<LoadedObject>*>(list)->push_back(std::move(object));

@@ -18,7 +18,8 @@
 namespace kasane::runtime {
 namespace {
 
-/// Of each rank, to begin with: what a thread and the pager may have in hand at once of the largest pages; for each worker two pages, and the stacks that it needs to run, steal and wait.
+/// The least budget of a rank: a page of the largest size each for a thread and for the pager; for each
+/// worker two pages, and the stacks that it needs to run, steal and wait.
 std::uint64_t least_bytes(std::uint32_t workers) {
   constexpr std::uint64_t kStacks = 4 * mem::StackFrames::kPresumed * mem::kBlockBytes;
   return 2 * mem::kLargestPageBytes + workers * (2 * mem::kPageBytes + kStacks);
@@ -30,7 +31,7 @@ void budget_beyond_machine(std::uint64_t asked) {
   warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
 }
 
-/// By the pager, once: a limit that nobody asked for cannot be kept.
+/// The pager calls it once where a limit that no option asked for cannot be kept.
 void limit_lifted(const char* why) {
   CrashText text;
   text.add("kasane: rank ").decimal(raw(process().rank)).add(": global memory takes as much DRAM as it may unless told otherwise, and ").add(why).add("; it goes on without a limit. ");
@@ -64,11 +65,12 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   if (here.empty()) here.push_back(me);
   const auto ranks = static_cast<std::uint32_t>(here.size());
   auto blocks = mem::budget_blocks(options.dram_bytes, ranks, least_bytes(parts.workers));
-  if (!blocks && !limited && !directories_named) blocks = ranks * least_bytes(parts.workers) / mem::kBlockBytes;   // nobody asked for one: as long as it does
+  // no option asks for a limit: as far as it can be kept
+  if (!blocks && !limited && !directories_named) blocks = ranks * least_bytes(parts.workers) / mem::kBlockBytes;
   KASANE_TRY(blocks);
   if (here.front() == me && options.dram_bytes > mem::machine_memory()) budget_beyond_machine(options.dram_bytes);
 
-  // The first one's, where ranks map each other's memory; else each has its share.
+  // The budget of the first rank, where ranks map each other's memory; else each has its share.
   std::byte* shared = here.front() == me ? parts.budget : parts.transport.mapped(here.front(), gas::kBudget);
   const bool alone = shared == nullptr || ranks == 1 || parts.transport.mapped(here[1], gas::kBudget) == nullptr;
   if (alone) {
@@ -86,7 +88,8 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   std::erase(others, me);
   if (alone) others.clear();
   std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts, {limited, std::move(others), &give_up, &limit_lifted, &pins_break, &tables_crowd}));
-  // A quarter of the memory is no part of the default, and room for stacks that become deeper meanwhile.
+  // A quarter of the memory is not in the default budget, and has room for stacks that become deeper
+  // meanwhile.
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);
   KASANE_TRY(stacks);
   auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory larger than DRAM, put together: the host's budget, this rank's part of it, its spill file, its pager and its reader, and what the program says of pages (docs/design/tiers.md).
+// Constructs what memory larger than DRAM needs: the host's budget, this rank's part of it, its spill file,
+// its pager and its reader, and the program's advice on pages (docs/design/tiers.md).
 // Thread safety: start(), stop() by the thread that builds the runtime; tell() from any.
 #pragma once
 
@@ -33,27 +34,30 @@ class MemoryTiers {
     std::byte* budget;   ///< region kBudget of this rank, budget_bytes() of it, zeros
   };
   [[nodiscard]] static std::size_t budget_bytes(const std::vector<Rank>& host_ranks) noexcept;
-  /// Collective. Null: the job is to have no limit and no spill file.
+  /// Collective. Null: the options ask for no limit and no spill file.
   static Result<std::unique_ptr<MemoryTiers>> create(const Parts&, const Options&);
   /// Coherence and address cache have been made with tiers(). Makes the pager, which works with both: before any other rank can ring it.
   void connect(gas::AddressCache&, dsm::Coherence&);
   [[nodiscard]] gas::Tiers& tiers() noexcept { return *tiers_; }
 
-  /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since what has such stays. `hold` returns when the pages are in DRAM.
+  /// See gas/advisor.h. `leave` sends this rank's unreleased changes first, since pages with unreleased
+  /// changes stay. `hold` returns when the pages are in DRAM.
   void tell(comm::Blocking&, mem::PageRange, gas::Advisor::What);
 
-  /// A stack that has its frames in this rank's memory is used here for the first time. born_here: waits for room, though not for long, since nothing is held; a thread that came from another
-  /// rank has its fences under way.
+  /// This rank begins to use a stack whose frames lie in its memory. born_here: waits for room, for a bounded
+  /// time, which is possible since the caller holds nothing; a thread that came from another rank has fences
+  /// under way, so its stack does not wait.
   void use_stack(comm::Blocking&, StackId, bool born_here);
-  /// It has given its frames back: its next use is the first.
+  /// The stack has given its frames back: its next use counts as the first.
   void forget_stack(StackId stack) noexcept { residency_->forget_stack(stack); }
 
-  /// May so many bytes be in DRAM at once here? Where somebody asked for a limit, a view of more than that would wait for ever. Else the limit is lifted.
+  /// Whether so many bytes may be in DRAM at once. Where the options ask for a limit, a view of more would
+  /// wait for ever. Else the limit is lifted.
   [[nodiscard]] bool holds_at_once(std::uint64_t bytes) noexcept;
-  /// Bytes, as the limit is.
+  /// The limit, in bytes.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
-  /// binding outlives the threads.
+  /// Starts the pager and the reader. binding outlives the threads.
   Result<void> start(Counters&, const Binding&, dsm::Pager::Threads);
   void stop();
 

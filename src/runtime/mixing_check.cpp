@@ -33,7 +33,8 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
     const comm::Piece piece = cursor.piece();
     const std::uint64_t from = offset + piece.remote_offset, to = from + piece.bytes;
     cursor.consume(piece.bytes);
-    if (from >= space_.bytes() || to > space_.bytes() || to < from) return;   // the access itself says so
+    // the access itself reports the error
+    if (from >= space_.bytes() || to > space_.bytes() || to < from) return;
     for (std::uint64_t begin = from; begin < to;) {
       const std::uint64_t end = std::min(to, (begin / mem::kBlockBytes + 1) * mem::kBlockBytes);
       const BlockId block = mem::block_of(begin);

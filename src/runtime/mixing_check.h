@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check-mixing: reports data that a program uses through the coherent view (loads and stores) and the direct view (get, put, atomics …) without a fence between, from
-// what this rank's block table knows. On standard error, once a place in the program:
+// --check mixing: reports data that a program uses through the coherent view (loads and stores) and the
+// direct view (get, put, atomics …) without a fence between, from what this rank's block table knows. On
+// standard error, once a place in the program:
 //
-//   direct access to bytes that this rank has changed and no release has sent      told by the block's twin, byte by byte
-//   a load or store of what this rank changed directly while its block was         the block is dropped from V and marked before the change; the first access
-//   cached here, without an acquire between                                        afterwards faults, and finds the mark as old as the last acquire
+//   reported                                           how it is noticed
+//   direct access to bytes that this rank has          the block's twin says which bytes are changed
+//   changed and no release has sent
+//   a load or store of bytes that this rank changed    before the change the block is dropped from V and
+//   directly while their block was cached here,        marked; the next access faults, and finds the mark
+//   without an acquire between                         with the count of the last acquire
 //
-// It sees the first access of a block only, and nothing that other ranks hold. A program without such places behaves as without the check; one that has them may behave
-// better, since dropped blocks are fetched again.
+// It sees the first access of a block only, and nothing that other ranks hold. A program without such places
+// behaves as without the check; a program that has them may compute other results, since dropped blocks are
+// fetched again.
 //
-// Thread safety: everything from any thread; on_fault() in fault handlers. A spin lock is held for a few instructions, never across an access to V.
+// Thread safety: everything from any thread; on_fault() in fault handlers. A spin lock is held for a few
+// instructions, never across an access to V.
 #pragma once
 
 #include <array>
@@ -19,7 +25,7 @@
 #include "comm/engine/cursor.h"
 #include "dsm/coherence.h"
 #include "mem/space.h"
-#include "runtime/told_once.h"
+#include "runtime/reported_once.h"
 
 namespace kasane::runtime {
 
@@ -43,7 +49,7 @@ class MixingCheck {
   class Locked;
 
   /// True once for each pair.
-  bool first(const void* site, unsigned kind) noexcept { return told_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind); }
+  bool first(const void* site, unsigned kind) noexcept { return reported_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind); }
   void report_unreleased(std::uint64_t offset, const char* call, const void* site) noexcept;
 
   mem::Space& space_;
@@ -51,7 +57,7 @@ class MixingCheck {
   Rank rank_;
   std::array<Mark, kMarks> marks_{};               ///< by block number; a later one takes its place
   std::atomic_flag lock_;                          ///< of marks_
-  ToldOnce<256> told_;                             ///< address · 2 + kind
+  ReportedOnce<256> reported_;                             ///< address · 2 + kind
 };
 
 }  // namespace kasane::runtime

@@ -5,48 +5,139 @@
 #include "mem/engines.h"
 
 namespace kasane::runtime {
+namespace {
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30, kTiB = std::uint64_t{1} << 40;
+
+OptionTable checks(Options& o) {
+  OptionTable items;
+  items
+      .flag("races", "", o.check_races,
+            "Report words that two ranks change with no fence between; a job with races ends with status 66. "
+            "Slower.")
+      .flag("mixing", "", o.check_mixing,
+            "Report places where loads and stores and direct access meet with no fence between. Slower.")
+      .flag("heap", "", o.check_heap,
+            "Detect writes beside allocations of global memory when these are freed, and report at the end "
+            "what was not freed.");
+  return items;
+}
+
+OptionTable debug_items(Options& o) {
+  OptionTable items;
+  items
+      .choice("relocate", "", o.relocation_off, "auto", "off",
+              "Move a page to the rank that alone uses it, or only where the program says so (kasane::own, "
+              "give).")
+      .choice("classification", "", o.classification, "off", "on",
+              "At an edge between ranks drop everything that is cached, or only the pages that other ranks "
+              "have changed.")
+      .choice("common-stacks", "", o.common_stacks, "off", "on",
+              "Where all ranks are on one host: move a stolen thread's stack as between hosts, or let the "
+              "ranks share the memory of stacks.")
+      .bytes("write-buffer", "", o.write_buffer_bytes,
+             "Changed memory of other ranks' pages that a rank keeps for its next release; beyond it the "
+             "oldest changes are sent ahead. 0: none are.",
+             {0, kTiB})
+      .bytes("spare", "", o.spare_bytes,
+             "The part of a rank's share of --dram that is kept free: pages leave when less is free, until "
+             "twice that is. 0: a 16th.")
+      .count("trace-events", "", o.trace_events,
+             "Events that --trace keeps of a thread, 32 bytes each; later events are only counted.", {1, kGiB})
+      .count("seed", "", o.seed, "Seed of the random order in which workers look for work.");
+  comm::add_session_items(items, o.session);
+  return items;
+}
+
+void add_threads(OptionTable& table, Options& o) {
+  table.heading("Ranks and threads")
+      .count("-n,--ranks", "KASANE_RANKS", o.ranks, "Processes of the job; each is a coherence domain.")
+      .count("--workers", "KASANE_WORKERS", o.workers,
+             "Workers of each rank: OS threads that run user-level threads. 0: usable cores / ranks, at "
+             "least 1.",
+             {0, 1024})
+      .choice("--bind", "KASANE_BIND", o.bind_to_cores, "none", "core",
+              "Where threads run. none: the kernel decides. core: each worker on a core of its own, and the "
+              "threads that serve a rank on the cores without a worker; for a job that has its cores to "
+              "itself.")
+      .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all",
+              "Which ranks run the program's main: the first, or all (MPI style).")
+      .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "Put the rank before every line of output.");
+}
+
+void add_memory(OptionTable& table, Options& o) {
+  table.heading("Memory")
+      .bytes("--space", "KASANE_SPACE", o.space_bytes,
+             "Size of the global address space; ranks x space is 64T at most. 0: " + bytes_text(kUsualSpace) +
+                 ", or for many ranks the most that is possible.",
+             {0, kMaxAddressBytes})
+      .bytes("--dram", "KASANE_DRAM", o.dram_bytes,
+             "DRAM of each host for global memory, shared by its ranks; what exceeds it goes to the spill "
+             "files. 0: three quarters of the machine's memory or of the control group's, or with --spill "
+             "none no limit.")
+      .text("--spill", "KASANE_SPILL", o.spill,
+            "Directories of the files for what exceeds --dram, DIR or DIR:DIR…. auto: $TMPDIR or /var/tmp, "
+            "created when first needed. none: nothing is spilled.")
+      .bytes("--stack", "KASANE_STACK", o.stack_bytes, "Stack of a user-level thread, a multiple of 64K.",
+             {64 << 10, 64 << 20})
+      .count("--slots", "KASANE_SLOTS", o.slots,
+             "Stacks of a rank, which bound the threads that are alive at once; 16 times as many may have "
+             "ended and wait to be joined. 0: as many as an eighth of the space holds, at most 65536.",
+             {0, 1 << 22})
+      .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes, "Stack of main, which lies in the space.",
+             {64 << 10, kGiB})
+      .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
+              "Where operator new on a user-level thread allocates: in each rank's own heap, or in the "
+              "space.")
+      .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space",
+              "Where the program's malloc on a user-level thread allocates: in each rank's own heap, or in "
+              "the space.");
+}
+
+void add_coherence(OptionTable& table, Options& o) {
+  table.heading("Coherence")
+      .choice("--faults", "KASANE_FAULTS", o.faults, mem::engine_choices(),
+              "How the runtime notices accesses to absent memory. auto: the best way that the kernel allows. "
+              "uffd: userfaultfd. mprotect: signals. uffd-thread: userfaultfd served by a thread, so that "
+              "system calls wait for such memory, too; slower, and needs privileges.");
+}
+
+void add_reports(OptionTable& table, Options& o) {
+  table.heading("Reports")
+      .flag("--stats", "KASANE_STATS", o.statistics, o.statistics_every_ns,
+            "Print a table of counters for each rank at the end. With a time (--stats=10s) also print at "
+            "such intervals what the job has done meanwhile: threads, faults, bytes fetched, put, spilled "
+            "and read back. On standard error.")
+      .choice("--progress", "KASANE_PROGRESS", o.progress, {"auto", "on", "off"},
+              "Show on standard error the progress of a checkpoint that is written or read. auto: on a "
+              "terminal.")
+      .text("--trace", "KASANE_TRACE", o.trace,
+            "File to which the job writes when each worker stole, faulted, fetched, put, fenced and idled, "
+            "for Perfetto or chrome://tracing.")
+      .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"},
+              "Least severe messages that are printed.");
+}
+
+}  // namespace
 
 OptionTable option_table(Options& o) {
   OptionTable table;
-  table.heading("Ranks and threads")
-      .count("-n,--ranks", "KASANE_RANKS", o.ranks, "processes of the job, each a coherence domain")
-      .count("--workers", "KASANE_WORKERS", o.workers, "workers (OS threads that run user-level threads) of each rank; 0: usable cores / ranks, at least 1", {0, 1024})
-      .choice("--bind", "KASANE_BIND", o.bind_to_cores, "none", "core", "where threads run: wherever the kernel lets them, or each worker on a core of its own, the ranks of a host one after another, and what serves a rank (reading from and writing to SSD) on cores that no worker has, if there are any; for a job that has its cores to itself")
-      .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all", "which ranks run the program's main: the first, or all (MPI style)")
-      .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "put the rank before every line of output")
-      .count("--seed", "KASANE_SEED", o.seed, "of the random order in which workers look for work")
-      .heading("Memory")
-      .bytes("--space", "KASANE_SPACE", o.space_bytes, "size of the global address space; ranks x space may be 64T at most; 0: " + bytes_text(kUsualSpace) + ", or less where ranks are so many", {0, kMaxAddressBytes})
-      .bytes("--dram", "KASANE_DRAM", o.dram_bytes, "DRAM of each host for allocations of global memory, shared by its ranks; what is above it goes to the spill files; 0: three quarters of the machine's or the control group's, or with --spill none no limit")
-      .bytes("--spare", "KASANE_SPARE", o.spare_bytes, "how much of a rank's share of --dram is kept free, so that nobody waits: pages leave as soon as less is, until twice that is; 0: a 16th")
-      .text("--spill", "KASANE_SPILL", o.spill, "directories of the files for what does not fit into --dram, DIR or DIR:DIR…; auto: $TMPDIR or /var/tmp, made when first needed; none: nothing is spilled")
-      .bytes("--stack", "KASANE_STACK", o.stack_bytes, "stack of a user-level thread, a multiple of 64K", {64 << 10, 64 << 20})
-      .count("--slots", "KASANE_SLOTS", o.slots,
-             "stacks a rank has, so threads that may be alive at once (16 times as many may have ended and wait to be joined); 0: as many as an eighth of the space holds, at most 65536", {0, 1 << 22})
-      .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes, "stack of main, which lies in the space", {64 << 10, 1ull << 30})
-      .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space", "where operator new on a user-level thread takes memory: each rank's own heap, or the space")
-      .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space", "where the program's malloc on a user-level thread takes memory: each rank's own heap, or the space")
-      .heading("Coherence")
-      .choice("--faults", "KASANE_FAULTS", o.faults, mem::engine_choices(), "how accesses to absent memory are noticed: the best that the kernel allows, userfaultfd, mprotect, or userfaultfd by a thread, so that system calls wait for such memory, too (slower; needs privileges)")
-      .choice("--relocate", "KASANE_RELOCATE", o.relocation_off, "auto", "off", "move a page to the rank that alone uses it, or only where the program says so (kasane::own, give)")
-      .choice("--classification", "KASANE_CLASSIFICATION", o.classification, "off", "on", "at an edge between ranks drop the pages that others have changed, or everything that is cached")
-      .choice("--common-stacks", "KASANE_COMMON_STACKS", o.common_stacks, "off", "on", "where all ranks are on one host, let them share the memory of threads' stacks, so that a stolen thread's stays where it is, or move it as between hosts")
-      .bytes("--write-buffer", "KASANE_WRITE_BUFFER", o.write_buffer_bytes, "changed memory of other ranks' pages that a rank keeps for its next release; beyond it the oldest is sent ahead; 0: nothing is", {0, 1ull << 40})
-      .heading("What a job says")
-      .flag("--stats", "KASANE_STATS", o.statistics, "print a table of counters for each rank at the end")
-      .duration("--stats-every", "KASANE_STATS_EVERY", o.statistics_every_ns, "say on standard error at such intervals, 10s for instance, what the job has done since: threads, faults, bytes fetched, put, spilled and read back; 0: never", {0, 86'400'000'000'000})
-      .choice("--progress", "KASANE_PROGRESS", o.progress, {"auto", "on", "off"},
-              "show on standard error how far a checkpoint is that is written or read: on a terminal, always, never")
-      .text("--trace", "KASANE_TRACE", o.trace, "write when each worker stole, faulted, fetched, put, fenced and idled to this file, for Perfetto or chrome://tracing")
-      .count("--trace-events", "KASANE_TRACE_EVENTS", o.trace_events, "events that --trace keeps of a thread, 32 bytes each; later ones are counted and lost", {1, 1 << 30})
-      .choice("--log", "KASANE_LOG", o.log_level, {"trace", "debug", "info", "warning", "error", "off"}, "least severe messages printed")
-      .heading("Checks")
-      .flag("--heap-check", "KASANE_HEAP_CHECK", o.heap_check, "notice writes beside allocations of global memory when they are freed, and tell at the end what was not freed")
-      .flag("--check-mixing", "KASANE_CHECK_MIXING", o.check_mixing, "report where loads and stores and direct access meet without a fence between; slower")
-      .flag("--check-races", "KASANE_CHECK_RACES", o.check_races, "report words that two ranks changed with no fence between, and end with status 66 if there were any; slower");
+  add_threads(table, o);
+  add_memory(table, o);
+  add_coherence(table, o);
   comm::add_session_options(table, o.session);
+  add_reports(table, o);
+  table.heading("Checks and settings for developers")
+      .list("--check", "KASANE_CHECK", checks(o),
+            "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
+            "loads and stores and direct access with no fence between. heap: writes beside allocations, and "
+            "what is not freed.")
+      .list("--debug", "KASANE_DEBUG", debug_items(o),
+            "Settings for developers of Kasane, listed in docs/guide/options.md.");
   comm::add_engine_settings(table, o.engine);
-  table.text("", "KASANE_JOB_KEY", o.job_key, "under mpirun: what no other job has, the same on all ranks, for their stack guards; kasane run draws one");
+  table.text("", "KASANE_JOB_KEY", o.job_key,
+             "Under mpirun: a text that no other job has, the same on all ranks, for their stack guards. "
+             "kasane run draws one.");
   return table;
 }
 

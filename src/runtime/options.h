@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job can be told: the one table behind the flags of `kasane run`, the KASANE_* variables and their help texts.
+// The options of a job: the one table behind the flags of `kasane run`, the KASANE_* variables and their help
+// texts.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ inline constexpr std::uint64_t kMaxRanks = 1024;
 /// V, A, T and every peer's M share 47 bits of address
 inline constexpr std::uint64_t kMaxAddressBytes = std::uint64_t{64} << 40;
 
-/// The size of the space where none was asked for: as much as there may be, in whole GiB, where ranks are
-/// many.
+/// The size of the space where the options give none: kUsualSpace, or for many ranks the most that is
+/// possible, in whole GiB.
 [[nodiscard]] constexpr std::uint64_t usual_space(std::uint64_t ranks) noexcept {
   const std::uint64_t most = kMaxAddressBytes / ranks >> 30 << 30;
   return most < kUsualSpace ? most : kUsualSpace;
@@ -34,9 +35,12 @@ struct Options {
   std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
   bool bind_to_cores = false;              ///< each worker stays on one core (binding.h)
   std::uint64_t space_bytes = 0;           ///< 0: usual_space()
-  std::uint64_t dram_bytes = 0;            ///< that the ranks of a host may keep global memory in; 0: three quarters of what there is, or with spill == "none" no limit
-  std::uint64_t spare_bytes = 0;           ///< of a rank's share of it, kept free; 0: a 16th
-  std::string spill = "auto";              ///< directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled
+  /// DRAM for the global memory of a host's ranks; 0: three quarters of what there is, or with spill ==
+  /// "none" no limit
+  std::uint64_t dram_bytes = 0;
+  std::uint64_t spare_bytes = 0;           ///< of a rank's share of dram_bytes, kept free; 0: a 16th
+  /// directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled
+  std::string spill = "auto";
   std::uint64_t stack_bytes = 64 << 10;    ///< of a thread
   std::uint64_t slots = 0;                 ///< stacks a rank; 0: 65536, or what an eighth of the space holds
   std::uint64_t main_stack_bytes = 8 << 20;
@@ -44,36 +48,44 @@ struct Options {
   bool new_in_space = true;
   bool malloc_in_space = false;
   std::string faults = "auto";             ///< the fault engine (mem/engines.h)
-  bool heap_check = false;
-  bool relocation_off = false;             ///< pages move only where they are told to
-  bool classification = true;              ///< who has copies of a page is known, and only they are told of changes
-  bool common_stacks = true;               ///< ranks of one host run each other's threads on their stacks as they lie (stacks.h)
-  std::uint64_t write_buffer_bytes = 2 << 20;   ///< changed bytes that a rank keeps for the next release; 0: all
+  bool relocation_off = false;             ///< pages move only where the program says so
+  /// ranks with copies of a page are known, and only these get notices of changes
+  bool classification = true;
+  /// ranks of one host share the memory of stacks, so that a stolen thread's stack stays in place (stacks.h)
+  bool common_stacks = true;
+  /// changed bytes that a rank keeps for the next release; 0: all
+  std::uint64_t write_buffer_bytes = 2 << 20;
   bool tag_output = false;
   bool statistics = false;
-  std::uint64_t statistics_every_ns = 0;   ///< rank 0 says what the job has done since it said so last; 0: never
+  std::uint64_t statistics_every_ns = 0;   ///< interval of rank 0's lines on the job's progress; 0: none
   std::string progress = "auto";           ///< of checkpoints, on standard error: auto, on, off
   std::string trace;                       ///< the file; empty: nothing is traced
   std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps
+  /// look for writes beside allocations, and report what was not freed
+  bool check_heap = false;
   bool check_mixing = false;               ///< report data used by both views without a fence between
   bool check_races = false;                ///< report words that two ranks changed without a fence between
   std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
   std::string log_level = "warning";
   comm::SessionOptions session;            ///< what runs between ranks
-  comm::EngineSettings engine;             ///< and who issues operations there
-  std::string job_key;                     ///< of the stack guards; read before there are options (start/same_image.h), and here to be known
+  comm::EngineSettings engine;             ///< and which threads issue operations there
+  /// of the stack guards; read before there are options (start/same_image.h); a row here makes it a known
+  /// variable
+  std::string job_key;
 };
 
 /// The rows, bound to the members of `options`, which must outlive the table.
 OptionTable option_table(Options& options);
 
-/// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it accepts.
+/// Defaults, then KASANE_* variables. An unusable value: an error that names the variable and what it
+/// accepts.
 Result<Options> options_from_environment();
 
-/// A line about each KASANE_* variable of the environment that no option has; empty with --log error and off. For the job's first process.
+/// A line about each KASANE_* variable of the environment that no option has; empty with --log error and off.
+/// Called in the job's first process.
 std::string unknown_variables_text(Options options);
 
-/// Of the option's value: "DIR" or "DIR:DIR…"; empty: none.
+/// The directories of the option --spill: "DIR" or "DIR:DIR…"; empty: none.
 std::string spill_directories(const std::string& spill);
 
 }  // namespace kasane::runtime

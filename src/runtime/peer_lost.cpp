@@ -18,10 +18,11 @@ std::atomic_flag g_said;
 
 }  // namespace
 
-void expect_peers_to_leave() noexcept { g_expected.store(true, std::memory_order_relaxed); }   // relaxed: a barrier of the job comes after it
+// relaxed: a barrier of the job comes after it
+void expect_peers_to_leave() noexcept { g_expected.store(true, std::memory_order_relaxed); }
 
 void end_of_peer(void*, Rank peer, std::string_view why) noexcept {
-  // relaxed: who has not seen it yet has not left the barrier either.
+  // relaxed: a thread that does not see it yet has not left the barrier either.
   if (g_expected.load(std::memory_order_relaxed)) return;
   // relaxed: only one of several threads is to speak.
   if (g_said.test_and_set(std::memory_order_relaxed)) return;

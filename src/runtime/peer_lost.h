@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does when the network says that another one has disappeared: its memory and the threads it ran are gone, so the job cannot go on. This
-// process says which rank, why and when, and ends; the launcher (our supervisor, or mpirun) then ends the others.
+// What a rank does when the network reports that another rank has disappeared: the memory and the threads of
+// that rank are gone, so the job cannot continue. This process reports which rank, why and when, and ends;
+// the launcher (our supervisor, or mpirun) then ends the others.
 //
 // Thread safety: any thread, also in a fault handler (called inside Transport::progress()).
 #pragma once
@@ -14,7 +15,7 @@ namespace kasane::runtime {
 /// A comm::Transport::PeerLost.
 void end_of_peer(void* context, Rank peer, std::string_view why) noexcept;
 
-/// From here on peers leave because the job has ended.
+/// From this call on peers leave because the job has ended.
 void expect_peers_to_leave() noexcept;
 
 }  // namespace kasane::runtime

@@ -23,7 +23,7 @@ const std::byte* g_main_stack = nullptr;
 
 void exit_early(int code) {
   if (g_process.status != nullptr) {
-    // relaxed: the supervisor looks after this process is gone.
+    // relaxed: the supervisor reads it after this process has ended.
     g_process.status->exit_argument.store(code, std::memory_order_relaxed);
   } else {
     CrashText text;
@@ -32,7 +32,8 @@ void exit_early(int code) {
   }
   set_phase(comm::Phase::leaving);
   std::fflush(nullptr);
-  // Not on through exit(): destructors of the program's statics would run under the feet of its threads.
+  // exit() does not continue: destructors of the program's static objects would run while its threads still
+  // run.
   ::_exit((code & 0xff) != 0 ? code : 1);
 }
 
@@ -68,7 +69,7 @@ bool in_space(const void* p) noexcept {
 }
 
 void set_phase(comm::Phase phase) noexcept {
-  // release: what the rank told on its page is there before the phase that makes somebody read it.
+  // release: the text on the page is complete before the phase that makes the supervisor read it.
   g_phase.store(phase, std::memory_order_release);
   if (g_process.status != nullptr) g_process.status->phase.store(phase, std::memory_order_release);
 }

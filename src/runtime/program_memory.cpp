@@ -12,7 +12,7 @@
 namespace kasane::runtime {
 namespace {
 
-/// In front of the bytes that the program got.
+/// Lies in front of the program's bytes.
 struct Record {
   std::uint64_t seal;    ///< of address, bytes and site
   std::uint64_t bytes;   ///< asked for
@@ -20,7 +20,7 @@ struct Record {
   std::uint64_t lead;    ///< from the allocation's start to the program's bytes
 };
 static_assert(sizeof(Record) == kRecordBytes);
-/// At the start of an allocation whose record lies further behind, for the sake of alignment.
+/// Lies at the start of an allocation whose record comes later because of alignment.
 struct Pointer {
   std::uint64_t seal;
   std::uint64_t lead;
@@ -60,7 +60,7 @@ Result<void*> checked_allocate(Runtime& runtime, std::size_t bytes, std::size_t 
   return p;
 }
 
-/// The record of p, after a look at what is around its bytes.
+/// The record of p, after a check of the marks around its bytes.
 Record checked_record(Runtime& runtime, void* p, const char* what, const void* site) {
   if (!runtime.contains(p)) report(fmt::format("{} of {}, which is not in global memory, at {}", what, p, site_text(site)));
   const Record record = *record_before(p);
@@ -88,31 +88,31 @@ void checked_free(Runtime& runtime, void* p, const void* site) {
 }  // namespace
 
 Result<void*> program_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement, const void* site) {
-  if (!runtime.options().heap_check) [[likely]]
+  if (!runtime.options().check_heap) [[likely]]
     return runtime.allocate(bytes, align, placement);
   return checked_allocate(runtime, bytes, align, placement, site);
 }
 
 void program_free(Runtime& runtime, void* p, const void* site) {
-  if (!runtime.options().heap_check) [[likely]]
+  if (!runtime.options().check_heap) [[likely]]
     return runtime.deallocate(p);
   checked_free(runtime, p, site);
 }
 
 Result<void*> program_reallocate(Runtime& runtime, void* p, std::size_t bytes, const void* site) {
-  const bool check = runtime.options().heap_check;
+  const bool check = runtime.options().check_heap;
   const std::size_t had = check ? checked_record(runtime, p, "realloc", site).bytes : runtime.usable_size(p);
   if (!check && runtime.resize(p, bytes)) return p;
   auto moved = program_allocate(runtime, bytes, 16, Placement::on(runtime.share_of(p)), site);
   if (!moved) return moved;
-  // By the caller's own loads and stores: it may have written what no owner has yet, which get and put would miss.
+  // By the caller's own loads and stores: it may have unreleased writes, which get and put would miss.
   std::memcpy(*moved, p, std::min(had, bytes));
   program_free(runtime, p, site);
   return moved;
 }
 
 std::size_t program_usable_size(Runtime& runtime, const void* p) {
-  if (!runtime.options().heap_check) return runtime.usable_size(p);
+  if (!runtime.options().check_heap) return runtime.usable_size(p);
   return checked_record(runtime, const_cast<void*>(p), "usable_size", nullptr).bytes;
 }
 

@@ -8,7 +8,7 @@
 namespace kasane::runtime {
 
 void RaceReport::race(const dsm::Race& race) noexcept {
-  if (!told_.first(race.offset)) return;
+  if (!reported_.first(race.offset)) return;
   // From the first raced byte to the last: what the program most likely stored.
   const auto skipped = static_cast<unsigned>(std::countr_zero(race.bytes)), width = 64 - skipped - static_cast<unsigned>(std::countl_zero(race.bytes));
   const auto part = [&](std::uint64_t word) { return word >> skipped & (~std::uint64_t{0} >> (64 - width)); };

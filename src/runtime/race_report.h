@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check-races: says on standard error which words two ranks changed without a fence between, once a word. What is seen and what is not: dsm/race_check.h.
+// --check races: reports on standard error which words two ranks changed without a fence between, once a
+// word. dsm/race_check.h says what is found and what is not.
 // Thread safety: as warn().
 #pragma once
 
 #include "base/ids.h"
 #include "dsm/race_check.h"
 #include "mem/space.h"
-#include "runtime/told_once.h"
+#include "runtime/reported_once.h"
 
 namespace kasane::runtime {
 
@@ -19,7 +20,7 @@ class RaceReport final : public dsm::RaceListener {
  private:
   const mem::Space& space_;
   Rank rank_;
-  ToldOnce<64> told_;   ///< addresses of words
+  ReportedOnce<64> reported_;   ///< addresses of words
 };
 
 }  // namespace kasane::runtime

@@ -95,12 +95,12 @@ struct Runtime::State {
   Rank rank{0};
   std::uint32_t ranks = 1, workers = 1;
   Segments segments;
-  bool common_stacks = false;             ///< of all ranks: never armed, never moved (stacks.h)
+  bool common_stacks = false;             ///< stacks of all ranks are never armed and never moved (stacks.h)
 
   std::unique_ptr<comm::Session> session;
   comm::Transport* transport = nullptr;   ///< the session's
   std::unique_ptr<comm::Engine> comm_engine;   ///< over it; all regions are attached through it
-  std::vector<LoadedObject> objects;      ///< what this process had loaded before any network library came in
+  std::vector<LoadedObject> objects;      ///< loaded before any network library
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
   std::optional<mem::Space> space;
@@ -113,31 +113,33 @@ struct Runtime::State {
   std::unique_ptr<gas::DirectAccess> access;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::GiveService> give_service;
-  std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;   ///< as in segments
+  /// as in segments
+  std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
   std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
   std::unique_ptr<gas::AutoRelocator> auto_relocator;   ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
-  std::optional<StatisticsTicker> ticker; ///< --stats-every
+  std::optional<StatisticsTicker> ticker; ///< --stats=TIME
   std::optional<TraceRegion> trace;       ///< --trace
   std::optional<ThreadContexts> contexts;
-  std::unique_ptr<MixingCheck> mixing;    ///< --check-mixing
-  std::optional<RaceReport> races;        ///< --check-races
+  std::unique_ptr<MixingCheck> mixing;    ///< --check mixing
+  std::optional<RaceReport> races;        ///< --check races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
-  std::uint64_t clock_offset_ns = 0;      ///< the job's clock less now_ns()
-  const std::uint64_t begin_ns = now_ns();   ///< of this process
+  std::uint64_t clock_offset_ns = 0;      ///< the job's clock minus now_ns()
+  const std::uint64_t begin_ns = now_ns();   ///< start of this process
 
   Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
-  std::atomic<bool> running{false}, service_stop{false}, stop_asked{false}, shut_down{false};
-  std::atomic<bool> standing{false};      ///< threads that were detached go on using all this
-  std::uint64_t races_found = 0;          ///< by all ranks, known to rank 0 at the end
-  std::atomic<bool> left{false};          ///< the network is gone: what other ranks hold cannot be reached any more
+  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false}, shut_down{false};
+  std::atomic<bool> threads_remain{false};      ///< detached threads still run and use this object
+  std::uint64_t races_found = 0;          ///< by all ranks; set on rank 0 at the end
+  /// the network is closed: memory of other ranks cannot be reached any more
+  std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
   std::byte* main_stack_low = nullptr;
 
@@ -151,9 +153,9 @@ struct Runtime::State {
   Result<void> compare_objects();
   void report();
   void count_races();
-  [[nodiscard]] std::string means() const;
+  [[nodiscard]] std::string transport_and_engine() const;
   void print_statistics();
-  void settle_heap(bool all_joined);
+  void report_heap(bool all_joined);
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
@@ -161,38 +163,39 @@ struct Runtime::State {
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
-  /// Null: no heap has such pages, or no heap's.
+  /// Null: no heap has pages of this size, or holds the address.
   [[nodiscard]] gas::Heap* heap_of(std::uint64_t page_bytes) noexcept;
   [[nodiscard]] gas::Heap* heap_at(const void*) noexcept;
   [[nodiscard]] std::array<gas::Heap*, std::tuple_size_v<decltype(Segments::heaps)>> all_heaps() noexcept { return {&*heaps[0], &*heaps[1], &*heaps[2]}; }
-  /// Refuses ranges that are not all in the heap, whose pages are what programs may move.
+  /// Refuses ranges that do not lie wholly in a heap: programs may move the pages of heaps only.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   /// The range was got or put directly: pages of other ranks may come here.
   Result<void> explain(const std::optional<gas::MoveRefusal>&, const char* what) const;
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
-  void leave_together(bool all_joined);
-  void send_what_is_left();
-  /// Workers, the service thread, all others, faults served for others, the pager.
+  void end_over_network(bool all_joined);
+  void progress_pending_sends();
+  /// Workers, the service thread, all other threads, faults served for other threads, the pager.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
   [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the pager
 
-  /// Memory that is always there, and the same on all ranks.
+  /// Whether the offset lies in stacks that all ranks share: memory that is always present.
   [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
-  /// Null: the access was made possible, or should come again. Else it is wild, and what the address means.
+  /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
+  /// address means.
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served);
   static void on_stop(void* self, const comm::Message&) noexcept;
 };
 
-// ---- construction --------------------------------------------------------------------------------------------------
+// ---- construction -----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base) {
   auto state = std::make_unique<State>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base); !built) {
-    // Not destroyed: taking leave waits for all ranks (MPI_Finalize), and those that could build go on waiting for us. The caller ends the process, and the
-    // launcher the job.
+    // Not destroyed: MPI_Finalize waits for all ranks, and ranks without an error wait for this one. The
+    // caller ends the process, and the launcher the job.
     (void)state.release();
     return tl::unexpected(std::move(built.error()));
   }
@@ -202,7 +205,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
     (void)runtime.release();   // as above
     return tl::unexpected(std::move(attached.error()));
   }
-  runtime->state_->collectives->barrier();   // every rank has its handlers and memory before the first message
+  // every rank has its handlers and memory before the first message
+  runtime->state_->collectives->barrier();
   if (runtime->state_->trace) runtime->state_->trace->note_start();
   return runtime;
 }
@@ -231,11 +235,11 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   KASANE_TRY(build_engine());
   KASANE_TRY(build_memory(space_base));
   KASANE_TRY(build_threads());
-  log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, means());
+  log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
   return compare_objects();
 }
 
-/// Meets the other ranks, and agrees with them on what the launcher has not settled before the fork.
+/// Joins the other ranks, and agrees with them on what the launcher has not fixed before the fork.
 Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   objects = loaded_objects();
   auto joined = comm::Session::join(options.session, std::move(job));
@@ -256,17 +260,19 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   if (options.bind_to_cores) {
     const auto& host_ranks = session->job().host_ranks();
     const auto before = static_cast<std::uint32_t>(std::find(host_ranks.begin(), host_ranks.end(), rank) - host_ranks.begin());
-    const bool parts = options.session.hosts > 1;   // of one host, which they share
+    const bool parts = options.session.hosts > 1;   // parts of one host, whose cores they share
     auto made = parts ? Binding::to_cores(raw(rank), ranks, workers) : Binding::to_cores(before % here, here, workers);
     KASANE_TRY(made);
     binding = std::move(*made);
   }
-  // The threads of ranks work on each other's deques and records, by the CPU's atomics where these are at home (rule 15).
+  // Threads of different ranks access each other's deques and records; the rank that holds them uses the
+  // CPU's atomics (rule 15).
   if (transport->facts().atomics_coherent_with_cpu) return {};
   return fail(Errc::unsupported, "the transport " + std::string(transport->facts().name) + " has atomics that the CPU does not see as such; choose another one (--transport)");
 }
 
-/// Rule 14: every rank must have loaded the same code at the same addresses as rank 0, and have its guards; the first object that differs is named.
+/// Rule 14: every rank has to have loaded the same code at the same addresses as rank 0, and to have the same
+/// guards. An error names the first object that differs.
 Result<void> Runtime::State::compare_objects() {
   const auto& mine = objects;
   std::vector<std::uint64_t> digests(mine.size() + 2);
@@ -293,11 +299,11 @@ Result<void> Runtime::State::compare_objects() {
                                      "program and libraries, and all must allow personality(ADDR_NO_RANDOMIZE), or none");
 }
 
-/// Its threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being set: no message for those comes before the barrier at the end
-/// of create().
+/// The engine's threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being
+/// set: no message for these arrives before the barrier at the end of create().
 Result<void> Runtime::State::build_engine() {
   comm::EngineOptions wanted;
-  // As many as Access has parts; where every peer is mapped operations need no records.
+  // As many as DirectAccess has parts; where every peer is mapped operations need no records.
   wanted.operations = 1024;
   if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.argument_buffers = 16;
   auto made = comm::Engine::create(*transport, options.engine.set_in(wanted));
@@ -311,7 +317,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
-  // Races on stacks are found where these are coherent by copies, too.
+  // --check races finds races on stacks only where stacks are coherent by copies.
   common_stacks = options.common_stacks && !options.check_races && CommonStacks::possible(*transport);
   if (common_stacks) KASANE_TRY(CommonStacks::show(*space, segments, *transport));
 
@@ -319,7 +325,8 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(pages);
   KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
   directory.emplace(*transport, *pages);
-  const std::uint64_t all_heaps = segments.heaps[1].offset;   // the heaps lie side by side, the usual one last
+  // the heaps are adjacent, the one with default pages is the last
+  const std::uint64_t all_heaps = segments.heaps[1].offset;
   const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
   auto made_sharing = gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
   KASANE_TRY(made_sharing);
@@ -392,7 +399,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   return engine->start(&State::on_fault, this);
 }
 
-/// Of each rank. Collective.
+/// The distance of each rank from this one. Collective.
 std::vector<sched::Distance> Runtime::State::distances_from_here() {
   static constexpr std::uint32_t kSeveral = ~std::uint32_t{0};
   const auto wire = [](std::optional<std::uint32_t> node) { return node.value_or(kSeveral); };
@@ -405,8 +412,8 @@ std::vector<sched::Distance> Runtime::State::distances_from_here() {
   return distances;
 }
 
-/// What the time of day was ahead of now_ns() just now, by the host's first rank: the same for all ranks of the host, and hosts whose times of day agree have
-/// one clock.
+/// The time of day minus now_ns(), as the host's first rank reads them: the same for all ranks of the host.
+/// Hosts whose times of day agree have the same clock.
 std::uint64_t Runtime::State::agree_on_clock() {
   timespec day;
   ::clock_gettime(CLOCK_REALTIME, &day);
@@ -422,12 +429,9 @@ Result<void> Runtime::State::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  if (common_stacks) {
-    stacks = std::make_unique<CommonStacks>(coherence->mover(), *contexts, *space, directory->pages(), segments, rank);
-  } else {
-    stacks = std::make_unique<MovingStacks>(coherence->mover(), *coherence, *contexts, *space, directory->pages(), segments, rank);
-  }
-  stacks->set_tiers(tiers.get());
+  const Stacks::Parts parts{coherence->mover(), *contexts, *space, directory->pages(), segments, rank, tiers.get()};
+  if (common_stacks) stacks = std::make_unique<CommonStacks>(parts);
+  else stacks = std::make_unique<MovingStacks>(parts, *coherence);
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;
@@ -460,10 +464,10 @@ Result<void> Runtime::State::build_threads() {
   return {};
 }
 
-// ---- faults --------------------------------------------------------------------------------------------------------
+// ---- faults -----------------------------------------------------------------------------------------------
 
 const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
-  if (left.load()) return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)";
+  if (network_closed.load()) return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)";
   if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes)
     return "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)";
   if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
@@ -473,7 +477,8 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
                                            : "a wild pointer: nothing is allocated at this address of the space";
 }
 
-/// What is wild for another comes again in place, where the stack is that of the thread that did it.
+/// An invalid access that is served for another thread is repeated and then served in place, on the stack of
+/// the thread that made it.
 bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
   auto& state = *static_cast<State*>(self);
   const char* const meaning = state.serve_fault(offset, wanted, served);
@@ -481,7 +486,7 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
   return meaning == nullptr;
 }
 
-// ---- threads -------------------------------------------------------------------------------------------------------
+// ---- threads ----------------------------------------------------------------------------------------------
 
 Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
@@ -511,11 +516,11 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
     KASANE_TRY(worker);
     worker_threads.push_back(std::move(*worker));
   }
-  if (first_worker != 0) binding.bind_worker(0);   // this thread, now that the others are there
+  if (first_worker != 0) binding.bind_worker(0);   // this thread, after it has created the others
   return {};
 }
 
-/// Serves what other ranks ask of this one. Sleeps when there is nothing.
+/// Serves requests of other ranks. Sleeps when there are none.
 void Runtime::State::service_loop() {
   const auto alternate = mem::AltStack::create();
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
@@ -536,8 +541,8 @@ void Runtime::State::service_loop() {
 
 void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
   auto& state = *static_cast<State*>(self);
-  state.stop_asked.store(true);
-  state.stop_asked.notify_all();
+  state.stop_requested.store(true);
+  state.stop_requested.notify_all();
 }
 
 void Runtime::State::stop_service() {
@@ -546,7 +551,8 @@ void Runtime::State::stop_service() {
   if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
 }
 
-/// False: threads that were detached still run; the process ends under them, as with std::thread::detach (left_standing()).
+/// False: detached threads still run, and the process ends while they run, as with std::thread::detach
+/// (threads_remain()).
 bool Runtime::State::join_workers() {
   pool->stop();
   for (int i = 0; i < 500 && workers_left.load() != 0; ++i) {
@@ -561,7 +567,7 @@ bool Runtime::State::join_workers() {
 
 void Runtime::serve() {
   if (const auto started = state_->start_threads(0); !started) give_up(started.error());
-  state_->stop_asked.wait(false);
+  state_->stop_requested.wait(false);
   shut_down();
 }
 
@@ -572,10 +578,11 @@ void Runtime::shut_down() noexcept {
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
   } else {
-    s.stop_asked.wait(false);   // exit() in a main of every rank: rank 0 ends the job
+    s.stop_requested.wait(false);   // exit() with --main all: rank 0 ends the job
   }
   const bool joined = s.join_workers();
-  if (s.over_network()) {   // puts that nobody waits for; by polling, wherever exit() was called
+  // completes puts that have no waiter; by polling, since exit() may be called anywhere
+  if (s.over_network()) {
     auto& io = s.contexts->here().io;
     (void)gas::await(io, *s.access, [&](gas::Outstanding& o) {
       s.access->flush(io, o);
@@ -583,27 +590,32 @@ void Runtime::shut_down() noexcept {
     });
     s.coherence->mover().await_entry_updates(io);
   }
-  s.settle_heap(joined);
-  // A service thread that draws a page asks others' service threads, so none ends before all have drawn their last.
+  s.report_heap(joined);
+  // A service thread that pulls a page sends requests to other service threads, so none ends before all have
+  // pulled their last page.
   if (s.auto_relocator != nullptr) s.auto_relocator->close();
-  // A pager that lets a page go asks others' service threads, too; and nobody asks pagers for pages once all workers have ended.
+  // A pager that evicts a page sends requests to service threads, too. Once all workers have ended no rank
+  // sends requests to pagers.
   if (s.tiers != nullptr) {
     if (s.ranks > 1) s.collectives->barrier();
     s.tiers->stop();
   }
-  if (s.ranks > 1 && s.over_network()) return s.leave_together(joined);
+  if (s.ranks > 1 && s.over_network()) return s.end_over_network(joined);
   if (s.ranks > 1) s.collectives->barrier();
   s.stop_service();
   s.running.store(false);
-  s.standing.store(!joined);
+  s.threads_remain.store(!joined);
   if (raw(s.rank) == 0) s.report();
-  s.session->end_mpi();   // all ranks wait for each other in it, and after exit() nobody destroys the session
+  // all ranks wait for each other in it; after exit() no destructor of the session runs
+  s.session->end_mpi();
 }
 
-/// Over a network a rank is reached through its own hands: it must serve until nobody asks it anything any more.
+/// Over a network a rank's own service thread serves accesses to its memory, so it runs until no rank sends
+/// requests any more.
 ///
-///   my workers have ended ─ barrier ─▶ nobody's workers ask ─ rank 0 reads the counters ─ barrier ─▶ nobody asks ─▶ service ends, network closes
-void Runtime::State::leave_together(bool all_joined) {
+///   own workers have ended ─ allgather ─▶ no worker sends requests ─ rank 0 reads the counters
+///     ─ barrier ─▶ no rank sends requests ─▶ the service thread ends, the network is closed
+void Runtime::State::end_over_network(bool all_joined) {
   const std::byte mine{all_joined};
   std::vector<std::byte> joined(ranks);
   collectives->allgather({&mine, 1}, joined);
@@ -612,46 +624,48 @@ void Runtime::State::leave_together(bool all_joined) {
   collectives->barrier();
   stop_service();
   running.store(false);
-  // Threads that were detached and still run somewhere would use what is taken down.
+  // Detached threads that still run on a rank would use what is destroyed.
   if (std::find(joined.begin(), joined.end(), std::byte{0}) != joined.end()) {
-    standing.store(true);
-    send_what_is_left();
+    threads_remain.store(true);
+    progress_pending_sends();
     session->end_mpi();
     return;
   }
-  left.store(true);
-  engine->await_handlers();   // one that began before still uses the network
+  network_closed.store(true);
+  engine->await_handlers();   // a handler that began before still uses the network
   direct->close();
   collectives.reset();
   comm_engine.reset();
   session.reset();
 }
 
-/// A peer may still wait in the barrier for what a network that is not closed has not sent yet.
-void Runtime::State::send_what_is_left() {
+/// Makes progress on a network that stays open: a peer may still wait in the barrier for a message that has
+/// not been sent yet.
+void Runtime::State::progress_pending_sends() {
   for (int i = 0; i < 50; ++i) {
     transport->progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-/// For reports of the heap: what workers keep goes back to its rank, records of allocations to their owners; then each rank tells what was not freed in its share.
-void Runtime::State::settle_heap(bool all_joined) {
-  if (!options.heap_check && !options.statistics) return;
+/// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
+/// records of allocations to their owners; then each rank reports what was not freed in its share.
+void Runtime::State::report_heap(bool all_joined) {
+  if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
-  if (all_joined) {   // else threads that were detached still use the caches
+  if (all_joined) {   // else detached threads still use the caches
     for (gas::Heap* heap : all_heaps()) {
       for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
       heap->flush(context.io, gas::Heap::kShared);
     }
   }
-  if (options.heap_check) coherence->release_all(context);
+  if (options.check_heap) coherence->release_all(context);
   collectives->barrier();
-  if (options.heap_check) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
+  if (options.check_heap) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
   collectives->barrier();
 }
 
-/// What the whole job did, by rank 0 when nobody works any more.
+/// Reports on the whole job. Called on rank 0 after all workers have ended.
 void Runtime::State::report() {
   if (trace) {
     const auto& here = session->job().host_ranks();
@@ -669,8 +683,8 @@ void Runtime::State::count_races() {
              races_found == 0 ? " in this run, which does not prove that there are none" : "");
 }
 
-/// What runs between ranks, and how absent memory is noticed on this one.
-std::string Runtime::State::means() const {
+/// The transport between ranks, and how this rank notices accesses to absent memory.
+std::string Runtime::State::transport_and_engine() const {
   const comm::Facts facts = transport->facts();
   const std::string between = facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
   return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(), engine->name() == mem::kUffdThread ? "by a thread" : "in place");
@@ -681,18 +695,18 @@ void Runtime::State::print_statistics() {
   std::vector<CounterSums> of(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) of[r] = counters_of(Rank{r});
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers, seconds, means()) + counter_table(of, seconds) +
+  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers, seconds, transport_and_engine()) + counter_table(of, seconds) +
                            heap_table(all_heaps(), contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
 
-/// Of other ranks nothing once the network is gone.
+/// Zeros for other ranks once the network is closed.
 CounterSums Runtime::State::counters_of(Rank of) {
   if (of == rank) return job_counters->of_own();
-  return left.load() ? CounterSums{} : job_counters->of(contexts->here().io, of);
+  return network_closed.load() ? CounterSums{} : job_counters->of(contexts->here().io, of);
 }
 
-// ---- main ----------------------------------------------------------------------------------------------------------
+// ---- main -------------------------------------------------------------------------------------------------
 
 Result<void> Runtime::State::give_main_a_stack() {
   auto& context = contexts->here();
@@ -727,7 +741,7 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   if (raw(s.rank) != 0) {   // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const int status = main(argc, argv, envp);
-    s.stop_asked.wait(false);
+    s.stop_requested.wait(false);
     shut_down();
     return status;
   }
@@ -753,13 +767,12 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
 
 void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
 
-bool Runtime::inside_run() const noexcept { return ult::Pool::self() != kNoSlot; }
 bool Runtime::running() const noexcept { return state_->running.load(); }
-bool Runtime::left_standing() const noexcept { return state_->standing.load(); }
+bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
 
 bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
 
-// ---- what programs ask ---------------------------------------------------------------------------------------------
+// ---- what programs ask ------------------------------------------------------------------------------------
 
 Rank Runtime::rank() const noexcept { return state_->rank; }
 std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
@@ -771,9 +784,10 @@ bool Runtime::contains(const void* p) const noexcept { return state_->space->con
 bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
 std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
 
-/// After the end of a job over a network nothing of other ranks can be reached: static objects' destructors come here.
+/// After the end of a job over a network memory of other ranks cannot be reached; destructors of static
+/// objects may still call.
 Result<void> Runtime::State::check_open(const char* what) const {
-  if (!left.load()) return {};
+  if (!network_closed.load()) return {};
   return fail(Errc::unsupported, std::string(what) + ": the job has ended");
 }
 
@@ -824,7 +838,7 @@ void Runtime::deallocate(void* p) {
     std::snprintf(text, sizeof text, "free: the pointer %p is not from the global heap", p);
     KASANE_CHECK(heap != nullptr, text);
   }
-  if (s.left.load()) return;   // the memory is gone with the job
+  if (s.network_closed.load()) return;   // the memory is gone with the job
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   heap->free(s.contexts->here().io, cache, s.space->offset(p));
 }
@@ -832,7 +846,7 @@ void Runtime::deallocate(void* p) {
 bool Runtime::resize(void* p, std::size_t bytes) {
   const ult::RuntimeSection section;
   auto& s = *state_;
-  return !s.left.load() && s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
+  return !s.network_closed.load() && s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
 }
 
 Rank Runtime::share_of(const void* p) const noexcept { return state_->heap_at(p)->share_of(state_->space->offset(p)); }
@@ -843,10 +857,10 @@ std::size_t Runtime::usable_size(const void* p) const {
 }
 
 void Runtime::release_all() {
-  if (!state_->left.load()) state_->coherence->release_all(state_->contexts->here());
+  if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
 }
 void Runtime::acquire_all() {
-  if (!state_->left.load()) state_->coherence->acquire_all(state_->contexts->here());
+  if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
 }
 
 namespace {
@@ -871,13 +885,14 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
 }
 
 void Runtime::unpin(const void* p, std::size_t bytes) {
-  if (state_->left.load() || state_->in_common_stacks(state_->space->offset(p))) return;
+  if (state_->network_closed.load() || state_->in_common_stacks(state_->space->offset(p))) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
 }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
   if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") || state_->in_common_stacks(state_->space->offset(p))) return;
-  if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);   // more would drive out what it has brought
+  // more would evict what it has fetched
+  if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);
   state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
 }
 
@@ -919,7 +934,7 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "own"));
-  // By polling: pages on their way are held, so the thread must not give way to others.
+  // By polling: the thread holds moving pages, so it must not let other threads run.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
   return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a running job: builds every layer from Options, joins sched and dsm by hooks, starts the workers and the
-// service thread, and takes it all down again. The only singleton of Kasane is Runtime::current().
+// One rank of a running job: constructs every layer from Options, joins sched and dsm by hooks, starts the
+// workers and the service thread, and ends and destroys them. The only singleton of Kasane is
+// Runtime::current().
 #pragma once
 
 #include <cstddef>
@@ -26,31 +27,33 @@ class Direct;
 class Runtime {
  public:
   /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork.
-  /// After an error this process can only end (_exit), and so the job: others may already wait for it.
+  /// After an error this process can only end (_exit), and so does the job: other ranks may already wait for
+  /// this one.
   static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base);
   ~Runtime();
 
   /// The runtime of this process, or null before create() and after the destructor.
   [[nodiscard]] static Runtime* current() noexcept;
 
-  /// Ranks other than 0: works until rank 0's main has ended.
+  /// Ranks other than 0: runs threads until rank 0's main has ended.
   void serve();
-  /// Rank 0: runs main on a stack in the space, as worker 0, and ends the job when it returns (or exit() is called).
+  /// Rank 0: runs main on a stack in the space, as worker 0, and ends the job when it returns (or exit() is
+  /// called).
   int run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp);
   /// Ends the job from exit(): tells the other ranks to stop. Rank 0 only; idempotent.
   void shut_down() noexcept;
-  /// True between the call of main (or serve) and its return: an exit() of this process now is early on ranks other than 0.
+  /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
+  /// is then too early.
   [[nodiscard]] bool running() const noexcept;
-  /// The job has ended, but threads that were detached still run: on this rank, or over a network on any. This object must not be destroyed then, and the process
-  /// ends under them.
-  [[nodiscard]] bool left_standing() const noexcept;
-  /// --check-races, on rank 0 after the end: some rank has told of a race.
+  /// The job has ended, but detached threads still run: on this rank, or over a network on any rank. This
+  /// object is not destroyed then, and the process ends while they run.
+  [[nodiscard]] bool threads_remain() const noexcept;
+  /// --check races, on rank 0 after the end: a rank has reported a race.
   [[nodiscard]] bool found_races() const noexcept;
 
-  /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is rethrown.
+  /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is
+  /// rethrown.
   void run_root(void (*entry)(void*), void* arg);
-  /// True on a user-level thread or in main.
-  [[nodiscard]] bool inside_run() const noexcept;
 
   [[nodiscard]] Rank rank() const noexcept;
   [[nodiscard]] std::uint32_t ranks() const noexcept;
@@ -58,19 +61,20 @@ class Runtime {
   [[nodiscard]] bool one_host() const noexcept;
   [[nodiscard]] std::uint32_t workers() const noexcept;
   [[nodiscard]] const Options& options() const noexcept;
-  /// Is the address in global memory?
+  /// Whether the address lies in global memory.
   [[nodiscard]] bool contains(const void*) const noexcept;
-  /// … and may an allocation lie there?
+  /// Whether an allocation may lie there.
   [[nodiscard]] bool in_heap(const void*) const noexcept;
   /// The reserved space [base, base + bytes).
   [[nodiscard]] std::byte* space_base() const noexcept;
 
-  /// Global memory. align: a power of two up to 64 KiB. Any thread of any rank (also OS threads of the user's).
+  /// Global memory. align: a power of two up to 64 KiB. Any thread of any rank (also OS threads of the
+  /// user's).
   Result<void*> allocate(std::size_t bytes, std::size_t align, Placement);
   void deallocate(void*);
   /// Bytes that may be used at p; p from allocate().
   [[nodiscard]] std::size_t usable_size(const void* p) const;
-  /// Makes an allocation larger or smaller where it is; false if that is not possible, or a waste.
+  /// Changes the size of an allocation in place; false if that is not possible, or wastes memory.
   bool resize(void* p, std::size_t bytes);
   /// The rank at which p was allocated.
   [[nodiscard]] Rank share_of(const void* p) const noexcept;
@@ -83,20 +87,21 @@ class Runtime {
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
   Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
   void unpin(const void* p, std::size_t bytes);
-  /// As pin() and unpin() of a piece at a time, as far as all of it can be here at once; ends where something is not allocated.
+  /// As pin() and unpin() of a piece at a time, for at most as much as DRAM holds at once; ends at the first
+  /// page that is not allocated.
   void prefetch(const void* p, std::size_t bytes, dsm::Use);
   Result<void> discard(const void* p, std::size_t bytes);
-  /// What the program says of memory: for tiers, if there are any.
+  /// Passes the program's advice on memory to the tiers, if there are any.
   Result<void> tell(const void* p, std::size_t bytes, gas::Advisor::What, const char* call);
-  /// May global memory leave DRAM?
+  /// Whether global memory may leave DRAM.
   [[nodiscard]] bool has_tiers() const noexcept;
   /// Direct, uncached access to the owners' copies.
   [[nodiscard]] Direct& direct() noexcept { return *direct_; }
-  /// Makes this rank the owner of the pages that hold the range, with their bytes; several travel at once.
+  /// Makes this rank the owner of the pages that hold the range, with their bytes; several move at once.
   Result<void> own(const void* global, std::size_t bytes);
   /// Makes `to` their owner.
   Result<void> give(const void* global, std::size_t bytes, Rank to);
-  /// The owner of the page that holds the byte, as it was just now.
+  /// The owner of the page that holds the byte. The page may move at any time, so the answer may be old.
   Result<Rank> where(const void* global);
 
   /// Sum over the rank's workers and service thread.

@@ -6,7 +6,7 @@
 //   1/8          stacks, ranks × --slots × --stack
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
 //   9/32         heap in pages of 2 MiB
-//   1/2 … end    heap in pages of 64 KiB, which is used unless a program asks for another; so has all that is no heap
+//   1/2 … end    heap in pages of 64 KiB, the default; all that is no heap has such pages, too
 #pragma once
 
 #include <algorithm>
@@ -26,15 +26,12 @@ struct Segments {
   struct Heap {
     std::uint64_t offset = 0, bytes = 0, page_bytes = 0;
   };
-  /// The first one's pages are the usual ones.
+  /// The first has pages of the default size.
   std::array<Heap, 3> heaps{};
 
   [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept { return stacks_offset + raw(stack) * stack_bytes; }
   [[nodiscard]] std::uint64_t all_stacks_bytes(std::uint32_t ranks) const noexcept { return ranks * stacks_per_rank * stack_bytes; }
   [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept { return offset - stacks_offset < all_stacks_bytes(ranks); }
-  [[nodiscard]] StackId stack_at(std::uint64_t offset) const noexcept {
-    return StackId{static_cast<std::uint32_t>((offset - stacks_offset) / stack_bytes)};
-  }
 
   /// Threads of a rank that may wait to be joined: their control blocks outlive their stacks, and are small.
   [[nodiscard]] std::uint32_t slots_per_rank(std::uint32_t ranks) const noexcept {

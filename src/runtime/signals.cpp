@@ -15,9 +15,10 @@ namespace {
 using Sigaction = int (*)(int, const struct sigaction*, struct sigaction*);
 
 Sigaction libc_sigaction() noexcept {
-  // No function static with a guard: signal handlers come here. Looking it up twice does no harm.
+  // No function static with a guard, since signal handlers call this. A second look-up does no harm.
   static std::atomic<Sigaction> found{nullptr};
-  Sigaction f = found.load(std::memory_order_relaxed);   // relaxed: a pointer to code, nothing is published with it
+  // relaxed: a pointer to code, nothing is published with it
+  Sigaction f = found.load(std::memory_order_relaxed);
   if (f == nullptr) {
     f = reinterpret_cast<Sigaction>(::dlsym(RTLD_NEXT, "sigaction"));
     found.store(f, std::memory_order_relaxed);
@@ -39,14 +40,16 @@ class Remembered {
   }
 
  private:
-  /// Held for a copy of 152 bytes with all signals blocked, so that no handler of the same thread can wait for it.
+  /// Held for a copy of 152 bytes with all signals blocked, so that no handler of the same thread can wait
+  /// for it.
   class Lock {
    public:
     explicit Lock(Remembered& r) noexcept : owner_(r) {
       sigset_t all;
       ::sigfillset(&all);
       ::pthread_sigmask(SIG_SETMASK, &all, &mask_);
-      while (owner_.locked_.test_and_set(std::memory_order_acquire)) {}   // acquire: see what the last holder stored
+      // acquire: see what the last holder stored
+      while (owner_.locked_.test_and_set(std::memory_order_acquire)) {}
     }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
@@ -73,7 +76,8 @@ Remembered* guarded(int signal) noexcept {
   return signal == SIGSEGV ? &g_segv : signal == SIGBUS ? &g_bus : nullptr;
 }
 
-/// The program's handler runs as the kernel would run it: with the mask of the code that was interrupted, and its own. Faults of the space are served.
+/// Runs the program's handler as the kernel would: with the mask of the interrupted code and the handler's
+/// own. Faults of the space are served meanwhile.
 class HandlerMask {
  public:
   HandlerMask(int signal, const struct sigaction& action, const void* context) noexcept {
@@ -94,7 +98,7 @@ class HandlerMask {
   sigset_t old_;
 };
 
-/// A sanitizer's handler is no program's: our report takes its place.
+/// A sanitizer's handler is not the program's: our report replaces it.
 bool is_sanitizers(const struct sigaction& action) noexcept {
   Dl_info info = {};
   if (::dladdr(reinterpret_cast<const void*>(action.sa_handler), &info) == 0 || info.dli_fname == nullptr) return false;
@@ -119,7 +123,8 @@ void guard_fault_signals() noexcept {
   if (g_guarded.load(std::memory_order_relaxed)) return;   // relaxed: called at the start, by one thread
   for (const int signal : {SIGSEGV, SIGBUS}) {
     struct sigaction before = {};
-    // Asked where the program would ask: under ThreadSanitizer the kernel knows only a wrapper of the handler.
+    // By the function that the program would call: under ThreadSanitizer the kernel knows only a wrapper of
+    // the handler.
     if (libc_sigaction()(signal, nullptr, &before) != 0 || is_sanitizers(before)) continue;
     (signal == SIGSEGV ? g_segv : g_bus).exchange(&before, nullptr);
   }
@@ -131,7 +136,7 @@ bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noex
   if (kept == nullptr) return false;
   struct sigaction action;
   kept->get(action);
-  // An ignored fault would come again at once; the kernel ends the process then, and so do we.
+  // An ignored fault would occur again at once; the kernel ends the process then, and so does this handler.
   if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) return false;
   if ((action.sa_flags & SA_RESETHAND) != 0) {
     const struct sigaction standard = {};

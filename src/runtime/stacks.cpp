@@ -10,21 +10,19 @@ namespace kasane::runtime {
 
 using mem::kBlockBytes;
 
-Stacks::Stacks(gas::Mover& mover, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages, const Segments& segments, Rank me) noexcept
-    : mover_(mover), contexts_(contexts), space_(space), pages_(pages), segments_(segments), me_(me) {}
-
 void Stacks::assign(StackId stack) {
   for (const PageId page : pages(stack)) KASANE_CHECK(mover_.assign(contexts_.here().io, page, me_).has_value());
 }
 
-// False: past the bound of guards on a kernel without markers (mem/stack_guard.h); the slot works without.
+// install_guard() fails beyond the bound of guards on a kernel without markers (mem/stack_guard.h); the slot
+// works without a guard.
 void Stacks::guard(StackId stack) { static_cast<void>(mem::install_guard(space_.v(segments_.stack_offset(stack)))); }
 
 void Stacks::count_frames(StackId stack) {
   if (tiers_ != nullptr) tiers_->use_stack(contexts_.here().io, stack, birth_rank(stack) == me_);
 }
 
-// ---- common ------------------------------------------------------------------------------------------------------
+// ---- common -----------------------------------------------------------------------------------------------
 
 bool CommonStacks::possible(const comm::Transport& transport) noexcept {
   for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
@@ -43,7 +41,8 @@ Result<void> CommonStacks::show(mem::Space& space, const Segments& segments, con
   return {};
 }
 
-// The top block in M and V, so that the first frames fault on nothing. Where the stack was not born, it is mapped as it is touched, with what lies beside it.
+// Populates the top block in M and V, so that the first frames do not fault. On other ranks than the birth
+// rank the kernel maps the stack when it is touched, with adjacent pages.
 void CommonStacks::prepare(StackId stack) {
   if (birth_rank(stack) == me_) {
     count_frames(stack);
@@ -53,7 +52,7 @@ void CommonStacks::prepare(StackId stack) {
   guard(stack);
 }
 
-// Not its lowest block, the guard: a marker would go with it.
+// The lowest block, the guard, stays: punching it would remove the marker.
 void CommonStacks::trim(StackId stack) {
   const std::uint64_t low = segments_.stack_offset(stack) + kBlockBytes;
   mem::punch_frames(space_.frames_fd(), low, segments_.stack_offset(stack) + segments_.stack_bytes - low);
@@ -65,11 +64,7 @@ void CommonStacks::use_trimmed(StackId stack) {
   mem::populate(space_.v(top_block(stack)), kBlockBytes);
 }
 
-// ---- moving ------------------------------------------------------------------------------------------------------
-
-MovingStacks::MovingStacks(gas::Mover& mover, dsm::Coherence& coherence, ThreadContexts& contexts, mem::Space& space, const mem::Pages& pages,
-                           const Segments& segments, Rank me) noexcept
-    : Stacks(mover, contexts, space, pages, segments, me), coherence_(coherence) {}
+// ---- moving -----------------------------------------------------------------------------------------------
 
 void MovingStacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
   auto& context = contexts_.here();
@@ -94,19 +89,20 @@ void MovingStacks::reclaim(StackId stack) {
   guard_again(stack);
 }
 
-// Arming may have taken the marker away (mem/uffd_engine.cpp); the guards of other kernels stay.
+// Arming may have removed the marker (mem/uffd_engine.cpp); the guards of other kernels stay.
 void MovingStacks::guard_again(StackId stack) {
   if (mem::guards_available()) guard(stack);
 }
 
 void MovingStacks::prepare(StackId stack) {
   const bool born_here = birth_rank(stack) == me_;
-  count_frames(stack);   // wherever it was born: where it runs it has frames, and keeps them
+  count_frames(stack);   // on every rank: where the stack is used it gets frames, and keeps them
   if (born_here) {
     assign(stack);
     coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
   }
-  // The top block in M, A and V, so that neither the first frames nor a hand-over fault one page after the other (rule 12).
+  // Populates the top block in M, A and V, so that neither the first frames nor a move fault page by page
+  // (rule 12).
   mem::populate(space_.a(top_block(stack)), kBlockBytes);
   if (born_here) mem::populate(space_.v(top_block(stack)), kBlockBytes);
   guard(stack);

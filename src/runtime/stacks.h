@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the stack of a thread is when the thread runs on another rank than the one where it was born (docs/design/sched.md, "Stacks"):
+// Where the stack of a thread is when the thread runs on another rank than its birth rank
+// (docs/design/sched.md, "Stacks"):
 //
-//   common    all ranks are on one host: V and A of every rank show a stack's frames in the M of the rank where it was born. One memory, which the hardware keeps
-//             coherent as between two workers of a rank. Never armed, never moved: a steal only makes the thread run elsewhere
-//   moving    else: the rank that runs a thread owns the pages of its stack, and its live bytes are brought there (rule 12)
+//   common    all ranks are on one host: V and A of every rank show a stack's frames in the M of its birth
+//             rank. The hardware keeps this one memory coherent, as between two workers of a rank. It is
+//             never armed and never moved: a steal only makes the thread run elsewhere
+//   moving    else: the rank that runs a thread owns the pages of its stack, and its live bytes are brought
+//             there (rule 12)
 //
-// Thread safety: from any worker. Waiting is done by polling: no switch to another user-level thread happens inside.
+// Thread safety: from any worker. Waiting is done by polling: no switch to another user-level thread happens
+// inside.
 #pragma once
 
 #include "dsm/coherence.h"
@@ -19,10 +23,19 @@ namespace kasane::runtime {
 
 class Stacks : public ult::StackMover {
  public:
-  Stacks(gas::Mover&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
-  /// Before the first is prepared: who counts their frames (null: nobody).
-  void set_tiers(MemoryTiers* tiers) noexcept { tiers_ = tiers; }
-  /// Before this process uses a stack for the first time: guard; if it was born here also pages and access.
+  struct Parts {
+    gas::Mover& mover;
+    ThreadContexts& contexts;
+    mem::Space& space;
+    const mem::Pages& pages;
+    const Segments& segments;
+    Rank me;
+    MemoryTiers* tiers;   ///< counts the frames of stacks; null: they are not counted
+  };
+  explicit Stacks(const Parts& parts) noexcept
+      : mover_(parts.mover), contexts_(parts.contexts), space_(parts.space), pages_(parts.pages), segments_(parts.segments), me_(parts.me), tiers_(parts.tiers) {}
+  /// Called before this process uses a stack for the first time: installs the guard, and on the birth rank
+  /// assigns pages and access.
   virtual void prepare(StackId) = 0;
 
  protected:
@@ -40,30 +53,32 @@ class Stacks : public ult::StackMover {
   const mem::Pages& pages_;
   const Segments& segments_;
   const Rank me_;
-  MemoryTiers* tiers_ = nullptr;
+  MemoryTiers* const tiers_;
 };
 
 class CommonStacks final : public Stacks {
  public:
   using Stacks::Stacks;
-  /// Can they be? After the frames were attached; every rank finds the same.
+  /// Whether stacks can be common. Called after the frames were attached; every rank gets the same answer.
   [[nodiscard]] static bool possible(const comm::Transport&) noexcept;
-  /// Has V and A show the stacks of all ranks. Before a fault engine is made, which then leaves them open.
+  /// Makes V and A show the stacks of all ranks. Called before the fault engine is made, which then leaves
+  /// them accessible.
   static Result<void> show(mem::Space&, const Segments&, const comm::Transport&);
 
   void adopt(StackId, std::uintptr_t, std::uintptr_t, Rank) override {}
   void surrender(StackId) override {}
   void reclaim(StackId) override {}
   void prepare(StackId) override;
-  /// Nobody uses the stack: its frames are given back. Not of stacks that move: V of them is armed, so a block without a frame would be absent, to a thread that must not fault.
+  /// Gives back the frames of a free stack. Stacks that move have no such call: their V is armed, so a block
+  /// without a frame would be absent, and a running stack must not fault.
   void trim(StackId);
-  /// Before this process uses it again.
+  /// Called before this process uses a trimmed stack again.
   void use_trimmed(StackId);
 };
 
 class MovingStacks final : public Stacks {
  public:
-  MovingStacks(gas::Mover&, dsm::Coherence&, ThreadContexts&, mem::Space&, const mem::Pages&, const Segments&, Rank me) noexcept;
+  MovingStacks(const Parts& parts, dsm::Coherence& coherence) noexcept : Stacks(parts), coherence_(coherence) {}
   void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
   void surrender(StackId) override;
   void reclaim(StackId) override;

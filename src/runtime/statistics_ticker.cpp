@@ -16,7 +16,7 @@ StatisticsTicker::StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_n
 
 Result<void> StatisticsTicker::start() {
   auto thread =
-      topo::start_thread("the thread of --stats-every", [this, stop = stop_.get_token()] { run(stop); });
+      topo::start_thread("the thread of --stats=TIME", [this, stop = stop_.get_token()] { run(stop); });
   KASANE_TRY(thread);
   thread_ = std::move(*thread);
   return {};
@@ -40,7 +40,7 @@ void StatisticsTicker::run(const std::stop_token& stop) {
     std::fputs(progress_line(static_cast<double>(at - begin_ns_) * 1e-9, static_cast<double>(at - then) * 1e-9, before, now).c_str(), stderr);
     before = now;
     then = at;
-    next = std::max(next, at);   // reading took longer than an interval, or nobody ran: no lines that make up for it
+    next = std::max(next, at);   // after a delay of more than an interval the missed lines are left out
   }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// --stats-every: a thread of rank 0 that says on standard error, at equal intervals, what the job has done since it said so last.
-// Thread safety: made and destroyed by one thread. The destructor ends the thread: before what it reads is gone.
+// --stats=TIME: a thread of rank 0 that prints on standard error, at equal intervals, what the job has done
+// since the line before.
+// Thread safety: made and destroyed by one thread. The destructor ends the thread, so it is called before
+// what the thread reads is destroyed.
 #pragma once
 
 #include <condition_variable>
@@ -17,7 +19,8 @@ namespace kasane::runtime {
 
 class StatisticsTicker {
  public:
-  /// begin_ns: of the job, by now_ns(). totals: the job's counters; called by the ticker's thread alone.
+  /// begin_ns: the begin of the job, by now_ns(). totals: returns the job's counters; only the ticker's
+  /// thread calls it.
   StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_ns, std::function<CounterSums()> totals);
   ~StatisticsTicker();
   Result<void> start();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each OS thread of this rank brings to dsm: waiter, counters, read-ahead state. Workers and the service thread have theirs from
-// the start; any other OS thread that touches global memory gets one on its first touch (they share one block of counters). The threads that serve others' faults (mem/fault_threads.h) do so
-// one at a time, and have one together.
+// The state that each OS thread of this rank passes to dsm: waiter, counters, read-ahead state. Workers and
+// the service thread have theirs from the start; any other OS thread gets one when it first touches global
+// memory (they share one block of counters). The threads that serve faults of other threads
+// (mem/fault_threads.h) do so one at a time, and share one context.
 // Thread safety: here() from any thread, also in a fault handler: it allocates nothing.
 #pragma once
 
@@ -18,7 +19,8 @@ namespace kasane::runtime {
 
 class ThreadContexts {
  public:
-  /// counters: `workers` of the workers, then the service thread's, those of all others, and those of faults that are served for others.
+  /// counters: `workers` of the workers, then the service thread's, those of all other threads, and those of
+  /// faults that are served for other threads.
   ThreadContexts(comm::Transport& transport, Counters* counters, std::uint32_t workers) noexcept
       : transport_(transport), counters_(counters), workers_(workers), for_others_(transport, counters[workers + 2], dsm::Serves::others) {}
   ~ThreadContexts() {
@@ -31,7 +33,7 @@ class ThreadContexts {
     if (t_context == nullptr) t_context = make(counters_[workers_ + 1]);
     return *t_context;
   }
-  /// Of whoever serves a fault.
+  /// The context of the thread that serves a fault.
   [[nodiscard]] dsm::ThreadContext& of(mem::Served served) noexcept { return served == mem::Served::in_place ? here() : for_others_.context; }
 
  private:
@@ -54,7 +56,8 @@ class ThreadContexts {
   std::uint32_t workers_;
   Entry for_others_;
   std::atomic<std::uint32_t> used_{0};
-  // Here before they are needed, since a fault handler may be who needs one; without frames until then, as an array of optionals, say, would have them (2 MiB).
+  // Allocated in advance, since a fault handler may need one. Not constructed until used, so that they take
+  // no frames (2 MiB), as an array of optionals would.
   struct Room {
     alignas(Entry) std::byte bytes[sizeof(Entry)];
   };

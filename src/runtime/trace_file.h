@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// --trace FILE: what all threads of all ranks did when, as one file in the trace event format of Chrome, which Perfetto reads too: a process a rank, a track a worker.
+// --trace FILE: what all threads of all ranks did when, as one file in the trace event format of Chrome,
+// which Perfetto reads too: a process a rank, a track a worker.
 //
-//   each rank: a log a thread (base/trace.h) in region kTrace ─ at the end ─▶ rank 0 reads them all, and writes the file
+//   each rank: a log a thread (base/trace.h) in region kTrace ─ at the end ─▶ rank 0 reads all, writes FILE
 //
-// Clocks: those of one host are one; another host's is set by the moment at which all ranks left one barrier at the start, to some microseconds.
-// Thread safety: by the threads that build the runtime and end it.
+// Clocks: the ranks of one host have the same; another host's offset is computed from the moment at which all
+// ranks left one barrier at the start, to some microseconds.
+// Thread safety: by the threads that construct and end the runtime.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +22,24 @@ namespace kasane::runtime {
 
 class TraceRegion {
  public:
-  /// Of a rank with so many threads that have counters.
+  /// The size for a rank with so many threads that have counters.
   [[nodiscard]] static std::size_t bytes(std::uint32_t threads, std::uint64_t events) noexcept { return kHeaderBytes + threads * TraceLog::bytes(events); }
 
-  /// Fails now rather than after the run if there can be no such file.
+  /// Fails if the file cannot be written, so that this is found before the run.
   static Result<> can_write(const std::string& path);
 
-  /// memory: zeros. Gives every block of counters its log.
+  /// memory: zeros. Assigns a log to every block of counters.
   TraceRegion(std::byte* memory, Counters* counters, std::uint32_t threads, std::uint64_t events) noexcept;
-  /// When all ranks have left the barrier that sets the clocks.
+  /// Called when all ranks have left the barrier that sets the clocks.
   void note_start() noexcept;
 
   struct Job {
     std::uint32_t ranks;
-    std::function<bool(Rank)> same_clock;   ///< is it on this host?
+    std::function<bool(Rank)> same_clock;   ///< whether the rank is on this host
     const std::byte* space_base;
   };
-  /// Reads the logs of all ranks and writes them to the file at path. A line for the user where events were lost.
+  /// Reads the logs of all ranks and writes them to the file at path. A line for the user where events were
+  /// lost.
   Result<std::string> write(const std::string& path, comm::Blocking&, const Job&) const;
 
  private:

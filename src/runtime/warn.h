@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warnings of a running rank: on standard error at once, by one write, from any thread and any handler. errno stays.
+// Warnings of a running rank: on standard error at once, by one write, from any thread and any handler. errno
+// stays.
 #pragma once
 
 #include "runtime/crash_text.h"

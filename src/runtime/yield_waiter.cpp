@@ -8,7 +8,8 @@
 namespace kasane::runtime {
 namespace {
 
-constexpr int kPatience = 64;   ///< turns in vain after which other OS threads (the service thread, other ranks) get the core
+/// fruitless turns before the worker yields the core to other OS threads (the service thread, other ranks)
+constexpr int kPatience = 64;
 
 struct Question {
   comm::Transport& transport;
@@ -16,7 +17,7 @@ struct Question {
   const void* arg;
 };
 
-/// Asked by the worker between other threads: nobody else may be awake to move the operation on.
+/// The worker calls it between other threads: perhaps no other OS thread is awake to make progress.
 bool answered(const void* p) {
   const auto& q = *static_cast<const Question*>(p);
   q.transport.progress();

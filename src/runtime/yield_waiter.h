@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a user-level thread waits for the network: its worker runs other threads meanwhile (latency hiding, Endo's thesis §4.3).
+// How a user-level thread waits for the network: its worker runs other threads meanwhile (latency hiding,
+// Endo's thesis §4.3).
 //
-// For operations that complete later (Facts::completes_inline is false), on a user-level thread, and only where the thread holds nothing that another
-// one could wait for: no block's bit, no pin, no use of a page that the engine has not taken over. So never in a fault handler, and not in dsm or while a put is issued.
+// For operations that complete later (Facts::completes_inline is false), on a user-level thread, and only
+// where the thread holds nothing that another one could wait for: no block's bit, no pin, no use of a page
+// that the engine has not taken over. So never in a fault handler, and not in dsm or while a put is issued.
 //
-// Thread safety: belongs to the calling thread. Invariant: the thread goes on on the worker where it began to wait, so buffers and completions on its
-// stack, and the worker's own context, stay what they were (Pool::wait_here).
+// Thread safety: belongs to the calling thread. Invariant: the thread continues on the worker where it began
+// to wait, so buffers and completions on its stack, and the worker's context, remain valid (Pool::wait_here).
 #pragma once
 
 #include "comm/waiter.h"

@@ -84,7 +84,6 @@ SlotId Scheduler::steal_from_rank(std::uint32_t worker, Rank victim) {
 
 SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque) {
   const std::uint64_t start = now_ns();
-  count_for(worker, &Counters::steal_attempts);
   Theft theft;
   if (!carry_out(theft, victim, deque)) return kNoSlot;
   const std::uint64_t end = now_ns();

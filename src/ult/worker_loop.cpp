@@ -153,7 +153,6 @@ void PoolCore::make_ready(SlotId slot, Rank rank) {
   controls.push(rank, Layout::ready_head(), slot);
   if (rank == config.rank) return pushed();
   idle_workers.other_ranks().ring(rank);
-  if (Worker* worker = current_worker()) count(worker->counters->wakes_remote);
 }
 
 // As a push: a sleeper that cannot know of it is woken (ult/idle_workers.h).
@@ -273,7 +272,6 @@ SlotId PoolCore::steal_here(Worker& worker) {
   for (std::uint32_t i = 0; i < n; ++i) {
     const std::uint32_t victim = (start + i) % n;
     if (victim == worker.index) continue;
-    count(worker.counters->steal_attempts);
     SlotId slot;
     if (workers[victim]->queue.steal(slot) != Steal::taken) continue;
     count(worker.counters->steals_local);

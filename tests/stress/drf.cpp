@@ -24,6 +24,7 @@
 
 #include "stress/page_bytes.h"
 #include "stress/program.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -268,18 +269,17 @@ int main(int argc, char** argv) {
       std::fputs(kasane::stress::to_string(program).c_str(), stdout);
     failures += kasane::run([&] { return run_program(program, data); });
   }
-  kasane_statistics_t total{};
-  kasane_statistics_total(&total);
+  const kasane::test::Counts total;
   std::printf(
       "stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside ranks, "
       "%llu across, %llu diffs, %llu pages moved, %llu KiB spilled\n",
       static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(),
-      kasane::workers(), static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total.threads),
-      static_cast<unsigned long long>(total.steals_local), static_cast<unsigned long long>(total.steals_remote),
-      static_cast<unsigned long long>(total.diffs), static_cast<unsigned long long>(total.pages_moved),
-      static_cast<unsigned long long>(total.bytes_spilled >> 10));
-  if (total.bytes_spilled < spills) {
-    std::printf("stress_drf: only %llu KiB were written to spill files: nothing was tested\n", static_cast<unsigned long long>(total.bytes_spilled >> 10));
+      kasane::workers(), static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total["threads"]),
+      static_cast<unsigned long long>(total["steals_local"]), static_cast<unsigned long long>(total["steals_remote"]),
+      static_cast<unsigned long long>(total["diffs"]), static_cast<unsigned long long>(total["pages_moved"]),
+      static_cast<unsigned long long>(total["bytes_spilled"] >> 10));
+  if (total["bytes_spilled"] < spills) {
+    std::printf("stress_drf: only %llu KiB were written to spill files: nothing was tested\n", static_cast<unsigned long long>(total["bytes_spilled"] >> 10));
     return 1;
   }
   return failures == 0 ? 0 : 1;

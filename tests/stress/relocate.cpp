@@ -19,6 +19,8 @@
 #include <cstring>
 #include <vector>
 
+#include "support/counts.h"
+
 namespace {
 
 constexpr std::uint64_t kPages = 6, kTasks = 24, kPhases = 6, kSteps = 40;
@@ -206,9 +208,9 @@ int main(int argc, char** argv) {
     failures += kasane::run([seed, &movers] { return run_program(seed, &movers); });
     if (failures != 0) std::fprintf(stderr, "stress_relocate: seed %llu: %llu wrong\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(failures));
   }
-  const auto all = kasane::statistics();
+  const kasane::test::Counts all;
   std::printf("stress_relocate: seeds %llu … %llu, %u ranks, %u workers: %llu wrong; pages moved from ranks %llx, %llu pages moved, %llu of them by themselves\n",
               static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(failures),
-              static_cast<unsigned long long>(movers), static_cast<unsigned long long>(all.pages_moved), static_cast<unsigned long long>(all.pages_drawn));
+              static_cast<unsigned long long>(movers), static_cast<unsigned long long>(all["pages_moved"]), static_cast<unsigned long long>(all["pages_drawn"]));
   return failures != 0;
 }

@@ -88,7 +88,7 @@ class RankMemory {
     return said != nullptr && *said != '\0' ? said : otherwise;
   }
   static std::string_view faults_under_test() { return said_of("KASANE_FAULTS", "auto"); }
-  static bool classification_under_test() { return said_of("KASANE_CLASSIFICATION", "on") == "on"; }
+  static bool classification_under_test() { return said_of("KASANE_DEBUG", "").find("classification=off") == std::string_view::npos; }
 
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
   void enter() {
@@ -132,8 +132,8 @@ class RankMemory {
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<dsm::Coherence> coherence;
-  gas::Mover* mover = nullptr;   ///< of coherence
-  std::unique_ptr<gas::AutoRelocator> auto_relocator;
+  std::optional<gas::Mover> mover;
+  std::unique_ptr<gas::Attractor> attractor;
   std::optional<gas::Heap> heap;
 
  private:

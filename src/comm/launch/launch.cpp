@@ -49,7 +49,7 @@ Result<std::unique_ptr<Session>> launch() {
   OptionTable table;
   table.count("-n,--ranks", "KASANE_RANKS", ranks, "processes of the job", {1, kMaxRanks})
       .flag("--tag-output", "KASANE_TAG_OUTPUT", tag_output, "put the rank before every line of output");
-  add_session_options(table, options);
+  add_all_session_options(table, options);
   KASANE_TRY(table.read_environment());
 
   if (variable("KASANE_RANKS") == nullptr) {

@@ -6,11 +6,22 @@ namespace kasane::comm {
 OptionTable& add_session_options(OptionTable& table, SessionOptions& options) {
   return table.heading("Between ranks")
       .choice("--transport", "KASANE_TRANSPORT", options.transport, {"auto", "shm", "ucx", "mpi"},
-              "what runs between ranks; auto: shared memory within a host, UCX or else MPI between hosts")
+              "What runs between ranks. auto: shared memory within a host, UCX or else MPI between hosts.")
       .choice("--mpi", "KASANE_MPI", options.mpi, {"auto", "openmpi", "mpich"},
-              "which MPI starts the ranks for --transport mpi; auto: the one of mpirun, or the first that is installed")
-      .count("--hosts", "KASANE_HOSTS", options.hosts, "divide the ranks into so many parts, neighbours together, that share no memory, as if on hosts of their own (to try out networks)",
-             {.least = 1});
+              "Which MPI starts the ranks for --transport mpi. auto: that of mpirun, or the first that is "
+              "installed.");
+}
+
+OptionTable& add_session_items(OptionTable& items, SessionOptions& options) {
+  return items.count("hosts", "", options.hosts,
+                     "Divide the ranks into so many parts of consecutive ranks that share no memory, as if "
+                     "each part were on a host of its own, to try out networks.",
+                     {.least = 1});
+}
+
+OptionTable& add_all_session_options(OptionTable& table, SessionOptions& options) {
+  OptionTable items;
+  return add_session_options(table, options).list("", "KASANE_DEBUG", add_session_items(items, options), "settings for developers", OtherItems::ignored);
 }
 
 }  // namespace kasane::comm

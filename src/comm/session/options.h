@@ -18,7 +18,11 @@ struct SessionOptions {
   std::uint64_t hosts = 1;
 };
 
-/// Adds --transport, --mpi and --hosts, bound to options, which must outlive the table.
+/// Adds --transport and --mpi, bound to options, which must outlive the table.
 OptionTable& add_session_options(OptionTable& table, SessionOptions& options);
+/// Adds `hosts` to the items of KASANE_DEBUG.
+OptionTable& add_session_items(OptionTable& items, SessionOptions& options);
+/// For programs of comm alone: both; of KASANE_DEBUG only those items.
+OptionTable& add_all_session_options(OptionTable& table, SessionOptions& options);
 
 }  // namespace kasane::comm

@@ -115,13 +115,13 @@ bool Session::settled_by_fork() const {
 
 /// Ranks of several hosts may have got different options.
 Result<void> Session::compare_options() {
-  const std::string mine = "--transport " + options_.transport + " --hosts " + std::to_string(options_.hosts);
+  const std::string mine = "--transport " + options_.transport + " --debug hosts=" + std::to_string(options_.hosts);
   auto all = out_of_band().allgather(mine);
   KASANE_TRY(all);
   for (std::uint32_t r = 0; r < all->size(); ++r) {
     if ((*all)[r] == (*all)[0]) continue;
     return fail(Errc::invalid_argument, "rank 0 was asked for " + (*all)[0] + ", rank " + std::to_string(r) + " for " + (*all)[r] +
-                                            ": they must agree (KASANE_TRANSPORT, KASANE_HOSTS; mpirun -x or -genv passes them on)");
+                                            ": they must agree (KASANE_TRANSPORT, KASANE_DEBUG; mpirun -x or -genv passes them on)");
   }
   return {};
 }

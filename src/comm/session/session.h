@@ -3,7 +3,7 @@
 // process was started and from the user's options. The runtime uses it, and so does a program that uses comm
 // alone:
 //
-//   SessionOptions options;                                // or from the environment: add_session_options()
+//   SessionOptions options;                                // or from the environment: add_all_session_options()
 //   Job job;                                               // started by mpirun: only the launcher is set
 //   job.launcher = Launcher::mpi;                          // else: job = create_job(n, shm::job_bytes(n)),
 //                                                          // fork n times, job.rank = 0 … n-1

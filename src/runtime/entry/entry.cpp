@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the start that must lie in the executable itself: only there the dynamic loader looks at .preinit_array, only its own first constructor comes
-// before its others, and crt1.o's call of __libc_start_main is bound to it first. A static archive (libkasane_start.a) that kasane::kasane and kasane.pc bring
-// along; all that it does is call the library (runtime/start/start.h). It holds no variable that is written after the dynamic loader is done.
+// The part of the start that has to lie in the executable itself: the dynamic loader runs .preinit_array of
+// the executable alone, its first constructor runs before its other ones, and crt1.o's call of
+// __libc_start_main is bound to it first. A static archive (libkasane_start.a) that kasane::kasane and
+// kasane.pc add; it only calls the library (runtime/start/start.h). It holds no variable that is written
+// after the dynamic loader has finished.
 //
-// Who links the runtime without it (kasane::comm, unit tests, tools) stays an ordinary process.
+// A program that links the runtime without it (kasane::comm, unit tests, tools) is an ordinary process.
 //
-// Thread safety: called by the process's only thread, but for kasane_start_main, beside which libraries may have threads already.
+// Thread safety: called by the process's only thread, but for kasane_start_main, beside which libraries may
+// have threads already.
 #include "runtime/start/start.h"
 
 #include "comm/bootstrap/start_mark.h"
 
 namespace {
 
-/// Tells kasane run that this program knows how to become ranks.
+/// The mark by which kasane run knows that this program becomes ranks.
 [[gnu::used]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
-// A sanitizer's own runtime starts in this array too, and code compiled for it cannot run before: kasane_start_main does it all then.
+// A sanitizer's runtime starts in this array too, and code compiled for it cannot run earlier:
+// kasane_start_main does it all then.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 [[gnu::section(".preinit_array"), gnu::used]] void (*g_before_all_constructors)(int, char**, char**) noexcept = kasane_start_process;
 #endif

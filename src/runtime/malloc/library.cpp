@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// libkasane_malloc.so: malloc and its kin of an unmodified program, from global memory (after ComEx-PM, which did so for Global Arrays). For C code whose memory
-// other ranks' threads must find; C++ has operator new already (runtime/global_new.cpp).
+// libkasane_malloc.so: malloc and the functions beside it for an unmodified program, from global memory
+// (after ComEx-PM, which did so for Global Arrays). For C code whose memory threads of other ranks access;
+// C++ programs have operator new (runtime/global_new.cpp).
 //
-// Global memory is for calls that user code makes on a user-level thread: the runtime says whether one runs, and the return address whose call it is: the
-// program's, or a library's that is not of the system. What libc, libstdc++ and others allocate for themselves (buffers of files, locales, thread
-// descriptors) stays in the process (rule 10). Freeing decides by the address. Without the runtime, and in processes that are no Kasane programs, all is libc's.
+// Calls by user code on a user-level thread get global memory. The runtime says whether a user-level thread
+// runs; the return address says which code calls: the program, or a library that is not of the system. What
+// libc, libstdc++ and others allocate for themselves (buffers of files, locales, thread descriptors) stays in
+// the process (rule 10). Freeing decides by the address. Without the runtime, and in processes that are no
+// Kasane programs, libc serves all calls.
 //
-// Thread safety: as malloc. libc's own functions are reached by the names that glibc exports for this, so nothing has to be looked up while starting.
+// Thread safety: as malloc. libc's own functions are called by the names that glibc exports for this purpose,
+// so no look-up is needed at the start.
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
@@ -32,7 +36,8 @@ using kasane::runtime::MallocHooks;
 
 std::atomic<const MallocHooks*> g_hooks{nullptr};
 
-/// Code that is the user's: addresses of the program's and its own libraries' segments. Written once, before the hooks are published.
+/// User code: the addresses of the segments of the program and of its own libraries. Written once, before the
+/// hooks are published.
 struct Range {
   std::uintptr_t begin, end;
 };
@@ -47,7 +52,7 @@ bool of_the_system(const char* name) noexcept {
 }
 
 int add_object(dl_phdr_info* info, std::size_t, void*) {
-  if (info->dlpi_name[0] != '\0' && of_the_system(info->dlpi_name)) return 0;   // the program itself has no name
+  if (info->dlpi_name[0] != '\0' && of_the_system(info->dlpi_name)) return 0;   // the program has no name
   for (int i = 0; i < info->dlpi_phnum && g_ranges < g_code.size(); ++i) {
     const auto& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
@@ -56,16 +61,17 @@ int add_object(dl_phdr_info* info, std::size_t, void*) {
   return 0;
 }
 
-/// The hooks if the call is to be served from global memory.
+/// The hooks if the call gets global memory.
 const MallocHooks* wanted(const void* site) noexcept {
-  const MallocHooks* hooks = g_hooks.load(std::memory_order_acquire);   // acquire: the ranges were written before
+  // acquire: the ranges were written before
+  const MallocHooks* hooks = g_hooks.load(std::memory_order_acquire);
   if (hooks == nullptr || !hooks->user_code()) return nullptr;
   const auto at = reinterpret_cast<std::uintptr_t>(site);
   for (std::size_t i = 0; i < g_ranges; ++i)
     if (at - g_code[i].begin < g_code[i].end - g_code[i].begin) return hooks;
   return nullptr;
 }
-/// The hooks if the address is of global memory.
+/// The hooks if the address lies in global memory.
 const MallocHooks* owner(const void* p) noexcept {
   const MallocHooks* hooks = g_hooks.load(std::memory_order_acquire);
   return hooks != nullptr && reinterpret_cast<std::uintptr_t>(p) - hooks->base < hooks->bytes ? hooks : nullptr;
@@ -119,7 +125,7 @@ KASANE_EXPORT void* realloc(void* p, std::size_t bytes) {
   if (p == nullptr) {
     if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE)) return answer(hooks->allocate(bytes, 16, KASANE_CALL_SITE));
   }
-  return __libc_realloc(p, bytes);   // what began in the process stays there
+  return __libc_realloc(p, bytes);   // the process's own memory stays there
 }
 
 KASANE_EXPORT void* reallocarray(void* p, std::size_t count, std::size_t bytes) {
@@ -135,7 +141,7 @@ KASANE_EXPORT int posix_memalign(void** out, std::size_t align, std::size_t byte
   if (align < sizeof(void*) || (align & (align - 1)) != 0) return EINVAL;
   const int before = errno;
   void* p = aligned(align, bytes, KASANE_CALL_SITE);
-  errno = before;   // posix_memalign answers instead
+  errno = before;   // posix_memalign returns the error instead
   if (p == nullptr) return ENOMEM;
   *out = p;
   return 0;

@@ -20,7 +20,8 @@
 namespace kasane::runtime {
 namespace {
 
-constexpr std::uint64_t kRankBytes = 16ull << 20;         ///< DRAM that a rank needs before the program has allocated anything
+/// DRAM that a rank needs before the program has allocated anything
+constexpr std::uint64_t kRankBytes = 16ull << 20;
 
 std::string tebibytes(std::uint64_t bytes) {
   char text[32];
@@ -41,7 +42,8 @@ std::uint64_t available_memory() {
   return kib << 10;
 }
 
-/// Raises the soft limit of descriptors where that is needed and allowed. `here` ranks of this host need theirs; those of others may need some for a network.
+/// Raises the soft limit of descriptors where that is needed and allowed. The `here` ranks of this host need
+/// descriptors each; ranks of other hosts may need some for a network.
 Result<void> reserve_descriptors(std::uint64_t ranks, std::uint64_t here) {
   // Two for the sockets, four for tagged output, the rest while regions are attached.
   const rlim_t needed = 8 * here + 128, wanted = 8 * ranks + 128;
@@ -80,7 +82,7 @@ void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
 
 void pass(int) {}
 
-/// Unless the program has a handler of its own (from a static object's constructor).
+/// Does nothing where the program has a handler of its own (from a static object's constructor).
 void exchange_handler(int signal, void (*from)(int), void (*to)(int)) {
   struct sigaction now = {};
   if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != from) return;
@@ -142,7 +144,7 @@ Result<Launched> launch_ranks(Options options) {
   KASANE_TRY(supervisor);
   const auto rank = supervisor->fork_ranks();
   KASANE_TRY(rank);
-  // _exit: what libraries registered for exit() belongs to the program, which runs in the ranks.
+  // _exit: handlers that libraries registered for exit() belong to the program, which runs in the ranks.
   if (*rank == kNoRank) ::_exit(supervisor->run());
   launched->job.rank = *rank;
   become(*launched, *rank, &supervisor->status().of(*rank));

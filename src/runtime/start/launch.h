@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this process becomes the ranks of a job (design rule 14). Before main, before static constructors of the program, before any second thread:
+// How this process becomes the ranks of a job (design rule 14). Before main, before static constructors of
+// the program, before any second thread:
 //
-//   one process ── checks ── job descriptors, space reserved ── fork × n ──▶ rank 0 … n-1, all from one image: same layout, same guards
-//                                                                └─ stays: supervisor, until the job has ended
+//   one process ── checks ── job descriptors, space reserved ── fork × n ──▶ rank 0 … n-1, all from one image
+//                                                                └─ the supervisor, until the job has ended
 //
 // Under mpirun a process is a rank already (same_image.h).
 //
-// Thread safety: one thread. Nothing here may rely on static constructors of the program's own objects: they have not run.
+// Thread safety: one thread. Nothing here depends on static constructors of the program's objects: they have
+// not run.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +22,12 @@
 
 namespace kasane::runtime {
 
-/// Could this host hold its part of the job? Refuses with the numbers: ranks, address bits (ranks × space ≤ 64 TiB), memory, descriptors. here: how many of the
-/// ranks are on this host; 0: not known, then the two last are left to be found out. space_bytes 0: none was
-/// asked for.
+/// Checks that this host can hold its part of the job. An error has the numbers: ranks, address bits (ranks ×
+/// space ≤ 64 TiB), memory, descriptors. here: the number of ranks on this host; 0: not known, then memory
+/// and descriptors are not checked. space_bytes 0: the options give none.
 Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64_t space_bytes);
 
-/// What a rank starts its runtime from.
+/// What a rank needs to start its runtime.
 struct Launched {
   Options options;
   comm::Job job;
@@ -35,14 +37,17 @@ struct Launched {
 /// A job of one rank, this process, without a supervisor.
 Result<Launched> launch_alone(Options options);
 
-/// One of the ranks that mpirun started, each with its own process image (same_image.h). They meet, and agree on the space, in Runtime::create.
+/// One of the ranks that mpirun started, each with its own process image (same_image.h). They meet, and agree
+/// on the space, in Runtime::create.
 Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place);
 
-/// mpirun passes SIGUSR1 and SIGUSR2 on to all ranks, and they are meant for main: where that does not run, they pass. Which ranks run it is known when they have
-/// agreed on the options; until then the signals pass everywhere.
+/// mpirun passes SIGUSR1 and SIGUSR2 to all ranks, and they are meant for main: ranks that do not run main
+/// ignore them. Which ranks run it is known when they have agreed on the options; until then all ranks ignore
+/// them.
 void let_user_signals_pass(bool);
 
-/// Forks options.ranks ranks and returns in each of them, with process() set. The original process supervises and ends with the job's exit status.
+/// Forks options.ranks ranks and returns in each of them, with process() set. The original process supervises
+/// and ends with the job's exit status.
 Result<Launched> launch_ranks(Options options);
 
 }  // namespace kasane::runtime

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the moment when a program that is not position-independent is mapped over itself, its data are those
-// of the file: nothing may be called through its tables, so all is inline, on system calls of its own, and
-// its variables are on the stack.
+// of the file: nothing may be called through its tables. So all functions are inline, with system calls of
+// their own, and all variables are on the stack.
 #include "runtime/start/load_again.h"
 
 #include <elf.h>
@@ -22,8 +22,8 @@ namespace {
 using Word = unsigned long;
 
 constexpr Word kPage = 4096;
-constexpr Word kProgram = 0x550000000000;   ///< below all that the kernel chooses for programs
-/// Above all programs, and below all that it chooses for libraries, with up to 32 random bits
+constexpr Word kProgram = 0x550000000000;   ///< below all addresses that the kernel chooses for programs
+/// Above all programs, and below all addresses that it chooses for libraries, with up to 32 random bits
 /// (vm.mmap_rnd_bits).
 constexpr Word kTop = 0x6e0000000000;
 constexpr Word kAlignment = 2 << 20;
@@ -81,15 +81,15 @@ struct Object {
     return end != 0;
   }
   [[nodiscard]] bool movable() const noexcept { return header.e_type == ET_DYN; }
-  /// Where its headers are mapped: with the segment that begins the file.
+  /// The address of its headers, in the segment that begins the file.
   [[nodiscard]] Word headers() const noexcept { return bias + low + header.e_phoff; }
 
-  /// Takes the addresses [at, at + span), so that nobody else gets them.
+  /// Reserves the addresses [at, at + span).
   bool reserve(Word at) noexcept {
     bias = at - low;
     return map(at, span, PROT_NONE, kNothing | MAP_FIXED_NOREPLACE) == static_cast<long>(at);
   }
-  /// Its own sections, over what is there.
+  /// Maps its sections over the reserved addresses.
   [[gnu::always_inline]] inline bool map_segments() const noexcept {
     for (int i = 0; i < header.e_phnum; ++i) {
       const Elf64_Phdr& s = segments[i];
@@ -126,7 +126,7 @@ const char* loader_path() noexcept {
   return nullptr;
 }
 
-/// Leaves no free page between kTop and where the kernel begins its search.
+/// Fills all free pages between kTop and the address where the kernel begins its search.
 bool fill_above_top() noexcept {
   long got = 0;
   for (Word bytes = Word{1} << 44; bytes >= kPage;) {
@@ -138,7 +138,7 @@ bool fill_above_top() noexcept {
   return !failed(got);
 }
 
-/// The kernel would go on writing into this image's thread block. Absent before glibc 2.35.
+/// Else the kernel would continue to write into this image's thread block. Absent before glibc 2.35.
 extern "C" {
 [[gnu::weak]] extern const std::ptrdiff_t __rseq_offset;
 [[gnu::weak]] extern const unsigned int __rseq_size;
@@ -149,14 +149,14 @@ bool leave_rseq() noexcept {
   Word area;
   asm("mov %%fs:0, %0" : "=r"(area));
   area += static_cast<Word>(__rseq_offset);
-  for (Word bytes = 32; bytes <= 256; bytes += 32) {   // the length that it was registered with
+  for (Word bytes = 32; bytes <= 256; bytes += 32) {   // the registered length is not known
     if (call(SYS_rseq, area, bytes, kUnregister, kSignature) == 0) return true;
   }
   return false;
 }
 
-/// What the kernel keeps of the program's place for debuggers and core files becomes this image's. Where it
-/// does not let us, they must be told.
+/// Tells the kernel the addresses of this image, from which debuggers and core files have them. Where the
+/// kernel refuses, the user has to tell the debugger.
 void correct_kernel(char* const* environment) noexcept {
   const int fd = ::open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
@@ -165,7 +165,7 @@ void correct_kernel(char* const* environment) noexcept {
   ::close(fd);
   if (n <= 0) return;
   text[n] = '\0';
-  char* at = std::strrchr(text, ')');   // the name before it may have spaces
+  char* at = std::strrchr(text, ')');   // the name in front of it may contain spaces
   if (at == nullptr || at[1] == '\0') return;
   at += 3;                              // and the state
   constexpr int kFields = 52;
@@ -196,7 +196,7 @@ void correct_kernel(char* const* environment) noexcept {
   while (values[entries].a_type != AT_NULL) ++entries;
   map.auxv = reinterpret_cast<__u64*>(const_cast<Elf64_auxv_t*>(values));
   map.auxv_size = static_cast<__u32>((entries + 1) * sizeof *values);
-  map.exe_fd = ~__u32{0};   // stays
+  map.exe_fd = ~__u32{0};   // unchanged
   ::prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
 }
 
@@ -214,7 +214,7 @@ FirstImage first_image() noexcept {
 }
 
 bool loaded_again() noexcept {
-  const Word loader = ::getauxval(AT_BASE);   // no kernel puts it there
+  const Word loader = ::getauxval(AT_BASE);   // the kernel does not choose it
   return loader < kTop && loader >= kTop - (Word{1} << 30);
 }
 
@@ -222,14 +222,14 @@ void load_again(char** argv, char** environment, char* last) noexcept {
   Object program, loader;
   const char* path = loader_path();
   if (path == nullptr || !loader.read(path) || !loader.movable()) return;
-  // Without a /proc: as it was named.
+  // Without /proc: by the name from the command line.
   const auto* name = reinterpret_cast<const char*>(::getauxval(AT_EXECFN));
   if (!program.read("/proc/self/exe") && !program.read(name)) return;
   if (!fill_above_top() || !loader.reserve((kTop - loader.span) & ~(kAlignment - 1))) return;
   if (!loader.map_segments()) return;
   if (program.movable() && !program.reserve(kProgram)) return;
 
-  // As the kernel lays it out: argc, argv, environment, auxiliary vector, each list with its end.
+  // The layout of the kernel: argc, argv, environment, auxiliary vector, each list with its terminator.
   std::size_t arguments = 0, variables = 0, entries = 0;
   while (argv[arguments] != nullptr) ++arguments;
   while (environment[variables] != nullptr) ++variables;
@@ -252,10 +252,10 @@ void load_again(char** argv, char** environment, char* last) noexcept {
     *to++ = value;
   }
   if (!leave_rseq()) return;
-  if (!program.map_segments()) call(SYS_exit_group, 1);   // of what was here nothing may be left
+  if (!program.map_segments()) call(SYS_exit_group, 1);   // nothing of the first image can be used any more
   call(SYS_close, static_cast<Word>(program.fd));
   call(SYS_close, static_cast<Word>(loader.fd));
-  // rdx: what libc is to call at exit; as after an execve there is nothing.
+  // rdx: the function that libc calls at exit; as after an execve there is none.
   asm volatile("mov %0, %%rsp\n\txor %%edx, %%edx\n\txor %%ebp, %%ebp\n\tjmp *%1"
                :
                : "D"(stack), "S"(loader.bias + loader.header.e_entry)
@@ -267,8 +267,8 @@ void drop_first_image(FirstImage image, char* const* environment) noexcept {
   correct_kernel(environment);
   if (image.bytes != 0) ::munmap(reinterpret_cast<void*>(image.program), image.bytes);
   const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;   // it costs addresses, no memory
-  // Above kTop only what the kernel has names for belongs to this image: [stack], [vdso], [vvar].
+  if (fd < 0) return;   // the first image then keeps addresses, but no memory
+  // Above kTop only mappings that the kernel names belong to this image: [stack], [vdso], [vvar].
   char text[4096];
   std::size_t held = 0;
   for (ssize_t n; (n = ::read(fd, text + held, sizeof text - 1 - held)) > 0;) {

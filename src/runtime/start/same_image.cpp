@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs before libc has set `environ`, so it reads the environment that the loader passes. Nothing here allocates.
+// Runs before libc has set `environ`, so it reads the environment that the loader passes. Nothing here
+// allocates.
 #include "runtime/start/same_image.h"
 
 #include <elf.h>
@@ -19,17 +20,17 @@
 namespace kasane::runtime {
 namespace {
 
-/// In the environment of the second start (and the third) only. What follows is the stack limit that the
-/// program came with, for the third start also where the image of the second lies, and its bytes.
+/// In the environment of the second and the third start only. Its value is the program's original stack
+/// limit, and for the third start also the address and size of the second start's image.
 constexpr char kMarker[] = "KASANE_SAME_IMAGE=";
 constexpr std::size_t kNumbers = 3, kMarkerBytes = sizeof kMarker + kNumbers * 21;
-constexpr rlim_t kStackBytes = 8 << 20;             ///< where the kernel puts libraries depends on the limit
+constexpr rlim_t kStackBytes = 8 << 20;             ///< the limit determines where the kernel maps libraries
 
 bool g_same_image = false;
 
-// ---- the first start -------------------------------------------------------------------------------------------------
+// ---- the first start --------------------------------------------------------------------------------------
 
-/// Returns what it was.
+/// Returns the old limit.
 rlim_t set_stack_limit(rlim_t bytes) noexcept {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_STACK, &limit) != 0) return bytes;
@@ -55,8 +56,9 @@ void write_marker(char* to, const rlim_t (&numbers)[kNumbers]) noexcept {
 /// Started as an argument of the dynamic loader (ld.so program): /proc/self/exe is the loader then.
 bool loader_is_program() noexcept { return ::getauxval(AT_BASE) == 0; }
 
-/// Where the system refuses not to randomise, for the stack limit alone: it decides how the next image is laid
-/// out. Returns only if the program cannot be executed: then the ranks compare what they have loaded.
+/// Executes the program again. Where the system refuses to switch randomisation off, the second start still
+/// has the fixed stack limit, which determines the layout of the image. Returns only if the program cannot be
+/// executed: then the ranks compare their loaded objects.
 void start_again(char** argv, char** environment) noexcept {
   const int before = ::personality(0xFFFFFFFF);
   if (before >= 0) ::personality(static_cast<unsigned long>(before) | ADDR_NO_RANDOMIZE);
@@ -77,13 +79,13 @@ void start_again(char** argv, char** environment) noexcept {
     ::execve(path, argv, longer);
   }
   ::execve("/proc/self/exe", argv, longer);
-  // Without a /proc: as it was named.
+  // Without /proc: by the name from the command line.
   ::execve(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), argv, longer);
   if (before >= 0) ::personality(static_cast<unsigned long>(before));
   set_stack_limit(stack);
 }
 
-// ---- the second start ------------------------------------------------------------------------------------------------
+// ---- the second start -------------------------------------------------------------------------------------
 
 bool is_marker(const char* variable) noexcept { return std::strncmp(variable, kMarker, sizeof kMarker - 1) == 0; }
 
@@ -127,17 +129,20 @@ class Mix {
   std::uint64_t hash_ = 0xCBF29CE484222325u;
 };
 
-/// The program's segments and their sizes: the same on all ranks, other for another build.
+/// A hash of the program's segments and their sizes: the same on all ranks, another one for another build.
 void add_program(Mix& mix) noexcept {
   const auto* headers = reinterpret_cast<const Elf64_Phdr*>(::getauxval(AT_PHDR));
   if (headers != nullptr) mix.add(headers, ::getauxval(AT_PHNUM) * sizeof(Elf64_Phdr));
 }
 
-/// What this job has and others have not, from one source alone: all ranks must come to the same, and an allocation's or an outer job's variables may be
-/// there on the host of mpirun and missing on others. First what the launcher itself puts into every rank's environment and keeps to itself; then what the
-/// user passes on, also a secret; last what PMIx tells every rank, which is none. Slurm's numbers are neither: mpirun inherits them, other hosts may not.
+/// A text that this job has and other jobs have not, from one source alone: all ranks must find the same, and
+/// variables of an allocation or an outer job may be set on the host of mpirun and missing on others. First
+/// the launcher's own secret, which it puts into every rank's environment; then the user's key, also a
+/// secret; last PMIx's name, which every rank gets and which is not secret. Slurm's numbers are not used:
+/// mpirun inherits them, other hosts may not have them.
 const char* job_secret(char* const* environment) noexcept {
-  const bool mpich = comm::mpi::place(environment).mpi == comm::mpi::LaunchedFor::mpich;   // the first and the last are an outer job's then
+  // the first and the last then belong to an outer job
+  const bool mpich = comm::mpi::place(environment).mpi == comm::mpi::LaunchedFor::mpich;
   for (const char* name : {mpich ? nullptr : "OMPI_MCA_orte_precondition_transports", kJobKeyVariable, mpich ? nullptr : "PMIX_NAMESPACE"}) {
     const char* value = name != nullptr ? comm::mpi::find_variable(environment, name) : nullptr;
     if (value != nullptr && *value != '\0') return value;
@@ -152,9 +157,9 @@ Mix job_identity(char* const* environment) noexcept {
   return mix;
 }
 
-/// Not protected itself: it would find another canary at its end than at its beginning.
+/// Has no canary itself: the canary at its end would differ from the one at its begin.
 [[gnu::no_stack_protector, gnu::noinline]] void set_guards(std::uint64_t canary, std::uint64_t pointers) noexcept {
-  // Where glibc keeps them (tcbhead_t). The canary's first byte is 0, so that no string runs over it.
+  // Where glibc keeps them (tcbhead_t). The canary's first byte is 0, so that no string operation copies it.
   asm volatile("movq %0, %%fs:0x28\n\tmovq %1, %%fs:0x30" : : "r"(canary & ~std::uint64_t{0xFF}), "r"(pointers) : "memory");
 }
 
@@ -170,10 +175,10 @@ Mix job_identity(char* const* environment) noexcept {
     const FirstImage image = first_image();
     char marker[kMarkerBytes];
     write_marker(marker, {stack, image.program, image.bytes});
-    load_again(argv, environment, marker);   // returns where it cannot: the ranks will compare
+    load_again(argv, environment, marker);   // returns on failure: the ranks then compare their objects
   }
   take_markers(environment);
-  // Programs that ranks start are randomised as ever, and have the user's limit; this one's layout is made.
+  // Programs that ranks start are randomised and have the user's limit; the layout of this one is complete.
   set_stack_limit(stack);
   if (now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
   const Mix mix = job_identity(environment);
@@ -190,7 +195,7 @@ comm::mpi::Place mpi_place(char* const* environment) noexcept {
 
 bool same_image() noexcept { return g_same_image; }
 
-// No canary of its own, for it would stand on the stack while the canary changes.
+// Has no canary itself: it would lie on the stack while the canary changes.
 [[gnu::no_stack_protector]] void become_same_image(char** argv, char** environment) noexcept {
   std::uint64_t canary = 0, pointers = 0;
   prepare(argv, environment, canary, pointers);

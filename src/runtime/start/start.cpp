@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The load-time start of a program that links Kasane, called by the part of it that lies in the executable (start.h).
+// The load-time start of a program that links Kasane, called by the part of it that lies in the executable
+// (start.h).
 //
-//   KASANE_RANKS set (by kasane run)   fork the ranks (launch.h), before the constructors of all libraries: each rank has the threads that they start
-//   an MPI launcher's variables        this process is a rank already, made like its peers before (same_image.h)
+//   KASANE_RANKS set (by kasane run)   fork the ranks (launch.h), before the constructors of all libraries,
+//                                      whose threads each rank then has
+//   an MPI launcher's variables        this process is a rank already, made like its peers (same_image.h)
 //   neither                            one rank, this process
 //
-//   our main: build the Runtime → run the program's main, or serve until it has ended → exit
+//   our main: create the Runtime → run the program's main, or serve until it has ended → exit
 //
-// Nothing that runs in .preinit_array may rely on a constructor, and libc has not seen the environment yet.
+// Code that runs in .preinit_array depends on no constructor, and libc has not read the environment yet.
 //
-// Thread safety: kasane_start_process and kasane_start_constructors are called by the process's only thread of ours.
+// Thread safety: the process's first thread calls kasane_start_process and kasane_start_constructors.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -41,7 +43,7 @@ using Main = int (*)(int, char**, char**);
 Main g_program_main = nullptr;
 std::optional<Launched> g_launched;
 
-/// Says why the job cannot start. On a rank the supervisor prints it, once, with the rank's number.
+/// Reports why the job cannot start. For a rank the supervisor prints it, once, with the rank's number.
 [[noreturn]] void refuse(const Error& error) {
   std::string line = error.message + "\n";
   const std::string who = process().ranks > 1 ? "kasane: rank " + std::to_string(raw(process().rank)) + ": " : "kasane: ";
@@ -68,14 +70,16 @@ void end_job_from_exit() noexcept {
   if (Runtime* runtime = Runtime::current()) runtime->shut_down();
 }
 
-constexpr int kRacesFound = 66;   ///< status of a program that ended well, but with data races that --check-races found: ThreadSanitizer's
+/// status of a program that succeeded, but with data races that --check races found; as ThreadSanitizer's
+constexpr int kRacesFound = 66;
 
-/// Comes after the destructors of the program's static objects and before those of the shared libraries, which would pull them from under threads that are left.
+/// Runs after the destructors of the program's static objects and before those of the shared libraries, whose
+/// objects remaining threads still use.
 void end_early(int status, void*) {
   const Runtime* runtime = Runtime::current();
   if (runtime == nullptr) return;
   const bool races = status == 0 && runtime->found_races();
-  if (!races && !runtime->left_standing()) return;
+  if (!races && !runtime->threads_remain()) return;
   std::fflush(nullptr);
   ::_exit(races ? kRacesFound : status);
 }
@@ -86,7 +90,7 @@ int program_main(int argc, char** argv, char** envp) {
   return g_program_main(argc, argv, envp);
 }
 
-/// What libc calls as main, in every rank.
+/// libc calls it as main, in every rank.
 int rank_main(int argc, char** argv, char** envp) {
   auto alt_stack = AltStack::create();
   if (!alt_stack) refuse(alt_stack.error());
@@ -95,7 +99,8 @@ int rank_main(int argc, char** argv, char** envp) {
   const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
   auto runtime = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base);
   if (!runtime) refuse(runtime.error());
-  // Registered after the program's constructors ran and before its main: exit() comes here before destructors of the program's statics.
+  // Registered after the program's constructors ran and before its main: exit() comes here before destructors
+  // of the program's statics.
   install_exit_check(end_job_from_exit);
   if (by_mpi && process().main_here) let_user_signals_pass(false);
   set_phase(comm::Phase::running);
@@ -107,11 +112,11 @@ int rank_main(int argc, char** argv, char** envp) {
   }
   set_phase(comm::Phase::ended);
   if (status == 0 && (*runtime)->found_races()) status = kRacesFound;
-  if ((*runtime)->left_standing()) (void)runtime->release();
+  if ((*runtime)->threads_remain()) (void)runtime->release();
   return status;
 }
 
-/// Decides what this process is. The supervisor never returns from here.
+/// Determines what this process is. The supervisor does not return from here.
 void become_launched() {
   kasane::open_standard_descriptors();
   auto launched = launch();
@@ -124,15 +129,15 @@ void become_launched() {
 
 using namespace kasane::runtime;
 
-// No canary: it changes meanwhile.
+// No canary: the value changes meanwhile.
 [[gnu::no_stack_protector]] void kasane_start_process(int, char** argv, char** environment) noexcept {
   become_same_image(argv, environment);
-  if (environ == nullptr) environ = environment;   // libc's own constructor sets it, to the same
+  if (environ == nullptr) environ = environment;   // libc's own constructor sets it to the same value later
   become_launched();
 }
 
 void kasane_start_constructors() noexcept {
-  ::on_exit(end_early, nullptr);   // runs when all that is constructed from here on has been destroyed
+  ::on_exit(end_early, nullptr);   // runs after the destructors of all that is constructed from here on
 }
 
 int kasane_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end) {
@@ -140,7 +145,8 @@ int kasane_start_main(Main main, int argc, char** argv, void (*init)(), void (*f
   const auto libc_start_main = reinterpret_cast<LibcStartMain>(::dlsym(RTLD_NEXT, "__libc_start_main"));
   if (!g_launched) become_launched();   // under a sanitizer
   g_program_main = main;
-  // Programs that a rank starts are jobs of their own, of one rank; also inside an mpirun, for whose ranks they would take themselves otherwise.
+  // Programs that a rank starts are jobs of one rank. Without this, inside an mpirun they would act as its
+  // ranks.
   if (g_launched->job.launcher != kasane::comm::Launcher::alone) ::setenv("KASANE_RANKS", "1", 1);
   return libc_start_main(rank_main, argc, argv, init, fini, rtld_fini, stack_end);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the part of the start that lies in the executable (src/runtime/entry) calls in the library. No one else does; these names are no interface.
+// What the part of the start that lies in the executable (src/runtime/entry) calls in the library. Nothing
+// else calls it; these names are no interface.
 //
-//   .preinit_array           kasane_start_process        no constructor of any library has run: this process becomes the ranks, or is one
-//   __libc_start_main        kasane_start_main           libraries are constructed; main is ours from here on
-//   first own constructor    kasane_start_constructors   before the program's static objects are made
+//   .preinit_array           kasane_start_process        before all constructors: becomes the ranks, or one
+//   __libc_start_main        kasane_start_main           libraries are constructed; main is replaced by ours
+//   first own constructor    kasane_start_constructors   before the program's static objects are constructed
 #pragma once
 
 extern "C" {

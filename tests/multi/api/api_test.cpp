@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/counts.h"
+
 namespace {
 
 /// The code of the error that f throws, 0 if none. text: what() must say so.
@@ -486,10 +488,10 @@ TEST(Relocation, PagesComeGoAndSayWhereTheyAre) {
     };
     kasane::own(a.get(), kWords);   // nothing in between moves the thread
     int wrong = all_of(kasane::rank());
-    const auto before = kasane::statistics(kasane::rank());
+    const kasane::test::Counts before(kasane::rank());
     for (std::size_t i = 0; i < kWords; ++i) wrong += a[i]++ != i;
-    const auto after = kasane::statistics(kasane::rank());
-    wrong += after.faults_read + after.faults_write != before.faults_read + before.faults_write;
+    const kasane::test::Counts after(kasane::rank());
+    wrong += after["faults_read"] + after["faults_write"] != before["faults_read"] + before["faults_write"];
     for (std::uint32_t to = 0; to < kasane::ranks(); ++to) {
       kasane::give(a.get(), kWords, to);
       wrong += all_of(to);
@@ -573,20 +575,29 @@ TEST(Local, GoesWithItsThreadAndRunsOut) {
   EXPECT_EQ(code, EAGAIN);
 }
 
-// ---- statistics -----------------------------------------------------------------------------------------------------
+// ---- counters -------------------------------------------------------------------------------------------------------
 
-TEST(Statistics, CountsEveryThread) {
-  const auto before = kasane::statistics();
+TEST(Counters, CountEveryThread) {
+  const kasane::test::Counts before;
   kasane::run([] {
     for (int i = 0; i < 100; ++i) kasane::thread([] {}).join();
   });
-  const auto after = kasane::statistics();
-  EXPECT_EQ(after.forks - before.forks, 100u);
-  EXPECT_EQ(after.threads - before.threads, 101u);   // and the root
-  EXPECT_EQ(code_of([] { (void)kasane::statistics(kasane::ranks()); }, "no such rank"), EINVAL);
-  int names = 0;
-  kasane::for_each_counter(after, [&](const char* name, std::uint64_t, const char* help) { names += *name != 0 && *help != 0; });
-  EXPECT_GT(names, 20);
+  const kasane::test::Counts after;
+  EXPECT_EQ(after["forks"] - before["forks"], 100u);
+  EXPECT_EQ(after["threads"] - before["threads"], 101u);   // and the root
+  EXPECT_EQ(code_of([] { (void)kasane::counter("threads", kasane::ranks()); }, "no such rank"), EINVAL);
+  EXPECT_EQ(code_of([] { (void)kasane::counter("thread"); }, "no such counter"), EINVAL);
+  std::uint32_t names = 0, alike = 0;
+  kasane::for_each_counter([&](const char* name, std::uint64_t) {
+    const char* same = nullptr;
+    std::uint64_t by_name = 0, by_index = 0;
+    EXPECT_EQ(kasane_counter(names++, 0, &same, &by_index), 0);
+    EXPECT_EQ(kasane_counter_by_name(name, 0, &by_name), 0);
+    alike += std::string_view(same) == name && by_name >= by_index;
+  });
+  EXPECT_GT(names, 20u);
+  EXPECT_EQ(alike, names);
+  EXPECT_EQ(kasane_counter(names, 0, nullptr, nullptr), EINVAL) << "where a loop ends";
 }
 
 }  // namespace

@@ -45,20 +45,20 @@ TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
   for (std::size_t p = 0; p < kPages; ++p) {
     const global_ptr<std::uint64_t> word(memory + p * kPageWords);
     ASSERT_EQ(kasane::where(word.get()), 1u);
-    const std::uint64_t drawn = kasane::statistics(0).pages_drawn;
+    const std::uint64_t drawn = kasane::counter("pages_drawn", 0);
     const auto late = [&] { return std::chrono::steady_clock::now() > limit; };
     while (kasane::where(word.get()) != 0 && !late()) GetParam()(word);
     EXPECT_EQ(kasane::where(word.get()), 0u) << "page " << p;
-    while (kasane::statistics(0).pages_drawn == drawn && !late()) {   // counted when the move has ended here, too
+    while (kasane::counter("pages_drawn", 0) == drawn && !late()) {   // counted when the move has ended here, too
     }
-    EXPECT_EQ(kasane::statistics(0).pages_drawn, drawn + 1);
+    EXPECT_EQ(kasane::counter("pages_drawn", 0), drawn + 1);
   }
 }
 
 // Ranks that share memory use a page of another host in turns, and none of them for long: no rank draws it, but their host does.
 TEST(DrawnByAHost, APageThatItsRanksUseInTurnsComesToIt) {
-  const char* const hosts = std::getenv("KASANE_HOSTS");
-  if (kasane::ranks() != 4 || hosts == nullptr || std::string_view(hosts) != "2") GTEST_SKIP() << "for two hosts of two ranks";
+  const char* const debug = std::getenv("KASANE_DEBUG");
+  if (kasane::ranks() != 4 || debug == nullptr || std::string_view(debug) != "hosts=2") GTEST_SKIP() << "for two hosts of two ranks";
   kasane::run([] {
     std::array<std::uint64_t*, 4> at{};   // of each rank a page
     for (std::uint32_t r = 0; r < at.size(); ++r) {

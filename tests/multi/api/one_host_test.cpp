@@ -12,16 +12,17 @@
 #include <vector>
 
 #include "support/system_call_log.h"
+#include "support/counts.h"
 
 namespace {
 
 constexpr std::size_t kPages = 32, kPageWords = kasane::page_default / 8;
 
 void expect_nothing_sent() {
-  const kasane::counters all = kasane::statistics();
-  EXPECT_EQ(all.trips, 0u);
-  EXPECT_EQ(all.messages_put, 0u);
-  EXPECT_EQ(all.move_requests, 0u);
+  const kasane::test::Counts all;
+  EXPECT_EQ(all["trips"], 0u);
+  EXPECT_EQ(all["messages_put"], 0u);
+  EXPECT_EQ(all["move_requests"], 0u);
 }
 
 TEST(OneHost, FetchReleasePutGetAtomicsAndMovesSendNothing) {
@@ -29,7 +30,7 @@ TEST(OneHost, FetchReleasePutGetAtomicsAndMovesSendNothing) {
   kasane::run([] {
     const std::uint32_t me = kasane::rank(), other = (me + 1) % kasane::ranks();
     auto* const words = static_cast<std::uint64_t*>(kasane::allocate(kPages * kasane::page_default, kasane::page_default, kasane::placement::on(other)));
-    const kasane::counters before = kasane::statistics();
+    const kasane::test::Counts before;
     std::uint64_t sum = 0;
     for (std::size_t p = 0; p < kPages; ++p) sum += words[p * kPageWords];          // fetches
     for (std::size_t p = 0; p < kPages; ++p) words[p * kPageWords] = sum + p + 1;   // twins
@@ -43,13 +44,13 @@ TEST(OneHost, FetchReleasePutGetAtomicsAndMovesSendNothing) {
       kasane::put(word, &value);
       EXPECT_EQ(kasane::fetch_add(word, 1), 7u);
     }
-    const kasane::counters after = kasane::statistics();
-    EXPECT_GE(after.blocks_fetched - before.blocks_fetched, kPages);
-    EXPECT_GE(after.bytes_fetched - before.bytes_fetched, kPages * 8);
-    EXPECT_EQ(after.diffs - before.diffs, kPages);
-    EXPECT_GE(after.bytes_put - before.bytes_put, kPages);
+    const kasane::test::Counts after;
+    EXPECT_GE(after["blocks_fetched"] - before["blocks_fetched"], kPages);
+    EXPECT_GE(after["bytes_fetched"] - before["bytes_fetched"], kPages * 8);
+    EXPECT_EQ(after["diffs"] - before["diffs"], kPages);
+    EXPECT_GE(after["bytes_put"] - before["bytes_put"], kPages);
     kasane::own(words, kPages * kPageWords);
-    EXPECT_EQ(kasane::statistics().pages_moved - after.pages_moved, kPages);
+    EXPECT_EQ(kasane::counter("pages_moved") - after["pages_moved"], kPages);
     kasane::deallocate(words);
   });
   expect_nothing_sent();
@@ -101,7 +102,7 @@ TEST(OneHost, TransfersCallTheKernelOnlyToMap) {
         sum += kasane::fetch_add(word, 1);
       }
     };
-    const auto fetched = [] { return kasane::statistics(kasane::rank()).blocks_fetched; };
+    const auto fetched = [] { return kasane::counter("blocks_fetched", kasane::rank()); };
 
     directly();   // the first use of a page asks its owner for room
     const std::uint64_t before = fetched();

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "multi/api/everywhere.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -91,7 +92,7 @@ TEST(SynchronizedValue, WhatAFunctionThatThrowsHasChangedStays) {
   EXPECT_EQ(wrong, 0);
 }
 
-// What kasane::statistics() calls crossings: each join, lock, arrival and steal that crosses ranks counts once.
+// What the counter crossings counts: each join, lock, arrival and steal that crosses ranks counts once.
 TEST(Crossings, AreCountedOnceEach) {
   struct History {
     kasane::mutex mutex;
@@ -105,7 +106,7 @@ TEST(Crossings, AreCountedOnceEach) {
     const auto history = std::make_unique<History>();
     std::vector<kasane::unique_array<std::uint64_t>> places;
     for (std::uint32_t r = 0; r < kasane::ranks(); ++r) places.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
-    const kasane::counters before = kasane::statistics();
+    const kasane::test::Counts before;
     for (int i = 0; i < 40; ++i) {
       const std::uint32_t target = static_cast<std::uint32_t>(i) % kasane::ranks();
       std::uint32_t ended = 0;
@@ -118,8 +119,9 @@ TEST(Crossings, AreCountedOnceEach) {
       thread.join();
       if (kasane::rank() != ended) ++history->crossings;
     }
-    const kasane::counters after = kasane::statistics();
-    return Result{after.crossings - before.crossings, history->crossings + (after.steals_remote - before.steals_remote)};
+    const kasane::test::Counts after;
+    return Result{after["crossings"] - before["crossings"],
+                  history->crossings + (after["steals_remote"] - before["steals_remote"])};
   });
   EXPECT_EQ(result.counted, result.expected);
   EXPECT_EQ(result.counted != 0, kasane::ranks() > 1);
@@ -140,7 +142,7 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
     const auto word = [=](std::size_t rank, std::size_t page) -> std::uint64_t& { return words[(page * ranks + (rank + 1) % ranks) * kPageWords + rank]; };   // in a page of another rank
     for (std::size_t r = 0; r < ranks; ++r)
       for (std::size_t p = 0; p < kPages; ++p) word(r, p) = 0;
-    const kasane::counters before = kasane::statistics();
+    const kasane::test::Counts before;
     std::vector<kasane::thread> threads;
     for (std::size_t r = 0; r < ranks; ++r) {
       threads.emplace_back(kasane::near{words + r * kPageWords}, [=] {
@@ -152,7 +154,7 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
       });
     }
     for (kasane::thread& t : threads) t.join();
-    Seen seen{.crossings = kasane::statistics().crossings - before.crossings};
+    Seen seen{.crossings = kasane::counter("crossings") - before["crossings"]};
     for (std::size_t r = 0; r < ranks; ++r)
       for (std::size_t p = 0; p < kPages; ++p) seen.wrong += word(r, p) != kTurns ? 1 : 0;
     kasane::deallocate(words);

@@ -14,6 +14,7 @@
 #include "gas/direct_access.h"
 #include "runtime/direct.h"
 #include "runtime/runtime.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -29,9 +30,9 @@ struct Trips : testing::Test {
   /// The one-sided operations of this rank during f, which must not lose its thread: nobody steals from main.
   template <class F>
   static std::uint64_t of(F&& f) {
-    const std::uint64_t before = kasane::statistics(0).trips;
+    const std::uint64_t before = kasane::counter("trips", 0);
     f();
-    return kasane::statistics(0).trips - before;
+    return kasane::counter("trips", 0) - before;
   }
 
   /// Words in pages whose first access costs three, of which two go at once: neither owned nor managed here.
@@ -90,12 +91,12 @@ TEST_F(Trips, APageThatMoves) {
       std::uint64_t value = 0;
       if (of([&] { kasane::get(&value, global_ptr<std::uint64_t>(word)); }) != 3) continue;   // owned or managed here
       EXPECT_NE(kasane::where(word), 0u);
-      const auto before = kasane::statistics(0);
+      const kasane::test::Counts before(0);
       kasane::own(word, 1);
-      const auto after = kasane::statistics(0);
-      EXPECT_EQ(after.trips - before.trips, !by_messages ? 5u : page_bytes == kasane::page_small ? 1u : 2u);
-      EXPECT_EQ(after.move_requests - before.move_requests, by_messages ? 2u : 1u);
-      EXPECT_EQ(after.address_recalls - before.address_recalls, 0u);   // this rank alone knew
+      const kasane::test::Counts after(0);
+      EXPECT_EQ(after["trips"] - before["trips"], !by_messages ? 5u : page_bytes == kasane::page_small ? 1u : 2u);
+      EXPECT_EQ(after["move_requests"] - before["move_requests"], by_messages ? 2u : 1u);
+      EXPECT_EQ(after["address_recalls"] - before["address_recalls"], 0u);   // this rank alone knew
       EXPECT_EQ(kasane::where(word), 0u);
       ++moved;
     }

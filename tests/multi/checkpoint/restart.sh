@@ -35,8 +35,8 @@ if [ "$what" = restart ]; then
     [ "$(ls)" = "$(printf '%s\n' c err out)" ] || fail "something is left: $(ls)"
   done
   timeout 60 "$kasane" run -n 2 --progress on -- "$program" c 1 > out 2> err || fail "with --progress on"
-  grep -q 'kasane: restore .*/c: 2.3 MiB, 1.* MiB of it in the file, .*/s' err || fail "no rate of the restore"
-  grep -q 'kasane: persist .*/c: 2.3 MiB, 1.* MiB of it in the file, .*/s' err || fail "no rate of the persist"
+  grep -q 'kasane: restore .*/c: 2.29 MiB, 1.* MiB of it in the file, .*/s' err || fail "no rate of the restore"
+  grep -q 'kasane: persist .*/c: 2.29 MiB, 1.* MiB of it in the file, .*/s' err || fail "no rate of the persist"
   exit 0
 fi
 

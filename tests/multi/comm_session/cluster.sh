@@ -79,7 +79,7 @@ tries=1
 case $where in
   one) run=run_here ;;
   pretended)
-    export KASANE_HOSTS=2
+    export KASANE_DEBUG=hosts=2
     run=run_here ;;
   namespaces)
     make_namespaces

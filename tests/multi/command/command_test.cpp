@@ -52,6 +52,11 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
   expect_refused({"run", "--worker", "2", "--", kProgram, "return"}, "kasane run has no option --worker; did you mean --workers?\n");
   expect_refused({"run", "--trasnport=shm", kProgram, "return"}, "kasane run has no option --trasnport; did you mean --transport?\n");
   expect_refused({"run", "--frobnicate", kProgram}, "kasane run has no option --frobnicate\n");
+  expect_refused({"run", "--seed", "2", "--", kProgram}, "kasane run has no option --seed; did you mean --debug seed=COUNT?\n");
+  expect_refused({"run", "--check-races", "--", kProgram}, "kasane run has no option --check-races; did you mean --check?\n");
+  expect_refused({"run", "--stats-every", "2s", "--", kProgram}, "kasane run has no option --stats-every; did you mean --stats?\n");
+  expect_refused({"run", "--check", "race", "--", kProgram}, "--check race: there is no race; did you mean races? (known: races, mixing, heap)");
+  expect_refused({"run", "--debug", "help", "--", kProgram}, "--debug help: there is no help (known: relocate, ");
   expect_refused({"info", "--jsno"}, "kasane info has no option --jsno; did you mean --json?\n");
   expect_refused({"run", "--workers", "x", kProgram}, "--workers x: expected a whole number");
   expect_refused({"run", "--workers", "x", "--", kProgram}, "--workers x: expected a whole number");
@@ -63,12 +68,25 @@ TEST(Command, WarnsOfVariablesThatNobodyReads) {
   EXPECT_EQ(warnings_of({"KASANE_MINE=1"}), "kasane: warning: nothing here reads the variable KASANE_MINE\n") << "like none: no suggestion";
   EXPECT_EQ(warnings_of({"KASANE_=1"}), "kasane: warning: nothing here reads the variable KASANE_\n");
   EXPECT_EQ(warnings_of({"KASANE_WORKRES=2"}, {"--log", "error"}), "") << "a warning, and those were not wanted";
-  EXPECT_EQ(warnings_of({"KASANE_WORKERS=1", "KASANE_ISSUE=direct", "KASANE_HOSTS=1", "KASANE_JOB_KEY=k", "KASANE_STATS=0", "KASANELESS=1"}), "")
+  EXPECT_EQ(warnings_of({"KASANE_WORKERS=1", "KASANE_ISSUE=direct", "KASANE_DEBUG=hosts=1", "KASANE_CHECK=", "KASANE_JOB_KEY=k", "KASANE_STATS=0", "KASANELESS=1"}), "")
       << "what the runtime, the session, the engine or the start reads";
   const Outcome alone = Job({kProgram, "return3"}, {"KASANE_WORKRES=2"}).wait();
   EXPECT_EQ(count_of(alone.err, "did you mean KASANE_WORKERS?"), 1) << alone.err;
 }
 
+// Each option costs a reader; what only we turn is an item of --debug.
+TEST(Command, RunHasFewOptions) {
+  const Outcome help = kasane({"run", "--help"});
+  const int options = count_of(help.out, "[KASANE_");
+  EXPECT_LE(options, 24) << help.out;
+  EXPECT_GE(options, 15) << help.out;
+}
+
+TEST(Command, AFlagWinsOverItsVariable) {
+  const Outcome o = kasane_run({"-n", "1", "--workers", "1", "--stats", "--", kProgram, "return3"}, {"KASANE_WORKERS=2", "KASANE_STATS=0"});
+  EXPECT_EQ(o.code, 3);
+  EXPECT_NE(o.err.find("1 ranks x 1 workers"), std::string::npos) << o.err;
+}
 
 TEST(Command, InfoSaysTheSameAsJson) {
   const Outcome text = kasane({"info"}), json = kasane({"info", "--json"});

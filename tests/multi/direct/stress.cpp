@@ -161,8 +161,8 @@ int main(int argc, char** argv) {
   }
   std::uint64_t steals = 0, moved = 0;
   for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-    steals += kasane::statistics(r).steals_remote;
-    moved += kasane::statistics(r).pages_moved;
+    steals += kasane::counter("steals_remote", r);
+    moved += kasane::counter("pages_moved", r);
   }
   std::printf("%d failures; %llu threads crossed, %llu pages moved\n", bad, static_cast<unsigned long long>(steals), static_cast<unsigned long long>(moved));
   return bad != 0;

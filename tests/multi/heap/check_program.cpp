@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does what its argument says to global memory, for the tests of what is reported of it with and without --heap-check, and of --stats.
+// Does what its argument says to global memory, for the tests of what is reported of it with and without --check heap, and of --stats.
 #include <cstdio>
 #include <cstring>
 #include <kasane/kasane.hpp>

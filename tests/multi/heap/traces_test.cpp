@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "support/counts.h"
+
 namespace {
 
 struct Piece {
@@ -69,7 +71,7 @@ TEST(HeapTraces, EveryRankAllocatesEverywhereAndFreesWhatOthersDid) {
 TEST(HeapTraces, TripsToAnotherRank) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "there is no other rank";
   constexpr int kRounds = 20, kEach = 100;
-  const auto before = kasane::statistics();
+  const kasane::test::Counts before;
   kasane::run([] {
     const std::uint32_t other = (kasane::rank() + 1) % kasane::ranks();
     std::mt19937_64 random(1);
@@ -80,10 +82,10 @@ TEST(HeapTraces, TripsToAnotherRank) {
       for (void* p : all) kasane::deallocate(p);
     }
   });
-  const auto after = kasane::statistics();
+  const kasane::test::Counts after;
   const double operations = kRounds * kEach;
-  const double allocate = static_cast<double>(after.heap_trips_allocate - before.heap_trips_allocate) / operations;
-  const double free = static_cast<double>(after.heap_trips_free - before.heap_trips_free) / operations;
+  const double allocate = static_cast<double>(after["heap_trips_allocate"] - before["heap_trips_allocate"]) / operations;
+  const double free = static_cast<double>(after["heap_trips_free"] - before["heap_trips_free"]) / operations;
   std::printf("%.2f trips an allocation, %.2f a free\n", allocate, free);
   EXPECT_GT(allocate, 0.0);
   EXPECT_LE(allocate, 3.0);

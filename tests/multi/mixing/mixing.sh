@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mixing.sh KASANE PROGRAM: what --check-mixing reports, once a place, and that a right program and one that is not checked are left alone.
+# mixing.sh KASANE PROGRAM: what --check mixing reports, once a place, and that a right program and one that is not checked are left alone.
 kasane=$1 program=$2 failed=0
 
 # expect COUNT TEXT FLAGS… -- how
@@ -11,10 +11,10 @@ expect() {
   if [ "$found" != "$count" ]; then echo "$*: '$text' $found times, not $count"; echo "$output"; failed=1; fi
 }
 
-expect 1 "kasane::get at .* uses 0x[0-9a-f]* directly, but this rank has changed it" --check-mixing -- "$program" wrong-release
-expect 1 "Call kasane::release_all()" --check-mixing -- "$program" wrong-release
-expect 1 "a load of 0x[0-9a-f]* after kasane::.* at .* changed it directly, without an acquire" --check-mixing -- "$program" wrong-acquire
-expect 0 "kasane:" --check-mixing -- "$program" right
+expect 1 "kasane::get at .* uses 0x[0-9a-f]* directly, but this rank has changed it" --check mixing -- "$program" wrong-release
+expect 1 "Call kasane::release_all()" --check mixing -- "$program" wrong-release
+expect 1 "a load of 0x[0-9a-f]* after kasane::.* at .* changed it directly, without an acquire" --check mixing -- "$program" wrong-acquire
+expect 0 "kasane:" --check mixing -- "$program" right
 expect 0 "kasane:" -- "$program" wrong-release
 expect 0 "kasane:" -- "$program" wrong-acquire
 exit $failed

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/runtime.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -32,13 +33,13 @@ TEST(Pages, OneRankFaultsAtTheFirstTouchAndNeverFences) {
     const auto x = kasane::make_array<std::uint64_t>(kWords);
     const auto touch = [&] { kasane::parallel_for(x.get(), x.get() + kWords, [](std::uint64_t& word) { ++word; }); };
     touch();
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     for (std::uint64_t round = 1; round < kRounds; ++round) touch();
-    const auto after = kasane::statistics();
-    const auto sum = [](const kasane::counters& c) { return c.releases + c.releases_combined + c.acquires + c.acquires_combined; };
+    const kasane::test::Counts after;
+    const auto sum = [](const kasane::test::Counts& c) { return c["releases"] + c["releases_combined"] + c["acquires"] + c["acquires_combined"]; };
     std::size_t bad = 0;
     for (std::size_t i = 0; i < kWords; ++i) bad += x.get()[i] != kRounds;
-    return std::tuple(after.faults_read + after.faults_write - before.faults_read - before.faults_write, sum(after) - sum(before), bad);
+    return std::tuple(after["faults_read"] + after["faults_write"] - before["faults_read"] - before["faults_write"], sum(after) - sum(before), bad);
   });
   EXPECT_EQ(faults, 0u);
   EXPECT_EQ(fences, 0u);
@@ -60,9 +61,9 @@ TEST(Pages, AnAllocationHasThoseItAskedFor) {
           foreign += first != kasane::rank();
         }
         // Nothing else runs, so no page but these is counted.
-        const std::uint64_t before = kasane::statistics(kasane::rank()).pages_moved;
+        const std::uint64_t before = kasane::counter("pages_moved", kasane::rank());
         const bool owned = own(p, kBytes);
-        const std::uint64_t after = kasane::statistics(kasane::rank()).pages_moved;
+        const std::uint64_t after = kasane::counter("pages_moved", kasane::rank());
         const bool is_aligned = reinterpret_cast<std::uintptr_t>(p) % page == 0;
         kasane::deallocate(p);
         return std::tuple{owned && is_aligned, wrong, foreign, after - before};
@@ -127,11 +128,11 @@ TEST(Pages, OfAnotherRankAreSweptOverWithFewFaults) {
       }
       for (std::size_t i = 0; i < kStrides.size(); ++i) {
         const volatile char* blocks = p + static_cast<std::int64_t>(i) * (kBytes + kGap) + kGap;
-        const kasane::counters before = kasane::statistics(kasane::rank());
+        const kasane::test::Counts before(kasane::rank());
         std::uint64_t used = 0;
         for (std::int64_t b = kStrides[i] > 0 ? 0 : kBlocks - 1; b >= 0 && b < kBlocks; b += kStrides[i], ++used) static_cast<void>(blocks[b * kBlockBytes]);
-        const kasane::counters after = kasane::statistics(kasane::rank());
-        all[i] = {after.faults_read - before.faults_read - (after.faults_again - before.faults_again), after.blocks_fetched - before.blocks_fetched, used};
+        const kasane::test::Counts after(kasane::rank());
+        all[i] = {after["faults_read"] - before["faults_read"] - (after["faults_again"] - before["faults_again"]), after["blocks_fetched"] - before["blocks_fetched"], used};
       }
       kasane::deallocate(p);
       return all;

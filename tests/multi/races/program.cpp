@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks change a word: both the same bytes, each bytes of its own, or one after the other with fences between. races.sh looks at what --check-races says.
+// Two ranks change a word: both the same bytes, each bytes of its own, or one after the other with fences between. races.sh looks at what --check races says.
 #include <cstdint>
 #include <cstring>
 #include <kasane/kasane.hpp>

@@ -10,6 +10,8 @@
 #include <kasane/kasane.hpp>
 #include <string>
 
+#include "support/counts.h"
+
 namespace {
 
 using kasane::placement, kasane::usage;
@@ -44,14 +46,14 @@ std::uint64_t wrong(const std::uint64_t* data, std::size_t pages) {
 
 /// Pages that must be brought in for one word of each to be read from here; wrong words count as many.
 std::uint64_t missing(const std::uint64_t* data, std::size_t pages) {
-  const std::uint64_t before = kasane::statistics().pages_brought_in;
+  const std::uint64_t before = kasane::counter("pages_brought_in");
   std::uint64_t bad = 0;
   for (std::size_t p = 0; p < pages; ++p) bad += data[p * kWords] != value(p * kWords);
-  return kasane::statistics().pages_brought_in - before + bad * pages;
+  return kasane::counter("pages_brought_in") - before + bad * pages;
 }
 std::uint64_t left() {
-  const auto all = kasane::statistics();
-  return all.pages_evicted + all.pages_dropped;
+  const kasane::test::Counts all;
+  return all["pages_evicted"] + all["pages_dropped"];
 }
 /// Pages that leave for it.
 std::uint64_t evict(const std::uint64_t* data, std::size_t pages) {
@@ -72,13 +74,13 @@ std::uint64_t read_back(usage how, std::size_t pages, std::uint64_t least = 0) {
     fill(data, all);
     evict(data, all);
     kasane::advise(data, all * kWords, how);
-    const std::uint64_t before = kasane::statistics().bytes_read_back;
+    const std::uint64_t before = kasane::counter("bytes_read_back");
     std::uint64_t bad = 0;
     for (std::size_t p = 0; p < pages; ++p) bad += data[p * kWords] != value(p * kWords);
     // What is read ahead may still be on its way.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     do {
-      bytes = kasane::statistics().bytes_read_back - before + bad;
+      bytes = kasane::counter("bytes_read_back") - before + bad;
     } while (bytes < least && std::chrono::steady_clock::now() < deadline);
     kasane::advise(data, all * kWords, usage::normal);
     kasane::deallocate(data);

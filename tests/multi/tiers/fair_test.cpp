@@ -35,9 +35,9 @@ Seen gets_room(std::size_t idle, std::size_t busy) {
       bool got = false, right = true;
       const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
       while (!got && std::chrono::steady_clock::now() < end) {
-        const auto before = kasane::statistics().bytes_read_back;
+        const auto before = kasane::counter("bytes_read_back");
         for (std::size_t i = 0; i < busy / 8; i += kStep) right = right && here[i] == i + 1;
-        got = kasane::statistics().bytes_read_back == before;
+        got = kasane::counter("bytes_read_back") == before;
       }
       seen = {got, kasane::rank() == 1, right};
     }).join();

@@ -56,6 +56,6 @@ int main(int argc, char** argv) {
     }
     kasane::deallocate(data);
   });
-  std::printf("%llu words wrong; %llu stacks gave their frames back\n", static_cast<unsigned long long>(bad), static_cast<unsigned long long>(kasane::statistics().stacks_trimmed));
+  std::printf("%llu words wrong; %llu stacks gave their frames back\n", static_cast<unsigned long long>(bad), static_cast<unsigned long long>(kasane::counter("stacks_trimmed")));
   return bad == 0 ? 0 : 1;
 }

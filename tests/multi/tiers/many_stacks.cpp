@@ -31,7 +31,7 @@ struct Gate {
 
 std::uint64_t counted() {
   std::uint64_t bytes = 0;
-  for (unsigned r = 0; r < kasane::ranks(); ++r) bytes += kasane::statistics(r).bytes_of_stacks;
+  for (unsigned r = 0; r < kasane::ranks(); ++r) bytes += kasane::counter("bytes_of_stacks", r);
   return bytes;
 }
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <thread>
 
+#include "support/counts.h"
+
 namespace {
 
 using kasane::placement;
@@ -59,11 +61,11 @@ TEST(Room, WhoHoldsItGetsOnWhileAStoreWaitsForIt) {
     bad = 0;
     {
       const kasane::view<const std::uint64_t> view(held, held_pages * kWords);
-      const auto before = kasane::statistics();
+      const kasane::test::Counts before;
       go = true;
-      while (kasane::statistics().faults_write == before.faults_write) std::this_thread::yield();   // counted when the store's fault begins
+      while (kasane::counter("faults_write") == before["faults_write"]) std::this_thread::yield();   // counted when the store's fault begins
       for (std::size_t i = cold_pages * kWords; i != 0; i -= kWords / 2) bad += cold[i - 1] != value(i - 1);   // two blocks a page
-      put_off = kasane::statistics().faults_put_off - before.faults_put_off;
+      put_off = kasane::counter("faults_put_off") - before["faults_put_off"];
       waited = !stored;
       for (std::size_t i = 0; i < held_pages * kWords; ++i) bad += view[i] != value(i);
     }

@@ -7,6 +7,8 @@
 #include <kasane/kasane.hpp>
 #include <utility>
 
+#include "support/counts.h"
+
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20, kBudget = 16 * kMiB, kData = 2 * kBudget;
@@ -35,16 +37,16 @@ class Data {
   /// right(block, its number) for some blocks, by a thread of that rank; false: it is not as it should be.
   template <class F>
   void blocks(std::uint32_t rank, std::size_t first, std::size_t count, const F& right) {
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     std::uint64_t bad = 0;
     kasane::thread(kasane::near{at_[rank]}, [&] {
       bad += kasane::rank() != rank;
       for (std::size_t b = first; b < first + count; ++b) bad += !right(words_ + b * kWords, b);
     }).join();
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     seen_.bad += bad;
-    seen_.spilled += after.bytes_spilled - before.bytes_spilled;
-    seen_.brought_in += after.pages_brought_in - before.pages_brought_in;
+    seen_.spilled += after["bytes_spilled"] - before["bytes_spilled"];
+    seen_.brought_in += after["pages_brought_in"] - before["pages_brought_in"];
   }
   template <class F>
   void everywhere(std::uint32_t rank, const F& right) { blocks(rank, 0, kBlocks, right); }

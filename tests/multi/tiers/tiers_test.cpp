@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/counts.h"
+
 namespace {
 
 using kasane::placement;
@@ -60,8 +62,8 @@ std::uint64_t wrong(const std::uint64_t* data, std::size_t words, const Right& r
 }
 
 std::uint64_t evicted() {
-  const auto all = kasane::statistics();
-  return all.pages_evicted + all.pages_dropped;
+  const kasane::test::Counts all;
+  return all["pages_evicted"] + all["pages_dropped"];
 }
 
 /// The most that this rank had in its two files of frames and twins, looked at again and again.
@@ -256,13 +258,13 @@ TEST(TiersAlone, UnchangedBlocksAreNotWrittenAgain) {
   struct Seen { std::uint64_t bad, spilled, read; };
   const Seen seen = kasane::run([] {
     const Blocks data(data_bytes(kasane::page_default));
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     std::uint64_t bad = 0;
     for (std::size_t sweep = 0; sweep < kSweeps; ++sweep)
       for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b);
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     kasane::deallocate(data.words);
-    return Seen{bad, after.bytes_spilled - before.bytes_spilled, after.bytes_read_back - before.bytes_read_back};
+    return Seen{bad, after["bytes_spilled"] - before["bytes_spilled"], after["bytes_read_back"] - before["bytes_read_back"]};
   });
   EXPECT_EQ(seen.bad, 0u);
   EXPECT_LE(seen.spilled, budget_bytes() + slack_bytes(kasane::page_default));
@@ -276,7 +278,7 @@ TEST(TiersAlone, AChangedBlockIsWrittenAlone) {
     const Blocks data(data_bytes(kasane::page_default));
     std::uint64_t bad = 0, changed = 0;
     for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b);
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     for (std::size_t b = 0; b < data.count; ++b) {
       bad += data.wrong(b);
       if (b % 64 != 0) continue;
@@ -284,9 +286,9 @@ TEST(TiersAlone, AChangedBlockIsWrittenAlone) {
       ++changed;
     }
     for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b) + (data.words[b * Blocks::kWords + 1] != (b % 64 == 0 ? 1 : 0));
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     kasane::deallocate(data.words);
-    return Seen{bad, after.bytes_spilled - before.bytes_spilled, changed * Blocks::kWords * 8};
+    return Seen{bad, after["bytes_spilled"] - before["bytes_spilled"], changed * Blocks::kWords * 8};
   });
   EXPECT_EQ(seen.bad, 0u);
   EXPECT_LE(seen.spilled, seen.changed + budget_bytes() + slack_bytes(kasane::page_default));   // these were here, changed, when it began
@@ -298,12 +300,12 @@ TEST(TiersAlone, RandomReadsBringInBlocks) {
   struct Seen { std::uint64_t bad, read; };
   const Seen seen = kasane::run([] {
     const Blocks data(std::size_t{64} << 20);
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     std::uint64_t bad = 0;
     for (std::uint64_t i = 0; i < kReads; ++i) bad += data.wrong(mix(i) % data.count);
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     kasane::deallocate(data.words);
-    return Seen{bad, after.bytes_read_back - before.bytes_read_back};
+    return Seen{bad, after["bytes_read_back"] - before["bytes_read_back"]};
   });
   EXPECT_EQ(seen.bad, 0u);
   EXPECT_LE(seen.read, kReads * 4096 * 4);   // by pages it would be 16 times as much
@@ -342,7 +344,7 @@ TEST(TiersAlone, DiscardedBlocksAreNotWritten) {
     const std::size_t pieces = data.count * Blocks::kWords / kPiece;
     std::uint64_t bad = 0;
     for (std::size_t b = 0; b < data.count; ++b) bad += data.wrong(b);
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     const auto is_kept = [](std::size_t i) { return i < kKept || i >= kPiece - kKept; };
     for (std::size_t k = 0; k < kRounds * pieces; ++k) {
       const std::size_t p = k % pieces;
@@ -350,7 +352,7 @@ TEST(TiersAlone, DiscardedBlocksAreNotWritten) {
       for (std::size_t i = 0; i < kPiece; ++i) piece[i] = mix(p * kPiece + i);
       kasane::discard(piece + kKept, kPiece - 2 * kKept);
     }
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     for (std::size_t p = 0; p < pieces; ++p) {
       std::uint64_t* const piece = data.words + p * kPiece;
       for (std::size_t i = 0; i < kPiece; ++i) {
@@ -365,7 +367,7 @@ TEST(TiersAlone, DiscardedBlocksAreNotWritten) {
       }
     }
     kasane::deallocate(data.words);
-    return Seen{bad, after.bytes_spilled - before.bytes_spilled};
+    return Seen{bad, after["bytes_spilled"] - before["bytes_spilled"]};
   });
   EXPECT_EQ(seen.bad, 0u);
   // What was here and had changed when it began, and two blocks or so of the 64 of a piece.
@@ -381,7 +383,7 @@ TEST(TiersAlone, WhatIsPrefetchedComesOnce) {
     std::uint64_t* const data = allocate(words, placement::local, kasane::page_default);
     for (std::size_t i = 0; i < words; ++i) data[i] = mix(i);
     std::uint64_t bad = 0;
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     for (std::size_t at = 0; at < words; at += kPiece) {
       kasane::prefetch(data + at, kPiece);
       for (std::size_t i = at; i < at + kPiece; ++i) bad += data[i] != mix(i);
@@ -390,15 +392,15 @@ TEST(TiersAlone, WhatIsPrefetchedComesOnce) {
       kasane::prefetch(data + at - kPiece, kPiece, kasane::read_write);
       for (std::size_t i = at - kPiece; i < at; ++i) bad += data[i]++ != mix(i);
     }
-    const auto middle = kasane::statistics();
+    const kasane::test::Counts middle;
     for (std::size_t at = 0; at < words; at += kPiece) {
       kasane::prefetch(data + at, kPiece, kasane::write_only);
       for (std::size_t i = at; i < at + kPiece; ++i) data[i] = i;
     }
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     for (std::size_t i = 0; i < words; ++i) bad += data[i] != i;
     kasane::deallocate(data);
-    return Seen{bad, middle.bytes_read_back - before.bytes_read_back, after.bytes_read_back - middle.bytes_read_back};
+    return Seen{bad, middle["bytes_read_back"] - before["bytes_read_back"], after["bytes_read_back"] - middle["bytes_read_back"]};
   });
   EXPECT_EQ(seen.bad, 0u);
   EXPECT_LE(seen.read, 2 * data_bytes(kasane::page_default) * 5 / 4);
@@ -412,19 +414,19 @@ TEST(TiersAlone, WhoComesToAPageThatLeavesWaits) {
     std::uint64_t* const data = allocate(pages * words_of, placement::local, kasane::page_default);
     std::fill_n(data, pages * words_of, 0);   // the memory may have been used before
     std::vector<std::uint64_t> added(pages);
-    const auto before = kasane::statistics();
+    const kasane::test::Counts before;
     for (std::uint64_t n = 0; n < 40 * pages; ++n) {   // some of them are about to leave
       const std::size_t page = mix(n) % pages;
       for (std::size_t i = 0; i < words_of; ++i) data[page * words_of + i] += i;
       ++added[page];
     }
-    const auto after = kasane::statistics();
+    const kasane::test::Counts after;
     std::uint64_t bad = 0;
     for (std::size_t p = 0; p < pages; ++p) {
       for (std::size_t i = 0; i < words_of; ++i) bad += data[p * words_of + i] != added[p] * i;
     }
     kasane::deallocate(data);
-    return Seen{bad, after.pages_evicted - before.pages_evicted, after.faults_again - before.faults_again};
+    return Seen{bad, after["pages_evicted"] - before["pages_evicted"], after["faults_again"] - before["faults_again"]};
   });
   EXPECT_EQ(seen.bad, 0u);
   EXPECT_LE(seen.again, seen.left);

@@ -24,6 +24,12 @@ struct Options {
   bool every_rank = false;
   bool tag = false;
   bool heap = true;
+  bool stats = false;
+  std::uint64_t stats_period = 0;
+  bool races = false, mixing = false;
+  std::uint64_t seed = 1;
+  bool copies = true;
+  std::uint64_t hosts = 1;
 };
 
 class OptionTest : public ::testing::Test {
@@ -36,7 +42,11 @@ class OptionTest : public ::testing::Test {
         .choice("--faults", "KASANE_T_FAULTS", o.faults, {"mprotect", "uffd"}, "fault engine")
         .choice("--main", "KASANE_T_MAIN", o.every_rank, "one", "all", "where main runs")
         .flag("--tag", "KASANE_T_TAG", o.tag, "tag lines")
-        .flag("", "KASANE_T_HEAP", o.heap, "only a variable");
+        .flag("", "KASANE_T_HEAP", o.heap, "only a variable")
+        .flag("--stats", "KASANE_T_STATS", o.stats, o.stats_period, "count")
+        .list("--check", "KASANE_T_CHECK", OptionTable().flag("races", "", o.races, "find races").flag("mixing", "", o.mixing, "find mixing"), "what is checked")
+        .list("--debug", "KASANE_T_DEBUG", OptionTable().count("seed", "", o.seed, "of what is drawn", {1, 99}).choice("copies", "", o.copies, "off", "on", "keep copies"), "settings")
+        .list("", "KASANE_T_OPEN", OptionTable().count("hosts", "", o.hosts, "parts"), "some items of several tables", OtherItems::ignored);
     clear();
   }
   ~OptionTest() override { clear(); }
@@ -98,6 +108,45 @@ TEST_F(OptionTest, ErrorsNameVariableValueAndWhatWouldDo) {
   EXPECT_EQ(o.ranks, 1u) << "a value that cannot be used changes nothing";
 }
 
+TEST_F(OptionTest, AListSetsItsItems) {
+  ::setenv("KASANE_T_CHECK", "races,mixing", 1);
+  ::setenv("KASANE_T_DEBUG", "copies=off,seed=3", 1);
+  ::setenv("KASANE_T_OPEN", "seed=4,hosts=2,other", 1);
+  ASSERT_TRUE(table.read_environment());
+  EXPECT_TRUE(o.races);
+  EXPECT_TRUE(o.mixing);
+  EXPECT_EQ(o.seed, 3u) << "not that of the open list, which is another table's";
+  EXPECT_FALSE(o.copies);
+  EXPECT_EQ(o.hosts, 2u);
+  EXPECT_EQ(table.value_text(9), "races,mixing");
+  EXPECT_EQ(table.value_text(10), "seed=3,copies=off") << "in the table's order";
+  ASSERT_TRUE(table.set(9, "races=0,mixing=on", OptionSource::command_line));
+  EXPECT_EQ(table.value_text(9), "mixing");
+  ASSERT_TRUE(table.set(10, "seed=4", OptionSource::command_line));
+  EXPECT_TRUE(o.copies) << "an item that is not named has its default";
+  ASSERT_TRUE(table.set(10, "", OptionSource::command_line));
+  EXPECT_EQ(table.value_text(10), "");
+}
+
+TEST_F(OptionTest, AListSaysWhatItDoesNotKnow) {
+  EXPECT_EQ(error_of("KASANE_T_CHECK", "races,heap"), "KASANE_T_CHECK=races,heap: there is no heap (known: races, mixing)");
+  EXPECT_EQ(error_of("KASANE_T_CHECK", "race"), "KASANE_T_CHECK=race: there is no race; did you mean races? (known: races, mixing)");
+  EXPECT_EQ(error_of("KASANE_T_CHECK", "races=maybe"), "KASANE_T_CHECK=races=maybe: races: expected 1 or 0 (also on/off, true/false, yes/no)");
+  EXPECT_EQ(error_of("KASANE_T_DEBUG", "help"), "KASANE_T_DEBUG=help: there is no help (known: seed, copies)");
+  EXPECT_EQ(error_of("KASANE_T_DEBUG", "seed=0"), "KASANE_T_DEBUG=seed=0: seed: must be at least 1");
+  EXPECT_EQ(error_of("KASANE_T_DEBUG", "copies=none"), "KASANE_T_DEBUG=copies=none: copies: expected one of off, on");
+  EXPECT_EQ(error_of("KASANE_T_DEBUG", "seed"), "KASANE_T_DEBUG=seed: seed has a value: seed=COUNT");
+}
+
+TEST_F(OptionTest, AFlagMaySayATime) {
+  ::setenv("KASANE_T_STATS", "10s", 1);
+  ASSERT_TRUE(table.read_environment());
+  EXPECT_TRUE(o.stats);
+  EXPECT_EQ(o.stats_period, 10'000'000'000u);
+  EXPECT_EQ(table.value_text(8), "10s");
+  EXPECT_NE(error_of("KASANE_T_STATS", "often").find("KASANE_T_STATS=often: expected 1, 0 or a time"), std::string::npos);
+}
+
 TEST_F(OptionTest, SizesAndTimesBothWays) {
   EXPECT_EQ(parse_bytes("64K").value(), 65536u);
   EXPECT_EQ(parse_bytes("64KiB").value(), 65536u);
@@ -141,6 +190,37 @@ TEST_F(OptionTest, FlagsWinOverVariables) {
   EXPECT_EQ(table.rows()[0].source, OptionSource::command_line);
 }
 
+TEST_F(OptionTest, FlagsWithTimesAndListsOnTheCommandLine) {
+  EXPECT_EQ(parse(table, {"--stats=50ms", "--check=races", "--debug", "seed=2", "--debug", "copies=off"}), 0);
+  EXPECT_EQ(o.stats_period, 50'000'000u);
+  EXPECT_TRUE(o.races);
+  EXPECT_FALSE(o.mixing);
+  EXPECT_EQ(table.value_text(10), "seed=2,copies=off") << "several of one list are one";
+  EXPECT_EQ(parse(table, {"--stats", "--check", "mixing"}), 0);
+  EXPECT_TRUE(o.stats);
+  EXPECT_FALSE(o.races) << "the whole list is given anew";
+  EXPECT_EQ(parse(table, {"--no-stats"}), 0);
+  EXPECT_FALSE(o.stats);
+}
+
+TEST_F(OptionTest, AFlagWinsOverAVariableThatIsReadLater) {
+  ::setenv("KASANE_T_RANKS", "4", 1);
+  EXPECT_EQ(parse(table, {"-n", "8"}), 0);
+  ASSERT_TRUE(table.read_environment());
+  EXPECT_EQ(o.ranks, 8u);
+}
+
+TEST_F(OptionTest, UnknownVariablesAreNamed) {
+  ::setenv("KASANE_T_SEED", "3", 1);
+  ::setenv("KASANE_T_CHECK_RACES", "1", 1);
+  const std::vector<std::string> said = table.unknown_variables("KASANE_T_");
+  for (const char* name : {"KASANE_T_SEED", "KASANE_T_CHECK_RACES"}) ::unsetenv(name);
+  EXPECT_EQ(said.size(), 2u);
+  for (const char* wanted : {"nothing here reads the variable KASANE_T_SEED; did you mean KASANE_T_DEBUG=seed=COUNT?",
+                             "nothing here reads the variable KASANE_T_CHECK_RACES; did you mean KASANE_T_CHECK?"})
+    EXPECT_EQ(std::ranges::count(said, wanted), 1) << wanted;
+}
+
 TEST_F(OptionTest, AWrongFlagSaysWhy) {
   std::string message;
   EXPECT_NE(parse(table, {"--space", "lots"}, &message), 0);
@@ -154,10 +234,11 @@ TEST_F(OptionTest, HelpShowsUnitVariableAndDefault) {
   std::string help;
   EXPECT_EQ(parse(table, {"--help"}, &help), 0);
   for (const char* wanted :
-       {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]", "mprotect|uffd", "--tag"})
+       {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]", "mprotect|uffd", "--tag", "--check", "NAME,...", "--debug", "NAME=VALUE,..."})
     EXPECT_NE(help.find(wanted), std::string::npos) << wanted << " in\n" << help;
   EXPECT_EQ(help.find("KASANE_T_HEAP"), std::string::npos) << "a row without a flag is no flag";
   for (const Option& row : table.rows()) EXPECT_NE(table.markdown().find(row.variable), std::string::npos);
+  EXPECT_NE(table.markdown().find("  - `seed=COUNT`, default `1`: of what is drawn\n"), std::string::npos) << table.markdown();
 }
 
 // What `kasane run` does: the program it starts reads the same values from its environment.
@@ -179,6 +260,8 @@ TEST(Nearest, FindsWhatWasMeant) {
   EXPECT_EQ(nearest("", known), "");
   EXPECT_EQ(nearest("mine", known), "") << "no word is like it";
   EXPECT_EQ(nearest("rum", {}), "");
+  EXPECT_EQ(nearest("stats-of-all-runs", known), "stats") << "a part";
+  EXPECT_EQ(nearest("statistics-of-all", known), "") << "not a whole one";
   EXPECT_EQ(suggestion("rum", known), "; did you mean run?");
   EXPECT_EQ(suggestion("mine", known), "");
 }

@@ -78,17 +78,17 @@ TEST(SessionPlan, UcxIsLoadedOnlyWhereItMatters) {
 TEST(SessionOptionsTest, ComeFromTheEnvironment) {
   ::setenv("KASANE_TRANSPORT", "ucx", 1);
   ::setenv("KASANE_MPI", "mpich", 1);
-  ::setenv("KASANE_HOSTS", "2", 1);
+  ::setenv("KASANE_DEBUG", "seed=3,hosts=2", 1);   // the runtime's items are not the session's
   SessionOptions options;
   OptionTable table;
-  const auto read = add_session_options(table, options).read_environment();
+  const auto read = add_all_session_options(table, options).read_environment();
   EXPECT_TRUE(read) << read.error().message;
   EXPECT_EQ(options.transport, "ucx");
   EXPECT_EQ(options.mpi, "mpich");
   EXPECT_EQ(options.hosts, 2u);
   ::setenv("KASANE_TRANSPORT", "pigeons", 1);
   EXPECT_FALSE(table.read_environment());
-  for (const char* name : {"KASANE_TRANSPORT", "KASANE_MPI", "KASANE_HOSTS"}) ::unsetenv(name);
+  for (const char* name : {"KASANE_TRANSPORT", "KASANE_MPI", "KASANE_DEBUG"}) ::unsetenv(name);
 }
 
 TEST(SessionJoin, ARankThatIsAloneNeedsNobody) {

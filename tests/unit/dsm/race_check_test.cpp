@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of --check-races, byte by byte against what they say.
+// The words of --check races, byte by byte against what they say.
 #include "dsm/race_check.h"
 
 #include <gtest/gtest.h>

@@ -26,6 +26,13 @@ TEST(JobCounters, ALineOfProgressSaysWhereNothingChanged) {
   EXPECT_EQ(progress_line(3, 10, sums, sums), "kasane: 3.0 s; a second: nothing\n");
 }
 
+TEST(JobCounters, ARowHasAColumnARankAndIsLeftOutWhereNothingWasCounted) {
+  constexpr std::array<std::uint64_t, 2> kTimes{0, 2'500'000}, kNone{};
+  EXPECT_EQ(counter_row("ns_release", kTimes, Magnitude::nanoseconds, "time in release_all"), "time_release                    0        2.50 ms  time in release_all\n");
+  EXPECT_EQ(counter_row("forks", kTimes, Magnitude::count, "threads forked"), "forks                           0        2500000  threads forked\n");
+  EXPECT_EQ(counter_row("forks", kNone, Magnitude::count, "threads forked"), "");
+}
+
 TEST(JobCounters, TheTableHasARowACounterThatCountedAndRatesOfSpilling) {
   std::array<CounterSums, 2> of{};
   of[0][row_forks] = 3;

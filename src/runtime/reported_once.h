@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the places that a check may report were reported already: a bounded set of numbers. Thread safety: everything from any thread, also in fault handlers; lock-free.
+// Which places a check has reported already: a bounded set of numbers.
+// Thread safety: everything from any thread, also in fault handlers; lock-free.
 #pragma once
 
 #include <array>
@@ -10,11 +11,11 @@
 namespace kasane::runtime {
 
 template <std::size_t kMost>
-class ToldOnce {
+class ReportedOnce {
  public:
-  /// True once for each key other than 0, for the first kMost keys: more nobody reads.
+  /// True once for each key other than 0, for the first kMost keys; later keys are not reported.
   bool first(std::uintptr_t key) noexcept {
-    for (auto& slot : told_) {
+    for (auto& slot : reported_) {
       // relaxed, here and below: a key says nothing about other memory.
       std::uintptr_t there = slot.load(std::memory_order_relaxed);
       if (there == 0 && slot.compare_exchange_strong(there, key, std::memory_order_relaxed)) return true;
@@ -24,7 +25,7 @@ class ToldOnce {
   }
 
  private:
-  std::array<std::atomic<std::uintptr_t>, kMost> told_{};
+  std::array<std::atomic<std::uintptr_t>, kMost> reported_{};
 };
 
 }  // namespace kasane::runtime
