@@ -49,8 +49,8 @@ struct DelayedDoorbell {
 
   // Places of the requester …
   enum : std::uint8_t { kSend, kNudge, kWatch, kStop, kRing, kSee, kLook, kSleep, kStopLate, kDone };
-  // … and of the others: idle, (the worker: bit, word), progress, handler, (word back), look, reply, who
-  // watches.
+  // … and of the others: idle, (the worker: bit, word), progress, handler, (word back), look, reply,
+  // look for watchers.
   enum : std::uint8_t { kIdle, kClear, kWord, kProgress, kNote, kSomebody, kLeave, kBack, kServe, kReply, kWatched, kRest, kGone };
 
   State initial() const { return {}; }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two threads that serve faults (docs/design/mem.md, "Receiving and answering faults") in every order of what they do to what they share: receiver, periods, the end, the noted ones under their lock.
-// The threads are mem::FaultDuty and mem::FaultAnswers as they ship; beside them the threads that fault, the kernel's queue, and a thread that calls stop() at any time.
+// The two threads that serve faults (docs/design/mem.md, "Receiving and answering faults") in every order of
+// their accesses to what they share: receiver, periods, the end, the noted faults under their lock. The
+// threads are mem::FaultDuty and mem::FaultAnswers as they ship; in addition there are the threads that
+// fault, the kernel's queue, and a thread that calls stop() at any time.
 //
-// A fault is allowed (whoever receives it serves it), or it is answered; an answer may wait until another thread's allowed fault has been served. Patience ends at any time. A receiver that has
-// nothing to do looks again or sleeps, so each state must have a way to the end in which it sleeps.
+// A fault is allowed (the receiving thread serves it), or it is answered; an answer may wait until another
+// thread's allowed fault has been served. Patience ends at any time. A receiver that has nothing to do looks
+// again or sleeps, so each state must have a way to the end in which it sleeps.
 //
-// Checked: one answers at a time; the period is odd just while one does, and does not grow without answers; each fault is answered, or its thread woken at the end; nobody waits for ever, stop() neither.
+// Checked: one thread answers at a time; the period is odd exactly while one does, and does not grow without
+// answers; each fault is answered, or its thread woken at the end; no thread waits for ever, stop() neither.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -26,12 +30,12 @@ using mem::FaultDuty;
 enum class Without : std::uint8_t {
   none,
   take_over,             ///< the deputy never becomes the receiver
-  asking_the_deputy,     ///< whoever begins to answer makes the other one receiver, whatever it does
-  begin,                 ///< who notes does not begin to answer
+  asking_the_deputy,     ///< a thread that begins to answer makes the other one receiver, whatever that does
+  begin,                 ///< a thread that notes a fault does not begin to answer
   one_at_a_time,         ///< … does, though the other one answers
   all_of_a_row_first,    ///< … does before it has served what else it received
   wake_at_begin,         ///< a deputy that waits is not woken
-  end_under_lock,        ///< who finds nothing noted gives up the lock before it ends answering
+  end_under_lock,        ///< a thread that finds nothing noted releases the lock before it ends answering
   period_at_end,         ///< a period ends uncounted
   bell_at_stop,          ///< stop() does not wake the receiver
   wake_at_stop,          ///< … the deputy
@@ -41,7 +45,8 @@ enum class Without : std::uint8_t {
   no_begin_after_stop,   ///< a thread begins to answer though all is to end
 };
 
-/// Of each thread that faults: allowed, answered, or the number of the thread whose fault must have been served before.
+/// For each thread that faults: allowed, answered, or the number of the thread whose fault must be served
+/// first.
 constexpr std::uint8_t kAllowed = 100, kAnswered = 101;
 
 struct Faults {
@@ -50,11 +55,13 @@ struct Faults {
   std::uint32_t most_noted = 8;
   Without without = Without::none;
 
-  // Where a fault is. In a thread's hand: received and not looked at yet; being answered: + the thread's number.
+  // Where a fault is. In a thread's hands: received and not looked at yet; being answered: + the thread's
+  // number.
   enum : std::uint8_t { kNotYet, kQueued, kNoted, kServed, kInHand, kBeingAnswered = kInHand + 2 };
   // Within an act that is more than one step.
   enum : std::uint8_t { kFirst, kAsleep, kWoken, kRow, kLate };
-  static constexpr std::uint8_t kMostPeriods = 2 * (4 + 1) + 2;   // begun and ended: one a fault, and one that the end cuts short; what stop() adds
+  // begun and ended: one for each fault, and one that the end cuts short; what stop() adds
+  static constexpr std::uint8_t kMostPeriods = 2 * (4 + 1) + 2;
   // stop(): its next step.
   enum : std::uint8_t { kSay, kRing, kCount, kJoin, kStopped };
 
