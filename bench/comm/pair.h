@@ -5,8 +5,8 @@
 //   starting ──both ranks say ready──▶ idle ──ask──▶ playing ──answers──▶ idle ──quit──▶ ended
 //      └──────────── deadline, hang-up, a process that ends ───────────┴──▶ lost (killed; answers are "lost")
 //
-// A system that hangs costs one deadline. Closing the sockets ends its ranks (player_threads.h), mpirun's too; signals
-// come after that.
+// A system that hangs costs one deadline. Closing the sockets ends its ranks (player_threads.h), mpirun's
+// too; signals come after that.
 //
 // Thread safety: one thread. Invariant: a lost pair has no processes.
 #pragma once

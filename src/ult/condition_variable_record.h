@@ -141,8 +141,8 @@ class ConditionWait {
   std::uint32_t pad_ = 0;   // no padding bytes
 };
 
-/// Notifies, or lets waiters go whose timers ask; and serves if there is no server. Outcome no_waiter, added or
-/// end.
+/// Notifies, or lets waiters go whose timers ask; and serves if there is no server. Outcome no_waiter,
+/// added or end.
 class ConditionNotify {
  public:
   constexpr ConditionNotify() noexcept = default;

@@ -20,7 +20,7 @@
 #include "ult/layout.h"
 
 #if !defined(__x86_64__)
-#error "kasane: user-level threads are written for x86-64 only; another architecture needs its own src/ult/context_ARCH.S (see docs/design/ult.md)"
+#error "kasane: user-level threads need an x86-64 processor; another one needs its src/ult/context_ARCH.S"
 #endif
 
 namespace kasane::ult {

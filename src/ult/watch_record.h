@@ -163,8 +163,8 @@ class WatchWait {
   Phase phase_ = Phase::start;
 };
 
-/// Wakes the oldest, or all, that wait for `key`, or leaves it to the present server. Outcome no_waiter, told,
-/// added or end.
+/// Wakes the oldest, or all, that wait for `key`, or leaves it to the present server. Outcome no_waiter,
+/// told, added or end.
 class WatchNotify {
  public:
   constexpr WatchNotify() noexcept = default;
