@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails if a file does not say its licence in its first six lines, or a link of a Markdown file leads nowhere.
+"""Fails if a file does not say its licence in its first six lines, if a link of a Markdown file leads nowhere, or if a
+document names a function, as in `src/base/deque.h: Deque::pop`, that is not in that file.
 
 Reads what git tracks, or all files where the folder is no checkout. Usage: check_documents.py [ROOT]
 """
@@ -14,6 +15,7 @@ NO_LICENCE_LINE = {".md", ".json"}
 NAMES = {"LICENSE", ".gitignore", ".clang-format", ".clang-tidy"}
 SHOWN = {"tests/multi/install/hello/hello.cpp"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`([\w./-]+\.(?:h|hpp|cpp|S|py|cmake)):\s+([\w:~]+)`")
 CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.S | re.M)
 
 
@@ -45,6 +47,20 @@ def check_links(root, file):
             yield f"{file.relative_to(root)}: ({target}) leads to no heading"
 
 
+def has_name(text, name):
+    """The name as a whole, or, since a body inside its class does not repeat that, each of its parts."""
+    return name in text or all(re.search(rf"\b{re.escape(part)}\b", text) for part in name.split("::"))
+
+
+def check_names(root, file):
+    for path, name in NAMED.findall(file.read_text()):
+        where = root / path
+        if not where.is_file():
+            yield f"{file.relative_to(root)}: there is no {path}"
+        elif not has_name(where.read_text(), name):
+            yield f"{file.relative_to(root)}: {path} has no {name}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     problems, files = [], files_of(root)
@@ -52,6 +68,7 @@ def main():
         path = file.relative_to(root).as_posix()
         if file.suffix == ".md":
             problems += check_links(root, file)
+            problems += check_names(root, file)
         if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN:
             continue
         head = "".join(file.read_text(errors="replace").splitlines(True)[:6])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/check_documents.py finds a file without a licence line, a link to no file and one to no heading."""
+"""scripts/check_documents.py finds a file without a licence line, a link to no file or heading, and a function that is not there."""
 import pathlib
 import subprocess
 import sys
@@ -34,6 +34,15 @@ class CheckDocuments(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("a.md: (b.md) leads to no file", output)
         self.assertIn("a.md: (c.md#no) leads to no heading", output)
+
+    def test_functions_that_are_not_there(self):
+        status, output = self.check({
+            "src/a.h": LINE + "class A { void f(); };\n",
+            "a.md": "`src/a.h: A::f` `src/a.h: A::g` `src/b.h: f` `src/a.h`\n"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.md: src/a.h has no A::g", output)
+        self.assertIn("a.md: there is no src/b.h", output)
+        self.assertIn("2 wrong", output)
 
 
 if __name__ == "__main__":
