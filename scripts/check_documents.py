@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails if a file does not say its licence in its first six lines, if a link of a Markdown file leads nowhere, or if a
-document names a function, as in `src/base/deque.h: Deque::pop`, that is not in that file.
+"""Fails if a file does not say its licence in its first six lines, if a link of a Markdown file leads
+nowhere, or if a document names a function, as in `src/base/deque.h: Deque::pop`, that is not in that file.
+Lines of documents have at most 100 characters; README.md and docs/performance.md have a limit of lines, too.
 
 Reads what git tracks, or all files where the folder is no checkout. Usage: check_documents.py [ROOT]
 """
@@ -14,13 +15,16 @@ import sys
 NO_LICENCE_LINE = {".md", ".json"}
 NAMES = {"LICENSE", ".gitignore", ".clang-format", ".clang-tidy"}
 SHOWN = {"tests/multi/install/hello/hello.cpp"}
+MOST_COLUMNS = 100
+MOST_LINES = {"README.md": 100, "docs/performance.md": 200}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([\w./-]+\.(?:h|hpp|cpp|S|py|cmake)):\s+([\w:~]+)`")
 CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.S | re.M)
 
 
 def files_of(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
+    command = ["git", "-C", root, "ls-files", "-z"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         return [root / name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
     return [file for file in root.rglob("*") if file.is_file()]
@@ -61,6 +65,16 @@ def check_names(root, file):
             yield f"{file.relative_to(root)}: {path} has no {name}"
 
 
+def check_size(root, file):
+    name = file.relative_to(root).as_posix()
+    lines = file.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        if len(line) > MOST_COLUMNS:
+            yield f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}"
+    if len(lines) > MOST_LINES.get(name, len(lines)):
+        yield f"{name}: {len(lines)} lines, more than {MOST_LINES[name]}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     problems, files = [], files_of(root)
@@ -69,6 +83,7 @@ def main():
         if file.suffix == ".md":
             problems += check_links(root, file)
             problems += check_names(root, file)
+            problems += check_size(root, file)
         if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN:
             continue
         head = "".join(file.read_text(errors="replace").splitlines(True)[:6])
