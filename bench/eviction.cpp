@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench eviction: which policy keeps the right pages. Replays traces of page numbers and prints the
-// share of accesses that hit, beside that of the best possible policy (docs/design/tiers.md).
+// share of accesses that hit, beside that of the best possible policy (docs/design/budget.md).
 #include <fmt/format.h>
 
 #include <cstdio>

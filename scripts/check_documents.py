@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails if a file does not say its licence in its first six lines, or a link of a Markdown file leads nowhere.
+"""Fails if a file does not say its licence in its first six lines, if a link of a Markdown file leads
+nowhere, or if a document names a function, as in `src/base/deque.h: Deque::pop`, that is not in that file.
+Lines of documents have at most 100 characters; README.md and docs/performance.md have a limit of lines, too.
 
 Reads what git tracks, or all files where the folder is no checkout. Usage: check_documents.py [ROOT]
 """
@@ -13,12 +15,16 @@ import sys
 NO_LICENCE_LINE = {".md", ".json"}
 NAMES = {"LICENSE", ".gitignore", ".clang-format", ".clang-tidy"}
 SHOWN = {"tests/multi/install/hello/hello.cpp"}
+MOST_COLUMNS = 100
+MOST_LINES = {"README.md": 100, "docs/performance.md": 200}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NAMED = re.compile(r"`([\w./-]+\.(?:h|hpp|cpp|S|py|cmake)):\s+([\w:~]+)`")
 CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.S | re.M)
 
 
 def files_of(root):
-    listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=False)
+    command = ["git", "-C", root, "ls-files", "-z"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode == 0:
         return [root / name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
     return [file for file in root.rglob("*") if file.is_file()]
@@ -45,6 +51,30 @@ def check_links(root, file):
             yield f"{file.relative_to(root)}: ({target}) leads to no heading"
 
 
+def has_name(text, name):
+    """The name as a whole, or, since a body inside its class does not repeat that, each of its parts."""
+    return name in text or all(re.search(rf"\b{re.escape(part)}\b", text) for part in name.split("::"))
+
+
+def check_names(root, file):
+    for path, name in NAMED.findall(file.read_text()):
+        where = root / path
+        if not where.is_file():
+            yield f"{file.relative_to(root)}: there is no {path}"
+        elif not has_name(where.read_text(), name):
+            yield f"{file.relative_to(root)}: {path} has no {name}"
+
+
+def check_size(root, file):
+    name = file.relative_to(root).as_posix()
+    lines = file.read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        if len(line) > MOST_COLUMNS:
+            yield f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}"
+    if len(lines) > MOST_LINES.get(name, len(lines)):
+        yield f"{name}: {len(lines)} lines, more than {MOST_LINES[name]}"
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
     problems, files = [], files_of(root)
@@ -52,6 +82,8 @@ def main():
         path = file.relative_to(root).as_posix()
         if file.suffix == ".md":
             problems += check_links(root, file)
+            problems += check_names(root, file)
+            problems += check_size(root, file)
         if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN:
             continue
         head = "".join(file.read_text(errors="replace").splitlines(True)[:6])

@@ -14,7 +14,7 @@
 // on only has to ring. An ask that stayed would keep every other rank to its share, whatever is free.
 //
 // Nothing here blocks, sleeps or rings: the answers say which thread is to be rung. The table is in
-// docs/design/tiers.md, "Asks and rings"; tests/model/room_test.cpp walks it, access by access.
+// docs/design/budget.md, "Asks and rings"; tests/model/room_test.cpp walks it, access by access.
 //
 // Thread safety: any thread of the rank, fault handlers too; the pager's calls by one thread.
 // Invariant: frames that have been charged and not paid for = used of the budget + debt.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a host that ask each other for room (docs/design/tiers.md, "Asks and rings"):
+// The ranks of a host that ask each other for room (docs/design/budget.md, "Asks and rings"):
 // mem::BasicRoom and mem::BasicBudget as they ship, every access to their words a step (accesses.h), driven
 // by pagers that do what dsm::Pager does in a turn, and by threads that wait, fill and empty. The pagers'
 // wake-ups, and what may be evicted, belong to the walk.

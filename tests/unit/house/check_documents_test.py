@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/check_documents.py finds a file without a licence line, a link to no file and one to no heading."""
+"""scripts/check_documents.py finds a file without a licence line, a link to no file or heading, a function
+that is not there, and a document that is too wide or too long."""
 import pathlib
 import subprocess
 import sys
@@ -17,11 +18,15 @@ class CheckDocuments(unittest.TestCase):
                 path = pathlib.Path(folder) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-            done = subprocess.run([sys.executable, SCRIPT, folder], capture_output=True, text=True, timeout=60)
+            command = [sys.executable, SCRIPT, folder]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             return done.returncode, done.stdout
 
     def test_all_is_well(self):
-        status, output = self.check({"a.cpp": LINE, "a.md": "[b](docs/b.md#two-words) [c](#here)\n# Here\n", "docs/b.md": "## Two `words`\n"})
+        status, output = self.check({
+            "a.cpp": LINE,
+            "a.md": "[b](docs/b.md#two-words) [c](#here)\n# Here\n",
+            "docs/b.md": "## Two `words`\n"})
         self.assertEqual(status, 0, output)
 
     def test_no_licence(self):
@@ -34,6 +39,22 @@ class CheckDocuments(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("a.md: (b.md) leads to no file", output)
         self.assertIn("a.md: (c.md#no) leads to no heading", output)
+
+    def test_functions_that_are_not_there(self):
+        status, output = self.check({
+            "src/a.h": LINE + "class A { void f(); };\n",
+            "a.md": "`src/a.h: A::f` `src/a.h: A::g` `src/b.h: f` `src/a.h`\n"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.md: src/a.h has no A::g", output)
+        self.assertIn("a.md: there is no src/b.h", output)
+        self.assertIn("2 wrong", output)
+
+    def test_too_wide_or_too_long(self):
+        status, output = self.check({"a.md": "é" * 100 + "\n" + "é" * 101 + "\n", "README.md": "a\n" * 101})
+        self.assertEqual(status, 1)
+        self.assertIn("a.md:2: 101 columns, more than 100", output)
+        self.assertIn("README.md: 101 lines, more than 100", output)
+        self.assertIn("2 wrong", output)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 #include <string>
 
 int main() {
-  std::string greeting;                                     // on main's stack, which lies in global memory
+  std::string greeting;                                     // on main's stack: global memory
   kasane::run([&] {
     auto words = std::make_unique<std::string[]>(2);        // new on a thread: global memory
     kasane::thread hello([&] { words[0] = "hello from a thread that may be anywhere"; });
