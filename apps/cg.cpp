@@ -29,7 +29,8 @@ kasane::unique_array<T> touched_first(std::size_t n) {
 /// A matrix in global memory, each member of a team owning its rows.
 class Matrix {
  public:
-  explicit Matrix(const apps::Recipe& recipe) : n_(recipe.n), start_(touched_first<std::uint64_t>(recipe.n + 1)) {
+  explicit Matrix(const apps::Recipe& recipe)
+      : n_(recipe.n), start_(touched_first<std::uint64_t>(recipe.n + 1)) {
     const std::size_t n = n_;
     std::uint64_t* const start = start_.get();
     apps::team([=](const apps::Member& me) {
@@ -62,7 +63,8 @@ int run(int argc, char** argv) {
   std::uint64_t n = 14'000, matchings = 160, iterations = 10'000;
   double tolerance = 1e-10;
   line.number("-n,--n", n, "Rows", 2, std::uint64_t{1} << 32);
-  line.number("--matchings", matchings, "Entries of a row off the diagonal are three quarters of this, on average", 1, 100'000);
+  line.number("--matchings", matchings,
+              "Entries of a row off the diagonal are three quarters of this, on average", 1, 100'000);
   line.number("--iterations", iterations, "Iterations at most", 1, 1'000'000);
   line.real("--tolerance", tolerance, "Residual to reach, over that of zero", 1e-12, 1);
   if (auto status = line.parse(argc, argv)) return *status;
@@ -75,7 +77,8 @@ int run(int argc, char** argv) {
   report.parameter("seed", seed);
   const Matrix matrix(apps::Recipe{n, matchings, seed});
   const apps::Rows rows = matrix.rows();
-  const auto x = touched_first<double>(n), r = touched_first<double>(n), p = touched_first<double>(n), q = touched_first<double>(n);
+  const auto x = touched_first<double>(n), r = touched_first<double>(n), p = touched_first<double>(n),
+             q = touched_first<double>(n);
   const auto sums = kasane::make_array<double>(apps::Vectors::sum_elements(n));
   const apps::Vectors vectors{n, x.get(), r.get(), p.get(), q.get(), sums.get()};
   apps::Solution found;
@@ -92,28 +95,35 @@ int run(int argc, char** argv) {
   }
   // What the recurrence says it reached, and what it did.
   const double off = std::sqrt(kasane::run([=, x = x.get()] {
-    return apps::sum_pieces<apps::Parallel>(0, n, apps::kChunk, [=](std::size_t i, std::size_t end) {
-      double sum = 0;
-      for (; i != end; ++i) sum += (1 - rows.times(x, i)) * (1 - rows.times(x, i));
-      return sum;
-    });
-  }) / static_cast<double>(n));
+                                 return apps::sum_pieces<apps::Parallel>(
+                                     0, n, apps::kChunk, [=](std::size_t i, std::size_t end) {
+                                       double sum = 0;
+                                       for (; i != end; ++i)
+                                         sum += (1 - rows.times(x, i)) * (1 - rows.times(x, i));
+                                       return sum;
+                                     });
+                               }) /
+                               static_cast<double>(n));
   report.result("entries", matrix.entries());
   report.result("iterations", found.iterations);
   report.result("residual", off);
-  report.verify(off <= 2 * tolerance,
-                "the residual after " + std::to_string(found.iterations) + " iterations is " + std::to_string(off / tolerance) + " of the tolerance");
+  report.verify(off <= 2 * tolerance, "the residual after " + std::to_string(found.iterations) +
+                                          " iterations is " + std::to_string(off / tolerance) +
+                                          " of the tolerance");
 
   if (line.common().serial) {
     apps::PrivateArray<std::uint64_t> start(rows.start, n + 1);
     apps::PrivateArray<std::uint32_t> column(rows.column, matrix.entries());
-    apps::PrivateArray<double> value(rows.value, matrix.entries()), sx(n), sr(n), sp(n), sq(n), ss(apps::Vectors::sum_elements(n));
+    apps::PrivateArray<double> value(rows.value, matrix.entries()), sx(n), sr(n), sp(n), sq(n),
+        ss(apps::Vectors::sum_elements(n));
     report.measure_serial([&] {
       apps::team_of_one([&](apps::Member& me) {
-        (void)apps::Solver({n, start.get(), column.get(), value.get()}, {n, sx.get(), sr.get(), sp.get(), sq.get(), ss.get()}, me)(tolerance, iterations);
+        (void)apps::Solver({n, start.get(), column.get(), value.get()},
+                           {n, sx.get(), sr.get(), sp.get(), sq.get(), ss.get()}, me)(tolerance, iterations);
       });
     });
-    report.verify(std::memcmp(x.get(), sx.get(), n * sizeof(double)) == 0, "the solution is not that of the sequential elision, bit for bit");
+    report.verify(std::memcmp(x.get(), sx.get(), n * sizeof(double)) == 0,
+                  "the solution is not that of the sequential elision, bit for bit");
   }
   return report.finish();
 }

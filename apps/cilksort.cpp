@@ -21,8 +21,8 @@
 
 namespace {
 
-constexpr std::size_t kGrain = 32 * 1024;   // elements a piece when arrays are filled and checked
-constexpr std::size_t kTextPiece = 1 << 20;   // bytes of text a piece
+constexpr std::size_t kGrain = 32 * 1024;    // elements a piece when arrays are filled and checked
+constexpr std::size_t kTextPiece = 1 << 20;  // bytes of text a piece
 
 struct Arguments {
   std::uint64_t count = 10'000'000;
@@ -30,7 +30,7 @@ struct Arguments {
   std::uint64_t leaf = 32 * 1024;
 
   [[nodiscard]] kasane::placement where() const {
-    return placement == "local" ? kasane::placement::local
+    return placement == "local"    ? kasane::placement::local
            : placement == "cyclic" ? kasane::placement::cyclic
                                    : kasane::placement::block;
   }
@@ -41,8 +41,9 @@ template <class T>
 apps::Summary summarize(const T* a, std::size_t n, bool quiet) {
   const apps::Progress progress("cilksort: checking", apps::threads_of_pieces(n, kGrain), quiet);
   return kasane::run([a, n] {
-    return kasane::parallel_reduce(std::size_t{0}, n, apps::Summary{}, [a](std::size_t i) { return apps::summary_at(a, i); },
-                                   [](apps::Summary x, apps::Summary y) { return x + y; }, kGrain);
+    return kasane::parallel_reduce(
+        std::size_t{0}, n, apps::Summary{}, [a](std::size_t i) { return apps::summary_at(a, i); },
+        [](apps::Summary x, apps::Summary y) { return x + y; }, kGrain);
   });
 }
 
@@ -79,7 +80,8 @@ class Rivals {
 /// Fills, sorts and checks a[0, n), `repeat` times. fill(a) makes the unsorted elements anew, and ends about
 /// so many threads.
 template <class T, class Fill>
-void sort_and_check(apps::Report& report, const apps::Common& common, const Arguments& arguments, T* a, std::size_t n, std::size_t threads_of_fill, Fill fill) {
+void sort_and_check(apps::Report& report, const apps::Common& common, const Arguments& arguments, T* a,
+                    std::size_t n, std::size_t threads_of_fill, Fill fill) {
   const auto tmp = kasane::make_array<T>(n, arguments.where());
   const apps::Cutoff cutoff = arguments.cutoff();
   T* const scratch = tmp.get();
@@ -100,7 +102,8 @@ void sort_and_check(apps::Report& report, const apps::Common& common, const Argu
     }
     const apps::Summary after = summarize(a, n, common.quiet);
     report.verify(after.sorted, "the result is not in order");
-    report.verify(after.hash == before.hash, "the result does not hold the elements that were there before (checksum)");
+    report.verify(after.hash == before.hash,
+                  "the result does not hold the elements that were there before (checksum)");
   }
   if (rivals) rivals->compare(report, a);
 }
@@ -111,11 +114,14 @@ int sort_keys(const apps::CommandLine& line, const Arguments& arguments, apps::R
   report.parameter("count", n);
   report.parameter("seed", seed);
   const auto keys = kasane::make_array<std::uint64_t>(n, arguments.where());
-  sort_and_check(report, line.common(), arguments, keys.get(), n, apps::threads_of_pieces(n, kGrain), [=](std::uint64_t* a) {
-    kasane::run([=] {
-      kasane::parallel_for(std::size_t{0}, n, [a, seed](std::size_t i) { a[i] = apps::random_at(seed, i); }, kGrain);
-    });
-  });
+  sort_and_check(report, line.common(), arguments, keys.get(), n, apps::threads_of_pieces(n, kGrain),
+                 [=](std::uint64_t* a) {
+                   kasane::run([=] {
+                     kasane::parallel_for(
+                         std::size_t{0}, n, [a, seed](std::size_t i) { a[i] = apps::random_at(seed, i); },
+                         kGrain);
+                   });
+                 });
   return report.finish();
 }
 
@@ -137,23 +143,29 @@ struct Text {
 /// first_line[p] := number of lines that start before piece p, for p = 0 … pieces. On a thread.
 void count_lines(Text text, std::size_t* first_line) {
   const std::size_t pieces = text.pieces();
-  kasane::parallel_for(std::size_t{0}, pieces, [=](std::size_t p) {
-    std::size_t n = 0;
-    text.for_starts(p, [&](const char*) { ++n; });
-    first_line[p + 1] = n;
-  }, 1);
+  kasane::parallel_for(
+      std::size_t{0}, pieces,
+      [=](std::size_t p) {
+        std::size_t n = 0;
+        text.for_starts(p, [&](const char*) { ++n; });
+        first_line[p + 1] = n;
+      },
+      1);
   first_line[0] = 0;
   for (std::size_t p = 0; p < pieces; ++p) first_line[p + 1] += first_line[p];
 }
 
 /// The lines in the order of the text. On a thread.
 void index_lines(Text text, const std::size_t* first_line, apps::Line* lines) {
-  kasane::parallel_for(std::size_t{0}, text.pieces(), [=](std::size_t p) {
-    apps::Line* to = lines + first_line[p];
-    text.for_starts(p, [&](const char* start) {
-      *to++ = apps::line_at(start, static_cast<std::size_t>(apps::end_of_line(start, text.end) - start));
-    });
-  }, 1);
+  kasane::parallel_for(
+      std::size_t{0}, text.pieces(),
+      [=](std::size_t p) {
+        apps::Line* to = lines + first_line[p];
+        text.for_starts(p, [&](const char* start) {
+          *to++ = apps::line_at(start, static_cast<std::size_t>(apps::end_of_line(start, text.end) - start));
+        });
+      },
+      1);
 }
 
 void write_lines(apps::LineWriter& writer, const apps::Line* lines, std::size_t n) {
@@ -178,16 +190,18 @@ int sort_file(const apps::CommandLine& line, const Arguments& arguments, apps::R
   const Text whole{text.get(), text.get() + file.bytes()};
   const auto first_line = kasane::make_array<std::size_t>(whole.pieces() + 1);
   {
-    const apps::Progress progress("cilksort: counting lines", apps::threads_of_pieces(whole.pieces(), 1), quiet);
+    const apps::Progress progress("cilksort: counting lines", apps::threads_of_pieces(whole.pieces(), 1),
+                                  quiet);
     kasane::run([whole, first = first_line.get()] { count_lines(whole, first); });
   }
   const std::size_t n = first_line[whole.pieces()];
   report.result("bytes", file.bytes());
   report.result("lines", n);
   const auto lines = kasane::make_array<apps::Line>(n, arguments.where());
-  sort_and_check(report, line.common(), arguments, lines.get(), n, apps::threads_of_pieces(whole.pieces(), 1), [whole, first = first_line.get()](apps::Line* to) {
-    kasane::run([=] { index_lines(whole, first, to); });
-  });
+  sort_and_check(report, line.common(), arguments, lines.get(), n, apps::threads_of_pieces(whole.pieces(), 1),
+                 [whole, first = first_line.get()](apps::Line* to) {
+                   kasane::run([=] { index_lines(whole, first, to); });
+                 });
   if (writer) {
     const apps::Progress progress("cilksort: writing", 0, quiet);
     report.measure_part("write", [&] { write_lines(*writer, lines.get(), n); });
@@ -196,13 +210,17 @@ int sort_file(const apps::CommandLine& line, const Arguments& arguments, apps::R
 }
 
 int run(int argc, char** argv) {
-  apps::CommandLine line("cilksort", "Sorts random 64-bit keys, or the lines of a file bytewise (as LC_ALL=C sort), with a fork-join merge sort");
+  apps::CommandLine line("cilksort",
+                         "Sorts random 64-bit keys, or the lines of a file bytewise (as LC_ALL=C sort), with "
+                         "a fork-join merge sort");
   Arguments arguments;
   line.number("--count", arguments.count, "Random keys to sort", 0, std::uint64_t{1} << 40);
   line.text("--file", arguments.file, "Sort the lines of this file instead");
   line.text("--out", arguments.out, "Write the sorted lines here");
-  line.choice("--placement", arguments.placement, {"local", "block", "cyclic"}, "Which rank owns the pages of the arrays");
-  line.number("--leaf", arguments.leaf, "Elements that one thread sorts; it merges four times as many", 4, std::uint64_t{1} << 40);
+  line.choice("--placement", arguments.placement, {"local", "block", "cyclic"},
+              "Which rank owns the pages of the arrays");
+  line.number("--leaf", arguments.leaf, "Elements that one thread sorts; it merges four times as many", 4,
+              std::uint64_t{1} << 40);
   line.exclusive("--file", "--count");
   line.needs("--out", "--file");
   if (auto status = line.parse(argc, argv)) return *status;

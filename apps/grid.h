@@ -17,7 +17,7 @@
 namespace apps {
 
 struct Grid {
-  std::size_t rows, columns;   ///< inner points
+  std::size_t rows, columns;  ///< inner points
 
   /// of the difference to each neighbour that a step evens out; stable below 0.25
   static constexpr double kShare = 0.2;
@@ -31,7 +31,9 @@ struct Grid {
     return wave(kWavesDown, row, rows) * wave(kWavesAcross, column, columns);
   }
   /// What is left of the mode after a step.
-  [[nodiscard]] double decay() const noexcept { return 1 - kShare * (loss(kWavesDown, rows) + loss(kWavesAcross, columns)); }
+  [[nodiscard]] double decay() const noexcept {
+    return 1 - kShare * (loss(kWavesDown, rows) + loss(kWavesAcross, columns));
+  }
 
   /// Rows [first, last) of the plate, rim included, as they are at first.
   void set_rows(double* plate, std::size_t first, std::size_t last) const noexcept {
@@ -44,16 +46,21 @@ struct Grid {
       const double* const row = from + i * pitch();
       const double *const above = row - pitch(), *const below = row + pitch();
       double* const out = to + i * pitch();
-      for (std::size_t j = 1; j <= columns; ++j) out[j] = row[j] + kShare * (above[j] + below[j] + row[j - 1] + row[j + 1] - 4 * row[j]);
+      for (std::size_t j = 1; j <= columns; ++j)
+        out[j] = row[j] + kShare * (above[j] + below[j] + row[j - 1] + row[j + 1] - 4 * row[j]);
     }
   }
 
  private:
-  [[nodiscard]] bool on_rim(std::size_t i, std::size_t j) const noexcept { return i == 0 || i > rows || j == 0 || j > columns; }
+  [[nodiscard]] bool on_rim(std::size_t i, std::size_t j) const noexcept {
+    return i == 0 || i > rows || j == 0 || j > columns;
+  }
   static double wave(double waves, std::size_t at, std::size_t of) noexcept {
     return std::sin(waves * std::numbers::pi * static_cast<double>(at) / static_cast<double>(of + 1));
   }
-  static double loss(double waves, std::size_t of) noexcept { return 2 - 2 * std::cos(waves * std::numbers::pi / static_cast<double>(of + 1)); }
+  static double loss(double waves, std::size_t of) noexcept {
+    return 2 - 2 * std::cos(waves * std::numbers::pi / static_cast<double>(of + 1));
+  }
 };
 
 }  // namespace apps

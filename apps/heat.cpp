@@ -53,17 +53,22 @@ double error_of(apps::Grid grid, const double* plate, std::uint64_t steps) {
   };
   const double left = std::pow(grid.decay(), static_cast<double>(steps));
   return kasane::run([=] {
-    return apps::sum_pieces<apps::Parallel>(1, grid.rows + 1, 16, [=](std::size_t first, std::size_t last) {
-      Largest error;
-      for (std::size_t i = first; i < last; ++i)
-        for (std::size_t j = 1; j <= grid.columns; ++j) error = error + Largest{std::abs(plate[i * grid.pitch() + j] - left * grid.mode(i, j))};
-      return error;
-    });
-  }).value;
+           return apps::sum_pieces<apps::Parallel>(
+               1, grid.rows + 1, 16, [=](std::size_t first, std::size_t last) {
+                 Largest error;
+                 for (std::size_t i = first; i < last; ++i)
+                   for (std::size_t j = 1; j <= grid.columns; ++j)
+                     error = error + Largest{std::abs(plate[i * grid.pitch() + j] - left * grid.mode(i, j))};
+                 return error;
+               });
+         })
+      .value;
 }
 
 int run(int argc, char** argv) {
-  apps::CommandLine line("heat", "Explicit steps of heat in a plate of ROWS x COLUMNS points, whose rows are not aligned to pages");
+  apps::CommandLine line(
+      "heat",
+      "Explicit steps of heat in a plate of ROWS x COLUMNS points, whose rows are not aligned to pages");
   std::uint64_t rows = 1000, columns = 1000, steps = 100;
   line.number("--rows", rows, "Rows inside of the rim", 1, 1 << 20);
   line.number("--columns", columns, "Points of a row inside of the rim", 1, 1 << 20);
@@ -75,7 +80,10 @@ int run(int argc, char** argv) {
   report.parameter("rows", rows);
   report.parameter("columns", columns);
   report.parameter("steps", steps);
-  const auto plate = [&] { return kasane::make_array<double>(grid.points(), kasane::placement::first_touch.in_pages(kasane::page_small)); };
+  const auto plate = [&] {
+    return kasane::make_array<double>(grid.points(),
+                                      kasane::placement::first_touch.in_pages(kasane::page_small));
+  };
   const auto a = plate(), b = plate();
   const StepRows step{grid, a.get(), b.get(), steps};
   {
@@ -88,7 +96,8 @@ int run(int argc, char** argv) {
   const double error = error_of(grid, step.result(), steps);
   report.result("error", error);
   // A rounding is at most 1.1e-16 of a temperature of at most 1; a step has some.
-  report.verify(error <= 1e-15 * static_cast<double>(steps + 1), "off the exact solution of the difference equation by " + std::to_string(error));
+  report.verify(error <= 1e-15 * static_cast<double>(steps + 1),
+                "off the exact solution of the difference equation by " + std::to_string(error));
 
   if (line.common().serial) {
     apps::PrivateArray<double> c(grid.points()), d(grid.points());

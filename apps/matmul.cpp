@@ -36,7 +36,8 @@ void fill(const Matrix& m, const apps::Tiling& tiling, F value) {
 /// y = m x, in this thread. Exact for small integers.
 std::vector<double> product(const double* m, const apps::Tiling& tiling, const std::vector<double>& x) {
   std::vector<double> y(tiling.n);
-  for (std::size_t z = 0; z < tiling.tiles(); ++z) tiling.for_tile(m, z, [&](std::size_t i, std::size_t j, const double& value) { y[i] += value * x[j]; });
+  for (std::size_t z = 0; z < tiling.tiles(); ++z)
+    tiling.for_tile(m, z, [&](std::size_t i, std::size_t j, const double& value) { y[i] += value * x[j]; });
   return y;
 }
 
@@ -44,7 +45,8 @@ int run(int argc, char** argv) {
   apps::CommandLine line("matmul", "C = A B of N x N doubles in tiles, by recursion on quadrants");
   std::uint64_t n = 1024, leaf = 2;
   line.number("-n,--n", n, "Rows and columns", 1, 16384);
-  line.number("--leaf", leaf, "One thread multiplies squares of 2^LEAF tiles a side (of 64 x 64 numbers at most)", 0, 14);
+  line.number("--leaf", leaf,
+              "One thread multiplies squares of 2^LEAF tiles a side (of 64 x 64 numbers at most)", 0, 14);
   if (auto status = line.parse(argc, argv)) return *status;
 
   apps::Report report(line);
@@ -77,13 +79,18 @@ int run(int argc, char** argv) {
   // Freivalds' check: C x = A (B x) for a random x of large integers; all sums are below 2^53.
   std::vector<double> x(n);
   for (std::size_t j = 0; j < n; ++j) x[j] = static_cast<double>(apps::random_at(~seed, j) >> 48);
-  report.verify(product(c.get(), tiling, x) == product(a.get(), tiling, product(b.get(), tiling, x)), "C x is not A (B x)");
+  report.verify(product(c.get(), tiling, x) == product(a.get(), tiling, product(b.get(), tiling, x)),
+                "C x is not A (B x)");
 
   if (line.common().serial) {
     apps::PrivateArray<double> serial_a(a.get(), elements), serial_b(b.get(), elements), serial_c(elements);
     std::memset(serial_c.get(), 0, elements * sizeof(double));
-    report.measure_serial([&] { apps::multiply_add<apps::Serial>(serial_c.get(), serial_a.get(), serial_b.get(), tiling.tile, tiling.levels, leaf); });
-    report.verify(std::memcmp(c.get(), serial_c.get(), elements * sizeof(double)) == 0, "C is not what the sequential elision gives");
+    report.measure_serial([&] {
+      apps::multiply_add<apps::Serial>(serial_c.get(), serial_a.get(), serial_b.get(), tiling.tile,
+                                       tiling.levels, leaf);
+    });
+    report.verify(std::memcmp(c.get(), serial_c.get(), elements * sizeof(double)) == 0,
+                  "C is not what the sequential elision gives");
   }
   return report.finish();
 }

@@ -76,9 +76,10 @@ inline void multiply_tile(double* c, const double* a, const double* b, std::size
 /// 2^serial_levels. The four quadrants are independent. In each, one product follows the other, so that the
 /// sums have the same order on all threads.
 template <class Pattern>
-void multiply_add(double* c, const double* a, const double* b, std::size_t tile, std::size_t levels, std::size_t serial_levels) {
+void multiply_add(double* c, const double* a, const double* b, std::size_t tile, std::size_t levels,
+                  std::size_t serial_levels) {
   const std::size_t elements = tile * tile << 2 * levels, q = elements / 4;
-  if (levels == serial_levels) {   // all that one thread works on, at once
+  if (levels == serial_levels) {  // all that one thread works on, at once
     Pattern::reads(a, elements);
     Pattern::reads(b, elements);
     Pattern::updates(c, elements);
@@ -90,14 +91,17 @@ void multiply_add(double* c, const double* a, const double* b, std::size_t tile,
   const auto quadrant = [=](std::size_t row, std::size_t column) {
     return [=] {
       double* const to = c + (2 * row + column) * q;
-      for (std::size_t k = 0; k < 2; ++k) multiply_add<Pattern>(to, a + (2 * row + k) * q, b + (2 * k + column) * q, tile, levels - 1, serial_levels);
+      for (std::size_t k = 0; k < 2; ++k)
+        multiply_add<Pattern>(to, a + (2 * row + k) * q, b + (2 * k + column) * q, tile, levels - 1,
+                              serial_levels);
     };
   };
   if (levels <= serial_levels) {
     for (std::size_t i = 0; i < 4; ++i) quadrant(i / 2, i % 2)();
   } else {
     // By halves: a thief takes the lower one, which the next rank owns.
-    Pattern::invoke([=] { Pattern::invoke(quadrant(0, 0), quadrant(0, 1)); }, [=] { Pattern::invoke(quadrant(1, 0), quadrant(1, 1)); });
+    Pattern::invoke([=] { Pattern::invoke(quadrant(0, 0), quadrant(0, 1)); },
+                    [=] { Pattern::invoke(quadrant(1, 0), quadrant(1, 1)); });
   }
 }
 

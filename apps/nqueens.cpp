@@ -13,7 +13,8 @@
 namespace {
 
 int run(int argc, char** argv) {
-  apps::CommandLine line("nqueens", "Counts all placements of N queens, with a thread for each candidate of the first rows");
+  apps::CommandLine line(
+      "nqueens", "Counts all placements of N queens, with a thread for each candidate of the first rows");
   std::uint64_t n = 12, rows = 4;
   line.number("-n,--n", n, "Number of queens", 1, apps::kQueens.size() - 1);
   line.number("--rows", rows, "Rows whose candidates become threads", 0, 18);
@@ -28,8 +29,11 @@ int run(int argc, char** argv) {
   {
     apps::Progress progress("nqueens", 0, line.common().quiet);
     for (std::uint64_t r = 0; r < line.common().repeat; ++r) {
-      report.measure([&] { count = kasane::run([=] { return apps::count_queens<apps::Parallel>(all, {}, fork_rows); }); });
-      report.verify(count == apps::kQueens[n], "found " + std::to_string(count) + " solutions, there are " + std::to_string(apps::kQueens[n]));
+      report.measure([&] {
+        count = kasane::run([=] { return apps::count_queens<apps::Parallel>(all, {}, fork_rows); });
+      });
+      report.verify(count == apps::kQueens[n], "found " + std::to_string(count) + " solutions, there are " +
+                                                   std::to_string(apps::kQueens[n]));
     }
   }
   report.result("solutions", count);

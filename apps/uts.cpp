@@ -18,11 +18,13 @@
 namespace {
 
 std::string text_of(const apps::TreeCount& c) {
-  return std::to_string(c.nodes) + " nodes, " + std::to_string(c.leaves) + " leaves, depth " + std::to_string(c.depth);
+  return std::to_string(c.nodes) + " nodes, " + std::to_string(c.leaves) + " leaves, depth " +
+         std::to_string(c.depth);
 }
 
 const apps::PublishedTree* published(const apps::TreeShape& shape) {
-  const auto* const found = std::find_if(apps::kPublishedTrees.begin(), apps::kPublishedTrees.end(), [&](const auto& t) { return t.shape == shape; });
+  const auto* const found = std::find_if(apps::kPublishedTrees.begin(), apps::kPublishedTrees.end(),
+                                         [&](const auto& t) { return t.shape == shape; });
   return found != apps::kPublishedTrees.end() ? found : nullptr;
 }
 
@@ -40,7 +42,8 @@ std::optional<apps::TreeShape> shape_from(apps::CommandLine& line, int argc, cha
   line.number("-d,--depth", depth, "Geometric: depth limit", 1, 30);
   line.number("-m,--m", m, "Binomial: children of a node that has any", 1, 100);
   line.real("-q,--q", q, "Binomial: probability that a node has children; m q < 1", 0, 1);
-  for (const char* other : {"--family", "--b0", "--depth", "--m", "--q", "--seed"}) line.exclusive("--tree", other);
+  for (const char* other : {"--family", "--b0", "--depth", "--m", "--q", "--seed"})
+    line.exclusive("--tree", other);
   if (const auto end = line.parse(argc, argv)) {
     status = *end;
     return std::nullopt;
@@ -48,9 +51,13 @@ std::optional<apps::TreeShape> shape_from(apps::CommandLine& line, int argc, cha
   for (const auto& t : apps::kPublishedTrees)
     if (t.name == name) return t.shape;
   const auto seed = static_cast<std::uint32_t>(line.common().seed);
-  if (family == "geometric") return apps::TreeShape{apps::TreeFamily::geometric, seed, static_cast<double>(b0), static_cast<std::uint32_t>(depth), 0, 0};
-  if (static_cast<double>(m) * q >= 1) throw std::invalid_argument("m q must be less than 1, or the tree has no end");
-  return apps::TreeShape{apps::TreeFamily::binomial, seed, static_cast<double>(b0), 0, static_cast<std::uint32_t>(m), q};
+  if (family == "geometric")
+    return apps::TreeShape{apps::TreeFamily::geometric,       seed, static_cast<double>(b0),
+                           static_cast<std::uint32_t>(depth), 0,    0};
+  if (static_cast<double>(m) * q >= 1)
+    throw std::invalid_argument("m q must be less than 1, or the tree has no end");
+  return apps::TreeShape{apps::TreeFamily::binomial,    seed, static_cast<double>(b0), 0,
+                         static_cast<std::uint32_t>(m), q};
 }
 
 void describe(apps::Report& report, const apps::TreeShape& shape, const apps::PublishedTree* known) {
@@ -66,7 +73,9 @@ void describe(apps::Report& report, const apps::TreeShape& shape, const apps::Pu
 }
 
 int run(int argc, char** argv) {
-  apps::CommandLine line("uts", "Unbalanced Tree Search, a thread for every child of a node; the default is tree T1 (geometric, 4 130 071 nodes)");
+  apps::CommandLine line("uts",
+                         "Unbalanced Tree Search, a thread for every child of a node; the default is tree T1 "
+                         "(geometric, 4 130 071 nodes)");
   int status = 0;
   const auto wanted = shape_from(line, argc, argv, status);
   if (!wanted) return status;

@@ -46,7 +46,9 @@ void same_process(std::vector<Row>& rows, const std::string& name, const Allocat
   const auto body = [&](std::size_t thread) {
     each[thread] = kasane::bench::run_mixed(
         mixed_rounds, thread, [&a](std::size_t bytes, std::uint64_t) { return a.allocate(bytes); }, a.free,
-        [&](std::vector<void*>& mine) { kasane::bench::hand_on(slots, thread, mine, [&barrier] { barrier.arrive_and_wait(); }); });
+        [&](std::vector<void*>& mine) {
+          kasane::bench::hand_on(slots, thread, mine, [&barrier] { barrier.arrive_and_wait(); });
+        });
   };
   std::thread other(body, 1);
   body(0);
@@ -55,9 +57,10 @@ void same_process(std::vector<Row>& rows, const std::string& name, const Allocat
 }
 
 /// Lines "case value unit" of the player.
-void player(std::vector<Row>& rows, const std::string& system, const std::string& line, unsigned ranks, unsigned repetitions) {
+void player(std::vector<Row>& rows, const std::string& system, const std::string& line, unsigned ranks,
+            unsigned repetitions) {
   std::istringstream in(kasane::bench::command_output(line));
-  for (std::string name, unit; ;) {
+  for (std::string name, unit;;) {
     double value = 0;
     if (!(in >> name >> value >> unit)) break;
     rows.push_back({"alloc", name, system, ranks, ranks, 0, value, unit, repetitions});
@@ -73,7 +76,10 @@ void measure(std::vector<Row>& rows, const kasane::bench::CommandLine& line) {
       if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (library != nullptr) {
-      same_process(rows, "mimalloc", {reinterpret_cast<void* (*)(std::size_t)>(::dlsym(library, "mi_malloc")), reinterpret_cast<void (*)(void*)>(::dlsym(library, "mi_free"))}, quick);
+      same_process(rows, "mimalloc",
+                   {reinterpret_cast<void* (*)(std::size_t)>(::dlsym(library, "mi_malloc")),
+                    reinterpret_cast<void (*)(void*)>(::dlsym(library, "mi_free"))},
+                   quick);
     } else {
       std::fputs("mimalloc is not here (Debian package libmimalloc-dev): left out\n", stderr);
     }
@@ -84,7 +90,9 @@ void measure(std::vector<Row>& rows, const kasane::bench::CommandLine& line) {
     if (!line.wants(system)) continue;
     for (const char* cases : {"pattern", "busy", "mixed"}) {
       std::fprintf(stderr, "%s: %s …\n", system.c_str(), cases);
-      player(rows, system, kasane::bench::kasane_command() + " run -n 2 --workers 1 --transport " + transport + " -- " + here + "/player-alloc " + cases + (quick ? " --quick" : ""),
+      player(rows, system,
+             kasane::bench::kasane_command() + " run -n 2 --workers 1 --transport " + transport + " -- " +
+                 here + "/player-alloc " + cases + (quick ? " --quick" : ""),
              2, quick ? 100 : 1000);
     }
   }
@@ -102,7 +110,9 @@ int main(int argc, char** argv) {
     std::vector<Row> rows;
     for (unsigned turn = 0; turn < line.repetitions(); ++turn) measure(rows, line);
     rows = kasane::bench::medians(rows);
-    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return std::tie(a.case_, a.unit) < std::tie(b.case_, b.unit); });
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+      return std::tie(a.case_, a.unit) < std::tie(b.case_, b.unit);
+    });
     if (line.json() != "-") print(rows);
     write(line.json(), rows);
     return 0;

@@ -19,7 +19,7 @@ namespace kasane::bench {
 
 inline constexpr std::size_t kPatternAllocations = 100;
 inline constexpr std::size_t kPatternLargest = 32768;
-inline constexpr std::size_t kMixedAllocations = 4 * kPatternAllocations;   ///< of a thread in a round
+inline constexpr std::size_t kMixedAllocations = 4 * kPatternAllocations;  ///< of a thread in a round
 
 [[nodiscard]] inline std::uint64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -27,7 +27,7 @@ inline constexpr std::size_t kMixedAllocations = 4 * kPatternAllocations;   ///<
 }
 
 struct PatternTimes {
-  double allocate_ns, free_ns;   ///< an operation, the median of all rounds
+  double allocate_ns, free_ns;  ///< an operation, the median of all rounds
 };
 
 /// Each allocation is written to at its first byte, and must not be given out twice: throws what `wrong`
@@ -45,7 +45,8 @@ PatternTimes run_pattern(unsigned rounds, const Allocate& allocate, const Free& 
     const std::uint64_t middle = now_ns();
     sorted = all;
     std::sort(sorted.begin(), sorted.end());
-    if (sorted.front() == nullptr || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) wrong();
+    if (sorted.front() == nullptr || std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+      wrong();
     std::shuffle(all.begin(), all.end(), random);
     const std::uint64_t again = now_ns();
     for (void* p : all) free(p);
@@ -61,7 +62,8 @@ PatternTimes run_pattern(unsigned rounds, const Allocate& allocate, const Free& 
 /// what is measured is allocating and freeing while others do so, not how fast threads meet or hand pointers
 /// on. allocate(bytes, a random number). Returns ns an operation, the median of the rounds.
 template <class Allocate, class Free, class Exchange>
-double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, const Free& free, const Exchange& exchange) {
+double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, const Free& free,
+                 const Exchange& exchange) {
   std::mt19937_64 random(thread);
   std::vector<std::pair<std::size_t, std::uint64_t>> wanted(kMixedAllocations);
   std::vector<void*> all(kMixedAllocations);
@@ -75,7 +77,8 @@ double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, 
     exchange(all);
     const std::uint64_t again = now_ns();
     for (void* p : all) free(p);
-    times.push_back(static_cast<double>(allocated - start + (now_ns() - again)) / static_cast<double>(2 * kMixedAllocations));
+    times.push_back(static_cast<double>(allocated - start + (now_ns() - again)) /
+                    static_cast<double>(2 * kMixedAllocations));
   }
   return median(std::move(times));
 }
@@ -84,7 +87,9 @@ double run_mixed(unsigned rounds, std::size_t thread, const Allocate& allocate, 
 /// barrier of them all.
 template <class Arrive>
 void hand_on(std::vector<void*>& slots, std::size_t thread, std::vector<void*>& mine, const Arrive& arrive) {
-  const auto part = [&](std::size_t t) { return slots.begin() + static_cast<std::ptrdiff_t>(t * kMixedAllocations % slots.size()); };
+  const auto part = [&](std::size_t t) {
+    return slots.begin() + static_cast<std::ptrdiff_t>(t * kMixedAllocations % slots.size());
+  };
   std::copy(mine.begin(), mine.end(), part(thread));
   arrive();
   std::copy_n(part(thread + 1), kMixedAllocations, mine.begin());

@@ -21,22 +21,26 @@ using kasane::bench::PatternTimes;
 struct Trips {
   std::uint64_t allocate, free;
 };
-Trips trips() {
-  return {kasane::counter("heap_trips_allocate"), kasane::counter("heap_trips_free")};
-}
+Trips trips() { return {kasane::counter("heap_trips_allocate"), kasane::counter("heap_trips_free")}; }
 
 [[noreturn]] void wrong() {
   std::fputs("player-alloc: an allocation is null or was given out twice\n", stderr);
   std::abort();
 }
 
-void print(const std::string& name, double value, const char* unit) { std::printf("%s %.3f %s\n", name.c_str(), value, unit); }
+void print(const std::string& name, double value, const char* unit) {
+  std::printf("%s %.3f %s\n", name.c_str(), value, unit);
+}
 
 /// The pattern with memory of `rank`. The first rounds, which take new pages, are a part of it.
 void pattern(const std::string& suffix, unsigned rounds, std::uint32_t rank) {
   const Trips before = trips();
   const PatternTimes t = kasane::bench::run_pattern(
-      rounds, [rank](std::size_t bytes) { return rank == kasane::rank() ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, rank); }, [](void* p) { kasane_free(p); }, wrong);
+      rounds,
+      [rank](std::size_t bytes) {
+        return rank == kasane::rank() ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, rank);
+      },
+      [](void* p) { kasane_free(p); }, wrong);
   const Trips after = trips();
   const double operations = static_cast<double>(rounds) * kPatternAllocations;
   print("malloc-" + suffix, t.allocate_ns, "ns");
@@ -103,18 +107,23 @@ void mixed(unsigned rounds) {
     each[thread] = kasane::bench::run_mixed(
         rounds, thread,
         [ranks](std::size_t bytes, std::uint64_t where) {
-          void* p = where % 2 != 0 ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, static_cast<std::uint32_t>(where / 2 % ranks));
+          void* p = where % 2 != 0
+                        ? kasane_malloc(bytes)
+                        : kasane_allocate_at(bytes, 16, static_cast<std::uint32_t>(where / 2 % ranks));
           if (p == nullptr) wrong();
           return p;
         },
         [](void* p) { kasane_free(p); },
-        [&](std::vector<void*>& mine) { kasane::bench::hand_on(slots, thread, mine, [&barrier] { barrier.arrive_and_wait(); }); });
+        [&](std::vector<void*>& mine) {
+          kasane::bench::hand_on(slots, thread, mine, [&barrier] { barrier.arrive_and_wait(); });
+        });
   };
   std::vector<kasane::thread> threads;
   for (std::uint32_t t = 0; t < ranks; ++t) threads.emplace_back(body, t);
   for (auto& t : threads) t.join();
   std::sort(at.begin(), at.end());
-  if (std::unique(at.begin(), at.end()) != at.end()) std::fputs("player-alloc: the threads of the mixed workload did not begin on different ranks\n", stderr);
+  if (std::unique(at.begin(), at.end()) != at.end())
+    std::fputs("player-alloc: the threads of the mixed workload did not begin on different ranks\n", stderr);
   print("mixed", std::accumulate(each.begin(), each.end(), 0.0) / ranks, "ns");
 }
 

@@ -30,7 +30,7 @@ struct Key {
   std::size_t bytes;
   auto operator<=>(const Key&) const = default;
 };
-using Times = std::map<Key, double>;   ///< µs per call
+using Times = std::map<Key, double>;  ///< µs per call
 
 /// Runs a system's program as a job: rank 0 prints a line "case bytes µs" for each case.
 bool run_player(const std::string& command, Times& times) {
@@ -51,23 +51,30 @@ struct System {
 /// Those of the wanted ones that are here.
 std::vector<System> systems(std::uint32_t ranks, const std::string& folder, const bench::CommandLine& line) {
   const std::string n = std::to_string(ranks);
-  const std::string job = "timeout 120 " + bench::kasane_command() + " run -n " + n + " --transport shm -- " + folder + "/player-collectives ";
+  const std::string job = "timeout 120 " + bench::kasane_command() + " run -n " + n + " --transport shm -- " +
+                          folder + "/player-collectives ";
   std::vector<System> all{{"kasane-shm", [=](Times& t) { return run_player(job + "region", t); }},
                           {"kasane-shm-messages", [=](Times& t) { return run_player(job + "messages", t); }}};
   const std::string ompi = folder + "/peer-collectives-openmpi", mpich = folder + "/peer-collectives-mpich";
   if (::access(ompi.c_str(), X_OK) == 0) {
     all.push_back({"openmpi", [=](Times& t) {
-      return run_player("timeout 120 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none -n " + n + " " + ompi + " 2>/dev/null", t);
-    }});
+                     return run_player(
+                         "timeout 120 mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to none -n " +
+                             n + " " + ompi + " 2>/dev/null",
+                         t);
+                   }});
   }
   if (::access(mpich.c_str(), X_OK) == 0) {
-    all.push_back({"mpich", [=](Times& t) { return run_player("timeout 120 mpirun.mpich -n " + n + " " + mpich + " 2>/dev/null", t); }});
+    all.push_back({"mpich", [=](Times& t) {
+                     return run_player("timeout 120 mpirun.mpich -n " + n + " " + mpich + " 2>/dev/null", t);
+                   }});
   }
   std::erase_if(all, [&](const System& s) { return !line.wants(s.name); });
   return all;
 }
 
-void report(std::uint32_t ranks, const std::vector<System>& all, const std::map<std::string, std::map<Key, std::vector<double>>>& samples, unsigned repetitions,
+void report(std::uint32_t ranks, const std::vector<System>& all,
+            const std::map<std::string, std::map<Key, std::vector<double>>>& samples, unsigned repetitions,
             std::vector<bench::Row>& rows) {
   std::printf("\n%u ranks, µs per call (median of %u)\n%-10s %9s", ranks, repetitions, "case", "bytes");
   for (const System& s : all) std::printf(" %20s", s.name.c_str());
@@ -104,7 +111,8 @@ int main(int argc, char** argv) {
     for (unsigned i = 0; i < repetitions; ++i) {
       for (const System& s : all) {
         Times times;
-        if (!s.run(times)) std::fprintf(stderr, "kasane bench collectives: %s failed with %u ranks\n", s.name.c_str(), ranks);
+        if (!s.run(times))
+          std::fprintf(stderr, "kasane bench collectives: %s failed with %u ranks\n", s.name.c_str(), ranks);
         auto& mine = samples[s.name];
         for (const auto& [key, us] : times) mine[key].push_back(us);
       }

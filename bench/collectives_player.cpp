@@ -25,10 +25,15 @@ using kasane::bench::CollectiveCase;
 void call(Group& g, const CollectiveCase& c, std::vector<double>& a, std::vector<double>& b) {
   const std::size_t n = c.bytes / sizeof(double);
   const auto in = std::as_writable_bytes(std::span(a).first(std::max<std::size_t>(n, 1)));
-  if (std::strcmp(c.name, "barrier") == 0) g.barrier();
-  else if (std::strcmp(c.name, "broadcast") == 0) g.broadcast(0, in);
-  else if (std::strcmp(c.name, "allreduce") == 0) g.allreduce(Reduce::sum, std::span(b).first(n));
-  else g.alltoall(std::as_bytes(std::span(a).first(n * g.size())), std::as_writable_bytes(std::span(b).first(n * g.size())));
+  if (std::strcmp(c.name, "barrier") == 0)
+    g.barrier();
+  else if (std::strcmp(c.name, "broadcast") == 0)
+    g.broadcast(0, in);
+  else if (std::strcmp(c.name, "allreduce") == 0)
+    g.allreduce(Reduce::sum, std::span(b).first(n));
+  else
+    g.alltoall(std::as_bytes(std::span(a).first(n * g.size())),
+               std::as_writable_bytes(std::span(b).first(n * g.size())));
 }
 
 void check(Group& g, const CollectiveCase& c, std::vector<double>& a, std::vector<double>& b) {
@@ -37,7 +42,8 @@ void check(Group& g, const CollectiveCase& c, std::vector<double>& a, std::vecto
   call(g, c, a, b);
   const double expected = sum ? g.size() : std::strcmp(c.name, "alltoall") == 0 ? 1.0 : 0.0;
   if (b[0] == expected) return;
-  std::fprintf(stderr, "player-collectives: %s of %zu bytes gave %g, not %g\n", c.name, c.bytes, b[0], expected);
+  std::fprintf(stderr, "player-collectives: %s of %zu bytes gave %g, not %g\n", c.name, c.bytes, b[0],
+               expected);
   std::abort();
 }
 

@@ -51,7 +51,7 @@ constexpr unsigned kLimitSeconds = 60;
 struct Sample {
   double issue_ns[kRequesters.size()];
   double latency_us;
-  double rate[kRequesters.size()];   ///< M/s
+  double rate[kRequesters.size()];  ///< M/s
   bool complete;
 };
 
@@ -105,7 +105,10 @@ struct Subject {
 
 Callback count_up(std::atomic<std::uint64_t>& done) noexcept {
   // release: a thread that sees the count sees what was read.
-  return {[](void* d, Status) noexcept { static_cast<std::atomic<std::uint64_t>*>(d)->fetch_add(1, std::memory_order_release); }, &done};
+  return {[](void* d, Status) noexcept {
+            static_cast<std::atomic<std::uint64_t>*>(d)->fetch_add(1, std::memory_order_release);
+          },
+          &done};
 }
 
 void in_threads(unsigned count, const std::function<void(unsigned)>& body) {
@@ -166,9 +169,11 @@ double rate(const Subject& subject, unsigned requesters, std::uint64_t messages)
 
 template <class Post>
 void measure(const Post& post, const Subject& subject, bool quick, std::uint64_t messages, Sample& sample) {
-  for (std::size_t i = 0; i < kRequesters.size(); ++i) sample.issue_ns[i] = issue_ns(post, subject, kRequesters[i], quick ? 50 : 200);
+  for (std::size_t i = 0; i < kRequesters.size(); ++i)
+    sample.issue_ns[i] = issue_ns(post, subject, kRequesters[i], quick ? 50 : 200);
   sample.latency_us = latency_us(subject, quick ? 500 : 3000);
-  for (std::size_t i = 0; i < kRequesters.size(); ++i) sample.rate[i] = rate(subject, kRequesters[i], messages);
+  for (std::size_t i = 0; i < kRequesters.size(); ++i)
+    sample.rate[i] = rate(subject, kRequesters[i], messages);
   sample.complete = true;
 }
 
@@ -190,7 +195,8 @@ class Reader final : public Issuer {
  public:
   Reader(Transport& transport, std::byte* local) : transport_(transport), local_(local) {}
   Issued issue(const Command& c) noexcept override {
-    if (transport_.read(c.remote, local_ + c.transfer.local.offset, c.transfer.bytes, nullptr) == Post::again) return Issued::again;
+    if (transport_.read(c.remote, local_ + c.transfer.local.offset, c.transfer.bytes, nullptr) == Post::again)
+      return Issued::again;
     c.on_complete.fn(c.on_complete.context, Status::ok);
     return Issued::done;
   }
@@ -217,7 +223,10 @@ void measure_ring(Transport& host, Memory& memory, bool quick, Sample& sample) {
 
 void measure_engine(Engine& engine, bool quick, Sample& sample) {
   const auto post = [&](std::uint32_t requester, std::atomic<std::uint64_t>& done) noexcept {
-    return engine.try_read_async({.from = {Rank{1}, kRegion, requester * 64}, .to = {kRegion, requester * 64}, .bytes = 8, .on_complete = count_up(done)});
+    return engine.try_read_async({.from = {Rank{1}, kRegion, requester * 64},
+                                  .to = {kRegion, requester * 64},
+                                  .bytes = 8,
+                                  .on_complete = count_up(done)});
   };
   const bool direct = engine.mode() == Mode::direct;
   const auto wait = [&engine, direct] {
@@ -307,7 +316,8 @@ Sample run_job(const System& system, bool quick) {
   close_job(job);
   const Sample result = sample;
   ::munmap(shared, sizeof(Sample));
-  if (failed || !result.complete) throw std::runtime_error(std::string("the job of system ") + system.name + " failed");
+  if (failed || !result.complete)
+    throw std::runtime_error(std::string("the job of system ") + system.name + " failed");
   return result;
 }
 
@@ -330,7 +340,8 @@ std::vector<Row> comm_offload(bool quick) {
     for (std::size_t i = 0; i < kRequesters.size(); ++i)
       add("offload-issue-cpu", kRequesters[i], "ns", [i](const Sample& s) { return s.issue_ns[i]; });
     add("offload-latency", 1, "us", [](const Sample& s) { return s.latency_us; });
-    for (std::size_t i = 0; i < kRequesters.size(); ++i) add("offload-rate", kRequesters[i], "M/s", [i](const Sample& s) { return s.rate[i]; });
+    for (std::size_t i = 0; i < kRequesters.size(); ++i)
+      add("offload-rate", kRequesters[i], "M/s", [i](const Sample& s) { return s.rate[i]; });
   }
   return rows;
 }

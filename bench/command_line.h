@@ -49,8 +49,12 @@ class CommandLine {
 
   [[nodiscard]] bool quick() const noexcept { return quick_; }
   [[nodiscard]] const std::string& json() const noexcept { return json_; }
-  [[nodiscard]] unsigned repetitions() const noexcept { return given_repetitions().value_or(quick_ ? quick_repetitions_ : usual_repetitions_); }
-  [[nodiscard]] std::optional<unsigned> given_repetitions() const noexcept { return repetitions_ != 0 ? std::optional(repetitions_) : std::nullopt; }
+  [[nodiscard]] unsigned repetitions() const noexcept {
+    return given_repetitions().value_or(quick_ ? quick_repetitions_ : usual_repetitions_);
+  }
+  [[nodiscard]] std::optional<unsigned> given_repetitions() const noexcept {
+    return repetitions_ != 0 ? std::optional(repetitions_) : std::nullopt;
+  }
   [[nodiscard]] bool wants(std::string_view name) const;
   /// The wanted names of this kind.
   [[nodiscard]] std::vector<std::string> wanted(const std::string& kind) const;
@@ -71,7 +75,7 @@ class CommandLine {
   std::vector<Kind> kinds_;
   std::vector<std::string> only_;
   std::string json_;
-  unsigned repetitions_ = 0, usual_repetitions_ = 1, quick_repetitions_ = 1;   ///< the first 0: not given
+  unsigned repetitions_ = 0, usual_repetitions_ = 1, quick_repetitions_ = 1;  ///< the first 0: not given
   bool quick_ = false, list_ = false;
 };
 

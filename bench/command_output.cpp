@@ -13,7 +13,8 @@ std::string command_output(const std::string& command) {
   if (!pipe) throw std::runtime_error("cannot run " + command);
   std::string text;
   std::array<char, 4096> part;
-  while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get())) text.append(part.data(), n);
+  while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get()))
+    text.append(part.data(), n);
   if (::pclose(pipe.release()) != 0) throw std::runtime_error(command + " failed");
   return text;
 }

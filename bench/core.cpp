@@ -16,7 +16,9 @@ constexpr char kEngines[] = "fault engines of pages (else all that the kernel al
 
 using kasane::bench::Row;
 
-void append(std::vector<Row>& rows, std::vector<Row> more) { rows.insert(rows.end(), more.begin(), more.end()); }
+void append(std::vector<Row>& rows, std::vector<Row> more) {
+  rows.insert(rows.end(), more.begin(), more.end());
+}
 
 }  // namespace
 
@@ -47,10 +49,14 @@ int main(int argc, char** argv) {
     }
     if (line.wants("apps")) {
       std::fputs("apps: cilksort and uts at 1, 2 and 4 ranks …\n", stderr);
-      append(rows, kasane::bench::core_apps(quick, repetitions, kasane::bench::kasane_command(), kasane::bench::apps_folder()));
+      append(rows, kasane::bench::core_apps(quick, repetitions, kasane::bench::kasane_command(),
+                                            kasane::bench::apps_folder()));
     }
     if (line.wants("fork-join")) {
-      std::fputs("fork-join: two recursions by parallel_invoke, beside plain calls, oneTBB, OpenMP and what else was found …\n", stderr);
+      std::fputs(
+          "fork-join: two recursions by parallel_invoke, beside plain calls, oneTBB, OpenMP and what else "
+          "was found …\n",
+          stderr);
       append(rows, kasane::bench::core_fork_join(quick, repetitions, kasane::bench::kasane_command(), here));
     }
     if (line.json() != "-") print(rows);

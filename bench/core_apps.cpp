@@ -8,40 +8,51 @@
 #include "run_app.h"
 
 namespace kasane::bench {
-std::vector<Row> core_apps(bool quick, std::optional<unsigned> asked, const std::string& command, const std::string& apps) {
+std::vector<Row> core_apps(bool quick, std::optional<unsigned> asked, const std::string& command,
+                           const std::string& apps) {
   const unsigned repetitions = asked.value_or(quick ? 1 : 5);
   const std::array<unsigned, 3> rank_counts{1, 2, 4};
   std::vector<Row> rows;
-  for (const auto& [name, arguments] : {std::pair<std::string, std::string>{"cilksort", quick ? "--count 1000000" : "--count 10000000"},
-                                        {"uts", quick ? "--depth 8" : ""}}) {
+  for (const auto& [name, arguments] :
+       {std::pair<std::string, std::string>{"cilksort", quick ? "--count 1000000" : "--count 10000000"},
+        {"uts", quick ? "--depth 8" : ""}}) {
     std::array<std::vector<double>, 3> seconds;
     std::vector<double> serial;
-    for (unsigned r = 0; r < repetitions; ++r) {   // interleaved, so that all see the same machine
+    for (unsigned r = 0; r < repetitions; ++r) {  // interleaved, so that all see the same machine
       for (std::size_t i = 0; i < rank_counts.size(); ++i) {
-        const auto figures = run_app(command + " run -n " + std::to_string(rank_counts[i]) + " --workers 1 -- " + apps + "/" + name + " " + arguments +
-                                " --serial --json - 2>/dev/null", {"/seconds", "/seconds_serial"});
+        const auto figures =
+            run_app(command + " run -n " + std::to_string(rank_counts[i]) + " --workers 1 -- " + apps + "/" +
+                        name + " " + arguments + " --serial --json - 2>/dev/null",
+                    {"/seconds", "/seconds_serial"});
         seconds[i].push_back(figures.at(0));
         serial.push_back(figures.at(1));
       }
     }
-    rows.push_back({"core", name, "serial", 1, 1, 0, median(serial), "s", static_cast<unsigned>(serial.size())});
+    rows.push_back(
+        {"core", name, "serial", 1, 1, 0, median(serial), "s", static_cast<unsigned>(serial.size())});
     for (std::size_t i = 0; i < rank_counts.size(); ++i) {
-      rows.push_back({"core", name, "kasane", rank_counts[i], rank_counts[i], 0, median(seconds[i]), "s", repetitions});
+      rows.push_back(
+          {"core", name, "kasane", rank_counts[i], rank_counts[i], 0, median(seconds[i]), "s", repetitions});
     }
   }
   return rows;
 }
 
-std::vector<Row> core_steal(bool quick, std::optional<unsigned> asked, const std::string& command, const std::string& players) {
+std::vector<Row> core_steal(bool quick, std::optional<unsigned> asked, const std::string& command,
+                            const std::string& players) {
   std::vector<double> rounds;
   for (unsigned turn = 0; turn < asked.value_or(1); ++turn) {
-    const auto more = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"), {"/us"});
+    const auto more =
+        run_app(command + " run -n 2 --workers 1 -- " + players + "/player-steal " + (quick ? "200" : "2000"),
+                {"/us"});
     rounds.insert(rounds.end(), more.begin(), more.end());
   }
-  return {{"core", "steal", "kasane", 2, 1, 4096, median(rounds), "us", static_cast<unsigned>(rounds.size())}};
+  return {
+      {"core", "steal", "kasane", 2, 1, 4096, median(rounds), "us", static_cast<unsigned>(rounds.size())}};
 }
 
-std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std::string& command, const std::string& players) {
+std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std::string& command,
+                           const std::string& players) {
   struct Way {
     std::string argument, system;
     std::vector<double> us[2];
@@ -51,14 +62,19 @@ std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std:
   for (unsigned turn = 0; turn < asked.value_or(quick ? 1 : 3); ++turn) {
     for (Way& way : ways) {
       for (std::size_t i = 0; i < std::size(kPages); ++i) {
-        const auto rounds = run_app(command + " run -n 2 --workers 1 -- " + players + "/player-lock " + way.argument + " " + std::to_string(kPages[i]) + (quick ? " 100" : " 1000"), {"/us"});
+        const auto rounds =
+            run_app(command + " run -n 2 --workers 1 -- " + players + "/player-lock " + way.argument + " " +
+                        std::to_string(kPages[i]) + (quick ? " 100" : " 1000"),
+                    {"/us"});
         way.us[i].insert(way.us[i].end(), rounds.begin(), rounds.end());
       }
     }
   }
   std::vector<Row> rows;
   for (std::size_t i = 0; i < std::size(kPages); ++i) {
-    for (const Way& way : ways) rows.push_back({"core", "lock", way.system, 2, 2, kPages[i] * std::uint64_t{65536}, median(way.us[i]), "us", static_cast<unsigned>(way.us[i].size())});
+    for (const Way& way : ways)
+      rows.push_back({"core", "lock", way.system, 2, 2, kPages[i] * std::uint64_t{65536}, median(way.us[i]),
+                      "us", static_cast<unsigned>(way.us[i].size())});
   }
   return rows;
 }

@@ -16,15 +16,18 @@ namespace kasane::bench {
 /// Rows suite "core", cases cilksort and uts, unit "s": system "kasane" for each number of ranks, and
 /// "serial". command: the kasane command; apps: the folder of the programs. Throws std::runtime_error if a
 /// program fails or does not verify.
-std::vector<Row> core_apps(bool quick, std::optional<unsigned> repetitions, const std::string& command, const std::string& apps);
+std::vector<Row> core_apps(bool quick, std::optional<unsigned> repetitions, const std::string& command,
+                           const std::string& apps);
 
 /// Rows suite "core", case "steal", unit "us": one steal between two ranks of a host with 4 KiB of live
 /// stack. players: the folder of player-steal.
-std::vector<Row> core_steal(bool quick, std::optional<unsigned> repetitions, const std::string& command, const std::string& players);
+std::vector<Row> core_steal(bool quick, std::optional<unsigned> repetitions, const std::string& command,
+                            const std::string& players);
 
 /// Rows suite "core", case "lock", unit "us": from one change of 64 bytes that two ranks of a host share to
 /// the next, in turns, each rank having changed so many pages (`bytes`) of the other since its last one:
 /// systems "kasane, mutex" and "kasane, synchronized_value". players: the folder of player-lock.
-std::vector<Row> core_lock(bool quick, std::optional<unsigned> repetitions, const std::string& command, const std::string& players);
+std::vector<Row> core_lock(bool quick, std::optional<unsigned> repetitions, const std::string& command,
+                           const std::string& players);
 
 }  // namespace kasane::bench

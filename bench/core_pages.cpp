@@ -23,8 +23,8 @@
 namespace kasane::bench {
 namespace {
 
-using test::RankMemory;
 using mem::kBlockBytes;
+using test::RankMemory;
 
 constexpr unsigned kMostSamples = 64;
 /// Blocks; the wide stride has a block in each page or every other
@@ -45,14 +45,17 @@ struct Samples {
 
 struct Results {
   Samples miss, miss_inside, stream, stream_down, stride, wide_stride, view, write_view, release_whole;
-  Samples small_stream, small_write_stream;   // in pages of 4 KiB
-  Samples write_miss, write_stream, write_stride, release_page, release_clean, acquire_clean, epoch, fault, fault_uffd, fault_uffd_thread, protect, copy;
+  Samples small_stream, small_write_stream;  // in pages of 4 KiB
+  Samples write_miss, write_stream, write_stride, release_page, release_clean, acquire_clean, epoch, fault,
+      fault_uffd, fault_uffd_thread, protect, copy;
   bool wrong;
 };
 
 double us(std::uint64_t ns, std::size_t n) { return static_cast<double>(ns) / 1e3 / static_cast<double>(n); }
 
-std::byte* block_of(void* address) { return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes); }
+std::byte* block_of(void* address) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(address) / kBlockBytes * kBlockBytes);
+}
 
 /// The kernel's part of a fault: a handler that only allows the access.
 bool open_block(void*, void* address, bool, int) {
@@ -74,7 +77,9 @@ class MappingServer final : public mem::FaultServer {
     static_cast<void>(uffd_.map(block_of(fault.address), kBlockBytes, !fault.write, done));
     put_off(fault);
   }
-  void put_off(const mem::UserFault& fault) noexcept override { uffd_.wake(block_of(fault.address), kBlockBytes); }
+  void put_off(const mem::UserFault& fault) noexcept override {
+    uffd_.wake(block_of(fault.address), kBlockBytes);
+  }
 
  private:
   const mem::Userfaultfd& uffd_;
@@ -82,13 +87,15 @@ class MappingServer final : public mem::FaultServer {
 
 double measure_fault_uffd_thread(int file, std::size_t blocks, const std::vector<std::size_t>& order) {
   const auto uffd = mem::Userfaultfd::open(mem::Delivery::thread).value();
-  auto* base = static_cast<std::byte*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  auto* base = static_cast<std::byte*>(
+      ::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   KASANE_CHECK(uffd.add(base, blocks * kBlockBytes) == 0);
   MappingServer server(uffd);
   mem::FaultThreads threads(uffd, server);
   KASANE_CHECK(threads.start().has_value());
   const std::uint64_t start = now_ns();
-  for (const std::size_t b : order) static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
+  for (const std::size_t b : order)
+    static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
   const std::uint64_t end = now_ns();
   threads.stop();
   ::munmap(base, blocks * kBlockBytes);
@@ -97,11 +104,15 @@ double measure_fault_uffd_thread(int file, std::size_t blocks, const std::vector
 
 double measure_fault_uffd(int file, std::size_t blocks, const std::vector<std::size_t>& order) {
   auto uffd = mem::Userfaultfd::open(mem::Delivery::in_place).value();
-  auto* base = static_cast<std::byte*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+  auto* base = static_cast<std::byte*>(
+      ::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   KASANE_CHECK(uffd.add(base, blocks * kBlockBytes) == 0);
-  KASANE_CHECK(mem::register_range(base, blocks * kBlockBytes, map_block, &uffd, mem::FaultSignals::segv_and_bus).has_value());
+  KASANE_CHECK(
+      mem::register_range(base, blocks * kBlockBytes, map_block, &uffd, mem::FaultSignals::segv_and_bus)
+          .has_value());
   const std::uint64_t start = now_ns();
-  for (const std::size_t b : order) static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
+  for (const std::size_t b : order)
+    static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
   const std::uint64_t end = now_ns();
   mem::unregister_range(base);
   ::munmap(base, blocks * kBlockBytes);
@@ -111,26 +122,33 @@ double measure_fault_uffd(int file, std::size_t blocks, const std::vector<std::s
 void measure_fault(Results& results, std::size_t blocks, const std::vector<std::size_t>& order) {
   const int fd = ::memfd_create("fault", MFD_CLOEXEC);
   KASANE_CHECK(::ftruncate(fd, static_cast<off_t>(blocks * kBlockBytes)) == 0);
-  auto* alias = static_cast<char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  auto* alias =
+      static_cast<char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   std::memset(alias, 1, blocks * kBlockBytes);
-  auto* base = static_cast<volatile char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_NONE, MAP_SHARED, fd, 0));
-  KASANE_CHECK(mem::register_range(const_cast<char*>(base), blocks * kBlockBytes, open_block, nullptr).has_value());
+  auto* base =
+      static_cast<volatile char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_NONE, MAP_SHARED, fd, 0));
+  KASANE_CHECK(
+      mem::register_range(const_cast<char*>(base), blocks * kBlockBytes, open_block, nullptr).has_value());
   const std::uint64_t start = now_ns();
   for (const std::size_t b : order) static_cast<void>(base[b * kBlockBytes]);
   results.fault.add(us(now_ns() - start, blocks));
   KASANE_CHECK(::mprotect(const_cast<char*>(base), blocks * kBlockBytes, PROT_NONE) == 0);
   const std::uint64_t again = now_ns();
-  for (const std::size_t b : order) KASANE_CHECK(::mprotect(const_cast<char*>(base) + b * kBlockBytes, kBlockBytes, PROT_READ) == 0);
+  for (const std::size_t b : order)
+    KASANE_CHECK(::mprotect(const_cast<char*>(base) + b * kBlockBytes, kBlockBytes, PROT_READ) == 0);
   results.protect.add(us(now_ns() - again, blocks));
   mem::unregister_range(const_cast<char*>(base));
   ::munmap(const_cast<char*>(base), blocks * kBlockBytes);
-  if (mem::probe_userfaultfd(mem::Delivery::in_place).empty()) results.fault_uffd.add(measure_fault_uffd(fd, blocks, order));
-  if (mem::probe_userfaultfd(mem::Delivery::thread).empty()) results.fault_uffd_thread.add(measure_fault_uffd_thread(fd, blocks, order));
+  if (mem::probe_userfaultfd(mem::Delivery::in_place).empty())
+    results.fault_uffd.add(measure_fault_uffd(fd, blocks, order));
+  if (mem::probe_userfaultfd(mem::Delivery::thread).empty())
+    results.fault_uffd_thread.add(measure_fault_uffd_thread(fd, blocks, order));
   ::munmap(alias, blocks * kBlockBytes);
   ::close(fd);
 }
 
-void measure_copy(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks, const std::vector<std::size_t>& order) {
+void measure_copy(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks,
+                  const std::vector<std::size_t>& order) {
   const std::byte* owner = m.transport->mapped(Rank{0}, gas::kFrames) + data;
   alignas(64) static std::byte to[kBlockBytes];
   const std::uint64_t start = now_ns();
@@ -142,7 +160,8 @@ void measure_copy(Results& results, RankMemory& m, std::uint64_t data, std::size
 }
 
 /// A repetition of rank 1; rank 0 owns the data and sleeps in the barrier meanwhile.
-void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks, std::vector<std::size_t>& order) {
+void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t blocks,
+             std::vector<std::size_t>& order) {
   auto& context = m.context();
   volatile char* bytes = m.at<volatile char>(data);
   m.coherence->acquire_all(context);
@@ -168,8 +187,10 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   for (const std::size_t stride : {kStride, kWideStride}) {
     m.coherence->acquire_all(context);
     start = now_ns();
-    for (std::size_t b = 0; b < blocks; b += stride) results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
-    (stride == kStride ? results.stride : results.wide_stride).add(us(now_ns() - start, (blocks + stride - 1) / stride));
+    for (std::size_t b = 0; b < blocks; b += stride)
+      results.wrong |= bytes[b * kBlockBytes] != static_cast<char>(b);
+    (stride == kStride ? results.stride : results.wide_stride)
+        .add(us(now_ns() - start, (blocks + stride - 1) / stride));
   }
 
   m.coherence->acquire_all(context);
@@ -184,7 +205,8 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   results.wrong |= m.coherence->pin(context, data, blocks * kBlockBytes, dsm::Use::write_only).has_value();
   m.coherence->unpin(context, data, blocks * kBlockBytes);
   results.write_view.add(us(now_ns() - start, blocks));
-  for (std::size_t b = 0; b < blocks; ++b) std::memset(const_cast<char*>(bytes) + b * kBlockBytes, static_cast<char>(b), kBlockBytes);
+  for (std::size_t b = 0; b < blocks; ++b)
+    std::memset(const_cast<char*>(bytes) + b * kBlockBytes, static_cast<char>(b), kBlockBytes);
   start = now_ns();
   m.coherence->release_all(context);
   results.release_whole.add(us(now_ns() - start, blocks));
@@ -197,12 +219,14 @@ void measure(Results& results, RankMemory& m, std::uint64_t data, std::size_t bl
   m.coherence->release_all(context);
   results.release_page.add(us(now_ns() - start, blocks));
 
-  for (const std::size_t stride : {std::size_t{1}, kStride}) {   // with the release of the changed bytes
+  for (const std::size_t stride : {std::size_t{1}, kStride}) {  // with the release of the changed bytes
     m.coherence->acquire_all(context);
     start = now_ns();
-    for (std::size_t b = 0; b < blocks; b += stride) bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.stream.n);
+    for (std::size_t b = 0; b < blocks; b += stride)
+      bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.stream.n);
     m.coherence->release_all(context);
-    (stride == 1 ? results.write_stream : results.write_stride).add(us(now_ns() - start, stride == 1 ? blocks : strided));
+    (stride == 1 ? results.write_stream : results.write_stride)
+        .add(us(now_ns() - start, stride == 1 ? blocks : strided));
   }
 
   m.coherence->acquire_all(context);
@@ -225,7 +249,8 @@ void measure_small(Results& results, RankMemory& m, std::uint64_t data, std::siz
   results.small_stream.add(us(now_ns() - start, blocks));
   m.coherence->acquire_all(context);
   start = now_ns();
-  for (std::size_t b = 0; b < blocks; ++b) bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.small_stream.n);
+  for (std::size_t b = 0; b < blocks; ++b)
+    bytes[b * kBlockBytes + 16] = static_cast<char>(b + results.small_stream.n);
   m.coherence->release_all(context);
   results.small_write_stream.add(us(now_ns() - start, blocks));
 }
@@ -242,7 +267,8 @@ void measure_false_sharing(Results& results, RankMemory& m, std::uint64_t data, 
     m.coherence->release_all(m.context());
     m.collectives.barrier();
     m.coherence->acquire_all(m.context());
-    for (std::size_t p = 0; p < kPages; ++p) results.wrong |= bytes[p * kBlockBytes + other] != static_cast<char>(r + p);
+    for (std::size_t p = 0; p < kPages; ++p)
+      results.wrong |= bytes[p * kBlockBytes + other] != static_cast<char>(r + p);
     if (raw(m.rank()) == 1) results.epoch.add(us(now_ns() - start, kPages));
   }
 }
@@ -258,14 +284,16 @@ std::uint64_t make_data(RankMemory& m, std::size_t blocks) {
   return data;
 }
 
-void body_of_small_pages(const comm::Job& job, std::byte* base, const std::string& engine, Results& results, unsigned repetitions, std::size_t blocks) {
+void body_of_small_pages(const comm::Job& job, std::byte* base, const std::string& engine, Results& results,
+                         unsigned repetitions, std::size_t blocks) {
   RankMemory m(job, base, mem::kSmallestPageBytes, 0, engine);
   const std::uint64_t data = make_data(m, blocks);
   for (unsigned r = 0; r < repetitions && raw(m.rank()) == 1; ++r) measure_small(results, m, data, blocks);
   m.collectives.barrier();
 }
 
-void body(const comm::Job& job, std::byte* base, const std::string& engine, Results& results, unsigned repetitions, std::size_t blocks) {
+void body(const comm::Job& job, std::byte* base, const std::string& engine, Results& results,
+          unsigned repetitions, std::size_t blocks) {
   RankMemory m(job, base, mem::kPageBytes, 0, engine);
   const std::uint64_t data = make_data(m, blocks);
   if (raw(m.rank()) == 1) {
@@ -288,7 +316,7 @@ void run_pair(const std::function<void(const comm::Job&)>& run) {
   for (std::uint32_t r = 0; r < 2; ++r) {
     pids[r] = ::fork();
     if (pids[r] == 0) {
-      ::alarm(120);   // a hang ends the benchmark
+      ::alarm(120);  // a hang ends the benchmark
       job.rank = Rank{r};
       run(job);
       ::_exit(0);
@@ -309,27 +337,32 @@ std::vector<Row> core_pages(bool quick, std::optional<unsigned> asked, std::vect
     for (const mem::EngineInfo& e : mem::engines())
       if (e.available) engines.emplace_back(e.name);
   }
-  constexpr unsigned kRounds = 3;   // the engines take turns
+  constexpr unsigned kRounds = 3;  // the engines take turns
   const unsigned repetitions = asked.value_or(quick ? 2 : 7);
   const std::size_t blocks = quick ? 512 : 4096;
   const std::size_t bytes = engines.size() * sizeof(Results);
-  auto* results = static_cast<Results*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* results = static_cast<Results*>(
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
   for (unsigned round = 0; round < kRounds; ++round) {
     for (std::size_t e = 0; e < engines.size(); ++e) {
       run_pair([&](const comm::Job& job) { body(job, base, engines[e], results[e], repetitions, blocks); });
-      run_pair([&](const comm::Job& job) { body_of_small_pages(job, base, engines[e], results[e], repetitions, blocks); });
+      run_pair([&](const comm::Job& job) {
+        body_of_small_pages(job, base, engines[e], results[e], repetitions, blocks);
+      });
     }
   }
   ::munmap(base, RankMemory::kSpaceBytes);
 
   std::vector<Row> rows;
   const auto row = [&](const char* name, const std::string& system, Samples& samples, const char* unit) {
-    if (samples.n != 0) rows.push_back({"core", name, system, 2, 1, kBlockBytes, samples.median(), unit, samples.n});
+    if (samples.n != 0)
+      rows.push_back({"core", name, system, 2, 1, kBlockBytes, samples.median(), unit, samples.n});
   };
   for (std::size_t e = 0; e < engines.size(); ++e) {
     Results& r = results[e];
-    if (r.wrong) throw std::runtime_error("core_pages: wrong bytes were read with the fault engine " + engines[e]);
+    if (r.wrong)
+      throw std::runtime_error("core_pages: wrong bytes were read with the fault engine " + engines[e]);
     const std::string kasane = "kasane, " + engines[e];
     row("page-miss", kasane, r.miss, "us");
     row("page-miss", kasane + ", inside", r.miss_inside, "us");

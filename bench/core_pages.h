@@ -23,6 +23,7 @@ namespace kasane::bench {
 /// it), "fault, uffd-thread" (a thread maps it while the faulting thread sleeps), "mprotect" (that call by
 /// itself) and "memcpy" (the page's bytes alone). Throws std::runtime_error if bytes are wrong, a rank fails,
 /// or an engine is not available.
-std::vector<Row> core_pages(bool quick, std::optional<unsigned> repetitions, std::vector<std::string> engines);
+std::vector<Row> core_pages(bool quick, std::optional<unsigned> repetitions,
+                            std::vector<std::string> engines);
 
 }  // namespace kasane::bench

@@ -18,9 +18,13 @@ namespace {
 
 using kasane::bench::PageTrace, kasane::bench::Progress, kasane::bench::Row;
 
-std::vector<Row> run(std::uint32_t pages, bool quick, const std::vector<std::string>& policies, std::FILE* table) {
+std::vector<Row> run(std::uint32_t pages, bool quick, const std::vector<std::string>& policies,
+                     std::FILE* table) {
   std::vector<Row> rows;
-  std::fprintf(table, "share of accesses that hit; in brackets soft faults per 1000 accesses. Memory: %u pages\n%-16s %9s %7s", pages, "trace", "accesses", "best");
+  std::fprintf(table,
+               "share of accesses that hit; in brackets soft faults per 1000 accesses. Memory: %u "
+               "pages\n%-16s %9s %7s",
+               pages, "trace", "accesses", "best");
   for (const std::string& name : policies) std::fprintf(table, " %15s", name.c_str());
   std::fprintf(table, "\n");
   std::vector<PageTrace> traces;
@@ -34,12 +38,15 @@ std::vector<Row> run(std::uint32_t pages, bool quick, const std::vector<std::str
     progress.begin(trace.name);
     const auto accesses = static_cast<double>(trace.pages.size());
     const double best = static_cast<double>(kasane::bench::best_hits(trace, pages)) / accesses;
-    const auto add = [&](const std::string& system, double value, const char* unit) { rows.push_back({"eviction", trace.name, system, 1, 1, pages, value, unit, 1}); };
+    const auto add = [&](const std::string& system, double value, const char* unit) {
+      rows.push_back({"eviction", trace.name, system, 1, 1, pages, value, unit, 1});
+    };
     std::string line = fmt::format("{:<16} {:9} {:7.3f}", trace.name, trace.pages.size(), best);
     add("best", best, "hit ratio");
     for (const std::string& system : policies) {
       const auto [hits, soft_faults] = kasane::bench::replay(trace, pages, system);
-      const double ratio = static_cast<double>(hits) / accesses, soft = 1000 * static_cast<double>(soft_faults) / accesses;
+      const double ratio = static_cast<double>(hits) / accesses,
+                   soft = 1000 * static_cast<double>(soft_faults) / accesses;
       if (ratio > best) throw std::runtime_error(system + " hits more often than is possible");
       line += fmt::format(" {:7.3f} [{:5.1f}]", ratio, soft);
       add(system, ratio, "hit ratio");
@@ -62,7 +69,8 @@ int main(int argc, char** argv) {
   line.own().number("--pages", pages, "pages that fit into memory; data are four times as much", 64, 1 << 20);
   if (const auto status = line.parse(argc, argv)) return *status;
   return kasane::bench::or_told("kasane bench eviction", [&] {
-    write(line.json(), run(pages, line.quick(), line.wanted("policies"), kasane::bench::table_file(line.json())));
+    write(line.json(),
+          run(pages, line.quick(), line.wanted("policies"), kasane::bench::table_file(line.json())));
     return 0;
   });
 }

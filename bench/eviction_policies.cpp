@@ -158,7 +158,8 @@ class Steady final : public ListPolicy {
 
 std::vector<std::string_view> eviction_policies() { return {"s3-fifo", "steady", "2q", "clock", "fifo"}; }
 
-std::unique_ptr<mem::EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages, PageProbe& probe) {
+std::unique_ptr<mem::EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages,
+                                                          PageProbe& probe) {
   if (name == "s3-fifo") return std::make_unique<mem::S3Fifo>(pages, probe);
   if (name == "fifo") return std::make_unique<mem::Fifo>(pages, probe);
   if (name == "steady") return std::make_unique<Steady>(pages, probe);

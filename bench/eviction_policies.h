@@ -16,6 +16,7 @@ namespace kasane::bench {
 [[nodiscard]] std::vector<std::string_view> eviction_policies();
 
 /// For at most `pages` pages at once. Null: no policy has this name.
-[[nodiscard]] std::unique_ptr<mem::EvictionPolicy> make_eviction_policy(std::string_view name, std::uint32_t pages, mem::PageProbe&);
+[[nodiscard]] std::unique_ptr<mem::EvictionPolicy> make_eviction_policy(std::string_view name,
+                                                                        std::uint32_t pages, mem::PageProbe&);
 
 }  // namespace kasane::bench

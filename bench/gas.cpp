@@ -35,12 +35,14 @@ struct System {
   const char* name;
   const char* environment;
   const char* transport;
-  unsigned calls;   ///< of a case in a row: few, so that what else the machine does hits all cases alike
+  unsigned calls;  ///< of a case in a row: few, so that what else the machine does hits all cases alike
 };
 constexpr System kSystems[] = {{"kasane-shm", "", "shm", 1000},
                                {"kasane-ucx", "UCX_TLS=sm,self", "ucx", 20},
                                {"kasane-ucx-tcp", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "ucx", 20}};
-constexpr const char* kCases[] = {"comm-read", "get-hit", "get-uncached", "get-miss", "get-miss-third", "put-hit", "am-round-trip", "own", "own-64k", "am-target-computes", "own-target-computes"};
+constexpr const char* kCases[] = {
+    "comm-read",     "get-hit", "get-uncached", "get-miss",           "get-miss-third",     "put-hit",
+    "am-round-trip", "own",     "own-64k",      "am-target-computes", "own-target-computes"};
 
 struct Samples {
   std::vector<double> us, trips;
@@ -63,8 +65,10 @@ double ratio(const std::vector<double>& values, const std::vector<double>& besid
 }
 
 bool play(const System& system, const std::string& here, unsigned repetitions, Cases& cases) {
-  const std::string command = std::string(system.environment) + " timeout 300 '" + kasane::bench::kasane_command() + "' run -n 3 --workers 1 --main all --debug relocate=off --transport " + system.transport + " -- '" +
-                              here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(system.calls);
+  const std::string command =
+      std::string(system.environment) + " timeout 300 '" + kasane::bench::kasane_command() +
+      "' run -n 3 --workers 1 --main all --debug relocate=off --transport " + system.transport + " -- '" +
+      here + "/kasane-gas-player' " + std::to_string(repetitions) + " " + std::to_string(system.calls);
   std::FILE* in = ::popen(command.c_str(), "r");
   if (in == nullptr) return false;
   char name[32];
@@ -84,15 +88,34 @@ void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
     if (found == cases.end()) continue;
     const std::string_view what(name);
     const bool computes = what.ends_with("target-computes");
-    const char* const beside = computes ? "am-target-computes" : what.starts_with("own") || what.starts_with("am") ? "am-round-trip" : "comm-read";
+    const char* const beside = computes                                            ? "am-target-computes"
+                               : what.starts_with("own") || what.starts_with("am") ? "am-round-trip"
+                                                                                   : "comm-read";
     const auto base = cases.find(beside);
-    const double value = median(found->second.us), trips = median(found->second.trips), to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
-    const std::array<std::string, 7> cells{system.name, name, fmt::format("{:.4f}", value), fmt::format("{:.4f}", at(found->second.us, 0.25)),
-                                           fmt::format("{:.4f}", at(found->second.us, 0.75)), fmt::format("{:.2f} x {:<18}", to_base, beside), fmt::format("{:.2f}", trips)};
+    const double value = median(found->second.us), trips = median(found->second.trips),
+                 to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
+    const std::array<std::string, 7> cells{system.name,
+                                           name,
+                                           fmt::format("{:.4f}", value),
+                                           fmt::format("{:.4f}", at(found->second.us, 0.25)),
+                                           fmt::format("{:.4f}", at(found->second.us, 0.75)),
+                                           fmt::format("{:.2f} x {:<18}", to_base, beside),
+                                           fmt::format("{:.2f}", trips)};
     std::fputs(kTable.line(cells).c_str(), stdout);
     const std::uint64_t bytes = what == "own-64k" ? 65536 : what.starts_with("own") ? 4096 : 8;
-    rows.push_back({"gas", name, system.name, 3, 1, bytes, value, "us", static_cast<unsigned>(found->second.us.size()),
-                    {{"low", at(found->second.us, 0.25)}, {"high", at(found->second.us, 0.75)}, {"trips", trips}, {"ratio", to_base}}});
+    rows.push_back({"gas",
+                    name,
+                    system.name,
+                    3,
+                    1,
+                    bytes,
+                    value,
+                    "us",
+                    static_cast<unsigned>(found->second.us.size()),
+                    {{"low", at(found->second.us, 0.25)},
+                     {"high", at(found->second.us, 0.75)},
+                     {"trips", trips},
+                     {"ratio", to_base}}});
   }
 }
 
@@ -120,11 +143,15 @@ int main(int argc, char** argv) {
     }
   }
   std::vector<Row> rows;
-  if (line.json() == "-") {   // the rows alone
+  if (line.json() == "-") {  // the rows alone
     std::fflush(stdout);
     if (std::freopen("/dev/stderr", "w", stdout) == nullptr) return 1;
   }
-  std::fputs(kTable.line(std::array<std::string, 7>{"system", "case", "median us", "quartile", "quartile", "ratio", "trips"}).c_str(), stdout);
+  std::fputs(kTable
+                 .line(std::array<std::string, 7>{"system", "case", "median us", "quartile", "quartile",
+                                                  "ratio", "trips"})
+                 .c_str(),
+             stdout);
   for (const System& system : kSystems) {
     if (samples.count(system.name) != 0) report(system, samples[system.name], rows);
   }

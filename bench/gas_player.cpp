@@ -49,7 +49,9 @@ void on_tell(void*, const comm::Message& m) noexcept {
   g_computing.store(false);
   g_transport->reply(m.token, 0);
 }
-void on_ask(void*, const comm::Message& m) noexcept { g_transport->reply(m.token, g_ready.load() && g_command.load() == 0 ? 1 : 0); }
+void on_ask(void*, const comm::Message& m) noexcept {
+  g_transport->reply(m.token, g_ready.load() && g_command.load() == 0 ? 1 : 0);
+}
 void on_echo(void*, const comm::Message& m) noexcept { g_transport->reply(m.token, 7); }
 
 /// Ranks 1 and 2.
@@ -66,7 +68,7 @@ int serve() {
       case Command::compute:
         g_computing.store(true);
         g_command.store(0);
-        while (g_computing.load(std::memory_order_relaxed)) work = work + 1;   // relaxed: ends soon enough
+        while (g_computing.load(std::memory_order_relaxed)) work = work + 1;  // relaxed: ends soon enough
         continue;
       case Command::rest: break;
       case Command::quit: return 0;
@@ -78,8 +80,13 @@ int serve() {
 class Bench {
  public:
   Bench(int repetitions, unsigned calls)
-      : direct_(runtime::Runtime::current()->direct()), access_(direct_.access()), transport_(access_.transport()), waiter_(transport_),
-        io_(transport_, waiter_, &counters_), repetitions_(repetitions), calls_(calls) {
+      : direct_(runtime::Runtime::current()->direct()),
+        access_(direct_.access()),
+        transport_(access_.transport()),
+        waiter_(transport_),
+        io_(transport_, waiter_, &counters_),
+        repetitions_(repetitions),
+        calls_(calls) {
     for (std::uint32_t r = 1; r < kRanks; ++r) wait_for(Rank{r});
     find_pages();
   }
@@ -101,12 +108,13 @@ class Bench {
       });
       report("get-miss", misses(), [&] { kasane::get(&word, fresh_[0][used_[0]++]); });
       report("get-miss-third", misses(), [&] { kasane::get(&word, fresh_[1][used_[1]++]); });
-      if (i % 4 != 0) continue;   // a move takes long, and needs the others
+      if (i % 4 != 0) continue;  // a move takes long, and needs the others
       for (unsigned k = 0; k < 4; ++k) own("own", small_);
       for (unsigned k = 0; k < 4; ++k) own("own-64k", moving_);
-      for (unsigned k = 0; k < 4; ++k) own("own-target-computes", small_, [&] {
-        report("am-target-computes", 4, [&] { KASANE_CHECK_OP(io_.request(Rank{1}, kEcho, {}), ==, 7u); });
-      });
+      for (unsigned k = 0; k < 4; ++k)
+        own("own-target-computes", small_, [&] {
+          report("am-target-computes", 4, [&] { KASANE_CHECK_OP(io_.request(Rank{1}, kEcho, {}), ==, 7u); });
+        });
     }
     for (std::uint32_t r = 1; r < kRanks; ++r) tell(Rank{r}, Command::quit, 0, false);
   }
@@ -116,7 +124,7 @@ class Bench {
   static constexpr std::uint64_t kValue = 0x1234567890abcdef;
 
   std::uint64_t trips() const {
-    return counters_.trips.load() + counter("trips", 0);   // Bench's own, and this thread's inside of Kasane
+    return counters_.trips.load() + counter("trips", 0);  // Bench's own, and this thread's inside of Kasane
   }
 
   template <class F>
@@ -124,7 +132,8 @@ class Bench {
     const std::uint64_t before = trips(), start = now_ns();
     for (unsigned i = 0; i < calls; ++i) call();
     const std::uint64_t ns = now_ns() - start;
-    std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3 / calls, static_cast<double>(trips() - before) / calls);
+    std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3 / calls,
+                static_cast<double>(trips() - before) / calls);
   }
 
   /// The same read by comm alone.
@@ -132,8 +141,13 @@ class Bench {
     std::uint64_t word = 0;
     gas::Outstanding o(1);
     io_.count_round_trip({Rank{1}, gas::kFrames, offset});
-    const comm::Callback done{.fn = [](void* p, comm::Status s) noexcept { static_cast<gas::Outstanding*>(p)->end(s); }, .context = &o};
-    while (!access_.engine().try_read_async({.from = {Rank{1}, gas::kFrames, offset}, .to = comm::private_memory(&word), .bytes = 8, .on_complete = done})) {
+    const comm::Callback done{
+        .fn = [](void* p, comm::Status s) noexcept { static_cast<gas::Outstanding*>(p)->end(s); },
+        .context = &o};
+    while (!access_.engine().try_read_async({.from = {Rank{1}, gas::kFrames, offset},
+                                             .to = comm::private_memory(&word),
+                                             .bytes = 8,
+                                             .on_complete = done})) {
       transport_.progress();
     }
     waiter_.until([&] { return o.done(); });
@@ -165,7 +179,9 @@ class Bench {
     while (io_.request(rank, kAsk, {}) == 0) ::usleep(100);
   }
 
-  [[nodiscard]] static std::uint64_t offset_of(const std::byte* at) { return static_cast<std::uint64_t>(at - runtime::Runtime::current()->space_base()); }
+  [[nodiscard]] static std::uint64_t offset_of(const std::byte* at) {
+    return static_cast<std::uint64_t>(at - runtime::Runtime::current()->space_base());
+  }
   /// Is the page at rank 1, and its entry at `manager`?
   [[nodiscard]] bool lies(const std::byte* at, Rank manager) {
     const auto& directory = access_.addresses().directory();
@@ -178,7 +194,8 @@ class Bench {
   /// compared with. Of get-miss-third rank 2 keeps them, and sleeps.
   void find_pages() {
     const std::size_t fresh = static_cast<std::size_t>(repetitions_) * misses(), pages = kRanks * (fresh + 4);
-    auto* const memory = static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::on(1)));
+    auto* const memory =
+        static_cast<std::byte*>(kasane::allocate(pages * mem::kPageBytes, mem::kPageBytes, placement::on(1)));
     for (std::size_t p = 0; p < pages; ++p) {
       std::byte* const at = memory + p * mem::kPageBytes;
       auto* const word = reinterpret_cast<std::uint64_t*>(at);
@@ -197,9 +214,11 @@ class Bench {
         io_.write({Rank{1}, gas::kFrames, offset_of(at)}, &kZero, 8);
       }
     }
-    auto* const small = static_cast<std::byte*>(kasane::allocate(kRanks * page_small, page_small, placement::on(1).in_pages(page_small)));
+    auto* const small = static_cast<std::byte*>(
+        kasane::allocate(kRanks * page_small, page_small, placement::on(1).in_pages(page_small)));
     for (std::size_t p = 0; p < kRanks && small_ == nullptr; ++p) {
-      if (lies(small + p * page_small, Rank{1})) small_ = reinterpret_cast<std::uint64_t*>(small + p * page_small);
+      if (lies(small + p * page_small, Rank{1}))
+        small_ = reinterpret_cast<std::uint64_t*>(small + p * page_small);
     }
     KASANE_CHECK(small_ != nullptr && fresh_[0].size() >= fresh && fresh_[1].size() >= fresh);
   }
@@ -214,8 +233,8 @@ class Bench {
   unsigned calls_;
   global_ptr<std::uint64_t> cell_;
   std::uint64_t offset_ = 0;
-  std::uint64_t *moving_ = nullptr, *small_ = nullptr;   ///< of pages of 64 and 4 KiB
-  std::vector<global_ptr<std::uint64_t>> fresh_[2];   ///< by the rank that keeps the entry: rank 1, rank 2
+  std::uint64_t *moving_ = nullptr, *small_ = nullptr;  ///< of pages of 64 and 4 KiB
+  std::vector<global_ptr<std::uint64_t>> fresh_[2];     ///< by the rank that keeps the entry: rank 1, rank 2
   std::size_t used_[2] = {0, 0};
 };
 
@@ -231,7 +250,7 @@ int main(int argc, char** argv) {
   g_transport->set_handler(kAsk, on_ask, nullptr);
   g_transport->set_handler(kEcho, on_echo, nullptr);
   if (kasane::rank() != 0) return serve();
-  ::usleep(300'000);   // the others have set their handlers: nothing else says so
+  ::usleep(300'000);  // the others have set their handlers: nothing else says so
   Bench(std::atoi(argv[1]), static_cast<unsigned>(std::atoi(argv[2]))).run();
   return 0;
 }

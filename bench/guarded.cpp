@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kGraceSeconds = 5;
 
-volatile sig_atomic_t g_group = 0;   // of signal handlers, which have no other place
+volatile sig_atomic_t g_group = 0;  // of signal handlers, which have no other place
 volatile sig_atomic_t g_asked = 0;
 
 void on_signal(int number) {
@@ -45,14 +45,14 @@ int run_guarded(const char* name, const std::function<int()>& body) {
   }
   ::setpgid(child, child);
   g_group = child;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_signal;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGALRM}) ::sigaction(number, &action, nullptr);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   ::alarm(0);
-  ::kill(-child, SIGKILL);   // processes that the child left behind
+  ::kill(-child, SIGKILL);  // processes that the child left behind
   if (g_asked != 0) return 128 + g_asked;
   if (WIFSIGNALED(status)) std::fprintf(stderr, "%s: ended by signal %d\n", name, WTERMSIG(status));
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -64,25 +64,30 @@ int main(int argc, char** argv) {
   bool verified = true;
   for (int round = 0; round <= 10; ++round) {
     const double each = kasane::run([=, &verified] {
-      auto* const words = static_cast<std::uint64_t*>(kasane::allocate(2 * (pages + 1) * 65536, 65536, kasane::placement::cyclic));
+      auto* const words = static_cast<std::uint64_t*>(
+          kasane::allocate(2 * (pages + 1) * 65536, 65536, kasane::placement::cyclic));
       const auto value = std::make_unique<kasane::synchronized_value<Shared>>();
       const auto guarded = std::make_unique<UnderMutex>();
       const auto begin = std::chrono::steady_clock::now();
       if (by_value) {
-        take_turns(words, pages, changes, [&v = *value](std::uint64_t rank) { return kasane::apply([rank](Shared& s) { return change(s, rank); }, v); });
+        take_turns(words, pages, changes, [&v = *value](std::uint64_t rank) {
+          return kasane::apply([rank](Shared& s) { return change(s, rank); }, v);
+        });
       } else {
         take_turns(words, pages, changes, [&g = *guarded](std::uint64_t rank) {
           const std::lock_guard lock(g.mutex);
           return change(g.shared, rank);
         });
       }
-      const double passed = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-      const std::uint64_t done = by_value ? kasane::apply([](Shared& s) { return s.changes; }, *value) : guarded->shared.changes;
+      const double passed =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+      const std::uint64_t done =
+          by_value ? kasane::apply([](Shared& s) { return s.changes; }, *value) : guarded->shared.changes;
       verified = verified && done == 2 * changes;
       kasane::deallocate(words);
       return passed / (2 * changes);
     });
-    if (round > 0) us.push_back(each);   // the first one warms up
+    if (round > 0) us.push_back(each);  // the first one warms up
   }
   std::printf("{\"verified\": %s, \"us\": [", verified ? "true" : "false");
   for (std::size_t i = 0; i < us.size(); ++i) std::printf("%s%.3f", i == 0 ? "" : ", ", us[i]);

@@ -14,7 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool put(const std::string& file, const std::string& text) { return static_cast<bool>(std::ofstream(file) << text << std::flush); }
+bool put(const std::string& file, const std::string& text) {
+  return static_cast<bool>(std::ofstream(file) << text << std::flush);
+}
 
 /// Folders in which a group may be made: of version 1, then of 2, this process's own before the root.
 std::vector<std::string> places() {
@@ -24,8 +26,10 @@ std::vector<std::string> places() {
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1) == "/" ? "" : line.substr(second + 1);
-    if (("," + controllers + ",").find(",memory,") != std::string::npos) one = {"/sys/fs/cgroup/memory" + path, "/sys/fs/cgroup/memory"};
+    const std::string controllers = line.substr(first + 1, second - first - 1),
+                      path = line.substr(second + 1) == "/" ? "" : line.substr(second + 1);
+    if (("," + controllers + ",").find(",memory,") != std::string::npos)
+      one = {"/sys/fs/cgroup/memory" + path, "/sys/fs/cgroup/memory"};
     if (controllers.empty()) two = {"/sys/fs/cgroup" + path, "/sys/fs/cgroup"};
   }
   one.insert(one.end(), two.begin(), two.end());
@@ -35,7 +39,8 @@ std::vector<std::string> places() {
 /// Those inside may take a moment to go.
 void remove(const std::string& path) {
   std::error_code error;
-  for (int i = 0; i < 100 && !fs::remove(path, error); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 100 && !fs::remove(path, error); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 }  // namespace
@@ -49,10 +54,12 @@ MemoryGroup::MemoryGroup(const std::string& name, std::uint64_t limit_bytes) {
     if (!fs::create_directory(path, error)) continue;
     const bool two = fs::exists(path + "/memory.max", error);
     const std::string limit = std::to_string(limit_bytes);
-    const bool bounded = limit_bytes == kNoLimit || put(path + (two ? "/memory.max" : "/memory.limit_in_bytes"), limit);
+    const bool bounded =
+        limit_bytes == kNoLimit || put(path + (two ? "/memory.max" : "/memory.limit_in_bytes"), limit);
     if (bounded && (two || fs::exists(path + "/memory.limit_in_bytes", error))) {
       // neither file: no swap
-      if (limit_bytes != kNoLimit) put(path + (two ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes"), two ? "0" : limit);
+      if (limit_bytes != kNoLimit)
+        put(path + (two ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes"), two ? "0" : limit);
       path_ = path;
       return;
     }
@@ -64,7 +71,9 @@ MemoryGroup::~MemoryGroup() {
   if (good()) remove(path_);
 }
 
-std::string MemoryGroup::around(const std::string& command) const { return good() ? "echo $$ > '" + path_ + "/cgroup.procs' && exec " + command : command; }
+std::string MemoryGroup::around(const std::string& command) const {
+  return good() ? "echo $$ > '" + path_ + "/cgroup.procs' && exec " + command : command;
+}
 
 bool MemoryGroup::enter() const { return good() && put(path_ + "/cgroup.procs", std::to_string(::getpid())); }
 

@@ -38,12 +38,15 @@ template <class T>
 class Recorded {
  public:
   static constexpr std::size_t kOnAPage = 64;
-  Recorded(Recorder& recorder, std::uint32_t first_page, std::size_t n) : recorder_(recorder), first_page_(first_page), data_(n) {}
+  Recorded(Recorder& recorder, std::uint32_t first_page, std::size_t n)
+      : recorder_(recorder), first_page_(first_page), data_(n) {}
   T& operator[](std::size_t i) {
     recorder_.note(first_page_ + static_cast<std::uint32_t>(i / kOnAPage));
     return data_[i];
   }
-  [[nodiscard]] std::uint32_t end_page() const { return first_page_ + static_cast<std::uint32_t>((data_.size() + kOnAPage - 1) / kOnAPage); }
+  [[nodiscard]] std::uint32_t end_page() const {
+    return first_page_ + static_cast<std::uint32_t>((data_.size() + kOnAPage - 1) / kOnAPage);
+  }
   std::vector<T>& quietly() { return data_; }
 
  private:
@@ -56,7 +59,8 @@ class Recorded {
 struct Sort {
   Recorded<std::uint32_t>&a, &b;
 
-  void merge(Recorded<std::uint32_t>& from, Recorded<std::uint32_t>& to, std::size_t begin, std::size_t middle, std::size_t end) {
+  void merge(Recorded<std::uint32_t>& from, Recorded<std::uint32_t>& to, std::size_t begin,
+             std::size_t middle, std::size_t end) {
     std::size_t x = begin, y = middle;
     for (std::size_t i = begin; i < end; ++i) {
       const bool left = y == end || (x < middle && from[x] <= from[y]);
@@ -67,10 +71,12 @@ struct Sort {
     const std::size_t n = end - begin, quarter = n / 4;
     if (n < 256) {
       for (std::size_t i = begin; i < end; ++i) (void)a[i];
-      std::sort(a.quietly().begin() + static_cast<std::ptrdiff_t>(begin), a.quietly().begin() + static_cast<std::ptrdiff_t>(end));
+      std::sort(a.quietly().begin() + static_cast<std::ptrdiff_t>(begin),
+                a.quietly().begin() + static_cast<std::ptrdiff_t>(end));
       return;
     }
-    const std::array<std::size_t, 5> cut{begin, begin + quarter, begin + 2 * quarter, begin + 3 * quarter, end};
+    const std::array<std::size_t, 5> cut{begin, begin + quarter, begin + 2 * quarter, begin + 3 * quarter,
+                                         end};
     for (std::size_t i = 0; i < 4; ++i) sort(cut[i], cut[i + 1]);
     merge(a, b, cut[0], cut[1], cut[2]);
     merge(a, b, cut[2], cut[3], cut[4]);
@@ -85,7 +91,8 @@ Pages sort_trace(std::uint32_t data_pages) {
   Random random(1);
   for (std::uint32_t& x : a.quietly()) x = static_cast<std::uint32_t>(random());
   Sort{a, b}.sort(0, n);
-  if (!std::is_sorted(a.quietly().begin(), a.quietly().end())) throw std::runtime_error("the recorded sort does not sort");
+  if (!std::is_sorted(a.quietly().begin(), a.quietly().end()))
+    throw std::runtime_error("the recorded sort does not sort");
   return std::move(recorder.pages);
 }
 
@@ -198,7 +205,7 @@ std::vector<PageTrace> page_traces(std::uint32_t memory_pages, bool quick) {
       for (std::uint32_t i = 0; i < data; ++i) p.push_back(r % 2 == 0 ? i : data - 1 - i);
   }
   {
-    Pages& p = add("stride");   // the columns of a matrix, two of them on a page
+    Pages& p = add("stride");  // the columns of a matrix, two of them on a page
     constexpr std::uint32_t kColumns = 64;
     for (std::uint32_t r = 0; r < rounds; ++r)
       for (std::uint32_t c = 0; c < 2 * kColumns; ++c)
@@ -210,15 +217,16 @@ std::vector<PageTrace> page_traces(std::uint32_t memory_pages, bool quick) {
     for (std::uint32_t i = 0; i < rounds * data; ++i) p.push_back(zipf());
   }
   {
-    Pages& p = add("zipf-and-sweeps");   // a lookup for each page of a sweep over other data
+    Pages& p = add("zipf-and-sweeps");  // a lookup for each page of a sweep over other data
     Zipf zipf(data, 0.9, 4);
     for (std::uint32_t i = 0; i < rounds * data; ++i) p.push_back(data + i % data), p.push_back(zipf());
   }
   {
-    Pages& p = add("phases");   // a loop, lookups, another loop, lookups elsewhere
+    Pages& p = add("phases");  // a loop, lookups, another loop, lookups elsewhere
     for (std::uint32_t phase = 0; phase < 4; ++phase) {
       Zipf zipf(data, 0.9, 5 + phase);
-      for (std::uint32_t i = 0; i < rounds * data; ++i) p.push_back(phase * data + (phase % 2 == 0 ? i % (2 * m) : zipf()));
+      for (std::uint32_t i = 0; i < rounds * data; ++i)
+        p.push_back(phase * data + (phase % 2 == 0 ? i % (2 * m) : zipf()));
     }
   }
   traces.push_back({"sort", sort_trace(data)});
@@ -232,7 +240,7 @@ std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
   // The next use by which a page that is in is known; 0: it is out.
   std::vector<std::size_t> next_use(n), next_of(pages, n), in_until(pages, 0);
   for (std::size_t i = n; i-- != 0;) next_use[i] = std::exchange(next_of[trace.pages[i]], i);
-  std::set<std::pair<std::size_t, std::uint32_t>> in;   // by next use
+  std::set<std::pair<std::size_t, std::uint32_t>> in;  // by next use
   std::uint64_t hits = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t page = trace.pages[i];
@@ -252,7 +260,11 @@ std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
 
 Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy_name) {
   struct Memory final : mem::PageProbe {
-    explicit Memory(std::uint32_t pages) : in(pages, false), armed(pages, false), arming(std::move(mem::PageSet::create(pages).value()), [this](std::span<const PageId> pages) { retire(pages); }) {}
+    explicit Memory(std::uint32_t pages)
+        : in(pages, false),
+          armed(pages, false),
+          arming(std::move(mem::PageSet::create(pages).value()),
+                 [this](std::span<const PageId> pages) { retire(pages); }) {}
     void arm(PageId p, std::uint32_t before) noexcept override { arming.arm(p, before); }
     bool touched(PageId p) noexcept override {
       arming.before_look(p);
@@ -268,7 +280,7 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
   if (!policy) throw std::runtime_error("no eviction policy is called " + policy_name);
   Replay result;
   std::uint32_t resident = 0;
-  std::vector<PageId> entered;   // since room was last made
+  std::vector<PageId> entered;  // since room was last made
   for (const std::uint32_t page : trace.pages) {
     if (memory.in[page]) {
       ++result.hits;
@@ -278,7 +290,8 @@ Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::str
     if (resident == memory_pages) {
       for (const PageId came : entered) policy->enter(came);
       entered.clear();
-      for (const std::uint32_t left = resident - std::max(1u, memory_pages / 16); resident != left; --resident) {
+      for (const std::uint32_t left = resident - std::max(1u, memory_pages / 16); resident != left;
+           --resident) {
         const auto gone = policy->evict();
         if (!gone || !memory.in[raw(*gone)]) throw std::runtime_error(policy_name + " evicts what is not in");
         memory.in[raw(*gone)] = false;

@@ -11,7 +11,7 @@ namespace kasane::bench {
 
 struct PageTrace {
   std::string name;
-  std::vector<std::uint32_t> pages;   ///< in the order of accesses; small numbers
+  std::vector<std::uint32_t> pages;  ///< in the order of accesses; small numbers
 };
 
 /// For a memory of so many pages; data are about four times as much. The algorithms verify their results
@@ -24,7 +24,7 @@ struct PageTrace {
 
 struct Replay {
   std::uint64_t hits = 0;
-  std::uint64_t soft_faults = 0;   ///< first touches after a page was armed
+  std::uint64_t soft_faults = 0;  ///< first touches after a page was armed
 };
 
 /// Replays the trace with the policy of that name (eviction_policies.h).

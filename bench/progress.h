@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says on standard error how far a suite is, a run at a time: a bar where that is a terminal, else a line a run. Standard output is left to the results.
+// Says on standard error how far a suite is, a run at a time: a bar where that is a terminal, else a line a
+// run. Standard output is left to the results.
 //
 //   Progress progress(cases.size() * repetitions);
 //   for (…) progress.begin("stencil N = 512"), …;

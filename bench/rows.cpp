@@ -21,7 +21,10 @@ std::vector<Row> medians(const std::vector<Row>& rows) {
   std::vector<Row> kept;
   std::vector<std::vector<double>> values;
   for (const Row& row : rows) {
-    const auto same = [&](const Row& k) { return std::tie(k.case_, k.system, k.ranks, k.threads, k.bytes, k.unit) == std::tie(row.case_, row.system, row.ranks, row.threads, row.bytes, row.unit); };
+    const auto same = [&](const Row& k) {
+      return std::tie(k.case_, k.system, k.ranks, k.threads, k.bytes, k.unit) ==
+             std::tie(row.case_, row.system, row.ranks, row.threads, row.bytes, row.unit);
+    };
     const auto found = std::find_if(kept.begin(), kept.end(), same);
     const auto i = static_cast<std::size_t>(found - kept.begin());
     if (found == kept.end()) {
@@ -38,10 +41,18 @@ std::vector<Row> medians(const std::vector<Row>& rows) {
 
 void print(const std::vector<Row>& rows) {
   const TextTable table({-20, -24, 5, 7, 8, 12, -4});
-  std::fputs(table.line(std::array<std::string, 7>{"case", "system", "ranks", "threads", "bytes", "median", "unit"}).c_str(), stdout);
+  std::fputs(
+      table.line(std::array<std::string, 7>{"case", "system", "ranks", "threads", "bytes", "median", "unit"})
+          .c_str(),
+      stdout);
   for (const Row& row : rows) {
-    const std::array<std::string, 7> cells{row.case_, row.system, std::to_string(row.ranks), std::to_string(row.threads), std::to_string(row.bytes),
-                                           fmt::format("{:.3f}", row.value), row.unit};
+    const std::array<std::string, 7> cells{row.case_,
+                                           row.system,
+                                           std::to_string(row.ranks),
+                                           std::to_string(row.threads),
+                                           std::to_string(row.bytes),
+                                           fmt::format("{:.3f}", row.value),
+                                           row.unit};
     std::fputs(table.line(cells).c_str(), stdout);
   }
 }
@@ -62,10 +73,12 @@ void write(const std::string& path, const std::vector<Row>& rows) {
     json["value"] = row.value;
     json["unit"] = row.unit;
     json["repetitions"] = row.repetitions;
-    for (const auto& [name, figure] : row.more) std::visit([&json, &name = name](const auto& value) { json[name] = value; }, figure);
+    for (const auto& [name, figure] : row.more)
+      std::visit([&json, &name = name](const auto& value) { json[name] = value; }, figure);
     list.push_back(std::move(json));
   }
-  if (const auto written = write_json_file(path, list); !written) throw std::runtime_error(written.error().message);
+  if (const auto written = write_json_file(path, list); !written)
+    throw std::runtime_error(written.error().message);
 }
 
 std::string own_folder() { return std::filesystem::canonical("/proc/self/exe").parent_path().string(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every suite of `kasane bench` reports: rows, which it prints and writes as the list of JSON objects that `kasane plot` draws.
-// Thread safety: one thread. nlohmann-json stays in rows.cpp.
+// What every suite of `kasane bench` reports: rows, which it prints and writes as the list of JSON objects
+// that `kasane plot` draws. Thread safety: one thread. nlohmann-json stays in rows.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace kasane::bench {
 
 struct Row {
-  std::string suite;          ///< "core"
-  std::string case_;          ///< "fork-join"; printed as "case"
-  std::string system;         ///< "kasane", or the peer's name
+  std::string suite;   ///< "core"
+  std::string case_;   ///< "fork-join"; printed as "case"
+  std::string system;  ///< "kasane", or the peer's name
   unsigned ranks;
-  unsigned threads;           ///< OS threads that work, over all ranks; 0: as many as ranks
-  std::uint64_t bytes;        ///< size of the operation, 0 where it has none
-  double value;               ///< median of the repetitions
+  unsigned threads;     ///< OS threads that work, over all ranks; 0: as many as ranks
+  std::uint64_t bytes;  ///< size of the operation, 0 where it has none
+  double value;         ///< median of the repetitions
   std::string unit;
   unsigned repetitions;
 

@@ -16,7 +16,7 @@ std::vector<double> run_app(const std::string& command, const std::vector<std::s
     if (!object.at("verified").get<bool>()) throw std::runtime_error("the result is wrong");
     for (const std::string& path : figures) {
       const auto& found = object.at(nlohmann::json::json_pointer(path));
-      for (const auto& one : found) values.push_back(one.get<double>());   // a number is a list of itself
+      for (const auto& one : found) values.push_back(one.get<double>());  // a number is a list of itself
     }
   } catch (const std::exception& e) {
     throw std::runtime_error(command + ": " + e.what());

@@ -11,7 +11,8 @@
 
 namespace kasane::bench {
 
-ScratchFile::ScratchFile(const std::string& directory, std::uint64_t bytes) : fd_(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
+ScratchFile::ScratchFile(const std::string& directory, std::uint64_t bytes)
+    : fd_(::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
   if (fd_ < 0) {
     std::string name = directory + "/kasane-bench.XXXXXX";
     fd_ = ::mkostemp(name.data(), O_CLOEXEC);
@@ -25,6 +26,8 @@ ScratchFile::ScratchFile(const std::string& directory, std::uint64_t bytes) : fd
 
 ScratchFile::~ScratchFile() { ::close(fd_); }
 
-std::string ScratchFile::path() const { return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd_); }
+std::string ScratchFile::path() const {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd_);
+}
 
 }  // namespace kasane::bench

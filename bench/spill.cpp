@@ -48,14 +48,16 @@ using mem::kBlockBytes;
 struct Settings {
   std::string directory;
   std::uint64_t bytes;
-  std::uint64_t random_reads;   ///< of each thread
+  std::uint64_t random_reads;  ///< of each thread
 };
 
-constexpr std::uint64_t kChunk = 256u << 10;   // of a sweep
+constexpr std::uint64_t kChunk = 256u << 10;  // of a sweep
 // Chunks under way; for reads as many as the bounce buffers hold.
 constexpr unsigned kAheadToRead = mem::BounceBuffers::kBytes / kChunk, kAheadToWrite = 32;
 
-[[noreturn]] void fail_with(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+[[noreturn]] void fail_with(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
 
 /// Every block begins with its number + 1, which also makes sure that none is zero.
 void stamp(std::byte* base, std::uint64_t offset, std::uint64_t bytes) {
@@ -72,8 +74,12 @@ void check(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) {
   }
 }
 
-double mib_per_second(std::uint64_t bytes, std::uint64_t ns) { return static_cast<double>(bytes) / (1 << 20) / (static_cast<double>(ns) * 1e-9); }
-double per_second(std::uint64_t n, std::uint64_t ns) { return static_cast<double>(n) / (static_cast<double>(ns) * 1e-9); }
+double mib_per_second(std::uint64_t bytes, std::uint64_t ns) {
+  return static_cast<double>(bytes) / (1 << 20) / (static_cast<double>(ns) * 1e-9);
+}
+double per_second(std::uint64_t n, std::uint64_t ns) {
+  return static_cast<double>(n) / (static_cast<double>(ns) * 1e-9);
+}
 
 /// A memory file as M, and a spill file.
 class Tier {
@@ -84,8 +90,10 @@ class Tier {
     // and go as one.
     const auto reserved = mem::reserve_space(settings.bytes + mem::kSpillStripeBytes);
     if (!reserved) throw std::runtime_error(reserved.error().message);
-    const auto address = (reinterpret_cast<std::uintptr_t>(*reserved) + mem::kSpillStripeBytes - 1) / mem::kSpillStripeBytes * mem::kSpillStripeBytes;
-    void* const p = ::mmap(reinterpret_cast<void*>(address), settings.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_, 0);
+    const auto address = (reinterpret_cast<std::uintptr_t>(*reserved) + mem::kSpillStripeBytes - 1) /
+                         mem::kSpillStripeBytes * mem::kSpillStripeBytes;
+    void* const p = ::mmap(reinterpret_cast<void*>(address), settings.bytes, PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_, 0);
     if (p == MAP_FAILED) fail_with("no room for frames");
     ::madvise(p, settings.bytes, MADV_HUGEPAGE);
     base_ = static_cast<std::byte*>(p);
@@ -134,7 +142,8 @@ class Tier {
         for (std::uint64_t i = 0; i < settings_.random_reads; ++i) {
           // In pages of the thread's own: no other thread punches them. A page goes as a whole, else its
           // other blocks would stay where frames are large.
-          const std::uint64_t page = (random.below(settings_.bytes / mem::kPageBytes / threads) * threads + t) * mem::kPageBytes;
+          const std::uint64_t page =
+              (random.below(settings_.bytes / mem::kPageBytes / threads) * threads + t) * mem::kPageBytes;
           const std::uint64_t at = page + random.below(mem::kPageBytes / kBlockBytes) * kBlockBytes;
           move(*queue, mem::SpillOp::read, at, kBlockBytes);
           check(view_, at, kBlockBytes);
@@ -148,7 +157,8 @@ class Tier {
 
  private:
   struct Chunk {
-    Chunk(mem::SpillOp op, std::byte* base, std::uint64_t offset) : range{{offset, kChunk}}, batch(op, base, range) {}
+    Chunk(mem::SpillOp op, std::byte* base, std::uint64_t offset)
+        : range{{offset, kChunk}}, batch(op, base, range) {}
     std::array<mem::SpillRange, 1> range;
     mem::SpillBatch batch;
   };
@@ -159,11 +169,15 @@ class Tier {
     return std::move(*queue);
   }
   void punch(std::uint64_t at, std::uint64_t bytes) const {
-    if (::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), static_cast<off_t>(bytes)) != 0) fail_with("cannot punch frames");
+    if (::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
+                    static_cast<off_t>(bytes)) != 0)
+      fail_with("cannot punch frames");
   }
   void finish(mem::SpillQueue& queue, const mem::SpillBatch& batch) const {
     queue.wait(batch);
-    if (batch.error() != 0) throw std::runtime_error(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes).message);
+    if (batch.error() != 0)
+      throw std::runtime_error(
+          file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes).message);
   }
   void move(mem::SpillQueue& queue, mem::SpillOp op, std::uint64_t at, std::uint64_t bytes) const {
     std::array<mem::SpillRange, 1> range{{{at, bytes}}};
@@ -196,7 +210,7 @@ class Tier {
 
   const Settings& settings_;
   int fd_;
-  std::byte *base_, *view_;   // A; V, by which a program looks
+  std::byte *base_, *view_;  // A; V, by which a program looks
   std::unique_ptr<mem::SpillFile> file_;
   std::unique_ptr<mem::BounceBuffers> buffers_;
 };
@@ -204,7 +218,8 @@ class Tier {
 /// A file of the same size for mmap and fio.
 class PeerFile {
  public:
-  explicit PeerFile(const Settings& settings) : settings_(settings), file_(settings.directory, settings.bytes) {}
+  explicit PeerFile(const Settings& settings)
+      : settings_(settings), file_(settings.directory, settings.bytes) {}
 
   /// body(map) with nothing in the page cache before; until everything is on disk.
   std::uint64_t mapped(int advice, const std::function<void(std::byte*)>& body) {
@@ -222,11 +237,13 @@ class PeerFile {
 
   double write_sweep(int advice) {
     return mib_per_second(settings_.bytes, mapped(advice, [&](std::byte* p) {
-                            for (std::uint64_t at = 0; at < settings_.bytes; at += kBlockBytes) std::memset(p + at, 1, kBlockBytes), stamp(p, at, kBlockBytes);
+                            for (std::uint64_t at = 0; at < settings_.bytes; at += kBlockBytes)
+                              std::memset(p + at, 1, kBlockBytes), stamp(p, at, kBlockBytes);
                           }));
   }
   double read_sweep(int advice) {
-    return mib_per_second(settings_.bytes, mapped(advice, [&](std::byte* p) { check(p, 0, settings_.bytes); }));
+    return mib_per_second(settings_.bytes,
+                          mapped(advice, [&](std::byte* p) { check(p, 0, settings_.bytes); }));
   }
   double random_reads(unsigned threads) {
     const std::uint64_t ns = mapped(MADV_RANDOM, [&](std::byte* p) {
@@ -234,7 +251,8 @@ class PeerFile {
       for (unsigned t = 0; t < threads; ++t) {
         all.emplace_back([&, t] {
           Random random(t + 1);
-          for (std::uint64_t i = 0; i < settings_.random_reads; ++i) check(p, random.below(settings_.bytes / kBlockBytes) * kBlockBytes, kBlockBytes);
+          for (std::uint64_t i = 0; i < settings_.random_reads; ++i)
+            check(p, random.below(settings_.bytes / kBlockBytes) * kBlockBytes, kBlockBytes);
         });
       }
       for (std::thread& t : all) t.join();
@@ -243,8 +261,10 @@ class PeerFile {
   }
   /// The figure in this column (from 1) of fio's terse output.
   [[nodiscard]] double fio(const std::string& arguments, unsigned column) const {
-    const std::string line = fmt::format("fio --name=x --filename={} --size={} --ioengine=io_uring --direct=1 --output-format=terse {} | cut -d';' -f{}",
-                                         file_.path(), settings_.bytes, arguments, column);
+    const std::string line = fmt::format(
+        "fio --name=x --filename={} --size={} --ioengine=io_uring --direct=1 --output-format=terse {} | cut "
+        "-d';' -f{}",
+        file_.path(), settings_.bytes, arguments, column);
     std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), ::pclose);
     double value = 0;
     if (!pipe || std::fscanf(pipe.get(), "%lf", &value) != 1) throw std::runtime_error("fio failed: " + line);
@@ -264,8 +284,8 @@ double processor_seconds() {
 struct Case {
   std::string name, system, unit;
   std::function<double()> run;
-  std::uint64_t blocks;   // that it moves
-  std::vector<double> values, processor;   // processor: µs of this process for each block
+  std::uint64_t blocks;                   // that it moves
+  std::vector<double> values, processor;  // processor: µs of this process for each block
 
   void repeat() {
     const double before = processor_seconds();
@@ -277,9 +297,17 @@ struct Case {
 /// Of each wanted system, with its variants, which read what it has written.
 std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file, const bench::CommandLine& line) {
   std::vector<Case> list;
-  const auto add = [&](const char* name, const std::string& system, const char* unit, std::function<double()> run) {
+  const auto add = [&](const char* name, const std::string& system, const char* unit,
+                       std::function<double()> run) {
     const std::string_view kind(name);
-    list.push_back({name, system, unit, std::move(run), kind.starts_with("seq") ? s.bytes / kBlockBytes : s.random_reads * (kind == "random-8" ? 8 : 1), {}, {}});
+    list.push_back(
+        {name,
+         system,
+         unit,
+         std::move(run),
+         kind.starts_with("seq") ? s.bytes / kBlockBytes : s.random_reads * (kind == "random-8" ? 8 : 1),
+         {},
+         {}});
   };
   const bool fio = line.wants("fio") && std::system("command -v fio >/dev/null 2>&1") == 0;
   // In this order each repetition writes before it reads.
@@ -296,10 +324,13 @@ std::vector<Case> cases(const Settings& s, Tier& tier, PeerFile& file, const ben
   }
   if (fio) {
     const std::string some = fmt::format("--number_ios={}", s.random_reads);
-    add("seq-write", "fio", "MiB/s", [&] { return file.fio("--rw=write --bs=1m --iodepth=8 --fallocate=none --overwrite=1", 48) / 1024; });
+    add("seq-write", "fio", "MiB/s",
+        [&] { return file.fio("--rw=write --bs=1m --iodepth=8 --fallocate=none --overwrite=1", 48) / 1024; });
     add("seq-read", "fio", "MiB/s", [&] { return file.fio("--rw=read --bs=1m --iodepth=8", 7) / 1024; });
-    add("random-1", "fio", "1/s", [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=1 " + some, 8); });
-    add("random-8", "fio", "1/s", [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=8 " + some, 8); });
+    add("random-1", "fio", "1/s",
+        [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=1 " + some, 8); });
+    add("random-8", "fio", "1/s",
+        [&, some] { return file.fio("--rw=randread --bs=4k --iodepth=8 " + some, 8); });
   }
   if (!line.wants("mmap")) return list;
   add("seq-write", "mmap", "MiB/s", [&] { return file.write_sweep(MADV_NORMAL); });
@@ -322,16 +353,22 @@ std::vector<bench::Row> measure(const Settings& settings, const bench::CommandLi
       for (Case& c : list) progress.begin(c.name + " " + c.system), c.repeat();
   }
   std::stable_sort(list.begin(), list.end(), [](const Case& x, const Case& y) { return x.name < y.name; });
-  std::fprintf(table, "%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(), settings.directory.c_str(),
+  std::fprintf(table, "%s of data in %s; frames of %s; %s\n", bytes_text(settings.bytes).c_str(),
+               settings.directory.c_str(),
                bytes_text(std::max<std::uint64_t>(kBlockBytes, mem::large_frame_bytes())).c_str(),
-               limited ? "memory limited to a quarter of it" : "memory NOT limited (no control group can be made here): mmap's figures are too good");
+               limited
+                   ? "memory limited to a quarter of it"
+                   : "memory NOT limited (no control group can be made here): mmap's figures are too good");
   std::vector<bench::Row> rows;
   for (Case& c : list) {
     const double value = bench::median(c.values), processor = bench::median(c.processor);
     // Not of programs that were started.
-    const std::string cost = c.system == "fio" ? "" : fmt::format("   {:6.2f} µs of processor time a block", processor);
-    std::fprintf(table, "%-10s %-18s %10.0f %-5s%s\n", c.name.c_str(), c.system.c_str(), value, c.unit.c_str(), cost.c_str());
-    rows.push_back({"spill", c.name, c.system, 1, c.name == "random-8" ? 8u : 1u, c.name.front() == 's' ? kChunk : kBlockBytes, value, c.unit, repetitions});
+    const std::string cost =
+        c.system == "fio" ? "" : fmt::format("   {:6.2f} µs of processor time a block", processor);
+    std::fprintf(table, "%-10s %-18s %10.0f %-5s%s\n", c.name.c_str(), c.system.c_str(), value,
+                 c.unit.c_str(), cost.c_str());
+    rows.push_back({"spill", c.name, c.system, 1, c.name == "random-8" ? 8u : 1u,
+                    c.name.front() == 's' ? kChunk : kBlockBytes, value, c.unit, repetitions});
   }
   return rows;
 }

@@ -16,12 +16,14 @@ int failures() {
   kasane::fill(place, std::uint64_t{1});
   // 0, 1, 2, …
   kasane::exclusive_scan(place.begin(), place.end(), place.begin(), std::uint64_t{0});
-  kasane::transform(place.begin(), place.end(), drawn.begin(), [](std::uint64_t i) { return (i * 2'654'435'761U >> 7) % kWords; });
+  kasane::transform(place.begin(), place.end(), drawn.begin(),
+                    [](std::uint64_t i) { return (i * 2'654'435'761U >> 7) % kWords; });
   const auto sevens = kasane::count(drawn.begin(), drawn.end(), std::uint64_t{7});
 
   kasane::sort(drawn);
   const auto first = kasane::find(drawn.begin(), drawn.end(), std::uint64_t{7});
-  const auto behind = kasane::find_if(drawn.begin(), drawn.end(), [](std::uint64_t word) { return word > 7; });
+  const auto behind =
+      kasane::find_if(drawn.begin(), drawn.end(), [](std::uint64_t word) { return word > 7; });
   int bad = behind - first != sevens;
   bad += kasane::reduce(place.begin(), place.end()) != kDraws * (kDraws - 1) / 2;
   bad += kasane::any_of(drawn.begin(), drawn.end(), [](std::uint64_t word) { return word >= kWords; });

@@ -18,7 +18,8 @@ int failures() {
       for (int phase = 0; phase < kPhases; ++phase) {
         const auto& from = cells[static_cast<std::size_t>(phase % 2)];
         auto& to = cells[static_cast<std::size_t>((phase + 1) % 2)];
-        to[static_cast<std::size_t>(t)] = from[static_cast<std::size_t>(t)] + from[static_cast<std::size_t>((t + 1) % kThreads)];
+        to[static_cast<std::size_t>(t)] =
+            from[static_cast<std::size_t>(t)] + from[static_cast<std::size_t>((t + 1) % kThreads)];
         barrier.arrive_and_wait();
       }
     });
@@ -26,7 +27,7 @@ int failures() {
   for (auto& t : threads) t.join();
   long sum = 0;
   for (int cell : cells[kPhases % 2]) sum += cell;
-  return sum != 1L << kPhases;   // every phase doubles the sum
+  return sum != 1L << kPhases;  // every phase doubles the sum
 }
 
 }  // namespace

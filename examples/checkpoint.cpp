@@ -11,7 +11,9 @@ namespace {
 constexpr std::size_t n = 200'000;
 
 void advance(double* x) {
-  kasane::run([x] { kasane::parallel_for(std::size_t{0}, n, [x](std::size_t i) { x[i] += static_cast<double>(i); }); });
+  kasane::run([x] {
+    kasane::parallel_for(std::size_t{0}, n, [x](std::size_t i) { x[i] += static_cast<double>(i); });
+  });
 }
 
 }  // namespace
@@ -22,10 +24,10 @@ int main() {
   for (std::size_t i = 0; i < n; ++i) x[i] = 0;
   for (std::uint64_t step = 1; step <= 3; ++step) {
     advance(x.get());
-    kasane::persist(x.get(), n, path, step);   // replaces the one of the step before, or leaves it as it is
+    kasane::persist(x.get(), n, path, step);  // replaces the one of the step before, or leaves it as it is
   }
 
-  const auto again = kasane::restore<double>(path);   // as another job would
+  const auto again = kasane::restore<double>(path);  // as another job would
   int bad = again.size != n || again.note != 3;
   for (std::size_t i = 0; i < again.size; ++i) bad += again.data[i] != 3.0 * static_cast<double>(i);
   ::unlink(path.c_str());

@@ -15,7 +15,8 @@ int failures() {
 
   std::vector<std::string> words;
   kasane::thread fill([&] {
-    for (int i = 0; i < 1000; ++i) words.push_back("a word too long for the small buffer: " + std::to_string(i));
+    for (int i = 0; i < 1000; ++i)
+      words.push_back("a word too long for the small buffer: " + std::to_string(i));
   });
   fill.join();
   bad += words.size() != 1000 || words[999].back() != '9';

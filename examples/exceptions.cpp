@@ -24,13 +24,16 @@ int caught_from_loop() {
   kasane::mutex mutex;
   int ended = 0;
   try {
-    kasane::parallel_for(0, 100, [&](int i) {
-      {
-        std::lock_guard guard(mutex);
-        ++ended;
-      }
-      if (i >= 40) throw i;
-    }, 1);
+    kasane::parallel_for(
+        0, 100,
+        [&](int i) {
+          {
+            std::lock_guard guard(mutex);
+            ++ended;
+          }
+          if (i >= 40) throw i;
+        },
+        1);
   } catch (int i) {
     return i != 40 || ended != 100;
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // get and put go to the owner's copy at once, past the caches; release_all and acquire_all stand between them
 // and loads and stores. A view makes global memory fit for system calls.
+#include <unistd.h>
 #include <array>
 #include <cstdio>
 #include <kasane/kasane.hpp>
-#include <unistd.h>
 
 namespace {
 
@@ -12,7 +12,7 @@ int failures() {
   constexpr std::size_t n = 40'000;
   const auto array = kasane::make_array<int>(n, kasane::placement::cyclic);
   for (std::size_t i = 0; i < n; ++i) array[i] = static_cast<int>(i);
-  kasane::release_all();   // the owners have it now
+  kasane::release_all();  // the owners have it now
 
   std::array<int, 5> piece{};
   kasane::get(piece.data(), &array[20'000], piece.size());
@@ -20,7 +20,7 @@ int failures() {
 
   piece = {-1, -2, -3, -4, -5};
   kasane::put(&array[20'000], piece.data(), piece.size());
-  kasane::acquire_all();   // loads may have had an older copy
+  kasane::acquire_all();  // loads may have had an older copy
   bad += array[20'000] != -1 || array[20'004] != -5 || array[20'005] != 20'005;
 
   // A system call cannot wait for a page: make a view of its buffer.

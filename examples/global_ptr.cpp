@@ -19,7 +19,8 @@ int failures() {
   // Many additions under way at once; the group awaits them together.
   kasane::parallel_for(std::size_t{0}, kValues / 100, [bin](std::size_t piece) {
     kasane::pending_group all;
-    for (std::size_t i = piece * 100; i < (piece + 1) * 100; ++i) kasane::add_async(bin + static_cast<long>(i * i % kBins), 1, all);
+    for (std::size_t i = piece * 100; i < (piece + 1) * 100; ++i)
+      kasane::add_async(bin + static_cast<long>(i * i % kBins), 1, all);
     all.wait();
   });
   std::vector<std::int64_t> counts(kBins);
@@ -33,7 +34,7 @@ int failures() {
   // one is added up.
   const auto matrix = kasane::make_array<double>(kRows * kColumns, kasane::placement::block);
   for (std::size_t i = 0; i < kRows * kColumns; ++i) matrix[i] = static_cast<double>(i % kColumns);
-  kasane::release_all();   // stores, then direct access: a fence between
+  kasane::release_all();  // stores, then direct access: a fence between
   const kasane::global_ptr<const double> cell(matrix.get());
   const kasane::patch column{1, kRows, kColumns, 1};
   std::vector<double> now(kRows), next(kRows);

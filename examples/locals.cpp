@@ -6,13 +6,13 @@
 namespace {
 
 int failures() {
-  const kasane::local<long> depth;   // one for the job, a value for each thread
+  const kasane::local<long> depth;  // one for the job, a value for each thread
   depth.set(-1);
   const int bad = kasane::parallel_reduce(
       0, 64, 0,
       [&depth](int i) {
         kasane::thread t([&depth, i] {
-          if (depth.get() != 0) throw i;   // a new thread starts with zero
+          if (depth.get() != 0) throw i;  // a new thread starts with zero
           depth.set(i);
           kasane::this_thread::yield();
           if (depth.get() != i) throw i;

@@ -11,9 +11,8 @@ int failures() {
   const auto a = kasane::make_array<double>(n * n, kasane::placement::block);
   const auto b = kasane::make_array<double>(n * n, kasane::placement::block);
   const auto c = kasane::make_array<double>(n * n, kasane::placement::block);
-  kasane::parallel_invoke(
-      [&] { kasane::parallel_for(0, n * n, [p = a.get()](int i) { p[i] = i % 7; }); },
-      [&] { kasane::parallel_for(0, n * n, [p = b.get()](int i) { p[i] = i % 5; }); });
+  kasane::parallel_invoke([&] { kasane::parallel_for(0, n * n, [p = a.get()](int i) { p[i] = i % 7; }); },
+                          [&] { kasane::parallel_for(0, n * n, [p = b.get()](int i) { p[i] = i % 5; }); });
   kasane::parallel_for(0, n, [a = a.get(), b = b.get(), c = c.get()](int row) {
     for (int column = 0; column < n; ++column) {
       double sum = 0;

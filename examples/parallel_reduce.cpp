@@ -9,7 +9,8 @@
 namespace {
 
 int failures() {
-  const long sum = kasane::parallel_reduce(1L, 1'000'001L, 0L, [](long i) { return i; }, [](long a, long b) { return a + b; });
+  const long sum = kasane::parallel_reduce(
+      1L, 1'000'001L, 0L, [](long i) { return i; }, [](long a, long b) { return a + b; });
   const std::string text = kasane::parallel_reduce(
       0, 2000, std::string(">"), [](int i) { return std::string(1, static_cast<char>('a' + i % 26)); },
       [](std::string a, const std::string& b) { return std::move(a) + b; }, 10);

@@ -40,7 +40,8 @@ std::uint64_t sum_of_steps() {
 int main() {
   const std::uint64_t sum = kasane::run(sum_of_steps);
   const std::uint64_t expected = kasane::ranks() * (kPart * (kPart - 1) / 2 + (kSteps - 1) * kPart);
-  std::printf("%u parts: sum %llu, %llu blocks fetched\n", kasane::ranks(), static_cast<unsigned long long>(sum),
+  std::printf("%u parts: sum %llu, %llu blocks fetched\n", kasane::ranks(),
+              static_cast<unsigned long long>(sum),
               static_cast<unsigned long long>(kasane::counter("blocks_fetched")));
   return sum == expected ? 0 : 1;
 }

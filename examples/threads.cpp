@@ -25,7 +25,8 @@ int failures() {
   std::array<std::uint64_t, 8> steps{};
   std::array<kasane::thread, 8> threads;
   for (std::size_t i = 0; i < threads.size(); ++i)
-    threads[i] = kasane::thread([](std::uint64_t* out, std::uint64_t n) { *out = collatz(n); }, &steps[i], 20'000 + i);
+    threads[i] =
+        kasane::thread([](std::uint64_t* out, std::uint64_t n) { *out = collatz(n); }, &steps[i], 20'000 + i);
   for (auto& t : threads) t.join();
   for (std::size_t i = 0; i < steps.size(); ++i) bad += steps[i] != collatz(20'000 + i);
 
@@ -37,7 +38,7 @@ int failures() {
   large.back() = huge->back() = 'x';
   char seen_large = 0, seen_huge = 0;
   kasane::thread a([&seen_large, large] { seen_large = large.back(); });
-  kasane::thread b([&seen_huge](const Huge& h) { seen_huge = h.back(); }, *huge);   // a copy
+  kasane::thread b([&seen_huge](const Huge& h) { seen_huge = h.back(); }, *huge);  // a copy
   a.join();
   b.join();
   bad += seen_large != 'x' || seen_huge != 'x';

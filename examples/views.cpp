@@ -20,14 +20,17 @@ void smooth(const double* from, double* to, std::size_t begin, std::size_t end) 
 }
 
 int failures() {
-  const auto a = kasane::make_array<double>(n, kasane::placement::cyclic), b = kasane::make_array<double>(n, kasane::placement::cyclic);
+  const auto a = kasane::make_array<double>(n, kasane::placement::cyclic),
+             b = kasane::make_array<double>(n, kasane::placement::cyclic);
   kasane::parallel_for(std::size_t{0}, n, [p = a.get()](std::size_t i) { p[i] = static_cast<double>(i); });
-  kasane::parallel_for(std::size_t{0}, n / piece, [from = a.get(), to = b.get()](std::size_t k) { smooth(from, to, k * piece, (k + 1) * piece); }, 1);
+  kasane::parallel_for(
+      std::size_t{0}, n / piece,
+      [from = a.get(), to = b.get()](std::size_t k) { smooth(from, to, k * piece, (k + 1) * piece); }, 1);
 
-  kasane::prefetch(b.get(), n);   // a hint, where a view is too much: no scope, no promise
+  kasane::prefetch(b.get(), n);  // a hint, where a view is too much: no scope, no promise
   int bad = 0;
   for (std::size_t i = 1; i + 1 < n; ++i) bad += b[i] != static_cast<double>(i);
-  kasane::discard(a.get(), n);    // its contents are not needed any more
+  kasane::discard(a.get(), n);  // its contents are not needed any more
   return bad;
 }
 

@@ -2,18 +2,18 @@
 // kasane bench SUITE: becomes kasane-bench-SUITE (base/helper_folder.h says where they lie).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/helper_folder.h"
 #include "base/nearest.h"
 #include "commands.h"
 #include "execute.h"
-#include "base/helper_folder.h"
 #include "suites.h"
 #include "usage.h"
 
@@ -24,7 +24,8 @@ constexpr char kUsage[] = "kasane bench SUITE [ARGUMENTS...]";
 
 std::string list() {
   std::string text;
-  for (const bench::Suite& suite : bench::kSuites) text += fmt::format("  {:<12} {}\n", suite.name, suite.what);
+  for (const bench::Suite& suite : bench::kSuites)
+    text += fmt::format("  {:<12} {}\n", suite.name, suite.what);
   return text;
 }
 
@@ -36,12 +37,14 @@ int run(std::vector<std::string> command) {
   std::vector<std::string> names;
   for (const bench::Suite& suite : bench::kSuites) names.emplace_back(suite.name);
   if (std::find(names.begin(), names.end(), command.front()) == names.end()) {
-    fmt::print(stderr, "kasane: there is no suite {}{}\nkasane: see kasane bench\n", command.front(), suggestion(command.front(), names));
+    fmt::print(stderr, "kasane: there is no suite {}{}\nkasane: see kasane bench\n", command.front(),
+               suggestion(command.front(), names));
     return 2;
   }
   const std::string program = "kasane-bench-" + command.front(), path = find_helper(program);
   command.front() = path.empty() ? program : path;
-  return execute(std::move(command), "suites are built with KASANE_BUILD_BENCH=ON, and installed by the component bench");
+  return execute(std::move(command),
+                 "suites are built with KASANE_BUILD_BENCH=ON, and installed by the component bench");
 }
 
 }  // namespace
@@ -49,7 +52,8 @@ int run(std::vector<std::string> command) {
 Command make_bench(CLI::App& kasane) {
   CLI::App* app = kasane.add_subcommand("bench", "Run a suite of micro-benchmarks; alone: list them");
   set_usage(*app, kUsage);
-  app->footer("Suites:\n" + list() + "kasane bench SUITE --help says its flags; kasane plot draws what --json FILE wrote.");
+  app->footer("Suites:\n" + list() +
+              "kasane bench SUITE --help says its flags; kasane plot draws what --json FILE wrote.");
   auto command = std::make_shared<std::vector<std::string>>();
   app->add_option("SUITE", *command, "which, and its own arguments");
   app->positionals_at_end();

@@ -17,7 +17,7 @@ namespace kasane::tools {
 struct Command {
   CLI::App* app;
   std::function<int()> run;
-  const OptionTable* options = nullptr;   ///< its flags, if they are a table's
+  const OptionTable* options = nullptr;  ///< its flags, if they are a table's
 };
 
 /// run [options] [--] PROGRAM [ARGUMENTS]: starts a program over several ranks.

@@ -16,7 +16,8 @@ int execute(std::vector<std::string> command, const std::string& hint) {
   ::execvp(argv[0], argv.data());
   const int number = errno;
   const bool missing = number == ENOENT || number == ENOTDIR;
-  std::fprintf(stderr, "kasane: cannot execute %s: %s\n", argv[0], missing ? "no such program" : std::strerror(number));
+  std::fprintf(stderr, "kasane: cannot execute %s: %s\n", argv[0],
+               missing ? "no such program" : std::strerror(number));
   if (!hint.empty()) std::fprintf(stderr, "kasane: %s\n", hint.c_str());
   return missing ? 127 : 126;
 }

@@ -1,34 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kasane command. Exit status: that of the program that it becomes; 2: the command line cannot be used;
 // 126, 127: as in a shell, the program cannot be executed, or does not exist.
+#include <kasane/version.h>
+#include <algorithm>
+#include <array>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <exception>
-#include <kasane/version.h>
 #include <string>
 
 #include "base/options_cli.h"
-#include "commands.h"
 #include "base/standard_descriptors.h"
+#include "commands.h"
 
 namespace {
 
 constexpr int kUsage = 2;
 
 int run(int argc, char** argv) {
-  CLI::App app("Kasane: threads, pointers and new over one global address space that spans several processes.", "kasane");
+  CLI::App app(
+      "Kasane: threads, pointers and new over one global address space that spans several processes.",
+      "kasane");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("kasane ") + kasane_version());
   app.set_help_all_flag("--help-all", "Print the help of all commands and exit");
-  const std::array commands{kasane::tools::make_run(app), kasane::tools::make_info(app), kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
+  const std::array commands{kasane::tools::make_run(app), kasane::tools::make_info(app),
+                            kasane::tools::make_bench(app), kasane::tools::make_plot(app)};
   app.failure_message([&commands](const CLI::App* where, const CLI::Error& e) {
-    const auto given = std::ranges::find_if(commands, [](const auto& command) { return command.app->parsed(); });
+    const auto given =
+        std::ranges::find_if(commands, [](const auto& command) { return command.app->parsed(); });
     const kasane::OptionTable* const options = given != commands.end() ? given->options : nullptr;
-    return "kasane: " + kasane::explain(*where, e, options) + "\nkasane: see kasane " + (given != commands.end() ? given->app->get_name() + " " : "") + "--help\n";
+    return "kasane: " + kasane::explain(*where, e, options) + "\nkasane: see kasane " +
+           (given != commands.end() ? given->app->get_name() + " " : "") + "--help\n";
   });
   if (argc == 1) {
     std::fputs(app.help().c_str(), stdout);

@@ -64,8 +64,9 @@ std::string version_text(const std::string& program) {
     text.append(part, static_cast<std::size_t>(n));
   }
   ::close(in);
-  ::kill(child, SIGKILL);   // its output is complete, or too late
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
+  ::kill(child, SIGKILL);  // its output is complete, or too late
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
   return text;
 }
 
@@ -95,7 +96,8 @@ void set_job_key() {
   // the ranks then use the launcher's own key
   if (::getrandom(key.data(), sizeof key, 0) != static_cast<ssize_t>(sizeof key)) return;
   char text[40];
-  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(key[0]), static_cast<unsigned long long>(key[1]));
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(key[0]),
+                static_cast<unsigned long long>(key[1]));
   ::setenv(runtime::kJobKeyVariable, text, 1);
 }
 
@@ -121,9 +123,15 @@ std::vector<std::string> mpich_command(const MpiLauncher& launcher, const runtim
 int refuse(const runtime::Options& options) {
   const std::string& mpi = options.session.mpi;
   const bool any = mpi == "auto";
-  std::fprintf(stderr, "kasane: --transport mpi needs an mpirun of %s in the PATH, and there is none: install the package %s\n",
-               any ? "Open MPI or MPICH" : mpi == "openmpi" ? "Open MPI" : "MPICH",
-               any ? "openmpi-bin or mpich" : mpi == "openmpi" ? "openmpi-bin" : "mpich");
+  std::fprintf(stderr,
+               "kasane: --transport mpi needs an mpirun of %s in the PATH, and there is none: install the "
+               "package %s\n",
+               any                ? "Open MPI or MPICH"
+               : mpi == "openmpi" ? "Open MPI"
+                                  : "MPICH",
+               any                ? "openmpi-bin or mpich"
+               : mpi == "openmpi" ? "openmpi-bin"
+                                  : "mpich");
   return 127;
 }
 
@@ -145,11 +153,12 @@ int run_by_mpi(const runtime::Options& options, std::vector<std::string> command
     if (options.session.mpi != "auto" && options.session.mpi != mpi) continue;
     const MpiLauncher launcher = mpi_launcher(mpi);
     if (launcher.path.empty()) continue;
-    std::vector<std::string> words = launcher.mpi == "openmpi" ? open_mpi_command(launcher, options) : mpich_command(launcher, options);
+    std::vector<std::string> words =
+        launcher.mpi == "openmpi" ? open_mpi_command(launcher, options) : mpich_command(launcher, options);
     words.insert(words.end(), {"-n", std::to_string(options.ranks)});
     words.insert(words.end(), command.begin(), command.end());
     set_job_key();
-    ::unsetenv("KASANE_RANKS");   // else each rank would fork as many
+    ::unsetenv("KASANE_RANKS");  // else each rank would fork as many
     return execute(std::move(words));
   }
   return refuse(options);

@@ -12,9 +12,9 @@ namespace kasane::tools {
 
 /// An MPI that Kasane has a module for, and its launcher here.
 struct MpiLauncher {
-  std::string mpi;       ///< as --mpi names it
-  std::string package;   ///< Debian's, which brings the launcher
-  std::string path;      ///< of the launcher; empty: not installed
+  std::string mpi;      ///< as --mpi names it
+  std::string package;  ///< Debian's, which brings the launcher
+  std::string path;     ///< of the launcher; empty: not installed
 };
 
 /// In the order in which --mpi auto takes them.

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/helper_folder.h"
 #include "commands.h"
 #include "execute.h"
-#include "base/helper_folder.h"
 
 namespace kasane::tools {
 
@@ -19,11 +19,15 @@ Command make_plot(CLI::App& kasane) {
     std::string output;
   };
   auto state = std::make_shared<Plot>();
-  CLI::App* app = kasane.add_subcommand("plot", "Draw benchmark results (the files of kasane bench SUITE --json FILE)");
-  app->add_option("FILE", state->files, "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions, spread}")
+  CLI::App* app =
+      kasane.add_subcommand("plot", "Draw benchmark results (the files of kasane bench SUITE --json FILE)");
+  app->add_option(
+         "FILE", state->files,
+         "results: a list of {suite, case, system, ranks, threads, bytes, value, unit, repetitions, spread}")
       ->required()
       ->check(CLI::ExistingFile);
-  app->add_option("-o,--output", state->output, "image to write (.png, .pdf, .svg; default: the first FILE's name with .png)");
+  app->add_option("-o,--output", state->output,
+                  "image to write (.png, .pdf, .svg; default: the first FILE's name with .png)");
   return {app, [state] {
             std::vector<std::string> command{"python3", find_helper("kasane-plot.py")};
             if (!state->output.empty()) command.insert(command.end(), {"--output", state->output});

@@ -19,7 +19,8 @@ void Report::section(std::string_view title, std::string_view key) {
 
 void Report::line(std::string_view name, std::string_view text, const Json& stated) {
   static const TextTable kLines({0, -24, 0});
-  text_ += key_.empty() ? fmt::format("{} {}\n", name, text) : kLines.line(std::array{std::string(" "), std::string(name), std::string(text)});
+  text_ += key_.empty() ? fmt::format("{} {}\n", name, text)
+                        : kLines.line(std::array{std::string(" "), std::string(name), std::string(text)});
   facts(stated);
 }
 

@@ -36,7 +36,7 @@ class Report {
  private:
   std::string text_;
   Json json_ = Json::object();
-  std::string key_;   ///< of the section; empty: none yet
+  std::string key_;  ///< of the section; empty: none yet
 };
 
 }  // namespace kasane::tools

@@ -13,17 +13,17 @@
 #include <string>
 #include <vector>
 
-#include "commands.h"
-#include "execute.h"
-#include "mpirun.h"
-#include "program_file.h"
-#include "usage.h"
 #include "base/counters.h"
 #include "base/helper_folder.h"
 #include "base/options_cli.h"
 #include "base/text_table.h"
+#include "commands.h"
+#include "execute.h"
+#include "mpirun.h"
+#include "program_file.h"
 #include "runtime/malloc/hooks.h"
 #include "runtime/options.h"
+#include "usage.h"
 
 namespace kasane::tools {
 namespace {
@@ -38,7 +38,8 @@ struct Run {
 void preload_malloc() {
   const std::string library = find_helper(runtime::kMallocLibrary);
   const char* others = std::getenv("LD_PRELOAD");
-  ::setenv("LD_PRELOAD", (others == nullptr || *others == '\0' ? library : library + ":" + others).c_str(), 1);
+  ::setenv("LD_PRELOAD", (others == nullptr || *others == '\0' ? library : library + ":" + others).c_str(),
+           1);
 }
 
 int run(Run& state) {
@@ -50,19 +51,26 @@ int run(Run& state) {
   state.table.write_environment();
   if (state.options.malloc_in_space) preload_malloc();
   const bool linked = may_be_kasane_program(state.command[0]);
-  if (linked && state.options.session.transport == "mpi") return run_by_mpi(state.options, std::move(state.command));
+  if (linked && state.options.session.transport == "mpi")
+    return run_by_mpi(state.options, std::move(state.command));
   // The load-time start reads only this variable, so it is set even to the default.
   ::setenv("KASANE_RANKS", std::to_string(state.options.ranks).c_str(), 1);
   if (state.options.ranks > 1 && !linked) {
-    std::fprintf(stderr, "kasane: note: %s is not linked with Kasane (CMake target kasane::kasane); it runs once, as it is\n", state.command[0].c_str());
+    std::fprintf(
+        stderr,
+        "kasane: note: %s is not linked with Kasane (CMake target kasane::kasane); it runs once, as it is\n",
+        state.command[0].c_str());
   }
   return execute(std::move(state.command));
 }
 
 std::string counters_list() {
   std::string text = "\n## Counters\n\n" +
-                     wrapped("", "", "What `--stats` prints, those that are not 0, and `kasane::counter(name)` gives. bytes_: bytes; ns_: nanoseconds, summed over a rank's threads "
-                             "(`--stats` calls them time_).") + "\n";
+                     wrapped("", "",
+                             "What `--stats` prints, those that are not 0, and `kasane::counter(name)` "
+                             "gives. bytes_: bytes; ns_: nanoseconds, summed over a rank's threads "
+                             "(`--stats` calls them time_).") +
+                     "\n";
 #define X(name, help) text += wrapped("- ", "  ", "`" #name "`: " help);
   KASANE_COUNTERS(X)
 #undef X
@@ -72,10 +80,14 @@ std::string counters_list() {
 std::string options_page(const OptionTable& table) {
   const std::string paragraphs[] = {
       "# Options",
-      "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test compares them).",
-      "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. Options that are on or off (`--stats`) have `--no-…` as well, and 1 and 0 in "
-      "the variable. Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them, and the same text in the variable (`KASANE_CHECK=races,heap`).",
-      "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is refused before the program starts; of a variable `KASANE_…` that is not "
+      "Made by `kasane run --help-markdown` from the table that the runtime reads (`make docs`; a test "
+      "compares them).",
+      "Each option of `kasane run` has a variable, which works without `kasane run`, too; a flag wins. "
+      "Options that are on or off (`--stats`) have `--no-…` as well, and 1 and 0 in "
+      "the variable. Lists, `--check races,heap` and `--debug seed=3,hosts=2`, have the items below them, "
+      "and the same text in the variable (`KASANE_CHECK=races,heap`).",
+      "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is "
+      "refused before the program starts; of a variable `KASANE_…` that is not "
       "here the job warns."};
   std::string text;
   for (const std::string& paragraph : paragraphs) text += wrapped("", "", paragraph) + "\n";
@@ -86,18 +98,27 @@ std::string options_page(const OptionTable& table) {
 
 Command make_run(CLI::App& kasane) {
   auto state = std::make_shared<Run>();
-  CLI::App* app = kasane.add_subcommand("run", "Start a program over several ranks of this host and supervise it");
+  CLI::App* app =
+      kasane.add_subcommand("run", "Start a program over several ranks of this host and supervise it");
   set_usage(*app, "kasane run [OPTIONS] [--] PROGRAM [ARGUMENTS...]");
-  app->footer("main runs in rank 0; the other ranks serve. The exit status is main's. A rank that dies ends the job: 128 + signal, or its exit code.\n"
-              "With --transport mpi the ranks are started by mpirun, which then speaks for the job and has its own ways of ending it.\n"
-              "Each option can be given by its variable as well; a flag wins.");
+  app->footer(
+      "main runs in rank 0; the other ranks serve. The exit status is main's. A rank that dies ends the job: "
+      "128 + signal, or its exit code.\n"
+      "With --transport mpi the ranks are started by mpirun, which then speaks for the job and has its own "
+      "ways of ending it.\n"
+      "Each option can be given by its variable as well; a flag wins.");
   add_flags(*app, state->table);
-  app->add_flag_callback("--help-markdown", [state] {
-    std::fputs(options_page(state->table).c_str(), stdout);
-    throw CLI::Success();
-  }, "Print all options and variables as docs/guide/options.md has them, and exit")->group("");
-  app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")->required();
-  app->positionals_at_end();   // from the first word that is none of our flags
+  app->add_flag_callback(
+         "--help-markdown",
+         [state] {
+           std::fputs(options_page(state->table).c_str(), stdout);
+           throw CLI::Success();
+         },
+         "Print all options and variables as docs/guide/options.md has them, and exit")
+      ->group("");
+  app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")
+      ->required();
+  app->positionals_at_end();  // from the first word that is none of our flags
   return {app, [state] { return run(*state); }, &state->table};
 }
 

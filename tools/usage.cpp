@@ -21,6 +21,8 @@ class UsageFormatter : public CLI::Formatter {
 
 }  // namespace
 
-void set_usage(CLI::App& app, std::string line) { app.formatter(std::make_shared<UsageFormatter>(std::move(line))); }
+void set_usage(CLI::App& app, std::string line) {
+  app.formatter(std::make_shared<UsageFormatter>(std::move(line)));
+}
 
 }  // namespace kasane::tools

@@ -48,12 +48,13 @@ inline void attract(Field& field, Vector at, Vector from, double mass) noexcept 
   std::uint64_t drawn = 64 * i;
   const auto uniform = [&] { return static_cast<double>(random_at(seed, drawn++) >> 11) * 0x1p-53; };
   const auto on_sphere = [&](double radius) {
-    const double z = 2 * uniform() - 1, angle = 2 * std::numbers::pi * uniform(), across = std::sqrt(1 - z * z);
+    const double z = 2 * uniform() - 1, angle = 2 * std::numbers::pi * uniform(),
+                 across = std::sqrt(1 - z * z);
     return radius * Vector{across * std::cos(angle), across * std::sin(angle), z};
   };
   // The few that would be far out are not wanted: 0.999 of the mass is within the radius of 39.
   const double radius = 1 / std::sqrt(std::pow(0.001 + 0.998 * uniform(), -2.0 / 3) - 1);
-  double q = uniform();   // of the speed of escape, by rejection
+  double q = uniform();  // of the speed of escape, by rejection
   while (0.1 * uniform() > q * q * std::pow(1 - q * q, 3.5)) q = uniform();
   const double speed = q * std::numbers::sqrt2 / std::pow(1 + radius * radius, 0.25);
   return {1 / static_cast<double>(n), on_sphere(radius), on_sphere(speed)};

@@ -31,7 +31,7 @@ struct Keyed {
 struct Bodies {
   std::size_t n;
   Body *bodies, *spare;
-  Field* fields;   ///< of bodies[i], of all others
+  Field* fields;  ///< of bodies[i], of all others
   Keyed* order;
   std::uint64_t* keys;
 };
@@ -61,7 +61,9 @@ class Simulation {
   [[nodiscard]] double energy() const {
     return sum_pieces<Pattern>(0, b_.n, kSweep, [b = b_](std::size_t i, std::size_t end) {
       double sum = 0;
-      for (; i != end; ++i) sum += 0.5 * b.bodies[i].mass * (dot(b.bodies[i].velocity, b.bodies[i].velocity) + b.fields[i].potential);
+      for (; i != end; ++i)
+        sum += 0.5 * b.bodies[i].mass *
+               (dot(b.bodies[i].velocity, b.bodies[i].velocity) + b.fields[i].potential);
       return sum;
     });
   }
@@ -72,8 +74,9 @@ class Simulation {
     Vector least{kFar, kFar, kFar}, most{-kFar, -kFar, -kFar};
     static constexpr double kFar = std::numeric_limits<double>::infinity();
     friend Bounds operator+(const Bounds& a, const Bounds& b) noexcept {
-      return {{std::min(a.least.x, b.least.x), std::min(a.least.y, b.least.y), std::min(a.least.z, b.least.z)},
-              {std::max(a.most.x, b.most.x), std::max(a.most.y, b.most.y), std::max(a.most.z, b.most.z)}};
+      return {
+          {std::min(a.least.x, b.least.x), std::min(a.least.y, b.least.y), std::min(a.least.z, b.least.z)},
+          {std::max(a.most.x, b.most.x), std::max(a.most.y, b.most.y), std::max(a.most.z, b.most.z)}};
     }
     [[nodiscard]] Cube cube() const noexcept {
       const Vector extent = most - least;
@@ -93,19 +96,21 @@ class Simulation {
 
   void find_fields() {
     const Cube cube = sum_pieces<Pattern>(0, b_.n, kSweep, [b = b_](std::size_t i, std::size_t end) {
-      Bounds bounds;
-      for (; i != end; ++i) bounds = bounds + Bounds{b.bodies[i].position, b.bodies[i].position};
-      return bounds;
-    }).cube();
+                        Bounds bounds;
+                        for (; i != end; ++i)
+                          bounds = bounds + Bounds{b.bodies[i].position, b.bodies[i].position};
+                        return bounds;
+                      }).cube();
     sort_along(cube);
     auto root = build_cell<Pattern>(b_.bodies, b_.bodies + b_.n, b_.keys, 0, cube.side, kBuild);
-    for_pieces<Pattern>(0, b_.n, kWalk, [b = b_, tree = root.get(), theta = theta_](std::size_t i, std::size_t end) {
-      for (; i != end; ++i) {
-        Field field{};
-        walk(field, *tree, &b.bodies[i], b.bodies[i].position, theta);
-        b.fields[i] = field;
-      }
-    });
+    for_pieces<Pattern>(0, b_.n, kWalk,
+                        [b = b_, tree = root.get(), theta = theta_](std::size_t i, std::size_t end) {
+                          for (; i != end; ++i) {
+                            Field field{};
+                            walk(field, *tree, &b.bodies[i], b.bodies[i].position, theta);
+                            b.fields[i] = field;
+                          }
+                        });
     clear_cell<Pattern>(std::move(root), kBuild);
   }
 

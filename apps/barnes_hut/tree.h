@@ -31,11 +31,11 @@ struct Cube {
   double side = 0;
 };
 
-inline constexpr unsigned kKeyDepth = 20;   ///< levels that a key tells apart
+inline constexpr unsigned kKeyDepth = 20;  ///< levels that a key tells apart
 inline constexpr std::size_t kBodiesOfLeaf = 8;
 
 [[nodiscard]] inline std::uint64_t key_of(const Cube& cube, Vector position) noexcept {
-  const auto spread = [&](double at, double corner) {   // 20 bits, two zeros before each
+  const auto spread = [&](double at, double corner) {  // 20 bits, two zeros before each
     const double cells = (at - corner) / cube.side * (1u << kKeyDepth);
     auto v = static_cast<std::uint64_t>(std::clamp(cells, 0.0, static_cast<double>((1u << kKeyDepth) - 1)));
     v = (v | v << 32) & 0x1F00000000FFFF;
@@ -50,16 +50,17 @@ inline constexpr std::size_t kBodiesOfLeaf = 8;
 
 struct Cell {
   double mass = 0, side = 0;
-  Vector centre{};   ///< of mass
+  Vector centre{};  ///< of mass
   const Body *first = nullptr, *last = nullptr;
-  std::array<std::unique_ptr<Cell>, 8> children;   ///< none: a leaf
+  std::array<std::unique_ptr<Cell>, 8> children;  ///< none: a leaf
   bool leaf = false;
 };
 
 /// The cell of [first, last), whose keys are keys[0 …): of the given depth and side. Threads for children of
 /// more than `grain` bodies.
 template <class Pattern>
-std::unique_ptr<Cell> build_cell(const Body* first, const Body* last, const std::uint64_t* keys, unsigned depth, double side, std::size_t grain) {
+std::unique_ptr<Cell> build_cell(const Body* first, const Body* last, const std::uint64_t* keys,
+                                 unsigned depth, double side, std::size_t grain) {
   const auto n = static_cast<std::size_t>(last - first);
   if (n == 0) return nullptr;
   auto cell = std::make_unique<Cell>();
@@ -78,17 +79,22 @@ std::unique_ptr<Cell> build_cell(const Body* first, const Body* last, const std:
     const unsigned shift = 3 * (kKeyDepth - 1 - depth);
     std::array<std::size_t, 9> cut{0};
     for (std::uint64_t octant = 0; octant < 8; ++octant) {
-      const auto* const end = std::partition_point(keys + cut[octant], keys + n, [=](std::uint64_t k) { return (k >> shift & 7) <= octant; });
+      const auto* const end = std::partition_point(
+          keys + cut[octant], keys + n, [=](std::uint64_t k) { return (k >> shift & 7) <= octant; });
       cut[octant + 1] = static_cast<std::size_t>(end - keys);
     }
     const auto child = [&](std::size_t o) {
-      cell->children[o] = build_cell<Pattern>(first + cut[o], first + cut[o + 1], keys + cut[o], depth + 1, side / 2, grain);
+      cell->children[o] =
+          build_cell<Pattern>(first + cut[o], first + cut[o + 1], keys + cut[o], depth + 1, side / 2, grain);
     };
-    const auto pair = [&](std::size_t o) { Pattern::invoke([&child, o] { child(o); }, [&child, o] { child(o + 1); }); };
+    const auto pair = [&](std::size_t o) {
+      Pattern::invoke([&child, o] { child(o); }, [&child, o] { child(o + 1); });
+    };
     if (n <= grain) {
       for (std::size_t o = 0; o < 8; ++o) child(o);
     } else {
-      Pattern::invoke([&] { Pattern::invoke([&] { pair(0); }, [&] { pair(2); }); }, [&] { Pattern::invoke([&] { pair(4); }, [&] { pair(6); }); });
+      Pattern::invoke([&] { Pattern::invoke([&] { pair(0); }, [&] { pair(2); }); },
+                      [&] { Pattern::invoke([&] { pair(4); }, [&] { pair(6); }); });
     }
     for (const auto& c : cell->children)
       if (c) add(c->mass, c->centre);

@@ -28,13 +28,15 @@ class Shuffle {
   }
   [[nodiscard]] std::uint64_t place_of(std::uint64_t i) const noexcept {
     do {
-      for (std::uint64_t r = 0; r < kRounds; ++r) i = (i & mask()) << half_ | ((i >> half_) ^ round(r, i & mask()));
+      for (std::uint64_t r = 0; r < kRounds; ++r)
+        i = (i & mask()) << half_ | ((i >> half_) ^ round(r, i & mask()));
     } while (i >= n_);
     return i;
   }
   [[nodiscard]] std::uint64_t at_place(std::uint64_t i) const noexcept {
     do {
-      for (std::uint64_t r = kRounds; r-- > 0;) i = ((i & mask()) ^ round(r, i >> half_)) << half_ | i >> half_;
+      for (std::uint64_t r = kRounds; r-- > 0;)
+        i = ((i & mask()) ^ round(r, i >> half_)) << half_ | i >> half_;
     } while (i >= n_);
     return i;
   }
@@ -42,7 +44,9 @@ class Shuffle {
  private:
   static constexpr std::uint64_t kRounds = 4;
   [[nodiscard]] std::uint64_t mask() const noexcept { return (std::uint64_t{1} << half_) - 1; }
-  [[nodiscard]] std::uint64_t round(std::uint64_t r, std::uint64_t half) const noexcept { return random_at(seed_ + r, half) & mask(); }
+  [[nodiscard]] std::uint64_t round(std::uint64_t r, std::uint64_t half) const noexcept {
+    return random_at(seed_ + r, half) & mask();
+  }
   std::uint64_t seed_, n_;
   unsigned half_ = 1;
 };
@@ -51,7 +55,9 @@ struct Recipe {
   std::uint64_t n, matchings, seed;
 
   /// By which row and column i are scaled.
-  [[nodiscard]] double scale_of(std::uint64_t i) const noexcept { return 1 + static_cast<double>(random_at(seed, i) >> 11) * 0x9p-53; }
+  [[nodiscard]] double scale_of(std::uint64_t i) const noexcept {
+    return 1 + static_cast<double>(random_at(seed, i) >> 11) * 0x9p-53;
+  }
   /// entry(column, value), not scaled, for all entries of a row but the diagonal, in no order; a column may
   /// come twice.
   template <class F>
@@ -59,11 +65,11 @@ struct Recipe {
     for (std::uint64_t m = 0; m < matchings; ++m) {
       const Shuffle order(seed + 16 * (m + 1), n);
       const std::uint64_t column = order.at_place(n - 1 - order.place_of(row));
-      if (column == row) continue;   // the middle one, where n is odd
+      if (column == row) continue;  // the middle one, where n is odd
       const auto [low, high] = row < column ? std::pair(row, column) : std::pair(column, row);
       const std::uint64_t drawn = random_at(random_at(seed + m, low), high);
       if (drawn % 4 == 0) continue;
-      entry(column, static_cast<double>(drawn >> 11) * 0x1p-52 - 1);   // in [-1, 1)
+      entry(column, static_cast<double>(drawn >> 11) * 0x1p-52 - 1);  // in [-1, 1)
     }
   }
   /// Entries of a row with its diagonal.

@@ -26,13 +26,15 @@ inline constexpr std::size_t kChunk = 512;
 struct Vectors {
   std::size_t n;
   double *x, *r, *p, *q, *sums;
-  [[nodiscard]] static constexpr std::size_t chunks(std::size_t n) noexcept { return (n + kChunk - 1) / kChunk; }
+  [[nodiscard]] static constexpr std::size_t chunks(std::size_t n) noexcept {
+    return (n + kChunk - 1) / kChunk;
+  }
   [[nodiscard]] static constexpr std::size_t sum_elements(std::size_t n) noexcept { return 2 * chunks(n); }
 };
 
 struct Solution {
   std::uint64_t iterations = 0;
-  double residual = 0;   ///< |r| over |b|, as the recurrence has it
+  double residual = 0;  ///< |r| over |b|, as the recurrence has it
 };
 
 /// Solves A x = b for b = all ones, from x = 0, until |r| <= tolerance |b| or for `most` iterations.
@@ -74,7 +76,7 @@ class Solver {
   double sum(F f) {
     const std::size_t chunks = Vectors::chunks(v_.n);
     double* const sums = v_.sums + turn_ * chunks;
-    turn_ = 1 - turn_;   // a member that is late may still add up the other set
+    turn_ = 1 - turn_;  // a member that is late may still add up the other set
     for (std::size_t i = first_; i < last_;) {
       double s = 0;
       const std::size_t end = std::min(last_, i + kChunk), chunk = i / kChunk;

@@ -15,13 +15,16 @@ namespace apps {
 struct Summary {
   std::uint64_t hash = 0;
   bool sorted = true;
-  friend Summary operator+(const Summary& a, const Summary& b) noexcept { return {a.hash + b.hash, a.sorted && b.sorted}; }
+  friend Summary operator+(const Summary& a, const Summary& b) noexcept {
+    return {a.hash + b.hash, a.sorted && b.sorted};
+  }
 };
 
 [[nodiscard]] inline std::uint64_t hash_of(std::uint64_t key) noexcept { return mix(key + 1); }
 [[nodiscard]] inline std::uint64_t hash_of(const Line& line) noexcept {
   std::uint64_t h = line.length + 1;
-  for (std::size_t i = 0; i < line.length; ++i) h = (h ^ static_cast<unsigned char>(line.text[i])) * 0x100000001B3u;
+  for (std::size_t i = 0; i < line.length; ++i)
+    h = (h ^ static_cast<unsigned char>(line.text[i])) * 0x100000001B3u;
   return mix(h);
 }
 

@@ -10,9 +10,9 @@
 namespace apps {
 
 struct Line {
-  std::uint64_t head;     ///< first 8 bytes, the first one most significant, zeros after the end
+  std::uint64_t head;  ///< first 8 bytes, the first one most significant, zeros after the end
   const char* text;
-  std::uint64_t length;   ///< without the newline
+  std::uint64_t length;  ///< without the newline
 
   friend bool operator<(const Line& a, const Line& b) noexcept {
     if (a.head != b.head) return a.head < b.head;

@@ -21,7 +21,7 @@ namespace apps {
 /// Elements below which a range is sorted, or two runs are merged, in one thread; and below which a part is
 /// done wherever it is forked or stolen, not where its memory lies.
 struct Cutoff {
-  std::size_t sort = 32 * 1024;    ///< in a core's cache
+  std::size_t sort = 32 * 1024;  ///< in a core's cache
   /// goes over its ranges once, so it need not fit there; each cut looks at places that may be far away
   std::size_t merge = 128 * 1024;
   std::size_t near = 512 * 1024;
@@ -45,10 +45,12 @@ const T* lower_bound_near_middle(Run<T> run, const T& key) {
   if (middle == high) return high;
   std::size_t step = std::max<std::size_t>(1, 4096 / sizeof(T));
   if (*middle < key) {
-    for (low = middle + 1; static_cast<std::size_t>(high - low) > step && low[step] < key; step *= 2) low += step + 1;
+    for (low = middle + 1; static_cast<std::size_t>(high - low) > step && low[step] < key; step *= 2)
+      low += step + 1;
     high = low + std::min(step, static_cast<std::size_t>(high - low));
   } else {
-    for (high = middle; static_cast<std::size_t>(high - low) > step && !(*(high - step) < key); step *= 2) high -= step;
+    for (high = middle; static_cast<std::size_t>(high - low) > step && !(*(high - step) < key); step *= 2)
+      high -= step;
     low = high - std::min(step, static_cast<std::size_t>(high - low));
   }
   return std::lower_bound(low, high, key);
@@ -85,7 +87,8 @@ void cilksort(T* a, T* tmp, std::size_t n, Cutoff cutoff) {
   if (n > cutoff.near) Pattern::near(a + n / 2);
   const std::size_t q = n / 4;
   T *const a1 = a + q, *const a2 = a + 2 * q, *const a3 = a + 3 * q, *const end = a + n;
-  Pattern::invoke([=] { cilksort<Pattern>(a, tmp, q, cutoff); }, [=] { cilksort<Pattern>(a1, tmp + q, q, cutoff); },
+  Pattern::invoke([=] { cilksort<Pattern>(a, tmp, q, cutoff); },
+                  [=] { cilksort<Pattern>(a1, tmp + q, q, cutoff); },
                   [=] { cilksort<Pattern>(a2, tmp + 2 * q, q, cutoff); },
                   [=] { cilksort<Pattern>(a3, tmp + 3 * q, n - 3 * q, cutoff); });
   Pattern::invoke([=] { merge<Pattern, T>({a, a1}, {a1, a2}, tmp, cutoff); },
@@ -99,7 +102,8 @@ void cilksort(T* a, T* tmp, std::size_t n, Cutoff cutoff) {
 }
 [[nodiscard]] inline std::size_t threads_of_sort(std::size_t n, Cutoff cutoff) {
   if (n <= cutoff.sort || n < 4) return 0;
-  return 3 + 1 + 4 * threads_of_sort(n / 4, cutoff) + 2 * threads_of_merge(n / 2, cutoff.merge) + threads_of_merge(n, cutoff.merge);
+  return 3 + 1 + 4 * threads_of_sort(n / 4, cutoff) + 2 * threads_of_merge(n / 2, cutoff.merge) +
+         threads_of_merge(n, cutoff.merge);
 }
 
 }  // namespace apps

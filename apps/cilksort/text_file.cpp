@@ -23,7 +23,8 @@ char buffer[1 << 20];
 
 }  // namespace
 
-TextFile::TextFile(std::string name) : name_(std::move(name)), fd_(::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+TextFile::TextFile(std::string name)
+    : name_(std::move(name)), fd_(::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) fail("cannot read", name_, errno);
   struct stat status{};
   const int error = ::fstat(fd_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;

@@ -6,7 +6,8 @@
 
 namespace apps {
 
-CommandLine::CommandLine(std::string name, const std::string& what) : Options(name, what), name_(std::move(name)) {
+CommandLine::CommandLine(std::string name, const std::string& what)
+    : Options(name, what), name_(std::move(name)) {
   text("--json", common_.json, "Write the result as JSON to this file; - for standard output");
   number("--repeat", common_.repeat, "Measured runs", 1, 1'000'000);
   number("--seed", common_.seed, "Seed of all randomness", 0, std::numeric_limits<std::uint64_t>::max());

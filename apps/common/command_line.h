@@ -13,11 +13,11 @@ namespace apps {
 
 /// Options of every application.
 struct Common {
-  std::string json;           ///< --json FILE: the result as one JSON object; "-": standard output
-  std::uint64_t repeat = 1;   ///< --repeat R: measured runs
-  std::uint64_t seed = 19;    ///< --seed S
-  bool serial = false;        ///< --serial: also run the sequential elision, and compare
-  bool quiet = false;         ///< --quiet: no progress
+  std::string json;          ///< --json FILE: the result as one JSON object; "-": standard output
+  std::uint64_t repeat = 1;  ///< --repeat R: measured runs
+  std::uint64_t seed = 19;   ///< --seed S
+  bool serial = false;       ///< --serial: also run the sequential elision, and compare
+  bool quiet = false;        ///< --quiet: no progress
 };
 
 class CommandLine : public Options {

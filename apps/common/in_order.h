@@ -24,13 +24,15 @@ class InOrder {
   static_assert(kPieceBytes % sizeof(T) == 0);
 
   /// n elements from `low` on; downwards they count from the end.
-  InOrder(T* low, std::size_t n, Direction direction) noexcept : low_(low), high_(low + n), down_(direction == Direction::down) {}
+  InOrder(T* low, std::size_t n, Direction direction) noexcept
+      : low_(low), high_(low + n), down_(direction == Direction::down) {}
 
   /// Calls f(p, count) for what must be named beside what was.
   template <class F>
   void reach(std::size_t n, const F& f) {
     if (n <= named_) return;
-    const std::size_t beyond = down_ ? odd(high_ - std::min(n, size())) : (kPiece - odd(low_ + std::min(n, size()))) % kPiece;
+    const std::size_t beyond =
+        down_ ? odd(high_ - std::min(n, size())) : (kPiece - odd(low_ + std::min(n, size()))) % kPiece;
     name(std::min(size(), std::min(n, size()) + beyond), f);
   }
   /// Likewise.
@@ -45,7 +47,9 @@ class InOrder {
  private:
   [[nodiscard]] std::size_t size() const noexcept { return static_cast<std::size_t>(high_ - low_); }
   /// Elements between the last end of a piece below p, and p.
-  [[nodiscard]] static std::size_t odd(const T* p) noexcept { return reinterpret_cast<std::uintptr_t>(p) % kPieceBytes / sizeof(T); }
+  [[nodiscard]] static std::size_t odd(const T* p) noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) % kPieceBytes / sizeof(T);
+  }
 
   template <class F>
   void name(std::size_t until, const F& f) {
@@ -56,7 +60,7 @@ class InOrder {
 
   T *const low_, *const high_;
   const bool down_;
-  std::size_t named_ = 0;   ///< elements from where it begins
+  std::size_t named_ = 0;  ///< elements from where it begins
 };
 
 }  // namespace apps

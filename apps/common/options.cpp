@@ -17,54 +17,71 @@ struct Options::Parser {
   template <class T>
   void number(const std::string& flag, T& value, const std::string& help, T least, T most, const char* type) {
     CLI::Option* const option = app.add_option(flag, value, help)->type_name(type)->capture_default_str();
-    if (least != std::numeric_limits<T>::min() || most != std::numeric_limits<T>::max()) option->check(CLI::Range(least, most));
+    if (least != std::numeric_limits<T>::min() || most != std::numeric_limits<T>::max())
+      option->check(CLI::Range(least, most));
   }
   template <class T>
   CLI::Option* list(const std::string& flag, std::vector<T>& value, const std::string& help) {
-    CLI::Option* const option = app.add_option(flag, value, help)->delimiter(',')->type_name(std::is_integral_v<T> ? "N,..." : "NAME,...");
+    CLI::Option* const option = app.add_option(flag, value, help)
+                                    ->delimiter(',')
+                                    ->type_name(std::is_integral_v<T> ? "N,..." : "NAME,...");
     if (!value.empty()) option->default_str(CLI::detail::join(value, ","));
     return option;
   }
 };
 
-Options::Options(const std::string& name, const std::string& what) : parser_(std::make_unique<Parser>(name, what)) {}
+Options::Options(const std::string& name, const std::string& what)
+    : parser_(std::make_unique<Parser>(name, what)) {}
 Options::~Options() = default;
 
-void Options::toggle(const std::string& flag, bool& value, const std::string& help) { parser_->app.add_flag(flag, value, help); }
+void Options::toggle(const std::string& flag, bool& value, const std::string& help) {
+  parser_->app.add_flag(flag, value, help);
+}
 
-void Options::number(const std::string& flag, std::uint64_t& value, const std::string& help, std::uint64_t least, std::uint64_t most) {
+void Options::number(const std::string& flag, std::uint64_t& value, const std::string& help,
+                     std::uint64_t least, std::uint64_t most) {
   parser_->number(flag, value, help, least, most, "N");
 }
 
-void Options::number(const std::string& flag, unsigned& value, const std::string& help, unsigned least, unsigned most) {
+void Options::number(const std::string& flag, unsigned& value, const std::string& help, unsigned least,
+                     unsigned most) {
   parser_->number(flag, value, help, least, most, "N");
 }
 
-void Options::real(const std::string& flag, double& value, const std::string& help, double least, double most) {
+void Options::real(const std::string& flag, double& value, const std::string& help, double least,
+                   double most) {
   parser_->number(flag, value, help, least, most, "X");
 }
 
-void Options::text(const std::string& flag, std::string& value, const std::string& help, const std::string& type) {
+void Options::text(const std::string& flag, std::string& value, const std::string& help,
+                   const std::string& type) {
   parser_->app.add_option(flag, value, help)->type_name(type)->capture_default_str();
 }
 
 void Options::directory(const std::string& flag, std::string& value, const std::string& help) {
-  parser_->app.add_option(flag, value, help)->check(CLI::ExistingDirectory)->type_name("DIR")->capture_default_str();
+  parser_->app.add_option(flag, value, help)
+      ->check(CLI::ExistingDirectory)
+      ->type_name("DIR")
+      ->capture_default_str();
 }
 
-void Options::choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed, const std::string& help) {
+void Options::choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed,
+                     const std::string& help) {
   parser_->app.add_option(flag, value, help)->check(CLI::IsMember(allowed))->capture_default_str();
 }
 
-void Options::numbers(const std::string& flag, std::vector<std::uint64_t>& value, const std::string& help, std::uint64_t least, std::uint64_t most) {
+void Options::numbers(const std::string& flag, std::vector<std::uint64_t>& value, const std::string& help,
+                      std::uint64_t least, std::uint64_t most) {
   parser_->list(flag, value, help)->check(CLI::Range(least, most));
 }
 
-void Options::numbers(const std::string& flag, std::vector<unsigned>& value, const std::string& help, unsigned least, unsigned most) {
+void Options::numbers(const std::string& flag, std::vector<unsigned>& value, const std::string& help,
+                      unsigned least, unsigned most) {
   parser_->list(flag, value, help)->check(CLI::Range(least, most));
 }
 
-void Options::choices(const std::string& flag, std::vector<std::string>& value, const std::vector<std::string>& allowed, const std::string& help) {
+void Options::choices(const std::string& flag, std::vector<std::string>& value,
+                      const std::vector<std::string>& allowed, const std::string& help) {
   CLI::Option* const list = parser_->list(flag, value, help);
   if (!allowed.empty()) list->check(CLI::IsMember(allowed));
 }

@@ -24,20 +24,27 @@ class Options {
 
   /// Options write to the variable, whose value before is the default that --help shows.
   void toggle(const std::string& flag, bool& value, const std::string& help);
-  void number(const std::string& flag, std::uint64_t& value, const std::string& help, std::uint64_t least, std::uint64_t most);
-  void number(const std::string& flag, unsigned& value, const std::string& help, unsigned least, unsigned most);
+  void number(const std::string& flag, std::uint64_t& value, const std::string& help, std::uint64_t least,
+              std::uint64_t most);
+  void number(const std::string& flag, unsigned& value, const std::string& help, unsigned least,
+              unsigned most);
   void real(const std::string& flag, double& value, const std::string& help, double least, double most);
   /// type: what --help says that it is.
-  void text(const std::string& flag, std::string& value, const std::string& help, const std::string& type = "FILE");
+  void text(const std::string& flag, std::string& value, const std::string& help,
+            const std::string& type = "FILE");
   /// One that is there.
   void directory(const std::string& flag, std::string& value, const std::string& help);
-  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed, const std::string& help);
+  void choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed,
+              const std::string& help);
 
   /// Lists: commas between. No default is shown where that is empty.
-  void numbers(const std::string& flag, std::vector<std::uint64_t>& value, const std::string& help, std::uint64_t least, std::uint64_t most);
-  void numbers(const std::string& flag, std::vector<unsigned>& value, const std::string& help, unsigned least, unsigned most);
+  void numbers(const std::string& flag, std::vector<std::uint64_t>& value, const std::string& help,
+               std::uint64_t least, std::uint64_t most);
+  void numbers(const std::string& flag, std::vector<unsigned>& value, const std::string& help, unsigned least,
+               unsigned most);
   /// allowed: empty, if the program itself says what is wrong.
-  void choices(const std::string& flag, std::vector<std::string>& value, const std::vector<std::string>& allowed, const std::string& help);
+  void choices(const std::string& flag, std::vector<std::string>& value,
+               const std::vector<std::string>& allowed, const std::string& help);
 
   /// flag and other must not be given together.
   void exclusive(const std::string& flag, const std::string& other);

@@ -34,9 +34,9 @@ struct Serial {
   template <class T>
   static void updates(T*, std::size_t) {}
   template <class T>
-  static void overwrites(T*, std::size_t) {}   ///< every one is assigned, and none read before
+  static void overwrites(T*, std::size_t) {}  ///< every one is assigned, and none read before
   template <class T>
-  static void consumed(const T*, std::size_t) {} ///< none is read any more before it is assigned
+  static void consumed(const T*, std::size_t) {}  ///< none is read any more before it is assigned
 };
 
 }  // namespace apps

@@ -16,12 +16,14 @@ void for_pieces(std::size_t begin, std::size_t end, std::size_t grain, F body) {
     return;
   }
   const std::size_t middle = begin + (end - begin) / 2;
-  Pattern::invoke([=] { for_pieces<Pattern>(begin, middle, grain, body); }, [=] { for_pieces<Pattern>(middle, end, grain, body); });
+  Pattern::invoke([=] { for_pieces<Pattern>(begin, middle, grain, body); },
+                  [=] { for_pieces<Pattern>(middle, end, grain, body); });
 }
 
 /// The sum of body(begin, end) over the pieces, by operator+ in their order. The range is not empty.
 template <class Pattern, class F>
-[[nodiscard]] auto sum_pieces(std::size_t begin, std::size_t end, std::size_t grain, F body) -> decltype(body(begin, end)) {
+[[nodiscard]] auto sum_pieces(std::size_t begin, std::size_t end, std::size_t grain, F body)
+    -> decltype(body(begin, end)) {
   if (end - begin <= grain) return body(begin, end);
   const std::size_t middle = begin + (end - begin) / 2;
   decltype(body(begin, end)) left{}, right{};
@@ -31,6 +33,8 @@ template <class Pattern, class F>
 }
 
 /// About how many threads such a loop ends, or kasane::parallel_for: for the progress bar.
-[[nodiscard]] inline std::size_t threads_of_pieces(std::size_t n, std::size_t grain) { return n <= grain ? 0 : 1 + 2 * threads_of_pieces(n / 2, grain); }
+[[nodiscard]] inline std::size_t threads_of_pieces(std::size_t n, std::size_t grain) {
+  return n <= grain ? 0 : 1 + 2 * threads_of_pieces(n / 2, grain);
+}
 
 }  // namespace apps

@@ -32,12 +32,15 @@ struct Shared {
 double seconds_since(const timespec& start) {
   timespec now;
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec - start.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec - start.tv_nsec);
+  return static_cast<double>(now.tv_sec - start.tv_sec) +
+         1e-9 * static_cast<double>(now.tv_nsec - start.tv_nsec);
 }
 
 void show(bool terminal) {
   std::uint64_t all_threads = 0, steals = 0;
-  if (kasane_counter_by_name("threads", KASANE_ALL_RANKS, &all_threads) != 0 || kasane_counter_by_name("steals_remote", KASANE_ALL_RANKS, &steals) != 0) return;
+  if (kasane_counter_by_name("threads", KASANE_ALL_RANKS, &all_threads) != 0 ||
+      kasane_counter_by_name("steals_remote", KASANE_ALL_RANKS, &steals) != 0)
+    return;
   const double t = seconds_since(shared.start);
   const std::uint64_t threads = all_threads - std::min(all_threads, shared.threads_before);
   char text[200];
@@ -56,8 +59,9 @@ void show(bool terminal) {
     n = std::snprintf(text, sizeof text, "%s: %.1f s", shared.label, t);
   }
   if (n > 0 && static_cast<std::size_t>(n) < sizeof text)
-    n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n), ", %llu threads, %llu steals between ranks",
-                       static_cast<unsigned long long>(threads), static_cast<unsigned long long>(steals));
+    n += std::snprintf(text + n, sizeof text - static_cast<std::size_t>(n),
+                       ", %llu threads, %llu steals between ranks", static_cast<unsigned long long>(threads),
+                       static_cast<unsigned long long>(steals));
   std::fprintf(stderr, terminal ? "\r%s\033[K" : "%s\n", text);
 }
 
@@ -90,7 +94,9 @@ void* draw(void*) {
 
 }  // namespace
 
-Progress::Progress(const char* label, std::uint64_t expected_threads, bool quiet) { start(label, expected_threads, false, quiet); }
+Progress::Progress(const char* label, std::uint64_t expected_threads, bool quiet) {
+  start(label, expected_threads, false, quiet);
+}
 Progress::Progress(const char* label, Steps steps, bool quiet) { start(label, steps.expected, true, quiet); }
 
 // as where it is shown

@@ -22,7 +22,8 @@ struct Counts {
   std::vector<std::pair<const char*, std::uint64_t>> items;
 
   [[nodiscard]] std::uint64_t operator[](std::string_view name) const {
-    return std::find_if(items.begin(), items.end(), [name](const auto& item) { return item.first == name; })->second;
+    return std::find_if(items.begin(), items.end(), [name](const auto& item) { return item.first == name; })
+        ->second;
   }
   /// Adds `sign` times the others.
   void add(const Counts& others, std::uint64_t sign) {
@@ -39,19 +40,24 @@ Json to_json(const Counts& counts) {
 std::vector<Counts> read_all() {
   std::vector<Counts> all(kasane::ranks());
   for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-    kasane::for_each_counter([&](const char* name, std::uint64_t value) { all[r].items.emplace_back(name, value); }, r);
+    kasane::for_each_counter(
+        [&](const char* name, std::uint64_t value) { all[r].items.emplace_back(name, value); }, r);
   }
   return all;
 }
 
 void print_table(const std::vector<Counts>& ranks) {
-  std::printf("%6s %10s %9s %9s %9s %9s %11s %9s %11s %8s %8s\n", "rank", "threads", "steals", "remote", "loads", "stores",
-              "fetched KB", "diffs", "put KB", "fault s", "idle s");
+  std::printf("%6s %10s %9s %9s %9s %9s %11s %9s %11s %8s %8s\n", "rank", "threads", "steals", "remote",
+              "loads", "stores", "fetched KB", "diffs", "put KB", "fault s", "idle s");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto u = [&](const char* name, std::uint64_t unit = 1) { return static_cast<unsigned long long>(ranks[r][name] / unit); };
+    const auto u = [&](const char* name, std::uint64_t unit = 1) {
+      return static_cast<unsigned long long>(ranks[r][name] / unit);
+    };
     const auto seconds = [&](const char* name) { return 1e-9 * static_cast<double>(ranks[r][name]); };
-    std::printf("%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r, u("threads"), u("steals_local"), u("steals_remote"), u("faults_read"),
-                u("faults_write"), u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024), seconds("ns_fault"), seconds("ns_idle"));
+    std::printf("%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r, u("threads"),
+                u("steals_local"), u("steals_remote"), u("faults_read"), u("faults_write"),
+                u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024), seconds("ns_fault"),
+                seconds("ns_idle"));
   }
 }
 
@@ -77,7 +83,9 @@ Report::Report(const CommandLine& line) : state_(std::make_unique<State>()) {
 Report::~Report() = default;
 
 void Report::parameter(const std::string& name, std::uint64_t value) { state_->parameters[name] = value; }
-void Report::parameter(const std::string& name, const std::string& value) { state_->parameters[name] = value; }
+void Report::parameter(const std::string& name, const std::string& value) {
+  state_->parameters[name] = value;
+}
 void Report::real_parameter(const std::string& name, double value) { state_->parameters[name] = value; }
 void Report::real_result(const std::string& name, double value) { state_->results[name] = value; }
 void Report::result(const std::string& name, std::uint64_t value) { state_->results[name] = value; }
@@ -97,7 +105,7 @@ void Report::end() {
   const auto after = read_all();
   for (std::size_t r = 0; r < after.size(); ++r) {
     state_->sum[r].add(after[r], 1);
-    state_->sum[r].add(state_->before[r], ~std::uint64_t{0});   // minus them
+    state_->sum[r].add(state_->before[r], ~std::uint64_t{0});  // minus them
   }
 }
 
@@ -117,10 +125,14 @@ void Report::print(double median) const {
   const State& s = *state_;
   std::printf("%s: %u ranks x %u workers, %.4f s", s.app.c_str(), kasane::ranks(), kasane::workers(), median);
   if (s.runs.size() > 1) std::printf(" (median of %zu)", s.runs.size());
-  if (s.serial >= 0) std::printf(", sequential elision %.4f s (speed-up %.2f)", s.serial, median > 0 ? s.serial / median : 0.0);
+  if (s.serial >= 0)
+    std::printf(", sequential elision %.4f s (speed-up %.2f)", s.serial,
+                median > 0 ? s.serial / median : 0.0);
   std::printf("\n");
-  for (const auto& [name, seconds] : s.parts.items()) std::printf("  %s: %.4f\n", name.c_str(), seconds.get<double>());
-  for (const auto& [name, value] : s.results.items()) std::printf("  %s: %s\n", name.c_str(), value.dump().c_str());
+  for (const auto& [name, seconds] : s.parts.items())
+    std::printf("  %s: %.4f\n", name.c_str(), seconds.get<double>());
+  for (const auto& [name, value] : s.results.items())
+    std::printf("  %s: %s\n", name.c_str(), value.dump().c_str());
   print_table(s.sum);
   if (s.good && s.checks > 0)
     std::printf("verified\n");
@@ -157,9 +169,13 @@ bool Report::write_json(double median) const {
   const std::string text = j.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   std::FILE* f = s.json_file == "-" ? stdout : std::fopen(s.json_file.c_str(), "w");
   bool good = f != nullptr && std::fwrite(text.data(), 1, text.size(), f) == text.size();
-  if (f == stdout) good = std::fflush(f) == 0 && good;
-  else if (f != nullptr) good = std::fclose(f) == 0 && good;
-  if (!good) std::fprintf(stderr, "%s: cannot write the JSON file %s: %s\n", s.app.c_str(), s.json_file.c_str(), std::strerror(errno));
+  if (f == stdout)
+    good = std::fflush(f) == 0 && good;
+  else if (f != nullptr)
+    good = std::fclose(f) == 0 && good;
+  if (!good)
+    std::fprintf(stderr, "%s: cannot write the JSON file %s: %s\n", s.app.c_str(), s.json_file.c_str(),
+                 std::strerror(errno));
   return good;
 }
 

@@ -43,7 +43,9 @@ class Seats {
   [[nodiscard]] bool all_taken() const { return kasane::get(at(size_)) == size_; }
 
  private:
-  [[nodiscard]] kasane::global_ptr<std::uint32_t> at(std::uint32_t i) const noexcept { return kasane::global_ptr<std::uint32_t>(words_.get() + i); }
+  [[nodiscard]] kasane::global_ptr<std::uint32_t> at(std::uint32_t i) const noexcept {
+    return kasane::global_ptr<std::uint32_t>(words_.get() + i);
+  }
   std::uint32_t size_;
   kasane::unique_array<std::uint32_t> words_;
 };
@@ -56,7 +58,8 @@ void team(F body) {
     const detail::Seats seats;
     kasane::barrier barrier(seats.size());
     const auto member = [&seats, &barrier, &body] {
-      Member me(seats.take(), seats.size(), &barrier, [](void* b) { static_cast<kasane::barrier*>(b)->arrive_and_wait(); });
+      Member me(seats.take(), seats.size(), &barrier,
+                [](void* b) { static_cast<kasane::barrier*>(b)->arrive_and_wait(); });
       while (!seats.all_taken()) {
         const timespec moment{0, 50'000};
         ::nanosleep(&moment, nullptr);

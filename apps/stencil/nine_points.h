@@ -38,18 +38,20 @@
 namespace apps {
 
 struct Plate {
-  std::size_t n;   ///< inner rows and columns
+  std::size_t n;  ///< inner rows and columns
 
   // Shares of a point, of the four beside it and of the four at its corners. Powers of two and their sums add
   // up without a rounding.
   static constexpr double kCentre = 0.5, kEdge = 0.09375, kCorner = 0.03125;
-  static constexpr double kWavesDown = 3, kWavesAcross = 5;   ///< half waves of the mode
+  static constexpr double kWavesDown = 3, kWavesAcross = 5;  ///< half waves of the mode
   /// of a point and a step: 8 additions, 3 multiplications
   static constexpr std::uint64_t kFlops = 11;
 
   [[nodiscard]] std::size_t pitch() const noexcept { return n + 2; }
   [[nodiscard]] std::size_t points() const noexcept { return pitch() * pitch(); }
-  [[nodiscard]] double mode(std::size_t row, std::size_t column) const noexcept { return wave(kWavesDown, row) * wave(kWavesAcross, column); }
+  [[nodiscard]] double mode(std::size_t row, std::size_t column) const noexcept {
+    return wave(kWavesDown, row) * wave(kWavesAcross, column);
+  }
   /// What is left of the mode after a step.
   [[nodiscard]] double decay() const noexcept {
     const double down = std::cos(angle(kWavesDown)), across = std::cos(angle(kWavesAcross));
@@ -67,8 +69,10 @@ struct Plate {
   }
 
   enum class Order : bool { down, up };
-  static constexpr Order kFirstOrder = Order::up;   ///< rows are set downwards, so the last ones are at hand
-  [[nodiscard]] static constexpr Order opposite(Order o) noexcept { return o == Order::down ? Order::up : Order::down; }
+  static constexpr Order kFirstOrder = Order::up;  ///< rows are set downwards, so the last ones are at hand
+  [[nodiscard]] static constexpr Order opposite(Order o) noexcept {
+    return o == Order::down ? Order::up : Order::down;
+  }
 
   /// Rows [first, last) of [0, n + 2), one step on, from one plate to another. Pattern: patterns.h.
   template <class Pattern>
@@ -82,8 +86,15 @@ struct Plate {
     explicit Halo(const Plate& plate) noexcept : Halo(plate, 0, plate.pitch(), 0, nullptr) {}
     /// copies: of as many rows as size() says.
     Halo(const Plate& plate, std::size_t first, std::size_t last, std::size_t steps, double* copies) noexcept
-        : pitch_(plate.pitch()), first_(first), last_(last), begin_(first - std::min(first, steps)), end_(std::min(pitch_, last + steps)), copies_(copies) {}
-    [[nodiscard]] static std::size_t size(const Plate& plate, std::size_t steps) noexcept { return 2 * std::min(plate.pitch(), steps); }
+        : pitch_(plate.pitch()),
+          first_(first),
+          last_(last),
+          begin_(first - std::min(first, steps)),
+          end_(std::min(pitch_, last + steps)),
+          copies_(copies) {}
+    [[nodiscard]] static std::size_t size(const Plate& plate, std::size_t steps) noexcept {
+      return 2 * std::min(plate.pitch(), steps);
+    }
 
     template <class Pattern>
     void copy(const double* rows) const {
@@ -97,7 +108,9 @@ struct Plate {
 
    private:
     friend struct Plate;
-    [[nodiscard]] double* row(std::size_t i) const noexcept { return copies_ + (i < first_ ? i - begin_ : i - last_ + first_ - begin_) * pitch_; }
+    [[nodiscard]] double* row(std::size_t i) const noexcept {
+      return copies_ + (i < first_ ? i - begin_ : i - last_ + first_ - begin_) * pitch_;
+    }
     std::size_t pitch_, first_, last_, begin_, end_;
     double* copies_;
   };
@@ -107,10 +120,15 @@ struct Plate {
   void advance_rows(double* rows, const Halo& halo, std::size_t steps, Order order) const;
 
  private:
-  [[nodiscard]] double angle(double waves) const noexcept { return waves * std::numbers::pi / static_cast<double>(n + 1); }
-  [[nodiscard]] double wave(double waves, std::size_t at) const noexcept { return std::sin(angle(waves) * static_cast<double>(at)); }
+  [[nodiscard]] double angle(double waves) const noexcept {
+    return waves * std::numbers::pi / static_cast<double>(n + 1);
+  }
+  [[nodiscard]] double wave(double waves, std::size_t at) const noexcept {
+    return std::sin(angle(waves) * static_cast<double>(at));
+  }
   /// Row `row` one step on. The rim's rows stay.
-  void advance_row(double* __restrict out, const double* __restrict above, const double* __restrict row, const double* __restrict below) const noexcept {
+  void advance_row(double* __restrict out, const double* __restrict above, const double* __restrict row,
+                   const double* __restrict below) const noexcept {
     out[0] = row[0];
     for (std::size_t j = 1; j <= n; ++j) {
       out[j] = kCentre * row[j] + kEdge * (above[j] + row[j - 1] + row[j + 1] + below[j]) +
@@ -121,7 +139,8 @@ struct Plate {
 };
 
 template <class Pattern>
-void Plate::step_rows(double* to, const double* from, std::size_t first, std::size_t last, Order order) const {
+void Plate::step_rows(double* to, const double* from, std::size_t first, std::size_t last,
+                      Order order) const {
   if (first >= last) return;
   const bool up = order == Order::up;
   const auto direction = up ? Direction::down : Direction::up;
@@ -135,9 +154,13 @@ void Plate::step_rows(double* to, const double* from, std::size_t first, std::si
     const std::size_t i = up ? last - 1 - done : first + done;
     reading.reach((done + 3) * pitch(), [](const double* p, std::size_t count) { Pattern::reads(p, count); });
     writing.reach((done + 1) * pitch(), [](double* p, std::size_t count) { Pattern::overwrites(p, count); });
-    if (i == 0 || i > n) std::memcpy(to + i * pitch(), from + i * pitch(), pitch() * sizeof(double));
-    else advance_row(to + i * pitch(), from + (i - 1) * pitch(), from + i * pitch(), from + (i + 1) * pitch());
-    if (done >= 2) leaving.pass((done - 2) * pitch(), [](const double* p, std::size_t count) { Pattern::consumed(p, count); });
+    if (i == 0 || i > n)
+      std::memcpy(to + i * pitch(), from + i * pitch(), pitch() * sizeof(double));
+    else
+      advance_row(to + i * pitch(), from + (i - 1) * pitch(), from + i * pitch(), from + (i + 1) * pitch());
+    if (done >= 2)
+      leaving.pass((done - 2) * pitch(),
+                   [](const double* p, std::size_t count) { Pattern::consumed(p, count); });
   }
   leaving.pass(points(), [](const double* p, std::size_t count) { Pattern::consumed(p, count); });
 }
@@ -147,29 +170,42 @@ template <class Pattern>
 void Plate::advance_rows(double* rows, const Halo& halo, std::size_t steps, Order order) const {
   if (halo.first_ >= halo.last_ || steps == 0) return;
   const bool up = order == Order::up;
-  const std::size_t first = up ? pitch() - halo.last_ : halo.first_, last = up ? pitch() - halo.first_ : halo.last_;
+  const std::size_t first = up ? pitch() - halo.last_ : halo.first_,
+                    last = up ? pitch() - halo.first_ : halo.last_;
   const auto place = [&](std::size_t i) { return up ? pitch() - 1 - i : i; };
   // Of levels 1 … steps-1, row i in place i mod 3; of level 0, if it is the only one: the last step may not
   // overwrite what the next row needs.
   const std::size_t least = steps == 1 ? 0 : 1;
   PrivateArray<double> kept(std::max<std::size_t>(steps - 1, 1) * 3 * pitch());
-  const auto kept_row = [&](std::size_t level, std::size_t i) { return kept.get() + ((level - least) * 3 + i % 3) * pitch(); };
-  const auto plate_row = [&](std::size_t i) -> const double* { return i < first || i >= last ? halo.row(place(i)) : rows + place(i) * pitch(); };
-  const auto row_of = [&](std::size_t level, std::size_t i) { return level < least ? plate_row(i) : kept_row(level, i); };
+  const auto kept_row = [&](std::size_t level, std::size_t i) {
+    return kept.get() + ((level - least) * 3 + i % 3) * pitch();
+  };
+  const auto plate_row = [&](std::size_t i) -> const double* {
+    return i < first || i >= last ? halo.row(place(i)) : rows + place(i) * pitch();
+  };
+  const auto row_of = [&](std::size_t level, std::size_t i) {
+    return level < least ? plate_row(i) : kept_row(level, i);
+  };
   // Rows that a level needs: `steps - level` more on each side than its own, as far as there are any.
   const auto begin_of = [&](std::size_t level) { return first - std::min(first, steps - level); };
   const auto end_of = [&](std::size_t level) { return std::min(pitch(), last + steps - level); };
-  InOrder reaching(rows + halo.first_ * pitch(), (last - first) * pitch(), up ? Direction::down : Direction::up);
+  InOrder reaching(rows + halo.first_ * pitch(), (last - first) * pitch(),
+                   up ? Direction::down : Direction::up);
 
   for (std::size_t i = begin_of(0); i < last + steps; ++i) {
-    if (i >= first && i < last) reaching.reach((i + 1 - first) * pitch(), [](double* p, std::size_t count) { Pattern::updates(p, count); });
+    if (i >= first && i < last)
+      reaching.reach((i + 1 - first) * pitch(),
+                     [](double* p, std::size_t count) { Pattern::updates(p, count); });
     if (least == 0 && i < end_of(0)) std::memcpy(kept_row(0, i), plate_row(i), pitch() * sizeof(double));
     for (std::size_t level = 1; level <= steps && level <= i; ++level) {
       const std::size_t j = i - level;
       if (j < begin_of(level) || j >= end_of(level)) continue;
       double* const out = level == steps ? rows + place(j) * pitch() : kept_row(level, j);
-      if (j == 0 || j > n) std::memcpy(out, row_of(level - 1, j), pitch() * sizeof(double));
-      else advance_row(out, row_of(level - 1, up ? j + 1 : j - 1), row_of(level - 1, j), row_of(level - 1, up ? j - 1 : j + 1));
+      if (j == 0 || j > n)
+        std::memcpy(out, row_of(level - 1, j), pitch() * sizeof(double));
+      else
+        advance_row(out, row_of(level - 1, up ? j + 1 : j - 1), row_of(level - 1, j),
+                    row_of(level - 1, up ? j - 1 : j + 1));
     }
   }
 }

@@ -20,10 +20,12 @@ void write_picture(const std::string& file, const double* values, std::size_t n,
   const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
   const double low = *least, scale = *most > *least ? 255 / (*most - *least) : 0;
   std::vector<unsigned char> grey(samples.size());
-  std::transform(samples.begin(), samples.end(), grey.begin(), [&](double x) { return static_cast<unsigned char>((x - low) * scale); });
+  std::transform(samples.begin(), samples.end(), grey.begin(),
+                 [&](double x) { return static_cast<unsigned char>((x - low) * scale); });
 
   std::FILE* f = std::fopen(file.c_str(), "wb");
-  bool good = f != nullptr && std::fprintf(f, "P5\n%zu %zu\n255\n", side, side) > 0 && std::fwrite(grey.data(), 1, grey.size(), f) == grey.size();
+  bool good = f != nullptr && std::fprintf(f, "P5\n%zu %zu\n255\n", side, side) > 0 &&
+              std::fwrite(grey.data(), 1, grey.size(), f) == grey.size();
   if (f != nullptr) good = std::fclose(f) == 0 && good;
   if (!good) throw std::runtime_error("cannot write the picture " + file + ": " + std::strerror(errno));
 }

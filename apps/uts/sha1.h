@@ -28,7 +28,8 @@ constexpr void store_be(std::uint8_t* p, std::uint32_t v) noexcept {
 
 /// The compression function on the initial state.
 [[nodiscard]] constexpr Digest sha1_block(const std::array<std::uint8_t, 64>& block) noexcept {
-  constexpr std::array<std::uint32_t, 5> initial = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476, 0xC3D2E1F0};
+  constexpr std::array<std::uint32_t, 5> initial = {0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476,
+                                                    0xC3D2E1F0};
   std::uint32_t w[80] = {};
   for (std::size_t t = 0; t < 16; ++t) w[t] = load_be(&block[4 * t]);
   for (std::size_t t = 16; t < 80; ++t) w[t] = std::rotl(w[t - 3] ^ w[t - 8] ^ w[t - 14] ^ w[t - 16], 1);
@@ -46,7 +47,8 @@ constexpr void store_be(std::uint8_t* p, std::uint32_t v) noexcept {
   for (std::size_t t = 40; t < 60; ++t) round((b & c) | (b & d) | (c & d), 0x8F1BBCDC, w[t]);
   for (std::size_t t = 60; t < 80; ++t) round(b ^ c ^ d, 0xCA62C1D6, w[t]);
   Digest out{};
-  const std::uint32_t sums[5] = {a + initial[0], b + initial[1], c + initial[2], d + initial[3], e + initial[4]};
+  const std::uint32_t sums[5] = {a + initial[0], b + initial[1], c + initial[2], d + initial[3],
+                                 e + initial[4]};
   for (std::size_t i = 0; i < 5; ++i) store_be(&out[4 * i], sums[i]);
   return out;
 }

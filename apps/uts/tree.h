@@ -74,7 +74,8 @@ inline constexpr std::array<PublishedTree, 4> kPublishedTrees = {{
 [[nodiscard]] inline std::uint32_t children_of(const TreeShape& shape, const TreeNode& node) noexcept {
   constexpr std::uint32_t kMost = 100;  // the benchmark's own bound, but for a binomial root
   const double u = static_cast<double>(detail::load_be(&node.state[16]) & 0x7FFFFFFFu) / 2147483648.0;
-  if (shape.family == TreeFamily::binomial) return node.depth == 0 ? static_cast<std::uint32_t>(shape.b0) : u < shape.q ? shape.m : 0;
+  if (shape.family == TreeFamily::binomial)
+    return node.depth == 0 ? static_cast<std::uint32_t>(shape.b0) : u < shape.q ? shape.m : 0;
   if (node.depth > 0 && node.depth >= shape.depth) return 0;
   const double p = 1.0 / (1.0 + shape.b0);
   return std::min(kMost, static_cast<std::uint32_t>(std::floor(std::log(1 - u) / std::log(1 - p))));
@@ -86,7 +87,8 @@ TreeCount search(TreeShape shape, TreeNode node) {
   const std::uint32_t n = children_of(shape, node);
   const TreeCount self{1, n == 0 ? 1u : 0u, node.depth};
   if (n == 0) return self;
-  return Pattern::sum(n, self, [shape, node](std::uint32_t i) { return search<Pattern>(shape, child_of(node, i)); });
+  return Pattern::sum(n, self,
+                      [shape, node](std::uint32_t i) { return search<Pattern>(shape, child_of(node, i)); });
 }
 
 }  // namespace apps

@@ -27,9 +27,11 @@ struct Options : SuiteOptions {
 
 void add(CommandLine& line, Options& options) {
   line.names("operations", {"read", "write", "atomic", "request", "send"},
-             "  read, write\n  atomic    fetch-and-add of 8 bytes\n  request   a message and its answer\n  send      messages\n");
+             "  read, write\n  atomic    fetch-and-add of 8 bytes\n  request   a message and its answer\n  "
+             "send      messages\n");
   line.names("measures", {"latency", "overhead", "cpu", "rate", "bandwidth", "asleep"},
-             "  latency    from issue to completion\n  overhead   of the calls that issue; cpu: in processor time\n  rate, bandwidth\n  asleep     latency while the target sleeps\n");
+             "  latency    from issue to completion\n  overhead   of the calls that issue; cpu: in processor "
+             "time\n  rate, bandwidth\n  asleep     latency while the target sleeps\n");
   add_suite_options(line, options,
                     {.threads = "requesters, for rates and overheads",
                      .sizes = "bytes of an operation, for bandwidths (all else is 8 B)",
@@ -39,10 +41,16 @@ void add(CommandLine& line, Options& options) {
 /// Everything that is measured between two ranks over one kind of connection.
 class Suite {
  public:
-  Suite(const CommandLine& line, const Options& options, Over over, const std::vector<System>& systems, Report& report)
-      : line_(line), over_(over), report_(report), threads_(options.threads), sizes_(options.sizes),
+  Suite(const CommandLine& line, const Options& options, Over over, const std::vector<System>& systems,
+        Report& report)
+      : line_(line),
+        over_(over),
+        report_(report),
+        threads_(options.threads),
+        sizes_(options.sizes),
         suffix_(over == Over::tcp ? "-tcp" : ""),
-        comparison_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(line, over), report) {}
+        comparison_(systems, lanes(), *std::max_element(sizes_.begin(), sizes_.end()), effort(line, over),
+                    report) {}
 
   void run() {
     for (const Op op : {Op::read, Op::write, Op::atomic, Op::request, Op::send}) {
@@ -73,17 +81,22 @@ class Suite {
   void run(Op op, unsigned threads) {
     const std::string name(name_of(op));
     // A send has no completion of its own: only what issuing costs, and how many get through.
-    if (threads == 1 && op != Op::send && line_.wants("latency")) sample(op, Measure::latency, {threads, 8}, name + "-latency", "us");
+    if (threads == 1 && op != Op::send && line_.wants("latency"))
+      sample(op, Measure::latency, {threads, 8}, name + "-latency", "us");
     if (line_.wants("overhead")) sample(op, Measure::overhead, {threads, 8}, name + "-overhead", "us");
-    if (line_.wants("cpu") && (op == Op::read || op == Op::write)) sample(op, Measure::cpu, {threads, 8}, name + "-overhead-cpu", "us");
+    if (line_.wants("cpu") && (op == Op::read || op == Op::write))
+      sample(op, Measure::cpu, {threads, 8}, name + "-overhead-cpu", "us");
     if (line_.wants("rate")) sample(op, Measure::rate, {threads, 8}, name + "-rate", "M/s");
   }
 
   void bandwidth(Op op, std::uint64_t bytes) {
-    if (line_.wants("bandwidth")) sample(op, Measure::rate, {1, bytes}, std::string(name_of(op)) + "-bandwidth", "MB/s");
+    if (line_.wants("bandwidth"))
+      sample(op, Measure::rate, {1, bytes}, std::string(name_of(op)) + "-bandwidth", "MB/s");
   }
 
-  [[nodiscard]] bool target_works(const System& system, Op op) const { return system.target_works || op == Op::request || op == Op::send; }
+  [[nodiscard]] bool target_works(const System& system, Op op) const {
+    return system.target_works || op == Op::request || op == Op::send;
+  }
 
   static double in_unit(const std::string& unit, double seconds, Point point) {
     if (unit == "us") return 1e6 * seconds;
@@ -92,12 +105,15 @@ class Suite {
   }
 
   void sample(Op op, Measure measure, Point point, const std::string& case_name, const std::string& unit) {
-    const std::string what = case_name + suffix_ + ", " + std::to_string(point.threads) + " requesters, " + std::to_string(point.bytes) + " bytes";
+    const std::string what = case_name + suffix_ + ", " + std::to_string(point.threads) + " requesters, " +
+                             std::to_string(point.bytes) + " bytes";
     const auto ask = [&](Comparison::Entry& entry, std::uint64_t iterations) {
       // Issuing is timed, waiting is not, and may take a thousand times as long.
-      if (measure == Measure::overhead || measure == Measure::cpu) iterations = std::min<std::uint64_t>(iterations, line_.quick() ? 1024 : 8192);
+      if (measure == Measure::overhead || measure == Measure::cpu)
+        iterations = std::min<std::uint64_t>(iterations, line_.quick() ? 1024 : 8192);
       // A target that need not work sleeps: its core is free for the requesters.
-      return entry.pair->alone(order(op, measure, point, iterations), target_works(entry.system, op), comparison_.effort().limit, std::chrono::seconds(5));
+      return entry.pair->alone(order(op, measure, point, iterations), target_works(entry.system, op),
+                               comparison_.effort().limit, std::chrono::seconds(5));
     };
     comparison_.sample(what, nullptr, ask, [&](const System& system, double seconds) {
       report_.add(case_name + suffix_, unit, system.name, point, in_unit(unit, seconds, point));
@@ -111,12 +127,16 @@ class Suite {
     const auto ask = [&](Comparison::Entry& entry, std::uint64_t iterations) {
       bool helped = false;
       const auto limit = comparison_.effort().limit;
-      Answer answer = entry.pair->alone(order(op, Measure::latency, {1, 8}, iterations), false, limit, std::chrono::milliseconds(500), &helped);
+      Answer answer = entry.pair->alone(order(op, Measure::latency, {1, 8}, iterations), false, limit,
+                                        std::chrono::milliseconds(500), &helped);
       if (answer.ok() && helped) answer = {Answer::Kind::unsupported, 0, ""};
-      if (helped) report_.note(entry.system.name + ": " + case_name + ": nothing arrives while the target sleeps");
+      if (helped)
+        report_.note(entry.system.name + ": " + case_name + ": nothing arrives while the target sleeps");
       return answer;
     };
-    comparison_.sample(case_name, nullptr, ask, [&](const System& system, double seconds) { report_.add(case_name, "us", system.name, {1, 8}, 1e6 * seconds); });
+    comparison_.sample(case_name, nullptr, ask, [&](const System& system, double seconds) {
+      report_.add(case_name, "us", system.name, {1, 8}, 1e6 * seconds);
+    });
   }
 
   static Order order(Op op, Measure measure, Point point, std::uint64_t iterations) {
@@ -146,5 +166,7 @@ int main(int argc, char** argv) {
   Options options;
   add(line, options);
   if (const auto status = line.parse(argc, argv)) return *status;
-  return run_suite("comm", line, options, [&](Over over, const std::vector<System>& systems, Report& report) { Suite(line, options, over, systems, report).run(); });
+  return run_suite("comm", line, options, [&](Over over, const std::vector<System>& systems, Report& report) {
+    Suite(line, options, over, systems, report).run();
+  });
 }

@@ -17,7 +17,8 @@ void note_load(Report& report) {
   double load = 0;
   if (::getloadavg(&load, 1) != 1 || load < 0.5) return;
   char line[120];
-  std::snprintf(line, sizeof line, "the machine was busy when this began (load average %.1f): do not trust these numbers", load);
+  std::snprintf(line, sizeof line,
+                "the machine was busy when this began (load average %.1f): do not trust these numbers", load);
   report.note(line);
   std::fprintf(stderr, "%s\n", line);
 }
@@ -25,7 +26,7 @@ void note_load(Report& report) {
 }  // namespace
 
 void stop_on_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = [](int) { stopped = 1; };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   ::sigaction(SIGINT, &action, nullptr);
@@ -38,7 +39,9 @@ std::map<std::string, Role> roles_of(const std::vector<System>& systems) {
   return roles;
 }
 
-Comparison::Comparison(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report) : effort_(effort), report_(report) {
+Comparison::Comparison(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort,
+                       Report& report)
+    : effort_(effort), report_(report) {
   note_load(report_);
   for (System& system : systems) {
     if (stopped != 0) return;
@@ -57,7 +60,7 @@ Comparison::~Comparison() = default;
 
 bool Comparison::keep(Entry& entry, const Answer& answer, const std::string& what) {
   if (answer.ok()) return true;
-  if (answer.kind == Answer::Kind::unsupported) return false;   // as expected, not worth a note
+  if (answer.kind == Answer::Kind::unsupported) return false;  // as expected, not worth a note
   const char* kind = answer.kind == Answer::Kind::broken ? "delivers wrong data" : "given up";
   const std::string line = entry.system.name + ", " + what + ": " + kind + ": " + answer.text;
   report_.note(line);
@@ -81,7 +84,8 @@ std::uint64_t Comparison::calibrate(Entry& entry, const Ask& ask, const std::str
   return iterations;
 }
 
-void Comparison::sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask, const Take& take) {
+void Comparison::sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask,
+                        const Take& take) {
   if (stopped != 0) return report_.note("stopped by a signal: what came later is missing");
   std::fprintf(stderr, "%s …\n", what.c_str());
   struct Player {
@@ -92,7 +96,8 @@ void Comparison::sample(const std::string& what, const std::function<Answer(Entr
   for (Entry& entry : entries_) {
     if (entry.pair->lost() || stopped != 0) continue;
     if (check && !keep(entry, check(entry), what)) continue;
-    if (const std::uint64_t iterations = calibrate(entry, ask, what); iterations != 0) players.push_back({&entry, iterations});
+    if (const std::uint64_t iterations = calibrate(entry, ask, what); iterations != 0)
+      players.push_back({&entry, iterations});
   }
   for (unsigned r = 0; r < effort_.repetitions; ++r) {
     // Each repetition begins with another system: none always follows the same neighbour's cache.

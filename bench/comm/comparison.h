@@ -27,7 +27,8 @@ struct Effort {
 class Comparison {
  public:
   /// Starts all of them; those that do not start are noted in report and left out.
-  Comparison(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort, Report& report);
+  Comparison(std::vector<System> systems, unsigned lanes, std::uint64_t max_bytes, Effort effort,
+             Report& report);
   ~Comparison();
   Comparison(const Comparison&) = delete;
   Comparison& operator=(const Comparison&) = delete;
@@ -42,7 +43,8 @@ class Comparison {
   using Take = std::function<void(const System&, double seconds)>;
 
   /// check may be null; it runs once for each system before it is timed. what: for the notes.
-  void sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask, const Take& take);
+  void sample(const std::string& what, const std::function<Answer(Entry&)>& check, const Ask& ask,
+              const Take& take);
 
   [[nodiscard]] const Effort& effort() const noexcept { return effort_; }
 

@@ -29,7 +29,8 @@ std::string to_hex(const std::string& bytes) {
 
 std::string from_hex(const std::string& text) {
   std::string bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(text.substr(i, 2), nullptr, 16));
   return bytes;
 }
 
@@ -37,7 +38,9 @@ std::string from_hex(const std::string& text) {
 
 Control::Control(unsigned rank) : fd_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   const char* name = std::getenv(kSocketVariable);
-  if (name == nullptr) throw std::runtime_error("this program is a part of kasane bench pingpong and kasane bench comm, which start it");
+  if (name == nullptr)
+    throw std::runtime_error(
+        "this program is a part of kasane bench pingpong and kasane bench comm, which start it");
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   // abstract: the first byte stays zero
@@ -78,7 +81,7 @@ void Control::answer(const std::string& line) const {
   for (std::size_t sent = 0; sent < text.size();) {
     const ssize_t n = ::send(fd_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;   // next() will say that the harness has gone
+    if (n <= 0) return;  // next() will say that the harness has gone
     sent += static_cast<std::size_t>(n);
   }
 }

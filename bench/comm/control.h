@@ -18,7 +18,7 @@ class Control {
   static constexpr const char* kRankVariable = "KASANE_BENCH_RANK";
   /// how many threads will be asked for at most
   static constexpr const char* kLanesVariable = "KASANE_BENCH_LANES";
-  static constexpr const char* kBytesVariable = "KASANE_BENCH_BYTES"; ///< and what size
+  static constexpr const char* kBytesVariable = "KASANE_BENCH_BYTES";  ///< and what size
 
   /// Connects as rank and says so. Throws std::system_error if there is no harness.
   explicit Control(unsigned rank);
@@ -39,7 +39,7 @@ class Control {
 
  private:
   int fd_;
-  std::string pending_;   ///< read, not yet a whole line
+  std::string pending_;  ///< read, not yet a whole line
 };
 
 }  // namespace kasane::bench

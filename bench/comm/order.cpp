@@ -27,9 +27,10 @@ std::string_view name_of(Measure measure) noexcept { return kMeasures[static_cas
 
 std::string to_text(const Order& order) {
   std::ostringstream text;
-  text << "do=" << kTasks[static_cast<std::size_t>(order.task)] << " op=" << name_of(order.op) << " measure=" << name_of(order.measure)
-       << " threads=" << order.threads << " bytes=" << order.bytes << " iterations=" << order.iterations << " together=" << order.together
-       << " verify=" << order.verify << " attended=" << order.attended;
+  text << "do=" << kTasks[static_cast<std::size_t>(order.task)] << " op=" << name_of(order.op)
+       << " measure=" << name_of(order.measure) << " threads=" << order.threads << " bytes=" << order.bytes
+       << " iterations=" << order.iterations << " together=" << order.together << " verify=" << order.verify
+       << " attended=" << order.attended;
   return text.str();
 }
 
@@ -40,16 +41,26 @@ Order parse_order(const std::string& line) {
     const auto equals = word.find('=');
     if (equals == std::string::npos) throw std::runtime_error("not name=value: " + word);
     const std::string name = word.substr(0, equals), value = word.substr(equals + 1);
-    if (name == "do") order.task = parse_enum<Task>(kTasks, value);
-    else if (name == "op") order.op = parse_enum<Op>(kOps, value);
-    else if (name == "measure") order.measure = parse_enum<Measure>(kMeasures, value);
-    else if (name == "threads") order.threads = static_cast<unsigned>(std::stoul(value));
-    else if (name == "bytes") order.bytes = std::stoull(value);
-    else if (name == "iterations") order.iterations = std::stoull(value);
-    else if (name == "together") order.together = value == "1";
-    else if (name == "verify") order.verify = value == "1";
-    else if (name == "attended") order.attended = value == "1";
-    else throw std::runtime_error("no such word: " + name);
+    if (name == "do")
+      order.task = parse_enum<Task>(kTasks, value);
+    else if (name == "op")
+      order.op = parse_enum<Op>(kOps, value);
+    else if (name == "measure")
+      order.measure = parse_enum<Measure>(kMeasures, value);
+    else if (name == "threads")
+      order.threads = static_cast<unsigned>(std::stoul(value));
+    else if (name == "bytes")
+      order.bytes = std::stoull(value);
+    else if (name == "iterations")
+      order.iterations = std::stoull(value);
+    else if (name == "together")
+      order.together = value == "1";
+    else if (name == "verify")
+      order.verify = value == "1";
+    else if (name == "attended")
+      order.attended = value == "1";
+    else
+      throw std::runtime_error("no such word: " + name);
   }
   if (order.threads == 0 || order.threads > kMaxThreads) throw std::runtime_error("threads out of range");
   return order;

@@ -32,11 +32,11 @@ struct Order {
   Measure measure = Measure::latency;
   unsigned threads = 1;
   std::uint64_t bytes = 8;
-  std::uint64_t iterations = 1;   ///< by each thread
+  std::uint64_t iterations = 1;  ///< by each thread
   /// pingpong: data and flag in one line (bytes <= kTogetherBytes), else in lines of their own
   bool together = false;
-  bool verify = false;            ///< pingpong: check every payload, do not time
-  bool attended = false;          ///< operate: rank 1 serves meanwhile, so one more thread runs
+  bool verify = false;    ///< pingpong: check every payload, do not time
+  bool attended = false;  ///< operate: rank 1 serves meanwhile, so one more thread runs
 };
 
 inline constexpr unsigned kMaxThreads = 16;

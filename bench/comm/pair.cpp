@@ -28,9 +28,10 @@ int listen_at(const std::string& name) {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 2);   // abstract: the first byte stays zero
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 2);  // abstract: the first byte stays zero
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (fd < 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 || ::listen(fd, 2) != 0) {
+  if (fd < 0 || ::bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
+      ::listen(fd, 2) != 0) {
     throw std::system_error(errno, std::generic_category(), "kasane bench: a socket for the players");
   }
   return fd;
@@ -38,7 +39,7 @@ int listen_at(const std::string& name) {
 
 /// Becomes command; only what is allowed between fork and exec happens here.
 [[noreturn]] void become(char** arguments, char** environment, int output) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);   // mpirun ends its ranks on it
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // mpirun ends its ranks on it
   const int null = ::open("/dev/null", O_RDONLY);
   ::dup2(null, STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
@@ -56,13 +57,16 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   return list;
 }
 
-int spawn(std::vector<std::string> command, const std::vector<std::pair<std::string, std::string>>& variables, int output) {
+int spawn(std::vector<std::string> command, const std::vector<std::pair<std::string, std::string>>& variables,
+          int output) {
   std::vector<std::string> environment;
   for (char** e = ::environ; *e != nullptr; ++e) environment.emplace_back(*e);
   // A variable given twice: the later one must win, but the first is found.
   for (const auto& [name, value] : variables) {
     const std::string prefix = name + "=";
-    environment.erase(std::remove_if(environment.begin(), environment.end(), [&](const auto& e) { return e.rfind(prefix, 0) == 0; }), environment.end());
+    environment.erase(std::remove_if(environment.begin(), environment.end(),
+                                     [&](const auto& e) { return e.rfind(prefix, 0) == 0; }),
+                      environment.end());
     environment.push_back(prefix + value);
   }
   const std::vector<char*> arguments = pointers(command), settings = pointers(environment);
@@ -82,14 +86,17 @@ bool reap(int pid, std::chrono::steady_clock::time_point deadline) {
 }
 
 int left_ms(std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
 }
 
 }  // namespace
 
 Pair::Pair(std::string name, const Launch& launch, unsigned lanes, std::uint64_t max_bytes, Seconds limit)
-    : name_(std::move(name)), socket_name_("kasane-bench-" + std::to_string(::getpid()) + "-" + name_), output_(::memfd_create("players", MFD_CLOEXEC)) {
+    : name_(std::move(name)),
+      socket_name_("kasane-bench-" + std::to_string(::getpid()) + "-" + name_),
+      output_(::memfd_create("players", MFD_CLOEXEC)) {
   const int listener = listen_at(socket_name_);
   const auto deadline = Clock::now() + limit;
   start(launch, lanes, max_bytes);
@@ -119,7 +126,8 @@ bool Pair::ended_early() const {
   return std::any_of(processes_.begin(), processes_.end(), [](int pid) {
     siginfo_t info{};
     // WNOWAIT: hang_up() reaps it
-    return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != 0;
+    return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           info.si_pid != 0;
   });
 }
 
@@ -173,8 +181,10 @@ unsigned Pair::first_to_speak(Clock::time_point deadline) {
   for (const unsigned rank : {0u, 1u}) {
     if (ranks_[rank].pending.find('\n') != std::string::npos) return rank;
   }
-  pollfd waiting[2] = {{.fd = ranks_[0].fd, .events = POLLIN, .revents = 0}, {.fd = ranks_[1].fd, .events = POLLIN, .revents = 0}};
-  while (::poll(waiting, 2, left_ms(deadline)) < 0 && errno == EINTR) {}
+  pollfd waiting[2] = {{.fd = ranks_[0].fd, .events = POLLIN, .revents = 0},
+                       {.fd = ranks_[1].fd, .events = POLLIN, .revents = 0}};
+  while (::poll(waiting, 2, left_ms(deadline)) < 0 && errno == EINTR) {
+  }
   return waiting[0].revents == 0 && waiting[1].revents != 0 ? 1 : 0;
 }
 
@@ -301,7 +311,8 @@ void Pair::kill_who_stays() {
 std::string Pair::last_words() const {
   std::string text(600, '\0');
   const off_t size = ::lseek(output_, 0, SEEK_END);
-  const ssize_t n = ::pread(output_, text.data(), text.size(), std::max<off_t>(0, size - static_cast<off_t>(text.size())));
+  const ssize_t n =
+      ::pread(output_, text.data(), text.size(), std::max<off_t>(0, size - static_cast<off_t>(text.size())));
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   std::replace(text.begin(), text.end(), '\n', '|');

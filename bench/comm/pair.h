@@ -32,7 +32,7 @@ struct Answer {
   enum class Kind { ok, broken, unsupported, lost };
   Kind kind = Kind::lost;
   double seconds = 0;
-  std::string text;   ///< why not
+  std::string text;  ///< why not
   [[nodiscard]] bool ok() const noexcept { return kind == Kind::ok; }
 };
 
@@ -42,7 +42,8 @@ class Pair {
 
   /// Starts both ranks, for up to lanes threads and messages of max_bytes. If that fails the pair is lost,
   /// and why() says why.
-  Pair(std::string name, const Launch& launch, unsigned lanes, std::uint64_t max_bytes, Seconds limit = Seconds(30));
+  Pair(std::string name, const Launch& launch, unsigned lanes, std::uint64_t max_bytes,
+       Seconds limit = Seconds(30));
   ~Pair();
   Pair(const Pair&) = delete;
   Pair& operator=(const Pair&) = delete;
@@ -55,7 +56,8 @@ class Pair {
   Answer together(const Order&, Seconds limit);
   /// Rank 0 does it. attended: rank 1 makes progress meanwhile; else rank 1 sleeps, and if there is no answer
   /// in grace, it is woken to serve and *helped is set.
-  Answer alone(Order, bool attended, Seconds limit, std::chrono::milliseconds grace = std::chrono::milliseconds(500), bool* helped = nullptr);
+  Answer alone(Order, bool attended, Seconds limit,
+               std::chrono::milliseconds grace = std::chrono::milliseconds(500), bool* helped = nullptr);
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -74,18 +76,18 @@ class Pair {
   [[nodiscard]] std::string hear(unsigned rank, Clock::time_point deadline);
   [[nodiscard]] Answer understand(const std::string& line);
   Answer lose(const std::string& why);
-  void quit();             ///< asks both to end, and sees that they do
-  void hang_up();          ///< closes both lines and gives the processes time to end
+  void quit();     ///< asks both to end, and sees that they do
+  void hang_up();  ///< closes both lines and gives the processes time to end
   void kill_who_stays();
   [[nodiscard]] bool ended_early() const;
-  [[nodiscard]] std::string last_words() const;   ///< the end of what the ranks printed
+  [[nodiscard]] std::string last_words() const;  ///< the end of what the ranks printed
 
   std::string name_, why_;
   std::string socket_name_;
   bool lost_ = false;
   Line ranks_[2];
   std::vector<int> processes_;
-  int output_ = -1;   ///< memfd: what the ranks print, for last_words()
+  int output_ = -1;  ///< memfd: what the ranks print, for last_words()
 };
 
 }  // namespace kasane::bench

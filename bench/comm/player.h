@@ -51,7 +51,8 @@ inline void fill(std::byte* to, std::uint64_t bytes, std::uint64_t round, unsign
 }
 
 /// The first wrong byte, or bytes. From the end: what arrives last is most likely to be late.
-inline std::uint64_t first_wrong(const std::byte* data, std::uint64_t bytes, std::uint64_t round, unsigned rank) noexcept {
+inline std::uint64_t first_wrong(const std::byte* data, std::uint64_t bytes, std::uint64_t round,
+                                 unsigned rank) noexcept {
   for (std::uint64_t at = (bytes - 1) / 8 * 8;; at -= 8) {
     const std::uint64_t word = pattern(round, rank, at / 8);
     if (std::memcmp(data + at, &word, std::min<std::uint64_t>(8, bytes - at)) != 0) return at;
@@ -66,7 +67,8 @@ inline std::string what_is(const std::byte* data, std::uint64_t i, std::uint64_t
   if (word == 0) return "still zero";
   for (std::uint64_t back = 0; back < 4 && back < round; ++back) {
     for (const unsigned rank : {0u, 1u}) {
-      if (word == pattern(round - back, rank, i)) return "but rank " + std::to_string(rank) + "'s word of " + std::to_string(back) + " rounds before";
+      if (word == pattern(round - back, rank, i))
+        return "but rank " + std::to_string(rank) + "'s word of " + std::to_string(back) + " rounds before";
     }
   }
   char text[40];
@@ -87,7 +89,8 @@ class Span {
   void begin(unsigned t) noexcept { begin_[t] = now_ns(); }
   void end(unsigned t) noexcept { end_[t] = now_ns(); }
   [[nodiscard]] double seconds() const {
-    return 1e-9 * static_cast<double>(*std::max_element(end_.begin(), end_.end()) - *std::min_element(begin_.begin(), begin_.end()));
+    return 1e-9 * static_cast<double>(*std::max_element(end_.begin(), end_.end()) -
+                                      *std::min_element(begin_.begin(), begin_.end()));
   }
 
  private:
@@ -114,7 +117,8 @@ inline void touch(const std::byte* data, std::uint64_t bytes) noexcept {
 template <class System>
 class Player {
  public:
-  Player(System& system, Control& control, unsigned lanes) : system_(system), control_(control), rounds_(lanes) {}
+  Player(System& system, Control& control, unsigned lanes)
+      : system_(system), control_(control), rounds_(lanes) {}
 
   /// Obeys until the harness says quit; what main() returns.
   int play() {
@@ -128,7 +132,7 @@ class Player {
       const std::string refusal = system_.refuse(order);
       control_.answer(refusal.empty() ? obey(order) : "unsupported " + refusal);
     }
-    ::_exit(1);   // not through the system's own end: the other rank may be gone
+    ::_exit(1);  // not through the system's own end: the other rank may be gone
   }
 
  private:
@@ -193,15 +197,17 @@ class Player {
         };
         if (rank == 0) pass();
         lane.await(order.bytes, order.together, flag, patience);
-        const std::uint64_t at = detail::first_wrong(lane.arrived(order.together), order.bytes, flag, 1 - rank);
+        const std::uint64_t at =
+            detail::first_wrong(lane.arrived(order.together), order.bytes, flag, 1 - rank);
         if (at != order.bytes && wrong[t].empty()) {
-          wrong[t] = "rank " + std::to_string(rank) + ", thread " + std::to_string(t) + ", round " + std::to_string(i) + ": byte " +
-                     std::to_string(at) + " of " + std::to_string(order.bytes) + " was not there when the flag was (" +
+          wrong[t] = "rank " + std::to_string(rank) + ", thread " + std::to_string(t) + ", round " +
+                     std::to_string(i) + ": byte " + std::to_string(at) + " of " +
+                     std::to_string(order.bytes) + " was not there when the flag was (" +
                      detail::what_is(lane.arrived(order.together) + at, at / 8, flag) + ")";
         }
         if (rank == 1) pass();
       }
-      lane.drain(0, patience);   // as in pingpong()
+      lane.drain(0, patience);  // as in pingpong()
     });
     for (const auto& text : wrong) {
       if (!text.empty()) return "broken " + text;
@@ -215,20 +221,24 @@ class Player {
     const Patience patience(order.threads + system_.helpers() + (order.attended ? 1 : 0) > usable_cores());
     detail::Span span(order.threads);
     Gate gate(order.threads);
-    std::vector<double> each(order.threads);   // seconds of an operation, by thread
+    std::vector<double> each(order.threads);  // seconds of an operation, by thread
     run_player_threads(control_.fd(), order.threads, [&](unsigned t) {
       auto& lane = system_.lane(t);
-      issue_all(lane, order, std::min<std::uint64_t>(order.iterations / 8 + 1, 1000), patience);   // warm-up
+      issue_all(lane, order, std::min<std::uint64_t>(order.iterations / 8 + 1, 1000), patience);  // warm-up
       gate.pass(patience);
       span.begin(t);
-      if (order.measure == Measure::latency) each[t] = latency(lane, order, patience);
-      else if (order.measure == Measure::rate) each[t] = rate(lane, order, patience);
-      else each[t] = overhead(lane, order, patience);
+      if (order.measure == Measure::latency)
+        each[t] = latency(lane, order, patience);
+      else if (order.measure == Measure::rate)
+        each[t] = rate(lane, order, patience);
+      else
+        each[t] = overhead(lane, order, patience);
       span.end(t);
     });
     // A rate is what all did in the time from the first one's begin to the last one's end; the others are
     // means.
-    if (order.measure == Measure::rate) return detail::ok(span.seconds() / static_cast<double>(order.iterations));
+    if (order.measure == Measure::rate)
+      return detail::ok(span.seconds() / static_cast<double>(order.iterations));
     double sum = 0;
     for (const double s : each) sum += s;
     return detail::ok(sum / order.threads);
@@ -243,7 +253,8 @@ class Player {
 
   template <class Lane>
   static void issue_all(Lane& lane, const Order& order, std::uint64_t count, Patience patience) {
-    const auto window = static_cast<unsigned>(std::clamp<std::uint64_t>((4 << 20) / std::max<std::uint64_t>(order.bytes, 1), 2, Window::kWindow));
+    const auto window = static_cast<unsigned>(
+        std::clamp<std::uint64_t>((4 << 20) / std::max<std::uint64_t>(order.bytes, 1), 2, Window::kWindow));
     for (std::uint64_t i = 0; i < count; ++i) {
       if (lane.outstanding() >= window) lane.drain(window / 2, patience);
       issue(lane, order.op, order.bytes, i);
@@ -272,7 +283,8 @@ class Player {
   /// takes is measured the same way and taken off.
   template <class Lane>
   static double overhead(Lane& lane, const Order& order, Patience patience) {
-    const auto clock = order.measure == Measure::cpu ? detail::thread_cpu_ns : static_cast<std::uint64_t (*)() noexcept>(wall_ns);
+    const auto clock = order.measure == Measure::cpu ? detail::thread_cpu_ns
+                                                     : static_cast<std::uint64_t (*)() noexcept>(wall_ns);
     constexpr std::uint64_t kBatch = Window::kWindow;
     const std::uint64_t batches = order.iterations / kBatch + 1;
     std::uint64_t busy = 0, clocks = 0;
@@ -299,7 +311,7 @@ class Player {
         mine.look();
       }
     });
-    const bool gone = !control_.next().has_value();   // whatever it says, it means stop
+    const bool gone = !control_.next().has_value();  // whatever it says, it means stop
     if (gone) ::_exit(1);
     stop.store(true, std::memory_order_relaxed);
     return detail::ok(0);
@@ -307,7 +319,7 @@ class Player {
 
   System& system_;
   Control& control_;
-  std::vector<std::uint64_t> rounds_;   ///< of each lane so far, alike on both ranks: the flag's values
+  std::vector<std::uint64_t> rounds_;  ///< of each lane so far, alike on both ranks: the flag's values
 };
 
 template <class System>

@@ -23,7 +23,7 @@ namespace {
 constexpr comm::RegionId kRegion{1};
 constexpr comm::HandlerId kRequest{16}, kSend{17};
 
-std::unique_ptr<comm::Session> session;   // launched before the player begins
+std::unique_ptr<comm::Session> session;  // launched before the player begins
 
 template <class T>
 T take(Result<T> result, const char* what) {
@@ -39,9 +39,19 @@ struct alignas(64) Slot {
 class KasaneLane {
  public:
   KasaneLane(const Window& window, comm::Engine& engine, std::byte* mine, bool mapped, unsigned lane)
-      : window_(window), engine_(engine), transport_(engine.transport()), mine_(mine), peer_(Rank{1 - raw(transport_.rank())}), mapped_(mapped),
-        own_progress_(!mapped && engine.mode() == comm::Mode::direct), lane_(lane), target_(window.target(lane)), source_(window.source(lane)),
-        word_(window.word(lane)), data_{window.data(lane, false), window.data(lane, true)}, flag_{window.flag(lane, false), window.flag(lane, true)} {}
+      : window_(window),
+        engine_(engine),
+        transport_(engine.transport()),
+        mine_(mine),
+        peer_(Rank{1 - raw(transport_.rank())}),
+        mapped_(mapped),
+        own_progress_(!mapped && engine.mode() == comm::Mode::direct),
+        lane_(lane),
+        target_(window.target(lane)),
+        source_(window.source(lane)),
+        word_(window.word(lane)),
+        data_{window.data(lane, false), window.data(lane, true)},
+        flag_{window.flag(lane, false), window.flag(lane, true)} {}
 
   [[nodiscard]] std::byte* source() const { return mine_ + source_; }
   [[nodiscard]] const std::byte* arrived(bool together) const { return mine_ + data_[together]; }
@@ -55,12 +65,14 @@ class KasaneLane {
       wait(slot, Patience(true));
       done = occupy(slot);
     }
-    while (!engine_.try_write_notify_async({there(data_[together]), {kRegion, source_}, bytes, flag_[together], flag, done})) move_on();
+    while (!engine_.try_write_notify_async(
+        {there(data_[together]), {kRegion, source_}, bytes, flag_[together], flag, done}))
+      move_on();
   }
 
   [[gnu::always_inline]] void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
     const std::atomic_ref<std::uint64_t> here(*reinterpret_cast<std::uint64_t*>(mine_ + flag_[together]));
-    while (here.load(std::memory_order_acquire) != flag) {   // acquire: the data after it
+    while (here.load(std::memory_order_acquire) != flag) {  // acquire: the data after it
       if (own_progress_) transport_.progress();
       patience.look();
     }
@@ -96,8 +108,11 @@ class KasaneLane {
           return engine_.try_atomic_async(
               {comm::AtomicOp::fetch_add, comm::Width::eight, there(word_), 1, 0, &slot.result, done});
         });
-      case Op::request: return retry([&] { return engine_.try_request_async({peer_, kRequest, payload(bytes), &slot.result, done}); });
-      case Op::send: return retry([&] { return engine_.try_send_async({peer_, kSend, payload(bytes), done}); });
+      case Op::request:
+        return retry(
+            [&] { return engine_.try_request_async({peer_, kRequest, payload(bytes), &slot.result, done}); });
+      case Op::send:
+        return retry([&] { return engine_.try_send_async({peer_, kSend, payload(bytes), done}); });
     }
   }
   /// Where memory is mapped an operation has completed when the call returns: nothing to wait for, no
@@ -111,7 +126,9 @@ class KasaneLane {
     } else if (op == Op::write) {
       while (!engine_.try_write_async({target, here, bytes, {}})) move_on();
     } else {
-      while (!engine_.try_atomic_async({comm::AtomicOp::fetch_add, comm::Width::eight, there(word_), 1, 0, &result_, {}})) move_on();
+      while (!engine_.try_atomic_async(
+          {comm::AtomicOp::fetch_add, comm::Width::eight, there(word_), 1, 0, &result_, {}}))
+        move_on();
     }
   }
   static void complete(void* context, comm::Status) noexcept {
@@ -119,19 +136,21 @@ class KasaneLane {
     static_cast<Slot*>(context)->busy.store(false, std::memory_order_release);
   }
   static comm::Callback occupy(Slot& slot) {
-    slot.busy.store(true, std::memory_order_relaxed);   // handed over with the operation itself
+    slot.busy.store(true, std::memory_order_relaxed);  // handed over with the operation itself
     return {&complete, &slot};
   }
   void wait(Slot& slot, Patience patience) {
-    while (slot.busy.load(std::memory_order_acquire)) {   // acquire: what the operation brought after it
+    while (slot.busy.load(std::memory_order_acquire)) {  // acquire: what the operation brought after it
       if (engine_.mode() == comm::Mode::direct) transport_.progress();
       patience.look();
     }
   }
   /// A queue is full.
   void move_on() {
-    if (engine_.mode() == comm::Mode::direct) transport_.progress();
-    else relax();
+    if (engine_.mode() == comm::Mode::direct)
+      transport_.progress();
+    else
+      relax();
   }
   template <class Try>
   [[gnu::always_inline]] void retry(const Try& attempt) {
@@ -148,9 +167,9 @@ class KasaneLane {
   bool mapped_, own_progress_;
   unsigned lane_;
   std::uint64_t target_, source_, word_;
-  std::uint64_t data_[2], flag_[2];     ///< apart, together
-  std::uint64_t head_ = 0, tail_ = 0;   ///< operations issued, and seen to have completed
-  std::uint64_t result_ = 0;            ///< of an atomic that completed at once
+  std::uint64_t data_[2], flag_[2];    ///< apart, together
+  std::uint64_t head_ = 0, tail_ = 0;  ///< operations issued, and seen to have completed
+  std::uint64_t result_ = 0;           ///< of an atomic that completed at once
   static constexpr unsigned kPassed = 4;
   unsigned rounds_ = 0;
   Slot passed_[kPassed];
@@ -160,11 +179,18 @@ class KasaneLane {
 class KasaneSystem {
  public:
   KasaneSystem(unsigned, Control&, const Window& window)
-      : waiter_(session->transport()), collectives_(session->transport(), waiter_), rank_(raw(session->transport().rank())) {
+      : waiter_(session->transport()),
+        collectives_(session->transport(), waiter_),
+        rank_(raw(session->transport().rank())) {
     comm::Transport& transport = session->transport();
-    transport.set_handler(kRequest, [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); }, &transport);
+    transport.set_handler(
+        kRequest,
+        [](void* t, const comm::Message& m) noexcept { static_cast<comm::Transport*>(t)->reply(m.token, 1); },
+        &transport);
     transport.set_handler(kSend, [](void*, const comm::Message&) noexcept {}, nullptr);
-    engine_ = take(comm::Engine::create(transport, take(comm::engine_options_from_environment(), "the engine's options")), "the engine");
+    engine_ = take(comm::Engine::create(
+                       transport, take(comm::engine_options_from_environment(), "the engine's options")),
+                   "the engine");
     attach(window.bytes());
     mapped_ = transport.mapped(Rank{1 - rank()}, kRegion) != nullptr;
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, *engine_, mine_, mapped_, t);
@@ -177,7 +203,9 @@ class KasaneSystem {
 
   [[nodiscard]] unsigned rank() const { return rank_; }
   /// Where the engine offloads, one thread of its own works beside ours, though not where memory is mapped.
-  [[nodiscard]] unsigned helpers() const { return engine_->mode() == comm::Mode::offload && !mapped_ ? 1 : 0; }
+  [[nodiscard]] unsigned helpers() const {
+    return engine_->mode() == comm::Mode::offload && !mapped_ ? 1 : 0;
+  }
   [[nodiscard]] static std::string refuse(const Order&) { return ""; }
   KasaneLane& lane(unsigned t) { return lanes_[t]; }
   static void serve() { session->transport().progress(); }
@@ -186,16 +214,18 @@ class KasaneSystem {
   void attach(std::uint64_t bytes) {
     const int fd = ::memfd_create("kasane-bench", MFD_CLOEXEC);
     void* p = MAP_FAILED;
-    if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0) p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) == 0)
+      p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED) throw std::runtime_error("memory for the Kasane player");
     mine_ = static_cast<std::byte*>(p);
-    if (const auto attached = engine_->attach(kRegion, fd, mine_, bytes); !attached) throw std::runtime_error(attached.error().message);
+    if (const auto attached = engine_->attach(kRegion, fd, mine_, bytes); !attached)
+      throw std::runtime_error(attached.error().message);
   }
 
   comm::PollWaiter waiter_;
   comm::Collectives collectives_;
   unsigned rank_;
-  std::unique_ptr<comm::Engine> engine_;   ///< goes first
+  std::unique_ptr<comm::Engine> engine_;  ///< goes first
   std::byte* mine_ = nullptr;
   bool mapped_ = false;
   std::deque<KasaneLane> lanes_;

@@ -5,10 +5,10 @@
 //   --put   the pingpong by put with signal, instead: the flag is a counter that LCI increments when the data
 //           is in the target's memory
 #include <arpa/inet.h>
-#include <lci.hpp>
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <lci.hpp>
 
 #include <cstdlib>
 #include <deque>
@@ -23,7 +23,7 @@ bool by_put = false;
 
 /// What has come for a lane. Its messages come through its own device, so only its own thread touches it.
 struct alignas(64) Inbox {
-  void* message = nullptr;   ///< the last one, ours until the next one is there
+  void* message = nullptr;  ///< the last one, ours until the next one is there
   std::uint64_t count = 0;
 };
 Inbox inboxes[kMaxThreads];
@@ -39,7 +39,7 @@ void on_message(lci::status_t status) {
 void on_send(lci::status_t status) { std::free(status.get_buffer()); }
 void on_answer(lci::status_t status) {
   std::free(status.get_buffer());
-  answers[status.get_tag()].fetch_add(1, std::memory_order_relaxed);   // nothing else hangs on the count
+  answers[status.get_tag()].fetch_add(1, std::memory_order_relaxed);  // nothing else hangs on the count
 }
 
 /// Takes the messages of all lanes.
@@ -59,27 +59,46 @@ class LciLane {
  public:
   /// Devices are made in step with the other rank.
   LciLane(const Window& window, std::byte* mine, int peer, unsigned lane, const Handlers& handlers)
-      : window_(window), mine_(mine), peer_(peer), lane_(lane),
-        device_(lci::alloc_device_x().net_max_sends(kSends).net_max_recvs(kReceives).net_max_cqes(kCompletions)()),
-        memory_(lci::register_memory_x(mine, window.bytes()).device(device_)()), signals_(lci::alloc_counter()), passed_(lci::alloc_counter()),
-        completed_(lci::alloc_counter()), requests_(lci::alloc_cq()) {
-    names_ = {lci::get_rmr(memory_), lci::register_rcomp(signals_), lci::register_rcomp(requests_), handlers.messages, handlers.sends, handlers.answers};
+      : window_(window),
+        mine_(mine),
+        peer_(peer),
+        lane_(lane),
+        device_(lci::alloc_device_x().net_max_sends(kSends).net_max_recvs(kReceives).net_max_cqes(
+            kCompletions)()),
+        memory_(lci::register_memory_x(mine, window.bytes()).device(device_)()),
+        signals_(lci::alloc_counter()),
+        passed_(lci::alloc_counter()),
+        completed_(lci::alloc_counter()),
+        requests_(lci::alloc_cq()) {
+    names_ = {lci::get_rmr(memory_),
+              lci::register_rcomp(signals_),
+              lci::register_rcomp(requests_),
+              handlers.messages,
+              handlers.sends,
+              handlers.answers};
   }
   void connect(Control& control) {
-    const std::string theirs = control.exchange(std::string(reinterpret_cast<const char*>(&names_), sizeof names_));
+    const std::string theirs =
+        control.exchange(std::string(reinterpret_cast<const char*>(&names_), sizeof names_));
     if (theirs.size() != sizeof theirs_) throw std::runtime_error("the ranks' versions of LCI differ");
     std::memcpy(static_cast<void*>(&theirs_), theirs.data(), sizeof theirs_);
   }
   [[nodiscard]] std::byte* source() const { return mine_ + window_.source(lane_); }
   [[nodiscard]] const std::byte* arrived(bool together) const {
-    return by_put ? mine_ + window_.data(lane_, together) : static_cast<const std::byte*>(inboxes[lane_].message);
+    return by_put ? mine_ + window_.data(lane_, together)
+                  : static_cast<const std::byte*>(inboxes[lane_].message);
   }
 
   void pass(std::uint64_t bytes, bool together, std::uint64_t) {
     const std::uint64_t there = window_.data(lane_, together);
-    const bool under_way =
-        by_put ? post(lci::post_put_x(peer_, source(), bytes, passed_, there, theirs_.memory).device(device_).mr(memory_).remote_comp(theirs_.signals))
-               : post(lci::post_am_x(peer_, source(), bytes, passed_, theirs_.messages).device(device_).tag(lane_));
+    const bool under_way = by_put
+                               ? post(lci::post_put_x(peer_, source(), bytes, passed_, there, theirs_.memory)
+                                          .device(device_)
+                                          .mr(memory_)
+                                          .remote_comp(theirs_.signals))
+                               : post(lci::post_am_x(peer_, source(), bytes, passed_, theirs_.messages)
+                                          .device(device_)
+                                          .tag(lane_));
     if (!under_way) return;
     // After the last round no thread would make progress for it.
     for (++posted_; count(passed_) != posted_; patience_.look()) progress();
@@ -98,9 +117,17 @@ class LciLane {
     const std::uint64_t at = window_.spread(i, bytes), there = window_.target(lane_) + at;
     std::byte* here = source() + at;
     switch (op) {
-      case Op::read: post(lci::post_get_x(peer_, here, bytes, completed_, there, theirs_.memory).device(device_).mr(memory_).allow_done(false)); break;
+      case Op::read:
+        post(lci::post_get_x(peer_, here, bytes, completed_, there, theirs_.memory)
+                 .device(device_)
+                 .mr(memory_)
+                 .allow_done(false));
+        break;
       case Op::write: {
-        auto put = lci::post_put_x(peer_, here, bytes, completed_, there, theirs_.memory).device(device_).mr(memory_).allow_done(false);
+        auto put = lci::post_put_x(peer_, here, bytes, completed_, there, theirs_.memory)
+                       .device(device_)
+                       .mr(memory_)
+                       .allow_done(false);
         // Completed is what has reached the target, not what may be overwritten here.
         post(put.comp_semantic(lci::comp_semantic_t::network));
         break;
@@ -108,7 +135,10 @@ class LciLane {
       case Op::request: ++unanswered_; [[fallthrough]];
       case Op::send: {
         const lci::rcomp_t handler = op == Op::request ? theirs_.requests : theirs_.sends;
-        post(lci::post_am_x(peer_, here, bytes, completed_, handler).device(device_).tag(lane_).allow_done(false));
+        post(lci::post_am_x(peer_, here, bytes, completed_, handler)
+                 .device(device_)
+                 .tag(lane_)
+                 .allow_done(false));
         break;
       }
       case Op::atomic: throw std::logic_error("refused");
@@ -119,7 +149,8 @@ class LciLane {
   void drain(unsigned at_most, Patience patience) {
     patience_ = patience;
     // relaxed: see on_answer()
-    while (issued_ - count(completed_) > at_most || answers[lane_].load(std::memory_order_relaxed) != unanswered_) {
+    while (issued_ - count(completed_) > at_most ||
+           answers[lane_].load(std::memory_order_relaxed) != unanswered_) {
       progress();
       patience.look();
     }
@@ -132,7 +163,10 @@ class LciLane {
     const lci::status_t request = lci::cq_pop(requests_);
     if (!request.is_done()) return;
     std::free(request.get_buffer());
-    if (post(lci::post_am_x(peer_, &one_, sizeof one_, passed_, theirs_.answers).device(device_).tag(request.get_tag()))) ++posted_;
+    if (post(lci::post_am_x(peer_, &one_, sizeof one_, passed_, theirs_.answers)
+                 .device(device_)
+                 .tag(request.get_tag())))
+      ++posted_;
   }
 
   void close() {
@@ -153,7 +187,9 @@ class LciLane {
     for (; (status = operation()).is_retry(); patience_.look()) progress();
     return status.is_posted();
   }
-  [[nodiscard]] static std::uint64_t count(lci::comp_t counter) { return static_cast<std::uint64_t>(lci::counter_get(counter)); }
+  [[nodiscard]] static std::uint64_t count(lci::comp_t counter) {
+    return static_cast<std::uint64_t>(lci::counter_get(counter));
+  }
 
   Window window_;
   std::byte* mine_;
@@ -163,7 +199,7 @@ class LciLane {
   lci::mr_t memory_;
   lci::comp_t signals_, passed_, completed_, requests_;
   Names names_{}, theirs_{};
-  Patience patience_{false};   ///< the last one we were given, for waits inside an operation
+  Patience patience_{false};  ///< the last one we were given, for waits inside an operation
   std::uint64_t one_ = 1;
   std::uint64_t posted_ = 0, issued_ = 0, unanswered_ = 0;
 };
@@ -175,7 +211,8 @@ class LciSystem {
     void* base = ::mmap(nullptr, window.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) throw std::runtime_error("memory for the LCI player");
     const Handlers handlers;
-    for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, static_cast<std::byte*>(base), 1 - static_cast<int>(rank), t, handlers);
+    for (unsigned t = 0; t < window.lanes(); ++t)
+      lanes_.emplace_back(window, static_cast<std::byte*>(base), 1 - static_cast<int>(rank), t, handlers);
     for (LciLane& lane : lanes_) lane.connect(control);
   }
   ~LciSystem() {
@@ -217,7 +254,8 @@ class LciSystem {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (fd < 0 || ::bind(fd, generic, length) != 0 || ::getsockname(fd, generic, &length) != 0) throw std::runtime_error("no port for LCI's bootstrap");
+    if (fd < 0 || ::bind(fd, generic, length) != 0 || ::getsockname(fd, generic, &length) != 0)
+      throw std::runtime_error("no port for LCI's bootstrap");
     ::close(fd);
     return std::to_string(ntohs(address.sin_port));
   }

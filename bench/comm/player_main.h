@@ -10,7 +10,8 @@
 namespace kasane::bench {
 
 [[nodiscard]] inline Window window_from_environment() {
-  return {static_cast<unsigned>(Control::number(Control::kLanesVariable, 1)), Control::number(Control::kBytesVariable, 4096)};
+  return {static_cast<unsigned>(Control::number(Control::kLanesVariable, 1)),
+          Control::number(Control::kBytesVariable, 4096)};
 }
 
 template <class System>

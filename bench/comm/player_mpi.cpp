@@ -42,7 +42,9 @@ class MpiLane {
   }
 
   [[nodiscard]] std::byte* source() const { return base_ + window_.source(0); }
-  [[nodiscard]] const std::byte* arrived(bool together) const { return base_ + window_.data(0, !p2p && together); }
+  [[nodiscard]] const std::byte* arrived(bool together) const {
+    return base_ + window_.data(0, !p2p && together);
+  }
 
   void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     const int count = static_cast<int>(bytes);
@@ -51,7 +53,7 @@ class MpiLane {
       return;
     }
     MPI_Put(source(), count, MPI_BYTE, peer_, at(window_.data(0, together)), count, MPI_BYTE, win_);
-    MPI_Win_flush(peer_, win_);   // the data before the flag
+    MPI_Win_flush(peer_, win_);  // the data before the flag
     MPI_Put(&flag, 1, MPI_UINT64_T, peer_, at(window_.flag(0, together)), 1, MPI_UINT64_T, win_);
     MPI_Win_flush(peer_, win_);
   }
@@ -59,7 +61,8 @@ class MpiLane {
   void await(std::uint64_t bytes, bool together, std::uint64_t flag, Patience patience) {
     if (p2p) {
       MPI_Request request = MPI_REQUEST_NULL;
-      MPI_Irecv(base_ + window_.data(0, false), static_cast<int>(bytes), MPI_BYTE, peer_, kPing, comm_, &request);
+      MPI_Irecv(base_ + window_.data(0, false), static_cast<int>(bytes), MPI_BYTE, peer_, kPing, comm_,
+                &request);
       for (int done = 0; done == 0; patience.look()) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       return;
     }
@@ -81,19 +84,23 @@ class MpiLane {
       case Op::read: MPI_Get(here, count, MPI_BYTE, peer_, there, count, MPI_BYTE, win_); break;
       case Op::write: MPI_Put(here, count, MPI_BYTE, peer_, there, count, MPI_BYTE, win_); break;
       case Op::atomic:
-        MPI_Fetch_and_op(&one_, &old_[i % Window::kWindow], MPI_UINT64_T, peer_, at(window_.word(0)), MPI_SUM, win_);
+        MPI_Fetch_and_op(&one_, &old_[i % Window::kWindow], MPI_UINT64_T, peer_, at(window_.word(0)), MPI_SUM,
+                         win_);
         break;
       case Op::request:
         MPI_Irecv(&old_[i % Window::kWindow], 1, MPI_UINT64_T, peer_, kAnswer, comm_, next_request());
         [[fallthrough]];
-      case Op::send: MPI_Isend(here, count, MPI_BYTE, peer_, op == Op::send ? kSend : kRequest, comm_, next_request()); break;
+      case Op::send:
+        MPI_Isend(here, count, MPI_BYTE, peer_, op == Op::send ? kSend : kRequest, comm_, next_request());
+        break;
     }
     ++issued_;
   }
   [[nodiscard]] unsigned outstanding() const { return issued_; }
   void drain(unsigned, Patience patience) {
     if (p2p) {
-      for (int done = 0; done == 0; patience.look()) MPI_Testall(static_cast<int>(used_), requests_, &done, MPI_STATUSES_IGNORE);
+      for (int done = 0; done == 0; patience.look())
+        MPI_Testall(static_cast<int>(used_), requests_, &done, MPI_STATUSES_IGNORE);
       used_ = 0;
     } else {
       MPI_Win_flush(peer_, win_);
@@ -109,7 +116,8 @@ class MpiLane {
     if (there == 0) return;
     int count = 0;
     MPI_Get_count(&status, MPI_BYTE, &count);
-    MPI_Recv(base_ + window_.target(0), count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE);
+    MPI_Recv(base_ + window_.target(0), count, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_,
+             MPI_STATUS_IGNORE);
     if (status.MPI_TAG == kRequest) MPI_Send(&one_, 1, MPI_UINT64_T, status.MPI_SOURCE, kAnswer, comm_);
   }
 
@@ -129,7 +137,7 @@ class MpiLane {
   static MPI_Aint at(std::uint64_t offset) { return static_cast<MPI_Aint>(offset); }
   MPI_Request* next_request() { return &requests_[used_++]; }
 
-  Window window_;   // of this lane alone
+  Window window_;  // of this lane alone
   int peer_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   MPI_Win win_ = MPI_WIN_NULL;
@@ -154,7 +162,9 @@ class MpiSystem {
   [[nodiscard]] static std::string refuse(const Order& order) {
     if (order.task != Task::operate) return "";
     const bool message = order.op == Op::request || order.op == Op::send;
-    return message == p2p ? "" : message ? "no messages in a window" : "no one-sided operations by send and receive";
+    return message == p2p ? ""
+           : message      ? "no messages in a window"
+                          : "no one-sided operations by send and receive";
   }
   MpiLane& lane(unsigned t) { return lanes_[t]; }
   void serve() {
@@ -177,7 +187,8 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (given != MPI_THREAD_MULTIPLE || ranks != 2) {
-    std::fprintf(stderr, "mpi player: wants MPI_THREAD_MULTIPLE and two ranks (has level %d and %d)\n", given, ranks);
+    std::fprintf(stderr, "mpi player: wants MPI_THREAD_MULTIPLE and two ranks (has level %d and %d)\n", given,
+                 ranks);
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   const int status = kasane::bench::player_main<kasane::bench::MpiSystem>("mpi", static_cast<unsigned>(rank));

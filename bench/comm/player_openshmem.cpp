@@ -12,15 +12,18 @@ namespace {
 
 class ShmemLane {
  public:
-  ShmemLane(const Window& window, std::byte* base, int peer, unsigned lane) : window_(window), base_(base), peer_(peer), lane_(lane) {
+  ShmemLane(const Window& window, std::byte* base, int peer, unsigned lane)
+      : window_(window), base_(base), peer_(peer), lane_(lane) {
     if (shmem_ctx_create(SHMEM_CTX_SERIALIZED, &context_) != 0) throw std::runtime_error("shmem_ctx_create");
   }
   [[nodiscard]] std::byte* source() const { return base_ + window_.source(lane_); }
-  [[nodiscard]] const std::byte* arrived(bool together) const { return base_ + window_.data(lane_, together); }
+  [[nodiscard]] const std::byte* arrived(bool together) const {
+    return base_ + window_.data(lane_, together);
+  }
 
   void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     shmem_ctx_putmem(context_, base_ + window_.data(lane_, together), source(), bytes, peer_);
-    shmem_ctx_fence(context_);   // the data before the flag
+    shmem_ctx_fence(context_);  // the data before the flag
     shmem_ctx_uint64_p(context_, word(window_.flag(lane_, together)), flag, peer_);
   }
   void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
@@ -35,9 +38,12 @@ class ShmemLane {
   void issue(Op op, std::uint64_t bytes, std::uint64_t i) {
     const std::uint64_t at = window_.spread(i, bytes);
     std::byte* there = base_ + window_.target(lane_) + at;
-    if (op == Op::read) shmem_ctx_getmem_nbi(context_, source() + at, there, bytes, peer_);
-    else if (op == Op::write) shmem_ctx_putmem_nbi(context_, there, source() + at, bytes, peer_);
-    else (void)shmem_ctx_ulong_atomic_fetch_add(context_, word(window_.word(lane_)), 1, peer_);
+    if (op == Op::read)
+      shmem_ctx_getmem_nbi(context_, source() + at, there, bytes, peer_);
+    else if (op == Op::write)
+      shmem_ctx_putmem_nbi(context_, there, source() + at, bytes, peer_);
+    else
+      (void)shmem_ctx_ulong_atomic_fetch_add(context_, word(window_.word(lane_)), 1, peer_);
     ++issued_;
   }
   [[nodiscard]] unsigned outstanding() const { return issued_; }
@@ -50,7 +56,9 @@ class ShmemLane {
 
  private:
   static constexpr unsigned kLooksBetweenProgress = 1024;
-  [[nodiscard]] std::uint64_t* word(std::uint64_t at) const { return reinterpret_cast<std::uint64_t*>(base_ + at); }
+  [[nodiscard]] std::uint64_t* word(std::uint64_t at) const {
+    return reinterpret_cast<std::uint64_t*>(base_ + at);
+  }
   Window window_;
   std::byte* base_;
   int peer_;
@@ -65,7 +73,8 @@ class ShmemSystem {
     auto* base = static_cast<std::byte*>(shmem_malloc(window.bytes()));
     if (base == nullptr) throw std::runtime_error("shmem_malloc: the symmetric heap is too small");
     std::memset(base, 0, window.bytes());
-    for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, base, 1 - static_cast<int>(rank), t);
+    for (unsigned t = 0; t < window.lanes(); ++t)
+      lanes_.emplace_back(window, base, 1 - static_cast<int>(rank), t);
     shmem_barrier_all();
   }
   ~ShmemSystem() {
@@ -76,7 +85,8 @@ class ShmemSystem {
   [[nodiscard]] unsigned rank() const { return rank_; }
   [[nodiscard]] static unsigned helpers() { return 0; }
   [[nodiscard]] static std::string refuse(const Order& order) {
-    return order.task == Task::operate && (order.op == Op::request || order.op == Op::send) ? "no messages" : "";
+    return order.task == Task::operate && (order.op == Op::request || order.op == Op::send) ? "no messages"
+                                                                                            : "";
   }
   ShmemLane& lane(unsigned t) { return lanes_[t]; }
   void serve() {
@@ -93,11 +103,13 @@ class ShmemSystem {
 
 int main() {
   int level = 0;
-  if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &level) != 0 || level != SHMEM_THREAD_MULTIPLE || shmem_n_pes() != 2) {
+  if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &level) != 0 || level != SHMEM_THREAD_MULTIPLE ||
+      shmem_n_pes() != 2) {
     std::fprintf(stderr, "openshmem player: wants SHMEM_THREAD_MULTIPLE and two PEs (has level %d)\n", level);
     shmem_global_exit(1);
   }
-  const int status = kasane::bench::player_main<kasane::bench::ShmemSystem>("openshmem", static_cast<unsigned>(shmem_my_pe()));
+  const int status = kasane::bench::player_main<kasane::bench::ShmemSystem>(
+      "openshmem", static_cast<unsigned>(shmem_my_pe()));
   shmem_finalize();
   return status;
 }

@@ -14,10 +14,13 @@ namespace {
 
 class RawLane {
  public:
-  RawLane(const Window& window, std::byte* mine, std::byte* theirs, unsigned lane) : window_(window), mine_(mine), theirs_(theirs), lane_(lane) {}
+  RawLane(const Window& window, std::byte* mine, std::byte* theirs, unsigned lane)
+      : window_(window), mine_(mine), theirs_(theirs), lane_(lane) {}
 
   [[nodiscard]] std::byte* source() const { return mine_ + window_.source(lane_); }
-  [[nodiscard]] const std::byte* arrived(bool together) const { return mine_ + window_.data(lane_, together); }
+  [[nodiscard]] const std::byte* arrived(bool together) const {
+    return mine_ + window_.data(lane_, together);
+  }
 
   void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     std::memcpy(theirs_ + window_.data(lane_, together), source(), bytes);
@@ -26,7 +29,7 @@ class RawLane {
   }
   void await(std::uint64_t, bool together, std::uint64_t flag, Patience patience) {
     const auto here = word(mine_, window_.flag(lane_, together));
-    while (here.load(std::memory_order_acquire) != flag) patience.look();   // the data after it
+    while (here.load(std::memory_order_acquire) != flag) patience.look();  // the data after it
   }
 
   void issue(Op op, std::uint64_t bytes, std::uint64_t i) {
@@ -40,7 +43,7 @@ class RawLane {
     } else {
       std::memcpy(op == Op::read ? here : there, op == Op::read ? there : here, bytes);
     }
-    asm volatile("" ::: "memory");   // each one happens
+    asm volatile("" ::: "memory");  // each one happens
   }
   [[nodiscard]] unsigned outstanding() const { return 0; }
   void drain(unsigned, Patience) {}
@@ -58,13 +61,15 @@ class RawSystem {
  public:
   RawSystem(unsigned rank, Control& control, const Window& window) : rank_(rank) {
     std::byte* mine = map(::memfd_create("kasane-bench", MFD_CLOEXEC), window.bytes(), true);
-    std::byte* theirs = map(::open(control.exchange(path_).c_str(), O_RDWR | O_CLOEXEC), window.bytes(), false);
+    std::byte* theirs =
+        map(::open(control.exchange(path_).c_str(), O_RDWR | O_CLOEXEC), window.bytes(), false);
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_.emplace_back(window, mine, theirs, t);
   }
   [[nodiscard]] unsigned rank() const { return rank_; }
   [[nodiscard]] static unsigned helpers() { return 0; }
   [[nodiscard]] static std::string refuse(const Order& order) {
-    return order.task == Task::operate && (order.op == Op::request || order.op == Op::send) ? "no messages" : "";
+    return order.task == Task::operate && (order.op == Op::request || order.op == Op::send) ? "no messages"
+                                                                                            : "";
   }
   RawLane& lane(unsigned t) { return lanes_[t]; }
   void serve() {}
@@ -75,7 +80,8 @@ class RawSystem {
     if (fd >= 0 && (!fresh || ::ftruncate(fd, static_cast<off_t>(bytes)) == 0)) {
       p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
-    if (p == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "shared memory for the raw player");
+    if (p == MAP_FAILED)
+      throw std::system_error(errno, std::generic_category(), "shared memory for the raw player");
     path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
     return static_cast<std::byte*>(p);
   }

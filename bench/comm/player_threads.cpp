@@ -35,7 +35,8 @@ void run_player_threads(int harness_fd, unsigned threads, const std::function<vo
     });
   }
   // Input is not looked at: orders that come meanwhile wait.
-  pollfd fds[]{{.fd = ended, .events = POLLIN, .revents = 0}, {.fd = harness_fd, .events = POLLRDHUP, .revents = 0}};
+  pollfd fds[]{{.fd = ended, .events = POLLIN, .revents = 0},
+               {.fd = harness_fd, .events = POLLRDHUP, .revents = 0}};
   while (fds[0].revents == 0) {
     ::poll(fds, 2, -1);
     if (fds[0].revents == 0 && (fds[1].revents & (POLLHUP | POLLRDHUP | POLLERR)) != 0) ::_exit(1);

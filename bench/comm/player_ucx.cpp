@@ -24,7 +24,7 @@ void check(ucs_status_t status, const char* what) {
   if (status != UCS_OK) throw std::runtime_error(std::string(what) + ": " + ucs_status_string(status));
 }
 
-constexpr unsigned kRequest = 1, kSend = 2, kAnswer = 3;   // active messages; the header is the lane's number
+constexpr unsigned kRequest = 1, kSend = 2, kAnswer = 3;  // active messages; the header is the lane's number
 
 ucp_context_h make_context() {
   ucp_params_t params{};
@@ -58,7 +58,8 @@ struct Memory {
 
   Memory(ucp_context_h context, std::uint64_t bytes) {
     ucp_mem_map_params_t params{};
-    params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+    params.field_mask =
+        UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
     params.length = bytes;
     params.flags = UCP_MEM_MAP_NONBLOCK;
     if (own) {
@@ -83,11 +84,13 @@ struct Memory {
 
 class UcxLane {
  public:
-  UcxLane(const Window& window, ucp_worker_h worker, const Memory& memory, unsigned lane) : window_(window), worker_(worker), memory_(memory), lane_(lane) {
+  UcxLane(const Window& window, ucp_worker_h worker, const Memory& memory, unsigned lane)
+      : window_(window), worker_(worker), memory_(memory), lane_(lane) {
     const auto handler = [this](unsigned id, ucp_am_recv_callback_t fn) {
       ucp_am_handler_param_t params{};
-      params.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-      params.id = id + 4 * (multi ? lane_ : 0);   // one worker for all: ids tell the lanes apart
+      params.field_mask =
+          UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+      params.id = id + 4 * (multi ? lane_ : 0);  // one worker for all: ids tell the lanes apart
       params.cb = fn;
       params.arg = this;
       check(ucp_worker_set_am_recv_handler(worker_, &params), "ucp_worker_set_am_recv_handler");
@@ -111,13 +114,15 @@ class UcxLane {
   }
 
   [[nodiscard]] std::byte* source() const { return memory_.base + window_.source(lane_); }
-  [[nodiscard]] const std::byte* arrived(bool together) const { return memory_.base + window_.data(lane_, together); }
+  [[nodiscard]] const std::byte* arrived(bool together) const {
+    return memory_.base + window_.data(lane_, together);
+  }
 
   void pass(std::uint64_t bytes, bool together, std::uint64_t flag) {
     const std::uint64_t data_at = window_.data(lane_, together), flag_at = window_.flag(lane_, together);
     if (pointer) {
       std::memcpy(mapped_ + data_at, source(), bytes);
-      word(mapped_ + flag_at).store(flag, std::memory_order_release);   // the data before it
+      word(mapped_ + flag_at).store(flag, std::memory_order_release);  // the data before it
       return;
     }
     flag_ = flag;
@@ -160,7 +165,8 @@ class UcxLane {
         params.op_attr_mask = UCP_OP_ATTR_FIELD_DATATYPE | UCP_OP_ATTR_FIELD_REPLY_BUFFER;
         params.datatype = ucp_dt_make_contig(8);
         params.reply_buffer = &old_[i % Window::kWindow];
-        started = ucp_atomic_op_nbx(endpoint_, UCP_ATOMIC_OP_ADD, &one_, 1, peer_ + window_.word(lane_), key_, &params);
+        started = ucp_atomic_op_nbx(endpoint_, UCP_ATOMIC_OP_ADD, &one_, 1, peer_ + window_.word(lane_), key_,
+                                    &params);
         break;
       }
       case Op::request:
@@ -203,7 +209,9 @@ class UcxLane {
   }
 
  private:
-  static std::atomic_ref<std::uint64_t> word(std::byte* at) { return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at)); }
+  static std::atomic_ref<std::uint64_t> word(std::byte* at) {
+    return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(at));
+  }
 
   [[nodiscard]] ucp_request_param_t parameters(bool registered) const {
     ucp_request_param_t params{};
@@ -235,20 +243,27 @@ class UcxLane {
   }
 
   void issue_by_pointer(Op op, std::uint64_t bytes, std::byte* here, std::byte* there) {
-    if (op == Op::atomic) word(mapped_ + window_.word(lane_)).fetch_add(1, std::memory_order_seq_cst);
-    else std::memcpy(op == Op::read ? here : there, op == Op::read ? there : here, bytes);
-    asm volatile("" ::: "memory");   // each one happens
+    if (op == Op::atomic)
+      word(mapped_ + window_.word(lane_)).fetch_add(1, std::memory_order_seq_cst);
+    else
+      std::memcpy(op == Op::read ? here : there, op == Op::read ? there : here, bytes);
+    asm volatile("" ::: "memory");  // each one happens
   }
 
-  static ucs_status_t on_request(void* arg, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) {
+  static ucs_status_t on_request(void* arg, const void*, std::size_t, void*, std::size_t,
+                                 const ucp_am_recv_param_t*) {
     auto& lane = *static_cast<UcxLane*>(arg);
     const ucs_status_ptr_t sent = lane.message(kAnswer, &lane.one_, sizeof lane.one_);
-    if (UCS_PTR_IS_PTR(sent)) ucp_request_free(sent);   // completes later without us
+    if (UCS_PTR_IS_PTR(sent)) ucp_request_free(sent);  // completes later without us
     return UCS_OK;
   }
-  static ucs_status_t on_send(void*, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) { return UCS_OK; }
-  static ucs_status_t on_answer(void* arg, const void*, std::size_t, void*, std::size_t, const ucp_am_recv_param_t*) {
-    static_cast<UcxLane*>(arg)->answers_.fetch_add(1, std::memory_order_relaxed);   // see drain()
+  static ucs_status_t on_send(void*, const void*, std::size_t, void*, std::size_t,
+                              const ucp_am_recv_param_t*) {
+    return UCS_OK;
+  }
+  static ucs_status_t on_answer(void* arg, const void*, std::size_t, void*, std::size_t,
+                                const ucp_am_recv_param_t*) {
+    static_cast<UcxLane*>(arg)->answers_.fetch_add(1, std::memory_order_relaxed);  // see drain()
     return UCS_OK;
   }
 
@@ -266,13 +281,14 @@ class UcxLane {
   std::vector<ucs_status_ptr_t> requests_;
   unsigned issued_ = 0;
   bool unflushed_ = false;
-  std::uint64_t unanswered_ = 0;            ///< requests so far
-  std::atomic<std::uint64_t> answers_{0};   ///< and their answers
+  std::uint64_t unanswered_ = 0;           ///< requests so far
+  std::atomic<std::uint64_t> answers_{0};  ///< and their answers
 };
 
 class UcxSystem {
  public:
-  UcxSystem(unsigned rank, Control& control, const Window& window) : rank_(rank), context_(make_context()), memory_(context_, window.bytes()) {
+  UcxSystem(unsigned rank, Control& control, const Window& window)
+      : rank_(rank), context_(make_context()), memory_(context_, window.bytes()) {
     std::vector<std::string> theirs;
     for (unsigned t = 0; t < window.lanes(); ++t) {
       if (!multi || workers_.empty()) workers_.push_back(make_worker(context_));
@@ -284,7 +300,8 @@ class UcxSystem {
       ucp_worker_release_address(workers_.back(), address);
     }
     const std::string key = control.exchange(memory_.key);
-    const std::uint64_t peer_base = std::stoull(control.exchange(std::to_string(reinterpret_cast<std::uintptr_t>(memory_.base))));
+    const std::uint64_t peer_base =
+        std::stoull(control.exchange(std::to_string(reinterpret_cast<std::uintptr_t>(memory_.base))));
     for (unsigned t = 0; t < window.lanes(); ++t) lanes_[t].connect(theirs[t], key, peer_base);
   }
   [[nodiscard]] unsigned rank() const { return rank_; }
@@ -303,7 +320,7 @@ class UcxSystem {
   ucp_context_h context_;
   Memory memory_;
   std::vector<ucp_worker_h> workers_;
-  std::deque<UcxLane> lanes_;   // handlers hold their addresses
+  std::deque<UcxLane> lanes_;  // handlers hold their addresses
 };
 
 }  // namespace

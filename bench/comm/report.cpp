@@ -18,7 +18,8 @@ bool more_is_better(const std::string& unit) { return unit.find("/s") != std::st
 
 /// Three significant digits, whatever the size.
 std::string digits(double value) {
-  const int decimals = value == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(std::fabs(value)))), 0, 5);
+  const int decimals =
+      value == 0 ? 0 : std::clamp(2 - static_cast<int>(std::floor(std::log10(std::fabs(value)))), 0, 5);
   return fmt::format("{:.{}f}", value, decimals);
 }
 
@@ -41,13 +42,16 @@ double quantile(const std::vector<double>& sorted, double share) {
 Summary summarize(std::vector<double> samples) {
   if (samples.empty()) return {};
   std::sort(samples.begin(), samples.end());
-  return {quantile(samples, .5), quantile(samples, .25), quantile(samples, .75), static_cast<unsigned>(samples.size())};
+  return {quantile(samples, .5), quantile(samples, .25), quantile(samples, .75),
+          static_cast<unsigned>(samples.size())};
 }
 
-void Report::add(const std::string& case_name, const std::string& unit, const std::string& system, Point point, double sample) {
+void Report::add(const std::string& case_name, const std::string& unit, const std::string& system,
+                 Point point, double sample) {
   auto found = std::find_if(cases_.begin(), cases_.end(), [&](const Case& c) { return c.name == case_name; });
   if (found == cases_.end()) found = cases_.insert(cases_.end(), Case{case_name, unit, {}, {}});
-  if (std::find(found->systems.begin(), found->systems.end(), system) == found->systems.end()) found->systems.push_back(system);
+  if (std::find(found->systems.begin(), found->systems.end(), system) == found->systems.end())
+    found->systems.push_back(system);
   found->samples[point][system].push_back(sample);
 }
 
@@ -61,7 +65,10 @@ Role Report::role(const std::string& system) const {
 }
 
 void Report::print() const {
-  std::printf("%u cores. Medians of interleaved repetitions; ± is half the distance of the quartiles; ratios are medians of each repetition's; * means more threads than cores.\n", usable_cores());
+  std::printf(
+      "%u cores. Medians of interleaved repetitions; ± is half the distance of the quartiles; ratios are "
+      "medians of each repetition's; * means more threads than cores.\n",
+      usable_cores());
   for (const Case& c : cases_) {
     print(c);
     print_ratios(c);
@@ -82,7 +89,9 @@ void Report::print(const Case& c) const {
     for (const auto& system : c.systems) {
       const auto found = by_system.find(system);
       const Summary s = found == by_system.end() ? Summary{} : summarize(found->second);
-      cells.push_back(found == by_system.end() ? "-" : fmt::format("{} ±{:2.0f}%", digits(s.median), std::min(99., 50 * s.spread())));
+      cells.push_back(found == by_system.end()
+                          ? "-"
+                          : fmt::format("{} ±{:2.0f}%", digits(s.median), std::min(99., 50 * s.spread())));
     }
     std::fputs(table.line(cells).c_str(), stdout);
   }
@@ -94,7 +103,8 @@ void Report::print_ratios(const Case& c) const {
     if (role(system) == Role::ours) ours.push_back(system);
   }
   if (ours.empty() || ours.size() == c.systems.size()) return;
-  std::printf("%s as a ratio to the limit, and to the best peer (%s is better)\n", c.name.c_str(), more_is_better(c.unit) ? "more" : "less");
+  std::printf("%s as a ratio to the limit, and to the best peer (%s is better)\n", c.name.c_str(),
+              more_is_better(c.unit) ? "more" : "less");
   for (const auto& [point, by_system] : c.samples) {
     std::printf("%7u %9s", point.threads, size_text(point.bytes).c_str());
     for (const auto& system : ours) {
@@ -111,11 +121,13 @@ void Report::print_ratios(const Case& c) const {
 /// Of samples of one repetition, which were taken within moments of each other: what the machine does to both
 /// (a core-to-core latency that changes within minutes, a neighbour) favours neither. The best peer is the
 /// one with the worst ratio for us.
-Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::vector<double>>& by_system, const std::string& system) const {
+Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::vector<double>>& by_system,
+                              const std::string& system) const {
   Ratios found;
   const auto& ours = by_system.at(system);
   for (const auto& [other, theirs] : by_system) {
-    if (role(other) == Role::ours || (role(other) == Role::peer && !against_.empty() && other != against_)) continue;
+    if (role(other) == Role::ours || (role(other) == Role::peer && !against_.empty() && other != against_))
+      continue;
     std::vector<double> each;
     for (std::size_t i = 0; i < std::min(ours.size(), theirs.size()); ++i) {
       if (theirs[i] != 0) each.push_back(ours[i] / theirs[i]);
@@ -124,7 +136,8 @@ Report::Ratios Report::ratios(const Case& c, const std::map<std::string, std::ve
     const double ratio = summarize(std::move(each)).median;
     if (role(other) == Role::limit) {
       found.to_limit = ratio;
-    } else if (found.best.empty() || (more_is_better(c.unit) ? ratio < found.to_best : ratio > found.to_best)) {
+    } else if (found.best.empty() ||
+               (more_is_better(c.unit) ? ratio < found.to_best : ratio > found.to_best)) {
       found.to_best = ratio;
       found.best = other;
     }
@@ -140,11 +153,16 @@ std::vector<Row> Report::rows() const {
         const auto found = by_system.find(system);
         if (found == by_system.end()) continue;
         const Summary s = summarize(found->second);
-        Row row{suite_, c.name, system, 2, point.threads, point.bytes, s.median, c.unit, s.repetitions, {{"spread", s.spread()}, {"low", s.low}, {"high", s.high}}};
+        Row row{suite_,        c.name,
+                system,        2,
+                point.threads, point.bytes,
+                s.median,      c.unit,
+                s.repetitions, {{"spread", s.spread()}, {"low", s.low}, {"high", s.high}}};
         if (role(system) == Role::ours) {
           const Ratios r = ratios(c, by_system, system);
           if (r.to_limit != 0) row.more.push_back({"ratio_to_limit", r.to_limit});
-          if (r.to_best != 0) row.more.insert(row.more.end(), {{"ratio_to_best", r.to_best}, {"best", r.best}});
+          if (r.to_best != 0)
+            row.more.insert(row.more.end(), {{"ratio_to_best", r.to_best}, {"best", r.best}});
         }
         list.push_back(std::move(row));
       }

@@ -22,7 +22,7 @@ struct Point {
 };
 
 struct Summary {
-  double median = 0, low = 0, high = 0;   ///< quartiles
+  double median = 0, low = 0, high = 0;  ///< quartiles
   unsigned repetitions = 0;
   [[nodiscard]] double spread() const noexcept { return median == 0 ? 0 : (high - low) / median; }
 };
@@ -33,10 +33,12 @@ enum class Role { ours, limit, peer };
 
 class Report {
  public:
-  Report(std::string suite, std::map<std::string, Role> roles) : suite_(std::move(suite)), roles_(std::move(roles)) {}
+  Report(std::string suite, std::map<std::string, Role> roles)
+      : suite_(std::move(suite)), roles_(std::move(roles)) {}
 
   /// unit decides what is better: rates (a unit with "/s") grow, times shrink.
-  void add(const std::string& case_name, const std::string& unit, const std::string& system, Point, double sample);
+  void add(const std::string& case_name, const std::string& unit, const std::string& system, Point,
+           double sample);
   /// The only peer that Kasane's systems are compared with, instead of the best one.
   void against(const std::string& system) { against_ = system; }
   /// A line for the end: what was left out, and why.
@@ -58,7 +60,8 @@ class Report {
     double to_limit = 0, to_best = 0;
     std::string best;
   };
-  [[nodiscard]] Ratios ratios(const Case&, const std::map<std::string, std::vector<double>>& by_system, const std::string& system) const;
+  [[nodiscard]] Ratios ratios(const Case&, const std::map<std::string, std::vector<double>>& by_system,
+                              const std::string& system) const;
   void print(const Case&) const;
   void print_ratios(const Case&) const;
   [[nodiscard]] Role role(const std::string& system) const;

@@ -15,12 +15,14 @@ std::string here() {
   std::string text;
   for (const Over over : {Over::memory, Over::tcp}) {
     text += over == Over::memory ? "  here, over shared memory:\n" : "  here, over tcp:\n";
-    for (const System& s : installed_systems(bin(), over)) text += fmt::format("    {:<22} {}\n", s.name, s.description);
+    for (const System& s : installed_systems(bin(), over))
+      text += fmt::format("    {:<22} {}\n", s.name, s.description);
   }
   return text;
 }
 
-void play(const std::string& suite, const CommandLine& line, const SuiteOptions& options, const PlayOver& play_over) {
+void play(const std::string& suite, const CommandLine& line, const SuiteOptions& options,
+          const PlayOver& play_over) {
   const auto here = installed_systems(bin());
   const auto named = line.named("systems");
   // Refuses what is not here before anything starts.
@@ -47,10 +49,13 @@ void add_suite_options(CommandLine& line, SuiteOptions& options, const SuiteHelp
   line.own().numbers("--threads", options.threads, help.threads, 1, kMaxThreads);
   line.own().numbers("--sizes", options.sizes, help.sizes, 8, std::uint64_t{64} << 20);
   line.own().choices("--over", options.over, {"memory", "tcp"}, help.over);
-  line.own().text("--against", options.against, "the peer that Kasane's systems are compared with (default: at each point the best one)", "NAME");
+  line.own().text("--against", options.against,
+                  "the peer that Kasane's systems are compared with (default: at each point the best one)",
+                  "NAME");
 }
 
-int run_suite(const std::string& suite, const CommandLine& line, const SuiteOptions& options, const PlayOver& play_over) {
+int run_suite(const std::string& suite, const CommandLine& line, const SuiteOptions& options,
+              const PlayOver& play_over) {
   return or_told("kasane bench " + suite, [&] {
     play(suite, line, options, play_over);
     return 0;

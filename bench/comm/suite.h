@@ -15,7 +15,7 @@ namespace kasane::bench {
 
 struct SuiteOptions {
   std::vector<unsigned> threads;
-  std::vector<std::uint64_t> sizes;                 ///< bytes
+  std::vector<std::uint64_t> sizes;  ///< bytes
   std::vector<std::string> over{"memory", "tcp"};
   std::string against;
 };

@@ -17,13 +17,13 @@ namespace kasane::bench {
 enum class Over { memory, tcp };
 
 struct System {
-  std::string name;         ///< as in the rows: kasane-shm, raw, openmpi-put …
+  std::string name;  ///< as in the rows: kasane-shm, raw, openmpi-put …
   std::string description;
   Launch launch;
-  bool ours = false;        ///< one of Kasane's
-  bool limit = false;       ///< no library, but what the hardware gives
-  bool one_sided = false;   ///< data and flag are put into memory: they can share a line
-  bool target_works = false;///< its one-sided operations need the target's progress
+  bool ours = false;          ///< one of Kasane's
+  bool limit = false;         ///< no library, but what the hardware gives
+  bool one_sided = false;     ///< data and flag are put into memory: they can share a line
+  bool target_works = false;  ///< its one-sided operations need the target's progress
 };
 
 /// Everything that this program knows and that is built and installed here, in the order of the report. bin:

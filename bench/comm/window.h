@@ -20,7 +20,8 @@ namespace kasane::bench {
 
 class Window {
  public:
-  Window(unsigned lanes, std::uint64_t max_bytes) noexcept : lanes_(lanes), area_((max_bytes + kPage - 1) / kPage * kPage) {}
+  Window(unsigned lanes, std::uint64_t max_bytes) noexcept
+      : lanes_(lanes), area_((max_bytes + kPage - 1) / kPage * kPage) {}
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return lanes_ * stride(); }
   [[nodiscard]] unsigned lanes() const noexcept { return lanes_; }
@@ -30,8 +31,12 @@ class Window {
   [[nodiscard]] std::uint64_t source(unsigned lane) const noexcept { return target(lane) + area_; }
   [[nodiscard]] std::uint64_t word(unsigned lane) const noexcept { return lane * stride() + 128; }
   /// Where data and flag of a pingpong arrive.
-  [[nodiscard]] std::uint64_t data(unsigned lane, bool together) const noexcept { return together ? lane * stride() : target(lane); }
-  [[nodiscard]] std::uint64_t flag(unsigned lane, bool together) const noexcept { return lane * stride() + (together ? kTogetherBytes : 64); }
+  [[nodiscard]] std::uint64_t data(unsigned lane, bool together) const noexcept {
+    return together ? lane * stride() : target(lane);
+  }
+  [[nodiscard]] std::uint64_t flag(unsigned lane, bool together) const noexcept {
+    return lane * stride() + (together ? kTogetherBytes : 64);
+  }
   /// Where operation number i of a window touches the areas: neighbours, so that small ones may be packed, as
   /// long as they fit.
   [[nodiscard]] std::uint64_t spread(std::uint64_t i, std::uint64_t op_bytes) const noexcept {
@@ -39,7 +44,7 @@ class Window {
   }
 
   static constexpr std::uint64_t kPage = 4096;
-  static constexpr std::uint64_t kWindow = 64;   ///< most operations of one lane under way
+  static constexpr std::uint64_t kWindow = 64;  ///< most operations of one lane under way
 
  private:
   // One page beside the areas: lanes would otherwise lie at multiples of a power of two and share the sets of

@@ -32,7 +32,7 @@ struct Recursions {
 [[gnu::noinline]] inline std::uint64_t call_fib(unsigned n) {
   if (n < 2) return n;
   const std::uint64_t a = call_fib(n - 1);
-  asm volatile("");   // keeps the compiler from turning the recursion into loops
+  asm volatile("");  // keeps the compiler from turning the recursion into loops
   return a + call_fib(n - 2);
 }
 
@@ -52,14 +52,15 @@ inline int play(int argc, char** argv, Recursions of,
     return 2;
   }
   const bool fib = std::string_view(argv[1]) == "fib";
-  const auto size = static_cast<unsigned>(std::atoi(argv[2])), workers = static_cast<unsigned>(std::atoi(argv[3]));
+  const auto size = static_cast<unsigned>(std::atoi(argv[2])),
+             workers = static_cast<unsigned>(std::atoi(argv[3]));
   const auto recursion = fib ? of.fib : of.tree;
   const std::uint64_t expected = fib ? call_fib(size) : std::uint64_t{1} << size;
   const std::uint64_t nodes = fib ? call_fib(size + 1) - 1 : expected - 1;
   std::vector<double> ns(static_cast<std::size_t>(std::atoi(argv[4])));
   bool verified = true;
   with(workers, [&] {
-    verified = recursion(size) == expected;   // the first run warms up
+    verified = recursion(size) == expected;  // the first run warms up
     for (double& one : ns) {
       const auto begin = std::chrono::steady_clock::now();
       verified = recursion(size) == expected && verified;

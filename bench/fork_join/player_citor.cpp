@@ -8,7 +8,7 @@
 
 namespace {
 
-citor::ThreadPool* pool = nullptr;   // the one that runs: a recursion takes its size alone
+citor::ThreadPool* pool = nullptr;  // the one that runs: a recursion takes its size alone
 
 std::uint64_t fib(unsigned n) {
   if (n < 2) return n;
@@ -20,7 +20,8 @@ std::uint64_t fib(unsigned n) {
 std::uint64_t tree(unsigned depth) {
   if (depth == 0) return 1;
   std::uint64_t a = 0, b = 0;
-  pool->forkJoin<citor::CcdLocalForkJoinHints>([&a, depth] { a = tree(depth - 1); }, [&b, depth] { b = tree(depth - 1); });
+  pool->forkJoin<citor::CcdLocalForkJoinHints>([&a, depth] { a = tree(depth - 1); },
+                                               [&b, depth] { b = tree(depth - 1); });
   return a + b;
 }
 

@@ -25,7 +25,7 @@ constexpr auto tree_task = [](auto self, unsigned depth) -> lf::task<std::uint64
   co_return a + b;
 };
 
-lf::lazy_pool* pool = nullptr;   // the one that runs: a recursion takes its size alone
+lf::lazy_pool* pool = nullptr;  // the one that runs: a recursion takes its size alone
 
 std::uint64_t fib(unsigned n) { return lf::sync_wait(*pool, fib_task, n); }
 std::uint64_t tree(unsigned depth) { return lf::sync_wait(*pool, tree_task, depth); }

@@ -14,10 +14,14 @@ namespace {
 
 void call(const kasane::bench::CollectiveCase& c, std::vector<double>& a, std::vector<double>& b) {
   const int n = static_cast<int>(c.bytes / sizeof(double));
-  if (std::strcmp(c.name, "barrier") == 0) MPI_Barrier(MPI_COMM_WORLD);
-  else if (std::strcmp(c.name, "broadcast") == 0) MPI_Bcast(a.data(), n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-  else if (std::strcmp(c.name, "allreduce") == 0) MPI_Allreduce(MPI_IN_PLACE, b.data(), n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-  else MPI_Alltoall(a.data(), n, MPI_DOUBLE, b.data(), n, MPI_DOUBLE, MPI_COMM_WORLD);
+  if (std::strcmp(c.name, "barrier") == 0)
+    MPI_Barrier(MPI_COMM_WORLD);
+  else if (std::strcmp(c.name, "broadcast") == 0)
+    MPI_Bcast(a.data(), n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  else if (std::strcmp(c.name, "allreduce") == 0)
+    MPI_Allreduce(MPI_IN_PLACE, b.data(), n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  else
+    MPI_Alltoall(a.data(), n, MPI_DOUBLE, b.data(), n, MPI_DOUBLE, MPI_COMM_WORLD);
 }
 
 double measure(const kasane::bench::CollectiveCase& c, int ranks) {
@@ -35,7 +39,7 @@ double measure(const kasane::bench::CollectiveCase& c, int ranks) {
 
 int main(int argc, char** argv) {
   int provided = 0, rank = 0, ranks = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);   // ours is safe for threads too
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);  // ours is safe for threads too
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   for (const auto& c : kasane::bench::kCollectiveCases) {

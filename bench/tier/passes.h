@@ -77,11 +77,13 @@ class AbsentBlocks {
   AbsentBlocks(const Data& data, std::size_t most, std::uint64_t seed) : numbers_(data.n / kBlockWords) {
     const std::size_t blocks = data.n / kBlockWords;
     apps::PrivateArray<unsigned char> in(blocks);
-    if (::mincore(data.words, blocks * kBlockBytes, in.get()) != 0) throw std::runtime_error("mincore says nothing about the data");
+    if (::mincore(data.words, blocks * kBlockBytes, in.get()) != 0)
+      throw std::runtime_error("mincore says nothing about the data");
     for (std::size_t b = 0; b < blocks; ++b) {
       if ((in.get()[b] & 1) == 0) numbers_.get()[size_++] = static_cast<std::uint32_t>(b);
     }
-    for (std::size_t i = 0; i < std::min(most, size_); ++i) std::swap(numbers_.get()[i], numbers_.get()[i + apps::random_at(seed, i) % (size_ - i)]);
+    for (std::size_t i = 0; i < std::min(most, size_); ++i)
+      std::swap(numbers_.get()[i], numbers_.get()[i + apps::random_at(seed, i) % (size_ - i)]);
     size_ = std::min(most, size_);
     if (size_ == 0) throw std::runtime_error("all of the data is in memory");
   }

@@ -25,16 +25,22 @@ double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, boo
     me.wait();
     if (me.index() == 0) end = seconds();
   };
-  if (all_workers) apps::team(body);
-  else kasane::run([&] { apps::team_of_one(body); });
+  if (all_workers)
+    apps::team(body);
+  else
+    kasane::run([&] { apps::team_of_one(body); });
   return static_cast<double>(blocks.size()) / (end - start);
 }
 
 int play(int argc, char** argv) {
   if (argc < 6) throw std::runtime_error("usage: player-tier BYTES PAGE READS SEED CASE...");
   const auto number = [argv](int i) { return std::strtoull(argv[i], nullptr, 10); };
-  const Data data{static_cast<std::uint64_t*>(kasane::allocate(number(1), 64, kasane::placement::local.in_pages(number(2)))), number(1) / 8};
-  const auto wanted = [&](const char* name) { return std::any_of(argv + 5, argv + argc, [name](const char* c) { return std::string(c) == name; }); };
+  const Data data{static_cast<std::uint64_t*>(
+                      kasane::allocate(number(1), 64, kasane::placement::local.in_pages(number(2)))),
+                  number(1) / 8};
+  const auto wanted = [&](const char* name) {
+    return std::any_of(argv + 5, argv + argc, [name](const char* c) { return std::string(c) == name; });
+  };
   report("seq-write", kasane::run([&] { return data.write(); }));
   kasane::run([&] { return data.read(); });
   if (wanted("seq-read")) report("seq-read", kasane::run([&] { return data.read(); }));

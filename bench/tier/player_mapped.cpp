@@ -33,19 +33,26 @@ struct Arguments {
   std::string system, directory;
   std::uint64_t bytes, budget, reads, seed;
   std::vector<std::string> cases;
-  [[nodiscard]] bool wants(const char* name) const { return std::find(cases.begin(), cases.end(), name) != cases.end(); }
+  [[nodiscard]] bool wants(const char* name) const {
+    return std::find(cases.begin(), cases.end(), name) != cases.end();
+  }
 };
 
 /// A file of its own and where it is mapped.
 class Mapping {
  public:
-  explicit Mapping(const Arguments& a) : bytes_((a.bytes + kPage - 1) / kPage * kPage), file_(a.directory, bytes_) {
-    if (a.system == "umap") by_umap(a.budget);
-    else by_kernel(a.system);
+  explicit Mapping(const Arguments& a)
+      : bytes_((a.bytes + kPage - 1) / kPage * kPage), file_(a.directory, bytes_) {
+    if (a.system == "umap")
+      by_umap(a.budget);
+    else
+      by_kernel(a.system);
   }
   ~Mapping() {
-    if (unmap_ != nullptr) unmap_(base_, bytes_);
-    else ::munmap(base_, bytes_);
+    if (unmap_ != nullptr)
+      unmap_(base_, bytes_);
+    else
+      ::munmap(base_, bytes_);
   }
 
   template <class T>
@@ -58,24 +65,28 @@ class Mapping {
   }
 
  private:
-  static constexpr std::uint64_t kPage = 64 << 10;   // of UMap; Kasane's default, too
+  static constexpr std::uint64_t kPage = 64 << 10;  // of UMap; Kasane's default, too
 
   void by_kernel(const std::string& system) {
     base_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd(), 0);
     if (base_ == MAP_FAILED) throw std::runtime_error("cannot map the file");
-    const int advice = system == "mmap-sequential" ? MADV_SEQUENTIAL : system == "mmap-random" ? MADV_RANDOM : MADV_NORMAL;
+    const int advice = system == "mmap-sequential" ? MADV_SEQUENTIAL
+                       : system == "mmap-random"   ? MADV_RANDOM
+                                                   : MADV_NORMAL;
     if (::madvise(base_, bytes_, advice) != 0) throw std::runtime_error("madvise failed");
   }
   void by_umap(std::uint64_t budget) {
     ::setenv("UMAP_PAGESIZE", std::to_string(kPage).c_str(), 0);
     // pages
-    ::setenv("UMAP_BUFSIZE", std::to_string(budget / std::strtoull(std::getenv("UMAP_PAGESIZE"), nullptr, 10)).c_str(), 0);
+    ::setenv("UMAP_BUFSIZE",
+             std::to_string(budget / std::strtoull(std::getenv("UMAP_PAGESIZE"), nullptr, 10)).c_str(), 0);
     void* const library = ::dlopen("libumap.so", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(::dlerror());
-    const auto map = reinterpret_cast<void* (*)(void*, std::uint64_t, int, int, int, off_t)>(::dlsym(library, "umap"));
+    const auto map =
+        reinterpret_cast<void* (*)(void*, std::uint64_t, int, int, int, off_t)>(::dlsym(library, "umap"));
     unmap_ = reinterpret_cast<int (*)(void*, std::uint64_t)>(::dlsym(library, "uunmap"));
     if (map == nullptr || unmap_ == nullptr) throw std::runtime_error("libumap.so has no umap");
-    (void)::fcntl(file_.fd(), F_SETFL, ::fcntl(file_.fd(), F_GETFL) | O_DIRECT);   // where it can
+    (void)::fcntl(file_.fd(), F_SETFL, ::fcntl(file_.fd(), F_GETFL) | O_DIRECT);  // where it can
     base_ = map(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file_.fd(), 0);
     if (base_ == MAP_FAILED) throw std::runtime_error("umap failed");
   }
@@ -116,7 +127,8 @@ void sweeps(const Arguments& a) {
 /// done in place.
 double stencil(const Arguments& a, std::size_t together, std::size_t passes) {
   const bool plain = together == 1;
-  const apps::Plate plate{static_cast<std::size_t>(std::sqrt(static_cast<double>(a.bytes) / (plain ? 16 : 8))) - 2};
+  const apps::Plate plate{
+      static_cast<std::size_t>(std::sqrt(static_cast<double>(a.bytes) / (plain ? 16 : 8))) - 2};
   const Mapping mapping(a);
   auto *from = mapping.at<double>(), *to = plain ? mapping.at<double>(plate.points()) : from;
   plate.set_rows(from, 0, plate.pitch());
@@ -125,15 +137,19 @@ double stencil(const Arguments& a, std::size_t together, std::size_t passes) {
   const double start = seconds();
   auto order = apps::Plate::kFirstOrder;
   for (std::size_t i = 0; i < passes; ++i, std::swap(from, to), order = apps::Plate::opposite(order)) {
-    if (plain) plate.step_rows<apps::Serial>(to, from, 0, plate.pitch(), order);
-    else plate.advance_rows<apps::Serial>(from, apps::Plate::Halo(plate), together, order);
+    if (plain)
+      plate.step_rows<apps::Serial>(to, from, 0, plate.pitch(), order);
+    else
+      plate.advance_rows<apps::Serial>(from, apps::Plate::Halo(plate), together, order);
   }
-  const double taken = seconds() - start, left = std::pow(plate.decay(), static_cast<double>(together * passes));
+  const double taken = seconds() - start,
+               left = std::pow(plate.decay(), static_cast<double>(together * passes));
   double error = 0;
   apps::PrivateArray<double> mode(plate.pitch());
   for (std::size_t i = 1; i <= plate.n; ++i) {
     plate.set_rows(mode.get() - i * plate.pitch(), i, i + 1);
-    for (std::size_t j = 0; j < plate.pitch(); ++j) error = std::max(error, std::abs(from[i * plate.pitch() + j] - left * mode.get()[j]));
+    for (std::size_t j = 0; j < plate.pitch(); ++j)
+      error = std::max(error, std::abs(from[i * plate.pitch() + j] - left * mode.get()[j]));
   }
   require(error <= 4e-16 * static_cast<double>(together * passes + 4), "of the stencil");
   return 1e-9 * static_cast<double>(apps::Plate::kFlops * plate.n * plate.n * together * passes) / taken;
@@ -163,7 +179,8 @@ double sort(const Arguments& a) {
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 8) throw std::runtime_error("usage: player-tier-mapped SYSTEM DIRECTORY BYTES BUDGET READS SEED CASE...");
+    if (argc < 8)
+      throw std::runtime_error("usage: player-tier-mapped SYSTEM DIRECTORY BYTES BUDGET READS SEED CASE...");
     const auto number = [argv](int i) { return std::strtoull(argv[i], nullptr, 10); };
     const Arguments a{argv[1], argv[2], number(3), number(4), number(5), number(6), {argv + 7, argv + argc}};
     if (a.wants("seq-write") || a.wants("seq-read") || a.wants("random-1") || a.wants("random-8")) sweeps(a);

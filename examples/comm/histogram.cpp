@@ -31,7 +31,7 @@ int run(Session& session) {
   Transport& transport = session.transport();
   PollWaiter waiter(transport);
   Collectives all(transport, waiter);
-  const auto options = engine_options_from_environment();   // KASANE_ISSUE and others
+  const auto options = engine_options_from_environment();  // KASANE_ISSUE and others
   if (!options) return std::fprintf(stderr, "%s\n", options.error().message.c_str()), 1;
   auto engine = Engine::create(transport, *options);
   if (!engine) return std::fprintf(stderr, "%s\n", engine.error().message.c_str()), 1;
@@ -39,7 +39,8 @@ int run(Session& session) {
   const int fd = ::memfd_create("histogram", MFD_CLOEXEC);
   if (fd < 0 || ::ftruncate(fd, kBytes) != 0) return std::perror("memfd_create"), 1;
   auto* memory = static_cast<std::byte*>(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  if (auto attached = (*engine)->attach(kTable, fd, memory, kBytes); !attached) return std::fprintf(stderr, "%s\n", attached.error().message.c_str()), 1;
+  if (auto attached = (*engine)->attach(kTable, fd, memory, kBytes); !attached)
+    return std::fprintf(stderr, "%s\n", attached.error().message.c_str()), 1;
   all.barrier();
 
   // Every sample is one addition somewhere; all are posted before any is waited for.
@@ -47,11 +48,14 @@ int run(Session& session) {
   Counter counted;
   std::uint64_t state = 88172645463325252ull + raw(transport.rank());
   for (std::uint64_t i = 0; i < kSamples; ++i) {
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;   // Marsaglia's xorshift
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;  // Marsaglia's xorshift
     const std::uint64_t bin = state % bins;
-    const AtomicParams add{.op = AtomicOp::fetch_add, .width = Width::eight,
-                           .at = {Rank{static_cast<std::uint32_t>(bin / kBinsPerRank)}, kTable, bin % kBinsPerRank * 8}, .operand = 1,
-                           .on_complete = counted.callback()};
+    const AtomicParams add{
+        .op = AtomicOp::fetch_add,
+        .width = Width::eight,
+        .at = {Rank{static_cast<std::uint32_t>(bin / kBinsPerRank)}, kTable, bin % kBinsPerRank * 8},
+        .operand = 1,
+        .on_complete = counted.callback()};
     // false: a queue is full, nothing happened
     while (!(*engine)->try_atomic_async(add)) transport.progress();
   }
@@ -64,7 +68,11 @@ int run(Session& session) {
   *reinterpret_cast<std::uint64_t*>(memory + kScratch) = share;
   const std::uint64_t slot = kShares + raw(transport.rank()) * 64;
   Flag told;
-  const WriteNotifyParams tell{.to = {Rank{0}, kTable, slot}, .from = {kTable, kScratch}, .bytes = 8, .flag_offset = slot + 8, .value = 1,
+  const WriteNotifyParams tell{.to = {Rank{0}, kTable, slot},
+                               .from = {kTable, kScratch},
+                               .bytes = 8,
+                               .flag_offset = slot + 8,
+                               .value = 1,
                                .on_complete = told.callback()};
   while (!(*engine)->try_write_notify_async(tell)) transport.progress();
   told.wait(waiter);
@@ -80,10 +88,10 @@ int run(Session& session) {
       sum += words[0];
     }
     status = sum == kSamples * transport.ranks() ? 0 : 1;
-    std::printf("%llu samples in %llu bins on %u ranks: %s\n", static_cast<unsigned long long>(sum), static_cast<unsigned long long>(bins),
-                transport.ranks(), status == 0 ? "correct" : "WRONG");
+    std::printf("%llu samples in %llu bins on %u ranks: %s\n", static_cast<unsigned long long>(sum),
+                static_cast<unsigned long long>(bins), transport.ranks(), status == 0 ? "correct" : "WRONG");
   }
-  all.barrier();   // no rank leaves while others still need its memory
+  all.barrier();  // no rank leaves while others still need its memory
   return status;
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A threaded program in macros: A = L U of a dense matrix in blocks, without pivoting. Built twice from this file, with Pthreads (posix/macros.h) and with
- * Kasane (kasane/macros.h).
+/* A threaded program in macros: A = L U of a dense matrix in blocks, without pivoting. Built twice from this
+ * file, with Pthreads (posix/macros.h) and with Kasane (kasane/macros.h).
  *
  *   step k:   the owner of block (k, k) factors it and says so (condition)
  *             owners divide their blocks of column k and row k by it; all wait (barrier)
- *             owners subtract products of those from their blocks to the right and below, and go on: the next step's waits guard what it reads of others
+ *             owners subtract products of those from their blocks to the right and below, and go on:
+ *             the next step's waits guard what it reads of others
  *
  * usage: lu [rows [threads]]
  */
-#include MACROS   /* posix/macros.h or kasane/macros.h, from the command line */
+#include MACROS /* posix/macros.h or kasane/macros.h, from the command line */
 
 #include <math.h>
 #include <stdio.h>
@@ -35,7 +36,9 @@ static double element(const struct shared* g, int i, int j) {
   return mixed / 4294967296.0 + (i == j ? g->rows : 0);
 }
 
-static double* block(const struct shared* g, int i, int j) { return g->a + (size_t)(i * g->blocks + j) * kBlock * kBlock; }
+static double* block(const struct shared* g, int i, int j) {
+  return g->a + (size_t)(i * g->blocks + j) * kBlock * kBlock;
+}
 static int owner(const struct shared* g, int i, int j) { return (i + j * 3) % g->threads; }
 
 static void factor(double* d) {
@@ -71,7 +74,8 @@ static void fill(const struct shared* g, int me) {
   for (int i = 0; i < g->blocks; ++i)
     for (int j = 0; j < g->blocks; ++j)
       if (owner(g, i, j) == me)
-        for (int e = 0; e < kBlock * kBlock; ++e) block(g, i, j)[e] = element(g, i * kBlock + e / kBlock, j * kBlock + e % kBlock);
+        for (int e = 0; e < kBlock * kBlock; ++e)
+          block(g, i, j)[e] = element(g, i * kBlock + e / kBlock, j * kBlock + e % kBlock);
 }
 
 static void step(struct shared* g, int me, int k) {
@@ -97,7 +101,9 @@ static void step(struct shared* g, int me, int k) {
       if (owner(g, i, j) == me) subtract_product(block(g, i, j), block(g, i, k), block(g, k, j));
 }
 
-static double factor_at(const struct shared* g, int i, int j) { return block(g, i / kBlock, j / kBlock)[i % kBlock * kBlock + j % kBlock]; }
+static double factor_at(const struct shared* g, int i, int j) {
+  return block(g, i / kBlock, j / kBlock)[i % kBlock * kBlock + j % kBlock];
+}
 
 /* Compares rows me, me + threads … of L U with A. */
 static void compare(struct shared* g, int me) {
@@ -129,7 +135,8 @@ static void work(void) {
 int main(int argc, char** argv) {
   const int rows = argc > 1 ? atoi(argv[1]) : 128, threads = argc > 2 ? atoi(argv[2]) : 4;
   if (rows < kBlock || rows % kBlock != 0 || threads < 1 || threads > kMostThreads) {
-    fprintf(stderr, "usage: lu [rows [threads]]: rows a multiple of %d, 1 to %d threads\n", kBlock, kMostThreads);
+    fprintf(stderr, "usage: lu [rows [threads]]: rows a multiple of %d, 1 to %d threads\n", kBlock,
+            kMostThreads);
     return 2;
   }
   struct shared* const g = G_MALLOC(sizeof *g);
@@ -149,7 +156,8 @@ int main(int argc, char** argv) {
   CLOCK(end);
 
   const int good = g->error <= 1e-12 * rows && g->factored == g->blocks;
-  printf("lu: %d rows, %d threads, %lu us, L U differs from A by %.1e: %s\n", rows, threads, end - start, g->error, good ? "ok" : "FAILED");
+  printf("lu: %d rows, %d threads, %lu us, L U differs from A by %.1e: %s\n", rows, threads, end - start,
+         g->error, good ? "ok" : "FAILED");
   G_FREE(g->a);
   G_FREE(g);
   return !good;

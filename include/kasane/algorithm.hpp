@@ -69,7 +69,7 @@ struct Cut {
   std::uint64_t unit = 1;
   std::uint64_t phase = 0;
   std::uint64_t near = 0;
-  const std::byte* first = nullptr;   ///< where elements of `bytes` lie that pieces write, or read
+  const std::byte* first = nullptr;  ///< where elements of `bytes` lie that pieces write, or read
   std::uint64_t bytes = 0;
 
   [[nodiscard]] std::uint64_t middle(std::uint64_t begin, std::uint64_t end) const noexcept {
@@ -103,10 +103,12 @@ template <std::random_access_iterator I>
   Cut cut{grain != automatic ? grain : std::clamp<std::uint64_t>(even, 1, most)};
   if constexpr (std::contiguous_iterator<I> && kBlockBytes % size == 0) {
     const auto address = reinterpret_cast<std::uintptr_t>(std::to_address(written));
-    if (cut.grain >= kBlockBytes / size && address % size == 0) cut = {cut.grain, kBlockBytes / size, address % kBlockBytes / size};
+    if (cut.grain >= kBlockBytes / size && address % size == 0)
+      cut = {cut.grain, kBlockBytes / size, address % kBlockBytes / size};
   }
   if constexpr (std::contiguous_iterator<I>) {
-    const std::uint64_t part = std::max({(n - 1) / (kPartsOfARank * ranks()) + 1, kNearBytes / size, cut.grain});
+    const std::uint64_t part =
+        std::max({(n - 1) / (kPartsOfARank * ranks()) + 1, kNearBytes / size, cut.grain});
     if (ranks() > 1 && n > part) {
       cut.near = part;
       cut.first = reinterpret_cast<const std::byte*>(std::to_address(written));
@@ -132,7 +134,8 @@ void expect(I first, std::uint64_t n, view_access use) {
   if constexpr (std::contiguous_iterator<I>) {
     // others read what they overwrite
     constexpr bool plain = std::is_trivially_copyable_v<std::iter_value_t<I>>;
-    if (n * sizeof(std::iter_value_t<I>) >= kBlockBytes) prefetch(std::to_address(first), n, use == write_only && !plain ? read_write : use);
+    if (n * sizeof(std::iter_value_t<I>) >= kBlockBytes)
+      prefetch(std::to_address(first), n, use == write_only && !plain ? read_write : use);
   }
 }
 /// The output of a piece whose input may be the same elements.
@@ -180,18 +183,24 @@ concept algorithm_range = std::ranges::random_access_range<R> && std::ranges::co
 
 /// What an algorithm over R returns where that over its iterators returns Result.
 template <class R, class Result>
-using result_over = std::conditional_t<std::same_as<Result, std::ranges::iterator_t<R>> && !std::ranges::borrowed_range<R>, std::ranges::dangling, Result>;
+using result_over =
+    std::conditional_t<std::same_as<Result, std::ranges::iterator_t<R>> && !std::ranges::borrowed_range<R>,
+                       std::ranges::dangling, Result>;
 
 /// Where the shorter of two ranges has its end, in the first.
 template <algorithm_range R1, algorithm_range R2>
 [[nodiscard]] auto shorter_end(R1& range1, R2& range2) {
-  return advanced(std::ranges::begin(range1), std::min<std::uint64_t>(std::ranges::size(range1), std::ranges::size(range2)));
+  return advanced(std::ranges::begin(range1),
+                  std::min<std::uint64_t>(std::ranges::size(range1), std::ranges::size(range2)));
 }
 
 /// A word in global memory that all ranks use through the direct view.
 class SharedIndex {
  public:
-  explicit SharedIndex(std::uint64_t value) : word_(static_cast<std::uint64_t*>(allocate(sizeof(std::uint64_t)))) { put(at(), value); }
+  explicit SharedIndex(std::uint64_t value)
+      : word_(static_cast<std::uint64_t*>(allocate(sizeof(std::uint64_t)))) {
+    put(at(), value);
+  }
   SharedIndex(const SharedIndex&) = delete;
   SharedIndex& operator=(const SharedIndex&) = delete;
   ~SharedIndex() { deallocate(word_); }
@@ -212,12 +221,16 @@ class SharedIndex {
 }  // namespace detail
 
 /// name(range, …) calls name(begin, end, …).
-#define KASANE_OVER_A_RANGE(name)                                                                                                                         \
-  template <detail::algorithm_range R, class... More>                                                                                                     \
-    requires requires(R& range, More&&... more) { kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...); }        \
-  auto name(R&& range, More&&... more) {                                                                                                                  \
-    using Result = decltype(kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...));                               \
-    return static_cast<detail::result_over<R, Result>>(kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...));    \
+#define KASANE_OVER_A_RANGE(name)                                                                       \
+  template <detail::algorithm_range R, class... More>                                                   \
+    requires requires(R& range, More&&... more) {                                                       \
+      kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...);    \
+    }                                                                                                   \
+  auto name(R&& range, More&&... more) {                                                                \
+    using Result = decltype(kasane::name(std::ranges::begin(range), std::ranges::end(range),            \
+                                         std::forward<More>(more)...));                                 \
+    return static_cast<detail::result_over<R, Result>>(                                                 \
+        kasane::name(std::ranges::begin(range), std::ranges::end(range), std::forward<More>(more)...)); \
   }
 
 // ---- each element by itself -------------------------------------------------------------------------------
@@ -226,11 +239,15 @@ class SharedIndex {
 template <std::random_access_iterator I, class F>
 void for_each(I first, I last, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
-  detail::pieces(n, detail::cut_for(first, n, grain), [first, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
-    constexpr bool constant = std::is_const_v<std::remove_reference_t<std::iter_reference_t<I>>>;
-    detail::expect(detail::advanced(first, begin), end - begin, constant ? view_access::read : read_write);
-    for (I i = detail::advanced(first, begin), e = detail::advanced(first, end); i != e; ++i) std::invoke(*f, *i);
-  });
+  detail::pieces(n, detail::cut_for(first, n, grain),
+                 [first, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+                   constexpr bool constant =
+                       std::is_const_v<std::remove_reference_t<std::iter_reference_t<I>>>;
+                   detail::expect(detail::advanced(first, begin), end - begin,
+                                  constant ? view_access::read : read_write);
+                   for (I i = detail::advanced(first, begin), e = detail::advanced(first, end); i != e; ++i)
+                     std::invoke(*f, *i);
+                 });
 }
 KASANE_OVER_A_RANGE(for_each)
 
@@ -239,29 +256,33 @@ template <std::random_access_iterator I, std::random_access_iterator O, class F>
   requires std::invocable<F&, std::iter_reference_t<I>>
 O transform(I first, I last, O out, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
-  detail::pieces(n, detail::cut_for(out, n, grain), [first, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
-    const I from = detail::advanced(first, begin);
-    const O to = detail::advanced(out, begin);
-    detail::expect(from, end - begin, view_access::read);
-    detail::expect_output(to, end - begin, from);
-    std::transform(from, detail::advanced(first, end), to, std::ref(*f));
-  });
+  detail::pieces(n, detail::cut_for(out, n, grain),
+                 [first, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+                   const I from = detail::advanced(first, begin);
+                   const O to = detail::advanced(out, begin);
+                   detail::expect(from, end - begin, view_access::read);
+                   detail::expect_output(to, end - begin, from);
+                   std::transform(from, detail::advanced(first, end), to, std::ref(*f));
+                 });
   return detail::advanced(out, n);
 }
 /// *out = f(x, y) for elements of two ranges, the second as long as the first.
-template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O, class F>
+template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O,
+          class F>
   requires std::invocable<F&, std::iter_reference_t<I>, std::iter_reference_t<J>>
 O transform(I first, I last, J second, O out, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
-  detail::pieces(n, detail::cut_for(out, n, grain), [first, second, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
-    const I from = detail::advanced(first, begin);
-    const J with = detail::advanced(second, begin);
-    const O to = detail::advanced(out, begin);
-    detail::expect(from, end - begin, view_access::read);
-    detail::expect(with, end - begin, view_access::read);
-    detail::expect_output(to, end - begin, from, with);
-    std::transform(from, detail::advanced(first, end), with, to, std::ref(*f));
-  });
+  detail::pieces(
+      n, detail::cut_for(out, n, grain),
+      [first, second, out, f = detail::Carried<F>(f)](std::uint64_t begin, std::uint64_t end) mutable {
+        const I from = detail::advanced(first, begin);
+        const J with = detail::advanced(second, begin);
+        const O to = detail::advanced(out, begin);
+        detail::expect(from, end - begin, view_access::read);
+        detail::expect(with, end - begin, view_access::read);
+        detail::expect_output(to, end - begin, from, with);
+        std::transform(from, detail::advanced(first, end), with, to, std::ref(*f));
+      });
   return detail::advanced(out, n);
 }
 KASANE_OVER_A_RANGE(transform)
@@ -269,7 +290,8 @@ KASANE_OVER_A_RANGE(transform)
 template <detail::algorithm_range R1, detail::algorithm_range R2, std::random_access_iterator O, class F>
   requires std::invocable<F&, std::ranges::range_reference_t<R1>, std::ranges::range_reference_t<R2>>
 O transform(R1&& range1, R2&& range2, O out, F f, std::size_t grain = automatic) {
-  return kasane::transform(std::ranges::begin(range1), detail::shorter_end(range1, range2), std::ranges::begin(range2), out, std::move(f), grain);
+  return kasane::transform(std::ranges::begin(range1), detail::shorter_end(range1, range2),
+                           std::ranges::begin(range2), out, std::move(f), grain);
 }
 
 /// Copies the elements; returns the end of the output.
@@ -306,7 +328,8 @@ namespace detail {
 template <class T, class Reduce, class Value, class... I>
 [[nodiscard]] T fold(std::uint64_t n, T init, Reduce reduce, Value value, Cut cut, I... inputs) {
   if (n == 0) return init;
-  auto part = [reduce = Carried<Reduce>(reduce), value, inputs...](std::uint64_t begin, std::uint64_t end) mutable {
+  auto part = [reduce = Carried<Reduce>(reduce), value, inputs...](std::uint64_t begin,
+                                                                   std::uint64_t end) mutable {
     (expect(advanced(inputs, begin), end - begin, view_access::read), ...);
     T sum(value(begin));
     for (std::uint64_t i = begin + 1; i != end; ++i) sum = std::invoke(*reduce, std::move(sum), T(value(i)));
@@ -323,25 +346,33 @@ template <std::random_access_iterator I, class T, class Reduce, class F>
   requires std::invocable<F&, std::iter_reference_t<I>>
 [[nodiscard]] T transform_reduce(I first, I last, T init, Reduce reduce, F f, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
-  const auto value = [first, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) { return std::invoke(*f, *detail::advanced(first, i)); };
+  const auto value = [first, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) {
+    return std::invoke(*f, *detail::advanced(first, i));
+  };
   return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain), first);
 }
 /// reduce(init, f(x, y) of the elements of two ranges): by default their inner product.
-template <std::random_access_iterator I, std::random_access_iterator J, class T, class Reduce = std::plus<>, class F = std::multiplies<>>
+template <std::random_access_iterator I, std::random_access_iterator J, class T, class Reduce = std::plus<>,
+          class F = std::multiplies<>>
   requires std::invocable<F&, std::iter_reference_t<I>, std::iter_reference_t<J>>
-[[nodiscard]] T transform_reduce(I first, I last, J second, T init, Reduce reduce = {}, F f = {}, std::size_t grain = automatic) {
+[[nodiscard]] T transform_reduce(I first, I last, J second, T init, Reduce reduce = {}, F f = {},
+                                 std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   const auto value = [first, second, f = detail::Carried<F>(f)](std::uint64_t i) mutable -> decltype(auto) {
     return std::invoke(*f, *detail::advanced(first, i), *detail::advanced(second, i));
   };
-  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain), first, second);
+  return detail::fold(n, std::move(init), std::move(reduce), value, detail::cut_for(first, n, grain), first,
+                      second);
 }
 KASANE_OVER_A_RANGE(transform_reduce)
 /// The same, to the end of the shorter range.
-template <detail::algorithm_range R1, detail::algorithm_range R2, class T, class Reduce = std::plus<>, class F = std::multiplies<>>
+template <detail::algorithm_range R1, detail::algorithm_range R2, class T, class Reduce = std::plus<>,
+          class F = std::multiplies<>>
   requires std::invocable<F&, std::ranges::range_reference_t<R1>, std::ranges::range_reference_t<R2>>
-[[nodiscard]] T transform_reduce(R1&& range1, R2&& range2, T init, Reduce reduce = {}, F f = {}, std::size_t grain = automatic) {
-  return kasane::transform_reduce(std::ranges::begin(range1), detail::shorter_end(range1, range2), std::ranges::begin(range2), std::move(init), std::move(reduce),
+[[nodiscard]] T transform_reduce(R1&& range1, R2&& range2, T init, Reduce reduce = {}, F f = {},
+                                 std::size_t grain = automatic) {
+  return kasane::transform_reduce(std::ranges::begin(range1), detail::shorter_end(range1, range2),
+                                  std::ranges::begin(range2), std::move(init), std::move(reduce),
                                   std::move(f), grain);
 }
 
@@ -358,15 +389,20 @@ KASANE_OVER_A_RANGE(reduce)
 
 /// How many elements satisfy the predicate.
 template <std::random_access_iterator I, class Predicate>
-[[nodiscard]] std::iter_difference_t<I> count_if(I first, I last, Predicate predicate, std::size_t grain = automatic) {
+[[nodiscard]] std::iter_difference_t<I> count_if(I first, I last, Predicate predicate,
+                                                 std::size_t grain = automatic) {
   using Count = std::iter_difference_t<I>;
   return kasane::transform_reduce(
       first, last, Count{0}, std::plus<>(),
-      [p = detail::Carried<Predicate>(predicate)](auto&& x) mutable { return std::invoke(*p, x) ? Count{1} : Count{0}; }, grain);
+      [p = detail::Carried<Predicate>(predicate)](auto&& x) mutable {
+        return std::invoke(*p, x) ? Count{1} : Count{0};
+      },
+      grain);
 }
 KASANE_OVER_A_RANGE(count_if)
 template <std::random_access_iterator I, class T>
-[[nodiscard]] std::iter_difference_t<I> count(I first, I last, const T& value, std::size_t grain = automatic) {
+[[nodiscard]] std::iter_difference_t<I> count(I first, I last, const T& value,
+                                              std::size_t grain = automatic) {
   return kasane::count_if(first, last, [value](const auto& x) { return x == value; }, grain);
 }
 KASANE_OVER_A_RANGE(count)
@@ -389,7 +425,8 @@ template <class I, class Better>
   };
   using Part = decltype(part);
   using Combine = decltype(combine);
-  return advanced(first, reduce_each<std::uint64_t, Part, Combine>(0, n, Carried<Part>(part), Carried<Combine>(combine), cut_for(first, n, grain)));
+  return advanced(first, reduce_each<std::uint64_t, Part, Combine>(
+                             0, n, Carried<Part>(part), Carried<Combine>(combine), cut_for(first, n, grain)));
 }
 }  // namespace detail
 
@@ -402,7 +439,11 @@ KASANE_OVER_A_RANGE(min_element)
 template <std::random_access_iterator I, class Less = std::less<>>
 [[nodiscard]] I max_element(I first, I last, Less less = {}, std::size_t grain = automatic) {
   return detail::best_element(
-      first, last, [less = detail::Carried<Less>(less)](const auto& a, const auto& b) mutable { return static_cast<bool>(std::invoke(*less, b, a)); }, grain);
+      first, last,
+      [less = detail::Carried<Less>(less)](const auto& a, const auto& b) mutable {
+        return static_cast<bool>(std::invoke(*less, b, a));
+      },
+      grain);
 }
 KASANE_OVER_A_RANGE(max_element)
 
@@ -414,7 +455,8 @@ namespace detail {
 template <class I, class Predicate>
 class SearchPiece {
  public:
-  SearchPiece(I first, global_ptr<std::uint64_t> found, Predicate& predicate) noexcept : first_(first), found_(found), predicate_(predicate) {}
+  SearchPiece(I first, global_ptr<std::uint64_t> found, Predicate& predicate) noexcept
+      : first_(first), found_(found), predicate_(predicate) {}
   void operator()(std::uint64_t begin, std::uint64_t end) {
     if (get(found_) <= begin) return;
     const I stop = advanced(first_, end);
@@ -436,7 +478,7 @@ template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] I find_if(I first, I last, Predicate predicate, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first, last);
   detail::Cut cut = detail::cut_for(first, n, grain);
-  cut.near = 0;   // in order, as far as possible
+  cut.near = 0;  // in order, as far as possible
   if (n <= cut.grain) return std::find_if(first, last, std::ref(predicate));
   const detail::SharedIndex found(n);
   detail::pieces(n, cut, detail::SearchPiece<I, Predicate>(first, found.at(), predicate));
@@ -461,7 +503,9 @@ KASANE_OVER_A_RANGE(none_of)
 template <std::random_access_iterator I, class Predicate>
 [[nodiscard]] bool all_of(I first, I last, Predicate predicate, std::size_t grain = automatic) {
   return kasane::none_of(
-      first, last, [p = detail::Carried<Predicate>(predicate)](const auto& x) mutable { return !std::invoke(*p, x); }, grain);
+      first, last,
+      [p = detail::Carried<Predicate>(predicate)](const auto& x) mutable { return !std::invoke(*p, x); },
+      grain);
 }
 KASANE_OVER_A_RANGE(all_of)
 
@@ -471,7 +515,8 @@ namespace detail {
 
 /// The cut of numbered pieces of `step` elements, the first shorter by `phase`: the parts that begin near the
 /// elements' memory begin near theirs.
-[[nodiscard]] inline Cut cut_of_pieces(const Cut& elements, std::uint64_t step, std::uint64_t phase) noexcept {
+[[nodiscard]] inline Cut cut_of_pieces(const Cut& elements, std::uint64_t step,
+                                       std::uint64_t phase) noexcept {
   Cut cut{1};
   if (elements.near == 0) return cut;
   cut.near = std::max<std::uint64_t>(elements.near / step, 1);
@@ -490,32 +535,39 @@ O scan(I first, I last, O out, std::optional<T> init, Op op, Sweep sweep, std::s
   const Cut cut = cut_for(out, n, grain);
   const std::uint64_t step = (cut.grain + cut.unit - 1) / cut.unit * cut.unit;
   // Equal pieces, and so numbered, the first shorter by the phase.
-  const auto begin_of = [n, step, phase = cut.phase](std::uint64_t piece) { return piece == 0 ? 0 : std::min(n, piece * step - phase); };
+  const auto begin_of = [n, step, phase = cut.phase](std::uint64_t piece) {
+    return piece == 0 ? 0 : std::min(n, piece * step - phase);
+  };
   const std::uint64_t count = (n + cut.phase + step - 1) / step;
   std::vector<std::optional<T>, allocator<std::optional<T>>> sums(count);
-  pieces(count - 1, cut_of_pieces(cut_for(first, n, grain), step, cut.phase), [first, begin_of, to = sums.data(), op = Carried<Op>(op)](std::uint64_t piece, std::uint64_t) mutable {
-    I i = advanced(first, begin_of(piece));
-    const I e = advanced(first, begin_of(piece + 1));
-    expect(i, count_of(i, e), view_access::read);
-    T sum(*i);
-    for (++i; i != e; ++i) sum = std::invoke(*op, std::move(sum), *i);
-    to[piece + 1] = std::move(sum);
-  });
+  pieces(
+      count - 1, cut_of_pieces(cut_for(first, n, grain), step, cut.phase),
+      [first, begin_of, to = sums.data(), op = Carried<Op>(op)](std::uint64_t piece, std::uint64_t) mutable {
+        I i = advanced(first, begin_of(piece));
+        const I e = advanced(first, begin_of(piece + 1));
+        expect(i, count_of(i, e), view_access::read);
+        T sum(*i);
+        for (++i; i != e; ++i) sum = std::invoke(*op, std::move(sum), *i);
+        to[piece + 1] = std::move(sum);
+      });
   sums[0] = std::move(init);
   for (std::uint64_t p = 1; p < count; ++p)
     if (sums[p - 1]) sums[p] = std::invoke(op, *sums[p - 1], std::move(*sums[p]));
-  pieces(count, cut_of_pieces(cut, step, cut.phase), [first, out, begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece, std::uint64_t) mutable {
-    const std::uint64_t begin = begin_of(piece), end = begin_of(piece + 1);
-    expect(advanced(first, begin), end - begin, view_access::read);
-    expect_output(advanced(out, begin), end - begin, advanced(first, begin));
-    (*sweep)(begin, end, from[piece]);
-  });
+  pieces(count, cut_of_pieces(cut, step, cut.phase),
+         [first, out, begin_of, from = sums.data(), sweep = Carried<Sweep>(sweep)](std::uint64_t piece,
+                                                                                   std::uint64_t) mutable {
+           const std::uint64_t begin = begin_of(piece), end = begin_of(piece + 1);
+           expect(advanced(first, begin), end - begin, view_access::read);
+           expect_output(advanced(out, begin), end - begin, advanced(first, begin));
+           (*sweep)(begin, end, from[piece]);
+         });
   return advanced(out, n);
 }
 
 template <class T, class I, class O, class Op>
 O inclusive_scan_from(I first, I last, O out, Op op, std::optional<T> init, std::size_t grain) {
-  auto sweep = [first, out, op = Carried<Op>(op)](std::uint64_t begin, std::uint64_t end, const std::optional<T>& before) mutable {
+  auto sweep = [first, out, op = Carried<Op>(op)](std::uint64_t begin, std::uint64_t end,
+                                                  const std::optional<T>& before) mutable {
     const I i = advanced(first, begin), e = advanced(first, end);
     if (before)
       std::inclusive_scan(i, e, advanced(out, begin), std::ref(*op), *before);
@@ -531,20 +583,25 @@ O inclusive_scan_from(I first, I last, O out, Op op, std::optional<T> init, std:
 /// with std::nullopt (to give a grain), op(the elements up to and with i). out may be first. Returns the end
 /// of the output. Allocates a value for each piece.
 template <std::random_access_iterator I, std::random_access_iterator O, class Op = std::plus<>>
-O inclusive_scan(I first, I last, O out, Op op = {}, std::nullopt_t = std::nullopt, std::size_t grain = automatic) {
-  return detail::inclusive_scan_from<std::iter_value_t<I>>(first, last, out, std::move(op), std::nullopt, grain);
+O inclusive_scan(I first, I last, O out, Op op = {}, std::nullopt_t = std::nullopt,
+                 std::size_t grain = automatic) {
+  return detail::inclusive_scan_from<std::iter_value_t<I>>(first, last, out, std::move(op), std::nullopt,
+                                                           grain);
 }
 template <std::random_access_iterator I, std::random_access_iterator O, class Op, class T>
   requires(!std::same_as<T, std::nullopt_t>)
 O inclusive_scan(I first, I last, O out, Op op, T init, std::size_t grain = automatic) {
-  return detail::inclusive_scan_from<T>(first, last, out, std::move(op), std::optional<T>(std::move(init)), grain);
+  return detail::inclusive_scan_from<T>(first, last, out, std::move(op), std::optional<T>(std::move(init)),
+                                        grain);
 }
 KASANE_OVER_A_RANGE(inclusive_scan)
 /// out[i] = op(init, the elements before i). Else as inclusive_scan.
 template <std::random_access_iterator I, std::random_access_iterator O, class T, class Op = std::plus<>>
 O exclusive_scan(I first, I last, O out, T init, Op op = {}, std::size_t grain = automatic) {
-  auto sweep = [first, out, op = detail::Carried<Op>(op)](std::uint64_t begin, std::uint64_t end, const std::optional<T>& before) mutable {
-    std::exclusive_scan(detail::advanced(first, begin), detail::advanced(first, end), detail::advanced(out, begin), *before, std::ref(*op));
+  auto sweep = [first, out, op = detail::Carried<Op>(op)](std::uint64_t begin, std::uint64_t end,
+                                                          const std::optional<T>& before) mutable {
+    std::exclusive_scan(detail::advanced(first, begin), detail::advanced(first, end),
+                        detail::advanced(out, begin), *before, std::ref(*op));
   };
   return detail::scan<T>(first, last, out, std::optional<T>(std::move(init)), op, sweep, grain);
 }
@@ -634,27 +691,36 @@ void sort_runs(I a, std::iter_value_t<I>* tmp, std::uint64_t n, Carried<Less> le
   };
   const auto merged = [=](std::uint64_t begin, std::uint64_t middle, std::uint64_t end) {
     return [=] {
-      merge_runs<Transfer::to_raw, I, I, std::iter_value_t<I>*, Less>(advanced(a, begin), advanced(a, middle), advanced(a, middle), advanced(a, end), tmp + begin,
-                                                                     less, cut);
+      merge_runs<Transfer::to_raw, I, I, std::iter_value_t<I>*, Less>(advanced(a, begin), advanced(a, middle),
+                                                                      advanced(a, middle), advanced(a, end),
+                                                                      tmp + begin, less, cut);
     };
   };
-  fork_join([=] { fork_join(sorted(0, q1), sorted(q1, half)); }, [&] { fork_join(sorted(half, q3), sorted(q3, n)); });
+  fork_join([=] { fork_join(sorted(0, q1), sorted(q1, half)); },
+            [&] { fork_join(sorted(half, q3), sorted(q3, n)); });
   fork_join(merged(0, q1, half), merged(half, q3, n));
-  merge_runs<Transfer::from_raw, std::iter_value_t<I>*, std::iter_value_t<I>*, I, Less>(tmp, tmp + half, tmp + half, tmp + n, a, less, cut);
+  merge_runs<Transfer::from_raw, std::iter_value_t<I>*, std::iter_value_t<I>*, I, Less>(
+      tmp, tmp + half, tmp + half, tmp + n, a, less, cut);
 }
 
 template <bool Stable, class I, class Less>
 void sort(I first, I last, Less less, std::size_t grain) {
   using T = std::iter_value_t<I>;
-  static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> && std::is_nothrow_destructible_v<T>,
+  static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
+                    std::is_nothrow_destructible_v<T>,
                 "a parallel sort moves elements to and fro, which must not throw");
   const std::uint64_t n = count_of(first, last);
-  const Cut cut = cut_for(first, n, grain != automatic ? grain : std::clamp<std::uint64_t>(n / (std::uint64_t{8} * ranks() * workers()), 2048, 32768));
+  const Cut cut =
+      cut_for(first, n,
+              grain != automatic
+                  ? grain
+                  : std::clamp<std::uint64_t>(n / (std::uint64_t{8} * ranks() * workers()), 2048, 32768));
   if (n <= cut.grain) {
     sort_runs<Stable, I, Less>(first, nullptr, n, Carried<Less>(less), cut);
     return;
   }
-  const std::unique_ptr<void, array_deleter> tmp(allocate(n * sizeof(T), std::max<std::size_t>(alignof(T), 64), placement::block));
+  const std::unique_ptr<void, array_deleter> tmp(
+      allocate(n * sizeof(T), std::max<std::size_t>(alignof(T), 64), placement::block));
   sort_runs<Stable, I, Less>(first, static_cast<T*>(tmp.get()), n, Carried<Less>(less), cut);
 }
 
@@ -662,17 +728,21 @@ void sort(I first, I last, Less less, std::size_t grain) {
 
 /// Merges two sorted ranges into one at `out`, which overlaps neither; of equal elements those of the first
 /// come first. Returns the end of the output.
-template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O, class Less = std::less<>>
+template <std::random_access_iterator I, std::random_access_iterator J, std::random_access_iterator O,
+          class Less = std::less<>>
   requires std::mergeable<I, J, O, Less>
 O merge(I first1, I last1, J first2, J last2, O out, Less less = {}, std::size_t grain = automatic) {
   const std::uint64_t n = detail::count_of(first1, last1) + detail::count_of(first2, last2);
-  detail::merge_runs<detail::Transfer::copy, I, J, O, Less>(first1, last1, first2, last2, out, detail::Carried<Less>(less), detail::cut_for(out, n, grain));
+  detail::merge_runs<detail::Transfer::copy, I, J, O, Less>(
+      first1, last1, first2, last2, out, detail::Carried<Less>(less), detail::cut_for(out, n, grain));
   return detail::advanced(out, n);
 }
-template <detail::algorithm_range R1, detail::algorithm_range R2, std::random_access_iterator O, class Less = std::less<>>
+template <detail::algorithm_range R1, detail::algorithm_range R2, std::random_access_iterator O,
+          class Less = std::less<>>
   requires std::mergeable<std::ranges::iterator_t<R1>, std::ranges::iterator_t<R2>, O, Less>
 O merge(R1&& range1, R2&& range2, O out, Less less = {}, std::size_t grain = automatic) {
-  return kasane::merge(std::ranges::begin(range1), std::ranges::end(range1), std::ranges::begin(range2), std::ranges::end(range2), out, std::move(less), grain);
+  return kasane::merge(std::ranges::begin(range1), std::ranges::end(range1), std::ranges::begin(range2),
+                       std::ranges::end(range2), out, std::move(less), grain);
 }
 
 /// Sorts the elements, whose moves do not throw. Allocates as much again. If less throws, elements may be

@@ -4,7 +4,7 @@
 ///
 ///     kasane::persist(p, n, "grid.ckpt", step);            // replaces the older file at once, or not at all
 ///     …
-///     auto grid = kasane::restore<double>("grid.ckpt");    // in another job: grid.data, grid.size, grid.note
+///     auto grid = kasane::restore<double>("grid.ckpt");    // in another job: .data, .size, .note
 ///
 /// kasane_persist and kasane_restore in kasane.h say what the effects on memory are, which threads may call
 /// and what is left after a failure.
@@ -37,7 +37,11 @@ inline constexpr bool is_complex<std::complex<T>> = true;
 /// kasane_checkpoint_t::type: what elements are, beside their size; 0 for structures.
 template <class T>
 [[nodiscard]] constexpr std::uint32_t checkpoint_type() noexcept {
-  return std::is_floating_point_v<T> ? 1u : std::signed_integral<T> ? 2u : std::unsigned_integral<T> ? 3u : is_complex<T> ? 4u : 0u;
+  return std::is_floating_point_v<T> ? 1u
+         : std::signed_integral<T>   ? 2u
+         : std::unsigned_integral<T> ? 3u
+         : is_complex<T>             ? 4u
+                                     : 0u;
 }
 }  // namespace detail
 
@@ -87,7 +91,8 @@ template <class T>
 [[nodiscard]] restored<T> restore(const std::string& path, placement where = placement::block) {
   const kasane_checkpoint_t contents = describe_checkpoint(path);
   const std::size_t align = alignof(T) < 64 ? 64 : alignof(T);
-  restored<T> array{unique_array<T>(static_cast<T*>(allocate(contents.count * sizeof(T), align, where))), contents.count, contents.note};
+  restored<T> array{unique_array<T>(static_cast<T*>(allocate(contents.count * sizeof(T), align, where))),
+                    contents.count, contents.note};
   restore(array.data.get(), array.size, path);
   return array;
 }

@@ -22,7 +22,9 @@ struct clock {
   using period = duration::period;
   using time_point = std::chrono::time_point<clock>;
   static constexpr bool is_steady = false;
-  [[nodiscard]] static time_point now() noexcept { return time_point(duration(static_cast<rep>(kasane_clock_ns()))); }
+  [[nodiscard]] static time_point now() noexcept {
+    return time_point(duration(static_cast<rep>(kasane_clock_ns())));
+  }
 };
 
 namespace detail {

@@ -32,8 +32,8 @@
 /// patches and pieces those of ARMCI.
 #pragma once
 
-#include <kasane/error.hpp>
 #include <kasane/kasane.h>
+#include <kasane/error.hpp>
 
 #include <array>
 #include <atomic>
@@ -259,8 +259,12 @@ pending put_strided_async(global_ptr<T> to, const std::type_identity_t<T>* from,
 
 /// Pieces anywhere, read or written together.
 using piece = kasane_piece_t;
-inline void get_vector(std::span<const piece> pieces) { detail::check(kasane_get_vector(pieces.data(), pieces.size(), nullptr)); }
-inline void put_vector(std::span<const piece> pieces) { detail::check(kasane_put_vector(pieces.data(), pieces.size(), nullptr)); }
+inline void get_vector(std::span<const piece> pieces) {
+  detail::check(kasane_get_vector(pieces.data(), pieces.size(), nullptr));
+}
+inline void put_vector(std::span<const piece> pieces) {
+  detail::check(kasane_put_vector(pieces.data(), pieces.size(), nullptr));
+}
 inline pending get_vector_async(std::span<const piece> pieces) {
   kasane_pending_t p{};
   detail::check(kasane_get_vector(pieces.data(), pieces.size(), &p));
@@ -291,7 +295,8 @@ template <>
 struct element<std::complex<double>> : std::integral_constant<kasane_element_t, KASANE_COMPLEX_DOUBLE> {};
 
 template <class T>
-void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<double> scale, kasane_pending_t* p) {
+void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<double> scale,
+                kasane_pending_t* p) {
   const double parts[2] = {scale.real(), scale.imag()};
   check(kasane_accumulate(to.get(), from, n, element<T>::value, parts, p));
 }
@@ -300,17 +305,20 @@ void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<dou
 /// to[i] += scale · from[i], each element atomic with respect to other accumulates of T (not to atomics). T:
 /// int32_t, int64_t, float, double and their complex numbers.
 template <class T>
-void accumulate(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1, std::complex<double> scale = 1) {
+void accumulate(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1,
+                std::complex<double> scale = 1) {
   detail::accumulate(to, from, n, scale, nullptr);
 }
 template <class T>
-pending accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1, std::complex<double> scale = 1) {
+pending accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1,
+                         std::complex<double> scale = 1) {
   kasane_pending_t p{};
   detail::accumulate(to, from, n, scale, &p);
   return pending(p);
 }
 template <class T>
-void accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n, std::complex<double> scale, pending_group& group) {
+void accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n,
+                      std::complex<double> scale, pending_group& group) {
   detail::accumulate(to, from, n, scale, group.changes());
 }
 
@@ -353,36 +361,54 @@ void change(kasane_atomic_op_t op, global_ptr<T> at, T operand, kasane_pending_t
 // returns the value before. None orders any other access: where other data depend on the word, release_all()
 // comes before, and acquire_all() after it.
 template <detail::word T>
-T fetch_add(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_ADD, at, operand); }
+T fetch_add(global_ptr<T> at, std::type_identity_t<T> operand) {
+  return detail::rmw<T>(KASANE_FETCH_ADD, at, operand);
+}
 template <detail::word T>
-T fetch_and(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_AND, at, operand); }
+T fetch_and(global_ptr<T> at, std::type_identity_t<T> operand) {
+  return detail::rmw<T>(KASANE_FETCH_AND, at, operand);
+}
 template <detail::word T>
-T fetch_or(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_OR, at, operand); }
+T fetch_or(global_ptr<T> at, std::type_identity_t<T> operand) {
+  return detail::rmw<T>(KASANE_FETCH_OR, at, operand);
+}
 template <detail::word T>
-T fetch_xor(global_ptr<T> at, std::type_identity_t<T> operand) { return detail::rmw<T>(KASANE_FETCH_XOR, at, operand); }
+T fetch_xor(global_ptr<T> at, std::type_identity_t<T> operand) {
+  return detail::rmw<T>(KASANE_FETCH_XOR, at, operand);
+}
 template <detail::word T>
-T swap(global_ptr<T> at, std::type_identity_t<T> desired) { return detail::rmw<T>(KASANE_SWAP, at, desired); }
+T swap(global_ptr<T> at, std::type_identity_t<T> desired) {
+  return detail::rmw<T>(KASANE_SWAP, at, desired);
+}
 /// Stores desired if the value is expected; returns the value before.
 template <detail::word T>
-T compare_swap(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired) { return detail::rmw<T>(KASANE_COMPARE_SWAP, at, desired, expected); }
+T compare_swap(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
+  return detail::rmw<T>(KASANE_COMPARE_SWAP, at, desired, expected);
+}
 /// Without the old value, which is cheaper.
 template <detail::word T>
-void add(global_ptr<T> at, std::type_identity_t<T> operand) { detail::change<T>(KASANE_FETCH_ADD, at, operand, nullptr); }
+void add(global_ptr<T> at, std::type_identity_t<T> operand) {
+  detail::change<T>(KASANE_FETCH_ADD, at, operand, nullptr);
+}
 template <detail::word T>
-void add_async(global_ptr<T> at, std::type_identity_t<T> operand, pending_group& group) { detail::change<T>(KASANE_FETCH_ADD, at, operand, group.changes()); }
+void add_async(global_ptr<T> at, std::type_identity_t<T> operand, pending_group& group) {
+  detail::change<T>(KASANE_FETCH_ADD, at, operand, group.changes());
+}
 /// *old: the value before, after the wait; any memory.
 template <detail::word T>
   requires(sizeof(T) == 8)
 pending fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
   kasane_pending_t p{};
-  detail::check(kasane_atomic(KASANE_FETCH_ADD, 8, at.get(), detail::bits<T>(operand), 0, reinterpret_cast<std::uint64_t*>(old), &p));
+  detail::check(kasane_atomic(KASANE_FETCH_ADD, 8, at.get(), detail::bits<T>(operand), 0,
+                              reinterpret_cast<std::uint64_t*>(old), &p));
   return pending(p);
 }
 
 namespace detail {
 /// What a word can hold for atomics.
 template <class T>
-concept atomic_value = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> && !std::is_volatile_v<T> && sizeof(T) <= 8;
+concept atomic_value = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> &&
+                       !std::is_volatile_v<T> && sizeof(T) <= 8;
 /// The word: the bytes of the value, and zeros up to 4 or 8, the units of an owner's atomics.
 template <atomic_value T>
 using word_of = std::conditional_t<(sizeof(T) <= 4), std::uint32_t, std::uint64_t>;
@@ -413,14 +439,18 @@ using atomic_difference = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_
 
 /// Fences beside one operation.
 inline void fence_before(std::memory_order order) {
-  if (order == std::memory_order_release || order == std::memory_order_acq_rel || order == std::memory_order_seq_cst) kasane_release_all();
+  if (order == std::memory_order_release || order == std::memory_order_acq_rel ||
+      order == std::memory_order_seq_cst)
+    kasane_release_all();
 }
 inline void fence_after(std::memory_order order) {
   if (order != std::memory_order_relaxed && order != std::memory_order_release) kasane_acquire_all();
 }
 /// The order of a comparison that fails: a load.
 [[nodiscard]] constexpr std::memory_order of_failure(std::memory_order order) noexcept {
-  return order == std::memory_order_acq_rel ? std::memory_order_acquire : order == std::memory_order_release ? std::memory_order_relaxed : order;
+  return order == std::memory_order_acq_rel   ? std::memory_order_acquire
+         : order == std::memory_order_release ? std::memory_order_relaxed
+                                              : order;
 }
 
 /// The operations of atomics on the word of a T, for atomic and atomic_ref.
@@ -527,33 +557,91 @@ class atomic_ref {
   T exchange(T desired, std::memory_order order = kDefault) const { return word().exchange(desired, order); }
   /// False: expected becomes the value, read in the order of failure (by default success without its
   /// release). Neither form fails spuriously.
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) const {
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
+                               std::memory_order failure) const {
     return word().compare_exchange(expected, desired, success, failure);
   }
   bool compare_exchange_strong(T& expected, T desired, std::memory_order order = kDefault) const {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
-  bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order failure) const {
+  bool compare_exchange_weak(T& expected, T desired, std::memory_order success,
+                             std::memory_order failure) const {
     return word().compare_exchange(expected, desired, success, failure);
   }
   bool compare_exchange_weak(T& expected, T desired, std::memory_order order = kDefault) const {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
   /// Of pointers: n elements.
-  T fetch_add(difference_type n, std::memory_order order = kDefault) const requires detail::atomic_sums<T> { return word().fetch_add(n, order); }
-  T fetch_sub(difference_type n, std::memory_order order = kDefault) const requires detail::atomic_sums<T> { return word().fetch_sub(n, order); }
-  T fetch_and(T n, std::memory_order order = kDefault) const requires detail::atomic_bits<T> { return word().fetch_and(n, order); }
-  T fetch_or(T n, std::memory_order order = kDefault) const requires detail::atomic_bits<T> { return word().fetch_or(n, order); }
-  T fetch_xor(T n, std::memory_order order = kDefault) const requires detail::atomic_bits<T> { return word().fetch_xor(n, order); }
-  T operator+=(difference_type n) const requires detail::atomic_sums<T> { return static_cast<T>(fetch_add(n) + n); }
-  T operator-=(difference_type n) const requires detail::atomic_sums<T> { return static_cast<T>(fetch_sub(n) - n); }
-  T operator&=(T n) const requires detail::atomic_bits<T> { return static_cast<T>(fetch_and(n) & n); }
-  T operator|=(T n) const requires detail::atomic_bits<T> { return static_cast<T>(fetch_or(n) | n); }
-  T operator^=(T n) const requires detail::atomic_bits<T> { return static_cast<T>(fetch_xor(n) ^ n); }
-  T operator++() const requires detail::atomic_steps<T> { return static_cast<T>(fetch_add(1) + 1); }
-  T operator--() const requires detail::atomic_steps<T> { return static_cast<T>(fetch_sub(1) - 1); }
-  T operator++(int) const requires detail::atomic_steps<T> { return fetch_add(1); }
-  T operator--(int) const requires detail::atomic_steps<T> { return fetch_sub(1); }
+  T fetch_add(difference_type n, std::memory_order order = kDefault) const
+    requires detail::atomic_sums<T>
+  {
+    return word().fetch_add(n, order);
+  }
+  T fetch_sub(difference_type n, std::memory_order order = kDefault) const
+    requires detail::atomic_sums<T>
+  {
+    return word().fetch_sub(n, order);
+  }
+  T fetch_and(T n, std::memory_order order = kDefault) const
+    requires detail::atomic_bits<T>
+  {
+    return word().fetch_and(n, order);
+  }
+  T fetch_or(T n, std::memory_order order = kDefault) const
+    requires detail::atomic_bits<T>
+  {
+    return word().fetch_or(n, order);
+  }
+  T fetch_xor(T n, std::memory_order order = kDefault) const
+    requires detail::atomic_bits<T>
+  {
+    return word().fetch_xor(n, order);
+  }
+  T operator+=(difference_type n) const
+    requires detail::atomic_sums<T>
+  {
+    return static_cast<T>(fetch_add(n) + n);
+  }
+  T operator-=(difference_type n) const
+    requires detail::atomic_sums<T>
+  {
+    return static_cast<T>(fetch_sub(n) - n);
+  }
+  T operator&=(T n) const
+    requires detail::atomic_bits<T>
+  {
+    return static_cast<T>(fetch_and(n) & n);
+  }
+  T operator|=(T n) const
+    requires detail::atomic_bits<T>
+  {
+    return static_cast<T>(fetch_or(n) | n);
+  }
+  T operator^=(T n) const
+    requires detail::atomic_bits<T>
+  {
+    return static_cast<T>(fetch_xor(n) ^ n);
+  }
+  T operator++() const
+    requires detail::atomic_steps<T>
+  {
+    return static_cast<T>(fetch_add(1) + 1);
+  }
+  T operator--() const
+    requires detail::atomic_steps<T>
+  {
+    return static_cast<T>(fetch_sub(1) - 1);
+  }
+  T operator++(int) const
+    requires detail::atomic_steps<T>
+  {
+    return fetch_add(1);
+  }
+  T operator--(int) const
+    requires detail::atomic_steps<T>
+  {
+    return fetch_sub(1);
+  }
 
   /// Returns when the value is not `old`: the thread is suspended, not its worker, until a thread that
   /// changed it notifies. On a thread (error EPERM elsewhere); it may be on another rank afterwards.
@@ -565,7 +653,9 @@ class atomic_ref {
 
  private:
   // an address only
-  [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(reinterpret_cast<detail::word_of<T>*>(p_)); }
+  [[nodiscard]] detail::AtomicWord<T> word() const noexcept {
+    return detail::AtomicWord<T>(reinterpret_cast<detail::word_of<T>*>(p_));
+  }
   T* p_;
 };
 template <class T>

@@ -333,7 +333,9 @@ int kasane_end_pin(const void* pointer, size_t bytes);
 /**
  * What is pending; {0}: nothing. A plain value: it may be copied, but only one of the copies is waited for.
  */
-typedef struct kasane_pending { uint64_t id; } kasane_pending_t;
+typedef struct kasane_pending {
+  uint64_t id;
+} kasane_pending_t;
 /**
  * Waits until all operations that it counts are complete: what was read is at its destination, what was put
  * is in the owner's memory. Sets it to {0}.
@@ -493,19 +495,33 @@ int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents);
  */
 
 /** not recursive; may be held over a fork, a join and a move */
-typedef struct kasane_mutex { uint64_t handle; } kasane_mutex_t;
+typedef struct kasane_mutex {
+  uint64_t handle;
+} kasane_mutex_t;
 /** a condition variable */
-typedef struct kasane_cond { uint64_t handle; } kasane_cond_t;
+typedef struct kasane_cond {
+  uint64_t handle;
+} kasane_cond_t;
 /** for a number of threads, reusable */
-typedef struct kasane_barrier { uint64_t handle; } kasane_barrier_t;
+typedef struct kasane_barrier {
+  uint64_t handle;
+} kasane_barrier_t;
 /** many readers or one writer, in the order of their arrival */
-typedef struct kasane_rwlock { uint64_t handle; } kasane_rwlock_t;
+typedef struct kasane_rwlock {
+  uint64_t handle;
+} kasane_rwlock_t;
 /** permits, taken one at a time, in the order of arrival */
-typedef struct kasane_sem { uint64_t handle; } kasane_sem_t;
+typedef struct kasane_sem {
+  uint64_t handle;
+} kasane_sem_t;
 /** opens once, when it was counted down to 0 */
-typedef struct kasane_latch { uint64_t handle; } kasane_latch_t;
+typedef struct kasane_latch {
+  uint64_t handle;
+} kasane_latch_t;
 /** a call that is made once in the job */
-typedef struct kasane_once { uint64_t handle; } kasane_once_t;
+typedef struct kasane_once {
+  uint64_t handle;
+} kasane_once_t;
 
 /**
  * Nanoseconds of the job's clock, the clock of all deadlines: `kasane_clock_ns() + 1000000` is a millisecond
@@ -567,7 +583,7 @@ int kasane_barrier_wait_phase(kasane_barrier_t* barrier, uint32_t phase);
 int kasane_barrier_arrive_and_drop(kasane_barrier_t* barrier);
 
 int kasane_rwlock_init(kasane_rwlock_t* lock);
-int kasane_rwlock_destroy(kasane_rwlock_t* lock);   /**< not while it is locked */
+int kasane_rwlock_destroy(kasane_rwlock_t* lock); /**< not while it is locked */
 /** waits for a share; afterwards sees what earlier writers did */
 int kasane_rwlock_rdlock(kasane_rwlock_t* lock);
 int kasane_rwlock_tryrdlock(kasane_rwlock_t* lock); /**< EBUSY: a writer has it, or waits for it */

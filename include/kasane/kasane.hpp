@@ -5,7 +5,7 @@
 ///
 ///     #include <kasane/kasane.hpp>
 ///     int main() {
-///       long sum = 0;                              // on main's stack: in the space, so every rank can reach it
+///       long sum = 0;                              // on main's stack, which lies in the space
 ///       kasane::run([&] {
 ///         kasane::thread child([&] { sum = 42; }); // may run on any rank, and move with its stack
 ///         child.join();                            // afterwards the child's writes are visible here
@@ -96,7 +96,8 @@ auto run(F&& f) -> std::invoke_result_t<F&> {
           r->value.emplace(std::invoke(r->f));
         },
         &root));
-    if (!root.value) throw error(ECANCELED, "kasane::run: the root thread ended by this_thread::exit, so it has no value");
+    if (!root.value)
+      throw error(ECANCELED, "kasane::run: the root thread ended by this_thread::exit, so it has no value");
     return std::move(*root.value);
   }
 }
@@ -115,21 +116,29 @@ inline constexpr std::size_t page_large = KASANE_PAGE_LARGE;      ///< 2 MiB: fo
 /// uses those.
 struct placement {
   kasane_placement_t kind = KASANE_PLACEMENT_LOCAL;
-  std::uint64_t argument = 0;      ///< as kasane_placement_t says
+  std::uint64_t argument = 0;  ///< as kasane_placement_t says
   std::size_t page_bytes = page_default;
 
-  static const placement local;         ///< the allocating rank
-  static const placement block;         ///< each rank one consecutive part, the first at rank 0
-  static const placement cyclic;        ///< page by page in turn
-  static const placement first_touch;   ///< the rank that loads or stores a page first
+  static const placement local;        ///< the allocating rank
+  static const placement block;        ///< each rank one consecutive part, the first at rank 0
+  static const placement cyclic;       ///< page by page in turn
+  static const placement first_touch;  ///< the rank that loads or stores a page first
   /// `bytes` (a multiple of the page) at each rank in turn.
-  [[nodiscard]] static constexpr placement block_cyclic(std::size_t bytes) noexcept { return {KASANE_PLACEMENT_BLOCK_CYCLIC, bytes}; }
+  [[nodiscard]] static constexpr placement block_cyclic(std::size_t bytes) noexcept {
+    return {KASANE_PLACEMENT_BLOCK_CYCLIC, bytes};
+  }
   /// At one rank, which takes no part in the call.
-  [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept { return {KASANE_PLACEMENT_ONE_RANK, rank}; }
+  [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept {
+    return {KASANE_PLACEMENT_ONE_RANK, rank};
+  }
   /// The allocating rank, with its memory bound to a NUMA node of its machine, in the system's numbers.
-  [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept { return {KASANE_PLACEMENT_NUMA, node}; }
+  [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept {
+    return {KASANE_PLACEMENT_NUMA, node};
+  }
   /// The same in pages of another size: page_small, page_default or page_large.
-  [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept { return {kind, argument, bytes}; }
+  [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept {
+    return {kind, argument, bytes};
+  }
 
   friend bool operator==(const placement&, const placement&) = default;
 };
@@ -140,7 +149,8 @@ inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 
 /// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws
 /// out_of_memory; error EINVAL: an impossible placement. No fence.
-[[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16, placement where = placement::local) {
+[[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16,
+                                    placement where = placement::local) {
   void* p = kasane_allocate_placed(bytes, align, where.kind, where.argument, where.page_bytes);
   if (p == nullptr) [[unlikely]]
     detail::throw_last_error();
@@ -253,7 +263,11 @@ void give(const T* p, std::size_t n, std::uint32_t to) {
 
 /// What the elements of a view are for. write_only: each is assigned before the view ends, and none is read
 /// before: only the blocks at the edges are fetched.
-enum class view_access : int { read = KASANE_READ, read_write = KASANE_READ_WRITE, write_only = KASANE_WRITE_ONLY };
+enum class view_access : int {
+  read = KASANE_READ,
+  read_write = KASANE_READ_WRITE,
+  write_only = KASANE_WRITE_ONLY
+};
 inline constexpr view_access read_write = view_access::read_write;
 inline constexpr view_access write_only = view_access::write_only;
 
@@ -282,7 +296,9 @@ class view {
     requires std::is_const_v<T>
       : view(p, n, view_access::read) {}
   /// use: read_write or write_only.
-  view(T* p, std::size_t n, view_access use) : p_(p), n_(n) { detail::check(kasane_view(p, n * sizeof(T), static_cast<int>(use))); }
+  view(T* p, std::size_t n, view_access use) : p_(p), n_(n) {
+    detail::check(kasane_view(p, n * sizeof(T), static_cast<int>(use)));
+  }
   view(const view&) = delete;
   view& operator=(const view&) = delete;
   ~view() { kasane_end_view(p_, n_ * sizeof(T)); }
@@ -322,7 +338,12 @@ void discard(T* p, std::size_t n) {
 // ---- memory larger than DRAM ----------------------------------------------------------------------------
 
 /// How objects are used, for kasane::advise.
-enum class usage : int { normal = KASANE_NORMAL, sequential = KASANE_SEQUENTIAL, random = KASANE_RANDOM, once = KASANE_ONCE };
+enum class usage : int {
+  normal = KASANE_NORMAL,
+  sequential = KASANE_SEQUENTIAL,
+  random = KASANE_RANDOM,
+  once = KASANE_ONCE
+};
 
 /// Says how the n objects at p are used from now on, for read-ahead from SSD and for the choice of what
 /// leaves DRAM first (kasane_usage). Holds for whole pages (64 KiB, unless allocated otherwise), on all
@@ -370,8 +391,9 @@ struct Call {
   [[no_unique_address]] std::tuple<Args...> args;
 
   template <class G, class... As>
-  explicit Call(std::in_place_t, G&& g, As&&... as) noexcept(
-      std::is_nothrow_constructible_v<F, G&&> && std::is_nothrow_constructible_v<std::tuple<Args...>, As&&...>)
+  explicit Call(std::in_place_t, G&& g,
+                As&&... as) noexcept(std::is_nothrow_constructible_v<F, G&&> &&
+                                     std::is_nothrow_constructible_v<std::tuple<Args...>, As&&...>)
       : f(std::forward<G>(g)), args(std::forward<As>(as)...) {}
 
   void operator()() {
@@ -418,7 +440,7 @@ void build(kasane_allocated_t t, As&&... as) {
 
 /// Where a new thread begins: thread(near{p}, f, args...).
 struct near {
-  const void* address;   ///< in global memory: at the rank that owns its page
+  const void* address;  ///< in global memory: at the rank that owns its page
 };
 
 namespace detail {
@@ -461,7 +483,8 @@ class thread {
     requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !std::is_same_v<std::remove_cvref_t<F>, near>)
   explicit thread(F&& f, Args&&... args) {
     using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
-    static_assert(std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>, "the arguments do not fit the function");
+    static_assert(std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>,
+                  "the arguments do not fit the function");
     if constexpr (sizeof(Call) <= detail::kMaxOnStack)
       start<Call>(std::forward<F>(f), std::forward<Args>(args)...);
     else
@@ -473,7 +496,9 @@ class thread {
   /// thread will use: from then on it may be stolen like any other. It costs as much as a steal, and nothing
   /// if this rank owns the page. join() throws error EINVAL if the address is not in allocated global memory.
   template <class F, class... Args>
-  thread(near where, F&& f, Args&&... args) : thread(detail::Placed<std::decay_t<F>>{where.address, std::forward<F>(f)}, std::forward<Args>(args)...) {}
+  thread(near where, F&& f, Args&&... args)
+      : thread(detail::Placed<std::decay_t<F>>{where.address, std::forward<F>(f)},
+               std::forward<Args>(args)...) {}
 
   thread(thread&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
   thread& operator=(thread&& other) noexcept {
@@ -510,9 +535,11 @@ class thread {
 
   template <class Call, class... As>
   void start_boxed(As&&... as) {
-    std::unique_ptr<void, array_deleter> memory(allocate(sizeof(Call), alignof(Call) < 16 ? 16 : alignof(Call)));
+    std::unique_ptr<void, array_deleter> memory(
+        allocate(sizeof(Call), alignof(Call) < 16 ? 16 : alignof(Call)));
     auto* call = ::new (memory.get()) Call(std::in_place, std::forward<As>(as)...);
-    const kasane_allocated_t t = kasane_thread_allocate(alignof(detail::Boxed<Call>), sizeof(detail::Boxed<Call>));
+    const kasane_allocated_t t =
+        kasane_thread_allocate(alignof(detail::Boxed<Call>), sizeof(detail::Boxed<Call>));
     if (t.id == 0) [[unlikely]] {
       call->~Call();
       detail::throw_last_error();
@@ -571,7 +598,9 @@ class condition_variable {
   ~condition_variable() { kasane_cond_destroy(&c_); }
 
   /// Unlocks the mutex, waits, and locks it again. May wake without reason: test the condition.
-  void wait(std::unique_lock<mutex>& lock) { detail::check(kasane_cond_wait(&c_, lock.mutex()->native_handle())); }
+  void wait(std::unique_lock<mutex>& lock) {
+    detail::check(kasane_cond_wait(&c_, lock.mutex()->native_handle()));
+  }
   /// Waits until done() is true.
   template <class Predicate>
   void wait(std::unique_lock<mutex>& lock, Predicate done) {
@@ -580,23 +609,27 @@ class condition_variable {
   /// As wait, but not after `time` (of any clock; kasane::clock is the same on all ranks). The mutex is held
   /// again in any case.
   template <class Clock, class Duration>
-  std::cv_status wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time) {
+  std::cv_status wait_until(std::unique_lock<mutex>& lock,
+                            const std::chrono::time_point<Clock, Duration>& time) {
     const bool notified = wait_by(lock, detail::deadline_after(time - Clock::now()));
     return notified || Clock::now() < time ? std::cv_status::no_timeout : std::cv_status::timeout;
   }
   /// Waits until done() is true, or `time` has come; returns done().
   template <class Clock, class Duration, class Predicate>
-  bool wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time, Predicate done) {
+  bool wait_until(std::unique_lock<mutex>& lock, const std::chrono::time_point<Clock, Duration>& time,
+                  Predicate done) {
     while (!done())
       if (wait_until(lock, time) == std::cv_status::timeout) return done();
     return true;
   }
   template <class Rep, class Period>
   std::cv_status wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& timeout) {
-    return wait_by(lock, detail::deadline_after(timeout)) ? std::cv_status::no_timeout : std::cv_status::timeout;
+    return wait_by(lock, detail::deadline_after(timeout)) ? std::cv_status::no_timeout
+                                                          : std::cv_status::timeout;
   }
   template <class Rep, class Period, class Predicate>
-  bool wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& timeout, Predicate done) {
+  bool wait_for(std::unique_lock<mutex>& lock, const std::chrono::duration<Rep, Period>& timeout,
+                Predicate done) {
     const std::uint64_t deadline_ns = detail::deadline_after(timeout);
     while (!done())
       if (!wait_by(lock, deadline_ns)) return done();
@@ -662,7 +695,8 @@ class barrier {
 /// keep pointers in it. Any thread of any rank may use it.
 template <class T>
 class local {
-  static_assert(sizeof(T) <= sizeof(void*) && std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
+  static_assert(sizeof(T) <= sizeof(void*) && std::is_trivially_copyable_v<T> &&
+                std::is_trivially_destructible_v<T>);
 
  public:
   /// destructor (may be null): called at a thread's end on a value of it that is not zero. Throws error
@@ -795,7 +829,8 @@ void for_pieces(I first, I last, Carried<F> f, std::uint64_t grain) {
     return;
   }
   const I middle = middle_of(first, last);
-  fork_join([=] { for_pieces<I, F>(first, middle, f, grain); }, [&] { for_pieces<I, F>(middle, last, f, grain); });
+  fork_join([=] { for_pieces<I, F>(first, middle, f, grain); },
+            [&] { for_pieces<I, F>(middle, last, f, grain); });
 }
 
 template <class I>
@@ -815,20 +850,24 @@ inline void go_near(const void* p) noexcept { static_cast<void>(kasane_thread_mo
 /// Calls run(begin, end) for parts of [begin, end) of at most `part` each, on a thread that moves near
 /// place(the middle) first.
 template <class Place, class Run>
-void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Carried<Place> place, Carried<Run> run) {
+void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Carried<Place> place,
+                  Carried<Run> run) {
   const std::uint64_t middle = begin + (end - begin) / 2;
   if (end - begin <= part) {
     check(kasane_thread_move_near((*place)(middle)));
     (*run)(begin, end);
     return;
   }
-  fork_join([=] { placed_parts<Place, Run>(begin, middle, part, place, run); }, [&] { placed_parts<Place, Run>(middle, end, part, place, run); });
+  fork_join([=] { placed_parts<Place, Run>(begin, middle, part, place, run); },
+            [&] { placed_parts<Place, Run>(middle, end, part, place, run); });
 }
 
 /// As for_pieces, in some parts a rank, each near place(i) of the i-th iteration in its middle.
 template <class I, class Place, class F>
 void for_placed(I first, std::uint64_t n, Place place, Carried<F> f, std::uint64_t grain) {
-  auto run = [first, f, grain](std::uint64_t begin, std::uint64_t end) { for_pieces<I, F>(advanced_by(first, begin), advanced_by(first, end), f, grain); };
+  auto run = [first, f, grain](std::uint64_t begin, std::uint64_t end) {
+    for_pieces<I, F>(advanced_by(first, begin), advanced_by(first, end), f, grain);
+  };
   const std::uint64_t even = (n - 1) / (kPartsOfARank * ranks()) + 1;
   placed_parts(0, n, even > grain ? even : grain, Carried<Place>(place), Carried<decltype(run)>(run));
 }
@@ -842,8 +881,11 @@ T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std
   }
   const I middle = middle_of(first, last);
   std::optional<T> left, right;
-  fork_join([=, out = &left] { out->emplace(reduce_pieces<I, T, Map, Combine>(first, middle, map, combine, grain)); },
-            [&] { right.emplace(reduce_pieces<I, T, Map, Combine>(middle, last, map, combine, grain)); });
+  fork_join(
+      [=, out = &left] {
+        out->emplace(reduce_pieces<I, T, Map, Combine>(first, middle, map, combine, grain));
+      },
+      [&] { right.emplace(reduce_pieces<I, T, Map, Combine>(middle, last, map, combine, grain)); });
   return std::invoke(*combine, std::move(*left), std::move(*right));
 }
 
@@ -896,11 +938,14 @@ inline constexpr near_data_t near_data{};
 /// of placement::block. Each part costs as much as a steal; the caller may continue at another rank, as after
 /// any fork. Throws error EINVAL if such an element is not in allocated global memory.
 template <class T, std::integral I, class F>
-void parallel_for(near_array<T> data, I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
+void parallel_for(near_array<T> data, I first, std::type_identity_t<I> last, F&& f,
+                  std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
   if (n == 0) return;
   using Function = std::remove_reference_t<F>;
-  const auto place = [from = data.first + first](std::uint64_t i) { return static_cast<const void*>(from + i); };
+  const auto place = [from = data.first + first](std::uint64_t i) {
+    return static_cast<const void*>(from + i);
+  };
   detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
 }
 template <std::contiguous_iterator I, class F>
@@ -908,7 +953,9 @@ void parallel_for(near_data_t, I first, std::type_identity_t<I> last, F&& f, std
   const std::uint64_t n = detail::length_of(first, last);
   if (n == 0) return;
   using Function = std::remove_reference_t<F>;
-  const auto place = [from = std::to_address(first)](std::uint64_t i) { return static_cast<const void*>(from + i); };
+  const auto place = [from = std::to_address(first)](std::uint64_t i) {
+    return static_cast<const void*>(from + i);
+  };
   detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
 }
 
@@ -922,9 +969,10 @@ template <detail::index_or_iterator I, class T, class Map, class Combine>
   if (n == 0) return init;
   using M = std::remove_reference_t<Map>;
   using C = std::remove_reference_t<Combine>;
-  return std::invoke(combine, std::move(init),
-                     detail::reduce_pieces<I, T, M, C>(first, last, detail::Carried<M>(map), detail::Carried<C>(combine),
-                                                       detail::grain_for(n, grain)));
+  return std::invoke(
+      combine, std::move(init),
+      detail::reduce_pieces<I, T, M, C>(first, last, detail::Carried<M>(map), detail::Carried<C>(combine),
+                                        detail::grain_for(n, grain)));
 }
 
 // ---- counters -------------------------------------------------------------------------------------------

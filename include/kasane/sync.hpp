@@ -107,7 +107,9 @@ class synchronized_value {
     kasane_release_all();
     put(value);
   }
-  synchronized_value() requires std::default_initializable<T> : synchronized_value(T()) {}
+  synchronized_value()
+    requires std::default_initializable<T>
+      : synchronized_value(T()) {}
   synchronized_value(const synchronized_value&) = delete;
   synchronized_value& operator=(const synchronized_value&) = delete;
   ~synchronized_value() {
@@ -130,7 +132,7 @@ class synchronized_value {
   void put(const T& value) { detail::check(kasane_put(&bytes_, &value, sizeof bytes_)); }
 
   kasane_mutex_t mutex_{};
-  Bytes bytes_;   // never loaded or stored: the coherent view might have another copy
+  Bytes bytes_;  // never loaded or stored: the coherent view might have another copy
 };
 
 /// See synchronized_value.
@@ -144,8 +146,10 @@ std::invoke_result_t<F, Ts&...> apply(F&& f, synchronized_value<Ts>&... values) 
   const auto leave = [&] { std::apply([&](const Ts&... left) { (values.put(left), ...); }, now); };
   std::optional<std::conditional_t<std::is_void_v<Result>, std::monostate, Result>> result;
   try {
-    if constexpr (std::is_void_v<Result>) call();
-    else result.emplace(call());
+    if constexpr (std::is_void_v<Result>)
+      call();
+    else
+      result.emplace(call());
   } catch (...) {
     leave();
     throw;
@@ -195,19 +199,25 @@ class shared_timed_mutex : public shared_mutex {
   }
   template <class Clock, class Duration>
   [[nodiscard]] bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& time) {
-    return detail::wait_until(time, [this](std::uint64_t deadline_ns) { return lock_shared_by(deadline_ns); });
+    return detail::wait_until(time,
+                              [this](std::uint64_t deadline_ns) { return lock_shared_by(deadline_ns); });
   }
 
  private:
-  bool lock_by(std::uint64_t deadline_ns) { return detail::tried(kasane_rwlock_timedwrlock(&l_, deadline_ns), ETIMEDOUT); }
-  bool lock_shared_by(std::uint64_t deadline_ns) { return detail::tried(kasane_rwlock_timedrdlock(&l_, deadline_ns), ETIMEDOUT); }
+  bool lock_by(std::uint64_t deadline_ns) {
+    return detail::tried(kasane_rwlock_timedwrlock(&l_, deadline_ns), ETIMEDOUT);
+  }
+  bool lock_shared_by(std::uint64_t deadline_ns) {
+    return detail::tried(kasane_rwlock_timedrdlock(&l_, deadline_ns), ETIMEDOUT);
+  }
 };
 
 /// A mutex with calls that wait until a time: a shared_timed_mutex without readers. Consistency: as
 /// kasane::mutex.
 class timed_mutex : private shared_timed_mutex {
  public:
-  using shared_timed_mutex::lock, shared_timed_mutex::try_lock, shared_timed_mutex::try_lock_for, shared_timed_mutex::try_lock_until;
+  using shared_timed_mutex::lock, shared_timed_mutex::try_lock, shared_timed_mutex::try_lock_for,
+      shared_timed_mutex::try_lock_until;
   using shared_timed_mutex::unlock;
 };
 
@@ -236,7 +246,9 @@ class counting_semaphore {
   void release(std::uint32_t permits = 1) { detail::check(kasane_sem_post(&s_, permits)); }
 
  private:
-  bool acquire_by(std::uint64_t deadline_ns) { return detail::tried(kasane_sem_timedwait(&s_, deadline_ns), ETIMEDOUT); }
+  bool acquire_by(std::uint64_t deadline_ns) {
+    return detail::tried(kasane_sem_timedwait(&s_, deadline_ns), ETIMEDOUT);
+  }
   kasane_sem_t s_{};
 };
 
@@ -311,7 +323,9 @@ class atomic {
   /// memory was, and will be, used by loads and stores, so the constructor writes back what this rank has
   /// written there (zeros, of a new T()), and the destructor drops what the rank has cached: each is a fence.
   atomic(T value) { store(value, std::memory_order_release); }
-  atomic() requires std::default_initializable<T> : atomic(T()) {}
+  atomic()
+    requires std::default_initializable<T>
+      : atomic(T()) {}
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
   ~atomic() { kasane_acquire_all(); }
@@ -336,20 +350,76 @@ class atomic {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
   /// Of pointers: n elements.
-  T fetch_add(difference_type n, std::memory_order order = kDefault) requires detail::atomic_sums<T> { return word().fetch_add(n, order); }
-  T fetch_sub(difference_type n, std::memory_order order = kDefault) requires detail::atomic_sums<T> { return word().fetch_sub(n, order); }
-  T fetch_and(T n, std::memory_order order = kDefault) requires detail::atomic_bits<T> { return word().fetch_and(n, order); }
-  T fetch_or(T n, std::memory_order order = kDefault) requires detail::atomic_bits<T> { return word().fetch_or(n, order); }
-  T fetch_xor(T n, std::memory_order order = kDefault) requires detail::atomic_bits<T> { return word().fetch_xor(n, order); }
-  T operator+=(difference_type n) requires detail::atomic_sums<T> { return static_cast<T>(fetch_add(n) + n); }
-  T operator-=(difference_type n) requires detail::atomic_sums<T> { return static_cast<T>(fetch_sub(n) - n); }
-  T operator&=(T n) requires detail::atomic_bits<T> { return static_cast<T>(fetch_and(n) & n); }
-  T operator|=(T n) requires detail::atomic_bits<T> { return static_cast<T>(fetch_or(n) | n); }
-  T operator^=(T n) requires detail::atomic_bits<T> { return static_cast<T>(fetch_xor(n) ^ n); }
-  T operator++() requires detail::atomic_steps<T> { return static_cast<T>(fetch_add(1) + 1); }
-  T operator--() requires detail::atomic_steps<T> { return static_cast<T>(fetch_sub(1) - 1); }
-  T operator++(int) requires detail::atomic_steps<T> { return fetch_add(1); }
-  T operator--(int) requires detail::atomic_steps<T> { return fetch_sub(1); }
+  T fetch_add(difference_type n, std::memory_order order = kDefault)
+    requires detail::atomic_sums<T>
+  {
+    return word().fetch_add(n, order);
+  }
+  T fetch_sub(difference_type n, std::memory_order order = kDefault)
+    requires detail::atomic_sums<T>
+  {
+    return word().fetch_sub(n, order);
+  }
+  T fetch_and(T n, std::memory_order order = kDefault)
+    requires detail::atomic_bits<T>
+  {
+    return word().fetch_and(n, order);
+  }
+  T fetch_or(T n, std::memory_order order = kDefault)
+    requires detail::atomic_bits<T>
+  {
+    return word().fetch_or(n, order);
+  }
+  T fetch_xor(T n, std::memory_order order = kDefault)
+    requires detail::atomic_bits<T>
+  {
+    return word().fetch_xor(n, order);
+  }
+  T operator+=(difference_type n)
+    requires detail::atomic_sums<T>
+  {
+    return static_cast<T>(fetch_add(n) + n);
+  }
+  T operator-=(difference_type n)
+    requires detail::atomic_sums<T>
+  {
+    return static_cast<T>(fetch_sub(n) - n);
+  }
+  T operator&=(T n)
+    requires detail::atomic_bits<T>
+  {
+    return static_cast<T>(fetch_and(n) & n);
+  }
+  T operator|=(T n)
+    requires detail::atomic_bits<T>
+  {
+    return static_cast<T>(fetch_or(n) | n);
+  }
+  T operator^=(T n)
+    requires detail::atomic_bits<T>
+  {
+    return static_cast<T>(fetch_xor(n) ^ n);
+  }
+  T operator++()
+    requires detail::atomic_steps<T>
+  {
+    return static_cast<T>(fetch_add(1) + 1);
+  }
+  T operator--()
+    requires detail::atomic_steps<T>
+  {
+    return static_cast<T>(fetch_sub(1) - 1);
+  }
+  T operator++(int)
+    requires detail::atomic_steps<T>
+  {
+    return fetch_add(1);
+  }
+  T operator--(int)
+    requires detail::atomic_steps<T>
+  {
+    return fetch_sub(1);
+  }
 
   /// Returns when the value is not `old`: the thread is suspended, not its worker, until a thread that
   /// changed it notifies. On a thread (error EPERM elsewhere); it may be on another rank afterwards.
@@ -377,7 +447,8 @@ class Promised {
   using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
   static Promised* make() {
-    void* memory = kasane_allocate_placed(sizeof(Promised), alignof(Promised) < 16 ? 16 : alignof(Promised), KASANE_PLACEMENT_LOCAL, 0, KASANE_PAGE_DEFAULT);
+    void* memory = kasane_allocate_placed(sizeof(Promised), alignof(Promised) < 16 ? 16 : alignof(Promised),
+                                          KASANE_PLACEMENT_LOCAL, 0, KASANE_PAGE_DEFAULT);
     if (memory == nullptr) throw_last_error();
     struct Free {
       void* memory;
@@ -401,7 +472,7 @@ class Promised {
   /// Called once by the promise and once by the future.
   void leave() noexcept {
     if (owners_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
-    kasane_acquire_all();   // the promise's writes, for a value that no get() took
+    kasane_acquire_all();  // the promise's writes, for a value that no get() took
     this->~Promised();
     kasane_free(this);
   }
@@ -466,7 +537,10 @@ class future {
   friend class promise;
   explicit future(detail::Promised<T>* state) noexcept : state_(state) {}
   [[nodiscard]] detail::Promised<T>& state() const {
-    if (state_ == nullptr) throw error(EINVAL, "kasane::future: there is nothing to wait for: the value was taken already, or the future has no promise");
+    if (state_ == nullptr)
+      throw error(EINVAL,
+                  "kasane::future: there is nothing to wait for: the value was taken already, or the future "
+                  "has no promise");
     return *state_;
   }
   /// True: the value is there; take(permit) is called where it was not taken before.
@@ -475,9 +549,11 @@ class future {
     detail::Promised<T>& s = state();
     return ready_ = ready_ || take(s.ready);
   }
-  static std::future_status status(bool ready) noexcept { return ready ? std::future_status::ready : std::future_status::timeout; }
+  static std::future_status status(bool ready) noexcept {
+    return ready ? std::future_status::ready : std::future_status::timeout;
+  }
   detail::Promised<T>* state_ = nullptr;
-  mutable bool ready_ = false;   ///< the permit was taken
+  mutable bool ready_ = false;  ///< the permit was taken
 };
 
 /// The other end: sets the value, once. A promise that is destroyed without a value sets error ECANCELED.
@@ -486,7 +562,8 @@ template <class T>
 class promise {
  public:
   promise() : state_(detail::Promised<T>::make()) {}
-  promise(promise&& other) noexcept : state_(std::exchange(other.state_, nullptr)), given_(other.given_), set_(other.set_) {}
+  promise(promise&& other) noexcept
+      : state_(std::exchange(other.state_, nullptr)), given_(other.given_), set_(other.set_) {}
   promise& operator=(promise&& other) noexcept {
     std::swap(state_, other.state_);
     std::swap(given_, other.given_);
@@ -495,7 +572,9 @@ class promise {
   }
   ~promise() {
     if (state_ == nullptr) return;
-    if (!set_) state_->fail(std::make_exception_ptr(error(ECANCELED, "kasane::promise: it was destroyed before it had a value")));
+    if (!set_)
+      state_->fail(std::make_exception_ptr(
+          error(ECANCELED, "kasane::promise: it was destroyed before it had a value")));
     if (!given_) state_->leave();
     state_->leave();
   }
@@ -521,7 +600,8 @@ class promise {
 
  private:
   void need(bool good, const char* text) const {
-    if (state_ == nullptr || !good) throw error(EINVAL, state_ == nullptr ? "kasane::promise: it was moved from" : text);
+    if (state_ == nullptr || !good)
+      throw error(EINVAL, state_ == nullptr ? "kasane::promise: it was moved from" : text);
   }
   detail::Promised<T>* state_ = nullptr;
   bool given_ = false, set_ = false;

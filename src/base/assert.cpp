@@ -51,18 +51,19 @@ void check_failed(const char* expr, const char* file, int line, const char* hint
   char self[64];
   describe_self(self, sizeof self);
   const Digits at(static_cast<std::uint64_t>(line));
-  (Line() << "kasane: " << self << ": check failed: " << expr << (hint ? ": " : "") << (hint ? hint : "") << " ("
-          << file << ":" << at.text() << ")\n")
+  (Line() << "kasane: " << self << ": check failed: " << expr << (hint ? ": " : "") << (hint ? hint : "")
+          << " (" << file << ":" << at.text() << ")\n")
       .write();
   std::abort();
 }
 
-void check_op_failed(const char* expr, const char* file, int line, std::uint64_t left, std::uint64_t right) noexcept {
+void check_op_failed(const char* expr, const char* file, int line, std::uint64_t left,
+                     std::uint64_t right) noexcept {
   char self[64];
   describe_self(self, sizeof self);
   const Digits at(static_cast<std::uint64_t>(line)), a(left), b(right);
-  (Line() << "kasane: " << self << ": check failed: " << expr << ", with " << a.text() << " and " << b.text() << " ("
-          << file << ":" << at.text() << ")\n")
+  (Line() << "kasane: " << self << ": check failed: " << expr << ", with " << a.text() << " and " << b.text()
+          << " (" << file << ":" << at.text() << ")\n")
       .write();
   std::abort();
 }

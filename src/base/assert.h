@@ -17,15 +17,15 @@
 
 namespace kasane {
 [[noreturn, gnu::cold, gnu::noinline]] void check_failed(const char* expr, const char* file, int line,
-                                                        const char* hint = nullptr) noexcept;
+                                                         const char* hint = nullptr) noexcept;
 [[noreturn, gnu::cold, gnu::noinline]] void check_op_failed(const char* expr, const char* file, int line,
-                                                           std::uint64_t left, std::uint64_t right) noexcept;
+                                                            std::uint64_t left, std::uint64_t right) noexcept;
 }  // namespace kasane
 
 #define KASANE_CHECK(cond, ...) \
   ((cond) ? (void)0 : ::kasane::check_failed(#cond, __FILE__, __LINE__ __VA_OPT__(, ) __VA_ARGS__))
-#define KASANE_CHECK_OP(a, op, b)                                                                  \
-  (((a)op(b)) ? (void)0                                                                            \
+#define KASANE_CHECK_OP(a, op, b)                                                                    \
+  (((a)op(b)) ? (void)0                                                                              \
               : ::kasane::check_op_failed(#a " " #op " " #b, __FILE__, __LINE__, (std::uint64_t)(a), \
                                           (std::uint64_t)(b)))
 #if KASANE_ASSERT_LEVEL >= 1

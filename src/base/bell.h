@@ -47,7 +47,7 @@ struct alignas(64) Bell {
   void sleep(std::uint32_t seen, std::int64_t timeout_ns) noexcept {
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (events.load(std::memory_order_seq_cst) == seen) futex_wait(events, seen, timeout_ns);
-    sleepers.fetch_sub(1, std::memory_order_relaxed);   // relaxed: seen late, it costs a needless system call
+    sleepers.fetch_sub(1, std::memory_order_relaxed);  // relaxed: seen late, it costs a needless system call
   }
 };
 

@@ -13,61 +13,61 @@ namespace kasane {
 class TraceLog;
 
 // name, what it counts
-#define KASANE_COUNTERS(X) \
-  X(threads, "threads that have ended") \
-  X(forks, "threads forked") \
-  X(steals_local, "continuations stolen from a worker of the same rank") \
-  X(steals_remote, "continuations stolen from another rank") \
-  X(steals_numa, "steals_remote from a rank of the same NUMA node") \
-  X(steals_host, "steals_remote from another NUMA node of the host") \
-  X(suspends, "times a thread blocked") \
-  X(crossings, "edges between ranks: a release there and an acquire here") \
-  X(faults_read, "load faults in V") \
-  X(faults_write, "store faults in V") \
-  X(faults_again, "faults after which the access faulted again, since the page was not here yet") \
-  X(blocks_fetched, "blocks fetched from their owners") \
-  X(bytes_fetched, "bytes fetched from other ranks") \
-  X(diffs, "blocks whose changed bytes were put to their owners") \
-  X(bytes_put, "changed bytes put to other ranks") \
+#define KASANE_COUNTERS(X)                                                                         \
+  X(threads, "threads that have ended")                                                            \
+  X(forks, "threads forked")                                                                       \
+  X(steals_local, "continuations stolen from a worker of the same rank")                           \
+  X(steals_remote, "continuations stolen from another rank")                                       \
+  X(steals_numa, "steals_remote from a rank of the same NUMA node")                                \
+  X(steals_host, "steals_remote from another NUMA node of the host")                               \
+  X(suspends, "times a thread blocked")                                                            \
+  X(crossings, "edges between ranks: a release there and an acquire here")                         \
+  X(faults_read, "load faults in V")                                                               \
+  X(faults_write, "store faults in V")                                                             \
+  X(faults_again, "faults after which the access faulted again, since the page was not here yet")  \
+  X(blocks_fetched, "blocks fetched from their owners")                                            \
+  X(bytes_fetched, "bytes fetched from other ranks")                                               \
+  X(diffs, "blocks whose changed bytes were put to their owners")                                  \
+  X(bytes_put, "changed bytes put to other ranks")                                                 \
   X(messages_put, "messages with short runs of changed bytes, to owners that are not mapped here") \
   X(blocks_sent_ahead, "blocks of diffs that were sent ahead of a release (--debug write-buffer)") \
-  X(blocks_sent_in_vain, "blocks sent ahead that were stored to again before the release") \
-  X(releases, "release_all rounds") \
-  X(acquires, "acquire_all rounds") \
-  X(releases_combined, "release_all calls that another call's round served") \
-  X(acquires_combined, "acquire_all calls that another call's round served") \
-  X(blocks_dropped, "cached blocks dropped by acquires") \
-  X(readers_told, "ranks that got a notice that a page of which they have copies has changed") \
-  X(pages_heard, "pages of which this rank got such a notice") \
-  X(data_races, "words that two ranks changed with no fence between (--check races)") \
-  X(pages_moved, "pages that changed their owner to this rank") \
-  X(pages_drawn, "pages that moved to this rank without a call, since it alone used them") \
-  X(pages_evicted, "pages of this rank that left DRAM for the spill file") \
-  X(pages_brought_in, "pages of which blocks came back from the spill file") \
-  X(bytes_spilled, "bytes written to the spill file") \
-  X(bytes_read_back, "bytes read from the spill file") \
-  X(reads_polled, "reads from the spill file for which a thread polled instead of sleeping") \
-  X(pages_dropped, "pages of other ranks whose copies here were dropped to make room") \
-  X(faults_put_off, "faults that were postponed for lack of room (--faults uffd-thread)") \
-  X(bytes_of_tables, "largest part of the budget for page tables and entries for blocks") \
-  X(tables_given_back, "ranges of 4 MiB whose page tables were freed") \
-  X(bytes_of_stacks, "largest part of the budget for frames of threads' stacks") \
-  X(stacks_trimmed, "free stacks that gave back their frames for lack of room") \
-  X(bytes_moved, "live bytes of stacks that moved") \
-  X(address_hits, "accesses to a page whose location was cached here") \
-  X(address_misses, "accesses for which the directory was asked where a page is") \
-  X(address_recalls, "ranks that a move asked to forget a page's location") \
-  X(move_requests, "messages of moves to managers and owners that are not mapped here") \
-  X(reads_again, "gets that were repeated since their page moved meanwhile") \
-  X(heap_trips_allocate, "operations of allocations on words of another rank's heap") \
-  X(heap_trips_free, "operations of frees on words of another rank's heap") \
-  X(trips, "one-sided operations on memory of ranks that is not mapped here") \
-  X(sleeps, "times an idle worker went to sleep") \
-  X(ns_idle, "time without a thread to run") \
-  X(ns_steal, "time in remote steals that succeeded") \
-  X(ns_fault, "time in faults") \
-  X(ns_release, "time in release_all") \
-  X(ns_acquire, "time in acquire_all") \
+  X(blocks_sent_in_vain, "blocks sent ahead that were stored to again before the release")         \
+  X(releases, "release_all rounds")                                                                \
+  X(acquires, "acquire_all rounds")                                                                \
+  X(releases_combined, "release_all calls that another call's round served")                       \
+  X(acquires_combined, "acquire_all calls that another call's round served")                       \
+  X(blocks_dropped, "cached blocks dropped by acquires")                                           \
+  X(readers_told, "ranks that got a notice that a page of which they have copies has changed")     \
+  X(pages_heard, "pages of which this rank got such a notice")                                     \
+  X(data_races, "words that two ranks changed with no fence between (--check races)")              \
+  X(pages_moved, "pages that changed their owner to this rank")                                    \
+  X(pages_drawn, "pages that moved to this rank without a call, since it alone used them")         \
+  X(pages_evicted, "pages of this rank that left DRAM for the spill file")                         \
+  X(pages_brought_in, "pages of which blocks came back from the spill file")                       \
+  X(bytes_spilled, "bytes written to the spill file")                                              \
+  X(bytes_read_back, "bytes read from the spill file")                                             \
+  X(reads_polled, "reads from the spill file for which a thread polled instead of sleeping")       \
+  X(pages_dropped, "pages of other ranks whose copies here were dropped to make room")             \
+  X(faults_put_off, "faults that were postponed for lack of room (--faults uffd-thread)")          \
+  X(bytes_of_tables, "largest part of the budget for page tables and entries for blocks")          \
+  X(tables_given_back, "ranges of 4 MiB whose page tables were freed")                             \
+  X(bytes_of_stacks, "largest part of the budget for frames of threads' stacks")                   \
+  X(stacks_trimmed, "free stacks that gave back their frames for lack of room")                    \
+  X(bytes_moved, "live bytes of stacks that moved")                                                \
+  X(address_hits, "accesses to a page whose location was cached here")                             \
+  X(address_misses, "accesses for which the directory was asked where a page is")                  \
+  X(address_recalls, "ranks that a move asked to forget a page's location")                        \
+  X(move_requests, "messages of moves to managers and owners that are not mapped here")            \
+  X(reads_again, "gets that were repeated since their page moved meanwhile")                       \
+  X(heap_trips_allocate, "operations of allocations on words of another rank's heap")              \
+  X(heap_trips_free, "operations of frees on words of another rank's heap")                        \
+  X(trips, "one-sided operations on memory of ranks that is not mapped here")                      \
+  X(sleeps, "times an idle worker went to sleep")                                                  \
+  X(ns_idle, "time without a thread to run")                                                       \
+  X(ns_steal, "time in remote steals that succeeded")                                              \
+  X(ns_fault, "time in faults")                                                                    \
+  X(ns_release, "time in release_all")                                                             \
+  X(ns_acquire, "time in acquire_all")                                                             \
   X(ns_cross, "time in edges, fences included")
 
 struct alignas(64) Counters {

@@ -45,7 +45,8 @@ class Deque {
   static constexpr std::size_t kTopOffset = 0;
   static constexpr std::size_t kBottomOffset = 128;
   static constexpr std::size_t kRingOffset = 256;
-  [[nodiscard]] static constexpr std::size_t slot_offset(std::uint64_t index, std::uint64_t capacity) noexcept {
+  [[nodiscard]] static constexpr std::size_t slot_offset(std::uint64_t index,
+                                                         std::uint64_t capacity) noexcept {
     return kRingOffset + (index & (capacity - 1)) * sizeof(Word);
   }
 
@@ -79,7 +80,8 @@ class Deque {
   [[nodiscard]] bool push_below_limit(std::uint64_t value) noexcept {
     // relaxed: only the owner writes bottom.
     const std::uint64_t b = bottom_.load(std::memory_order_relaxed);
-    if (b == limit_) [[unlikely]] return false;   // the bottom passes no limit, so equality is enough
+    if (b == limit_) [[unlikely]]
+      return false;  // the bottom passes no limit, so equality is enough
     // relaxed: published by bottom.
     slot(b).store(value, std::memory_order_relaxed);
     // release: a reader of b + 1 also reads the value, and everything written before it (the suspended
@@ -117,7 +119,9 @@ class Deque {
   /// begun: what begin_pop() returned.
   template <class Value>
   [[nodiscard]] bool end_pop(std::uint64_t begun, [[maybe_unused]] Value&& value) noexcept {
-    return end_pop_at(begun, [&]([[maybe_unused]] std::uint64_t b) { KASANE_ASSERT(slot(b).load(std::memory_order_relaxed) == value()); });
+    return end_pop_at(begun, [&]([[maybe_unused]] std::uint64_t b) {
+      KASANE_ASSERT(slot(b).load(std::memory_order_relaxed) == value());
+    });
   }
 
   /// Any thread, also of a process that maps the memory elsewhere. Fills value only if taken.
@@ -175,7 +179,7 @@ class Deque {
       // The last one: thieves may be after it too, so it is taken at the top like theirs.
       // seq_cst: a step of top in S like the thief's. Failure relaxed: nothing is read on the strength of it.
       mine = top_.compare_exchange_strong(t, t + 1, std::memory_order_seq_cst, std::memory_order_relaxed);
-      if (mine) take(b);   // still in its place: only the owner, this thread, writes slots
+      if (mine) take(b);  // still in its place: only the owner, this thread, writes slots
     }
     // relaxed: back to bottom = top, which is empty; a thief that reads it with an older top fails its
     // compare-swap.
@@ -190,8 +194,8 @@ class Deque {
   alignas(128) Word top_{0};
   alignas(128) Word bottom_{0};
   const std::uint64_t mask_;
-  std::uint64_t limit_;   ///< the owner's: a top that it has seen, plus capacity, or less
-  // Behind the object: Word ring[capacity].
+  std::uint64_t limit_;  ///< the owner's: a top that it has seen, plus capacity, or less
+                         // Behind the object: Word ring[capacity].
 
  public:
   /// Compiled, never called: the offsets above are the object's.

@@ -9,6 +9,8 @@ namespace kasane {
 
 bool has_borrowed_rights() noexcept { return ::getauxval(AT_SECURE) != 0; }
 
-const char* variable(const char* name) noexcept { return has_borrowed_rights() ? nullptr : std::getenv(name); }
+const char* variable(const char* name) noexcept {
+  return has_borrowed_rights() ? nullptr : std::getenv(name);
+}
 
 }  // namespace kasane

@@ -16,7 +16,8 @@
 namespace kasane {
 
 /// Sleeps while word == expected, until woken, interrupted by a signal, or timeout_ns passed (< 0: no limit).
-inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected, std::int64_t timeout_ns) noexcept {
+inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
+                       std::int64_t timeout_ns) noexcept {
   const int saved = errno;
   const timespec limit{.tv_sec = timeout_ns / 1'000'000'000, .tv_nsec = timeout_ns % 1'000'000'000};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, timeout_ns < 0 ? nullptr : &limit, nullptr, 0);

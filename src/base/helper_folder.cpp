@@ -17,7 +17,8 @@ std::string folder_of(const std::string& path) {
 /// libkasane.so's folder, if this code is in that library.
 std::string library_folder() {
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr) return {};
+  if (::dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr)
+    return {};
   const std::string file = info.dli_fname;
   return file.find("/libkasane.so") != std::string::npos ? folder_of(file) : std::string();
 }

@@ -8,12 +8,12 @@
 
 namespace kasane {
 
-enum class Rank : std::uint32_t {};      ///< A process of the job, one coherence domain: 0 … ranks-1.
-enum class PageId : std::uint64_t {};    ///< in the order of their offsets, over all segments (mem/pages.h)
-enum class BlockId : std::uint64_t {};   ///< offset in the space / block size
+enum class Rank : std::uint32_t {};     ///< A process of the job, one coherence domain: 0 … ranks-1.
+enum class PageId : std::uint64_t {};   ///< in the order of their offsets, over all segments (mem/pages.h)
+enum class BlockId : std::uint64_t {};  ///< offset in the space / block size
 /// A thread's control block, and so a thread, numbered over the whole job
 enum class SlotId : std::uint32_t {};
-enum class StackId : std::uint32_t {};   ///< a call stack, numbered over the whole job
+enum class StackId : std::uint32_t {};  ///< a call stack, numbered over the whole job
 
 inline constexpr Rank kNoRank{0xFFFFFFFFu};
 inline constexpr SlotId kNoSlot{0xFFFFFFFFu};

@@ -47,8 +47,9 @@ Result<void> check_file_limit(const std::string& what, std::size_t bytes) {
   const RaisedFileLimit raised;
   const rlim_t limit = file_limit();
   if (limit >= bytes) return {};
-  return fail(Errc::limit, what + ", " + std::to_string(bytes) + " bytes, is beyond the limit of file sizes, " +
-                               std::to_string(limit) + " bytes, which holds for memory files, too: raise it "
+  return fail(Errc::limit, what + ", " + std::to_string(bytes) +
+                               " bytes, is beyond the limit of file sizes, " + std::to_string(limit) +
+                               " bytes, which holds for memory files, too: raise it "
                                "(ulimit -f unlimited; where the shell refuses, as root, or in "
                                "/etc/security/limits.conf), or try a smaller --space (KASANE_SPACE)");
 }

@@ -48,7 +48,9 @@ class MpscRing {
  public:
   /// capacity: a power of two, at least 2.
   explicit MpscRing(std::size_t capacity)
-      : mask_(capacity - 1), hand_back_at_(std::max<std::uint64_t>(1, std::min<std::uint64_t>(capacity / 4, kHandBack))), cells_(new Cell[capacity]) {
+      : mask_(capacity - 1),
+        hand_back_at_(std::max<std::uint64_t>(1, std::min<std::uint64_t>(capacity / 4, kHandBack))),
+        cells_(new Cell[capacity]) {
     KASANE_CHECK(std::has_single_bit(capacity) && capacity >= 2, "a position's cell is found by a mask");
   }
   MpscRing(const MpscRing&) = delete;
@@ -74,7 +76,9 @@ class MpscRing {
       if (static_cast<std::int64_t>((tail >> 1) - head) > static_cast<std::int64_t>(mask_)) return Push::full;
       // relaxed: the claim orders nothing: turn publishes the value, and the bit is only ever compared with
       // tail itself. A failure loads the newer tail.
-      if (tail_.compare_exchange_strong(tail, (tail | 1) + 1, std::memory_order_relaxed, std::memory_order_relaxed)) break;
+      if (tail_.compare_exchange_strong(tail, (tail | 1) + 1, std::memory_order_relaxed,
+                                        std::memory_order_relaxed))
+        break;
     }
     const std::uint64_t position = tail >> 1;
     Cell& cell = cells_[position & mask_];
@@ -90,7 +94,7 @@ class MpscRing {
     Cell& cell = cells_[head_ & mask_];
     // acquire: pairs with the release in try_fill().
     if (cell.turn.load(std::memory_order_acquire) == head_ + 1) return &cell.value;
-    hand_back();   // the consumer keeps no free cells while it waits for producers
+    hand_back();  // the consumer keeps no free cells while it waits for producers
     return nullptr;
   }
 
@@ -124,7 +128,8 @@ class MpscRing {
     hand_back();
     std::uint64_t nothing_more = head_ << 1;
     // relaxed: see try_fill(); what the waker did is seen through the bell.
-    return tail_.compare_exchange_strong(nothing_more, head_ << 1 | 1, std::memory_order_relaxed, std::memory_order_relaxed);
+    return tail_.compare_exchange_strong(nothing_more, head_ << 1 | 1, std::memory_order_relaxed,
+                                         std::memory_order_relaxed);
   }
 
   /// Consumer, awake again (nothing was popped since): no push needs to wake it. Without this call the next
@@ -132,7 +137,8 @@ class MpscRing {
   void retract_sleep() noexcept {
     std::uint64_t announced = head_ << 1 | 1;
     // relaxed: as above. It fails where a push has cleared the bit.
-    tail_.compare_exchange_strong(announced, head_ << 1, std::memory_order_relaxed, std::memory_order_relaxed);
+    tail_.compare_exchange_strong(announced, head_ << 1, std::memory_order_relaxed,
+                                  std::memory_order_relaxed);
   }
 
   /// Any thread. How many positions have been claimed so far.
@@ -151,11 +157,11 @@ class MpscRing {
     T value{};
   };
 
-  alignas(64) typename Atomics::template Atomic<std::uint64_t> tail_{0};          // producers'
+  alignas(64) typename Atomics::template Atomic<std::uint64_t> tail_{0};  // producers'
   // Written by the consumer, read by producers
   alignas(64) typename Atomics::template Atomic<std::uint64_t> head_shared_{0};
-  alignas(64) std::uint64_t head_ = 0;                                            // the consumer's own
-  std::uint64_t handed_back_ = 0;                                                 // = head_shared_
+  alignas(64) std::uint64_t head_ = 0;  // the consumer's own
+  std::uint64_t handed_back_ = 0;       // = head_shared_
   // Read by all, written by none
   alignas(64) const std::uint64_t mask_;
   const std::uint64_t hand_back_at_;

@@ -20,7 +20,7 @@ class Notes {
   /// False: there is no room.
   bool add(const T& note) noexcept {
     lock();
-    const std::uint32_t n = count_.load(std::memory_order_relaxed);   // the flag is held
+    const std::uint32_t n = count_.load(std::memory_order_relaxed);  // the flag is held
     if (n != kMost) {
       notes_[(first_ + n) % kMost] = note;
       // seq_cst: the adding thread rings a doorbell next, and the thread that sleeps on it calls any()
@@ -34,7 +34,7 @@ class Notes {
   bool take(T& note) noexcept {
     if (!any()) return false;
     lock();
-    const std::uint32_t n = count_.load(std::memory_order_relaxed);   // the flag is held
+    const std::uint32_t n = count_.load(std::memory_order_relaxed);  // the flag is held
     if (n != 0) {
       note = notes_[first_];
       first_ = (first_ + 1) % kMost;

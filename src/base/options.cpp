@@ -31,7 +31,7 @@ constexpr Suffix kByteSuffixes[] = {
 constexpr Suffix kTimeSuffixes[] = {
     {"min", 60'000'000'000}, {"s", 1'000'000'000}, {"ms", 1'000'000}, {"us", 1'000}, {"ns", 1}};
 
-constexpr std::uint64_t kLongestPeriod = 86'400'000'000'000;   // a day
+constexpr std::uint64_t kLongestPeriod = 86'400'000'000'000;  // a day
 
 constexpr const char* kCountWanted = "expected a whole number such as 4";
 constexpr const char* kBytesWanted = "expected a size such as 4096, 64K, 512M or 1T";
@@ -109,7 +109,8 @@ Result<> assign_flag(const Option& row, std::string_view text) {
   auto on = parse_switch(text);
   if (!on && row.period != nullptr) {
     const auto time = parse_duration(text);
-    if (!time) return fail(Errc::invalid_argument, std::string("expected 1, 0 or a time: ") + kDurationWanted);
+    if (!time)
+      return fail(Errc::invalid_argument, std::string("expected 1, 0 or a time: ") + kDurationWanted);
     KASANE_TRY(check_range(row, *time));
     *row.period = *time;
     on = *time != 0;
@@ -130,10 +131,12 @@ Result<> assign_item(const Option& list, std::string_view text) {
     if (list.open) return {};
     std::vector<std::string> names;
     std::ranges::transform(list.items, std::back_inserter(names), &Option::flag);
-    return fail(Errc::invalid_argument, fmt::format("there is no {}{} (known: {})", name, suggestion(name, names), fmt::join(names, ", ")));
+    return fail(Errc::invalid_argument, fmt::format("there is no {}{} (known: {})", name,
+                                                    suggestion(name, names), fmt::join(names, ", ")));
   }
   if (equals == std::string_view::npos && item->unit != Unit::flag) {
-    return fail(Errc::invalid_argument, fmt::format("{} has a value: {}={}", name, name, OptionTable::placeholder(*item)));
+    return fail(Errc::invalid_argument,
+                fmt::format("{} has a value: {}={}", name, name, OptionTable::placeholder(*item)));
   }
   const auto done = assign(*item, equals == std::string_view::npos ? "1" : text.substr(equals + 1));
   return done ? Result<>() : fail(done.error().code, fmt::format("{}: {}", name, done.error().message));
@@ -179,7 +182,8 @@ std::string list_text(const Option& row) {
   std::vector<std::string> given;
   for (const Option& item : row.items) {
     const std::string value = current_text(item);
-    if (value != item.preset) given.push_back(item.unit == Unit::flag && value == "1" ? item.flag : item.flag + "=" + value);
+    if (value != item.preset)
+      given.push_back(item.unit == Unit::flag && value == "1" ? item.flag : item.flag + "=" + value);
   }
   return fmt::format("{}", fmt::join(given, ","));
 }
@@ -240,18 +244,18 @@ OptionTable& OptionTable::add(Option row) {
   return *this;
 }
 
-OptionTable& OptionTable::count(std::string flag, std::string variable, std::uint64_t& value, std::string help,
-                                Range range) {
+OptionTable& OptionTable::count(std::string flag, std::string variable, std::uint64_t& value,
+                                std::string help, Range range) {
   return add({std::move(flag), std::move(variable), Unit::count, std::move(help), &value, range});
 }
 
-OptionTable& OptionTable::bytes(std::string flag, std::string variable, std::uint64_t& value, std::string help,
-                                Range range) {
+OptionTable& OptionTable::bytes(std::string flag, std::string variable, std::uint64_t& value,
+                                std::string help, Range range) {
   return add({std::move(flag), std::move(variable), Unit::bytes, std::move(help), &value, range});
 }
 
-OptionTable& OptionTable::duration(std::string flag, std::string variable, std::uint64_t& value, std::string help,
-                                   Range range) {
+OptionTable& OptionTable::duration(std::string flag, std::string variable, std::uint64_t& value,
+                                   std::string help, Range range) {
   return add({std::move(flag), std::move(variable), Unit::duration, std::move(help), &value, range});
 }
 
@@ -261,25 +265,45 @@ OptionTable& OptionTable::text(std::string flag, std::string variable, std::stri
 
 OptionTable& OptionTable::choice(std::string flag, std::string variable, std::string& value,
                                  std::vector<std::string> choices, std::string help) {
-  return add({std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(choices)});
+  return add(
+      {std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(choices)});
 }
 
-OptionTable& OptionTable::choice(std::string flag, std::string variable, bool& value, std::string no, std::string yes,
-                                 std::string help) {
+OptionTable& OptionTable::choice(std::string flag, std::string variable, bool& value, std::string no,
+                                 std::string yes, std::string help) {
   std::vector<std::string> words{std::move(no), std::move(yes)};
-  return add({std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(words)});
+  return add(
+      {std::move(flag), std::move(variable), Unit::choice, std::move(help), &value, {}, std::move(words)});
 }
 
 OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& value, std::string help) {
   return add({std::move(flag), std::move(variable), Unit::flag, std::move(help), &value});
 }
 
-OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& value, std::uint64_t& period, std::string help) {
-  return add({std::move(flag), std::move(variable), Unit::flag, std::move(help), &value, {0, kLongestPeriod}, {}, &period});
+OptionTable& OptionTable::flag(std::string flag, std::string variable, bool& value, std::uint64_t& period,
+                               std::string help) {
+  return add({std::move(flag),
+              std::move(variable),
+              Unit::flag,
+              std::move(help),
+              &value,
+              {0, kLongestPeriod},
+              {},
+              &period});
 }
 
-OptionTable& OptionTable::list(std::string flag, std::string variable, const OptionTable& items, std::string help, OtherItems others) {
-  return add({std::move(flag), std::move(variable), Unit::list, std::move(help), {}, {}, {}, nullptr, items.rows_, others == OtherItems::ignored});
+OptionTable& OptionTable::list(std::string flag, std::string variable, const OptionTable& items,
+                               std::string help, OtherItems others) {
+  return add({std::move(flag),
+              std::move(variable),
+              Unit::list,
+              std::move(help),
+              {},
+              {},
+              {},
+              nullptr,
+              items.rows_,
+              others == OtherItems::ignored});
 }
 
 OptionTable& OptionTable::heading(std::string text) {
@@ -329,10 +353,12 @@ std::vector<std::string> OptionTable::unknown_variables(std::string_view prefix)
   std::vector<std::string> said;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view whole(*variable), name = whole.substr(0, whole.find('='));
-    if (!name.starts_with(prefix) || std::ranges::find(rows_, name, &Option::variable) != rows_.end()) continue;
+    if (!name.starts_with(prefix) || std::ranges::find(rows_, name, &Option::variable) != rows_.end())
+      continue;
     const std::string near = nearest(name.substr(prefix.size()), words);
     const auto index = static_cast<std::size_t>(std::ranges::find(words, near) - words.begin());
-    said.push_back(fmt::format("nothing here reads the variable {}{}", name, near.empty() ? "" : fmt::format("; did you mean {}?", meant[index])));
+    said.push_back(fmt::format("nothing here reads the variable {}{}", name,
+                               near.empty() ? "" : fmt::format("; did you mean {}?", meant[index])));
   }
   return said;
 }
@@ -350,7 +376,10 @@ std::string OptionTable::placeholder(const Option& row) {
     case Unit::duration: return "TIME";
     case Unit::text: return "TEXT";
     case Unit::choice: return fmt::format("{}", fmt::join(row.choices, "|"));
-    case Unit::list: return std::ranges::all_of(row.items, [](const Option& item) { return item.unit == Unit::flag; }) ? "NAME,..." : "NAME=VALUE,...";
+    case Unit::list:
+      return std::ranges::all_of(row.items, [](const Option& item) { return item.unit == Unit::flag; })
+                 ? "NAME,..."
+                 : "NAME=VALUE,...";
     case Unit::flag: return row.period != nullptr ? "[=TIME]" : "";
   }
   return {};
@@ -380,7 +409,8 @@ std::string OptionTable::markdown() const {
       out += fmt::format("{}## {}\n\n", out.empty() ? "" : "\n", group);
     }
     const std::string value = placeholder(row);
-    const std::string flag = value.empty() ? row.flag : row.flag + (row.unit == Unit::flag ? "" : " ") + value;
+    const std::string flag =
+        value.empty() ? row.flag : row.flag + (row.unit == Unit::flag ? "" : " ") + value;
     out += entry("", row.flag.empty() ? row.variable : flag, row);
     for (const Option& item : row.items) out += entry("  ", item_text("", item), item);
   }

@@ -5,9 +5,9 @@
 //
 //   struct Options { std::uint64_t space = 1ull << 40; bool tag = false, races = false; } o;
 //   OptionTable table;
-//   table.bytes("--space", "KASANE_SPACE", o.space, "size of the global address space", {64 << 10, 64ull << 40})
+//   table.bytes("--space", "KASANE_SPACE", o.space, "size of the space", {64 << 10, 64ull << 40})
 //        .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag, "put the rank before every line of output")
-//        .list("--check", "KASANE_CHECK", OptionTable().flag("races", "", o.races, "report data races"), "what is checked");
+//        .list("--check", "KASANE_CHECK", OptionTable().flag("races", "", o.races, "races"), "checks");
 //   KASANE_TRY(table.read_environment());      // then, where there is a command line:
 //   add_flags(app, table);                     // options_cli.h, CLI11
 //
@@ -48,16 +48,16 @@ struct Option {
   std::string variable;  ///< "KASANE_SPACE"; empty: only by flag
   Unit unit;
   std::string help;
-  std::variant<std::uint64_t*, std::string*, bool*> value = {};   ///< of a list: that of its items
-  Range range = {};                       ///< of count, bytes and duration
+  std::variant<std::uint64_t*, std::string*, bool*> value = {};  ///< of a list: that of its items
+  Range range = {};                                              ///< of count, bytes and duration
   std::vector<std::string> choices = {};  ///< of choice; with a bool: {the word for false, the word for true}
   /// of a flag that may have a time, which is stored here: --stats=10s
   std::uint64_t* period = nullptr;
-  std::vector<Option> items = {};         ///< of a list
-  bool open = false;                      ///< of a list: unknown names belong to another table's list
-  std::string preset = {};                ///< the default, as it would be written
+  std::vector<Option> items = {};  ///< of a list
+  bool open = false;               ///< of a list: unknown names belong to another table's list
+  std::string preset = {};         ///< the default, as it would be written
   OptionSource source = OptionSource::preset;
-  std::string group = {};                 ///< the heading it stands below; empty: none
+  std::string group = {};  ///< the heading it stands below; empty: none
 };
 
 /// What happens to names that a list does not know: they are refused, or belong to another table's list.
@@ -65,23 +65,28 @@ enum class OtherItems : std::uint8_t { refused, ignored };
 
 class OptionTable {
  public:
-  OptionTable& count(std::string flag, std::string variable, std::uint64_t& value, std::string help, Range = {});
-  OptionTable& bytes(std::string flag, std::string variable, std::uint64_t& value, std::string help, Range = {});
+  OptionTable& count(std::string flag, std::string variable, std::uint64_t& value, std::string help,
+                     Range = {});
+  OptionTable& bytes(std::string flag, std::string variable, std::uint64_t& value, std::string help,
+                     Range = {});
   /// value is in nanoseconds, and so is the range.
-  OptionTable& duration(std::string flag, std::string variable, std::uint64_t& value, std::string help, Range = {});
+  OptionTable& duration(std::string flag, std::string variable, std::uint64_t& value, std::string help,
+                        Range = {});
   OptionTable& text(std::string flag, std::string variable, std::string& value, std::string help);
-  OptionTable& choice(std::string flag, std::string variable, std::string& value, std::vector<std::string> choices,
-                      std::string help);
+  OptionTable& choice(std::string flag, std::string variable, std::string& value,
+                      std::vector<std::string> choices, std::string help);
   /// A choice of two words: the first means false.
   OptionTable& choice(std::string flag, std::string variable, bool& value, std::string no, std::string yes,
                       std::string help);
   OptionTable& flag(std::string flag, std::string variable, bool& value, std::string help);
   /// A flag that may have a time, stored in nanoseconds: --stats, or --stats=10s; a time of 0 is off.
-  OptionTable& flag(std::string flag, std::string variable, bool& value, std::uint64_t& period, std::string help);
+  OptionTable& flag(std::string flag, std::string variable, bool& value, std::uint64_t& period,
+                    std::string help);
   /// Several values in one: NAME for a flag and NAME=VALUE for the others, separated by commas. The items are
   /// the rows of a table whose flags are bare names.
   /// Items that the text does not name get their defaults.
-  OptionTable& list(std::string flag, std::string variable, const OptionTable& items, std::string help, OtherItems = OtherItems::refused);
+  OptionTable& list(std::string flag, std::string variable, const OptionTable& items, std::string help,
+                    OtherItems = OtherItems::refused);
   /// The rows that follow stand below this heading.
   OptionTable& heading(std::string text);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options_cli.h"
 
+#include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
 #include <memory>
 #include <string_view>
 
@@ -34,8 +34,12 @@ std::string option_like(std::string_view mistyped, const CLI::App& app, const Op
       meant.push_back(OptionTable::item_text(OptionTable::long_flag(row) + " ", item));
     }
   }
-  const std::string near = nearest(mistyped.substr(std::min(mistyped.find_first_not_of('-'), mistyped.size())), names);
-  return near.empty() ? "" : "; did you mean " + meant[static_cast<std::size_t>(std::ranges::find(names, near) - names.begin())] + "?";
+  const std::string near =
+      nearest(mistyped.substr(std::min(mistyped.find_first_not_of('-'), mistyped.size())), names);
+  return near.empty()
+             ? ""
+             : "; did you mean " +
+                   meant[static_cast<std::size_t>(std::ranges::find(names, near) - names.begin())] + "?";
 }
 
 }  // namespace
@@ -43,11 +47,14 @@ std::string option_like(std::string_view mistyped, const CLI::App& app, const Op
 std::string explain(const CLI::App& app, const CLI::Error& error, const OptionTable* table) {
   const auto given = app.get_subcommands();
   const CLI::App& where = given.empty() ? app : *given.front();
-  const bool misunderstood = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr || dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool misunderstood = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                             dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   for (const std::string& word : misunderstood ? app.remaining(true) : std::vector<std::string>{}) {
-    if (word == "--") break;   // what follows is no option
+    if (word == "--") break;  // what follows is no option
     const std::string name = word.substr(0, word.find('='));
-    if (name.starts_with("-")) return (given.empty() ? "" : app.get_name() + " ") + where.get_name() + " has no option " + name + option_like(name, where, table);
+    if (name.starts_with("-"))
+      return (given.empty() ? "" : app.get_name() + " ") + where.get_name() + " has no option " + name +
+             option_like(name, where, table);
     if (&where != &app || app.get_subcommands({}).empty()) continue;
     std::vector<std::string> commands;
     for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
@@ -63,11 +70,12 @@ void add_flags(CLI::App& app, OptionTable& table) {
     const std::string help = row.help + " " + OptionTable::note(row);
     CLI::Option* option = nullptr;
     if (row.unit == Unit::flag) {
-      const auto text = std::make_shared<std::string>();   // where CLI11 puts it
+      const auto text = std::make_shared<std::string>();  // where CLI11 puts it
       option = app.add_flag(row.flag + ",!--no-" + OptionTable::long_flag(row).substr(2), *text, help);
       option->each([&table, i, text](const std::string& given) { set_from_flag(table, i, given); });
     } else {
-      option = app.add_option_function<std::string>(row.flag, [&table, i](const std::string& text) { set_from_flag(table, i, text); }, help);
+      option = app.add_option_function<std::string>(
+          row.flag, [&table, i](const std::string& text) { set_from_flag(table, i, text); }, help);
       option->type_name(OptionTable::placeholder(row));
       if (row.unit == Unit::list) option->join(',');
     }

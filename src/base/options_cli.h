@@ -8,7 +8,7 @@
 namespace CLI {
 class App;
 class Error;
-}
+}  // namespace CLI
 
 namespace kasane {
 
@@ -20,6 +20,7 @@ void add_flags(CLI::App& app, OptionTable& table);
 /// Why the command line could not be parsed, in one line: the first word that is no command or option of
 /// `app` (or of its command that was given), with a similar one, which may be an item of a list of that
 /// command's table; else the text of the error.
-[[nodiscard]] std::string explain(const CLI::App& app, const CLI::Error& error, const OptionTable* table = nullptr);
+[[nodiscard]] std::string explain(const CLI::App& app, const CLI::Error& error,
+                                  const OptionTable* table = nullptr);
 
 }  // namespace kasane

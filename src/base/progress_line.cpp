@@ -13,7 +13,7 @@ namespace kasane {
 ProgressLine::ProgressLine() noexcept : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 void ProgressLine::show(std::string_view text) const {
-  std::fflush(stdout);   // what was printed before, which may be on the same terminal
+  std::fflush(stdout);  // what was printed before, which may be on the same terminal
   std::fputs((terminal_ ? fmt::format("\r\033[K{}", text) : fmt::format("{}\n", text)).c_str(), stderr);
 }
 

@@ -13,15 +13,15 @@ namespace kasane {
 
 /// What must be replaced before the work can go on.
 enum class Errc {
-  invalid_argument,   ///< the call
-  out_of_memory,      ///< the amount asked for
-  out_of_range,       ///< the address or offset
-  busy,   ///< nothing: the obstacle goes away by itself, or the caller removes it
-  limit,              ///< a limit of the machine or of the job (VMAs, descriptors, address bits)
-  unsupported,        ///< the kernel, or the option
-  peer_lost,          ///< the peer
-  io,                 ///< the file
-  internal,           ///< Kasane
+  invalid_argument,  ///< the call
+  out_of_memory,     ///< the amount asked for
+  out_of_range,      ///< the address or offset
+  busy,              ///< nothing: the obstacle goes away by itself, or the caller removes it
+  limit,             ///< a limit of the machine or of the job (VMAs, descriptors, address bits)
+  unsupported,       ///< the kernel, or the option
+  peer_lost,         ///< the peer
+  io,                ///< the file
+  internal,          ///< Kasane
 };
 
 struct [[nodiscard]] Error {
@@ -39,9 +39,9 @@ using Result = tl::expected<T, Error>;
 /// As fail(), with ": strerror(number)" appended.
 [[nodiscard]] tl::unexpected<Error> fail_errno(Errc code, std::string message, int number = errno);
 
-#define KASANE_TRY(expr)                                              \
-  do {                                                                \
-    if (auto&& kasane_try_ = (expr); !kasane_try_)                      \
+#define KASANE_TRY(expr)                                                      \
+  do {                                                                        \
+    if (auto&& kasane_try_ = (expr); !kasane_try_)                            \
       return tl::unexpected<::kasane::Error>(std::move(kasane_try_).error()); \
   } while (0)
 

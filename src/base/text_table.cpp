@@ -15,7 +15,7 @@ namespace {
 std::string scaled(std::uint64_t value, double step, std::span<const std::string_view> units) {
   auto v = static_cast<double>(value);
   std::size_t unit = 0;
-  while (unit + 1 < units.size() && v >= step - 0.5) {   // what is rounded to a whole step is the next unit's
+  while (unit + 1 < units.size() && v >= step - 0.5) {  // what is rounded to a whole step is the next unit's
     v /= step;
     ++unit;
   }
@@ -26,9 +26,11 @@ std::string scaled(std::uint64_t value, double step, std::span<const std::string
 }  // namespace
 
 std::string in_units(std::uint64_t value, Magnitude magnitude) {
-  static constexpr std::string_view kBytes[] = {"B", "KiB", "MiB", "GiB", "TiB"}, kTimes[] = {"ns", "µs", "ms", "s"}, kThousands[] = {"", "k", "M", "G"};
+  static constexpr std::string_view kBytes[] = {"B", "KiB", "MiB", "GiB", "TiB"},
+                                    kTimes[] = {"ns", "µs", "ms", "s"}, kThousands[] = {"", "k", "M", "G"};
   if (value == 0 || magnitude == Magnitude::count) return fmt::format("{}", value);
-  if (magnitude == Magnitude::thousands) return value < 1000 ? fmt::format("{}", value) : scaled(value, 1000, kThousands);
+  if (magnitude == Magnitude::thousands)
+    return value < 1000 ? fmt::format("{}", value) : scaled(value, 1000, kThousands);
   return magnitude == Magnitude::bytes ? scaled(value, 1024, kBytes) : scaled(value, 1000, kTimes);
 }
 
@@ -40,7 +42,8 @@ std::string wrapped(std::string_view first, std::string_view rest, std::string_v
     const std::string_view word = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(word.size() + 1, text.size()));
     // Bytes of UTF-8 that continue a character take no column.
-    const auto width = static_cast<std::size_t>(std::ranges::count_if(word, [](char c) { return (c & 0xC0) != 0x80; }));
+    const auto width =
+        static_cast<std::size_t>(std::ranges::count_if(word, [](char c) { return (c & 0xC0) != 0x80; }));
     if (!begins && used + 1 + width > kColumns) {
       lines.append("\n").append(rest);
       used = rest.size();
@@ -60,8 +63,10 @@ std::string TextTable::line(std::span<const std::string> cells) const {
     if (i != 0) text += ' ';
     const int width = widths_[std::min(i, widths_.size() - 1)];
     const auto to = std::back_inserter(text);
-    if (width < 0) fmt::format_to(to, "{:<{}}", cells[i], -width);
-    else fmt::format_to(to, "{:>{}}", cells[i], width);
+    if (width < 0)
+      fmt::format_to(to, "{:<{}}", cells[i], -width);
+    else
+      fmt::format_to(to, "{:>{}}", cells[i], width);
   }
   return text + "\n";
 }

@@ -19,22 +19,22 @@
 namespace kasane {
 
 // kind, its name, its category, the meaning of its number
-#define KASANE_TRACE_KINDS(X)                                   \
-  X(load_fault, "load fault", "memory", "address")              \
-  X(store_fault, "store fault", "memory", "address")            \
-  X(view, "view", "memory", "bytes")                            \
-  X(fetch, "fetch", "transfer", "bytes")                        \
-  X(put_changes, "put changes", "transfer", "blocks")           \
-  X(move_pages, "move pages", "transfer", "pages")              \
-  X(release, "release", "fence", "")                            \
-  X(acquire, "acquire", "fence", "")                            \
-  X(cross, "edge from another rank", "fence", "rank")           \
-  X(steal_here, "steal in the rank", "threads", "worker")       \
-  X(steal_rank, "steal from a rank", "threads", "rank")         \
+#define KASANE_TRACE_KINDS(X)                             \
+  X(load_fault, "load fault", "memory", "address")        \
+  X(store_fault, "store fault", "memory", "address")      \
+  X(view, "view", "memory", "bytes")                      \
+  X(fetch, "fetch", "transfer", "bytes")                  \
+  X(put_changes, "put changes", "transfer", "blocks")     \
+  X(move_pages, "move pages", "transfer", "pages")        \
+  X(release, "release", "fence", "")                      \
+  X(acquire, "acquire", "fence", "")                      \
+  X(cross, "edge from another rank", "fence", "rank")     \
+  X(steal_here, "steal in the rank", "threads", "worker") \
+  X(steal_rank, "steal from a rank", "threads", "rank")   \
   X(idle, "idle", "threads", "")
 
 enum class TraceKind : std::uint32_t {
-  none,   ///< not written yet
+  none,  ///< not written yet
 #define X(kind, name, category, number) kind,
   KASANE_TRACE_KINDS(X)
 #undef X
@@ -48,7 +48,9 @@ class alignas(64) TraceLog {
   };
 
   /// Memory of a log, which begins as zeros.
-  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t capacity) noexcept { return sizeof(TraceLog) + (capacity * sizeof(Event) + 63) / 64 * 64; }
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t capacity) noexcept {
+    return sizeof(TraceLog) + (capacity * sizeof(Event) + 63) / 64 * 64;
+  }
   /// Before the first add().
   void open(std::uint64_t capacity) noexcept { capacity_ = capacity; }
 
@@ -65,7 +67,7 @@ class alignas(64) TraceLog {
   }
 
   [[nodiscard]] std::uint64_t kept() const noexcept {
-    const std::uint64_t n = used_.load(std::memory_order_relaxed);   // a number
+    const std::uint64_t n = used_.load(std::memory_order_relaxed);  // a number
     return n < capacity_ ? n : capacity_;
   }
   /// Events for which there was no room.
@@ -91,11 +93,15 @@ static_assert(sizeof(TraceLog) == 64 && sizeof(TraceLog::Event) == 32);
 class Traced {
  public:
   Traced(const Counters* counters, TraceKind kind, std::uint64_t number = 0) noexcept
-      : log_(counters != nullptr ? counters->log : nullptr), kind_(kind), number_(number), begin_(log_ != nullptr ? now_ns() : 0) {}
+      : log_(counters != nullptr ? counters->log : nullptr),
+        kind_(kind),
+        number_(number),
+        begin_(log_ != nullptr ? now_ns() : 0) {}
   Traced(const Traced&) = delete;
   Traced& operator=(const Traced&) = delete;
   ~Traced() {
-    if (log_ != nullptr) [[unlikely]] log_->add(kind_, begin_, now_ns(), number_);
+    if (log_ != nullptr) [[unlikely]]
+      log_->add(kind_, begin_, now_ns(), number_);
   }
 
  private:
@@ -107,14 +113,16 @@ class Traced {
 /// Adds its lifetime to a counter of nanoseconds, and records it where there is a log.
 class Timed {
  public:
-  Timed(const Counters& counters, std::atomic<std::uint64_t>& total, TraceKind kind, std::uint64_t number = 0) noexcept
+  Timed(const Counters& counters, std::atomic<std::uint64_t>& total, TraceKind kind,
+        std::uint64_t number = 0) noexcept
       : total_(total), log_(counters.log), kind_(kind), number_(number), begin_(now_ns()) {}
   Timed(const Timed&) = delete;
   Timed& operator=(const Timed&) = delete;
   ~Timed() {
     const std::uint64_t end = now_ns();
     count(total_, end - begin_);
-    if (log_ != nullptr) [[unlikely]] log_->add(kind_, begin_, end, number_);
+    if (log_ != nullptr) [[unlikely]]
+      log_->add(kind_, begin_, end, number_);
   }
 
  private:

@@ -8,13 +8,15 @@
 namespace kasane::checkpoint {
 
 struct FileError {
-  int code;           ///< as errno
-  std::string text;   ///< what, which file, the numbers that matter, what to do
+  int code;          ///< as errno
+  std::string text;  ///< what, which file, the numbers that matter, what to do
 };
 
 template <class T = void>
 using FileResult = tl::expected<T, FileError>;
 
-[[nodiscard]] inline tl::unexpected<FileError> refuse(int code, std::string text) { return tl::unexpected<FileError>(FileError{code, std::move(text)}); }
+[[nodiscard]] inline tl::unexpected<FileError> refuse(int code, std::string text) {
+  return tl::unexpected<FileError>(FileError{code, std::move(text)});
+}
 
 }  // namespace kasane::checkpoint

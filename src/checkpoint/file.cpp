@@ -42,8 +42,9 @@ const char* remedy(int number) {
 // As fs.protected_symlinks, also where that is off: links are followed here, not by the kernel. s: of the
 // link.
 bool planted(const std::string& folder, const struct stat& s) {
-  struct stat f {};
-  return ::lstat(folder.c_str(), &f) == 0 && (f.st_mode & S_ISVTX) != 0 && (f.st_mode & S_IWOTH) != 0 && s.st_uid != f.st_uid && s.st_uid != ::geteuid();
+  struct stat f{};
+  return ::lstat(folder.c_str(), &f) == 0 && (f.st_mode & S_ISVTX) != 0 && (f.st_mode & S_IWOTH) != 0 &&
+         s.st_uid != f.st_uid && s.st_uid != ::geteuid();
 }
 
 tl::unexpected<FileError> refuse_errno(int number, const std::string& what) {
@@ -51,7 +52,7 @@ tl::unexpected<FileError> refuse_errno(int number, const std::string& what) {
 }
 
 std::string free_text(const std::string& path) {
-  struct statvfs s {};
+  struct statvfs s{};
   if (::statvfs(folder_of(path).c_str(), &s) != 0) return "an unknown number of bytes";
   return fmt::format("{} bytes", std::uint64_t{s.f_bavail} * s.f_frsize);
 }
@@ -59,8 +60,11 @@ std::string free_text(const std::string& path) {
 // ulimit -f would end the process by SIGXFSZ.
 FileResult<void> check_limit(const FileLayout& layout, const std::string& path) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || layout.file_bytes <= limit.rlim_cur) return {};
-  return refuse_errno(EFBIG, fmt::format("cannot write {}, which needs {} bytes where ulimit -f allows {}", path, layout.file_bytes, limit.rlim_cur));
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      layout.file_bytes <= limit.rlim_cur)
+    return {};
+  return refuse_errno(EFBIG, fmt::format("cannot write {}, which needs {} bytes where ulimit -f allows {}",
+                                         path, layout.file_bytes, limit.rlim_cur));
 }
 
 // Writes all bytes. 0 or an errno.
@@ -95,12 +99,12 @@ bool is_there(const std::string& path, struct stat& s) { return ::lstat(path.c_s
 
 int open_new(const std::string& path, NewFile& file) {
   // The mode of the file that it replaces is applied only at the end (take_mode).
-  struct stat old {};
+  struct stat old{};
   const mode_t mode = is_there(path, old) ? 0600 : 0666;
   if (!file.named) {
     const int fd = ::open(folder_of(path).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
-    file.named = true;   // a file system that has only files with names
+    file.named = true;  // a file system that has only files with names
   }
   return ::open(temporary_name(path, file).c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_RDWR | O_CLOEXEC, mode);
 }
@@ -108,11 +112,11 @@ int open_new(const std::string& path, NewFile& file) {
 // Gives the new file the owner, group and permissions of the one that it replaces, as far as this user may. 0
 // or an errno.
 int take_mode(int fd, const std::string& path) {
-  struct stat old {}, now {};
+  struct stat old{}, now{};
   if (!is_there(path, old)) return errno == ENOENT ? 0 : errno;
   if (!S_ISREG(old.st_mode)) return EINVAL;
   if (::fstat(fd, &now) != 0) return errno;
-  if (now.st_uid != old.st_uid) (void)!::fchown(fd, old.st_uid, static_cast<gid_t>(-1));   // only root may
+  if (now.st_uid != old.st_uid) (void)!::fchown(fd, old.st_uid, static_cast<gid_t>(-1));  // only root may
   bool same_group = now.st_gid == old.st_gid;
   if (!same_group) same_group = ::fchown(fd, static_cast<uid_t>(-1), old.st_gid) == 0;
   mode_t mode = old.st_mode & 0777;
@@ -126,7 +130,9 @@ int take_name(const NewFile& file, const std::string& path, std::string& tried) 
   const std::string temporary = temporary_name(path, file);
   if (!file.named) {
     tried = "naming it " + temporary;
-    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", file.fd).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) return errno;
+    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", file.fd).c_str(), AT_FDCWD, temporary.c_str(),
+                 AT_SYMLINK_FOLLOW) != 0)
+      return errno;
   }
   tried = "renaming " + temporary;
   if (::rename(temporary.c_str(), path.c_str()) == 0) return 0;
@@ -139,20 +145,22 @@ FileResult<void> flush_folder(const std::string& path) {
   const int fd = ::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int number = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
   if (fd >= 0) ::close(fd);
-  if (number == 0 || number == EINVAL) return {};   // a file system that cannot flush directories
-  return refuse_errno(number, path + " is written and has its name, but the name may not survive a power failure: flushing its directory");
+  if (number == 0 || number == EINVAL) return {};  // a file system that cannot flush directories
+  return refuse_errno(number, path +
+                                  " is written and has its name, but the name may not survive a power "
+                                  "failure: flushing its directory");
 }
 
 }  // namespace
 
 FileResult<std::string> resolve(const std::string& path) {
-  constexpr int kMostLinks = 40;   // as the kernel
+  constexpr int kMostLinks = 40;  // as the kernel
   std::error_code failure;
   const std::filesystem::path whole = std::filesystem::absolute(path, failure);
   if (failure) return refuse_errno(failure.value(), "cannot find " + path);
   std::deque<std::filesystem::path> rest(whole.begin(), whole.end());
   std::filesystem::path resolved;
-  struct stat s {};
+  struct stat s{};
   for (int links = 0; !rest.empty();) {
     const std::filesystem::path part = rest.front();
     rest.pop_front();
@@ -167,8 +175,9 @@ FileResult<std::string> resolve(const std::string& path) {
     } else if (S_ISLNK(s.st_mode)) {
       if (++links > kMostLinks) return refuse_errno(ELOOP, "cannot find " + path);
       if (planted(resolved.string(), s)) {
-        return refuse(EACCES, fmt::format("cannot use {}: {} is a symbolic link of user {} in a directory that all users may write to; name the file itself", path,
-                                          next.string(), s.st_uid));
+        return refuse(EACCES, fmt::format("cannot use {}: {} is a symbolic link of user {} in a directory "
+                                          "that all users may write to; name the file itself",
+                                          path, next.string(), s.st_uid));
       }
       const std::filesystem::path target = std::filesystem::read_symlink(next, failure);
       if (failure) return refuse_errno(failure.value(), "cannot find " + path);
@@ -179,13 +188,15 @@ FileResult<std::string> resolve(const std::string& path) {
     resolved = next;
   }
   if (is_there(resolved.string(), s) && !S_ISREG(s.st_mode)) {
-    return S_ISDIR(s.st_mode) ? refuse_errno(EISDIR, "cannot use " + path) : refuse(EINVAL, "cannot use " + path + ": not a regular file");
+    return S_ISDIR(s.st_mode) ? refuse_errno(EISDIR, "cannot use " + path)
+                              : refuse(EINVAL, "cannot use " + path + ": not a regular file");
   }
   return resolved.string();
 }
 
 std::string temporary_name(const std::string& path, const NewFile& file) {
-  return file.aside ? fmt::format("{}.kasane-new.{:016x}{:016x}", path, file.mark[0], file.mark[1]) : path + ".kasane-new";
+  return file.aside ? fmt::format("{}.kasane-new.{:016x}{:016x}", path, file.mark[0], file.mark[1])
+                    : path + ".kasane-new";
 }
 
 FileResult<NewFile> create(const std::string& path, const FileLayout& layout, bool for_hosts) {
@@ -193,27 +204,31 @@ FileResult<NewFile> create(const std::string& path, const FileLayout& layout, bo
   NewFile file;
   file.named = for_hosts;
   file.holder = ::getpid();
-  if (::getrandom(file.mark, sizeof file.mark, 0) != sizeof file.mark) return refuse_errno(EIO, fmt::format("cannot write {}: no random numbers", path));
-  ::unlink(temporary_name(path, file).c_str());   // left behind by a killed job
-  struct stat stays {};
+  if (::getrandom(file.mark, sizeof file.mark, 0) != sizeof file.mark)
+    return refuse_errno(EIO, fmt::format("cannot write {}: no random numbers", path));
+  ::unlink(temporary_name(path, file).c_str());  // left behind by a killed job
+  struct stat stays{};
   file.aside = is_there(temporary_name(path, file), stays);
   file.fd = open_new(path, file);
-  if (file.fd < 0) return refuse_errno(errno, fmt::format("cannot write {} ({} bytes)", path, layout.file_bytes));
+  if (file.fd < 0)
+    return refuse_errno(errno, fmt::format("cannot write {} ({} bytes)", path, layout.file_bytes));
   std::array<std::byte, sizeof file.mark> mark{};
   std::memcpy(mark.data(), file.mark, sizeof file.mark);
   int number = 0;
-  if ( ::ftruncate(file.fd, static_cast<off_t>(layout.file_bytes)) != 0) number = errno;
+  if (::ftruncate(file.fd, static_cast<off_t>(layout.file_bytes)) != 0) number = errno;
   if (number == 0) number = write_all(file.fd, mark, 0);
   if (number == 0) return file;
   abandon(file, path);
-  return refuse_errno(number, fmt::format("cannot write {}, which needs up to {} bytes where {} are free", path, layout.file_bytes, free_text(path)));
+  return refuse_errno(number, fmt::format("cannot write {}, which needs up to {} bytes where {} are free",
+                                          path, layout.file_bytes, free_text(path)));
 }
 
 FileResult<int> open_same(const std::string& path, const FileLayout& layout, const NewFile& file) {
   if (auto allowed = check_limit(layout, path); !allowed) return tl::unexpected(allowed.error());
   const std::string name = file.named ? temporary_name(path, file) : through_proc(file.holder, file.fd);
   // /proc's are links
-  const int fd = ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (file.named ? O_NOFOLLOW : 0));
+  const int fd =
+      ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (file.named ? O_NOFOLLOW : 0));
   if (fd < 0) return refuse_errno(errno, "cannot open " + name);
   std::array<std::byte, sizeof file.mark> mark{};
   if (read_all(fd, mark, 0) == 0 && std::memcmp(mark.data(), file.mark, mark.size()) == 0) return fd;
@@ -221,11 +236,15 @@ FileResult<int> open_same(const std::string& path, const FileLayout& layout, con
   return refuse(ESTALE, name + " is another file here");
 }
 
-FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const FileLayout& layout, const std::string& path) {
+FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk,
+                       const FileLayout& layout, const std::string& path) {
   const int number = write_all(fd, bytes, layout.offset_of(chunk));
   if (number == 0) return {};
-  return refuse_errno(number, fmt::format("writing {} bytes of {} from chunk {} of {} on; the file needs up to {} bytes, {} are free there", bytes.size(),
-                                          path, chunk, layout.chunks, layout.file_bytes, free_text(path)));
+  return refuse_errno(
+      number,
+      fmt::format(
+          "writing {} bytes of {} from chunk {} of {} on; the file needs up to {} bytes, {} are free there",
+          bytes.size(), path, chunk, layout.chunks, layout.file_bytes, free_text(path)));
 }
 
 FileResult<void> flush(int fd, const std::string& path) {
@@ -234,7 +253,8 @@ FileResult<void> flush(int fd, const std::string& path) {
   return refuse_errno(number, fmt::format("flushing {}, where {} are free", path, free_text(path)));
 }
 
-FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const std::uint64_t> table, const std::string& path) {
+FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const std::uint64_t> table,
+                        const std::string& path) {
   const FileLayout layout(contents.bytes());
   std::vector<std::byte> head(kHeaderBytes + table.size_bytes());
   const Header header = make_header(contents, table);
@@ -243,10 +263,14 @@ FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const
   const int number = write_all(file.fd, head, 0);
   FileResult<void> done;
   if (number != 0) {
-    done = refuse_errno(number, fmt::format("writing the header of {}; the file needs up to {} bytes, {} are free there", path, layout.file_bytes,
-                                            free_text(path)));
+    done = refuse_errno(
+        number, fmt::format("writing the header of {}; the file needs up to {} bytes, {} are free there",
+                            path, layout.file_bytes, free_text(path)));
   } else if (const int failed = take_mode(file.fd, path)) {
-    done = refuse_errno(failed, fmt::format("the file for {} is written, but cannot have the permissions of the one that it replaces", path));
+    done = refuse_errno(
+        failed,
+        fmt::format("the file for {} is written, but cannot have the permissions of the one that it replaces",
+                    path));
   } else {
     done = flush(file.fd, path);
   }
@@ -255,7 +279,8 @@ FileResult<void> commit(NewFile& file, const Contents& contents, std::span<const
     return done;
   }
   std::string tried;
-  if (const int failed = take_name(file, path, tried)) done = refuse_errno(failed, fmt::format("the file for {} is written, but not {}", path, tried));
+  if (const int failed = take_name(file, path, tried))
+    done = refuse_errno(failed, fmt::format("the file for {} is written, but not {}", path, tried));
   ::close(std::exchange(file.fd, -1));
   return done ? flush_folder(path) : done;
 }
@@ -271,29 +296,36 @@ void abandon(NewFile& file, const std::string& path) noexcept {
 FileResult<OldFile> OldFile::open(const std::string& path) {
   // A FIFO would wait for a writer
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  struct stat s {};
+  struct stat s{};
   if (fd < 0 || ::fstat(fd, &s) != 0) {
     const int number = errno;
     if (fd >= 0) ::close(fd);
-    if (number == ENXIO) return refuse(EINVAL, path + " is not a regular file");   // a socket
+    if (number == ENXIO) return refuse(EINVAL, path + " is not a regular file");  // a socket
     return refuse(number, fmt::format("cannot read {}: {}", path, std::strerror(number)));
   }
   OldFile file(fd, path);
   if (!S_ISREG(s.st_mode)) return refuse(EINVAL, path + " is not a regular file");
   const auto file_bytes = static_cast<std::uint64_t>(s.st_size);
-  const auto read_failure = [&](int number) { return refuse_errno(number < 0 ? EIO : number, "reading the header of " + path); };
+  const auto read_failure = [&](int number) {
+    return refuse_errno(number < 0 ? EIO : number, "reading the header of " + path);
+  };
   const std::uint64_t head = std::min<std::uint64_t>(file_bytes, sizeof(Header));
-  if (const int number = read_all(fd, std::as_writable_bytes(std::span(&file.header_, 1)).first(head), 0)) return read_failure(number);
+  if (const int number = read_all(fd, std::as_writable_bytes(std::span(&file.header_, 1)).first(head), 0))
+    return read_failure(number);
   if (auto good = check(file.header_, file_bytes, path); !good) return tl::unexpected(good.error());
   file.table_.resize(file.header_.chunks);
-  if (const int number = read_all(fd, std::as_writable_bytes(std::span(file.table_)), kHeaderBytes)) return read_failure(number);
+  if (const int number = read_all(fd, std::as_writable_bytes(std::span(file.table_)), kHeaderBytes))
+    return read_failure(number);
   if (checksum(file.table_.data(), file.table_.size() * sizeof(std::uint64_t)) != file.header_.table_checksum)
     return refuse(EIO, path + ": the table of chunks is damaged (its checksum does not match)");
   return file;
 }
 
 OldFile::OldFile(OldFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), header_(other.header_), table_(std::move(other.table_)) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      header_(other.header_),
+      table_(std::move(other.table_)) {}
 
 OldFile::~OldFile() {
   if (fd_ >= 0) ::close(fd_);
@@ -303,14 +335,21 @@ FileResult<void> OldFile::read(std::span<std::byte> bytes, std::uint64_t first) 
   const FileLayout layout(header_.contents().bytes());
   const int number = read_all(fd_, bytes, layout.offset_of(first));
   if (number != 0) {
-    return number < 0 ? refuse(EIO, fmt::format("{} became shorter while it was read; chunk {} or one after it is incomplete", path_, first))
-                      : refuse_errno(number, fmt::format("reading {} bytes of {} from chunk {} of {} on", bytes.size(), path_, first, layout.chunks));
+    return number < 0
+               ? refuse(EIO,
+                        fmt::format(
+                            "{} became shorter while it was read; chunk {} or one after it is incomplete",
+                            path_, first))
+               : refuse_errno(number, fmt::format("reading {} bytes of {} from chunk {} of {} on",
+                                                  bytes.size(), path_, first, layout.chunks));
   }
   for (std::uint64_t chunk = first; !bytes.empty(); ++chunk) {
     const std::span<std::byte> one = bytes.first(layout.bytes_of(chunk));
     if (chunk_word(one.data(), one.size()) != table_[chunk])
-      return refuse(EIO, fmt::format("{}: chunk {} of {} is damaged (its checksum does not match): bytes {} to {} of the data", path_, chunk, layout.chunks,
-                                     chunk * kChunkBytes, chunk * kChunkBytes + one.size() - 1));
+      return refuse(
+          EIO, fmt::format(
+                   "{}: chunk {} of {} is damaged (its checksum does not match): bytes {} to {} of the data",
+                   path_, chunk, layout.chunks, chunk * kChunkBytes, chunk * kChunkBytes + one.size() - 1));
     bytes = bytes.subspan(one.size());
   }
   return {};

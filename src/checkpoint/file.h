@@ -31,7 +31,7 @@ struct NewFile {
   int fd = -1;
   pid_t holder = 0;
   bool named = false;
-  bool aside = false;           ///< another user's file or a directory lies at the usual temporary name
+  bool aside = false;  ///< another user's file or a directory lies at the usual temporary name
   /// Stands in the header's place until commit(): other ranks recognise the file by it
   std::uint64_t mark[2] = {};
 };
@@ -48,12 +48,14 @@ struct NewFile {
 /// there.
 [[nodiscard]] FileResult<int> open_same(const std::string& path, const FileLayout&, const NewFile&);
 /// Writes all of `bytes`. chunk: for the error.
-[[nodiscard]] FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk, const FileLayout&, const std::string& path);
+[[nodiscard]] FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk,
+                                     const FileLayout&, const std::string& path);
 /// Flushes what this process has written to the disk.
 [[nodiscard]] FileResult<void> flush(int fd, const std::string& path);
 /// Writes table and header, flushes, and gives the file its name. Closes it; after an error nothing of it
 /// stays.
-[[nodiscard]] FileResult<void> commit(NewFile&, const Contents&, std::span<const std::uint64_t> table, const std::string& path);
+[[nodiscard]] FileResult<void> commit(NewFile&, const Contents&, std::span<const std::uint64_t> table,
+                                      const std::string& path);
 void abandon(NewFile&, const std::string& path) noexcept;
 
 /// A checkpoint to be read, whose header and table were checked.

@@ -27,8 +27,8 @@ inline constexpr std::uint64_t kHeaderBytes = 4 << 10;
 /// What a program declares of the bytes.
 struct Contents {
   std::uint64_t count = 0, element_bytes = 1;
-  std::uint64_t note = 0;     ///< the program's own
-  std::uint32_t type = 0;   ///< of an element: the program's own; 0: not declared
+  std::uint64_t note = 0;  ///< the program's own
+  std::uint32_t type = 0;  ///< of an element: the program's own; 0: not declared
 
   [[nodiscard]] std::uint64_t bytes() const noexcept { return count * element_bytes; }
 };
@@ -40,9 +40,12 @@ struct FileLayout {
   explicit constexpr FileLayout(std::uint64_t data_bytes) noexcept
       : bytes(data_bytes),
         chunks((data_bytes + kChunkBytes - 1) / kChunkBytes),
-        data_offset((kHeaderBytes + chunks * sizeof(std::uint64_t) + kChunkBytes - 1) / kChunkBytes * kChunkBytes),
+        data_offset((kHeaderBytes + chunks * sizeof(std::uint64_t) + kChunkBytes - 1) / kChunkBytes *
+                    kChunkBytes),
         file_bytes(data_offset + data_bytes) {}
-  [[nodiscard]] constexpr std::uint64_t offset_of(std::uint64_t chunk) const noexcept { return data_offset + chunk * kChunkBytes; }
+  [[nodiscard]] constexpr std::uint64_t offset_of(std::uint64_t chunk) const noexcept {
+    return data_offset + chunk * kChunkBytes;
+  }
   [[nodiscard]] constexpr std::uint64_t bytes_of(std::uint64_t chunk) const noexcept {
     return chunk + 1 < chunks ? kChunkBytes : bytes - chunk * kChunkBytes;
   }
@@ -58,11 +61,12 @@ struct Header {
   std::uint64_t element_bytes, count, note, chunk_bytes, chunks, data_offset;
   std::uint32_t type, reserved;
   std::uint64_t table_checksum;
-  std::uint64_t header_checksum;   ///< of all before it
+  std::uint64_t header_checksum;  ///< of all before it
 
   [[nodiscard]] Contents contents() const noexcept { return {count, element_bytes, note, type}; }
 };
-static_assert(sizeof(Header) == 88 && offsetof(Header, element_bytes) == 16 && offsetof(Header, header_checksum) == 80);
+static_assert(sizeof(Header) == 88 && offsetof(Header, element_bytes) == 16 &&
+              offsetof(Header, header_checksum) == 80);
 
 /// A chunk's word in the table. 0 only if all bytes are zero.
 [[nodiscard]] std::uint64_t chunk_word(const std::byte* chunk, std::size_t bytes) noexcept;

@@ -17,7 +17,9 @@ inline Result<void> agree(OutOfBand& all, const Result<void>& mine, std::string_
   KASANE_TRY(errors);
   if (!mine) return mine;
   for (std::size_t r = 0; r < errors->size(); ++r) {
-    if (!(*errors)[r].empty()) return fail(Errc::peer_lost, std::string(what) + " failed on rank " + std::to_string(r) + ": " + (*errors)[r]);
+    if (!(*errors)[r].empty())
+      return fail(Errc::peer_lost,
+                  std::string(what) + " failed on rank " + std::to_string(r) + ": " + (*errors)[r]);
   }
   return {};
 }

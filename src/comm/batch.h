@@ -32,7 +32,8 @@ class Batch {
     io_.count_round_trip(to);
     post([&] { return io_.transport().write(to, from, bytes, &done_); });
   }
-  void atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
+  void atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+              std::uint64_t* result) {
     io_.count_round_trip(at);
     post([&] { return io_.transport().atomic(op, at, operand, compare, result, &done_); });
   }
@@ -52,7 +53,7 @@ class Batch {
   template <class F>
   void post(const F& operation) {
     Post result = Post::again;
-    io_.waiter().until([&] {   // may be called again after it was true
+    io_.waiter().until([&] {  // may be called again after it was true
       if (result == Post::again) result = operation();
       return result != Post::again;
     });
@@ -61,7 +62,7 @@ class Batch {
 
   Blocking& io_;
   Done done_;
-  std::uint32_t posted_ = 0;                   // that did not complete inline
+  std::uint32_t posted_ = 0;  // that did not complete inline
   std::atomic<std::uint32_t> completed_{0};
 };
 

@@ -18,9 +18,10 @@ void until_accepted(Waiter& waiter, const F& post) {
   });
 }
 
-std::uint64_t rmw(Blocking& io, AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare = 0) {
+std::uint64_t rmw(Blocking& io, AtomicOp op, RemoteAddr at, std::uint64_t operand,
+                  std::uint64_t compare = 0) {
   std::uint64_t old = 0;
-  Batch(io).atomic(op, at, operand, compare, &old);   // awaited by its destructor
+  Batch(io).atomic(op, at, operand, compare, &old);  // awaited by its destructor
   return old;
 }
 
@@ -28,7 +29,9 @@ std::uint64_t rmw(Blocking& io, AtomicOp op, RemoteAddr at, std::uint64_t operan
 
 void Blocking::read(RemoteAddr from, void* to, std::size_t bytes) { Batch(*this).read(from, to, bytes); }
 
-void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) { Batch(*this).write(to, from, bytes); }
+void Blocking::write(RemoteAddr to, const void* from, std::size_t bytes) {
+  Batch(*this).write(to, from, bytes);
+}
 
 // Adds 0: the contract has no atomic load, and a plain read may be torn.
 std::uint64_t Blocking::load(RemoteAddr at) { return rmw(*this, AtomicOp::fetch_add, at, 0); }
@@ -59,7 +62,8 @@ void Blocking::send(Rank to, HandlerId handler, std::span<const std::byte> paylo
   until_accepted(waiter_, [&] { return transport_.send(to, handler, payload); });
 }
 
-std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t doorbell_delay_ns) {
+std::uint64_t Blocking::request(Rank to, HandlerId handler, std::span<const std::byte> payload,
+                                std::uint32_t doorbell_delay_ns) {
   PendingReply pending{.doorbell_delay_ns = doorbell_delay_ns};
   until_accepted(waiter_, [&] { return transport_.request(to, handler, payload, pending); });
   std::uint64_t value = 0;

@@ -17,8 +17,8 @@ class Blocking {
 
   void read(RemoteAddr from, void* to, std::size_t bytes);
   void write(RemoteAddr to, const void* from, std::size_t bytes);
-  std::uint64_t load(RemoteAddr at);                       ///< an atomic 64-bit read
-  void store(RemoteAddr at, std::uint64_t value);          ///< an atomic 64-bit write (a swap)
+  std::uint64_t load(RemoteAddr at);               ///< an atomic 64-bit read
+  void store(RemoteAddr at, std::uint64_t value);  ///< an atomic 64-bit write (a swap)
   std::uint64_t fetch_add(RemoteAddr at, std::uint64_t operand);
   std::uint64_t fetch_and(RemoteAddr at, std::uint64_t operand);
   std::uint64_t fetch_or(RemoteAddr at, std::uint64_t operand);
@@ -27,7 +27,8 @@ class Blocking {
   std::uint64_t compare_swap(RemoteAddr at, std::uint64_t expected, std::uint64_t desired);
   void send(Rank to, HandlerId handler, std::span<const std::byte> payload);
   /// doorbell_delay_ns: see PendingReply; for waiters that poll.
-  std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload, std::uint32_t doorbell_delay_ns = 0);
+  std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload,
+                        std::uint32_t doorbell_delay_ns = 0);
 
   /// Counts a one-sided operation, if the target is not mapped here.
   void count_round_trip(RemoteAddr at) noexcept {

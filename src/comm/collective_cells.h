@@ -32,7 +32,7 @@ static_assert(sizeof(CollectiveCell) == 1024, "eight bytes of payload share the 
 struct CollectiveReady {
   std::atomic<std::uint64_t> stamp;
   std::uint64_t signature;
-  std::uint64_t token;     ///< the receiver's step
+  std::uint64_t token;  ///< the receiver's step
 };
 
 /// Chunks of long messages through mapped memory: one producer, one consumer. The consumer can always take
@@ -41,11 +41,11 @@ struct CollectiveStream {
   static constexpr std::uint64_t kChunks = 8;
   static constexpr std::size_t kChunkBytes = 16 * 1024;
   struct Head {
-    std::atomic<std::uint64_t> full;   ///< position of its chunk, + 1
+    std::atomic<std::uint64_t> full;  ///< position of its chunk, + 1
     std::uint64_t collective, offset;
     std::uint32_t token, bytes;
   };
-  alignas(64) std::atomic<std::uint64_t> taken;   ///< chunks that the consumer has read
+  alignas(64) std::atomic<std::uint64_t> taken;  ///< chunks that the consumer has read
   struct alignas(64) Slot {
     Head head;
   } slots[kChunks];
@@ -59,9 +59,11 @@ struct alignas(64) CollectivePeerArea {
 };
 
 struct CollectiveBlock {
-  alignas(64) std::atomic<std::uint64_t> floor;   ///< every collective below it has completed at this member
+  alignas(64) std::atomic<std::uint64_t> floor;  ///< every collective below it has completed at this member
   /// The area into which the peer-th member sends.
-  [[nodiscard]] CollectivePeerArea& from(std::uint32_t peer) noexcept { return reinterpret_cast<CollectivePeerArea*>(this + 1)[peer]; }
+  [[nodiscard]] CollectivePeerArea& from(std::uint32_t peer) noexcept {
+    return reinterpret_cast<CollectivePeerArea*>(this + 1)[peer];
+  }
   [[nodiscard]] static constexpr std::size_t bytes(std::uint32_t members) noexcept {
     return sizeof(CollectiveBlock) + members * sizeof(CollectivePeerArea);
   }

@@ -23,7 +23,9 @@ namespace {
 /// messages.
 constexpr std::size_t kRegionGroups = 16;
 
-std::size_t block_bytes(std::uint32_t members) noexcept { return (CollectiveBlock::bytes(members) + 4095) / 4096 * 4096; }
+std::size_t block_bytes(std::uint32_t members) noexcept {
+  return (CollectiveBlock::bytes(members) + 4095) / 4096 * 4096;
+}
 
 constexpr char kWhat[] = "collectives";
 
@@ -35,7 +37,8 @@ struct BlockPlace {
 
 }  // namespace
 
-CollectiveCore::CollectiveCore(Transport& transport, Waiter& waiter) : transport_(transport), waiter_(waiter) {
+CollectiveCore::CollectiveCore(Transport& transport, Waiter& waiter)
+    : transport_(transport), waiter_(waiter) {
   transport.set_handler(kCollectiveHandler, &CollectiveCore::arrived, this);
 }
 
@@ -73,12 +76,13 @@ void CollectiveCore::peer_lost(Rank rank) noexcept {
 
 GroupState& CollectiveCore::take_slot() {
   const std::lock_guard lock(mutex_);
-  const auto slot = static_cast<std::uint32_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
+  const auto slot =
+      static_cast<std::uint32_t>(std::find(taken_.begin(), taken_.end(), false) - taken_.begin());
   KASANE_CHECK(slot < kMaxGroups, "a rank is in 256 groups at once at most");
   taken_[slot] = true;
   if (owned_[slot] == nullptr) {
     owned_[slot] = std::make_unique<GroupState>(transport_, slot);
-    groups_[slot].store(owned_[slot].get(), std::memory_order_release);   // release: the group
+    groups_[slot].store(owned_[slot].get(), std::memory_order_release);  // release: the group
     // release: the line above. Slots are used from 0 up, so none is left out.
     used_.store(slot + 1, std::memory_order_release);
   }
@@ -95,7 +99,8 @@ CollectiveCore::Memory CollectiveCore::take_memory(std::uint32_t members) {
 
 void CollectiveCore::take_shared(Memory& m) {
   const std::lock_guard lock(mutex_);
-  const auto at = std::find_if(free_.begin(), free_.end(), [&](const auto& hole) { return hole.second >= m.bytes; });
+  const auto at =
+      std::find_if(free_.begin(), free_.end(), [&](const auto& hole) { return hole.second >= m.bytes; });
   if (at == free_.end()) return;
   const auto [offset, room] = *at;
   free_.erase(at);
@@ -110,7 +115,7 @@ void CollectiveCore::give_memory(const Memory& m) {
   // The next group starts with zeroed memory. Most of it was never touched and is given back rather than
   // written, unless the transport goes on using its pages.
   const bool punched = !transport_.facts().pins_memory &&
-                       ::madvise(m.shared, m.bytes, MADV_REMOVE) == 0;   // where it is a file's
+                       ::madvise(m.shared, m.bytes, MADV_REMOVE) == 0;  // where it is a file's
   if (!punched) std::memset(static_cast<void*>(m.shared), 0, m.bytes);
   const std::lock_guard lock(mutex_);
   auto at = free_.emplace(m.offset, m.bytes).first;
@@ -139,7 +144,7 @@ Result<void> CollectiveCore::attach(Group& world_group) {
   region_ = *made;
   free_ = {{0, region_bytes_}};
   Memory& memory = memory_[world.slot()];
-  take_shared(memory);   // the first: offset 0 on every rank
+  take_shared(memory);  // the first: offset 0 on every rank
   // attach() returns when every rank has called it, hence has completed all earlier collectives and has this
   // memory ready.
   KASANE_TRY(transport_.attach(kCollectiveRegion, -1, region_, region_bytes_));
@@ -160,7 +165,8 @@ std::unique_ptr<Group> CollectiveCore::make_world() {
   memory_[0] = take_memory(transport_.ranks());
   state.open(transport_.ranks(), raw(transport_.rank()), memory_[0].own, memory_[0].shared);
   std::vector<PeerPlace> peers;
-  for (std::uint32_t r = 0; r < transport_.ranks(); ++r) peers.push_back({.rank = Rank{r}, .slot = 0, .generation = 1, .block = nullptr});
+  for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
+    peers.push_back({.rank = Rank{r}, .slot = 0, .generation = 1, .block = nullptr});
   state.set_peers(peers);
   return std::unique_ptr<Group>(new Group(*this, state, waiter_));
 }
@@ -174,7 +180,8 @@ std::unique_ptr<Group> CollectiveCore::make_group(Group& parent, std::span<const
     state = &take_slot();
     const Memory memory = take_memory(static_cast<std::uint32_t>(members.size()));
     memory_[state->slot()] = memory;
-    state->open(static_cast<std::uint32_t>(members.size()), static_cast<std::uint32_t>(me - members.begin()), memory.own, memory.shared);
+    state->open(static_cast<std::uint32_t>(members.size()), static_cast<std::uint32_t>(me - members.begin()),
+                memory.own, memory.shared);
     mine = {.slot = state->slot(), .generation = state->generation(), .offset = memory.offset};
   }
   std::vector<BlockPlace> places(parent.size());
@@ -183,7 +190,10 @@ std::unique_ptr<Group> CollectiveCore::make_group(Group& parent, std::span<const
   std::vector<PeerPlace> peers;
   for (const std::uint32_t m : members) {
     const Rank rank = parent.member(m);
-    peers.push_back({.rank = rank, .slot = places[m].slot, .generation = places[m].generation, .block = block_of(rank, places[m].offset)});
+    peers.push_back({.rank = rank,
+                     .slot = places[m].slot,
+                     .generation = places[m].generation,
+                     .block = block_of(rank, places[m].offset)});
   }
   state->set_peers(peers);
   return std::unique_ptr<Group>(new Group(*this, *state, *parent.waiter_));

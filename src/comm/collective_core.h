@@ -49,8 +49,8 @@ class CollectiveCore {
   struct Memory {
     CollectiveBlock* own = nullptr;
     CollectiveBlock* shared = nullptr;
-    std::size_t bytes = 0;             ///< of each
-    std::uint64_t offset = kNowhere;   ///< of shared in the region
+    std::size_t bytes = 0;            ///< of each
+    std::uint64_t offset = kNowhere;  ///< of shared in the region
   };
   static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
@@ -64,14 +64,14 @@ class CollectiveCore {
   Transport& transport_;
   Waiter& waiter_;
   std::array<std::atomic<GroupState*>, kMaxGroups> groups_{};
-  std::atomic<std::uint32_t> used_{0};                     ///< slots used so far
-  std::mutex mutex_;                                       ///< guards the members below
+  std::atomic<std::uint32_t> used_{0};  ///< slots used so far
+  std::mutex mutex_;                    ///< guards the members below
   std::array<std::unique_ptr<GroupState>, kMaxGroups> owned_;
   std::array<bool, kMaxGroups> taken_{};
   std::array<Memory, kMaxGroups> memory_{};
   std::byte* region_ = nullptr;
   std::size_t region_bytes_ = 0;
-  std::map<std::uint64_t, std::uint64_t> free_;            ///< of the region: offset → bytes
+  std::map<std::uint64_t, std::uint64_t> free_;  ///< of the region: offset → bytes
 };
 
 }  // namespace kasane::comm

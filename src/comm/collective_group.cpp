@@ -15,10 +15,13 @@ namespace {
 constexpr std::size_t kMessageChunk = (kMaxPayload - sizeof(CollectiveHeader)) / 16 * 16;
 static_assert(sizeof(CollectiveHeader) == 40 && kShortBytes + sizeof(CollectiveHeader) <= kMaxPayload);
 
-bool is_network(const CollectiveStep& s) noexcept { return s.kind == CollectiveStep::Kind::send || s.kind == CollectiveStep::Kind::receive; }
+bool is_network(const CollectiveStep& s) noexcept {
+  return s.kind == CollectiveStep::Kind::send || s.kind == CollectiveStep::Kind::receive;
+}
 
 const char* name_of(std::uint64_t signature) noexcept {
-  static constexpr const char* kNames[] = {"?", "barrier", "broadcast", "reduce", "allreduce", "gather", "allgather", "alltoall", "scan", "exclusive scan"};
+  static constexpr const char* kNames[] = {"?",      "barrier",   "broadcast", "reduce", "allreduce",
+                                           "gather", "allgather", "alltoall",  "scan",   "exclusive scan"};
   const std::uint64_t c = signature >> 60;
   return c < std::size(kNames) ? kNames[c] : "?";
 }
@@ -30,7 +33,8 @@ const char* name_of(std::uint64_t signature) noexcept {
 // relaxed: no other thread is left
 GroupState::~GroupState() { delete spare_.load(std::memory_order_relaxed); }
 
-void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* own, CollectiveBlock* shared) {
+void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* own,
+                      CollectiveBlock* shared) {
   // A thread that is about to step the slot's previous group may still come: it must not meet a group half
   // made.
   while (gate_.exchange(1, std::memory_order_acquire) != 0) relax();  // acquire: as in step()
@@ -40,10 +44,10 @@ void GroupState::open(std::uint32_t members, std::uint32_t me, CollectiveBlock* 
   shared_ = shared;
   peers_ = std::make_unique<Peer[]>(members);
   started_ = floor_ = completed_ = 0;
-  failed_.store(false, std::memory_order_relaxed);             // relaxed: published by the generation
+  failed_.store(false, std::memory_order_relaxed);  // relaxed: published by the generation
   // seq_cst: handlers that see it see the group; see close()
   generation_.fetch_add(1, std::memory_order_seq_cst);
-  gate_.store(0, std::memory_order_release);                   // release: for the next thread that steps
+  gate_.store(0, std::memory_order_release);  // release: for the next thread that steps
 }
 
 void GroupState::set_peers(std::span<const PeerPlace> peers) {
@@ -66,7 +70,9 @@ void GroupState::close(Waiter& waiter) {
   waiter.until([this] {
     for (std::uint32_t i = 0; i < members_; ++i) {
       // acquire: as in has_room(). A lost peer sends nothing.
-      if (peers_[i].asking > peers_[i].floor.load(std::memory_order_acquire) && !failed_.load(std::memory_order_acquire)) return false;
+      if (peers_[i].asking > peers_[i].floor.load(std::memory_order_acquire) &&
+          !failed_.load(std::memory_order_acquire))
+        return false;
     }
     return true;
   });
@@ -83,7 +89,8 @@ void GroupState::close(Waiter& waiter) {
 std::unique_ptr<CollectiveOperation> GroupState::take_spare() {
   // acquire: pairs with give_spare()
   CollectiveOperation* spare = spare_.exchange(nullptr, std::memory_order_acquire);
-  return spare == nullptr ? std::make_unique<CollectiveOperation>() : std::unique_ptr<CollectiveOperation>(spare);
+  return spare == nullptr ? std::make_unique<CollectiveOperation>()
+                          : std::unique_ptr<CollectiveOperation>(spare);
 }
 
 void GroupState::give_spare(std::unique_ptr<CollectiveOperation> op) noexcept {
@@ -97,17 +104,19 @@ void GroupState::start(CollectiveOperation& op) noexcept {
   op.number = started_++;
   op.position = 0;
   op.status = Status::ok;
-  op.done.store(false, std::memory_order_relaxed);      // relaxed: published by incoming_
+  op.done.store(false, std::memory_order_relaxed);  // relaxed: published by incoming_
   // relaxed: step() is called by this thread, or by one that learns of it later
   outstanding_.fetch_add(1, std::memory_order_relaxed);
   op.next = incoming_.load(std::memory_order_relaxed);  // relaxed: the compare-swap decides
   // release: the operation
-  while (!incoming_.compare_exchange_weak(op.next, &op, std::memory_order_release, std::memory_order_relaxed)) {}
+  while (
+      !incoming_.compare_exchange_weak(op.next, &op, std::memory_order_release, std::memory_order_relaxed)) {
+  }
 }
 
 void GroupState::step() noexcept {
   if (outstanding_.load(std::memory_order_relaxed) == 0) return;  // relaxed: only saves taking the gate
-  if (gate_.load(std::memory_order_relaxed) != 0) return;       // relaxed: the same
+  if (gate_.load(std::memory_order_relaxed) != 0) return;         // relaxed: the same
   if (gate_.exchange(1, std::memory_order_acquire) != 0) return;  // acquire: what the last thread did
   step_locked();
   gate_.store(0, std::memory_order_release);  // release: for the next thread
@@ -117,7 +126,7 @@ void GroupState::step_locked() noexcept {
   take_started();
   if (failed_.load(std::memory_order_acquire)) return fail_all();  // acquire: pairs with peer_lost()
   activate();
-  send_floors();   // to peers that requested a floor which is reached already; mark_done() makes sure
+  send_floors();  // to peers that requested a floor which is reached already; mark_done() makes sure
   // The bound moves along with floor_: an operation that becomes active here may complete at once.
   for (std::uint64_t n = floor_; n < floor_ + kActive; ++n) {
     // relaxed: only the stepping thread writes it
@@ -131,7 +140,7 @@ void GroupState::step_locked() noexcept {
 
 /// Appends what was started, in order, to the queue.
 void GroupState::take_started() noexcept {
-  if (incoming_.load(std::memory_order_relaxed) == nullptr) return;          // relaxed: only a check
+  if (incoming_.load(std::memory_order_relaxed) == nullptr) return;  // relaxed: only a check
   // acquire: the operations
   CollectiveOperation* top = incoming_.exchange(nullptr, std::memory_order_acquire);
   CollectiveOperation* last = top;
@@ -170,8 +179,10 @@ bool GroupState::advance(CollectiveOperation& op) noexcept {
     for (; i < steps.size() && !is_network(steps[i]); ++i) {
       const CollectiveStep& s = steps[i];
       if (s.bytes == 0) continue;
-      if (s.kind == CollectiveStep::Kind::copy) std::memcpy(s.into, s.from, s.bytes);
-      else op.schedule.reduction()(s.into, s.from, s.right, s.bytes);
+      if (s.kind == CollectiveStep::Kind::copy)
+        std::memcpy(s.into, s.from, s.bytes);
+      else
+        op.schedule.reduction()(s.into, s.from, s.right, s.bytes);
     }
     op.position = i;
     if (i == steps.size()) return true;
@@ -202,7 +213,7 @@ void GroupState::complete(CollectiveOperation& op, Status status) noexcept {
 /// leave.
 void GroupState::mark_done() noexcept {
   if (completed_first_ == nullptr) return;
-  if (!send_floors() && !failed_.load(std::memory_order_acquire)) return;   // acquire: as in step_locked()
+  if (!send_floors() && !failed_.load(std::memory_order_acquire)) return;  // acquire: as in step_locked()
   while (completed_first_ != nullptr) {
     CollectiveOperation* op = completed_first_;
     completed_first_ = op->next;
@@ -237,7 +248,8 @@ bool GroupState::receive(CollectiveOperation& op, CollectiveStep& s, std::size_t
   return told && s.announced && std::atomic_ref(s.moved).load(std::memory_order_acquire) == s.bytes;
 }
 
-bool GroupState::put_cell(CollectiveOperation& op, const CollectiveStep& s, std::span<const std::byte> data) noexcept {
+bool GroupState::put_cell(CollectiveOperation& op, const CollectiveStep& s,
+                          std::span<const std::byte> data) noexcept {
   Peer& p = peers_[s.peer];
   if (!has_room(p, op.number)) return false;
   if (p.block == nullptr) {
@@ -326,13 +338,15 @@ void GroupState::drain_stream(std::uint32_t peer) noexcept {
 }
 
 /// Copies one chunk to its step's memory; called by the stepping thread or a handler.
-void GroupState::arrived(std::uint64_t collective, std::uint64_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
+void GroupState::arrived(std::uint64_t collective, std::uint64_t token, std::uint64_t offset,
+                         std::span<const std::byte> bytes) noexcept {
   // acquire: pairs with activate()
   CollectiveOperation* op = active_[collective % kActive].load(std::memory_order_acquire);
   KASANE_CHECK(op != nullptr && op->number == collective, "a chunk for a collective that is not under way");
   KASANE_CHECK_OP(token, <, op->schedule.steps().size());
   CollectiveStep& s = op->schedule.steps()[token];
-  KASANE_CHECK(s.kind == CollectiveStep::Kind::receive && offset + bytes.size() <= s.bytes, "a chunk beyond the message that was asked for");
+  KASANE_CHECK(s.kind == CollectiveStep::Kind::receive && offset + bytes.size() <= s.bytes,
+               "a chunk beyond the message that was asked for");
   std::memcpy(s.into + offset, bytes.data(), bytes.size());
   // release: pairs with receive(). The last access: the operation may be destroyed after it.
   std::atomic_ref(s.moved).fetch_add(bytes.size(), std::memory_order_release);
@@ -340,8 +354,16 @@ void GroupState::arrived(std::uint64_t collective, std::uint64_t token, std::uin
 
 // ---- messages ---------------------------------------------------------------------------------------------
 
-CollectiveHeader GroupState::header(CollectiveHeader::Kind kind, const Peer& p, const CollectiveOperation& op, const CollectiveStep& s) const noexcept {
-  return {.kind = kind, .phase = s.phase, .slot = p.slot, .generation = p.generation, .from = me_, .collective = op.number, .word = 0, .token = 0};
+CollectiveHeader GroupState::header(CollectiveHeader::Kind kind, const Peer& p, const CollectiveOperation& op,
+                                    const CollectiveStep& s) const noexcept {
+  return {.kind = kind,
+          .phase = s.phase,
+          .slot = p.slot,
+          .generation = p.generation,
+          .from = me_,
+          .collective = op.number,
+          .word = 0,
+          .token = 0};
 }
 
 bool GroupState::message(const CollectiveHeader& h, Rank to, std::span<const std::byte> data) noexcept {
@@ -354,7 +376,8 @@ bool GroupState::message(const CollectiveHeader& h, Rank to, std::span<const std
 void GroupState::handle(const CollectiveHeader& h, std::span<const std::byte> data) noexcept {
   inside_.fetch_add(1, std::memory_order_seq_cst);  // seq_cst: see close()
   // A message that fails this check is late, and of a group that has failed.
-  if (generation_.load(std::memory_order_seq_cst) == h.generation && !failed_.load(std::memory_order_seq_cst)) {
+  if (generation_.load(std::memory_order_seq_cst) == h.generation &&
+      !failed_.load(std::memory_order_seq_cst)) {
     KASANE_CHECK_OP(h.from, <, members_);
     CollectivePeerArea& from = own_->from(h.from);
     Peer& p = peers_[h.from];
@@ -395,8 +418,14 @@ bool GroupState::has_room(Peer& p, std::uint64_t number) noexcept {
   // acquire, both: the cell's last message was taken, see complete().
   if (number < p.floor.load(std::memory_order_acquire) + kActive) return true;
   if (p.block == nullptr) {
-    const CollectiveHeader h{.kind = CollectiveHeader::Kind::ask, .phase = 0, .slot = p.slot, .generation = p.generation, .from = me_,
-                             .collective = number, .word = 0, .token = 0};
+    const CollectiveHeader h{.kind = CollectiveHeader::Kind::ask,
+                             .phase = 0,
+                             .slot = p.slot,
+                             .generation = p.generation,
+                             .from = me_,
+                             .collective = number,
+                             .word = 0,
+                             .token = 0};
     // relaxed: only decides whether to ask
     if (p.asking <= p.floor.load(std::memory_order_relaxed)) send_and_ask(h, p, {});
     return false;
@@ -433,8 +462,14 @@ bool GroupState::send_floors() noexcept {
     if (asked == 0 || asked - 1 > floor_) continue;
     // relaxed: before the message, after which the peer may ask again
     p.asked.store(0, std::memory_order_relaxed);
-    const CollectiveHeader h{.kind = CollectiveHeader::Kind::floor, .phase = 0, .slot = p.slot, .generation = p.generation, .from = me_,
-                             .collective = 0, .word = floor_, .token = 0};
+    const CollectiveHeader h{.kind = CollectiveHeader::Kind::floor,
+                             .phase = 0,
+                             .slot = p.slot,
+                             .generation = p.generation,
+                             .from = me_,
+                             .collective = 0,
+                             .word = floor_,
+                             .token = 0};
     if (message(h, p.rank, {})) continue;
     // relaxed: no other thread writes it until the floor was sent
     p.asked.store(asked, std::memory_order_relaxed);
@@ -472,13 +507,19 @@ void GroupState::fail_all() noexcept {
   mark_done();
 }
 
-void GroupState::check_same(const CollectiveOperation& op, std::uint32_t peer, std::uint64_t theirs) const noexcept {
-  if (op.signature == theirs) [[likely]] return;
-  static char text[256];   // about to abort: neither stack nor allocation is needed
-  std::snprintf(text, sizeof(text), "members of group %u differ in collective %llu: rank %u calls %s (root %u, %u bytes, type/operation %u), rank %u calls %s (root %u, %u bytes, type/operation %u)",
-                slot_, static_cast<unsigned long long>(op.number), raw(transport_.rank()), name_of(op.signature), static_cast<unsigned>(op.signature >> 32 & 0xFFFFF),
-                static_cast<unsigned>(op.signature), static_cast<unsigned>(op.signature >> 52 & 0xFF), raw(peers_[peer].rank), name_of(theirs),
-                static_cast<unsigned>(theirs >> 32 & 0xFFFFF), static_cast<unsigned>(theirs), static_cast<unsigned>(theirs >> 52 & 0xFF));
+void GroupState::check_same(const CollectiveOperation& op, std::uint32_t peer,
+                            std::uint64_t theirs) const noexcept {
+  if (op.signature == theirs) [[likely]]
+    return;
+  static char text[256];  // about to abort: neither stack nor allocation is needed
+  std::snprintf(text, sizeof(text),
+                "members of group %u differ in collective %llu: rank %u calls %s (root %u, %u bytes, "
+                "type/operation %u), rank %u calls %s (root %u, %u bytes, type/operation %u)",
+                slot_, static_cast<unsigned long long>(op.number), raw(transport_.rank()),
+                name_of(op.signature), static_cast<unsigned>(op.signature >> 32 & 0xFFFFF),
+                static_cast<unsigned>(op.signature), static_cast<unsigned>(op.signature >> 52 & 0xFF),
+                raw(peers_[peer].rank), name_of(theirs), static_cast<unsigned>(theirs >> 32 & 0xFFFFF),
+                static_cast<unsigned>(theirs), static_cast<unsigned>(theirs >> 52 & 0xFF));
   check_failed("every member calls the same collective", __FILE__, __LINE__, text);
 }
 

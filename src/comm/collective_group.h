@@ -41,12 +41,12 @@ namespace kasane::comm {
 
 /// A collective that was started.
 struct CollectiveOperation {
-  std::uint64_t number = 0;           ///< of the group's collectives, from 0
-  std::uint64_t signature = 0;        ///< equal on all members, else the program is wrong
+  std::uint64_t number = 0;     ///< of the group's collectives, from 0
+  std::uint64_t signature = 0;  ///< equal on all members, else the program is wrong
   Schedule schedule;
-  std::size_t position = 0;           ///< first step of the current round
-  CollectiveOperation* next = nullptr;          ///< in the queue
-  std::atomic<bool> done{false};      ///< written last
+  std::size_t position = 0;             ///< first step of the current round
+  CollectiveOperation* next = nullptr;  ///< in the queue
+  std::atomic<bool> done{false};        ///< written last
   Status status = Status::ok;
 };
 
@@ -55,12 +55,12 @@ struct CollectiveHeader {
   enum class Kind : std::uint8_t { cell, ready, chunk, ask, floor };
   Kind kind;
   std::uint8_t phase;
-  std::uint16_t ask = 0;       ///< cell, ready, ask: 0, or collective - requested floor + 1
-  std::uint32_t slot;          ///< of the group, at the receiver
-  std::uint32_t generation;    ///< of the slot
-  std::uint32_t from;          ///< the sender's number in the group
+  std::uint16_t ask = 0;     ///< cell, ready, ask: 0, or collective - requested floor + 1
+  std::uint32_t slot;        ///< of the group, at the receiver
+  std::uint32_t generation;  ///< of the slot
+  std::uint32_t from;        ///< the sender's number in the group
   std::uint64_t collective;
-  std::uint64_t word;          ///< cell, ready: signature; chunk: offset; floor: the sender's floor
+  std::uint64_t word;  ///< cell, ready: signature; chunk: offset; floor: the sender's floor
   std::uint64_t token;
 };
 
@@ -68,7 +68,7 @@ struct CollectiveHeader {
 struct PeerPlace {
   Rank rank;
   std::uint32_t slot, generation;
-  CollectiveBlock* block;      ///< mapped here, or null
+  CollectiveBlock* block;  ///< mapped here, or null
 };
 
 class GroupState {
@@ -98,7 +98,9 @@ class GroupState {
 
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
   // relaxed: the opener's own
-  [[nodiscard]] std::uint32_t generation() const noexcept { return generation_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint32_t generation() const noexcept {
+    return generation_.load(std::memory_order_relaxed);
+  }
   [[nodiscard]] std::uint32_t members() const noexcept { return members_; }
   [[nodiscard]] std::uint32_t me() const noexcept { return me_; }
   [[nodiscard]] Rank member(std::uint32_t i) const noexcept { return peers_[i].rank; }
@@ -116,8 +118,8 @@ class GroupState {
     std::uint64_t asking = 0;             ///< the floor that we have requested, or 0
     /// chunks sent into its stream; those taken, as last seen
     std::uint64_t streamed = 0, stream_taken = 0;
-    std::uint64_t taken = 0;                        ///< chunks taken from our stream from it
-    std::atomic<std::uint64_t> asked{0};            ///< the floor that it has requested, + 1; 0: none
+    std::uint64_t taken = 0;              ///< chunks taken from our stream from it
+    std::atomic<std::uint64_t> asked{0};  ///< the floor that it has requested, + 1; 0: none
   };
 
   void step_locked() noexcept;
@@ -131,7 +133,8 @@ class GroupState {
   bool stream_chunk(CollectiveOperation&, CollectiveStep&, std::uint64_t token) noexcept;
   bool message_chunk(CollectiveOperation&, CollectiveStep&, std::uint64_t token) noexcept;
   void drain_stream(std::uint32_t peer) noexcept;
-  void arrived(std::uint64_t collective, std::uint64_t token, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
+  void arrived(std::uint64_t collective, std::uint64_t token, std::uint64_t offset,
+               std::span<const std::byte> bytes) noexcept;
   bool put_cell(CollectiveOperation&, const CollectiveStep&, std::span<const std::byte> data) noexcept;
   bool put_ready(CollectiveOperation&, const CollectiveStep&, std::uint64_t token) noexcept;
   bool message(const CollectiveHeader&, Rank to, std::span<const std::byte> data) noexcept;
@@ -142,7 +145,8 @@ class GroupState {
   void mark_done() noexcept;
   void fail_all() noexcept;
   void check_same(const CollectiveOperation&, std::uint32_t peer, std::uint64_t theirs) const noexcept;
-  [[nodiscard]] CollectiveHeader header(CollectiveHeader::Kind, const Peer&, const CollectiveOperation&, const CollectiveStep&) const noexcept;
+  [[nodiscard]] CollectiveHeader header(CollectiveHeader::Kind, const Peer&, const CollectiveOperation&,
+                                        const CollectiveStep&) const noexcept;
 
   /// Where the peer-th member's messages arrive.
   [[nodiscard]] CollectivePeerArea& area(std::uint32_t peer) const noexcept {
@@ -155,22 +159,22 @@ class GroupState {
   CollectiveBlock* own_ = nullptr;
   CollectiveBlock* shared_ = nullptr;
   std::unique_ptr<Peer[]> peers_;
-  std::atomic<std::uint32_t> generation_{0};        ///< odd: open
-  std::atomic<std::uint32_t> inside_{0};            ///< handlers that are running
+  std::atomic<std::uint32_t> generation_{0};  ///< odd: open
+  std::atomic<std::uint32_t> inside_{0};      ///< handlers that are running
   std::atomic<bool> failed_{false};
   std::atomic<CollectiveOperation*> spare_{nullptr};
 
-  std::uint64_t started_ = 0;                       ///< used by the starting thread only
-  std::atomic<CollectiveOperation*> incoming_{nullptr};       ///< a stack: the latest on top
-  alignas(64) std::atomic<std::uint32_t> gate_{0};  ///< 1 while a thread steps; guards the members below
-  std::atomic<std::uint64_t> outstanding_{0};         ///< started and not yet done
+  std::uint64_t started_ = 0;                            ///< used by the starting thread only
+  std::atomic<CollectiveOperation*> incoming_{nullptr};  ///< a stack: the latest on top
+  alignas(64) std::atomic<std::uint32_t> gate_{0};       ///< 1 while a thread steps; guards the members below
+  std::atomic<std::uint64_t> outstanding_{0};            ///< started and not yet done
   std::uint64_t floor_ = 0;
-  std::uint64_t completed_ = 0;                     ///< bit i: collective floor + i is complete
+  std::uint64_t completed_ = 0;  ///< bit i: collective floor + i is complete
   CollectiveOperation* queue_first_ = nullptr;
   CollectiveOperation* queue_last_ = nullptr;
   /// complete, but a requested floor has not been sent yet
   CollectiveOperation* completed_first_ = nullptr;
-  std::array<std::atomic<CollectiveOperation*>, kActive> active_{};   ///< read by handlers
+  std::array<std::atomic<CollectiveOperation*>, kActive> active_{};  ///< read by handlers
 };
 
 }  // namespace kasane::comm

@@ -9,8 +9,7 @@ namespace kasane::comm {
 
 class Builder {
  public:
-  Builder(Schedule& schedule, const Plan& plan)
-      : p_(plan), s_(schedule), n_(plan.members), me_(plan.me) {
+  Builder(Schedule& schedule, const Plan& plan) : p_(plan), s_(schedule), n_(plan.members), me_(plan.me) {
     s_.steps_.clear();
     s_.reduction_ = plan.reduction;
   }
@@ -39,16 +38,19 @@ class Builder {
   void reduce_scatter(std::byte* own);
 
   void send(std::uint32_t to, const std::byte* from, std::size_t bytes, std::uint8_t phase = 0) {
-    s_.steps_.push_back({.kind = CollectiveStep::Kind::send, .phase = phase, .peer = to, .from = from, .bytes = bytes});
+    s_.steps_.push_back(
+        {.kind = CollectiveStep::Kind::send, .phase = phase, .peer = to, .from = from, .bytes = bytes});
   }
   void receive(std::uint32_t from, std::byte* into, std::size_t bytes, std::uint8_t phase = 0) {
-    s_.steps_.push_back({.kind = CollectiveStep::Kind::receive, .phase = phase, .peer = from, .into = into, .bytes = bytes});
+    s_.steps_.push_back(
+        {.kind = CollectiveStep::Kind::receive, .phase = phase, .peer = from, .into = into, .bytes = bytes});
   }
   void copy(std::byte* into, const std::byte* from, std::size_t bytes) {
     s_.steps_.push_back({.kind = CollectiveStep::Kind::copy, .into = into, .from = from, .bytes = bytes});
   }
   void combine(std::byte* into, const std::byte* left, const std::byte* right, std::size_t bytes) {
-    s_.steps_.push_back({.kind = CollectiveStep::Kind::combine, .into = into, .from = left, .right = right, .bytes = bytes});
+    s_.steps_.push_back(
+        {.kind = CollectiveStep::Kind::combine, .into = into, .from = left, .right = right, .bytes = bytes});
   }
   /// Separates network steps that use what was received from those that received it.
   void end_round() { copy(nullptr, nullptr, 0); }
@@ -82,12 +84,14 @@ void Builder::build() {
   KASANE_CHECK_OP(p_.root, <, n_);
   switch (p_.collective) {
     case Collective::barrier: return barrier();
-    case Collective::broadcast: return n_ > 2 && p_.bytes > 8 * kShortBytes ? broadcast_long() : broadcast_tree();
+    case Collective::broadcast:
+      return n_ > 2 && p_.bytes > 8 * kShortBytes ? broadcast_long() : broadcast_tree();
     case Collective::reduce: return n_ > 2 && is_long() ? reduce_long() : reduce_tree();
     case Collective::allreduce:
       if (is_long()) return allreduce_long();
       return n_ <= 4 ? allreduce_flat() : allreduce_doubling();
-    case Collective::gather: return n_ > 4 && p_.bytes * n_ <= 8 * kShortBytes ? gather_tree() : gather_direct();
+    case Collective::gather:
+      return n_ > 4 && p_.bytes * n_ <= 8 * kShortBytes ? gather_tree() : gather_direct();
     case Collective::allgather:
       return n_ > 8 && (p_.bytes <= 128 || p_.bytes * n_ <= 8 * kShortBytes) ? allgather_bruck()
                                                                              : allgather_direct();
@@ -153,7 +157,7 @@ void Builder::reduce_tree() {
   std::byte* const other = memory;
   std::byte* sum = p_.out;
   if (me_ != p_.root) {
-    sum = memory + p_.bytes;       // only the root's values change
+    sum = memory + p_.bytes;  // only the root's values change
     copy(sum, p_.out, p_.bytes);
   }
   for (std::uint32_t bit = 1; bit < n_; bit *= 2) {
@@ -177,7 +181,7 @@ void Builder::reduce_tree() {
 // own part).
 void Builder::reduce_scatter(std::byte* own) {
   const Segment mine = part(me_);
-  std::byte* const others = s_.scratch_.get();   // n parts; the caller has made room
+  std::byte* const others = s_.scratch_.get();  // n parts; the caller has made room
   for (std::uint32_t k = 1; k < n_; ++k) {
     send(after(k), p_.out + part(after(k)).begin, part(after(k)).bytes, 0);
     receive(before(k), others + before(k) * mine.bytes, mine.bytes, 0);
@@ -199,7 +203,8 @@ void Builder::reduce_long() {
   }
   reduce_scatter(own);
   if (me_ != p_.root) return send(p_.root, own, mine.bytes, 1);
-  for (std::uint32_t k = 1; k < n_; ++k) receive(before(k), p_.out + part(before(k)).begin, part(before(k)).bytes, 1);
+  for (std::uint32_t k = 1; k < n_; ++k)
+    receive(before(k), p_.out + part(before(k)).begin, part(before(k)).bytes, 1);
 }
 
 void Builder::allreduce_flat() {
@@ -236,8 +241,10 @@ void Builder::allreduce_doubling() {
     const std::uint32_t w = v ^ d;
     send(member(w), p_.out, p_.bytes);
     receive(member(w), other, p_.bytes);
-    if (w < v) combine(p_.out, other, p_.out, p_.bytes);
-    else combine(p_.out, p_.out, other, p_.bytes);
+    if (w < v)
+      combine(p_.out, other, p_.out, p_.bytes);
+    else
+      combine(p_.out, p_.out, other, p_.bytes);
   }
   if (me_ < 2 * extra) send(me_ - 1, p_.out, p_.bytes);
 }
@@ -264,7 +271,8 @@ void Builder::gather_tree() {
   }
   end_round();
   if (v != 0) return send(from_root(v - bit), held, std::min(bit, n_ - v) * p_.bytes);
-  for (std::uint32_t w = 0; w < n_; ++w) copy(p_.out + from_root(w) * p_.bytes, held + w * p_.bytes, p_.bytes);
+  for (std::uint32_t w = 0; w < n_; ++w)
+    copy(p_.out + from_root(w) * p_.bytes, held + w * p_.bytes, p_.bytes);
 }
 
 void Builder::gather_direct() {
@@ -283,7 +291,7 @@ void Builder::allgather_direct() {
 
 // After the round of distance d a member holds the blocks of 2d members, its own first.
 void Builder::allgather_bruck() {
-  std::byte* const held = scratch(n_ * p_.bytes);   // block i is that of member me + i
+  std::byte* const held = scratch(n_ * p_.bytes);  // block i is that of member me + i
   copy(held, p_.in, p_.bytes);
   for (std::uint32_t d = 1; d < n_; d *= 2) {
     const std::size_t bytes = std::min(d, n_ - d) * p_.bytes;
@@ -336,8 +344,10 @@ void Builder::scan(bool exclusive) {
     if (me_ >= d) receive(me_ - d, other, p_.bytes);
     end_round();
     if (me_ < d) continue;
-    if (exclusive && d == 1) copy(p_.out, other, p_.bytes);
-    else if (exclusive) combine(p_.out, other, p_.out, p_.bytes);
+    if (exclusive && d == 1)
+      copy(p_.out, other, p_.bytes);
+    else if (exclusive)
+      combine(p_.out, other, p_.out, p_.bytes);
     combine(partial, other, partial, p_.bytes);
   }
 }

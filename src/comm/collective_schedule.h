@@ -34,7 +34,17 @@
 
 namespace kasane::comm {
 
-enum class Collective : std::uint8_t { barrier = 1, broadcast, reduce, allreduce, gather, allgather, alltoall, scan, exscan };
+enum class Collective : std::uint8_t {
+  barrier = 1,
+  broadcast,
+  reduce,
+  allreduce,
+  gather,
+  allgather,
+  alltoall,
+  scan,
+  exscan
+};
 
 struct CollectiveStep {
   enum class Kind : std::uint8_t { send, receive, combine, copy };
@@ -42,11 +52,11 @@ struct CollectiveStep {
   std::uint8_t phase = 0;
   /// by the carrier: this end's half of a long message's handshake is done
   bool announced = false;
-  bool done = false;                    ///< by the carrier
+  bool done = false;  ///< by the carrier
   std::uint32_t peer = 0;
-  std::byte* into = nullptr;            ///< receive, combine, copy
-  const std::byte* from = nullptr;      ///< send, copy; the left operand
-  const std::byte* right = nullptr;     ///< the right operand
+  std::byte* into = nullptr;         ///< receive, combine, copy
+  const std::byte* from = nullptr;   ///< send, copy; the left operand
+  const std::byte* right = nullptr;  ///< the right operand
   std::size_t bytes = 0;
   /// by the carrier: bytes sent, or arrived (then changed by atomic_ref only)
   std::size_t moved = 0;
@@ -56,10 +66,10 @@ struct CollectiveStep {
 struct Plan {
   Collective collective;
   std::uint32_t me = 0, members = 1, root = 0;
-  std::byte* out = nullptr;             ///< broadcast, reduce, allreduce, scan: in place here
-  const std::byte* in = nullptr;        ///< gather, allgather, alltoall: this member's part
-  std::size_t bytes = 0;                ///< of a member's part; alltoall: of one block
-  Reduction reduction{};                ///< where something is reduced
+  std::byte* out = nullptr;       ///< broadcast, reduce, allreduce, scan: in place here
+  const std::byte* in = nullptr;  ///< gather, allgather, alltoall: this member's part
+  std::size_t bytes = 0;          ///< of a member's part; alltoall: of one block
+  Reduction reduction{};          ///< where something is reduced
 };
 
 class Schedule {

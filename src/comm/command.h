@@ -29,7 +29,7 @@ struct Command {
   struct Transfer {
     LocalAddr local;
     std::uint64_t bytes;
-    std::uint64_t flag_offset, value;   ///< write_notify only
+    std::uint64_t flag_offset, value;  ///< write_notify only
   };
   struct Atomic {
     std::uint64_t operand, compare;
@@ -37,10 +37,10 @@ struct Command {
   };
 
   Kind kind;
-  AtomicOp op;                 ///< atomic only
-  Width width;                 ///< atomic only
-  std::uint8_t epoch = kUncounted;   ///< the epoch of the peer's flush counters in which it counts
-  std::uint32_t record;        ///< prepared only: index in the engine's pool
+  AtomicOp op;                      ///< atomic only
+  Width width;                      ///< atomic only
+  std::uint8_t epoch = kUncounted;  ///< the epoch of the peer's flush counters in which it counts
+  std::uint32_t record;             ///< prepared only: index in the engine's pool
   /// remote.rank is its target, also where kind is prepared: a blocked peer should delay its own commands
   /// only
   RemoteAddr remote;

@@ -18,7 +18,8 @@ using Sixteen = long long __attribute__((vector_size(16)));
 
 /// Moves 1 or 2 words, which overlap where bytes is no power of two: both are loaded before one is stored.
 template <class Word>
-[[gnu::always_inline]] inline void move_ends(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void move_ends(std::byte* to, const std::byte* from,
+                                             std::size_t bytes) noexcept {
   Word first, last;
   std::memcpy(&first, from, sizeof(Word));
   std::memcpy(&last, from + bytes - sizeof(Word), sizeof(Word));
@@ -26,8 +27,9 @@ template <class Word>
   std::memcpy(to + bytes - sizeof(Word), &last, sizeof(Word));
 }
 
-[[gnu::always_inline]] inline void move_line(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  Sixteen a, b, c, d;   // 32 … 64 bytes
+[[gnu::always_inline]] inline void move_line(std::byte* to, const std::byte* from,
+                                             std::size_t bytes) noexcept {
+  Sixteen a, b, c, d;  // 32 … 64 bytes
   std::memcpy(&a, from, 16);
   std::memcpy(&b, from + 16, 16);
   std::memcpy(&c, from + bytes - 32, 16);
@@ -62,9 +64,12 @@ template <class Word>
 /// and stored whole. False: it is no aligned word.
 template <class Word>
 bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-  if (bytes != sizeof(Word) || reinterpret_cast<std::uintptr_t>(to) % sizeof(Word) != 0 || reinterpret_cast<std::uintptr_t>(from) % sizeof(Word) != 0) return false;
+  if (bytes != sizeof(Word) || reinterpret_cast<std::uintptr_t>(to) % sizeof(Word) != 0 ||
+      reinterpret_cast<std::uintptr_t>(from) % sizeof(Word) != 0)
+    return false;
   // relaxed: the fences of copy_in() and copy_out() order it.
-  __atomic_store_n(reinterpret_cast<Word*>(to), __atomic_load_n(reinterpret_cast<const Word*>(from), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  __atomic_store_n(reinterpret_cast<Word*>(to),
+                   __atomic_load_n(reinterpret_cast<const Word*>(from), __ATOMIC_RELAXED), __ATOMIC_RELAXED);
   return true;
 }
 #endif
@@ -72,9 +77,11 @@ bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
 }  // namespace detail
 
 /// memmove up to 64 bytes, memcpy above.
-[[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void copy_bytes(std::byte* to, const std::byte* from,
+                                              std::size_t bytes) noexcept {
 #ifdef KASANE_SANITIZER_THREAD
-  if (detail::move_word<std::uint64_t>(to, from, bytes) || detail::move_word<std::uint32_t>(to, from, bytes)) return;
+  if (detail::move_word<std::uint64_t>(to, from, bytes) || detail::move_word<std::uint32_t>(to, from, bytes))
+    return;
 #endif
   if (bytes == 8) {
     std::uint64_t word;
@@ -99,7 +106,8 @@ bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
 }
 /// Into another rank's memory. release: a flag that the caller sets next, even relaxed, is seen after the
 /// bytes.
-[[gnu::always_inline]] inline void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+[[gnu::always_inline]] inline void copy_out(std::byte* to, const std::byte* from,
+                                            std::size_t bytes) noexcept {
   copy_bytes(to, from, bytes);
   __atomic_thread_fence(__ATOMIC_RELEASE);
 }

@@ -12,7 +12,8 @@
 namespace kasane::comm {
 
 template <class Word>
-[[gnu::always_inline]] inline Word cpu_atomic_word(AtomicOp op, Word* at, Word operand, Word compare) noexcept {
+[[gnu::always_inline]] inline Word cpu_atomic_word(AtomicOp op, Word* at, Word operand,
+                                                   Word compare) noexcept {
   std::atomic_ref<Word> word(*at);
   switch (op) {
     case AtomicOp::fetch_add: return word.fetch_add(operand, std::memory_order_seq_cst);
@@ -28,9 +29,13 @@ template <class Word>
 
 /// The old value, zero-extended. at is aligned to width. One instruction where op and width are constants of
 /// the caller.
-[[gnu::always_inline]] inline std::uint64_t cpu_atomic(AtomicOp op, Width width, std::byte* at, std::uint64_t operand, std::uint64_t compare) noexcept {
-  if (width == Width::eight) return cpu_atomic_word(op, reinterpret_cast<std::uint64_t*>(at), operand, compare);
-  return cpu_atomic_word(op, reinterpret_cast<std::uint32_t*>(at), static_cast<std::uint32_t>(operand), static_cast<std::uint32_t>(compare));
+[[gnu::always_inline]] inline std::uint64_t cpu_atomic(AtomicOp op, Width width, std::byte* at,
+                                                       std::uint64_t operand,
+                                                       std::uint64_t compare) noexcept {
+  if (width == Width::eight)
+    return cpu_atomic_word(op, reinterpret_cast<std::uint64_t*>(at), operand, compare);
+  return cpu_atomic_word(op, reinterpret_cast<std::uint32_t*>(at), static_cast<std::uint32_t>(operand),
+                         static_cast<std::uint32_t>(compare));
 }
 
 }  // namespace kasane::comm

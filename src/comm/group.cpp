@@ -13,8 +13,10 @@ namespace {
 
 /// What must be equal on all members (root: 20 bits, size: 32 bits); each message carries it.
 std::uint64_t signature_of(const Plan& p) noexcept {
-  const auto type = static_cast<std::uint64_t>(p.reduction.scalar) << 4 | static_cast<std::uint64_t>(p.reduction.op);
-  return static_cast<std::uint64_t>(p.collective) << 60 | type << 52 | (std::uint64_t{p.root} & 0xFFFFF) << 32 | (p.bytes & 0xFFFFFFFF);
+  const auto type =
+      static_cast<std::uint64_t>(p.reduction.scalar) << 4 | static_cast<std::uint64_t>(p.reduction.op);
+  return static_cast<std::uint64_t>(p.collective) << 60 | type << 52 |
+         (std::uint64_t{p.root} & 0xFFFFF) << 32 | (p.bytes & 0xFFFFFFFF);
 }
 
 }  // namespace
@@ -46,7 +48,7 @@ bool Ticket::test() noexcept {
   KASANE_CHECK(operation_ != nullptr, "test() of an empty ticket");
   if (operation_->done.load(std::memory_order_acquire)) return true;  // acquire: the results
   core_->step();
-  return operation_->done.load(std::memory_order_acquire);            // acquire: the same
+  return operation_->done.load(std::memory_order_acquire);  // acquire: the same
 }
 
 Status Ticket::wait() { return wait(*waiter_); }
@@ -79,27 +81,39 @@ Ticket Group::start(Plan plan) {
   return ticket;
 }
 
-void Group::finish(Ticket ticket) { KASANE_CHECK(ticket.wait() == Status::ok, "a member of the group was lost in a blocking collective"); }
+void Group::finish(Ticket ticket) {
+  KASANE_CHECK(ticket.wait() == Status::ok, "a member of the group was lost in a blocking collective");
+}
 
 Ticket Group::start_barrier() { return start({.collective = Collective::barrier}); }
 
 Ticket Group::start_broadcast(std::uint32_t root, std::span<std::byte> bytes) {
-  return start({.collective = Collective::broadcast, .root = root, .out = bytes.data(), .bytes = bytes.size()});
+  return start(
+      {.collective = Collective::broadcast, .root = root, .out = bytes.data(), .bytes = bytes.size()});
 }
 
 Ticket Group::start_reduce(const Reduction& r, std::uint32_t root, std::span<std::byte> values) {
   KASANE_CHECK_OP(values.size() % r.element_bytes, ==, 0u);
-  return start({.collective = Collective::reduce, .root = root, .out = values.data(), .bytes = values.size(), .reduction = r});
+  return start({.collective = Collective::reduce,
+                .root = root,
+                .out = values.data(),
+                .bytes = values.size(),
+                .reduction = r});
 }
 
 Ticket Group::start_allreduce(const Reduction& r, std::span<std::byte> values) {
   KASANE_CHECK_OP(values.size() % r.element_bytes, ==, 0u);
-  return start({.collective = Collective::allreduce, .out = values.data(), .bytes = values.size(), .reduction = r});
+  return start(
+      {.collective = Collective::allreduce, .out = values.data(), .bytes = values.size(), .reduction = r});
 }
 
 Ticket Group::start_gather(std::uint32_t root, std::span<const std::byte> in, std::span<std::byte> out) {
   if (rank() == root) KASANE_CHECK_OP(out.size(), ==, in.size() * size());
-  return start({.collective = Collective::gather, .root = root, .out = out.data(), .in = in.data(), .bytes = in.size()});
+  return start({.collective = Collective::gather,
+                .root = root,
+                .out = out.data(),
+                .in = in.data(),
+                .bytes = in.size()});
 }
 
 Ticket Group::start_allgather(std::span<const std::byte> in, std::span<std::byte> out) {
@@ -110,7 +124,8 @@ Ticket Group::start_allgather(std::span<const std::byte> in, std::span<std::byte
 Ticket Group::start_alltoall(std::span<const std::byte> in, std::span<std::byte> out) {
   KASANE_CHECK_OP(in.size(), ==, out.size());
   KASANE_CHECK_OP(in.size() % size(), ==, 0u);
-  return start({.collective = Collective::alltoall, .out = out.data(), .in = in.data(), .bytes = in.size() / size()});
+  return start(
+      {.collective = Collective::alltoall, .out = out.data(), .in = in.data(), .bytes = in.size() / size()});
 }
 
 Ticket Group::start_scan(const Reduction& r, std::span<std::byte> values, Scan kind) {
@@ -132,7 +147,8 @@ std::unique_ptr<Group> Group::split(std::uint32_t colour, std::uint32_t key) {
   for (std::uint32_t i = 0; colour != kNoColour && i < size(); ++i) {
     if (all[i].colour == colour) members.push_back(i);
   }
-  std::stable_sort(members.begin(), members.end(), [&](std::uint32_t a, std::uint32_t b) { return all[a].key < all[b].key; });
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return all[a].key < all[b].key; });
   return core_.make_group(*this, members);
 }
 

@@ -36,7 +36,7 @@ struct CollectiveOperation;
 /// A started collective. Its destructor waits for it.
 class Ticket {
  public:
-  Ticket() noexcept;   ///< empty
+  Ticket() noexcept;  ///< empty
   Ticket(Ticket&&) noexcept;
   Ticket& operator=(Ticket&&) noexcept;
   ~Ticket();
@@ -63,11 +63,11 @@ class Group {
  public:
   static constexpr std::uint32_t kNoColour = 0xFFFFFFFFu;
 
-  ~Group();   ///< on every member, after the last collective has completed
+  ~Group();  ///< on every member, after the last collective has completed
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  [[nodiscard]] std::uint32_t rank() const noexcept;   ///< this member's number
+  [[nodiscard]] std::uint32_t rank() const noexcept;  ///< this member's number
   [[nodiscard]] std::uint32_t size() const noexcept;
   [[nodiscard]] Rank member(std::uint32_t number) const noexcept;
 
@@ -95,12 +95,20 @@ class Group {
 
   void barrier() { finish(start_barrier()); }
   void broadcast(std::uint32_t root, std::span<std::byte> bytes) { finish(start_broadcast(root, bytes)); }
-  void reduce(const Reduction& r, std::uint32_t root, std::span<std::byte> values) { finish(start_reduce(r, root, values)); }
+  void reduce(const Reduction& r, std::uint32_t root, std::span<std::byte> values) {
+    finish(start_reduce(r, root, values));
+  }
   void allreduce(const Reduction& r, std::span<std::byte> values) { finish(start_allreduce(r, values)); }
-  void gather(std::uint32_t root, std::span<const std::byte> in, std::span<std::byte> out) { finish(start_gather(root, in, out)); }
-  void allgather(std::span<const std::byte> in, std::span<std::byte> out) { finish(start_allgather(in, out)); }
+  void gather(std::uint32_t root, std::span<const std::byte> in, std::span<std::byte> out) {
+    finish(start_gather(root, in, out));
+  }
+  void allgather(std::span<const std::byte> in, std::span<std::byte> out) {
+    finish(start_allgather(in, out));
+  }
   void alltoall(std::span<const std::byte> in, std::span<std::byte> out) { finish(start_alltoall(in, out)); }
-  void scan(const Reduction& r, std::span<std::byte> values, Scan kind = Scan::inclusive) { finish(start_scan(r, values, kind)); }
+  void scan(const Reduction& r, std::span<std::byte> values, Scan kind = Scan::inclusive) {
+    finish(start_scan(r, values, kind));
+  }
 
   template <class T>
   void reduce(Reduce op, std::uint32_t root, std::span<T> values) {
@@ -117,7 +125,8 @@ class Group {
 
  private:
   friend class CollectiveCore;
-  Group(CollectiveCore& core, GroupState& state, Waiter& waiter) noexcept : core_(core), state_(state), waiter_(&waiter) {}
+  Group(CollectiveCore& core, GroupState& state, Waiter& waiter) noexcept
+      : core_(core), state_(state), waiter_(&waiter) {}
   Ticket start(Plan);
   void finish(Ticket ticket);
 

@@ -24,9 +24,11 @@ class IndexPool {
   static constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 
   explicit IndexPool(std::uint32_t count)
-      : next_(std::make_unique<typename Atomics::template Atomic<std::uint32_t>[]>(count)), head_(count == 0 ? kNone : 0) {
+      : next_(std::make_unique<typename Atomics::template Atomic<std::uint32_t>[]>(count)),
+        head_(count == 0 ? kNone : 0) {
     // relaxed: the thread that passes the pool to others publishes this.
-    for (std::uint32_t i = 0; i < count; ++i) next_[i].store(i + 1 < count ? i + 1 : kNone, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < count; ++i)
+      next_[i].store(i + 1 < count ? i + 1 : kNone, std::memory_order_relaxed);
   }
 
   /// kNone: all are taken.
@@ -38,7 +40,9 @@ class IndexPool {
       if (index == kNone) return kNone;
       // relaxed: may belong to a later use of the record; the compare-swap fails then.
       const std::uint32_t below = next_[index].load(std::memory_order_relaxed);
-      if (head_.compare_exchange_strong(head, changed(head) | below, std::memory_order_acquire, std::memory_order_acquire)) return index;
+      if (head_.compare_exchange_strong(head, changed(head) | below, std::memory_order_acquire,
+                                        std::memory_order_acquire))
+        return index;
     }
   }
 
@@ -48,7 +52,8 @@ class IndexPool {
       // relaxed: published by the next line
       next_[index].store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
       // release: next, and the last user's writes. A release sequence: take() continues it.
-    } while (!head_.compare_exchange_strong(head, changed(head) | index, std::memory_order_release, std::memory_order_relaxed));
+    } while (!head_.compare_exchange_strong(head, changed(head) | index, std::memory_order_release,
+                                            std::memory_order_relaxed));
   }
 
  private:

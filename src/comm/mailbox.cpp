@@ -9,8 +9,9 @@ namespace kasane::comm {
 Result<void> MailboxTransport::may_attach(RegionId id, const std::byte* local, std::size_t bytes) const {
   const std::string number = std::to_string(raw(id));
   if (raw(id) >= kMaxRegions || bytes == 0 || local == nullptr) {
-    return fail(Errc::invalid_argument, "attach of region " + number + " with " + std::to_string(bytes) + " bytes: ids go up to " +
-                                            std::to_string(kMaxRegions - 1) + ", bytes from 1");
+    return fail(Errc::invalid_argument, "attach of region " + number + " with " + std::to_string(bytes) +
+                                            " bytes: ids go up to " + std::to_string(kMaxRegions - 1) +
+                                            ", bytes from 1");
   }
   // relaxed: the contract forbids two threads to attach one id at once.
   if (regions_[raw(id)].bytes.load(std::memory_order_relaxed) == 0) return {};

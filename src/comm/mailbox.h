@@ -29,8 +29,8 @@ namespace kasane::comm {
 
 /// A region of the job, as one rank sees it.
 struct AttachedRegion {
-  std::atomic<std::size_t> bytes{0};   ///< 0: not attached. Published last.
-  std::vector<std::byte*> base;        ///< by rank; null: not mapped here
+  std::atomic<std::size_t> bytes{0};  ///< 0: not attached. Published last.
+  std::vector<std::byte*> base;       ///< by rank; null: not mapped here
 };
 using AttachedRegions = std::array<AttachedRegion, kMaxRegions>;
 
@@ -55,7 +55,8 @@ class MailboxTransport : public Transport {
 
  protected:
   /// bells: this rank's doorbells; they outlive the transport.
-  MailboxTransport(Rank rank, std::uint32_t ranks, Bells& bells) noexcept : Transport(rank, ranks), bells_(bells) {}
+  MailboxTransport(Rank rank, std::uint32_t ranks, Bells& bells) noexcept
+      : Transport(rank, ranks), bells_(bells) {}
 
   [[nodiscard]] bool own(Rank r) const noexcept { return r == rank(); }
   void ring_messages() noexcept { bells_[raw(Doorbell::messages)].ring(); }
@@ -79,7 +80,7 @@ class MailboxTransport : public Transport {
     KASANE_CHECK_OP(raw(at.rank), <, ranks());
     KASANE_CHECK_OP(raw(at.region), <, kMaxRegions);
     const AttachedRegion& region = regions_[raw(at.region)];
-    const std::size_t size = region.bytes.load(std::memory_order_acquire);   // acquire: pairs with publish()
+    const std::size_t size = region.bytes.load(std::memory_order_acquire);  // acquire: pairs with publish()
     KASANE_CHECK(size != 0, "the region is not attached");
     KASANE_CHECK_OP(at.offset, <=, size);
     KASANE_CHECK_OP(bytes, <=, size - at.offset);
@@ -102,19 +103,24 @@ class MailboxTransport : public Transport {
   }
   static void set_flag(std::byte* word, std::uint64_t value) noexcept {
     // release: a thread that acquires the flag sees the bytes.
-    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word)).store(value, std::memory_order_release);
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(word))
+        .store(value, std::memory_order_release);
   }
-  static Post write_notify_here(std::byte* to, const void* from, std::size_t bytes, std::byte* flag, std::uint64_t value) noexcept {
+  static Post write_notify_here(std::byte* to, const void* from, std::size_t bytes, std::byte* flag,
+                                std::uint64_t value) noexcept {
     copy_bytes(to, static_cast<const std::byte*>(from), bytes);
     set_flag(flag, value);
     return Post::done;
   }
-  static Post atomic_here(AtomicOp op, std::byte* at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Width width) noexcept {
+  static Post atomic_here(AtomicOp op, std::byte* at, std::uint64_t operand, std::uint64_t compare,
+                          std::uint64_t* result, Width width) noexcept {
     const std::uint64_t old = cpu_atomic(op, width, at, operand, compare);
     if (result != nullptr) *result = old;
     return Post::done;
   }
-  static void check_aligned(std::uint64_t offset, std::size_t bytes) noexcept { KASANE_CHECK_OP(offset % bytes, ==, 0u); }
+  static void check_aligned(std::uint64_t offset, std::size_t bytes) noexcept {
+    KASANE_CHECK_OP(offset % bytes, ==, 0u);
+  }
 
   // ---- messages
 
@@ -124,12 +130,15 @@ class MailboxTransport : public Transport {
   }
   /// The arguments come from another process, so they are checked before they are used as an index or a
   /// length.
-  void run_handler(std::uint32_t name, std::uint32_t from, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) const noexcept {
+  void run_handler(std::uint32_t name, std::uint32_t from, std::span<const std::byte> payload,
+                   std::uint32_t slot, std::uint64_t stamp) const noexcept {
     check_message(HandlerId{name}, payload);
     KASANE_CHECK_OP(from, <, ranks());
     const HandlerEntry& handler = handlers_[name];
     KASANE_CHECK(handler.fn != nullptr, "a message for a handler that was never set");
-    handler.fn(handler.context, Message{.from = Rank{from}, .payload = payload, .token = {.requester = Rank{from}, .slot = slot, .stamp = stamp}});
+    handler.fn(handler.context, Message{.from = Rank{from},
+                                        .payload = payload,
+                                        .token = {.requester = Rank{from}, .slot = slot, .stamp = stamp}});
   }
 
  private:

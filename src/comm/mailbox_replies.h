@@ -35,15 +35,16 @@ struct alignas(64) ReplySlot {
   std::atomic<std::uint64_t> value;
   /// the requester polls state, so the answer rings no doorbell (comm/shm)
   std::atomic<std::uint32_t> watched;
-  std::uint32_t brought;                ///< number of bytes that came with the answer
+  std::uint32_t brought;  ///< number of bytes that came with the answer
 
   /// Stores the answer. False: no request with this stamp waits here any more, and nothing happened.
-  bool answer(std::uint64_t stamp, std::uint64_t answer_value, std::memory_order order = std::memory_order_release) noexcept {
+  bool answer(std::uint64_t stamp, std::uint64_t answer_value,
+              std::memory_order order = std::memory_order_release) noexcept {
     // relaxed: only the answer changes it
     if (state.load(std::memory_order_relaxed) != stamp * 2) return false;
     // relaxed: published by the next line
     value.store(answer_value, std::memory_order_relaxed);
-    state.store(stamp * 2 + 1, order);   // release at least: it also publishes what the handler did before
+    state.store(stamp * 2 + 1, order);  // release at least: it also publishes what the handler did before
     return true;
   }
 };
@@ -52,7 +53,10 @@ class ReplySlots {
  public:
   /// slots: zeroed memory that peers can write to. Null: the slots are allocated here.
   explicit ReplySlots(std::uint32_t count, ReplySlot* slots = nullptr)
-      : count_(count), made_(slots == nullptr ? new ReplySlot[count]() : nullptr), slots_(slots == nullptr ? made_.get() : slots), free_(count) {}
+      : count_(count),
+        made_(slots == nullptr ? new ReplySlot[count]() : nullptr),
+        slots_(slots == nullptr ? made_.get() : slots),
+        free_(count) {}
   ~ReplySlots() {
     if (bytes_ != nullptr) ::munmap(bytes_, count_ * kMaxAnswer);
   }
@@ -62,7 +66,8 @@ class ReplySlots {
   /// Reserves memory for the bytes that come with answers; it costs DRAM where it is used. False if there is
   /// none.
   bool reserve_bytes() noexcept {
-    void* p = ::mmap(nullptr, count_ * kMaxAnswer, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = ::mmap(nullptr, count_ * kMaxAnswer, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return false;
     bytes_ = static_cast<std::byte*>(p);
     return true;
@@ -82,7 +87,12 @@ class ReplySlots {
     slot.watched.store(ring_at_ns != 0, std::memory_order_relaxed);
     // Filled before the message can be answered: by then another thread may test `pending`.
     const PendingReply before = pending;
-    pending = {.slot = index, .stamp = stamp, .doorbell_delay_ns = before.doorbell_delay_ns, .to = to, .ring_at_ns = ring_at_ns, .into = before.into};
+    pending = {.slot = index,
+               .stamp = stamp,
+               .doorbell_delay_ns = before.doorbell_delay_ns,
+               .to = to,
+               .ring_at_ns = ring_at_ns,
+               .into = before.into};
     if (send(index, stamp) != Post::again) return Post::pending;
     pending = {.doorbell_delay_ns = before.doorbell_delay_ns, .into = before.into};
     free_.put(index);
@@ -94,7 +104,8 @@ class ReplySlots {
     return slots_[index];
   }
   /// Stores an answer with its bytes, if memory was reserved for them.
-  bool answer(std::uint32_t index, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes = {}) noexcept {
+  bool answer(std::uint32_t index, std::uint64_t stamp, std::uint64_t value,
+              std::span<const std::byte> bytes = {}) noexcept {
     ReplySlot& s = slot(index);
     // relaxed: as in ReplySlot::answer(), which publishes all this.
     if (bytes_ != nullptr && s.state.load(std::memory_order_relaxed) == stamp * 2) {
@@ -112,7 +123,8 @@ class ReplySlots {
   }
 
   [[nodiscard]] bool answered(const PendingReply& pending) noexcept {
-    KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
+    KASANE_CHECK(pending.stamp != 0,
+                 "test() of a request that was not sent, or whose answer was taken already");
     // acquire: pairs with the answer. seq_cst on top: comm/shm clears `watched` before this load, and the two
     // must have one order with the answer's two accesses.
     const std::uint64_t state = slot(pending.slot).state.load(std::memory_order_seq_cst);

@@ -22,10 +22,12 @@ struct LocalAddr {
   RegionId region;
   std::uint64_t offset;
 };
-[[nodiscard]] inline LocalAddr private_memory(const void* p) noexcept { return {kPrivateMemory, reinterpret_cast<std::uintptr_t>(p)}; }
+[[nodiscard]] inline LocalAddr private_memory(const void* p) noexcept {
+  return {kPrivateMemory, reinterpret_cast<std::uintptr_t>(p)};
+}
 
 struct Callback {
-  void (*fn)(void* context, Status) noexcept = nullptr;   ///< null: none
+  void (*fn)(void* context, Status) noexcept = nullptr;  ///< null: none
   void* context = nullptr;
 };
 
@@ -93,7 +95,7 @@ struct AtomicParams {
   Width width;
   RemoteAddr at;
   std::uint64_t operand;
-  std::uint64_t compare = 0;          ///< compare_swap only
+  std::uint64_t compare = 0;  ///< compare_swap only
   /// old value, zero-extended; null: none, which is cheaper (add, and, or, xor)
   std::uint64_t* result = nullptr;
   Callback on_complete;
@@ -106,11 +108,11 @@ enum class Element : std::uint8_t { int32, int64, float32, float64, complex64, c
 /// y += a · x, element by element, atomic with respect to other accumulates of the same element type.
 /// Integers use the real part of scale, truncated; it must fit in 64 bits.
 struct AccumulateParams {
-  RemoteAddr to;                      ///< y, aligned to its element (complex: to its part)
-  LocalAddr from;                     ///< x
+  RemoteAddr to;   ///< y, aligned to its element (complex: to its part)
+  LocalAddr from;  ///< x
   Element element;
   std::complex<double> scale{1.0, 0.0};
-  Strides shape;                      ///< in bytes; count[0] is a multiple of element_bytes
+  Strides shape;  ///< in bytes; count[0] is a multiple of element_bytes
   Callback on_complete;
 };
 
@@ -120,7 +122,7 @@ struct SendParams {
   Rank to;
   HandlerId handler;
   std::span<const std::byte> payload;
-  Callback on_complete;               ///< the payload may be reused; the handler need not have run
+  Callback on_complete;  ///< the payload may be reused; the handler need not have run
 };
 
 /// Long active message: bytes go to `into` (in a region that the receiver attached), then the handler runs
@@ -137,7 +139,7 @@ struct SendLongParams {
   std::size_t bytes;
   HandlerId handler;
   std::span<const std::byte> header;
-  Callback on_complete;               ///< the bytes have arrived; the handler need not have run
+  Callback on_complete;  ///< the bytes have arrived; the handler need not have run
 };
 
 /// As SendParams, with one 64-bit answer (Transport::reply).
@@ -150,7 +152,7 @@ struct RequestParams {
 };
 
 struct FlushParams {
-  Rank rank;                          ///< kNoRank: all
+  Rank rank;  ///< kNoRank: all
   Callback on_complete;
 };
 

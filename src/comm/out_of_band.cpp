@@ -36,7 +36,8 @@ Result<std::vector<std::string>> OverTransport::allgather(std::string_view mine)
   std::vector<std::byte> padded(longest), everything(longest * n);
   if (size != 0) std::memcpy(padded.data(), mine.data(), size);
   gather(padded, everything);
-  for (std::size_t r = 0; r < n; ++r) all[r].assign(reinterpret_cast<const char*>(everything.data() + r * longest), sizes[r]);
+  for (std::size_t r = 0; r < n; ++r)
+    all[r].assign(reinterpret_cast<const char*>(everything.data() + r * longest), sizes[r]);
   return all;
 }
 

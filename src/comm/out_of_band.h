@@ -48,7 +48,8 @@ class Collectives;
 class OverTransport final : public OutOfBand {
  public:
   /// collectives: of the same transport; both outlive this.
-  OverTransport(Transport& transport, Collectives& collectives) noexcept : transport_(transport), collectives_(collectives) {}
+  OverTransport(Transport& transport, Collectives& collectives) noexcept
+      : transport_(transport), collectives_(collectives) {}
   [[nodiscard]] Rank rank() const noexcept override { return transport_.rank(); }
   [[nodiscard]] std::uint32_t ranks() const noexcept override { return transport_.ranks(); }
   Result<std::vector<std::string>> allgather(std::string_view mine) override;

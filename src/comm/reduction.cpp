@@ -26,19 +26,29 @@ struct Wrapping<T, true> {
 template <class T, Reduce op>
 inline T apply(const T& a, const T& b) {
   using W = typename Wrapping<T>::type;
-  if constexpr (op == Reduce::sum) return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
+  if constexpr (op == Reduce::sum)
+    return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
   else if constexpr (op == Reduce::prod && kComplex<T>)
     // By parts: the library's operator* checks every element for infinities.
     return T(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
-  else if constexpr (op == Reduce::prod) return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
-  else if constexpr (op == Reduce::min) return b < a ? b : a;
-  else if constexpr (op == Reduce::max) return a < b ? b : a;
-  else if constexpr (op == Reduce::bit_and) return a & b;
-  else if constexpr (op == Reduce::bit_or) return a | b;
-  else if constexpr (op == Reduce::bit_xor) return a ^ b;
-  else if constexpr (op == Reduce::logical_and) return static_cast<T>(a != T{} && b != T{});
-  else if constexpr (op == Reduce::logical_or) return static_cast<T>(a != T{} || b != T{});
-  else return static_cast<T>((a != T{}) != (b != T{}));
+  else if constexpr (op == Reduce::prod)
+    return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
+  else if constexpr (op == Reduce::min)
+    return b < a ? b : a;
+  else if constexpr (op == Reduce::max)
+    return a < b ? b : a;
+  else if constexpr (op == Reduce::bit_and)
+    return a & b;
+  else if constexpr (op == Reduce::bit_or)
+    return a | b;
+  else if constexpr (op == Reduce::bit_xor)
+    return a ^ b;
+  else if constexpr (op == Reduce::logical_and)
+    return static_cast<T>(a != T{} && b != T{});
+  else if constexpr (op == Reduce::logical_or)
+    return static_cast<T>(a != T{} || b != T{});
+  else
+    return static_cast<T>((a != T{}) != (b != T{}));
 }
 
 template <class T, Reduce op>

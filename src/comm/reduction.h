@@ -13,12 +13,36 @@
 
 namespace kasane::comm {
 
-enum class Scalar : std::uint8_t { int32, int64, uint32, uint64, float32, float64, complex64, complex128, bytes };
-enum class Reduce : std::uint8_t { sum, prod, min, max, bit_and, bit_or, bit_xor, logical_and, logical_or, logical_xor, user };
+enum class Scalar : std::uint8_t {
+  int32,
+  int64,
+  uint32,
+  uint64,
+  float32,
+  float64,
+  complex64,
+  complex128,
+  bytes
+};
+enum class Reduce : std::uint8_t {
+  sum,
+  prod,
+  min,
+  max,
+  bit_and,
+  bit_or,
+  bit_xor,
+  logical_and,
+  logical_or,
+  logical_xor,
+  user
+};
 
 [[nodiscard]] constexpr std::size_t scalar_bytes(Scalar s) noexcept {
   switch (s) {
-    case Scalar::int32: case Scalar::uint32: case Scalar::float32: return 4;
+    case Scalar::int32:
+    case Scalar::uint32:
+    case Scalar::float32: return 4;
     case Scalar::complex128: return 16;
     case Scalar::bytes: return 1;
     default: return 8;
@@ -26,7 +50,8 @@ enum class Reduce : std::uint8_t { sum, prod, min, max, bit_and, bit_or, bit_xor
 }
 
 /// out[i] = left[i] · right[i] for count elements. out is left, or right, or overlaps neither.
-using CombineFn = void (*)(const void* context, std::byte* out, const std::byte* left, const std::byte* right, std::size_t count);
+using CombineFn = void (*)(const void* context, std::byte* out, const std::byte* left, const std::byte* right,
+                           std::size_t count);
 
 struct Reduction {
   CombineFn fn = nullptr;
@@ -47,18 +72,26 @@ struct Reduction {
 [[nodiscard]] Reduction reduction(Scalar, Reduce);
 /// fn must be associative. Elements of any size; fn and context stay valid until the collective has
 /// completed, and fn must not wait.
-[[nodiscard]] Reduction user_reduction(std::size_t element_bytes, CombineFn fn, const void* context, bool commutative);
+[[nodiscard]] Reduction user_reduction(std::size_t element_bytes, CombineFn fn, const void* context,
+                                       bool commutative);
 
 template <class T>
 [[nodiscard]] constexpr Scalar scalar_of() noexcept {
-  if constexpr (std::is_same_v<T, std::complex<float>>) return Scalar::complex64;
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return Scalar::complex128;
-  else if constexpr (std::is_same_v<T, float>) return Scalar::float32;
-  else if constexpr (std::is_same_v<T, double>) return Scalar::float64;
+  if constexpr (std::is_same_v<T, std::complex<float>>)
+    return Scalar::complex64;
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return Scalar::complex128;
+  else if constexpr (std::is_same_v<T, float>)
+    return Scalar::float32;
+  else if constexpr (std::is_same_v<T, double>)
+    return Scalar::float64;
   else {
-    static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "no element type of the collectives");
-    if constexpr (std::is_signed_v<T>) return sizeof(T) == 4 ? Scalar::int32 : Scalar::int64;
-    else return sizeof(T) == 4 ? Scalar::uint32 : Scalar::uint64;
+    static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                  "no element type of the collectives");
+    if constexpr (std::is_signed_v<T>)
+      return sizeof(T) == 4 ? Scalar::int32 : Scalar::int64;
+    else
+      return sizeof(T) == 4 ? Scalar::uint32 : Scalar::uint64;
   }
 }
 

@@ -53,7 +53,8 @@ class RegionWords {
     return io.fetch_and(at(rank, offset), operand);
   }
   /// Returns the old value.
-  std::uint64_t compare_swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) const {
+  std::uint64_t compare_swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t expected,
+                             std::uint64_t desired) const {
     if (auto* word = direct(rank, offset)) {
       word->compare_exchange_strong(expected, desired);
       return expected;
@@ -62,7 +63,9 @@ class RegionWords {
   }
 
   /// The word itself, or null where it is not mapped here.
-  [[nodiscard]] std::atomic<std::uint64_t>* here(Rank rank, std::uint64_t offset) const noexcept { return direct(rank, offset); }
+  [[nodiscard]] std::atomic<std::uint64_t>* here(Rank rank, std::uint64_t offset) const noexcept {
+    return direct(rank, offset);
+  }
   // The same without waiting: *old is set once the batch was awaited, or at once where the word is mapped
   // here.
   void load(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t* old) const {
@@ -74,22 +77,27 @@ class RegionWords {
     batch.atomic(AtomicOp::swap, at(rank, offset), value, 0, old);
   }
   /// A swap that need not be awaited: *old is set when the completion runs, or at once (done).
-  Post swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t value, std::uint64_t* old, Completion* completion) const {
+  Post swap(Blocking& io, Rank rank, std::uint64_t offset, std::uint64_t value, std::uint64_t* old,
+            Completion* completion) const {
     if (auto* word = direct(rank, offset)) return *old = word->exchange(value), Post::done;
     const Post result = io.transport().atomic(AtomicOp::swap, at(rank, offset), value, 0, old, completion);
     if (result != Post::again) io.count_round_trip(at(rank, offset));
     return result;
   }
-  void fetch_or(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand, std::uint64_t* old) const {
+  void fetch_or(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand,
+                std::uint64_t* old) const {
     if (auto* word = direct(rank, offset)) return void(*old = word->fetch_or(operand));
     batch.atomic(AtomicOp::fetch_or, at(rank, offset), operand, 0, old);
   }
-  void fetch_and(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand, std::uint64_t* old) const {
+  void fetch_and(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t operand,
+                 std::uint64_t* old) const {
     if (auto* word = direct(rank, offset)) return void(*old = word->fetch_and(operand));
     batch.atomic(AtomicOp::fetch_and, at(rank, offset), operand, 0, old);
   }
-  void compare_swap(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired, std::uint64_t* old) const {
-    if (direct(rank, offset) != nullptr) return void(*old = compare_swap(batch.io(), rank, offset, expected, desired));
+  void compare_swap(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t expected,
+                    std::uint64_t desired, std::uint64_t* old) const {
+    if (direct(rank, offset) != nullptr)
+      return void(*old = compare_swap(batch.io(), rank, offset, expected, desired));
     batch.atomic(AtomicOp::compare_swap, at(rank, offset), desired, expected, old);
   }
 
@@ -100,7 +108,9 @@ class RegionWords {
     std::byte* base = bases_[raw(rank)];
     return base != nullptr ? reinterpret_cast<std::atomic<std::uint64_t>*>(base + offset) : nullptr;
   }
-  [[nodiscard]] RemoteAddr at(Rank rank, std::uint64_t offset) const noexcept { return {rank, region_, offset}; }
+  [[nodiscard]] RemoteAddr at(Rank rank, std::uint64_t offset) const noexcept {
+    return {rank, region_, offset};
+  }
 
   RegionId region_;
   std::vector<std::byte*> bases_;

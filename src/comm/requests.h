@@ -15,21 +15,22 @@ namespace kasane::comm {
 /// Where an answer goes. Each field is set before await() returns, unless null.
 struct AnswerPlace {
   std::uint64_t* value = nullptr;
-  std::span<std::byte> into{};      ///< for the bytes that the answer brings
-  std::size_t* brought = nullptr;   ///< how many these were
+  std::span<std::byte> into{};     ///< for the bytes that the answer brings
+  std::size_t* brought = nullptr;  ///< how many these were
 };
 
 class Requests {
  public:
   /// doorbell_delay_ns: of each (PendingReply).
-  explicit Requests(Blocking& io, std::uint32_t doorbell_delay_ns = 0) noexcept : io_(io), doorbell_delay_ns_(doorbell_delay_ns) {}
+  explicit Requests(Blocking& io, std::uint32_t doorbell_delay_ns = 0) noexcept
+      : io_(io), doorbell_delay_ns_(doorbell_delay_ns) {}
   Requests(const Requests&) = delete;
   Requests& operator=(const Requests&) = delete;
   ~Requests() { await(); }
 
   /// Sends one more request, once there is room.
   void post(Rank to, HandlerId handler, std::span<const std::byte> payload, const AnswerPlace& answer = {}) {
-    bool posted = false;   // the predicate may be called again after it was true
+    bool posted = false;  // the predicate may be called again after it was true
     io_.waiter().until([&] {
       if (posted) return true;
       collect();

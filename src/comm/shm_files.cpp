@@ -47,7 +47,9 @@ void remove_files_in(int folder) noexcept {
   ::closedir(entries);
 }
 
-bool begins(std::string_view text, std::string_view head) noexcept { return text.substr(0, head.size()) == head; }
+bool begins(std::string_view text, std::string_view head) noexcept {
+  return text.substr(0, head.size()) == head;
+}
 
 void remove_if_dead(const std::string& name) noexcept {
   struct stat info{};
@@ -68,14 +70,17 @@ Result<ShmFolder> ShmFolder::create() {
   remove_dead_shm_files();
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::string name = std::string(kShm) + "/" + kHead + "XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) return fail_errno(Errc::io, "no folder can be made in /dev/shm, where UCX keeps its queues");
+    if (::mkdtemp(name.data()) == nullptr)
+      return fail_errno(Errc::io, "no folder can be made in /dev/shm, where UCX keeps its queues");
     const int fd = lock(name, LOCK_EX);
     if (fd >= 0) return ShmFolder(fd, std::move(name));
   }
-  return fail(Errc::io, "folders made in /dev/shm vanish at once: another program removes " + std::string(kHead) + "*");
+  return fail(Errc::io,
+              "folders made in /dev/shm vanish at once: another program removes " + std::string(kHead) + "*");
 }
 
-ShmFolder::ShmFolder(ShmFolder&& other) noexcept : fd_(std::exchange(other.fd_, -1)), name_(std::exchange(other.name_, {})) {}
+ShmFolder::ShmFolder(ShmFolder&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), name_(std::exchange(other.name_, {})) {}
 
 ShmFolder::~ShmFolder() {
   if (!name_.empty()) remove_files_in(fd_);
@@ -91,7 +96,7 @@ void ShmFolder::remove_name() noexcept {
   name_.clear();
   const int shm = ::open(kShm, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (shm < 0) return;
-  ::dup3(shm, fd_, O_CLOEXEC);   // the lock goes with the folder
+  ::dup3(shm, fd_, O_CLOEXEC);  // the lock goes with the folder
   ::close(shm);
 }
 
@@ -104,7 +109,7 @@ void claim_segments_of_open_mpi() {
     last = line.substr(at);
     const std::string_view name = std::string_view(last).substr(std::strlen(kShm) + 1);
     if (!begins(name, kOpenMpi) && !begins(name, kOpenMpi5)) continue;
-    const int fd = lock(last, LOCK_SH);   // stays open, and so locked
+    const int fd = lock(last, LOCK_SH);  // stays open, and so locked
     if (fd >= 0) ::fchmod(fd, S_IRUSR | S_IWUSR | S_ISVTX);
   }
 }

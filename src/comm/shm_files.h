@@ -40,7 +40,7 @@ class ShmFolder {
  private:
   ShmFolder(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
   int fd_ = -1;
-  std::string name_;   ///< empty: gone
+  std::string name_;  ///< empty: gone
 };
 
 /// Locks and marks the segments of Open MPI that this process has mapped, as long as it lives.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records handed from many threads to a thread that takes them all at once. No ABA: no thread pops a single one.
-// Thread safety: everything from any thread. A record is linked by its member `next`, and on one stack at a
-// time.
+// Records handed from many threads to a thread that takes them all at once. No ABA: no thread pops a single
+// one. Thread safety: everything from any thread. A record is linked by its member `next`, and on one stack
+// at a time.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,8 @@ class TakeAllStack {
       record->next = head;
       // seq_cst: release for the record's content; and a thread that pushes and then looks at something else
       // must not look before it has pushed (flush).
-    } while (!head_.compare_exchange_weak(head, record, std::memory_order_seq_cst, std::memory_order_relaxed));
+    } while (
+        !head_.compare_exchange_weak(head, record, std::memory_order_seq_cst, std::memory_order_relaxed));
   }
   /// Oldest first, linked by next.
   [[nodiscard]] Record* take_all() noexcept {

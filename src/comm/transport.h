@@ -55,7 +55,7 @@ enum class Status : std::uint8_t { ok, refused, peer_lost };
 
 struct Completion {
   void (*fn)(Completion*) noexcept = nullptr;
-  Status status = Status::ok;   ///< set before fn runs
+  Status status = Status::ok;  ///< set before fn runs
 };
 
 enum class AtomicOp : std::uint8_t { fetch_add, fetch_and, fetch_or, fetch_xor, swap, compare_swap };
@@ -81,26 +81,26 @@ struct ReplyToken {
 struct Message {
   Rank from;
   std::span<const std::byte> payload;
-  ReplyToken token;   ///< meaningful in handlers reached by request() only
+  ReplyToken token;  ///< meaningful in handlers reached by request() only
 };
 using Handler = void (*)(void* context, const Message&) noexcept;
 
 /// One outstanding request at the requester. Destroy it only after test() returned true.
 struct PendingReply {
   std::uint32_t slot = 0;
-  Status status = Status::ok;   ///< after test(): peer_lost if no answer can come any more
+  Status status = Status::ok;  ///< after test(): peer_lost if no answer can come any more
   std::uint64_t stamp = 0;
   /// Set before request() by a caller that then calls test() again and again. For so long no doorbell needs
   /// to ring, neither for the request, if a nudge can tell the target of it (Transport::set_nudge), nor for
   /// the answer. 0: doorbells ring at once. A transport may ignore it.
   std::uint32_t doorbell_delay_ns = 0;
-  Rank to = kNoRank;              ///< the rank that was asked; set by request()
+  Rank to = kNoRank;  ///< the rank that was asked; set by request()
   /// when test() rings the target's doorbell, which was not rung yet; 0: it was
   std::uint64_t ring_at_ns = 0;
   /// Where bytes that come with the answer go; set before request() by a caller that can do without them
   /// (Facts::answers_bring). test() writes them.
   std::span<std::byte> into{};
-  std::size_t brought = 0;        ///< after test(): how many bytes came; those beyond into are dropped
+  std::size_t brought = 0;  ///< after test(): how many bytes came; those beyond into are dropped
 };
 
 /// Each kind of event has its own sleepers, so that a message does not wake idle workers.
@@ -117,10 +117,10 @@ struct Facts {
   bool puts_need_target;
   /// May the owner use std::atomic on words that other ranks change by atomics? (rule 15)
   bool atomics_coherent_with_cpu;
-  bool completes_inline;           ///< do read, write and atomics always return Post::done?
+  bool completes_inline;  ///< do read, write and atomics always return Post::done?
   /// do writes to one target become visible in the order posted? For information only
   bool ordered = false;
-  bool pins_memory = false;        ///< does attach() pin the region's pages (rule 9)?
+  bool pins_memory = false;  ///< does attach() pin the region's pages (rule 9)?
   /// 0: arrivals ring the doorbell. Else no arrival does, and this is the longest nap of sleep(messages) at
   /// present.
   std::int64_t poll_every_ns = 0;
@@ -162,8 +162,8 @@ class Transport {
                             std::uint64_t value, Completion*) noexcept = 0;
   /// Atomic at the target, sequentially consistent among atomics on the same word (of the same width).
   /// *result, unless null, receives the old value, zero-extended. compare is used by compare_swap only.
-  virtual Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
-                      Width = Width::eight) noexcept = 0;
+  virtual Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                      std::uint64_t* result, Completion*, Width = Width::eight) noexcept = 0;
   /// Done when every write and atomic that this rank posted before to target has completed.
   virtual Post fence(Rank target, Completion*) noexcept = 0;
 
@@ -179,7 +179,10 @@ class Transport {
   virtual void reply(ReplyToken, std::uint64_t value) noexcept = 0;
   /// The same with at most kMaxAnswer bytes for PendingReply::into, copied before the call returns. They may
   /// be left out: the requester learns how many came.
-  virtual void reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> /*bytes*/) noexcept { reply(token, value); }
+  virtual void reply_with(ReplyToken token, std::uint64_t value,
+                          std::span<const std::byte> /*bytes*/) noexcept {
+    reply(token, value);
+  }
   /// True exactly once, when the answer has come; then *value holds it and the slot is free.
   [[nodiscard]] virtual bool test(PendingReply&, std::uint64_t* value) noexcept = 0;
 

@@ -20,8 +20,8 @@ namespace {
 constexpr int kYields = 8;
 // another thread ran meanwhile, for longer than an answer takes
 constexpr std::uint64_t kLongYieldNs = 200'000;
-constexpr std::uint64_t kNoYieldsNs = 100'000'000;    // after a long yield: sleep at once, for so long
-constexpr std::int64_t kFirstNapNs = 200'000;   // events that ring no bell are seen at the latest after a nap
+constexpr std::uint64_t kNoYieldsNs = 100'000'000;  // after a long yield: sleep at once, for so long
+constexpr std::int64_t kFirstNapNs = 200'000;  // events that ring no bell are seen at the latest after a nap
 constexpr std::int64_t kLongestNapNs = 1'000'000;
 
 }  // namespace
@@ -46,7 +46,8 @@ void PollWaiter::wait(bool (*ready)(const void*), const void* arg) {
       ++yields;
       const std::uint64_t start = now_ns();
       ::sched_yield();
-      if (const std::uint64_t end = now_ns(); end - start > kLongYieldNs) transport_.no_yields_before(end + kNoYieldsNs);
+      if (const std::uint64_t end = now_ns(); end - start > kLongYieldNs)
+        transport_.no_yields_before(end + kNoYieldsNs);
     } else {
       transport_.sleep(Doorbell::messages, seen, nap_ns);
       nap_ns = std::min(nap_ns * 2, kLongestNapNs);

@@ -22,16 +22,16 @@ class Waiter {
   /// Lets other threads run once: between two tries of something that no event announces.
   void pause() {
     unsigned looks = 0;
-    until([&looks] { return looks++ >= 2; });   // the second look comes after wait() has made progress
+    until([&looks] { return looks++ >= 2; });  // the second look comes after wait() has made progress
   }
 
  protected:
   virtual void wait(bool (*ready)(const void*), const void* arg) = 0;
 };
 
-/// The delay of doorbells (PendingReply) of a thread that waits with a PollWaiter: longer than a busy rank takes to its
-/// next fork and its answer; shorter than the waiter spins, since a sleeping waiter must be woken; and
-/// shorter than waking a service thread takes.
+/// The delay of doorbells (PendingReply) of a thread that waits with a PollWaiter: longer than a busy rank
+/// takes to its next fork and its answer; shorter than the waiter spins, since a sleeping waiter must be
+/// woken; and shorter than waking a service thread takes.
 inline constexpr std::uint32_t kDoorbellDelayNs = 15'000;
 
 /// Polls; async-signal-safe, so fault handlers use it, too. spin_ns: how long it spins before it sleeps on

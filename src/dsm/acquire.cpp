@@ -21,7 +21,7 @@ void Coherence::acquire_all(ThreadContext& ctx) {
 void Coherence::drop_cached(ThreadContext& ctx) {
   acquires_.fetch_add(1);
   drops_.fetch_add(1);
-  write_buffer_.released();   // changes are sent, too
+  write_buffer_.released();  // changes are sent, too
   bool left = false;
   {
     FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
@@ -32,7 +32,7 @@ void Coherence::drop_cached(ThreadContext& ctx) {
 
 void Coherence::acquire_noticed(ThreadContext& ctx) {
   if (!sharing_.on()) return acquire_all(ctx);
-  if (sharing_.no_notices()) {   // and no other thread is still dropping
+  if (sharing_.no_notices()) {  // and no other thread is still dropping
     acquires_.fetch_add(1);
     return;
   }
@@ -65,7 +65,9 @@ void Coherence::drop_noticed(ThreadContext& ctx) {
   }
   if (left) {
     sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
-      for_each_cached(page, parts, [&](BlockId b, gas::PartMask) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire); });
+      for_each_cached(page, parts, [&](BlockId b, gas::PartMask) {
+        fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire);
+      });
     });
   }
   sharing_.end_drop();
@@ -106,7 +108,9 @@ void Coherence::stay_reader(comm::Blocking& io, PageId page) {
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
-  if (!read_as_reader(io, pages_.page_of(b), [&](Rank owner) { io.read({owner, gas::kFrames, at}, fresh, kBlockBytes); })) return;
+  if (!read_as_reader(io, pages_.page_of(b),
+                      [&](Rank owner) { io.read({owner, gas::kFrames, at}, fresh, kBlockBytes); }))
+    return;
   std::byte* mine = space_.a(at);
   std::byte* base = twin ? space_.t(at) : mine;
   for (std::size_t i = 0; i < kBlockBytes; ++i) {

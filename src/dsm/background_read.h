@@ -20,8 +20,8 @@ inline constexpr BlockId kNoWindow{std::uint64_t{1} << 63};
 struct Coherence::BackgroundRead : mem::SpillRead {
   Coherence* coherence = nullptr;
   std::uint32_t index = 0;
-  BlockId first{0};   ///< of the window whose blocks stay invisible in V
-  BlockEvent wanted_for = BlockEvent::load;   ///< what the other blocks are wanted for: load or store
+  BlockId first{0};                          ///< of the window whose blocks stay invisible in V
+  BlockEvent wanted_for = BlockEvent::load;  ///< what the other blocks are wanted for: load or store
   mem::SpillRanges<kBlocksPerRead> runs;
 };
 

@@ -10,9 +10,22 @@ using mem::Access;
 using mem::BlockRange;
 
 Coherence::Coherence(const Parts& parts)
-    : space_(parts.space), table_(parts.table), cached_(parts.cached), dirty_(parts.dirty), engine_(parts.engine), transport_(parts.transport), addresses_(parts.addresses),
-      directory_(addresses_.directory()), mover_(transport_, addresses_, *this), pages_(directory_.pages()), auto_relocator_(parts.auto_relocator), sharing_(parts.sharing),
-      races_(parts.races), tiers_(parts.tiers), residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr), write_buffer_(parts.write_buffer_blocks) {
+    : space_(parts.space),
+      table_(parts.table),
+      cached_(parts.cached),
+      dirty_(parts.dirty),
+      engine_(parts.engine),
+      transport_(parts.transport),
+      addresses_(parts.addresses),
+      directory_(addresses_.directory()),
+      mover_(transport_, addresses_, *this),
+      pages_(directory_.pages()),
+      auto_relocator_(parts.auto_relocator),
+      sharing_(parts.sharing),
+      races_(parts.races),
+      tiers_(parts.tiers),
+      residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr),
+      write_buffer_(parts.write_buffer_blocks) {
   if (tiers_ != nullptr) {
     tiers_->connect(*this, mover_);
     make_background_reads();
@@ -59,12 +72,12 @@ void Coherence::wait_free(comm::Blocking& io, BlockId b) {
 void Coherence::mark_dirty(Counters& counters, BlockId b) noexcept {
   if (write_buffer_.stored_again(b)) count(counters.blocks_sent_in_vain);
   dirty_.insert(b);
-  sharing_.add_dirty();   // before any store can happen: ask_release() of other ranks relies on it
+  sharing_.add_dirty();  // before any store can happen: ask_release() of other ranks relies on it
 }
 
 void Coherence::mark_clean(BlockId b) noexcept {
   dirty_.erase(b);
-  sharing_.remove_dirty();   // after remote completion
+  sharing_.remove_dirty();  // after remote completion
 }
 
 // ---- access rights in V ----------------------------------------------------------------------------------
@@ -90,7 +103,7 @@ void Coherence::make_room() noexcept {
       cached_.erase(b);
       finish(b, step.after);
     } else {
-      finish(b, s);   // splitting a mapping was refused; dropping its neighbours will do
+      finish(b, s);  // splitting a mapping was refused; dropping its neighbours will do
     }
   });
 }

@@ -49,13 +49,15 @@ enum class Serves : bool { itself, others };
 
 /// What an OS thread (or a scripted thread) passes to every call.
 struct ThreadContext {
-  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c, Serves s = Serves::itself) noexcept : io(transport, waiter, &c), counters(c), serves(s) {}
+  ThreadContext(comm::Transport& transport, comm::Waiter& waiter, Counters& c,
+                Serves s = Serves::itself) noexcept
+      : io(transport, waiter, &c), counters(c), serves(s) {}
 
   comm::Blocking io;
   Counters& counters;
   const Serves serves;
   Sweeps sweeps;
-  gas::ReadAhead remote_page_ins;   ///< sweeps over pages that other ranks have on SSD
+  gas::ReadAhead remote_page_ins;  ///< sweeps over pages that other ranks have on SSD
   /// A fault that finds nothing to do has lost a race to another thread. If the same fault repeats
   /// kMaxIdleFaults times, it cannot be served.
   std::uint64_t idle_fault = ~std::uint64_t{0};
@@ -75,8 +77,8 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     gas::Sharing& sharing;
     /// counts uses of other ranks' pages; null: pages do not move by themselves
     gas::AutoRelocator* auto_relocator = nullptr;
-    gas::Tiers* tiers = nullptr;           ///< null: memory has no limit
-    RaceListener* races = nullptr;         ///< is called for data races; null: they are not looked for
+    gas::Tiers* tiers = nullptr;    ///< null: memory has no limit
+    RaceListener* races = nullptr;  ///< is called for data races; null: they are not looked for
     /// changed blocks of other ranks' pages that are kept for the next release; 0: all
     std::uint64_t write_buffer_blocks = 0;
   };
@@ -185,7 +187,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   /// Like Waiter::until(), and wake_waiting() knows of it.
   template <class Ready>
   void await(comm::Blocking& io, const Ready& ready) {
-    waiting_.fetch_add(1);   // seq_cst: before the condition is read
+    waiting_.fetch_add(1);  // seq_cst: before the condition is read
     io.waiter().until(ready);
     waiting_.fetch_sub(1);
   }
@@ -262,7 +264,8 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   BlockState become_owned(BlockId) noexcept;
   bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
   gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
-  std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base);
+  std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes,
+                          const std::byte* base);
   bool put_live(comm::Blocking&, Counters*, BlockId, const BlockStep&);
   static void on_changes(void* self, const comm::Message&) noexcept;
   template <class F>
@@ -298,7 +301,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   mem::BlockTable& table_;
   /// blocks of other ranks that may be visible; only the holder of the busy bit changes it
   mem::BlockSet& cached_;
-  mem::BlockSet& dirty_;    ///< blocks with changes that were not sent
+  mem::BlockSet& dirty_;  ///< blocks with changes that were not sent
   mem::FaultEngine& engine_;
   comm::Transport& transport_;
   gas::AddressCache& addresses_;
@@ -309,14 +312,14 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   gas::Sharing& sharing_;
   RaceListener* const races_;
   gas::Tiers* const tiers_;
-  mem::Residency* const residency_;   ///< of the tiers; null: memory has no limit
+  mem::Residency* const residency_;  ///< of the tiers; null: memory has no limit
   static constexpr std::uint32_t kPiecesPerRead = 4, kBackgroundReads = 64;
   static constexpr std::uint64_t kBlocksPerRead = kPiecesPerRead * gas::Tiers::kPieceBytes / mem::kBlockBytes;
   /// reads of blocks from the spill file that no thread waits for
   std::unique_ptr<BackgroundRead[]> background_reads_;
   comm::IndexPool<> free_background_reads_{kBackgroundReads};
 
-  std::atomic<std::uint32_t> waiting_{0};    ///< threads of this rank in await()
+  std::atomic<std::uint32_t> waiting_{0};  ///< threads of this rank in await()
   std::atomic<std::uint64_t> acquires_{0};
   /// acquires that dropped something; rule 2: a fetch that finds another number at its end is repeated
   std::atomic<std::uint64_t> drops_{0};

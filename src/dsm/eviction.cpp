@@ -16,17 +16,19 @@ using mem::BlockRange;
 namespace {
 // what one kernel page table maps: an mprotect flushes translations for each
 constexpr std::uint64_t kTableBlocks = 512;
-}
+}  // namespace
 
 // ---- room ------------------------------------------------------------------------------------------------
 
 void Coherence::admit(comm::Blocking& io, PageId page) {
-  if (residency_ != nullptr && residency_->counts(page)) admit(io, pages_.blocks_of(page).count, Serves::itself);
+  if (residency_ != nullptr && residency_->counts(page))
+    admit(io, pages_.blocks_of(page).count, Serves::itself);
 }
 
 /// For a fault: room for the blocks of its page that may be taken with it, at most so many.
 bool Coherence::admit(ThreadContext& ctx, PageId page, std::uint64_t blocks) {
-  const bool admitted = residency_ == nullptr || !residency_->counts(page) || admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
+  const bool admitted = residency_ == nullptr || !residency_->counts(page) ||
+                        admit(ctx.io, std::min(blocks, pages_.blocks_of(page).count), ctx.serves);
   if (!admitted) count(ctx.counters.faults_put_off);
   return admitted;
 }
@@ -35,7 +37,8 @@ bool Coherence::admit(ThreadContext& ctx, PageId page, std::uint64_t blocks) {
 /// asked first. False: there is no room yet, and the faults that wait behind this one come first: room may be
 /// what a view holds, and the view's thread may wait for one of these faults.
 bool Coherence::admit(comm::Blocking& io, std::uint64_t blocks, Serves serves) {
-  if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]] return true;
+  if (residency_ == nullptr || residency_->admitted(blocks)) [[likely]]
+    return true;
   for (;;) {
     const std::uint32_t stuck = residency_->times_stuck();
     await(io, [&] {
@@ -100,7 +103,9 @@ void Coherence::fill_twin(BlockId b) noexcept {
   if (residency_ != nullptr) residency_->fill_twin(b);
 }
 
-bool Coherence::fits(std::uint64_t bytes) noexcept { return residency_ == nullptr || residency_->admitted(bytes / mem::kBlockBytes + residency_->low()); }
+bool Coherence::fits(std::uint64_t bytes) noexcept {
+  return residency_ == nullptr || residency_->admitted(bytes / mem::kBlockBytes + residency_->low());
+}
 
 // ---- pages that are not here -----------------------------------------------------------------------------
 
@@ -115,14 +120,18 @@ void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
   constexpr std::uint32_t kMost = 16;
   std::array<PageId, kMost + 1> pages{page};
   std::size_t n = 1;
-  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead() ? ctx.remote_page_ins.ask(raw(page), kMost) : gas::ReadAhead::Plan{};
+  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead()
+                                        ? ctx.remote_page_ins.ask(raw(page), kMost)
+                                        : gas::ReadAhead::Plan{};
   for (std::uint32_t i = 0; i < std::min(plan.pieces, kMost); ++i) {
     const PageId next_one{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next_one) || pages_.bytes_of(next_one) != pages_.bytes_of(page)) break;
     pages[n++] = next_one;
   }
-  if (n == 1) addresses_.page_in(ctx.io, page, owner);
-  else addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::PagesIn::first);
+  if (n == 1)
+    addresses_.page_in(ctx.io, page, owner);
+  else
+    addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::PagesIn::first);
 }
 
 // ---- called by the pager ---------------------------------------------------------------------------------
@@ -130,7 +139,8 @@ void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
 void Coherence::retire(std::span<const PageId> pages) noexcept {
   for (std::size_t i = 0; i < pages.size();) {
     BlockRange run = pages_.blocks_of(pages[i]);
-    for (++i; i < pages.size() && retires_with(run, pages[i]); ++i) run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
+    for (++i; i < pages.size() && retires_with(run, pages[i]); ++i)
+      run.count = end_of(pages_.blocks_of(pages[i])) - raw(run.first);
     hide(run);
   }
 }
@@ -147,7 +157,8 @@ bool Coherence::retires_with(BlockRange run, PageId next_page) const noexcept {
     if (!residency_->counts(p)) return false;
   }
   std::uint64_t shown = 0;
-  for (std::uint64_t b = end; b != next_block && shown <= kMostShown; ++b) shown += state(BlockId{b}).access != Access::none ? 1 : 0;
+  for (std::uint64_t b = end; b != next_block && shown <= kMostShown; ++b)
+    shown += state(BlockId{b}).access != Access::none ? 1 : 0;
   return shown <= kMostShown;
 }
 
@@ -176,7 +187,8 @@ void Coherence::hide(BlockRange all) noexcept {
     const BlockStep step = next(s, BlockEvent::retire);
     if (step.verdict != Verdict::proceed) continue;
     const BlockRange between{block_at(run.first, run.count), raw(b) - raw(run.first) - run.count};
-    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks && try_claim(between, BlockEvent::pass) == Verdict::proceed) {
+    if (run.count != 0 && shown < kTogether && raw(b) / kTableBlocks == raw(run.first) / kTableBlocks &&
+        try_claim(between, BlockEvent::pass) == Verdict::proceed) {
       run.count += between.count;
     } else {
       hide_run();

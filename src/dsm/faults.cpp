@@ -19,7 +19,8 @@ using mem::BlockRange;
 using mem::kBlockBytes;
 
 bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
-  const Timed timed(ctx.counters, ctx.counters.ns_fault, wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
+  const Timed timed(ctx.counters, ctx.counters.ns_fault,
+                    wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
   const BlockEvent event = wanted == Access::write ? BlockEvent::store : BlockEvent::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);
   const BlockId b = mem::block_of(offset);
@@ -31,7 +32,7 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
     good = !cannot_be_served(ctx, offset);
   } else {
     const Fault fault = carry_out_fault(ctx, b, event, step);
-    if (fault == Fault::again) {   // the access faults again, and the page has got a little further
+    if (fault == Fault::again) {  // the access faults again, and the page has got a little further
       count(ctx.counters.faults_again);
       ctx.sweeps.will_repeat();
       await_page(ctx.io, pages_.page_of(b));
@@ -50,7 +51,9 @@ void Coherence::await_page(comm::Blocking& io, PageId page) {
   if (word == nullptr) return io.waiter().pause();
   unsigned looks = 0;
   // acquire: what the mover did is visible to what follows.
-  await(io, [&] { return !gas::Location::of(word->load(std::memory_order_acquire)).busy || ++looks > kLooksAtPage; });
+  await(io, [&] {
+    return !gas::Location::of(word->load(std::memory_order_acquire)).busy || ++looks > kLooksAtPage;
+  });
 }
 
 bool Coherence::cannot_be_served(ThreadContext& ctx, std::uint64_t offset) noexcept {
@@ -60,16 +63,19 @@ bool Coherence::cannot_be_served(ThreadContext& ctx, std::uint64_t offset) noexc
 }
 
 /// The caller holds b's bit for a load, store or pin. The bit is free when this returns.
-Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, BlockEvent event, const BlockStep& step) {
+Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, BlockEvent event,
+                                            const BlockStep& step) {
   const bool fetches = step.actions[0] == Action::fetch, looks = fetches || step.actions[0] == Action::find;
-  const Claimed sweep = step.actions[0] != Action::end && event != BlockEvent::pin_whole ? claim_sweep(ctx, b, event, step) : Claimed{{b, 1, 1}, 1};
+  const Claimed sweep = step.actions[0] != Action::end && event != BlockEvent::pin_whole
+                            ? claim_sweep(ctx, b, event, step)
+                            : Claimed{{b, 1, 1}, 1};
   if (sweep.here != sweep.blocks.count && gather_sweep(ctx, b, event, sweep)) return Fault::served;
   const Stripe blocks = sweep.blocks.from(b, sweep.here);
   if (looks) {
     // Before the fetch begins: an acquire that does not find the block in the set began before and needs
     // nothing of it.
     blocks.for_each([&](BlockId claimed) { cached_.insert(claimed); });
-    fill_staged(blocks);   // at least so many, whatever happens
+    fill_staged(blocks);  // at least so many, whatever happens
     gas::AddressCache::Found found;
     const Fetched fetched = fetch(ctx, b, blocks, fetches, found);
     if (fetched != Fetched::yes) {
@@ -79,14 +85,15 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
         arm_own_page(b, blocks, step.after.pins);
         return Fault::served;
       }
-      if (fetched == Fetched::on_ssd) return bring_blocks(ctx, b, blocks, event, gas::Location::of(found.word));
+      if (fetched == Fetched::on_ssd)
+        return bring_blocks(ctx, b, blocks, event, gas::Location::of(found.word));
       blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
       // no bit is held; the repeated access finds the page owned here or by another rank
       make_present(ctx, pages_.page_of(b), fetched, found.owner);
       return fetched == Fetched::not_allocated ? Fault::not_allocated : Fault::again;
     }
   }
-  if (step.claimed.saved) fill(blocks);   // undefined bytes may become defined again
+  if (step.claimed.saved) fill(blocks);  // undefined bytes may become defined again
   carry_out_actions(ctx, b, blocks, step);
   blocks.for_each([&](BlockId served) {
     BlockState after = step.after;
@@ -102,7 +109,8 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
 }
 
 /// The actions of a fault after the fetch, for all of `blocks`.
-void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& blocks, const BlockStep& step) {
+void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& blocks,
+                                  const BlockStep& step) {
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       blocks.for_each_run([&](BlockRange run) {
@@ -128,12 +136,13 @@ void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& b
 
 /// Claims further blocks of b's sweep that need the same actions: in b's page, and in other pages if the
 /// sweep may leave its page.
-Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEvent event, const BlockStep& step) {
+Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEvent event,
+                                          const BlockStep& step) {
   const PageId page = pages_.page_of(b);
   // From SSD four blocks cost little more than one, and many sweeps are short.
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
   Sweeps::Sweep& sweep = ctx.sweeps.match(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
-  if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();   // as the program advised
+  if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();  // as the program advised
   // in DRAM: nothing need be fetched
   const bool hidden = step.claimed.owned && step.claimed.access == Access::none;
   const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
@@ -142,20 +151,25 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEv
   // array may end.
   const bool runs = std::abs(sweep.stride()) == 1;
   if ((from_disk || hidden || runs) && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
-  const BlockEvent alike = event == BlockEvent::store || event == BlockEvent::pin_write ? BlockEvent::store : BlockEvent::load;
+  const BlockEvent alike =
+      event == BlockEvent::store || event == BlockEvent::pin_write ? BlockEvent::store : BlockEvent::load;
   // downwards: modulo 2^64
-  const auto at = [&](std::uint32_t i) { return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())}; };
+  const auto at = [&](std::uint32_t i) {
+    return BlockId{raw(b) + static_cast<std::uint64_t>(i * sweep.stride())};
+  };
   const auto is_within = [&](BlockId ahead) { return raw(ahead) - raw(within.first) < within.count; };
   const auto take = [&](BlockId ahead) {
     const BlockState s = state(ahead);
     const BlockStep like = next(s, alike);
-    return like.verdict == Verdict::proceed && like.actions == step.actions && s.pins == 0 && try_claim(ahead, s, like);
+    return like.verdict == Verdict::proceed && like.actions == step.actions && s.pins == 0 &&
+           try_claim(ahead, s, like);
   };
   std::uint32_t here = 1;
   while (here < most && is_within(at(here)) && take(at(here))) ++here;
   std::uint32_t took = here;
   const std::uint32_t beyond = std::min(most, sweep.beyond_page());
-  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned && (event == BlockEvent::load || event == BlockEvent::store);
+  const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned &&
+                      (event == BlockEvent::load || event == BlockEvent::store);
   // The fault was admitted for blocks of its own page, and a holder of bits cannot wait for room.
   if (leaves && !is_within(at(here)) && (residency_ == nullptr || residency_->admitted(beyond))) {
     for (PageId last = page; took < beyond && (!runs || window_of(at(took)) == window_of(b)); ++took) {
@@ -180,7 +194,8 @@ bool Coherence::leads_to(PageId other, PageId page) const noexcept {
 /// For a fault whose sweep has left its page. False: b's page cannot be read with the others, and what was
 /// claimed in it is still held.
 // noinline: the frame is large
-[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, BlockEvent event, const Claimed& sweep) {
+[[gnu::noinline]] bool Coherence::gather_sweep(ThreadContext& ctx, BlockId b, BlockEvent event,
+                                               const Claimed& sweep) {
   Gathering gathering(*this, ctx, Wanted::fault(event), sweep.blocks, b);
   gathering.gather();
   const std::uint32_t came = gathering.served_in_a_row();
@@ -239,11 +254,12 @@ Fetched Coherence::locate(comm::Blocking& io, PageId page, gas::AddressCache::Fo
 
 /// Fetches the owner's bytes of `blocks` into M at once; or only makes this rank a reader. All blocks lie in
 /// one page, b among them, and the caller has claimed them.
-Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bool bytes_too, gas::AddressCache::Found& found) {
+Fetched Coherence::fetch(ThreadContext& ctx, BlockId b, const Stripe& blocks, bool bytes_too,
+                         gas::AddressCache::Found& found) {
   const std::uint64_t offset = mem::offset_of(b);
   const PageId page = pages_.page_of(b);
   const bool counts = bytes_too && auto_relocator_ != nullptr && auto_relocator_->may_relocate(page);
-  std::optional<LastSeen> last_seen;   // of b
+  std::optional<LastSeen> last_seen;  // of b
   for (;;) {
     const std::uint64_t drops = drops_.load();
     if (const Fetched where = locate(ctx.io, page, found); where != Fetched::yes) return where;

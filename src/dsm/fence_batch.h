@@ -21,7 +21,8 @@ namespace kasane::dsm {
 class Coherence::FenceBatch {
  public:
   /// event: release or acquire.
-  FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, BlockEvent event) noexcept : c_(coherence), io_(io), counters_(counters), event_(event) {}
+  FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, BlockEvent event) noexcept
+      : c_(coherence), io_(io), counters_(counters), event_(event) {}
   ~FenceBatch() { run(); }
 
   /// False: another thread has claimed the block. A block whose access does not change (a pinned one; a whole
@@ -36,13 +37,15 @@ class Coherence::FenceBatch {
   struct Part {
     PageId page;
     std::size_t first, end;
-    bool unsent;   ///< with changes
-    bool now_owned;     ///< this rank owns the page by now, and the blocks that were changed
-    gas::PartMask changed;   ///< parts of the page to which something is put together with other pages
+    bool unsent;            ///< with changes
+    bool now_owned;         ///< this rank owns the page by now, and the blocks that were changed
+    gas::PartMask changed;  ///< parts of the page to which something is put together with other pages
     std::optional<gas::AddressCache::Put> put;
   };
 
-  [[nodiscard]] std::span<const BlockId> blocks(const Part& part) const noexcept { return {&block_[part.first], part.end - part.first}; }
+  [[nodiscard]] std::span<const BlockId> blocks(const Part& part) const noexcept {
+    return {&block_[part.first], part.end - part.first};
+  }
   [[nodiscard]] std::span<Part> parts() noexcept { return {part_.data(), parts_}; }
   void protect() noexcept;
   void put();

@@ -14,8 +14,12 @@ using mem::kBlockBytes;
 
 namespace {
 
-[[nodiscard]] bool has(const BlockStep& step, Action action) noexcept { return std::ranges::find(step.actions, action) != step.actions.end(); }
-[[nodiscard]] bool looks(const BlockStep& step) noexcept { return step.actions[0] == Action::fetch || step.actions[0] == Action::find; }
+[[nodiscard]] bool has(const BlockStep& step, Action action) noexcept {
+  return std::ranges::find(step.actions, action) != step.actions.end();
+}
+[[nodiscard]] bool looks(const BlockStep& step) noexcept {
+  return step.actions[0] == Action::fetch || step.actions[0] == Action::find;
+}
 
 }  // namespace
 
@@ -51,7 +55,8 @@ bool Coherence::Gathering::missing(std::uint64_t i) const noexcept { return held
 
 /// Blocks that are present as wanted are finished at once.
 void Coherence::Gathering::claim() noexcept {
-  const std::uint64_t most = std::min(kMostBlocks, raw(mem::block_of(wanted_.end + kBlockBytes - 1)) - raw(blocks_.first));
+  const std::uint64_t most =
+      std::min(kMostBlocks, raw(mem::block_of(wanted_.end + kBlockBytes - 1)) - raw(blocks_.first));
   std::size_t pages = 0;
   PageId page{0};
   for (; blocks_.count < most; ++blocks_.count) {
@@ -81,7 +86,7 @@ void Coherence::Gathering::find_pages() {
   std::array<PageId, kMostPages> pages;
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!missing(i)) continue;
-    c_.cached_.insert(block(i));   // before the fetch begins, as in a fault
+    c_.cached_.insert(block(i));  // before the fetch begins, as in a fault
     // a view may have many blocks: other threads must not be admitted for the same room meanwhile
     if (!sweeps()) c_.fill_staged(BlockRange{block(i), 1});
     const PageId page = c_.pages_.page_of(block(i));
@@ -112,7 +117,8 @@ void Coherence::Gathering::take_from_ssd(PageId page, const Part& part) {
     if (!missing(i)) continue;
     c_.cached_.erase(block(i));
     on_ssd_[i] = true;
-    if (!has(step(i), Action::read_back) || !c_.tiers_->stored(block(i))) c_.fill_otherwise(BlockRange{block(i), 1});
+    if (!has(step(i), Action::read_back) || !c_.tiers_->stored(block(i)))
+      c_.fill_otherwise(BlockRange{block(i), 1});
   }
 }
 
@@ -123,8 +129,10 @@ std::uint64_t Coherence::Gathering::fill(const Part& part) noexcept {
     if (!held_[i]) continue;
     const BlockStep s = step(i);
     if (!looks(s)) continue;
-    if (sweeps()) c_.fill(BlockRange{block(i), 1});
-    else c_.fill_otherwise(BlockRange{block(i), 1});
+    if (sweeps())
+      c_.fill(BlockRange{block(i), 1});
+    else
+      c_.fill_otherwise(BlockRange{block(i), 1});
     fetched += s.actions[0] == Action::fetch;
   }
   return fetched;
@@ -151,9 +159,10 @@ void Coherence::Gathering::read_pages() {
     Part& part = part_[p];
     bool good = false;
     if (part.where == Fetched::yes) {
-      good = c_.addresses_.stood(ctx_.io, joined->page, part.found);   // rule 9
+      good = c_.addresses_.stood(ctx_.io, joined->page, part.found);  // rule 9
       if (good) c_.sharing_.joined(joined->page, joined->state);
-      if (good && c_.auto_relocator_ != nullptr) c_.auto_relocator_->used(joined->page, part.last_seen && part.last_seen->changed());
+      if (good && c_.auto_relocator_ != nullptr)
+        c_.auto_relocator_->used(joined->page, part.last_seen && part.last_seen->changed());
       ++joined;
     }
     if (!good) unclaim(part);
@@ -166,7 +175,8 @@ void Coherence::Gathering::read(comm::Batch& batch, Part& part) {
     std::uint64_t end = i;
     while (end < part.end && fetches(end) && (end == i || blocks_.stride == 1)) ++end;
     const std::uint64_t at = mem::offset_of(block(i));
-    if (end != i && !part.last_seen && c_.auto_relocator_ != nullptr) part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
+    if (end != i && !part.last_seen && c_.auto_relocator_ != nullptr)
+      part.last_seen.emplace(c_.space_.a(at), c_.frame_of(part.found.owner, at));
     if (end != i) batch.read({part.found.owner, gas::kFrames, at}, c_.space_.a(at), (end - i) * kBlockBytes);
     i = std::max(end, i + 1);
   }
@@ -199,8 +209,10 @@ void Coherence::Gathering::read_back() {
     if (!on_ssd_[i] || !has(step(i), Action::read_back)) continue;
     const bool saved = step(i).after.saved;
     incoming.add({block(i), 1}, saved);
-    if (saved) all_stored = false;
-    else c_.sharing_.mark(c_.pages_.page_of(block(i)));
+    if (saved)
+      all_stored = false;
+    else
+      c_.sharing_.mark(c_.pages_.page_of(block(i)));
   }
   incoming.read(ctx_.io, all_stored ? mem::Access::write : mem::Access::read);
 }
@@ -209,7 +221,7 @@ void Coherence::Gathering::open() noexcept {
   for (std::uint64_t i = 0; i < count(); ++i) {
     if (!held_[i]) continue;
     const BlockStep s = step(i);
-    if (s.claimed.saved) c_.fill({block(i), 1});   // undefined bytes may become defined again
+    if (s.claimed.saved) c_.fill({block(i), 1});  // undefined bytes may become defined again
     const std::uint64_t at = mem::offset_of(block(i));
     if (has(s, Action::make_twin)) {
       c_.fill_twin(block(i));
@@ -223,7 +235,9 @@ void Coherence::Gathering::open() noexcept {
   }
   for (std::uint64_t i = 0; i < count();) {
     std::uint64_t end = i;
-    while (end < count() && held_[end] && step(end).after.access == step(i).after.access && (end == i || blocks_.stride == 1)) ++end;
+    while (end < count() && held_[end] && step(end).after.access == step(i).after.access &&
+           (end == i || blocks_.stride == 1))
+      ++end;
     if (end != i) open_run(i, end);
     i = std::max(end, i + 1);
   }

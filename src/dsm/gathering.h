@@ -22,10 +22,12 @@ namespace kasane::dsm {
 
 /// What blocks are gathered for.
 struct Coherence::Wanted {
-  BlockEvent inside, beside;              ///< for blocks that lie in the range as a whole; for others
+  BlockEvent inside, beside;         ///< for blocks that lie in the range as a whole; for others
   std::uint64_t begin = 0, end = 0;  ///< offsets
 
-  static Wanted view(std::uint64_t offset, std::size_t bytes, Use use) noexcept { return {pin_event(use, true), pin_event(use, false), offset, offset + bytes}; }
+  static Wanted view(std::uint64_t offset, std::size_t bytes, Use use) noexcept {
+    return {pin_event(use, true), pin_event(use, false), offset, offset + bytes};
+  }
   static Wanted fault(BlockEvent event) noexcept { return {event, event}; }
 
   [[nodiscard]] BlockEvent event(BlockId b) const noexcept {
@@ -35,14 +37,19 @@ struct Coherence::Wanted {
 
 class Coherence::Gathering {
  public:
-  static constexpr std::uint64_t kMostBlocks = 512;   ///< blocks that are claimed at once
+  static constexpr std::uint64_t kMostBlocks = 512;  ///< blocks that are claimed at once
 
   /// Blocks of a view: up to kMostBlocks in a row, from `first` to the end of the range.
   Gathering(Coherence& coherence, ThreadContext& ctx, const Wanted& wanted, BlockId first) noexcept
       : c_(coherence), ctx_(ctx), wanted_(wanted), blocks_(first, 1, 0) {}
   /// Blocks of a fault's sweep, which the caller has claimed. b: the faulting block.
-  Gathering(Coherence& coherence, ThreadContext& ctx, const Wanted& wanted, const Stripe& claimed, BlockId b) noexcept
-      : c_(coherence), ctx_(ctx), wanted_(wanted), blocks_(claimed), faulting_(b == claimed.first ? 0 : claimed.count - 1) {}
+  Gathering(Coherence& coherence, ThreadContext& ctx, const Wanted& wanted, const Stripe& claimed,
+            BlockId b) noexcept
+      : c_(coherence),
+        ctx_(ctx),
+        wanted_(wanted),
+        blocks_(claimed),
+        faulting_(b == claimed.first ? 0 : claimed.count - 1) {}
 
   /// Serves the blocks that can be served together, and unclaims the others. Of a sweep, the blocks of b's
   /// page stay claimed by the caller if b was not served.
@@ -65,12 +72,14 @@ class Coherence::Gathering {
     std::uint64_t first, end;
     gas::AddressCache::Found found;
     Fetched where = Fetched::leaving;
-    std::optional<LastSeen> last_seen;   ///< of the first block that is read: for the auto-relocator
+    std::optional<LastSeen> last_seen;  ///< of the first block that is read: for the auto-relocator
   };
 
   [[nodiscard]] bool sweeps() const noexcept { return faulting_ != kNone; }
   [[nodiscard]] BlockStep step(std::uint64_t i) const noexcept;
-  [[nodiscard]] bool fetches(std::uint64_t i) const noexcept { return held_[i] && step(i).actions[0] == Action::fetch; }
+  [[nodiscard]] bool fetches(std::uint64_t i) const noexcept {
+    return held_[i] && step(i).actions[0] == Action::fetch;
+  }
   [[nodiscard]] bool missing(std::uint64_t i) const noexcept;
   [[nodiscard]] std::span<gas::Sharing::Joining> joining() noexcept { return {joining_.data(), joiners_}; }
 
@@ -94,10 +103,10 @@ class Coherence::Gathering {
   ThreadContext& ctx_;
   const Wanted wanted_;
   Stripe blocks_;
-  const std::uint32_t faulting_ = kNone;   ///< of a sweep: b's index in it; the sweep goes on from there
-  std::bitset<kMostBlocks> held_;          ///< claimed blocks with something to do
+  const std::uint32_t faulting_ = kNone;  ///< of a sweep: b's index in it; the sweep goes on from there
+  std::bitset<kMostBlocks> held_;         ///< claimed blocks with something to do
   std::bitset<kMostBlocks> served_;
-  std::bitset<kMostBlocks> on_ssd_;        ///< claimed blocks whose bytes are in this rank's spill file
+  std::bitset<kMostBlocks> on_ssd_;  ///< claimed blocks whose bytes are in this rank's spill file
   std::array<Part, kMostPages> part_;
   std::size_t parts_ = 0, joiners_ = 0;
   std::array<gas::Sharing::Joining, kMostPages> joining_;

@@ -88,10 +88,13 @@ gas::Claim Coherence::try_claim(PageId page) noexcept {
 void Coherence::claim_for_page_in(comm::Blocking& io, PageId page) {
   const BlockRange all = pages_.blocks_of(page);
   // in ascending order, as movers do
-  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, BlockEvent::page_in);
+  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b)
+    claim_block(io, BlockId{b}, BlockEvent::page_in);
 }
 
-bool Coherence::try_claim_for_page_in(PageId page) noexcept { return try_claim(pages_.blocks_of(page), BlockEvent::page_in) == Verdict::proceed; }
+bool Coherence::try_claim_for_page_in(PageId page) noexcept {
+  return try_claim(pages_.blocks_of(page), BlockEvent::page_in) == Verdict::proceed;
+}
 
 void Coherence::unclaim(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
@@ -103,11 +106,14 @@ void Coherence::unclaim(PageId page) noexcept {
 template <class F>
 void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& part) const {
   const std::uint64_t end = std::min(live.end, pages_.end_of(page));
-  const auto end_of_block = [end](std::uint64_t offset) { return std::min(end, mem::offset_of(mem::block_of(offset)) + kBlockBytes); };
+  const auto end_of_block = [end](std::uint64_t offset) {
+    return std::min(end, mem::offset_of(mem::block_of(offset)) + kBlockBytes);
+  };
   for (std::uint64_t at = std::max(live.begin, pages_.offset_of(page)); at < end;) {
     std::uint64_t next_at = end_of_block(at);
     const BlockState s = state(mem::block_of(at));
-    while (!s.dirty() && next_at < end && !state(mem::block_of(next_at)).dirty()) next_at = end_of_block(next_at);
+    while (!s.dirty() && next_at < end && !state(mem::block_of(next_at)).dirty())
+      next_at = end_of_block(next_at);
     if (!s.whole) part(at, next_at - at, s.twin);
     at = next_at;
   }

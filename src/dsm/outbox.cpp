@@ -15,8 +15,8 @@ using mem::kBlockBytes;
 
 namespace {
 
-constexpr std::size_t kLineBytes = 64;   ///< of a cache line
-constexpr unsigned kLengthBits = 16;     ///< of a run in a message; the bits above are its offset
+constexpr std::size_t kLineBytes = 64;  ///< of a cache line
+constexpr unsigned kLengthBits = 16;    ///< of a run in a message; the bits above are its offset
 
 [[nodiscard]] bool same_line(const std::byte* a, const std::byte* b) noexcept {
   std::uint64_t differ = 0;
@@ -27,7 +27,8 @@ constexpr unsigned kLengthBits = 16;     ///< of a run in a message; the bits ab
 }  // namespace
 
 void Outbox::put(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes) {
-  if (bytes <= kShort && batch_.io().transport().mapped(owner, gas::kFrames) == nullptr) return pack(owner, offset, from, bytes);
+  if (bytes <= kShort && batch_.io().transport().mapped(owner, gas::kFrames) == nullptr)
+    return pack(owner, offset, from, bytes);
   batch_.write({owner, gas::kFrames, offset}, from, bytes);
 }
 
@@ -55,7 +56,8 @@ void Outbox::await() {
 
 void Outbox::unpack(const mem::Space& space, std::span<const std::byte> message) noexcept {
   for (std::size_t at = 0; at < message.size();) {
-    const std::uint64_t head = word_at(&message[at]), offset = head >> kLengthBits, bytes = head & ((1u << kLengthBits) - 1);
+    const std::uint64_t head = word_at(&message[at]), offset = head >> kLengthBits,
+                        bytes = head & ((1u << kLengthBits) - 1);
     at += sizeof head;
     KASANE_CHECK_OP(bytes, <=, message.size() - at);
     comm::copy_out(space.a(offset), &message[at], bytes);
@@ -63,8 +65,9 @@ void Outbox::unpack(const mem::Space& space, std::span<const std::byte> message)
   }
 }
 
-std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byte* block, const std::byte* base) {
-  std::size_t run = 0, total = 0;   // bytes [i - run, i) differ and were not put yet
+std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byte* block,
+                                const std::byte* base) {
+  std::size_t run = 0, total = 0;  // bytes [i - run, i) differ and were not put yet
   const auto put_run = [&](std::size_t end) {
     if (run == 0) return;
     put(owner, offset + end - run, block + end - run, run);
@@ -72,7 +75,7 @@ std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byt
     run = 0;
   };
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
-    if (i % kLineBytes == 0 && run == 0) {   // most lines have no change: one branch for each of those
+    if (i % kLineBytes == 0 && run == 0) {  // most lines have no change: one branch for each of those
       while (i < kBlockBytes && same_line(block + i, base + i)) i += kLineBytes;
       if (i == kBlockBytes) break;
     }

@@ -41,7 +41,7 @@ class Outbox {
   static void unpack(const mem::Space&, std::span<const std::byte> message) noexcept;
 
  private:
-  static constexpr std::size_t kShort = 256;   ///< bytes of a run that is packed
+  static constexpr std::size_t kShort = 256;  ///< bytes of a run that is packed
 
   void pack(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes);
   void send();

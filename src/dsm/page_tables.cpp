@@ -31,7 +31,7 @@ bool Coherence::give_tables_back(BlockRange range) noexcept {
   engine_.give_tables_back(range);
   const std::uint64_t offset = mem::offset_of(range.first), bytes = range.count * mem::kBlockBytes;
   for (std::byte* view : {space_.a(offset), space_.t(offset)}) mem::drop_translations(view, bytes);
-  if (!table_.drop(range)) unclaim(range.first, range.count);   // 0 is an invalid block, free
+  if (!table_.drop(range)) unclaim(range.first, range.count);  // 0 is an invalid block, free
   return true;
 }
 
@@ -39,7 +39,8 @@ void Coherence::give_back_tables_of_others() noexcept {
   const auto [offset, bytes] = residency_->range();
   for (std::uint32_t r = 0; r < transport_.ranks(); ++r) {
     if (Rank{r} == transport_.rank()) continue;
-    if (std::byte* frames = transport_.mapped(Rank{r}, gas::kFrames); frames != nullptr) mem::drop_translations(frames + offset, bytes);
+    if (std::byte* frames = transport_.mapped(Rank{r}, gas::kFrames); frames != nullptr)
+      mem::drop_translations(frames + offset, bytes);
   }
 }
 

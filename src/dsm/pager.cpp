@@ -26,7 +26,8 @@ constexpr std::uint64_t kForgottenNs = 20'000'000;
 /// naps between looks at all pages of all ranks that could give room, while no thread waits for it
 constexpr std::int64_t kShortestNapNs = kForgottenNs, kLongestNapNs = 64 * kShortestNapNs;
 // Other ranks give unused room at once, and what has to be written first within milliseconds.
-constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000, kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
+constexpr std::uint64_t kPatienceOfClaimsNs = 50'000'000, kClaimAgainNs = 1'000'000'000,
+                        kWakeOthersNs = 20'000'000, kIdleNs = 100'000'000;
 constexpr std::uint32_t kStacksTogether = 256;  ///< stacks that give their frames back in one turn: 1 to 3 ms
 constexpr std::uint64_t kMostOwed = 32;         ///< blocks, when one more page is paged in beyond the budget
 /// blocks that are evicted in one batch, unless a page has more
@@ -34,21 +35,30 @@ constexpr std::uint64_t kMostTogether = 1024;
 
 /// Only the calling thread changes the counter.
 void note_most(std::atomic<std::uint64_t>& counter, std::uint64_t now) noexcept {
-  const std::uint64_t most = counter.load(std::memory_order_relaxed);   // relaxed: only this thread writes it
+  const std::uint64_t most = counter.load(std::memory_order_relaxed);  // relaxed: only this thread writes it
   if (now > most) count(counter, now - most);
 }
 
-std::string mib_text(std::uint64_t blocks) { return fmt::format("{:.1f} MiB", static_cast<double>(blocks * mem::kBlockBytes) / (1 << 20)); }
+std::string mib_text(std::uint64_t blocks) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(blocks * mem::kBlockBytes) / (1 << 20));
+}
 
 }  // namespace
 
 Pager::Pager(const Parts& parts, Config config)
-    : transport_(parts.transport), coherence_(parts.coherence), tiers_(parts.tiers), residency_(tiers_.residency()), advisor_(parts.advisor), directory_(parts.directory),
+    : transport_(parts.transport),
+      coherence_(parts.coherence),
+      tiers_(parts.tiers),
+      residency_(tiers_.residency()),
+      advisor_(parts.advisor),
+      directory_(parts.directory),
       config_(std::move(config)) {
   transport_.set_handler(gas::kBudgetHandler, &Pager::on_wake, this);
 }
 
-void Pager::on_wake(void* self, const comm::Message&) noexcept { static_cast<Pager*>(self)->residency_.ring(); }
+void Pager::on_wake(void* self, const comm::Message&) noexcept {
+  static_cast<Pager*>(self)->residency_.ring();
+}
 
 void Pager::wake_others(comm::Blocking& io) {
   for (const Rank other : config_.others) io.send(other, gas::kBudgetHandler, {});
@@ -56,7 +66,7 @@ void Pager::wake_others(comm::Blocking& io) {
 
 void Pager::stop() noexcept {
   stop_.store(true);
-  residency_.lift_limit();   // no room is made any more: waiting threads go on
+  residency_.lift_limit();  // no room is made any more: waiting threads go on
   residency_.ring();
 }
 
@@ -77,14 +87,15 @@ void Pager::run(comm::Blocking& io, const Threads& threads) {
     }
     if (!left && !asked && !advisor_.asked() && !stop_.load()) sleep(seen);
   }
-  balance(io);   // without a limit nothing is asked of other ranks
+  balance(io);  // without a limit nothing is asked of other ranks
 }
 
 /// Sleeps until the pager is woken. While something is unsettled it looks again: soon, then after twice as
 /// long each time.
 void Pager::sleep(std::uint32_t rings) {
   if (!residency_.unsettled()) nap_ns_ = kShortestNapNs;
-  residency_.sleep(rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
+  residency_.sleep(
+      rings, residency_.unsettled() ? std::exchange(nap_ns_, std::min(2 * nap_ns_, kLongestNapNs)) : -1);
 }
 
 /// Looking for tables that can be freed costs time in proportion to their number, so it is done when they
@@ -96,13 +107,15 @@ void Pager::check_tables(Counters* counters) {
   const std::uint64_t many = residency_.many_tables();
   const auto step = [many](std::uint64_t blocks) { return std::max(many / 2, blocks / 8); };
   if (before < tables_most_) {
-    tables_most_ = std::min(tables_most_, before + step(before));   // some may have been freed meanwhile
+    tables_most_ = std::min(tables_most_, before + step(before));  // some may have been freed meanwhile
     return;
   }
-  const std::uint64_t ranges = residency_.give_tables_back([this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
+  const std::uint64_t ranges = residency_.give_tables_back(
+      [this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
   std::uint64_t left = residency_.measure_tables();
   // New tables may have been made meanwhile, so the difference is too small.
-  std::uint64_t leaving = std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
+  std::uint64_t leaving =
+      std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
   // More than half stays: they map other ranks' frames, or nothing else can be freed.
   if (tables_most_ == 0 || left > before / 2) {
     coherence_.give_back_tables_of_others();
@@ -111,7 +124,8 @@ void Pager::check_tables(Counters* counters) {
     left = now;
   }
   residency_.note_leaving_tables(leaving);
-  if (tables_most_ == 0 || left > residency_.share() / 2 || residency_.leaving_tables() >= many) residency_.see_off_tables();
+  if (tables_most_ == 0 || left > residency_.share() / 2 || residency_.leaving_tables() >= many)
+    residency_.see_off_tables();
   coherence_.wake_waiting();
   if (counters != nullptr) count(counters->tables_given_back, ranges);
   tables_most_ = left + step(left);
@@ -122,7 +136,8 @@ void Pager::check_tables(Counters* counters) {
 /// tables that can be freed would not help.
 void Pager::check_stacks(const Threads& threads, Counters* counters) {
   if (residency_.stacks_due()) residency_.measure_stacks();
-  if (threads.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 && residency_.short_of(residency_.low()) != 0) {
+  if (threads.trim_stacks && residency_.used_by_stacks() > residency_.share() / 8 &&
+      residency_.short_of(residency_.low()) != 0) {
     const std::uint32_t trimmed = threads.trim_stacks(kStacksTogether);
     if (counters != nullptr) count(counters->stacks_trimmed, trimmed);
     if (trimmed != 0) residency_.measure_stacks();
@@ -131,18 +146,24 @@ void Pager::check_stacks(const Threads& threads, Counters* counters) {
   const std::uint64_t stacks = residency_.used_by_stacks(), share = residency_.share();
   if (counters != nullptr) note_most(counters->bytes_of_stacks, stacks * mem::kBlockBytes);
   if (stacks > share / 8 * 7) return check_what_stays();
-  if (stacks > share / 2 && stacks + residency_.used_by_tables() > share / 8 * 7 && residency_.short_of(share / 8) != 0) tables_most_ = 0;
+  if (stacks > share / 2 && stacks + residency_.used_by_tables() > share / 8 * 7 &&
+      residency_.short_of(share / 8) != 0)
+    tables_most_ = 0;
 }
 
 /// After what could be freed was freed: is what stays too much?
 void Pager::check_what_stays() {
-  const std::uint64_t tables = residency_.used_by_tables(), stacks = residency_.used_by_stacks(), share = residency_.share();
-  if (tables + stacks > share / 2 && !std::exchange(tables_crowd_, true)) config_.tables_crowd(tables * mem::kBlockBytes, stacks * mem::kBlockBytes, share * mem::kBlockBytes);
-  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0) no_room_for_data();
+  const std::uint64_t tables = residency_.used_by_tables(), stacks = residency_.used_by_stacks(),
+                      share = residency_.share();
+  if (tables + stacks > share / 2 && !std::exchange(tables_crowd_, true))
+    config_.tables_crowd(tables * mem::kBlockBytes, stacks * mem::kBlockBytes, share * mem::kBlockBytes);
+  if (config_.limit_asked && tables + stacks > share / 8 * 7 && residency_.short_of(share / 8) != 0)
+    no_room_for_data();
 }
 
 void Pager::note_tables(Counters* counters) const noexcept {
-  if (counters != nullptr) note_most(counters->bytes_of_tables, residency_.used_by_tables() * mem::kBlockBytes);
+  if (counters != nullptr)
+    note_most(counters->bytes_of_tables, residency_.used_by_tables() * mem::kBlockBytes);
 }
 
 /// False: nothing can be evicted.
@@ -157,8 +178,10 @@ bool Pager::ready() {
       }
     }
   }
-  room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
-  arming_ = std::make_unique<mem::Arming>(page_set(), [this](std::span<const PageId> pages) { coherence_.retire(pages); });
+  room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
+  arming_ = std::make_unique<mem::Arming>(
+      page_set(), [this](std::span<const PageId> pages) { coherence_.retire(pages); });
   make(usual_, std::make_unique<mem::S3Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   return true;
 }
@@ -190,7 +213,8 @@ bool Pager::touched(PageId page) noexcept {
 void Pager::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
 
 void Pager::enter(PageId page, bool first) {
-  if (first && first_.policy == nullptr) make(first_, std::make_unique<mem::Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
+  if (first && first_.policy == nullptr)
+    make(first_, std::make_unique<mem::Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   Line &line = first ? first_ : usual_, &other = first ? usual_ : first_;
   if (line.known->contains(page)) return;
   // it was freed, or is used in another way now
@@ -243,7 +267,9 @@ bool Pager::serve_beside_pins(comm::Blocking& io) {
 }
 
 /// In blocks. A page that is asked for needs at least one.
-std::uint64_t Pager::needed() const noexcept { return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0); }
+std::uint64_t Pager::needed() const noexcept {
+  return std::max<std::uint64_t>(need_.blocks, tiers_.asked() ? 1 : 0);
+}
 
 /// A rank whose pages other ranks ask for is not idle, though its threads are.
 void Pager::note_idle(const Threads& threads) {
@@ -257,18 +283,20 @@ void Pager::note_idle(const Threads& threads) {
 /// looked.
 bool Pager::claims(comm::Blocking& io, std::uint64_t wanted) {
   claimed_ = 0;
-  if (config_.others.empty() || residency_.idle() || residency_.short_of(std::max(residency_.low(), wanted)) == 0) {
+  if (config_.others.empty() || residency_.idle() ||
+      residency_.short_of(std::max(residency_.low(), wanted)) == 0) {
     claimed_at_ns_ = 0;
     return false;
   }
-  const std::uint64_t headroom = std::max(2 * residency_.low(), wanted), right = residency_.rightful(headroom), held = residency_.held(), now = now_ns();
+  const std::uint64_t headroom = std::max(2 * residency_.low(), wanted),
+                      right = residency_.rightful(headroom), held = residency_.held(), now = now_ns();
   if (right == 0) {
     if (now - woken_others_ns_ > kWakeOthersNs) woken_others_ns_ = now, wake_others(io);
     return false;
   }
   if (claimed_at_ns_ == 0 || held > held_then_ || now - claimed_at_ns_ > kClaimAgainNs) claimed_at_ns_ = now;
   held_then_ = held;
-  if (now - claimed_at_ns_ > kPatienceOfClaimsNs) return false;   // they cannot, for now
+  if (now - claimed_at_ns_ > kPatienceOfClaimsNs) return false;  // they cannot, for now
   claimed_ = right;
   return right >= residency_.short_of(headroom);
 }
@@ -287,12 +315,15 @@ bool Pager::pins_may_break() noexcept {
 
 /// True: something was evicted.
 bool Pager::make_room(comm::Blocking& io) {
-  const std::uint64_t wanted = note_need(), enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
+  const std::uint64_t wanted = note_need(),
+                      enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
   const bool others_give = claims(io, wanted);
   balance(io);
   if (others_give || residency_.short_of(std::max(enough, wanted)) == 0 || !ready()) return false;
   std::uint64_t left = 0;
-  for (std::uint64_t n; (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.blocks_leaving() && !stop_.load();) {
+  for (std::uint64_t n;
+       (n = residency_.short_of(std::max(2 * residency_.low(), wanted))) > tiers_.blocks_leaving() &&
+       !stop_.load();) {
     n -= tiers_.blocks_leaving();
     take_entered();
     const std::uint64_t urgent = residency_.admitted(wanted) ? 0 : wanted;
@@ -340,11 +371,12 @@ Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pin
     std::array<PageId, gas::Tiers::kTogether> named;
     std::array<bool, gas::Tiers::kTogether> left;
     std::size_t n = 0;
-    for (std::uint64_t blocks = 0; n < named.size() && blocks < std::min(most, kMostTogether) && looks != 0; --looks) {
+    for (std::uint64_t blocks = 0; n < named.size() && blocks < std::min(most, kMostTogether) && looks != 0;
+         --looks) {
       const auto page = line.policy->evict();
       if (!page) break;
       const std::uint64_t here = residency_.count(pages.blocks_of(*page));
-      if (here == 0) {   // it was evicted while it was noted once more
+      if (here == 0) {  // it was evicted while it was noted once more
         forget(line, *page);
         continue;
       }
@@ -364,7 +396,7 @@ Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pin
       blocks += here;
       named[n++] = *page;
     }
-    if (&line == &first_) {   // its policy arms no pages: neighbours are retired together here, too
+    if (&line == &first_) {  // its policy arms no pages: neighbours are retired together here, too
       for (std::size_t i = 0; i < n; ++i) arming_->arm(named[i], 0);
     }
     arming_->end_turn();
@@ -426,11 +458,17 @@ void Pager::evict_named(comm::Blocking& io) {
 
 /// What is left is too little to make progress: pages would be evicted before they are used.
 void Pager::no_room_for_data() {
-  config_.fatal(fail(Errc::limit, fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the runtime take {}, since so much of the space was used, and stacks of threads {}, "
-                                              "since {} of them were in use at once; less than an eighth is left for data. Raise --dram (KASANE_DRAM), or hold fewer threads at once",
-                                              bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(residency_.total() * mem::kBlockBytes),
-                                              mib_text(residency_.used_by_tables()), mib_text(residency_.used_by_stacks()), residency_.stacks()))
-                    .value());
+  config_.fatal(
+      fail(Errc::limit,
+           fmt::format("of this rank's share of this host's budget, {} of {}, page tables and entries of the "
+                       "runtime take {}, since so much of the space was used, and stacks of threads {}, "
+                       "since {} of them were in use at once; less than an eighth is left for data. Raise "
+                       "--dram (KASANE_DRAM), or hold fewer threads at once",
+                       bytes_text(residency_.share() * mem::kBlockBytes),
+                       bytes_text(residency_.total() * mem::kBlockBytes),
+                       mib_text(residency_.used_by_tables()), mib_text(residency_.used_by_stacks()),
+                       residency_.stacks()))
+          .value());
 }
 
 /// A thread waits for room and nothing can be evicted for now: blocks are in use, pinned, or have unsent
@@ -439,16 +477,21 @@ void Pager::nothing_left() {
   const std::uint64_t now = now_ns();
   if (stuck_since_ns_ == 0) stuck_since_ns_ = now;
   residency_.note_stuck();
-  tables_most_ = 0;   // the next look tries to free what there is
+  tables_most_ = 0;  // the next look tries to free what there is
   if (now - stuck_since_ns_ < kPatienceNs) return;
-  const std::string tables = fmt::format("{} of it tables of pages and blocks, which are larger the more of the space was used, and {} stacks of threads", mib_text(residency_.used_by_tables()),
-                                         mib_text(residency_.used_by_stacks()));
+  const std::string tables = fmt::format(
+      "{} of it tables of pages and blocks, which are larger the more of the space was used, and {} stacks "
+      "of threads",
+      mib_text(residency_.used_by_tables()), mib_text(residency_.used_by_stacks()));
   if (!config_.limit_asked) return lift_limit("what of it is left is pinned (views) or in use");
-  const std::string spill = why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
-  config_.fatal(fail(Errc::limit,
-                     fmt::format("{} of global memory in DRAM ({}) are not enough, and the budget of this host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
-                                 bytes_text(residency_.used() * mem::kBlockBytes), tables, bytes_text(residency_.total() * mem::kBlockBytes), spill))
-                    .value());
+  const std::string spill =
+      why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
+  config_.fatal(
+      fail(Errc::limit, fmt::format("{} of global memory in DRAM ({}) are not enough, and the budget of this "
+                                    "host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
+                                    bytes_text(residency_.used() * mem::kBlockBytes), tables,
+                                    bytes_text(residency_.total() * mem::kBlockBytes), spill))
+          .value());
 }
 
 /// Waiting threads go on.

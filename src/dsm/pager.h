@@ -39,15 +39,15 @@ class Pager final : private mem::PageProbe {
   struct Config {
     /// the user asked for a limit; else a rank that cannot keep to it goes on without one
     bool limit_asked = false;
-    std::vector<Rank> others;              ///< ranks of this host that share the budget
+    std::vector<Rank> others;  ///< ranks of this host that share the budget
     gas::Tiers::Fatal fatal = nullptr;
-    void (*limit_lifted)(const char* why) = nullptr;   ///< called once
-    void (*pins_break)() = nullptr;   ///< called once: pinned pages do not fit, so some of them are evicted
+    void (*limit_lifted)(const char* why) = nullptr;  ///< called once
+    void (*pins_break)() = nullptr;  ///< called once: pinned pages do not fit, so some of them are evicted
     /// called once: page tables and stacks take more than half of this rank's share
     void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;
   };
   struct Threads {
-    std::function<bool()> idle;                                  ///< are all threads of this rank idle?
+    std::function<bool()> idle;  ///< are all threads of this rank idle?
     /// frees the frames of at most so many unused stacks; returns how many
     std::function<std::uint32_t(std::uint32_t most)> trim_stacks;
   };
@@ -74,8 +74,8 @@ class Pager final : private mem::PageProbe {
   /// Pages in the order in which they are evicted.
   struct Line {
     std::unique_ptr<mem::EvictionPolicy> policy;
-    std::unique_ptr<mem::PageSet> known;   ///< pages that it holds
-    std::uint32_t in = 0;                   ///< how many
+    std::unique_ptr<mem::PageSet> known;  ///< pages that it holds
+    std::uint32_t in = 0;                 ///< how many
   };
   enum class Pins : std::uint8_t { hold, break_them };
   void make(Line&, std::unique_ptr<mem::EvictionPolicy>);
@@ -84,7 +84,7 @@ class Pager final : private mem::PageProbe {
   void enter(PageId, bool first);
   std::uint64_t evict(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
   struct Gone {
-    std::uint64_t pages, young;   ///< young: blocks that stayed since they have just arrived
+    std::uint64_t pages, young;  ///< young: blocks that stayed since they have just arrived
   };
   Gone evict(comm::Blocking&, Line&, std::uint64_t most, Pins);
   void evict_named(comm::Blocking&);
@@ -121,17 +121,17 @@ class Pager final : private mem::PageProbe {
   /// pages that are used once, and freed ones: they are evicted before all others. Made on demand
   Line first_;
   Line usual_;
-  std::unique_ptr<mem::Arming> arming_;   ///< made with the usual line
-  std::uint32_t room_ = 0;   ///< pages that a line can hold
+  std::unique_ptr<mem::Arming> arming_;  ///< made with the usual line
+  std::uint32_t room_ = 0;               ///< pages that a line can hold
   /// in this turn a page stayed since it has just arrived. The thread that waited for it is about to use it,
   /// so progress is made
   bool too_young_ = false;
-  bool pins_hold_ = false;   ///< in this turn a page stayed only because it is pinned
+  bool pins_hold_ = false;  ///< in this turn a page stayed only because it is pinned
   bool pins_broken_ = false, tables_crowd_ = false;
-  std::uint64_t tables_most_ = 0;     ///< blocks: from so many on page tables are to be freed
-  std::string why_;                   ///< why there is no spill file
-  mem::Need need_;                     ///< what threads of this rank wait for
-  std::uint64_t wanted_at_ns_ = 0;     ///< when one of them last asked
+  std::uint64_t tables_most_ = 0;   ///< blocks: from so many on page tables are to be freed
+  std::string why_;                 ///< why there is no spill file
+  mem::Need need_;                  ///< what threads of this rank wait for
+  std::uint64_t wanted_at_ns_ = 0;  ///< when one of them last asked
   /// blocks that other ranks are asked for since they belong to this rank's share, though no thread waits for
   /// them yet
   std::uint64_t claimed_ = 0;
@@ -146,7 +146,7 @@ class Pager final : private mem::PageProbe {
   std::uint32_t tries_ = 0;  ///< attempts since then in which only pinned pages could have been evicted
   /// when another rank last asked for a pinned page for which there was no room
   std::uint64_t put_back_at_ns_ = 0;
-  std::uint64_t stuck_since_ns_ = 0;   ///< since when nothing could be evicted; 0: something could
+  std::uint64_t stuck_since_ns_ = 0;  ///< since when nothing could be evicted; 0: something could
   std::atomic<bool> stop_{false};
 };
 

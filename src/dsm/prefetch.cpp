@@ -13,8 +13,8 @@
 // read, for a claimed block) it holds no bit.
 #include <algorithm>
 
-#include "dsm/coherence.h"
 #include "dsm/background_read.h"
+#include "dsm/coherence.h"
 
 namespace kasane::dsm {
 
@@ -24,7 +24,7 @@ using mem::kBlockBytes;
 void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
   std::uint64_t begin = offset, end = offset + bytes;
   const bool spills = tiers_ != nullptr && tiers_->stores_any(), sends = spills && use != Use::write_only;
-  if (use == Use::write_only) {   // the others would have to be read
+  if (use == Use::write_only) {  // the others would have to be read
     if (spills) tiers_->note_overwriting(begin, bytes);
     begin = (begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
     end = end / kBlockBytes * kBlockBytes;
@@ -32,10 +32,13 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
   if (sends) send_for(ctx, begin, end, pin_event(use, false));
   const auto pin_until = [&](std::uint64_t until) {
     while (begin < until) {
-      begin = std::max(begin, mem::offset_of(BlockId{shown_until(raw(mem::block_of(begin)), raw(mem::block_of(until + kBlockBytes - 1)), use)}));
+      begin =
+          std::max(begin, mem::offset_of(BlockId{shown_until(
+                              raw(mem::block_of(begin)), raw(mem::block_of(until + kBlockBytes - 1)), use)}));
       if (begin >= until) return;
-      const std::uint64_t piece = std::min(until, (begin / mem::kLargestPageBytes + 1) * mem::kLargestPageBytes) - begin;
-      if (pin(ctx, begin, piece, use)) return;   // not allocated
+      const std::uint64_t piece =
+          std::min(until, (begin / mem::kLargestPageBytes + 1) * mem::kLargestPageBytes) - begin;
+      if (pin(ctx, begin, piece, use)) return;  // not allocated
       unpin(ctx, begin, piece);
       begin += piece;
     }
@@ -56,7 +59,8 @@ void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f
   const std::uint64_t stop = raw(mem::block_of(end + kBlockBytes - 1));
   for (std::uint64_t b = raw(mem::block_of(begin)); b < stop;) {
     const BlockId first{b};
-    b = std::min({stop, raw(window_of(first)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(first)))});
+    b = std::min(
+        {stop, raw(window_of(first)) + kWindowBlocks, end_of(pages_.blocks_of(pages_.page_of(first)))});
     f(BlockRange{first, b - raw(first)});
   }
 }
@@ -71,14 +75,16 @@ void Coherence::send_for(ThreadContext& ctx, std::uint64_t begin, std::uint64_t 
     parts = 0;
   };
   for_each_part(begin, end, [&](BlockRange part) {
-    if (directory_.near_owner(pages_.page_of(part.first)) != transport_.rank() || !tiers_->stored(part.first) || state(part.first).owned) return;
+    if (directory_.near_owner(pages_.page_of(part.first)) != transport_.rank() ||
+        !tiers_->stored(part.first) || state(part.first).owned)
+      return;
     if (background == nullptr) {
       admit(ctx.io, kBlocksPerRead, Serves::itself);
       std::uint32_t index = comm::IndexPool<>::kNone;
       await(ctx.io, [&] { return (index = free_background_reads_.take()) != comm::IndexPool<>::kNone; });
       background = &background_reads_[index];
       background->runs.clear();
-      background->first = kNoWindow;   // all of it becomes visible
+      background->first = kNoWindow;  // all of it becomes visible
       background->wanted_for = event == BlockEvent::pin_read ? BlockEvent::load : BlockEvent::store;
     }
     claim_part(ctx.io, part, *background);

@@ -41,21 +41,25 @@ struct BlockState {
   friend bool operator==(const BlockState&, const BlockState&) = default;
 
   [[nodiscard]] constexpr std::uint32_t word() const noexcept {
-    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(access) << 2) | (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (pins << 8);
+    return (busy ? 1u : 0u) | (owned ? 2u : 0u) | (static_cast<std::uint32_t>(access) << 2) |
+           (twin ? 16u : 0u) | (whole ? 32u : 0u) | (saved ? 64u : 0u) | (pins << 8);
   }
   [[nodiscard]] static constexpr BlockState of(std::uint32_t word) noexcept {
-    return {(word & 1u) != 0, (word & 2u) != 0, static_cast<Access>((word >> 2) & 3u), (word & 16u) != 0, (word & 32u) != 0, word >> 8, (word & 64u) != 0};
+    return {(word & 1u) != 0,  (word & 2u) != 0,  static_cast<Access>((word >> 2) & 3u),
+            (word & 16u) != 0, (word & 32u) != 0, word >> 8,
+            (word & 64u) != 0};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
-    return !(owned && dirty()) && !(twin && whole) && (busy || owned || dirty() == (access == Access::write)) && (pins == 0 || access != Access::none) &&
+    return !(owned && dirty()) && !(twin && whole) &&
+           (busy || owned || dirty() == (access == Access::write)) && (pins == 0 || access != Access::none) &&
            !(saved && (!owned || (access == Access::write && !busy)));
   }
 };
 
 enum class BlockEvent : std::uint8_t {
-  load,          ///< a fault, or a thread that reads
+  load,  ///< a fault, or a thread that reads
   store,
-  release,       ///< release_all reached this block
+  release,  ///< release_all reached this block
   acquire,  ///< acquire_all reached this block; also: memory last used elsewhere is taken into use (rule 7)
   pin_read,
   pin_write,
@@ -64,21 +68,21 @@ enum class BlockEvent : std::uint8_t {
   pin_whole,
   unpin,
   discard,  ///< bytes of this block are freed here: unreleased changes to them must never be sent (rule 7)
-  discard_block, ///< all of its bytes are freed
+  discard_block,  ///< all of its bytes are freed
   /// the page leaves: another rank becomes its owner (rule 8), or a stack goes back to its birth rank
   yield,
-  arrive,        ///< the page arrives with its bytes: this rank becomes its owner
-  page_in,       ///< this rank's page, which is on SSD or partial, is paged in as a whole for other ranks
+  arrive,   ///< the page arrives with its bytes: this rank becomes its owner
+  page_in,  ///< this rank's page, which is on SSD or partial, is paged in as a whole for other ranks
   /// this rank becomes the page's owner, and its bytes are undefined (fresh memory, a recycled stack)
   arrive_blank,
   /// a fetch or a put found in the directory that this rank is the owner (busy, from load, store or pin; from
   /// release, acquire or discard: not in DRAM)
   found_own,
-  retire,          ///< the pager wants to know whether this own block is accessed again
+  retire,  ///< the pager wants to know whether this own block is accessed again
   /// memory is short: nothing of the page stays visible here, whatever rank owns it. Only where nothing is
   /// lost with its frame
   evict,
-  watch,         ///< a release wants to notice later stores of this rank to this own block
+  watch,  ///< a release wants to notice later stores of this rank to this own block
   blank,  ///< the bytes of this own block become undefined; its page is partial, so no other rank puts to it
   /// the block is invisible and lies between blocks that are hidden: with its bit held, one call changes V
   /// for all
@@ -96,17 +100,17 @@ enum class Use : std::uint8_t { read, read_write, write_only };
 
 enum class Action : std::uint8_t {
   end,
-  fetch,           ///< owner's bytes → M. Not visible yet, so a plain copy
-  find,            ///< find the owner and join the page's readers, without fetching bytes
-  make_twin,       ///< M → T; V does not allow stores now
+  fetch,      ///< owner's bytes → M. Not visible yet, so a plain copy
+  find,       ///< find the owner and join the page's readers, without fetching bytes
+  make_twin,  ///< M → T; V does not allow stores now
   allow_read,
   allow_write,
-  protect_read,    ///< returns when no further store can succeed
+  protect_read,  ///< returns when no further store can succeed
   protect_none,
-  diff_put,        ///< bytes where M ≠ T → owner, remotely complete (V does not allow stores now)
+  diff_put,  ///< bytes where M ≠ T → owner, remotely complete (V does not allow stores now)
   /// as diff_put while stores may happen: each byte is loaded once, for the message and for T
   diff_put_live,
-  put_all,         ///< all bytes → owner, remotely complete
+  put_all,  ///< all bytes → owner, remotely complete
   /// as put_all while stores may happen: each byte is loaded once, for the message and for T. A whole block
   /// has a twin afterwards
   put_all_live,
@@ -115,7 +119,7 @@ enum class Action : std::uint8_t {
   /// the old owner's bytes where they differ from T (all of them without a twin, none of them if M is whole)
   /// → M
   merge_arrival,
-  read_back,       ///< this rank's spill file → M: the bytes of an own block that is not in DRAM
+  read_back,  ///< this rank's spill file → M: the bytes of an own block that is not in DRAM
   /// T → M over the freed bytes: then this rank has changed nothing there and holds the owner's bytes
   restore_bytes,
   /// the next release examines the page: from here on stores of this rank's threads are not noticed
@@ -123,16 +127,16 @@ enum class Action : std::uint8_t {
 };
 
 enum class Verdict : std::uint8_t {
-  done,      ///< nothing to do
-  proceed,   ///< claim, act, finish
-  wait,      ///< another thread holds the bit: try again
-  refuse,    ///< the page stays: the block is pinned, or has changes that would be lost
+  done,     ///< nothing to do
+  proceed,  ///< claim, act, finish
+  wait,     ///< another thread holds the bit: try again
+  refuse,   ///< the page stays: the block is pinned, or has changes that would be lost
 };
 
 struct BlockStep {
   Verdict verdict = Verdict::done;
   BlockState claimed{};
-  std::array<Action, 4> actions{};   ///< in order, up to Action::end
+  std::array<Action, 4> actions{};  ///< in order, up to Action::end
   BlockState after{};
 };
 
@@ -143,20 +147,29 @@ struct BlockStep {
     after.busy = false;
     return BlockStep{Verdict::proceed, claimed, actions, after};
   };
-  const auto with = [&](Access access, bool twin, std::uint32_t pins) { return BlockState{false, s.owned, access, twin, false, pins}; };
-  const auto owner = [](std::uint32_t pins) { return BlockState{false, true, Access::write, false, false, pins}; };
-  const auto whole = [](std::uint32_t pins) { return BlockState{false, false, Access::write, false, true, pins}; };
-  const auto saved = [](Access access, std::uint32_t pins) { return BlockState{false, true, access, false, false, pins, true}; };
+  const auto with = [&](Access access, bool twin, std::uint32_t pins) {
+    return BlockState{false, s.owned, access, twin, false, pins};
+  };
+  const auto owner = [](std::uint32_t pins) {
+    return BlockState{false, true, Access::write, false, false, pins};
+  };
+  const auto whole = [](std::uint32_t pins) {
+    return BlockState{false, false, Access::write, false, true, pins};
+  };
+  const auto saved = [](Access access, std::uint32_t pins) {
+    return BlockState{false, true, access, false, false, pins, true};
+  };
   using enum Action;
 
-  if (event == BlockEvent::found_own) {   // the caller holds the bit: no claim
+  if (event == BlockEvent::found_own) {  // the caller holds the bit: no claim
     return BlockStep{Verdict::proceed, s, {mark_page, allow_write}, owner(s.pins)};
   }
   if (s.busy) return BlockStep{Verdict::wait, s, {}, s};
 
-  const bool pin = event == BlockEvent::pin_read || event == BlockEvent::pin_write || event == BlockEvent::pin_whole;
+  const bool pin =
+      event == BlockEvent::pin_read || event == BlockEvent::pin_write || event == BlockEvent::pin_whole;
   const std::uint32_t pins = s.pins + (pin ? 1u : 0u);
-  const auto pinned = [&] {   // only the pin count changes
+  const auto pinned = [&] {  // only the pin count changes
     BlockState after = s;
     after.pins = pins;
     return pin ? proceed(after, {}) : BlockStep{};
@@ -188,12 +201,12 @@ struct BlockStep {
       return proceed(after, {});
     }
 
-    case BlockEvent::release:   // rule 3
+    case BlockEvent::release:  // rule 3
       if (!s.dirty()) return BlockStep{};
       if (s.pins != 0) return proceed(with(s.access, true, s.pins), {s.whole ? put_all_live : diff_put_live});
       return proceed(with(Access::read, false, 0), {protect_read, s.whole ? put_all : diff_put});
 
-    case BlockEvent::acquire:   // rule 2; unreleased bytes are sent first, so nothing is lost
+    case BlockEvent::acquire:  // rule 2; unreleased bytes are sent first, so nothing is lost
       if (s.owned || s.access == Access::none) return BlockStep{};
       // no byte of it is another rank's: it stays, but this rank must stay among the readers
       if (s.whole) return proceed(s, {find});
@@ -212,7 +225,7 @@ struct BlockStep {
       if (event == BlockEvent::discard_block) return proceed(with(Access::none, false, 0), {protect_none});
       return proceed(with(Access::read, false, 0), {protect_read, put_all});
 
-    case BlockEvent::yield:     // rule 8: the bytes stay in M, so late readers find them
+    case BlockEvent::yield:  // rule 8: the bytes stay in M, so late readers find them
       if (s.pins != 0) return BlockStep{Verdict::refuse, s, {}, s};
       if (!s.owned) return BlockStep{};
       return proceed(BlockState{}, {protect_none});
@@ -237,13 +250,15 @@ struct BlockStep {
 
     case BlockEvent::retire:
       if (!s.owned || s.access == Access::none || s.pins != 0) return BlockStep{};
-      return proceed(s.saved ? saved(Access::none, 0) : BlockState{false, true, Access::none, false, false, 0}, {protect_none});
+      return proceed(
+          s.saved ? saved(Access::none, 0) : BlockState{false, true, Access::none, false, false, 0},
+          {protect_none});
 
     case BlockEvent::pass:
       if (s.access != Access::none) return BlockStep{};
       return proceed(s, {});
 
-    case BlockEvent::blank:   // as if the spill file had the same bytes
+    case BlockEvent::blank:  // as if the spill file had the same bytes
       if (!s.owned || s.pins != 0) return BlockStep{};
       return proceed(saved(Access::none, 0), {s.access == Access::none ? end : protect_none});
 
@@ -266,8 +281,11 @@ struct BlockStep {
 /// this rank has the page on SSD or partial: the block is read by itself, and the page stays partial.
 [[nodiscard]] constexpr BlockStep found_on_ssd(const BlockState& s, BlockEvent event) noexcept {
   using enum Action;
-  const bool pin = event == BlockEvent::pin_read || event == BlockEvent::pin_write || event == BlockEvent::pin_whole, loads = event == BlockEvent::load || event == BlockEvent::pin_read;
-  BlockState after{false, true, loads ? Access::read : Access::write, false, false, s.pins + (pin ? 1u : 0u), loads};
+  const bool pin = event == BlockEvent::pin_read || event == BlockEvent::pin_write ||
+                   event == BlockEvent::pin_whole,
+             loads = event == BlockEvent::load || event == BlockEvent::pin_read;
+  BlockState after{false, true, loads ? Access::read : Access::write, false, false, s.pins + (pin ? 1u : 0u),
+                   loads};
   if (loads) return {Verdict::proceed, s, {read_back, allow_read}, after};
   if (event == BlockEvent::pin_whole) return {Verdict::proceed, s, {mark_page, allow_write}, after};
   // a store may succeed as soon as the bytes are there
@@ -279,13 +297,13 @@ struct BlockStep {
 /// the move may still change M, and the move may be refused. A twin made now could later send another rank's
 /// old byte as a change of this rank.
 enum class Fetched : std::uint8_t {
-  yes,         ///< from its owner
-  own,         ///< M here has them
-  on_ssd,      ///< this rank's spill file has them, but for own blocks that are in DRAM
-  leaving,     ///< not now
-  untouched,   ///< no rank has touched it: the first that does becomes its owner
-  on_ssd_elsewhere,      ///< its owner, another rank, must page it in first
-  not_allocated,        ///< it is not allocated
+  yes,               ///< from its owner
+  own,               ///< M here has them
+  on_ssd,            ///< this rank's spill file has them, but for own blocks that are in DRAM
+  leaving,           ///< not now
+  untouched,         ///< no rank has touched it: the first that does becomes its owner
+  on_ssd_elsewhere,  ///< its owner, another rank, must page it in first
+  not_allocated,     ///< it is not allocated
 };
 [[nodiscard]] constexpr Fetched fetch_source(const gas::Location& where, Rank me) noexcept {
   if (!where.allocated) return Fetched::not_allocated;
@@ -305,7 +323,9 @@ enum class Fetched : std::uint8_t {
 /// not owned (any more), or is on SSD, may be what the page was marked for. A retired block counts as
 /// changed, since a release that has taken the mark may look after the block was retired. So does a saved
 /// one: it may have been stored to, evicted, and read back since.
-[[nodiscard]] constexpr bool may_have_changed(const BlockState& s) noexcept { return s.busy || s.saved || !s.owned || s.access != Access::read; }
+[[nodiscard]] constexpr bool may_have_changed(const BlockState& s) noexcept {
+  return s.busy || s.saved || !s.owned || s.access != Access::read;
+}
 /// Can threads of this rank store to it without a fault, or will they when its bit is free?
 [[nodiscard]] constexpr bool may_be_ours(const BlockState& s) noexcept { return s.busy || s.owned; }
 

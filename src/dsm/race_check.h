@@ -43,22 +43,26 @@ class RaceListener {
 
 /// What the owner's word `theirs` becomes when exactly the bytes that changed from `before` to `mine` are put
 /// into it (rule 3).
-[[nodiscard]] constexpr std::uint64_t merged(std::uint64_t before, std::uint64_t mine, std::uint64_t theirs) noexcept {
+[[nodiscard]] constexpr std::uint64_t merged(std::uint64_t before, std::uint64_t mine,
+                                             std::uint64_t theirs) noexcept {
   const std::uint64_t ours = differing_bytes(before, mine);
   return (theirs & ~ours) | (mine & ours);
 }
 
 /// The bytes that both changed.
-[[nodiscard]] constexpr std::uint64_t raced_bytes(std::uint64_t before, std::uint64_t mine, std::uint64_t theirs) noexcept {
+[[nodiscard]] constexpr std::uint64_t raced_bytes(std::uint64_t before, std::uint64_t mine,
+                                                  std::uint64_t theirs) noexcept {
   return differing_bytes(before, mine) & differing_bytes(before, theirs);
 }
 
 /// Puts the bytes of a block in which `now` differs from `base` to `to`; they are remotely complete when it
 /// returns. Returns how many bytes that were. Counts races.
-std::size_t put_checked(comm::Blocking&, RaceListener&, comm::RemoteAddr to, const std::byte* now, const std::byte* base);
+std::size_t put_checked(comm::Blocking&, RaceListener&, comm::RemoteAddr to, const std::byte* now,
+                        const std::byte* base);
 
 /// Reports the bytes of [0, bytes) that both this rank (from base to mine) and the owner (from base to
 /// theirs) changed. bytes: a multiple of 8.
-void tell_races(Counters*, RaceListener&, std::uint64_t offset, std::size_t bytes, const std::byte* base, const std::byte* mine, const std::byte* theirs) noexcept;
+void tell_races(Counters*, RaceListener&, std::uint64_t offset, std::size_t bytes, const std::byte* base,
+                const std::byte* mine, const std::byte* theirs) noexcept;
 
 }  // namespace kasane::dsm

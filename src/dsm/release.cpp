@@ -7,8 +7,8 @@
 
 #include "base/trace.h"
 #include "dsm/coherence.h"
-#include "dsm/outbox.h"
 #include "dsm/fence_batch.h"
+#include "dsm/outbox.h"
 
 namespace kasane::dsm {
 
@@ -22,7 +22,8 @@ namespace {
 void snapshot(std::byte* to, const std::byte* from) noexcept {
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
     // relaxed: either of two racing values will do, if message and twin get the same one.
-    const auto w = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from + i))).load(std::memory_order_relaxed);
+    const auto w = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(from + i)))
+                       .load(std::memory_order_relaxed);
     std::memcpy(to + i, &w, sizeof w);
   }
 }
@@ -34,7 +35,8 @@ void Coherence::release_all(ThreadContext& ctx) {
   const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
   const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
     flush_dirty(ctx);
-    sharing_.send_notices(ctx.io, ctx.counters, [this](PageId page, bool watch) { return inspect(page, watch); });
+    sharing_.send_notices(ctx.io, ctx.counters,
+                          [this](PageId page, bool watch) { return inspect(page, watch); });
   });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
@@ -115,7 +117,8 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
     case Action::refresh: refresh(io, b, false); break;
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
-      if (step.actions[0] != Action::end) protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
+      if (step.actions[0] != Action::end)
+        protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
       if (step.actions[1] != Action::end) now_owned = put_page(io, counters, pages_.page_of(b), {&b, 1});
       if (now_owned) break;
       if (step.claimed.dirty()) mark_clean(b);
@@ -137,7 +140,7 @@ bool Coherence::begin_put(comm::Blocking& io, PageId page, std::optional<gas::Ad
     put->is_diff();
     if (own_location.tier == gas::Tier::dram) return true;
     put.reset();
-    if (tiers_->make_partial(io, page, own_location)) break;   // else it moves, or is partial by now
+    if (tiers_->make_partial(io, page, own_location)) break;  // else it moves, or is partial by now
   }
   sharing_.mark(page);
   return false;
@@ -154,7 +157,8 @@ BlockState Coherence::become_owned(BlockId b) noexcept {
 /// Puts the changes of these blocks of the page, which are claimed and not writable, and returns when they
 /// have arrived. True: nothing was put, since this rank owns the page, which is partial; V then allows stores
 /// to what is changed.
-bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks) {
+bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page,
+                         std::span<const BlockId> blocks) {
   std::optional<gas::AddressCache::Put> put;
   if (!begin_put(io, page, put)) {
     for (const BlockId b : blocks) {
@@ -173,12 +177,13 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
 
 /// Returns to which parts of the page a byte is put: blocks that a fault made writable before they were
 /// stored to may be unchanged.
-gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page, std::span<const BlockId> blocks) {
-  if (owner == transport_.rank()) return 0;   // M here is the master copy
+gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page,
+                                    std::span<const BlockId> blocks) {
+  if (owner == transport_.rank()) return 0;  // M here is the master copy
   const BlockRange all = pages_.blocks_of(page);
   gas::PartMask changed = 0;
   std::uint64_t whole_at = 0;
-  std::size_t whole_bytes = 0;   // of the run of whole blocks that ends here
+  std::size_t whole_bytes = 0;  // of the run of whole blocks that ends here
   const auto put_whole = [&] {
     if (whole_bytes == 0) return;
     out.put(owner, whole_at, space_.a(whole_at), whole_bytes);
@@ -206,9 +211,11 @@ gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner,
 }
 
 /// Returns how many bytes are put.
-std::size_t Coherence::put_changed(Outbox& out, Counters* counters, Rank owner, std::uint64_t offset, const std::byte* bytes, const std::byte* base) {
-  const std::size_t total =
-      races_ != nullptr ? put_checked(out.io(), *races_, {owner, gas::kFrames, offset}, bytes, base) : out.put_changed(owner, offset, bytes, base);
+std::size_t Coherence::put_changed(Outbox& out, Counters* counters, Rank owner, std::uint64_t offset,
+                                   const std::byte* bytes, const std::byte* base) {
+  const std::size_t total = races_ != nullptr
+                                ? put_checked(out.io(), *races_, {owner, gas::kFrames, offset}, bytes, base)
+                                : out.put_changed(owner, offset, bytes, base);
   if (counters != nullptr) {
     count(counters->diffs);
     count(counters->bytes_put, total);

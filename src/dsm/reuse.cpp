@@ -15,17 +15,18 @@ using mem::BlockRange;
 using mem::kBlockBytes;
 
 namespace {
-constexpr std::uint64_t kMostBlanked = 512;   ///< blocks that are claimed at once
+constexpr std::uint64_t kMostBlanked = 512;  ///< blocks that are claimed at once
 }
 
 void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   KASANE_CHECK(pages_.whole(offset, bytes));
   const mem::PageRange range = pages_.in(offset, bytes);
-  std::uint64_t run = range.first;   // pages [run, page) are claimed
+  std::uint64_t run = range.first;  // pages [run, page) are claimed
   for (std::uint64_t at = range.first; at < range.last; ++at) {
     const PageId page{at};
     const BlockRange all = pages_.blocks_of(page);
-    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) claim_block(io, BlockId{b}, BlockEvent::arrive_blank);
+    for (std::uint64_t b = raw(all.first); b < end_of(all); ++b)
+      claim_block(io, BlockId{b}, BlockEvent::arrive_blank);
     const bool evicts = residency_ != nullptr && residency_->counts(page);
     if (!evicts && (auto_relocator_ == nullptr || !auto_relocator_->may_relocate(page))) continue;
     // A rank that used this memory before it was freed may be moving it to itself, or it is on SSD or on its
@@ -35,9 +36,11 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
     if (where.owner == transport_.rank() && !where.busy && where.tier == gas::Tier::dram) continue;
     // On this rank's SSD, or partial: nothing of it need be read.
     const bool on_ssd = gas::owned_on_ssd(where, transport_.rank());
-    if (on_ssd && residency_->admitted(all.count) && directory_.replace(io, page, where, gas::in_tier(where, gas::Tier::dram))) continue;
+    if (on_ssd && residency_->admitted(all.count) &&
+        directory_.replace(io, page, where, gas::in_tier(where, gas::Tier::dram)))
+      continue;
     unclaim(all.first, all.count);
-    arm_claimed(run, raw(page));   // hold nothing while this thread may wait
+    arm_claimed(run, raw(page));  // hold nothing while this thread may wait
     run = raw(page);
     if (where.owner == transport_.rank()) {
       admit(io, page);
@@ -55,7 +58,8 @@ void Coherence::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t 
 void Coherence::arm_claimed(std::uint64_t first, std::uint64_t last) noexcept {
   if (first == last) return;
   for (std::uint64_t page = first; page < last; ++page) sharing_.mark(PageId{page});
-  const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})), (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
+  const BlockRange all{mem::block_of(pages_.offset_of(PageId{first})),
+                       (pages_.end_of(PageId{last - 1}) - pages_.offset_of(PageId{first})) / kBlockBytes};
   fill(all);
   protect(all, Access::write);
   for (std::uint64_t b = raw(all.first); b < end_of(all); ++b) {
@@ -84,9 +88,11 @@ void Coherence::take(comm::Blocking& io, std::uint64_t offset, std::size_t bytes
 void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   for (std::uint64_t b = raw(mem::block_of(offset)); b * kBlockBytes < offset + bytes; ++b) {
     const BlockId block{b};
-    if (!concerns<BlockEvent::acquire>(block)) continue;   // no copy here: then there are no changes either
-    const std::uint64_t begin = std::max(offset, b * kBlockBytes), end = std::min(offset + bytes, (b + 1) * kBlockBytes);
-    const BlockStep step = claim_block(io, block, end - begin == kBlockBytes ? BlockEvent::discard_block : BlockEvent::discard);
+    if (!concerns<BlockEvent::acquire>(block)) continue;  // no copy here: then there are no changes either
+    const std::uint64_t begin = std::max(offset, b * kBlockBytes),
+                        end = std::min(offset + bytes, (b + 1) * kBlockBytes);
+    const BlockStep step =
+        claim_block(io, block, end - begin == kBlockBytes ? BlockEvent::discard_block : BlockEvent::discard);
     if (step.verdict == Verdict::proceed && step.actions[0] == Action::restore_bytes) {
       std::memcpy(space_.a(begin), space_.t(begin), end - begin);
       finish(block, step.after);
@@ -95,7 +101,8 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
     }
     // After a direct put of the bytes the copy differs from the owner's: a store of the value that the copy
     // happens to hold would make no diff.
-    if (sharing_.may_have_notice(pages_.page_of(mem::offset_of(block)))) fence_block(io, nullptr, block, BlockEvent::acquire);
+    if (sharing_.may_have_notice(pages_.page_of(mem::offset_of(block))))
+      fence_block(io, nullptr, block, BlockEvent::acquire);
   }
 }
 
@@ -104,14 +111,16 @@ void Coherence::discard(comm::Blocking& io, std::uint64_t offset, std::size_t by
 void Coherence::blank(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   if (tiers_ == nullptr || !tiers_->stores_any()) return;  // no page is partial that was once here as a whole
   const std::uint64_t end = (offset + bytes) / kBlockBytes;
-  for (std::uint64_t first = (offset + kBlockBytes - 1) / kBlockBytes; first < end; first += kMostBlanked) blank(io, {BlockId{first}, std::min(end - first, kMostBlanked)});
+  for (std::uint64_t first = (offset + kBlockBytes - 1) / kBlockBytes; first < end; first += kMostBlanked)
+    blank(io, {BlockId{first}, std::min(end - first, kMostBlanked)});
 }
 
 /// For now: the next user of the page reports it to residency_, too.
 bool Coherence::is_blank(PageId page) const noexcept {
   for (std::uint64_t i = 0; i < pages_.blocks_of(page).count; ++i) {
     const BlockId b = block_at(pages_.blocks_of(page).first, i);
-    if (state(b).access != Access::none || (state(b).owned && !state(b).saved) || tiers_->stored(b)) return false;
+    if (state(b).access != Access::none || (state(b).owned && !state(b).saved) || tiers_->stored(b))
+      return false;
   }
   return true;
 }
@@ -149,7 +158,8 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     const BlockRange run{block_at(all.first, begin), end - begin};
     protect(run, Access::none);
     for (std::uint64_t i = begin; i < end; ++i) tiers_->forget(block_at(all.first, i));
-    for (std::uint64_t i = begin; i < end; ++i) finish(block_at(all.first, i), next(state_of(i), BlockEvent::blank).after);
+    for (std::uint64_t i = begin; i < end; ++i)
+      finish(block_at(all.first, i), next(state_of(i), BlockEvent::blank).after);
     for (const PageId page : pages_.in(mem::offset_of(run.first), run.count * kBlockBytes)) {
       if (is_blank(page)) residency_->note_freed({raw(page), raw(page) + 1});
     }

@@ -26,7 +26,7 @@ class Rounds {
     for (;;) {
       if (finished_.load() > asked) return false;
       if (!leading_.exchange(true)) {
-        if (finished_.load() > asked) {   // a round ended between the two looks
+        if (finished_.load() > asked) {  // a round ended between the two looks
           leading_.store(false);
           return false;
         }

@@ -18,8 +18,8 @@
 #include <bit>
 
 #include "base/trace.h"
-#include "dsm/coherence.h"
 #include "dsm/background_read.h"
+#include "dsm/coherence.h"
 #include "dsm/read_back.h"
 
 namespace kasane::dsm {
@@ -47,7 +47,8 @@ void Coherence::make_background_reads() {
 
 /// The caller holds the bits of `blocks`, b's among them, which are invalid, and has found that this rank has
 /// their page on SSD or partial. The bits are free when this returns.
-Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks, BlockEvent event, gas::Location found) {
+Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const Stripe& blocks,
+                                         BlockEvent event, gas::Location found) {
   const PageId page = pages_.page_of(b);
   if (!tiers_->make_partial(ctx.io, page, found)) {
     blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
@@ -61,7 +62,7 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   });
   if (right == Access::write) sharing_.mark(page);
   if (event != BlockEvent::pin_whole) {
-    read_ahead(ctx, b, event);   // so that these reads run, too
+    read_ahead(ctx, b, event);  // so that these reads run, too
     ReadBack incoming(*this);
     blocks.for_each_run([&](BlockRange run) { incoming.add(run, step.after.saved); });
     const Traced traced(&ctx.counters, TraceKind::fetch, blocks.count * kBlockBytes);
@@ -79,7 +80,8 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b, BlockEvent event) {
   const bool loads = event == BlockEvent::load || event == BlockEvent::pin_read;
   // then the next hint asks for more, and no fault is needed for that
   const bool hinted = event != BlockEvent::load && event != BlockEvent::store;
-  const gas::ReadAhead::Plan plan = tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Purpose::load : gas::ReadAhead::Purpose::store);
+  const gas::ReadAhead::Plan plan =
+      tiers_->plan(mem::offset_of(b), loads ? gas::ReadAhead::Purpose::load : gas::ReadAhead::Purpose::store);
   const std::uint32_t together = std::clamp(plan.pieces / 2, 1u, kPiecesPerRead);
   BlockId first = kNoWindow;
   for (std::uint32_t done = 0; done < plan.pieces; done += together) {
@@ -87,17 +89,23 @@ void Coherence::read_ahead(ThreadContext& ctx, BlockId b, BlockEvent event) {
     if (index == comm::IndexPool<>::kNone) return;
     BackgroundRead& background = background_reads_[index];
     background.runs.clear();
-    if (done / together % 2 == 0 && !hinted) first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) * gas::Tiers::kPieceBytes);
+    if (done / together % 2 == 0 && !hinted)
+      first = mem::block_of(static_cast<std::uint64_t>(plan.first + plan.stride * done) *
+                            gas::Tiers::kPieceBytes);
     background.first = first;
     background.wanted_for = loads ? BlockEvent::load : BlockEvent::store;
-    claim_ahead(ctx.io, b, {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)}, background);
+    claim_ahead(ctx.io, b,
+                {plan.first + plan.stride * done, plan.stride, std::min(together, plan.pieces - done)},
+                background);
     start_read(ctx, background);
   }
 }
 
 void Coherence::start_read(ThreadContext& ctx, BackgroundRead& background) {
   background.ranges = background.runs.all();
-  background.view = {&engine_, {background.first, kWindowBlocks}, background.wanted_for == BlockEvent::load ? Access::read : Access::write};
+  background.view = {&engine_,
+                     {background.first, kWindowBlocks},
+                     background.wanted_for == BlockEvent::load ? Access::read : Access::write};
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : background.ranges) bytes += range.bytes;
   if (!background.runs.empty() && tiers_->submit(background)) {
@@ -116,7 +124,9 @@ void Coherence::start_read(ThreadContext& ctx, BackgroundRead& background) {
 void Coherence::complete_read(const BackgroundRead& background) noexcept {
   for (const mem::SpillRange& range : background.ranges) {
     const BlockRange run{mem::block_of(range.offset), range.bytes / kBlockBytes};
-    const auto retired = [&](std::uint64_t i) { return raw(block_at(run.first, i)) - raw(background.first) < kWindowBlocks; };
+    const auto retired = [&](std::uint64_t i) {
+      return raw(block_at(run.first, i)) - raw(background.first) < kWindowBlocks;
+    };
     for (std::uint64_t i = 0; i < run.count;) {
       std::uint64_t end = i + 1;
       while (end < run.count && retired(end) == retired(i)) ++end;
@@ -132,13 +142,17 @@ void Coherence::complete_read(const BackgroundRead& background) noexcept {
 
 /// Claims those blocks of the planned pieces that are stored, not in DRAM, and free. Their pages become
 /// partial.
-void Coherence::claim_ahead(comm::Blocking& io, BlockId b, const gas::ReadAhead::Plan& plan, BackgroundRead& background) {
-  const std::uint64_t page_bytes = pages_.bytes_of(pages_.page_of(b)), part = std::min(page_bytes, gas::Tiers::kPieceBytes);
+void Coherence::claim_ahead(comm::Blocking& io, BlockId b, const gas::ReadAhead::Plan& plan,
+                            BackgroundRead& background) {
+  const std::uint64_t page_bytes = pages_.bytes_of(pages_.page_of(b)),
+                      part = std::min(page_bytes, gas::Tiers::kPieceBytes);
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
-    const std::uint64_t piece = static_cast<std::uint64_t>(plan.first + plan.stride * i) * gas::Tiers::kPieceBytes;
+    const std::uint64_t piece =
+        static_cast<std::uint64_t>(plan.first + plan.stride * i) * gas::Tiers::kPieceBytes;
     for (std::uint64_t at = piece; at < piece + gas::Tiers::kPieceBytes; at += part) {
       if (!residency_->counts(at) || pages_.bytes_of(pages_.page_of(mem::block_of(at))) != page_bytes) return;
-      if (tiers_->stored(mem::block_of(at))) claim_part(io, {mem::block_of(at), part / kBlockBytes}, background);
+      if (tiers_->stored(mem::block_of(at)))
+        claim_part(io, {mem::block_of(at), part / kBlockBytes}, background);
     }
   }
 }
@@ -150,7 +164,9 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, BackgroundRead& 
     const BlockId b = block_at(part.first, i);
     const BlockState s = state(b);
     const BlockStep step = next(s, BlockEvent::load);
-    if (step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && tiers_->stored(b) && try_claim(b, s, step)) mask |= Mask{1} << i;
+    if (step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && tiers_->stored(b) &&
+        try_claim(b, s, step))
+      mask |= Mask{1} << i;
   }
   if (mask == 0) return;
   const PageId page = pages_.page_of(part.first);
@@ -161,7 +177,9 @@ void Coherence::claim_part(comm::Blocking& io, BlockRange part, BackgroundRead& 
   }
   if (background.wanted_for == BlockEvent::store) sharing_.mark(page);
   fill_staged(part.first, mask);
-  for_each_run(mask, [&](unsigned first, unsigned n) { mem::append(background.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes}); });
+  for_each_run(mask, [&](unsigned first, unsigned n) {
+    mem::append(background.runs, {mem::offset_of(block_at(part.first, first)), n * kBlockBytes});
+  });
 }
 
 }  // namespace kasane::dsm

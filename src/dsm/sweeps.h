@@ -41,8 +41,8 @@ namespace kasane::dsm {
 
 class Sweeps {
  public:
-  static constexpr std::uint32_t kMost = 16;          ///< blocks that a fault takes
-  static constexpr std::int64_t kMostStride = 256;    ///< blocks: as many are half of the largest page
+  static constexpr std::uint32_t kMost = 16;        ///< blocks that a fault takes
+  static constexpr std::int64_t kMostStride = 256;  ///< blocks: as many are half of the largest page
 
   class Sweep {
    public:
@@ -75,14 +75,18 @@ class Sweeps {
     [[nodiscard]] bool matches(std::int64_t at, std::uint64_t epoch) const noexcept {
       if (used_ == 0) return false;
       if (again_ && at == last_) return true;
-      return young() ? std::abs(at - last_) == 1 || (stride_ != 0 && at == last_ + stride_ && epoch_ == epoch) : at == expected_;
+      return young() ? std::abs(at - last_) == 1 || (stride_ != 0 && at == last_ + stride_ && epoch_ == epoch)
+                     : at == expected_;
     }
     void go_on(std::int64_t at, std::uint32_t growth) noexcept {
-      const bool leaves = std::exchange(served_, false) && (!young() || at == last_ + stride_), was_young = young();
+      const bool leaves = std::exchange(served_, false) && (!young() || at == last_ + stride_),
+                 was_young = young();
       beyond_ = 0;
       if (std::exchange(again_, false) && at == last_) return;
-      if (young() && at == last_ + stride_) first_ = last_ - stride_;
-      else if (young()) stride_ = at - last_;
+      if (young() && at == last_ + stride_)
+        first_ = last_ - stride_;
+      else if (young())
+        stride_ = at - last_;
       blocks_ = std::min(blocks_ * growth, kMost);
       if (leaves) beyond_ = blocks_;
       if (was_young || (at - furthest_) / stride_ > 0) furthest_ = at;
@@ -91,18 +95,22 @@ class Sweeps {
       blocks_ = static_cast<std::uint32_t>(std::min<std::int64_t>(length(), kMost));
       // Not all that the last fault took may have been used.
       const std::int64_t sure = (furthest_ - first_) / stride_ + 1;
-      beyond_ = std::exchange(served_, false) ? static_cast<std::uint32_t>(std::min<std::int64_t>(sure, blocks_)) : 0;
+      beyond_ = std::exchange(served_, false)
+                    ? static_cast<std::uint32_t>(std::min<std::int64_t>(sure, blocks_))
+                    : 0;
     }
     /// Blocks from its first one to the expected one.
-    [[nodiscard]] std::int64_t length() const noexcept { return young() ? 1 : (expected_ - first_) / stride_; }
+    [[nodiscard]] std::int64_t length() const noexcept {
+      return young() ? 1 : (expected_ - first_) / stride_;
+    }
 
-    std::int64_t first_ = 0, last_ = 0, expected_ = 0;   ///< last: its last fault
+    std::int64_t first_ = 0, last_ = 0, expected_ = 0;  ///< last: its last fault
     std::int64_t stride_ = 0;  ///< young: distance from the fault before to the last one; 0: there was none
     std::uint32_t blocks_ = 1;
-    std::uint64_t used_ = 0;                             ///< 0: never
-    std::uint64_t epoch_ = 0;                            ///< young: the epoch of its fault
-    bool again_ = false;                                 ///< its last fault got nothing and will be repeated
-    std::int64_t furthest_ = 0;                          ///< of all its faults, also after it began again
+    std::uint64_t used_ = 0;     ///< 0: never
+    std::uint64_t epoch_ = 0;    ///< young: the epoch of its fault
+    bool again_ = false;         ///< its last fault got nothing and will be repeated
+    std::int64_t furthest_ = 0;  ///< of all its faults, also after it began again
     bool served_ = false;
     std::uint32_t beyond_ = 0;
   };
@@ -114,15 +122,20 @@ class Sweeps {
     // Several may be left of earlier sweeps over the same memory: prefer the one that takes most, then the
     // newest.
     Sweep* met = best([&](const Sweep& s) { return s.matches(at, epoch); },
-                      [](const Sweep& x, const Sweep& y) { return std::pair{x.blocks_, x.used_} > std::pair{y.blocks_, y.used_}; });
+                      [](const Sweep& x, const Sweep& y) {
+                        return std::pair{x.blocks_, x.used_} > std::pair{y.blocks_, y.used_};
+                      });
     if (met != nullptr) {
       met->go_on(at, growth);
     } else {
-      met = best([&](const Sweep& s) { return s.used_ != 0 && s.first_ == at; }, [](const Sweep& x, const Sweep& y) { return x.length() > y.length(); });
+      met = best([&](const Sweep& s) { return s.used_ != 0 && s.first_ == at; },
+                 [](const Sweep& x, const Sweep& y) { return x.length() > y.length(); });
       if (met != nullptr && met->length() > 1) {
         met->begin_again();
       } else {
-        if (met == nullptr) met = best([](const Sweep&) { return true; }, [](const Sweep& x, const Sweep& y) { return x.used_ < y.used_; });
+        if (met == nullptr)
+          met = best([](const Sweep&) { return true; },
+                     [](const Sweep& x, const Sweep& y) { return x.used_ < y.used_; });
         begin(*met, at, epoch);
       }
     }
@@ -142,9 +155,12 @@ class Sweeps {
   /// stays, since it may be another.
   void begin(Sweep& sweep, std::int64_t at, std::uint64_t epoch) noexcept {
     const auto fits = [&](const Sweep& s) {
-      return &s != &sweep && s.used_ != 0 && s.young() && s.epoch_ == epoch && std::abs(at - s.last_) <= kMostStride;
+      return &s != &sweep && s.used_ != 0 && s.young() && s.epoch_ == epoch &&
+             std::abs(at - s.last_) <= kMostStride;
     };
-    const Sweep* near = best(fits, [&](const Sweep& x, const Sweep& y) { return std::abs(at - x.last_) < std::abs(at - y.last_); });
+    const Sweep* near = best(fits, [&](const Sweep& x, const Sweep& y) {
+      return std::abs(at - x.last_) < std::abs(at - y.last_);
+    });
     const std::int64_t stride = near != nullptr ? at - near->last_ : 0;
     sweep = {};
     sweep.first_ = sweep.furthest_ = at;
@@ -162,7 +178,7 @@ class Sweeps {
   }
 
   std::array<Sweep, 8> sweeps_;
-  std::size_t last_ = 0;   ///< index in sweeps_
+  std::size_t last_ = 0;  ///< index in sweeps_
   std::uint64_t clock_ = 0;
 };
 

@@ -18,9 +18,11 @@ using mem::kBlockBytes;
 std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
   const Traced traced(&ctx.counters, TraceKind::view, bytes);
   const Wanted wanted = Wanted::view(offset, bytes, use);
-  const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
+  const std::uint64_t first = raw(mem::block_of(offset)),
+                      end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   std::uint64_t noted = 0;
-  if (use == Use::write_only && tiers_ != nullptr && tiers_->stores_any()) tiers_->note_overwriting(offset, bytes);
+  if (use == Use::write_only && tiers_ != nullptr && tiers_->stores_any())
+    tiers_->note_overwriting(offset, bytes);
   for (std::uint64_t b = pin_shown(first, end, use); b < end;) {
     admit(ctx.io, std::min(Gathering::kMostBlocks, end - b), Serves::itself);
     Gathering gathering(*this, ctx, wanted, BlockId{b});
@@ -43,7 +45,8 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
 /// The first block in [first, end) whose access does not suffice for the use.
 std::uint64_t Coherence::shown_until(std::uint64_t first, std::uint64_t end, Use use) const noexcept {
   // relaxed: nothing depends on it.
-  while (first < end && shows(BlockState::of(table_[BlockId{first}].load(std::memory_order_relaxed)), use)) ++first;
+  while (first < end && shows(BlockState::of(table_[BlockId{first}].load(std::memory_order_relaxed)), use))
+    ++first;
   return first;
 }
 
@@ -61,7 +64,7 @@ bool Coherence::count_pin(BlockId b, BlockState before, int by) noexcept {
   BlockState after = before;
   after.pins += static_cast<std::uint32_t>(by);
   std::uint32_t expected = before.word();
-  return table_[b].compare_exchange_strong(expected, after.word());   // seq_cst, as any claim
+  return table_[b].compare_exchange_strong(expected, after.word());  // seq_cst, as any claim
 }
 
 /// As in a fault, with waiting. False: not allocated.
@@ -75,13 +78,16 @@ bool Coherence::pin_block(ThreadContext& ctx, BlockId b, BlockEvent event) {
 }
 
 void Coherence::unpin(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
-  const std::uint64_t first = raw(mem::block_of(offset)), end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
+  const std::uint64_t first = raw(mem::block_of(offset)),
+                      end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
   for (std::uint64_t b = first; b < end; ++b) {
     for (;;) {
       const BlockState s = state(BlockId{b});
       KASANE_CHECK(s.pins > 0, "a view ends that was not made on this rank");
-      if (s.busy) wait_free(ctx.io, BlockId{b});
-      else if (count_pin(BlockId{b}, s, -1)) break;
+      if (s.busy)
+        wait_free(ctx.io, BlockId{b});
+      else if (count_pin(BlockId{b}, s, -1))
+        break;
     }
   }
 }

@@ -16,10 +16,18 @@ using Mask = std::uint32_t;
 
 inline constexpr std::uint64_t kWindowBlocks = 16;
 
-[[nodiscard]] inline BlockId window_of(BlockId b) noexcept { return BlockId{raw(b) / kWindowBlocks * kWindowBlocks}; }
-[[nodiscard]] inline unsigned index_in_window(BlockId b) noexcept { return static_cast<unsigned>(raw(b) % kWindowBlocks); }
-[[nodiscard]] inline BlockId block_at(BlockId window, std::uint64_t i) noexcept { return BlockId{raw(window) + i}; }
-[[nodiscard]] inline std::uint64_t end_of(mem::BlockRange blocks) noexcept { return raw(blocks.first) + blocks.count; }
+[[nodiscard]] inline BlockId window_of(BlockId b) noexcept {
+  return BlockId{raw(b) / kWindowBlocks * kWindowBlocks};
+}
+[[nodiscard]] inline unsigned index_in_window(BlockId b) noexcept {
+  return static_cast<unsigned>(raw(b) % kWindowBlocks);
+}
+[[nodiscard]] inline BlockId block_at(BlockId window, std::uint64_t i) noexcept {
+  return BlockId{raw(window) + i};
+}
+[[nodiscard]] inline std::uint64_t end_of(mem::BlockRange blocks) noexcept {
+  return raw(blocks.first) + blocks.count;
+}
 
 /// Calls f(first, count) for every run of ones.
 template <class F>
@@ -34,16 +42,23 @@ void for_each_run(Mask mask, const F& f) {
 
 /// first, first + stride, …, upwards.
 struct Stripe {
-  constexpr Stripe(BlockId b, std::uint64_t blocks_on, std::uint32_t n) noexcept : first(b), stride(blocks_on), count(n) {}
+  constexpr Stripe(BlockId b, std::uint64_t blocks_on, std::uint32_t n) noexcept
+      : first(b), stride(blocks_on), count(n) {}
   BlockId first;
   std::uint64_t stride;
   std::uint32_t count;
 
-  [[nodiscard]] BlockId operator[](std::uint64_t i) const noexcept { return BlockId{raw(first) + i * stride}; }
+  [[nodiscard]] BlockId operator[](std::uint64_t i) const noexcept {
+    return BlockId{raw(first) + i * stride};
+  }
   [[nodiscard]] BlockId last() const noexcept { return (*this)[count - 1]; }
   /// n blocks of it from the end at which b lies: b is its first or its last block.
-  [[nodiscard]] Stripe from(BlockId b, std::uint32_t n) const noexcept { return {b == first ? b : (*this)[count - n], stride, n}; }
-  [[nodiscard]] bool contains(BlockId b) const noexcept { return b >= first && (raw(b) - raw(first)) % stride == 0 && (raw(b) - raw(first)) / stride < count; }
+  [[nodiscard]] Stripe from(BlockId b, std::uint32_t n) const noexcept {
+    return {b == first ? b : (*this)[count - n], stride, n};
+  }
+  [[nodiscard]] bool contains(BlockId b) const noexcept {
+    return b >= first && (raw(b) - raw(first)) % stride == 0 && (raw(b) - raw(first)) / stride < count;
+  }
   template <class F>
   void for_each(const F& f) const {
     for (std::uint32_t i = 0; i < count; ++i) f((*this)[i]);

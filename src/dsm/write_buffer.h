@@ -38,7 +38,7 @@ class WriteBuffer {
   /// These blocks are changed from now on.
   void note(mem::BlockRange run) noexcept {
     const Held held(*this);
-    if (end_ - first_ == kRuns) forget(runs_[first_ % kRuns].count);   // it goes with the release
+    if (end_ - first_ == kRuns) forget(runs_[first_ % kRuns].count);  // it goes with the release
     runs_[end_++ % kRuns] = run;
     noted_ += run.count;
   }
@@ -47,7 +47,9 @@ class WriteBuffer {
   std::size_t take(std::span<BlockId> oldest, std::uint64_t newest) noexcept {
     const Held held(*this);
     const std::uint64_t keep = std::max(limit(), newest);
-    const std::uint64_t n = noted_ >= keep + std::min(kTogether, least_) ? std::min<std::uint64_t>(noted_ - keep, oldest.size()) : 0;
+    const std::uint64_t n = noted_ >= keep + std::min(kTogether, least_)
+                                ? std::min<std::uint64_t>(noted_ - keep, oldest.size())
+                                : 0;
     for (std::uint64_t i = 0; i < n; ++i) {
       oldest[i] = runs_[first_ % kRuns].first;
       forget(1);
@@ -78,7 +80,7 @@ class WriteBuffer {
 
  private:
   static constexpr std::uint64_t kRuns = 1024, kPlaces = 4096;
-  static constexpr std::uint64_t kTogether = 16;   ///< blocks: fewer are not sent, unless the limit is small
+  static constexpr std::uint64_t kTogether = 16;  ///< blocks: fewer are not sent, unless the limit is small
   struct Held {
     explicit Held(WriteBuffer& b) noexcept : buffer(b) {
       while (buffer.held_.test_and_set(std::memory_order_acquire)) relax();
@@ -96,7 +98,9 @@ class WriteBuffer {
   }
   [[nodiscard]] static std::size_t place(BlockId b) noexcept { return (raw(b) * 0x9E3779B97F4A7C15u) >> 52; }
   static_assert(kPlaces == 1u << (64 - 52));
-  [[nodiscard]] std::uint64_t name(BlockId b) const noexcept { return rounds_.load(std::memory_order_relaxed) << 40 | (raw(b) + 1); }
+  [[nodiscard]] std::uint64_t name(BlockId b) const noexcept {
+    return rounds_.load(std::memory_order_relaxed) << 40 | (raw(b) + 1);
+  }
 
   std::atomic_flag held_;
   std::uint64_t first_ = 0, end_ = 0, noted_ = 0;

@@ -35,7 +35,9 @@ void count_access(const comm::Blocking& io, bool hit) noexcept {
   if (io.counters() != nullptr) count(hit ? io.counters()->address_hits : io.counters()->address_misses);
 }
 
-AddressCache::Found found_by(std::uint64_t word0) noexcept { return {Location::of(word0).owner, false, word0}; }
+AddressCache::Found found_by(std::uint64_t word0) noexcept {
+  return {Location::of(word0).owner, false, word0};
+}
 
 }  // namespace
 
@@ -48,15 +50,22 @@ Result<std::unique_ptr<AddressCache>> AddressCache::create(const Parts& parts) {
   auto reply_token = map_sparse(pages * sizeof(comm::ReplyToken), kWhat);
   if (!reply_token && !shared_with_peers(transport)) ::munmap(*words, bytes);
   KASANE_TRY(reply_token);
-  return std::unique_ptr<AddressCache>(
-      new AddressCache(parts, reinterpret_cast<Word*>(*words), reinterpret_cast<comm::ReplyToken*>(*reply_token)));
+  return std::unique_ptr<AddressCache>(new AddressCache(parts, reinterpret_cast<Word*>(*words),
+                                                        reinterpret_cast<comm::ReplyToken*>(*reply_token)));
 }
 
 AddressCache::AddressCache(const Parts& parts, Word* words, comm::ReplyToken* reply_token)
-    : transport_(parts.transport), directory_(parts.directory), words_(words), shared_(shared_with_peers(transport_)), sharing_(parts.sharing), page_in_(parts.page_in),
-      reach_(transport_.ranks()), reply_tokens_(reply_token) {
+    : transport_(parts.transport),
+      directory_(parts.directory),
+      words_(words),
+      shared_(shared_with_peers(transport_)),
+      sharing_(parts.sharing),
+      page_in_(parts.page_in),
+      reach_(transport_.ranks()),
+      reply_tokens_(reply_token) {
   if (transport_.facts().completes_inline) {
-    for (std::uint32_t r = 0; r < transport_.ranks(); ++r) reach_[r] = reinterpret_cast<Word*>(transport_.mapped(Rank{r}, kAddresses));
+    for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
+      reach_[r] = reinterpret_cast<Word*>(transport_.mapped(Rank{r}, kAddresses));
   }
   reach_[raw(transport_.rank())] = words;
   transport_.set_handler(kRecallHandler, &AddressCache::on_recall, this);
@@ -83,7 +92,9 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
     }
     asked.word = request.word;
     found = found_by(asked.word);
-    if (keep(page, asked, AddressEvent::read)) found = {found.owner, true, filled(AddressEntry::of(asked.entry), found.owner, AddressEvent::read).word()};
+    if (keep(page, asked, AddressEvent::read))
+      found = {found.owner, true,
+               filled(AddressEntry::of(asked.entry), found.owner, AddressEvent::read).word()};
   }
   return found;
 }
@@ -106,7 +117,9 @@ AddressCache::Found AddressCache::look(comm::Blocking& io, PageId page, Director
   ask(io, page, asked);
   // if it is not kept: a read only needs to know where the page was just now
   const Found found = found_by(asked.word);
-  return keep(page, asked, AddressEvent::read) ? Found{found.owner, true, filled(entry, found.owner, AddressEvent::read).word()} : found;
+  return keep(page, asked, AddressEvent::read)
+             ? Found{found.owner, true, filled(entry, found.owner, AddressEvent::read).word()}
+             : found;
 }
 
 AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
@@ -124,7 +137,8 @@ AddressCache::Found AddressCache::find_here(comm::Blocking& io, PageId page) {
 // The word is loaded after the bytes: reads of comm end with an acquire, be they copies (comm/copy.h) or
 // completions.
 bool AddressCache::stood_here(PageId page, const Found& found) const noexcept {
-  if (found.by_entry) return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
+  if (found.by_entry)
+    return gas::stood(AddressEntry::of(found.word), AddressEntry::of(words_[raw(page)].load()));
   const auto* near = directory_.near_word(page);
   return near != nullptr && gas::stood(Location::of(found.word), Location::of(near->load()));
 }
@@ -225,8 +239,13 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
   std::size_t n = 0;
   for (const PageId p : pages) {
     const auto* const near = for_puts ? nullptr : directory_.near_word(p);
-    const DirectoryAnswer here{.entry = words_[raw(p)].load(), .word = near != nullptr ? near->load() : 0, .registers = near == nullptr};
-    const bool needed = near != nullptr ? which != PagesIn::none && is_on_ssd_elsewhere(Location::of(here.word)) : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
+    const DirectoryAnswer here{.entry = words_[raw(p)].load(),
+                               .word = near != nullptr ? near->load() : 0,
+                               .registers = near == nullptr};
+    const bool needed =
+        near != nullptr
+            ? which != PagesIn::none && is_on_ssd_elsewhere(Location::of(here.word))
+            : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
     if (!needed) continue;
     page[n] = p;
     asked[n++] = here;
@@ -243,12 +262,13 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].registers) continue;
     count_access(io, false);
-    keep(page[i], asked[i], AddressEvent::read);   // else it was recalled or filled meanwhile
+    keep(page[i], asked[i], AddressEvent::read);  // else it was recalled or filled meanwhile
   }
 }
 
 /// Pages in those of the pages that other ranks have on SSD, with one wait for all.
-void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked, PagesIn which) const {
+void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked,
+                           PagesIn which) const {
   std::array<PageIn::Request, kMostLearnt> requests;
   std::array<DirectoryAnswer*, kMostLearnt> of;
   std::size_t n = 0;
@@ -264,7 +284,8 @@ void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, Di
 }
 
 bool AddressCache::is_on_ssd_elsewhere(const Location& where) const noexcept {
-  return page_in_ != nullptr && where.allocated && !where.busy && !readable(where) && where.owner != transport_.rank();
+  return page_in_ != nullptr && where.allocated && !where.busy && !readable(where) &&
+         where.owner != transport_.rank();
 }
 
 void AddressCache::ask(comm::Blocking& io, PageId page, DirectoryAnswer& asked) const {
@@ -277,7 +298,8 @@ bool AddressCache::keep(PageId page, const DirectoryAnswer& asked, AddressEvent 
   const Location where = Location::of(asked.word);
   if (!asked.registers || !registered(where, asked.holders)) return false;
   std::uint64_t expected = asked.entry;
-  return words_[raw(page)].compare_exchange_strong(expected, filled(AddressEntry::of(asked.entry), where.owner, wanted).word());
+  return words_[raw(page)].compare_exchange_strong(
+      expected, filled(AddressEntry::of(asked.entry), where.owner, wanted).word());
 }
 
 // ---- moves -----------------------------------------------------------------------------------------------
@@ -316,7 +338,8 @@ void AddressCache::take_back(Word& word) noexcept {
 bool AddressCache::recalled(PageId page, std::uint64_t holders) const noexcept {
   bool watched = AddressEntry::of(words_[raw(page)].load()).state == AddressState::watched;
   each_of(holders, [&](Rank r) {
-    if (reach_[raw(r)] != nullptr) watched |= AddressEntry::of(reach_[raw(r)][raw(page)].load()).state == AddressState::watched;
+    if (reach_[raw(r)] != nullptr)
+      watched |= AddressEntry::of(reach_[raw(r)][raw(page)].load()).state == AddressState::watched;
   });
   return !watched;
 }

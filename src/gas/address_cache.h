@@ -59,8 +59,8 @@ class AddressCache {
   struct Parts {
     comm::Transport& transport;
     const Directory& directory;
-    Sharing* sharing = nullptr;   ///< gets notices of pages that were put to directly; null: none are sent
-    PageIn* page_in = nullptr;     ///< null: no page ever leaves DRAM
+    Sharing* sharing = nullptr;  ///< gets notices of pages that were put to directly; null: none are sent
+    PageIn* page_in = nullptr;   ///< null: no page ever leaves DRAM
   };
   /// Sets kRecallHandler. Attaches kAddresses where peers are mapped: then it is collective.
   static Result<std::unique_ptr<AddressCache>> create(const Parts&);
@@ -76,16 +76,18 @@ class AddressCache {
   }
 
   /// The tier in which a page begins whose new owner took no part in the change.
-  [[nodiscard]] Tier initial_tier(PageId page) const noexcept { return page_in_ != nullptr && page_in_->counts(page) ? Tier::ssd : Tier::dram; }
+  [[nodiscard]] Tier initial_tier(PageId page) const noexcept {
+    return page_in_ != nullptr && page_in_->counts(page) ? Tier::ssd : Tier::dram;
+  }
   void forget(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (page_in_ != nullptr) page_in_->forget(offset, bytes);
   }
 
   /// Where a page was found by a thread that reads its frame next.
   struct Found {
-    Rank owner = kNoRank;         ///< kNoRank: not allocated
-    bool by_entry = false;        ///< through this rank's entry, else by word 0 of the directory
-    std::uint64_t word = 0;       ///< of the entry, or word 0
+    Rank owner = kNoRank;    ///< kNoRank: not allocated
+    bool by_entry = false;   ///< through this rank's entry, else by word 0 of the directory
+    std::uint64_t word = 0;  ///< of the entry, or word 0
   };
   /// Never waits for a move: a page that is moving is read where it was. A page on SSD is paged in first.
   Found find(comm::Blocking&, PageId);
@@ -123,13 +125,16 @@ class AddressCache {
   /// callback takes the use with it (hand_over); then the thread is free.
   class [[nodiscard]] Put {
    public:
-    Put(AddressCache& cache, comm::Blocking& io, PageId page) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, nullptr)) {}
+    Put(AddressCache& cache, comm::Blocking& io, PageId page)
+        : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, nullptr)) {}
     /// For callers that hold bits of the page's blocks, for which paging in would wait: a page of this rank
     /// that is not in DRAM is not paged in. Then there is no put under way, and `own_location` is where the
     /// page was found; else that stays unchanged.
-    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location) : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location)
+        : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
     /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
-    Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere) : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
+    Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere)
+        : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;
     Put& operator=(const Put&) = delete;
     ~Put() {
@@ -178,7 +183,7 @@ class AddressCache {
   /// entry: this rank's entry before.
   struct DirectoryAnswer {
     std::uint64_t entry = 0, holders = 0, word = 0;
-    bool registers = false;   ///< else only word 0 was read
+    bool registers = false;  ///< else only word 0 was read
   };
   void ask(comm::Blocking&, PageId, DirectoryAnswer&) const;
   /// Fills the entry (which is none), if the location may be kept.
@@ -196,11 +201,11 @@ class AddressCache {
 
   comm::Transport& transport_;
   const Directory& directory_;
-  Word* words_;                ///< one a page
-  const bool shared_;                 ///< with peers: then the words live as long as the process
+  Word* words_;        ///< one a page
+  const bool shared_;  ///< with peers: then the words live as long as the process
   Sharing* const sharing_;
   PageIn* const page_in_;
-  std::vector<Word*> reach_;   ///< by rank: its words where they are mapped here, this rank's too; else null
+  std::vector<Word*> reach_;  ///< by rank: its words where they are mapped here, this rank's too; else null
   /// of each page: the reply token of a recall, valid while the entry is leaving
   comm::ReplyToken* reply_tokens_;
 };

@@ -30,7 +30,7 @@ namespace kasane::gas {
 enum class AddressState : std::uint8_t {
   none = 0,
   valid = 1,
-  leaving = 2,   ///< recalled by message while there were uses; the end of the last use sends the answer
+  leaving = 2,  ///< recalled by message while there were uses; the end of the last use sends the answer
   /// recalled directly while there were uses; no answer is needed, since the mover sees this word
   watched = 3,
 };
@@ -46,44 +46,47 @@ struct AddressEntry {
   friend bool operator==(const AddressEntry&, const AddressEntry&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
-    return (static_cast<std::uint64_t>(state) << 62) | (owner != kNoRank ? (std::uint64_t{raw(owner)} + 1) << 42 : 0) |
-           (std::uint64_t{uses} << 30) | stamp;
+    return (static_cast<std::uint64_t>(state) << 62) |
+           (owner != kNoRank ? (std::uint64_t{raw(owner)} + 1) << 42 : 0) | (std::uint64_t{uses} << 30) |
+           stamp;
   }
   [[nodiscard]] static constexpr AddressEntry of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>((word >> 42) & 0xFFFFF);
-    return {static_cast<AddressState>(word >> 62), id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>((word >> 30) & kMostUses),
+    return {static_cast<AddressState>(word >> 62), id != 0 ? Rank{id - 1} : kNoRank,
+            static_cast<std::uint32_t>((word >> 30) & kMostUses),
             static_cast<std::uint32_t>(word & (kStamps - 1))};
   }
   [[nodiscard]] constexpr bool check() const noexcept {
     const bool named = state != AddressState::none;
-    return named == (owner != kNoRank) && (uses == 0 || named) && (uses != 0 || state == AddressState::none || state == AddressState::valid);
+    return named == (owner != kNoRank) && (uses == 0 || named) &&
+           (uses != 0 || state == AddressState::none || state == AddressState::valid);
   }
 };
 
 enum class AddressEvent : std::uint8_t {
-  read,     ///< a thread wants to read the page's bytes
-  put,      ///< a thread wants to change them
-  end,      ///< a use ends: its bytes have arrived
-  recall,   ///< a move takes the location back, in a handler. One at a time for each page
+  read,    ///< a thread wants to read the page's bytes
+  put,     ///< a thread wants to change them
+  end,     ///< a use ends: its bytes have arrived
+  recall,  ///< a move takes the location back, in a handler. One at a time for each page
   /// likewise, by the mover itself, in words that are mapped to it: its own rank's, and those of its host
   watch,
 };
 
 enum class AddressAction : std::uint8_t {
   none,
-  go,            ///< to `after`'s owner; a put is counted there
+  go,  ///< to `after`'s owner; a put is counted there
   /// set the rank's bit in word 2 and read word 0, at once; if registered(), compare-swap the entry from what
   /// was read to filled()
   fill,
-  wait,          ///< for completions of the rank's puts, then look again
-  answer,        ///< nothing is under way through the entry
-  keep,          ///< the reply token; it must be stored before the step is taken
+  wait,    ///< for completions of the rank's puts, then look again
+  answer,  ///< nothing is under way through the entry
+  keep,    ///< the reply token; it must be stored before the step is taken
   answer_kept,
 };
 
 struct AddressStep {
   AddressAction action = AddressAction::none;
-  AddressEntry after{};   ///< compare-swap from what was read to this, unless they are equal
+  AddressEntry after{};  ///< compare-swap from what was read to this, unless they are equal
 };
 
 [[nodiscard]] constexpr AddressStep next(const AddressEntry& e, AddressEvent event) noexcept {
@@ -101,7 +104,8 @@ struct AddressStep {
     case AddressEvent::end:
       --after.uses;
       if (e.state == AddressState::valid || after.uses != 0) return {none, after};
-      return {e.state == AddressState::leaving ? answer_kept : none, {AddressState::none, kNoRank, 0, e.stamp}};
+      return {e.state == AddressState::leaving ? answer_kept : none,
+              {AddressState::none, kNoRank, 0, e.stamp}};
     case AddressEvent::recall:
     case AddressEvent::watch: {
       const bool by_message = event == AddressEvent::recall;
@@ -118,7 +122,8 @@ struct AddressStep {
 
 /// The entry after word 0 named `owner`, if the rank is registered(). `before` (none) was read before word 2
 /// and word 0.
-[[nodiscard]] constexpr AddressEntry filled(const AddressEntry& before, Rank owner, AddressEvent wanted) noexcept {
+[[nodiscard]] constexpr AddressEntry filled(const AddressEntry& before, Rank owner,
+                                            AddressEvent wanted) noexcept {
   return {AddressState::valid, owner, wanted == AddressEvent::put ? 1u : 0u, before.stamp};
 }
 

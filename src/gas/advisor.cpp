@@ -8,7 +8,8 @@
 
 namespace kasane::gas {
 
-Advisor::Advisor(comm::Transport& transport, mem::AdviceTable& table, mem::Residency& residency) : transport_(transport), table_(table), residency_(residency) {
+Advisor::Advisor(comm::Transport& transport, mem::AdviceTable& table, mem::Residency& residency)
+    : transport_(transport), table_(table), residency_(residency) {
   transport_.set_handler(kAdviceHandler, &Advisor::on_advice, this);
 }
 
@@ -23,7 +24,8 @@ void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
     for (;; io.waiter().pause()) {
       comm::Requests requests(io);
       for (std::uint32_t i = 0; i < n; ++i) {
-        if (answers[i] == kAgain) requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(advice), {&answers[i]});
+        if (answers[i] == kAgain)
+          requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(advice), {&answers[i]});
       }
       requests.await();
       if (std::find(answers.begin(), answers.begin() + n, kAgain) == answers.begin() + n) break;
@@ -38,13 +40,16 @@ void Advisor::on_advice(void* self, const comm::Message& message) noexcept {
     advisor.take_note(advice);
     return advisor.transport_.reply(message.token, 0);
   }
-  if (!advisor.evict_requests_.add({advice.pages, message.token})) return advisor.transport_.reply(message.token, kAgain);
+  if (!advisor.evict_requests_.add({advice.pages, message.token}))
+    return advisor.transport_.reply(message.token, kAgain);
   advisor.residency_.ring();
 }
 
 void Advisor::take_note(const Advice& advice) noexcept {
-  static_assert(static_cast<int>(What::sequential) == static_cast<int>(mem::Usage::sequential) && static_cast<int>(What::random) == static_cast<int>(mem::Usage::random));
-  static_assert(static_cast<int>(What::once) == static_cast<int>(mem::Usage::once) && static_cast<int>(What::normal) == static_cast<int>(mem::Usage::normal));
+  static_assert(static_cast<int>(What::sequential) == static_cast<int>(mem::Usage::sequential) &&
+                static_cast<int>(What::random) == static_cast<int>(mem::Usage::random));
+  static_assert(static_cast<int>(What::once) == static_cast<int>(mem::Usage::once) &&
+                static_cast<int>(What::normal) == static_cast<int>(mem::Usage::normal));
   if (advice.what == What::hold) {
     table_.hold(advice.pages);
   } else if (advice.what == What::end_hold) {

@@ -13,7 +13,9 @@
 
 namespace kasane::gas {
 
-Result<std::unique_ptr<AutoRelocator>> AutoRelocator::create(comm::Transport& transport, const Directory& directory, const Config& config) {
+Result<std::unique_ptr<AutoRelocator>> AutoRelocator::create(comm::Transport& transport,
+                                                             const Directory& directory,
+                                                             const Config& config) {
   const std::size_t bytes = directory.pages().in(config.offset, config.bytes).size() * sizeof(Count);
   auto got = map_sparse(bytes, "the uses of pages");
   KASANE_TRY(got);
@@ -21,10 +23,16 @@ Result<std::unique_ptr<AutoRelocator>> AutoRelocator::create(comm::Transport& tr
   return std::unique_ptr<AutoRelocator>(new AutoRelocator(transport, directory, config, uses));
 }
 
-AutoRelocator::AutoRelocator(comm::Transport& transport, const Directory& directory, const Config& config, Count* uses) noexcept
-    : transport_(transport), directory_(directory), first_(directory.pages().in(config.offset, config.bytes).first),
-      pages_(directory.pages().in(config.offset, config.bytes).size()), threshold_(config.threshold), look_mask_(std::bit_floor(config.threshold) - 1),
-      second_(config.second), uses_(uses) {}
+AutoRelocator::AutoRelocator(comm::Transport& transport, const Directory& directory, const Config& config,
+                             Count* uses) noexcept
+    : transport_(transport),
+      directory_(directory),
+      first_(directory.pages().in(config.offset, config.bytes).first),
+      pages_(directory.pages().in(config.offset, config.bytes).size()),
+      threshold_(config.threshold),
+      look_mask_(std::bit_floor(config.threshold) - 1),
+      second_(config.second),
+      uses_(uses) {}
 
 AutoRelocator::~AutoRelocator() { ::munmap(uses_, pages_ * sizeof(Count)); }
 
@@ -57,7 +65,8 @@ void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
   const std::uint64_t seen = directory_.usage(io, page);
   const UseRecord usage = UseRecord::of(seen);
   const bool last_is_near = usage.last != kNoRank && usage.last != transport_.rank() && near(usage.last);
-  RelocationDecision what = decide_relocation(usage, transport_.rank(), last_is_near, uses.load(std::memory_order_relaxed), threshold_, second_());
+  RelocationDecision what = decide_relocation(usage, transport_.rank(), last_is_near,
+                                              uses.load(std::memory_order_relaxed), threshold_, second_());
   if (what.take_if_far) {
     what.take = !near(directory_.lookup(io, page).owner);
     if (!what.take) what.after = what.stays;

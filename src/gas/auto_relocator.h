@@ -16,8 +16,8 @@
 #include <memory>
 
 #include "base/notes.h"
-#include "gas/relocation_policy.h"
 #include "gas/mover.h"
+#include "gas/relocation_policy.h"
 
 namespace kasane::gas {
 
@@ -25,9 +25,9 @@ class AutoRelocator {
  public:
   static std::uint32_t wall_second();
   struct Config {
-    std::uint64_t offset = 0, bytes = 0;   ///< the pages that may move
-    std::uint32_t threshold = kStreak;     ///< tests set others
-    std::uint32_t (*second)() = &wall_second;   ///< the time, by about the same clock on all ranks
+    std::uint64_t offset = 0, bytes = 0;       ///< the pages that may move
+    std::uint32_t threshold = kStreak;         ///< tests set others
+    std::uint32_t (*second)() = &wall_second;  ///< the time, by about the same clock on all ranks
   };
   static Result<std::unique_ptr<AutoRelocator>> create(comm::Transport&, const Directory&, const Config&);
   AutoRelocator(const AutoRelocator&) = delete;
@@ -67,7 +67,7 @@ class AutoRelocator {
   std::uint64_t first_, pages_;
   std::uint32_t threshold_, look_mask_;
   std::uint32_t (*second_)();
-  Count* uses_;             ///< one for each page: uses that count towards a streak (counted())
+  Count* uses_;  ///< one for each page: uses that count towards a streak (counted())
   Notes<PageId, 64> noted_;
   std::atomic<bool> serving_{false}, closed_{false};
 };

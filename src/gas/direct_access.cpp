@@ -25,17 +25,21 @@ void post(comm::Blocking& io, const F& accepted) {
   io.waiter().until([&] { return done || (done = accepted()); });
 }
 
-[[nodiscard]] std::span<const comm::Piece> all(const comm::Piece* pieces, std::size_t count) noexcept { return {pieces, count}; }
+[[nodiscard]] std::span<const comm::Piece> all(const comm::Piece* pieces, std::size_t count) noexcept {
+  return {pieces, count};
+}
 
 }  // namespace
 
 // ---- start -----------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<DirectAccess>> DirectAccess::create(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator, std::uint64_t bytes,
-                                               const std::byte* base) {
+Result<std::unique_ptr<DirectAccess>> DirectAccess::create(comm::Engine& engine, AddressCache& addresses,
+                                                           AutoRelocator* auto_relocator, std::uint64_t bytes,
+                                                           const std::byte* base) {
   auto store = Store::create();
   KASANE_TRY(store);
-  return std::unique_ptr<DirectAccess>(new DirectAccess(engine, addresses, auto_relocator, bytes, base, std::move(*store)));
+  return std::unique_ptr<DirectAccess>(
+      new DirectAccess(engine, addresses, auto_relocator, bytes, base, std::move(*store)));
 }
 
 Result<DirectAccess::Store> DirectAccess::Store::create() {
@@ -47,16 +51,30 @@ Result<DirectAccess::Store> DirectAccess::Store::create() {
   // not written here: memory that no put uses costs nothing
   store.memory.reset(new (std::nothrow) std::byte[bytes]);
   if (store.parts == nullptr || store.reads == nullptr || store.words == nullptr || store.memory == nullptr) {
-    return fail(Errc::out_of_memory, "no memory for " + std::to_string(kReads) + " gets and " + std::to_string(kParts) + " puts under way and " + std::to_string(bytes) + " bytes of their data");
+    return fail(Errc::out_of_memory, "no memory for " + std::to_string(kReads) + " gets and " +
+                                         std::to_string(kParts) + " puts under way and " +
+                                         std::to_string(bytes) + " bytes of their data");
   }
   return store;
 }
 
-DirectAccess::DirectAccess(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator, std::uint64_t bytes, const std::byte* base, Store&& store)
-    : engine_(engine), addresses_(addresses), auto_relocator_(auto_relocator), pages_(addresses.directory().pages()), rank_(engine.transport().rank()), bytes_(bytes),
-      cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu), base_(base), frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
-      store_(std::move(store)), free_parts_(kParts), free_reads_(kReads), staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
-  for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r) frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
+DirectAccess::DirectAccess(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator,
+                           std::uint64_t bytes, const std::byte* base, Store&& store)
+    : engine_(engine),
+      addresses_(addresses),
+      auto_relocator_(auto_relocator),
+      pages_(addresses.directory().pages()),
+      rank_(engine.transport().rank()),
+      bytes_(bytes),
+      cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu),
+      base_(base),
+      frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
+      store_(std::move(store)),
+      free_parts_(kParts),
+      free_reads_(kReads),
+      staging_(store_.words.get(), kStagingWords, store_.memory.get(), kStagingUnit) {
+  for (std::uint32_t r = 0; r < engine.transport().ranks(); ++r)
+    frames_[r] = engine.transport().mapped(Rank{r}, kFrames);
   for (std::uint32_t i = 0; i < kParts; ++i) {
     store_.parts[i].access = this;
     store_.parts[i].index = i;
@@ -73,10 +91,14 @@ DirectAccess::~DirectAccess() = default;
 
 Result<void> DirectAccess::check(std::uint64_t offset, std::uint64_t bytes) const {
   if (offset <= bytes_ && bytes <= bytes_ - offset) return {};
-  return fail(Errc::out_of_range, std::to_string(bytes) + " bytes at " + name(offset) + ": the range is not in global memory");
+  return fail(Errc::out_of_range,
+              std::to_string(bytes) + " bytes at " + name(offset) + ": the range is not in global memory");
 }
 
-Result<void> DirectAccess::wild(std::uint64_t offset) const { return fail(Errc::out_of_range, name(offset) + " is not allocated: a wild pointer, or memory that was freed"); }
+Result<void> DirectAccess::wild(std::uint64_t offset) const {
+  return fail(Errc::out_of_range,
+              name(offset) + " is not allocated: a wild pointer, or memory that was freed");
+}
 
 std::string DirectAccess::name(std::uint64_t offset) const {
   char text[32];
@@ -87,7 +109,8 @@ std::string DirectAccess::name(std::uint64_t offset) const {
 /// Calls part(done so far, bytes, only what is known here) for each page of the range. Pages whose location
 /// is known here go first, so that they are under way while the directory is asked for the others.
 template <class F>
-Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part) {
+Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes,
+                                      bool changes, const F& part) {
   constexpr unsigned window = 64;
   KASANE_TRY(check(offset, bytes));
   for (std::uint64_t done = 0; done < bytes;) {
@@ -105,7 +128,7 @@ Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, 
       if (part(at, n, true) != Found::yes) missed |= std::uint64_t{1} << i;
       return true;
     });
-    if ((missed & (missed - 1)) != 0) {   // more than one
+    if ((missed & (missed - 1)) != 0) {  // more than one
       std::array<PageId, window> pages;
       std::size_t n = 0;
       each([&](unsigned i, std::uint64_t at, std::uint64_t) {
@@ -116,9 +139,9 @@ Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, 
     }
     std::uint64_t nowhere = 0;
     if (missed != 0 && each([&](unsigned i, std::uint64_t at, std::uint64_t n) {
-          nowhere = offset + at;
-          return (missed >> i & 1) == 0 || part(at, n, false) == Found::yes;
-        }) == ~std::uint64_t{0}) {
+                         nowhere = offset + at;
+                         return (missed >> i & 1) == 0 || part(at, n, false) == Found::yes;
+                       }) == ~std::uint64_t{0}) {
       return wild(nowhere);
     }
     done = end;
@@ -128,14 +151,16 @@ Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, 
 
 /// Collects the pieces of a walk into batches of one page and calls flush(batch) for each.
 template <class F>
-Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor, const F& flush) {
+Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor,
+                                      const F& flush) {
   Batch batch;
   while (!cursor.done()) {
     const comm::Piece piece = cursor.piece();
     const std::uint64_t at = remote + piece.remote_offset;
     KASANE_TRY(check(at, piece.bytes));
     const std::uint64_t n = std::min(piece.bytes, rest_of_page(at));
-    if (batch.count != 0 && (batch.page != pages_.page_of(at) || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
+    if (batch.count != 0 &&
+        (batch.page != pages_.page_of(at) || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
       if (flush(batch) != Found::yes) return wild(batch.pieces[0].remote_offset);
       batch.count = 0;
     }
@@ -151,15 +176,18 @@ Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local
 
 // ---- reads -----------------------------------------------------------------------------------------------
 
-Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::byte* to, comm::Cursor cursor) {
+Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::byte* to,
+                                comm::Cursor cursor) {
   if (cursor.single()) {
     const comm::Piece only = cursor.piece();
     return read(io, o, from + only.remote_offset, plus(to, only.local_offset), only.bytes);
   }
-  return each_batch(from, reinterpret_cast<std::uintptr_t>(to), cursor, [&](Batch& batch) { return read_batch(io, o, batch, false); });
+  return each_batch(from, reinterpret_cast<std::uintptr_t>(to), cursor,
+                    [&](Batch& batch) { return read_batch(io, o, batch, false); });
 }
 
-Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to, std::size_t bytes) {
+Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_t from, void* to,
+                                std::size_t bytes) {
   return hits_first(io, from, bytes, false, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
     batch.one(pages_.page_of(from + done), from + done, reinterpret_cast<std::uintptr_t>(to) + done, n);
@@ -167,8 +195,10 @@ Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_
   });
 }
 
-DirectAccess::Found DirectAccess::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch, bool only_here) {
-  const AddressCache::Found found = only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
+DirectAccess::Found DirectAccess::read_batch(comm::Blocking& io, Outstanding& o, const Batch& batch,
+                                             bool only_here) {
+  const AddressCache::Found found =
+      only_here ? addresses_.find_here(io, batch.page) : addresses_.find(io, batch.page);
   if (found.owner == kNoRank) return only_here ? Found::not_here : Found::nowhere;
   note_use(batch.page, found.owner);
   if (transport().facts().completes_inline) return read_in_place(io, o, batch, found);
@@ -182,15 +212,22 @@ void DirectAccess::post_read(comm::Blocking& io, Rank owner, const Batch& batch,
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
-      return engine_.try_read_async({.from = {owner, kFrames, p.remote_offset}, .to = {comm::kPrivateMemory, p.local_offset}, .bytes = p.bytes, .on_complete = ended});
+      return engine_.try_read_async({.from = {owner, kFrames, p.remote_offset},
+                                     .to = {comm::kPrivateMemory, p.local_offset},
+                                     .bytes = p.bytes,
+                                     .on_complete = ended});
     }
-    return engine_.try_read_vector_async({.rank = owner, .remote_region = kFrames, .local_region = comm::kPrivateMemory,
-                                          .pieces = all(batch.pieces, batch.count), .on_complete = ended});
+    return engine_.try_read_vector_async({.rank = owner,
+                                          .remote_region = kFrames,
+                                          .local_region = comm::kPrivateMemory,
+                                          .pieces = all(batch.pieces, batch.count),
+                                          .on_complete = ended});
   });
 }
 
 /// Where all peers are mapped the target may lie in V, so only the calling thread may repeat the read.
-DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding& o, const Batch& batch, AddressCache::Found found) {
+DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding& o, const Batch& batch,
+                                                AddressCache::Found found) {
   for (; found.owner != kNoRank; found = addresses_.find(io, batch.page)) {
     o.begin();
     post_read(io, found.owner, batch, ends(o));
@@ -199,10 +236,14 @@ DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding&
   return Found::nowhere;
 }
 
-DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o, const AddressCache::Found& found, const Batch& batch, bool copies) {
+DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o,
+                                            const AddressCache::Found& found, const Batch& batch,
+                                            bool copies) {
   std::uint32_t index = comm::IndexPool<>::kNone;
   // Reads end by completions and by the service thread, which starts none.
-  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_reads_.take()) != comm::IndexPool<>::kNone; });
+  io.waiter().until([&] {
+    return index != comm::IndexPool<>::kNone || (index = free_reads_.take()) != comm::IndexPool<>::kNone;
+  });
   Read& read = store_.reads[index];
   o.begin();
   read.outstanding = &o;
@@ -213,7 +254,8 @@ DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o, 
 }
 
 void DirectAccess::end(Read& read, comm::Status status) noexcept {
-  if (status != comm::Status::ok || addresses_.stood_here(read.batch.page, read.found)) return finish(read, status);
+  if (status != comm::Status::ok || addresses_.stood_here(read.batch.page, read.found))
+    return finish(read, status);
   KASANE_CHECK(unverified_.add(read.index), "there is room for every read");
   transport().wake(rank_, comm::Doorbell::messages);
 }
@@ -231,7 +273,7 @@ bool DirectAccess::serve(comm::Blocking& io) {
   if (addresses_.stood(io, read.batch.page, read.found)) return finish(read, comm::Status::ok), true;
   if (io.counters() != nullptr) count(io.counters()->reads_again);
   read.found = addresses_.find(io, read.batch.page);
-  if (read.found.owner == kNoRank) {   // it was freed during the read
+  if (read.found.owner == kNoRank) {  // it was freed during the read
     finish(read, comm::Status::peer_lost);
   } else if (!read.copies) {
     post_read(io, read.found.owner, read.batch, ends(read));
@@ -243,15 +285,18 @@ bool DirectAccess::serve(comm::Blocking& io) {
 
 // ---- changes ---------------------------------------------------------------------------------------------
 
-Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const std::byte* from, comm::Cursor cursor, Source source) {
+Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const std::byte* from,
+                                 comm::Cursor cursor, Source source) {
   if (cursor.single()) {
     const comm::Piece only = cursor.piece();
     return write(io, o, to + only.remote_offset, plus(from, only.local_offset), only.bytes, source);
   }
-  return each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor, [&](Batch& batch) { return write_batch(io, o, batch, source, false); });
+  return each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor,
+                    [&](Batch& batch) { return write_batch(io, o, batch, source, false); });
 }
 
-Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from, std::size_t bytes, Source source) {
+Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64_t to, const void* from,
+                                 std::size_t bytes, Source source) {
   return hits_first(io, to, bytes, true, [&](std::uint64_t done, std::uint64_t n, bool only_here) {
     Batch batch;
     batch.one(pages_.page_of(to + done), to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
@@ -259,7 +304,8 @@ Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64
   });
 }
 
-DirectAccess::Found DirectAccess::write_batch(comm::Blocking& io, Outstanding& o, Batch& batch, Source source, bool only_here) {
+DirectAccess::Found DirectAccess::write_batch(comm::Blocking& io, Outstanding& o, Batch& batch, Source source,
+                                              bool only_here) {
   Part& part = take_part(io, o);
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
@@ -269,26 +315,37 @@ DirectAccess::Found DirectAccess::write_batch(comm::Blocking& io, Outstanding& o
   post(io, [&] {
     const comm::Piece& p = batch.pieces[0];
     if (batch.count == 1) {
-      return engine_.try_write_async({.to = {owner, kFrames, p.remote_offset}, .from = {comm::kPrivateMemory, p.local_offset}, .bytes = p.bytes, .on_complete = ends(part)});
+      return engine_.try_write_async({.to = {owner, kFrames, p.remote_offset},
+                                      .from = {comm::kPrivateMemory, p.local_offset},
+                                      .bytes = p.bytes,
+                                      .on_complete = ends(part)});
     }
-    return engine_.try_write_vector_async({.rank = owner, .remote_region = kFrames, .local_region = comm::kPrivateMemory,
-                                           .pieces = all(batch.pieces, batch.count), .on_complete = ends(part)});
+    return engine_.try_write_vector_async({.rank = owner,
+                                           .remote_region = kFrames,
+                                           .local_region = comm::kPrivateMemory,
+                                           .pieces = all(batch.pieces, batch.count),
+                                           .on_complete = ends(part)});
   });
   return Found::yes;
 }
 
-Result<void> DirectAccess::accumulate(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, std::uint64_t to, const std::byte* from,
-                                comm::Cursor cursor, Source source) {
+Result<void> DirectAccess::accumulate(comm::Blocking& io, Outstanding& o, comm::Element element,
+                                      std::complex<double> scale, std::uint64_t to, const std::byte* from,
+                                      comm::Cursor cursor, Source source) {
   const std::size_t size = comm::element_bytes(element);
-  const std::size_t part = element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
+  const std::size_t part =
+      element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
   Result<void> wrong;
   auto issued = each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor, [&](Batch& batch) {
     for (std::size_t i = 0; i < batch.count && wrong; ++i) {
       const comm::Piece& p = batch.pieces[i];
       if (p.remote_offset % part != 0 || p.local_offset % part != 0) {
-        wrong = fail(Errc::invalid_argument, "accumulate at " + name(p.remote_offset) + ": both sides must be multiples of " + std::to_string(part) + " bytes");
+        wrong = fail(Errc::invalid_argument, "accumulate at " + name(p.remote_offset) +
+                                                 ": both sides must be multiples of " + std::to_string(part) +
+                                                 " bytes");
       } else if (p.bytes % size != 0) {
-        wrong = fail(Errc::invalid_argument, "accumulate at " + name(p.remote_offset) + ": rows must be whole elements of " + std::to_string(size) +
+        wrong = fail(Errc::invalid_argument, "accumulate at " + name(p.remote_offset) +
+                                                 ": rows must be whole elements of " + std::to_string(size) +
                                                  " bytes, none of them across the border of two pages");
       }
     }
@@ -297,29 +354,36 @@ Result<void> DirectAccess::accumulate(comm::Blocking& io, Outstanding& o, comm::
   return wrong ? issued : wrong;
 }
 
-DirectAccess::Found DirectAccess::accumulate_batch(comm::Blocking& io, Outstanding& o, comm::Element element, std::complex<double> scale, Batch& batch, Source source) {
+DirectAccess::Found DirectAccess::accumulate_batch(comm::Blocking& io, Outstanding& o, comm::Element element,
+                                                   std::complex<double> scale, Batch& batch, Source source) {
   Part& part = take_part(io, o);
   if (source == Source::copied) stage(io, part, batch);
   Rank owner{};
   if (use(io, part, batch.page, parts(batch), false, owner) != Found::yes) return drop(part), Found::nowhere;
   io.count_round_trip({owner, kFrames, 0});
   for (const comm::Piece& p : all(batch.pieces, batch.count)) {
-    part.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: this thread's own count keeps it above 0
+    part.left.fetch_add(1, std::memory_order_relaxed);  // relaxed: this thread's own count keeps it above 0
     post(io, [&] {
-      return engine_.try_accumulate_async({.to = {owner, kFrames, p.remote_offset}, .from = {comm::kPrivateMemory, p.local_offset}, .element = element, .scale = scale,
-                                           .shape = {.dimensions = 1, .count = {p.bytes}}, .on_complete = ends(part)});
+      return engine_.try_accumulate_async({.to = {owner, kFrames, p.remote_offset},
+                                           .from = {comm::kPrivateMemory, p.local_offset},
+                                           .element = element,
+                                           .scale = scale,
+                                           .shape = {.dimensions = 1, .count = {p.bytes}},
+                                           .on_complete = ends(part)});
     });
   }
   end(part, comm::Status::ok);
   return Found::yes;
 }
 
-Result<void> DirectAccess::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand,
-                            std::uint64_t compare, std::uint64_t* result) {
+Result<void> DirectAccess::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp op, comm::Width width,
+                                  std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
+                                  std::uint64_t* result) {
   const auto bytes = static_cast<std::uint64_t>(width);
   KASANE_TRY(check(at, bytes));
   if (at % bytes != 0) {
-    return fail(Errc::invalid_argument, "an atomic of " + std::to_string(bytes) + " bytes at " + name(at) + ": the address must be a multiple of " + std::to_string(bytes));
+    return fail(Errc::invalid_argument, "an atomic of " + std::to_string(bytes) + " bytes at " + name(at) +
+                                            ": the address must be a multiple of " + std::to_string(bytes));
   }
   Part& part = take_part(io, o);
   Rank owner{};
@@ -327,12 +391,19 @@ Result<void> DirectAccess::atomic(comm::Blocking& io, Outstanding& o, comm::Atom
   if (use(io, part, page, parts(page, at, bytes), false, owner) != Found::yes) return drop(part), wild(at);
   io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
-    return engine_.try_atomic_async({.op = op, .width = width, .at = {owner, kFrames, at}, .operand = operand, .compare = compare, .result = result, .on_complete = ends(part)});
+    return engine_.try_atomic_async({.op = op,
+                                     .width = width,
+                                     .at = {owner, kFrames, at},
+                                     .operand = operand,
+                                     .compare = compare,
+                                     .result = result,
+                                     .on_complete = ends(part)});
   });
   return {};
 }
 
-Result<void> DirectAccess::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
+Result<void> DirectAccess::copy(comm::Blocking& io, Outstanding& o, std::uint64_t from, std::uint64_t to,
+                                std::size_t bytes) {
   KASANE_TRY(check(from, bytes));
   KASANE_TRY(check(to, bytes));
   for (std::uint64_t done = 0; done < bytes;) {
@@ -357,11 +428,15 @@ DirectAccess::Found DirectAccess::post_copy(comm::Blocking& io, Read& read) {
   Part& part = take_part(io, *read.outstanding);
   Rank owner{};
   const PageId page = pages_.page_of(piece.local_offset);
-  if (use(io, part, page, parts(page, piece.local_offset, piece.bytes), false, owner) != Found::yes) return drop(part), Found::nowhere;
+  if (use(io, part, page, parts(page, piece.local_offset, piece.bytes), false, owner) != Found::yes)
+    return drop(part), Found::nowhere;
   part.source = &read;
   io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
-    return engine_.try_copy_async({.from = {source, kFrames, piece.remote_offset}, .to = {owner, kFrames, piece.local_offset}, .bytes = piece.bytes, .on_complete = ends(part)});
+    return engine_.try_copy_async({.from = {source, kFrames, piece.remote_offset},
+                                   .to = {owner, kFrames, piece.local_offset},
+                                   .bytes = piece.bytes,
+                                   .on_complete = ends(part)});
   });
   return Found::yes;
 }
@@ -376,7 +451,9 @@ void DirectAccess::flush(comm::Blocking& io, Outstanding& o) {
 DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) {
   std::uint32_t index = comm::IndexPool<>::kNone;
   // Parts end without help: their uses wait for no thread.
-  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_parts_.take()) != comm::IndexPool<>::kNone; });
+  io.waiter().until([&] {
+    return index != comm::IndexPool<>::kNone || (index = free_parts_.take()) != comm::IndexPool<>::kNone;
+  });
   Part& part = store_.parts[index];
   o.begin();
   part.outstanding = &o;
@@ -394,7 +471,8 @@ DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) 
 void DirectAccess::stage(comm::Blocking& io, Part& part, Batch& batch) {
   std::byte* to = part.data;
   if (batch.bytes > Part::kInline) {
-    io.waiter().until([&] { return part.staged.units != 0 || (part.staged = staging_.take(batch.bytes)).units != 0; });
+    io.waiter().until(
+        [&] { return part.staged.units != 0 || (part.staged = staging_.take(batch.bytes)).units != 0; });
     to = staging_.at(part.staged);
   }
   for (std::size_t i = 0; i < batch.count; ++i) {
@@ -405,7 +483,8 @@ void DirectAccess::stage(comm::Blocking& io, Part& part, Batch& batch) {
   }
 }
 
-DirectAccess::Found DirectAccess::use(comm::Blocking& io, Part& part, PageId page, PartMask parts, bool only_here, Rank& owner) {
+DirectAccess::Found DirectAccess::use(comm::Blocking& io, Part& part, PageId page, PartMask parts,
+                                      bool only_here, Rank& owner) {
   part.page = page;
   part.parts = parts;
   if (only_here) {
@@ -435,10 +514,11 @@ void DirectAccess::end(Part& part, comm::Status status) noexcept {
   Outstanding& o = *part.outstanding;
   Read* const source = part.source;
   // relaxed: ordered by left
-  const comm::Status worst = part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;
+  const comm::Status worst =
+      part.failed.load(std::memory_order_relaxed) ? comm::Status::peer_lost : comm::Status::ok;
   free_parts_.put(part.index);
   o.end(worst);
-  if (source != nullptr) end(*source, worst);   // which has a count of its own
+  if (source != nullptr) end(*source, worst);  // which has a count of its own
 }
 
 template <class Record>

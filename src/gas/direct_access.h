@@ -57,8 +57,9 @@ class DirectAccess {
  public:
   /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have
   /// for offset 0. The auto-relocator, if not null, counts uses of other ranks' pages.
-  static Result<std::unique_ptr<DirectAccess>> create(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base);
-  ~DirectAccess();   ///< after everything has completed
+  static Result<std::unique_ptr<DirectAccess>> create(comm::Engine&, AddressCache&, AutoRelocator*,
+                                                      std::uint64_t bytes, const std::byte* base);
+  ~DirectAccess();  ///< after everything has completed
   DirectAccess(const DirectAccess&) = delete;
   DirectAccess& operator=(const DirectAccess&) = delete;
 
@@ -69,15 +70,17 @@ class DirectAccess {
 
   Result<void> read(comm::Blocking&, Outstanding&, std::uint64_t from, std::byte* to, comm::Cursor);
   Result<void> read(comm::Blocking&, Outstanding&, std::uint64_t from, void* to, std::size_t bytes);
-  Result<void> write(comm::Blocking&, Outstanding&, std::uint64_t to, const std::byte* from, comm::Cursor, Source = Source::kept);
-  Result<void> write(comm::Blocking&, Outstanding&, std::uint64_t to, const void* from, std::size_t bytes, Source = Source::kept);
+  Result<void> write(comm::Blocking&, Outstanding&, std::uint64_t to, const std::byte* from, comm::Cursor,
+                     Source = Source::kept);
+  Result<void> write(comm::Blocking&, Outstanding&, std::uint64_t to, const void* from, std::size_t bytes,
+                     Source = Source::kept);
   /// y += a · x (comm::AccumulateParams). An element must not lie across the border of two pages.
-  Result<void> accumulate(comm::Blocking&, Outstanding&, comm::Element, std::complex<double> scale, std::uint64_t to, const std::byte* from, comm::Cursor,
-                          Source = Source::kept);
+  Result<void> accumulate(comm::Blocking&, Outstanding&, comm::Element, std::complex<double> scale,
+                          std::uint64_t to, const std::byte* from, comm::Cursor, Source = Source::kept);
   /// *result (may be null; not in V but on the running stack): the old value, zero-extended. The offset is a
   /// multiple of the width.
-  Result<void> atomic(comm::Blocking&, Outstanding&, comm::AtomicOp, comm::Width, std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
-                      std::uint64_t* result);
+  Result<void> atomic(comm::Blocking&, Outstanding&, comm::AtomicOp, comm::Width, std::uint64_t at,
+                      std::uint64_t operand, std::uint64_t compare, std::uint64_t* result);
   /// Between two places of global memory that do not overlap.
   Result<void> copy(comm::Blocking&, Outstanding&, std::uint64_t from, std::uint64_t to, std::size_t bytes);
   /// Ends when everything that this rank issued before has completed at its owner.
@@ -104,13 +107,15 @@ class DirectAccess {
       if (!readable(where) || frames_[raw(where.owner)] == nullptr) return false;
       comm::copy_in(static_cast<std::byte*>(to), frames_[raw(where.owner)] + offset, bytes);
       note_use(page, where.owner);
-      if (stood(where, Location::of(word->load()))) [[likely]] return true;
+      if (stood(where, Location::of(word->load()))) [[likely]]
+        return true;
     }
   }
 
   /// write() of bytes in one page, at once, if its owner is known here and mapped; from: not in V. False:
   /// nothing happened.
-  [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t offset, const void* from, std::size_t bytes) {
+  [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t offset, const void* from,
+                                std::size_t bytes) {
     if (offset >= bytes_) return false;
     const auto [page, end] = pages_.place_of(offset);
     if (bytes > end - offset) return false;
@@ -122,8 +127,8 @@ class DirectAccess {
     return true;
   }
   /// Likewise atomic(), where the CPU's atomics are the transport's.
-  [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
-                                 std::uint64_t* result) {
+  [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at,
+                                 std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
     if (!cpu_atomics_ || at >= bytes_ || at % static_cast<std::uint64_t>(width) != 0) return false;
     const PageId page = pages_.page_of(at);
     std::uint64_t old;
@@ -134,7 +139,7 @@ class DirectAccess {
       old = comm::cpu_atomic(op, width, frames_[raw(put.owner())] + at, operand, compare);
       note_use(page, put.owner());
     }
-    if (result != nullptr) *result = old;   // after the use: it may lie in V, and fault
+    if (result != nullptr) *result = old;  // after the use: it may lie in V, and fault
     return true;
   }
 
@@ -144,13 +149,13 @@ class DirectAccess {
   struct Part {
     DirectAccess* access;
     Outstanding* outstanding;
-    Read* source;                      ///< of a copy, else null
+    Read* source;  ///< of a copy, else null
     PageId page;
-    PartMask parts;                       ///< that change, of the page
+    PartMask parts;  ///< that change, of the page
     std::uint32_t index;
-    bool counted;                      ///< as a use of the page's entry
+    bool counted;  ///< as a use of the page's entry
     Staging::Run staged;
-    std::atomic<std::uint32_t> left;   ///< outstanding operations of the engine
+    std::atomic<std::uint32_t> left;  ///< outstanding operations of the engine
     std::atomic<bool> failed;
     static constexpr std::size_t kInline = 128;
     alignas(16) std::byte data[kInline];
@@ -161,7 +166,7 @@ class DirectAccess {
     PageId page{};
     std::size_t count = 0;
     std::uint64_t bytes = 0;
-    comm::Piece pieces[kMost];   ///< of absolute offsets and addresses
+    comm::Piece pieces[kMost];  ///< of absolute offsets and addresses
 
     Batch() = default;
     Batch(const Batch&) = delete;
@@ -185,13 +190,13 @@ class DirectAccess {
     Outstanding* outstanding;
     AddressCache::Found found;
     std::uint32_t index;
-    bool copies;   ///< local offsets are global ones
+    bool copies;  ///< local offsets are global ones
     Batch batch;
   };
   enum class Found : std::uint8_t { yes, not_here, nowhere };
 
   static constexpr std::uint32_t kParts = 1024, kReads = 1024;
-  static constexpr std::uint64_t kMostBytes = 64 * 1024;   ///< of one operation
+  static constexpr std::uint64_t kMostBytes = 64 * 1024;  ///< of one operation
 
   struct Store {
     std::unique_ptr<Part[]> parts;
@@ -201,7 +206,8 @@ class DirectAccess {
     static Result<Store> create();
   };
 
-  DirectAccess(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base, Store&&);
+  DirectAccess(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base,
+               Store&&);
   [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
   [[nodiscard]] std::string name(std::uint64_t offset) const;
@@ -216,7 +222,8 @@ class DirectAccess {
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
   template <class F>
-  Result<void> hits_first(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, bool changes, const F& part);
+  Result<void> hits_first(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, bool changes,
+                          const F& part);
 
   Found read_batch(comm::Blocking&, Outstanding&, const Batch&, bool only_here);
   Found write_batch(comm::Blocking&, Outstanding&, Batch&, Source, bool only_here);
@@ -227,11 +234,13 @@ class DirectAccess {
   Found use(comm::Blocking&, Part&, PageId, PartMask, bool only_here, Rank& owner);
   /// The parts in which the bytes lie, at least one.
   [[nodiscard]] PartMask parts(PageId page, std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    return parts_of(pages_.blocks_of(page), mem::block_of(offset), mem::block_of(offset + std::max<std::uint64_t>(bytes, 1) - 1));
+    return parts_of(pages_.blocks_of(page), mem::block_of(offset),
+                    mem::block_of(offset + std::max<std::uint64_t>(bytes, 1) - 1));
   }
   [[nodiscard]] PartMask parts(const Batch& batch) const noexcept {
     PartMask all = 0;
-    for (std::size_t i = 0; i < batch.count; ++i) all |= parts(batch.page, batch.pieces[i].remote_offset, batch.pieces[i].bytes);
+    for (std::size_t i = 0; i < batch.count; ++i)
+      all |= parts(batch.page, batch.pieces[i].remote_offset, batch.pieces[i].bytes);
     return all;
   }
   void drop(Part&) noexcept;
@@ -247,21 +256,22 @@ class DirectAccess {
 
   comm::Engine& engine_;
   AddressCache& addresses_;
-  AutoRelocator* auto_relocator_;   ///< may be null
+  AutoRelocator* auto_relocator_;  ///< may be null
   const mem::Pages& pages_;
   Rank rank_;
   std::uint64_t bytes_;
   bool cpu_atomics_;
-  const std::byte* base_;                  ///< the address of offset 0, for messages
-  std::unique_ptr<std::byte*[]> frames_;   ///< of each rank, null where they are not mapped
+  const std::byte* base_;                 ///< the address of offset 0, for messages
+  std::unique_ptr<std::byte*[]> frames_;  ///< of each rank, null where they are not mapped
   Store store_;
   comm::IndexPool<> free_parts_, free_reads_;
-  Notes<std::uint32_t, kReads> unverified_;   ///< reads to be looked at again
+  Notes<std::uint32_t, kReads> unverified_;  ///< reads to be looked at again
   Staging staging_;
 };
 
 /// Waits until the issued operations have ended. by_polling: repeats reads.
-inline void await(comm::Blocking& io, comm::Blocking& by_polling, DirectAccess& access, const Outstanding& o) {
+inline void await(comm::Blocking& io, comm::Blocking& by_polling, DirectAccess& access,
+                  const Outstanding& o) {
   for (;; access.serve(by_polling)) {
     io.waiter().until([&] { return o.done() || access.asked(); });
     if (o.done()) return;
@@ -279,10 +289,12 @@ Result<void> await(comm::Blocking& io, DirectAccess& access, const Issue& issue)
 }
 
 /// The blocking forms, for callers that wait by polling.
-inline Result<void> get(comm::Blocking& io, DirectAccess& access, void* local, std::uint64_t offset, std::size_t bytes) {
+inline Result<void> get(comm::Blocking& io, DirectAccess& access, void* local, std::uint64_t offset,
+                        std::size_t bytes) {
   return await(io, access, [&](Outstanding& o) { return access.read(io, o, offset, local, bytes); });
 }
-inline Result<void> put(comm::Blocking& io, DirectAccess& access, std::uint64_t offset, const void* local, std::size_t bytes) {
+inline Result<void> put(comm::Blocking& io, DirectAccess& access, std::uint64_t offset, const void* local,
+                        std::size_t bytes) {
   return await(io, access, [&](Outstanding& o) { return access.write(io, o, offset, local, bytes); });
 }
 

@@ -6,7 +6,9 @@
 namespace kasane::gas {
 
 namespace {
-[[nodiscard]] std::size_t set_bytes(const mem::Pages& pages) noexcept { return PageMarks::bytes(pages.count()) + PageNotices::bytes(pages.count()); }
+[[nodiscard]] std::size_t set_bytes(const mem::Pages& pages) noexcept {
+  return PageMarks::bytes(pages.count()) + PageNotices::bytes(pages.count());
+}
 }  // namespace
 
 std::size_t Directory::region_bytes(const mem::Pages& pages, std::uint32_t ranks) noexcept {
@@ -15,8 +17,12 @@ std::size_t Directory::region_bytes(const mem::Pages& pages, std::uint32_t ranks
 }
 
 Directory::Directory(comm::Transport& transport, const mem::Pages& pages)
-    : rank_(transport.rank()), ranks_(transport.ranks()), by_ranks_(ranks_), pages_(pages),
-      entries_at_(kHeaderBytes + set_bytes(pages)), words_(transport, kDirectory) {}
+    : rank_(transport.rank()),
+      ranks_(transport.ranks()),
+      by_ranks_(ranks_),
+      pages_(pages),
+      entries_at_(kHeaderBytes + set_bytes(pages)),
+      words_(transport, kDirectory) {}
 
 Location Directory::lookup(comm::Blocking& io, PageId page) const {
   return Location::of(words_.load(io, manager(page), entry(page, 0)));
@@ -26,13 +32,16 @@ bool Directory::replace(comm::Blocking& io, PageId page, Location from, Location
   return words_.compare_swap(io, manager(page), entry(page, 0), from.word(), to.word()) == from.word();
 }
 
-void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holders, std::uint64_t* where) const {
+void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holders,
+                           std::uint64_t* where) const {
   // first: the stamp wraps (gas::registered)
   words_.fetch_or(batch, manager(page), entry(page, 2), holder_bit(rank_, ranks_), holders);
   words_.load(batch, manager(page), entry(page, 0), where);
 }
 
-std::uint64_t Directory::usage(comm::Blocking& io, PageId page) const { return words_.load(io, manager(page), entry(page, 3)); }
+std::uint64_t Directory::usage(comm::Blocking& io, PageId page) const {
+  return words_.load(io, manager(page), entry(page, 3));
+}
 
 void Directory::replace_usage(comm::Blocking& io, PageId page, std::uint64_t from, std::uint64_t to) const {
   words_.compare_swap(io, manager(page), entry(page, 3), from, to);
@@ -46,7 +55,8 @@ void Directory::unmark(comm::Batch& batch, PageId page, Location to, std::uint64
   words_.swap(batch, manager(page), entry(page, 0), to.word(), before);
 }
 
-comm::Post Directory::unmark(comm::Blocking& io, PageId page, Location to, std::uint64_t* before, comm::Completion* completion) const {
+comm::Post Directory::unmark(comm::Blocking& io, PageId page, Location to, std::uint64_t* before,
+                             comm::Completion* completion) const {
   return words_.swap(io, manager(page), entry(page, 0), to.word(), before, completion);
 }
 
@@ -54,7 +64,8 @@ void Directory::peek_holders(comm::Batch& batch, PageId page, std::uint64_t* hol
   words_.load(batch, manager(page), entry(page, 2), holders);
 }
 
-void Directory::take_holders(comm::Batch& batch, PageId page, std::uint32_t next_version, std::uint64_t* holders) const {
+void Directory::take_holders(comm::Batch& batch, PageId page, std::uint32_t next_version,
+                             std::uint64_t* holders) const {
   words_.swap(batch, manager(page), entry(page, 2), unheld(next_version), holders);
 }
 
@@ -76,7 +87,8 @@ void Directory::for_managers(PageId first, std::uint64_t pages, const F& f) cons
   }
 }
 
-void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages, const Entries& entries) const {
+void Directory::write_entries(comm::Blocking& io, PageId first, std::uint64_t pages,
+                              const Entries& entries) const {
   comm::Batch batch(io);
   for_managers(first, pages, [&](Rank manager, std::uint64_t at, std::uint64_t words, std::uint64_t place) {
     if (!words_.is_direct(manager)) return batch.write({manager, kDirectory, at}, &entries[place], words * 8);
@@ -96,7 +108,9 @@ void Directory::add_reader(comm::Batch& batch, PageId page, std::uint64_t* befor
   words_.fetch_or(batch, manager(page), entry(page, 1), holder_bit(rank_, ranks_), before);
 }
 
-void Directory::readers(comm::Batch& batch, PageId page, std::uint64_t* word) const { words_.load(batch, manager(page), entry(page, 1), word); }
+void Directory::readers(comm::Batch& batch, PageId page, std::uint64_t* word) const {
+  words_.load(batch, manager(page), entry(page, 1), word);
+}
 
 void Directory::remove_reader(comm::Batch& batch, PageId page, std::uint64_t* before) const {
   words_.fetch_and(batch, manager(page), entry(page, 1), ~holder_bit(rank_, ranks_), before);

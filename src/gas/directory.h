@@ -43,7 +43,9 @@ class Directory {
   /// After the region was attached.
   Directory(comm::Transport& transport, const mem::Pages& pages);
 
-  [[nodiscard]] Rank manager(PageId page) const noexcept { return Rank{by_ranks_.divide(raw(page)).remainder}; }
+  [[nodiscard]] Rank manager(PageId page) const noexcept {
+    return Rank{by_ranks_.divide(raw(page)).remainder};
+  }
   /// The pages of the space; layers above the directory ask here.
   [[nodiscard]] const mem::Pages& pages() const noexcept { return pages_; }
 
@@ -100,7 +102,8 @@ class Directory {
   /// Names the owners of `count` pages from `first` on that were never allocated: one write for each manager,
   /// all outstanding at once. No rank looks at these pages before.
   template <class Owner>
-  void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner, bool untouched = false, Tier tier = Tier::dram) const {
+  void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner,
+                  bool untouched = false, Tier tier = Tier::dram) const {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
       each_entry(begin, pages, [&](PageId page, std::uint64_t at) {
         entries[at * 4] = Location{true, owner(page), tier, false, 1, untouched}.word();
@@ -116,13 +119,17 @@ class Directory {
   void look_at(comm::Blocking& io, PageId first, std::uint64_t count, const See& see) const {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
       read_entries(io, begin, pages, entries);
-      each_entry(begin, pages, [&](PageId page, std::uint64_t at) { see(page, Location::of(entries[at * 4])); });
+      each_entry(begin, pages,
+                 [&](PageId page, std::uint64_t at) { see(page, Location::of(entries[at * 4])); });
     });
   }
 
-  [[nodiscard]] PageMarks unreleased() const noexcept { return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes}; }
+  [[nodiscard]] PageMarks unreleased() const noexcept {
+    return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes};
+  }
   [[nodiscard]] PageNotices notices() const noexcept {
-    return {words_, rank_, pages_.count(), offsetof(RankHeader, notices), kHeaderBytes + PageMarks::bytes(pages_.count())};
+    return {words_, rank_, pages_.count(), offsetof(RankHeader, notices),
+            kHeaderBytes + PageMarks::bytes(pages_.count())};
   }
 
  private:
@@ -131,14 +138,17 @@ class Directory {
   [[nodiscard]] std::uint64_t entry(PageId page, unsigned word) const noexcept {
     return at_row(by_ranks_.divide(raw(page)).quotient, word);
   }
-  [[nodiscard]] std::uint64_t at_row(std::uint64_t row, unsigned word) const noexcept { return entries_at_ + row * kEntryBytes + word * 8; }
+  [[nodiscard]] std::uint64_t at_row(std::uint64_t row, unsigned word) const noexcept {
+    return entries_at_ + row * kEntryBytes + word * 8;
+  }
   // Entries of consecutive pages of one manager are neighbours: a chunk of pages is ordered by manager.
   static constexpr std::uint64_t kChunk = 64;
   using Entries = std::array<std::uint64_t, kChunk * kEntryBytes / 8>;
   template <class F>
   void for_chunks(PageId first, std::uint64_t count, const F& chunk) const {
     Entries entries;
-    for (std::uint64_t done = 0; done < count; done += kChunk) chunk(PageId{raw(first) + done}, std::min(kChunk, count - done), entries);
+    for (std::uint64_t done = 0; done < count; done += kChunk)
+      chunk(PageId{raw(first) + done}, std::min(kChunk, count - done), entries);
   }
   /// Calls f(page, its place in the chunk).
   template <class F>
@@ -158,7 +168,7 @@ class Directory {
   std::uint32_t ranks_;
   Divisor by_ranks_;
   mem::Pages pages_;
-  std::uint64_t entries_at_;   ///< offset in the region
+  std::uint64_t entries_at_;  ///< offset in the region
   comm::RegionWords words_;
 };
 

@@ -35,7 +35,8 @@ std::optional<MoveRefusal> GiveService::give(comm::Blocking& io, PageId first, s
 
 void GiveService::on_give(void* self, const comm::Message& message) noexcept {
   auto& give_service = *static_cast<GiveService*>(self);
-  if (!give_service.noted_.add({value_of<Request>(message), message.token})) return give_service.transport_.reply(message.token, kAgain);
+  if (!give_service.noted_.add({value_of<Request>(message), message.token}))
+    return give_service.transport_.reply(message.token, kAgain);
   // this may run on a worker: the service thread must look
   give_service.transport_.wake(give_service.transport_.rank(), comm::Doorbell::messages);
 }

@@ -21,7 +21,9 @@ namespace {
 constexpr std::uint64_t kExtentPages = 16;
 
 /// The lowest n bits.
-constexpr std::uint64_t low_bits(std::uint64_t n) noexcept { return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1; }
+constexpr std::uint64_t low_bits(std::uint64_t n) noexcept {
+  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
+}
 
 }  // namespace
 
@@ -30,13 +32,25 @@ std::size_t Heap::region_bytes(const Config& config, std::uint32_t ranks) noexce
   return (layout.bytes() + mem::kBlockBytes - 1) / mem::kBlockBytes * mem::kBlockBytes;
 }
 
-Heap::Heap(comm::Transport& transport, const Config& config, Directory& directory, Mover& mover, HeapHooks& hooks)
-    : transport_(transport), config_(config), directory_(directory), mover_(mover), hooks_(hooks), words_(transport, config.region),
-      ranks_(transport.ranks()), page_bytes_(directory.pages().page_bytes_at(config.offset)), unit_(std::max<std::uint64_t>(1, page_bytes_ / kHeapPageBytes)),
-      layout_{config.bytes / kHeapPageBytes / ranks_ / unit_ * unit_, config.bytes / kHeapPageBytes}, first_own_page_(raw(transport.rank()) * layout_.pages), alone_(ranks_ == 1),
-      caches_(HeapCache::make<HeapCache>(config.caches + 1)), extents_(HeapCache::make<Extent>(transport.ranks())) {
+Heap::Heap(comm::Transport& transport, const Config& config, Directory& directory, Mover& mover,
+           HeapHooks& hooks)
+    : transport_(transport),
+      config_(config),
+      directory_(directory),
+      mover_(mover),
+      hooks_(hooks),
+      words_(transport, config.region),
+      ranks_(transport.ranks()),
+      page_bytes_(directory.pages().page_bytes_at(config.offset)),
+      unit_(std::max<std::uint64_t>(1, page_bytes_ / kHeapPageBytes)),
+      layout_{config.bytes / kHeapPageBytes / ranks_ / unit_ * unit_, config.bytes / kHeapPageBytes},
+      first_own_page_(raw(transport.rank()) * layout_.pages),
+      alone_(ranks_ == 1),
+      caches_(HeapCache::make<HeapCache>(config.caches + 1)),
+      extents_(HeapCache::make<Extent>(transport.ranks())) {
   KASANE_CHECK_OP(layout_.pages * kGroupsPerPage, <, std::uint64_t{1} << StackHead::kTopBits);
-  known_ = reinterpret_cast<std::atomic<std::uint16_t>*>(transport.mapped(transport.rank(), config.region) + layout_.known());
+  known_ = reinterpret_cast<std::atomic<std::uint16_t>*>(transport.mapped(transport.rank(), config.region) +
+                                                         layout_.known());
 }
 
 Heap::~Heap() {
@@ -48,43 +62,57 @@ Heap::~Heap() {
 
 HeapAccess Heap::access(comm::Blocking& io, Rank rank, Trips why) const noexcept {
   Counters* counters = io.counters();
-  return {io, words_, layout_, rank, counters == nullptr ? nullptr : why == Trips::allocate ? &counters->heap_trips_allocate : &counters->heap_trips_free};
+  return {io, words_, layout_, rank,
+          counters == nullptr      ? nullptr
+          : why == Trips::allocate ? &counters->heap_trips_allocate
+                                   : &counters->heap_trips_free};
 }
 
 void Heap::misuse(std::uint64_t offset, const char* what) const {
   char text[160];
-  std::snprintf(text, sizeof text, "free: the pointer 0x%llx %s", static_cast<unsigned long long>(config_.space + offset), what);
+  std::snprintf(text, sizeof text, "free: the pointer 0x%llx %s",
+                static_cast<unsigned long long>(config_.space + offset), what);
   check_failed("pointers are freed once, as they were allocated", __FILE__, __LINE__, text);
 }
 
-Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement placement) {
+Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,
+                                            std::size_t align, Placement placement) {
   if (!std::has_single_bit(align) || align > kHeapPageBytes) {
-    return fail(Errc::invalid_argument, "allocate: alignment " + std::to_string(align) + " is not a power of two up to 65536");
+    return fail(Errc::invalid_argument,
+                "allocate: alignment " + std::to_string(align) + " is not a power of two up to 65536");
   }
   if (placement.kind == Placement::Kind::one_rank && raw(placement.rank) >= ranks_) {
-    return fail(Errc::invalid_argument, "allocate: there is no rank " + std::to_string(raw(placement.rank)) + ", the job has " + std::to_string(ranks_));
+    return fail(Errc::invalid_argument, "allocate: there is no rank " + std::to_string(raw(placement.rank)) +
+                                            ", the job has " + std::to_string(ranks_));
   }
-  if (placement.kind == Placement::Kind::block_cyclic && (placement.block_bytes == 0 || placement.block_bytes % page_bytes_ != 0)) {
-    return fail(Errc::invalid_argument, "allocate: a block of " + std::to_string(placement.block_bytes) + " bytes is not a multiple of a page (" + std::to_string(page_bytes_) + ")");
+  if (placement.kind == Placement::Kind::block_cyclic &&
+      (placement.block_bytes == 0 || placement.block_bytes % page_bytes_ != 0)) {
+    return fail(Errc::invalid_argument, "allocate: a block of " + std::to_string(placement.block_bytes) +
+                                            " bytes is not a multiple of a page (" +
+                                            std::to_string(page_bytes_) + ")");
   }
   if (bytes == 0) bytes = 1;
-  const bool at_one_rank = placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
+  const bool at_one_rank =
+      placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
   if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall || unit_ > 1) {
     auto run = allocate_large(io, bytes, placement);
-    if (!run && run.error().code == Errc::out_of_memory && give_back_all(io, cache)) run = allocate_large(io, bytes, placement);
+    if (!run && run.error().code == Errc::out_of_memory && give_back_all(io, cache))
+      run = allocate_large(io, bytes, placement);
     return run;
   }
   const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
   const Rank rank = placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank;
   auto got = allocate_small(io, cache, rank, c, align);
   if (!got && give_back_all(io, cache)) got = allocate_small(io, cache, rank, c, align);
-  if (!got) got.error().message = "allocate: no room for " + std::to_string(bytes) + " bytes: " + got.error().message;
+  if (!got)
+    got.error().message = "allocate: no room for " + std::to_string(bytes) + " bytes: " + got.error().message;
   return got;
 }
 
 // ---- small objects ---------------------------------------------------------------------------------------
 
-Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
+Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank,
+                                           unsigned size_class, std::size_t align) {
   for (;;) {
     HeapBin* mine = nullptr;
     {
@@ -103,7 +131,8 @@ Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cac
 
 /// No page is left for a slab of the class: an object of a larger class must do, if none of its own has come
 /// back meanwhile (a thread that collects free slabs holds all groups for a while).
-std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, std::size_t align) {
+std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class,
+                                    std::size_t align) {
   for (unsigned c = size_class; c < kSizeClasses; ++c) {
     if (kClassBytes[c] % align != 0) continue;
     for (;;) {
@@ -123,7 +152,8 @@ std::uint64_t Heap::allocate_larger(comm::Blocking& io, std::uint32_t cache, Ran
 
 /// Fills the bin with a group that has free objects, or with one of a new slab. False: there was none, and
 /// `grow` was false.
-Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank, unsigned size_class, bool grow) {
+Result<bool> Heap::refill(comm::Blocking& io, std::uint32_t cache, HeapBin& bin, Rank rank,
+                          unsigned size_class, bool grow) {
   HeapAccess at = access(io, rank, Trips::allocate);
   StackHead known;
   Holding fresh;
@@ -174,7 +204,8 @@ Result<Holding> Heap::new_slab(HeapAccess& at, unsigned size_class, StackHead& k
   std::array<std::uint64_t, 8> records{};
   for (std::uint64_t i = 0; i < pages; ++i) {
     records[i * 2] = PageHeader{PageHeader::Kind::slab, size_class, static_cast<std::uint32_t>(i), 0}.word();
-    known_[raw(at.rank()) * layout_.pages + *page + i].store(static_cast<std::uint16_t>(size_class + 1 + (i << 8)), std::memory_order_relaxed);
+    known_[raw(at.rank()) * layout_.pages + *page + i].store(
+        static_cast<std::uint16_t>(size_class + 1 + (i << 8)), std::memory_order_relaxed);
   }
   at.write(layout_.page(*page), records.data(), pages * 2);
   const std::uint64_t groups = groups_of(size_class), first = *page * kGroupsPerPage;
@@ -182,7 +213,7 @@ Result<Holding> Heap::new_slab(HeapAccess& at, unsigned size_class, StackHead& k
     std::array<std::uint64_t, 2 * kGroupsPerPage> chain;
     for (std::uint64_t g = 1; g < groups; ++g) {
       chain[g * 2] = all_bits(size_class, g);
-      chain[g * 2 + 1] = first + g + 2;   // the next group, + 1; the last one's is written when it is pushed
+      chain[g * 2 + 1] = first + g + 2;  // the next group, + 1; the last one's is written when it is pushed
     }
     at.write(layout_.group(first + 1), chain.data() + 2, (groups - 1) * 2);
     Giving giving = Giving::chain(first + 1, first + groups - 1, known);
@@ -224,24 +255,29 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
 /// Names the owners of a run's first pages, of which the first asked_bytes are distributed; small pages
 /// behind them in the last heap page go with the last part. Where this rank is the owner, the pages are
 /// present and writable; elsewhere nothing of former uses is cached here.
-Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, std::uint64_t asked_bytes, Placement placement) {
+Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, std::uint64_t asked_bytes,
+                       Placement placement) {
   const Rank me = transport_.rank();
   const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
   // of the directory: their size is the segment's
   const mem::PageRange range = directory_.pages().in(offset, bytes);
   const PageId first{range.first};
   const std::uint64_t shared = directory_.pages().in(offset, asked_bytes).size();
-  const auto owner = [&](PageId page) { return placement.owner(std::min(raw(page) - range.first, shared - 1), shared, page_bytes_, me, ranks_); };
+  const auto owner = [&](PageId page) {
+    return placement.owner(std::min(raw(page) - range.first, shared - 1), shared, page_bytes_, me, ranks_);
+  };
   const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
   const bool armed = ((placement.together() && owner(first) == me) || alone_) && hooks_.fits(bytes);
   if (run.fresh) {
-    directory_.name_fresh(at.io(), first, range.size(), owner, untouched, armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first));
+    directory_.name_fresh(at.io(), first, range.size(), owner, untouched,
+                          armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first));
   } else if (untouched) {
     for (const PageId page : range) KASANE_TRY(mover_.assign_untouched(at.io(), page));
   } else {
     Result<void> assigned;
     directory_.look_at(at.io(), first, range.size(), [&](PageId page, const Location& where) {
-      if (assigned && !(where.allocated && !where.busy && !where.untouched && where.owner == owner(page))) assigned = mover_.assign(at.io(), page, owner(page));
+      if (assigned && !(where.allocated && !where.busy && !where.untouched && where.owner == owner(page)))
+        assigned = mover_.assign(at.io(), page, owner(page));
     });
     KASANE_TRY(assigned);
   }
@@ -260,13 +296,15 @@ void Heap::drop(comm::Blocking& io, const Holding& holding, unsigned size_class)
     const auto begin = static_cast<unsigned>(std::countr_zero(bits));
     const auto count = static_cast<unsigned>(std::countr_one(bits >> begin));
     bits &= ~(low_bits(count) << begin);
-    hooks_.take(io, holding.base + std::uint64_t{begin} * kClassBytes[size_class], std::uint64_t{count} * kClassBytes[size_class]);
+    hooks_.take(io, holding.base + std::uint64_t{begin} * kClassBytes[size_class],
+                std::uint64_t{count} * kClassBytes[size_class]);
   }
 }
 
 /// Returns objects of one group to their rank: at once if its words are mapped here, else together with
 /// others.
-void Heap::give_back(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class, const Holding& holding) {
+void Heap::give_back(comm::Blocking& io, std::uint32_t cache, Rank rank, unsigned size_class,
+                     const Holding& holding) {
   if (!words_.is_direct(rank)) {
     HeapReturns full;
     {
@@ -304,22 +342,26 @@ bool Heap::give_back_all(comm::Blocking& io, std::uint32_t cache) {
 /// Returns objects of several groups, at most kMost, to their ranks: three round trips in a row, however many
 /// groups there are, and two more whenever another thread changes a head meanwhile.
 void Heap::give_back_together(comm::Blocking& io, std::uint32_t cache, std::span<HeapReturns::Group> all) {
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return std::pair(a.rank, a.size_class) < std::pair(b.rank, b.size_class); });
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.rank, a.size_class) < std::pair(b.rank, b.size_class);
+  });
   std::array<Giving, HeapReturns::kMost> machines;
   const std::span giving(machines.data(), all.size());
   {
     const auto guard = lock(cache);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      giving[i] = Giving::objects(all[i].objects.group, all[i].objects.bits, bin(cache, all[i].rank, all[i].size_class).known);
+      giving[i] = Giving::objects(all[i].objects.group, all[i].objects.bits,
+                                  bin(cache, all[i].rank, all[i].size_class).known);
     }
   }
   step(io, all, giving);
-  std::array<Giving*, HeapReturns::kMost> pushing{};   // by the first group of each stack
+  std::array<Giving*, HeapReturns::kMost> pushing{};  // by the first group of each stack
   for (std::size_t i = 0, end = 0; i < all.size(); i = end) {
     while (end < all.size() && all[end].of(all[i].rank, all[i].size_class)) ++end;
     pushing[i] = join(giving.subspan(i, end - i));
   }
-  while (!std::all_of(giving.begin(), giving.end(), [](const Giving& g) { return g.over(); })) step(io, all, giving);
+  while (!std::all_of(giving.begin(), giving.end(), [](const Giving& g) { return g.over(); }))
+    step(io, all, giving);
   for (std::size_t i = 0; i < all.size(); ++i) check_given(giving[i], all[i].objects, all[i].size_class);
   const auto guard = lock(cache);
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -332,7 +374,9 @@ void Heap::step(comm::Blocking& io, std::span<const HeapReturns::Group> all, std
   std::array<std::uint64_t, HeapReturns::kMost> old;
   comm::Batch batch(io);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!giving[i].over()) access(io, all[i].rank, Trips::free).post(batch, giving[i].operation(), HeapLayout::group_head(all[i].size_class), &old[i]);
+    if (!giving[i].over())
+      access(io, all[i].rank, Trips::free)
+          .post(batch, giving[i].operation(), HeapLayout::group_head(all[i].size_class), &old[i]);
   }
   batch.await();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -342,12 +386,13 @@ void Heap::step(comm::Blocking& io, std::span<const HeapReturns::Group> all, std
 
 void Heap::check_given(const Giving& giving, const Holding& holding, unsigned size_class) const {
   if (giving.state != Giving::State::twice) return;
-  misuse(holding.base + static_cast<std::uint64_t>(std::countr_zero(giving.bits)) * kClassBytes[size_class], "was freed twice");
+  misuse(holding.base + static_cast<std::uint64_t>(std::countr_zero(giving.bits)) * kClassBytes[size_class],
+         "was freed twice");
 }
 
 void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
   const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
-  std::uint16_t known = known_[page].load(std::memory_order_relaxed);   // as in free()
+  std::uint16_t known = known_[page].load(std::memory_order_relaxed);  // as in free()
   if (known == 0) {
     const PageHeader header = learn(io, offset, Trips::free);
     if (header.kind == PageHeader::Kind::large) return free_large(io, offset, header);
@@ -360,8 +405,10 @@ void Heap::free_slowly(comm::Blocking& io, std::uint32_t cache, std::uint64_t of
   Holding displaced;
   {
     const auto guard = lock(cache);
-    Holding& holding = bin(cache, rank, object.size_class).holdings[HeapBin::place(object.group, object.size_class)];
-    Holding* const kept = holding.group == object.group ? &holding : cache_of(cache).returns.find(rank, object.group);
+    Holding& holding =
+        bin(cache, rank, object.size_class).holdings[HeapBin::place(object.group, object.size_class)];
+    Holding* const kept =
+        holding.group == object.group ? &holding : cache_of(cache).returns.find(rank, object.group);
     if (kept != nullptr) {
       if ((kept->bits & mask) != 0) misuse(offset, "was freed twice");
       kept->bits |= mask;
@@ -379,12 +426,16 @@ PageHeader Heap::learn(comm::Blocking& io, std::uint64_t offset, Trips why) {
   HeapAccess at = access(io, share_of(offset), why);
   const PageHeader header = PageHeader::of(at.load(layout_.page(page % layout_.pages)));
   switch (header.kind) {
-    case PageHeader::Kind::slab: known_[page].store(static_cast<std::uint16_t>(header.size_class + 1 + (header.delta << 8)), std::memory_order_relaxed); break;
+    case PageHeader::Kind::slab:
+      known_[page].store(static_cast<std::uint16_t>(header.size_class + 1 + (header.delta << 8)),
+                         std::memory_order_relaxed);
+      break;
     case PageHeader::Kind::large:
       if (offset % kHeapPageBytes != 0) misuse(offset, "is not the start of an allocation");
       break;
     case PageHeader::Kind::free: misuse(offset, "is free already, or was never allocated");
-    case PageHeader::Kind::unused: misuse(offset, "was never allocated, or is not the start of an allocation");
+    case PageHeader::Kind::unused:
+      misuse(offset, "was never allocated, or is not the start of an allocation");
   }
   return header;
 }
@@ -433,7 +484,8 @@ Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes
   const std::uint64_t pages = pages_for(bytes);
   const Rank share = placement.kind == Placement::Kind::one_rank ? placement.rank : transport_.rank();
   if (pages > layout_.pages) {
-    return fail(Errc::out_of_memory, "allocate: " + std::to_string(bytes) + " bytes are more than rank " + std::to_string(raw(share)) + " has in all, " +
+    return fail(Errc::out_of_memory, "allocate: " + std::to_string(bytes) + " bytes are more than rank " +
+                                         std::to_string(raw(share)) + " has in all, " +
                                          std::to_string(layout_.pages * kHeapPageBytes) + " (raise --space)");
   }
   HeapAccess at = access(io, share, Trips::allocate);
@@ -456,15 +508,18 @@ void Heap::free_large(comm::Blocking& io, std::uint64_t offset, PageHeader heade
   HeapAccess at = access(io, share_of(offset), Trips::free);
   const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages;
   const PageHeader free{PageHeader::Kind::free, 0, 0, header.pages};
-  if (at.compare_swap(layout_.page(page), header.word(), free.word()) != header.word()) misuse(offset, "was freed twice");
+  if (at.compare_swap(layout_.page(page), header.word(), free.word()) != header.word())
+    misuse(offset, "was freed twice");
   discard_run(io, offset, header.pages * kHeapPageBytes);
   HeapRuns::push(at, page, header.pages);
 }
 
 bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   const std::size_t usable = usable_size(io, offset);
-  if (known_[(offset - config_.offset) / kHeapPageBytes].load(std::memory_order_relaxed) != 0) return bytes <= usable && (bytes > usable / 2 || usable <= 128);
-  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages, pages = usable / kHeapPageBytes;
+  if (known_[(offset - config_.offset) / kHeapPageBytes].load(std::memory_order_relaxed) != 0)
+    return bytes <= usable && (bytes > usable / 2 || usable <= 128);
+  const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes % layout_.pages,
+                      pages = usable / kHeapPageBytes;
   const std::uint64_t wanted = pages_for(bytes);
   if (bytes <= kLargestSmall && unit_ == 1) return false;
   if (wanted == pages) return true;
@@ -495,7 +550,7 @@ HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
   const std::uint64_t used = at.load(offsetof(HeapHeader, used));
   s.share_bytes = layout_.pages * kHeapPageBytes;
   s.touched_bytes = used * kHeapPageBytes;
-  constexpr std::uint64_t kAtOnce = 128;   // a share may be another rank's
+  constexpr std::uint64_t kAtOnce = 128;  // a share may be another rank's
   std::array<std::uint64_t, kAtOnce * 2> records;
   std::uint64_t read_from = 0, read_to = 0;
   for (std::uint64_t page = 0; page < used;) {
@@ -516,7 +571,8 @@ HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
         const std::uint64_t groups = groups_of(c);
         std::array<std::uint64_t, 2 * kGroupsPerPage> words;
         at.read(layout_.group(page * kGroupsPerPage), words.data(), groups * 2);
-        for (std::uint64_t g = 0; g < groups; ++g) s.slab_free_bytes += static_cast<std::uint64_t>(std::popcount(words[g * 2])) * kClassBytes[c];
+        for (std::uint64_t g = 0; g < groups; ++g)
+          s.slab_free_bytes += static_cast<std::uint64_t>(std::popcount(words[g * 2])) * kClassBytes[c];
         page += slab_pages(c);
         break;
       }
@@ -525,13 +581,15 @@ HeapStatistics Heap::statistics(comm::Blocking& io, Rank rank) {
   return s;
 }
 
-void Heap::walk(comm::Blocking& io, void (*live)(void*, std::uint64_t offset, std::size_t bytes), void* context) {
+void Heap::walk(comm::Blocking& io, void (*live)(void*, std::uint64_t offset, std::size_t bytes),
+                void* context) {
   const Rank me = transport_.rank();
   HeapAccess at = access(io, me, Trips::allocate);
   const std::uint64_t used = at.load(offsetof(HeapHeader, used));
   for (std::uint64_t page = 0; page < used;) {
     const PageHeader header = PageHeader::of(at.load(layout_.page(page)));
-    if (header.kind == PageHeader::Kind::large) live(context, offset_of(me, page), header.pages * kHeapPageBytes);
+    if (header.kind == PageHeader::Kind::large)
+      live(context, offset_of(me, page), header.pages * kHeapPageBytes);
     if (header.kind != PageHeader::Kind::slab) {
       page += std::max<std::uint64_t>(1, header.pages);
       continue;
@@ -539,7 +597,8 @@ void Heap::walk(comm::Blocking& io, void (*live)(void*, std::uint64_t offset, st
     const unsigned c = header.size_class;
     for (std::uint64_t i = 0; i < objects_of(c); ++i) {
       const std::uint64_t bits = at.load(layout_.group(page * kGroupsPerPage + i / 64));
-      if ((bits >> (i % 64) & 1) == 0) live(context, offset_of(me, page) + i * kClassBytes[c], kClassBytes[c]);
+      if ((bits >> (i % 64) & 1) == 0)
+        live(context, offset_of(me, page) + i * kClassBytes[c], kClassBytes[c]);
     }
     page += slab_pages(c);
   }

@@ -31,9 +31,9 @@ namespace kasane::gas {
 
 /// The contents of a rank's share. Objects in a worker's cache count as used.
 struct HeapStatistics {
-  std::uint64_t share_bytes = 0;     ///< all of it
-  std::uint64_t touched_bytes = 0;   ///< was handed out at some time
-  std::uint64_t slabs = 0, slab_bytes = 0, slab_free_bytes = 0;   ///< bytes of objects
+  std::uint64_t share_bytes = 0;                                 ///< all of it
+  std::uint64_t touched_bytes = 0;                               ///< was handed out at some time
+  std::uint64_t slabs = 0, slab_bytes = 0, slab_free_bytes = 0;  ///< bytes of objects
   std::uint64_t runs = 0, run_bytes = 0;
   std::uint64_t free_runs = 0, free_run_bytes = 0;
 
@@ -54,7 +54,7 @@ class Heap {
   struct Config {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t caches = 1;
-    std::uintptr_t space = 0;   ///< the address of offset 0, for messages
+    std::uintptr_t space = 0;  ///< the address of offset 0, for messages
     comm::RegionId region = kHeap;
   };
   static constexpr std::uint32_t kShared = ~std::uint32_t{0};
@@ -68,8 +68,10 @@ class Heap {
 
   /// align: a power of two up to 64 KiB. Returns the offset in the space. Placements but local and one rank
   /// start at a page.
-  Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement placement) {
-    if (placement.kind == Placement::Kind::local && align <= 16 && bytes <= kLargestSmall && cache != kShared) [[likely]] {
+  Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,
+                                 std::size_t align, Placement placement) {
+    if (placement.kind == Placement::Kind::local && align <= 16 && bytes <= kLargestSmall && cache != kShared)
+        [[likely]] {
       const unsigned c = kClassTable[(bytes + (bytes == 0) + 15) / 16];
       const std::uint64_t offset = caches_[cache].own[c].take(c);
       if (offset != kNoObject) [[likely]]
@@ -93,7 +95,9 @@ class Heap {
   bool resize(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
   /// Bytes that may be used from offset on.
   std::size_t usable_size(comm::Blocking&, std::uint64_t offset);
-  [[nodiscard]] bool contains(std::uint64_t offset) const noexcept { return offset - config_.offset < config_.bytes; }
+  [[nodiscard]] bool contains(std::uint64_t offset) const noexcept {
+    return offset - config_.offset < config_.bytes;
+  }
   /// The rank at which the memory was allocated.
   [[nodiscard]] Rank share_of(std::uint64_t offset) const noexcept {
     return Rank{static_cast<std::uint32_t>((offset - config_.offset) / kHeapPageBytes / layout_.pages)};
@@ -108,12 +112,15 @@ class Heap {
   /// it.
   template <class F>
   void for_each_live(comm::Blocking& io, const F& live) {
-    walk(io, [](void* f, std::uint64_t offset, std::size_t bytes) { (*static_cast<const F*>(f))(offset, bytes); }, const_cast<F*>(&live));
+    walk(
+        io,
+        [](void* f, std::uint64_t offset, std::size_t bytes) { (*static_cast<const F*>(f))(offset, bytes); },
+        const_cast<F*>(&live));
   }
 
  private:
   struct Object {
-    std::uint64_t page;        ///< the slab's first, in its share
+    std::uint64_t page;  ///< the slab's first, in its share
     unsigned size_class;
     std::uint64_t group;
     unsigned bit;
@@ -121,23 +128,31 @@ class Heap {
   enum class Trips { allocate, free };
 
   [[nodiscard]] HeapAccess access(comm::Blocking& io, Rank rank, Trips why) const noexcept;
-  [[nodiscard]] std::uint64_t offset_of(Rank rank, std::uint64_t page) const noexcept { return config_.offset + (raw(rank) * layout_.pages + page) * kHeapPageBytes; }
+  [[nodiscard]] std::uint64_t offset_of(Rank rank, std::uint64_t page) const noexcept {
+    return config_.offset + (raw(rank) * layout_.pages + page) * kHeapPageBytes;
+  }
   [[nodiscard]] std::uint64_t offset_of(Rank rank, unsigned size_class, std::uint64_t group) const noexcept {
     return offset_of(rank, group / kGroupsPerPage) + group % kGroupsPerPage * 64 * kClassBytes[size_class];
   }
   /// Decodes an entry of `known_`; ends the program if no object begins at the address.
   Object object_of(std::uint64_t offset, std::uint64_t page, std::uint16_t known) const {
     const auto c = static_cast<unsigned>(known & 0xFF) - 1;
-    const std::uint64_t delta = known >> 8, in_slab = delta * kHeapPageBytes + offset % kHeapPageBytes, number = object_at(in_slab, c);
-    if (number * kClassBytes[c] != in_slab || in_slab + kClassBytes[c] > slab_pages(c) * kHeapPageBytes) [[unlikely]]
+    const std::uint64_t delta = known >> 8, in_slab = delta * kHeapPageBytes + offset % kHeapPageBytes,
+                        number = object_at(in_slab, c);
+    if (number * kClassBytes[c] != in_slab || in_slab + kClassBytes[c] > slab_pages(c) * kHeapPageBytes)
+        [[unlikely]]
       misuse(offset, "is not the start of an allocation");
-    return {page - delta, c, (page - delta) * kGroupsPerPage + number / 64, static_cast<unsigned>(number % 64)};
+    return {page - delta, c, (page - delta) * kGroupsPerPage + number / 64,
+            static_cast<unsigned>(number % 64)};
   }
   [[noreturn, gnu::cold, gnu::noinline]] void misuse(std::uint64_t offset, const char* what) const;
 
-  Result<std::uint64_t> allocate_slowly(comm::Blocking&, std::uint32_t cache, std::size_t bytes, std::size_t align, Placement);
-  Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, std::size_t align);
-  std::uint64_t allocate_larger(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, std::size_t align);
+  Result<std::uint64_t> allocate_slowly(comm::Blocking&, std::uint32_t cache, std::size_t bytes,
+                                        std::size_t align, Placement);
+  Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class,
+                                       std::size_t align);
+  std::uint64_t allocate_larger(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class,
+                                std::size_t align);
   Result<std::uint64_t> allocate_large(comm::Blocking&, std::size_t bytes, Placement);
   /// Heap pages for so many bytes, in whole pages of the segment.
   [[nodiscard]] std::uint64_t pages_for(std::size_t bytes) const noexcept {
@@ -164,10 +179,16 @@ class Heap {
   void step(comm::Blocking&, std::span<const HeapReturns::Group>, std::span<Giving>);
   void check_given(const Giving&, const Holding&, unsigned size_class) const;
   PageHeader learn(comm::Blocking&, std::uint64_t offset, Trips why);
-  HeapCache& cache_of(std::uint32_t cache) noexcept { return caches_[cache == kShared ? config_.caches : cache]; }
-  HeapBin& bin(std::uint32_t cache, Rank rank, unsigned size_class) { return cache_of(cache).of(rank, transport_.rank(), ranks_)[size_class]; }
+  HeapCache& cache_of(std::uint32_t cache) noexcept {
+    return caches_[cache == kShared ? config_.caches : cache];
+  }
+  HeapBin& bin(std::uint32_t cache, Rank rank, unsigned size_class) {
+    return cache_of(cache).of(rank, transport_.rank(), ranks_)[size_class];
+  }
   /// Holds the lock of the shared cache, if `cache` is that one.
-  std::unique_lock<std::mutex> lock(std::uint32_t cache) { return cache == kShared ? std::unique_lock(shared_mutex_) : std::unique_lock<std::mutex>(); }
+  std::unique_lock<std::mutex> lock(std::uint32_t cache) {
+    return cache == kShared ? std::unique_lock(shared_mutex_) : std::unique_lock<std::mutex>();
+  }
   void walk(comm::Blocking&, void (*live)(void*, std::uint64_t offset, std::size_t bytes), void* context);
 
   /// Pages for slabs at a rank, taken in larger pieces.
@@ -182,7 +203,7 @@ class Heap {
   HeapHooks& hooks_;
   comm::RegionWords words_;
   std::uint32_t ranks_;
-  std::uint64_t page_bytes_;            ///< of the segment
+  std::uint64_t page_bytes_;  ///< of the segment
   /// heap pages in a page of the segment, at least 1: runs are multiples of it, and begin at one
   std::uint64_t unit_;
   HeapLayout layout_;
@@ -191,9 +212,9 @@ class Heap {
   /// One for each page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. It lies
   /// in the region: a rank that turns a slab into pages clears it everywhere.
   std::atomic<std::uint16_t>* known_;
-  HeapCache* caches_;                   ///< config_.caches + 1 of them
-  Extent* extents_;                     ///< one a rank, under extent_mutex_
-  std::mutex extent_mutex_;             ///< held for a few instructions
+  HeapCache* caches_;        ///< config_.caches + 1 of them
+  Extent* extents_;          ///< one a rank, under extent_mutex_
+  std::mutex extent_mutex_;  ///< held for a few instructions
   std::mutex shared_mutex_;  ///< the cache of threads that are no workers; held for a few instructions
 };
 

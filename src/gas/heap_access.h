@@ -18,8 +18,13 @@ namespace kasane::gas {
 class HeapAccess {
  public:
   /// trips: a counter that the calling thread alone writes, or null.
-  HeapAccess(comm::Blocking& io, const comm::RegionWords& words, const HeapLayout& layout, Rank rank, std::atomic<std::uint64_t>* trips) noexcept
-      : io_(io), words_(words), layout_(layout), rank_(rank), trips_(rank == io.transport().rank() ? nullptr : trips) {}
+  HeapAccess(comm::Blocking& io, const comm::RegionWords& words, const HeapLayout& layout, Rank rank,
+             std::atomic<std::uint64_t>* trips) noexcept
+      : io_(io),
+        words_(words),
+        layout_(layout),
+        rank_(rank),
+        trips_(rank == io.transport().rank() ? nullptr : trips) {}
 
   [[nodiscard]] comm::Blocking& io() const noexcept { return io_; }
   [[nodiscard]] Rank rank() const noexcept { return rank_; }
@@ -28,9 +33,15 @@ class HeapAccess {
 
   std::uint64_t load(std::uint64_t at) { return tick(), words_.load(io_, rank_, at); }
   void store(std::uint64_t at, std::uint64_t value) { tick(), words_.store(io_, rank_, at, value); }
-  std::uint64_t swap(std::uint64_t at, std::uint64_t value) { return tick(), words_.swap(io_, rank_, at, value); }
-  std::uint64_t fetch_add(std::uint64_t at, std::uint64_t n) { return tick(), words_.fetch_add(io_, rank_, at, n); }
-  std::uint64_t fetch_or(std::uint64_t at, std::uint64_t bits) { return tick(), words_.fetch_or(io_, rank_, at, bits); }
+  std::uint64_t swap(std::uint64_t at, std::uint64_t value) {
+    return tick(), words_.swap(io_, rank_, at, value);
+  }
+  std::uint64_t fetch_add(std::uint64_t at, std::uint64_t n) {
+    return tick(), words_.fetch_add(io_, rank_, at, n);
+  }
+  std::uint64_t fetch_or(std::uint64_t at, std::uint64_t bits) {
+    return tick(), words_.fetch_or(io_, rank_, at, bits);
+  }
   std::uint64_t compare_swap(std::uint64_t at, std::uint64_t expected, std::uint64_t desired) {
     return tick(), words_.compare_swap(io_, rank_, at, expected, desired);
   }
@@ -70,7 +81,8 @@ class HeapAccess {
       case HeapOperation::What::store:
       case HeapOperation::What::swap: return words_.swap(batch, rank_, at, operation.operand, old);
       case HeapOperation::What::fetch_or: return words_.fetch_or(batch, rank_, at, operation.operand, old);
-      case HeapOperation::What::compare_swap: return words_.compare_swap(batch, rank_, at, operation.compare, operation.operand, old);
+      case HeapOperation::What::compare_swap:
+        return words_.compare_swap(batch, rank_, at, operation.compare, operation.operand, old);
     }
   }
 
@@ -78,7 +90,8 @@ class HeapAccess {
   void tick() noexcept {
     if (trips_ != nullptr) count(*trips_);
   }
-  [[nodiscard]] std::uint64_t place(const HeapOperation& operation, std::uint64_t head, bool groups) const noexcept {
+  [[nodiscard]] std::uint64_t place(const HeapOperation& operation, std::uint64_t head,
+                                    bool groups) const noexcept {
     using Where = HeapOperation::Where;
     const std::uint64_t record = groups ? layout_.group(operation.item) : layout_.page(operation.item);
     return operation.where == Where::head ? head : operation.where == Where::next ? record + 8 : record;

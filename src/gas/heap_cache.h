@@ -26,21 +26,22 @@ inline constexpr std::uint64_t kNoObject = ~std::uint64_t{0};
 struct Holding {
   std::uint64_t bits = 0;
   std::uint64_t group = kNoObject;
-  std::uint64_t base = 0;   ///< offset of the group's first object in the space
+  std::uint64_t base = 0;  ///< offset of the group's first object in the space
 };
 
 /// 64 - log2(groups that are kept of a class).
 inline constexpr auto kClassShift = [] {
   std::array<std::uint8_t, kSizeClasses> table{};
-  for (unsigned c = 0; c < kSizeClasses; ++c) table[c] = slab_pages(c) == 1 ? 61 : slab_pages(c) == 2 ? 62 : 63;
+  for (unsigned c = 0; c < kSizeClasses; ++c)
+    table[c] = slab_pages(c) == 1 ? 61 : slab_pages(c) == 2 ? 62 : 63;
   return table;
 }();
 
 struct HeapBin {
   static constexpr unsigned kHoldings = 8;
   std::array<Holding, kHoldings> holdings;
-  unsigned current = 0;   ///< the one that objects are taken from at present
-  StackHead known;        ///< the rank's stack of the class, as last seen
+  unsigned current = 0;  ///< the one that objects are taken from at present
+  StackHead known;       ///< the rank's stack of the class, as last seen
 
   /// The place of a group; a group has only one.
   [[nodiscard]] static constexpr unsigned place(std::uint64_t group, unsigned size_class) noexcept {
@@ -49,7 +50,8 @@ struct HeapBin {
   [[nodiscard]] std::uint64_t take(unsigned size_class) noexcept {
     Holding* h = &holdings[current];
     if (h->bits == 0) [[unlikely]] {
-      for (unsigned i = 0; i < kHoldings && h->bits == 0; ++i) h = &holdings[current = (current + 1) % kHoldings];
+      for (unsigned i = 0; i < kHoldings && h->bits == 0; ++i)
+        h = &holdings[current = (current + 1) % kHoldings];
       if (h->bits == 0) return kNoObject;
     }
     const auto bit = static_cast<unsigned>(std::countr_zero(h->bits));
@@ -104,7 +106,8 @@ struct HeapReturns {
   [[nodiscard]] bool add(Rank rank, unsigned size_class, const Holding& objects) noexcept {
     groups[count++] = {objects, rank, size_class};
     std::uint64_t bytes = 0;
-    for (const Group& g : all()) bytes += static_cast<std::uint64_t>(std::popcount(g.objects.bits)) * kClassBytes[g.size_class];
+    for (const Group& g : all())
+      bytes += static_cast<std::uint64_t>(std::popcount(g.objects.bits)) * kClassBytes[g.size_class];
     return count < kMost && bytes < kMostBytes;
   }
 };
@@ -114,7 +117,7 @@ struct alignas(64) HeapCache {
   using Bins = std::array<HeapBin, kSizeClasses>;
   Bins own;
   HeapReturns returns;
-  Bins** others = nullptr;   ///< one a rank
+  Bins** others = nullptr;  ///< one a rank
 
   /// malloc: the allocator's own state must not come from an interposed operator new.
   template <class T>

@@ -27,18 +27,18 @@ inline constexpr std::uint64_t kHeapPageBytes = 64 * 1024;
 inline constexpr std::uint64_t kGroupsPerPage = kHeapPageBytes / 16 / 64;
 
 struct HeapHeader {
-  std::atomic<std::uint64_t> used;         ///< pages from here on were never handed out
-  std::atomic<std::uint64_t> mark;         ///< free runs are joined before `used` grows beyond
-  std::atomic<std::uint64_t> joining;      ///< 1 while a thread joins them
+  std::atomic<std::uint64_t> used;     ///< pages from here on were never handed out
+  std::atomic<std::uint64_t> mark;     ///< free runs are joined before `used` grows beyond
+  std::atomic<std::uint64_t> joining;  ///< 1 while a thread joins them
   /// threads that may hold free runs at the moment: how often one began 32 | how many there are 32
   std::atomic<std::uint64_t> run_holders;
-  std::atomic<std::uint64_t> runs[kRunClasses];      ///< StackHead: free runs, by run_class()
-  std::atomic<std::uint64_t> groups[kSizeClasses];   ///< StackHead: groups with free objects, by size class
+  std::atomic<std::uint64_t> runs[kRunClasses];     ///< StackHead: free runs, by run_class()
+  std::atomic<std::uint64_t> groups[kSizeClasses];  ///< StackHead: groups with free objects, by size class
 };
 
 struct HeapPage {
-  std::atomic<std::uint64_t> header;   ///< PageHeader
-  std::atomic<std::uint64_t> next;     ///< of a free run: the next one on its stack
+  std::atomic<std::uint64_t> header;  ///< PageHeader
+  std::atomic<std::uint64_t> next;    ///< of a free run: the next one on its stack
 };
 
 struct HeapGroup {
@@ -52,16 +52,19 @@ static_assert(sizeof(HeapPage) == 16 && sizeof(HeapGroup) == 16);
 struct PageHeader {
   enum class Kind : std::uint8_t { unused = 0, slab = 1, large = 2, free = 3 };
   Kind kind = Kind::unused;
-  std::uint32_t size_class = 0;   ///< of a slab
-  std::uint32_t delta = 0;        ///< pages from the slab's first one
-  std::uint64_t pages = 0;        ///< of a run
+  std::uint32_t size_class = 0;  ///< of a slab
+  std::uint32_t delta = 0;       ///< pages from the slab's first one
+  std::uint64_t pages = 0;       ///< of a run
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
-    return static_cast<std::uint64_t>(kind) | (kind == Kind::slab ? std::uint64_t{size_class} << 8 | std::uint64_t{delta} << 16 : pages << 8);
+    return static_cast<std::uint64_t>(kind) |
+           (kind == Kind::slab ? std::uint64_t{size_class} << 8 | std::uint64_t{delta} << 16 : pages << 8);
   }
   [[nodiscard]] static constexpr PageHeader of(std::uint64_t word) noexcept {
     const auto kind = static_cast<Kind>(word & 3);
-    if (kind == Kind::slab) return {kind, static_cast<std::uint32_t>(word >> 8 & 0xFF), static_cast<std::uint32_t>(word >> 16 & 0xFF), 0};
+    if (kind == Kind::slab)
+      return {kind, static_cast<std::uint32_t>(word >> 8 & 0xFF),
+              static_cast<std::uint32_t>(word >> 16 & 0xFF), 0};
     return {kind, 0, 0, word >> 8};
   }
 };
@@ -70,17 +73,27 @@ struct HeapLayout {
   static constexpr std::uint64_t kHeaderBytes = 4096;
   static_assert(sizeof(HeapHeader) <= kHeaderBytes);
   static constexpr std::uint64_t kKnownBytes = 2;
-  std::uint64_t pages;       ///< of a rank's share
-  std::uint64_t all_pages;   ///< of the segment
+  std::uint64_t pages;      ///< of a rank's share
+  std::uint64_t all_pages;  ///< of the segment
 
-  [[nodiscard]] constexpr std::uint64_t page(std::uint64_t index) const noexcept { return kHeaderBytes + index * sizeof(HeapPage); }
-  [[nodiscard]] constexpr std::uint64_t group(std::uint64_t number) const noexcept { return page(pages) + number * sizeof(HeapGroup); }
+  [[nodiscard]] constexpr std::uint64_t page(std::uint64_t index) const noexcept {
+    return kHeaderBytes + index * sizeof(HeapPage);
+  }
+  [[nodiscard]] constexpr std::uint64_t group(std::uint64_t number) const noexcept {
+    return page(pages) + number * sizeof(HeapGroup);
+  }
   /// Page 0 of the segment; page `page` of a rank's share.
   [[nodiscard]] constexpr std::uint64_t known() const noexcept { return group(pages * kGroupsPerPage); }
-  [[nodiscard]] constexpr std::uint64_t known(Rank rank, std::uint64_t page) const noexcept { return known() + (raw(rank) * pages + page) * kKnownBytes; }
+  [[nodiscard]] constexpr std::uint64_t known(Rank rank, std::uint64_t page) const noexcept {
+    return known() + (raw(rank) * pages + page) * kKnownBytes;
+  }
   [[nodiscard]] constexpr std::uint64_t bytes() const noexcept { return known() + all_pages * kKnownBytes; }
-  [[nodiscard]] static constexpr std::uint64_t run_head(unsigned c) noexcept { return offsetof(HeapHeader, runs) + std::uint64_t{c} * 8; }
-  [[nodiscard]] static constexpr std::uint64_t group_head(unsigned c) noexcept { return offsetof(HeapHeader, groups) + std::uint64_t{c} * 8; }
+  [[nodiscard]] static constexpr std::uint64_t run_head(unsigned c) noexcept {
+    return offsetof(HeapHeader, runs) + std::uint64_t{c} * 8;
+  }
+  [[nodiscard]] static constexpr std::uint64_t group_head(unsigned c) noexcept {
+    return offsetof(HeapHeader, groups) + std::uint64_t{c} * 8;
+  }
 };
 
 }  // namespace kasane::gas

@@ -25,7 +25,7 @@ namespace kasane::gas {
 struct StackHead {
   static constexpr unsigned kTopBits = 34;
   std::uint64_t tag = 0;
-  std::uint64_t top = 0;   ///< item + 1; 0: nothing is on the stack
+  std::uint64_t top = 0;  ///< item + 1; 0: nothing is on the stack
 
   friend bool operator==(const StackHead&, const StackHead&) = default;
   [[nodiscard]] constexpr std::uint64_t word() const noexcept { return tag << kTopBits | top; }
@@ -46,7 +46,7 @@ struct HeapOperation {
   enum class Where : std::uint8_t { head, next, bits };
   What what;
   Where where;
-  std::uint64_t item = 0;      ///< of next and bits
+  std::uint64_t item = 0;  ///< of next and bits
   std::uint64_t operand = 0;
   std::uint64_t compare = 0;
 };
@@ -62,7 +62,7 @@ struct Taking {
   bool group = true;
   StackHead head;
   std::uint64_t item = 0;
-  std::uint64_t below = 0;     ///< the item's next: item + 1
+  std::uint64_t below = 0;  ///< the item's next: item + 1
   std::uint64_t bits = 0;
 
   /// A head that is known to be empty is looked at again; any other is tried as it is, since a wrong one
@@ -74,7 +74,9 @@ struct Taking {
     if (known.empty()) t.state = State::look;
     return t;
   }
-  [[nodiscard]] constexpr bool over() const noexcept { return state == State::taken || state == State::empty; }
+  [[nodiscard]] constexpr bool over() const noexcept {
+    return state == State::taken || state == State::empty;
+  }
 
   [[nodiscard]] constexpr HeapOperation operation() const noexcept {
     using What = HeapOperation::What;
@@ -123,15 +125,18 @@ struct TakingAll {
   enum class State : std::uint8_t { look, clear, taken };
   State state = State::look;
   StackHead head;
-  std::uint64_t top = 0;   ///< item + 1; 0: there was none
+  std::uint64_t top = 0;  ///< item + 1; 0: there was none
 
   /// With the head as last seen. It ends at once if the head was empty.
-  [[nodiscard]] static constexpr TakingAll begin(StackHead known) noexcept { return {known.empty() ? State::taken : State::clear, known, 0}; }
+  [[nodiscard]] static constexpr TakingAll begin(StackHead known) noexcept {
+    return {known.empty() ? State::taken : State::clear, known, 0};
+  }
   [[nodiscard]] constexpr bool over() const noexcept { return state == State::taken; }
   [[nodiscard]] constexpr HeapOperation operation() const noexcept {
     using What = HeapOperation::What;
     using Where = HeapOperation::Where;
-    if (state == State::clear) return {What::compare_swap, Where::head, 0, head.changed(0).word(), head.word()};
+    if (state == State::clear)
+      return {What::compare_swap, Where::head, 0, head.changed(0).word(), head.word()};
     return {What::load, Where::head, 0, 0, 0};
   }
   constexpr void answer(std::uint64_t value) noexcept {
@@ -160,15 +165,19 @@ struct Giving {
   StackHead head;
   /// the chain: last's next is written here, those between are the caller's
   std::uint64_t first = 0, last = 0;
-  std::uint64_t bits = 0;              ///< twice: those that were free
+  std::uint64_t bits = 0;  ///< twice: those that were free
 
-  [[nodiscard]] static constexpr Giving objects(std::uint64_t group, std::uint64_t bits, StackHead known) noexcept {
+  [[nodiscard]] static constexpr Giving objects(std::uint64_t group, std::uint64_t bits,
+                                                StackHead known) noexcept {
     return {State::bits, known, group, group, bits};
   }
-  [[nodiscard]] static constexpr Giving chain(std::uint64_t first, std::uint64_t last, StackHead known) noexcept {
+  [[nodiscard]] static constexpr Giving chain(std::uint64_t first, std::uint64_t last,
+                                              StackHead known) noexcept {
     return {State::link, known, first, last, 0};
   }
-  [[nodiscard]] constexpr bool over() const noexcept { return state == State::given || state == State::twice; }
+  [[nodiscard]] constexpr bool over() const noexcept {
+    return state == State::given || state == State::twice;
+  }
 
   [[nodiscard]] constexpr HeapOperation operation() const noexcept {
     using What = HeapOperation::What;
@@ -199,7 +208,7 @@ struct Giving {
           return;
         }
         head = StackHead::of(value);
-        state = State::link;   // before the next try: another item lies below now
+        state = State::link;  // before the next try: another item lies below now
         return;
       default: return;
     }
@@ -243,6 +252,7 @@ inline constexpr unsigned kRunClasses = 104;
   const unsigned c = run_class(pages);
   return run_class_pages(c) >= pages ? c : c + 1;
 }
-static_assert(run_class(1) == 0 && run_class(4) == 3 && run_class(8) == 7 && run_class(9) == 7 && run_class_for(9) == 8 && run_class_pages(8) == 10);
+static_assert(run_class(1) == 0 && run_class(4) == 3 && run_class(8) == 7 && run_class(9) == 7 &&
+              run_class_for(9) == 8 && run_class_pages(8) == 10);
 
 }  // namespace kasane::gas

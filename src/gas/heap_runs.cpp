@@ -12,26 +12,33 @@
 namespace kasane::gas {
 namespace {
 
-constexpr std::size_t kWords = offsetof(HeapHeader, groups) / 8;   // of the header, those that concern runs
-constexpr std::size_t kUsed = offsetof(HeapHeader, used) / 8, kMark = offsetof(HeapHeader, mark) / 8, kRuns = offsetof(HeapHeader, runs) / 8;
+constexpr std::size_t kWords = offsetof(HeapHeader, groups) / 8;  // of the header, those that concern runs
+constexpr std::size_t kUsed = offsetof(HeapHeader, used) / 8, kMark = offsetof(HeapHeader, mark) / 8,
+                      kRuns = offsetof(HeapHeader, runs) / 8;
 constexpr std::uint64_t kFirstMark = 1024;
 
 /// Runs are joined only after half as much again as is used was taken from the unused pages: joining looks at
 /// no more runs than that.
-constexpr std::uint64_t next_mark(std::uint64_t used) noexcept { return used + std::max(kFirstMark, used / 2); }
+constexpr std::uint64_t next_mark(std::uint64_t used) noexcept {
+  return used + std::max(kFirstMark, used / 2);
+}
 
 /// While this object lives, its thread may hold free runs: a run that is being split, or all of them.
 /// Meanwhile no other thread may conclude that there are none.
 class RunHolder {
  public:
-  explicit RunHolder(HeapAccess& at) : at_(at) { at_.fetch_add(offsetof(HeapHeader, run_holders), (std::uint64_t{1} << 32) + 1); }
+  explicit RunHolder(HeapAccess& at) : at_(at) {
+    at_.fetch_add(offsetof(HeapHeader, run_holders), (std::uint64_t{1} << 32) + 1);
+  }
   ~RunHolder() { at_.fetch_add(offsetof(HeapHeader, run_holders), ~std::uint64_t{0}); }
   RunHolder(const RunHolder&) = delete;
   RunHolder& operator=(const RunHolder&) = delete;
 
   static std::uint64_t look(HeapAccess& at) { return at.load(offsetof(HeapHeader, run_holders)); }
   /// Was there an instant without any between two looks, and did no thread hold runs in between?
-  static bool none(std::uint64_t before, std::uint64_t after) noexcept { return before == after && (before & 0xFFFFFFFFu) == 0; }
+  static bool none(std::uint64_t before, std::uint64_t after) noexcept {
+    return before == after && (before & 0xFFFFFFFFu) == 0;
+  }
 
  private:
   HeapAccess& at_;
@@ -51,7 +58,8 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
     at.read(0, header.data(), kWords);
     if (take_free(at, pages, header.data(), run)) return run;
     const std::uint64_t used = header[kUsed];
-    if ((joined || used + pages <= std::max(header[kMark], kFirstMark)) && take_unused(at, pages, used, run)) return run;
+    if ((joined || used + pages <= std::max(header[kMark], kFirstMark)) && take_unused(at, pages, used, run))
+      return run;
     if (joined) {
       // free neighbours were joined, and nothing fits
       if (RunHolder::none(run_holders, RunHolder::look(at))) break;
@@ -61,14 +69,15 @@ Result<HeapRun> HeapRuns::take(HeapAccess& at, std::uint64_t pages) {
     switch (join(at, pages, room, run)) {
       case Joined::found: return run;
       case Joined::done: joined = true; break;
-      case Joined::busy:   // another thread joins runs, and holds them all; it needs no help for that
+      case Joined::busy:  // another thread joins runs, and holds them all; it needs no help for that
         if (take_unused(at, pages, used, run)) return run;
         at.io().waiter().pause();
         break;
     }
   }
-  return fail(Errc::out_of_memory, "rank " + std::to_string(raw(at.rank())) + " has no " + bytes_of(pages) + " bytes in a row left of its " +
-                                       bytes_of(at.layout().pages) + ": " + bytes_of(room.free_pages) + " are free, the largest piece has " +
+  return fail(Errc::out_of_memory, "rank " + std::to_string(raw(at.rank())) + " has no " + bytes_of(pages) +
+                                       " bytes in a row left of its " + bytes_of(at.layout().pages) + ": " +
+                                       bytes_of(room.free_pages) + " are free, the largest piece has " +
                                        bytes_of(room.largest_run) + " (raise --space)");
 }
 
@@ -85,7 +94,8 @@ void HeapRuns::push(HeapAccess& at, std::uint64_t first, std::uint64_t pages) {
 
 bool HeapRuns::extend(HeapAccess& at, std::uint64_t first, std::uint64_t pages, std::uint64_t wanted) {
   const std::uint64_t end = first + pages;
-  return wanted <= at.layout().pages - first && at.compare_swap(offsetof(HeapHeader, used), end, first + wanted) == end;
+  return wanted <= at.layout().pages - first &&
+         at.compare_swap(offsetof(HeapHeader, used), end, first + wanted) == end;
 }
 
 /// From the stacks: first from those whose runs are all large enough, then the top of the stack where some
@@ -102,7 +112,7 @@ bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_
   }
   const RunHolder holder(at);
   if (!pop(at, c, head(c), run)) return false;
-  if (run.pages < pages) {   // the top was another one after all
+  if (run.pages < pages) {  // the top was another one after all
     give(at, run.first, run.pages);
     return false;
   }
@@ -112,7 +122,7 @@ bool HeapRuns::take_free(HeapAccess& at, std::uint64_t pages, const std::uint64_
 }
 
 bool HeapRuns::pop(HeapAccess& at, unsigned size_class, StackHead known, HeapRun& run) {
-  if (!known.empty() && known.item() >= at.layout().pages) known = {};   // torn: look again
+  if (!known.empty() && known.item() >= at.layout().pages) known = {};  // torn: look again
   Taking taking = Taking::begin(known, false);
   at.drive(taking, HeapLayout::run_head(size_class), false);
   if (taking.state == Taking::State::empty) return false;
@@ -141,13 +151,13 @@ HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& r
   using Piece = FreeSlab;
   auto pieces = collect_slabs(at);
   std::array<std::uint64_t, kRunClasses> heads;
-  at.read(HeapLayout::run_head(0), heads.data(), heads.size());   // as in collect_slabs
+  at.read(HeapLayout::run_head(0), heads.data(), heads.size());  // as in collect_slabs
   for (unsigned c = 0; c < kRunClasses; ++c) {
     TakingAll all = TakingAll::begin(StackHead::of(heads[c]));
     at.drive(all, HeapLayout::run_head(c), false);
     for (std::uint64_t top = all.top; top != 0;) {
       std::uint64_t record[2];
-      at.read(at.layout().page(top - 1), record, 2);   // it belongs to this thread now
+      at.read(at.layout().page(top - 1), record, 2);  // it belongs to this thread now
       pieces.push_back({top - 1, PageHeader::of(record[0]).pages});
       top = record[1];
     }
@@ -160,10 +170,11 @@ HeapRuns::Joined HeapRuns::join(HeapAccess& at, std::uint64_t pages, HeapRoom& r
   for (std::size_t i = 0; i < pieces.size();) {
     Piece whole = pieces[i++];
     while (i < pieces.size() && pieces[i].first == whole.first + whole.pages) {
-      at.store(at.layout().page(pieces[i].first), PageHeader{}.word());   // inside of a run now
+      at.store(at.layout().page(pieces[i].first), PageHeader{}.word());  // inside of a run now
       whole.pages += pieces[i++].pages;
     }
-    if (whole.first + whole.pages == used && whole.pages < pages && extend(at, whole.first, whole.pages, pages)) {
+    if (whole.first + whole.pages == used && whole.pages < pages &&
+        extend(at, whole.first, whole.pages, pages)) {
       run = {whole.first, pages, false};
       result = Joined::found;
       continue;

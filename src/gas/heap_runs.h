@@ -17,7 +17,7 @@ namespace kasane::gas {
 
 struct HeapRun {
   std::uint64_t first = 0, pages = 0;
-  bool fresh = false;   ///< never used before
+  bool fresh = false;  ///< never used before
 };
 
 /// What a share has left, for messages and reports.

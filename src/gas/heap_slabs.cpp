@@ -26,12 +26,13 @@ class Collection {
   template <class F>
   void part(const F& found) {
     if (order_.empty()) return;
-    std::uint64_t first = 0, last = 0;   // + 1: of what goes back
+    std::uint64_t first = 0, last = 0;  // + 1: of what goes back
     for (std::size_t i = 0; i < order_.size(); ++i) {
       if (free(order_[i])) continue;
       if (first == 0) first = order_[i] + 1;
       // The chain must be written anew only where groups in between are left out.
-      else if (free(order_[i - 1])) at_.store(at_.layout().group(last - 1) + 8, order_[i] + 1);
+      else if (free(order_[i - 1]))
+        at_.store(at_.layout().group(last - 1) + 8, order_[i] + 1);
       last = order_[i] + 1;
     }
     for (const auto& [page, slab] : slabs_) {
@@ -44,12 +45,14 @@ class Collection {
 
  private:
   struct Slab {
-    std::uint64_t whole = 0;   ///< groups of which all objects are free, and which were taken
-    std::size_t records = 0;   ///< in records_
+    std::uint64_t whole = 0;  ///< groups of which all objects are free, and which were taken
+    std::size_t records = 0;  ///< in records_
   };
 
   [[nodiscard]] std::uint64_t head() const noexcept { return HeapLayout::group_head(class_); }
-  [[nodiscard]] bool free(std::uint64_t group) const { return slabs_.at(group / kGroupsPerPage).whole == groups_of(class_); }
+  [[nodiscard]] bool free(std::uint64_t group) const {
+    return slabs_.at(group / kGroupsPerPage).whole == groups_of(class_);
+  }
 
   /// Counts a group. Returns the next one, + 1. A slab's records are read once: groups that were taken are
   /// linked already, and bits that are set later only keep a slab.
@@ -59,7 +62,8 @@ class Collection {
     if (fresh) {
       slab->second.records = records_.size();
       records_.resize(records_.size() + 2 * groups_of(class_));
-      at_.read(at_.layout().group(page * kGroupsPerPage), records_.data() + slab->second.records, 2 * groups_of(class_));
+      at_.read(at_.layout().group(page * kGroupsPerPage), records_.data() + slab->second.records,
+               2 * groups_of(class_));
     }
     const std::uint64_t* record = records_.data() + slab->second.records + 2 * number;
     if (record[0] == all_bits(class_, number)) ++slab->second.whole;
@@ -84,7 +88,8 @@ std::vector<FreeSlab, MallocAllocator<FreeSlab>> collect_slabs(HeapAccess& at) {
   for (unsigned c = 0; c < kSizeClasses; ++c) {
     Collection(at, c, StackHead::of(heads[c])).part([&](std::uint64_t page) {
       // Every rank forgets what the pages were, before other objects can be allocated there.
-      at.write_everywhere(at.layout().known(at.rank(), page), kZeros.data(), slab_pages(c) * HeapLayout::kKnownBytes);
+      at.write_everywhere(at.layout().known(at.rank(), page), kZeros.data(),
+                          slab_pages(c) * HeapLayout::kKnownBytes);
       at.write(at.layout().group(page * kGroupsPerPage), kZeros.data(), 2 * groups_of(c));
       at.write(at.layout().page(page), kZeros.data(), 2 * slab_pages(c));
       all.push_back({page, slab_pages(c)});

@@ -15,8 +15,12 @@
 namespace kasane::gas {
 
 /// How many objects, and how many groups, a slab has.
-[[nodiscard]] constexpr std::uint64_t objects_of(unsigned size_class) noexcept { return slab_pages(size_class) * kHeapPageBytes / class_bytes(size_class); }
-[[nodiscard]] constexpr std::uint64_t groups_of(unsigned size_class) noexcept { return (objects_of(size_class) + 63) / 64; }
+[[nodiscard]] constexpr std::uint64_t objects_of(unsigned size_class) noexcept {
+  return slab_pages(size_class) * kHeapPageBytes / class_bytes(size_class);
+}
+[[nodiscard]] constexpr std::uint64_t groups_of(unsigned size_class) noexcept {
+  return (objects_of(size_class) + 63) / 64;
+}
 /// All bits of a slab's group: its number in the slab.
 [[nodiscard]] constexpr std::uint64_t all_bits(unsigned size_class, std::uint64_t group) noexcept {
   const std::uint64_t objects = objects_of(size_class) - group * 64;

@@ -12,8 +12,13 @@
 namespace kasane::gas {
 
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageBlocks& blocks)
-    : transport_(transport), addresses_(addresses), directory_(addresses.directory()), pages_(directory_.pages()), blocks_(blocks),
-      by_messages_(transport.facts().puts_need_target && transport.facts().answers_bring && transport.facts().atomics_coherent_with_cpu) {
+    : transport_(transport),
+      addresses_(addresses),
+      directory_(addresses.directory()),
+      pages_(directory_.pages()),
+      blocks_(blocks),
+      by_messages_(transport.facts().puts_need_target && transport.facts().answers_bring &&
+                   transport.facts().atomics_coherent_with_cpu) {
   transport_.set_handler(kYieldHandler, &Mover::on_yield, this);
   transport_.set_handler(kTakeHandler, &Mover::on_take, this);
   for (std::uint32_t i = 0; i < kMostUpdates; ++i) {
@@ -30,7 +35,7 @@ namespace {
 
 struct YieldOrder {
   PageId page;
-  std::uint64_t bring;   ///< 1: the answer shall bring the page along
+  std::uint64_t bring;  ///< 1: the answer shall bring the page along
 };
 
 }  // namespace
@@ -41,7 +46,8 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
   const YieldAnswer answer = mover.blocks_.yield(order.page);
   std::span<const std::byte> frame;
   if (answer == YieldAnswer::yielded && order.bring != 0) {
-    frame = {mover.transport_.mapped(mover.transport_.rank(), kFrames) + mover.pages_.offset_of(order.page), mover.pages_.bytes_of(order.page)};
+    frame = {mover.transport_.mapped(mover.transport_.rank(), kFrames) + mover.pages_.offset_of(order.page),
+             mover.pages_.bytes_of(order.page)};
   }
   mover.transport_.reply_with(message.token, static_cast<std::uint64_t>(answer), frame);
 }
@@ -58,10 +64,12 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
   const auto refusal = bring_one(io, page, live, EntryWrite::awaited);
   if (!refusal) return {};
   const std::string where = "the page at global offset " + std::to_string(pages_.offset_of(page));
-  return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner" : "own: " + where + " is not allocated");
+  return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner"
+                                                       : "own: " + where + " is not allocated");
 }
 
-std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live, EntryWrite write) {
+std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live,
+                                            EntryWrite write) {
   for (bool brought_in = false;;) {
     // else its room was waited for: if there is no more, it would have to be evicted again
     if (!brought_in) blocks_.admit(io, page);
@@ -89,7 +97,7 @@ std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, st
     std::size_t left_count = 0;
     for (std::uint64_t i = 0; i < n; ++i) {
       const PageId page{raw(first) + done + i};
-      if (claimed == 0) blocks_.admit(io, page);   // while nothing is held
+      if (claimed == 0) blocks_.admit(io, page);  // while nothing is held
       const Claim claim = blocks_.try_claim(page);
       if (claim == Claim::in_use) left[left_count++] = page;
       if (claim == Claim::taken) moves[claimed++] = Move{.page = page, .live = all_of(page)};
@@ -97,7 +105,8 @@ std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, st
     perform(io, {moves.data(), claimed}, EntryWrite::deferred);
     std::optional<MoveRefusal> refusal;
     for (const Move& t : std::span(moves.data(), claimed)) {
-      if (t.outcome == Move::Outcome::retry || t.outcome == Move::Outcome::needs_page_in) left[left_count++] = t.page;
+      if (t.outcome == Move::Outcome::retry || t.outcome == Move::Outcome::needs_page_in)
+        left[left_count++] = t.page;
       if (t.outcome == Move::Outcome::refused && !refusal) refusal = MoveRefusal{t.why, t.page};
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
@@ -115,7 +124,8 @@ void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write)
   for (Move& t : moves) {
     t.step = begin_move(Location::of(t.before), me);
     t.yielding_owner = Location::of(t.before).owner;
-    if (by_messages_ && t.claimed() && transport_.mapped(t.yielding_owner, kFrames) == nullptr) t.arrival_frame = blocks_.arrival_frame(t.page, t.live);
+    if (by_messages_ && t.claimed() && transport_.mapped(t.yielding_owner, kFrames) == nullptr)
+      t.arrival_frame = blocks_.arrival_frame(t.page, t.live);
   }
   recall(io, moves);
 
@@ -141,20 +151,22 @@ void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite 
     const Location before = Location::of(t.before);
     if (t.yielded() && write == EntryWrite::deferred && !directory_.near(t.page)) {
       update_entry_later(io, t);
-      t.last = t.step.claimed.word();   // its completion checks this
+      t.last = t.step.claimed.word();  // its completion checks this
     } else if (t.claimed()) {
       directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
     } else if (t.blank()) {
       directory_.unmark(batch, t.page, end_take(t.step.claimed, me), &t.last);
     } else if (t.step.verdict != MoveVerdict::wait) {
-      directory_.unmark(batch, t.page, t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
+      directory_.unmark(batch, t.page,
+                        t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
     }
   }
 }
 
 void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
   for (Move& t : moves) {
-    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
+    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(),
+                 "only its mover changes the entry of a page that moves");
     if (t.yielded() || t.blank() || t.step.verdict == MoveVerdict::already_there) {
       blocks_.settle(t.page);
       t.outcome = Move::Outcome::here;
@@ -164,33 +176,40 @@ void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
     blocks_.unclaim(t.page);
     const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
     t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
-    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Move::Outcome::refused : t.needs_page_in() ? Move::Outcome::needs_page_in : Move::Outcome::retry;
+    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Move::Outcome::refused
+                : t.needs_page_in()                                    ? Move::Outcome::needs_page_in
+                                                                       : Move::Outcome::retry;
   }
 }
 
 void Mover::update_entry_later(comm::Blocking& io, const Move& t) {
   std::uint32_t index = comm::IndexPool<>::kNone;
   // Entries arrive without help; the predicate may be called again after it was true.
-  io.waiter().until([&] { return index != comm::IndexPool<>::kNone || (index = free_updates_.take()) != comm::IndexPool<>::kNone; });
+  io.waiter().until([&] {
+    return index != comm::IndexPool<>::kNone || (index = free_updates_.take()) != comm::IndexPool<>::kNone;
+  });
   EntryUpdate& update = updates_[index];
   update.status = comm::Status::ok;
   update.claimed = t.step.claimed.word();
   update.page = t.page;
-  blocks_.begin_entry_update();   // before any store can happen
+  blocks_.begin_entry_update();  // before any store can happen
   updates_under_way_.fetch_add(1);
   comm::Post result = comm::Post::again;
   io.waiter().until([&] {
-    if (result == comm::Post::again) result = directory_.unmark(io, t.page, end_move(t.step.claimed, transport_.rank()), &update.before, &update);
+    if (result == comm::Post::again)
+      result =
+          directory_.unmark(io, t.page, end_move(t.step.claimed, transport_.rank()), &update.before, &update);
     return result != comm::Post::again;
   });
   if (result == comm::Post::done) entry_updated(update);
 }
 
 void Mover::entry_updated(const EntryUpdate& update) noexcept {
-  KASANE_CHECK(update.status != comm::Status::ok || update.before == update.claimed, "only its mover changes the entry of a page that moves");
+  KASANE_CHECK(update.status != comm::Status::ok || update.before == update.claimed,
+               "only its mover changes the entry of a page that moves");
   blocks_.end_entry_update(update.page);
   free_updates_.put(update.index);
-  updates_under_way_.fetch_sub(1);   // last: then no thread waits for this object any more
+  updates_under_way_.fetch_sub(1);  // last: then no thread waits for this object any more
 }
 
 void Mover::await_entry_updates(comm::Blocking& io) {
@@ -225,13 +244,16 @@ void Mover::take_by_message(comm::Blocking& io, std::span<Move> moves) {
 }
 
 void Mover::count_request(comm::Blocking& io, Rank to) const noexcept {
-  if (io.counters() != nullptr && transport_.mapped(to, kFrames) == nullptr) count(io.counters()->move_requests);
+  if (io.counters() != nullptr && transport_.mapped(to, kFrames) == nullptr)
+    count(io.counters()->move_requests);
 }
 
 void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Move& t) const {
   t.brought = 0;
   count_request(io, t.yielding_owner);
-  requests.post(t.yielding_owner, kYieldHandler, comm::as_payload(YieldOrder{t.page, t.arrival_frame.empty() ? 0u : 1u}), {&t.answer, t.arrival_frame, &t.brought});
+  requests.post(t.yielding_owner, kYieldHandler,
+                comm::as_payload(YieldOrder{t.page, t.arrival_frame.empty() ? 0u : 1u}),
+                {&t.answer, t.arrival_frame, &t.brought});
 }
 
 /// All at once: owners are asked to yield, and all holders to forget the location. Those that word 2 named
@@ -244,7 +266,8 @@ void Mover::recall(comm::Blocking& io, std::span<Move> moves) {
   comm::Batch batch(io);
   comm::Requests requests(io, comm::kDoorbellDelayNs);
   for (Move& t : moves) {
-    if (t.claimed() && !t.holders_taken) directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
+    if (t.claimed() && !t.holders_taken)
+      directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
   }
   for (Move& t : moves) {
     if (!t.claimed()) continue;
@@ -303,11 +326,14 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
       blocks_.replaced(page);
       return true;
     }
-    const bool in_part = move.step.verdict == MoveVerdict::in_part;   // the location has no holders
+    const bool in_part = move.step.verdict == MoveVerdict::in_part;  // the location has no holders
     KASANE_CHECK(move.claimed() || in_part, "a page is handed to somebody else");
     recall(io, {&move, 1});
     KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
-    directory_.unmark(batch, page, in_tier(in_part ? end_take(move.step.claimed, to) : end_move(move.step.claimed, to), addresses_.initial_tier(page)), &move.last);
+    directory_.unmark(batch, page,
+                      in_tier(in_part ? end_take(move.step.claimed, to) : end_move(move.step.claimed, to),
+                              addresses_.initial_tier(page)),
+                      &move.last);
     batch.await();
     KASANE_CHECK(move.last == move.step.claimed.word());
     blocks_.replaced(page);
@@ -327,9 +353,11 @@ void Mover::touch(comm::Blocking& io, PageId page) {
     before = Location::of(word);
   }
   const MoveStep step = begin_move(before, me);
-  const bool first = before.untouched && (step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::already_there);
+  const bool first =
+      before.untouched && (step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::already_there);
   if (step.verdict != MoveVerdict::wait) {
-    KASANE_CHECK(directory_.replace(io, page, step.claimed, first ? end_touch(step.claimed, me) : before), "only its mover changes the entry of a page that moves");
+    KASANE_CHECK(directory_.replace(io, page, step.claimed, first ? end_touch(step.claimed, me) : before),
+                 "only its mover changes the entry of a page that moves");
   }
   if (first) {
     blocks_.settle(page);
@@ -344,7 +372,8 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     const Location found = directory_.lookup(io, page);
     if (found.busy) continue;
     if (!found.allocated) {
-      if (directory_.replace(io, page, found, Location{true, me, Tier::dram, false, found.version, true})) return {};
+      if (directory_.replace(io, page, found, Location{true, me, Tier::dram, false, found.version, true}))
+        return {};
       continue;
     }
     if (found.owner != me) {
@@ -362,14 +391,16 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     // as if another rank took it: holders are recalled, and own blocks disarmed
     move.step = begin_move(found, kNoRank);
     if (!directory_.replace(io, page, found, move.step.claimed)) continue;
-    recall(io, {&move, 1});   // the location of a partial page has no holders
+    recall(io, {&move, 1});  // the location of a partial page has no holders
     const bool in_part = move.step.verdict == MoveVerdict::in_part, disarmed = disarm(io, page);
-    Location after = in_part ? (disarmed ? end_page_in(move.step.claimed) : found) : end_move(move.step.claimed, me);
+    Location after =
+        in_part ? (disarmed ? end_page_in(move.step.claimed) : found) : end_move(move.step.claimed, me);
     after.untouched = disarmed;
     KASANE_CHECK(directory_.replace(io, page, move.step.claimed, after));
     blocks_.replaced(page);
     if (after.untouched) return {};
-    return fail(Errc::busy, "first touch: the page at global offset " + std::to_string(pages_.offset_of(page)) + " is pinned");
+    return fail(Errc::busy, "first touch: the page at global offset " +
+                                std::to_string(pages_.offset_of(page)) + " is pinned");
   }
 }
 
@@ -377,11 +408,16 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
   for (;;) {
     const Location before = directory_.lookup(io, page);
     if (before.allocated && !before.busy && before.owner == owner) {
-      if (!before.untouched || directory_.replace(io, page, before, in_tier(touched(before), addresses_.initial_tier(page)))) return {};
+      if (!before.untouched ||
+          directory_.replace(io, page, before, in_tier(touched(before), addresses_.initial_tier(page))))
+        return {};
       continue;
     }
     if (!before.allocated) {
-      if (!before.busy && directory_.replace(io, page, before, Location{true, owner, addresses_.initial_tier(page), false, before.version})) return {};
+      if (!before.busy &&
+          directory_.replace(io, page, before,
+                             Location{true, owner, addresses_.initial_tier(page), false, before.version}))
+        return {};
       if (before.busy) io.waiter().pause();
       continue;
     }

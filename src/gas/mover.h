@@ -46,9 +46,9 @@ using BlockMask = std::bitset<mem::kMostBlocksOfAPage>;
 
 /// How the blocks of a page could be claimed.
 enum class Claim : std::uint8_t {
-  taken,    ///< every block's busy bit
-  ours,     ///< nothing was taken: this rank owns the page already
-  in_use,   ///< nothing was taken: another thread has one of the bits
+  taken,   ///< every block's busy bit
+  ours,    ///< nothing was taken: this rank owns the page already
+  in_use,  ///< nothing was taken: another thread has one of the bits
 };
 
 /// What relocation needs of the layer that knows a page's blocks here (dsm).
@@ -103,12 +103,12 @@ class PageBlocks {
 
 /// Why a page did not move.
 struct MoveRefusal {
-  Errc why;      ///< out_of_range: not allocated; busy: its owner has pinned it
+  Errc why;  ///< out_of_range: not allocated; busy: its owner has pinned it
   PageId page;
 };
 
 class Mover {
-  friend class Tiers;   // whose evictions take the same steps
+  friend class Tiers;  // whose evictions take the same steps
 
  public:
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
@@ -153,7 +153,7 @@ class Mover {
     Mover* mover;
     std::uint32_t index;
     PageId page;
-    std::uint64_t claimed, before;   ///< word 0 as it must be found, and as it was
+    std::uint64_t claimed, before;  ///< word 0 as it must be found, and as it was
   };
   static constexpr std::uint32_t kMostUpdates = 64;
 
@@ -173,7 +173,9 @@ class Mover {
   void count_request(comm::Blocking&, Rank to) const noexcept;
   [[nodiscard]] bool disarm(comm::Blocking&, PageId);
   std::optional<MoveRefusal> bring_one(comm::Blocking&, PageId, ByteRange live, EntryWrite);
-  [[nodiscard]] ByteRange all_of(PageId page) const noexcept { return {pages_.offset_of(page), pages_.end_of(page)}; }
+  [[nodiscard]] ByteRange all_of(PageId page) const noexcept {
+    return {pages_.offset_of(page), pages_.end_of(page)};
+  }
   static void on_yield(void* self, const comm::Message&) noexcept;
   static void on_take(void* self, const comm::Message&) noexcept;
 

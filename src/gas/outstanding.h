@@ -18,7 +18,8 @@ namespace kasane::gas {
 
 class Outstanding {
  public:
-  static constexpr std::uint64_t kParts = (std::uint64_t{1} << 30) - 1, kTaken = std::uint64_t{1} << 30, kFailed = std::uint64_t{1} << 31;
+  static constexpr std::uint64_t kParts = (std::uint64_t{1} << 30) - 1, kTaken = std::uint64_t{1} << 30,
+                                 kFailed = std::uint64_t{1} << 31;
   static constexpr unsigned kGenerationShift = 32;
 
   explicit Outstanding(std::uint64_t word = 0) noexcept : word_(word) {}

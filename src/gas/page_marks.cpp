@@ -32,8 +32,10 @@ void PageMarks::add(comm::Blocking& io, std::span<const Notice> notices) const {
     }
     batch.await();
   };
-  level([this](const MarkPlace& at) { return leaf_ + at.leaf * 8; }, [](const MarkPlace& at) { return at.leaf_bit; });
-  level([this](const MarkPlace& at) { return branch_ + at.branch * 8; }, [](const MarkPlace& at) { return at.branch_bit; });
+  level([this](const MarkPlace& at) { return leaf_ + at.leaf * 8; },
+        [](const MarkPlace& at) { return at.leaf_bit; });
+  level([this](const MarkPlace& at) { return branch_ + at.branch * 8; },
+        [](const MarkPlace& at) { return at.branch_bit; });
   level([this](const MarkPlace&) { return head_; }, [](const MarkPlace& at) { return at.head_bit; });
 }
 

@@ -34,16 +34,21 @@ struct MarkPlace {
 
   [[nodiscard]] static constexpr MarkPlace of(PageId page) noexcept {
     const std::uint64_t leaf = raw(page) / 64, branch = leaf / 64;
-    return {leaf, branch, std::uint64_t{1} << raw(page) % 64, std::uint64_t{1} << leaf % 64, std::uint64_t{1} << (32 + branch % kGroups)};
+    return {leaf, branch, std::uint64_t{1} << raw(page) % 64, std::uint64_t{1} << leaf % 64,
+            std::uint64_t{1} << (32 + branch % kGroups)};
   }
-  [[nodiscard]] static constexpr std::uint64_t leaves(std::uint64_t pages) noexcept { return (pages + 63) / 64; }
-  [[nodiscard]] static constexpr std::uint64_t branches(std::uint64_t pages) noexcept { return (leaves(pages) + 63) / 64; }
+  [[nodiscard]] static constexpr std::uint64_t leaves(std::uint64_t pages) noexcept {
+    return (pages + 63) / 64;
+  }
+  [[nodiscard]] static constexpr std::uint64_t branches(std::uint64_t pages) noexcept {
+    return (leaves(pages) + 63) / 64;
+  }
 };
 
 class PageMarks {
  public:
   struct Notice {
-    Rank rank;     ///< to whose set it is added
+    Rank rank;  ///< to whose set it is added
     PageId page;
   };
 
@@ -51,8 +56,14 @@ class PageMarks {
     return (MarkPlace::leaves(pages) + MarkPlace::branches(pages)) * 8;
   }
   /// The same places in every rank's region.
-  PageMarks(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head, std::uint64_t table) noexcept
-      : words_(words), me_(me), branches_(MarkPlace::branches(pages)), head_(head), branch_(table), leaf_(table + branches_ * 8) {}
+  PageMarks(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head,
+            std::uint64_t table) noexcept
+      : words_(words),
+        me_(me),
+        branches_(MarkPlace::branches(pages)),
+        head_(head),
+        branch_(table),
+        leaf_(table + branches_ * 8) {}
 
   /// Adds all at once (kMostNotices at most), in three round trips.
   static constexpr std::size_t kMostNotices = 64;
@@ -84,7 +95,8 @@ class PageMarks {
   /// taker calls begin() before.
   [[nodiscard]] bool may_hold(PageId page) const noexcept {
     const MarkPlace place = MarkPlace::of(page);
-    return !idle() && ((here(leaf_ + place.leaf * 8).load() & place.leaf_bit) != 0 || (here(head_).load() & kCount) != 0);
+    return !idle() && ((here(leaf_ + place.leaf * 8).load() & place.leaf_bit) != 0 ||
+                       (here(head_).load() & kCount) != 0);
   }
   /// The same, with a full fence before: what this thread stored is visible to every rank that adds a page
   /// after this look.
@@ -99,12 +111,14 @@ class PageMarks {
   }
   // seq_cst: Dekker-style between adders and takers. The words of this rank are mapped here (rule 15: the
   // runtime refuses transports whose atomics the CPU does not see).
-  [[nodiscard]] std::atomic<std::uint64_t>& here(std::uint64_t offset) const noexcept { return *words_.here(me_, offset); }
+  [[nodiscard]] std::atomic<std::uint64_t>& here(std::uint64_t offset) const noexcept {
+    return *words_.here(me_, offset);
+  }
 
   const comm::RegionWords& words_;
   Rank me_;
   std::uint64_t branches_;
-  std::uint64_t head_, branch_, leaf_;   ///< offsets in the region
+  std::uint64_t head_, branch_, leaf_;  ///< offsets in the region
 };
 
 }  // namespace kasane::gas

@@ -14,7 +14,8 @@ void PageNotices::add(comm::Blocking& io, std::span<const Notice> notices) const
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < notices.size(); ++i) {
-      words_.fetch_or(batch, notices[i].rank, parts_ + raw(notices[i].page) * sizeof(PartMask), notices[i].parts, &before[i]);
+      words_.fetch_or(batch, notices[i].rank, parts_ + raw(notices[i].page) * sizeof(PartMask),
+                      notices[i].parts, &before[i]);
       marks[i] = {notices[i].rank, notices[i].page};
     }
   }

@@ -21,16 +21,22 @@ namespace kasane::gas {
 class PageNotices {
  public:
   struct Notice {
-    Rank rank;   ///< the receiver
+    Rank rank;  ///< the receiver
     PageId page;
     PartMask parts;
   };
   static constexpr std::size_t kMostNotices = PageMarks::kMostNotices;
-  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept { return PageMarks::bytes(pages) + pages * sizeof(PartMask); }
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept {
+    return PageMarks::bytes(pages) + pages * sizeof(PartMask);
+  }
 
   /// The same places in every rank's region; a table of bytes().
-  PageNotices(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head, std::uint64_t table) noexcept
-      : words_(words), me_(me), parts_(table), marks_(words, me, pages, head, table + pages * sizeof(PartMask)) {}
+  PageNotices(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head,
+              std::uint64_t table) noexcept
+      : words_(words),
+        me_(me),
+        parts_(table),
+        marks_(words, me, pages, head, table + pages * sizeof(PartMask)) {}
 
   /// Adds all at once (kMostNotices at most), in four round trips.
   void add(comm::Blocking& io, std::span<const Notice>) const;
@@ -52,11 +58,13 @@ class PageNotices {
 
  private:
   // seq_cst, as the marks.
-  [[nodiscard]] std::atomic<PartMask>& parts_of(PageId page) const noexcept { return *words_.here(me_, parts_ + raw(page) * sizeof(PartMask)); }
+  [[nodiscard]] std::atomic<PartMask>& parts_of(PageId page) const noexcept {
+    return *words_.here(me_, parts_ + raw(page) * sizeof(PartMask));
+  }
 
   const comm::RegionWords& words_;
   Rank me_;
-  std::uint64_t parts_;   ///< offset in the region
+  std::uint64_t parts_;  ///< offset in the region
   PageMarks marks_;
 };
 

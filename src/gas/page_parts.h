@@ -21,12 +21,13 @@ inline constexpr PartMask kAllParts = ~PartMask{0};
 /// page: its blocks; b: one of them.
 [[nodiscard]] constexpr PartMask part_of(mem::BlockRange page, BlockId b) noexcept {
   // as a power of two, which a page's blocks are
-  const unsigned blocks_of_a_part = page.count <= 64 ? 0 : static_cast<unsigned>(std::countr_zero(page.count)) - 6;
+  const unsigned blocks_of_a_part =
+      page.count <= 64 ? 0 : static_cast<unsigned>(std::countr_zero(page.count)) - 6;
   return PartMask{1} << ((raw(b) - raw(page.first)) >> blocks_of_a_part);
 }
 /// From the part of `first` to that of `last`, both in the page.
 [[nodiscard]] constexpr PartMask parts_of(mem::BlockRange page, BlockId first, BlockId last) noexcept {
-  return (part_of(page, last) << 1) - part_of(page, first);   // of the 64th, 2^64: all that is above
+  return (part_of(page, last) << 1) - part_of(page, first);  // of the 64th, 2^64: all that is above
 }
 
 }  // namespace kasane::gas

@@ -29,10 +29,10 @@ namespace kasane::gas {
 
 struct PendingSlot {
   Outstanding outstanding;
-  std::uint64_t destination = 0;   ///< address of the first byte; 0: the bytes, if any, are where they belong
-  std::uint64_t bytes = 0;         ///< of data
-  std::uint32_t pieces = 0;        ///< 0: the destination is contiguous
-  Staging::Run run{};              ///< units 0: the data is in `data`
+  std::uint64_t destination = 0;  ///< address of the first byte; 0: the bytes, if any, are where they belong
+  std::uint64_t bytes = 0;        ///< of data
+  std::uint32_t pieces = 0;       ///< 0: the destination is contiguous
+  Staging::Run run{};             ///< units 0: the data is in `data`
   std::uint32_t unused = 0;
   static constexpr std::size_t kInline = 216;
   alignas(8) std::byte data[kInline];
@@ -54,23 +54,30 @@ class PendingTable {
 
   /// memory: this rank's region kPending, zeros.
   PendingTable(Rank rank, std::byte* memory) noexcept
-      : rank_(rank), slots_(reinterpret_cast<PendingSlot*>(memory + kSlotsAt)),
-        staging_(reinterpret_cast<std::atomic<std::uint64_t>*>(memory), kWords, memory + kStagingAt, kUnitBytes) {}
+      : rank_(rank),
+        slots_(reinterpret_cast<PendingSlot*>(memory + kSlotsAt)),
+        staging_(reinterpret_cast<std::atomic<std::uint64_t>*>(memory), kWords, memory + kStagingAt,
+                 kUnitBytes) {}
 
   [[nodiscard]] Staging& staging() noexcept { return staging_; }
-  [[nodiscard]] std::byte* data(PendingSlot& slot) noexcept { return slot.run.units != 0 ? staging_.at(slot.run) : slot.data; }
+  [[nodiscard]] std::byte* data(PendingSlot& slot) noexcept {
+    return slot.run.units != 0 ? staging_.at(slot.run) : slot.data;
+  }
 
   /// A free slot with one part, the caller's; null: there is none.
   [[nodiscard]] PendingSlot* take() noexcept {
-    const std::uint32_t from = next_.fetch_add(1, std::memory_order_relaxed);   // relaxed: only to spread
+    const std::uint32_t from = next_.fetch_add(1, std::memory_order_relaxed);  // relaxed: only to spread
     for (std::uint32_t i = 0; i < kSlots; ++i) {
       PendingSlot& slot = slots_[(from + i) % kSlots];
       // relaxed: only the compare-swap counts
       std::uint64_t word = slot.outstanding.raw_word().load(std::memory_order_relaxed);
       if ((word & Outstanding::kTaken) != 0) continue;
-      const std::uint64_t taken = (word >> Outstanding::kGenerationShift << Outstanding::kGenerationShift) | Outstanding::kTaken | 1;
+      const std::uint64_t taken =
+          (word >> Outstanding::kGenerationShift << Outstanding::kGenerationShift) | Outstanding::kTaken | 1;
       // acquire: the slot's former user is done with it.
-      if (!slot.outstanding.raw_word().compare_exchange_strong(word, taken, std::memory_order_acquire, std::memory_order_relaxed)) continue;
+      if (!slot.outstanding.raw_word().compare_exchange_strong(word, taken, std::memory_order_acquire,
+                                                               std::memory_order_relaxed))
+        continue;
       slot.destination = slot.bytes = 0;
       slot.pieces = 0;
       slot.run = {};
@@ -86,7 +93,8 @@ class PendingTable {
   }
   [[nodiscard]] std::uint64_t id(const PendingSlot& slot) const noexcept {
     const auto index = static_cast<std::uint64_t>(&slot - slots_);
-    return std::uint64_t{raw(rank_)} << 44 | index << 32 | ((slot.outstanding.word() >> Outstanding::kGenerationShift) ^ kFirstGeneration);
+    return std::uint64_t{raw(rank_)} << 44 | index << 32 |
+           ((slot.outstanding.word() >> Outstanding::kGenerationShift) ^ kFirstGeneration);
   }
   /// This rank's slot of that id; null: it is another rank's, or was waited for before.
   [[nodiscard]] PendingSlot* find(std::uint64_t id) noexcept {
@@ -95,17 +103,30 @@ class PendingTable {
     return names(id, slot.outstanding.word()) ? &slot : nullptr;
   }
 
-  [[nodiscard]] static Rank rank_of(std::uint64_t id) noexcept { return Rank{static_cast<std::uint32_t>(id >> 44)}; }
-  [[nodiscard]] static std::uint32_t index_of(std::uint64_t id) noexcept { return static_cast<std::uint32_t>(id >> 32) & 0xFFF; }
+  [[nodiscard]] static Rank rank_of(std::uint64_t id) noexcept {
+    return Rank{static_cast<std::uint32_t>(id >> 44)};
+  }
+  [[nodiscard]] static std::uint32_t index_of(std::uint64_t id) noexcept {
+    return static_cast<std::uint32_t>(id >> 32) & 0xFFF;
+  }
   /// Is the word that of a slot taken under this id?
   [[nodiscard]] static bool names(std::uint64_t id, std::uint64_t word) noexcept {
-    return (word & Outstanding::kTaken) != 0 && ((word >> Outstanding::kGenerationShift) ^ kFirstGeneration) == (id & 0xFFFFFFFFu);
+    return (word & Outstanding::kTaken) != 0 &&
+           ((word >> Outstanding::kGenerationShift) ^ kFirstGeneration) == (id & 0xFFFFFFFFu);
   }
-  [[nodiscard]] static std::uint64_t released(std::uint64_t word) noexcept { return ((word >> Outstanding::kGenerationShift) + 1) << Outstanding::kGenerationShift; }
+  [[nodiscard]] static std::uint64_t released(std::uint64_t word) noexcept {
+    return ((word >> Outstanding::kGenerationShift) + 1) << Outstanding::kGenerationShift;
+  }
   /// Of any rank: where a slot's word, the slot and staging are in region kPending.
-  [[nodiscard]] static std::uint64_t slot_at(std::uint64_t id) noexcept { return kSlotsAt + index_of(id) * sizeof(PendingSlot); }
-  [[nodiscard]] static std::uint64_t staging_at(Staging::Run run) noexcept { return kStagingAt + run.first * kUnitBytes; }
-  [[nodiscard]] static std::uint64_t staging_word_at(Staging::Run run) noexcept { return run.first / Staging::kUnitsPerWord * 8; }
+  [[nodiscard]] static std::uint64_t slot_at(std::uint64_t id) noexcept {
+    return kSlotsAt + index_of(id) * sizeof(PendingSlot);
+  }
+  [[nodiscard]] static std::uint64_t staging_at(Staging::Run run) noexcept {
+    return kStagingAt + run.first * kUnitBytes;
+  }
+  [[nodiscard]] static std::uint64_t staging_word_at(Staging::Run run) noexcept {
+    return run.first / Staging::kUnitsPerWord * 8;
+  }
 
  private:
   /// Slots start as zeros; with it no id is 0 before a slot has been used 2^32 - 1 times.

@@ -12,34 +12,43 @@ namespace kasane::gas {
 
 struct Placement {
   enum class Kind : std::uint8_t {
-    local,          ///< at the allocating rank
-    block,          ///< equal consecutive shares, the first at rank 0
-    cyclic,         ///< page by page in turn
-    block_cyclic,   ///< block_bytes by block_bytes in turn
-    one_rank,       ///< at `rank`
-    numa,           ///< at the allocating rank, on the NUMA node `numa` of its machine
+    local,         ///< at the allocating rank
+    block,         ///< equal consecutive shares, the first at rank 0
+    cyclic,        ///< page by page in turn
+    block_cyclic,  ///< block_bytes by block_bytes in turn
+    one_rank,      ///< at `rank`
+    numa,          ///< at the allocating rank, on the NUMA node `numa` of its machine
     /// at the rank that faults on a page first (gas/relocation.h); until then at the allocating rank
     first_touch,
   };
   Kind kind = Kind::local;
   Rank rank{0};
-  std::uint64_t block_bytes = 0;   ///< a multiple of a page
-  std::uint32_t numa = 0;          ///< the operating system's number
-  std::uint64_t page_bytes = mem::kPageBytes;   ///< which heap: of pages of this size
+  std::uint64_t block_bytes = 0;               ///< a multiple of a page
+  std::uint32_t numa = 0;                      ///< the operating system's number
+  std::uint64_t page_bytes = mem::kPageBytes;  ///< which heap: of pages of this size
 
   static const Placement local, block, cyclic, first_touch;
-  [[nodiscard]] static constexpr Placement on(Rank rank) noexcept { return {.kind = Kind::one_rank, .rank = rank}; }
-  [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept { return {.kind = Kind::block_cyclic, .block_bytes = bytes}; }
+  [[nodiscard]] static constexpr Placement on(Rank rank) noexcept {
+    return {.kind = Kind::one_rank, .rank = rank};
+  }
+  [[nodiscard]] static constexpr Placement block_cyclic(std::uint64_t bytes) noexcept {
+    return {.kind = Kind::block_cyclic, .block_bytes = bytes};
+  }
 
   /// Do all pages live at one rank?
-  [[nodiscard]] constexpr bool together() const noexcept { return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa; }
+  [[nodiscard]] constexpr bool together() const noexcept {
+    return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa;
+  }
 
   /// The owner of page `i` of `pages`, allocated by rank `me` of `ranks`.
-  [[nodiscard]] constexpr Rank owner(std::uint64_t i, std::uint64_t pages, std::uint64_t bytes_a_page, Rank me, std::uint32_t ranks) const noexcept {
+  [[nodiscard]] constexpr Rank owner(std::uint64_t i, std::uint64_t pages, std::uint64_t bytes_a_page,
+                                     Rank me, std::uint32_t ranks) const noexcept {
     switch (kind) {
       case Kind::block: return Rank{static_cast<std::uint32_t>(i * ranks / pages)};
       case Kind::cyclic: return Rank{static_cast<std::uint32_t>(i % ranks)};
-      case Kind::block_cyclic: return Rank{static_cast<std::uint32_t>(i / std::max<std::uint64_t>(1, block_bytes / bytes_a_page) % ranks)};
+      case Kind::block_cyclic:
+        return Rank{
+            static_cast<std::uint32_t>(i / std::max<std::uint64_t>(1, block_bytes / bytes_a_page) % ranks)};
       case Kind::one_rank: return rank;
       case Kind::local:
       case Kind::numa:

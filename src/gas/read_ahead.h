@@ -29,8 +29,8 @@ namespace kasane::gas {
 
 class ReadAhead {
  public:
-  static constexpr std::uint32_t kMost = 128;     ///< pieces ahead of a sweep
-  static constexpr std::int64_t kMostStride = 64; ///< pieces
+  static constexpr std::uint32_t kMost = 128;      ///< pieces ahead of a sweep
+  static constexpr std::int64_t kMostStride = 64;  ///< pieces
 
   /// first, first + stride, …: without the piece that is asked for.
   struct Plan {
@@ -46,7 +46,8 @@ class ReadAhead {
 
   /// `piece` is asked for. most: pieces that may be ahead of it, if there is no other sweep; else half as
   /// many, since the other sweeps need room too.
-  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing, Purpose purpose = Purpose::load) noexcept {
+  [[nodiscard]] Plan ask(std::uint64_t piece, std::uint32_t most, Known known = Known::nothing,
+                         Purpose purpose = Purpose::load) noexcept {
     const auto at = static_cast<std::int64_t>(piece);
     if (is_overwritten(piece, purpose)) return {};
     Sweep* met = nullptr;
@@ -64,7 +65,7 @@ class ReadAhead {
     for (Sweep& s : sweeps_) {
       const std::int64_t stride = at - s.last;
       if (s.used == 0 || std::abs(stride) > kMostStride) continue;
-      if (stride == 0) {   // once more
+      if (stride == 0) {  // once more
         s.used = ++clock_;
         return {};
       }
@@ -95,24 +96,26 @@ class ReadAhead {
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) const noexcept {
     const Sweep* met = nullptr;
     for (const Sweep& s : sweeps_) {
-      const bool near = s.asked >= static_cast<std::int64_t>(first) - kMostSkipped && s.asked <= static_cast<std::int64_t>(last) + kMostSkipped;
+      const bool near = s.asked >= static_cast<std::int64_t>(first) - kMostSkipped &&
+                        s.asked <= static_cast<std::int64_t>(last) + kMostSkipped;
       if (s.used != 0 && near && (met == nullptr || s.used > met->used)) met = &s;
     }
-    return met != nullptr && (met->asked > static_cast<std::int64_t>(last) || (met->asked >= static_cast<std::int64_t>(first) && met->stride < 0));
+    return met != nullptr && (met->asked > static_cast<std::int64_t>(last) ||
+                              (met->asked >= static_cast<std::int64_t>(first) && met->stride < 0));
   }
 
  private:
   static constexpr std::int64_t kMostSkipped = 16, kMostBehind = 4;
-  static constexpr std::uint64_t kLately = 64;   ///< asks
+  static constexpr std::uint64_t kLately = 64;  ///< asks
 
   struct Sweep {
-    std::int64_t last = 0;       ///< the last piece that was asked for or read ahead
-    std::int64_t asked = 0;      ///< the last piece that was asked for
-    std::int64_t trigger = 0;    ///< from this piece on the next ones are to be requested
-    std::int64_t stride = 0;     ///< 0: not known
-    std::uint32_t ahead = 0;     ///< pieces that were to be ahead when it was last asked; 0: no sweep yet
-    std::uint32_t most = 0;      ///< for which there was room then
-    std::uint64_t used = 0;      ///< 0: never
+    std::int64_t last = 0;     ///< the last piece that was asked for or read ahead
+    std::int64_t asked = 0;    ///< the last piece that was asked for
+    std::int64_t trigger = 0;  ///< from this piece on the next ones are to be requested
+    std::int64_t stride = 0;   ///< 0: not known
+    std::uint32_t ahead = 0;   ///< pieces that were to be ahead when it was last asked; 0: no sweep yet
+    std::uint32_t most = 0;    ///< for which there was room then
+    std::uint64_t used = 0;    ///< 0: never
 
     [[nodiscard]] std::uint32_t quarter() const noexcept { return std::max(1u, std::min(ahead, most) / 4); }
     /// Is it among the pieces that were read ahead, or nearly the next one? Some were in DRAM already and
@@ -120,32 +123,40 @@ class ReadAhead {
     /// that was asked for begins anew: a program goes over the same memory again.
     [[nodiscard]] bool meets(std::int64_t at) const noexcept {
       if (ahead == 0 || (at - last) % stride != 0) return false;
-      return (at - trigger) / stride >= -static_cast<std::int64_t>(quarter()) - kMostBehind && (at - last) / stride <= kMostSkipped;
+      return (at - trigger) / stride >= -static_cast<std::int64_t>(quarter()) - kMostBehind &&
+             (at - last) / stride <= kMostSkipped;
     }
   };
 
   struct Pieces {
     std::uint64_t first = 1, last = 0;
-    [[nodiscard]] bool contains(std::uint64_t piece) const noexcept { return first <= piece && piece <= last; }
+    [[nodiscard]] bool contains(std::uint64_t piece) const noexcept {
+      return first <= piece && piece <= last;
+    }
   };
 
   bool is_overwritten(std::uint64_t piece, Purpose purpose) noexcept {
     bool is = false;
     for (Pieces& p : overwritten_) {
       if (!p.contains(piece)) continue;
-      if (purpose == Purpose::load) p = {};   // the thread that stored there is done
-      else is = true;
+      if (purpose == Purpose::load)
+        p = {};  // the thread that stored there is done
+      else
+        is = true;
     }
     return is;
   }
 
   Sweep& oldest() noexcept {
-    return *std::min_element(sweeps_.begin(), sweeps_.end(), [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
+    return *std::min_element(sweeps_.begin(), sweeps_.end(),
+                             [](const Sweep& x, const Sweep& y) { return x.used < y.used; });
   }
 
   /// Was no other sweep used lately?
   [[nodiscard]] bool is_alone(const Sweep& s) const noexcept {
-    return std::none_of(sweeps_.begin(), sweeps_.end(), [&](const Sweep& other) { return &other != &s && other.ahead > 1 && other.used + kLately >= clock_; });
+    return std::none_of(sweeps_.begin(), sweeps_.end(), [&](const Sweep& other) {
+      return &other != &s && other.ahead > 1 && other.used + kLately >= clock_;
+    });
   }
 
   Plan go_on(Sweep& s, std::int64_t at, std::uint32_t most) noexcept {
@@ -155,10 +166,12 @@ class ReadAhead {
     if (s.ahead != 0 && (at - s.trigger) / s.stride < 0) return {};
     const std::uint32_t ahead = std::min(std::max(1u, 2 * s.ahead), kMost);
     const std::int64_t from = (at - s.last) / s.stride > 0 ? at : s.last;
-    const auto come = static_cast<std::uint64_t>((from - at) / s.stride), wanted = std::uint64_t{std::min(ahead, most)};
+    const auto come = static_cast<std::uint64_t>((from - at) / s.stride),
+               wanted = std::uint64_t{std::min(ahead, most)};
     if (s.ahead == 0) s.ahead = 1;
-    if (wanted <= come) return {};   // there is no room for the moment: the next request tries again
-    const auto above_zero = s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
+    if (wanted <= come) return {};  // there is no room for the moment: the next request tries again
+    const auto above_zero =
+        s.stride > 0 ? std::uint64_t{kMost} : static_cast<std::uint64_t>(from / -s.stride);
     const auto pieces = static_cast<std::uint32_t>(std::min(wanted - come, above_zero));
     s.ahead = ahead;
     s.most = most;

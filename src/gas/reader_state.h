@@ -29,8 +29,12 @@ struct ReaderState {
 
   friend bool operator==(const ReaderState&, const ReaderState&) = default;
 
-  [[nodiscard]] constexpr std::uint32_t word() const noexcept { return (joined ? 1u : 0u) | (asked ? 2u : 0u) | notices << 2; }
-  [[nodiscard]] static constexpr ReaderState of(std::uint32_t word) noexcept { return {(word & 1u) != 0, (word & 2u) != 0, word >> 2}; }
+  [[nodiscard]] constexpr std::uint32_t word() const noexcept {
+    return (joined ? 1u : 0u) | (asked ? 2u : 0u) | notices << 2;
+  }
+  [[nodiscard]] static constexpr ReaderState of(std::uint32_t word) noexcept {
+    return {(word & 1u) != 0, (word & 2u) != 0, word >> 2};
+  }
 
   /// Nothing is to be done before a fetch.
   [[nodiscard]] constexpr bool complete() const noexcept { return joined && asked; }
@@ -38,7 +42,9 @@ struct ReaderState {
   [[nodiscard]] constexpr ReaderState after_joining() const noexcept { return {true, true, notices}; }
   /// It has taken a notice. keeps: it stays a reader, of blocks that the notice does not name; else its bit
   /// is taken back.
-  [[nodiscard]] constexpr ReaderState after_notice(bool keeps) const noexcept { return {joined && keeps, false, notices + 1}; }
+  [[nodiscard]] constexpr ReaderState after_notice(bool keeps) const noexcept {
+    return {joined && keeps, false, notices + 1};
+  }
 };
 
 }  // namespace kasane::gas

@@ -11,17 +11,17 @@
 
 namespace kasane::gas {
 
-inline constexpr comm::RegionId kFrames{0};      ///< M
-inline constexpr comm::RegionId kDirectory{1};   ///< gas/directory.h
-inline constexpr comm::RegionId kThreads{2};     ///< ult/layout.h
-inline constexpr comm::RegionId kHeap{3};        ///< gas/heap.h
-inline constexpr comm::RegionId kStatistics{4};  ///< base/counters.h, one a worker
-inline constexpr comm::RegionId kPending{5};     ///< gas/pending.h
-inline constexpr comm::RegionId kHeapOfSmallPages{6};   ///< as kHeap
+inline constexpr comm::RegionId kFrames{0};            ///< M
+inline constexpr comm::RegionId kDirectory{1};         ///< gas/directory.h
+inline constexpr comm::RegionId kThreads{2};           ///< ult/layout.h
+inline constexpr comm::RegionId kHeap{3};              ///< gas/heap.h
+inline constexpr comm::RegionId kStatistics{4};        ///< base/counters.h, one a worker
+inline constexpr comm::RegionId kPending{5};           ///< gas/pending.h
+inline constexpr comm::RegionId kHeapOfSmallPages{6};  ///< as kHeap
 inline constexpr comm::RegionId kHeapOfLargePages{7};
-inline constexpr comm::RegionId kTrace{8};       ///< runtime/trace_file.h; only with --trace
-inline constexpr comm::RegionId kAddresses{9};   ///< gas/address_cache.h; only where peers are mapped
-inline constexpr comm::RegionId kBudget{10};     ///< mem/budget.h; the first rank of a host has it
+inline constexpr comm::RegionId kTrace{8};      ///< runtime/trace_file.h; only with --trace
+inline constexpr comm::RegionId kAddresses{9};  ///< gas/address_cache.h; only where peers are mapped
+inline constexpr comm::RegionId kBudget{10};    ///< mem/budget.h; the first rank of a host has it
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

@@ -26,14 +26,14 @@ namespace kasane::gas {
 enum class Tier : std::uint8_t {
   dram = 0,
   ssd = 1,
-  partial = 2,   ///< as ssd for other ranks; the owner has some of its blocks in DRAM
+  partial = 2,  ///< as ssd for other ranks; the owner has some of its blocks in DRAM
 };
 
 struct Location {
   bool allocated = false;
   Rank owner = kNoRank;
   Tier tier = Tier::dram;
-  bool busy = false;             ///< the page is moving; owner is still the old one
+  bool busy = false;  ///< the page is moving; owner is still the old one
   std::uint32_t version = 0;
   /// its bytes are undefined: the first rank that touches it becomes its owner, without data. Until then
   /// owner is provisional
@@ -42,32 +42,37 @@ struct Location {
   friend bool operator==(const Location&, const Location&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
-    return (std::uint64_t{version} << 32) | (busy ? std::uint64_t{1} << 22 : 0) | (untouched ? std::uint64_t{1} << 23 : 0) | (static_cast<std::uint64_t>(tier) << 20) |
+    return (std::uint64_t{version} << 32) | (busy ? std::uint64_t{1} << 22 : 0) |
+           (untouched ? std::uint64_t{1} << 23 : 0) | (static_cast<std::uint64_t>(tier) << 20) |
            (allocated ? std::uint64_t{raw(owner)} + 1 : 0);
   }
   [[nodiscard]] static constexpr Location of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
-    return {id != 0, id != 0 ? Rank{id - 1} : kNoRank, static_cast<Tier>((word >> 20) & 3), ((word >> 22) & 1) != 0,
-            static_cast<std::uint32_t>(word >> 32), ((word >> 23) & 1) != 0};
+    return {id != 0,
+            id != 0 ? Rank{id - 1} : kNoRank,
+            static_cast<Tier>((word >> 20) & 3),
+            ((word >> 22) & 1) != 0,
+            static_cast<std::uint32_t>(word >> 32),
+            ((word >> 23) & 1) != 0};
   }
 };
 
-inline constexpr std::uint32_t kMaxRanks = 0xFFFFE;   ///< 20 bits of owner, 0 meaning none
+inline constexpr std::uint32_t kMaxRanks = 0xFFFFE;  ///< 20 bits of owner, 0 meaning none
 inline constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 22;
 
 /// What a mover for rank `to` has found by setting busy in word 0, which was `before`.
 enum class MoveVerdict : std::uint8_t {
   claim,  ///< the page is the mover's to move; no other thread changes word 0 until it is not busy any more
-  already_there,   ///< likewise, but there is nothing to move: word 0 becomes what it was
-  not_allocated,   ///< likewise
-  on_ssd,          ///< likewise; its owner must page it in first, if its bytes matter
-  in_part,         ///< likewise; its owner must page the rest in first, in any case
-  wait,            ///< another mover had set it
+  already_there,  ///< likewise, but there is nothing to move: word 0 becomes what it was
+  not_allocated,  ///< likewise
+  on_ssd,         ///< likewise; its owner must page it in first, if its bytes matter
+  in_part,        ///< likewise; its owner must page the rest in first, in any case
+  wait,           ///< another mover had set it
 };
 
 struct MoveStep {
   MoveVerdict verdict;
-  Location claimed;   ///< word 0 as it is now
+  Location claimed;  ///< word 0 as it is now
 };
 
 [[nodiscard]] constexpr MoveStep begin_move(const Location& l, Rank to) noexcept {
@@ -75,7 +80,8 @@ struct MoveStep {
   Location claimed = l;
   claimed.busy = true;
   if (!l.allocated) return {MoveVerdict::not_allocated, claimed};
-  if (l.tier != Tier::dram) return {l.tier == Tier::ssd ? MoveVerdict::on_ssd : MoveVerdict::in_part, claimed};
+  if (l.tier != Tier::dram)
+    return {l.tier == Tier::ssd ? MoveVerdict::on_ssd : MoveVerdict::in_part, claimed};
   return {l.owner == to ? MoveVerdict::already_there : MoveVerdict::claim, claimed};
 }
 
@@ -84,7 +90,7 @@ struct MoveStep {
   Location l = claimed;
   l.busy = false;
   l.owner = to;
-  l.version = claimed.version + 1;   // the stamp with which the swap of take_holders() has marked word 2
+  l.version = claimed.version + 1;  // the stamp with which the swap of take_holders() has marked word 2
   l.untouched = claimed.untouched && to == claimed.owner;
   return l;
 }
@@ -154,16 +160,18 @@ struct MoveStep {
 
 /// Can a block of the page be read from this rank's spill file alone? Then word 0 must be in_part() before a
 /// block is used.
-[[nodiscard]] constexpr bool owned_on_ssd(const Location& l, Rank me) noexcept { return l.allocated && !l.busy && l.owner == me && l.tier != Tier::dram; }
+[[nodiscard]] constexpr bool owned_on_ssd(const Location& l, Rank me) noexcept {
+  return l.allocated && !l.busy && l.owner == me && l.tier != Tier::dram;
+}
 [[nodiscard]] constexpr Location in_part(const Location& l) noexcept { return in_tier(l, Tier::partial); }
 
 /// What a rank that makes room may do with a page in whose word 0 it has set busy.
 enum class EvictionKind : std::uint8_t {
-  wait,        ///< nothing: another thread had set it
+  wait,  ///< nothing: another thread had set it
   /// its bytes here are not needed: another rank owns it, it is on SSD, or it is untouched. They are dropped
   /// while it is busy, if they can; then word 0 becomes what it was
   drop,
-  spill,       ///< an own page: if it can be evicted, begin_evict(); else word 0 becomes what it was
+  spill,  ///< an own page: if it can be evicted, begin_evict(); else word 0 becomes what it was
   /// an own, partial page: if its blocks can be evicted, the changed ones are written; then word 0 becomes
   /// what it was, on SSD
   spill_part,
@@ -171,19 +179,27 @@ enum class EvictionKind : std::uint8_t {
 [[nodiscard]] constexpr EvictionKind eviction_kind(const Location& before, Rank me) noexcept {
   if (before.busy) return EvictionKind::wait;
   const bool ours = before.allocated && before.owner == me && !before.untouched;
-  return !ours || before.tier == Tier::ssd ? EvictionKind::drop : before.tier == Tier::dram ? EvictionKind::spill : EvictionKind::spill_part;
+  return !ours || before.tier == Tier::ssd ? EvictionKind::drop
+         : before.tier == Tier::dram       ? EvictionKind::spill
+                                           : EvictionKind::spill_part;
 }
 
 /// Does a rank that has set busy in word 0 page in the missing part? Else word 0 becomes what it was, if no
 /// other thread had set busy.
-[[nodiscard]] constexpr bool pages_in(const Location& before, Rank me) noexcept { return owned_on_ssd(before, me); }
+[[nodiscard]] constexpr bool pages_in(const Location& before, Rank me) noexcept {
+  return owned_on_ssd(before, me);
+}
 
 /// May the owner's frame be read directly? Not one that may be punched. It does not matter if the page moves:
 /// its frame stays as it is.
-[[nodiscard]] constexpr bool readable(const Location& l) noexcept { return l.allocated && l.tier == Tier::dram; }
+[[nodiscard]] constexpr bool readable(const Location& l) noexcept {
+  return l.allocated && l.tier == Tier::dram;
+}
 
 /// May the location be kept in an address cache?
-[[nodiscard]] constexpr bool keepable(const Location& l) noexcept { return readable(l) && !l.busy && !l.untouched; }
+[[nodiscard]] constexpr bool keepable(const Location& l) noexcept {
+  return readable(l) && !l.busy && !l.untouched;
+}
 
 /// Were the bytes that a read brought the page's, if word 0 was `before` (readable) when it began and is
 /// `after` now? No move has ended and no eviction has begun to punch: either would show in the version or the
@@ -196,14 +212,18 @@ enum class EvictionKind : std::uint8_t {
 /// asked to forget.
 inline constexpr std::uint32_t kHolderBits = 48;
 inline constexpr std::uint64_t kHolders = (std::uint64_t{1} << kHolderBits) - 1;
-[[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept { return (ranks + kHolderBits - 1) / kHolderBits; }
+[[nodiscard]] constexpr std::uint32_t ranks_per_bit(std::uint32_t ranks) noexcept {
+  return (ranks + kHolderBits - 1) / kHolderBits;
+}
 
 [[nodiscard]] constexpr std::uint64_t holder_bit(Rank rank, std::uint32_t ranks) noexcept {
   return std::uint64_t{1} << (raw(rank) / ranks_per_bit(ranks));
 }
 
 /// Word 2 of a page with this version that has no holders.
-[[nodiscard]] constexpr std::uint64_t unheld(std::uint32_t version) noexcept { return std::uint64_t{version} << kHolderBits; }
+[[nodiscard]] constexpr std::uint64_t unheld(std::uint32_t version) noexcept {
+  return std::uint64_t{version} << kHolderBits;
+}
 
 /// May a rank keep the location `where`? Its bit was set in word 2, which was `holders`, before or after word
 /// 0 was read. The stamp wraps: if 65 536 moves ended between the two, word 0 being read first, this would

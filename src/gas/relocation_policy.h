@@ -45,22 +45,23 @@ inline constexpr std::uint32_t kForgetSeconds = 1;
 inline constexpr std::uint32_t kLongestRow = 255;
 
 struct UseRecord {
-  Rank last = kNoRank;        ///< the rank that looked last; kNoRank: none yet
+  Rank last = kNoRank;  ///< the rank that looked last; kNoRank: none yet
   /// how often the page has moved by itself, less those forgotten, at most kMostMoves
   std::uint32_t moves = 0;
-  std::uint32_t time = 0;     ///< seconds
+  std::uint32_t time = 0;  ///< seconds
   /// how many looks in a row were by ranks that share memory with `last`, at most kLongestRow
   std::uint32_t row = 0;
 
   friend bool operator==(const UseRecord&, const UseRecord&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
-    return std::uint64_t{time} << 32 | std::uint64_t{row} << 24 | std::uint64_t{moves} << 20 | (last != kNoRank ? std::uint64_t{raw(last)} + 1 : 0);
+    return std::uint64_t{time} << 32 | std::uint64_t{row} << 24 | std::uint64_t{moves} << 20 |
+           (last != kNoRank ? std::uint64_t{raw(last)} + 1 : 0);
   }
   [[nodiscard]] static constexpr UseRecord of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
-    return {id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>(word >> 20) & 0xF, static_cast<std::uint32_t>(word >> 32),
-            static_cast<std::uint32_t>(word >> 24) & 0xFF};
+    return {id != 0 ? Rank{id - 1} : kNoRank, static_cast<std::uint32_t>(word >> 20) & 0xF,
+            static_cast<std::uint32_t>(word >> 32), static_cast<std::uint32_t>(word >> 24) & 0xFF};
   }
 };
 
@@ -68,9 +69,12 @@ struct UseRecord {
 inline constexpr std::uint32_t kAnew = 1u << 31;
 
 /// Counts one more use. others_wrote: it brought bytes that this rank did not have and had not written.
-[[nodiscard]] constexpr std::uint32_t counted(std::uint32_t uses, bool others_wrote) noexcept { return others_wrote ? kAnew | 1 : uses + 1; }
+[[nodiscard]] constexpr std::uint32_t counted(std::uint32_t uses, bool others_wrote) noexcept {
+  return others_wrote ? kAnew | 1 : uses + 1;
+}
 
-[[nodiscard]] constexpr std::uint32_t streak_needed(const UseRecord& usage, std::uint32_t threshold) noexcept {
+[[nodiscard]] constexpr std::uint32_t streak_needed(const UseRecord& usage,
+                                                    std::uint32_t threshold) noexcept {
   return threshold << std::min(usage.moves, kMostMoves);
 }
 
@@ -84,25 +88,30 @@ inline constexpr std::uint32_t kAnew = 1u << 31;
 }
 
 struct RelocationDecision {
-  bool take = false;           ///< move the page here
+  bool take = false;  ///< move the page here
   /// … if its owner shares no memory with this rank; then `after` is the new word 3
   bool take_if_far = false;
-  std::uint32_t streak = 0;    ///< uses that remain counted, where the page stays
-  UseRecord after;                 ///< the new word 3, unless it is so already
-  UseRecord stays{};               ///< the new word 3 where take_if_far and the owner is near
+  std::uint32_t streak = 0;  ///< uses that remain counted, where the page stays
+  UseRecord after;           ///< the new word 3, unless it is so already
+  UseRecord stays{};         ///< the new word 3 where take_if_far and the owner is near
 };
 
 /// Rank `me` has counted `uses` of the page, found `word` in word 3 at this second, and does not own the
 /// page. last_is_near: the rank that looked last is another rank that shares memory with this one.
-[[nodiscard]] constexpr RelocationDecision decide_relocation(const UseRecord& word, Rank me, bool last_is_near, std::uint32_t uses, std::uint32_t threshold, std::uint32_t second) noexcept {
+[[nodiscard]] constexpr RelocationDecision decide_relocation(const UseRecord& word, Rank me,
+                                                             bool last_is_near, std::uint32_t uses,
+                                                             std::uint32_t threshold,
+                                                             std::uint32_t second) noexcept {
   const UseRecord now = forget(word, second);
   const bool alone = now.last == me || now.last == kNoRank;
-  const std::uint32_t row = (alone || last_is_near) && (uses & kAnew) == 0 ? std::min(now.row + 1, kLongestRow) : 1;
+  const std::uint32_t row =
+      (alone || last_is_near) && (uses & kAnew) == 0 ? std::min(now.row + 1, kLongestRow) : 1;
   const UseRecord mine{me, now.moves, now.time, row};
   const UseRecord taken{me, std::min(now.moves + 1, kMostMoves), std::max(now.time, second), 0};
   const std::uint32_t streak = alone ? uses & ~kAnew : 0;
   if (streak >= streak_needed(now, threshold)) return {.take = true, .after = taken};
-  if (last_is_near && row > 1 && row >= std::min(streak_needed(now, 1), kLongestRow)) return {.take_if_far = true, .streak = streak, .after = taken, .stays = mine};
+  if (last_is_near && row > 1 && row >= std::min(streak_needed(now, 1), kLongestRow))
+    return {.take_if_far = true, .streak = streak, .after = taken, .stays = mine};
   return {.streak = streak, .after = mine};
 }
 

@@ -7,7 +7,8 @@
 
 namespace kasane::gas {
 
-Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory, const Config& config) {
+Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, const Directory& directory,
+                                                 const Config& config) {
   const std::uint64_t pages = directory.pages().count();
   auto changed = mem::WordTable<PartMask, PageId>::create(pages);
   KASANE_TRY(changed);
@@ -17,13 +18,24 @@ Result<std::unique_ptr<Sharing>> Sharing::create(comm::Transport& transport, con
   KASANE_TRY(reread);
   auto states = mem::WordTable<std::uint32_t, PageId>::create(pages);
   KASANE_TRY(states);
-  return std::unique_ptr<Sharing>(new Sharing(transport, directory, config, {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*states)}));
+  return std::unique_ptr<Sharing>(
+      new Sharing(transport, directory, config,
+                  {std::move(*changed), std::move(*ours), std::move(*reread), std::move(*states)}));
 }
 
-Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config, Tables&& tables) noexcept
-    : directory_(directory), config_(config), me_(transport.rank()), ranks_(transport.ranks()), on_(config.on && ranks_ > 1),
-      unreleased_(directory.unreleased()), notices_(directory.notices()), changed_(std::move(tables.changed)), ours_(std::move(tables.ours)),
-      reread_(std::move(tables.reread)), reader_states_(std::move(tables.reader_states)) {}
+Sharing::Sharing(comm::Transport& transport, const Directory& directory, const Config& config,
+                 Tables&& tables) noexcept
+    : directory_(directory),
+      config_(config),
+      me_(transport.rank()),
+      ranks_(transport.ranks()),
+      on_(config.on && ranks_ > 1),
+      unreleased_(directory.unreleased()),
+      notices_(directory.notices()),
+      changed_(std::move(tables.changed)),
+      ours_(std::move(tables.ours)),
+      reread_(std::move(tables.reread)),
+      reader_states_(std::move(tables.reader_states)) {}
 
 void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   std::array<PageMarks::Notice, kTogether> marks;
@@ -38,7 +50,7 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
       marks[asking++] = {j.owner, j.page};
     }
   }
-  if (asking != 0) unreleased_.add(io, {marks.data(), asking});   // when the bits are set
+  if (asking != 0) unreleased_.add(io, {marks.data(), asking});  // when the bits are set
 }
 
 /// Word 1 is only read here. If its bits were taken, another rank that changes the page meanwhile would find
@@ -48,7 +60,7 @@ void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   comm::Batch batch(io);
   for (std::size_t i = 0; i < pages.count; ++i) directory_.readers(batch, pages.page[i], &pages.readers[i]);
   batch.await();
-  if (ranks_per_bit(ranks_) != 1) return;   // the bit stands for others too
+  if (ranks_per_bit(ranks_) != 1) return;  // the bit stands for others too
   for (std::size_t i = 0; i < pages.count; ++i) pages.readers[i] &= ~holder_bit(me_, ranks_);
 }
 
@@ -86,7 +98,7 @@ bool Sharing::watches(PageId page) noexcept {
 
 /// Before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
-  if (ranks_per_bit(ranks_) == 1) {   // else the bit stands for others too
+  if (ranks_per_bit(ranks_) == 1) {  // else the bit stands for others too
     std::array<std::uint64_t, kTogether> before;
     comm::Batch batch(io);
     for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);

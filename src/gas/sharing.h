@@ -37,7 +37,7 @@ namespace kasane::gas {
 class Sharing {
  public:
   struct Config {
-    bool on = true;                        ///< off: an acquire drops everything, and there are no notices
+    bool on = true;  ///< off: an acquire drops everything, and there are no notices
     /// pages that may be protected from their owner's stores (the heaps: a running stack never is)
     std::uint64_t offset = 0, bytes = 0;
   };
@@ -59,7 +59,7 @@ class Sharing {
   struct Joining {
     PageId page;
     Rank owner;
-    ReaderState state;   ///< out
+    ReaderState state;  ///< out
   };
   static constexpr std::size_t kTogether = PageMarks::kMostNotices;
   void join(comm::Blocking&, std::span<Joining>) const;
@@ -99,12 +99,14 @@ class Sharing {
     changed(page, parts);
   }
   [[nodiscard]] bool nothing_to_release() const noexcept { return unreleased_.idle_after_stores(); }
-  [[nodiscard]] bool nothing_to_release(comm::Blocking& io, Rank rank) const { return unreleased_.idle(io, rank); }
+  [[nodiscard]] bool nothing_to_release(comm::Blocking& io, Rank rank) const {
+    return unreleased_.idle(io, rank);
+  }
 
   /// The result of examining the blocks of a page.
   struct Inspection {
-    PartMask open = 0;      ///< threads of this rank may have stored to them without a fault
-    bool ours = false;   ///< a block may be owned here: there may be such stores later
+    PartMask open = 0;  ///< threads of this rank may have stored to them without a fault
+    bool ours = false;  ///< a block may be owned here: there may be such stores later
   };
   /// Sends notices of what has changed in every marked page that other ranks have copies of: what was put,
   /// and what look(page, watch) finds where threads of this rank may have stored. watch: the page is read
@@ -137,7 +139,7 @@ class Sharing {
         changes.parts[changes.count] = parts;
         changes.page[changes.count++] = page;
       }
-      if (changes.watched) read_readers(io, changes);   // readers that came before V was protected
+      if (changes.watched) read_readers(io, changes);  // readers that came before V was protected
       post_notices(io, counters, changes);
       marked.count = 0;
     };
@@ -175,7 +177,7 @@ class Sharing {
   struct Pages {
     std::array<PageId, kTogether> page;
     std::array<PartMask, kTogether> parts;
-    std::array<std::uint64_t, kTogether> readers;   ///< without this rank
+    std::array<std::uint64_t, kTogether> readers;  ///< without this rank
     std::size_t count = 0;
     bool watched = false;
   };
@@ -214,13 +216,13 @@ class Sharing {
     std::size_t leave = 0;
     for (std::size_t i = 0; i < taken.count; ++i) {
       PartMask& parts = taken.parts[i] = notices_.take_parts(taken.page[i]);
-      if (parts == 0) continue;   // taken already, with another notice
+      if (parts == 0) continue;  // taken already, with another notice
       if (keeps(taken.page[i], parts)) {
         // before the blocks are examined: a fetch whose block is not seen there asks the owner after this
         note_taken(taken.page[i], true);
       } else {
         leaving[leave++] = taken.page[i];
-        parts = kAllParts;   // all that comes until this rank has left
+        parts = kAllParts;  // all that comes until this rank has left
       }
     }
     leave_readers(io, {leaving.data(), leave});
@@ -229,7 +231,9 @@ class Sharing {
     }
     taken.count = 0;
   }
-  [[nodiscard]] bool watchable(PageId page) const noexcept { return directory_.pages().offset_of(page) - config_.offset < config_.bytes; }
+  [[nodiscard]] bool watchable(PageId page) const noexcept {
+    return directory_.pages().offset_of(page) - config_.offset < config_.bytes;
+  }
 
   const Directory& directory_;
   Config config_;
@@ -238,9 +242,9 @@ class Sharing {
   bool on_;
   PageMarks unreleased_;
   PageNotices notices_;
-  mem::WordTable<PartMask, PageId> changed_;   ///< what this rank has put to since it last examined the page
-  mem::PageSet ours_;              ///< pages to which its threads may have stored without a fault
-  mem::PageSet reread_;            ///< own pages whose readers got one notice without need
+  mem::WordTable<PartMask, PageId> changed_;  ///< what this rank has put to since it last examined the page
+  mem::PageSet ours_;                         ///< pages to which its threads may have stored without a fault
+  mem::PageSet reread_;                       ///< own pages whose readers got one notice without need
   /// A ReaderState of each page. seq_cst: a fetch adds its block to the cached ones before it looks here; a
   /// drop looks at them afterwards.
   mutable mem::WordTable<std::uint32_t, PageId> reader_states_;

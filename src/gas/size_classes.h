@@ -50,10 +50,14 @@ inline constexpr auto kClassReciprocal = [] {
   for (unsigned c = 0; c < kSizeClasses; ++c) table[c] = (std::uint64_t{1} << 32) / (class_bytes(c) / 16) + 1;
   return table;
 }();
-[[nodiscard]] constexpr std::uint64_t object_at(std::uint64_t bytes, unsigned c) noexcept { return (bytes / 16 * kClassReciprocal[c]) >> 32; }
+[[nodiscard]] constexpr std::uint64_t object_at(std::uint64_t bytes, unsigned c) noexcept {
+  return (bytes / 16 * kClassReciprocal[c]) >> 32;
+}
 
 /// Pages (64 KiB) of a slab: eight objects at least.
-[[nodiscard]] constexpr std::uint64_t slab_pages(unsigned c) noexcept { return class_bytes(c) <= 8192 ? 1 : class_bytes(c) <= 16384 ? 2 : 4; }
+[[nodiscard]] constexpr std::uint64_t slab_pages(unsigned c) noexcept {
+  return class_bytes(c) <= 8192 ? 1 : class_bytes(c) <= 16384 ? 2 : 4;
+}
 
 static_assert(class_bytes(kSizeClasses - 1) == kLargestSmall);
 static_assert(class_bytes(8) == 160 && class_bytes(11) == 256);

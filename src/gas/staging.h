@@ -17,12 +17,13 @@ class Staging {
  public:
   static constexpr std::uint32_t kUnitsPerWord = 64;
   struct Run {
-    std::uint32_t first = 0, units = 0;   ///< units 0: none
+    std::uint32_t first = 0, units = 0;  ///< units 0: none
   };
 
   Staging() noexcept = default;
   /// words: of zeros, one a 64 units; memory: words · 64 · unit_bytes.
-  Staging(std::atomic<std::uint64_t>* words, std::uint32_t count, std::byte* memory, std::size_t unit_bytes) noexcept
+  Staging(std::atomic<std::uint64_t>* words, std::uint32_t count, std::byte* memory,
+          std::size_t unit_bytes) noexcept
       : words_(words), count_(count), memory_(memory), unit_bytes_(unit_bytes) {}
 
   [[nodiscard]] std::byte* at(Run run) const noexcept { return memory_ + run.first * unit_bytes_; }
@@ -38,7 +39,8 @@ class Staging {
         const int first = first_gap(~used, units);
         if (first < 0) break;
         // acquire: the former user of the units is done with them.
-        if (words_[w].compare_exchange_weak(used, used | mask(static_cast<std::uint32_t>(first), units), std::memory_order_acquire, std::memory_order_relaxed)) {
+        if (words_[w].compare_exchange_weak(used, used | mask(static_cast<std::uint32_t>(first), units),
+                                            std::memory_order_acquire, std::memory_order_relaxed)) {
           return {w * kUnitsPerWord + static_cast<std::uint32_t>(first), units};
         }
       }
@@ -50,7 +52,9 @@ class Staging {
     words_[run.first / kUnitsPerWord].fetch_and(kept(run), std::memory_order_release);
   }
   /// The value to `and` into word first / 64 to free the run.
-  [[nodiscard]] static std::uint64_t kept(Run run) noexcept { return ~mask(run.first % kUnitsPerWord, run.units); }
+  [[nodiscard]] static std::uint64_t kept(Run run) noexcept {
+    return ~mask(run.first % kUnitsPerWord, run.units);
+  }
 
  private:
   [[nodiscard]] static constexpr std::uint64_t mask(std::uint32_t first, std::uint32_t units) noexcept {

@@ -20,30 +20,43 @@ namespace kasane::gas {
 struct Tiers::EvictionBatch {
   std::array<Mover::Move, kTogether> moves;
   std::size_t n = 0;
-  std::uint64_t blocks = 0;   ///< that have frames
+  std::uint64_t blocks = 0;  ///< that have frames
   std::vector<mem::SpillRange> ranges;
   std::optional<mem::SpillBatch> batch;
 };
 
 Tiers::~Tiers() = default;
 
-Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space& space, mem::Residency& residency, const mem::AdviceTable& advice, Config config)
-    : transport_(transport), directory_(directory), pages_(directory.pages()), space_(space), residency_(residency), advice_(advice), config_(std::move(config)),
-      polling_(config_.cores), eviction_batches_(std::make_unique<EvictionBatch[]>(2)) {
+Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space& space,
+             mem::Residency& residency, const mem::AdviceTable& advice, Config config)
+    : transport_(transport),
+      directory_(directory),
+      pages_(directory.pages()),
+      space_(space),
+      residency_(residency),
+      advice_(advice),
+      config_(std::move(config)),
+      polling_(config_.cores),
+      eviction_batches_(std::make_unique<EvictionBatch[]>(2)) {
   transport_.set_handler(kPageInHandler, &Tiers::on_page_in, this);
 }
 
-Result<void> Tiers::check() const { return config_.directories.empty() ? Result<void>{} : mem::SpillFile::check(config_.directories, config_.space_bytes); }
+Result<void> Tiers::check() const {
+  return config_.directories.empty() ? Result<void>{}
+                                     : mem::SpillFile::check(config_.directories, config_.space_bytes);
+}
 
 Result<void> Tiers::open() {
   if (is_open()) return {};
-  if (config_.directories.empty()) return fail(Errc::io, "there is no spill directory (--spill, KASANE_SPILL)");
+  if (config_.directories.empty())
+    return fail(Errc::io, "there is no spill directory (--spill, KASANE_SPILL)");
   auto file = mem::SpillFile::create(config_.directories, config_.space_bytes);
   KASANE_TRY(file);
   auto made = std::make_unique<mem::SpillFile>(std::move(*file));
   // An engine of threads has some for each queue; submitting to it is quick, so one lane is enough there.
   const std::size_t lanes = mem::spill_engines().front().available ? kLanes : 1;
-  auto staging = mem::BounceBuffers::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
+  auto staging =
+      mem::BounceBuffers::create({space_.frames_fd(), space_.a(0), pages_, mem::large_frame_bytes()});
   KASANE_TRY(staging);
   auto as_stored = mem::Fingerprints::create(residency_.total(), config_.space_bytes / mem::kBlockBytes);
   KASANE_TRY(as_stored);
@@ -55,14 +68,15 @@ Result<void> Tiers::open() {
     queues.push_back(std::move(*opened));
   }
   writes_ = std::move(queues[lanes]);
-  for (lanes_open_ = 0; lanes_open_ < lanes; ++lanes_open_) lanes_[lanes_open_].queue = std::move(queues[lanes_open_]);
+  for (lanes_open_ = 0; lanes_open_ < lanes; ++lanes_open_)
+    lanes_[lanes_open_].queue = std::move(queues[lanes_open_]);
   auto reader = mem::SpillReader::create(*made, space_.a(0), staging->get(), config_.fatal);
   KASANE_TRY(reader);
   reader_ = std::move(*reader);
   file_ = std::move(made);
   staging_ = std::move(*staging);
   as_stored_ = std::make_unique<mem::Fingerprints>(std::move(*as_stored));
-  open_.store(true, std::memory_order_release);   // see is_open()
+  open_.store(true, std::memory_order_release);  // see is_open()
   Reading before = Reading::not_yet;
   reading_.compare_exchange_strong(before, Reading::begun);
   reading_.notify_all();
@@ -81,7 +95,7 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   start_eviction(io, pages, left, next);
   finish(io);
   turn_ = 1 - turn_;
-  if (!next.batch || next.batch->finished()) finish(io);   // there was nothing to write
+  if (!next.batch || next.batch->finished()) finish(io);  // there was nothing to write
 }
 
 /// V is protected before word 0 says ssd: an eviction that is refused has changed nothing for other ranks.
@@ -106,7 +120,8 @@ void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bo
     if (way == EvictionKind::wait) continue;
     const bool spills = way == EvictionKind::spill || way == EvictionKind::spill_part;
     left[i] = !spills && blocks_->try_evict(t.page, true, nullptr);
-    if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr) count(io.counters()->pages_dropped);
+    if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr)
+      count(io.counters()->pages_dropped);
     BlockMask unsaved;
     if (!spills || !is_open() || !blocks_->try_evict(t.page, false, &unsaved)) {
       directory_.unmark(batch, t.page, before, &t.last);
@@ -114,8 +129,8 @@ void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bo
     }
     if (way == EvictionKind::spill) {
       directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
-      t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};   // from here on as for a move
-    } else {   // no other rank knows its frames
+      t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};  // from here on as for a move
+    } else {                                                       // no other rank knows its frames
       add_blocks(d.ranges, t.page, unsaved);
     }
     left[i] = true;
@@ -125,12 +140,13 @@ void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bo
   batch.await();
   if (d.n == 0) return;
   mover_->recall(io, {d.moves.data(), d.n});
-  for (std::size_t i = 0; i < d.n; ++i) {   // not before: puts under way may have changed them
+  for (std::size_t i = 0; i < d.n; ++i) {  // not before: puts under way may have changed them
     if (d.moves[i].claimed()) add_blocks(d.ranges, d.moves[i].page, changed(d.moves[i].page));
   }
   if (d.ranges.empty()) return;
   for (const mem::SpillRange& range : d.ranges) {
-    for (std::uint64_t at = range.offset; at < range.offset + range.bytes; at += mem::kBlockBytes) as_stored_->forget(mem::block_of(at));
+    for (std::uint64_t at = range.offset; at < range.offset + range.bytes; at += mem::kBlockBytes)
+      as_stored_->forget(mem::block_of(at));
   }
   d.batch.emplace(mem::SpillOp::write, space_.a(0), d.ranges);
   writes_->issue(*d.batch);
@@ -144,7 +160,9 @@ void Tiers::finish(comm::Blocking& io) {
   if (d.n == 0) return;
   if (d.batch) {
     writes_->wait(*d.batch);
-    if (d.batch->error() != 0) config_.fatal(file_->error(d.batch->op, d.batch->error(), d.batch->failed().offset, d.batch->failed().bytes));
+    if (d.batch->error() != 0)
+      config_.fatal(
+          file_->error(d.batch->op, d.batch->error(), d.batch->failed().offset, d.batch->failed().bytes));
     // relaxed: only this thread changes it
     const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);
     if (io.counters() != nullptr) count(io.counters()->bytes_spilled, written - spilled_);
@@ -155,10 +173,14 @@ void Tiers::finish(comm::Blocking& io) {
   comm::Batch batch(io);
   for (std::size_t i = 0; i < d.n; ++i) {
     Mover::Move& t = d.moves[i];
-    directory_.unmark(batch, t.page, t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd), &t.last);
+    directory_.unmark(batch, t.page,
+                      t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd),
+                      &t.last);
   }
   batch.await();
-  for (std::size_t i = 0; i < d.n; ++i) KASANE_CHECK(d.moves[i].last == d.moves[i].step.claimed.word(), "only its mover changes the entry of a page that moves");
+  for (std::size_t i = 0; i < d.n; ++i)
+    KASANE_CHECK(d.moves[i].last == d.moves[i].step.claimed.word(),
+                 "only its mover changes the entry of a page that moves");
   if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.n);
   d.n = 0;
   d.blocks = 0;
@@ -170,7 +192,8 @@ void Tiers::punch(std::span<const Mover::Move> moves) noexcept {
   std::array<PageId, kTogether> pages;
   std::transform(moves.begin(), moves.end(), pages.begin(), [](const Mover::Move& t) { return t.page; });
   std::sort(pages.begin(), pages.begin() + moves.size());
-  mem::for_each_page_run(pages_, {pages.data(), moves.size()}, kMostPunched, [this](mem::BlockRange run) { residency_.empty(run); });
+  mem::for_each_page_run(pages_, {pages.data(), moves.size()}, kMostPunched,
+                         [this](mem::BlockRange run) { residency_.empty(run); });
 }
 
 /// Runs of blocks of the page.
@@ -204,7 +227,7 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
       comm::Blocking polling(transport_, waiter, io.counters());
       page_in(polling, s.page);
     } else {
-      residency_.use_tables({pages_.blocks_of(s.page).first, 1});   // those that map its frames here
+      residency_.use_tables({pages_.blocks_of(s.page).first, 1});  // those that map its frames here
     }
   }
   constexpr std::size_t kAtOnce = 64;
@@ -213,15 +236,19 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
     std::array<std::uint64_t, kAtOnce> answers;
     answers.fill(kAgain);
     const auto elsewhere = [&](std::size_t i) { return some[i].owner != transport_.rank(); };
-    const auto unanswered = [&](std::size_t i) { return elsewhere(i) && !some[i].hint && answers[i] == kAgain; };
+    const auto unanswered = [&](std::size_t i) {
+      return elsewhere(i) && !some[i].hint && answers[i] == kAgain;
+    };
     for (bool first = true, again = true; again; first = false) {
       {
         comm::Requests requests(io);
         for (std::size_t i = 0; i < some.size(); ++i) {
           const Order order{some[i].page, some[i].hint};
-          if (unanswered(i)) requests.post(some[i].owner, kPageInHandler, comm::as_payload(order), {&answers[i]});
+          if (unanswered(i))
+            requests.post(some[i].owner, kPageInHandler, comm::as_payload(order), {&answers[i]});
           // no thread waits for it
-          if (first && elsewhere(i) && some[i].hint) io.send(some[i].owner, kPageInHandler, comm::as_payload(order));
+          if (first && elsewhere(i) && some[i].hint)
+            io.send(some[i].owner, kPageInHandler, comm::as_payload(order));
         }
       }
       again = false;
@@ -251,11 +278,15 @@ void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Caller who)
   Missing missing;
   std::size_t pages = 0;
   std::bitset<kMostPagedIn> unused;
-  const auto comes = [this](const Mover::Move& t) { return pages_in(Location::of(t.before), transport_.rank()); };
+  const auto comes = [this](const Mover::Move& t) {
+    return pages_in(Location::of(t.before), transport_.rank());
+  };
   for (Mover::Move& t : all) {
     t.step = begin_move(Location::of(t.before), transport_.rank());
-    if (comes(t)) ++pages, unused[static_cast<std::size_t>(&t - all.data())] = !add_missing(missing, t.page);
-    else if (t.step.verdict != MoveVerdict::wait) directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
+    if (comes(t))
+      ++pages, unused[static_cast<std::size_t>(&t - all.data())] = !add_missing(missing, t.page);
+    else if (t.step.verdict != MoveVerdict::wait)
+      directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
   if (!missing.empty()) read(io, missing.all(), who);
   if (pages != 0 && is_open()) note_as_stored(all);
@@ -264,10 +295,14 @@ void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Caller who)
   }
   batch.await();
   for (const Mover::Move& t : all) {
-    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(), "only its mover changes the entry of a page that moves");
-    if (!comes(t)) blocks_->unclaim(t.page);
-    else if (unused[static_cast<std::size_t>(&t - all.data())]) blocks_->settle_unused(t.page);
-    else blocks_->settle(t.page);
+    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(),
+                 "only its mover changes the entry of a page that moves");
+    if (!comes(t))
+      blocks_->unclaim(t.page);
+    else if (unused[static_cast<std::size_t>(&t - all.data())])
+      blocks_->settle_unused(t.page);
+    else
+      blocks_->settle(t.page);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
@@ -280,7 +315,8 @@ void Tiers::note_as_stored(std::span<const Mover::Move> moves) noexcept {
     if (!pages_in(Location::of(t.before), transport_.rank())) continue;
     const mem::BlockRange all = pages_.blocks_of(t.page);
     for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-      if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b})) taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+      if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b}))
+        taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
     }
   }
   if (taken != 0) residency_.use_entries(taken);
@@ -293,7 +329,8 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   bool any = false;
   for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
     const bool here = blocks_->holds(BlockId{b});
-    if (stored(BlockId{b}) && !here) mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
+    if (stored(BlockId{b}) && !here)
+      mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
     any |= here;
   }
   return any;
@@ -301,7 +338,8 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
 
 /// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the
 /// pager makes room meanwhile.
-ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
+ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks,
+                            std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
   const std::uint64_t all = std::min(most_blocks, residency_.low()) / blocks;
   std::uint64_t most = all;
@@ -309,14 +347,17 @@ ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, 
   if (most != all) residency_.note_held_back();
   // acquire, release: the plans as their last user left them
   if (planning_.test_and_set(std::memory_order_acquire)) return {};
-  const ReadAhead::Plan plan = ahead.ask(piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
-                                        advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing, purpose);
+  const ReadAhead::Plan plan = ahead.ask(
+      piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
+      advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing,
+      purpose);
   planning_.clear(std::memory_order_release);
   return plan;
 }
 
 ReadAhead::Plan Tiers::plan(std::uint64_t offset, ReadAhead::Purpose purpose) noexcept {
-  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes, kMostAhead, purpose);
+  return plan(blocks_ahead_, pages_.page_of(offset), offset / kPieceBytes, kPieceBytes / mem::kBlockBytes,
+              kMostAhead, purpose);
 }
 
 void Tiers::note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept {
@@ -327,7 +368,7 @@ void Tiers::note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept
 }
 
 bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
-  if (planning_.test_and_set(std::memory_order_acquire)) return false;   // acquire, release: as in plan()
+  if (planning_.test_and_set(std::memory_order_acquire)) return false;  // acquire, release: as in plan()
   const bool down = blocks_ahead_.descends(first / kPieceBytes, last / kPieceBytes);
   planning_.clear(std::memory_order_release);
   return down;
@@ -337,11 +378,14 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
 /// free and there is ample room; returns how many moves there are. Waits for nothing.
 std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
   const std::uint64_t blocks = pages_.blocks_of(page).count;
-  const ReadAhead::Plan plan = this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks), ReadAhead::Purpose::load);
+  const ReadAhead::Plan plan =
+      this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks),
+                 ReadAhead::Purpose::load);
   std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
-    if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next)) break;
+    if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next))
+      break;
     if (!file_->stored(pages_.blocks_of(next).first) || !blocks_->try_claim_for_page_in(next)) continue;
     moves[n++].page = next;
   }
@@ -357,7 +401,9 @@ bool Tiers::make_partial(comm::Blocking& io, PageId page, Location found) {
   return true;
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) { read(io, ranges, Caller::worker, view); }
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) {
+  read(io, ranges, Caller::worker, view);
+}
 
 void Tiers::run_reader() {
   reading_.wait(Reading::not_yet);
@@ -396,15 +442,18 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller w
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
   lane.submitting.clear(std::memory_order_release);
-  if (who == Caller::pager) lane.queue->wait(batch);
-  else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr) count(io.counters()->reads_polled);
+  if (who == Caller::pager)
+    lane.queue->wait(batch);
+  else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr)
+    count(io.counters()->reads_polled);
   if (batch.error() == 0) {
     if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
     return;
   }
-  if (who == Caller::pager) config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
+  if (who == Caller::pager)
+    config_.fatal(file_->error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes));
   const mem::SpillBatch* none = nullptr;
-  broken_.compare_exchange_strong(none, &batch);   // seq_cst: before the pager is woken
+  broken_.compare_exchange_strong(none, &batch);  // seq_cst: before the pager is woken
   // this may be a fault handler: the pager finds broken_, and ends the job
   for (;; io.waiter().pause()) residency_.ring();
 }
@@ -413,12 +462,15 @@ void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
   const QueuedRequest asked{value_of<Order>(message), message.token};
   if (tiers.declines(asked)) return;
-  if (tiers.asked_.add(asked)) tiers.residency_.ring();
-  else if (!asked.order.hint) tiers.transport_.reply(message.token, kAgain);
+  if (tiers.asked_.add(asked))
+    tiers.residency_.ring();
+  else if (!asked.order.hint)
+    tiers.transport_.reply(message.token, kAgain);
 }
 
 Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
-  if (const mem::SpillBatch* batch = broken_.load()) config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
+  if (const mem::SpillBatch* batch = broken_.load())
+    config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   std::array<QueuedRequest, kMostPagedIn> asked;
   do {
     if (!asked_.take(asked[0])) return Served::none;
@@ -435,7 +487,10 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   page_in(io, moves, n > 1 ? n : claim_with(page, moves), Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
     const Location found = Location::of(moves[i].before);
-    if (!asked[i].order.hint) transport_.reply(asked[i].token, (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
+    if (!asked[i].order.hint)
+      transport_.reply(
+          asked[i].token,
+          (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
   }
   return Served::some;
 }
@@ -468,7 +523,8 @@ void Tiers::put_back(const QueuedRequest& asked) noexcept {
 
 /// A page that is only hinted at stays where it is unless there is ample room.
 bool Tiers::declines(const QueuedRequest& asked) noexcept {
-  return asked.order.hint && !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
+  return asked.order.hint &&
+         !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
 }
 
 }  // namespace kasane::gas

@@ -51,7 +51,7 @@ class Tiers final : public PageIn {
   using Fatal = void (*)(const Error&);
 
   struct Config {
-    std::string directories;     ///< of the spill file; empty: none
+    std::string directories;  ///< of the spill file; empty: none
     std::uint64_t space_bytes = 0;
     Fatal fatal = nullptr;
     /// cores that this rank has for itself: as many threads may poll for their reads; 0: all sleep
@@ -114,7 +114,9 @@ class Tiers final : public PageIn {
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
   [[nodiscard]] bool asks_ahead() const noexcept { return config_.asks_ahead; }
   /// Unless the program has advised that the page is used at random.
-  [[nodiscard]] bool reads_ahead(PageId page) const noexcept { return advice_.usage(page) != mem::Usage::random; }
+  [[nodiscard]] bool reads_ahead(PageId page) const noexcept {
+    return advice_.usage(page) != mem::Usage::random;
+  }
   /// The block reads as zeros from now on, if it is not in DRAM. Its space on the disk stays for the next
   /// bytes of the page.
   void forget(BlockId b) noexcept { file_->forget(b); }
@@ -140,11 +142,11 @@ class Tiers final : public PageIn {
  private:
   struct Order {
     PageId page;
-    std::uint64_t hint;   ///< 0 or 1; of this size, so that the message has no padding
+    std::uint64_t hint;  ///< 0 or 1; of this size, so that the message has no padding
   };
   struct QueuedRequest {
     Order order;
-    comm::ReplyToken token;   ///< of a hint: none
+    comm::ReplyToken token;  ///< of a hint: none
   };
   static constexpr std::uint32_t kMostAsked = 1024;
 
@@ -161,9 +163,10 @@ class Tiers final : public PageIn {
   /// one page of any size, or one and kMostAtOnce blocks
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;
   bool add_missing(Missing&, PageId) const noexcept;
-  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks, std::uint64_t most_blocks, ReadAhead::Purpose) noexcept;
+  [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks,
+                                     std::uint64_t most_blocks, ReadAhead::Purpose) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Caller, const mem::View& = {});
-  static constexpr std::uint64_t kMostPunched = 256;   ///< blocks, at once, unless a page has more
+  static constexpr std::uint64_t kMostPunched = 256;  ///< blocks, at once, unless a page has more
   void punch(std::span<const Mover::Move>) noexcept;
   struct EvictionBatch;
   void start_eviction(comm::Blocking&, std::span<const PageId> pages, bool* left, EvictionBatch&);
@@ -174,7 +177,7 @@ class Tiers final : public PageIn {
   comm::Transport& transport_;
   const Directory& directory_;
   const mem::Pages& pages_;
-  PageBlocks* blocks_ = nullptr;   ///< connect()
+  PageBlocks* blocks_ = nullptr;  ///< connect()
   Mover* mover_ = nullptr;
   mem::Space& space_;
   mem::Residency& residency_;
@@ -194,11 +197,11 @@ class Tiers final : public PageIn {
   };
   Lane& take_lane(comm::Blocking&) noexcept;
   static constexpr std::size_t kLanes = 16;
-  std::unique_ptr<mem::SpillQueue> writes_;           ///< the pager's
+  std::unique_ptr<mem::SpillQueue> writes_;  ///< the pager's
   std::array<Lane, kLanes> lanes_;
   std::size_t lanes_open_ = 0;
   std::atomic<std::uint32_t> next_lane_{0};
-  mem::Polling polling_;                              ///< of the program's threads, on all lanes
+  mem::Polling polling_;  ///< of the program's threads, on all lanes
   std::unique_ptr<mem::SpillReader> reader_;
   enum class Reading : std::uint32_t { not_yet, begun, ended };
   std::atomic<Reading> reading_{Reading::not_yet};
@@ -206,9 +209,9 @@ class Tiers final : public PageIn {
   std::atomic_flag planning_;  ///< lock of the plans; a thread that finds it taken reads nothing ahead
   /// two, the pager's: it fills one while the other is being written
   std::unique_ptr<EvictionBatch[]> eviction_batches_;
-  std::size_t turn_ = 0;                              ///< index of the free one
-  std::uint64_t spilled_ = 0;                         ///< bytes, that were counted
-  std::atomic<const mem::SpillBatch*> broken_{nullptr};   ///< a read that failed: the pager reports it
+  std::size_t turn_ = 0;                                 ///< index of the free one
+  std::uint64_t spilled_ = 0;                            ///< bytes, that were counted
+  std::atomic<const mem::SpillBatch*> broken_{nullptr};  ///< a read that failed: the pager reports it
   Notes<QueuedRequest, kMostAsked> asked_;
 };
 

@@ -18,7 +18,8 @@ Result<AdviceTable> AdviceTable::create(std::uint64_t pages) {
   return AdviceTable(reinterpret_cast<Word*>(*got), pages);
 }
 
-AdviceTable::AdviceTable(AdviceTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), pages_(std::exchange(o.pages_, 0)) {}
+AdviceTable::AdviceTable(AdviceTable&& o) noexcept
+    : words_(std::exchange(o.words_, nullptr)), pages_(std::exchange(o.pages_, 0)) {}
 
 AdviceTable::~AdviceTable() {
   if (words_ != nullptr) ::munmap(words_, pages_ * sizeof *words_);
@@ -29,7 +30,10 @@ void AdviceTable::use(PageRange range, Usage usage) noexcept {
     Word& word = words_[raw(page)];
     std::uint16_t old = word.load(std::memory_order_relaxed);
     // relaxed, here and below: see usage().
-    while (!word.compare_exchange_weak(old, static_cast<std::uint16_t>((old & ~kUsage) | static_cast<std::uint16_t>(usage)), std::memory_order_relaxed)) {}
+    while (!word.compare_exchange_weak(
+        old, static_cast<std::uint16_t>((old & ~kUsage) | static_cast<std::uint16_t>(usage)),
+        std::memory_order_relaxed)) {
+    }
   }
 }
 

@@ -17,11 +17,13 @@ enum class Usage : std::uint8_t {
   normal = 0,
   /// From its lower end to its upper one: read far ahead; pages that were used are evicted first
   sequential = 1,
-  random = 2,   ///< not read ahead
-  once = 3,   ///< pages that were used are evicted first
+  random = 2,  ///< not read ahead
+  once = 3,    ///< pages that were used are evicted first
 };
 /// Are pages of this usage evicted before all others?
-[[nodiscard]] constexpr bool leaves_first(Usage usage) noexcept { return usage == Usage::sequential || usage == Usage::once; }
+[[nodiscard]] constexpr bool leaves_first(Usage usage) noexcept {
+  return usage == Usage::sequential || usage == Usage::once;
+}
 
 class AdviceTable {
  public:
@@ -38,11 +40,15 @@ class AdviceTable {
   void end_hold(PageRange) noexcept;
 
   // relaxed: a hint says nothing about other memory.
-  [[nodiscard]] Usage usage(PageId page) const noexcept { return static_cast<Usage>(words_[raw(page)].load(std::memory_order_relaxed) & kUsage); }
-  [[nodiscard]] bool held(PageId page) const noexcept { return words_[raw(page)].load(std::memory_order_relaxed) >= kHold; }
+  [[nodiscard]] Usage usage(PageId page) const noexcept {
+    return static_cast<Usage>(words_[raw(page)].load(std::memory_order_relaxed) & kUsage);
+  }
+  [[nodiscard]] bool held(PageId page) const noexcept {
+    return words_[raw(page)].load(std::memory_order_relaxed) >= kHold;
+  }
 
  private:
-  using Word = std::atomic<std::uint16_t>;   ///< holds 14 | usage 2
+  using Word = std::atomic<std::uint16_t>;  ///< holds 14 | usage 2
   static constexpr std::uint16_t kUsage = 3, kHold = 4;
 
   AdviceTable(Word* words, std::uint64_t pages) noexcept : words_(words), pages_(pages) {}

@@ -15,9 +15,11 @@ namespace kasane::mem {
 Result<AltStack> AltStack::create(std::size_t bytes) {
   AltStack s;
   bytes = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
-  void* got = ::mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* got =
+      ::mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (got == MAP_FAILED)
-    return fail_errno(Errc::out_of_memory, "cannot map a signal stack of " + std::to_string(bytes) + " bytes");
+    return fail_errno(Errc::out_of_memory,
+                      "cannot map a signal stack of " + std::to_string(bytes) + " bytes");
   s.map_ = static_cast<std::byte*>(got);
   s.bytes_ = bytes;
   stack_t mine{};
@@ -27,7 +29,8 @@ Result<AltStack> AltStack::create(std::size_t bytes) {
   if (::mprotect(s.map_, kBlockBytes, PROT_NONE) != 0 || ::sigaltstack(&mine, &before) != 0) {
     const int number = errno;
     ::munmap(std::exchange(s.map_, nullptr), bytes + kBlockBytes);
-    return fail_errno(Errc::limit, "cannot use a signal stack of " + std::to_string(bytes) + " bytes", number);
+    return fail_errno(Errc::limit, "cannot use a signal stack of " + std::to_string(bytes) + " bytes",
+                      number);
   }
   s.previous_ = before;
   return s;
@@ -39,7 +42,7 @@ AltStack::AltStack(AltStack&& o) noexcept
 AltStack::~AltStack() {
   if (!map_) return;
   stack_t before = previous_;
-  before.ss_flags &= SS_DISABLE;   // SS_ONSTACK is a state, not a request
+  before.ss_flags &= SS_DISABLE;  // SS_ONSTACK is a state, not a request
   ::sigaltstack(&before, nullptr);
   ::munmap(map_, bytes_ + kBlockBytes);
 }

@@ -29,8 +29,8 @@ class AltStack {
 
  private:
   AltStack() = default;
-  std::byte* map_ = nullptr;   // the guard page, then the stack
-  std::size_t bytes_ = 0;      // of the stack
+  std::byte* map_ = nullptr;  // the guard page, then the stack
+  std::size_t bytes_ = 0;     // of the stack
   stack_t previous_{};
 };
 

@@ -49,9 +49,9 @@ class Arming {
   void retire(std::span<const PageId> sorted);
   void retire_some(std::size_t most);
 
-  PageSet waiting_;   ///< the pages of the three vectors
+  PageSet waiting_;  ///< the pages of the three vectors
   std::vector<PageId> soon_, later_;
-  std::vector<PageId> retiring_;   ///< sorted; the first retired_ are done
+  std::vector<PageId> retiring_;  ///< sorted; the first retired_ are done
   std::size_t retired_ = 0;
   Retire retire_;
 };

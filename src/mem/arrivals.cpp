@@ -19,7 +19,10 @@ Result<Arrivals> Arrivals::create(std::uint64_t pages) {
 }
 
 Arrivals::Arrivals(Arrivals&& o) noexcept
-    : noted_(std::move(o.noted_)), ticks_(std::exchange(o.ticks_, nullptr)), pages_(std::exchange(o.pages_, 0)), taken_(std::move(o.taken_)) {}
+    : noted_(std::move(o.noted_)),
+      ticks_(std::exchange(o.ticks_, nullptr)),
+      pages_(std::exchange(o.pages_, 0)),
+      taken_(std::move(o.taken_)) {}
 
 Arrivals::~Arrivals() {
   if (ticks_ != nullptr) ::munmap(ticks_, pages_ * sizeof *ticks_);

@@ -31,7 +31,7 @@ class Arrivals {
   /// The page, or a further part of it, has come into DRAM.
   void note(PageId page) noexcept {
     if (noted_.contains(page)) return;
-    ticks_[raw(page)].store(tick(), std::memory_order_relaxed);   // relaxed: a number
+    ticks_[raw(page)].store(tick(), std::memory_order_relaxed);  // relaxed: a number
     noted_.insert(page);
   }
   /// Calls f(page) for at most `most` pages that were noted since the last take(), in the order in which they
@@ -40,11 +40,13 @@ class Arrivals {
   void take(const F& f, std::uint64_t most) {
     taken_.clear();
     const std::uint16_t now = tick();
-    for (std::uint64_t p = noted_.next(0); p != ~std::uint64_t{0} && taken_.size() < most; p = noted_.next(p + 1)) {
+    for (std::uint64_t p = noted_.next(0); p != ~std::uint64_t{0} && taken_.size() < most;
+         p = noted_.next(p + 1)) {
       noted_.erase(PageId{p});
       taken_.push_back({age(PageId{p}, now), PageId{p}});
     }
-    std::stable_sort(taken_.begin(), taken_.end(), [](const Taken& x, const Taken& y) { return x.age > y.age; });
+    std::stable_sort(taken_.begin(), taken_.end(),
+                     [](const Taken& x, const Taken& y) { return x.age > y.age; });
     for (const Taken& taken : taken_) f(taken.page);
   }
   /// Did it come less than about kYouthNs ago? Also true, by mistake, of a page that came a multiple of 17 s
@@ -55,9 +57,12 @@ class Arrivals {
   static constexpr std::uint64_t kTickNs = 1u << 18, kYouthNs = 1'000'000;
   using Tick = std::uint16_t;
 
-  Arrivals(PageSet noted, std::atomic<Tick>* ticks, std::uint64_t pages) noexcept : noted_(std::move(noted)), ticks_(ticks), pages_(pages) {}
+  Arrivals(PageSet noted, std::atomic<Tick>* ticks, std::uint64_t pages) noexcept
+      : noted_(std::move(noted)), ticks_(ticks), pages_(pages) {}
   [[nodiscard]] static Tick tick() noexcept { return static_cast<Tick>(now_ns() / kTickNs); }
-  [[nodiscard]] Tick age(PageId page, Tick now) const noexcept { return static_cast<Tick>(now - ticks_[raw(page)].load(std::memory_order_relaxed)); }
+  [[nodiscard]] Tick age(PageId page, Tick now) const noexcept {
+    return static_cast<Tick>(now - ticks_[raw(page)].load(std::memory_order_relaxed));
+  }
 
   struct Taken {
     Tick age;

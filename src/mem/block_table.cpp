@@ -35,7 +35,8 @@ Result<WordTable<Word, Id>> WordTable<Word, Id>::create(std::uint64_t blocks) {
 }
 
 template <class Word, class Id>
-WordTable<Word, Id>::WordTable(WordTable&& o) noexcept : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
+WordTable<Word, Id>::WordTable(WordTable&& o) noexcept
+    : words_(std::exchange(o.words_, nullptr)), blocks_(std::exchange(o.blocks_, 0)) {}
 
 template <class Word, class Id>
 WordTable<Word, Id>::~WordTable() {
@@ -48,7 +49,8 @@ bool WordTable<Word, Id>::drop(BlockRange blocks) noexcept {
   KASANE_ASSERT(kasane::raw(blocks.first) % kOfAPage == 0 && blocks.count % kOfAPage == 0);
   // The kernel has dropped the translations on every core when it returns: at least a fence for a reader that
   // sees the zeros.
-  return drop_translations(reinterpret_cast<std::byte*>(words_ + kasane::raw(blocks.first)), blocks.count * sizeof *words_);
+  return drop_translations(reinterpret_cast<std::byte*>(words_ + kasane::raw(blocks.first)),
+                           blocks.count * sizeof *words_);
 }
 
 template class WordTable<std::uint32_t>;
@@ -80,8 +82,11 @@ Result<NumberSet> NumberSet::create(std::uint64_t limit) {
 }
 
 NumberSet::NumberSet(NumberSet&& o) noexcept
-    : bits_(std::exchange(o.bits_, nullptr)), words_(std::exchange(o.words_, 0)), limit_(std::exchange(o.limit_, 0)),
-      mapped_(std::exchange(o.mapped_, nullptr)), mapped_bytes_(std::exchange(o.mapped_bytes_, 0)) {
+    : bits_(std::exchange(o.bits_, nullptr)),
+      words_(std::exchange(o.words_, 0)),
+      limit_(std::exchange(o.limit_, 0)),
+      mapped_(std::exchange(o.mapped_, nullptr)),
+      mapped_bytes_(std::exchange(o.mapped_bytes_, 0)) {
   std::copy(std::begin(o.counts_), std::end(o.counts_), counts_);
   std::copy(std::begin(o.counters_), std::end(o.counters_), counters_);
 }
@@ -100,7 +105,8 @@ void NumberSet::raise(int level, std::uint64_t index) noexcept {
   std::uint32_t old = count.load(std::memory_order_acquire);
   while (old != 0)
     // acq_rel: acquire as above; release, so that a thread that joins later sees what this one saw.
-    if (count.compare_exchange_weak(old, old + 1, std::memory_order_acq_rel, std::memory_order_acquire)) return;
+    if (count.compare_exchange_weak(old, old + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+      return;
   raise(level + 1, index / kFanOut);
   if (count.fetch_add(1, std::memory_order_acq_rel) != 0) lower(level + 1, index / kFanOut);
 }
@@ -121,7 +127,8 @@ bool NumberSet::insert(std::uint64_t number) noexcept {
   while (old != 0)
     // A member already? The read-modify-write is done all the same: insert() always orders what the caller
     // stored before it (a dirty block) before a later erase(). acq_rel: as in raise().
-    if (word.compare_exchange_weak(old, old | bit, std::memory_order_acq_rel, std::memory_order_acquire)) return (old & bit) == 0;
+    if (word.compare_exchange_weak(old, old | bit, std::memory_order_acq_rel, std::memory_order_acquire))
+      return (old & bit) == 0;
   raise(0, index / kFanOut);
   old = word.fetch_or(bit, std::memory_order_acq_rel);
   if (old != 0) lower(0, index / kFanOut);

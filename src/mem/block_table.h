@@ -89,7 +89,8 @@ class Set {
   /// Calls f(Id) for every member, in ascending order.
   template <class F>
   void for_each(F&& f) const {
-    for (std::uint64_t n = next(0); n != NumberSet::kNone; n = next(n + 1)) f(Id{static_cast<std::underlying_type_t<Id>>(n)});
+    for (std::uint64_t n = next(0); n != NumberSet::kNone; n = next(n + 1))
+      f(Id{static_cast<std::underlying_type_t<Id>>(n)});
   }
 
  private:

@@ -26,8 +26,10 @@ std::uint64_t large_at(const MemoryFile& file, std::uint64_t offset) noexcept {
 Result<std::unique_ptr<BounceBuffers>> BounceBuffers::create(MemoryFile file) {
   // One large frame where the machine has one: a transfer then looks up a single page. Twice the size is
   // reserved, for the alignment.
-  void* const reserved = ::mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (reserved == MAP_FAILED) return fail_errno(Errc::limit, "no room for the staging memory of a spill file (see ulimit -v)");
+  void* const reserved =
+      ::mmap(nullptr, 2 * kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED)
+    return fail_errno(Errc::limit, "no room for the staging memory of a spill file (see ulimit -v)");
   auto* const first = static_cast<std::byte*>(reserved);
   std::byte* const memory = first + (kBytes - reinterpret_cast<std::uintptr_t>(first) % kBytes) % kBytes;
   if (memory != first) ::munmap(first, static_cast<std::size_t>(memory - first));
@@ -46,7 +48,8 @@ BounceBuffers::~BounceBuffers() {
   ::munmap(memory_, kBytes);
 }
 
-BounceBuffers::Part BounceBuffers::first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+BounceBuffers::Part BounceBuffers::first_part(const std::byte* base, std::uint64_t offset,
+                                              std::uint64_t bytes) const noexcept {
   if (base != file_.base) return {bytes, false};
   const std::uint64_t large = large_at(file_, offset);
   if (large == 0) return {bytes, true};
@@ -59,20 +62,28 @@ std::span<std::byte> BounceBuffers::take(std::uint64_t bytes) noexcept {
   // relaxed: a guess, which the compare-swap checks.
   std::uint64_t free = free_.load(std::memory_order_relaxed);
   // acquire: pairs with give_back(): the last user of the buffer has finished with it.
-  while (free != 0 && !free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire, std::memory_order_relaxed)) {
+  while (free != 0 && !free_.compare_exchange_weak(free, free & (free - 1), std::memory_order_acquire,
+                                                   std::memory_order_relaxed)) {
   }
   if (free == 0) return {};
-  return {memory_ + static_cast<std::size_t>(std::countr_zero(free)) * kBufferBytes, static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kBufferBytes))};
+  return {memory_ + static_cast<std::size_t>(std::countr_zero(free)) * kBufferBytes,
+          static_cast<std::size_t>(std::min<std::uint64_t>(bytes, kBufferBytes))};
 }
 
-int BounceBuffers::deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& view) const noexcept {
+int BounceBuffers::deliver(std::uint64_t offset, std::span<const std::byte> bytes,
+                           const View& view) const noexcept {
   if (view.engine == nullptr) return write(offset, bytes);
   const std::uint64_t first = raw(block_of(offset)), end = first + bytes.size() / kBlockBytes;
-  const std::uint64_t hidden = std::clamp(raw(view.but.first), first, end), hidden_end = std::clamp(raw(view.but.first) + view.but.count, hidden, end);
+  const std::uint64_t hidden = std::clamp(raw(view.but.first), first, end),
+                      hidden_end = std::clamp(raw(view.but.first) + view.but.count, hidden, end);
   int error = 0;
   const auto part = [&](std::uint64_t from, std::uint64_t to, bool shown) {
-    if (shown && from != to) from += view.engine->fill({BlockId{from}, to - from}, bytes.data() + (from - first) * kBlockBytes, view.access);
-    if (from != to && error == 0) error = write(from * kBlockBytes, bytes.subspan((from - first) * kBlockBytes, (to - from) * kBlockBytes));
+    if (shown && from != to)
+      from += view.engine->fill({BlockId{from}, to - from}, bytes.data() + (from - first) * kBlockBytes,
+                                view.access);
+    if (from != to && error == 0)
+      error =
+          write(from * kBlockBytes, bytes.subspan((from - first) * kBlockBytes, (to - from) * kBlockBytes));
   };
   part(first, hidden, true);
   part(hidden, hidden_end, false);
@@ -86,10 +97,14 @@ int BounceBuffers::write(std::uint64_t offset, std::span<const std::byte> bytes)
   NoSizeSignal held;
   while (!bytes.empty() && error == 0) {
     const ssize_t moved = ::pwrite(file_.fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (moved > 0) offset += static_cast<std::uint64_t>(moved), bytes = bytes.subspan(static_cast<std::size_t>(moved));
-    else if (moved == 0) error = EIO;
-    else if (errno == EFBIG) break;
-    else if (errno != EINTR) error = errno;
+    if (moved > 0)
+      offset += static_cast<std::uint64_t>(moved), bytes = bytes.subspan(static_cast<std::size_t>(moved));
+    else if (moved == 0)
+      error = EIO;
+    else if (errno == EFBIG)
+      break;
+    else if (errno != EINTR)
+      error = errno;
   }
   // The limit of file sizes was lowered. It holds for memory files, too, but not for stores.
   if (!bytes.empty() && error == 0) {
@@ -109,7 +124,8 @@ int BounceBuffers::write(std::uint64_t offset, std::span<const std::byte> bytes)
 /// A mapping of the bytes in which each OS page gets a frame of its own. Null: the process has no room for
 /// one.
 std::byte* BounceBuffers::map_small(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd, static_cast<off_t>(offset));
+  void* const mapped =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.fd, static_cast<off_t>(offset));
   if (mapped == MAP_FAILED) return nullptr;
   ::madvise(mapped, bytes, MADV_NOHUGEPAGE);
   return static_cast<std::byte*>(mapped);
@@ -127,7 +143,7 @@ void BounceBuffers::make_small(std::uint64_t offset, std::uint64_t bytes) const 
 }
 
 void BounceBuffers::give_back(std::span<std::byte> taken) noexcept {
-  free_.fetch_or(bit_of(taken), std::memory_order_release);   // release: see take()
+  free_.fetch_or(bit_of(taken), std::memory_order_release);  // release: see take()
 }
 
 std::uint64_t BounceBuffers::bit_of(std::span<const std::byte> taken) const noexcept {

@@ -37,8 +37,8 @@ namespace kasane::mem {
 /// Blocks that are read may be used as soon as they come. The thread that brings them in holds their bits,
 /// and afterwards gives the right to the blocks that have not got it yet.
 struct View {
-  FaultEngine* engine = nullptr;   ///< null: no block is shown
-  BlockRange but{BlockId{0}, 0};   ///< these are not shown
+  FaultEngine* engine = nullptr;  ///< null: no block is shown
+  BlockRange but{BlockId{0}, 0};  ///< these are not shown
   Access access = Access::read;   ///< to read, or to read and write
 };
 
@@ -46,15 +46,15 @@ struct View {
 struct MemoryFile {
   int fd;
   std::byte* base;
-  Pages pages;                         ///< of the space
+  Pages pages;  ///< of the space
   /// The frame size that was advised for mappings of pages at least as long; 0: none
   std::uint64_t large_frame_bytes = 0;
 };
 
 class BounceBuffers {
  public:
-  static constexpr std::uint32_t kBufferBytes = 64u << 10;   ///< of one buffer: the most that is read at once
-  static constexpr std::size_t kBytes = 64 * kBufferBytes;   ///< in all, for as long as it lives
+  static constexpr std::uint32_t kBufferBytes = 64u << 10;  ///< of one buffer: the most that is read at once
+  static constexpr std::size_t kBytes = 64 * kBufferBytes;  ///< in all, for as long as it lives
 
   /// The file must outlive the last read.
   static Result<std::unique_ptr<BounceBuffers>> create(MemoryFile);
@@ -69,11 +69,13 @@ class BounceBuffers {
     std::uint64_t bytes;
     bool staged;
   };
-  [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset,
+                                std::uint64_t bytes) const noexcept;
   /// A buffer, or so many bytes of it; empty: all are taken.
   [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
   /// Copies whole blocks into the memory file, or also into V where they are to be shown. 0 or an errno.
-  [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes, const View& = {}) const noexcept;
+  [[nodiscard]] int deliver(std::uint64_t offset, std::span<const std::byte> bytes,
+                            const View& = {}) const noexcept;
   /// No buffer was left for a part that should be staged, so it is read in place. Makes its frames first,
   /// where a touch would make larger ones.
   void make_small(std::uint64_t offset, std::uint64_t bytes) const noexcept;
@@ -90,7 +92,7 @@ class BounceBuffers {
 
   const MemoryFile file_;
   std::byte* const memory_;
-  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: buffer i
+  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};  // bit i: buffer i
 };
 
 }  // namespace kasane::mem

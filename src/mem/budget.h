@@ -64,22 +64,27 @@ struct BasicHostBudget {
 
   struct alignas(64) Slot {
     Atomic<std::uint64_t> held{0};   // blocks; changed by its rank
-    Atomic<std::uint64_t> asked{0};   // blocks that the rank lacks, within its share
+    Atomic<std::uint64_t> asked{0};  // blocks that the rank lacks, within its share
   };
 
   /// By one rank, before the others use it. lowest: blocks with which a rank can still run.
   BasicHostBudget(std::uint64_t blocks, std::uint32_t of_ranks, std::uint64_t lowest = 0) noexcept
-      : total(blocks), ranks(of_ranks), floor(std::min(blocks / of_ranks, std::max(lowest, blocks / of_ranks / 8))), free(blocks) {
+      : total(blocks),
+        ranks(of_ranks),
+        floor(std::min(blocks / of_ranks, std::max(lowest, blocks / of_ranks / 8))),
+        free(blocks) {
     for (std::uint32_t r = 0; r < ranks; ++r) new (&slot(r)) Slot;
   }
-  [[nodiscard]] static constexpr std::size_t bytes(std::uint32_t of_ranks) noexcept { return sizeof(BasicHostBudget) + of_ranks * sizeof(Slot); }
+  [[nodiscard]] static constexpr std::size_t bytes(std::uint32_t of_ranks) noexcept {
+    return sizeof(BasicHostBudget) + of_ranks * sizeof(Slot);
+  }
   [[nodiscard]] Slot& slot(std::uint32_t rank) noexcept { return reinterpret_cast<Slot*>(this + 1)[rank]; }
 
-  const std::uint64_t total;   // blocks
+  const std::uint64_t total;  // blocks
   const std::uint32_t ranks;
-  const std::uint64_t floor;         // blocks: the share of an idle rank
-  Atomic<std::uint32_t> asking{0};   // slots whose asked is not 0
-  Atomic<std::uint32_t> idle{0};     // ranks
+  const std::uint64_t floor;        // blocks: the share of an idle rank
+  Atomic<std::uint32_t> asking{0};  // slots whose asked is not 0
+  Atomic<std::uint32_t> idle{0};    // ranks
   alignas(64) Atomic<std::uint64_t> free;
 };
 
@@ -91,7 +96,9 @@ class BasicBudget {
   /// rank: its number on the host. batch: blocks taken from the host at once; 0: a 64th of the share, 1 to
   /// 1024.
   BasicBudget(Host& host, std::uint32_t rank, std::uint64_t batch = 0) noexcept
-      : host_(host), slot_(host.slot(rank)), batch_(batch != 0 ? batch : std::clamp<std::uint64_t>(fair() / 64, 1, 1024)) {}
+      : host_(host),
+        slot_(host.slot(rank)),
+        batch_(batch != 0 ? batch : std::clamp<std::uint64_t>(fair() / 64, 1, 1024)) {}
 
   /// Before blocks are filled.
   Charge charge(BudgetUse use, std::uint64_t blocks) noexcept {
@@ -109,8 +116,11 @@ class BasicBudget {
     for (std::uint64_t credit = credit_.load(std::memory_order_relaxed); got != blocks;) {
       const std::uint64_t more = std::min(credit, blocks - got);
       if (more == 0 && !take(1)) break;
-      if (more == 0) credit = credit_.load(std::memory_order_relaxed);
-      else if (credit_.compare_exchange_strong(credit, credit - more, std::memory_order_relaxed, std::memory_order_relaxed)) got += more, credit -= more;
+      if (more == 0)
+        credit = credit_.load(std::memory_order_relaxed);
+      else if (credit_.compare_exchange_strong(credit, credit - more, std::memory_order_relaxed,
+                                               std::memory_order_relaxed))
+        got += more, credit -= more;
     }
     if (got != 0) add(used_[static_cast<std::size_t>(use)], got);
     return got;
@@ -120,7 +130,7 @@ class BasicBudget {
   /// other ranks.
   bool discharge(BudgetUse use, std::uint64_t blocks) noexcept {
     add(used_[static_cast<std::size_t>(use)], 0 - blocks);
-    credit_.fetch_add(blocks, std::memory_order_relaxed);   // relaxed: see spend()
+    credit_.fetch_add(blocks, std::memory_order_relaxed);  // relaxed: see spend()
     return trim();
   }
 
@@ -130,11 +140,15 @@ class BasicBudget {
     std::uint64_t credit = credit_.load(std::memory_order_relaxed);
     for (;;) {
       const std::uint64_t due = due_to_others();
-      const std::uint64_t give = due != 0 ? std::min(credit, due) : credit > 2 * batch_ && !asks() ? credit - batch_ : 0;
+      const std::uint64_t give = due != 0                         ? std::min(credit, due)
+                                 : credit > 2 * batch_ && !asks() ? credit - batch_
+                                                                  : 0;
       if (give == 0) return false;
-      if (!credit_.compare_exchange_strong(credit, credit - give, std::memory_order_relaxed, std::memory_order_relaxed)) continue;
+      if (!credit_.compare_exchange_strong(credit, credit - give, std::memory_order_relaxed,
+                                           std::memory_order_relaxed))
+        continue;
       slot_.held.fetch_add(0 - give, std::memory_order_relaxed);
-      host_.free.fetch_add(give, std::memory_order_seq_cst);   // see ask()
+      host_.free.fetch_add(give, std::memory_order_seq_cst);  // see ask()
       return host_.asking.load(std::memory_order_seq_cst) != 0;
     }
   }
@@ -143,10 +157,12 @@ class BasicBudget {
   /// the next ask(), the other ranks give all of them; or only the `must`, or none, where the rank would hold
   /// more than its share.
   Ask ask(std::uint64_t must, std::uint64_t may) noexcept {
-    const std::uint64_t room = share() - std::min(share(), held()), credit = credit_.load(std::memory_order_relaxed);
+    const std::uint64_t room = share() - std::min(share(), held()),
+                        credit = credit_.load(std::memory_order_relaxed);
     std::uint64_t asked = 0;
     for (const std::uint64_t short_of : {must, must + may}) {
-      if (const std::uint64_t missing = short_of - std::min(short_of, credit); missing <= room) asked = missing;
+      if (const std::uint64_t missing = short_of - std::min(short_of, credit); missing <= room)
+        asked = missing;
     }
     const std::uint64_t before = slot_.asked.load(std::memory_order_relaxed);
     if (asked != before) slot_.asked.store(asked, std::memory_order_relaxed);
@@ -171,11 +187,14 @@ class BasicBudget {
 
   /// Blocks that could be charged now.
   [[nodiscard]] std::uint64_t available() noexcept {
-    const std::uint64_t free = host_.free.load(std::memory_order_relaxed), mine = share() - std::min(share(), held());
+    const std::uint64_t free = host_.free.load(std::memory_order_relaxed),
+                        mine = share() - std::min(share(), held());
     return credit_.load(std::memory_order_relaxed) + (others_ask() ? std::min(free, mine) : free);
   }
 
-  [[nodiscard]] std::uint64_t used(BudgetUse use) const noexcept { return used_[static_cast<std::size_t>(use)].load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t used(BudgetUse use) const noexcept {
+    return used_[static_cast<std::size_t>(use)].load(std::memory_order_relaxed);
+  }
   [[nodiscard]] std::uint64_t held() const noexcept { return slot_.held.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t credit() const noexcept { return credit_.load(std::memory_order_relaxed); }
   /// Each rank's share while no rank is idle.
@@ -183,7 +202,8 @@ class BasicBudget {
   /// This rank's share now.
   [[nodiscard]] std::uint64_t share() const noexcept {
     const std::uint32_t idle = host_.idle.load(std::memory_order_relaxed);
-    if (idle == 0) [[likely]] return fair();
+    if (idle == 0) [[likely]]
+      return fair();
     if (idle_.load(std::memory_order_relaxed)) return host_.floor;
     return fair() + idle * (fair() - host_.floor) / std::max(host_.ranks - std::min(idle, host_.ranks), 1u);
   }
@@ -208,13 +228,17 @@ class BasicBudget {
 
   // relaxed, here and where no other order is named: these are numbers. The protocol that emptied a block
   // orders its contents, not its charge.
-  static void add(Atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
+  static void add(Atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
+    counter.fetch_add(n, std::memory_order_relaxed);
+  }
 
   // 0: spent. Else the number of blocks that are missing.
   std::uint64_t spend(std::uint64_t blocks) noexcept {
     std::uint64_t credit = credit_.load(std::memory_order_relaxed);
     while (credit >= blocks) {
-      if (credit_.compare_exchange_strong(credit, credit - blocks, std::memory_order_relaxed, std::memory_order_relaxed)) return 0;
+      if (credit_.compare_exchange_strong(credit, credit - blocks, std::memory_order_relaxed,
+                                          std::memory_order_relaxed))
+        return 0;
     }
     return blocks - credit;
   }
@@ -227,10 +251,12 @@ class BasicBudget {
       if (least > mine) return false;
       most = std::min(most, mine);
     }
-    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);   // see ask()
+    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);  // see ask()
     while (free >= least) {
       const std::uint64_t got = std::min(free, most);
-      if (!host_.free.compare_exchange_strong(free, free - got, std::memory_order_relaxed, std::memory_order_relaxed)) continue;
+      if (!host_.free.compare_exchange_strong(free, free - got, std::memory_order_relaxed,
+                                              std::memory_order_relaxed))
+        continue;
       slot_.held.fetch_add(got, std::memory_order_relaxed);
       credit_.fetch_add(got, std::memory_order_relaxed);
       return true;
@@ -239,7 +265,7 @@ class BasicBudget {
   }
 
   [[nodiscard]] bool others_ask() noexcept {
-    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);   // see ask()
+    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);  // see ask()
     return asking > 1 || (asking == 1 && !asks());
   }
 
@@ -248,7 +274,8 @@ class BasicBudget {
     if (!others_ask()) return 0;
     const std::uint64_t above = held() - std::min(held(), share());
     std::uint64_t asked = 0;
-    for (std::uint32_t r = 0; above != 0 && r < host_.ranks; ++r) asked += &host_.slot(r) != &slot_ ? host_.slot(r).asked.load(std::memory_order_relaxed) : 0;
+    for (std::uint32_t r = 0; above != 0 && r < host_.ranks; ++r)
+      asked += &host_.slot(r) != &slot_ ? host_.slot(r).asked.load(std::memory_order_relaxed) : 0;
     const std::uint64_t free = host_.free.load(std::memory_order_relaxed);
     return std::min(above, asked - std::min(asked, free));
   }
@@ -271,11 +298,13 @@ inline constexpr std::uint64_t kSlackBytes = 12u << 20;
 /// The budget of a host that was given none, in bytes: three quarters of the machine's memory, or of the
 /// limit of this process's control groups (group); of a group's limit at most what leaves each rank its
 /// slack.
-[[nodiscard]] std::uint64_t default_budget(std::uint64_t machine, std::optional<std::uint64_t> group, std::uint32_t ranks) noexcept;
+[[nodiscard]] std::uint64_t default_budget(std::uint64_t machine, std::optional<std::uint64_t> group,
+                                           std::uint32_t ranks) noexcept;
 
 /// The budget of a host in blocks: asked_bytes, or default_budget() where that is 0. Errc::invalid_argument,
 /// with the size needed, where each rank could not hold `least_bytes` (what it pins).
-Result<std::uint64_t> budget_blocks(std::uint64_t asked_bytes, std::uint32_t ranks, std::uint64_t least_bytes);
+Result<std::uint64_t> budget_blocks(std::uint64_t asked_bytes, std::uint32_t ranks,
+                                    std::uint64_t least_bytes);
 
 /// Memory of the machine, in bytes.
 [[nodiscard]] std::uint64_t machine_memory() noexcept;

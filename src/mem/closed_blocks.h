@@ -51,7 +51,8 @@ class ClosedBlocks {
   /// Called after the blocks of the run are allowed, or where the access is to be tried. True: one of them
   /// was closed.
   bool open(BlockRange run) noexcept {
-    if (count_.load() == 0) [[likely]] return false;   // seq_cst: see close()
+    if (count_.load() == 0) [[likely]]
+      return false;  // seq_cst: see close()
     const Locked locked(lock_);
     bool any = false;
     for (std::uint64_t& slot : slots_) {
@@ -85,13 +86,14 @@ class ClosedBlocks {
     return false;
   }
   void protect(std::uint64_t block, int protection) const noexcept {
-    KASANE_CHECK(::mprotect(v_ + block * kBlockBytes, kBlockBytes, protection) == 0, "the kernel allows no more mappings: raise vm.max_map_count");
+    KASANE_CHECK(::mprotect(v_ + block * kBlockBytes, kBlockBytes, protection) == 0,
+                 "the kernel allows no more mappings: raise vm.max_map_count");
   }
 
   std::byte* const v_;
   std::atomic_flag lock_;
   std::atomic<std::uint32_t> count_{0};
-  std::array<std::uint64_t, 64> slots_{};   ///< block + 1; 0: none
+  std::array<std::uint64_t, 64> slots_{};  ///< block + 1; 0: none
   std::size_t oldest_ = 0;
 };
 

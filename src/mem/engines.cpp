@@ -18,15 +18,20 @@ EngineInfo offered(std::string_view name, Delivery delivery, const char* how) {
 }
 
 tl::unexpected<Error> refused(Errc code, std::string_view name, const std::string& why) {
-  return fail(code, "the fault engine " + std::string(name) + " (--faults, KASANE_FAULTS) cannot be had here: " + why + "; auto takes what can be had");
+  return fail(code, "the fault engine " + std::string(name) +
+                        " (--faults, KASANE_FAULTS) cannot be had here: " + why +
+                        "; auto takes what can be had");
 }
 
 }  // namespace
 
 std::vector<EngineInfo> engines() {
-  return {offered(kUffd, Delivery::in_place, "userfaultfd, its faults as SIGBUS in place; needs no privileges"),
-          {"mprotect", true, "SIGSEGV and mprotect; any kernel"},
-          offered(kUffdThread, Delivery::thread, "userfaultfd, its faults to a thread, so that system calls wait for absent memory; slower, only if asked for")};
+  return {
+      offered(kUffd, Delivery::in_place, "userfaultfd, its faults as SIGBUS in place; needs no privileges"),
+      {"mprotect", true, "SIGSEGV and mprotect; any kernel"},
+      offered(kUffdThread, Delivery::thread,
+              "userfaultfd, its faults to a thread, so that system calls wait for absent memory; slower, "
+              "only if asked for")};
 }
 
 std::vector<std::string> engine_choices() {

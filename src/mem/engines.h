@@ -16,7 +16,7 @@ namespace kasane::mem {
 struct EngineInfo {
   std::string_view name;
   bool available;
-  std::string reason;   ///< one line: how it works, or what is missing
+  std::string reason;  ///< one line: how it works, or what is missing
 };
 
 /// All engines for programs with real pointers, in the order in which auto takes them; the last is never

@@ -33,7 +33,7 @@ void S3Fifo::enter(PageId page) noexcept {
   while (lists_.size(kYoung) > std::max(1u, all() / 20)) {
     const PageId half_way = lists_.oldest(kYoung);
     lists_.move(half_way, kOld);
-    arm(half_way, 0);   // at once: a touch from here on decides, and read-ahead may be no further ahead
+    arm(half_way, 0);  // at once: a touch from here on decides, and read-ahead may be no further ahead
   }
 }
 

@@ -64,7 +64,8 @@ class ListPolicy : public EvictionPolicy {
   }
 
  protected:
-  ListPolicy(std::uint32_t pages, std::uint32_t remembered, PageProbe& probe) : lists_(pages + remembered), probe_(probe) {}
+  ListPolicy(std::uint32_t pages, std::uint32_t remembered, PageProbe& probe)
+      : lists_(pages + remembered), probe_(probe) {}
 
   /// For a page of a list that is examined round by round.
   void arm(PageId page) noexcept { arm(page, lists_.size(lists_.list_of(page)) - 1); }
@@ -112,7 +113,7 @@ class S3Fifo final : public ListPolicy {
   [[nodiscard]] std::uint32_t on_trial() const noexcept { return lists_.size(kYoung) + lists_.size(kOld); }
   [[nodiscard]] std::uint32_t all() const noexcept { return on_trial() + lists_.size(kMain); }
 
-  bool spares_new_ = false;   ///< the newest pages were named, and stay
+  bool spares_new_ = false;  ///< the newest pages were named, and stay
 };
 
 }  // namespace kasane::mem

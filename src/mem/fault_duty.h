@@ -19,20 +19,20 @@ namespace kasane::mem {
 
 /// The comments say what the thread does, and what it sees by that.
 enum class FaultAct : std::uint8_t {
-  look_stop,   ///< do both threads have to end?
-  look_receiver,   ///< is this thread the receiver?
-  receive,   ///< serves the faults that V allows, and notes the others. Had any come?
-  rest,   ///< waits until a fault may have come, or the threads have to end
-  begin,   ///< may this thread answer now? FaultAnswers::begin()
-  announce,   ///< a period begins: wakes a waiting deputy
-  take,   ///< is there a fault to answer? FaultAnswers::take(); if not, the period ends
-  answer,   ///< answers it
-  see,   ///< which period is it?
-  patience,   ///< sleeps for a while. Do both threads have to end?
+  look_stop,      ///< do both threads have to end?
+  look_receiver,  ///< is this thread the receiver?
+  receive,        ///< serves the faults that V allows, and notes the others. Had any come?
+  rest,           ///< waits until a fault may have come, or the threads have to end
+  begin,          ///< may this thread answer now? FaultAnswers::begin()
+  announce,       ///< a period begins: wakes a waiting deputy
+  take,           ///< is there a fault to answer? FaultAnswers::take(); if not, the period ends
+  answer,         ///< answers it
+  see,            ///< which period is it?
+  patience,       ///< sleeps for a while. Do both threads have to end?
   look_again,     ///< which period is it?
-  wait,   ///< until the period changes
-  take_over,   ///< this thread becomes the receiver
-  leave,   ///< does the other thread answer? FaultAnswers::answering
+  wait,           ///< until the period changes
+  take_over,      ///< this thread becomes the receiver
+  leave,          ///< does the other thread answer? FaultAnswers::answering
   gone,
 };
 
@@ -40,7 +40,7 @@ enum class FaultAct : std::uint8_t {
 /// odd while one is under way.
 struct FaultDuty {
   FaultAct act = FaultAct::look_stop;
-  std::uint32_t period = 0;   ///< of a deputy: as last seen
+  std::uint32_t period = 0;  ///< of a deputy: as last seen
 
   /// The state after the act has been carried out.
   [[nodiscard]] constexpr FaultDuty next(std::uint32_t saw) const noexcept {
@@ -75,7 +75,7 @@ struct FaultDuty {
 /// What the two threads share under their lock.
 struct FaultAnswers {
   std::uint32_t noted = 0;
-  bool answering = false;   ///< one of the two answers
+  bool answering = false;  ///< one of the two answers
 
   /// False: too many are noted.
   [[nodiscard]] constexpr bool note(std::uint32_t most) noexcept {

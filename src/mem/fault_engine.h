@@ -16,7 +16,7 @@
 
 namespace kasane::mem {
 
-enum class Access : std::uint8_t { none = 0, read = 1, write = 2 };   ///< write includes read
+enum class Access : std::uint8_t { none = 0, read = 1, write = 2 };  ///< write includes read
 
 /// Where a FaultHandler runs: on the alternate stack of the thread that faulted; or on a thread of the
 /// engine, for a thread that sleeps in the kernel.
@@ -51,11 +51,14 @@ class FaultEngine {
   /// Frames of the range (bytes of V) will be punched under blocks that V does not allow; only registration
   /// keeps accesses out of those. Called before such a block is shut out. frame_bytes: the size of the frames
   /// that the kernel makes there.
-  virtual void expect_punches(std::uint64_t /*offset*/, std::uint64_t /*bytes*/, std::uint64_t /*frame_bytes*/) noexcept {}
+  virtual void expect_punches(std::uint64_t /*offset*/, std::uint64_t /*bytes*/,
+                              std::uint64_t /*frame_bytes*/) noexcept {}
   /// Of blocks without rights, whose bits the caller holds, fills those up to the first that has a frame with
   /// these bytes (a block each), and gives them the right. Returns their number. 0: this engine cannot,
   /// frames do not come and go there, or there is no memory. The other blocks are unchanged.
-  virtual std::uint64_t fill(BlockRange /*run*/, const std::byte* /*bytes*/, Access /*right*/) noexcept { return 0; }
+  virtual std::uint64_t fill(BlockRange /*run*/, const std::byte* /*bytes*/, Access /*right*/) noexcept {
+    return 0;
+  }
   /// Gives back the kernel's page tables of the run, as far as no other blocks use them. No block of the run
   /// has rights, and the caller holds their busy bits.
   virtual void give_tables_back(BlockRange) noexcept {}

@@ -22,13 +22,14 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kSpinNs = 20'000;   // as comm::PollWaiter
+constexpr std::uint64_t kSpinNs = 20'000;  // as comm::PollWaiter
 
 /// All signals but those of crashes: a handler of the program could touch V, and no thread would answer.
 void block_signals() noexcept {
   sigset_t mask;
   ::sigfillset(&mask);
-  for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS}) ::sigdelset(&mask, crash);
+  for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
+    ::sigdelset(&mask, crash);
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
@@ -36,9 +37,9 @@ void block_signals() noexcept {
 
 struct FaultThreads::Own {
   unsigned me;
-  UserFault fault;   ///< the fault that the thread answers
-  std::uint64_t busy_ns = 0;   ///< when the thread last was busy
-  bool busy = false;   ///< since it last rested
+  UserFault fault;            ///< the fault that the thread answers
+  std::uint64_t busy_ns = 0;  ///< when the thread last was busy
+  bool busy = false;          ///< since it last rested
 };
 
 Result<void> FaultThreads::start() {
@@ -61,7 +62,7 @@ void FaultThreads::stop() noexcept {
   stop_.store(true);
   const std::uint64_t one = 1;
   KASANE_CHECK(::write(stop_bell_, &one, sizeof one) == sizeof one);
-  periods_.ring(2);   // for a deputy that waits without a limit
+  periods_.ring(2);  // for a deputy that waits without a limit
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
   }
@@ -70,12 +71,13 @@ void FaultThreads::stop() noexcept {
 }
 
 void FaultThreads::await_answer() const noexcept {
-  for (const std::uint32_t seen = periods_.activity(); (seen & 1) != 0 && periods_.activity() == seen;) ::sched_yield();
+  for (const std::uint32_t seen = periods_.activity(); (seen & 1) != 0 && periods_.activity() == seen;)
+    ::sched_yield();
 }
 
 void FaultThreads::run(unsigned me) noexcept {
   block_signals();
-  const auto alternate = AltStack::create();   // for the report of a crash
+  const auto alternate = AltStack::create();  // for the report of a crash
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   set_thread_role("faults");
   ::pthread_setname_np(::pthread_self(), "kasane-faults");
@@ -142,7 +144,7 @@ bool FaultThreads::begin() noexcept {
 bool FaultThreads::take(UserFault& fault) noexcept {
   const std::lock_guard lock(lock_);
   if (!answers_.take(stop_.load())) {
-    periods_.events.fetch_add(1);   // no thread waits for the end of a period
+    periods_.events.fetch_add(1);  // no thread waits for the end of a period
     return false;
   }
   fault = noted_[oldest_];
@@ -155,8 +157,10 @@ bool FaultThreads::take(UserFault& fault) noexcept {
 void FaultThreads::rest(Own& own) const noexcept {
   const std::uint64_t now = now_ns();
   if (std::exchange(own.busy, false)) own.busy_ns = now;
-  if (now - own.busy_ns < kSpinNs) ::sched_yield();
-  else sleep(-1, true);
+  if (now - own.busy_ns < kSpinNs)
+    ::sched_yield();
+  else
+    sleep(-1, true);
 }
 
 /// Also returns when the threads have to end.

@@ -70,7 +70,7 @@ class FaultThreads {
   /// A sleeping thread has one, or more where signals woke it
   static constexpr std::uint32_t kMostNoted = 1024;
 
-  struct Own;   ///< what a thread keeps from one act to the next
+  struct Own;  ///< what a thread keeps from one act to the next
 
   void run(unsigned me) noexcept;
   std::uint32_t carry_out(FaultDuty, Own&) noexcept;
@@ -84,11 +84,11 @@ class FaultThreads {
   const Userfaultfd& uffd_;
   FaultServer& server_;
   std::thread threads_[2];
-  int stop_bell_ = -1;                       ///< an eventfd: both look at it in poll()
+  int stop_bell_ = -1;  ///< an eventfd: both look at it in poll()
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> receiver_{0};        ///< which of the two
   Bell periods_{};                           ///< of answering, begun and ended: odd while one is under way
-  std::mutex lock_;   ///< of the two threads only; neither holds it while it answers
+  std::mutex lock_;                          ///< of the two threads only; neither holds it while it answers
   FaultAnswers answers_;                     ///< under lock_, as all below
   std::array<UserFault, kMostNoted> noted_;  ///< a ring
   std::size_t oldest_ = 0;

@@ -11,11 +11,12 @@
 namespace kasane::mem {
 
 namespace {
-constexpr std::uint64_t kSlotsOfABlock = 4;   // of the budget
+constexpr std::uint64_t kSlotsOfABlock = 4;  // of the budget
 }
 
 Result<Fingerprints> Fingerprints::create(std::uint64_t budget_blocks, std::uint64_t space_blocks) {
-  const std::uint64_t slots = std::bit_ceil(std::max(kSlotsOfAPage, std::min(kSlotsOfABlock * budget_blocks, space_blocks)));
+  const std::uint64_t slots =
+      std::bit_ceil(std::max(kSlotsOfAPage, std::min(kSlotsOfABlock * budget_blocks, space_blocks)));
   auto table = Table::create(slots);
   KASANE_TRY(table);
   auto taken = NumberSet::create(slots / kSlotsOfAPage);
@@ -24,7 +25,8 @@ Result<Fingerprints> Fingerprints::create(std::uint64_t budget_blocks, std::uint
   return Fingerprints(std::move(*table), std::move(*taken), std::uint64_t{random()} << 32 | random());
 }
 
-Fingerprints::Fingerprints(Table slots, NumberSet taken, std::uint64_t seed) noexcept : slots_(std::move(slots)), taken_(std::move(taken)), seed_(seed) {}
+Fingerprints::Fingerprints(Table slots, NumberSet taken, std::uint64_t seed) noexcept
+    : slots_(std::move(slots)), taken_(std::move(taken)), seed_(seed) {}
 
 std::uint64_t Fingerprints::fingerprint(BlockId b, const std::byte* bytes) const noexcept {
   const std::uint64_t hash = checksum(bytes, kBlockBytes, seed_ + raw(b));

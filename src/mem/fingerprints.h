@@ -47,7 +47,7 @@ class Fingerprints {
   [[nodiscard]] std::uint64_t fingerprint(BlockId, const std::byte* bytes) const noexcept;
 
   Table slots_;      ///< 0: nothing is known
-  NumberSet taken_;   ///< pages of the table
+  NumberSet taken_;  ///< pages of the table
   std::uint64_t seed_;
 };
 

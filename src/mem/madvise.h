@@ -9,14 +9,14 @@
 #include <cstddef>
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22     // Linux 5.14
+#define MADV_POPULATE_READ 22  // Linux 5.14
 #define MADV_POPULATE_WRITE 23
 #endif
 #ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24   // Linux 5.18: also where the program has locked its memory
+#define MADV_DONTNEED_LOCKED 24  // Linux 5.18: also where the program has locked its memory
 #endif
 #ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102    // Linux 6.15 for memory files
+#define MADV_GUARD_INSTALL 102  // Linux 6.15 for memory files
 #define MADV_GUARD_REMOVE 103
 #endif
 

@@ -24,7 +24,9 @@ std::uint64_t max_map_count() {
 
 }  // namespace
 
-MappingBudget::MappingBudget(std::uint64_t limit) : limit_(limit != 0 ? limit : max_map_count() / 2) { recount(); }
+MappingBudget::MappingBudget(std::uint64_t limit) : limit_(limit != 0 ? limit : max_map_count() / 2) {
+  recount();
+}
 
 // relaxed, here and below: numbers, which only say when to make no more mappings; they order no data.
 void MappingBudget::spend() noexcept { credit_.fetch_sub(kBoundariesOfARun, std::memory_order_relaxed); }
@@ -39,7 +41,7 @@ bool MappingBudget::crowded() const noexcept {
 // One thread counts; the others use the last answer. The credit is set before counting: runs that are spent
 // meanwhile reduce it, so none is missed.
 void MappingBudget::recount() const noexcept {
-  if (counting_.exchange(true, std::memory_order_acquire)) return;   // acquire/release: one counter at a time
+  if (counting_.exchange(true, std::memory_order_acquire)) return;  // acquire/release: one counter at a time
   const auto stride = static_cast<std::int64_t>(std::max<std::uint64_t>(limit_ / 8, kBoundariesOfARun));
   credit_.store(stride, std::memory_order_relaxed);
   const std::uint64_t mappings = count_mappings();
@@ -56,7 +58,7 @@ std::uint64_t count_mappings() noexcept {
   // No descriptor is left: dropping blocks is better than running into the kernel's limit.
   if (fd < 0) return ~std::uint64_t{0};
   std::uint64_t lines = 0;
-  char part[4096];   // the kernel returns a page at a time, and signal stacks are small
+  char part[4096];  // the kernel returns a page at a time, and signal stacks are small
   ssize_t n;
   while ((n = ::read(fd, part, sizeof part)) > 0)
     lines += static_cast<std::uint64_t>(std::count(part, part + n, '\n'));

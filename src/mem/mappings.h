@@ -34,7 +34,7 @@ class MappingBudget {
   void recount() const noexcept;
 
   const std::uint64_t limit_;
-  mutable std::atomic<std::int64_t> credit_{0};   // mappings that may be added before the next exact count
+  mutable std::atomic<std::int64_t> credit_{0};  // mappings that may be added before the next exact count
   mutable std::atomic<bool> crowded_{false};
   mutable std::atomic<bool> counting_{false};
 };

@@ -26,7 +26,8 @@ constexpr int protection(Access access) {
 
 class MprotectEngine final : public FaultEngine {
  public:
-  MprotectEngine(const Space& space, std::uint64_t limit) : base_(space.v(0)), bytes_(space.bytes()), mappings_(limit) {}
+  MprotectEngine(const Space& space, std::uint64_t limit)
+      : base_(space.v(0)), bytes_(space.bytes()), mappings_(limit) {}
   ~MprotectEngine() override { stop(); }
 
   std::string_view name() const noexcept override { return "mprotect"; }
@@ -48,7 +49,8 @@ class MprotectEngine final : public FaultEngine {
 
   Result<void> leave_open(BlockRange run) override {
     if (protect(run, Access::write)) return {};
-    return fail_errno(Errc::limit, "cannot make " + std::to_string(run.count) + " blocks of the space accessible");
+    return fail_errno(Errc::limit,
+                      "cannot make " + std::to_string(run.count) + " blocks of the space accessible");
   }
 
   bool protect(BlockRange run, Access access) noexcept override {
@@ -56,14 +58,16 @@ class MprotectEngine final : public FaultEngine {
     // A stray mprotect would change other memory
     KASANE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
     if (bytes == 0) return true;
-    mappings_.spend();   // before, so that the bound holds while mprotect runs
+    mappings_.spend();  // before, so that the bound holds while mprotect runs
     if (::mprotect(base_ + offset, bytes, protection(access)) == 0) return true;
     KASANE_CHECK_OP(errno, ==, ENOMEM);
     mappings_.refused();
     return false;
   }
 
-  void give_tables_back(BlockRange run) noexcept override { drop_translations(base_ + offset_of(run.first), run.count * kBlockBytes); }
+  void give_tables_back(BlockRange run) noexcept override {
+    drop_translations(base_ + offset_of(run.first), run.count * kBlockBytes);
+  }
 
   bool crowded() const noexcept override { return mappings_.crowded(); }
 
@@ -77,7 +81,7 @@ class MprotectEngine final : public FaultEngine {
   std::byte* const base_;
   const std::size_t bytes_;
   MappingBudget mappings_;
-  FaultHandler handler_ = nullptr;   // constant between start() and stop()
+  FaultHandler handler_ = nullptr;  // constant between start() and stop()
   void* context_ = nullptr;
 };
 

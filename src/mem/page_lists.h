@@ -25,7 +25,8 @@ class PageLists {
   using List = std::uint32_t;
   static constexpr List kLists = 4, kNone = kLists;
 
-  explicit PageLists(std::uint32_t pages) : nodes_(pages + kLists), index_(std::bit_ceil(2 * (std::uint64_t{pages} + 1)), 0) {
+  explicit PageLists(std::uint32_t pages)
+      : nodes_(pages + kLists), index_(std::bit_ceil(2 * (std::uint64_t{pages} + 1)), 0) {
     // A list's own node joins its ends
     for (std::uint32_t l = 0; l < kLists; ++l) nodes_[l].newer = nodes_[l].older = l;
     for (std::uint32_t n = kLists; n < nodes_.size(); ++n) nodes_[n].older = n + 1;
@@ -79,7 +80,7 @@ class PageLists {
   void link(List l, std::uint32_t n) noexcept {
     Node& node = nodes_[n];
     node.list = l;
-    node.newer = l, node.older = nodes_[l].older;   // next to the list's own node is the newest
+    node.newer = l, node.older = nodes_[l].older;  // next to the list's own node is the newest
     nodes_[node.older].newer = n;
     nodes_[l].older = n;
     ++sizes_[l];
@@ -111,7 +112,7 @@ class PageLists {
     index_[gap] = 0;
   }
 
-  std::vector<Node, MallocAllocator<Node>> nodes_;   // the first nodes are the lists' own, so 0 is no page's
+  std::vector<Node, MallocAllocator<Node>> nodes_;  // the first nodes are the lists' own, so 0 is no page's
   std::vector<std::uint32_t, MallocAllocator<std::uint32_t>> index_;
   std::array<std::uint32_t, kLists> sizes_{};
   std::uint32_t free_ = kLists;

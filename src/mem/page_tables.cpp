@@ -30,7 +30,7 @@ constexpr std::uint64_t kCountingShare = 100;
 std::uint64_t page_table_bytes() noexcept {
   const int saved = errno;
   const int fd = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-  char text[4096];   // the line is in the first 1.5 KiB
+  char text[4096];  // the line is in the first 1.5 KiB
   const ssize_t n = fd < 0 ? -1 : ::read(fd, text, sizeof text - 1);
   if (fd >= 0) ::close(fd);
   errno = saved;
@@ -43,19 +43,25 @@ std::uint64_t page_table_bytes() noexcept {
 
 bool page_tables_go_back() noexcept {
   constexpr std::size_t kTables = 64, kBytes = (kTables + 1) * PageTables::kTableBytes;
-  void* got = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* got =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (got == MAP_FAILED) return false;
-  auto* first = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(got) + PageTables::kTableBytes - 1) / PageTables::kTableBytes * PageTables::kTableBytes);
-  for (std::size_t i = 0; i < kTables; ++i) *static_cast<volatile std::byte*>(first + i * PageTables::kTableBytes) = std::byte{1};
+  auto* first =
+      reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(got) + PageTables::kTableBytes - 1) /
+                                   PageTables::kTableBytes * PageTables::kTableBytes);
+  for (std::size_t i = 0; i < kTables; ++i)
+    *static_cast<volatile std::byte*>(first + i * PageTables::kTableBytes) = std::byte{1};
   const std::uint64_t with = page_table_bytes();
   drop_translations(first, kTables * PageTables::kTableBytes);
   const std::uint64_t without = page_table_bytes();
   ::munmap(got, kBytes);
-  return without + kTables / 2 * kBlockBytes <= with;   // half: other threads may have made some meanwhile
+  return without + kTables / 2 * kBlockBytes <= with;  // half: other threads may have made some meanwhile
 }
 
 // EINVAL: the program has locked its memory. Then it stays as it is.
-bool drop_translations(std::byte* address, std::size_t bytes) noexcept { return advise(address, bytes, MADV_DONTNEED); }
+bool drop_translations(std::byte* address, std::size_t bytes) noexcept {
+  return advise(address, bytes, MADV_DONTNEED);
+}
 
 void wait_until_tables_are_freed() noexcept {
   const int saved = errno;
@@ -73,11 +79,23 @@ Result<PageTables> PageTables::create(std::uint64_t space_bytes, const Pages& pa
 }
 
 PageTables::PageTables(std::uint64_t space_bytes, const Pages& pages, NumberSet known, NumberSet met) noexcept
-    : space_bytes_(space_bytes), whole_ranges_(space_bytes / kRangeBytes), pages_(pages), known_(std::move(known)), met_(std::move(met)), at_start_(page_table_bytes()),
-      mappings_(count_mappings()), mappings_at_start_(mappings_) {}
+    : space_bytes_(space_bytes),
+      whole_ranges_(space_bytes / kRangeBytes),
+      pages_(pages),
+      known_(std::move(known)),
+      met_(std::move(met)),
+      at_start_(page_table_bytes()),
+      mappings_(count_mappings()),
+      mappings_at_start_(mappings_) {}
 
 PageTables::PageTables(PageTables&& o) noexcept
-    : space_bytes_(o.space_bytes_), whole_ranges_(o.whole_ranges_), pages_(o.pages_), known_(std::move(o.known_)), met_(std::move(o.met_)), at_start_(o.at_start_), mappings_(o.mappings_),
+    : space_bytes_(o.space_bytes_),
+      whole_ranges_(o.whole_ranges_),
+      pages_(o.pages_),
+      known_(std::move(o.known_)),
+      met_(std::move(o.met_)),
+      at_start_(o.at_start_),
+      mappings_(o.mappings_),
       mappings_at_start_(o.mappings_at_start_) {}
 
 std::uint64_t PageTables::entries_that_stay(std::uint64_t region) const noexcept {
@@ -119,7 +137,8 @@ std::uint64_t PageTables::taken() noexcept {
     count_again_ns_ = end + kCountingShare * (end - begin);
   }
   const std::uint64_t bytes = page_table_bytes();
-  const std::uint64_t more = bytes - std::min(bytes, at_start_) + (mappings_ - std::min(mappings_, mappings_at_start_)) * kMappingBytes;
+  const std::uint64_t more = bytes - std::min(bytes, at_start_) +
+                             (mappings_ - std::min(mappings_, mappings_at_start_)) * kMappingBytes;
   return (more + kBlockBytes - 1) / kBlockBytes;
 }
 

@@ -53,9 +53,10 @@ void wait_until_tables_are_freed() noexcept;
 
 class PageTables {
  public:
-  static constexpr std::uint64_t kTableBytes = 2 * 1024 * 1024;   ///< what one table covers
-  static constexpr std::uint64_t kRangeBytes = kBlockBytes / sizeof(std::uint32_t) * kBlockBytes, kRangeBlocks = kRangeBytes / kBlockBytes;
-  static constexpr std::uint64_t kPresumed = 2 * kRangeBytes / kTableBytes;   ///< of V and of A
+  static constexpr std::uint64_t kTableBytes = 2 * 1024 * 1024;  ///< what one table covers
+  static constexpr std::uint64_t kRangeBytes = kBlockBytes / sizeof(std::uint32_t) * kBlockBytes,
+                                 kRangeBlocks = kRangeBytes / kBlockBytes;
+  static constexpr std::uint64_t kPresumed = 2 * kRangeBytes / kTableBytes;  ///< of V and of A
   static constexpr std::uint64_t kRegionBytes = 16 * 1024 * 1024, kRegionRanges = kRegionBytes / kRangeBytes;
 
   static Result<PageTables> create(std::uint64_t space_bytes, const Pages&);
@@ -76,7 +77,7 @@ class PageTables {
   std::uint64_t give_back(const F& f) {
     std::uint64_t gone = 0;
     for (std::uint64_t r = known_.next(0); r < whole_ranges_; r = known_.next(r + 1)) {
-      known_.erase(r);   // before f: a thread that uses the range from now on notes it anew
+      known_.erase(r);  // before f: a thread that uses the range from now on notes it anew
       if (f(BlockRange{BlockId{r * kRangeBlocks}, kRangeBlocks}) || !known_.insert(r)) ++gone;
     }
     entries_.fetch_sub(gone, std::memory_order_relaxed);
@@ -98,7 +99,7 @@ class PageTables {
 
   const std::uint64_t space_bytes_, whole_ranges_;
   const Pages pages_;
-  NumberSet known_, met_;   ///< ranges that may have tables; regions that were ever used here
+  NumberSet known_, met_;  ///< ranges that may have tables; regions that were ever used here
   std::uint64_t at_start_ = 0;
   std::uint64_t mappings_ = 0, mappings_at_start_ = 0, count_again_ns_ = 0;
   std::atomic<std::uint64_t> measured_{0}, presumed_{0}, entries_{0};

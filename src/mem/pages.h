@@ -38,7 +38,7 @@ struct PageRange {
     }
     friend bool operator==(const Iterator&, const Iterator&) = default;
   };
-  std::uint64_t first = 0, last = 0;   ///< numbers [first, last)
+  std::uint64_t first = 0, last = 0;  ///< numbers [first, last)
 
   [[nodiscard]] Iterator begin() const noexcept { return {first}; }
   [[nodiscard]] Iterator end() const noexcept { return {last}; }
@@ -83,11 +83,17 @@ class Pages {
     const Row& row = row_of(page);
     return row.offset + ((raw(page) - row.first_page) << row.shift);
   }
-  [[nodiscard]] std::uint64_t bytes_of(PageId page) const noexcept { return std::uint64_t{1} << row_of(page).shift; }
+  [[nodiscard]] std::uint64_t bytes_of(PageId page) const noexcept {
+    return std::uint64_t{1} << row_of(page).shift;
+  }
   [[nodiscard]] std::uint64_t end_of(PageId page) const noexcept { return offset_of(page) + bytes_of(page); }
   /// The page size of the segment in which the byte lies.
-  [[nodiscard]] std::uint64_t page_bytes_at(std::uint64_t offset) const noexcept { return std::uint64_t{1} << row_of(offset).shift; }
-  [[nodiscard]] BlockRange blocks_of(PageId page) const noexcept { return {block_of(offset_of(page)), bytes_of(page) / kBlockBytes}; }
+  [[nodiscard]] std::uint64_t page_bytes_at(std::uint64_t offset) const noexcept {
+    return std::uint64_t{1} << row_of(offset).shift;
+  }
+  [[nodiscard]] BlockRange blocks_of(PageId page) const noexcept {
+    return {block_of(offset_of(page)), bytes_of(page) / kBlockBytes};
+  }
 
   /// The pages that have a byte of [offset, offset + bytes), which lies in the space.
   [[nodiscard]] PageRange in(std::uint64_t offset, std::uint64_t bytes) const noexcept {
@@ -96,13 +102,14 @@ class Pages {
   }
   /// Does the range consist of whole pages?
   [[nodiscard]] bool whole(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    return bytes == 0 || (offset_of(page_of(offset)) == offset && place_of(offset + bytes - 1).end == offset + bytes);
+    return bytes == 0 ||
+           (offset_of(page_of(offset)) == offset && place_of(offset + bytes - 1).end == offset + bytes);
   }
 
  private:
   struct Row {
-    std::uint64_t offset, first_page;   ///< where the segment begins
-    unsigned shift;                     ///< a page has 1 << shift bytes
+    std::uint64_t offset, first_page;  ///< where the segment begins
+    unsigned shift;                    ///< a page has 1 << shift bytes
   };
 
   Pages() = default;

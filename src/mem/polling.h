@@ -22,12 +22,12 @@ namespace kasane::mem {
 class Polling {
  public:
   static constexpr std::uint64_t kShortNs = 100'000;
-  static constexpr std::uint64_t kGraceNs = 20'000;   ///< polled for in any case
-  static constexpr std::uint64_t kLostNs = 100'000;   ///< between two looks: more than interrupts take
+  static constexpr std::uint64_t kGraceNs = 20'000;  ///< polled for in any case
+  static constexpr std::uint64_t kLostNs = 100'000;  ///< between two looks: more than interrupts take
   static constexpr std::uint64_t kRepay = 10;
   /// The most for which a single read counts: an outlier says little of the next reads
   static constexpr std::uint64_t kMostNs = 4 * kShortNs;
-  static constexpr std::uint64_t kWeight = 8;   ///< a read is one of so many in the usual time
+  static constexpr std::uint64_t kWeight = 8;  ///< a read is one of so many in the usual time
 
   /// most: threads that may poll at once, the rank's cores; 0: all sleep.
   explicit Polling(std::uint32_t most) noexcept : most_(most) {}
@@ -35,10 +35,12 @@ class Polling {
   /// From the submission of a request until it has ended.
   class Wait {
    public:
-    Wait(Polling& polling, std::uint64_t now) noexcept : polling_(polling), began_(now), last_(now), until_(now) {
+    Wait(Polling& polling, std::uint64_t now) noexcept
+        : polling_(polling), began_(now), last_(now), until_(now) {
       polling_.waiting_.fetch_add(1, std::memory_order_relaxed);
       const std::uint64_t usual = polling_.usual_ns();
-      if (usual < kShortNs && now >= polling_.not_before_.load(std::memory_order_relaxed)) until_ = now + 2 * usual + kGraceNs;
+      if (usual < kShortNs && now >= polling_.not_before_.load(std::memory_order_relaxed))
+        until_ = now + 2 * usual + kGraceNs;
     }
     ~Wait() { polling_.waiting_.fetch_sub(1, std::memory_order_relaxed); }
     Wait(const Wait&) = delete;

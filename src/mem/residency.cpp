@@ -9,7 +9,8 @@
 
 namespace kasane::mem {
 
-Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Config config) {
+Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const Pages& pages, HostBudget& host,
+                                                     std::uint32_t rank, Config config) {
   auto frames = BlockSet::create(space.blocks());
   KASANE_TRY(frames);
   auto twins = BlockSet::create(space.blocks());
@@ -21,26 +22,39 @@ Result<std::unique_ptr<Residency>> Residency::create(const Space& space, const P
   auto tables = PageTables::create(space.bytes(), pages);
   KASANE_TRY(tables);
   return std::unique_ptr<Residency>(new Residency(
-      space, pages, host, rank, std::move(config), {std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals), std::move(*tables)}));
+      space, pages, host, rank, std::move(config),
+      {std::move(*frames), std::move(*twins), std::move(*freed), std::move(*arrivals), std::move(*tables)}));
 }
 
-Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank, Config config, Sets sets) noexcept
-    : space_(space), pages_(pages), range_(config.range), total_(host.total),
+Residency::Residency(const Space& space, const Pages& pages, HostBudget& host, std::uint32_t rank,
+                     Config config, Sets sets) noexcept
+    : space_(space),
+      pages_(pages),
+      range_(config.range),
+      total_(host.total),
       room_(host, rank, config.low != 0 ? config.low : many_tables(host.total / host.ranks)),
-      frame_blocks_(std::max<std::uint64_t>(1, config.frame_bytes / kBlockBytes)), frames_(std::move(sets.frames)),
-      twins_(std::move(sets.twins)), freed_(std::move(sets.freed)), arrivals_(std::move(sets.arrivals)), tables_(std::move(sets.tables)),
+      frame_blocks_(std::max<std::uint64_t>(1, config.frame_bytes / kBlockBytes)),
+      frames_(std::move(sets.frames)),
+      twins_(std::move(sets.twins)),
+      freed_(std::move(sets.freed)),
+      arrivals_(std::move(sets.arrivals)),
+      tables_(std::move(sets.tables)),
       stacks_(std::move(config.stacks)) {}
 
 /// The frames in which the blocks lie, as blocks.
 BlockRange Residency::frames_of(BlockRange blocks) const noexcept {
-  if (frame_blocks_ == 1 || pages_.blocks_of(pages_.page_of(blocks.first)).count < frame_blocks_) return blocks;
-  const std::uint64_t first = raw(blocks.first) / frame_blocks_ * frame_blocks_, end = raw(blocks.first) + blocks.count;
+  if (frame_blocks_ == 1 || pages_.blocks_of(pages_.page_of(blocks.first)).count < frame_blocks_)
+    return blocks;
+  const std::uint64_t first = raw(blocks.first) / frame_blocks_ * frame_blocks_,
+                      end = raw(blocks.first) + blocks.count;
   return {BlockId{first}, (end - first + frame_blocks_ - 1) / frame_blocks_ * frame_blocks_};
 }
 
 std::uint64_t Residency::count(BlockRange blocks) const noexcept {
   std::uint64_t n = 0;
-  for (std::uint64_t b = frames_.next(raw(blocks.first)); b < raw(blocks.first) + blocks.count; b = frames_.next(b + 1)) ++n;
+  for (std::uint64_t b = frames_.next(raw(blocks.first)); b < raw(blocks.first) + blocks.count;
+       b = frames_.next(b + 1))
+    ++n;
   return n;
 }
 
@@ -70,10 +84,12 @@ void Residency::count_in(BlockRange blocks) noexcept {
 
 void Residency::use_tables(BlockRange blocks) noexcept {
   const PageTables::Fresh fresh = tables_.note(blocks);
-  if (fresh.tables == 0) return;   // almost always
+  if (fresh.tables == 0) return;  // almost always
   charge(BudgetUse::page_tables, fresh.tables);
   charge(BudgetUse::entries, fresh.entries);
-  if (const std::uint64_t presumed = tables_.presumed(); presumed >= presumed_most_ && presumed - fresh.tables < presumed_most_) ring();
+  if (const std::uint64_t presumed = tables_.presumed();
+      presumed >= presumed_most_ && presumed - fresh.tables < presumed_most_)
+    ring();
 }
 
 bool Residency::tables_due() const noexcept {
@@ -143,7 +159,8 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
   }
   // Punches all of it, counted or not: other ranks may have read or written frames that no thread here has
   // touched.
-  if (punched != 0 || fd == space_.frames_fd()) punch_frames(fd, offset_of(blocks.first), blocks.count * kBlockBytes);
+  if (punched != 0 || fd == space_.frames_fd())
+    punch_frames(fd, offset_of(blocks.first), blocks.count * kBlockBytes);
   return punched;
 }
 

@@ -41,17 +41,20 @@ class Residency {
   };
   struct Config {
     Range range;
-    std::uint64_t low = 0;                   ///< blocks that are kept free; 0: a 16th of the share
+    std::uint64_t low = 0;  ///< blocks that are kept free; 0: a 16th of the share
     /// The size of the frames that the kernel makes in pages of at least that size (mem/large_frames.h); 0: a
     /// block
     std::uint64_t frame_bytes = 0;
-    std::unique_ptr<StackFrames> stacks{};   ///< null: stacks are not counted
+    std::unique_ptr<StackFrames> stacks{};  ///< null: stacks are not counted
   };
   /// rank: its number on the host.
-  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&, std::uint32_t rank, Config);
+  static Result<std::unique_ptr<Residency>> create(const Space&, const Pages&, HostBudget&,
+                                                   std::uint32_t rank, Config);
 
   [[nodiscard]] const Range& range() const noexcept { return range_; }
-  [[nodiscard]] bool counts(std::uint64_t offset) const noexcept { return offset - range_.offset < range_.bytes; }
+  [[nodiscard]] bool counts(std::uint64_t offset) const noexcept {
+    return offset - range_.offset < range_.bytes;
+  }
   [[nodiscard]] bool counts(PageId page) const noexcept { return counts(pages_.offset_of(page)); }
 
   /// May so many blocks be filled? False: want() them, and wait until they may.
@@ -156,21 +159,28 @@ class Residency {
   /// Charges what they take now; nothing happens if another thread measures.
   void measure_stacks() noexcept;
   /// Blocks that were measured; and how many stacks are known.
-  [[nodiscard]] std::uint64_t used_by_stacks() const noexcept { return stacks_ == nullptr ? 0 : stacks_->measured(); }
+  [[nodiscard]] std::uint64_t used_by_stacks() const noexcept {
+    return stacks_ == nullptr ? 0 : stacks_->measured();
+  }
   [[nodiscard]] std::uint64_t stacks() const noexcept { return stacks_ == nullptr ? 0 : stacks_->known(); }
 
   /// Blocks of frames, of tables and of stacks.
   [[nodiscard]] std::uint64_t used() const noexcept {
     // A payment of debt is charged under whatever use it came from, so only the sum is exact.
     std::uint64_t sum = room_.debt();
-    for (std::size_t use = 0; use < kBudgetUses; ++use) sum += room_.budget().used(static_cast<BudgetUse>(use));
+    for (std::size_t use = 0; use < kBudgetUses; ++use)
+      sum += room_.budget().used(static_cast<BudgetUse>(use));
     return sum;
   }
   /// Without what is only presumed.
-  [[nodiscard]] std::uint64_t used_by_tables() const noexcept { return tables_.measured() + tables_.entries(); }
+  [[nodiscard]] std::uint64_t used_by_tables() const noexcept {
+    return tables_.measured() + tables_.entries();
+  }
   [[nodiscard]] std::uint64_t share() const noexcept { return room_.budget().fair(); }
   /// Budget::rightful(), and what is held.
-  [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept { return room_.limitless() ? 0 : room_.budget().rightful(headroom); }
+  [[nodiscard]] std::uint64_t rightful(std::uint64_t headroom) noexcept {
+    return room_.limitless() ? 0 : room_.budget().rightful(headroom);
+  }
   [[nodiscard]] std::uint64_t held() const noexcept { return room_.budget().held(); }
   /// Blocks that were filled beyond the budget.
   [[nodiscard]] std::uint64_t debt() const noexcept { return room_.debt(); }
@@ -182,7 +192,9 @@ class Residency {
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
 
  private:
-  [[nodiscard]] static std::uint64_t many_tables(std::uint64_t share) noexcept { return std::clamp<std::uint64_t>(share / 16, 64, 8192); }
+  [[nodiscard]] static std::uint64_t many_tables(std::uint64_t share) noexcept {
+    return std::clamp<std::uint64_t>(share / 16, 64, 8192);
+  }
   struct Sets {
     BlockSet frames, twins;
     PageSet freed;
@@ -215,7 +227,7 @@ class Residency {
   const std::uint64_t total_;
   Room room_;
   const std::uint64_t frame_blocks_;
-  BlockSet frames_, twins_;   ///< blocks of M and T that were counted
+  BlockSet frames_, twins_;  ///< blocks of M and T that were counted
   PageSet freed_;            ///< pages with frames whose bytes do not matter
   std::atomic<bool> more_freed_{false};
   Arrivals arrivals_;
@@ -224,11 +236,11 @@ class Residency {
   /// Blocks, until the next measurement
   const std::uint64_t presumed_most_ = std::max(many_tables() / 8, 4 * PageTables::kPresumed);
   std::uint64_t measured_ns_ = 0, leaving_tables_ = 0;
-  const std::unique_ptr<StackFrames> stacks_;   ///< null: not counted
+  const std::unique_ptr<StackFrames> stacks_;  ///< null: not counted
   std::atomic<bool> stacks_used_{false};
   Bell bell_{};
   std::atomic<std::uint32_t> stuck_{0};
-  std::atomic<bool> held_back_{false};   ///< seq_cst: noted before the bell is rung
+  std::atomic<bool> held_back_{false};  ///< seq_cst: noted before the bell is rung
 };
 
 }  // namespace kasane::mem

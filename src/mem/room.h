@@ -47,7 +47,8 @@ class BasicRoom {
   using Rank = BasicBudget<Atomics>;
 
   /// low: blocks that are kept free. batch: as of the budget.
-  BasicRoom(Host& host, std::uint32_t rank, std::uint64_t low, std::uint64_t batch = 0) noexcept : budget_(host, rank, batch), low_(low) {}
+  BasicRoom(Host& host, std::uint32_t rank, std::uint64_t low, std::uint64_t batch = 0) noexcept
+      : budget_(host, rank, batch), low_(low) {}
 
   // ---- any thread. A result of true means, where nothing else is said: ring the pager ----
 
@@ -59,7 +60,9 @@ class BasicRoom {
   [[nodiscard]] bool want(std::uint64_t blocks) noexcept {
     std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
     while (wanted < blocks) {
-      if (wanted_.compare_exchange_strong(wanted, blocks, std::memory_order_relaxed, std::memory_order_relaxed)) return true;
+      if (wanted_.compare_exchange_strong(wanted, blocks, std::memory_order_relaxed,
+                                          std::memory_order_relaxed))
+        return true;
     }
     return false;
   }
@@ -83,7 +86,9 @@ class BasicRoom {
     return given || settled.all;
   }
   /// Blocks that should be evicted so that `headroom` can be filled.
-  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept { return limitless() ? 0 : debt() + budget_.to_evict(headroom); }
+  [[nodiscard]] std::uint64_t short_of(std::uint64_t headroom) noexcept {
+    return limitless() ? 0 : debt() + budget_.to_evict(headroom);
+  }
   /// Nothing can be spilled, and the user asked for no limit.
   void lift_limit() noexcept { limitless_.store(true, std::memory_order_relaxed); }
   // relaxed, here and where no other order is named: numbers. The bell orders what was noted before it was
@@ -94,13 +99,15 @@ class BasicRoom {
 
   /// Before take_wanted(): so what a relieved thread wanted is taken before, or with it.
   [[nodiscard]] bool take_relieved() noexcept { return relieved_.exchange(false, std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t take_wanted() noexcept { return wanted_.exchange(0, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t take_wanted() noexcept {
+    return wanted_.exchange(0, std::memory_order_relaxed);
+  }
 
   /// By the pager, when it was rung and when something was evicted. Pays the debt as far as blocks are free,
   /// asks other ranks for the rest and for what is needed, or ends the ask, and gives other ranks what they
   /// ask for. True: ring the other ranks.
   [[nodiscard]] bool balance(std::uint64_t needed) noexcept {
-    bool tell = given_.exchange(false, std::memory_order_acq_rel);   // acquire, release: as note_given() says
+    bool tell = given_.exchange(false, std::memory_order_acq_rel);  // acquire, release: as note_given() says
     for (;;) {
       tell |= pay_debt();
       const std::uint64_t debt = limitless() ? 0 : this->debt();
@@ -127,7 +134,7 @@ class BasicRoom {
   using Atomic = typename Atomics::template Atomic<T>;
   struct Settled {
     std::uint64_t paid;
-    bool all;   ///< the debt is paid: the ask may be over
+    bool all;  ///< the debt is paid: the ask may be over
   };
 
   /// Reduces the debt.
@@ -136,14 +143,16 @@ class BasicRoom {
     do {
       if (debt == 0) return {0, false};
       paid = std::min(debt, blocks);
-    } while (!debt_.compare_exchange_strong(debt, debt - paid, std::memory_order_relaxed, std::memory_order_relaxed));
+    } while (!debt_.compare_exchange_strong(debt, debt - paid, std::memory_order_relaxed,
+                                            std::memory_order_relaxed));
     return {paid, paid == debt};
   }
   /// True: some blocks went to a rank that asks.
   bool pay_debt() noexcept {
-    const std::uint64_t debt = this->debt(), got = debt == 0 ? 0 : budget_.charge_part(BudgetUse::owned, debt);
+    const std::uint64_t debt = this->debt(),
+                        got = debt == 0 ? 0 : budget_.charge_part(BudgetUse::owned, debt);
     if (got == 0) return false;
-    const std::uint64_t paid = settle(got).paid;   // other threads may have paid some of it meanwhile
+    const std::uint64_t paid = settle(got).paid;  // other threads may have paid some of it meanwhile
     return paid != got && budget_.discharge(BudgetUse::owned, got - paid);
   }
   /// True: for the first time since the other ranks were rung. acquire, release: a rank that is rung sees

@@ -46,7 +46,7 @@ constexpr std::size_t kSlots = 64;
 constinit Slot slots[kSlots];
 constinit std::mutex registration;
 constinit std::atomic<FaultFallback> fallback{nullptr};
-struct sigaction previous_segv;   // what was installed before; written before ours is installed
+struct sigaction previous_segv;  // what was installed before; written before ours is installed
 struct sigaction previous_bus;
 
 // This thread runs a range's function. initial-exec: the access must not call the dynamic linker in a
@@ -54,7 +54,7 @@ struct sigaction previous_bus;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool serving = false;
 
 struct AccessKind {
-  bool served;   // a load or store that changed access rights can make possible
+  bool served;  // a load or store that changed access rights can make possible
   bool write;
 };
 
@@ -109,7 +109,7 @@ void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
   if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, ucontext);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   // SIG_IGN as well: the kernel does not ignore a fault either.
-  struct sigaction plain {};
+  struct sigaction plain{};
   plain.sa_handler = SIG_DFL;
   raw_sigaction(signal, &plain, nullptr);
   // A process sent the signal: running the instruction again does not raise it.
@@ -128,15 +128,16 @@ void on_signal(int signal, siginfo_t* info, void* ucontext) {
 
 // Installs our handler unless it is installed: other code may have replaced it since the last registration.
 bool install(int signal, struct sigaction& previous) {
-  struct sigaction current {};
+  struct sigaction current{};
   if (raw_sigaction(signal, nullptr, &current) != 0) return false;
   if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_signal) return true;
   previous = current;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   ::sigfillset(&action.sa_mask);
-  for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS}) ::sigdelset(&action.sa_mask, crash);
+  for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
+    ::sigdelset(&action.sa_mask, crash);
   return raw_sigaction(signal, &action, nullptr) == 0;
 }
 
@@ -152,7 +153,7 @@ const Slot* overlapping(std::uintptr_t base, std::size_t bytes) {
 
 Slot* free_slot() {
   for (Slot& slot : slots)
-    if (!slot.live.load(std::memory_order_relaxed)) return &slot;   // relaxed: under the registration lock
+    if (!slot.live.load(std::memory_order_relaxed)) return &slot;  // relaxed: under the registration lock
   return nullptr;
 }
 
@@ -168,7 +169,8 @@ Result<void> register_range(const void* base, std::size_t bytes, FaultFunction f
   const auto start = reinterpret_cast<std::uintptr_t>(base);
   std::lock_guard lock(registration);
   if (overlapping(start, bytes))
-    return fail(Errc::invalid_argument, "faults at " + std::to_string(start) + " are already answered for by another range");
+    return fail(Errc::invalid_argument,
+                "faults at " + std::to_string(start) + " are already answered for by another range");
   Slot* slot = free_slot();
   if (!slot) return fail(Errc::limit, "all " + std::to_string(kSlots) + " ranges for faults are taken");
   if (!install(SIGSEGV, previous_segv) || !install(SIGBUS, previous_bus))
@@ -184,7 +186,7 @@ Result<void> register_range(const void* base, std::size_t bytes, FaultFunction f
 }
 
 void unregister_range(const void* base) noexcept {
-  KASANE_CHECK(!serving);   // it would wait for itself
+  KASANE_CHECK(!serving);  // it would wait for itself
   std::lock_guard lock(registration);
   for (Slot& slot : slots) {
     // relaxed: under the registration lock.

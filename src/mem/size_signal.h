@@ -27,7 +27,7 @@ class NoSizeSignal {
   NoSizeSignal(const NoSizeSignal&) = delete;
   NoSizeSignal& operator=(const NoSizeSignal&) = delete;
   ~NoSizeSignal() {
-    if (sent_) {   // also where it was blocked before: the interrupted code must not get it later
+    if (sent_) {  // also where it was blocked before: the interrupted code must not get it later
       const int saved = errno;
       const timespec now{};
       (void)::sigtimedwait(&signal_, nullptr, &now);

@@ -45,8 +45,9 @@ constexpr std::array<std::uintptr_t, 0> kCandidates{};
 // Far from where the kernel puts programs, heaps (0x55…) and libraries (0x7f…), far from AddressSanitizer's
 // shadow (below 0x100100000000), and far from each other, so that one other mapping spoils one candidate
 // only.
-constexpr std::array<std::uintptr_t, 7> kCandidates{0x200000000000, 0x280000000000, 0x300000000000, 0x380000000000,
-                                                    0x400000000000, 0x480000000000, 0x180000000000};
+constexpr std::array<std::uintptr_t, 7> kCandidates{0x200000000000, 0x280000000000, 0x300000000000,
+                                                    0x380000000000, 0x400000000000, 0x480000000000,
+                                                    0x180000000000};
 #endif
 
 [[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
@@ -66,10 +67,12 @@ const char* advice() noexcept {
   return "a sanitizer leaves few addresses: try a smaller space, --space 16G";
 #else
   if (__tsan_init != nullptr) {
-    return "this program is built with ThreadSanitizer, which keeps most addresses for itself, and Kasane is not: build Kasane with -DKASANE_SANITIZER=thread, too (cmake --preset tsan)";
+    return "this program is built with ThreadSanitizer, which keeps most addresses for itself, and Kasane is "
+           "not: build Kasane with -DKASANE_SANITIZER=thread, too (cmake --preset tsan)";
   }
   if (__asan_init != nullptr) {
-    return "this program is built with AddressSanitizer, which keeps many addresses for itself, and Kasane is not: build Kasane with -DKASANE_SANITIZER=address, too (cmake --preset asan)";
+    return "this program is built with AddressSanitizer, which keeps many addresses for itself, and Kasane "
+           "is not: build Kasane with -DKASANE_SANITIZER=address, too (cmake --preset asan)";
   }
   return "see ulimit -v; try a smaller space";
 #endif
@@ -110,8 +113,10 @@ Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int acc
   const int flags = MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0);
   void* got = ::mmap(at, bytes, access, flags, fd, 0);
   if (got == MAP_FAILED)
-    return fail_errno(Errc::limit, text("cannot map %s, %zu bytes at %p (47 bits of address hold V, A, T and the peers' M; "
-                                         "%s)", what, bytes, static_cast<void*>(at), advice()));
+    return fail_errno(
+        Errc::limit, text("cannot map %s, %zu bytes at %p (47 bits of address hold V, A, T and the peers' M; "
+                          "%s)",
+                          what, bytes, static_cast<void*>(at), advice()));
   leave_out_of_core(got, bytes);
   return static_cast<std::byte*>(got);
 }
@@ -120,7 +125,8 @@ Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int acc
 
 void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
   const int saved = errno;
-  while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+  while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                     static_cast<off_t>(bytes)) != 0) {
     KASANE_CHECK(errno == EINTR, "a memory file lets go of frames");
   }
   errno = saved;
@@ -128,9 +134,11 @@ void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
 
 Result<std::byte*> reserve_space(std::size_t bytes, std::uintptr_t hint) {
   if (bytes == 0 || bytes % kPageBytes != 0)
-    return fail(Errc::invalid_argument, text("a space of %zu bytes: it must be a positive multiple of %zu", bytes, kPageBytes));
+    return fail(Errc::invalid_argument,
+                text("a space of %zu bytes: it must be a positive multiple of %zu", bytes, kPageBytes));
   if (hint % kPageBytes != 0)
-    return fail(Errc::invalid_argument, text("a space at %#" PRIxPTR ": the address must be a multiple of %#zx", hint, kPageBytes));
+    return fail(Errc::invalid_argument,
+                text("a space at %#" PRIxPTR ": the address must be a multiple of %#zx", hint, kPageBytes));
   if (hint != 0) {
     if (std::byte* base = reserve_at(hint, bytes)) return base;
     return fail_errno(Errc::limit, text("cannot reserve %zu bytes at %#" PRIxPTR, bytes, hint));
@@ -156,10 +164,11 @@ std::uintptr_t candidate_base(unsigned i) { return i < kCandidates.size() ? kCan
 
 Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   if (base == nullptr || bytes == 0 || bytes % kPageBytes != 0)
-    return fail(Errc::invalid_argument,
-                text("a space of %zu bytes at %p: it must be a positive multiple of %zu, at a reserved address", bytes,
-                      static_cast<void*>(base), kPageBytes));
-  Space s;   // from here on its destructor takes back what was made
+    return fail(
+        Errc::invalid_argument,
+        text("a space of %zu bytes at %p: it must be a positive multiple of %zu, at a reserved address",
+             bytes, static_cast<void*>(base), kPageBytes));
+  Space s;  // from here on its destructor takes back what was made
   s.bytes_ = bytes;
   auto m = memory_file("kasane-M", bytes);
   KASANE_TRY(m);
@@ -173,7 +182,7 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
   auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, s.a_);
   KASANE_TRY(a_view);
   s.a_ = *a_view;
-  s.t_ = reserve_anywhere(bytes);   // likewise
+  s.t_ = reserve_anywhere(bytes);  // likewise
   auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, s.t_);
   KASANE_TRY(t_view);
   s.t_ = *t_view;
@@ -188,14 +197,19 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
 Result<void> Space::show(std::uint64_t offset, std::size_t bytes, std::byte* frames) {
   for (std::byte* view : {a_, v_}) {
     if (::mremap(frames, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, view + offset) == MAP_FAILED)
-      return fail_errno(Errc::limit, text("cannot map %zu bytes of another rank's frames at %p", bytes, static_cast<void*>(view + offset)));
+      return fail_errno(Errc::limit, text("cannot map %zu bytes of another rank's frames at %p", bytes,
+                                          static_cast<void*>(view + offset)));
   }
   return {};
 }
 
 Space::Space(Space&& o) noexcept
-    : v_(std::exchange(o.v_, nullptr)), a_(std::exchange(o.a_, nullptr)), t_(std::exchange(o.t_, nullptr)),
-      bytes_(std::exchange(o.bytes_, 0)), m_fd_(std::exchange(o.m_fd_, -1)), t_fd_(std::exchange(o.t_fd_, -1)) {}
+    : v_(std::exchange(o.v_, nullptr)),
+      a_(std::exchange(o.a_, nullptr)),
+      t_(std::exchange(o.t_, nullptr)),
+      bytes_(std::exchange(o.bytes_, 0)),
+      m_fd_(std::exchange(o.m_fd_, -1)),
+      t_fd_(std::exchange(o.t_fd_, -1)) {}
 
 Space::~Space() {
   for (std::byte* view : {v_, a_, t_})

@@ -20,11 +20,13 @@
 
 namespace kasane::mem {
 
-inline constexpr std::size_t kBlockBytes = 4096;        ///< unit of transfer and protection; the OS page
+inline constexpr std::size_t kBlockBytes = 4096;  ///< unit of transfer and protection; the OS page
 /// Unit of placement and relocation where no other page size was chosen (mem/pages.h)
 inline constexpr std::size_t kPageBytes = 64 * 1024;
 
-[[nodiscard]] constexpr BlockId block_of(std::uint64_t offset) noexcept { return BlockId{offset / kBlockBytes}; }
+[[nodiscard]] constexpr BlockId block_of(std::uint64_t offset) noexcept {
+  return BlockId{offset / kBlockBytes};
+}
 [[nodiscard]] constexpr std::uint64_t offset_of(BlockId b) noexcept { return raw(b) * kBlockBytes; }
 
 /// A run of blocks [first, first + count).

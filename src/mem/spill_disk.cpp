@@ -32,10 +32,11 @@ fs::path disk_under(fs::path device) {
 }  // namespace
 
 std::optional<SpillDisk> spill_disk(const std::string& directory, const std::string& devices) {
-  struct stat s {};
+  struct stat s{};
   if (::stat(directory.c_str(), &s) != 0) return {};
   std::error_code error;
-  const fs::path device = fs::canonical(fmt::format("{}/{}:{}", devices, major(s.st_dev), minor(s.st_dev)), error);
+  const fs::path device =
+      fs::canonical(fmt::format("{}/{}:{}", devices, major(s.st_dev), minor(s.st_dev)), error);
   if (error) return {};
   const fs::path disk = disk_under(device), setting = disk / "queue" / "rq_affinity";
   int value = 0;

@@ -17,12 +17,13 @@
 namespace kasane::mem {
 
 struct SpillDisk {
-  std::string setting;   ///< the file that sets where requests complete
+  std::string setting;  ///< the file that sets where requests complete
   bool ends_where_asked;
 };
 
 /// Empty where no single disk of this host is known to hold the directory: memory, a network, several disks,
 /// no such directory. The second argument is for tests.
-[[nodiscard]] std::optional<SpillDisk> spill_disk(const std::string& directory, const std::string& devices = "/sys/dev/block");
+[[nodiscard]] std::optional<SpillDisk> spill_disk(const std::string& directory,
+                                                  const std::string& devices = "/sys/dev/block");
 
 }  // namespace kasane::mem

@@ -33,7 +33,7 @@ struct SpillTransfer {
   SpillOp op = SpillOp::read;
   int fd = -1;
   std::byte* memory = nullptr;
-  std::uint64_t offset = 0;   ///< in the file
+  std::uint64_t offset = 0;  ///< in the file
   std::uint32_t bytes = 0;
 };
 
@@ -45,7 +45,7 @@ struct SpillResult {
 
 class SpillEngine {
  public:
-  virtual ~SpillEngine() = default;   ///< nothing may be under way
+  virtual ~SpillEngine() = default;  ///< nothing may be under way
 
   /// Registers memory, not of frames, that many transfers will use as long as the engine lives: the kernel
   /// pins it once instead of for each transfer. Called once, before the first transfer. False: it is not
@@ -67,7 +67,7 @@ class SpillEngine {
 struct SpillEngineInfo {
   std::string_view name;
   bool available;
-  std::string reason;   ///< one line: how it works, or what is missing
+  std::string reason;  ///< one line: how it works, or what is missing
 };
 
 /// All engines, the preferred one first. Probes the kernel; not for fault handlers.

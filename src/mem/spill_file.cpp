@@ -41,7 +41,7 @@ int try_block(int fd) {
   alignas(kBlockBytes) static constexpr char kBytes[kBlockBytes] = {'k'};
   alignas(kBlockBytes) char back[kBlockBytes];
   const auto whole = static_cast<ssize_t>(kBlockBytes);
-  errno = EIO;   // for a short transfer
+  errno = EIO;  // for a short transfer
   if (::pwrite(fd, kBytes, kBlockBytes, 0) != whole) return errno;
   errno = EIO;
   if (::pread(fd, back, kBlockBytes, 0) != whole) return errno;
@@ -50,18 +50,19 @@ int try_block(int fd) {
 
 void punch(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept {
   // Best effort: `stored` decides what is read; a file system without holes keeps the space.
-  (void)::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  (void)::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                    static_cast<off_t>(bytes));
 }
 
 std::string free_text(int fd) {
-  struct statvfs s {};
+  struct statvfs s{};
   if (::fstatvfs(fd, &s) != 0) return "an unknown number of";
   const std::uint64_t bytes = std::uint64_t{s.f_bavail} * s.f_frsize;
   return bytes_text(bytes >> 20 != 0 ? bytes >> 20 << 20 : bytes);
 }
 
 bool in_memory(int fd) {
-  struct statfs s {};
+  struct statfs s{};
   return ::fstatfs(fd, &s) == 0 && (s.f_type == TMPFS_MAGIC || s.f_type == RAMFS_MAGIC);
 }
 
@@ -75,8 +76,10 @@ const char* remedy(int number) {
     case EACCES:
     case EPERM: return "name a directory that this user can write to (--spill DIR)";
     case EFBIG:
-      return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this space: name another directory, or a smaller --space";
-    case ENOMEM: return "there is no memory for its frames: raise the limit of the control group, or lower --dram";
+      return "the file system, or the limit of file sizes (ulimit -f), is too small for offsets of this "
+             "space: name another directory, or a smaller --space";
+    case ENOMEM:
+      return "there is no memory for its frames: raise the limit of the control group, or lower --dram";
     case EMFILE:
     case ENFILE: return "raise the limit of open files (ulimit -n)";
     default: return "look at the kernel's log (dmesg) for the device's errors, or name another directory";
@@ -89,7 +92,8 @@ Result<> for_each_directory(std::string_view directories, const F& visit) {
   for (;;) {
     const std::size_t colon = directories.find(':');
     const std::string directory(directories.substr(0, colon));
-    if (directory.empty()) return fail(Errc::invalid_argument, "a spill directory has an empty name: write DIR or DIR:DIR");
+    if (directory.empty())
+      return fail(Errc::invalid_argument, "a spill directory has an empty name: write DIR or DIR:DIR");
     KASANE_TRY(visit(directory));
     if (colon == std::string_view::npos) return {};
     directories.remove_prefix(colon + 1);
@@ -98,7 +102,10 @@ Result<> for_each_directory(std::string_view directories, const F& visit) {
 
 // bytes: of the space.
 Error refusal(const std::string& directory, std::uint64_t bytes, int number) {
-  return fail_errno(Errc::io, fmt::format("no spill file can be made in {} (it is sparse: as long as the space, {}, see --space, and takes what is spilled); {}", directory, bytes_text(bytes), remedy(number)),
+  return fail_errno(Errc::io,
+                    fmt::format("no spill file can be made in {} (it is sparse: as long as the space, {}, "
+                                "see --space, and takes what is spilled); {}",
+                                directory, bytes_text(bytes), remedy(number)),
                     number)
       .value();
 }
@@ -109,7 +116,8 @@ Result<SpillFile> SpillFile::create(std::string_view directories, std::uint64_t 
   auto stored = BlockSet::create(bytes / kBlockBytes);
   KASANE_TRY(stored);
   SpillFile file(std::move(*stored));
-  KASANE_TRY(for_each_directory(directories, [&](const std::string& directory) { return file.add(directory, bytes); }));
+  KASANE_TRY(for_each_directory(directories,
+                                [&](const std::string& directory) { return file.add(directory, bytes); }));
   return file;
 }
 
@@ -117,7 +125,8 @@ Result<> SpillFile::check(std::string_view directories, std::uint64_t bytes) {
   return for_each_directory(directories, [&](const std::string& directory) -> Result<> {
     // The slash makes access() fail for a file that is no directory. Making files there needs the rights to
     // write and to search.
-    if (::access((directory + "/").c_str(), W_OK | X_OK) != 0) return tl::unexpected(refusal(directory, bytes, errno));
+    if (::access((directory + "/").c_str(), W_OK | X_OK) != 0)
+      return tl::unexpected(refusal(directory, bytes, errno));
     return {};
   });
 }
@@ -129,7 +138,7 @@ Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return refuse(EFBIG);
   const int fd = open_nameless(directory);
   if (fd < 0) return refuse(errno);
-  parts_.push_back({directory, fd, set_direct(fd, true)});   // The destructor closes it from here on.
+  parts_.push_back({directory, fd, set_direct(fd, true)});  // The destructor closes it from here on.
   Part& part = parts_.back();
   // The full length from the start: writes that extend a file are serialised.
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return refuse(errno);
@@ -145,7 +154,8 @@ Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
   return {};
 }
 
-SpillFile::SpillFile(SpillFile&& o) noexcept : parts_(std::exchange(o.parts_, {})), stored_(std::move(o.stored_)), counts_(std::move(o.counts_)) {}
+SpillFile::SpillFile(SpillFile&& o) noexcept
+    : parts_(std::exchange(o.parts_, {})), stored_(std::move(o.stored_)), counts_(std::move(o.counts_)) {}
 
 SpillFile::~SpillFile() {
   for (const Part& p : parts_) ::close(p.fd);
@@ -154,9 +164,10 @@ SpillFile::~SpillFile() {
 void SpillFile::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
   const std::uint64_t end = offset + bytes;
   for (std::uint64_t at = stored_.next(offset / kBlockBytes); at < end / kBlockBytes;) {
-    const std::uint64_t first = at * kBlockBytes, stripe_end = (first / kSpillStripeBytes + 1) * kSpillStripeBytes;
+    const std::uint64_t first = at * kBlockBytes,
+                        stripe_end = (first / kSpillStripeBytes + 1) * kSpillStripeBytes;
     const std::uint64_t stop = std::min(end, stripe_end) / kBlockBytes;
-    std::uint64_t last = at;   // of a run
+    std::uint64_t last = at;  // of a run
     for (; last < stop && stored_.contains(BlockId{last}); ++last) stored_.erase(BlockId{last});
     punch(fd(first), first, last * kBlockBytes - first);
     at = stored_.next(last);
@@ -166,15 +177,17 @@ void SpillFile::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
 Error SpillFile::error(SpillOp op, int number, std::uint64_t offset, std::uint64_t bytes) const {
   const Part& part = of(offset);
   const char* verb = op == SpillOp::read ? "reading" : "writing";
-  const std::string what = fmt::format("{} {} at offset {:#x} of the spill file in {} failed, where {} bytes are free; {}", verb, bytes_text(bytes), offset,
-                                       part.path, free_text(part.fd), remedy(number));
+  const std::string what =
+      fmt::format("{} {} at offset {:#x} of the spill file in {} failed, where {} bytes are free; {}", verb,
+                  bytes_text(bytes), offset, part.path, free_text(part.fd), remedy(number));
   return fail_errno(Errc::io, what, number).value();
 }
 
 std::vector<std::string> SpillFile::describe() const {
   std::vector<std::string> lines;
   for (const Part& p : parts_) {
-    const char* const way = p.direct ? "direct" : "through the page cache (the file system has no direct I/O)";
+    const char* const way =
+        p.direct ? "direct" : "through the page cache (the file system has no direct I/O)";
     const char* const odd = in_memory(p.fd) ? "; it is memory, not a disk, and saves none" : "";
     lines.push_back(fmt::format("{}: {}, {} bytes free{}", p.path, way, free_text(p.fd), odd));
   }

@@ -40,10 +40,10 @@ inline constexpr std::uint64_t kSpillStripeBytes = 2u << 20;
 /// What a spill file has done so far.
 struct SpillCounts {
   std::atomic<std::uint64_t> bytes_written{0};
-  std::atomic<std::uint64_t> reads{0}, writes{0};   ///< transfers
-  std::atomic<std::uint64_t> bytes_staged{0};   ///< of those read: through bounce buffers
-  std::atomic<std::uint64_t> blocks_of_zeros{0};    ///< read or written without I/O
-  std::atomic<std::uint64_t> failures{0};           ///< transfers
+  std::atomic<std::uint64_t> reads{0}, writes{0};  ///< transfers
+  std::atomic<std::uint64_t> bytes_staged{0};      ///< of those read: through bounce buffers
+  std::atomic<std::uint64_t> blocks_of_zeros{0};   ///< read or written without I/O
+  std::atomic<std::uint64_t> failures{0};          ///< transfers
 };
 
 class SpillFile {
@@ -80,13 +80,15 @@ class SpillFile {
 
  private:
   struct Part {
-    std::string path;   // of the directory
+    std::string path;  // of the directory
     int fd;
     bool direct;
   };
 
   explicit SpillFile(BlockSet stored) : stored_(std::move(stored)) {}
-  [[nodiscard]] const Part& of(std::uint64_t offset) const noexcept { return parts_[offset / kSpillStripeBytes % parts_.size()]; }
+  [[nodiscard]] const Part& of(std::uint64_t offset) const noexcept {
+    return parts_[offset / kSpillStripeBytes % parts_.size()];
+  }
   Result<> add(const std::string& directory, std::uint64_t bytes);
 
   std::vector<Part> parts_;

@@ -25,7 +25,9 @@ bool is_zero(const std::byte* block) noexcept {
 }
 
 // relaxed: statistics.
-void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept { counter.fetch_add(n, std::memory_order_relaxed); }
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t n) noexcept {
+  counter.fetch_add(n, std::memory_order_relaxed);
+}
 
 // Transfers what the engine left undone, by system calls: rare (a disk that is about to be full, a signal).
 // Returns 0 or an errno.
@@ -33,20 +35,23 @@ int finish_by_hand(SpillTransfer t) noexcept {
   NoSizeSignal held;
   while (t.bytes != 0) {
     const auto at = static_cast<off_t>(t.offset);
-    const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, t.bytes, at) : ::pwrite(t.fd, t.memory, t.bytes, at);
+    const ssize_t moved =
+        t.op == SpillOp::read ? ::pread(t.fd, t.memory, t.bytes, at) : ::pwrite(t.fd, t.memory, t.bytes, at);
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && errno == EFBIG) held.may_be_sent();
     if (moved < 0) return errno;
     // The file is as long as the space, so nothing moved is the device's fault, not the file's end.
     if (moved == 0) return EIO;
-    t.memory += moved, t.offset += static_cast<std::uint64_t>(moved), t.bytes -= static_cast<std::uint32_t>(moved);
+    t.memory += moved, t.offset += static_cast<std::uint64_t>(moved),
+        t.bytes -= static_cast<std::uint32_t>(moved);
   }
   return 0;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine, BounceBuffers* buffers) {
+Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::string_view engine,
+                                                       BounceBuffers* buffers) {
   auto made = make_spill_engine(engine, kDepth);
   KASANE_TRY(made);
   return std::make_unique<SpillQueue>(file, std::move(*made), buffers);
@@ -54,14 +59,17 @@ Result<std::unique_ptr<SpillQueue>> SpillQueue::create(SpillFile& file, std::str
 
 SpillQueue::SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, BounceBuffers* buffers) noexcept
     : file_(file), buffers_(buffers), engine_(std::move(engine)) {
-  if (buffers_ != nullptr) (void)engine_->register_memory(buffers_->memory());   // works without it, too
+  if (buffers_ != nullptr) (void)engine_->register_memory(buffers_->memory());  // works without it, too
 }
 
-SpillQueue::~SpillQueue() { KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "a spill queue ends while transfers are under way"); }
+SpillQueue::~SpillQueue() {
+  KASANE_CHECK(free_.load() == ~std::uint64_t{0}, "a spill queue ends while transfers are under way");
+}
 
 bool SpillQueue::submit(SpillBatch& batch) noexcept {
   if (batch.range_ == 0 && batch.issued_ == 0)
-    std::sort(batch.ranges.begin(), batch.ranges.end(), [](const SpillRange& x, const SpillRange& y) { return x.offset < y.offset; });
+    std::sort(batch.ranges.begin(), batch.ranges.end(),
+              [](const SpillRange& x, const SpillRange& y) { return x.offset < y.offset; });
   bool all = false;
   std::optional<NoSizeSignal> held;
   if (batch.op == SpillOp::write) held.emplace().may_be_sent();
@@ -82,20 +90,22 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
 void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   SpillRange& run = batch.rest_;
   BounceBuffers::Part part{run.bytes, false};
-  if (buffers_ != nullptr && batch.op == SpillOp::read) part = buffers_->first_part(batch.base, run.offset, run.bytes);
+  if (buffers_ != nullptr && batch.op == SpillOp::read)
+    part = buffers_->first_part(batch.base, run.offset, run.bytes);
   std::span<std::byte> buffer;
   if (part.staged) buffer = buffers_->take(part.bytes);
   const std::uint64_t bytes = buffer.empty() ? part.bytes : buffer.size();
   if (part.staged && buffer.empty()) buffers_->make_small(run.offset, bytes);
   const auto s = static_cast<unsigned>(std::countr_zero(free_.load(std::memory_order_relaxed)));
-  free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);   // relaxed, both: see submit()
+  free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);  // relaxed, both: see submit()
   Slot& slot = slots_[s];
   slot.batch = &batch;
   slot.staged = !buffer.empty();
-  slot.transfer = {batch.op, file_.fd(run.offset), slot.staged ? buffer.data() : batch.base + run.offset, run.offset, static_cast<std::uint32_t>(bytes)};
+  slot.transfer = {batch.op, file_.fd(run.offset), slot.staged ? buffer.data() : batch.base + run.offset,
+                   run.offset, static_cast<std::uint32_t>(bytes)};
   run = {run.offset + bytes, run.bytes - bytes};
-  batch.pending_.fetch_add(1, std::memory_order_relaxed);   // relaxed: submit()'s own count keeps it above 0
-  slot.ready.store(true, std::memory_order_release);        // release: the reaper reads the slot
+  batch.pending_.fetch_add(1, std::memory_order_relaxed);  // relaxed: submit()'s own count keeps it above 0
+  slot.ready.store(true, std::memory_order_release);       // release: the reaper reads the slot
   engine_->start(s, slot.transfer);
 }
 
@@ -107,7 +117,8 @@ SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
     KASANE_ASSERT(range.offset % kBlockBytes == 0 && range.bytes % kBlockBytes == 0);
     for (; batch.issued_ < range.bytes; batch.issued_ += kBlockBytes) {
       const std::uint64_t at = range.offset + batch.issued_;
-      const bool joins = run.bytes == 0 || (at == run.offset + run.bytes && run.bytes < kMostRunBytes && at % kSpillStripeBytes != 0);
+      const bool joins = run.bytes == 0 || (at == run.offset + run.bytes && run.bytes < kMostRunBytes &&
+                                            at % kSpillStripeBytes != 0);
       if (!joins) return run;
       if (!needs_io(batch, at)) continue;
       if (run.bytes == 0) run.offset = at;
@@ -118,7 +129,7 @@ SpillRange SpillQueue::next_run(SpillBatch& batch) noexcept {
 }
 
 bool SpillQueue::needs_io(const SpillBatch& batch, std::uint64_t offset) noexcept {
-  if (file_.stored(block_of(offset))) return true;   // also a write of zeros: older bytes are there
+  if (file_.stored(block_of(offset))) return true;  // also a write of zeros: older bytes are there
   std::byte* const block = batch.base + offset;
   if (batch.op == SpillOp::write && !is_zero(block)) return true;
   if (batch.op == SpillOp::read) std::memset(block, 0, kBlockBytes);
@@ -143,16 +154,18 @@ void SpillQueue::wait(const SpillBatch& batch) noexcept {
 bool SpillQueue::wait(const SpillBatch& batch, Polling& polling) noexcept {
   Polling::Wait wait(polling, now_ns());
   bool slept = false, came = false;
-  wait_until([&] { return batch.finished(); }, [&] {
-    bool here = false;
-    for (bool more = true; more && !here; relax()) {
-      more = wait.keeps_polling(now_ns());   // first, as the run may have ended while this thread had no core
-      here = engine_->ready();
-    }
-    if (!here) engine_->sleep();
-    slept |= !here;
-    if (!std::exchange(came, true)) wait.ended(now_ns());
-  });
+  wait_until([&] { return batch.finished(); },
+             [&] {
+               bool here = false;
+               for (bool more = true; more && !here; relax()) {
+                 more = wait.keeps_polling(
+                     now_ns());  // first, as the run may have ended while this thread had no core
+                 here = engine_->ready();
+               }
+               if (!here) engine_->sleep();
+               slept |= !here;
+               if (!std::exchange(came, true)) wait.ended(now_ns());
+             });
   return !slept;
 }
 
@@ -190,16 +203,17 @@ unsigned SpillQueue::reap_and_give_back() noexcept {
 }
 
 void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
-  (void)slot.ready.exchange(false, std::memory_order_acquire);   // pairs with begin_run()
+  (void)slot.ready.exchange(false, std::memory_order_acquire);  // pairs with begin_run()
   const SpillTransfer& t = slot.transfer;
   SpillBatch& batch = *slot.batch;
   const bool again = result == -EINTR || result == -EAGAIN;
   const auto moved = static_cast<std::uint32_t>(again ? 0 : std::max(result, 0));
   int error = result < 0 && !again ? -result : 0;
-  if (error == 0 && moved < t.bytes) error = finish_by_hand({t.op, t.fd, t.memory + moved, t.offset + moved, t.bytes - moved});
+  if (error == 0 && moved < t.bytes)
+    error = finish_by_hand({t.op, t.fd, t.memory + moved, t.offset + moved, t.bytes - moved});
 
   SpillCounts& counts = file_.counts();
-  if (slot.staged) {   // no bytes of a failed read reach a frame
+  if (slot.staged) {  // no bytes of a failed read reach a frame
     if (error == 0) error = buffers_->deliver(t.offset, {t.memory, t.bytes}, batch.view);
     if (error == 0) add(counts.bytes_staged, t.bytes);
     buffers_->give_back({t.memory, t.bytes});
@@ -211,7 +225,8 @@ void SpillQueue::end_run(Slot& slot, std::int32_t result) noexcept {
     add(counts.reads, 1);
   } else {
     add(counts.writes, 1), add(counts.bytes_written, t.bytes);
-    for (std::uint32_t done = 0; done < t.bytes; done += kBlockBytes) file_.set_stored(block_of(t.offset + done));
+    for (std::uint32_t done = 0; done < t.bytes; done += kBlockBytes)
+      file_.set_stored(block_of(t.offset + done));
   }
   // release: see submit().
   free_.fetch_or(std::uint64_t{1} << (&slot - slots_.data()), std::memory_order_release);

@@ -48,7 +48,8 @@ struct SpillBatch {
   /// ranges: disjoint; sorted by submit().
   SpillBatch(SpillOp o, std::byte* b, std::span<SpillRange> r) noexcept : op(o), base(b), ranges(r) {}
   /// A read to A whose blocks may be shown as they come.
-  SpillBatch(std::byte* b, std::span<SpillRange> r, const View& v) noexcept : op(SpillOp::read), base(b), ranges(r), view(v) {}
+  SpillBatch(std::byte* b, std::span<SpillRange> r, const View& v) noexcept
+      : op(SpillOp::read), base(b), ranges(r), view(v) {}
 
   const SpillOp op;
   std::byte* const base;
@@ -68,22 +69,23 @@ struct SpillBatch {
   friend class SpillQueue;
   // One run less. After the last one the batch may be gone. release: what the run did, for finished().
   void end_one_run() noexcept { pending_.fetch_sub(1, std::memory_order_release); }
-  std::size_t range_ = 0;   // the first range that is not wholly issued,
-  std::uint64_t issued_ = 0;   // the bytes of it that are issued,
-  SpillRange rest_{0, 0};   // and of those the end of the last run that is not
-  std::atomic<std::uint32_t> pending_{1};   // runs under way, and one more until all have been issued
-  int error_ = 0;                           // of the first run that failed; written by the reaper
+  std::size_t range_ = 0;                  // the first range that is not wholly issued,
+  std::uint64_t issued_ = 0;               // the bytes of it that are issued,
+  SpillRange rest_{0, 0};                  // and of those the end of the last run that is not
+  std::atomic<std::uint32_t> pending_{1};  // runs under way, and one more until all have been issued
+  int error_ = 0;                          // of the first run that failed; written by the reaper
   SpillRange failed_{};
 };
 
 class SpillQueue {
  public:
-  static constexpr unsigned kDepth = 64;                         ///< runs under way
+  static constexpr unsigned kDepth = 64;  ///< runs under way
   static constexpr std::uint32_t kMostRunBytes = 1u << 20;
 
   /// file and buffers, which may be shared, must outlive the queue. engine: "auto", "io_uring" or "threads".
   /// Without buffers everything goes in place.
-  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto", BounceBuffers* buffers = nullptr);
+  static Result<std::unique_ptr<SpillQueue>> create(SpillFile& file, std::string_view engine = "auto",
+                                                    BounceBuffers* buffers = nullptr);
   /// Over an engine of depth kDepth that the caller made.
   SpillQueue(SpillFile& file, std::unique_ptr<SpillEngine> engine, BounceBuffers* buffers = nullptr) noexcept;
   /// All batches are finished.
@@ -115,7 +117,7 @@ class SpillQueue {
     SpillTransfer transfer;
     SpillBatch* batch = nullptr;
     bool staged = false;
-    std::atomic<bool> ready{false};   // hands the slot from the submitting to the reaping thread
+    std::atomic<bool> ready{false};  // hands the slot from the submitting to the reaping thread
   };
   SpillRange next_run(SpillBatch&) noexcept;
   [[nodiscard]] bool needs_io(const SpillBatch&, std::uint64_t offset) noexcept;
@@ -131,9 +133,9 @@ class SpillQueue {
   BounceBuffers* const buffers_;
   std::unique_ptr<SpillEngine> engine_;
   std::array<Slot, kDepth> slots_;
-  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};   // bit i: slot i
+  std::atomic<std::uint64_t> free_{~std::uint64_t{0}};  // bit i: slot i
   std::atomic<bool> reaping_{false};
-  Bell rounds_{};   // rung when reaping_ was given back
+  Bell rounds_{};  // rung when reaping_ was given back
 };
 static_assert(SpillQueue::kDepth == 64, "a word of bits says which slots are free");
 

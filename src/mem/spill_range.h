@@ -36,8 +36,10 @@ class SpillRanges {
 /// Makes the last range longer where `more` begins at its end; else adds it. ranges: SpillRanges or a vector.
 template <class Ranges>
 void append(Ranges& ranges, SpillRange more) {
-  if (!ranges.empty() && ranges.back().offset + ranges.back().bytes == more.offset) ranges.back().bytes += more.bytes;
-  else ranges.push_back(more);
+  if (!ranges.empty() && ranges.back().offset + ranges.back().bytes == more.offset)
+    ranges.back().bytes += more.bytes;
+  else
+    ranges.push_back(more);
 }
 
 }  // namespace kasane::mem

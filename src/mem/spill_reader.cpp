@@ -5,7 +5,8 @@
 
 namespace kasane::mem {
 
-Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::byte* base, BounceBuffers* buffers, Fatal fatal) {
+Result<std::unique_ptr<SpillReader>> SpillReader::create(SpillFile& file, std::byte* base,
+                                                         BounceBuffers* buffers, Fatal fatal) {
   auto queue = SpillQueue::create(file, "auto", buffers);
   KASANE_TRY(queue);
   std::unique_ptr<SpillReader> made(new SpillReader(file, base, fatal));
@@ -51,7 +52,7 @@ bool SpillReader::begin_next() {
   UnderWay& slot = under_way_[(oldest_ + count_++) % kTogether];
   slot.read = read;
   slot.batch.emplace(base_, read->ranges, read->view);
-  while (!queue_->submit(*slot.batch)) {   // no slots: older batches free theirs
+  while (!queue_->submit(*slot.batch)) {  // no slots: older batches free theirs
     if (queue_->poll() == 0) ::sched_yield();
   }
   return true;
@@ -60,7 +61,9 @@ bool SpillReader::begin_next() {
 void SpillReader::complete_oldest() {
   UnderWay& slot = under_way_[oldest_];
   queue_->wait(*slot.batch);
-  if (slot.batch->error() != 0) fatal_(file_.error(SpillOp::read, slot.batch->error(), slot.batch->failed().offset, slot.batch->failed().bytes));
+  if (slot.batch->error() != 0)
+    fatal_(file_.error(SpillOp::read, slot.batch->error(), slot.batch->failed().offset,
+                       slot.batch->failed().bytes));
   oldest_ = (oldest_ + 1) % kTogether;
   --count_;
   slot.read->completed(*slot.read);

@@ -29,7 +29,7 @@ namespace kasane::mem {
 
 /// Blocks to be read. Belongs to the reader from submit() until completed().
 struct SpillRead {
-  std::span<SpillRange> ranges;   ///< sorted afterwards
+  std::span<SpillRange> ranges;  ///< sorted afterwards
   View view;
   /// Called by the reader; must not wait for another block's bit
   void (*completed)(SpillRead&) noexcept = nullptr;
@@ -41,7 +41,8 @@ class SpillReader {
   using Fatal = void (*)(const Error&);
 
   /// base: the byte at offset o goes to base + o. buffers: as a queue's, or null.
-  static Result<std::unique_ptr<SpillReader>> create(SpillFile&, std::byte* base, BounceBuffers* buffers, Fatal);
+  static Result<std::unique_ptr<SpillReader>> create(SpillFile&, std::byte* base, BounceBuffers* buffers,
+                                                     Fatal);
 
   /// False: there is no room, or the reader was stopped; the caller still has the read.
   [[nodiscard]] bool submit(SpillRead&) noexcept;
@@ -55,7 +56,8 @@ class SpillReader {
   static constexpr std::size_t kTogether = 32;
   static constexpr std::uint32_t kMostNoted = 64;
 
-  SpillReader(SpillFile& file, std::byte* base, Fatal fatal) noexcept : file_(file), base_(base), fatal_(fatal) {}
+  SpillReader(SpillFile& file, std::byte* base, Fatal fatal) noexcept
+      : file_(file), base_(base), fatal_(fatal) {}
   bool begin_next();
   void complete_oldest();
 
@@ -67,7 +69,7 @@ class SpillReader {
     SpillRead* read = nullptr;
     std::optional<SpillBatch> batch;
   };
-  std::array<UnderWay, kTogether> under_way_;   ///< the reader's: a ring
+  std::array<UnderWay, kTogether> under_way_;  ///< the reader's: a ring
   std::size_t oldest_ = 0, count_ = 0;
   Notes<SpillRead*, kMostNoted> noted_;
   Bell bell_{};

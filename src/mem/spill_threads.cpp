@@ -32,7 +32,8 @@ void wait_for(sem_t& s) noexcept {
 std::int32_t transfer(const SpillTransfer& t) noexcept {
   for (;;) {
     const auto at = static_cast<off_t>(t.offset);
-    const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, t.bytes, at) : ::pwrite(t.fd, t.memory, t.bytes, at);
+    const ssize_t moved =
+        t.op == SpillOp::read ? ::pread(t.fd, t.memory, t.bytes, at) : ::pwrite(t.fd, t.memory, t.bytes, at);
     if (moved >= 0) return static_cast<std::int32_t>(moved);
     if (errno != EINTR) return -errno;
   }
@@ -40,7 +41,9 @@ std::int32_t transfer(const SpillTransfer& t) noexcept {
 
 class SpillThreads final : public SpillEngine {
  public:
-  explicit SpillThreads(unsigned depth) : transfers_(depth), results_(std::max(2u, depth)) { ::sem_init(&work_, 0, 0); }
+  explicit SpillThreads(unsigned depth) : transfers_(depth), results_(std::max(2u, depth)) {
+    ::sem_init(&work_, 0, 0);
+  }
   ~SpillThreads() override {
     // relaxed: the semaphore publishes it.
     ending_.store(true, std::memory_order_relaxed);
@@ -100,7 +103,7 @@ class SpillThreads final : public SpillEngine {
   void serve() noexcept {
     for (;;) {
       wait_for(work_);
-      if (ending_.load(std::memory_order_relaxed)) return;   // posted after it was set
+      if (ending_.load(std::memory_order_relaxed)) return;  // posted after it was set
       const std::uint32_t slot = take();
       const SpillResult result{slot, transfer(transfers_[slot])};
       // Near full, the ring may report full while the reaping thread is in it
@@ -118,17 +121,18 @@ class SpillThreads final : public SpillEngine {
         std::uint64_t bits = started_[w].load(std::memory_order_relaxed);
         while (bits != 0) {
           // acquire: pairs with start().
-          if (started_[w].compare_exchange_weak(bits, bits & (bits - 1), std::memory_order_acquire, std::memory_order_relaxed))
+          if (started_[w].compare_exchange_weak(bits, bits & (bits - 1), std::memory_order_acquire,
+                                                std::memory_order_relaxed))
             return w * 64 + static_cast<std::uint32_t>(std::countr_zero(bits));
         }
       }
     }
   }
 
-  std::vector<SpillTransfer> transfers_;                  // by slot
-  std::array<std::atomic<std::uint64_t>, 4> started_{};   // slots that no thread has taken
+  std::vector<SpillTransfer> transfers_;                 // by slot
+  std::array<std::atomic<std::uint64_t>, 4> started_{};  // slots that no thread has taken
   MpscRing<SpillResult> results_;
-  Bell made_{};   // results pushed
+  Bell made_{};  // results pushed
   sem_t work_;
   std::atomic<bool> ending_{false};
   std::vector<pthread_t> threads_;
@@ -139,7 +143,8 @@ class SpillThreads final : public SpillEngine {
 Result<std::unique_ptr<SpillEngine>> make_spill_threads(unsigned depth) {
   auto engine = std::make_unique<SpillThreads>(depth);
   if (const int error = engine->run(std::min(depth, kMostThreads)); error != 0)
-    return fail_errno(Errc::limit, "no thread for spill I/O can be started (ulimit -u, pids of the control group)", error);
+    return fail_errno(Errc::limit,
+                      "no thread for spill I/O can be started (ulimit -u, pids of the control group)", error);
   return engine;
 }
 

@@ -30,7 +30,8 @@ class SpillUring final : public SpillEngine {
   [[nodiscard]] bool reads_and_writes() {
     io_uring_probe* probe = ::io_uring_get_probe_ring(&ring_);
     if (probe == nullptr) return false;
-    const bool both = io_uring_opcode_supported(probe, IORING_OP_READ) != 0 && io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
+    const bool both = io_uring_opcode_supported(probe, IORING_OP_READ) != 0 &&
+                      io_uring_opcode_supported(probe, IORING_OP_WRITE) != 0;
     ::io_uring_free_probe(probe);
     return both;
   }
@@ -56,7 +57,8 @@ class SpillUring final : public SpillEngine {
   void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
     io_uring_sqe* sqe = ::io_uring_get_sqe(&ring_);
     KASANE_CHECK(sqe != nullptr, "more transfers started than the ring is deep");
-    const bool registered = std::less_equal<>()(registered_.data(), t.memory) && std::less<>()(t.memory, registered_.data() + registered_.size());
+    const bool registered = std::less_equal<>()(registered_.data(), t.memory) &&
+                            std::less<>()(t.memory, registered_.data() + registered_.size());
     if (t.op == SpillOp::read && registered)
       io_uring_prep_read_fixed(sqe, t.fd, t.memory, t.bytes, t.offset, 0);
     else if (t.op == SpillOp::read)
@@ -71,7 +73,8 @@ class SpillUring final : public SpillEngine {
       const int sent = ::io_uring_submit(&ring_);
       if (sent >= 0) continue;
       // The kernel is short of memory for requests; those under way will give some back.
-      KASANE_CHECK(sent == -EAGAIN || sent == -EBUSY || sent == -EINTR, "io_uring_enter refuses what it took before");
+      KASANE_CHECK(sent == -EAGAIN || sent == -EBUSY || sent == -EINTR,
+                   "io_uring_enter refuses what it took before");
       ::sched_yield();
     }
   }
@@ -91,19 +94,21 @@ class SpillUring final : public SpillEngine {
 
   void sleep() noexcept override {
     // Not io_uring_wait_cqe(): before Linux 5.11 it may submit, which only the submitting side may do.
-    while (!ready()) ::io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 1, IORING_ENTER_GETEVENTS, nullptr);
+    while (!ready())
+      ::io_uring_enter(static_cast<unsigned>(ring_.ring_fd), 0, 1, IORING_ENTER_GETEVENTS, nullptr);
   }
 
  private:
   io_uring ring_{};
-  std::span<std::byte> registered_;   // the kernel's buffer 0
+  std::span<std::byte> registered_;  // the kernel's buffer 0
   bool open_ = false;
 };
 
 tl::unexpected<Error> refused(int error) {
-  const char* why = error == ENOSYS  ? "the kernel has no io_uring"
-                    : error == EPERM ? "the kernel refuses io_uring (kernel.io_uring_disabled, or a seccomp filter)"
-                                     : "io_uring cannot be set up";
+  const char* why = error == ENOSYS ? "the kernel has no io_uring"
+                    : error == EPERM
+                        ? "the kernel refuses io_uring (kernel.io_uring_disabled, or a seccomp filter)"
+                        : "io_uring cannot be set up";
   return fail_errno(Errc::unsupported, why, error);
 }
 
@@ -112,7 +117,8 @@ tl::unexpected<Error> refused(int error) {
 Result<std::unique_ptr<SpillEngine>> make_spill_uring(unsigned depth) {
   auto ring = std::make_unique<SpillUring>();
   if (const int error = ring->open(depth); error != 0) return refused(error);
-  if (!ring->reads_and_writes()) return fail(Errc::unsupported, "this kernel's io_uring has no plain reads and writes (Linux 5.6)");
+  if (!ring->reads_and_writes())
+    return fail(Errc::unsupported, "this kernel's io_uring has no plain reads and writes (Linux 5.6)");
   if (const int error = ring->round_trip(); error != 0) return refused(error);
   return ring;
 }

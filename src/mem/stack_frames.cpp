@@ -17,14 +17,20 @@ constexpr std::uint64_t kLookingShare = 50;
 
 }  // namespace
 
-Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Layout layout, std::uint64_t each_ns) {
+Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Layout layout,
+                                                         std::uint64_t each_ns) {
   auto known = Set<StackId>::create(layout.stacks);
   KASANE_TRY(known);
-  return std::unique_ptr<StackFrames>(new StackFrames(space.v(layout.offset), layout, std::move(*known), each_ns));
+  return std::unique_ptr<StackFrames>(
+      new StackFrames(space.v(layout.offset), layout, std::move(*known), each_ns));
 }
 
 StackFrames::StackFrames(std::byte* first, Layout layout, Set<StackId> known, std::uint64_t each_ns) noexcept
-    : first_(first), layout_(layout), presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)), known_(std::move(known)), each_ns_(each_ns) {}
+    : first_(first),
+      layout_(layout),
+      presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)),
+      known_(std::move(known)),
+      each_ns_(each_ns) {}
 
 std::uint64_t StackFrames::note(StackId stack) noexcept {
   if (!known_.insert(stack)) return 0;
@@ -64,7 +70,8 @@ std::uint64_t StackFrames::frames() noexcept {
   const std::uint64_t blocks_of_one = layout_.stack_bytes / kBlockBytes;
   std::uint64_t n = 0;
   for (std::uint64_t first = known_.next(0), end = 0; first < layout_.stacks; first = known_.next(end)) {
-    for (end = first + 1; end < layout_.stacks && known_.contains(StackId{static_cast<std::uint32_t>(end)});) ++end;
+    for (end = first + 1; end < layout_.stacks && known_.contains(StackId{static_cast<std::uint32_t>(end)});)
+      ++end;
     n += frames_in(first_ + first * layout_.stack_bytes, (end - first) * blocks_of_one);
   }
   return n;
@@ -76,10 +83,14 @@ std::uint64_t StackFrames::frames_in(std::byte* begin, std::uint64_t blocks) noe
   for (std::uint64_t at = 0, count; at < blocks; at += count) {
     count = std::min<std::uint64_t>(kLookBlocks, blocks - at);
     int result;
-    while ((result = ::mincore(begin + at * kBlockBytes, count * kBlockBytes, look_.data())) != 0 && errno == EAGAIN) {
+    while ((result = ::mincore(begin + at * kBlockBytes, count * kBlockBytes, look_.data())) != 0 &&
+           errno == EAGAIN) {
     }
     // Where the kernel does not tell (a filter of system calls), a frame is assumed.
-    n += result != 0 ? count : static_cast<std::uint64_t>(std::count_if(look_.begin(), look_.begin() + static_cast<std::ptrdiff_t>(count), [](unsigned char c) { return (c & 1) != 0; }));
+    n += result != 0 ? count
+                     : static_cast<std::uint64_t>(
+                           std::count_if(look_.begin(), look_.begin() + static_cast<std::ptrdiff_t>(count),
+                                         [](unsigned char c) { return (c & 1) != 0; }));
   }
   errno = saved;
   return n;

@@ -37,7 +37,7 @@ namespace kasane::mem {
 
 class StackFrames {
  public:
-  static constexpr std::uint64_t kPresumed = 16, kManyPresumed = 4 * kPresumed;   ///< blocks
+  static constexpr std::uint64_t kPresumed = 16, kManyPresumed = 4 * kPresumed;  ///< blocks
 
   /// Stacks of equal size, one after the other.
   struct Layout {
@@ -56,7 +56,9 @@ class StackFrames {
   /// Those that are noted meanwhile stay presumed. Empty: another thread measures.
   std::optional<Measured> measure() noexcept;
   /// Is a large part presumed? For a thread that has noted a stack.
-  [[nodiscard]] bool many_presumed() const noexcept { return presumed() >= std::max(kManyPresumed, measured() / 8); }
+  [[nodiscard]] bool many_presumed() const noexcept {
+    return presumed() >= std::max(kManyPresumed, measured() / 8);
+  }
   /// The time until a measurement is due because the last one is long ago, in ns; 0: it is due.
   [[nodiscard]] std::uint64_t ns_until_due() const noexcept;
 
@@ -79,7 +81,7 @@ class StackFrames {
   const std::uint64_t each_ns_;
   std::atomic<std::uint64_t> stacks_known_{0}, measured_{0}, presumed_{0}, next_ns_{0};
   std::atomic_flag measuring_;
-  std::array<unsigned char, kLookBlocks> look_;   ///< of the measuring thread
+  std::array<unsigned char, kLookBlocks> look_;  ///< of the measuring thread
 };
 
 }  // namespace kasane::mem

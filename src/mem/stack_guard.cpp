@@ -44,7 +44,7 @@ bool install_guard(std::byte* page) noexcept {
   if (guards_available()) return mark(page);
   // relaxed: a number; it orders nothing.
   if (fallback_guards.fetch_add(1, std::memory_order_relaxed) >= kFallbackGuards) {
-    fallback_guards.fetch_sub(1, std::memory_order_relaxed);   // so that it can never wrap
+    fallback_guards.fetch_sub(1, std::memory_order_relaxed);  // so that it can never wrap
     return false;
   }
   return ::mprotect(page, kBlockBytes, PROT_NONE) == 0;

@@ -47,10 +47,10 @@ namespace kasane::mem {
 namespace {
 
 // The state of a block, a byte.
-constexpr std::uint8_t kRights = 3;     // an Access
-constexpr std::uint8_t kPlain = 4;      // not registered; without rights: shut out
+constexpr std::uint8_t kRights = 3;  // an Access
+constexpr std::uint8_t kPlain = 4;   // not registered; without rights: shut out
 constexpr std::uint8_t kState = kRights | kPlain;
-constexpr std::uint8_t kServing = 8;   // a thread that maps the block under its rights; up to 31
+constexpr std::uint8_t kServing = 8;  // a thread that maps the block under its rights; up to 31
 
 constexpr std::uint8_t state_of(Access access) { return static_cast<std::uint8_t>(access); }
 constexpr std::uint8_t kOpenPlain = state_of(Access::write) | kPlain, kShutOut = kPlain;
@@ -59,20 +59,28 @@ constexpr std::uint64_t kMostShutOut = 16;
 
 class UffdEngine final : public FaultEngine, private FaultServer {
  public:
-  UffdEngine(const Space& space, Delivery delivery, Userfaultfd uffd, std::atomic<std::uint8_t>* blocks, std::uint64_t limit)
-      : v_(space.v(0)), a_(space.a(0)), bytes_(space.bytes()), uffd_(std::move(uffd)), blocks_(blocks), mappings_(limit), closed_(v_) {
+  UffdEngine(const Space& space, Delivery delivery, Userfaultfd uffd, std::atomic<std::uint8_t>* blocks,
+             std::uint64_t limit)
+      : v_(space.v(0)),
+        a_(space.a(0)),
+        bytes_(space.bytes()),
+        uffd_(std::move(uffd)),
+        blocks_(blocks),
+        mappings_(limit),
+        closed_(v_) {
     if (delivery == Delivery::thread) threads_.emplace(uffd_, static_cast<FaultServer&>(*this));
   }
 
   Result<void> open() {
     if (const int result = uffd_.add(v_, bytes_); result != 0)
-      return fail_errno(Errc::unsupported, "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
-    return allow_all();   // only now: until here the protection of the whole mapping kept all threads out
+      return fail_errno(Errc::unsupported,
+                        "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
+    return allow_all();  // only now: until here the protection of the whole mapping kept all threads out
   }
 
   ~UffdEngine() override {
     stop();
-    ::mprotect(v_, bytes_, PROT_NONE);   // before our descriptor closes, which makes all of V plain
+    ::mprotect(v_, bytes_, PROT_NONE);  // before our descriptor closes, which makes all of V plain
     ::munmap(blocks_, bytes_ / kBlockBytes);
   }
 
@@ -104,7 +112,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   Result<void> leave_open(BlockRange run) override {
     if (const int result = uffd_.remove(v(run), bytes(run)); result != 0)
-      return fail_errno(Errc::limit, "cannot leave " + std::to_string(run.count) + " blocks of the space to the kernel", result);
+      return fail_errno(Errc::limit,
+                        "cannot leave " + std::to_string(run.count) + " blocks of the space to the kernel",
+                        result);
     return {};
   }
 
@@ -140,14 +150,16 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   void give_tables_back(BlockRange run) noexcept override {
     for (BlockRange rest = run; rest.count != 0;) {
       const BlockRange alike = first_alike(rest);
-      if (state(raw(alike.first)) == state_of(Access::none)) KASANE_CHECK_OP(uffd_.protect(v(alike), bytes(alike), false), ==, 0);
+      if (state(raw(alike.first)) == state_of(Access::none))
+        KASANE_CHECK_OP(uffd_.protect(v(alike), bytes(alike), false), ==, 0);
       rest = {BlockId{raw(alike.first) + alike.count}, rest.count - alike.count};
     }
     drop_translations(v(run), bytes(run));
   }
 
   // Where blocks were shut out by guard markers, stores into punched pages were seen (Linux 6.18).
-  void expect_punches(std::uint64_t offset, std::uint64_t bytes, std::uint64_t frame_bytes) noexcept override {
+  void expect_punches(std::uint64_t offset, std::uint64_t bytes,
+                      std::uint64_t frame_bytes) noexcept override {
     small_frames_.store(frame_bytes == kBlockBytes);
     punched_bytes_.store(bytes);
     punched_.store(offset);
@@ -158,7 +170,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   static std::size_t bytes(BlockRange run) noexcept { return run.count * kBlockBytes; }
   std::atomic<std::uint8_t>& byte(std::uint64_t block) const noexcept { return blocks_[block]; }
   // relaxed: the caller holds the busy bit, so the state is the one that the last protect() left.
-  std::uint8_t state(std::uint64_t block) const noexcept { return byte(block).load(std::memory_order_relaxed) & kState; }
+  std::uint8_t state(std::uint64_t block) const noexcept {
+    return byte(block).load(std::memory_order_relaxed) & kState;
+  }
 
   BlockRange first_alike(BlockRange run) const noexcept {
     const std::uint64_t first = raw(run.first), end = first + run.count;
@@ -205,7 +219,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   // relaxed: set before the first punch.
   bool punched(BlockRange run) const noexcept {
-    return offset_of(run.first) - punched_.load(std::memory_order_relaxed) < punched_bytes_.load(std::memory_order_relaxed);
+    return offset_of(run.first) - punched_.load(std::memory_order_relaxed) <
+           punched_bytes_.load(std::memory_order_relaxed);
   }
 
   /// Of a plain run, writable so far. False: it is too long, or the kernel cannot.
@@ -255,7 +270,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       return true;
     }
     const std::uint64_t mapped = map(run, Access::write);
-    if (const BlockRange rest{BlockId{raw(run.first) + mapped}, run.count - mapped}; rest.count != 0 && !make_frames(rest)) leave_to_kernel(rest);
+    if (const BlockRange rest{BlockId{raw(run.first) + mapped}, run.count - mapped};
+        rest.count != 0 && !make_frames(rest))
+      leave_to_kernel(rest);
     return true;
   }
 
@@ -270,7 +287,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       std::size_t done = 0;
       int result = uffd_.make(v(run) + at, bytes(run) - at, done);
       at += done;
-      if (result == EEXIST) {   // A put or a read has made it there. It is mapped, or is mapped now.
+      if (result == EEXIST) {  // A put or a read has made it there. It is mapped, or is mapped now.
         result = uffd_.map(v(run) + at, kBlockBytes, false, done);
         if (result == 0 || result == EEXIST) at += kBlockBytes;
       }
@@ -300,7 +317,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return at / kBlockBytes;
   }
 
-  bool make_frame(std::uint64_t offset) const noexcept { return mem::advise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE); }
+  bool make_frame(std::uint64_t offset) const noexcept {
+    return mem::advise(a_ + offset, kBlockBytes, MADV_POPULATE_WRITE);
+  }
 
   /// The blocks, writable, become plain. Where mappings are crowded they stay registered, and are mapped as
   /// they are touched.
@@ -358,7 +377,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   static Access wanted(const UserFault& fault) noexcept { return fault.write ? Access::write : Access::read; }
-  BlockId block(const UserFault& fault) const noexcept { return block_of(static_cast<std::uint64_t>(fault.address - v_)); }
+  BlockId block(const UserFault& fault) const noexcept {
+    return block_of(static_cast<std::uint64_t>(fault.address - v_));
+  }
 
   bool serve_allowed(const UserFault& fault) noexcept override {
     const BlockId b = block(fault);
@@ -369,9 +390,10 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   void answer(const UserFault& fault) noexcept override {
-    if (serve_allowed(fault)) return;   // allowed meanwhile
+    if (serve_allowed(fault)) return;  // allowed meanwhile
     const BlockId b = block(fault);
-    if (!handler_(context_, static_cast<std::uint64_t>(fault.address - v_), wanted(fault), Served::for_another))
+    if (!handler_(context_, static_cast<std::uint64_t>(fault.address - v_), wanted(fault),
+                  Served::for_another))
       closed_.close(b, [this, b] { return (byte(raw(b)).load() & kRights) != 0; });
     put_off(fault);
   }
@@ -382,7 +404,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   /// Counts the caller in, unless the block's rights do not suffice.
   bool enter(std::uint64_t block, Access wanted) noexcept {
-    std::uint8_t old = byte(block).load(std::memory_order_relaxed);   // relaxed: the exchange decides
+    std::uint8_t old = byte(block).load(std::memory_order_relaxed);  // relaxed: the exchange decides
     while ((old & kRights) >= state_of(wanted)) {
       if (old >= 31 * kServing) {
         ::sched_yield();
@@ -390,7 +412,9 @@ class UffdEngine final : public FaultEngine, private FaultServer {
         continue;
       }
       // acquire: the bytes put there by the thread that gave these rights.
-      if (byte(block).compare_exchange_weak(old, static_cast<std::uint8_t>(old + kServing), std::memory_order_acquire, std::memory_order_relaxed)) return true;
+      if (byte(block).compare_exchange_weak(old, static_cast<std::uint8_t>(old + kServing),
+                                            std::memory_order_acquire, std::memory_order_relaxed))
+        return true;
     }
     return false;
   }
@@ -402,13 +426,14 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     const bool read_only = (byte(block).load(std::memory_order_relaxed) & kRights) == state_of(Access::read);
     std::size_t done = 0;
     int result = uffd_.map(v(run), kBlockBytes, read_only, done);
-    if (result == EFAULT && make_frame(offset_of(run.first))) result = uffd_.map(v(run), kBlockBytes, read_only, done);
+    if (result == EFAULT && make_frame(offset_of(run.first)))
+      result = uffd_.map(v(run), kBlockBytes, read_only, done);
     // Another thread mapped it, but perhaps when it was read-only.
     if (result == EEXIST) result = wanted == Access::write ? uffd_.protect(v(run), kBlockBytes, false) : 0;
     // ENOENT, of any of these: the block is plain now, and is mapped when the access runs again. Without
     // memory that would never end.
     if (result == ENOENT) result = make_frame(offset_of(run.first)) ? 0 : EFAULT;
-    byte(block).fetch_sub(kServing, std::memory_order_release);   // release: await_servers()
+    byte(block).fetch_sub(kServing, std::memory_order_release);  // release: await_servers()
     return result == 0;
   }
 
@@ -417,20 +442,22 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   const std::size_t bytes_;
   Userfaultfd uffd_;
   std::atomic<std::uint8_t>* const blocks_;
-  std::atomic<std::uint64_t> punched_{0}, punched_bytes_{0};   ///< where frames are punched
-  std::atomic<bool> small_frames_{false};                      ///< and made one by one
+  std::atomic<std::uint64_t> punched_{0}, punched_bytes_{0};  ///< where frames are punched
+  std::atomic<bool> small_frames_{false};                     ///< and made one by one
   MappingBudget mappings_;
   ClosedBlocks closed_;
-  FaultHandler handler_ = nullptr;   // constant between start() and stop()
+  FaultHandler handler_ = nullptr;  // constant between start() and stop()
   void* context_ = nullptr;
-  bool stopped_ = false;             // V is closed until start()
-  std::optional<FaultThreads> threads_;   // Delivery::thread
+  bool stopped_ = false;                 // V is closed until start()
+  std::optional<FaultThreads> threads_;  // Delivery::thread
 };
 
 }  // namespace
 
-Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery delivery, std::uint64_t mapping_limit) {
-  if (std::string missing = probe_userfaultfd(delivery); !missing.empty()) return fail(Errc::unsupported, std::move(missing));
+Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery delivery,
+                                                      std::uint64_t mapping_limit) {
+  if (std::string missing = probe_userfaultfd(delivery); !missing.empty())
+    return fail(Errc::unsupported, std::move(missing));
   auto uffd = Userfaultfd::open(delivery);
   KASANE_TRY(uffd);
   auto bytes = map_sparse(space.blocks(), "the rights of blocks");

@@ -35,6 +35,7 @@ inline constexpr std::string_view kUffd = "uffd", kUffdThread = "uffd-thread";
 /// from this number of mappings on the process is crowded; 0: half of vm.max_map_count. Threads that touch V
 /// need an alternate signal stack (AltStack). Errc::unsupported: what the kernel lacks, or does not allow
 /// this user. Delivery::thread: V has no access rights between stop() and the next start().
-Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery, std::uint64_t mapping_limit = 0);
+Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery,
+                                                      std::uint64_t mapping_limit = 0);
 
 }  // namespace kasane::mem

@@ -25,8 +25,8 @@ namespace kasane::mem {
 namespace {
 
 // Newer than Debian 12's headers; the probe finds out whether the kernel knows it.
-constexpr std::uint64_t kContinueModeWp = 1u << 1;   // UFFDIO_CONTINUE_MODE_WP, Linux 6.4
-constexpr long kUserModeOnly = 1;                    // UFFD_USER_MODE_ONLY, Linux 5.11
+constexpr std::uint64_t kContinueModeWp = 1u << 1;  // UFFDIO_CONTINUE_MODE_WP, Linux 6.4
+constexpr long kUserModeOnly = 1;                   // UFFD_USER_MODE_ONLY, Linux 5.11
 
 struct Feature {
   std::uint64_t bit;
@@ -36,20 +36,22 @@ constexpr Feature kFeatures[] = {{UFFD_FEATURE_MISSING_SHMEM, "MISSING_SHMEM (Li
                                  {UFFD_FEATURE_MINOR_SHMEM, "MINOR_SHMEM (Linux 5.14)"},
                                  {UFFD_FEATURE_WP_HUGETLBFS_SHMEM, "WP_HUGETLBFS_SHMEM (Linux 5.19)"}};
 constexpr Feature delivery_feature(Delivery delivery) {
-  return delivery == Delivery::in_place ? Feature{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"} : Feature{UFFD_FEATURE_EXACT_ADDRESS, "EXACT_ADDRESS (Linux 5.18)"};
+  return delivery == Delivery::in_place ? Feature{UFFD_FEATURE_SIGBUS, "SIGBUS (Linux 4.14)"}
+                                        : Feature{UFFD_FEATURE_EXACT_ADDRESS, "EXACT_ADDRESS (Linux 5.18)"};
 }
 
 /// -1 with errno. Where the system call is only for the privileged, the device serves users that its file
 /// mode allows (Linux 6.1).
 int new_userfaultfd(Delivery delivery) {
-  if (delivery == Delivery::in_place) return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
+  if (delivery == Delivery::in_place)
+    return static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
   constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
   const int fd = static_cast<int>(::syscall(SYS_userfaultfd, kFlags));
   if (fd >= 0 || errno != EPERM) return fd;
   const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
   const int made = device < 0 ? -1 : ::ioctl(device, USERFAULTFD_IOC_NEW, kFlags);
   if (device >= 0) ::close(device);
-  if (made < 0) errno = EPERM;   // of the two reasons the one that the user can remedy
+  if (made < 0) errno = EPERM;  // of the two reasons the one that the user can remedy
   return made;
 }
 
@@ -89,7 +91,9 @@ int in_parts(std::size_t bytes, std::size_t& done, const Once& once) noexcept {
   }
 }
 
-uffdio_range range_of(std::byte* address, std::size_t bytes) noexcept { return {reinterpret_cast<std::uintptr_t>(address), bytes}; }
+uffdio_range range_of(std::byte* address, std::size_t bytes) noexcept {
+  return {reinterpret_cast<std::uintptr_t>(address), bytes};
+}
 
 // Maps a page that the file has, protected: no feature bit tells whether the kernel can.
 int try_protected_map(const Userfaultfd& u, int file) {
@@ -109,15 +113,18 @@ int try_protected_map(const Userfaultfd& u, int file) {
 Result<Userfaultfd> Userfaultfd::open(Delivery delivery) {
   const int fd = new_userfaultfd(delivery);
   if (fd < 0 && delivery == Delivery::thread && errno == EPERM)
-    return fail(Errc::unsupported, "the kernel gives this user no userfaultfd for which system calls wait: it needs CAP_SYS_PTRACE, or read and write access to /dev/userfaultfd (Linux 6.1), or "
-                                   "sysctl vm.unprivileged_userfaultfd=1");
+    return fail(Errc::unsupported,
+                "the kernel gives this user no userfaultfd for which system calls wait: it needs "
+                "CAP_SYS_PTRACE, or read and write access to /dev/userfaultfd (Linux 6.1), or "
+                "sysctl vm.unprivileged_userfaultfd=1");
   if (fd < 0) return fail_errno(Errc::unsupported, "the kernel refuses userfaultfd");
   Userfaultfd u(fd);
   uffdio_api api{UFFD_API, delivery_feature(delivery).bit, 0};
   for (const Feature& f : kFeatures) api.features |= f.bit;
   if (::ioctl(fd, UFFDIO_API, &api) == 0) return u;
   const char* missing = missing_feature(delivery);
-  return fail(Errc::unsupported, std::string("the kernel's userfaultfd has no ") + (missing != nullptr ? missing : "UFFD_API"));
+  return fail(Errc::unsupported,
+              std::string("the kernel's userfaultfd has no ") + (missing != nullptr ? missing : "UFFD_API"));
 }
 
 Userfaultfd::Userfaultfd(Userfaultfd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
@@ -160,7 +167,8 @@ int Userfaultfd::make(std::byte* address, std::size_t bytes, std::size_t& done) 
   });
 }
 
-int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect, std::size_t& done) const noexcept {
+int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect,
+                      std::size_t& done) const noexcept {
   return in_parts(bytes, done, [&](std::size_t at, std::int64_t& copied) {
     uffdio_copy c{};
     c.dst = reinterpret_cast<std::uintptr_t>(address + at);
@@ -186,12 +194,15 @@ int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const n
 
 std::size_t Userfaultfd::receive(std::span<UserFault> faults) const noexcept {
   std::array<uffd_msg, 16> messages;
-  const ssize_t got = ::read(fd_, messages.data(), std::min(faults.size(), messages.size()) * sizeof(uffd_msg));
+  const ssize_t got =
+      ::read(fd_, messages.data(), std::min(faults.size(), messages.size()) * sizeof(uffd_msg));
   std::size_t n = 0;
-  for (const uffd_msg& m : std::span(messages.data(), got > 0 ? static_cast<std::size_t>(got) / sizeof(uffd_msg) : 0)) {
-    if (m.event != UFFD_EVENT_PAGEFAULT) continue;   // no other events were asked for
+  for (const uffd_msg& m :
+       std::span(messages.data(), got > 0 ? static_cast<std::size_t>(got) / sizeof(uffd_msg) : 0)) {
+    if (m.event != UFFD_EVENT_PAGEFAULT) continue;  // no other events were asked for
     constexpr std::uint64_t kWrite = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
-    faults[n++] = {reinterpret_cast<std::byte*>(m.arg.pagefault.address), (m.arg.pagefault.flags & kWrite) != 0};
+    faults[n++] = {reinterpret_cast<std::byte*>(m.arg.pagefault.address),
+                   (m.arg.pagefault.flags & kWrite) != 0};
   }
   return n;
 }
@@ -213,7 +224,8 @@ std::string probe_userfaultfd(Delivery delivery) {
     ::close(file);
   }
   if (result == 0) return {};
-  if (result == EINVAL) return "the kernel's userfaultfd cannot map a page protected (UFFDIO_CONTINUE_MODE_WP, Linux 6.4)";
+  if (result == EINVAL)
+    return "the kernel's userfaultfd cannot map a page protected (UFFDIO_CONTINUE_MODE_WP, Linux 6.4)";
   return "trying the kernel's userfaultfd failed: " + std::generic_category().message(result);
 }
 

@@ -53,12 +53,14 @@ class Userfaultfd {
   /// Maps pages that the file has, protected or not, up to the first that the file lacks or that is mapped
   /// already. done: bytes mapped. EFAULT: the next page is a hole of the file; EEXIST: it is mapped; ENOENT:
   /// it is not registered here. Replaces a guard marker whose page the file has (mem/stack_guard.h).
-  [[nodiscard]] int map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept;
+  [[nodiscard]] int map(std::byte* address, std::size_t bytes, bool protect,
+                        std::size_t& done) const noexcept;
   /// Makes pages of zeros that the file lacks, and maps them, up to the first that it has. done: bytes made.
   /// EEXIST: the file has the next page; ENOENT: as above.
   [[nodiscard]] int make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept;
   /// Likewise, with the bytes at `from`, and protected or not.
-  [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect, std::size_t& done) const noexcept;
+  [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect,
+                         std::size_t& done) const noexcept;
   /// Protects what is mapped in the range, or opens it to stores. After opening, the first store to each page
   /// takes a fault that the kernel serves itself (0.8 µs; Linux 6.18); pages that were mapped without
   /// protection do not.

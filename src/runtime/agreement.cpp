@@ -26,7 +26,9 @@ Result<void> take(Options& options, std::string_view text) {
   OptionTable table = option_table(options);
   for (std::size_t i = 0; i < table.rows().size(); ++i) {
     const std::size_t end = text.find('\n');
-    if (end == std::string_view::npos) return fail(Errc::unsupported, "rank 0 has other options than this rank: the program is of another build");
+    if (end == std::string_view::npos)
+      return fail(Errc::unsupported,
+                  "rank 0 has other options than this rank: the program is of another build");
     KASANE_TRY(table.set(i, text.substr(0, end), OptionSource::environment));
     text.remove_prefix(end + 1);
   }
@@ -68,8 +70,10 @@ Result<std::byte*> agree_on_base(comm::OutOfBand& ranks, std::size_t bytes) {
   std::uint64_t everywhere = ~std::uint64_t{0};
   for (const std::uint64_t mask : *free) everywhere &= mask;
   if (everywhere == 0) {
-    return fail(Errc::limit, "rank " + std::to_string(culprit(*free)) + " has no room for a space of " + bytes_text(bytes) +
-                                 " at an address that is free on the other ranks (see ulimit -v there; try a smaller --space, KASANE_SPACE)");
+    return fail(Errc::limit, "rank " + std::to_string(culprit(*free)) + " has no room for a space of " +
+                                 bytes_text(bytes) +
+                                 " at an address that is free on the other ranks (see ulimit -v there; try a "
+                                 "smaller --space, KASANE_SPACE)");
   }
   const std::uintptr_t base = mem::candidate_base(static_cast<unsigned>(std::countr_zero(everywhere)));
   auto reserved = mem::reserve_space(bytes, base);
@@ -77,7 +81,8 @@ Result<std::byte*> agree_on_base(comm::OutOfBand& ranks, std::size_t bytes) {
   KASANE_TRY(succeeded);
   const auto failed = std::find(succeeded->begin(), succeeded->end(), 0);
   if (failed == succeeded->end()) return reserved;
-  return fail(Errc::limit, "rank " + std::to_string(failed - succeeded->begin()) + " cannot reserve the space at " + hexadecimal(base) +
+  return fail(Errc::limit, "rank " + std::to_string(failed - succeeded->begin()) +
+                               " cannot reserve the space at " + hexadecimal(base) +
                                (reserved ? std::string() : ": " + reserved.error().message));
 }
 

@@ -5,13 +5,13 @@
 //
 // Thread safety: as the header says. Invariant: a call that is made where it makes no sense reports that and
 // changes nothing.
+#include <kasane/kasane.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <kasane/kasane.h>
 #include <stdexcept>
 #include <string_view>
 
@@ -27,10 +27,10 @@
 namespace {
 
 using kasane::Rank;
+using kasane::runtime::answer;
 using kasane::runtime::api_fail;
 using kasane::runtime::Placement;
 using kasane::runtime::require_thread;
-using kasane::runtime::answer;
 using kasane::runtime::Runtime;
 using kasane::ult::Pool;
 using kasane::ult::ThreadId;
@@ -39,7 +39,8 @@ static_assert(static_cast<int>(Placement::Kind::local) == KASANE_PLACEMENT_LOCAL
 static_assert(static_cast<int>(Placement::Kind::block) == KASANE_PLACEMENT_BLOCK);
 static_assert(static_cast<int>(Placement::Kind::cyclic) == KASANE_PLACEMENT_CYCLIC);
 
-constexpr const char* kNotRunning = "Kasane is not running in this process: it starts before main and ends when main returns";
+constexpr const char* kNotRunning =
+    "Kasane is not running in this process: it starts before main and ends when main returns";
 
 /// The runtime; or null, and the failure is noted.
 Runtime* runtime_for(const char* call) noexcept {
@@ -80,9 +81,13 @@ int kasane_run(void (*entry)(void*), void* argument) {
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
   if (Pool::self() != kasane::kNoSlot)
-    return api_fail(EPERM, call, "called on a user-level thread; there fork threads (kasane::thread, kasane::parallel_invoke) instead");
+    return api_fail(EPERM, call,
+                    "called on a user-level thread; there fork threads (kasane::thread, "
+                    "kasane::parallel_invoke) instead");
   if (r->rank() != Rank{0})
-    return api_fail(EPERM, call, "called on a rank other than 0; the root thread starts on rank 0, and others take part by stealing");
+    return api_fail(
+        EPERM, call,
+        "called on a rank other than 0; the root thread starts on rank 0, and others take part by stealing");
   r->run_root(entry, argument);
   return 0;
 }
@@ -93,7 +98,9 @@ uint32_t kasane_rank(void) {
 }
 #define KASANE_TEXT(x) #x
 #define KASANE_DOTTED(a, b, c) KASANE_TEXT(a) "." KASANE_TEXT(b) "." KASANE_TEXT(c)
-const char* kasane_version(void) { return KASANE_DOTTED(KASANE_VERSION_MAJOR, KASANE_VERSION_MINOR, KASANE_VERSION_PATCH); }
+const char* kasane_version(void) {
+  return KASANE_DOTTED(KASANE_VERSION_MAJOR, KASANE_VERSION_MINOR, KASANE_VERSION_PATCH);
+}
 
 uint32_t kasane_ranks(void) {
   const Runtime* r = Runtime::current();
@@ -113,7 +120,7 @@ kasane_allocated_t kasane_thread_allocate(size_t alignment, size_t size) {
   try {
     const Pool::Allocated a = Pool::allocate(alignment, size);
     return {a.id.value, a.argument};
-  } catch (const std::logic_error& e) {   // the argument's size
+  } catch (const std::logic_error& e) {  // the argument's size
     api_fail(EINVAL, call, e.what());
   } catch (const std::exception& e) {
     api_fail(EAGAIN, call, e.what());
@@ -180,7 +187,8 @@ kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlo
 
 // ---- memory -----------------------------------------------------------------------------------------------
 
-void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument, size_t page_bytes) {
+void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
+                             size_t page_bytes) {
   Placement where{.kind = static_cast<Placement::Kind>(placement), .page_bytes = page_bytes};
   switch (placement) {
     case KASANE_PLACEMENT_LOCAL:
@@ -188,11 +196,13 @@ void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t 
     case KASANE_PLACEMENT_CYCLIC:
     case KASANE_PLACEMENT_FIRST_TOUCH: break;
     case KASANE_PLACEMENT_BLOCK_CYCLIC: where.block_bytes = argument; break;
-    case KASANE_PLACEMENT_ONE_RANK: where.rank = Rank{static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}))}; break;
-    case KASANE_PLACEMENT_NUMA: where.numa = static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0})); break;
-    default:
-      api_fail(EINVAL, kAllocate, "no such placement");
-      return nullptr;
+    case KASANE_PLACEMENT_ONE_RANK:
+      where.rank = Rank{static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}))};
+      break;
+    case KASANE_PLACEMENT_NUMA:
+      where.numa = static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}));
+      break;
+    default: api_fail(EINVAL, kAllocate, "no such placement"); return nullptr;
   }
   return allocate(bytes, alignment, where, KASANE_CALL_SITE);
 }
@@ -201,11 +211,16 @@ void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placeme
     api_fail(EINVAL, kAllocate, "no such placement without an argument");
     return nullptr;
   }
-  return allocate(bytes, alignment, Placement{.kind = static_cast<Placement::Kind>(placement)}, KASANE_CALL_SITE);
+  return allocate(bytes, alignment, Placement{.kind = static_cast<Placement::Kind>(placement)},
+                  KASANE_CALL_SITE);
 }
-void* kasane_aligned_alloc(size_t alignment, size_t bytes) { return allocate(bytes, alignment, Placement::local, KASANE_CALL_SITE); }
+void* kasane_aligned_alloc(size_t alignment, size_t bytes) {
+  return allocate(bytes, alignment, Placement::local, KASANE_CALL_SITE);
+}
 void* kasane_malloc(size_t bytes) { return allocate(bytes, 16, Placement::local, KASANE_CALL_SITE); }
-void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank) { return allocate(bytes, alignment, Placement::on(Rank{rank}), KASANE_CALL_SITE); }
+void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank) {
+  return allocate(bytes, alignment, Placement::on(Rank{rank}), KASANE_CALL_SITE);
+}
 
 void* kasane_calloc(size_t count, size_t bytes) {
   size_t all = 0;
@@ -239,7 +254,9 @@ void* kasane_realloc(void* pointer, size_t bytes) {
 
 size_t kasane_usable_size(const void* pointer) {
   Runtime* r = Runtime::current();
-  return pointer == nullptr || r == nullptr || !r->in_heap(pointer) ? 0 : kasane::runtime::program_usable_size(*r, pointer);
+  return pointer == nullptr || r == nullptr || !r->in_heap(pointer)
+             ? 0
+             : kasane::runtime::program_usable_size(*r, pointer);
 }
 
 void kasane_free(void* pointer) {
@@ -281,8 +298,9 @@ int kasane_view(const void* pointer, size_t bytes, int access) {
   constexpr const char* call = "kasane::view";
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
-  if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
-  if (bytes == 0 || !r->contains(pointer)) return 0;   // private memory is always present
+  if (access < KASANE_READ || access > KASANE_WRITE_ONLY)
+    return api_fail(EINVAL, call, "there is no such access");
+  if (bytes == 0 || !r->contains(pointer)) return 0;  // private memory is always present
   return answer(r->pin(pointer, bytes, static_cast<kasane::dsm::Use>(access)), call);
 }
 
@@ -297,8 +315,9 @@ int kasane_prefetch(const void* pointer, size_t bytes, int access) {
   constexpr const char* call = "kasane::prefetch";
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
-  if (access < KASANE_READ || access > KASANE_WRITE_ONLY) return api_fail(EINVAL, call, "there is no such access");
-  if (r->ranks() == 1 && !r->has_tiers()) return 0;   // all pages are here
+  if (access < KASANE_READ || access > KASANE_WRITE_ONLY)
+    return api_fail(EINVAL, call, "there is no such access");
+  if (r->ranks() == 1 && !r->has_tiers()) return 0;  // all pages are here
   if (bytes != 0 && r->contains(pointer)) r->prefetch(pointer, bytes, static_cast<kasane::dsm::Use>(access));
   return 0;
 }
@@ -327,15 +346,23 @@ int tell(const void* pointer, size_t bytes, kasane::gas::Advisor::What what, con
 int kasane_advise(const void* pointer, size_t bytes, int usage) {
   constexpr const char* call = "kasane::advise";
   using What = kasane::gas::Advisor::What;
-  static_assert(static_cast<int>(What::normal) == KASANE_NORMAL && static_cast<int>(What::sequential) == KASANE_SEQUENTIAL);
-  static_assert(static_cast<int>(What::random) == KASANE_RANDOM && static_cast<int>(What::once) == KASANE_ONCE);
+  static_assert(static_cast<int>(What::normal) == KASANE_NORMAL &&
+                static_cast<int>(What::sequential) == KASANE_SEQUENTIAL);
+  static_assert(static_cast<int>(What::random) == KASANE_RANDOM &&
+                static_cast<int>(What::once) == KASANE_ONCE);
   if (usage < KASANE_NORMAL || usage > KASANE_ONCE) return api_fail(EINVAL, call, "there is no such usage");
   return tell(pointer, bytes, static_cast<What>(usage), call);
 }
 
-int kasane_evict(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::leave, "kasane::evict"); }
-int kasane_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::hold, "kasane::pin"); }
-int kasane_end_pin(const void* pointer, size_t bytes) { return tell(pointer, bytes, kasane::gas::Advisor::What::end_hold, "kasane_end_pin"); }
+int kasane_evict(const void* pointer, size_t bytes) {
+  return tell(pointer, bytes, kasane::gas::Advisor::What::leave, "kasane::evict");
+}
+int kasane_pin(const void* pointer, size_t bytes) {
+  return tell(pointer, bytes, kasane::gas::Advisor::What::hold, "kasane::pin");
+}
+int kasane_end_pin(const void* pointer, size_t bytes) {
+  return tell(pointer, bytes, kasane::gas::Advisor::What::end_hold, "kasane_end_pin");
+}
 
 // ---- counters ---------------------------------------------------------------------------------------------
 
@@ -345,9 +372,10 @@ int kasane_counter(uint32_t index, uint32_t rank, const char** name, uint64_t* v
   if (r == nullptr) return EPERM;
   if (index >= kasane::runtime::kCounterRows) return api_fail(EINVAL, call, "there is no such counter");
   if (rank != KASANE_ALL_RANKS && rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
-  if (name != nullptr) *name = kasane::runtime::kCounterNames[index].data();   // literals
+  if (name != nullptr) *name = kasane::runtime::kCounterNames[index].data();  // literals
   if (value == nullptr) return 0;
-  const uint32_t first = rank == KASANE_ALL_RANKS ? 0 : rank, end = rank == KASANE_ALL_RANKS ? r->ranks() : rank + 1;
+  const uint32_t first = rank == KASANE_ALL_RANKS ? 0 : rank,
+                 end = rank == KASANE_ALL_RANKS ? r->ranks() : rank + 1;
   *value = 0;
   for (uint32_t of = first; of < end; ++of) *value += r->counters(Rank{of})[index];
   return 0;

@@ -2,8 +2,8 @@
 // The public interface of checkpoints (include/kasane/kasane.h): it checks the arguments, and runs a call
 // from main on a thread.
 // Thread safety: as the header says.
-#include <cerrno>
 #include <kasane/kasane.h>
+#include <cerrno>
 
 #include "runtime/api_error.h"
 #include "runtime/checkpoint.h"
@@ -29,38 +29,56 @@ struct Call {
 
 int run(Call call) {
   Runtime* r = Runtime::current();
-  if (r == nullptr) return api_fail(EPERM, call.name, "Kasane is not running in this process: it starts before main and ends when main returns");
+  if (r == nullptr)
+    return api_fail(
+        EPERM, call.name,
+        "Kasane is not running in this process: it starts before main and ends when main returns");
   std::uint64_t bytes = 0;
-  if (call.contents.element_bytes == 0 || __builtin_mul_overflow(call.contents.count, call.contents.element_bytes, &bytes))
-    return api_fail(EINVAL, call.name, "count * element_bytes is more than there can be, or an element has no bytes");
+  if (call.contents.element_bytes == 0 ||
+      __builtin_mul_overflow(call.contents.count, call.contents.element_bytes, &bytes))
+    return api_fail(EINVAL, call.name,
+                    "count * element_bytes is more than there can be, or an element has no bytes");
   const auto* first = static_cast<const std::byte*>(call.data);
-  if (bytes != 0 && (!r->contains(first) || bytes > r->options().space_bytes || !r->contains(first + bytes - 1)))
+  if (bytes != 0 &&
+      (!r->contains(first) || bytes > r->options().space_bytes || !r->contains(first + bytes - 1)))
     return api_fail(EINVAL, call.name, "the range is not in global memory");
   if (kasane::ult::Pool::self() != kasane::kNoSlot) {
     kasane::runtime::check_no_mutex_held(call.name);
     call.failure = call.act(call);
   } else if (raw(r->rank()) == 0) {
-    r->run_root([](void* p) { static_cast<Call*>(p)->failure = static_cast<Call*>(p)->act(*static_cast<Call*>(p)); }, &call);
+    r->run_root(
+        [](void* p) { static_cast<Call*>(p)->failure = static_cast<Call*>(p)->act(*static_cast<Call*>(p)); },
+        &call);
   } else {
     return api_fail(EPERM, call.name, "call it on a user-level thread, or from main on rank 0");
   }
   return call.failure.code != 0 ? api_fail(call.failure.code, call.name, call.failure.text) : 0;
 }
 
-Contents contents_of(const kasane_checkpoint_t& c) noexcept { return {c.count, c.element_bytes, c.note, c.type}; }
+Contents contents_of(const kasane_checkpoint_t& c) noexcept {
+  return {c.count, c.element_bytes, c.note, c.type};
+}
 
 }  // namespace
 
 extern "C" {
 
 int kasane_persist(const void* pointer, const kasane_checkpoint_t* contents, const char* path) {
-  return run({"kasane::persist", [](const Call& c) { return kasane::runtime::persist(c.path, c.data, c.contents); }, const_cast<void*>(pointer),
-              contents_of(*contents), path, {}});
+  return run({"kasane::persist",
+              [](const Call& c) { return kasane::runtime::persist(c.path, c.data, c.contents); },
+              const_cast<void*>(pointer),
+              contents_of(*contents),
+              path,
+              {}});
 }
 
 int kasane_restore(void* pointer, const kasane_checkpoint_t* contents, const char* path) {
-  return run({"kasane::restore", [](const Call& c) { return kasane::runtime::restore(c.path, c.data, c.contents); }, pointer,
-              contents_of(*contents), path, {}});
+  return run({"kasane::restore",
+              [](const Call& c) { return kasane::runtime::restore(c.path, c.data, c.contents); },
+              pointer,
+              contents_of(*contents),
+              path,
+              {}});
 }
 
 int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents) {

@@ -2,8 +2,8 @@
 // The public interface of the direct view (include/kasane/kasane.h). It checks shapes, forwards to Direct and
 // turns its results into codes and texts.
 // Thread safety: as the header says.
-#include <cerrno>
 #include <kasane/kasane.h>
+#include <cerrno>
 #include <vector>
 
 #include "runtime/api_error.h"
@@ -13,32 +13,42 @@
 
 namespace {
 
-using kasane::comm::AtomicOp, kasane::comm::Cursor, kasane::comm::Element, kasane::comm::Strides, kasane::comm::Width;
+using kasane::comm::AtomicOp, kasane::comm::Cursor, kasane::comm::Element, kasane::comm::Strides,
+    kasane::comm::Width;
 using kasane::runtime::answer, kasane::runtime::api_fail, kasane::runtime::Direct, kasane::runtime::Runtime;
 
-static_assert(static_cast<int>(Element::int32) == KASANE_INT32 && static_cast<int>(Element::int64) == KASANE_INT64);
-static_assert(static_cast<int>(Element::float32) == KASANE_FLOAT && static_cast<int>(Element::float64) == KASANE_DOUBLE);
-static_assert(static_cast<int>(Element::complex64) == KASANE_COMPLEX_FLOAT && static_cast<int>(Element::complex128) == KASANE_COMPLEX_DOUBLE);
-static_assert(static_cast<int>(AtomicOp::fetch_add) == KASANE_FETCH_ADD && static_cast<int>(AtomicOp::fetch_and) == KASANE_FETCH_AND);
-static_assert(static_cast<int>(AtomicOp::fetch_or) == KASANE_FETCH_OR && static_cast<int>(AtomicOp::fetch_xor) == KASANE_FETCH_XOR);
-static_assert(static_cast<int>(AtomicOp::swap) == KASANE_SWAP && static_cast<int>(AtomicOp::compare_swap) == KASANE_COMPARE_SWAP);
+static_assert(static_cast<int>(Element::int32) == KASANE_INT32 &&
+              static_cast<int>(Element::int64) == KASANE_INT64);
+static_assert(static_cast<int>(Element::float32) == KASANE_FLOAT &&
+              static_cast<int>(Element::float64) == KASANE_DOUBLE);
+static_assert(static_cast<int>(Element::complex64) == KASANE_COMPLEX_FLOAT &&
+              static_cast<int>(Element::complex128) == KASANE_COMPLEX_DOUBLE);
+static_assert(static_cast<int>(AtomicOp::fetch_add) == KASANE_FETCH_ADD &&
+              static_cast<int>(AtomicOp::fetch_and) == KASANE_FETCH_AND);
+static_assert(static_cast<int>(AtomicOp::fetch_or) == KASANE_FETCH_OR &&
+              static_cast<int>(AtomicOp::fetch_xor) == KASANE_FETCH_XOR);
+static_assert(static_cast<int>(AtomicOp::swap) == KASANE_SWAP &&
+              static_cast<int>(AtomicOp::compare_swap) == KASANE_COMPARE_SWAP);
 
 Direct* direct_for(const char* call) noexcept {
   Runtime* r = Runtime::current();
   if (r != nullptr) [[likely]]
     return &r->direct();
-  api_fail(EPERM, call, "Kasane is not running in this process: it starts before main and ends when main returns");
+  api_fail(EPERM, call,
+           "Kasane is not running in this process: it starts before main and ends when main returns");
   return nullptr;
 }
 
 Cursor contiguous(std::size_t bytes) noexcept { return Cursor(Strides{.dimensions = 1, .count = {bytes}}); }
 
 // Out of line: a Cursor is large, and most calls need none.
-[[gnu::noinline]] int get_elsewhere(Direct& d, void* destination, const void* global, std::size_t bytes, const char* call, const void* site) {
+[[gnu::noinline]] int get_elsewhere(Direct& d, void* destination, const void* global, std::size_t bytes,
+                                    const char* call, const void* site) {
   d.check(global, contiguous(bytes), false, call, site);
   return answer(d.get(destination, global, contiguous(bytes), nullptr), call);
 }
-[[gnu::noinline]] int put_elsewhere(Direct& d, void* global, const void* source, std::size_t bytes, const char* call, const void* site) {
+[[gnu::noinline]] int put_elsewhere(Direct& d, void* global, const void* source, std::size_t bytes,
+                                    const char* call, const void* site) {
   d.check(global, contiguous(bytes), true, call, site);
   return answer(d.put(global, source, contiguous(bytes), nullptr), call);
 }
@@ -46,7 +56,8 @@ Cursor contiguous(std::size_t bytes) noexcept { return Cursor(Strides{.dimension
 /// Calls with(cursor) for a patch of this shape; a wrong shape is an error.
 template <class With>
 int with_shape(const kasane_strides_t* shape, const char* call, const With& with) {
-  if (shape == nullptr || shape->dimensions == 0 || shape->dimensions > kasane::comm::kMaxDimensions) return api_fail(EINVAL, call, "a shape has 1 to 8 dimensions");
+  if (shape == nullptr || shape->dimensions == 0 || shape->dimensions > kasane::comm::kMaxDimensions)
+    return api_fail(EINVAL, call, "a shape has 1 to 8 dimensions");
   Strides s{.dimensions = shape->dimensions};
   bool empty = false;
   for (std::uint32_t d = 0; d < shape->dimensions; ++d) {
@@ -61,17 +72,22 @@ int with_shape(const kasane_strides_t* shape, const char* call, const With& with
 }
 
 /// The pieces relative to the space's base and to address 0.
-std::vector<kasane::comm::Piece> pieces_of(const kasane_piece_t* pieces, std::size_t count, const std::byte* base) {
-  const kasane::ult::RuntimeSection section;   // private memory
+std::vector<kasane::comm::Piece> pieces_of(const kasane_piece_t* pieces, std::size_t count,
+                                           const std::byte* base) {
+  const kasane::ult::RuntimeSection section;  // private memory
   std::vector<kasane::comm::Piece> list;
   list.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    list.push_back({reinterpret_cast<std::uintptr_t>(pieces[i].global) - reinterpret_cast<std::uintptr_t>(base), reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
+    list.push_back(
+        {reinterpret_cast<std::uintptr_t>(pieces[i].global) - reinterpret_cast<std::uintptr_t>(base),
+         reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
   }
   return list;
 }
 
-std::complex<double> scale_of(const double scale[2]) noexcept { return scale == nullptr ? std::complex<double>{1, 0} : std::complex<double>{scale[0], scale[1]}; }
+std::complex<double> scale_of(const double scale[2]) noexcept {
+  return scale == nullptr ? std::complex<double>{1, 0} : std::complex<double>{scale[0], scale[1]};
+}
 
 Direct::Id* id_of(kasane_pending_t* pending) noexcept { return pending == nullptr ? nullptr : &pending->id; }
 
@@ -79,16 +95,21 @@ bool right_element(kasane_element_t e) noexcept { return e >= KASANE_INT32 && e 
 
 /// Integers use the whole part of the scale, which has to fit into 64 bits.
 bool right_scale(kasane_element_t e, const double scale[2]) noexcept {
-  return scale == nullptr || (e != KASANE_INT32 && e != KASANE_INT64) || (scale[0] >= -0x1p63 && scale[0] < 0x1p63);
+  return scale == nullptr || (e != KASANE_INT32 && e != KASANE_INT64) ||
+         (scale[0] >= -0x1p63 && scale[0] < 0x1p63);
 }
 
-int accumulate(const char* call, const void* site, void* global, const void* source, const Cursor& cursor, kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
+int accumulate(const char* call, const void* site, void* global, const void* source, const Cursor& cursor,
+               kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   if (!right_element(element)) return api_fail(EINVAL, call, "no such kind of element");
-  if (!right_scale(element, scale)) return api_fail(EINVAL, call, "the scale of integers must be a number within 64 bits");
+  if (!right_scale(element, scale))
+    return api_fail(EINVAL, call, "the scale of integers must be a number within 64 bits");
   d->check(global, cursor, true, call, site);
-  return answer(d->accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)), call);
+  return answer(
+      d->accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)),
+      call);
 }
 
 }  // namespace
@@ -155,10 +176,13 @@ int kasane_put_async(void* global, const void* source, size_t bytes, kasane_pend
   if (d == nullptr) return EPERM;
   if (d->put_here(global, source, bytes)) return 0;
   d->check(global, contiguous(bytes), true, call, __builtin_return_address(0));
-  return answer(pending == nullptr ? d->put_detached(global, source, contiguous(bytes)) : d->put(global, source, contiguous(bytes), id_of(pending)), call);
+  return answer(pending == nullptr ? d->put_detached(global, source, contiguous(bytes))
+                                   : d->put(global, source, contiguous(bytes), id_of(pending)),
+                call);
 }
 
-int kasane_get_strided(void* destination, const void* global, const kasane_strides_t* shape, kasane_pending_t* pending) {
+int kasane_get_strided(void* destination, const void* global, const kasane_strides_t* shape,
+                       kasane_pending_t* pending) {
   constexpr const char* call = "kasane::get_strided";
   Direct* d = direct_for(call);
   const void* site = __builtin_return_address(0);
@@ -168,7 +192,8 @@ int kasane_get_strided(void* destination, const void* global, const kasane_strid
   });
 }
 
-int kasane_put_strided(void* global, const void* source, const kasane_strides_t* shape, kasane_pending_t* pending) {
+int kasane_put_strided(void* global, const void* source, const kasane_strides_t* shape,
+                       kasane_pending_t* pending) {
   constexpr const char* call = "kasane::put_strided";
   Direct* d = direct_for(call);
   const void* site = __builtin_return_address(0);
@@ -184,8 +209,10 @@ int kasane_get_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
   const auto list = pieces_of(pieces, count, base);
-  d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), false, call, __builtin_return_address(0));
-  return answer(d->get(nullptr, base, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)), call);
+  d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), false, call,
+           __builtin_return_address(0));
+  return answer(d->get(nullptr, base, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)),
+                call);
 }
 
 int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending_t* pending) {
@@ -195,18 +222,23 @@ int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   std::byte* const base = Runtime::current()->space_base();
   const auto list = pieces_of(pieces, count, base);
   d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), true, call, __builtin_return_address(0));
-  return answer(d->put(base, nullptr, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)), call);
+  return answer(d->put(base, nullptr, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)),
+                call);
 }
 
-int kasane_accumulate(void* global, const void* source, size_t count, kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
+int kasane_accumulate(void* global, const void* source, size_t count, kasane_element_t element,
+                      const double scale[2], kasane_pending_t* pending) {
   constexpr const char* call = "kasane::accumulate";
-  const std::size_t size = right_element(element) ? kasane::comm::element_bytes(static_cast<Element>(element)) : 1;
-  if (count > static_cast<std::size_t>(-1) / size) return api_fail(EINVAL, call, "more elements than 64 bits can address");
-  return accumulate(call, __builtin_return_address(0), global, source, contiguous(count * size), element, scale, pending);
+  const std::size_t size =
+      right_element(element) ? kasane::comm::element_bytes(static_cast<Element>(element)) : 1;
+  if (count > static_cast<std::size_t>(-1) / size)
+    return api_fail(EINVAL, call, "more elements than 64 bits can address");
+  return accumulate(call, __builtin_return_address(0), global, source, contiguous(count * size), element,
+                    scale, pending);
 }
 
-int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape, kasane_element_t element, const double scale[2],
-                              kasane_pending_t* pending) {
+int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape,
+                              kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
   constexpr const char* call = "kasane::accumulate_strided";
   int code = 0;
   const void* site = __builtin_return_address(0);
@@ -217,14 +249,17 @@ int kasane_accumulate_strided(void* global, const void* source, const kasane_str
   return shaped != 0 ? shaped : code;
 }
 
-int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand, uint64_t compare, uint64_t* old, kasane_pending_t* pending) {
+int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand, uint64_t compare,
+                  uint64_t* old, kasane_pending_t* pending) {
   constexpr const char* call = "kasane::atomic";
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   if (op < KASANE_FETCH_ADD || op > KASANE_COMPARE_SWAP) return api_fail(EINVAL, call, "no such operation");
   if (width != 4 && width != 8) return api_fail(EINVAL, call, "atomics are 4 or 8 bytes wide");
   d->check(global, contiguous(width), true, call, __builtin_return_address(0));
-  return answer(d->atomic(static_cast<AtomicOp>(op), static_cast<Width>(width), global, operand, compare, old, id_of(pending)), call);
+  return answer(d->atomic(static_cast<AtomicOp>(op), static_cast<Width>(width), global, operand, compare, old,
+                          id_of(pending)),
+                call);
 }
 
 int kasane_copy(void* to, const void* from, size_t bytes, kasane_pending_t* pending) {

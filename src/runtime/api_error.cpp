@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <kasane/kasane.hpp>
 
-
 namespace kasane::runtime {
 namespace {
 
@@ -45,7 +44,9 @@ int api_fail(int code, const char* call, const char* message) noexcept {
   return code;
 }
 
-int api_fail(const Error& error, const char* call) noexcept { return api_fail(errno_of(error.code), call, error.message.c_str()); }
+int api_fail(const Error& error, const char* call) noexcept {
+  return api_fail(errno_of(error.code), call, error.message.c_str());
+}
 
 int api_fail_outside(const char* call) noexcept {
   return api_fail(EPERM, call, "not on a user-level thread; call it inside of kasane::run (kasane_run)");
@@ -58,7 +59,9 @@ extern "C" const char* kasane_error_message(void) { return kasane::runtime::last
 
 namespace kasane {
 
-out_of_memory::out_of_memory(const char* message) noexcept { std::snprintf(text_, sizeof text_, "%.*s", static_cast<int>(sizeof text_ - 1), message); }
+out_of_memory::out_of_memory(const char* message) noexcept {
+  std::snprintf(text_, sizeof text_, "%.*s", static_cast<int>(sizeof text_ - 1), message);
+}
 
 void detail::throw_last_error() {
   const int code = kasane_error_code();

@@ -4,11 +4,11 @@
 // a record, so it may lie in V and be copied bitwise. Also the waits of atomics, which have no object.
 //
 // Thread safety: as the header says.
+#include <kasane/kasane.h>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <kasane/kasane.h>
 #include <new>
 #include <optional>
 #include <type_traits>
@@ -23,8 +23,8 @@
 #include "ult/locals.h"
 #include "ult/mutex.h"
 #include "ult/once.h"
-#include "ult/semaphore_record.h"
 #include "ult/semaphore.h"
+#include "ult/semaphore_record.h"
 #include "ult/shared_mutex.h"
 #include "ult/watch.h"
 
@@ -43,7 +43,8 @@ using kasane::ult::Semaphore;
 using kasane::ult::SharedMutex;
 using kasane::ult::Watch;
 
-static_assert(KASANE_SEM_MAX == kasane::ult::kMaxPermits && KASANE_BARRIER_MAX == kasane::ult::kMostAtBarrier);
+static_assert(KASANE_SEM_MAX == kasane::ult::kMaxPermits &&
+              KASANE_BARRIER_MAX == kasane::ult::kMostAtBarrier);
 
 constexpr const char* kAllDropped = "all threads that the barrier was for have dropped out of it";
 
@@ -71,8 +72,10 @@ template <class T, int kFailed = EBUSY, class Public, class F>
 int with(Public* p, const char* call, const F& act) {
   if (const int code = require_thread(call)) [[unlikely]]
     return code;
-  if constexpr (std::is_same_v<decltype(act(inside<T>(p))), bool>) return act(inside<T>(p)) ? 0 : kFailed;
-  else return act(inside<T>(p)), 0;
+  if constexpr (std::is_same_v<decltype(act(inside<T>(p))), bool>)
+    return act(inside<T>(p)) ? 0 : kFailed;
+  else
+    return act(inside<T>(p)), 0;
 }
 
 template <class T, class Public>
@@ -83,7 +86,10 @@ int destroy(Public* p, const char* call) noexcept {
 }
 
 /// The offset of the word in the space, for Watch. On a thread.
-Watch watch_of(const void* global) { return Watch(static_cast<std::uint64_t>(static_cast<const std::byte*>(global) - Runtime::current()->space_base())); }
+Watch watch_of(const void* global) {
+  return Watch(
+      static_cast<std::uint64_t>(static_cast<const std::byte*>(global) - Runtime::current()->space_base()));
+}
 
 template <class F>
 int notify(const void* global, const char* call, const F& act) {
@@ -151,7 +157,9 @@ int kasane_mutex_unlock_relaxed(kasane_mutex_t* mutex) {
   return with<Mutex>(mutex, "kasane_mutex_unlock_relaxed", [](Mutex& m) { m.unlock_relaxed(); });
 }
 
-int kasane_cond_init(kasane_cond_t* cond) { return init<ConditionVariable>(cond, "kasane::condition_variable"); }
+int kasane_cond_init(kasane_cond_t* cond) {
+  return init<ConditionVariable>(cond, "kasane::condition_variable");
+}
 int kasane_cond_destroy(kasane_cond_t* cond) {
   return destroy<ConditionVariable>(cond, "kasane::condition_variable::~condition_variable");
 }
@@ -161,8 +169,9 @@ int kasane_cond_wait(kasane_cond_t* cond, kasane_mutex_t* mutex) {
   return 0;
 }
 int kasane_cond_timedwait(kasane_cond_t* cond, kasane_mutex_t* mutex, uint64_t deadline_ns) {
-  return with<ConditionVariable, ETIMEDOUT>(cond, "kasane::condition_variable::wait_until",
-                                            [&](ConditionVariable& c) { return c.wait_until(inside<Mutex>(mutex), deadline_ns); });
+  return with<ConditionVariable, ETIMEDOUT>(
+      cond, "kasane::condition_variable::wait_until",
+      [&](ConditionVariable& c) { return c.wait_until(inside<Mutex>(mutex), deadline_ns); });
 }
 int kasane_cond_signal(kasane_cond_t* cond) {
   if (const int code = require_thread("kasane::condition_variable::notify_one")) return code;
@@ -177,10 +186,13 @@ int kasane_cond_broadcast(kasane_cond_t* cond) {
 
 int kasane_barrier_init(kasane_barrier_t* barrier, uint32_t count) {
   if (count == 0) return api_fail(EINVAL, "kasane::barrier", "a barrier for no threads");
-  if (count > KASANE_BARRIER_MAX) return api_fail(EINVAL, "kasane::barrier", "more threads than KASANE_BARRIER_MAX");
+  if (count > KASANE_BARRIER_MAX)
+    return api_fail(EINVAL, "kasane::barrier", "more threads than KASANE_BARRIER_MAX");
   return init<Barrier>(barrier, "kasane::barrier", count);
 }
-int kasane_barrier_destroy(kasane_barrier_t* barrier) { return destroy<Barrier>(barrier, "kasane::barrier::~barrier"); }
+int kasane_barrier_destroy(kasane_barrier_t* barrier) {
+  return destroy<Barrier>(barrier, "kasane::barrier::~barrier");
+}
 int kasane_barrier_wait(kasane_barrier_t* barrier) {
   constexpr const char* call = "kasane::barrier::arrive_and_wait";
   if (const int code = require_thread(call)) return code;
@@ -204,55 +216,78 @@ int kasane_barrier_wait_phase(kasane_barrier_t* barrier, uint32_t phase) {
 }
 
 int kasane_rwlock_init(kasane_rwlock_t* lock) { return init<SharedMutex>(lock, "kasane::shared_mutex"); }
-int kasane_rwlock_destroy(kasane_rwlock_t* lock) { return destroy<SharedMutex>(lock, "kasane::shared_mutex::~shared_mutex"); }
+int kasane_rwlock_destroy(kasane_rwlock_t* lock) {
+  return destroy<SharedMutex>(lock, "kasane::shared_mutex::~shared_mutex");
+}
 int kasane_rwlock_rdlock(kasane_rwlock_t* lock) {
-  return with<SharedMutex>(lock, "kasane::shared_mutex::lock_shared", [](SharedMutex& m) { m.lock_shared(); });
+  return with<SharedMutex>(lock, "kasane::shared_mutex::lock_shared",
+                           [](SharedMutex& m) { m.lock_shared(); });
 }
 int kasane_rwlock_tryrdlock(kasane_rwlock_t* lock) {
-  return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock_shared", [](SharedMutex& m) { return m.try_lock_shared(); });
+  return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock_shared",
+                           [](SharedMutex& m) { return m.try_lock_shared(); });
 }
 int kasane_rwlock_timedrdlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
   return with<SharedMutex, ETIMEDOUT>(lock, "kasane::shared_timed_mutex::try_lock_shared_until",
                                       [=](SharedMutex& m) { return m.try_lock_shared_until(deadline_ns); });
 }
 int kasane_rwlock_rdunlock(kasane_rwlock_t* lock) {
-  return with<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared", [](SharedMutex& m) { m.unlock_shared(); });
+  return with<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared",
+                           [](SharedMutex& m) { m.unlock_shared(); });
 }
-int kasane_rwlock_wrlock(kasane_rwlock_t* lock) { return with<SharedMutex>(lock, "kasane::shared_mutex::lock", [](SharedMutex& m) { m.lock(); }); }
+int kasane_rwlock_wrlock(kasane_rwlock_t* lock) {
+  return with<SharedMutex>(lock, "kasane::shared_mutex::lock", [](SharedMutex& m) { m.lock(); });
+}
 int kasane_rwlock_trywrlock(kasane_rwlock_t* lock) {
-  return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock", [](SharedMutex& m) { return m.try_lock(); });
+  return with<SharedMutex>(lock, "kasane::shared_mutex::try_lock",
+                           [](SharedMutex& m) { return m.try_lock(); });
 }
 int kasane_rwlock_timedwrlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
-  return with<SharedMutex, ETIMEDOUT>(lock, "kasane::shared_timed_mutex::try_lock_until", [=](SharedMutex& m) { return m.try_lock_until(deadline_ns); });
+  return with<SharedMutex, ETIMEDOUT>(lock, "kasane::shared_timed_mutex::try_lock_until",
+                                      [=](SharedMutex& m) { return m.try_lock_until(deadline_ns); });
 }
-int kasane_rwlock_wrunlock(kasane_rwlock_t* lock) { return with<SharedMutex>(lock, "kasane::shared_mutex::unlock", [](SharedMutex& m) { m.unlock(); }); }
+int kasane_rwlock_wrunlock(kasane_rwlock_t* lock) {
+  return with<SharedMutex>(lock, "kasane::shared_mutex::unlock", [](SharedMutex& m) { m.unlock(); });
+}
 
 int kasane_sem_init(kasane_sem_t* sem, uint32_t permits) {
-  if (permits > KASANE_SEM_MAX) return api_fail(EINVAL, "kasane::counting_semaphore", "more permits than KASANE_SEM_MAX");
+  if (permits > KASANE_SEM_MAX)
+    return api_fail(EINVAL, "kasane::counting_semaphore", "more permits than KASANE_SEM_MAX");
   return init<Semaphore>(sem, "kasane::counting_semaphore", permits);
 }
-int kasane_sem_destroy(kasane_sem_t* sem) { return destroy<Semaphore>(sem, "kasane::counting_semaphore::~counting_semaphore"); }
-int kasane_sem_wait(kasane_sem_t* sem) { return with<Semaphore>(sem, "kasane::counting_semaphore::acquire", [](Semaphore& s) { s.acquire(); }); }
+int kasane_sem_destroy(kasane_sem_t* sem) {
+  return destroy<Semaphore>(sem, "kasane::counting_semaphore::~counting_semaphore");
+}
+int kasane_sem_wait(kasane_sem_t* sem) {
+  return with<Semaphore>(sem, "kasane::counting_semaphore::acquire", [](Semaphore& s) { s.acquire(); });
+}
 int kasane_sem_trywait(kasane_sem_t* sem) {
-  return with<Semaphore>(sem, "kasane::counting_semaphore::try_acquire", [](Semaphore& s) { return s.try_acquire(); });
+  return with<Semaphore>(sem, "kasane::counting_semaphore::try_acquire",
+                         [](Semaphore& s) { return s.try_acquire(); });
 }
 int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns) {
-  return with<Semaphore, ETIMEDOUT>(sem, "kasane::counting_semaphore::try_acquire_until", [=](Semaphore& s) { return s.try_acquire_until(deadline_ns); });
+  return with<Semaphore, ETIMEDOUT>(sem, "kasane::counting_semaphore::try_acquire_until",
+                                    [=](Semaphore& s) { return s.try_acquire_until(deadline_ns); });
 }
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits) {
-  return with<Semaphore>(sem, "kasane::counting_semaphore::release", [permits](Semaphore& s) { s.release(permits); });
+  return with<Semaphore>(sem, "kasane::counting_semaphore::release",
+                         [permits](Semaphore& s) { s.release(permits); });
 }
 
-int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) { return init<Latch>(latch, "kasane::latch", expected); }
+int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) {
+  return init<Latch>(latch, "kasane::latch", expected);
+}
 int kasane_latch_destroy(kasane_latch_t* latch) { return destroy<Latch>(latch, "kasane::latch::~latch"); }
 int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n) {
   return with<Latch>(latch, "kasane::latch::count_down", [n](Latch& l) { l.count_down(n); });
 }
 int kasane_latch_wait(const kasane_latch_t* latch) {
-  return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::wait", [](const Latch& l) { l.wait(); });
+  return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::wait",
+                     [](const Latch& l) { l.wait(); });
 }
 int kasane_latch_trywait(const kasane_latch_t* latch) {
-  return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::try_wait", [](const Latch& l) { return l.try_wait(); });
+  return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::try_wait",
+                     [](const Latch& l) { return l.try_wait(); });
 }
 
 int kasane_once_init(kasane_once_t* once) { return init<Once>(once, "kasane::once_flag"); }
@@ -260,7 +295,7 @@ int kasane_once_destroy(kasane_once_t* once) { return destroy<Once>(once, "kasan
 int kasane_call_once(kasane_once_t* once, void (*function)(void*), void* argument) {
   return with<Once>(once, "kasane::call_once", [&](Once& o) {
     if (!o.begin()) return;
-    struct Attempt {   // a caller that throws leaves the call to the next one
+    struct Attempt {  // a caller that throws leaves the call to the next one
       Once& once;
       bool done = false;
       ~Attempt() { once.end(done); }

@@ -12,7 +12,9 @@ namespace {
 void keep_on(std::span<const topo::Core> cores) noexcept {
   if (const auto bound = topo::pin(cores); !bound) {
     CrashText text;
-    warn(text.add("kasane: --bind core (KASANE_BIND): ").add(bound.error().message.c_str()).add("; it runs where the kernel lets it\n"));
+    warn(text.add("kasane: --bind core (KASANE_BIND): ")
+             .add(bound.error().message.c_str())
+             .add("; it runs where the kernel lets it\n"));
   }
 }
 
@@ -25,7 +27,8 @@ Result<Binding> Binding::to_cores(std::uint32_t index, std::uint32_t ranks_here,
   binding.cores_ = machine->cores();
   binding.first_ = index * workers;
   const std::size_t used = std::size_t{ranks_here} * workers;
-  if (used < binding.cores_.size()) binding.others_.assign(binding.cores_.begin() + static_cast<std::ptrdiff_t>(used), binding.cores_.end());
+  if (used < binding.cores_.size())
+    binding.others_.assign(binding.cores_.begin() + static_cast<std::ptrdiff_t>(used), binding.cores_.end());
   return binding;
 }
 

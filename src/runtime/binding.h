@@ -33,8 +33,8 @@ class Binding {
   void bind_server() const noexcept;
 
  private:
-  std::vector<topo::Core> cores_;     ///< of the workers, the first one first; empty: nothing is bound
-  std::vector<topo::Core> others_;    ///< empty: all have workers
+  std::vector<topo::Core> cores_;   ///< of the workers, the first one first; empty: nothing is bound
+  std::vector<topo::Core> others_;  ///< empty: all have workers
   std::uint32_t first_ = 0;
 };
 

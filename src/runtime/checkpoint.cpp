@@ -87,7 +87,8 @@ unique_array<T> global_array(std::size_t n) {
 /// A view of global memory that ends with the scope.
 class View {
  public:
-  View(const void* p, std::size_t bytes, int access) noexcept : p_(p), bytes_(bytes), good_(kasane_view(p, bytes, access) == 0) {}
+  View(const void* p, std::size_t bytes, int access) noexcept
+      : p_(p), bytes_(bytes), good_(kasane_view(p, bytes, access) == 0) {}
   View(const View&) = delete;
   View& operator=(const View&) = delete;
   ~View() {
@@ -108,8 +109,12 @@ class View {
 class Work {
  public:
   Work(const void* data, const Contents& contents)
-      : ranks_(kasane_ranks()), layout_(contents.bytes()), shared_(global_array<Shared>(1)), parts_(global_array<Part>(ranks_)),
-        owners_(global_array<std::uint32_t>(layout_.chunks)), table_(global_array<std::uint64_t>(layout_.chunks)) {
+      : ranks_(kasane_ranks()),
+        layout_(contents.bytes()),
+        shared_(global_array<Shared>(1)),
+        parts_(global_array<Part>(ranks_)),
+        owners_(global_array<std::uint32_t>(layout_.chunks)),
+        table_(global_array<std::uint64_t>(layout_.chunks)) {
     Shared& s = shared_[0];
     s.contents = contents;
     s.data = static_cast<std::byte*>(const_cast<void*>(data));
@@ -123,13 +128,13 @@ class Work {
     CheckpointFailure failure;
     Shared& s = shared_[0];
     const bool ready = find_owners(failure) && attempt(failure, [&]() -> FileResult<void> {
-      auto resolved = note_path(path);
-      if (!resolved) return tl::unexpected(resolved.error());
-      auto file = create(*resolved, layout_, !Runtime::current()->one_host());
-      if (!file) return tl::unexpected(file.error());
-      s.file = *file;
-      return {};
-    });
+                         auto resolved = note_path(path);
+                         if (!resolved) return tl::unexpected(resolved.error());
+                         auto file = create(*resolved, layout_, !Runtime::current()->one_host());
+                         if (!file) return tl::unexpected(file.error());
+                         s.file = *file;
+                         return {};
+                       });
     if (!ready) return failure;
     verb_ = "persist";
     const std::uint64_t start_ns = now_ns();
@@ -156,18 +161,18 @@ class Work {
     CheckpointFailure failure;
     Shared& s = shared_[0];
     const bool ready = find_owners(failure) && attempt(failure, [&]() -> FileResult<void> {
-      auto resolved = note_path(path);
-      if (!resolved) return tl::unexpected(resolved.error());
-      const auto file = OldFile::open(*resolved);
-      if (!file) return tl::unexpected(file.error());
-      s.header_checksum = file->header().header_checksum;
-      return check_wanted(file->header(), s.contents, *resolved);
-    });
+                         auto resolved = note_path(path);
+                         if (!resolved) return tl::unexpected(resolved.error());
+                         const auto file = OldFile::open(*resolved);
+                         if (!file) return tl::unexpected(file.error());
+                         s.header_checksum = file->header().header_checksum;
+                         return check_wanted(file->header(), s.contents, *resolved);
+                       });
     if (!ready) return failure;
     verb_ = "restore";
     const std::uint64_t start_ns = now_ns();
     everywhere([](const Tools& t) { return read_part(t); });
-    move_to(s.holder);   // whose clock measured the start
+    move_to(s.holder);  // whose clock measured the start
     first_failure(failure);
     const RuntimeSection section;
     if (failure.code == 0) tell_end(start_ns);
@@ -179,7 +184,7 @@ class Work {
   struct Tools {
     Shared& shared;
     Part& part;
-    std::uint32_t rank;   ///< the rank whose part it is
+    std::uint32_t rank;  ///< the rank whose part it is
     const FileLayout& layout;
     const std::uint32_t* owners;
     std::uint64_t* table;
@@ -188,13 +193,15 @@ class Work {
   using DoPart = FileResult<void> (*)(const Tools&);
 
   void tell_end(std::uint64_t start_ns) {
-    CheckpointProgress(shared_[0].progress, shared_[0].show, verb_, shared_[0].path, layout_.bytes, start_ns).end();
+    CheckpointProgress(shared_[0].progress, shared_[0].show, verb_, shared_[0].path, layout_.bytes, start_ns)
+        .end();
   }
 
   FileResult<std::string> note_path(const char* path) {
     auto resolved = resolve(path);
     if (!resolved) return resolved;
-    if (temporary_name(*resolved, {.aside = true}).size() >= sizeof shared_[0].path) return refuse(ENAMETOOLONG, fmt::format("the name of {} is too long", *resolved));
+    if (temporary_name(*resolved, {.aside = true}).size() >= sizeof shared_[0].path)
+      return refuse(ENAMETOOLONG, fmt::format("the name of {} is too long", *resolved));
     std::memcpy(shared_[0].path, resolved->c_str(), resolved->size() + 1);
     return resolved;
   }
@@ -211,7 +218,9 @@ class Work {
     });
   }
 
-  [[nodiscard]] Tools tools_of(std::uint32_t rank) noexcept { return {shared_[0], parts_[rank], rank, layout_, owners_.get(), table_.get(), verb_}; }
+  [[nodiscard]] Tools tools_of(std::uint32_t rank) noexcept {
+    return {shared_[0], parts_[rank], rank, layout_, owners_.get(), table_.get(), verb_};
+  }
 
   /// Runs each rank's part at that rank, all at once; the holder's is forked last, since it runs here
   /// immediately. Then the holder does the parts that other ranks could not do.
@@ -226,7 +235,7 @@ class Work {
       };
       try {
         threads[r] = thread(run);
-      } catch (const error&) {   // no stack is left: the parts run one after the other
+      } catch (const error&) {  // no stack is left: the parts run one after the other
         run();
       }
     }
@@ -278,13 +287,13 @@ class Work {
     const std::unique_ptr<std::byte[]> buffer(new std::byte[kRunChunks * kChunkBytes]);
     FileResult<void> done = for_runs(t, [&](std::uint64_t first, std::uint64_t n) -> FileResult<void> {
       const std::uint64_t bytes = (n - 1) * kChunkBytes + t.layout.bytes_of(first + n - 1);
-      {   // one copy is checked and written, whatever is stored to the memory meanwhile
+      {  // one copy is checked and written, whatever is stored to the memory meanwhile
         const View view(s.data + first * kChunkBytes, bytes, KASANE_READ);
         if (auto good = view.result(); !good) return good;
         std::memcpy(buffer.get(), s.data + first * kChunkBytes, bytes);
       }
       std::uint64_t stored = 0;
-      for (std::uint64_t i = 0; i < n;) {   // stretches between holes
+      for (std::uint64_t i = 0; i < n;) {  // stretches between holes
         std::uint64_t end = i, stretch = 0;
         for (; end < n; ++end) {
           const std::uint64_t in_chunk = t.layout.bytes_of(first + end);
@@ -293,7 +302,9 @@ class Work {
           stretch += in_chunk;
         }
         if (stretch != 0) {
-          if (auto written = write(fd, {buffer.get() + i * kChunkBytes, stretch}, first + i, t.layout, path); !written) return written;
+          if (auto written = write(fd, {buffer.get() + i * kChunkBytes, stretch}, first + i, t.layout, path);
+              !written)
+            return written;
         }
         stored += stretch;
         i = end + 1;
@@ -301,7 +312,7 @@ class Work {
       progress.add(bytes, stored);
       return {};
     });
-    if (holds) return done;   // flushed by commit()
+    if (holds) return done;  // flushed by commit()
     if (done) done = flush(fd, path);
     ::close(fd);
     return done;
@@ -327,9 +338,12 @@ class Work {
       for (std::uint64_t i = 0; i < n;) {
         const bool hole = file->is_hole(first + i);
         std::uint64_t end = i, stretch = 0;
-        for (; end < n && file->is_hole(first + end) == hole; ++end) stretch += t.layout.bytes_of(first + end);
+        for (; end < n && file->is_hole(first + end) == hole; ++end)
+          stretch += t.layout.bytes_of(first + end);
         std::byte* const to = s.data + (first + i) * kChunkBytes;
-        if (auto done = hole ? clear(to, stretch) : fill(*file, {buffer.get(), stretch}, first + i, to); !done) return done;
+        if (auto done = hole ? clear(to, stretch) : fill(*file, {buffer.get(), stretch}, first + i, to);
+            !done)
+          return done;
         all += stretch;
         stored += hole ? 0 : stretch;
         i = end;
@@ -339,7 +353,8 @@ class Work {
     });
   }
 
-  static FileResult<void> fill(const OldFile& file, std::span<std::byte> buffer, std::uint64_t chunk, std::byte* to) {
+  static FileResult<void> fill(const OldFile& file, std::span<std::byte> buffer, std::uint64_t chunk,
+                               std::byte* to) {
     if (auto read = file.read(buffer, chunk); !read) return read;
     const View view(to, buffer.size(), KASANE_WRITE_ONLY);
     if (auto good = view.result(); !good) return good;
@@ -364,7 +379,7 @@ class Work {
   const char* verb_ = "";
   const unique_array<Shared> shared_;
   const unique_array<Part> parts_;
-  const unique_array<std::uint32_t> owners_;   ///< of each chunk's first byte, at the begin
+  const unique_array<std::uint32_t> owners_;  ///< of each chunk's first byte, at the begin
   const unique_array<std::uint64_t> table_;
 };
 

@@ -13,7 +13,9 @@ namespace kasane::runtime {
 namespace {
 
 std::string size_text(std::uint64_t bytes) { return in_units(bytes, Magnitude::bytes); }
-std::string rate_text(std::uint64_t bytes, double seconds) { return size_text(static_cast<std::uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-6))) + "/s"; }
+std::string rate_text(std::uint64_t bytes, double seconds) {
+  return size_text(static_cast<std::uint64_t>(static_cast<double>(bytes) / std::max(seconds, 1e-6))) + "/s";
+}
 
 std::uint64_t add_to(std::uint64_t& word, std::uint64_t more) {
   std::uint64_t before = 0;
@@ -33,10 +35,19 @@ void CheckpointProgress::clear(Words& words) noexcept {
   (void)kasane_put(&words, &zeros, sizeof zeros);
 }
 
-CheckpointProgress::CheckpointProgress(Words& words, Show show, const char* verb, const char* path, std::uint64_t bytes, std::uint64_t start_ns)
-    : words_(words), show_(show), line_(show == Show::over_and_over), verb_(verb), path_(path), bytes_(bytes), start_ns_(start_ns) {}
+CheckpointProgress::CheckpointProgress(Words& words, Show show, const char* verb, const char* path,
+                                       std::uint64_t bytes, std::uint64_t start_ns)
+    : words_(words),
+      show_(show),
+      line_(show == Show::over_and_over),
+      verb_(verb),
+      path_(path),
+      bytes_(bytes),
+      start_ns_(start_ns) {}
 
-double CheckpointProgress::seconds() const noexcept { return 1e-9 * static_cast<double>(now_ns() - start_ns_); }
+double CheckpointProgress::seconds() const noexcept {
+  return 1e-9 * static_cast<double>(now_ns() - start_ns_);
+}
 
 void CheckpointProgress::add(std::uint64_t done, std::uint64_t stored) {
   if (show_ == Show::nothing) return;
@@ -48,8 +59,10 @@ void CheckpointProgress::add(std::uint64_t done, std::uint64_t stored) {
   if (tick == 0 || kasane_get(&last, &words_.shown, sizeof last) != 0 || last >= tick) return;
   std::uint64_t seen = 0;
   // another shows it
-  if (kasane_atomic(KASANE_COMPARE_SWAP, 8, &words_.shown, tick, last, &seen, nullptr) != 0 || seen != last) return;
-  line_.show(fmt::format("kasane: {} {}: {:3.0f} %, {} of {}, {}", verb_, path_, 100.0 * static_cast<double>(all) / static_cast<double>(bytes_), size_text(all),
+  if (kasane_atomic(KASANE_COMPARE_SWAP, 8, &words_.shown, tick, last, &seen, nullptr) != 0 || seen != last)
+    return;
+  line_.show(fmt::format("kasane: {} {}: {:3.0f} %, {} of {}, {}", verb_, path_,
+                         100.0 * static_cast<double>(all) / static_cast<double>(bytes_), size_text(all),
                          size_text(bytes_), rate_text(all, t)));
 }
 
@@ -59,7 +72,8 @@ void CheckpointProgress::end() {
   std::uint64_t stored = 0;
   (void)kasane_get(&stored, &words_.stored, sizeof stored);
   const double t = seconds();
-  line_.show(fmt::format("kasane: {} {}: {}, {} of it in the file, {:.1f} s, {}", verb_, path_, size_text(bytes_), size_text(stored), t, rate_text(bytes_, t)));
+  line_.show(fmt::format("kasane: {} {}: {}, {} of it in the file, {:.1f} s, {}", verb_, path_,
+                         size_text(bytes_), size_text(stored), t, rate_text(bytes_, t)));
 }
 
 }  // namespace kasane::runtime

@@ -7,8 +7,8 @@
 // only.
 #pragma once
 
-#include <cstdint>
 #include <kasane/kasane.h>
+#include <cstdint>
 #include <string_view>
 
 #include "base/progress_line.h"
@@ -29,7 +29,8 @@ class CheckpointProgress {
 
   /// For one thread that takes part, by the clock of its host. verb: "persist" or "restore"; both texts
   /// outlive the object.
-  CheckpointProgress(Words&, Show, const char* verb, const char* path, std::uint64_t bytes, std::uint64_t start_ns);
+  CheckpointProgress(Words&, Show, const char* verb, const char* path, std::uint64_t bytes,
+                     std::uint64_t start_ns);
   /// Adds bytes that are done, and how many of them are in the file (the others are zeros).
   void add(std::uint64_t done, std::uint64_t stored);
   /// All is done. Called by one thread.

@@ -26,9 +26,9 @@ namespace {
 
 /// a fault this close to the stack pointer counts as an overflow
 constexpr std::uintptr_t kNearStack = 64 * 1024;
-constexpr unsigned kTraceSeconds = 5;              ///< the time after which SIGALRM ends the stack trace
+constexpr unsigned kTraceSeconds = 5;  ///< the time after which SIGALRM ends the stack trace
 
-std::atomic<pid_t> g_reporter{0};   ///< the OS thread that reports
+std::atomic<pid_t> g_reporter{0};  ///< the OS thread that reports
 
 pid_t this_thread() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
@@ -48,7 +48,7 @@ void unblock(std::initializer_list<int> signals) noexcept {
   mem::raw_sigaction(signal, &standard, nullptr);
   unblock({signal});
   ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal);
-  ::_exit(128 + signal);   // not reached: the signal is unblocked and fatal
+  ::_exit(128 + signal);  // not reached: the signal is unblocked and fatal
 }
 
 /// The first thread reports; others wait for the end of the process, and a thread that crashes in its own
@@ -86,10 +86,15 @@ InStack find_stack(std::uintptr_t address) noexcept {
 void explain_stack(CrashText& text, const InStack& in) noexcept {
   constexpr std::uint64_t kGuardBytes = 4096;
   if (in.offset < kGuardBytes) {
-    text.add("that is the guard below call stack ").decimal(in.stack).add(": stack overflow. A stack has ").decimal(in.bytes);
+    text.add("that is the guard below call stack ")
+        .decimal(in.stack)
+        .add(": stack overflow. A stack has ")
+        .decimal(in.bytes);
     text.add(" bytes; give more with kasane run --stack SIZE, or KASANE_STACK=SIZE\n");
   } else {
-    text.add("that lies in call stack ").decimal(in.stack).add(", which is not in use or belongs to another thread\n");
+    text.add("that lies in call stack ")
+        .decimal(in.stack)
+        .add(", which is not in use or belongs to another thread\n");
   }
 }
 
@@ -101,12 +106,15 @@ void explain_address(const void* address, const char* meaning) noexcept {
   } else if (const InStack in = find_stack(at); in.bytes != 0) {
     explain_stack(text, in);
   } else if (in_space(address)) {
-    text.add("that lies in the global space, at offset ").hex(at - reinterpret_cast<std::uintptr_t>(process().space_base));
+    text.add("that lies in the global space, at offset ")
+        .hex(at - reinterpret_cast<std::uintptr_t>(process().space_base));
     text.add(", where nothing is allocated: a wild pointer, or memory that was freed\n");
   } else if (at < 4096) {
     text.add("that is a null pointer, or a member of one\n");
   } else {
-    text.add("that lies outside of the global space: a wild pointer, or memory of another rank's heap (malloc, globals)\n");
+    text.add(
+        "that lies outside of the global space: a wild pointer, or memory of another rank's heap (malloc, "
+        "globals)\n");
   }
   say(text);
 }
@@ -140,9 +148,11 @@ void keep_stack_in_core(std::uintptr_t stack_pointer) noexcept {
 
 void explain_overflow(std::uintptr_t address, std::uintptr_t stack_pointer) noexcept {
   const bool near = stack_pointer != 0 && address - (stack_pointer - kNearStack) < kNearStack + 4096;
-  if (!near || find_stack(address).bytes != 0) return;   // an address in a stack has been explained
+  if (!near || find_stack(address).bytes != 0) return;  // an address in a stack has been explained
   CrashText text;
-  text.add("it is beside the stack pointer ").hex(stack_pointer).add(": probably a stack overflow. More stack: --main-stack, KASANE_MAIN_STACK for main; ");
+  text.add("it is beside the stack pointer ")
+      .hex(stack_pointer)
+      .add(": probably a stack overflow. More stack: --main-stack, KASANE_MAIN_STACK for main; ");
   say(text.add("--stack, KASANE_STACK for threads\n"));
 }
 
@@ -181,10 +191,19 @@ bool is_fault(int signal, const siginfo_t& info) noexcept {
 }
 
 const char* cause_of(int signal, const siginfo_t& info) noexcept {
-  if (info.si_code <= 0) return nullptr;   // sent by a process
-  if (signal == SIGSEGV) return info.si_code == SEGV_ACCERR ? "access not allowed" : info.si_code == SEGV_MAPERR ? "nothing mapped" : nullptr;
-  if (signal == SIGBUS) return info.si_code == BUS_ADRERR ? "no memory behind the mapping (disk or /dev/shm full?)" : info.si_code == BUS_ADRALN ? "misaligned" : nullptr;
-  if (signal == SIGFPE) return info.si_code == FPE_INTDIV ? "integer division by zero" : info.si_code == FPE_INTOVF ? "integer overflow" : nullptr;
+  if (info.si_code <= 0) return nullptr;  // sent by a process
+  if (signal == SIGSEGV)
+    return info.si_code == SEGV_ACCERR   ? "access not allowed"
+           : info.si_code == SEGV_MAPERR ? "nothing mapped"
+                                         : nullptr;
+  if (signal == SIGBUS)
+    return info.si_code == BUS_ADRERR   ? "no memory behind the mapping (disk or /dev/shm full?)"
+           : info.si_code == BUS_ADRALN ? "misaligned"
+                                        : nullptr;
+  if (signal == SIGFPE)
+    return info.si_code == FPE_INTDIV   ? "integer division by zero"
+           : info.si_code == FPE_INTOVF ? "integer overflow"
+                                        : nullptr;
   return nullptr;
 }
 
@@ -196,7 +215,8 @@ void say_what(int signal, const siginfo_t& info) noexcept {
   text.add(": SIG").add(name != nullptr ? name : "?");
   const bool fault = signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
   if (info.si_code == SI_USER || info.si_code == SI_TKILL) {
-    if (info.si_pid != ::getpid()) text.add(", sent by process ").decimal(static_cast<std::uint64_t>(info.si_pid));
+    if (info.si_pid != ::getpid())
+      text.add(", sent by process ").decimal(static_cast<std::uint64_t>(info.si_pid));
   } else if (fault) {
     text.add(" at address ").address(info.si_addr);
   }
@@ -225,7 +245,8 @@ Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {
   action.sa_sigaction = handler;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
-  if (mem::raw_sigaction(signal, &action, nullptr) != 0) return fail_errno(Errc::internal, "sigaction for signal " + std::to_string(signal));
+  if (mem::raw_sigaction(signal, &action, nullptr) != 0)
+    return fail_errno(Errc::internal, "sigaction for signal " + std::to_string(signal));
   return {};
 }
 

@@ -37,7 +37,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
   int exact = 0;
   const std::uintptr_t address = ::_Unwind_GetIPInfo(context, &exact);
   if (exact != 0) {
-    trace.count = 0;   // the frames below are the handler's
+    trace.count = 0;  // the frames below are the handler's
     trace.stack_pointer = ::_Unwind_GetCFA(context);
   }
   return address != 0 && add(trace, address, exact != 0) ? _URC_NO_REASON : _URC_END_OF_STACK;
@@ -45,7 +45,7 @@ _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
 
 bool read_memory(std::uintptr_t from, void* to, std::size_t bytes) noexcept {
   const iovec local{to, bytes};
-  const iovec remote{reinterpret_cast<void*>(from), bytes};   // NOLINT: an address that may be anything
+  const iovec remote{reinterpret_cast<void*>(from), bytes};  // NOLINT: an address that may be anything
   return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
 }
 
@@ -56,7 +56,8 @@ struct Registers {
 Registers registers_of(const void* context) noexcept {
   [[maybe_unused]] const auto& machine = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
-  return {static_cast<std::uintptr_t>(machine.gregs[REG_RIP]), static_cast<std::uintptr_t>(machine.gregs[REG_RSP]),
+  return {static_cast<std::uintptr_t>(machine.gregs[REG_RIP]),
+          static_cast<std::uintptr_t>(machine.gregs[REG_RSP]),
           static_cast<std::uintptr_t>(machine.gregs[REG_RBP])};
 #elif defined(__aarch64__)
   return {machine.pc, machine.sp, machine.regs[29]};
@@ -66,7 +67,7 @@ Registers registers_of(const void* context) noexcept {
 }
 
 bool object_of(std::uintptr_t address, dl_find_object& object) noexcept {
-  return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;   // NOLINT: as above
+  return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;  // NOLINT: as above
 }
 
 void follow_frame_pointers(const Registers& r, Backtrace& trace) noexcept {
@@ -77,11 +78,12 @@ void follow_frame_pointers(const Registers& r, Backtrace& trace) noexcept {
   dl_find_object object;
   std::uintptr_t top = 0;
   // A call to a wild address has pushed its return address, and no frame.
-  if (!object_of(r.pc, object) && read_memory(r.sp, &top, sizeof top) && object_of(top, object)) add(trace, top, false);
+  if (!object_of(r.pc, object) && read_memory(r.sp, &top, sizeof top) && object_of(top, object))
+    add(trace, top, false);
   for (;;) {
-    std::uintptr_t link[2];   // the caller's frame pointer, the return address
+    std::uintptr_t link[2];  // the caller's frame pointer, the return address
     if (fp % sizeof fp != 0 || !read_memory(fp, link, sizeof link) || !object_of(link[1], object)) return;
-    if (!add(trace, link[1], false) || link[0] <= fp) return;   // stacks grow down: other values are no chain
+    if (!add(trace, link[1], false) || link[0] <= fp) return;  // stacks grow down: other values are no chain
     fp = link[0];
   }
 }
@@ -128,19 +130,23 @@ class MappedFile {
 
 /// Adds "name+0x12" of the function at address (relative to the object's load address). False if no symbol
 /// covers it.
-bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t address, std::uintptr_t shown) noexcept {
+bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t address,
+                  std::uintptr_t shown) noexcept {
   const auto* header = file.at<ElfW(Ehdr)>(0);
   if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
   const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
   if (sections == nullptr) return false;
   for (unsigned s = 0; s < header->e_shnum; ++s) {
     const auto& table = sections[s];
-    if ((table.sh_type != SHT_SYMTAB && table.sh_type != SHT_DYNSYM) || table.sh_link >= header->e_shnum) continue;
+    if ((table.sh_type != SHT_SYMTAB && table.sh_type != SHT_DYNSYM) || table.sh_link >= header->e_shnum)
+      continue;
     const std::uint64_t count = table.sh_size / sizeof(ElfW(Sym));
     const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
     for (std::uint64_t i = 0; symbols != nullptr && i < count; ++i) {
       const auto& symbol = symbols[i];
-      if ((symbol.st_info & 0xf) != STT_FUNC || address < symbol.st_value || address - symbol.st_value >= symbol.st_size) continue;
+      if ((symbol.st_info & 0xf) != STT_FUNC || address < symbol.st_value ||
+          address - symbol.st_value >= symbol.st_size)
+        continue;
       const char* name = file.string(sections[table.sh_link].sh_offset + symbol.st_name);
       if (name == nullptr) return false;
       text.add(name).add("+").hex(shown - symbol.st_value);
@@ -164,7 +170,7 @@ void unwind(const void* registers, Backtrace& out) noexcept {
   }
   ::_Unwind_Backtrace(visit, &out);
   if (registers == nullptr || out.count > 1) return;
-  follow_frame_pointers(r, out);   // it stopped at the first step: the frame pointers may lead further
+  follow_frame_pointers(r, out);  // it stopped at the first step: the frame pointers may lead further
 }
 
 void describe(CrashText& text, Frame frame) noexcept {

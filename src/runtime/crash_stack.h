@@ -12,15 +12,15 @@ namespace kasane::runtime {
 
 struct Frame {
   std::uintptr_t address;
-  bool exact;             ///< the instruction itself (where a signal came), not a return address
-  std::uint32_t times;    ///< consecutive occurrences: a recursion
+  bool exact;           ///< the instruction itself (where a signal came), not a return address
+  std::uint32_t times;  ///< consecutive occurrences: a recursion
 };
 inline constexpr std::size_t kMaxFrames = 48;
 
 struct Backtrace {
   Frame frames[kMaxFrames];
   std::size_t count = 0;
-  std::uintptr_t stack_pointer = 0;   ///< of the code that the signal interrupted; 0: no signal
+  std::uintptr_t stack_pointer = 0;  ///< of the code that the signal interrupted; 0: no signal
 };
 
 /// The frames of the code that a signal interrupted; outside of a handler those of the caller. registers: the

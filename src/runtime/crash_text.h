@@ -21,7 +21,8 @@ class CrashText {
   }
   CrashText& decimal(std::uint64_t value) noexcept { return number(value, 10); }
   CrashText& signed_decimal(std::int64_t value) noexcept {
-    return value < 0 ? add("-").decimal(~static_cast<std::uint64_t>(value) + 1) : decimal(static_cast<std::uint64_t>(value));
+    return value < 0 ? add("-").decimal(~static_cast<std::uint64_t>(value) + 1)
+                     : decimal(static_cast<std::uint64_t>(value));
   }
   CrashText& hex(std::uint64_t value) noexcept { return add("0x").number(value, 16); }
   CrashText& address(const void* p) noexcept { return hex(reinterpret_cast<std::uintptr_t>(p)); }

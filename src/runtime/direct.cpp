@@ -21,7 +21,10 @@ constexpr std::size_t kSmall = 2048;
 
 Error lost() { return Error{Errc::peer_lost, "a peer was lost before the bytes arrived"}; }
 
-tl::unexpected<Error> not_pending() { return fail(Errc::invalid_argument, "nothing is pending under this handle: it was waited for before, or is no handle"); }
+tl::unexpected<Error> not_pending() {
+  return fail(Errc::invalid_argument,
+              "nothing is pending under this handle: it was waited for before, or is no handle");
+}
 
 }  // namespace
 
@@ -37,7 +40,9 @@ struct Direct::Record {
 /// may hold a use of a page polls.
 struct Direct::Waiting {
   explicit Waiting(Direct& direct)
-      : context(direct.contexts_.here()), yield(direct.transport_), yielding(direct.transport_, yield, &context.counters),
+      : context(direct.contexts_.here()),
+        yield(direct.transport_),
+        yielding(direct.transport_, yield, &context.counters),
         yields(!direct.all_mapped_ && ult::Pool::self() != kNoSlot) {}
   /// For an operation during which the thread holds nothing.
   comm::Blocking& free() noexcept { return yields ? yielding : context.io; }
@@ -54,8 +59,9 @@ class Direct::RecordHere {
   /// Takes a record. Threads that have one return it without help and let other threads run meanwhile; a
   /// thread that waits for a record does so, too.
   RecordHere(Direct& direct, Waiting& w) : direct_(direct) {
-    w.free().waiter().until([&] { return index_ != kNone || (index_ = direct_.free_records_.take()) != kNone; });
-    record().outstanding.raw_word().store(0, std::memory_order_relaxed);   // relaxed: ours alone
+    w.free().waiter().until(
+        [&] { return index_ != kNone || (index_ = direct_.free_records_.take()) != kNone; });
+    record().outstanding.raw_word().store(0, std::memory_order_relaxed);  // relaxed: ours alone
   }
   ~RecordHere() { direct_.free_records_.put(index_); }
   RecordHere(const RecordHere&) = delete;
@@ -68,15 +74,26 @@ class Direct::RecordHere {
   std::uint32_t index_ = kNone;
 };
 
-Direct::Direct(gas::DirectAccess& access, mem::Space& space, ThreadContexts& contexts, std::byte* pending_region, MixingCheck* mixing)
-    : access_(access), space_(space), contexts_(contexts), transport_(access.transport()), mixing_(mixing), not_here_(mixing != nullptr),
-      all_mapped_(transport_.facts().completes_inline), pending_(transport_.rank(), pending_region), records_(new Record[kRecords]), free_records_(kRecords) {}
+Direct::Direct(gas::DirectAccess& access, mem::Space& space, ThreadContexts& contexts,
+               std::byte* pending_region, MixingCheck* mixing)
+    : access_(access),
+      space_(space),
+      contexts_(contexts),
+      transport_(access.transport()),
+      mixing_(mixing),
+      not_here_(mixing != nullptr),
+      all_mapped_(transport_.facts().completes_inline),
+      pending_(transport_.rank(), pending_region),
+      records_(new Record[kRecords]),
+      free_records_(kRecords) {}
 
 Direct::~Direct() = default;
 
-void Direct::check_mixing(const void* global, const comm::Cursor& cursor, bool changes, const char* call, const void* site) noexcept {
+void Direct::check_mixing(const void* global, const comm::Cursor& cursor, bool changes, const char* call,
+                          const void* site) noexcept {
   const ult::RuntimeSection section;
-  if (in_space(global) && !closed_.load()) mixing_->before(contexts_.here(), space_.offset(global), cursor, changes, call, site);
+  if (in_space(global) && !closed_.load())
+    mixing_->before(contexts_.here(), space_.offset(global), cursor, changes, call, site);
 }
 
 Result<std::uint64_t> Direct::offset_of(const void* p, const char* what) const {
@@ -114,14 +131,16 @@ Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor,
   auto* target = static_cast<std::byte*>(to);
   Waiting w(*this);
   if (all_mapped_) {
-    gas::Outstanding o;   // nothing is pending when the call returns
+    gas::Outstanding o;  // nothing is pending when the call returns
     return await(w, o, access_.read(w.polling(), o, *offset, target, cursor));
   }
   const bool in_v = touches_space(target, cursor);
   if (id != nullptr) {
     if (!in_v) {
       bool done = false;
-      auto issued = counted(w, id, [&](gas::Outstanding& o) { return access_.read(w.free(), o, *offset, target, cursor); }, done);
+      auto issued = counted(
+          w, id, [&](gas::Outstanding& o) { return access_.read(w.free(), o, *offset, target, cursor); },
+          done);
       if (done) return issued;
     } else {
       auto pending = get_pending(w, target, *offset, cursor, id);
@@ -131,12 +150,14 @@ Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor,
   }
   if (in_v) return get_staged(w, target, *offset, cursor);
   const RecordHere here(*this, w);
-  return await(w, here.record().outstanding, access_.read(w.free(), here.record().outstanding, *offset, target, cursor));
+  return await(w, here.record().outstanding,
+               access_.read(w.free(), here.record().outstanding, *offset, target, cursor));
 }
 
 /// Issues reads of the walk's pieces into data, one behind the other, while there is room; returns the bytes
 /// that they take.
-Result<std::uint64_t> Direct::read_packed(comm::Blocking& io, gas::Outstanding& o, std::uint64_t from, comm::Cursor& cursor, std::byte* data, std::uint64_t room) {
+Result<std::uint64_t> Direct::read_packed(comm::Blocking& io, gas::Outstanding& o, std::uint64_t from,
+                                          comm::Cursor& cursor, std::byte* data, std::uint64_t room) {
   constexpr std::size_t most = 64;
   comm::Piece list[most];
   std::uint64_t filled = 0;
@@ -150,7 +171,8 @@ Result<std::uint64_t> Direct::read_packed(comm::Blocking& io, gas::Outstanding& 
     }
     if (n == 1) {
       // first the pages whose location is known
-      KASANE_TRY(access_.read(io, o, from + list[0].remote_offset, data + list[0].local_offset, list[0].bytes));
+      KASANE_TRY(
+          access_.read(io, o, from + list[0].remote_offset, data + list[0].local_offset, list[0].bytes));
     } else {
       KASANE_TRY(access_.read(io, o, from, data, comm::Cursor(std::span<const comm::Piece>(list, n))));
     }
@@ -166,7 +188,8 @@ Result<void> Direct::get_staged(Waiting& w, std::byte* to, std::uint64_t from, c
   std::uint64_t room = kSmall;
   gas::Staging::Run run{};
   if (!cursor.done() && cursor.piece().bytes > kSmall) {
-    for (std::uint64_t want = std::min<std::uint64_t>(cursor.piece().bytes, gas::PendingTable::kMostStaged); run.units == 0 && want > kSmall; want /= 2) {
+    for (std::uint64_t want = std::min<std::uint64_t>(cursor.piece().bytes, gas::PendingTable::kMostStaged);
+         run.units == 0 && want > kSmall; want /= 2) {
       run = pending_.staging().take(want);
       if (run.units != 0) room = want;
     }
@@ -190,7 +213,8 @@ Result<void> Direct::get_staged(Waiting& w, std::byte* to, std::uint64_t from, c
 }
 
 /// False: there is no room, so the caller waits for the bytes.
-Result<bool> Direct::get_pending(Waiting& w, std::byte* to, std::uint64_t from, const comm::Cursor& cursor, Id* id) {
+Result<bool> Direct::get_pending(Waiting& w, std::byte* to, std::uint64_t from, const comm::Cursor& cursor,
+                                 Id* id) {
   if (*id != 0) KASANE_TRY(wait(*id));
   std::uint64_t bytes = 0;
   std::uint32_t pieces = 0;
@@ -287,7 +311,8 @@ Result<void> Direct::put(void* to, const void* from, const comm::Cursor& cursor,
   const auto* source = static_cast<const std::byte*>(from);
   const bool in_v = touches_space(source, cursor);
   return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool asynchronous) -> Result<void> {
-    return access_.write(io, o, *offset, source, cursor, in_v || asynchronous ? gas::Source::copied : gas::Source::kept);
+    return access_.write(io, o, *offset, source, cursor,
+                         in_v || asynchronous ? gas::Source::copied : gas::Source::kept);
   });
 }
 
@@ -295,17 +320,20 @@ Result<void> Direct::put_detached(void* to, const void* from, const comm::Cursor
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "put");
   KASANE_TRY(offset);
-  return access_.write(contexts_.here().io, detached_, *offset, static_cast<const std::byte*>(from), cursor, gas::Source::copied);
+  return access_.write(contexts_.here().io, detached_, *offset, static_cast<const std::byte*>(from), cursor,
+                       gas::Source::copied);
 }
 
-Result<void> Direct::accumulate(void* to, const void* from, const comm::Cursor& cursor, comm::Element element, std::complex<double> scale, Id* id) {
+Result<void> Direct::accumulate(void* to, const void* from, const comm::Cursor& cursor, comm::Element element,
+                                std::complex<double> scale, Id* id) {
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "accumulate");
   KASANE_TRY(offset);
   const auto* source = static_cast<const std::byte*>(from);
   const bool in_v = touches_space(source, cursor);
   return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool asynchronous) -> Result<void> {
-    return access_.accumulate(io, o, element, scale, *offset, source, cursor, in_v || asynchronous ? gas::Source::copied : gas::Source::kept);
+    return access_.accumulate(io, o, element, scale, *offset, source, cursor,
+                              in_v || asynchronous ? gas::Source::copied : gas::Source::kept);
   });
 }
 
@@ -314,23 +342,30 @@ Result<void> Direct::copy(void* to, const void* from, std::size_t bytes, Id* id)
   const auto there = offset_of(to, "copy"), here = offset_of(from, "copy");
   KASANE_TRY(there);
   KASANE_TRY(here);
-  return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool) { return access_.copy(io, o, *here, *there, bytes); });
+  return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool) {
+    return access_.copy(io, o, *here, *there, bytes);
+  });
 }
 
-Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* old, Id* id) {
+Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std::uint64_t operand,
+                            std::uint64_t compare, std::uint64_t* old, Id* id) {
   const ult::RuntimeSection section;
   const auto offset = offset_of(at, "atomic");
   KASANE_TRY(offset);
   if (id != nullptr && *id != 0 && old != nullptr) KASANE_TRY(wait(*id));
   if (access_.atomic_near(contexts_.here().io, op, width, *offset, operand, compare, old)) return {};
-  if (all_mapped_) {   // old may lie in V, and fault: not while the page is in use
+  if (all_mapped_) {  // old may lie in V, and fault: not while the page is in use
     std::uint64_t value = 0;
-    auto done = change(nullptr, [&](comm::Blocking& io, gas::Outstanding& o, bool) { return access_.atomic(io, o, op, width, *offset, operand, compare, &value); });
+    auto done = change(nullptr, [&](comm::Blocking& io, gas::Outstanding& o, bool) {
+      return access_.atomic(io, o, op, width, *offset, operand, compare, &value);
+    });
     if (done && old != nullptr) *old = value;
     return done;
   }
   if (old == nullptr) {
-    return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool) { return access_.atomic(io, o, op, width, *offset, operand, compare, old); });
+    return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool) {
+      return access_.atomic(io, o, op, width, *offset, operand, compare, old);
+    });
   }
   // A result that arrives later goes to memory that a completion may write.
   Waiting w(*this);
@@ -339,7 +374,8 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
     if (gas::PendingSlot* slot = pending_.take(); slot != nullptr) {
       slot->destination = reinterpret_cast<std::uintptr_t>(old);
       slot->bytes = sizeof *old;
-      auto issued = access_.atomic(w.polling(), slot->outstanding, op, width, *offset, operand, compare, reinterpret_cast<std::uint64_t*>(slot->data));
+      auto issued = access_.atomic(w.polling(), slot->outstanding, op, width, *offset, operand, compare,
+                                   reinterpret_cast<std::uint64_t*>(slot->data));
       slot->outstanding.end(comm::Status::ok);
       if (issued) {
         *id = pending_.id(*slot);
@@ -352,7 +388,9 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
   }
   const RecordHere here(*this, w);
   Record& r = here.record();
-  KASANE_TRY(await(w, r.outstanding, access_.atomic(w.polling(), r.outstanding, op, width, *offset, operand, compare, &r.result)));
+  KASANE_TRY(
+      await(w, r.outstanding,
+            access_.atomic(w.polling(), r.outstanding, op, width, *offset, operand, compare, &r.result)));
   *old = r.result;
   return {};
 }
@@ -369,7 +407,9 @@ Result<void> Direct::wait(Id& id) {
     gas::await(w.free(), w.polling(), access_, slot->outstanding);
     return finish(*slot);
   }
-  if (raw(gas::PendingTable::rank_of(waited)) >= transport_.ranks() || gas::PendingTable::rank_of(waited) == transport_.rank()) return not_pending();
+  if (raw(gas::PendingTable::rank_of(waited)) >= transport_.ranks() ||
+      gas::PendingTable::rank_of(waited) == transport_.rank())
+    return not_pending();
   for (;;) {
     const auto done = done_elsewhere(w, waited);
     KASANE_TRY(done);
@@ -391,7 +431,9 @@ Result<bool> Direct::test(Id& id) {
     KASANE_TRY(finish(*slot));
     return true;
   }
-  if (raw(gas::PendingTable::rank_of(id)) >= transport_.ranks() || gas::PendingTable::rank_of(id) == transport_.rank()) return not_pending();
+  if (raw(gas::PendingTable::rank_of(id)) >= transport_.ranks() ||
+      gas::PendingTable::rank_of(id) == transport_.rank())
+    return not_pending();
   const auto done = done_elsewhere(w, id);
   KASANE_TRY(done);
   if (!*done) return false;
@@ -427,7 +469,8 @@ Result<void> Direct::finish(gas::PendingSlot& slot) {
 }
 
 Result<bool> Direct::done_elsewhere(Waiting& w, Id id) {
-  const std::uint64_t word = w.free().load({gas::PendingTable::rank_of(id), gas::kPending, gas::PendingTable::slot_at(id)});
+  const std::uint64_t word =
+      w.free().load({gas::PendingTable::rank_of(id), gas::kPending, gas::PendingTable::slot_at(id)});
   if (!gas::PendingTable::names(id, word)) return not_pending();
   return gas::Outstanding::done(word);
 }
@@ -447,7 +490,9 @@ Result<void> Direct::finish_elsewhere(Waiting& w, Id id) {
     w.free().read({rank, gas::kPending, gas::PendingTable::staging_at(slot->run)}, staged.get(), bytes);
   }
   if (!failed) deliver(*slot, staged != nullptr ? staged.get() : slot->data);
-  if (slot->run.units != 0) w.free().fetch_and({rank, gas::kPending, gas::PendingTable::staging_word_at(slot->run)}, gas::Staging::kept(slot->run));
+  if (slot->run.units != 0)
+    w.free().fetch_and({rank, gas::kPending, gas::PendingTable::staging_word_at(slot->run)},
+                       gas::Staging::kept(slot->run));
   w.free().store({rank, gas::kPending, slot_at}, gas::PendingTable::released(slot->outstanding.word()));
   if (failed) return tl::unexpected(lost());
   return {};

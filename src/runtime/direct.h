@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The direct view of global memory for programs: every form blocking and asynchronous, over gas::DirectAccess. Adds
-// what user-level threads need (a thread that waits lets others run) and buffers that lie in V.
+// The direct view of global memory for programs: every form blocking and asynchronous, over
+// gas::DirectAccess. Adds what user-level threads need (a thread that waits lets others run) and buffers that
+// lie in V.
 //
 //   buffer in V   A source is copied before anything is issued. For a target the bytes arrive in staging
 //                 memory, and the waiting thread copies them (gas/pending.h). Where every peer is mapped
@@ -44,15 +45,17 @@ class Direct {
   /// get() of a few bytes that can be copied here at once. False: nothing happened.
   [[nodiscard]] bool get_here(void* to, const void* from, std::size_t bytes) noexcept {
     // relaxed: a thread that set it before this access has synchronised with this one by other means.
-    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]] return false;
+    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
+      return false;
     return access_.read_near(to, space_.offset(from), bytes);
   }
 
   /// Likewise put(), from memory outside V or of a few words.
   [[nodiscard]] bool put_here(void* to, const void* from, std::size_t bytes) {
-    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]] return false;   // relaxed: as above
+    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
+      return false;  // relaxed: as above
     std::byte words[64];
-    if (in_space(from)) {   // it may fault: not while the page is in use
+    if (in_space(from)) {  // it may fault: not while the page is in use
       if (bytes > sizeof words) return false;
       from = std::memcpy(words, from, bytes);
     }
@@ -65,8 +68,10 @@ class Direct {
     not_here_.store(true);
   }
   /// --check mixing: checks a direct access that the program makes at `site`.
-  void check(const void* global, const comm::Cursor& cursor, bool changes, const char* call, const void* site) noexcept {
-    if (mixing_ != nullptr) [[unlikely]] check_mixing(global, cursor, changes, call, site);
+  void check(const void* global, const comm::Cursor& cursor, bool changes, const char* call,
+             const void* site) noexcept {
+    if (mixing_ != nullptr) [[unlikely]]
+      check_mixing(global, cursor, changes, call, site);
   }
 
   [[nodiscard]] gas::DirectAccess& access() noexcept { return access_; }
@@ -76,9 +81,11 @@ class Direct {
   // A Cursor's pieces are relative to both addresses.
   Result<void> get(void* to, const void* from, const comm::Cursor&, Id* id);
   Result<void> put(void* to, const void* from, const comm::Cursor&, Id* id);
-  Result<void> accumulate(void* to, const void* from, const comm::Cursor&, comm::Element, std::complex<double> scale, Id* id);
+  Result<void> accumulate(void* to, const void* from, const comm::Cursor&, comm::Element,
+                          std::complex<double> scale, Id* id);
   /// old: any memory of 8 bytes, or null; gets the old value, zero-extended.
-  Result<void> atomic(comm::AtomicOp, comm::Width, void* at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* old, Id* id);
+  Result<void> atomic(comm::AtomicOp, comm::Width, void* at, std::uint64_t operand, std::uint64_t compare,
+                      std::uint64_t* old, Id* id);
   Result<void> copy(void* to, const void* from, std::size_t bytes, Id* id);
   /// As put; only flush() waits for it.
   Result<void> put_detached(void* to, const void* from, const comm::Cursor&);
@@ -95,7 +102,8 @@ class Direct {
   class RecordHere;
   struct Waiting;
 
-  void check_mixing(const void* global, const comm::Cursor&, bool changes, const char* call, const void* site) noexcept;
+  void check_mixing(const void* global, const comm::Cursor&, bool changes, const char* call,
+                    const void* site) noexcept;
   [[nodiscard]] bool in_space(const void* p) const noexcept { return space_.contains(p); }
   [[nodiscard]] bool touches_space(const std::byte* local, comm::Cursor) const;
   [[nodiscard]] Result<std::uint64_t> offset_of(const void* p, const char* what) const;
@@ -109,17 +117,18 @@ class Direct {
   Result<void> finish(gas::PendingSlot&);
   Result<void> finish_elsewhere(Waiting&, Id id);
   Result<bool> done_elsewhere(Waiting&, Id id);
-  Result<std::uint64_t> read_packed(comm::Blocking&, gas::Outstanding&, std::uint64_t from, comm::Cursor&, std::byte* data, std::uint64_t room);
+  Result<std::uint64_t> read_packed(comm::Blocking&, gas::Outstanding&, std::uint64_t from, comm::Cursor&,
+                                    std::byte* data, std::uint64_t room);
 
   gas::DirectAccess& access_;
   mem::Space& space_;
   ThreadContexts& contexts_;
   comm::Transport& transport_;
   MixingCheck* mixing_;
-  std::atomic<bool> closed_{false}, not_here_;   ///< not_here_: closed, or each access is to be checked
+  std::atomic<bool> closed_{false}, not_here_;  ///< not_here_: closed, or each access is to be checked
   const bool all_mapped_;
   gas::PendingTable pending_;
-  std::unique_ptr<Record[]> records_;   ///< of blocking operations
+  std::unique_ptr<Record[]> records_;  ///< of blocking operations
   comm::IndexPool<> free_records_;
   gas::Outstanding detached_;
 };

@@ -13,7 +13,8 @@ namespace kasane::runtime {
 
 class Fences final : public ult::Edges {
  public:
-  Fences(dsm::Coherence& coherence, ThreadContexts& contexts) noexcept : coherence_(coherence), contexts_(contexts) {}
+  Fences(dsm::Coherence& coherence, ThreadContexts& contexts) noexcept
+      : coherence_(coherence), contexts_(contexts) {}
   void cross(Rank source) override;
   void ask_release(Rank source) override;
   void release() override;

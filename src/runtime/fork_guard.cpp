@@ -25,7 +25,9 @@ void before_fork() {
   } else {
     text.add(" in main");
   }
-  text.add(": its stack is shared by parent and child, so fork cannot work here. Use posix_spawn, system or popen.\n");
+  text.add(
+      ": its stack is shared by parent and child, so fork cannot work here. Use posix_spawn, system or "
+      "popen.\n");
   tell(text.data(), text.size());
   std::abort();
 }

@@ -10,9 +10,11 @@
 namespace kasane::runtime {
 namespace {
 
-MallocHooks g_table;   // as constant as the runtime; the library keeps its address
+MallocHooks g_table;  // as constant as the runtime; the library keeps its address
 
-AttachMalloc library() noexcept { return reinterpret_cast<AttachMalloc>(::dlsym(RTLD_DEFAULT, kAttachMallocName)); }
+AttachMalloc library() noexcept {
+  return reinterpret_cast<AttachMalloc>(::dlsym(RTLD_DEFAULT, kAttachMallocName));
+}
 
 void* allocate(std::size_t bytes, std::size_t align, const void* site) {
   auto p = program_allocate(*Runtime::current(), bytes, align, Placement::local, site);
@@ -34,9 +36,17 @@ Result<void> attach_malloc(Runtime& runtime) {
   if (!runtime.options().malloc_in_space) return {};
   const AttachMalloc attach = library();
   if (attach == nullptr) {
-    return fail(Errc::unsupported, std::string("--malloc space (KASANE_MALLOC): ") + kMallocLibrary + " is not loaded; start the program by `kasane run`, or set LD_PRELOAD to it");
+    return fail(Errc::unsupported,
+                std::string("--malloc space (KASANE_MALLOC): ") + kMallocLibrary +
+                    " is not loaded; start the program by `kasane run`, or set LD_PRELOAD to it");
   }
-  g_table = {reinterpret_cast<std::uintptr_t>(runtime.space_base()), runtime.options().space_bytes, user_code, allocate, release, reallocate, usable_size};
+  g_table = {reinterpret_cast<std::uintptr_t>(runtime.space_base()),
+             runtime.options().space_bytes,
+             user_code,
+             allocate,
+             release,
+             reallocate,
+             usable_size};
   attach(&g_table);
   return {};
 }

@@ -73,12 +73,24 @@ void* exception_memory(std::size_t bytes, const void* site) noexcept {
 
 void* operator new(std::size_t n) { return allocate_or_throw(n, kDefaultAlign, KASANE_CALL_SITE); }
 void* operator new[](std::size_t n) { return allocate_or_throw(n, kDefaultAlign, KASANE_CALL_SITE); }
-void* operator new(std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
-void* operator new[](std::size_t n, std::align_val_t a) { return allocate_or_throw(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
-void* operator new(std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign, KASANE_CALL_SITE); }
-void* operator new[](std::size_t n, const std::nothrow_t&) noexcept { return allocate(n, kDefaultAlign, KASANE_CALL_SITE); }
-void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
-void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return allocate(n, static_cast<std::size_t>(a), KASANE_CALL_SITE); }
+void* operator new(std::size_t n, std::align_val_t a) {
+  return allocate_or_throw(n, static_cast<std::size_t>(a), KASANE_CALL_SITE);
+}
+void* operator new[](std::size_t n, std::align_val_t a) {
+  return allocate_or_throw(n, static_cast<std::size_t>(a), KASANE_CALL_SITE);
+}
+void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return allocate(n, kDefaultAlign, KASANE_CALL_SITE);
+}
+void* operator new[](std::size_t n, const std::nothrow_t&) noexcept {
+  return allocate(n, kDefaultAlign, KASANE_CALL_SITE);
+}
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return allocate(n, static_cast<std::size_t>(a), KASANE_CALL_SITE);
+}
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
+  return allocate(n, static_cast<std::size_t>(a), KASANE_CALL_SITE);
+}
 
 void operator delete(void* p) noexcept { release(p, KASANE_CALL_SITE); }
 void operator delete[](void* p) noexcept { release(p, KASANE_CALL_SITE); }
@@ -90,16 +102,25 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept { release(
 void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { release(p, KASANE_CALL_SITE); }
 void operator delete(void* p, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
 void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
-void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
-void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p, KASANE_CALL_SITE); }
+void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept {
+  release(p, KASANE_CALL_SITE);
+}
+void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept {
+  release(p, KASANE_CALL_SITE);
+}
 
 extern "C" {
 
 void* __cxa_allocate_exception(std::size_t thrown_size) noexcept {
-  return static_cast<char*>(exception_memory(thrown_size + kExceptionHeader, KASANE_CALL_SITE)) + kExceptionHeader;
+  return static_cast<char*>(exception_memory(thrown_size + kExceptionHeader, KASANE_CALL_SITE)) +
+         kExceptionHeader;
 }
-void __cxa_free_exception(void* thrown) noexcept { release(static_cast<char*>(thrown) - kExceptionHeader, KASANE_CALL_SITE); }
-void* __cxa_allocate_dependent_exception() noexcept { return exception_memory(kDependentException, KASANE_CALL_SITE); }
+void __cxa_free_exception(void* thrown) noexcept {
+  release(static_cast<char*>(thrown) - kExceptionHeader, KASANE_CALL_SITE);
+}
+void* __cxa_allocate_dependent_exception() noexcept {
+  return exception_memory(kDependentException, KASANE_CALL_SITE);
+}
 void __cxa_free_dependent_exception(void* dependent) noexcept { release(dependent, KASANE_CALL_SITE); }
 
 }  // extern "C"

@@ -25,18 +25,24 @@ std::string heap_table(std::span<gas::Heap* const> heaps, comm::Blocking& io, st
     text += counter_row(name, values, magnitude, help);
   };
   using S = gas::HeapStatistics;
-  row("heap_touched", Magnitude::bytes, "of the share that was handed out at some time", [](const S& s) { return s.touched_bytes; });
+  row("heap_touched", Magnitude::bytes, "of the share that was handed out at some time",
+      [](const S& s) { return s.touched_bytes; });
   row("heap_slabs", Magnitude::count, "slabs for small objects", [](const S& s) { return s.slabs; });
-  row("heap_small_used", Magnitude::bytes, "in small objects that were not freed", [](const S& s) { return s.slab_bytes - s.slab_free_bytes; });
-  row("heap_small_free", Magnitude::bytes, "in small objects that are free", [](const S& s) { return s.slab_free_bytes; });
-  row("heap_runs", Magnitude::count, "large allocations that were not freed", [](const S& s) { return s.runs; });
+  row("heap_small_used", Magnitude::bytes, "in small objects that were not freed",
+      [](const S& s) { return s.slab_bytes - s.slab_free_bytes; });
+  row("heap_small_free", Magnitude::bytes, "in small objects that are free",
+      [](const S& s) { return s.slab_free_bytes; });
+  row("heap_runs", Magnitude::count, "large allocations that were not freed",
+      [](const S& s) { return s.runs; });
   row("heap_run_bytes", Magnitude::bytes, "in them", [](const S& s) { return s.run_bytes; });
-  row("heap_free_runs", Magnitude::count, "runs of pages that are free again", [](const S& s) { return s.free_runs; });
+  row("heap_free_runs", Magnitude::count, "runs of pages that are free again",
+      [](const S& s) { return s.free_runs; });
   row("heap_free_bytes", Magnitude::bytes, "in them", [](const S& s) { return s.free_run_bytes; });
   return text;
 }
 
-std::string leak_report(std::span<gas::Heap* const> heaps, comm::Blocking& io, gas::DirectAccess& access, const mem::Space& space, Rank rank) {
+std::string leak_report(std::span<gas::Heap* const> heaps, comm::Blocking& io, gas::DirectAccess& access,
+                        const mem::Space& space, Rank rank) {
   struct Sum {
     std::uint64_t allocations = 0, bytes = 0;
   };
@@ -55,15 +61,20 @@ std::string leak_report(std::span<gas::Heap* const> heaps, comm::Blocking& io, g
     }
   };
   for (gas::Heap* heap : heaps) heap->for_each_live(io, live);
-  if (all.allocations == 0) return fmt::format("kasane: rank {}: heap check: everything was freed\n", raw(rank));
+  if (all.allocations == 0)
+    return fmt::format("kasane: rank {}: heap check: everything was freed\n", raw(rank));
   std::vector<std::pair<const void*, Sum>> sorted(by_site.begin(), by_site.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
-  std::string text = fmt::format("kasane: rank {}: heap check: {} bytes in {} allocations were not freed\n", raw(rank), all.bytes, all.allocations);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::string text = fmt::format("kasane: rank {}: heap check: {} bytes in {} allocations were not freed\n",
+                                 raw(rank), all.bytes, all.allocations);
   constexpr std::size_t kMostSites = 20;
   for (std::size_t i = 0; i < sorted.size() && i < kMostSites; ++i) {
-    text += fmt::format("kasane:   {:>12} bytes in {:>8}, allocated at {}\n", sorted[i].second.bytes, sorted[i].second.allocations, site_text(sorted[i].first));
+    text += fmt::format("kasane:   {:>12} bytes in {:>8}, allocated at {}\n", sorted[i].second.bytes,
+                        sorted[i].second.allocations, site_text(sorted[i].first));
   }
-  if (sorted.size() > kMostSites) text += fmt::format("kasane:   … and at {} other places\n", sorted.size() - kMostSites);
+  if (sorted.size() > kMostSites)
+    text += fmt::format("kasane:   … and at {} other places\n", sorted.size() - kMostSites);
   return text;
 }
 

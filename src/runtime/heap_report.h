@@ -17,6 +17,7 @@ namespace kasane::runtime {
 std::string heap_table(std::span<gas::Heap* const>, comm::Blocking&, std::uint32_t ranks);
 /// What was not freed of this rank's share. Called after all ranks have released, since the records lie in
 /// the allocations.
-std::string leak_report(std::span<gas::Heap* const>, comm::Blocking&, gas::DirectAccess&, const mem::Space&, Rank);
+std::string leak_report(std::span<gas::Heap* const>, comm::Blocking&, gas::DirectAccess&, const mem::Space&,
+                        Rank);
 
 }  // namespace kasane::runtime

@@ -22,7 +22,7 @@ using MutexCall = int (*)(pthread_mutex_t*);
 
 /// libc's own function of that name. Concurrent first calls find the same.
 int call_real(std::atomic<MutexCall>& real, const char* name, pthread_mutex_t* mutex) noexcept {
-  MutexCall call = real.load(std::memory_order_relaxed);   // relaxed: any thread may look it up again
+  MutexCall call = real.load(std::memory_order_relaxed);  // relaxed: any thread may look it up again
   if (call == nullptr) {
     call = reinterpret_cast<MutexCall>(::dlsym(RTLD_NEXT, name));
     real.store(call, std::memory_order_relaxed);
@@ -44,7 +44,8 @@ void check_no_mutex_held(const char* where) {
   if (t_held <= 0) return;
   char text[256];
   const int n = std::snprintf(text, sizeof text,
-                              "kasane: rank %u: a std::mutex is held at %s: the thread may go on in another OS thread or rank, which does not own it; "
+                              "kasane: rank %u: a std::mutex is held at %s: the thread may go on in another "
+                              "OS thread or rank, which does not own it; "
                               "use kasane::mutex, or unlock before\n",
                               raw(process().rank), where);
   tell(text, static_cast<std::size_t>(n));

@@ -29,10 +29,13 @@ std::string table_row(std::string_view name, std::span<const std::string> of_ran
 }  // namespace
 
 JobCounters::JobCounters(comm::Transport& transport, std::size_t threads) noexcept
-    : transport_(transport), threads_(threads), own_(reinterpret_cast<Counters*>(transport.mapped(transport.rank(), gas::kStatistics))) {}
+    : transport_(transport),
+      threads_(threads),
+      own_(reinterpret_cast<Counters*>(transport.mapped(transport.rank(), gas::kStatistics))) {}
 
 CounterSums JobCounters::of(comm::Blocking& io, Rank rank) const {
-  if (const std::byte* mapped = transport_.mapped(rank, gas::kStatistics)) return sum(reinterpret_cast<const Counters*>(mapped));
+  if (const std::byte* mapped = transport_.mapped(rank, gas::kStatistics))
+    return sum(reinterpret_cast<const Counters*>(mapped));
   const std::unique_ptr<Counters[]> copy(new Counters[threads_]);
   io.read({rank, gas::kStatistics, 0}, copy.get(), bytes(threads_));
   return sum(copy.get());
@@ -58,11 +61,13 @@ CounterSums JobCounters::total(comm::Blocking& io) const {
   return all;
 }
 
-std::string counter_row(std::string_view name, std::span<const std::uint64_t> of_ranks, Magnitude magnitude, std::string_view help) {
+std::string counter_row(std::string_view name, std::span<const std::uint64_t> of_ranks, Magnitude magnitude,
+                        std::string_view help) {
   if (std::ranges::all_of(of_ranks, [](std::uint64_t v) { return v == 0; })) return {};
   std::vector<std::string> cells;
   for (const std::uint64_t v : of_ranks) cells.push_back(in_units(v, magnitude));
-  return table_row(name.starts_with("ns_") ? fmt::format("time_{}", name.substr(3)) : std::string(name), cells, help);
+  return table_row(name.starts_with("ns_") ? fmt::format("time_{}", name.substr(3)) : std::string(name),
+                   cells, help);
 }
 
 std::string counter_table(std::span<const CounterSums> of_ranks, double seconds) {
@@ -72,7 +77,11 @@ std::string counter_table(std::span<const CounterSums> of_ranks, double seconds)
   std::vector<std::uint64_t> values(of_ranks.size());
   const auto print = [&](std::string_view name, CounterRow row, std::string_view help) {
     std::ranges::transform(of_ranks, values.begin(), [row](const CounterSums& sums) { return sums[row]; });
-    text += counter_row(name, values, name.starts_with("ns_") ? Magnitude::nanoseconds : name.starts_with("bytes_") ? Magnitude::bytes : Magnitude::count, help);
+    text += counter_row(name, values,
+                        name.starts_with("ns_")      ? Magnitude::nanoseconds
+                        : name.starts_with("bytes_") ? Magnitude::bytes
+                                                     : Magnitude::count,
+                        help);
   };
 #define X(name, help) print(#name, row_##name, help);
   KASANE_COUNTERS(X)
@@ -80,7 +89,8 @@ std::string counter_table(std::span<const CounterSums> of_ranks, double seconds)
   const auto rate = [&](const char* name, CounterRow row, const char* help) {
     if (std::ranges::all_of(of_ranks, [row](const CounterSums& sums) { return sums[row] == 0; })) return;
     std::vector<std::string> rates;
-    for (const CounterSums& sums : of_ranks) rates.push_back(fmt::format("{:.1f}", static_cast<double>(sums[row]) / (1 << 20) / seconds));
+    for (const CounterSums& sums : of_ranks)
+      rates.push_back(fmt::format("{:.1f}", static_cast<double>(sums[row]) / (1 << 20) / seconds));
     text += table_row(name, rates, help);
   };
   rate("spill_rate", row_bytes_spilled, "MiB/s written to the spill file, over the whole run");
@@ -88,7 +98,8 @@ std::string counter_table(std::span<const CounterSums> of_ranks, double seconds)
   return text;
 }
 
-std::string progress_line(double seconds, double interval, const CounterSums& before, const CounterSums& now) {
+std::string progress_line(double seconds, double interval, const CounterSums& before,
+                          const CounterSums& now) {
   struct Item {
     std::initializer_list<CounterRow> rows;
     Magnitude magnitude;
@@ -108,7 +119,9 @@ std::string progress_line(double seconds, double interval, const CounterSums& be
     std::uint64_t more = 0;
     for (const CounterRow row : item.rows) more += now[row] - before[row];
     const auto rate = static_cast<std::uint64_t>(static_cast<double>(more) / interval + 0.5);
-    if (rate != 0) fmt::format_to(std::back_inserter(text), "{}{} {}", text.empty() ? "" : ", ", in_units(rate, item.magnitude), item.what);
+    if (rate != 0)
+      fmt::format_to(std::back_inserter(text), "{}{} {}", text.empty() ? "" : ", ",
+                     in_units(rate, item.magnitude), item.what);
   }
   return fmt::format("kasane: {:.1f} s; a second: {}\n", seconds, text.empty() ? "nothing" : text);
 }

@@ -12,8 +12,8 @@
 namespace kasane::runtime {
 
 struct LoadedObject {
-  std::string name;        ///< path; the program itself is "the program"
-  std::uint64_t digest;    ///< of its build id (or, without one, its program headers) and its base address
+  std::string name;      ///< path; the program itself is "the program"
+  std::uint64_t digest;  ///< of its build id (or, without one, its program headers) and its base address
 };
 
 /// In the loader's order, with the vDSO, which the kernel places for each program.

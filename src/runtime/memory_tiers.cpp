@@ -27,27 +27,48 @@ std::uint64_t least_bytes(std::uint32_t workers) {
 
 void budget_beyond_machine(std::uint64_t asked) {
   CrashText text;
-  text.add("kasane: --dram of ").decimal(asked >> 20).add(" MiB, and this host has ").decimal(mem::machine_memory() >> 20);
+  text.add("kasane: --dram of ")
+      .decimal(asked >> 20)
+      .add(" MiB, and this host has ")
+      .decimal(mem::machine_memory() >> 20);
   warn(text.add(" MiB of memory: the kernel may end the job before anything is spilled\n"));
 }
 
 /// The pager calls it once where a limit that no option asked for cannot be kept.
 void limit_lifted(const char* why) {
   CrashText text;
-  text.add("kasane: rank ").decimal(raw(process().rank)).add(": global memory takes as much DRAM as it may unless told otherwise, and ").add(why).add("; it goes on without a limit. ");
-  warn(text.add("Give a budget (--dram, KASANE_DRAM) and a directory for the rest (--spill, KASANE_SPILL)\n"));
+  text.add("kasane: rank ")
+      .decimal(raw(process().rank))
+      .add(": global memory takes as much DRAM as it may unless told otherwise, and ")
+      .add(why)
+      .add("; it goes on without a limit. ");
+  warn(
+      text.add("Give a budget (--dram, KASANE_DRAM) and a directory for the rest (--spill, KASANE_SPILL)\n"));
 }
 
 void pins_break() {
   CrashText text;
-  text.add("kasane: rank ").decimal(raw(process().rank)).add(": what the program has pinned (kasane_pin) does not fit into the budget: pinned pages leave DRAM where nothing else can. ");
+  text.add("kasane: rank ")
+      .decimal(raw(process().rank))
+      .add(
+          ": what the program has pinned (kasane_pin) does not fit into the budget: pinned pages leave DRAM "
+          "where nothing else can. ");
   warn(text.add("Raise --dram (KASANE_DRAM), or pin less\n"));
 }
 
 void tables_crowd(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) {
   CrashText text;
-  text.add("kasane: rank ").decimal(raw(process().rank)).add(": page tables and the runtime's entries for blocks take ").decimal(tables >> 20).add(" MiB, and stacks of threads ");
-  text.decimal(stacks >> 20).add(" MiB, of the ").decimal(share >> 20).add(" MiB of DRAM that are this rank's share: little is left for data. The former grow with how much of the space is used, the ");
+  text.add("kasane: rank ")
+      .decimal(raw(process().rank))
+      .add(": page tables and the runtime's entries for blocks take ")
+      .decimal(tables >> 20)
+      .add(" MiB, and stacks of threads ");
+  text.decimal(stacks >> 20)
+      .add(" MiB, of the ")
+      .decimal(share >> 20)
+      .add(
+          " MiB of DRAM that are this rank's share: little is left for data. The former grow with how much "
+          "of the space is used, the ");
   warn(text.add("latter with how many threads there are at once. Raise --dram (KASANE_DRAM)\n"));
 }
 
@@ -58,7 +79,8 @@ std::size_t MemoryTiers::budget_bytes(const std::vector<Rank>& host_ranks) noexc
 }
 
 Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, const Options& options) {
-  const bool limited = options.dram_bytes != 0, directories_named = options.spill != "auto" && options.spill != "none";
+  const bool limited = options.dram_bytes != 0,
+             directories_named = options.spill != "auto" && options.spill != "none";
   if (!limited && options.spill == "none") return nullptr;
   const Rank me = parts.transport.rank();
   std::vector<Rank> here = parts.host_ranks;
@@ -66,13 +88,16 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   const auto ranks = static_cast<std::uint32_t>(here.size());
   auto blocks = mem::budget_blocks(options.dram_bytes, ranks, least_bytes(parts.workers));
   // no option asks for a limit: as far as it can be kept
-  if (!blocks && !limited && !directories_named) blocks = ranks * least_bytes(parts.workers) / mem::kBlockBytes;
+  if (!blocks && !limited && !directories_named)
+    blocks = ranks * least_bytes(parts.workers) / mem::kBlockBytes;
   KASANE_TRY(blocks);
-  if (here.front() == me && options.dram_bytes > mem::machine_memory()) budget_beyond_machine(options.dram_bytes);
+  if (here.front() == me && options.dram_bytes > mem::machine_memory())
+    budget_beyond_machine(options.dram_bytes);
 
   // The budget of the first rank, where ranks map each other's memory; else each has its share.
   std::byte* shared = here.front() == me ? parts.budget : parts.transport.mapped(here.front(), gas::kBudget);
-  const bool alone = shared == nullptr || ranks == 1 || parts.transport.mapped(here[1], gas::kBudget) == nullptr;
+  const bool alone =
+      shared == nullptr || ranks == 1 || parts.transport.mapped(here[1], gas::kBudget) == nullptr;
   if (alone) {
     new (parts.budget) mem::HostBudget(*blocks / ranks, 1);
   } else if (here.front() == me) {
@@ -87,27 +112,35 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   std::vector<Rank> others = here;
   std::erase(others, me);
   if (alone) others.clear();
-  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts, {limited, std::move(others), &give_up, &limit_lifted, &pins_break, &tables_crowd}));
+  std::unique_ptr<MemoryTiers> made(
+      new MemoryTiers(std::move(*advice), parts,
+                      {limited, std::move(others), &give_up, &limit_lifted, &pins_break, &tables_crowd}));
   // A quarter of the memory is not in the default budget, and has room for stacks that become deeper
   // meanwhile.
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);
   KASANE_TRY(stacks);
-  auto residency = mem::Residency::create(parts.space, parts.directory.pages(), host, alone ? 0 : number,
-                                          {parts.heaps, options.spare_bytes / mem::kBlockBytes, mem::large_frame_bytes(), std::move(*stacks)});
+  auto residency = mem::Residency::create(
+      parts.space, parts.directory.pages(), host, alone ? 0 : number,
+      {parts.heaps, options.spare_bytes / mem::kBlockBytes, mem::large_frame_bytes(), std::move(*stacks)});
   KASANE_TRY(residency);
   made->residency_ = std::move(*residency);
-  made->tiers_ = std::make_unique<gas::Tiers>(parts.transport, parts.directory, parts.space, *made->residency_, made->advice_,
-                                              gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &give_up, topo::usable_cores() / ranks, !limited});
+  made->tiers_ = std::make_unique<gas::Tiers>(
+      parts.transport, parts.directory, parts.space, *made->residency_, made->advice_,
+      gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &give_up,
+                         topo::usable_cores() / ranks, !limited});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
-  if (directories_named) KASANE_TRY(made->tiers_->open());
-  else if (limited) KASANE_TRY(made->tiers_->check());
+  if (directories_named)
+    KASANE_TRY(made->tiers_->open());
+  else if (limited)
+    KASANE_TRY(made->tiers_->check());
   return made;
 }
 
 void MemoryTiers::connect(gas::AddressCache& addresses, dsm::Coherence& coherence) {
   addresses_ = &addresses;
   coherence_ = &coherence;
-  pager_ = std::make_unique<dsm::Pager>(dsm::Pager::Parts{transport_, coherence, *tiers_, *advisor_, directory_}, pager_config_);
+  pager_ = std::make_unique<dsm::Pager>(
+      dsm::Pager::Parts{transport_, coherence, *tiers_, *advisor_, directory_}, pager_config_);
 }
 
 void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::What what) {

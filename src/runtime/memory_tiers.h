@@ -29,14 +29,15 @@ class MemoryTiers {
     mem::Space& space;
     const gas::Directory& directory;
     mem::Residency::Range heaps;
-    mem::StackFrames::Layout stacks;   ///< of all ranks
+    mem::StackFrames::Layout stacks;  ///< of all ranks
     std::uint32_t workers;
-    std::byte* budget;   ///< region kBudget of this rank, budget_bytes() of it, zeros
+    std::byte* budget;  ///< region kBudget of this rank, budget_bytes() of it, zeros
   };
   [[nodiscard]] static std::size_t budget_bytes(const std::vector<Rank>& host_ranks) noexcept;
   /// Collective. Null: the options ask for no limit and no spill file.
   static Result<std::unique_ptr<MemoryTiers>> create(const Parts&, const Options&);
-  /// Coherence and address cache have been made with tiers(). Makes the pager, which works with both: before any other rank can ring it.
+  /// Coherence and address cache have been made with tiers(). Makes the pager, which works with both: before
+  /// any other rank can ring it.
   void connect(gas::AddressCache&, dsm::Coherence&);
   [[nodiscard]] gas::Tiers& tiers() noexcept { return *tiers_; }
 
@@ -63,13 +64,16 @@ class MemoryTiers {
 
  private:
   MemoryTiers(mem::AdviceTable advice, const Parts& parts, dsm::Pager::Config pager)
-      : advice_(std::move(advice)), transport_(parts.transport), directory_(parts.directory), pager_config_(std::move(pager)) {}
+      : advice_(std::move(advice)),
+        transport_(parts.transport),
+        directory_(parts.directory),
+        pager_config_(std::move(pager)) {}
 
   mem::AdviceTable advice_;
   comm::Transport& transport_;
   const gas::Directory& directory_;
   const dsm::Pager::Config pager_config_;
-  dsm::Coherence* coherence_ = nullptr;   ///< connect()
+  dsm::Coherence* coherence_ = nullptr;  ///< connect()
   gas::AddressCache* addresses_ = nullptr;
   std::unique_ptr<mem::Residency> residency_;
   std::unique_ptr<gas::Advisor> advisor_;

@@ -11,14 +11,17 @@
 namespace kasane::runtime {
 namespace {
 
-void add_site(CrashText& text, const void* site) noexcept { describe(text, {.address = reinterpret_cast<std::uintptr_t>(site), .exact = false, .times = 1}); }
+void add_site(CrashText& text, const void* site) noexcept {
+  describe(text, {.address = reinterpret_cast<std::uintptr_t>(site), .exact = false, .times = 1});
+}
 
 }  // namespace
 
 class MixingCheck::Locked {
  public:
   explicit Locked(std::atomic_flag& flag) noexcept : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) {}   // acquire, release: what it guards
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }  // acquire, release: what it guards
   }
   ~Locked() { flag_.clear(std::memory_order_release); }
   Locked(const Locked&) = delete;
@@ -28,7 +31,8 @@ class MixingCheck::Locked {
   std::atomic_flag& flag_;
 };
 
-void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm::Cursor cursor, bool changes, const char* call, const void* site) noexcept {
+void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm::Cursor cursor, bool changes,
+                         const char* call, const void* site) noexcept {
   while (!cursor.done()) {
     const comm::Piece piece = cursor.piece();
     const std::uint64_t from = offset + piece.remote_offset, to = from + piece.bytes;
@@ -41,7 +45,10 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
       const dsm::BlockState state = coherence_.state(block);
       if (state.dirty()) {
         const std::byte *now = space_.a(begin), *then = space_.t(begin);
-        const auto differs = state.whole ? 0 : static_cast<std::uint64_t>(std::mismatch(now, now + (end - begin), then).first - now);
+        const auto differs =
+            state.whole
+                ? 0
+                : static_cast<std::uint64_t>(std::mismatch(now, now + (end - begin), then).first - now);
         if (differs != end - begin && first(site, 0)) report_unreleased(begin + differs, call, site);
       }
       if (changes && !state.owned && state.access != mem::Access::none) {
@@ -58,8 +65,12 @@ void MixingCheck::report_unreleased(std::uint64_t offset, const char* call, cons
   CrashText text;
   text.add("kasane: rank ").decimal(raw(rank_)).add(": ").add(call).add(" at ");
   add_site(text, site);
-  warn(text.add(" uses ").address(space_.v(offset)).add(" directly, but this rank has changed it by a store that no release has sent: the owner's copy is older, and the "
-                                                       "change may come later. Call kasane::release_all() between the store and the direct access.\n"));
+  warn(text.add(" uses ")
+           .address(space_.v(offset))
+           .add(" directly, but this rank has changed it by a store that no release has sent: the owner's "
+                "copy is older, and the "
+                "change may come later. Call kasane::release_all() between the store and the direct "
+                "access.\n"));
 }
 
 void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
@@ -72,12 +83,22 @@ void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
     mark = slot;
     slot.block = 0;
   }
-  constexpr std::uint64_t widest = 63;   // an access that begins before the bytes may reach them
-  if (mark.acquires != coherence_.acquires() || offset + widest < mark.begin || offset >= mark.end || !first(mark.site, 1)) return;
+  constexpr std::uint64_t widest = 63;  // an access that begins before the bytes may reach them
+  if (mark.acquires != coherence_.acquires() || offset + widest < mark.begin || offset >= mark.end ||
+      !first(mark.site, 1))
+    return;
   CrashText text;
-  text.add("kasane: rank ").decimal(raw(rank_)).add(store ? ": a store to " : ": a load of ").address(space_.v(offset)).add(" after ").add(mark.call).add(" at ");
+  text.add("kasane: rank ")
+      .decimal(raw(rank_))
+      .add(store ? ": a store to " : ": a load of ")
+      .address(space_.v(offset))
+      .add(" after ")
+      .add(mark.call)
+      .add(" at ");
   add_site(text, mark.site);
-  warn(text.add(" changed it directly, without an acquire between: it may see the copy from before. Call kasane::acquire_all() between the direct access and the load or store.\n"));
+  warn(
+      text.add(" changed it directly, without an acquire between: it may see the copy from before. Call "
+               "kasane::acquire_all() between the direct access and the load or store.\n"));
 }
 
 }  // namespace kasane::runtime

@@ -31,16 +31,18 @@ namespace kasane::runtime {
 
 class MixingCheck {
  public:
-  MixingCheck(mem::Space& space, dsm::Coherence& coherence, Rank rank) noexcept : space_(space), coherence_(coherence), rank_(rank) {}
+  MixingCheck(mem::Space& space, dsm::Coherence& coherence, Rank rank) noexcept
+      : space_(space), coherence_(coherence), rank_(rank) {}
 
   /// Before a direct access at `site` (a return address) by `call`.
-  void before(dsm::ThreadContext&, std::uint64_t offset, comm::Cursor, bool changes, const char* call, const void* site) noexcept;
+  void before(dsm::ThreadContext&, std::uint64_t offset, comm::Cursor, bool changes, const char* call,
+              const void* site) noexcept;
   /// A load or store of this address faulted.
   void on_fault(std::uint64_t offset, bool store) noexcept;
 
  private:
   struct Mark {
-    std::uint64_t block = 0;       ///< number + 1; 0: none
+    std::uint64_t block = 0;  ///< number + 1; 0: none
     std::uint64_t begin = 0, end = 0, acquires = 0;
     const char* call = nullptr;
     const void* site = nullptr;
@@ -49,15 +51,17 @@ class MixingCheck {
   class Locked;
 
   /// True once for each pair.
-  bool first(const void* site, unsigned kind) noexcept { return reported_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind); }
+  bool first(const void* site, unsigned kind) noexcept {
+    return reported_.first(reinterpret_cast<std::uintptr_t>(site) * 2 + kind);
+  }
   void report_unreleased(std::uint64_t offset, const char* call, const void* site) noexcept;
 
   mem::Space& space_;
   dsm::Coherence& coherence_;
   Rank rank_;
-  std::array<Mark, kMarks> marks_{};               ///< by block number; a later one takes its place
-  std::atomic_flag lock_;                          ///< of marks_
-  ReportedOnce<256> reported_;                             ///< address · 2 + kind
+  std::array<Mark, kMarks> marks_{};  ///< by block number; a later one takes its place
+  std::atomic_flag lock_;             ///< of marks_
+  ReportedOnce<256> reported_;        ///< address · 2 + kind
 };
 
 }  // namespace kasane::runtime

@@ -43,7 +43,8 @@ OptionTable debug_items(Options& o) {
              "The part of a rank's share of --dram that is kept free: pages leave when less is free, until "
              "twice that is. 0: a 16th.")
       .count("trace-events", "", o.trace_events,
-             "Events that --trace keeps of a thread, 32 bytes each; later events are only counted.", {1, kGiB})
+             "Events that --trace keeps of a thread, 32 bytes each; later events are only counted.",
+             {1, kGiB})
       .count("seed", "", o.seed, "Seed of the random order in which workers look for work.");
   comm::add_session_items(items, o.session);
   return items;
@@ -84,8 +85,8 @@ void add_memory(OptionTable& table, Options& o) {
              "Stacks of a rank, which bound the threads that are alive at once; 16 times as many may have "
              "ended and wait to be joined. 0: as many as an eighth of the space holds, at most 65536.",
              {0, 1 << 22})
-      .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes, "Stack of main, which lies in the space.",
-             {64 << 10, kGiB})
+      .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes,
+             "Stack of main, which lies in the space.", {64 << 10, kGiB})
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
               "Where operator new on a user-level thread allocates: in each rank's own heap, or in the "
               "space.")
@@ -151,7 +152,8 @@ Result<Options> options_from_environment() {
 std::string unknown_variables_text(Options options) {
   if (options.log_level == "error" || options.log_level == "off") return {};
   std::string text;
-  for (const std::string& sentence : option_table(options).unknown_variables("KASANE_")) text += "kasane: warning: " + sentence + "\n";
+  for (const std::string& sentence : option_table(options).unknown_variables("KASANE_"))
+    text += "kasane: warning: " + sentence + "\n";
   return text;
 }
 

@@ -14,7 +14,7 @@
 namespace kasane::runtime {
 
 #if defined(KASANE_SANITIZER_ADDRESS) || defined(KASANE_SANITIZER_THREAD)
-inline constexpr std::uint64_t kUsualSpace = std::uint64_t{32} << 30;   // a sanitizer leaves few addresses
+inline constexpr std::uint64_t kUsualSpace = std::uint64_t{32} << 30;  // a sanitizer leaves few addresses
 #else
 inline constexpr std::uint64_t kUsualSpace = std::uint64_t{1} << 40;
 #endif
@@ -32,23 +32,23 @@ inline constexpr std::uint64_t kMaxAddressBytes = std::uint64_t{64} << 40;
 
 struct Options {
   std::uint64_t ranks = 1;
-  std::uint64_t workers = 0;               ///< 0: usable cores / ranks, at least 1
-  bool bind_to_cores = false;              ///< each worker stays on one core (binding.h)
-  std::uint64_t space_bytes = 0;           ///< 0: usual_space()
+  std::uint64_t workers = 0;      ///< 0: usable cores / ranks, at least 1
+  bool bind_to_cores = false;     ///< each worker stays on one core (binding.h)
+  std::uint64_t space_bytes = 0;  ///< 0: usual_space()
   /// DRAM for the global memory of a host's ranks; 0: three quarters of what there is, or with spill ==
   /// "none" no limit
   std::uint64_t dram_bytes = 0;
-  std::uint64_t spare_bytes = 0;           ///< of a rank's share of dram_bytes, kept free; 0: a 16th
+  std::uint64_t spare_bytes = 0;  ///< of a rank's share of dram_bytes, kept free; 0: a 16th
   /// directories of the spill files; auto: $TMPDIR or /var/tmp; none: nothing is spilled
   std::string spill = "auto";
-  std::uint64_t stack_bytes = 64 << 10;    ///< of a thread
-  std::uint64_t slots = 0;                 ///< stacks a rank; 0: 65536, or what an eighth of the space holds
+  std::uint64_t stack_bytes = 64 << 10;  ///< of a thread
+  std::uint64_t slots = 0;               ///< stacks a rank; 0: 65536, or what an eighth of the space holds
   std::uint64_t main_stack_bytes = 8 << 20;
   bool main_in_every_rank = false;
   bool new_in_space = true;
   bool malloc_in_space = false;
-  std::string faults = "auto";             ///< the fault engine (mem/engines.h)
-  bool relocation_off = false;             ///< pages move only where the program says so
+  std::string faults = "auto";  ///< the fault engine (mem/engines.h)
+  bool relocation_off = false;  ///< pages move only where the program says so
   /// ranks with copies of a page are known, and only these get notices of changes
   bool classification = true;
   /// ranks of one host share the memory of stacks, so that a stolen thread's stack stays in place (stacks.h)
@@ -57,18 +57,18 @@ struct Options {
   std::uint64_t write_buffer_bytes = 2 << 20;
   bool tag_output = false;
   bool statistics = false;
-  std::uint64_t statistics_every_ns = 0;   ///< interval of rank 0's lines on the job's progress; 0: none
-  std::string progress = "auto";           ///< of checkpoints, on standard error: auto, on, off
-  std::string trace;                       ///< the file; empty: nothing is traced
-  std::uint64_t trace_events = 1 << 20;    ///< that a thread keeps
+  std::uint64_t statistics_every_ns = 0;  ///< interval of rank 0's lines on the job's progress; 0: none
+  std::string progress = "auto";          ///< of checkpoints, on standard error: auto, on, off
+  std::string trace;                      ///< the file; empty: nothing is traced
+  std::uint64_t trace_events = 1 << 20;   ///< that a thread keeps
   /// look for writes beside allocations, and report what was not freed
   bool check_heap = false;
-  bool check_mixing = false;               ///< report data used by both views without a fence between
-  bool check_races = false;                ///< report words that two ranks changed without a fence between
-  std::uint64_t seed = 1;                  ///< of the order in which workers look for victims
+  bool check_mixing = false;  ///< report data used by both views without a fence between
+  bool check_races = false;   ///< report words that two ranks changed without a fence between
+  std::uint64_t seed = 1;     ///< of the order in which workers look for victims
   std::string log_level = "warning";
-  comm::SessionOptions session;            ///< what runs between ranks
-  comm::EngineSettings engine;             ///< and which threads issue operations there
+  comm::SessionOptions session;  ///< what runs between ranks
+  comm::EngineSettings engine;   ///< and which threads issue operations there
   /// of the stack guards; read before there are options (start/same_image.h); a row here makes it a known
   /// variable
   std::string job_key;

@@ -32,7 +32,14 @@ void end_of_peer(void*, Rank peer, std::string_view why) noexcept {
   reason[n] = '\0';
   CrashText text;
   if (process().status == nullptr) text.add("kasane: ");
-  text.add("rank ").decimal(raw(process().rank)).add(" has lost rank ").decimal(raw(peer)).add(" ").decimal(ms / 1000).add(".").decimal(ms % 1000 / 100);
+  text.add("rank ")
+      .decimal(raw(process().rank))
+      .add(" has lost rank ")
+      .decimal(raw(peer))
+      .add(" ")
+      .decimal(ms / 1000)
+      .add(".")
+      .decimal(ms % 1000 / 100);
   text.add(" s after the start: ").add(reason).add("; the job cannot go on without it\n");
   tell(text.data(), text.size());
   set_phase(comm::Phase::gave_up);

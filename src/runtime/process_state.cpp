@@ -27,7 +27,11 @@ void exit_early(int code) {
     g_process.status->exit_argument.store(code, std::memory_order_relaxed);
   } else {
     CrashText text;
-    text.add("kasane: rank ").decimal(raw(g_process.rank)).add(" called exit(").signed_decimal(code).add(") while the job was running\n");
+    text.add("kasane: rank ")
+        .decimal(raw(g_process.rank))
+        .add(" called exit(")
+        .signed_decimal(code)
+        .add(") while the job was running\n");
     tell(text.data(), text.size());
   }
   set_phase(comm::Phase::leaving);
@@ -50,7 +54,8 @@ void at_exit(int code, void*) {
 
 void set_process(const Process& p) noexcept { g_process = p; }
 
-void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base, std::size_t space_bytes) noexcept {
+void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base,
+                 std::size_t space_bytes) noexcept {
   set_process_rank(rank);
   g_process = {.rank = rank,
                .ranks = ranks,
@@ -65,7 +70,8 @@ const Process& process() noexcept { return g_process; }
 void forget_process() noexcept { g_process = Process{}; }
 
 bool in_space(const void* p) noexcept {
-  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(g_process.space_base) < g_process.space_bytes;
+  return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(g_process.space_base) <
+         g_process.space_bytes;
 }
 
 void set_phase(comm::Phase phase) noexcept {

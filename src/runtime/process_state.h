@@ -20,8 +20,8 @@ struct Process {
   /// kNoRank: not a rank (the supervisor, a forked child of a rank, a unit test)
   Rank rank = kNoRank;
   std::uint32_t ranks = 0;
-  bool main_here = false;                 ///< this rank runs the program's main
-  comm::RankStatus* status = nullptr;     ///< its page for the supervisor; null without one
+  bool main_here = false;              ///< this rank runs the program's main
+  comm::RankStatus* status = nullptr;  ///< its page for the supervisor; null without one
   const std::byte* space_base = nullptr;
   std::size_t space_bytes = 0;
 };
@@ -30,7 +30,8 @@ void set_process(const Process&) noexcept;
 [[nodiscard]] const Process& process() noexcept;
 
 /// Sets what a rank that no launcher of ours started learns when it joins the others. As set_process().
-void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base, std::size_t space_bytes) noexcept;
+void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base,
+                 std::size_t space_bytes) noexcept;
 
 /// In a child of fork(): the process is no rank, and does not report for its parent.
 void forget_process() noexcept;

@@ -14,10 +14,10 @@ namespace {
 
 /// Lies in front of the program's bytes.
 struct Record {
-  std::uint64_t seal;    ///< of address, bytes and site
-  std::uint64_t bytes;   ///< asked for
+  std::uint64_t seal;   ///< of address, bytes and site
+  std::uint64_t bytes;  ///< asked for
   const void* site;
-  std::uint64_t lead;    ///< from the allocation's start to the program's bytes
+  std::uint64_t lead;  ///< from the allocation's start to the program's bytes
 };
 static_assert(sizeof(Record) == kRecordBytes);
 /// Lies at the start of an allocation whose record comes later because of alignment.
@@ -33,22 +33,30 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept {
   return x ^ (x >> 29);
 }
 std::uint64_t seal_of(std::uint64_t address, const Record& r) noexcept {
-  return mix(address ^ mix(r.bytes ^ mix(reinterpret_cast<std::uintptr_t>(r.site) ^ mix(r.lead ^ 0x4b6173616e65u))));
+  return mix(address ^
+             mix(r.bytes ^ mix(reinterpret_cast<std::uintptr_t>(r.site) ^ mix(r.lead ^ 0x4b6173616e65u))));
 }
 std::uint64_t freed_seal(std::uint64_t address) noexcept { return mix(address ^ 0x6672656564u); }
-std::uint64_t pointer_seal(std::uint64_t address, std::uint64_t lead) noexcept { return mix(address ^ mix(lead ^ 0x706f696e74u)); }
+std::uint64_t pointer_seal(std::uint64_t address, std::uint64_t lead) noexcept {
+  return mix(address ^ mix(lead ^ 0x706f696e74u));
+}
 
 std::uint64_t address_of(const void* p) noexcept { return reinterpret_cast<std::uintptr_t>(p); }
-Record* record_before(void* p) noexcept { return reinterpret_cast<Record*>(static_cast<std::byte*>(p) - sizeof(Record)); }
+Record* record_before(void* p) noexcept {
+  return reinterpret_cast<Record*>(static_cast<std::byte*>(p) - sizeof(Record));
+}
 
 [[noreturn, gnu::cold]] void report(const std::string& text) {
   std::fprintf(stderr, "kasane: heap check: %s\n", text.c_str());
   std::abort();
 }
 
-Result<void*> checked_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement, const void* site) {
+Result<void*> checked_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement,
+                               const void* site) {
   const std::size_t lead = std::max(sizeof(Record), align);
-  if (bytes > ~std::size_t{0} - lead - kTail) return fail(Errc::out_of_memory, "allocate: " + std::to_string(bytes) + " bytes are more than there can be");
+  if (bytes > ~std::size_t{0} - lead - kTail)
+    return fail(Errc::out_of_memory,
+                "allocate: " + std::to_string(bytes) + " bytes are more than there can be");
   auto block = runtime.allocate(bytes + lead + kTail, align, placement);
   if (!block) return block;
   std::byte* p = static_cast<std::byte*>(*block) + lead;
@@ -62,19 +70,23 @@ Result<void*> checked_allocate(Runtime& runtime, std::size_t bytes, std::size_t 
 
 /// The record of p, after a check of the marks around its bytes.
 Record checked_record(Runtime& runtime, void* p, const char* what, const void* site) {
-  if (!runtime.contains(p)) report(fmt::format("{} of {}, which is not in global memory, at {}", what, p, site_text(site)));
+  if (!runtime.contains(p))
+    report(fmt::format("{} of {}, which is not in global memory, at {}", what, p, site_text(site)));
   const Record record = *record_before(p);
   if (record.seal == freed_seal(address_of(p))) {
-    report(fmt::format("{} of {}, which is free already (it had {} bytes, allocated at {}), at {}", what, p, record.bytes, site_text(record.site), site_text(site)));
+    report(fmt::format("{} of {}, which is free already (it had {} bytes, allocated at {}), at {}", what, p,
+                       record.bytes, site_text(record.site), site_text(site)));
   }
   if (record.seal != seal_of(address_of(p), record)) {
-    report(fmt::format("{} of {}: no allocation begins there, or the bytes in front of it were overwritten; at {}", what, p, site_text(site)));
+    report(fmt::format(
+        "{} of {}: no allocation begins there, or the bytes in front of it were overwritten; at {}", what, p,
+        site_text(site)));
   }
   const auto* tail = static_cast<const unsigned char*>(p) + record.bytes;
   for (std::size_t i = 0; i < kTail; ++i) {
     if (tail[i] == kTailByte) continue;
-    report(fmt::format("{} of {}: byte {} behind its {} bytes was overwritten; allocated at {}, seen at {}", what, p, i, record.bytes, site_text(record.site),
-                       site_text(site)));
+    report(fmt::format("{} of {}: byte {} behind its {} bytes was overwritten; allocated at {}, seen at {}",
+                       what, p, i, record.bytes, site_text(record.site), site_text(site)));
   }
   return record;
 }
@@ -87,7 +99,8 @@ void checked_free(Runtime& runtime, void* p, const void* site) {
 
 }  // namespace
 
-Result<void*> program_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement, const void* site) {
+Result<void*> program_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement,
+                               const void* site) {
   if (!runtime.options().check_heap) [[likely]]
     return runtime.allocate(bytes, align, placement);
   return checked_allocate(runtime, bytes, align, placement, site);
@@ -134,7 +147,8 @@ std::string site_text(const void* site) {
   Dl_info info{};
   if (::dladdr(site, &info) == 0 || info.dli_fname == nullptr) return fmt::format("{}", site);
   const char* slash = std::strrchr(info.dli_fname, '/');
-  const std::string at = fmt::format("{}+{:#x}", slash != nullptr ? slash + 1 : info.dli_fname, address_of(site) - address_of(info.dli_fbase));
+  const std::string at = fmt::format("{}+{:#x}", slash != nullptr ? slash + 1 : info.dli_fname,
+                                     address_of(site) - address_of(info.dli_fbase));
   return info.dli_sname != nullptr ? fmt::format("{} ({})", info.dli_sname, at) : at;
 }
 

@@ -20,7 +20,7 @@ class RaceReport final : public dsm::RaceListener {
  private:
   const mem::Space& space_;
   Rank rank_;
-  ReportedOnce<64> reported_;   ///< addresses of words
+  ReportedOnce<64> reported_;  ///< addresses of words
 };
 
 }  // namespace kasane::runtime

@@ -2,9 +2,9 @@
 #include "runtime/runtime.h"
 
 #include <errno.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <fmt/format.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -29,16 +29,16 @@
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/session/session.h"
-#include "gas/direct_access.h"
 #include "gas/auto_relocator.h"
+#include "gas/direct_access.h"
 #include "gas/give_service.h"
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
 #include "mem/engines.h"
-#include "mem/uffd_engine.h"
 #include "mem/large_frames.h"
+#include "mem/uffd_engine.h"
 #include "runtime/agreement.h"
 #include "runtime/binding.h"
 #include "runtime/crash.h"
@@ -95,12 +95,12 @@ struct Runtime::State {
   Rank rank{0};
   std::uint32_t ranks = 1, workers = 1;
   Segments segments;
-  bool common_stacks = false;             ///< stacks of all ranks are never armed and never moved (stacks.h)
+  bool common_stacks = false;  ///< stacks of all ranks are never armed and never moved (stacks.h)
 
   std::unique_ptr<comm::Session> session;
-  comm::Transport* transport = nullptr;   ///< the session's
-  std::unique_ptr<comm::Engine> comm_engine;   ///< over it; all regions are attached through it
-  std::vector<LoadedObject> objects;      ///< loaded before any network library
+  comm::Transport* transport = nullptr;       ///< the session's
+  std::unique_ptr<comm::Engine> comm_engine;  ///< over it; all regions are attached through it
+  std::vector<LoadedObject> objects;          ///< loaded before any network library
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
   std::optional<mem::Space> space;
@@ -115,29 +115,29 @@ struct Runtime::State {
   std::optional<gas::GiveService> give_service;
   /// as in segments
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
-  std::unique_ptr<MemoryTiers> tiers;     ///< null: global memory stays in DRAM
-  std::unique_ptr<gas::AutoRelocator> auto_relocator;   ///< null: pages stay where they are
+  std::unique_ptr<MemoryTiers> tiers;                  ///< null: global memory stays in DRAM
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;  ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
-  std::optional<StatisticsTicker> ticker; ///< --stats=TIME
-  std::optional<TraceRegion> trace;       ///< --trace
+  std::optional<StatisticsTicker> ticker;  ///< --stats=TIME
+  std::optional<TraceRegion> trace;        ///< --trace
   std::optional<ThreadContexts> contexts;
-  std::unique_ptr<MixingCheck> mixing;    ///< --check mixing
-  std::optional<RaceReport> races;        ///< --check races
+  std::unique_ptr<MixingCheck> mixing;  ///< --check mixing
+  std::optional<RaceReport> races;      ///< --check races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
-  std::uint64_t clock_offset_ns = 0;      ///< the job's clock minus now_ns()
-  const std::uint64_t begin_ns = now_ns();   ///< start of this process
+  std::uint64_t clock_offset_ns = 0;        ///< the job's clock minus now_ns()
+  const std::uint64_t begin_ns = now_ns();  ///< start of this process
 
   Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
   std::atomic<bool> running{false}, service_stop{false}, stop_requested{false}, shut_down{false};
-  std::atomic<bool> threads_remain{false};      ///< detached threads still run and use this object
-  std::uint64_t races_found = 0;          ///< by all ranks; set on rank 0 at the end
+  std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
+  std::uint64_t races_found = 0;            ///< by all ranks; set on rank 0 at the end
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
@@ -166,7 +166,9 @@ struct Runtime::State {
   /// Null: no heap has pages of this size, or holds the address.
   [[nodiscard]] gas::Heap* heap_of(std::uint64_t page_bytes) noexcept;
   [[nodiscard]] gas::Heap* heap_at(const void*) noexcept;
-  [[nodiscard]] std::array<gas::Heap*, std::tuple_size_v<decltype(Segments::heaps)>> all_heaps() noexcept { return {&*heaps[0], &*heaps[1], &*heaps[2]}; }
+  [[nodiscard]] std::array<gas::Heap*, std::tuple_size_v<decltype(Segments::heaps)>> all_heaps() noexcept {
+    return {&*heaps[0], &*heaps[1], &*heaps[2]};
+  }
   /// Refuses ranges that do not lie wholly in a heap: programs may move the pages of heaps only.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   /// The range was got or put directly: pages of other ranks may come here.
@@ -177,10 +179,12 @@ struct Runtime::State {
   void progress_pending_sends();
   /// Workers, the service thread, all other threads, faults served for other threads, the pager.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
-  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }   ///< all but the pager
+  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }  ///< all but the pager
 
   /// Whether the offset lies in stacks that all ranks share: memory that is always present.
-  [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept { return common_stacks && segments.in_stacks(offset, ranks); }
+  [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept {
+    return common_stacks && segments.in_stacks(offset, ranks);
+  }
   /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
   /// address means.
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
@@ -190,7 +194,8 @@ struct Runtime::State {
 
 // ---- construction -----------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base) {
+Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job,
+                                                 std::byte* space_base) {
   auto state = std::make_unique<State>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base); !built) {
@@ -202,7 +207,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
   g_current.store(runtime.get());
   if (auto attached = attach_malloc(*runtime); !attached) {
-    (void)runtime.release();   // as above
+    (void)runtime.release();  // as above
     return tl::unexpected(std::move(attached.error()));
   }
   // every rank has its handlers and memory before the first message
@@ -217,7 +222,7 @@ Runtime::~Runtime() {
   shut_down();
   detach_malloc();
   g_current.store(nullptr);
-  state_->engine->stop();   // before what its handler uses
+  state_->engine->stop();  // before what its handler uses
 }
 
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
@@ -225,7 +230,8 @@ Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_a
 Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
-  auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots, options.main_stack_bytes);
+  auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
+                                  options.main_stack_bytes);
   KASANE_TRY(divided);
   segments = *divided;
 
@@ -249,7 +255,8 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   rank = transport->rank();
   ranks = transport->ranks();
   transport->set_peer_lost(end_of_peer, nullptr);
-  const std::uint32_t here = std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
+  const std::uint32_t here =
+      std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
   if (space_base == nullptr) {
     auto agreed = agree(session->out_of_band(), options, default_workers(here));
     KASANE_TRY(agreed);
@@ -259,16 +266,20 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
   if (options.bind_to_cores) {
     const auto& host_ranks = session->job().host_ranks();
-    const auto before = static_cast<std::uint32_t>(std::find(host_ranks.begin(), host_ranks.end(), rank) - host_ranks.begin());
-    const bool parts = options.session.hosts > 1;   // parts of one host, whose cores they share
-    auto made = parts ? Binding::to_cores(raw(rank), ranks, workers) : Binding::to_cores(before % here, here, workers);
+    const auto before = static_cast<std::uint32_t>(std::find(host_ranks.begin(), host_ranks.end(), rank) -
+                                                   host_ranks.begin());
+    const bool parts = options.session.hosts > 1;  // parts of one host, whose cores they share
+    auto made = parts ? Binding::to_cores(raw(rank), ranks, workers)
+                      : Binding::to_cores(before % here, here, workers);
     KASANE_TRY(made);
     binding = std::move(*made);
   }
   // Threads of different ranks access each other's deques and records; the rank that holds them uses the
   // CPU's atomics (rule 15).
   if (transport->facts().atomics_coherent_with_cpu) return {};
-  return fail(Errc::unsupported, "the transport " + std::string(transport->facts().name) + " has atomics that the CPU does not see as such; choose another one (--transport)");
+  return fail(Errc::unsupported,
+              "the transport " + std::string(transport->facts().name) +
+                  " has atomics that the CPU does not see as such; choose another one (--transport)");
 }
 
 /// Rule 14: every rank has to have loaded the same code at the same addresses as rank 0, and to have the same
@@ -288,15 +299,22 @@ Result<void> Runtime::State::compare_objects() {
   collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(theirs)));
   if (first[0] == digests[0]) {
     if (first[2] == guards) return {};
-    return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has other stack guards than rank 0; threads cannot move between them. Under mpirun they "
-                                       "are made from KASANE_JOB_KEY: pass the same one to all ranks (mpirun -x KASANE_JOB_KEY, -genv KASANE_JOB_KEY TEXT)");
+    return fail(
+        Errc::unsupported,
+        "rank " + std::to_string(raw(rank)) +
+            " has other stack guards than rank 0; threads cannot move between them. Under mpirun they "
+            "are made from KASANE_JOB_KEY: pass the same one to all ranks (mpirun -x KASANE_JOB_KEY, -genv "
+            "KASANE_JOB_KEY TEXT)");
   }
   std::size_t i = 0;
   while (i < mine.size() && i < theirs.size() && mine[i].digest == theirs[i]) ++i;
-  return fail(Errc::unsupported, "rank " + std::to_string(raw(rank)) + " has loaded other code than rank 0, or at another address: " +
-                                     (i < mine.size() ? mine[i].name : std::string("rank 0 has more objects")) +
-                                     "; threads cannot move between them. Start all ranks from one image (kasane run); under mpirun each host needs the same "
-                                     "program and libraries, and all must allow personality(ADDR_NO_RANDOMIZE), or none");
+  return fail(Errc::unsupported,
+              "rank " + std::to_string(raw(rank)) +
+                  " has loaded other code than rank 0, or at another address: " +
+                  (i < mine.size() ? mine[i].name : std::string("rank 0 has more objects")) +
+                  "; threads cannot move between them. Start all ranks from one image (kasane run); under "
+                  "mpirun each host needs the same "
+                  "program and libraries, and all must allow personality(ADDR_NO_RANDOMIZE), or none");
 }
 
 /// The engine's threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being
@@ -328,14 +346,24 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   // the heaps are adjacent, the one with default pages is the last
   const std::uint64_t all_heaps = segments.heaps[1].offset;
   const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
-  auto made_sharing = gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
+  auto made_sharing =
+      gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
   KASANE_TRY(made_sharing);
   sharing = std::move(*made_sharing);
   const auto here = session->job().host_ranks();
   auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
   KASANE_TRY(budget);
-  auto made_tiers = MemoryTiers::create({*transport, *collectives, here, *space, *directory, {all_heaps, heap_bytes},
-                                         {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank}, workers, budget->base}, options);
+  auto made_tiers =
+      MemoryTiers::create({*transport,
+                           *collectives,
+                           here,
+                           *space,
+                           *directory,
+                           {all_heaps, heap_bytes},
+                           {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank},
+                           workers,
+                           budget->base},
+                          options);
   KASANE_TRY(made_tiers);
   tiers = std::move(*made_tiers);
   gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
@@ -355,7 +383,8 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   KASANE_TRY(made_engine);
   engine = std::move(*made_engine);
   if (common_stacks) {
-    KASANE_TRY(engine->leave_open({mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
+    KASANE_TRY(engine->leave_open(
+        {mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
   if (!options.relocation_off && ranks > 1) {
     auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, heap_bytes});
@@ -363,19 +392,22 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
     auto_relocator = std::move(*made_relocator);
   }
   if (options.check_races) races.emplace(*space, rank);
-  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(), where_pages_go,
-                                          races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
+  coherence.emplace(dsm::Coherence::Parts{
+      *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
+      where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
   give_service.emplace(*transport, coherence->mover());
-  if (tiers != nullptr) {   // frames come and go
+  if (tiers != nullptr) {  // frames come and go
     tiers->connect(*addresses, *coherence);
     const std::uint64_t frame_bytes = mem::large_frame_bytes();
     for (const Segments::Heap& heap : segments.heaps)
-      for (std::byte* view : {space->a(0), space->v(0)}) mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
+      for (std::byte* view : {space->a(0), space->v(0)})
+        mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
   }
 
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
   for (std::size_t i = 0; i < heaps.size(); ++i) {
-    const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, reinterpret_cast<std::uintptr_t>(space->v(0)), regions[i]};
+    const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers,
+                                   reinterpret_cast<std::uintptr_t>(space->v(0)), regions[i]};
     KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
     heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
   }
@@ -384,12 +416,14 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   job_counters.emplace(*transport, counted_threads());
   if (!options.trace.empty()) {
     if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
-    auto logs = attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(traced_threads(), options.trace_events));
+    auto logs =
+        attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(traced_threads(), options.trace_events));
     KASANE_TRY(logs);
     trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
   }
   contexts.emplace(*transport, job_counters->own(), workers);
-  auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->v(0));
+  auto made_access =
+      gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->v(0));
   KASANE_TRY(made_access);
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
@@ -408,7 +442,8 @@ std::vector<sched::Distance> Runtime::State::distances_from_here() {
   std::vector<std::uint32_t> nodes(ranks);
   collectives->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(nodes)));
   std::vector<sched::Distance> distances(ranks);
-  for (std::uint32_t r = 0; r < ranks; ++r) distances[r] = sched::distance(session->job().on_this_host(Rank{r}), node(mine), node(nodes[r]));
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    distances[r] = sched::distance(session->job().on_this_host(Rank{r}), node(mine), node(nodes[r]));
   return distances;
 }
 
@@ -417,7 +452,8 @@ std::vector<sched::Distance> Runtime::State::distances_from_here() {
 std::uint64_t Runtime::State::agree_on_clock() {
   timespec day;
   ::clock_gettime(CLOCK_REALTIME, &day);
-  const std::uint64_t ahead = static_cast<std::uint64_t>(day.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(day.tv_nsec) - now_ns();
+  const std::uint64_t ahead = static_cast<std::uint64_t>(day.tv_sec) * 1'000'000'000u +
+                              static_cast<std::uint64_t>(day.tv_nsec) - now_ns();
   std::vector<std::uint64_t> all(ranks);
   collectives->allgather(std::as_bytes(std::span(&ahead, 1)), std::as_writable_bytes(std::span(all)));
   std::uint32_t first = 0;
@@ -426,12 +462,16 @@ std::uint64_t Runtime::State::agree_on_clock() {
 }
 
 Result<void> Runtime::State::build_threads() {
-  auto region = attach_region(*comm_engine, gas::kThreads, ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
+  auto region = attach_region(*comm_engine, gas::kThreads,
+                              ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  const Stacks::Parts parts{coherence->mover(), *contexts, *space, directory->pages(), segments, rank, tiers.get()};
-  if (common_stacks) stacks = std::make_unique<CommonStacks>(parts);
-  else stacks = std::make_unique<MovingStacks>(parts, *coherence);
+  const Stacks::Parts parts{coherence->mover(), *contexts, *space,     directory->pages(),
+                            segments,           rank,      tiers.get()};
+  if (common_stacks)
+    stacks = std::make_unique<CommonStacks>(parts);
+  else
+    stacks = std::make_unique<MovingStacks>(parts, *coherence);
   words.emplace(*transport, gas::kThreads);
 
   ult::Config config;
@@ -451,13 +491,18 @@ Result<void> Runtime::State::build_threads() {
   config.mover = &*stacks;
   config.prepare_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->prepare(stack); };
   if (common_stacks) {
-    config.trim_stack = [](void* self, StackId stack) { static_cast<CommonStacks*>(static_cast<Stacks*>(self))->trim(stack); };
-    config.use_trimmed_stack = [](void* self, StackId stack) { static_cast<CommonStacks*>(static_cast<Stacks*>(self))->use_trimmed(stack); };
+    config.trim_stack = [](void* self, StackId stack) {
+      static_cast<CommonStacks*>(static_cast<Stacks*>(self))->trim(stack);
+    };
+    config.use_trimmed_stack = [](void* self, StackId stack) {
+      static_cast<CommonStacks*>(static_cast<Stacks*>(self))->use_trimmed(stack);
+    };
   }
   config.stack_context = stacks.get();
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.other_ranks = &*scheduler;
-  transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); }, &*scheduler);
+  transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); },
+                       &*scheduler);
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
   pool = std::move(*made);
@@ -467,14 +512,19 @@ Result<void> Runtime::State::build_threads() {
 // ---- faults -----------------------------------------------------------------------------------------------
 
 const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
-  if (network_closed.load()) return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was detached?)";
-  if (segments.in_stacks(offset, ranks) && (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes)
+  if (network_closed.load())
+    return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was "
+           "detached?)";
+  if (segments.in_stacks(offset, ranks) &&
+      (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes)
     return "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)";
   if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
   if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
   if (coherence->fault(contexts->of(served), offset, wanted)) return nullptr;
-  return segments.in_stacks(offset, ranks) ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise --stack, KASANE_STACK), or a wild pointer"
-                                           : "a wild pointer: nothing is allocated at this address of the space";
+  return segments.in_stacks(offset, ranks)
+             ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
+               "--stack, KASANE_STACK), or a wild pointer"
+             : "a wild pointer: nothing is allocated at this address of the space";
 }
 
 /// An invalid access that is served for another thread is repeated and then served in place, on the stack of
@@ -482,7 +532,8 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
 bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
   auto& state = *static_cast<State*>(self);
   const char* const meaning = state.serve_fault(offset, wanted, served);
-  if (meaning != nullptr && served == mem::Served::in_place) report_wild_access(state.space->v(offset), wanted == mem::Access::write, meaning);
+  if (meaning != nullptr && served == mem::Served::in_place)
+    report_wild_access(state.space->v(offset), wanted == mem::Access::write, meaning);
   return meaning == nullptr;
 }
 
@@ -491,7 +542,8 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
   if (raw(rank) == 0 && options.statistics_every_ns != 0) {
-    ticker.emplace(options.statistics_every_ns, begin_ns, [this] { return job_counters->total(contexts->here().io); });
+    ticker.emplace(options.statistics_every_ns, begin_ns,
+                   [this] { return job_counters->total(contexts->here().io); });
     KASANE_TRY(ticker->start());
   }
   auto service = topo::start_thread("the service thread", [this] { service_loop(); });
@@ -516,7 +568,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
     KASANE_TRY(worker);
     worker_threads.push_back(std::move(*worker));
   }
-  if (first_worker != 0) binding.bind_worker(0);   // this thread, after it has created the others
+  if (first_worker != 0) binding.bind_worker(0);  // this thread, after it has created the others
   return {};
 }
 
@@ -548,7 +600,8 @@ void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
 void Runtime::State::stop_service() {
   service_stop.store(true);
   transport->wake(rank, comm::Doorbell::messages);
-  if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id()) service_thread.join();
+  if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id())
+    service_thread.join();
 }
 
 /// False: detached threads still run, and the process ends while they run, as with std::thread::detach
@@ -578,7 +631,7 @@ void Runtime::shut_down() noexcept {
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
   } else {
-    s.stop_requested.wait(false);   // exit() with --main all: rank 0 ends the job
+    s.stop_requested.wait(false);  // exit() with --main all: rank 0 ends the job
   }
   const bool joined = s.join_workers();
   // completes puts that have no waiter; by polling, since exit() may be called anywhere
@@ -632,7 +685,7 @@ void Runtime::State::end_over_network(bool all_joined) {
     return;
   }
   network_closed.store(true);
-  engine->await_handlers();   // a handler that began before still uses the network
+  engine->await_handlers();  // a handler that began before still uses the network
   direct->close();
   collectives.reset();
   comm_engine.reset();
@@ -653,7 +706,7 @@ void Runtime::State::progress_pending_sends() {
 void Runtime::State::report_heap(bool all_joined) {
   if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
-  if (all_joined) {   // else detached threads still use the caches
+  if (all_joined) {  // else detached threads still use the caches
     for (gas::Heap* heap : all_heaps()) {
       for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
       heap->flush(context.io, gas::Heap::kShared);
@@ -661,7 +714,8 @@ void Runtime::State::report_heap(bool all_joined) {
   }
   if (options.check_heap) coherence->release_all(context);
   collectives->barrier();
-  if (options.check_heap) std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
+  if (options.check_heap)
+    std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
   collectives->barrier();
 }
 
@@ -669,7 +723,9 @@ void Runtime::State::report_heap(bool all_joined) {
 void Runtime::State::report() {
   if (trace) {
     const auto& here = session->job().host_ranks();
-    const auto same_clock = [&](Rank r) { return here.empty() || std::find(here.begin(), here.end(), r) != here.end(); };
+    const auto same_clock = [&](Rank r) {
+      return here.empty() || std::find(here.begin(), here.end(), r) != here.end();
+    };
     const auto written = trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->v(0)});
     std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
   }
@@ -686,8 +742,10 @@ void Runtime::State::count_races() {
 /// The transport between ranks, and how this rank notices accesses to absent memory.
 std::string Runtime::State::transport_and_engine() const {
   const comm::Facts facts = transport->facts();
-  const std::string between = facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
-  return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(), engine->name() == mem::kUffdThread ? "by a thread" : "in place");
+  const std::string between =
+      facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
+  return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(),
+                     engine->name() == mem::kUffdThread ? "by a thread" : "in place");
 }
 
 /// --stats, on standard error.
@@ -695,8 +753,9 @@ void Runtime::State::print_statistics() {
   std::vector<CounterSums> of(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) of[r] = counters_of(Rank{r});
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers, seconds, transport_and_engine()) + counter_table(of, seconds) +
-                           heap_table(all_heaps(), contexts->here().io, ranks);
+  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers,
+                                       seconds, transport_and_engine()) +
+                           counter_table(of, seconds) + heap_table(all_heaps(), contexts->here().io, ranks);
   std::fputs(text.c_str(), stderr);
 }
 
@@ -710,7 +769,8 @@ CounterSums Runtime::State::counters_of(Rank of) {
 
 Result<void> Runtime::State::give_main_a_stack() {
   auto& context = contexts->here();
-  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes)) KASANE_TRY(coherence->mover().assign(context.io, page, rank));
+  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes))
+    KASANE_TRY(coherence->mover().assign(context.io, page, rank));
   coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
   main_stack_low = space->v(segments.main_offset);
   return {};
@@ -725,7 +785,7 @@ struct MainCall {
   int status;
   ult::SanitizerStackSwitch trip;
 };
-MainCall* g_main_call = nullptr;   // makecontext passes no pointers
+MainCall* g_main_call = nullptr;  // makecontext passes no pointers
 
 void call_main() {
   MainCall& call = *g_main_call;
@@ -738,7 +798,7 @@ void call_main() {
 
 int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
   auto& s = *state_;
-  if (raw(s.rank) != 0) {   // KASANE_MAIN=all: an ordinary main beside this rank's workers
+  if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const int status = main(argc, argv, envp);
     s.stop_requested.wait(false);
@@ -776,7 +836,9 @@ bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
 
 Rank Runtime::rank() const noexcept { return state_->rank; }
 std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
-bool Runtime::one_host() const noexcept { return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks; }
+bool Runtime::one_host() const noexcept {
+  return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks;
+}
 std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
@@ -793,7 +855,8 @@ Result<void> Runtime::State::check_open(const char* what) const {
 
 gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
   for (std::size_t i = 0; i < heaps.size(); ++i) {
-    if (segments.heaps[i].page_bytes == page_bytes) [[likely]] return &*heaps[i];
+    if (segments.heaps[i].page_bytes == page_bytes) [[likely]]
+      return &*heaps[i];
   }
   return nullptr;
 }
@@ -801,7 +864,8 @@ gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
 gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
   if (!space->contains(p)) return nullptr;
   for (auto& heap : heaps) {
-    if (heap->contains(space->offset(p))) [[likely]] return &*heap;
+    if (heap->contains(space->offset(p))) [[likely]]
+      return &*heap;
   }
   return nullptr;
 }
@@ -814,8 +878,10 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
   gas::Heap* const heap = s.heap_of(placement.page_bytes);
   if (heap == nullptr) [[unlikely]] {
     const auto& [usual, small, large] = s.segments.heaps;
-    return fail(Errc::invalid_argument, "allocate: there are no pages of " + std::to_string(placement.page_bytes) + " bytes; a page has " +
-                                            std::to_string(small.page_bytes) + ", " + std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
+    return fail(Errc::invalid_argument,
+                "allocate: there are no pages of " + std::to_string(placement.page_bytes) +
+                    " bytes; a page has " + std::to_string(small.page_bytes) + ", " +
+                    std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
   }
   auto offset = heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
@@ -838,7 +904,7 @@ void Runtime::deallocate(void* p) {
     std::snprintf(text, sizeof text, "free: the pointer %p is not from the global heap", p);
     KASANE_CHECK(heap != nullptr, text);
   }
-  if (s.network_closed.load()) return;   // the memory is gone with the job
+  if (s.network_closed.load()) return;  // the memory is gone with the job
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   heap->free(s.contexts->here().io, cache, s.space->offset(p));
 }
@@ -849,7 +915,9 @@ bool Runtime::resize(void* p, std::size_t bytes) {
   return !s.network_closed.load() && s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
 }
 
-Rank Runtime::share_of(const void* p) const noexcept { return state_->heap_at(p)->share_of(state_->space->offset(p)); }
+Rank Runtime::share_of(const void* p) const noexcept {
+  return state_->heap_at(p)->share_of(state_->space->offset(p));
+}
 
 std::size_t Runtime::usable_size(const void* p) const {
   const ult::RuntimeSection section;
@@ -875,12 +943,15 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   KASANE_TRY(state_->check_open("view"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
   if (state_->tiers != nullptr && !state_->tiers->holds_at_once(bytes)) {
-    return fail(Errc::out_of_memory, fmt::format("view: {} at once, and the budget of DRAM is {}; take a view of a part at a time, or raise --dram (KASANE_DRAM)", bytes_text(bytes),
-                                                 bytes_text(state_->tiers->most_at_once())));
+    return fail(Errc::out_of_memory,
+                fmt::format("view: {} at once, and the budget of DRAM is {}; take a view of a part at a "
+                            "time, or raise --dram (KASANE_DRAM)",
+                            bytes_text(bytes), bytes_text(state_->tiers->most_at_once())));
   }
   const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
   if (!wild) return {};
-  const std::byte* at = std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
+  const std::byte* at =
+      std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
   return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
 }
 
@@ -890,7 +961,9 @@ void Runtime::unpin(const void* p, std::size_t bytes) {
 }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
-  if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") || state_->in_common_stacks(state_->space->offset(p))) return;
+  if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") ||
+      state_->in_common_stacks(state_->space->offset(p)))
+    return;
   // more would evict what it has fetched
   if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);
   state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
@@ -912,14 +985,18 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
     const std::uint64_t offset = space->offset(p);
     if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
   }
-  return fail(Errc::invalid_argument, fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what, p, bytes));
+  return fail(Errc::invalid_argument,
+              fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what,
+                          p, bytes));
 }
 
 Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
   if (!refusal) return {};
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
-                                        refusal->why == Errc::busy ? "is in a view of its owner; try again when the view has ended" : "is not allocated"));
+                                        refusal->why == Errc::busy
+                                            ? "is in a view of its owner; try again when the view has ended"
+                                            : "is not allocated"));
 }
 
 bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
@@ -927,7 +1004,8 @@ bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
 Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What what, const char* call) {
   auto& s = *state_;
   KASANE_TRY(s.check_movable(p, bytes, call));
-  if (s.tiers != nullptr) s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
+  if (s.tiers != nullptr)
+    s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
   return {};
 }
 
@@ -936,15 +1014,19 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()), "own");
+  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
+                   "own");
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "give"));
-  if (raw(to) >= s.ranks) return fail(Errc::invalid_argument, fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
+  if (raw(to) >= s.ranks)
+    return fail(Errc::invalid_argument,
+                fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to), "give");
+  return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to),
+                   "give");
 }
 
 Result<Rank> Runtime::where(const void* global) {
@@ -952,7 +1034,8 @@ Result<Rank> Runtime::where(const void* global) {
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
   s.coherence->mover().await_entry_updates(s.contexts->here().io);
-  const Rank owner = s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
+  const Rank owner =
+      s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
   return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
 }

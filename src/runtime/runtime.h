@@ -111,7 +111,7 @@ class Runtime {
   struct State;
   explicit Runtime(std::unique_ptr<State>);
   std::unique_ptr<State> state_;
-  Direct* direct_;   ///< state_'s
+  Direct* direct_;  ///< state_'s
 };
 
 }  // namespace kasane::runtime

@@ -29,32 +29,44 @@ struct Segments {
   /// The first has pages of the default size.
   std::array<Heap, 3> heaps{};
 
-  [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept { return stacks_offset + raw(stack) * stack_bytes; }
-  [[nodiscard]] std::uint64_t all_stacks_bytes(std::uint32_t ranks) const noexcept { return ranks * stacks_per_rank * stack_bytes; }
-  [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept { return offset - stacks_offset < all_stacks_bytes(ranks); }
+  [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept {
+    return stacks_offset + raw(stack) * stack_bytes;
+  }
+  [[nodiscard]] std::uint64_t all_stacks_bytes(std::uint32_t ranks) const noexcept {
+    return ranks * stacks_per_rank * stack_bytes;
+  }
+  [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept {
+    return offset - stacks_offset < all_stacks_bytes(ranks);
+  }
 
   /// Threads of a rank that may wait to be joined: their control blocks outlive their stacks, and are small.
   [[nodiscard]] std::uint32_t slots_per_rank(std::uint32_t ranks) const noexcept {
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(16 * stacks_per_rank, (raw(kNoSlot) - 1) / ranks));
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(16 * stacks_per_rank, (raw(kNoSlot) - 1) / ranks));
   }
 
   /// The page sizes of all its parts.
   [[nodiscard]] Result<mem::Pages> pages(std::uint64_t space_bytes) const {
     const auto& [usual, small, large] = heaps;
-    const std::array parts{mem::Pages::Segment{0, usual.page_bytes}, mem::Pages::Segment{small.offset, small.page_bytes},
-                           mem::Pages::Segment{large.offset, large.page_bytes}, mem::Pages::Segment{usual.offset, usual.page_bytes}};
+    const std::array parts{mem::Pages::Segment{0, usual.page_bytes},
+                           mem::Pages::Segment{small.offset, small.page_bytes},
+                           mem::Pages::Segment{large.offset, large.page_bytes},
+                           mem::Pages::Segment{usual.offset, usual.page_bytes}};
     return mem::Pages::create(space_bytes, parts);
   }
 
   /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
-  static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t stack_bytes, std::uint64_t slots,
-                                 std::uint64_t main_bytes) {
+  static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t stack_bytes,
+                                 std::uint64_t slots, std::uint64_t main_bytes) {
     constexpr std::uint64_t page = mem::kPageBytes;
     if (stack_bytes < page || stack_bytes % page != 0) {
-      return fail(Errc::invalid_argument, "--stack " + std::to_string(stack_bytes) + " (KASANE_STACK): a multiple of 65536 is needed");
+      return fail(Errc::invalid_argument, "--stack " + std::to_string(stack_bytes) +
+                                              " (KASANE_STACK): a multiple of 65536 is needed");
     }
     if (space_bytes % page != 0 || space_bytes < (64ull << 20)) {
-      return fail(Errc::invalid_argument, "--space " + std::to_string(space_bytes) + " (KASANE_SPACE): a multiple of 64 KiB, at least 64 MiB, is needed");
+      return fail(Errc::invalid_argument,
+                  "--space " + std::to_string(space_bytes) +
+                      " (KASANE_SPACE): a multiple of 64 KiB, at least 64 MiB, is needed");
     }
     Segments s;
     const auto page_up = [](std::uint64_t n) { return (n + page - 1) / page * page; };
@@ -65,16 +77,21 @@ struct Segments {
     const std::uint64_t room = space_bytes / 8 / (ranks * stack_bytes);
     s.stacks_per_rank = slots != 0 ? slots : std::min<std::uint64_t>(room, 65536);
     if (s.stacks_per_rank == 0 || s.stacks_per_rank > room) {
-      return fail(Errc::limit, "--slots " + std::to_string(slots) + " (KASANE_SLOTS) with --stack " + std::to_string(stack_bytes) +
-                                   ": an eighth of --space holds " + std::to_string(room) + " stacks a rank; raise --space");
+      return fail(Errc::limit, "--slots " + std::to_string(slots) + " (KASANE_SLOTS) with --stack " +
+                                   std::to_string(stack_bytes) + ": an eighth of --space holds " +
+                                   std::to_string(room) + " stacks a rank; raise --space");
     }
-    const auto large_page_up = [](std::uint64_t n) { return (n + mem::kLargestPageBytes - 1) / mem::kLargestPageBytes * mem::kLargestPageBytes; };
+    const auto large_page_up = [](std::uint64_t n) {
+      return (n + mem::kLargestPageBytes - 1) / mem::kLargestPageBytes * mem::kLargestPageBytes;
+    };
     const auto heap = [ranks](std::uint64_t begin, std::uint64_t end, std::uint64_t page_bytes) {
       const std::uint64_t share = ranks * (page_bytes < page ? page : page_bytes);
       return Heap{begin, (end - begin) / share * share, page_bytes};
     };
-    const std::uint64_t small = large_page_up(space_bytes / 4), large = large_page_up(space_bytes / 32 * 9), usual = large_page_up(space_bytes / 2);
-    s.heaps = {heap(usual, space_bytes, page), heap(small, large, mem::kSmallestPageBytes), heap(large, usual, mem::kLargestPageBytes)};
+    const std::uint64_t small = large_page_up(space_bytes / 4), large = large_page_up(space_bytes / 32 * 9),
+                        usual = large_page_up(space_bytes / 2);
+    s.heaps = {heap(usual, space_bytes, page), heap(small, large, mem::kSmallestPageBytes),
+               heap(large, usual, mem::kLargestPageBytes)};
     return s;
   }
 };

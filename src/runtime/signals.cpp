@@ -49,12 +49,13 @@ class Remembered {
       ::sigfillset(&all);
       ::pthread_sigmask(SIG_SETMASK, &all, &mask_);
       // acquire: see what the last holder stored
-      while (owner_.locked_.test_and_set(std::memory_order_acquire)) {}
+      while (owner_.locked_.test_and_set(std::memory_order_acquire)) {
+      }
     }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;
     ~Lock() {
-      owner_.locked_.clear(std::memory_order_release);   // release: the next holder sees our stores
+      owner_.locked_.clear(std::memory_order_release);  // release: the next holder sees our stores
       ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
     }
 
@@ -101,8 +102,10 @@ class HandlerMask {
 /// A sanitizer's handler is not the program's: our report replaces it.
 bool is_sanitizers(const struct sigaction& action) noexcept {
   Dl_info info = {};
-  if (::dladdr(reinterpret_cast<const void*>(action.sa_handler), &info) == 0 || info.dli_fname == nullptr) return false;
-  return std::strstr(info.dli_fname, "/libasan.") != nullptr || std::strstr(info.dli_fname, "/libtsan.") != nullptr;
+  if (::dladdr(reinterpret_cast<const void*>(action.sa_handler), &info) == 0 || info.dli_fname == nullptr)
+    return false;
+  return std::strstr(info.dli_fname, "/libasan.") != nullptr ||
+         std::strstr(info.dli_fname, "/libtsan.") != nullptr;
 }
 
 int install(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
@@ -111,7 +114,8 @@ int install(int signal, const struct sigaction* action, struct sigaction* old) n
     return 0;
   }
   // relaxed: before the start nothing needs the flag, and a handler set then is set by one thread.
-  if (action == nullptr || !g_guarded.load(std::memory_order_relaxed)) return libc_sigaction()(signal, action, old);
+  if (action == nullptr || !g_guarded.load(std::memory_order_relaxed))
+    return libc_sigaction()(signal, action, old);
   struct sigaction on_stack = *action;
   if (on_stack.sa_handler != SIG_DFL && on_stack.sa_handler != SIG_IGN) on_stack.sa_flags |= SA_ONSTACK;
   return libc_sigaction()(signal, &on_stack, old);
@@ -120,7 +124,7 @@ int install(int signal, const struct sigaction* action, struct sigaction* old) n
 }  // namespace
 
 void guard_fault_signals() noexcept {
-  if (g_guarded.load(std::memory_order_relaxed)) return;   // relaxed: called at the start, by one thread
+  if (g_guarded.load(std::memory_order_relaxed)) return;  // relaxed: called at the start, by one thread
   for (const int signal : {SIGSEGV, SIGBUS}) {
     struct sigaction before = {};
     // By the function that the program would call: under ThreadSanitizer the kernel knows only a wrapper of
@@ -128,7 +132,7 @@ void guard_fault_signals() noexcept {
     if (libc_sigaction()(signal, nullptr, &before) != 0 || is_sanitizers(before)) continue;
     (signal == SIGSEGV ? g_segv : g_bus).exchange(&before, nullptr);
   }
-  g_guarded.store(true, std::memory_order_release);   // release: see guarded()
+  g_guarded.store(true, std::memory_order_release);  // release: see guarded()
 }
 
 bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noexcept {
@@ -153,14 +157,15 @@ bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noex
 
 }  // namespace kasane::runtime
 
-extern "C" [[gnu::visibility("default")]] int sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
+extern "C" [[gnu::visibility("default")]] int sigaction(int signal, const struct sigaction* action,
+                                                        struct sigaction* old) noexcept {
   return kasane::runtime::install(signal, action, old);
 }
 
 extern "C" [[gnu::visibility("default")]] sighandler_t signal(int signal, sighandler_t handler) noexcept {
   struct sigaction action = {}, old = {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;   // BSD semantics, as glibc's signal()
+  action.sa_flags = SA_RESTART;  // BSD semantics, as glibc's signal()
   ::sigemptyset(&action.sa_mask);
   ::sigaddset(&action.sa_mask, signal);
   if (handler == SIG_ERR) {

@@ -11,12 +11,15 @@ namespace kasane::runtime {
 using mem::kBlockBytes;
 
 void Stacks::assign(StackId stack) {
-  for (const PageId page : pages(stack)) KASANE_CHECK(mover_.assign(contexts_.here().io, page, me_).has_value());
+  for (const PageId page : pages(stack))
+    KASANE_CHECK(mover_.assign(contexts_.here().io, page, me_).has_value());
 }
 
 // install_guard() fails beyond the bound of guards on a kernel without markers (mem/stack_guard.h); the slot
 // works without a guard.
-void Stacks::guard(StackId stack) { static_cast<void>(mem::install_guard(space_.v(segments_.stack_offset(stack)))); }
+void Stacks::guard(StackId stack) {
+  static_cast<void>(mem::install_guard(space_.v(segments_.stack_offset(stack))));
+}
 
 void Stacks::count_frames(StackId stack) {
   if (tiers_ != nullptr) tiers_->use_stack(contexts_.here().io, stack, birth_rank(stack) == me_);
@@ -31,8 +34,9 @@ bool CommonStacks::possible(const comm::Transport& transport) noexcept {
   return true;
 }
 
-Result<void> CommonStacks::show(mem::Space& space, const Segments& segments, const comm::Transport& transport) {
-  const std::uint64_t bytes = segments.stacks_per_rank * segments.stack_bytes;   // of one rank
+Result<void> CommonStacks::show(mem::Space& space, const Segments& segments,
+                                const comm::Transport& transport) {
+  const std::uint64_t bytes = segments.stacks_per_rank * segments.stack_bytes;  // of one rank
   for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
     if (Rank{r} == transport.rank()) continue;
     const std::uint64_t offset = segments.stacks_offset + r * bytes;
@@ -68,7 +72,8 @@ void CommonStacks::use_trimmed(StackId stack) {
 
 void MovingStacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank) {
   auto& context = contexts_.here();
-  const gas::ByteRange live{space_.offset(reinterpret_cast<void*>(live_lo)), space_.offset(reinterpret_cast<void*>(live_hi - 1)) + 1};
+  const gas::ByteRange live{space_.offset(reinterpret_cast<void*>(live_lo)),
+                            space_.offset(reinterpret_cast<void*>(live_hi - 1)) + 1};
   for (const PageId page : pages(stack)) {
     const auto moved = mover_.bring(context.io, page, live);
     KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
@@ -80,7 +85,8 @@ void MovingStacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t l
 void MovingStacks::surrender(StackId stack) {
   auto& context = contexts_.here();
   for (const PageId page : pages(stack)) {
-    KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(stack)), "the rank that ran a thread owns its stack");
+    KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(stack)),
+                 "the rank that ran a thread owns its stack");
   }
 }
 
@@ -96,7 +102,7 @@ void MovingStacks::guard_again(StackId stack) {
 
 void MovingStacks::prepare(StackId stack) {
   const bool born_here = birth_rank(stack) == me_;
-  count_frames(stack);   // on every rank: where the stack is used it gets frames, and keeps them
+  count_frames(stack);  // on every rank: where the stack is used it gets frames, and keeps them
   if (born_here) {
     assign(stack);
     coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);

@@ -30,10 +30,16 @@ class Stacks : public ult::StackMover {
     const mem::Pages& pages;
     const Segments& segments;
     Rank me;
-    MemoryTiers* tiers;   ///< counts the frames of stacks; null: they are not counted
+    MemoryTiers* tiers;  ///< counts the frames of stacks; null: they are not counted
   };
   explicit Stacks(const Parts& parts) noexcept
-      : mover_(parts.mover), contexts_(parts.contexts), space_(parts.space), pages_(parts.pages), segments_(parts.segments), me_(parts.me), tiers_(parts.tiers) {}
+      : mover_(parts.mover),
+        contexts_(parts.contexts),
+        space_(parts.space),
+        pages_(parts.pages),
+        segments_(parts.segments),
+        me_(parts.me),
+        tiers_(parts.tiers) {}
   /// Called before this process uses a stack for the first time: installs the guard, and on the birth rank
   /// assigns pages and access.
   virtual void prepare(StackId) = 0;
@@ -43,9 +49,15 @@ class Stacks : public ult::StackMover {
   void guard(StackId);
   void count_frames(StackId);
   /// The block where frames begin.
-  [[nodiscard]] std::uint64_t top_block(StackId stack) const noexcept { return segments_.stack_offset(stack) + segments_.stack_bytes - mem::kBlockBytes; }
-  [[nodiscard]] mem::PageRange pages(StackId stack) const noexcept { return pages_.in(segments_.stack_offset(stack), segments_.stack_bytes); }
-  [[nodiscard]] Rank birth_rank(StackId stack) const noexcept { return Rank{static_cast<std::uint32_t>(raw(stack) / segments_.stacks_per_rank)}; }
+  [[nodiscard]] std::uint64_t top_block(StackId stack) const noexcept {
+    return segments_.stack_offset(stack) + segments_.stack_bytes - mem::kBlockBytes;
+  }
+  [[nodiscard]] mem::PageRange pages(StackId stack) const noexcept {
+    return pages_.in(segments_.stack_offset(stack), segments_.stack_bytes);
+  }
+  [[nodiscard]] Rank birth_rank(StackId stack) const noexcept {
+    return Rank{static_cast<std::uint32_t>(raw(stack) / segments_.stacks_per_rank)};
+  }
 
   gas::Mover& mover_;
   ThreadContexts& contexts_;
@@ -78,7 +90,8 @@ class CommonStacks final : public Stacks {
 
 class MovingStacks final : public Stacks {
  public:
-  MovingStacks(const Parts& parts, dsm::Coherence& coherence) noexcept : Stacks(parts), coherence_(coherence) {}
+  MovingStacks(const Parts& parts, dsm::Coherence& coherence) noexcept
+      : Stacks(parts), coherence_(coherence) {}
   void adopt(StackId, std::uintptr_t live_lo, std::uintptr_t live_hi, Rank from) override;
   void surrender(StackId) override;
   void reclaim(StackId) override;

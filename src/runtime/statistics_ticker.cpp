@@ -11,7 +11,8 @@
 
 namespace kasane::runtime {
 
-StatisticsTicker::StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_ns, std::function<CounterSums()> totals)
+StatisticsTicker::StatisticsTicker(std::uint64_t every_ns, std::uint64_t begin_ns,
+                                   std::function<CounterSums()> totals)
     : every_ns_(every_ns), begin_ns_(begin_ns), totals_(std::move(totals)) {}
 
 Result<void> StatisticsTicker::start() {
@@ -37,10 +38,13 @@ void StatisticsTicker::run(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     const CounterSums now = totals_();
     const std::uint64_t at = now_ns();
-    std::fputs(progress_line(static_cast<double>(at - begin_ns_) * 1e-9, static_cast<double>(at - then) * 1e-9, before, now).c_str(), stderr);
+    std::fputs(progress_line(static_cast<double>(at - begin_ns_) * 1e-9,
+                             static_cast<double>(at - then) * 1e-9, before, now)
+                   .c_str(),
+               stderr);
     before = now;
     then = at;
-    next = std::max(next, at);   // after a delay of more than an interval the missed lines are left out
+    next = std::max(next, at);  // after a delay of more than an interval the missed lines are left out
   }
 }
 

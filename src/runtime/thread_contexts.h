@@ -22,9 +22,13 @@ class ThreadContexts {
   /// counters: `workers` of the workers, then the service thread's, those of all other threads, and those of
   /// faults that are served for other threads.
   ThreadContexts(comm::Transport& transport, Counters* counters, std::uint32_t workers) noexcept
-      : transport_(transport), counters_(counters), workers_(workers), for_others_(transport, counters[workers + 2], dsm::Serves::others) {}
+      : transport_(transport),
+        counters_(counters),
+        workers_(workers),
+        for_others_(transport, counters[workers + 2], dsm::Serves::others) {}
   ~ThreadContexts() {
-    for (std::uint32_t i = 0; i < used_.load(); ++i) std::launder(reinterpret_cast<Entry*>(entries_[i].bytes))->~Entry();
+    for (std::uint32_t i = 0; i < used_.load(); ++i)
+      std::launder(reinterpret_cast<Entry*>(entries_[i].bytes))->~Entry();
   }
 
   /// The calling OS thread is worker `index` from now on; index == workers: the service thread.
@@ -34,7 +38,9 @@ class ThreadContexts {
     return *t_context;
   }
   /// The context of the thread that serves a fault.
-  [[nodiscard]] dsm::ThreadContext& of(mem::Served served) noexcept { return served == mem::Served::in_place ? here() : for_others_.context; }
+  [[nodiscard]] dsm::ThreadContext& of(mem::Served served) noexcept {
+    return served == mem::Served::in_place ? here() : for_others_.context;
+  }
 
  private:
   struct Entry {
@@ -63,7 +69,8 @@ class ThreadContexts {
   };
   std::unique_ptr<Room[]> entries_ = std::make_unique_for_overwrite<Room[]>(kMost);
   // One runtime a process. initial-exec: no allocation on first use, so a fault handler may use it.
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit dsm::ThreadContext* t_context = nullptr;
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit dsm::ThreadContext* t_context =
+      nullptr;
 };
 
 }  // namespace kasane::runtime

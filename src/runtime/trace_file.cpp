@@ -21,10 +21,9 @@ namespace {
 struct KindText {
   const char *name, *category, *number;
 };
-constexpr KindText kKinds[] = {
-    {"", "", ""},
+constexpr KindText kKinds[] = {{"", "", ""},
 #define X(kind, name, category, number) {name, category, number},
-    KASANE_TRACE_KINDS(X)
+                               KASANE_TRACE_KINDS(X)
 #undef X
 };
 
@@ -33,7 +32,8 @@ File open_to_write(const std::string& path) { return {std::fopen(path.c_str(), "
 
 std::string number_text(const KindText& kind, std::uint64_t number, const std::byte* base) {
   if (*kind.number == '\0') return "";
-  if (std::strcmp(kind.number, "address") == 0) return fmt::format(R"(,"args":{{"address":"{}"}})", fmt::ptr(base + number));
+  if (std::strcmp(kind.number, "address") == 0)
+    return fmt::format(R"(,"args":{{"address":"{}"}})", fmt::ptr(base + number));
   return fmt::format(R"(,"args":{{"{}":{}}})", kind.number, number);
 }
 
@@ -44,7 +44,8 @@ Result<> TraceRegion::can_write(const std::string& path) {
   return fail_errno(Errc::io, "--trace: creating " + path);
 }
 
-TraceRegion::TraceRegion(std::byte* memory, Counters* counters, std::uint32_t threads, std::uint64_t events) noexcept
+TraceRegion::TraceRegion(std::byte* memory, Counters* counters, std::uint32_t threads,
+                         std::uint64_t events) noexcept
     : memory_(memory), threads_(threads), events_(events) {
   for (std::uint32_t t = 0; t < threads; ++t) {
     auto* log = reinterpret_cast<TraceLog*>(memory + kHeaderBytes + t * TraceLog::bytes(events));
@@ -78,33 +79,47 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
     io.read({Rank{r}, gas::kTrace, 0}, &theirs, sizeof theirs);
     // The clock of that rank minus ours; all ranks left the barrier at about the same time.
     const std::uint64_t ahead = job.same_clock(Rank{r}) ? 0 : theirs - start;
-    fmt::format_to(std::back_inserter(text), "{}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":\"rank {}\"}}}}", comma, r, r);
+    fmt::format_to(
+        std::back_inserter(text),
+        "{}{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{},\"args\":{{\"name\":\"rank {}\"}}}}", comma, r,
+        r);
     comma = ",\n";
     for (std::uint32_t t = 0; t < threads_; ++t) {
       // as in ThreadContexts; the last with --faults uffd-thread
       constexpr std::array kLast{"service", "other threads", "faults"};
-      const std::string name = t + kLast.size() < threads_ ? fmt::format("worker {}", t) : kLast[t + kLast.size() - threads_];
-      fmt::format_to(std::back_inserter(text), "{}{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}", comma, r, t, name);
+      const std::string name =
+          t + kLast.size() < threads_ ? fmt::format("worker {}", t) : kLast[t + kLast.size() - threads_];
+      fmt::format_to(
+          std::back_inserter(text),
+          "{}{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"{}\"}}}}",
+          comma, r, t, name);
       const std::size_t at = kHeaderBytes + t * TraceLog::bytes(events_);
       const auto* log = reinterpret_cast<const TraceLog*>(memory_ + at);
       std::vector<std::max_align_t> copy;
-      if (Rank{r} != me) {   // its head, then the events that it has
+      if (Rank{r} != me) {  // its head, then the events that it has
         alignas(TraceLog) std::byte head[sizeof(TraceLog)];
         io.read({Rank{r}, gas::kTrace, at}, head, sizeof head);
         const std::size_t bytes = TraceLog::bytes(reinterpret_cast<const TraceLog*>(head)->kept());
         copy.resize(bytes / sizeof(std::max_align_t) + 8);
-        auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(copy.data()) + 63) / 64 * 64);
-        for (std::size_t done = 0; done < bytes; done += 1 << 20) io.read({Rank{r}, gas::kTrace, at + done}, aligned + done, std::min<std::size_t>(1 << 20, bytes - done));
-        std::memcpy(aligned, head, sizeof head);   // the log may have grown since; only this much was read
+        auto* aligned =
+            reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(copy.data()) + 63) / 64 * 64);
+        for (std::size_t done = 0; done < bytes; done += 1 << 20)
+          io.read({Rank{r}, gas::kTrace, at + done}, aligned + done,
+                  std::min<std::size_t>(1 << 20, bytes - done));
+        std::memcpy(aligned, head, sizeof head);  // the log may have grown since; only this much was read
         log = reinterpret_cast<const TraceLog*>(aligned);
       }
       lost += log->lost();
       log->for_each([&](TraceKind kind, std::uint64_t begin, std::uint64_t end, std::uint64_t number) {
         const KindText& k = kKinds[static_cast<std::size_t>(kind)];
         // Microseconds since the start; earlier events (main's stack) count as the start.
-        const std::uint64_t from = begin - ahead > start ? begin - ahead - start : 0, to = end - ahead > start ? end - ahead - start : 0;
-        fmt::format_to(std::back_inserter(text), "{}{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03}{}}}", comma, k.name,
-                       k.category, r, t, from / 1000, from % 1000, (to - from) / 1000, (to - from) % 1000, number_text(k, number, job.space_base));
+        const std::uint64_t from = begin - ahead > start ? begin - ahead - start : 0,
+                            to = end - ahead > start ? end - ahead - start : 0;
+        fmt::format_to(std::back_inserter(text),
+                       "{}{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03}"
+                       ",\"dur\":{}.{:03}{}}}",
+                       comma, k.name, k.category, r, t, from / 1000, from % 1000, (to - from) / 1000,
+                       (to - from) % 1000, number_text(k, number, job.space_base));
         if (text.size() > (1 << 20)) good &= flush();
       });
     }
@@ -114,7 +129,8 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
   good &= std::fflush(file.get()) == 0;
   if (!good) return fail_errno(Errc::io, "--trace: writing " + path);
   if (lost == 0) return std::string();
-  return fmt::format("kasane: --trace: {} events found no room; a thread keeps {} (--debug trace-events)\n", lost, events_);
+  return fmt::format("kasane: --trace: {} events found no room; a thread keeps {} (--debug trace-events)\n",
+                     lost, events_);
 }
 
 }  // namespace kasane::runtime

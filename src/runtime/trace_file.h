@@ -23,7 +23,9 @@ namespace kasane::runtime {
 class TraceRegion {
  public:
   /// The size for a rank with so many threads that have counters.
-  [[nodiscard]] static std::size_t bytes(std::uint32_t threads, std::uint64_t events) noexcept { return kHeaderBytes + threads * TraceLog::bytes(events); }
+  [[nodiscard]] static std::size_t bytes(std::uint32_t threads, std::uint64_t events) noexcept {
+    return kHeaderBytes + threads * TraceLog::bytes(events);
+  }
 
   /// Fails if the file cannot be written, so that this is found before the run.
   static Result<> can_write(const std::string& path);
@@ -35,7 +37,7 @@ class TraceRegion {
 
   struct Job {
     std::uint32_t ranks;
-    std::function<bool(Rank)> same_clock;   ///< whether the rank is on this host
+    std::function<bool(Rank)> same_clock;  ///< whether the rank is on this host
     const std::byte* space_base;
   };
   /// Reads the logs of all ranks and writes them to the file at path. A line for the user where events were

@@ -30,7 +30,8 @@ void YieldWaiter::wait(bool (*ready)(const void*), const void* arg) {
   const Question question{transport_, ready, arg};
   for (int turns = 0; !answered(&question); ++turns) {
     if (turns >= kPatience) ::sched_yield();
-    if (!ult::Pool::wait_here(answered, &question)) poll_.until([&] { return ready(arg) || ult::Pool::others_here(); });
+    if (!ult::Pool::wait_here(answered, &question))
+      poll_.until([&] { return ready(arg) || ult::Pool::others_here(); });
   }
 }
 

@@ -26,7 +26,7 @@ class NapWait {
   enum class Kind : std::uint8_t { take_role, sleep, look, give_role, done };
   struct Step {
     Kind kind;
-    std::int64_t nap_ns = 0;   ///< of sleep
+    std::int64_t nap_ns = 0;  ///< of sleep
   };
 
   /// The first step.
@@ -70,7 +70,7 @@ class NapWait {
   std::int64_t nap_ns_ = 0;
   Kind at_ = Kind::take_role;
   bool watches_ = false, slept_ = false;
-  std::uint8_t unused_[5] = {};   ///< no padding: walks compare bytes
+  std::uint8_t unused_[5] = {};  ///< no padding: walks compare bytes
 };
 
 }  // namespace kasane::sched

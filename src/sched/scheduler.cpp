@@ -29,9 +29,14 @@ std::uint64_t scramble(std::uint64_t x) noexcept {
 
 Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& edges, ult::StackMover& mover,
                      const ult::Config& config, std::span<const Distance> from_here, std::uint64_t seed)
-    : transport_(transport), words_(words), edges_(edges), mover_(mover), config_(config),
+    : transport_(transport),
+      words_(words),
+      edges_(edges),
+      mover_(mover),
+      config_(config),
       layout_(config.workers, config.slots_per_rank),
-      ranks_per_bit_((config.ranks + ult::kIdleRankBits - 1) / ult::kIdleRankBits), naps_(ranks_per_bit_ > 1),
+      ranks_per_bit_((config.ranks + ult::kIdleRankBits - 1) / ult::kIdleRankBits),
+      naps_(ranks_per_bit_ > 1),
       nap_lengths_{kFirstNapNs, transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs},
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
@@ -89,7 +94,8 @@ SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t de
   const std::uint64_t end = now_ns();
   count_for(worker, &Counters::steals_remote);
   count_for(worker, &Counters::ns_steal, end - start);
-  if (config_.counters != nullptr && config_.counters[worker].log != nullptr) config_.counters[worker].log->add(TraceKind::steal_rank, start, end, raw(victim));
+  if (config_.counters != nullptr && config_.counters[worker].log != nullptr)
+    config_.counters[worker].log->add(TraceKind::steal_rank, start, end, raw(victim));
   return theft.slot();
 }
 
@@ -105,12 +111,13 @@ bool Scheduler::carry_out(Theft& theft, Rank victim, std::uint32_t deque) {
 
 void Scheduler::take_over(SlotId slot, Rank last) {
   Theft theft = Theft::arrival(slot);
-  carry_out(theft, last, 0);   // of an arrival no deque is looked at
+  carry_out(theft, last, 0);  // of an arrival no deque is looked at
 }
 
 // Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order
 // that the theft asks for.
-std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t deque, std::uint64_t& result2) {
+std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t deque,
+                                 std::uint64_t& result2) {
   const auto control = [&](std::size_t field) { return layout_.word(s.slot, field); };
   switch (s.kind) {
     case TheftStep::Kind::look: {
@@ -120,9 +127,11 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
     }
     case TheftStep::Kind::bottom: return words_.load(victim, bottom_of(deque));
     case TheftStep::Kind::entry:
-      return words_.load(victim, layout_.deque(deque) + Deque<>::slot_offset(s.index, layout_.deque_entries()));
+      return words_.load(victim,
+                         layout_.deque(deque) + Deque<>::slot_offset(s.index, layout_.deque_entries()));
     case TheftStep::Kind::claim: return words_.compare_swap(victim, top_of(deque), s.index, s.index + 1);
-    case TheftStep::Kind::sp: return words_.load(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, sp)));
+    case TheftStep::Kind::sp:
+      return words_.load(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, sp)));
     case TheftStep::Kind::ask_release: edges_.ask_release(victim); return 0;
     case TheftStep::Kind::adopt: {
       const auto stacks = reinterpret_cast<std::uintptr_t>(config_.stacks);
@@ -142,7 +151,8 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
 
 Scheduler::Look Scheduler::look(Rank victim, std::uint32_t deque) {
   const std::uint64_t top = top_of(deque), bottom = bottom_of(deque);
-  if (transport_.mapped(victim, gas::kThreads) != nullptr) return {words_.load(victim, top), words_.load(victim, bottom)};
+  if (transport_.mapped(victim, gas::kThreads) != nullptr)
+    return {words_.load(victim, top), words_.load(victim, bottom)};
   // One read for both: an idle rank asks again and again, and a round trip each counts. Its words may be from
   // different moments, which a look allows.
   constexpr std::size_t kApart = (Deque<>::kBottomOffset - Deque<>::kTopOffset) / sizeof(ult::Word);
@@ -155,7 +165,7 @@ Scheduler::Look Scheduler::look(Rank victim, std::uint32_t deque) {
 void Scheduler::back_off(bool succeeded) {
   if (succeeded) {
     backoff_ns_ = kFirstBackoffNs;
-    next_round_ns_.store(0, std::memory_order_relaxed);   // relaxed: a hint, as in steal()
+    next_round_ns_.store(0, std::memory_order_relaxed);  // relaxed: a hint, as in steal()
     return;
   }
   next_round_ns_.store(now_ns() + static_cast<std::uint64_t>(backoff_ns_), std::memory_order_relaxed);
@@ -176,8 +186,12 @@ bool Scheduler::work_elsewhere(std::uint32_t) {
   return false;
 }
 
-std::uint64_t Scheduler::top_of(std::uint32_t deque) const noexcept { return layout_.deque(deque) + Deque<>::kTopOffset; }
-std::uint64_t Scheduler::bottom_of(std::uint32_t deque) const noexcept { return layout_.deque(deque) + Deque<>::kBottomOffset; }
+std::uint64_t Scheduler::top_of(std::uint32_t deque) const noexcept {
+  return layout_.deque(deque) + Deque<>::kTopOffset;
+}
+std::uint64_t Scheduler::bottom_of(std::uint32_t deque) const noexcept {
+  return layout_.deque(deque) + Deque<>::kBottomOffset;
+}
 
 // ---- idling ----
 
@@ -198,7 +212,9 @@ void Scheduler::forget_idle(std::uint32_t) {
   if (announced_.load(std::memory_order_seq_cst) != 0) set_idle_bits();
 }
 
-std::uint64_t Scheduler::bit_of(Rank r) const noexcept { return std::uint64_t{1} << (raw(r) / ranks_per_bit_); }
+std::uint64_t Scheduler::bit_of(Rank r) const noexcept {
+  return std::uint64_t{1} << (raw(r) / ranks_per_bit_);
+}
 
 void Scheduler::set_idle_bits() {
   const std::uint64_t bit = bit_of(config_.rank);
@@ -217,12 +233,15 @@ void Scheduler::clear_idle_bits() {
 void Scheduler::wake_idle_rank() {
   std::uint64_t idle_ranks = words_.load(config_.rank, ult::Layout::idle_ranks()) & ~ult::kRequestPending;
   // In turn: relaxed, any number will do.
-  const std::uint32_t turn = idle_ranks != 0 ? wake_turn_.fetch_add(1, std::memory_order_relaxed) % kWordBits : 0;
+  const std::uint32_t turn =
+      idle_ranks != 0 ? wake_turn_.fetch_add(1, std::memory_order_relaxed) % kWordBits : 0;
   while (idle_ranks != 0) {
-    const auto bit = (static_cast<std::uint32_t>(std::countr_zero(std::rotr(idle_ranks, static_cast<int>(turn)))) + turn) % kWordBits;
+    const auto bit =
+        (static_cast<std::uint32_t>(std::countr_zero(std::rotr(idle_ranks, static_cast<int>(turn)))) + turn) %
+        kWordBits;
     const std::uint64_t mask = std::uint64_t{1} << bit;
     idle_ranks = words_.fetch_and(config_.rank, ult::Layout::idle_ranks(), ~mask) & ~ult::kRequestPending;
-    if (idle_ranks & mask) return ring_bit(bit);   // else another worker was quicker, and rings it
+    if (idle_ranks & mask) return ring_bit(bit);  // else another worker was quicker, and rings it
   }
 }
 
@@ -262,8 +281,11 @@ void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
       case NapWait::Kind::take_role: yes = !watched_.exchange(true, std::memory_order_relaxed); break;
       case NapWait::Kind::sleep: {
         // a timer of this rank
-        const auto until_due = [&] { return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start); };
-        if (const std::int64_t left = until_due(); left > 0) transport_.sleep(comm::Doorbell::work, seen, std::min(s.nap_ns, left));
+        const auto until_due = [&] {
+          return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start);
+        };
+        if (const std::int64_t left = until_due(); left > 0)
+          transport_.sleep(comm::Doorbell::work, seen, std::min(s.nap_ns, left));
         yes = until_due() <= 0 || activity() != seen;
         break;
       }
@@ -280,7 +302,8 @@ std::uint32_t Scheduler::pick(std::uint32_t worker, std::uint32_t n) noexcept {
   return static_cast<std::uint32_t>(scramble(state) >> 32) % n;
 }
 
-void Scheduler::count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::*counter, std::uint64_t n) noexcept {
+void Scheduler::count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::* counter,
+                          std::uint64_t n) noexcept {
   if (config_.counters != nullptr) count(config_.counters[worker].*counter, n);
 }
 

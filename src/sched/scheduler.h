@@ -62,12 +62,13 @@ class Scheduler final : public ult::OtherRanks {
  public:
   /// The first and the longest nap where a wake-up could be lost (see above). Where arrivals do not ring, a
   /// look is not cheap: the rank that is looked at takes short naps for a while.
-  static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000, kLongestUnrungNapNs = 1'024'000'000;
+  static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000,
+                                kLongestUnrungNapNs = 1'024'000'000;
 
   /// All but config outlive it; config.other_ranks is not used. from_here: how far each rank is. seed: of the
   /// victims' order, so that a run can be varied and repeated.
-  Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config, std::span<const Distance> from_here,
-            std::uint64_t seed = 1);
+  Scheduler(comm::Transport&, ult::Words&, ult::Edges&, ult::StackMover&, const ult::Config& config,
+            std::span<const Distance> from_here, std::uint64_t seed = 1);
 
   SlotId steal(std::uint32_t worker) override;
   void take_over(SlotId, Rank last) override;
@@ -111,7 +112,8 @@ class Scheduler final : public ult::OtherRanks {
   void clear_idle_bits();
   void ring_bit(std::uint32_t bit);
   [[nodiscard]] std::uint32_t pick(std::uint32_t worker, std::uint32_t n) noexcept;
-  void count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::*counter, std::uint64_t n = 1) noexcept;
+  void count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::* counter,
+                 std::uint64_t n = 1) noexcept;
 
   comm::Transport& transport_;
   ult::Words& words_;
@@ -120,7 +122,7 @@ class Scheduler final : public ult::OtherRanks {
   const ult::Config config_;
   const ult::Layout layout_;
   std::uint32_t ranks_per_bit_;
-  bool naps_;   ///< a wake-up could slip through
+  bool naps_;  ///< a wake-up could slip through
   Naps nap_lengths_;
   std::vector<WorkerState> workers_;
 
@@ -132,7 +134,7 @@ class Scheduler final : public ult::OtherRanks {
   std::atomic<std::uint64_t> next_round_ns_{0};
   alignas(64) std::atomic<std::uint32_t> announced_{0};
   std::atomic<std::uint32_t> wake_turn_{0};
-  std::atomic<bool> watched_{false};   ///< one of the sleeping workers is the watcher
+  std::atomic<bool> watched_{false};  ///< one of the sleeping workers is the watcher
 };
 
 }  // namespace kasane::sched

@@ -55,7 +55,7 @@ struct TheftStep {
 };
 
 [[nodiscard]] constexpr bool has_work(std::uint64_t top, std::uint64_t bottom) noexcept {
-  return static_cast<std::int64_t>(bottom - top) > 0;   // signed: pop lets bottom be top - 1 for a moment
+  return static_cast<std::int64_t>(bottom - top) > 0;  // signed: pop lets bottom be top - 1 for a moment
 }
 
 class Theft {
@@ -72,20 +72,16 @@ class Theft {
   [[nodiscard]] constexpr TheftStep next(std::uint64_t result = 0, std::uint64_t result2 = 0) noexcept {
     using Kind = TheftStep::Kind;
     switch (at_) {
-      case Kind::done: return go(Kind::look);   // the start
+      case Kind::done: return go(Kind::look);  // the start
       case Kind::arrived: return go(Kind::sp);
       case Kind::look:
         if (!has_work(result, result2)) return end(Steal::empty);
         index_ = result;
         return go(Kind::bottom);
       case Kind::bottom: return has_work(index_, result) ? go(Kind::entry) : end(Steal::empty);
-      case Kind::entry:
-        slot_ = SlotId{static_cast<std::uint32_t>(result)};
-        return go(Kind::claim);
+      case Kind::entry: slot_ = SlotId{static_cast<std::uint32_t>(result)}; return go(Kind::claim);
       case Kind::claim: return result == index_ ? go(Kind::sp) : end(Steal::lost);
-      case Kind::sp:
-        sp_ = result;
-        return go(Kind::ask_release);
+      case Kind::sp: sp_ = result; return go(Kind::ask_release);
       case Kind::ask_release: return go(Kind::adopt);
       case Kind::adopt: return go(Kind::acquire);
       case Kind::acquire: return go(Kind::set_rank);

@@ -20,13 +20,14 @@
 namespace kasane::sched {
 
 enum class Distance : std::uint8_t {
-  numa_node,   ///< the workers of both run on one NUMA node of one host
-  host,        ///< one host
+  numa_node,  ///< the workers of both run on one NUMA node of one host
+  host,       ///< one host
   elsewhere,
 };
 
 /// mine, theirs: the only NUMA node on which the rank's workers may run, if there is only one.
-[[nodiscard]] constexpr Distance distance(bool same_host, std::optional<std::uint32_t> mine, std::optional<std::uint32_t> theirs) noexcept {
+[[nodiscard]] constexpr Distance distance(bool same_host, std::optional<std::uint32_t> mine,
+                                          std::optional<std::uint32_t> theirs) noexcept {
   if (!same_host) return Distance::elsewhere;
   return mine && mine == theirs ? Distance::numa_node : Distance::host;
 }
@@ -62,7 +63,7 @@ class Victims {
     Rank rank;
     Distance distance;
   };
-  std::vector<Victim> order_;   ///< by distance
+  std::vector<Victim> order_;  ///< by distance
 };
 
 }  // namespace kasane::sched

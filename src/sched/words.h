@@ -34,8 +34,10 @@ class RegionWords final : public ult::Words {
   void store(Rank rank, std::uint64_t offset, std::uint64_t value) override {
     with_io([&](comm::Blocking& io) { words_.store(io, rank, offset, value); });
   }
-  std::uint64_t compare_swap(Rank rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) override {
-    return with_io([&](comm::Blocking& io) { return words_.compare_swap(io, rank, offset, expected, desired); });
+  std::uint64_t compare_swap(Rank rank, std::uint64_t offset, std::uint64_t expected,
+                             std::uint64_t desired) override {
+    return with_io(
+        [&](comm::Blocking& io) { return words_.compare_swap(io, rank, offset, expected, desired); });
   }
   std::uint64_t fetch_or(Rank rank, std::uint64_t offset, std::uint64_t operand) override {
     return with_io([&](comm::Blocking& io) { return words_.fetch_or(io, rank, offset, operand); });

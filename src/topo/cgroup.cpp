@@ -57,7 +57,8 @@ std::optional<GroupProcesses> read_pids(const std::string& folder) {
 // The least value of the group and of those that contain it. Inside a container the path may name folders
 // that are not mounted; the mount is then the container's own group.
 template <class T>
-std::optional<T> least_upwards(const std::string& mount, std::string group, std::optional<T> (*read)(const std::string&)) {
+std::optional<T> least_upwards(const std::string& mount, std::string group,
+                               std::optional<T> (*read)(const std::string&)) {
   std::optional<T> value = read(mount);
   while (!group.empty() && group != "/") {
     value = least(value, read(mount + group));
@@ -69,15 +70,17 @@ std::optional<T> least_upwards(const std::string& mount, std::string group, std:
 // The least value over the groups of a controller: by read_two in version 2, by read_one below its own mount
 // in version 1.
 template <class T>
-std::optional<T> least_of(const std::string& controller, const std::string& groups_file, const std::string& mount,
-                          std::optional<T> (*read_two)(const std::string&), std::optional<T> (*read_one)(const std::string&)) {
+std::optional<T> least_of(const std::string& controller, const std::string& groups_file,
+                          const std::string& mount, std::optional<T> (*read_two)(const std::string&),
+                          std::optional<T> (*read_one)(const std::string&)) {
   std::ifstream groups(groups_file);
   std::optional<T> value;
   // A line is "id:controllers:path"; version 2 has id 0 and no controllers.
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    const std::string controllers = line.substr(first + 1, second - first - 1),
+                      path = line.substr(second + 1);
     if (controllers.empty())
       value = least(value, least_upwards(mount, path, read_two));
     else if (("," + controllers + ",").find("," + controller + ",") != std::string::npos)

@@ -22,7 +22,7 @@ std::optional<std::uint64_t> memory_limit(const std::string& groups_file = "/pro
 /// Processes and threads of a control group that limits them.
 struct GroupProcesses {
   std::uint64_t most = 0, taken = 0;
-  std::string file;   ///< the file that has the limit
+  std::string file;  ///< the file that has the limit
   [[nodiscard]] std::uint64_t room() const noexcept { return most > taken ? most - taken : 0; }
   friend bool operator<(const GroupProcesses& a, const GroupProcesses& b) noexcept {
     return a.room() < b.room();

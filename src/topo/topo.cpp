@@ -28,7 +28,9 @@ using Topology = std::unique_ptr<hwloc_topology, void (*)(hwloc_topology_t)>;
 // An affinity mask of any number of cores: the kernel refuses a mask that is too small with EINVAL.
 class CpuSet {
  public:
-  explicit CpuSet(std::size_t cpus) : bytes_(CPU_ALLOC_SIZE(cpus)), set_(CPU_ALLOC(cpus)) { CPU_ZERO_S(bytes_, set_); }
+  explicit CpuSet(std::size_t cpus) : bytes_(CPU_ALLOC_SIZE(cpus)), set_(CPU_ALLOC(cpus)) {
+    CPU_ZERO_S(bytes_, set_);
+  }
   CpuSet(const CpuSet&) = delete;
   CpuSet& operator=(const CpuSet&) = delete;
   ~CpuSet() { CPU_FREE(set_); }
@@ -54,7 +56,8 @@ Result<Topology> load_topology() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return fail_errno(Errc::out_of_memory, "hwloc_topology_init");
   Topology topology(raw, hwloc_topology_destroy);
-  if (hwloc_topology_load(raw) != 0) return fail_errno(Errc::unsupported, "hwloc cannot read this machine's topology");
+  if (hwloc_topology_load(raw) != 0)
+    return fail_errno(Errc::unsupported, "hwloc cannot read this machine's topology");
   return topology;
 }
 
@@ -65,13 +68,15 @@ std::uint32_t physical_of(hwloc_topology_t topology, hwloc_obj_t pu) {
 
 std::vector<NumaNode> find_numa_nodes(hwloc_topology_t topology) {
   std::vector<NumaNode> nodes;
-  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
     nodes.push_back({node->os_index, node->attr->numanode.local_memory});
   return nodes;
 }
 
 std::uint32_t numa_node_of(hwloc_topology_t topology, hwloc_obj_t pu) {
-  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
     if (hwloc_bitmap_isset(node->cpuset, pu->os_index)) return node->os_index;
   return 0;
 }
@@ -90,7 +95,8 @@ void order_for_workers(std::vector<Core>& cores) {
   std::map<std::uint32_t, unsigned> seen;
   std::vector<std::tuple<unsigned, std::uint32_t, std::size_t>> keys;
   keys.reserve(cores.size());
-  for (std::size_t i = 0; i < cores.size(); ++i) keys.emplace_back(seen[cores[i].physical]++, cores[i].numa_node, i);
+  for (std::size_t i = 0; i < cores.size(); ++i)
+    keys.emplace_back(seen[cores[i].physical]++, cores[i].numa_node, i);
   std::sort(keys.begin(), keys.end());
   std::vector<Core> ordered;
   ordered.reserve(cores.size());
@@ -109,13 +115,16 @@ std::vector<std::uint64_t> find_caches(hwloc_topology_t topology) {
   return bytes;
 }
 
-std::string plural(std::size_t n, std::string_view what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
+std::string plural(std::size_t n, std::string_view what) {
+  return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+}
 
 }  // namespace
 
 Result<std::vector<std::uint32_t>> affinity() {
   CpuSet set(kMostCpus);
-  if (::sched_getaffinity(0, set.bytes(), set.get()) != 0) return fail_errno(Errc::unsupported, "sched_getaffinity");
+  if (::sched_getaffinity(0, set.bytes(), set.get()) != 0)
+    return fail_errno(Errc::unsupported, "sched_getaffinity");
   return set.members();
 }
 
@@ -135,7 +144,8 @@ std::optional<std::uint32_t> only_numa_node() {
   const auto machine = Machine::discover();
   if (!machine || machine->cores().empty()) return std::nullopt;
   const std::uint32_t first = machine->cores().front().numa_node;
-  if (!std::ranges::all_of(machine->cores(), [&](const Core& core) { return core.numa_node == first; })) return std::nullopt;
+  if (!std::ranges::all_of(machine->cores(), [&](const Core& core) { return core.numa_node == first; }))
+    return std::nullopt;
   return first;
 }
 
@@ -148,7 +158,8 @@ Result<Machine> Machine::discover() {
   machine.cores_ = find_cores(topology->get(), *usable);
   machine.numa_nodes_ = find_numa_nodes(topology->get());
   machine.cache_bytes_ = find_caches(topology->get());
-  if (machine.cores_.empty()) return fail(Errc::unsupported, "hwloc names none of the cores that this process may use");
+  if (machine.cores_.empty())
+    return fail(Errc::unsupported, "hwloc names none of the cores that this process may use");
   order_for_workers(machine.cores_);
   return machine;
 }
@@ -181,12 +192,16 @@ Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
   KASANE_TRY(topology);
   hwloc_obj_t found = nullptr;
   std::string all;
-  for (hwloc_obj_t node = nullptr; (node = hwloc_get_next_obj_by_type(topology->get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+  for (hwloc_obj_t node = nullptr;
+       (node = hwloc_get_next_obj_by_type(topology->get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
     if (node->os_index == numa_node) found = node;
     all += (all.empty() ? "" : ", ") + std::to_string(node->os_index);
   }
-  if (found == nullptr) return fail(Errc::invalid_argument, fmt::format("there is no NUMA node {} (this machine has {})", numa_node, all));
-  if (hwloc_set_area_membind(topology->get(), at, bytes, found->nodeset, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_MIGRATE) != 0)
+  if (found == nullptr)
+    return fail(Errc::invalid_argument,
+                fmt::format("there is no NUMA node {} (this machine has {})", numa_node, all));
+  if (hwloc_set_area_membind(topology->get(), at, bytes, found->nodeset, HWLOC_MEMBIND_BIND,
+                             HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_MIGRATE) != 0)
     return fail_errno(Errc::limit, fmt::format("cannot bind {} bytes to NUMA node {}", bytes, numa_node));
   return {};
 }
@@ -197,12 +212,16 @@ Result<> pin(std::span<const Core> cores) {
   std::sort(wanted.begin(), wanted.end());
   CpuSet set(std::max<std::size_t>(kMostCpus, wanted.back() + 1));
   for (const std::uint32_t cpu : wanted) set.add(cpu);
-  const std::string named = fmt::format("{} {}", wanted.size() == 1 ? "core" : "cores", fmt::join(wanted, ", "));
-  if (::sched_setaffinity(0, set.bytes(), set.get()) != 0) return fail_errno(Errc::limit, "cannot keep this thread on " + named);
+  const std::string named =
+      fmt::format("{} {}", wanted.size() == 1 ? "core" : "cores", fmt::join(wanted, ", "));
+  if (::sched_setaffinity(0, set.bytes(), set.get()) != 0)
+    return fail_errno(Errc::limit, "cannot keep this thread on " + named);
   // Checked: a control group's cpuset may cut the mask without an error.
   const auto now = affinity();
   KASANE_TRY(now);
-  if (*now != wanted) return fail(Errc::limit, fmt::format("this thread was to stay on {}, but the kernel gave it others", named));
+  if (*now != wanted)
+    return fail(Errc::limit,
+                fmt::format("this thread was to stay on {}, but the kernel gave it others", named));
   return {};
 }
 

@@ -18,7 +18,8 @@ struct AtBarrier {
 void call_suspended(void* context, SlotId self) {
   auto* const waiting = static_cast<AtBarrier*>(context);
   Pool& pool = waiting->pool;
-  const BarrierAction outcome = BarrierCall::action_of(SyncRecords(pool).run<Word>(waiting->record, waiting->call));
+  const BarrierAction outcome =
+      BarrierCall::action_of(SyncRecords(pool).run<Word>(waiting->record, waiting->call));
   if (outcome == BarrierAction::wait) return;
   waiting->outcome = outcome;
   pool.make_ready(self, pool.config().rank);
@@ -45,7 +46,8 @@ Barrier::~Barrier() {
 template <class Make>
 bool Barrier::run_to_the_end(Pool& pool, const Make& make) {
   const SyncHandle record = record_;
-  BarrierAction outcome = BarrierCall::action_of(SyncRecords(pool).run<Word>(record, make(/*may_wait=*/false)));
+  BarrierAction outcome =
+      BarrierCall::action_of(SyncRecords(pool).run<Word>(record, make(/*may_wait=*/false)));
   if (outcome == BarrierAction::declined) {
     AtBarrier waiting{pool, record, make(/*may_wait=*/true)};
     Pool::suspend(call_suspended, &waiting);
@@ -60,7 +62,8 @@ bool Barrier::run_to_the_end(Pool& pool, const Make& make) {
 bool Barrier::arrive_and_wait() {
   Pool& pool = pool_of_thread("barrier::arrive_and_wait");
   pool.release();
-  return run_to_the_end(pool, [self = Pool::self()](bool may_wait) { return BarrierCall::arrive_and_wait(self, may_wait); });
+  return run_to_the_end(
+      pool, [self = Pool::self()](bool may_wait) { return BarrierCall::arrive_and_wait(self, may_wait); });
 }
 
 std::optional<std::uint32_t> Barrier::arrive(std::uint32_t k) {
@@ -74,11 +77,14 @@ std::optional<std::uint32_t> Barrier::arrive(std::uint32_t k) {
 bool Barrier::arrive_and_drop() {
   Pool& pool = pool_of_thread("barrier::arrive_and_drop");
   pool.release();
-  return BarrierCall::action_of(SyncRecords(pool).run<Word>(record_, BarrierCall::drop())) != BarrierAction::refuse;
+  return BarrierCall::action_of(SyncRecords(pool).run<Word>(record_, BarrierCall::drop())) !=
+         BarrierAction::refuse;
 }
 
 void Barrier::wait(std::uint32_t phase) {
-  run_to_the_end(pool_of_thread("barrier::wait"), [self = Pool::self(), phase](bool may_wait) { return BarrierCall::wait(self, may_wait, phase); });
+  run_to_the_end(pool_of_thread("barrier::wait"), [self = Pool::self(), phase](bool may_wait) {
+    return BarrierCall::wait(self, may_wait, phase);
+  });
 }
 
 }  // namespace kasane::ult

@@ -33,9 +33,12 @@ struct BarrierWord {
   std::uint32_t phase = 0;
   SlotId newest = kNoSlot;
 
-  [[nodiscard]] constexpr Word pack() const noexcept { return Word{missing} << 40 | Word{phase} << 32 | link_to(newest); }
+  [[nodiscard]] constexpr Word pack() const noexcept {
+    return Word{missing} << 40 | Word{phase} << 32 | link_to(newest);
+  }
   [[nodiscard]] static constexpr BarrierWord unpack(Word w) noexcept {
-    return {static_cast<std::uint32_t>(w >> 40), static_cast<std::uint32_t>(w >> 32) & 0xFFu, slot_of_link(w & 0xFFFFFFFFu)};
+    return {static_cast<std::uint32_t>(w >> 40), static_cast<std::uint32_t>(w >> 32) & 0xFFu,
+            slot_of_link(w & 0xFFFFFFFFu)};
   }
   friend constexpr bool operator==(BarrierWord, BarrierWord) = default;
 };
@@ -51,9 +54,9 @@ enum class BarrierAction : std::uint32_t {
 
 enum class BarrierEvent : std::uint32_t {
   arrive_and_wait,
-  arrive,   ///< for k
-  drop,     ///< n was lowered before
-  wait,     ///< for a phase that self has arrived in
+  arrive,  ///< for k
+  drop,    ///< n was lowered before
+  wait,    ///< for a phase that self has arrived in
 };
 
 struct BarrierStep {
@@ -62,7 +65,8 @@ struct BarrierStep {
 };
 
 /// k arrive (1, but for arrive), or self waits for `phase`; n is used only by the last.
-[[nodiscard]] constexpr BarrierStep next(BarrierWord state, BarrierEvent event, SlotId self, std::uint32_t k, std::uint32_t phase, std::uint32_t n) noexcept {
+[[nodiscard]] constexpr BarrierStep next(BarrierWord state, BarrierEvent event, SlotId self, std::uint32_t k,
+                                         std::uint32_t phase, std::uint32_t n) noexcept {
   const BarrierWord pushed{state.missing - k, state.phase, self};
   switch (event) {
     case BarrierEvent::wait:
@@ -83,23 +87,31 @@ struct BarrierStep {
 class BarrierCall {
  public:
   constexpr BarrierCall() noexcept = default;
-  [[nodiscard]] static constexpr BarrierCall arrive_and_wait(SlotId self, bool may_wait) noexcept { return {BarrierEvent::arrive_and_wait, self, may_wait, 1, 0}; }
-  [[nodiscard]] static constexpr BarrierCall arrive(std::uint32_t k) noexcept { return {BarrierEvent::arrive, kNoSlot, false, k, 0}; }
-  [[nodiscard]] static constexpr BarrierCall drop() noexcept { return {BarrierEvent::drop, kNoSlot, false, 1, 0}; }
-  [[nodiscard]] static constexpr BarrierCall wait(SlotId self, bool may_wait, std::uint32_t phase) noexcept { return {BarrierEvent::wait, self, may_wait, 0, phase}; }
+  [[nodiscard]] static constexpr BarrierCall arrive_and_wait(SlotId self, bool may_wait) noexcept {
+    return {BarrierEvent::arrive_and_wait, self, may_wait, 1, 0};
+  }
+  [[nodiscard]] static constexpr BarrierCall arrive(std::uint32_t k) noexcept {
+    return {BarrierEvent::arrive, kNoSlot, false, k, 0};
+  }
+  [[nodiscard]] static constexpr BarrierCall drop() noexcept {
+    return {BarrierEvent::drop, kNoSlot, false, 1, 0};
+  }
+  [[nodiscard]] static constexpr BarrierCall wait(SlotId self, bool may_wait, std::uint32_t phase) noexcept {
+    return {BarrierEvent::wait, self, may_wait, 0, phase};
+  }
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (step_) {
-      case Step::start: return event_ == BarrierEvent::drop ? go(Step::n_to_lower, SyncStep::load(SyncField::data0)) : go(Step::word_read, SyncStep::load(SyncField::word));
+      case Step::start:
+        return event_ == BarrierEvent::drop ? go(Step::n_to_lower, SyncStep::load(SyncField::data0))
+                                            : go(Step::word_read, SyncStep::load(SyncField::word));
       case Step::n_to_lower: return lower(result);
       case Step::n_lowered:
         if (result != n_) return lower(result);
         return go(Step::word_read, SyncStep::load(SyncField::word));
       case Step::word_read: return look(result);
       case Step::linked: return swap();
-      case Step::n_read:
-        n_ = static_cast<std::uint32_t>(result);
-        return swap();
+      case Step::n_read: n_ = static_cast<std::uint32_t>(result); return swap();
       case Step::swapped:
         if (result != seen_.pack()) return look(result);
         if (decided().action != BarrierAction::open) return end(decided().action);
@@ -114,26 +126,45 @@ class BarrierCall {
   }
 
   /// Of an outcome: what it did, and in which phase.
-  [[nodiscard]] static constexpr BarrierAction action_of(Word outcome) noexcept { return static_cast<BarrierAction>(outcome & 0xFFFFFFFFu); }
-  [[nodiscard]] static constexpr std::uint32_t phase_of(Word outcome) noexcept { return static_cast<std::uint32_t>(outcome >> 32); }
+  [[nodiscard]] static constexpr BarrierAction action_of(Word outcome) noexcept {
+    return static_cast<BarrierAction>(outcome & 0xFFFFFFFFu);
+  }
+  [[nodiscard]] static constexpr std::uint32_t phase_of(Word outcome) noexcept {
+    return static_cast<std::uint32_t>(outcome >> 32);
+  }
 
  private:
-  enum class Step : std::uint32_t { start, n_to_lower, n_lowered, word_read, linked, n_read, swapped, link_read, woke };
+  enum class Step : std::uint32_t {
+    start,
+    n_to_lower,
+    n_lowered,
+    word_read,
+    linked,
+    n_read,
+    swapped,
+    link_read,
+    woke
+  };
 
-  constexpr BarrierCall(BarrierEvent event, SlotId self, bool may_wait, std::uint32_t k, std::uint32_t phase) noexcept
+  constexpr BarrierCall(BarrierEvent event, SlotId self, bool may_wait, std::uint32_t k,
+                        std::uint32_t phase) noexcept
       : event_(event), self_(self), may_wait_(may_wait), k_(k), phase_(phase) {}
 
   constexpr SyncStep go(Step p, SyncStep s) noexcept {
     step_ = p;
     return s;
   }
-  [[nodiscard]] constexpr SyncStep end(BarrierAction action) const noexcept { return SyncStep::done(Word{seen_.phase} << 32 | static_cast<Word>(action)); }
+  [[nodiscard]] constexpr SyncStep end(BarrierAction action) const noexcept {
+    return SyncStep::done(Word{seen_.phase} << 32 | static_cast<Word>(action));
+  }
   constexpr SyncStep lower(Word n) noexcept {
     n_ = static_cast<std::uint32_t>(n);
     if (n_ == 0) return end(BarrierAction::refuse);
     return go(Step::n_lowered, SyncStep::compare_swap(SyncField::data0, n_, n_ - 1));
   }
-  [[nodiscard]] constexpr BarrierStep decided() const noexcept { return ult::next(seen_, event_, self_, k_, phase_, n_); }
+  [[nodiscard]] constexpr BarrierStep decided() const noexcept {
+    return ult::next(seen_, event_, self_, k_, phase_, n_);
+  }
   constexpr SyncStep look(Word result) noexcept {
     seen_ = BarrierWord::unpack(result);
     switch (decided().action) {
@@ -148,7 +179,9 @@ class BarrierCall {
     }
     return end(decided().action);
   }
-  constexpr SyncStep swap() noexcept { return go(Step::swapped, SyncStep::compare_swap(seen_.pack(), decided().next.pack())); }
+  constexpr SyncStep swap() noexcept {
+    return go(Step::swapped, SyncStep::compare_swap(seen_.pack(), decided().next.pack()));
+  }
   constexpr SyncStep wake_next(SlotId s) noexcept {
     if (s == kNoSlot) return end(BarrierAction::open);
     woken_ = s;

@@ -41,14 +41,19 @@ void serve(const SyncRecords& records, SyncHandle condition, ConditionNotify mac
   SyncStep s = machine.next(0);
   while (s.kind != SyncStep::Kind::done) {
     Word result = 0;
-    if (s.kind == SyncStep::Kind::requeue) requeue(records, condition, s.slot);
-    else if (s.kind != SyncStep::Kind::settle) result = records.perform(condition, s);
-    else if (records.settle(s.slot, static_cast<TimedOutcome>(s.value))) requeue(records, condition, s.slot);
+    if (s.kind == SyncStep::Kind::requeue)
+      requeue(records, condition, s.slot);
+    else if (s.kind != SyncStep::Kind::settle)
+      result = records.perform(condition, s);
+    else if (records.settle(s.slot, static_cast<TimedOutcome>(s.value)))
+      requeue(records, condition, s.slot);
     s = machine.next(result);
   }
 }
 
-void leave_condition(const SyncRecords& records, SyncHandle condition) { serve(records, condition, ConditionNotify::leave()); }
+void leave_condition(const SyncRecords& records, SyncHandle condition) {
+  serve(records, condition, ConditionNotify::leave());
+}
 constexpr TimedQueue kConditionQueue{.leave = leave_condition, .go_on = requeue};
 
 // As enlist(). The timer comes last: until then only a notifier can let the thread go.

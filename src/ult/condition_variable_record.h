@@ -26,26 +26,32 @@ namespace kasane::ult {
 
 struct ConditionWord {
   SlotId newest = kNoSlot;
-  std::uint32_t pending = 0;   ///< notifications to serve, for one thread each
-  bool all = false;            ///< one for all that wait now
-  bool older = false;          ///< fifo is not empty (kept while there is no server)
-  bool serving = false;        ///< there is a server
-  bool leaving = false;        ///< some waiters' timers ask (only while there is a server)
+  std::uint32_t pending = 0;  ///< notifications to serve, for one thread each
+  bool all = false;           ///< one for all that wait now
+  bool older = false;         ///< fifo is not empty (kept while there is no server)
+  bool serving = false;       ///< there is a server
+  bool leaving = false;       ///< some waiters' timers ask (only while there is a server)
 
   static constexpr std::uint32_t kMaxPending = (1u << 29) - 1;
 
   [[nodiscard]] constexpr Word pack() const noexcept {
-    return link_to(newest) << 32 | Word{pending} << 3 | Word{all} << 2 | Word{older || leaving} << 1 | Word{serving};
+    return link_to(newest) << 32 | Word{pending} << 3 | Word{all} << 2 | Word{older || leaving} << 1 |
+           Word{serving};
   }
   [[nodiscard]] static constexpr ConditionWord unpack(Word w) noexcept {
     const bool serving = (w & 1) != 0, second = (w & 2) != 0;
-    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 3) & kMaxPending, (w & 4) != 0, second && !serving, serving, second && serving};
+    return {slot_of_link(w >> 32),
+            static_cast<std::uint32_t>(w >> 3) & kMaxPending,
+            (w & 4) != 0,
+            second && !serving,
+            serving,
+            second && serving};
   }
   friend constexpr bool operator==(ConditionWord, ConditionWord) = default;
 };
 
 enum class ConditionEvent : std::uint16_t {
-  wait,         ///< self waits
+  wait,  ///< self waits
   notify_one,
   notify_all,
   leave,        ///< timers ask
@@ -54,15 +60,15 @@ enum class ConditionEvent : std::uint16_t {
 };
 
 enum class ConditionAction : std::uint32_t {
-  pushed,    ///< self is the newest waiter; its link was written first
+  pushed,     ///< self is the newest waiter; its link was written first
   no_waiter,  ///< no thread waits: nothing to do
-  added,     ///< the server will do it
-  begin,     ///< self is the server now
-  pop,       ///< requeue the oldest of fifo
-  collect,   ///< took the list of the word: turned round it is fifo now
-  drain,     ///< … behind fifo: requeue them all
-  filter,      ///< … behind fifo: requeue waiters whose timers ask; the others are fifo now
-  end,       ///< self is the server no more
+  added,      ///< the server will do it
+  begin,      ///< self is the server now
+  pop,        ///< requeue the oldest of fifo
+  collect,    ///< took the list of the word: turned round it is fifo now
+  drain,      ///< … behind fifo: requeue them all
+  filter,     ///< … behind fifo: requeue waiters whose timers ask; the others are fifo now
+  end,        ///< self is the server no more
 };
 
 struct ConditionStep {
@@ -70,19 +76,20 @@ struct ConditionStep {
   ConditionAction action;
 };
 
-[[nodiscard]] constexpr ConditionStep next(ConditionWord w, ConditionEvent event, SlotId self = kNoSlot) noexcept {
+[[nodiscard]] constexpr ConditionStep next(ConditionWord w, ConditionEvent event,
+                                           SlotId self = kNoSlot) noexcept {
   using Event = ConditionEvent;
   using Action = ConditionAction;
   ConditionWord n = w;
   switch (event) {
-    case Event::wait:
-      n.newest = self;
-      return {n, Action::pushed};
+    case Event::wait: n.newest = self; return {n, Action::pushed};
     case Event::notify_one:
     case Event::notify_all:
       if (!w.serving && !w.older && w.newest == kNoSlot) return {w, Action::no_waiter};
-      if (event == Event::notify_all) n.all = true;
-      else if (w.pending < ConditionWord::kMaxPending) ++n.pending;
+      if (event == Event::notify_all)
+        n.all = true;
+      else if (w.pending < ConditionWord::kMaxPending)
+        ++n.pending;
       n.older = false;
       n.serving = true;
       return {n, w.serving ? Action::added : Action::begin};
@@ -92,8 +99,7 @@ struct ConditionStep {
       n.older = false;
       return {n, w.serving ? Action::added : Action::begin};
     case Event::serve:
-    case Event::serve_empty:
-      break;
+    case Event::serve_empty: break;
   }
   if (w.all) return {{.serving = true}, Action::drain};
   if (w.leaving) {
@@ -117,12 +123,14 @@ struct ConditionStep {
 class ConditionWait {
  public:
   constexpr ConditionWait() noexcept = default;
-  explicit constexpr ConditionWait(SlotId self, bool timed = false) noexcept : self_(self), note_(timed ? kTimedWaiter : 0) {}
+  explicit constexpr ConditionWait(SlotId self, bool timed = false) noexcept
+      : self_(self), note_(timed ? kTimedWaiter : 0) {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     if (phase_ == Phase::linked) {
       phase_ = Phase::swapped;
-      return SyncStep::compare_swap(seen_, ult::next(ConditionWord::unpack(seen_), ConditionEvent::wait, self_).next.pack());
+      return SyncStep::compare_swap(
+          seen_, ult::next(ConditionWord::unpack(seen_), ConditionEvent::wait, self_).next.pack());
     }
     if (phase_ == Phase::swapped) {
       if (result == seen_) return SyncStep::done(ConditionAction::pushed);
@@ -134,11 +142,11 @@ class ConditionWait {
 
  private:
   enum class Phase : std::uint32_t { start, linked, swapped };
-  Word seen_ = 0;   // the first guess is: no waiter
+  Word seen_ = 0;  // the first guess is: no waiter
   SlotId self_ = kNoSlot;
   std::uint32_t note_ = 0;
   Phase phase_ = Phase::start;
-  std::uint32_t pad_ = 0;   // no padding bytes
+  std::uint32_t pad_ = 0;  // no padding bytes
 };
 
 /// Notifies, or lets waiters go whose timers ask; and serves if there is no server. Outcome no_waiter,
@@ -163,9 +171,7 @@ class ConditionNotify {
         if (step(event_).action == ConditionAction::added) return SyncStep::done(ConditionAction::added);
         seen_ = step(event_).next.pack();
         return go(Phase::fifo_read, SyncStep::load(SyncField::fifo));
-      case Phase::fifo_read:
-        fifo_ = stored_ = slot_of_link(result);
-        return serve();
+      case Phase::fifo_read: fifo_ = stored_ = slot_of_link(result); return serve();
       case Phase::fifo_written: return serve();
       case Phase::served:
         if (result == seen_) return served();
@@ -176,7 +182,8 @@ class ConditionNotify {
         const SlotId oldest = fifo_;
         const bool timed = (result >> 32 & kTimedWaiter) != 0;
         fifo_ = slot_of_link(result & 0xFFFFFFFFu);
-        return go(Phase::requeued, timed ? SyncStep::settle(oldest, TimedOutcome::granted) : SyncStep::requeue(oldest));
+        return go(Phase::requeued,
+                  timed ? SyncStep::settle(oldest, TimedOutcome::granted) : SyncStep::requeue(oldest));
       }
       case Phase::requeued: return draining_ != 0 ? drain() : serve();
     }
@@ -184,7 +191,17 @@ class ConditionNotify {
   }
 
  private:
-  enum class Phase : std::uint32_t { start, word_read, notified, fifo_read, fifo_written, served, filtering, link_read, requeued };
+  enum class Phase : std::uint32_t {
+    start,
+    word_read,
+    notified,
+    fifo_read,
+    fifo_written,
+    served,
+    filtering,
+    link_read,
+    requeued
+  };
 
   [[nodiscard]] constexpr ConditionStep step(ConditionEvent e) const noexcept {
     return ult::next(ConditionWord::unpack(seen_), e);
@@ -205,7 +222,7 @@ class ConditionNotify {
   constexpr SyncStep serve() noexcept {
     const ConditionStep s = serving_step();
     if (s.action == ConditionAction::end && fifo_ != stored_) {
-      stored_ = fifo_;   // before the word says that there is no server: the next server reads it
+      stored_ = fifo_;  // before the word says that there is no server: the next server reads it
       return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(fifo_)));
     }
     return go(Phase::served, SyncStep::compare_swap(seen_, s.next.pack()));
@@ -217,7 +234,9 @@ class ConditionNotify {
     if (s.action == ConditionAction::pop) return go(Phase::link_read, SyncStep::load_next(fifo_));
     if (s.action == ConditionAction::end) return SyncStep::done(s.action);
     draining_ = s.action == ConditionAction::drain ? 1 : 0;
-    filter_ = WaiterFilter(s.action == ConditionAction::filter ? WaiterFilter::Select::expired : WaiterFilter::Select::none, fifo_, newest);
+    filter_ = WaiterFilter(
+        s.action == ConditionAction::filter ? WaiterFilter::Select::expired : WaiterFilter::Select::none,
+        fifo_, newest);
     return filter(0);
   }
   constexpr SyncStep filter(Word result) noexcept {
@@ -236,8 +255,8 @@ class ConditionNotify {
   ConditionEvent event_ = ConditionEvent::notify_one;
   std::uint16_t draining_ = 0;
   Phase phase_ = Phase::start;
-  SlotId fifo_ = kNoSlot;     ///< the server's copy
-  SlotId stored_ = kNoSlot;   ///< the record's
+  SlotId fifo_ = kNoSlot;    ///< the server's copy
+  SlotId stored_ = kNoSlot;  ///< the record's
   WaiterFilter filter_;
 };
 

@@ -41,14 +41,16 @@ extern "C" {
 /// parts of the child's life below. If the last one returns, goes back to the caller's stack and to the
 /// caller, if need be by way of kasane_ult_child_returned. Else returns when a worker resumes the saved
 /// context.
-void kasane_ult_fork(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker, void* argument, void (*function)(void*));
+void kasane_ult_fork(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
+                     kasane::ult::SlotControl* forker, void* argument, void (*function)(void*));
 
 // The life of every user-level thread (pool.cpp): the only caller is kasane_ult_fork, on the new stack. In
 // three parts, because the registers of kasane_ult_fork keep function and argument over the first at no cost:
 // they are saved already.
 
 /// Makes the parent available to others.
-kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker);
+kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
+                                            kasane::ult::SlotControl* forker);
 /// Calls function(argument) and catches what it throws.
 void kasane_ult_thread_run(void* argument, void (*function)(void*));
 /// Returns only if the thread was never switched out and its parent is still here. Returns the child's

@@ -20,21 +20,31 @@ namespace kasane::ult {
 class Controls {
  public:
   Controls(Layout layout, Rank own, std::byte* region, Words* words) noexcept
-      : layout_(layout), own_(own), first_(raw(layout.slot_at(own, 0))), region_(region), words_(words),
+      : layout_(layout),
+        own_(own),
+        first_(raw(layout.slot_at(own, 0))),
+        region_(region),
+        words_(words),
         controls_(reinterpret_cast<SlotControl*>(region + layout.controls())) {}
 
   [[nodiscard]] const Layout& layout() const noexcept { return layout_; }
   [[nodiscard]] Rank own_rank() const noexcept { return own_; }
   /// The word at offset of this rank's region.
-  [[nodiscard]] Word& own_word(std::uint64_t offset) const noexcept { return *reinterpret_cast<Word*>(region_ + offset); }
+  [[nodiscard]] Word& own_word(std::uint64_t offset) const noexcept {
+    return *reinterpret_cast<Word*>(region_ + offset);
+  }
 
-  [[nodiscard]] bool is_local(SlotId slot) const noexcept { return raw(slot) - first_ < layout_.slots_per_rank(); }
+  [[nodiscard]] bool is_local(SlotId slot) const noexcept {
+    return raw(slot) - first_ < layout_.slots_per_rank();
+  }
   /// The control block of a slot born here.
   [[nodiscard]] SlotControl* local(SlotId slot) const noexcept { return controls_ + (raw(slot) - first_); }
   [[nodiscard]] SlotId slot_of(const SlotControl& control) const noexcept {
     return SlotId{first_ + static_cast<std::uint32_t>(&control - controls_)};
   }
-  [[nodiscard]] SlotControl* local_or_null(SlotId slot) const noexcept { return is_local(slot) ? local(slot) : nullptr; }
+  [[nodiscard]] SlotControl* local_or_null(SlotId slot) const noexcept {
+    return is_local(slot) ? local(slot) : nullptr;
+  }
 
   /// Field (offsetof in SlotControl) of any slot. acquire / release: a reader that finds a fact also finds
   /// what led to it.
@@ -49,13 +59,15 @@ class Controls {
   /// True if expected was there; else expected becomes what was.
   bool compare_swap(SlotId slot, std::size_t field, Word& expected, Word desired) const {
     // acq_rel: the exiter publishes what the thread wrote, the joiner what its waiting thread saved.
-    if (is_local(slot)) return local_field(slot, field).compare_exchange_strong(expected, desired, std::memory_order_acq_rel);
+    if (is_local(slot))
+      return local_field(slot, field).compare_exchange_strong(expected, desired, std::memory_order_acq_rel);
     return remote_compare_swap(layout_.birth_rank(slot), layout_.word(slot, field), expected, desired);
   }
 
   /// Puts slot on the list whose head is at offset head of rank's region (ready or returned list).
   void push(Rank rank, std::uint64_t head, SlotId slot) const {
-    Word newest = rank == own_ ? atomic(own_word(head)).load(std::memory_order_relaxed) : words_->load(rank, head);
+    Word newest =
+        rank == own_ ? atomic(own_word(head)).load(std::memory_order_relaxed) : words_->load(rank, head);
     do put(slot, offsetof(SlotControl, next), newest);
     while (!swing(rank, head, newest, link_to(slot)));
   }
@@ -64,7 +76,9 @@ class Controls {
     // acquire: pairs with the pushes, so that next and the saved contexts are seen.
     return slot_of_link(atomic(own_word(head)).exchange(0, std::memory_order_acquire));
   }
-  [[nodiscard]] SlotId next(SlotId slot) const { return slot_of_link(get(slot, offsetof(SlotControl, next))); }
+  [[nodiscard]] SlotId next(SlotId slot) const {
+    return slot_of_link(get(slot, offsetof(SlotControl, next)));
+  }
 
  private:
   [[nodiscard]] std::atomic_ref<Word> local_field(SlotId slot, std::size_t field) const noexcept {
@@ -73,10 +87,12 @@ class Controls {
   bool swing(Rank rank, std::uint64_t head, Word& expected, Word desired) const {
     // seq_cst: also the push half of the sleepers' handshake (ult/idle_workers.h); release publishes the
     // entry.
-    if (rank == own_) return atomic(own_word(head)).compare_exchange_weak(expected, desired, std::memory_order_seq_cst);
+    if (rank == own_)
+      return atomic(own_word(head)).compare_exchange_weak(expected, desired, std::memory_order_seq_cst);
     return remote_compare_swap(rank, head, expected, desired);
   }
-  [[gnu::noinline]] bool remote_compare_swap(Rank rank, std::uint64_t offset, Word& expected, Word desired) const {
+  [[gnu::noinline]] bool remote_compare_swap(Rank rank, std::uint64_t offset, Word& expected,
+                                             Word desired) const {
     const Word found = words_->compare_swap(rank, offset, expected, desired);
     const bool swapped = found == expected;
     expected = found;

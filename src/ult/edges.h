@@ -46,7 +46,8 @@ class Words {
   virtual ~Words() = default;
   virtual std::uint64_t load(Rank, std::uint64_t offset) = 0;
   virtual void store(Rank, std::uint64_t offset, std::uint64_t value) = 0;
-  virtual std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) = 0;
+  virtual std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected,
+                                     std::uint64_t desired) = 0;
   virtual std::uint64_t fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) = 0;
   virtual std::uint64_t fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) = 0;
 };

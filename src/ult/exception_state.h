@@ -18,11 +18,13 @@ namespace kasane::ult {
 /// The C++ ABI's __cxa_eh_globals (Itanium C++ ABI: Exception Handling, §2.2.2), which <cxxabi.h> only
 /// declares.
 struct ExceptionState {
-  void* caught;            ///< stack of exceptions being handled
-  unsigned int uncaught;   ///< thrown and not yet caught
+  void* caught;           ///< stack of exceptions being handled
+  unsigned int uncaught;  ///< thrown and not yet caught
 
   // one branch: forks ask
-  [[nodiscard]] bool empty() const noexcept { return (reinterpret_cast<std::uintptr_t>(caught) | uncaught) == 0; }
+  [[nodiscard]] bool empty() const noexcept {
+    return (reinterpret_cast<std::uintptr_t>(caught) | uncaught) == 0;
+  }
 
   /// Of the calling OS thread; the same address for its whole life.
   [[nodiscard]] static ExceptionState* of_os_thread() noexcept {

@@ -12,7 +12,8 @@
 namespace kasane::ult {
 namespace {
 
-long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value, const timespec* timeout = nullptr) noexcept {
+long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value,
+           const timespec* timeout = nullptr) noexcept {
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), op, value, timeout, nullptr, 0);
 }
 
@@ -45,7 +46,8 @@ void FutexDoorbell::ring_one() {
 IdleWorkers::IdleWorkers(Rank own, bool several, OtherRanks* other_ranks)
     : several_(several), own_(own), other_ranks_(other_ranks ? other_ranks : &own_doorbell_) {
   // A process that is not registered is not reached by others' barriers, so its pushes must order themselves.
-  const int command = several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
+  const int command =
+      several_ ? MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED : MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED;
   // relaxed: no other thread has it yet
   if (membarrier(command) != 0) word_.store(kOrderedPushes, std::memory_order_relaxed);
 }
@@ -79,7 +81,8 @@ void IdleWorkers::found() {
 void IdleWorkers::search_again() noexcept {
   std::uint64_t word = word_.load(std::memory_order_relaxed);
   // seq_cst: one order of transitions. The wake-up, if one was under way, has arrived: here is its searcher.
-  while (!word_.compare_exchange_weak(word, ((word - kSleeper) + kSearching) & ~kWaking, std::memory_order_seq_cst)) {
+  while (!word_.compare_exchange_weak(word, ((word - kSleeper) + kSearching) & ~kWaking,
+                                      std::memory_order_seq_cst)) {
   }
 }
 

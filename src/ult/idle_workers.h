@@ -60,18 +60,23 @@ class IdleWorkers {
     const std::uint64_t word = hint();
     // acq_rel, an exchange with the announcement: either the announcement comes later and the sleeper's last
     // look sees the item, or this read sees the announcement.
-    if (word & kOrderedPushes) [[unlikely]] return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
+    if (word & kOrderedPushes) [[unlikely]]
+      return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
     return is_wanted(word);
   }
   /// The same, coarser and cheaper: not 0 where wanted() may say yes.
-  [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept { return hint() & (kSleepers | kOrderedPushes); }
+  [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept {
+    return hint() & (kSleepers | kOrderedPushes);
+  }
   [[gnu::noinline]] void wake();
   /// Wakes all workers: something other than a push happened (the root's exit, stop).
   void wake_all() { other_ranks_->ring(own_); }
 
   /// The number of workers that sleep, for statistics and for the sharing of unused memory. relaxed: a
   /// number.
-  [[nodiscard]] std::uint32_t sleepers() const noexcept { return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers); }
+  [[nodiscard]] std::uint32_t sleepers() const noexcept {
+    return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers);
+  }
 
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
@@ -94,7 +99,8 @@ class IdleWorkers {
   [[nodiscard]] OtherRanks& other_ranks() noexcept { return *other_ranks_; }
 
  private:
-  static constexpr std::uint64_t kSleeper = 1, kOrderedPushes = 1u << 15, kSearching = 1u << 16, kWaking = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kSleeper = 1, kOrderedPushes = 1u << 15, kSearching = 1u << 16,
+                                 kWaking = std::uint64_t{1} << 32;
   static constexpr std::uint64_t kSleepers = kOrderedPushes - 1;
   /// Sleepers, no searcher, not waking: a value in [1, 2^15), but for the one bit.
   static bool is_wanted(std::uint64_t word) noexcept { return (word & ~kOrderedPushes) - 1 < kSleepers; }

@@ -14,12 +14,12 @@
 namespace kasane::ult {
 
 enum class JoinKind : std::uint8_t {
-  free,       ///< no thread has this slot; the zero word
-  running,    ///< without a joiner
-  waited,     ///< slot/rank: the suspended joiner, and where it goes on
-  exited,     ///< rank: where it exited, which must release
-  reserved,   ///< exited on rank, and slot, its joiner, has been woken to collect it
-  detached,   ///< will not be joined
+  free,      ///< no thread has this slot; the zero word
+  running,   ///< without a joiner
+  waited,    ///< slot/rank: the suspended joiner, and where it goes on
+  exited,    ///< rank: where it exited, which must release
+  reserved,  ///< exited on rank, and slot, its joiner, has been woken to collect it
+  detached,  ///< will not be joined
 };
 
 /// A join record taken apart. In the word: slot 32 | rank 28 | kind 4; the kind lowest, so that a running
@@ -30,10 +30,12 @@ struct JoinRecord {
   SlotId slot{0};
 
   [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
-    return static_cast<std::uint64_t>(raw(slot)) << 32 | static_cast<std::uint64_t>(raw(rank) & 0xFFFFFFFu) << 4 | static_cast<std::uint64_t>(kind);
+    return static_cast<std::uint64_t>(raw(slot)) << 32 |
+           static_cast<std::uint64_t>(raw(rank) & 0xFFFFFFFu) << 4 | static_cast<std::uint64_t>(kind);
   }
   [[nodiscard]] static constexpr JoinRecord unpack(std::uint64_t word) noexcept {
-    return {static_cast<JoinKind>(word & 0xFu), Rank{static_cast<std::uint32_t>(word) >> 4}, SlotId{static_cast<std::uint32_t>(word >> 32)}};
+    return {static_cast<JoinKind>(word & 0xFu), Rank{static_cast<std::uint32_t>(word) >> 4},
+            SlotId{static_cast<std::uint32_t>(word >> 32)}};
   }
   friend constexpr bool operator==(JoinRecord, JoinRecord) = default;
 };
@@ -42,17 +44,17 @@ struct JoinRecord {
 struct JoinEvent {
   enum class Kind : std::uint8_t { start, exit, join, detach };
   Kind kind;
-  Rank rank{0};        ///< exit: where; join: where the joiner runs
-  SlotId slot{0};      ///< join: the joiner
+  Rank rank{0};    ///< exit: where; join: where the joiner runs
+  SlotId slot{0};  ///< join: the joiner
 };
 
 enum class JoinAction : std::uint8_t {
   none,
-  suspend,          ///< joiner: you are the waiter now
-  wake,             ///< exiter: the waiter of the *old* record may go on
-  collect,          ///< joiner: cross the old record's rank, take the exception, free the slot
-  free_slot,        ///< detacher or exiter: free the slot (the exiter off its own stack)
-  refuse,           ///< joined or detached before, or no such thread: the record stays
+  suspend,    ///< joiner: you are the waiter now
+  wake,       ///< exiter: the waiter of the *old* record may go on
+  collect,    ///< joiner: cross the old record's rank, take the exception, free the slot
+  free_slot,  ///< detacher or exiter: free the slot (the exiter off its own stack)
+  refuse,     ///< joined or detached before, or no such thread: the record stays
 };
 
 struct JoinStep {

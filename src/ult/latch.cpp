@@ -29,20 +29,24 @@ Latch::Latch(std::uint32_t expected) {
 
 Latch::~Latch() {
   SyncRecords records(pool_of_thread("the destructor of a latch"));
-  KASANE_CHECK(LatchWord::unpack(records.load(record_, SyncField::word)).newest == kNoSlot, "a latch is destroyed while a thread waits at it");
+  KASANE_CHECK(LatchWord::unpack(records.load(record_, SyncField::word)).newest == kNoSlot,
+               "a latch is destroyed while a thread waits at it");
   records.give_back(record_);
 }
 
 void Latch::count_down(std::uint32_t n) {
-  const SyncHandle record = record_;   // a thread that passes may destroy the object
+  const SyncHandle record = record_;  // a thread that passes may destroy the object
   Pool& pool = pool_of_thread("latch::count_down");
   pool.release();
-  KASANE_CHECK(SyncRecords(pool).run<LatchAction>(record, LatchCount(n)) != LatchAction::refuse, "a latch is counted below zero");
+  KASANE_CHECK(SyncRecords(pool).run<LatchAction>(record, LatchCount(n)) != LatchAction::refuse,
+               "a latch is counted below zero");
 }
 
 bool Latch::try_wait() const {
   Pool& pool = pool_of_thread("latch::try_wait");
-  if (SyncRecords(pool).run<LatchAction>(record_, LatchWait(Pool::self(), /*may_wait=*/false)) != LatchAction::pass) return false;
+  if (SyncRecords(pool).run<LatchAction>(record_, LatchWait(Pool::self(), /*may_wait=*/false)) !=
+      LatchAction::pass)
+    return false;
   pool.acquire();
   return true;
 }

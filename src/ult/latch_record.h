@@ -21,7 +21,9 @@ struct LatchWord {
   SlotId newest = kNoSlot;
 
   [[nodiscard]] constexpr Word pack() const noexcept { return Word{missing} << 32 | link_to(newest); }
-  [[nodiscard]] static constexpr LatchWord unpack(Word w) noexcept { return {static_cast<std::uint32_t>(w >> 32), slot_of_link(w & 0xFFFFFFFFu)}; }
+  [[nodiscard]] static constexpr LatchWord unpack(Word w) noexcept {
+    return {static_cast<std::uint32_t>(w >> 32), slot_of_link(w & 0xFFFFFFFFu)};
+  }
   friend constexpr bool operator==(LatchWord, LatchWord) = default;
 };
 
@@ -57,9 +59,7 @@ class LatchWait {
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
-      case Phase::start:
-        phase_ = Phase::word_read;
-        return SyncStep::load(SyncField::word);
+      case Phase::start: phase_ = Phase::word_read; return SyncStep::load(SyncField::word);
       case Phase::word_read: break;
       case Phase::linked:
         phase_ = Phase::swapped;
@@ -82,7 +82,7 @@ class LatchWait {
   SlotId self_ = kNoSlot;
   std::uint32_t may_wait_ = 0;
   Phase phase_ = Phase::start;
-  [[maybe_unused]] std::uint32_t pad_ = 0;   // no padding bytes
+  [[maybe_unused]] std::uint32_t pad_ = 0;  // no padding bytes
 };
 
 /// Counts n down. Outcome counted, opened or refuse.
@@ -99,9 +99,7 @@ class LatchCount {
         if (result != seen_) return look(result);
         if (step().action == LatchAction::counted) return SyncStep::done(LatchAction::counted);
         return wake_next(LatchWord::unpack(seen_).newest);
-      case Phase::link_read:
-        older_ = slot_of_link(result);
-        return go(Phase::woke, SyncStep::wake(waiter_));
+      case Phase::link_read: older_ = slot_of_link(result); return go(Phase::woke, SyncStep::wake(waiter_));
       case Phase::woke: return wake_next(older_);
     }
     return SyncStep::done(LatchAction::refuse);

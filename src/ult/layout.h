@@ -30,7 +30,9 @@ namespace kasane::ult {
 using Word = std::uint64_t;
 
 /// A slot in a list word: the slot id + 1; 0 ends the list.
-[[nodiscard]] constexpr Word link_to(SlotId slot) noexcept { return slot == kNoSlot ? 0 : Word{raw(slot)} + 1; }
+[[nodiscard]] constexpr Word link_to(SlotId slot) noexcept {
+  return slot == kNoSlot ? 0 : Word{raw(slot)} + 1;
+}
 [[nodiscard]] constexpr SlotId slot_of_link(Word link) noexcept {
   return link == 0 ? kNoSlot : SlotId{static_cast<std::uint32_t>(link - 1)};
 }
@@ -39,27 +41,27 @@ using Word = std::uint64_t;
 inline constexpr std::uint32_t kIdleRankBits = 63;
 inline constexpr Word kRequestPending = Word{1} << kIdleRankBits;
 
-inline constexpr std::uint32_t kLocalKeys = 4;   ///< thread_local-like values a thread has (ult/locals.h)
+inline constexpr std::uint32_t kLocalKeys = 4;  ///< thread_local-like values a thread has (ult/locals.h)
 
 /// One thread, from its allocation to its join. Lives at the slot's birth rank wherever the thread runs. Its
 /// call stack, of the same rank, lives only until the thread has ended.
 /// Fork and join touch the first cache line; only blocked, moved or failing threads need the second.
 struct alignas(128) SlotControl {
-  Word sp;             ///< saved stack pointer while the thread does not run; first (context_x86_64.S)
-  Word join;           ///< the join record: ult/join_record.h
-  Word next;           ///< Link to the next slot while in one list (ready, returned, free, waiters)
+  Word sp;    ///< saved stack pointer while the thread does not run; first (context_x86_64.S)
+  Word join;  ///< the join record: ult/join_record.h
+  Word next;  ///< Link to the next slot while in one list (ready, returned, free, waiters)
   /// SlotFlags; changed only by the worker that runs, resumes, ends or frees the thread; of a free slot: 0,
   /// or moved
   Word flags;
   /// the thread's name (ThreadId): generation 32 | slot 32; the generation is odd, and grows when the slot is
   /// freed
   Word id;
-  Word rank;           ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
-  Word exception;      ///< what it exited with: the pointer inside a std::exception_ptr, or 0
-  Word stack_end;      ///< highest address of its stack, exclusive
+  Word rank;       ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
+  Word exception;  ///< what it exited with: the pointer inside a std::exception_ptr, or 0
+  Word stack_end;  ///< highest address of its stack, exclusive
 
-  Word eh[2];          ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
-  Word timed;          ///< the thread's wait with a deadline (ult/timed_wait.h)
+  Word eh[2];  ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
+  Word timed;  ///< the thread's wait with a deadline (ult/timed_wait.h)
   Word reserved2;
   Word locals[kLocalKeys];
 };
@@ -71,12 +73,12 @@ enum SlotFlags : Word {
   kSlotExceptionState = 2,  ///< eh[] holds something
   /// exited on another rank: the birth rank must reclaim() its stack, which is the slot's until then
   kSlotMoved = 4,
-  kSlotLocals = 8,          ///< locals[] holds something
-  kSlotException = 16,      ///< exception holds something
-  kSlotAbandoned = 32,      ///< given back by another rank before it ran: its stack is still the slot's
+  kSlotLocals = 8,      ///< locals[] holds something
+  kSlotException = 16,  ///< exception holds something
+  kSlotAbandoned = 32,  ///< given back by another rank before it ran: its stack is still the slot's
   /// only of stand-ins (ult/worker.h): the thread's control block is another rank's, or there is no thread
   kSlotElsewhere = 64,
-  kSlotReturnsSlowly = 128, ///< its parent is not to be returned into by the short way (pool.cpp)
+  kSlotReturnsSlowly = 128,  ///< its parent is not to be returned into by the short way (pool.cpp)
 };
 
 /// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). Its protocol
@@ -85,7 +87,7 @@ struct alignas(64) SyncRecord {
   Word word;
   Word fifo;
   Word last;
-  Word next_free;      ///< index + 1 of the next free record while this one is free
+  Word next_free;  ///< index + 1 of the next free record while this one is free
   Word data[4];
 };
 static_assert(sizeof(SyncRecord) == 64);
@@ -113,13 +115,19 @@ class Layout {
   [[nodiscard]] static constexpr std::uint64_t sync_used() noexcept { return 200; }
   /// Number of thread-local keys created, in rank 0's region; then the destructor of each.
   [[nodiscard]] static constexpr std::uint64_t local_keys() noexcept { return 256; }
-  [[nodiscard]] static constexpr std::uint64_t local_destructor(std::uint32_t key) noexcept { return 264 + key * 8; }
+  [[nodiscard]] static constexpr std::uint64_t local_destructor(std::uint32_t key) noexcept {
+    return 264 + key * 8;
+  }
 
   // ---- the deque of a worker: a base/deque.h Deque of deque_entries() slot ids, which defines offsets
   // within it ----
   [[nodiscard]] constexpr std::uint32_t deque_entries() const noexcept { return deque_entries_; }
-  [[nodiscard]] constexpr std::uint64_t deque(std::uint32_t worker) const noexcept { return kDeques + worker * deque_bytes(); }
-  [[nodiscard]] constexpr std::uint64_t deque_bytes() const noexcept { return Deque<>::bytes(deque_entries_); }
+  [[nodiscard]] constexpr std::uint64_t deque(std::uint32_t worker) const noexcept {
+    return kDeques + worker * deque_bytes();
+  }
+  [[nodiscard]] constexpr std::uint64_t deque_bytes() const noexcept {
+    return Deque<>::bytes(deque_entries_);
+  }
 
   // ---- slots: SlotId = birth rank × slots_per_rank + index ----
   [[nodiscard]] constexpr Rank birth_rank(SlotId slot) const noexcept { return Rank{raw(slot) / slots_}; }
@@ -127,13 +135,17 @@ class Layout {
   [[nodiscard]] constexpr SlotId slot_at(Rank birth, std::uint32_t index) const noexcept {
     return SlotId{raw(birth) * slots_ + index};
   }
-  [[nodiscard]] constexpr std::uint64_t controls() const noexcept { return kDeques + workers_ * deque_bytes(); }
+  [[nodiscard]] constexpr std::uint64_t controls() const noexcept {
+    return kDeques + workers_ * deque_bytes();
+  }
   /// Offset of the slot's control block in the region of its birth rank.
   [[nodiscard]] constexpr std::uint64_t control(SlotId slot) const noexcept {
     return controls() + std::uint64_t{slot_index(slot)} * sizeof(SlotControl);
   }
   /// Offset of one word of it: layout.word(slot, offsetof(SlotControl, join)).
-  [[nodiscard]] constexpr std::uint64_t word(SlotId slot, std::size_t field) const noexcept { return control(slot) + field; }
+  [[nodiscard]] constexpr std::uint64_t word(SlotId slot, std::size_t field) const noexcept {
+    return control(slot) + field;
+  }
 
   // ---- sync records ----
   [[nodiscard]] constexpr std::uint64_t sync_records() const noexcept {
@@ -145,7 +157,8 @@ class Layout {
 
   /// The whole region, a multiple of 4096.
   [[nodiscard]] constexpr std::uint64_t bytes() const noexcept {
-    return (sync_records() + std::uint64_t{kSyncRecords + kWatchLists} * sizeof(SyncRecord) + 4095) & ~std::uint64_t{4095};
+    return (sync_records() + std::uint64_t{kSyncRecords + kWatchLists} * sizeof(SyncRecord) + 4095) &
+           ~std::uint64_t{4095};
   }
 
  private:
@@ -162,7 +175,8 @@ class Layout {
 };
 
 /// Bytes of a rank's threads region.
-[[nodiscard]] constexpr std::size_t threads_region_bytes(std::uint32_t workers, std::uint32_t slots_per_rank) noexcept {
+[[nodiscard]] constexpr std::size_t threads_region_bytes(std::uint32_t workers,
+                                                         std::uint32_t slots_per_rank) noexcept {
   return Layout(workers, slots_per_rank).bytes();
 }
 

@@ -12,7 +12,9 @@ namespace {
 
 constexpr Rank kKeysRank{0};
 
-constexpr std::size_t field(std::uint32_t key) noexcept { return offsetof(SlotControl, locals) + key * sizeof(Word); }
+constexpr std::size_t field(std::uint32_t key) noexcept {
+  return offsetof(SlotControl, locals) + key * sizeof(Word);
+}
 
 }  // namespace
 
@@ -21,8 +23,9 @@ std::uint32_t Locals::create_key(void (*destructor)(void*)) {
   Word used = words.load(kKeysRank, Layout::local_keys());
   do {
     if (used == kLocalKeys)
-      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again),
-                              "kasane: all " + std::to_string(kLocalKeys) + " thread-local keys of the job are in use");
+      throw std::system_error(
+          std::make_error_code(std::errc::resource_unavailable_try_again),
+          "kasane: all " + std::to_string(kLocalKeys) + " thread-local keys of the job are in use");
     const Word found = words.compare_swap(kKeysRank, Layout::local_keys(), used, used + 1);
     if (found == used) break;
     used = found;
@@ -62,14 +65,16 @@ void Locals::destroy_all() noexcept {
     void* const value = get(key);
     if (value == nullptr) continue;
     set(key, nullptr);
-    const Word destructor = worker_of_thread().core->pool->words().load(kKeysRank, Layout::local_destructor(key));
+    const Word destructor =
+        worker_of_thread().core->pool->words().load(kKeysRank, Layout::local_destructor(key));
     if (destructor != 0) reinterpret_cast<void (*)(void*)>(destructor)(value);
   }
   // A destructor may have moved the thread: where it is now.
   Worker& worker = worker_of_thread();
   const Controls& controls = worker.core->controls;
   const Word flags = controls.get(worker.self(), offsetof(SlotControl, flags));
-  if (flags & kSlotLocals) controls.put(worker.self(), offsetof(SlotControl, flags), flags & ~Word{kSlotLocals});
+  if (flags & kSlotLocals)
+    controls.put(worker.self(), offsetof(SlotControl, flags), flags & ~Word{kSlotLocals});
 }
 
 }  // namespace kasane::ult

@@ -55,7 +55,9 @@ bool Mutex::try_lock() {
   Pool& pool = pool_of_thread("mutex::try_lock");
   const SyncRecords records(pool);
   const MutexStep first = next(MutexWord{}, {MutexEvent::Kind::lock, Pool::self()});
-  if (records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack()) != MutexWord{}.pack()) return false;
+  if (records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack()) !=
+      MutexWord{}.pack())
+    return false;
   records.cross_from_last(record_);
   return true;
 }
@@ -66,7 +68,8 @@ void Mutex::unlock_relaxed() { leave("mutex::unlock_relaxed", false); }
 
 void Mutex::leave(const char* what, bool orders) {
   Pool& pool = pool_of_thread(what);
-  const auto outcome = SyncRecords(pool).run<MutexAction>(record_, MutexUnlock(Pool::self(), orders ? pool.config().rank : kNoRank));
+  const auto outcome = SyncRecords(pool).run<MutexAction>(
+      record_, MutexUnlock(Pool::self(), orders ? pool.config().rank : kNoRank));
   KASANE_CHECK(outcome != MutexAction::refuse, "a thread unlocks a mutex that it does not hold");
 }
 

@@ -36,10 +36,10 @@ struct MutexWord {
 
 struct MutexEvent {
   enum class Kind : std::uint32_t {
-    lock,        ///< self wants it
-    relock,      ///< a condition variable locks it for self, which may not have unlocked it yet
-    unlock,      ///< self gives it up, and knows no waiter in fifo
-    hand_over,   ///< self gives it to `to`
+    lock,       ///< self wants it
+    relock,     ///< a condition variable locks it for self, which may not have unlocked it yet
+    unlock,     ///< self gives it up, and knows no waiter in fifo
+    hand_over,  ///< self gives it to `to`
   };
   Kind kind;
   SlotId self;
@@ -47,12 +47,12 @@ struct MutexEvent {
 };
 
 enum class MutexAction : std::uint32_t {
-  acquired,   ///< self holds it
-  wait,       ///< self is the newest waiter now; its link to the one before was written first
-  released,   ///< it is free
-  collect,    ///< self still holds it and has taken the list of waiters out of the word
-  handed,     ///< `to` holds it: wake it
-  refuse,     ///< locked twice, or unlocked by a thread that does not hold it
+  acquired,  ///< self holds it
+  wait,      ///< self is the newest waiter now; its link to the one before was written first
+  released,  ///< it is free
+  collect,   ///< self still holds it and has taken the list of waiters out of the word
+  handed,    ///< `to` holds it: wake it
+  refuse,    ///< locked twice, or unlocked by a thread that does not hold it
 };
 
 struct MutexStep {
@@ -109,7 +109,7 @@ class MutexLock {
   }
 
   MutexEvent event_{MutexEvent::Kind::lock, kNoSlot, kNoSlot};
-  MutexWord seen_;   // the first guess is: free
+  MutexWord seen_;  // the first guess is: free
   Phase phase_ = Phase::start;
 };
 
@@ -145,7 +145,16 @@ class MutexUnlock {
 
  private:
   enum class Phase : std::uint32_t {
-    start, last_read, last_written, fifo_read, rest_read, fifo_written, releasing, reversing, handing, woken
+    start,
+    last_read,
+    last_written,
+    fifo_read,
+    rest_read,
+    fifo_written,
+    releasing,
+    reversing,
+    handing,
+    woken
   };
 
   [[nodiscard]] constexpr Word last() const noexcept { return Word{raw(rank_)} + 1; }
@@ -189,7 +198,7 @@ class MutexUnlock {
 
   SlotId self_ = kNoSlot;
   Rank rank_{0};
-  MutexWord seen_;   // the first guess is: no waiter
+  MutexWord seen_;  // the first guess is: no waiter
   SlotId next_holder_ = kNoSlot;
   Phase phase_ = Phase::start;
   Reversal reversal_;

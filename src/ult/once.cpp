@@ -15,7 +15,8 @@ Word bit_of(Rank rank) noexcept { return raw(rank) < 63 ? Word{1} << raw(rank) :
 bool Once::begin() {
   {
     Pool& pool = pool_of_thread("call_once");
-    if ((SyncRecords(pool).load(mutex_.record(), SyncField::data0) & bit_of(pool.config().rank)) != 0) return false;
+    if ((SyncRecords(pool).load(mutex_.record(), SyncField::data0) & bit_of(pool.config().rank)) != 0)
+      return false;
   }
   mutex_.lock();
   // Perhaps on another rank than it began on, with a pool of its own.

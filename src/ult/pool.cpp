@@ -87,22 +87,25 @@ void run_root_call(void* call) {
   std::exception_ptr exception = std::current_exception();
   Word word;
   std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
-  new (&exception) std::exception_ptr;   // its reference is the word's now
+  new (&exception) std::exception_ptr;  // its reference is the word's now
   Worker& worker = *current_worker();
   const Controls& controls = worker.core->controls;
   controls.put(worker.self(), offsetof(SlotControl, exception), word);
-  controls.put(worker.self(), offsetof(SlotControl, flags), controls.get(worker.self(), offsetof(SlotControl, flags)) | kSlotException);
+  controls.put(worker.self(), offsetof(SlotControl, flags),
+               controls.get(worker.self(), offsetof(SlotControl, flags)) | kSlotException);
 }
 
 // ---- fork ----
 
 [[noreturn, gnu::noinline]] void refuse_argument(std::size_t size, std::size_t stack_bytes) {
-  throw std::length_error("kasane: a thread's argument of " + std::to_string(size) + " bytes does not fit in half a call stack of " +
-                          std::to_string(stack_bytes) + " bytes");
+  throw std::length_error("kasane: a thread's argument of " + std::to_string(size) +
+                          " bytes does not fit in half a call stack of " + std::to_string(stack_bytes) +
+                          " bytes");
 }
 
 /// The argument's address is a multiple of alignment, if that divides stack sizes, and of what divides size.
-inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::size_t alignment, std::size_t size) {
+inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::size_t alignment,
+                                   std::size_t size) {
   const std::uintptr_t argument = (stack_end - size) & ~(alignment - 1);
   control.stack_end = stack_end;
   // relaxed: other threads learn of this thread through something that orders memory.
@@ -138,20 +141,23 @@ void adopt_for_fork(Worker& worker, Pool::Allocated thread) {
   const SlotId slot = thread.id.slot();
   const Word stack_end = core.controls.get(slot, offsetof(SlotControl, stack_end));
   core.slots.prepare_foreign(stack_end - 1);
-  core.config.mover->adopt(core.slots.stack_at(stack_end - 1), reinterpret_cast<std::uintptr_t>(thread.argument), stack_end,
+  core.config.mover->adopt(core.slots.stack_at(stack_end - 1),
+                           reinterpret_cast<std::uintptr_t>(thread.argument), stack_end,
                            core.controls.layout().birth_rank(slot));
   core.controls.put(slot, offsetof(SlotControl, rank), raw(core.config.rank));
 }
 
 Parent running_on(const Worker& worker) noexcept {
-  return {worker.runs_one_of_elsewhere() ? Word{raw(worker.self())} << 32 | 1 : reinterpret_cast<Word>(worker.control)};
+  return {worker.runs_one_of_elsewhere() ? Word{raw(worker.self())} << 32 | 1
+                                         : reinterpret_cast<Word>(worker.control)};
 }
 bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
 // born here
 SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }
 /// Also of a parent that was stolen, and may have ended.
 SlotId slot_of(Parent parent) noexcept {
-  return born_here(parent) ? Worker::slot_of(*control_of(parent)) : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
+  return born_here(parent) ? Worker::slot_of(*control_of(parent))
+                           : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
 }
 
 // The less usual half of kasane_ult_thread_begin, in these cases: a root; a parent that was born elsewhere or
@@ -160,10 +166,11 @@ SlotId slot_of(Parent parent) noexcept {
 // end_slowly.
 [[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl& own) {
   const Parent parent = running_on(worker);
-  const bool none = worker.self() == kNoSlot;   // a root
+  const bool none = worker.self() == kNoSlot;  // a root
   if (!none) {
     worker.core->save_exceptions(worker);
-    if (worker.runs_one_of_elsewhere()) worker.core->controls.put(worker.self(), offsetof(SlotControl, sp), worker.control->sp);
+    if (worker.runs_one_of_elsewhere())
+      worker.core->controls.put(worker.self(), offsetof(SlotControl, sp), worker.control->sp);
   }
   worker.control = &own;
   own.flags |= kSlotReturnsSlowly;
@@ -189,7 +196,8 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
   SlotControl* const child = worker.control;
   PoolCore& core = *worker.core;
   worker.control = born_here(parent) ? control_of(parent) : worker.stand_in(slot_of(parent));
-  if (core.controls.get(worker.self(), offsetof(SlotControl, flags)) & kSlotExceptionState) core.restore_exceptions(worker);
+  if (core.controls.get(worker.self(), offsetof(SlotControl, flags)) & kSlotExceptionState)
+    core.restore_exceptions(worker);
   core.slots.sanitizer.leaving_to_thread(worker.self());
   return child;
 }
@@ -207,12 +215,15 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
 
 // In the middle of a pop: a joiner waits for the child, or the child is detached, so its end is not known
 // yet.
-[[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_waited(Worker& worker, Parent parent, std::uint64_t pop) {
+[[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_waited(Worker& worker, Parent parent,
+                                                              std::uint64_t pop) {
   if (!worker.queue.end_pop(pop, [&] { return slot_of(parent); })) worker.core->leave_for_good(worker);
   return return_to(worker, parent);
 }
 
-[[noreturn, gnu::noinline]] void end_alone(Worker& worker, Word stack_end) { worker.core->leave_ended(worker, stack_end); }
+[[noreturn, gnu::noinline]] void end_alone(Worker& worker, Word stack_end) {
+  worker.core->leave_ended(worker, stack_end);
+}
 
 // A slot born elsewhere: its allocator moved between allocate and fork. The child never returns into its
 // parent (control is null).
@@ -267,7 +278,8 @@ void check_generation(const PoolCore& core, ThreadId id) {
     const JoinStep step = next(record, {JoinEvent::Kind::join, core.config.rank, worker.self()});
     if (step.action == JoinAction::collect) return collect(slot, record.rank);
     if (step.action == JoinAction::refuse || waited)
-      refuse(std::errc::invalid_argument, "kasane: this thread is being joined by another thread, or is detached");
+      refuse(std::errc::invalid_argument,
+             "kasane: this thread is being joined by another thread, or is detached");
     JoinWait wait{&core, slot};
     Pool::suspend(publish_join, &wait);
   }
@@ -301,7 +313,8 @@ void publish_yield(void* context, SlotId self) {
 
 Worker& worker_of_thread() {
   Worker* worker = current_worker();
-  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot, "this call belongs on a user-level thread (inside of kasane::run)");
+  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot,
+               "this call belongs on a user-level thread (inside of kasane::run)");
   return *worker;
 }
 
@@ -310,22 +323,31 @@ Worker& worker_of_thread() {
 // seq_cst throughout: the promise of Words.
 std::uint64_t OwnWords::load(Rank, std::uint64_t offset) { return at(offset).load(); }
 void OwnWords::store(Rank, std::uint64_t offset, std::uint64_t value) { at(offset).store(value); }
-std::uint64_t OwnWords::compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) {
+std::uint64_t OwnWords::compare_swap(Rank, std::uint64_t offset, std::uint64_t expected,
+                                     std::uint64_t desired) {
   at(offset).compare_exchange_strong(expected, desired);
   return expected;
 }
-std::uint64_t OwnWords::fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_or(operand); }
-std::uint64_t OwnWords::fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) { return at(offset).fetch_and(operand); }
+std::uint64_t OwnWords::fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) {
+  return at(offset).fetch_or(operand);
+}
+std::uint64_t OwnWords::fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) {
+  return at(offset).fetch_and(operand);
+}
 
 // ---- life of a pool ----
 
 Result<std::unique_ptr<Pool>> Pool::create(const Config& config) {
-  const auto wrong = [](const char* what) { return fail(Errc::invalid_argument, std::string("threads of a rank: ") + what); };
+  const auto wrong = [](const char* what) {
+    return fail(Errc::invalid_argument, std::string("threads of a rank: ") + what);
+  };
   if (config.workers == 0) return wrong("workers is 0; give at least 1");
-  if (config.slots_per_rank == 0 || config.stacks_per_rank == 0) return wrong("slots_per_rank or stacks_per_rank is 0; set KASANE_SLOTS to at least 1");
+  if (config.slots_per_rank == 0 || config.stacks_per_rank == 0)
+    return wrong("slots_per_rank or stacks_per_rank is 0; set KASANE_SLOTS to at least 1");
   if (std::uint64_t{config.ranks} * config.slots_per_rank >= raw(kNoSlot))
     return wrong("ranks × slots_per_rank must be below 2^32 - 1; set KASANE_SLOTS to less");
-  if (config.stack_bytes == 0 || config.stack_bytes % kSmallestStackBytes != 0) return wrong("stack_bytes must be a multiple of 64 KiB");
+  if (config.stack_bytes == 0 || config.stack_bytes % kSmallestStackBytes != 0)
+    return wrong("stack_bytes must be a multiple of 64 KiB");
   if (config.stacks == nullptr || config.region == nullptr || config.counters == nullptr)
     return wrong("stacks, region and counters must be given");
   if (raw(config.rank) >= config.ranks) return wrong("rank must be below ranks");
@@ -356,7 +378,8 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
     // It has no parent to return into: what is in the deque then is left over from an earlier root.
     core_->controls.put(slot, offsetof(SlotControl, flags), kSlotResumed);
     // No other worker knows the thread yet. Its waiter is no thread: its end rings this rank.
-    core_->controls.put(slot, offsetof(SlotControl, join), JoinRecord{JoinKind::waited, core_->config.rank, kNoSlot}.pack());
+    core_->controls.put(slot, offsetof(SlotControl, join),
+                        JoinRecord{JoinKind::waited, core_->config.rank, kNoSlot}.pack());
     core_->start_root(worker, slot, root.argument, run_root_call);
     core_->work(worker, slot);
     cross(JoinRecord::unpack(core_->controls.get(slot, offsetof(SlotControl, join))).rank);
@@ -405,7 +428,8 @@ void RuntimeSection::leave() noexcept {
 Pool::Allocated Pool::allocate_sixteens(std::size_t size) {
   KASANE_ASSERT(current_worker() != nullptr && self() != kNoSlot, "threads are made on a user-level thread");
   Worker& worker = *current_worker();
-  if (worker.cache.empty() || worker.stacks.empty() || size > kSmallestStackBytes / 2 || kSanitized) [[unlikely]]
+  if (worker.cache.empty() || worker.stacks.empty() || size > kSmallestStackBytes / 2 || kSanitized)
+      [[unlikely]]
     return allocate_slowly(16, size);
   return make_thread(*worker.cache.pop(), worker.stacks.pop(), 1, size);
 }
@@ -432,7 +456,8 @@ void Pool::fork(Allocated thread, void (*function)(void*)) {
   KASANE_ASSERT(worker->runtime_depth == 0, "a fork inside of a runtime section");
   const Controls& controls = worker->controls;
   const SlotId slot = thread.id.slot();
-  if (!controls.is_local(slot)) [[unlikely]] return fork_foreign(*worker, thread, function);
+  if (!controls.is_local(slot)) [[unlikely]]
+    return fork_foreign(*worker, thread, function);
   fork_on(*worker, controls.local(slot), thread, function);
 }
 
@@ -440,15 +465,18 @@ void Pool::join(ThreadId id) {
   Worker* worker = current_worker();
   KASANE_ASSERT(worker != nullptr && worker->self() != kNoSlot);
   const SlotId slot = id.slot();
-  if (!worker->controls.is_local(slot)) [[unlikely]] return join_slowly(id);
+  if (!worker->controls.is_local(slot)) [[unlikely]]
+    return join_slowly(id);
   SlotControl& control = *worker->controls.local(slot);
   // acquire: pairs with the exit's compare-swap.
   const Word record = atomic(control.join).load(std::memory_order_acquire);
   // relaxed: a slot is reused only after this join.
   const Word found = atomic(control.id).load(std::memory_order_relaxed);
-  if (record != worker->exited_here || found != id.value || control.flags != 0) [[unlikely]] return join_slowly(id);
+  if (record != worker->exited_here || found != id.value || control.flags != 0) [[unlikely]]
+    return join_slowly(id);
   Slots::end_generation(control);
-  if (worker->cache.full()) [[unlikely]] return worker->core->slots.spill_and_push(worker->cache, control);
+  if (worker->cache.full()) [[unlikely]]
+    return worker->core->slots.spill_and_push(worker->cache, control);
   worker->cache.push(&control);
 }
 
@@ -459,10 +487,12 @@ void Pool::detach(ThreadId id) {
   Word word = core.controls.get(id.slot(), offsetof(SlotControl, join));
   for (;;) {
     const JoinStep step = next(JoinRecord::unpack(word), {JoinEvent::Kind::detach});
-    if (step.action == JoinAction::refuse) refuse(std::errc::invalid_argument, "kasane: this thread is joined or detached already");
+    if (step.action == JoinAction::refuse)
+      refuse(std::errc::invalid_argument, "kasane: this thread is joined or detached already");
     if (!core.controls.compare_swap(id.slot(), offsetof(SlotControl, join), word, step.next.pack())) continue;
     if (step.action == JoinAction::free_slot) {
-      if (std::exception_ptr exception = core.take_exception(id.slot())) [&]() noexcept { std::rethrow_exception(exception); }();
+      if (std::exception_ptr exception = core.take_exception(id.slot()))
+        [&]() noexcept { std::rethrow_exception(exception); }();
       core.slots.release(worker.cache, id.slot());
     }
     return;
@@ -538,16 +568,20 @@ void Pool::acquire() {
 // The three parts of a thread's life on its own stack, called in turn by kasane_ult_fork. Only the function
 // and its argument are kept from one part to the next: the end asks the worker on which it runs.
 
-kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own, kasane::ult::SlotControl* forker) {
+kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane::ult::SlotControl* own,
+                                            kasane::ult::SlotControl* forker) {
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
-  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty()) [[unlikely]] return begin_slowly(*worker, *own);
+  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty()) [[unlikely]]
+    return begin_slowly(*worker, *own);
   const Parent parent{reinterpret_cast<Word>(forker)};
   worker->control = own;
   // From the push on the parent may run elsewhere; it finds sp in its control block (the push releases).
-  if (!worker->queue.try_push(Worker::slot_of(*forker))) [[unlikely]] return push_slowly(*worker, parent);
-  if (worker->core->wake_perhaps_wanted()) [[unlikely]] return wake_slowly(*worker->core, parent);
+  if (!worker->queue.try_push(Worker::slot_of(*forker))) [[unlikely]]
+    return push_slowly(*worker, parent);
+  if (worker->core->wake_perhaps_wanted()) [[unlikely]]
+    return wake_slowly(*worker->core, parent);
   return parent;
 }
 
@@ -566,20 +600,24 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   Worker* const here = current_worker();
   SlotControl* const child = here->control;
   // Sanitizers want each end in the fiber of the thread that goes on.
-  if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]] return end_slowly(parent);
+  if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]]
+    return end_slowly(parent);
   // The thread was never switched out: this is the worker on which it began, and all that was pushed after
   // the parent has been popped or stolen. So a pop gives the parent, or nothing if the parent was stolen. The
   // parent has no exception state to restore.
-  const Word stack_end = child->stack_end;   // before another thread may take the control block
+  const Word stack_end = child->stack_end;  // before another thread may take the control block
   const std::uint64_t pop = here->queue.begin_pop();
   // The end becomes known before it is known whether the parent is here: one locked instruction does for
   // both. From then on the control block may be another thread's. The stack is ours until it is in the cache,
   // from which only this worker takes it, and this worker leaves the stack first.
   // seq_cst: begin_pop() asks for it. Its release part publishes to the joiner what the child wrote.
   Word expected = kRunning;
-  if (!atomic(child->join).compare_exchange_strong(expected, here->exited_here, std::memory_order_seq_cst, std::memory_order_seq_cst)) [[unlikely]]
+  if (!atomic(child->join)
+           .compare_exchange_strong(expected, here->exited_here, std::memory_order_seq_cst,
+                                    std::memory_order_seq_cst)) [[unlikely]]
     return end_waited(*here, parent, pop);
-  if (!here->queue.end_pop(pop, [&] { return slot_of(parent); })) [[unlikely]] end_alone(*here, stack_end);
+  if (!here->queue.end_pop(pop, [&] { return slot_of(parent); })) [[unlikely]]
+    end_alone(*here, stack_end);
   here->control = control_of(parent);
   here->stacks.push(stack_end);
   count(here->counters->threads);

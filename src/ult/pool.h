@@ -59,19 +59,19 @@ struct Config {
   Rank rank{0};
   std::uint32_t ranks = 1;
   std::uint32_t workers = 1;
-  std::uint32_t slots_per_rank = 4096;       ///< threads that may not be joined yet
-  std::uint32_t stacks_per_rank = 4096;      ///< threads that may not have ended yet
-  std::size_t stack_bytes = 64 * 1024;       ///< a multiple of 64 KiB
+  std::uint32_t slots_per_rank = 4096;   ///< threads that may not be joined yet
+  std::uint32_t stacks_per_rank = 4096;  ///< threads that may not have ended yet
+  std::size_t stack_bytes = 64 * 1024;   ///< a multiple of 64 KiB
   /// the stacks segment: ranks × stacks_per_rank × stack_bytes, at the same address on every rank
   std::byte* stacks = nullptr;
   /// this rank's threads region: layout.h says how many bytes; zeroed
   std::byte* region = nullptr;
-  Counters* counters = nullptr;              ///< workers of them
-  std::uint64_t clock_offset_ns = 0;         ///< the job's clock less now_ns() of this rank's host
-  Words* words = nullptr;                    ///< null with one rank: all words are local
+  Counters* counters = nullptr;       ///< workers of them
+  std::uint64_t clock_offset_ns = 0;  ///< the job's clock less now_ns() of this rank's host
+  Words* words = nullptr;             ///< null with one rank: all words are local
   Edges* edges = nullptr;
   StackMover* mover = nullptr;
-  OtherRanks* other_ranks = nullptr;                ///< null: a futex of the pool's own
+  OtherRanks* other_ranks = nullptr;  ///< null: a futex of the pool's own
   /// Called on a worker before it uses a stack it never used: makes V of it usable here (guard, access). May
   /// be null.
   void (*prepare_stack)(void* context, StackId) = nullptr;
@@ -79,7 +79,7 @@ struct Config {
   void (*trim_stack)(void* context, StackId) = nullptr;
   /// Called on a worker before it uses such a stack again.
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
-  void* stack_context = nullptr;             ///< of the three
+  void* stack_context = nullptr;  ///< of the three
 };
 
 class PoolCore;
@@ -119,12 +119,13 @@ class Pool {
   // ---- on a thread (thesis §6.1) ----
   struct Allocated {
     ThreadId id;
-    void* argument;   ///< size bytes on the new thread's stack, for a function object
+    void* argument;  ///< size bytes on the new thread's stack, for a function object
   };
   /// A new thread that does not run yet, with room for its argument on its own stack. Throws when the rank
   /// has no slot or no stack left; what() says which.
   static Allocated allocate(std::size_t alignment, std::size_t size) {
-    return alignment <= 16 ? allocate_sixteens((size + 15) & ~std::size_t{15}) : allocate_aligned(alignment, size);
+    return alignment <= 16 ? allocate_sixteens((size + 15) & ~std::size_t{15})
+                           : allocate_aligned(alignment, size);
   }
   /// Gives back a thread that was never forked (its argument's constructor threw).
   static void abandon(Allocated);

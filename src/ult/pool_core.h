@@ -28,7 +28,8 @@ class OwnWords final : public Words {
   explicit OwnWords(std::byte* region) noexcept : region_(region) {}
   std::uint64_t load(Rank, std::uint64_t offset) override;
   void store(Rank, std::uint64_t offset, std::uint64_t value) override;
-  std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected, std::uint64_t desired) override;
+  std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected,
+                             std::uint64_t desired) override;
   std::uint64_t fetch_or(Rank, std::uint64_t offset, std::uint64_t operand) override;
   std::uint64_t fetch_and(Rank, std::uint64_t offset, std::uint64_t operand) override;
 
@@ -52,7 +53,8 @@ class PoolCore {
   }
   /// After something has become available here: wakes a sleeper if one is to be woken.
   void pushed() {
-    if (wake_wanted()) [[unlikely]] wake_for_push();
+    if (wake_wanted()) [[unlikely]]
+      wake_for_push();
   }
   /// After a push: whether a sleeper is to be woken, here or on another rank.
   [[nodiscard]] bool wake_wanted() noexcept {
@@ -69,7 +71,8 @@ class PoolCore {
   /// Answers what other ranks ask, if they do. Only where the worker holds nothing.
   void answer_if_asked() {
     // relaxed: a hint; answer() reads it again
-    if (idle_ranks().load(std::memory_order_relaxed) & kRequestPending) [[unlikely]] answer();
+    if (idle_ranks().load(std::memory_order_relaxed) & kRequestPending) [[unlikely]]
+      answer();
   }
   [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
@@ -109,11 +112,13 @@ class PoolCore {
   Timers timers;
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
-  std::uint32_t mxcsr;      ///< of the creator; all workers get it, so that a switch need not carry it
+  std::uint32_t mxcsr;  ///< of the creator; all workers get it, so that a switch need not carry it
   std::uint16_t x87;
 
  private:
-  [[nodiscard]] std::atomic_ref<Word> idle_ranks() const noexcept { return atomic(controls.own_word(Layout::idle_ranks())); }
+  [[nodiscard]] std::atomic_ref<Word> idle_ranks() const noexcept {
+    return atomic(controls.own_word(Layout::idle_ranks()));
+  }
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_ready(Worker& worker);
@@ -123,7 +128,8 @@ class PoolCore {
   SlotId look_around(Worker& worker);
   /// Rings those that are due. One relaxed load where there is none.
   void fire_timers() {
-    if (timers.earliest() != Timers::kNever) [[unlikely]] fire_due_timers();
+    if (timers.earliest() != Timers::kNever) [[unlikely]]
+      fire_due_timers();
   }
   [[gnu::noinline]] void fire_due_timers();
   [[nodiscard]] std::int64_t until_next_timer_ns() const noexcept;

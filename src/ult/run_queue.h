@@ -27,7 +27,8 @@ class RunQueue {
     if (overflow_ != kNoSlot || !deque_->push(raw(slot))) push_overflow(controls, slot);
   }
   [[nodiscard]] SlotId pop(const Controls& controls) {
-    if (overflow_ != kNoSlot) [[unlikely]] return pop_overflow(controls);
+    if (overflow_ != kNoSlot) [[unlikely]]
+      return pop_overflow(controls);
     std::uint64_t value;
     return deque_->pop(value) ? SlotId{static_cast<std::uint32_t>(value)} : kNoSlot;
   }
@@ -46,7 +47,9 @@ class RunQueue {
     return deque_->end_pop(begun, [&] { return raw(slot()); });
   }
 
-  [[nodiscard]] bool empty_for_owner() const noexcept { return overflow_ == kNoSlot && deque_->size_hint() == 0; }
+  [[nodiscard]] bool empty_for_owner() const noexcept {
+    return overflow_ == kNoSlot && deque_->size_hint() == 0;
+  }
 
   Steal steal(SlotId& slot) const noexcept {
     std::uint64_t value = raw(kNoSlot);
@@ -61,7 +64,7 @@ class RunQueue {
   [[gnu::noinline]] void push_overflow(const Controls& controls, SlotId slot) {
     controls.put(slot, offsetof(SlotControl, next), link_to(overflow_));
     overflow_ = slot;
-    deque_->shut();   // so that try_push need not ask for the overflow
+    deque_->shut();  // so that try_push need not ask for the overflow
   }
   [[gnu::noinline]] SlotId pop_overflow(const Controls& controls) {
     const SlotId slot = overflow_;
@@ -70,7 +73,7 @@ class RunQueue {
   }
 
   Deque<>* deque_;
-  SlotId overflow_ = kNoSlot;   ///< newest of a list through SlotControl::next
+  SlotId overflow_ = kNoSlot;  ///< newest of a list through SlotControl::next
 };
 
 }  // namespace kasane::ult

@@ -68,13 +68,20 @@ class SanitizerSlots {
   // accesses.
   void reuse(SlotId slot) noexcept {
     auto& fiber = fibers_[raw(slot)];
-    if (!fiber.load(std::memory_order_relaxed)) fiber.store(__tsan_create_fiber(0), std::memory_order_relaxed);
+    if (!fiber.load(std::memory_order_relaxed))
+      fiber.store(__tsan_create_fiber(0), std::memory_order_relaxed);
   }
   static void reuse_stack(Word) noexcept {}
   /// The thread left its stack without returning: TSan's shadow of its calls must not pile up.
-  void ended(SlotId slot) noexcept { __tsan_destroy_fiber(fibers_[raw(slot)].exchange(nullptr, std::memory_order_relaxed)); }
-  KASANE_ULT_SWITCHES void leaving_to_thread(SlotId slot) noexcept { __tsan_switch_to_fiber(fibers_[raw(slot)].load(std::memory_order_relaxed), 0); }
-  KASANE_ULT_SWITCHES static void leaving_to_worker(SanitizerWorker& w) noexcept { __tsan_switch_to_fiber(w.fiber, 0); }
+  void ended(SlotId slot) noexcept {
+    __tsan_destroy_fiber(fibers_[raw(slot)].exchange(nullptr, std::memory_order_relaxed));
+  }
+  KASANE_ULT_SWITCHES void leaving_to_thread(SlotId slot) noexcept {
+    __tsan_switch_to_fiber(fibers_[raw(slot)].load(std::memory_order_relaxed), 0);
+  }
+  KASANE_ULT_SWITCHES static void leaving_to_worker(SanitizerWorker& w) noexcept {
+    __tsan_switch_to_fiber(w.fiber, 0);
+  }
   static void arrived() noexcept {}
 
  private:
@@ -97,17 +104,26 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(const Controls& controls, std::size_t stack_bytes, std::uint32_t) : controls_(controls), bytes_(stack_bytes) {}
+  SanitizerSlots(const Controls& controls, std::size_t stack_bytes, std::uint32_t)
+      : controls_(controls), bytes_(stack_bytes) {}
   static void reuse(SlotId) noexcept {}
   /// Frames that never returned left their red zones behind.
-  void reuse_stack(Word stack_end) noexcept { ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stack_end - bytes_), bytes_); }
+  void reuse_stack(Word stack_end) noexcept {
+    ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stack_end - bytes_), bytes_);
+  }
   static void ended(SlotId) noexcept {}
-  void leaving_to_thread(SlotId slot) noexcept { __sanitizer_start_switch_fiber(nullptr, stack(slot), bytes_); }
-  static void leaving_to_worker(SanitizerWorker& w) noexcept { __sanitizer_start_switch_fiber(nullptr, w.bottom, w.bytes); }
+  void leaving_to_thread(SlotId slot) noexcept {
+    __sanitizer_start_switch_fiber(nullptr, stack(slot), bytes_);
+  }
+  static void leaving_to_worker(SanitizerWorker& w) noexcept {
+    __sanitizer_start_switch_fiber(nullptr, w.bottom, w.bytes);
+  }
   static void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
 
  private:
-  const void* stack(SlotId slot) const noexcept { return reinterpret_cast<void*>(controls_.get(slot, offsetof(SlotControl, stack_end)) - bytes_); }
+  const void* stack(SlotId slot) const noexcept {
+    return reinterpret_cast<void*>(controls_.get(slot, offsetof(SlotControl, stack_end)) - bytes_);
+  }
   const Controls& controls_;
   std::size_t bytes_;
 };
@@ -134,9 +150,11 @@ class SanitizerSlots {
 /// An OS thread that switches to another stack outside of the workers and comes back, as main does.
 struct SanitizerStackSwitch {
 #if defined(__SANITIZE_ADDRESS__)
-  const void* bottom = nullptr;   // of the stack it came from
+  const void* bottom = nullptr;  // of the stack it came from
   std::size_t bytes = 0;
-  static void leaving(const void* to, std::size_t to_bytes) noexcept { __sanitizer_start_switch_fiber(nullptr, to, to_bytes); }
+  static void leaving(const void* to, std::size_t to_bytes) noexcept {
+    __sanitizer_start_switch_fiber(nullptr, to, to_bytes);
+  }
   void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes); }
   void leaving_again() const noexcept { __sanitizer_start_switch_fiber(nullptr, bottom, bytes); }
   static void back() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }

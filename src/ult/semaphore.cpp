@@ -15,7 +15,8 @@ Semaphore::Semaphore(std::uint32_t permits) {
 
 Semaphore::~Semaphore() {
   SyncRecords records(pool_of_thread("the destructor of a semaphore"));
-  KASANE_CHECK(!SemaphoreWord::unpack(records.load(record_, SyncField::word)).waited_for(), "a semaphore is destroyed while a thread waits for it");
+  KASANE_CHECK(!SemaphoreWord::unpack(records.load(record_, SyncField::word)).waited_for(),
+               "a semaphore is destroyed while a thread waits for it");
   records.give_back(record_);
 }
 
@@ -38,9 +39,10 @@ bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
 }
 
 void Semaphore::release(std::uint32_t permits) {
-  const SyncHandle record = record_;   // the thread that takes the permit may destroy the object
+  const SyncHandle record = record_;  // the thread that takes the permit may destroy the object
   pool_of_thread("semaphore::release").release();
-  KASANE_CHECK(release_permits(record, permits, "semaphore::release"), "a semaphore is given more than 2^30 - 1 permits");
+  KASANE_CHECK(release_permits(record, permits, "semaphore::release"),
+               "a semaphore is given more than 2^30 - 1 permits");
 }
 
 }  // namespace kasane::ult

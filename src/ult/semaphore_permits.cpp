@@ -16,19 +16,25 @@ struct PermitWait {
 // As in mutex.cpp: the thread's stack is not touched after run().
 void queue_for_permits(void* context, SlotId self) {
   const auto [pool, record, amount, unused] = *static_cast<PermitWait*>(context);
-  const auto outcome = SyncRecords(pool).run<SemaphoreAction>(record, SemaphoreAcquire(self, amount, /*may_wait=*/true));
+  const auto outcome =
+      SyncRecords(pool).run<SemaphoreAction>(record, SemaphoreAcquire(self, amount, /*may_wait=*/true));
   if (outcome == SemaphoreAction::taken) pool.make_ready(self, pool.config().rank);
 }
 
-void leave_semaphore(const SyncRecords& records, SyncHandle record) { records.run<SemaphoreAction>(record, SemaphoreRelease::leave()); }
-void wake(const SyncRecords& records, SyncHandle record, SlotId waiter) { records.perform(record, SyncStep::wake(waiter)); }
+void leave_semaphore(const SyncRecords& records, SyncHandle record) {
+  records.run<SemaphoreAction>(record, SemaphoreRelease::leave());
+}
+void wake(const SyncRecords& records, SyncHandle record, SlotId waiter) {
+  records.perform(record, SyncStep::wake(waiter));
+}
 constexpr TimedQueue kSemaphoreQueue{.leave = leave_semaphore, .go_on = wake};
 
 void queue_for_permits_until(void* context, SlotId self) {
   const auto [pool, record, amount, deadline_ns] = *static_cast<PermitWait*>(context);
   const SyncRecords records(pool);
   const std::uint64_t round = arm(records, self);
-  const auto outcome = records.run<SemaphoreAction>(record, SemaphoreAcquire(self, amount, /*may_wait=*/true, /*timed=*/true));
+  const auto outcome =
+      records.run<SemaphoreAction>(record, SemaphoreAcquire(self, amount, /*may_wait=*/true, /*timed=*/true));
   if (outcome == SemaphoreAction::taken) return settle_now(pool, self);
   start_timer(pool, deadline_ns, self, round, record, kSemaphoreQueue);
 }
@@ -36,7 +42,9 @@ void queue_for_permits_until(void* context, SlotId self) {
 }  // namespace
 
 bool try_acquire_permits(SyncHandle record, std::uint32_t amount, const char* what) {
-  return SyncRecords(pool_of_thread(what)).run<SemaphoreAction>(record, SemaphoreAcquire(Pool::self(), amount, /*may_wait=*/false)) == SemaphoreAction::taken;
+  return SyncRecords(pool_of_thread(what))
+             .run<SemaphoreAction>(record, SemaphoreAcquire(Pool::self(), amount, /*may_wait=*/false)) ==
+         SemaphoreAction::taken;
 }
 
 void acquire_permits(SyncHandle record, std::uint32_t amount, const char* what) {
@@ -45,7 +53,8 @@ void acquire_permits(SyncHandle record, std::uint32_t amount, const char* what) 
   Pool::suspend(queue_for_permits, &queueing);
 }
 
-bool acquire_permits_until(SyncHandle record, std::uint32_t amount, std::uint64_t deadline_ns, const char* what) {
+bool acquire_permits_until(SyncHandle record, std::uint32_t amount, std::uint64_t deadline_ns,
+                           const char* what) {
   if (try_acquire_permits(record, amount, what)) return true;
   Pool& pool = pool_of_thread(what);
   if (pool.clock_ns() >= deadline_ns) return false;
@@ -55,7 +64,8 @@ bool acquire_permits_until(SyncHandle record, std::uint32_t amount, std::uint64_
 }
 
 bool release_permits(SyncHandle record, std::uint32_t amount, const char* what, std::uint32_t most) {
-  return SyncRecords(pool_of_thread(what)).run<SemaphoreAction>(record, SemaphoreRelease(amount, most)) != SemaphoreAction::refuse;
+  return SyncRecords(pool_of_thread(what)).run<SemaphoreAction>(record, SemaphoreRelease(amount, most)) !=
+         SemaphoreAction::refuse;
 }
 
 }  // namespace kasane::ult

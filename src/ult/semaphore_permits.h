@@ -15,9 +15,11 @@ namespace kasane::ult {
 void acquire_permits(SyncHandle, std::uint32_t amount, const char* what);
 /// As acquire_permits, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has
 /// passed, and it has none.
-[[nodiscard]] bool acquire_permits_until(SyncHandle, std::uint32_t amount, std::uint64_t deadline_ns, const char* what);
+[[nodiscard]] bool acquire_permits_until(SyncHandle, std::uint32_t amount, std::uint64_t deadline_ns,
+                                         const char* what);
 [[nodiscard]] bool try_acquire_permits(SyncHandle, std::uint32_t amount, const char* what);
 /// False: there would be more than `most`.
-[[nodiscard]] bool release_permits(SyncHandle, std::uint32_t amount, const char* what, std::uint32_t most = kMaxPermits);
+[[nodiscard]] bool release_permits(SyncHandle, std::uint32_t amount, const char* what,
+                                   std::uint32_t most = kMaxPermits);
 
 }  // namespace kasane::ult

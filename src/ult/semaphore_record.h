@@ -29,21 +29,24 @@ inline constexpr std::uint32_t kMaxPermits = (1u << 30) - 1;
 struct SemaphoreWord {
   SlotId newest = kNoSlot;
   std::uint32_t available = 0;
-  bool older = false;     ///< fifo is not empty (kept while there is no server)
+  bool older = false;  ///< fifo is not empty (kept while there is no server)
   bool serving = false;
-  bool leaving = false;   ///< some waiters' timers ask (only while there is a server)
+  bool leaving = false;  ///< some waiters' timers ask (only while there is a server)
 
-  [[nodiscard]] constexpr Word pack() const noexcept { return link_to(newest) << 32 | Word{available} << 2 | Word{older || leaving} << 1 | Word{serving}; }
+  [[nodiscard]] constexpr Word pack() const noexcept {
+    return link_to(newest) << 32 | Word{available} << 2 | Word{older || leaving} << 1 | Word{serving};
+  }
   [[nodiscard]] static constexpr SemaphoreWord unpack(Word w) noexcept {
     const bool serving = (w & 1) != 0, second = (w & 2) != 0;
-    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 2) & kMaxPermits, second && !serving, serving, second && serving};
+    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 2) & kMaxPermits, second && !serving,
+            serving, second && serving};
   }
   [[nodiscard]] constexpr bool waited_for() const noexcept { return newest != kNoSlot || older || serving; }
   friend constexpr bool operator==(SemaphoreWord, SemaphoreWord) = default;
 };
 
 enum class SemaphoreEvent : std::uint32_t {
-  take,         ///< self wants some
+  take,  ///< self wants some
   give,
   leave,        ///< timers ask
   serve,        ///< the server's next step; the oldest of fifo wants some
@@ -62,9 +65,9 @@ enum class SemaphoreAction : std::uint32_t {
   finish,    ///< … and no other thread waits: self is the server no more, and touches the record no more
   /// took the word's list: waiters of it and of fifo whose timers ask are let go; the others are fifo now
   filter,
-  collect,   ///< took the list of the word: turned round it is fifo now
-  end,       ///< self is the server no more
-  refuse,    ///< more are given than there can be
+  collect,  ///< took the list of the word: turned round it is fifo now
+  end,      ///< self is the server no more
+  refuse,   ///< more are given than there can be
 };
 
 struct SemaphoreStep {
@@ -73,7 +76,8 @@ struct SemaphoreStep {
 };
 
 /// amount: wanted, given, or wanted by the oldest. most: of take and give, how many there are in all.
-[[nodiscard]] constexpr SemaphoreStep next(SemaphoreWord w, SemaphoreEvent event, std::uint32_t amount, SlotId self = kNoSlot, std::uint32_t most = kMaxPermits) noexcept {
+[[nodiscard]] constexpr SemaphoreStep next(SemaphoreWord w, SemaphoreEvent event, std::uint32_t amount,
+                                           SlotId self = kNoSlot, std::uint32_t most = kMaxPermits) noexcept {
   using Action = SemaphoreAction;
   SemaphoreWord n = w;
   switch (event) {
@@ -131,9 +135,7 @@ class SemaphoreAcquire {
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
-      case Phase::start:
-        phase_ = Phase::word_read;
-        return SyncStep::load(SyncField::word);
+      case Phase::start: phase_ = Phase::word_read; return SyncStep::load(SyncField::word);
       case Phase::word_read: break;
       case Phase::linked: return swap();
       case Phase::swapped:
@@ -149,7 +151,9 @@ class SemaphoreAcquire {
 
  private:
   enum class Phase : std::uint32_t { start, word_read, linked, swapped };
-  [[nodiscard]] constexpr SemaphoreStep step() const noexcept { return ult::next(SemaphoreWord::unpack(seen_), SemaphoreEvent::take, amount_, self_); }
+  [[nodiscard]] constexpr SemaphoreStep step() const noexcept {
+    return ult::next(SemaphoreWord::unpack(seen_), SemaphoreEvent::take, amount_, self_);
+  }
   constexpr SyncStep swap() noexcept {
     phase_ = Phase::swapped;
     return SyncStep::compare_swap(seen_, step().next.pack());
@@ -159,7 +163,7 @@ class SemaphoreAcquire {
   SlotId self_ = kNoSlot;
   std::uint32_t amount_ = 0, may_wait_ = 0, note_ = 0;
   Phase phase_ = Phase::start;
-  [[maybe_unused]] std::uint32_t pad_ = 0;   // no padding bytes
+  [[maybe_unused]] std::uint32_t pad_ = 0;  // no padding bytes
 };
 
 /// Gives `amount`, or lets waiters go whose timers ask; and serves if threads wait and there is no server.
@@ -167,7 +171,8 @@ class SemaphoreAcquire {
 class SemaphoreRelease {
  public:
   constexpr SemaphoreRelease() noexcept = default;
-  constexpr SemaphoreRelease(std::uint32_t amount, std::uint32_t most) noexcept : amount_(amount), most_(most) {}
+  constexpr SemaphoreRelease(std::uint32_t amount, std::uint32_t most) noexcept
+      : amount_(amount), most_(most) {}
   [[nodiscard]] static constexpr SemaphoreRelease leave() noexcept {
     SemaphoreRelease g;
     g.event_ = SemaphoreEvent::leave;
@@ -181,9 +186,7 @@ class SemaphoreRelease {
       case Phase::giving:
         if (result != seen_) return give(result);
         return given();
-      case Phase::fifo_read:
-        oldest_ = stored_ = slot_of_link(result);
-        return look();
+      case Phase::fifo_read: oldest_ = stored_ = slot_of_link(result); return look();
       case Phase::oldest_read:
         younger_ = slot_of_link(result & 0xFFFFFFFFu);
         wanted_ = static_cast<std::uint32_t>(result >> 32);
@@ -193,9 +196,7 @@ class SemaphoreRelease {
         if (result == seen_) return served();
         seen_ = result;
         return serve();
-      case Phase::woken:
-        oldest_ = younger_;
-        return look();
+      case Phase::woken: oldest_ = younger_; return look();
       case Phase::woken_last: return SyncStep::done(SemaphoreAction::end);
       case Phase::filtering: return filter(result);
     }
@@ -203,7 +204,18 @@ class SemaphoreRelease {
   }
 
  private:
-  enum class Phase : std::uint32_t { start, word_read, giving, fifo_read, oldest_read, fifo_written, serving, woken, woken_last, filtering };
+  enum class Phase : std::uint32_t {
+    start,
+    word_read,
+    giving,
+    fifo_read,
+    oldest_read,
+    fifo_written,
+    serving,
+    woken,
+    woken_last,
+    filtering
+  };
 
   constexpr SyncStep go(Phase p, SyncStep s) noexcept {
     phase_ = p;
@@ -213,7 +225,9 @@ class SemaphoreRelease {
     return ult::next(SemaphoreWord::unpack(seen_), event_, amount_, kNoSlot, most_);
   }
   [[nodiscard]] constexpr SemaphoreStep serving_step() const noexcept {
-    const SemaphoreEvent event = oldest_ == kNoSlot ? SemaphoreEvent::serve_empty : younger_ == kNoSlot ? SemaphoreEvent::serve_last : SemaphoreEvent::serve;
+    const SemaphoreEvent event = oldest_ == kNoSlot    ? SemaphoreEvent::serve_empty
+                                 : younger_ == kNoSlot ? SemaphoreEvent::serve_last
+                                                       : SemaphoreEvent::serve;
     return ult::next(SemaphoreWord::unpack(seen_), event, wanted_ & kMaxPermits);
   }
   constexpr SyncStep give(Word seen) noexcept {
@@ -229,12 +243,14 @@ class SemaphoreRelease {
     return go(Phase::fifo_read, SyncStep::load(SyncField::fifo));
   }
   /// What does the oldest want?
-  constexpr SyncStep look() noexcept { return oldest_ == kNoSlot ? serve() : go(Phase::oldest_read, SyncStep::load_next(oldest_)); }
+  constexpr SyncStep look() noexcept {
+    return oldest_ == kNoSlot ? serve() : go(Phase::oldest_read, SyncStep::load_next(oldest_));
+  }
   constexpr SyncStep serve() noexcept {
     const SemaphoreStep s = serving_step();
     const SlotId left = s.action == SemaphoreAction::finish ? kNoSlot : oldest_;
     if (!s.next.serving && left != stored_) {
-      stored_ = left;   // before the word says that there is no server: the next server reads it
+      stored_ = left;  // before the word says that there is no server: the next server reads it
       return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(left)));
     }
     return go(Phase::serving, SyncStep::compare_swap(seen_, s.next.pack()));
@@ -249,13 +265,16 @@ class SemaphoreRelease {
       case SemaphoreAction::finish: return go(Phase::woken_last, granted());
       case SemaphoreAction::filter:
       case SemaphoreAction::collect:
-        filter_ = WaiterFilter(s.action == SemaphoreAction::filter ? WaiterFilter::Select::expired : WaiterFilter::Select::none, oldest_, newest);
+        filter_ = WaiterFilter(
+            s.action == SemaphoreAction::filter ? WaiterFilter::Select::expired : WaiterFilter::Select::none,
+            oldest_, newest);
         return filter(0);
       default: return SyncStep::done(s.action);
     }
   }
   [[nodiscard]] constexpr SyncStep granted() const noexcept {
-    return (wanted_ & kTimedWaiter) != 0 ? SyncStep::settle(oldest_, TimedOutcome::granted) : SyncStep::wake(oldest_);
+    return (wanted_ & kTimedWaiter) != 0 ? SyncStep::settle(oldest_, TimedOutcome::granted)
+                                         : SyncStep::wake(oldest_);
   }
   constexpr SyncStep filter(Word result) noexcept {
     const SyncStep s = filter_.next(result);
@@ -266,10 +285,10 @@ class SemaphoreRelease {
 
   Word seen_ = 0;
   std::uint32_t amount_ = 0, most_ = 0;
-  SlotId oldest_ = kNoSlot;    ///< the server's copy of fifo
-  SlotId stored_ = kNoSlot;    ///< the record's
-  SlotId younger_ = kNoSlot;   ///< behind the oldest
-  std::uint32_t wanted_ = 0;     ///< of the oldest: its note
+  SlotId oldest_ = kNoSlot;   ///< the server's copy of fifo
+  SlotId stored_ = kNoSlot;   ///< the record's
+  SlotId younger_ = kNoSlot;  ///< behind the oldest
+  std::uint32_t wanted_ = 0;  ///< of the oldest: its note
   SemaphoreEvent event_ = SemaphoreEvent::give;
   Phase phase_ = Phase::start;
   WaiterFilter filter_;

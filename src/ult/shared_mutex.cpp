@@ -16,7 +16,7 @@ void cross_to_writer(SyncHandle record, const char* what) {
   Pool& pool = pool_of_thread(what);
   const SyncRecords records(pool);
   records.cross_from_last(record);
-  if (records.load(record, SyncField::data0) != 0) pool.acquire();   // those readers have released
+  if (records.load(record, SyncField::data0) != 0) pool.acquire();  // those readers have released
 }
 
 }  // namespace
@@ -29,7 +29,8 @@ SharedMutex::SharedMutex() {
 
 SharedMutex::~SharedMutex() {
   SyncRecords records(pool_of_thread("the destructor of a shared_mutex"));
-  KASANE_CHECK((records.load(record_, SyncField::word) == SemaphoreWord{kNoSlot, kMaxPermits}.pack()), "a shared_mutex is destroyed while a thread holds it");
+  KASANE_CHECK((records.load(record_, SyncField::word) == SemaphoreWord{kNoSlot, kMaxPermits}.pack()),
+               "a shared_mutex is destroyed while a thread holds it");
   records.give_back(record_);
 }
 
@@ -59,7 +60,8 @@ void SharedMutex::unlock() {
   const Word last = Word{raw(pool.config().rank)} + 1;
   if (records.load(record, SyncField::last) != last) records.store(record, SyncField::last, last);
   if (records.load(record, SyncField::data0) != 0) records.store(record, SyncField::data0, 0);
-  KASANE_CHECK(release_permits(record, kMaxPermits, "shared_mutex::unlock"), "a thread unlocks a shared_mutex that nobody holds alone");
+  KASANE_CHECK(release_permits(record, kMaxPermits, "shared_mutex::unlock"),
+               "a thread unlocks a shared_mutex that nobody holds alone");
 }
 
 void SharedMutex::lock_shared() {
@@ -91,7 +93,8 @@ void SharedMutex::unlock_shared() {
     pool.release();
     if (records.load(record, SyncField::data0) == 0) records.store(record, SyncField::data0, 1);
   }
-  KASANE_CHECK(release_permits(record, 1, "shared_mutex::unlock_shared"), "a thread unlocks a shared_mutex that nobody holds");
+  KASANE_CHECK(release_permits(record, 1, "shared_mutex::unlock_shared"),
+               "a thread unlocks a shared_mutex that nobody holds");
 }
 
 }  // namespace kasane::ult

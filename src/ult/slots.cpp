@@ -18,7 +18,8 @@ Slots::Slots(const Config& config, const Controls& controls)
       stack_bytes_(config.stack_bytes),
       free_stacks_(std::make_unique_for_overwrite<Word[]>(config.stacks_per_rank)) {
   if (config.prepare_stack && config.ranks > 1)
-    prepared_ = std::make_unique<std::atomic<std::uint64_t>[]>((std::size_t{config.ranks} * config.stacks_per_rank + 63) / 64);
+    prepared_ = std::make_unique<std::atomic<std::uint64_t>[]>(
+        (std::size_t{config.ranks} * config.stacks_per_rank + 63) / 64);
 }
 
 std::uint32_t Slots::cache_capacity(std::uint32_t all) const noexcept {
@@ -36,9 +37,11 @@ SlotControl& Slots::refill(SlotCache& cache) {
     if (SlotControl* fresh = take_never_used()) return *fresh;
   }
   // OtherRanks the section: the exception is the user's and may travel.
-  throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no place left for another thread: all " +
+  throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) +
+                           " has no place left for another thread: all " +
                            std::to_string(config_.slots_per_rank) +
-                           " run, or have ended and were not joined; join threads sooner, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
+                           " run, or have ended and were not joined; join threads sooner, or give each rank "
+                           "more (kasane run --slots, or KASANE_SLOTS)");
 }
 
 bool Slots::refill_from_free(SlotCache& cache) {
@@ -104,7 +107,8 @@ void Slots::drain_returned() {
 }
 
 void Slots::return_to_birth_rank(SlotId slot) {
-  controls_.put(slot, offsetof(SlotControl, id), controls_.get(slot, offsetof(SlotControl, id)) + kNextGeneration);
+  controls_.put(slot, offsetof(SlotControl, id),
+                controls_.get(slot, offsetof(SlotControl, id)) + kNextGeneration);
   controls_.put(slot, offsetof(SlotControl, join), 0);
   controls_.push(controls_.layout().birth_rank(slot), Layout::returned_head(), slot);
 }
@@ -121,14 +125,17 @@ Word Slots::refill(StackCache& cache) {
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
   // OtherRanks the section, as above.
-  throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) + " has no call stack left for another thread: all " +
+  throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) +
+                           " has no call stack left for another thread: all " +
                            std::to_string(config_.stacks_per_rank) +
-                           " are in use by threads that have not ended; fork less deeply, or give each rank more (kasane run --slots, or KASANE_SLOTS)");
+                           " are in use by threads that have not ended; fork less deeply, or give each rank "
+                           "more (kasane run --slots, or KASANE_SLOTS)");
 }
 
 bool Slots::refill_from_free(StackCache& cache) {
   std::scoped_lock lock(mutex_);
-  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0 && free_stack_count_ != trimmed_stacks_; --i) cache.push(free_stacks_[--free_stack_count_]);
+  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0 && free_stack_count_ != trimmed_stacks_; --i)
+    cache.push(free_stacks_[--free_stack_count_]);
   return !cache.empty();
 }
 
@@ -160,7 +167,8 @@ std::uint32_t Slots::trim(std::uint32_t most) {
 
 void Slots::spill(StackCache& cache) {
   std::scoped_lock lock(mutex_);
-  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0; --i) free_stacks_[free_stack_count_++] = cache.pop();
+  for (std::uint32_t i = (cache.capacity() + 1) / 2; i > 0; --i)
+    free_stacks_[free_stack_count_++] = cache.pop();
 }
 
 Word Slots::take_never_used_stack() {

@@ -43,7 +43,7 @@ class FreeCache {
   std::array<T, kMost> values_;
 };
 using SlotCache = FreeCache<SlotControl*>;
-using StackCache = FreeCache<Word>;   ///< of SlotControl::stack_end
+using StackCache = FreeCache<Word>;  ///< of SlotControl::stack_end
 
 class Slots {
  public:
@@ -65,7 +65,8 @@ class Slots {
   }
   /// Frees an unused stack of this rank whose pages are here.
   void release_stack(StackCache& cache, Word end) {
-    if (cache.full()) [[unlikely]] spill(cache);
+    if (cache.full()) [[unlikely]]
+      spill(cache);
     cache.push(end);
   }
   /// Frees a slot whose thread has been joined or was detached and is off its stack: any slot of the job.
@@ -74,13 +75,15 @@ class Slots {
     SlotControl& control = *controls_.local(slot);
     // relaxed: a rank where the thread exited set the flag before the join record, which this worker has
     // read.
-    if (atomic(control.flags).load(std::memory_order_relaxed) != 0) [[unlikely]] return release_moved(slot, control);
+    if (atomic(control.flags).load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return release_moved(slot, control);
     release_clean(cache, control);
   }
   /// A local slot whose flags are 0. In two parts, so that the usual one needs no Slots.
   void release_clean(SlotCache& cache, SlotControl& control) {
     end_generation(control);
-    if (cache.full()) [[unlikely]] return spill_and_push(cache, control);
+    if (cache.full()) [[unlikely]]
+      return spill_and_push(cache, control);
     cache.push(&control);
   }
   static void end_generation(SlotControl& control) noexcept {
@@ -101,7 +104,9 @@ class Slots {
     return StackId{static_cast<std::uint32_t>((address - stacks_) / stack_bytes_)};
   }
   /// Its highest address, exclusive.
-  [[nodiscard]] Word stack_end(StackId stack) const noexcept { return stacks_ + (std::uintptr_t{raw(stack)} + 1) * stack_bytes_; }
+  [[nodiscard]] Word stack_end(StackId stack) const noexcept {
+    return stacks_ + (std::uintptr_t{raw(stack)} + 1) * stack_bytes_;
+  }
 
   SanitizerSlots sanitizer;
 
@@ -127,12 +132,12 @@ class Slots {
   std::size_t stack_bytes_;
   /// held for a batch; never over a switch or a communication; trim() holds it for a system call
   std::mutex mutex_;
-  SlotId free_ = kNoSlot;         ///< list through SlotControl::next
-  std::uint32_t used_ = 0;        ///< slots below this index have been taken at least once
+  SlotId free_ = kNoSlot;   ///< list through SlotControl::next
+  std::uint32_t used_ = 0;  ///< slots below this index have been taken at least once
   /// the first free_stack_count_ are ends of free stacks; room for all of the rank, untouched until needed
   std::unique_ptr<Word[]> free_stacks_;
   std::uint32_t free_stack_count_ = 0;
-  std::uint32_t trimmed_stacks_ = 0;      ///< so many of these, from the first, have given back their frames
+  std::uint32_t trimmed_stacks_ = 0;  ///< so many of these, from the first, have given back their frames
   std::uint32_t used_stacks_ = 0;
   /// a bit a stack of the job: prepare_stack ran in this process; null if there is none
   std::unique_ptr<std::atomic<std::uint64_t>[]> prepared_;

@@ -16,7 +16,9 @@ namespace {
 constexpr std::uint32_t kNone = 0xFFFFFFFFu;
 
 /// The head of the free list: tag 32 | index + 1 32.
-constexpr Word head(Word old, std::uint32_t index_plus_1) noexcept { return ((old >> 32) + 1) << 32 | index_plus_1; }
+constexpr Word head(Word old, std::uint32_t index_plus_1) noexcept {
+  return ((old >> 32) + 1) << 32 | index_plus_1;
+}
 constexpr std::uint32_t first(Word head) noexcept { return static_cast<std::uint32_t>(head); }
 
 constexpr std::size_t field_offset(SyncField f) noexcept {
@@ -37,7 +39,8 @@ Pool& pool_of_thread(const char* what) {
   Pool* pool = Pool::current();
   if (pool == nullptr || Pool::self() == kNoSlot) {
     check_failed("called on a Kasane thread", what, 0,
-                 "mutexes, condition variables and barriers work only on threads of a run, not in main or on a std::thread");
+                 "mutexes, condition variables and barriers work only on threads of a run, not in main or on "
+                 "a std::thread");
   }
   return *pool;
 }
@@ -49,7 +52,9 @@ std::uint64_t SyncRecords::offset(SyncHandle record, SyncField field) const noex
   return layout_.sync_record(record.index()) + field_offset(field);
 }
 
-Word SyncRecords::load(SyncHandle record, SyncField field) const { return words_.load(record.rank(), offset(record, field)); }
+Word SyncRecords::load(SyncHandle record, SyncField field) const {
+  return words_.load(record.rank(), offset(record, field));
+}
 
 void SyncRecords::store(SyncHandle record, SyncField field, Word value) const {
   words_.store(record.rank(), offset(record, field), value);
@@ -65,7 +70,8 @@ void SyncRecords::cross_from_last(SyncHandle record) const {
 }
 
 TimedWord SyncRecords::timed(SlotId slot) const {
-  return TimedWord::unpack(words_.load(layout_.birth_rank(slot), layout_.word(slot, offsetof(SlotControl, timed))));
+  return TimedWord::unpack(
+      words_.load(layout_.birth_rank(slot), layout_.word(slot, offsetof(SlotControl, timed))));
 }
 
 TimedStep SyncRecords::advance(SlotId slot, TimedEvent event, std::uint64_t round) const {
@@ -73,14 +79,17 @@ TimedStep SyncRecords::advance(SlotId slot, TimedEvent event, std::uint64_t roun
   for (;;) {
     const TimedStep step = next(seen, event, round);
     if (step.next == seen) return step;
-    const Word old = words_.compare_swap(layout_.birth_rank(slot), layout_.word(slot, offsetof(SlotControl, timed)), seen.pack(), step.next.pack());
+    const Word old =
+        words_.compare_swap(layout_.birth_rank(slot), layout_.word(slot, offsetof(SlotControl, timed)),
+                            seen.pack(), step.next.pack());
     if (old == seen.pack()) return step;
     seen = TimedWord::unpack(old);
   }
 }
 
 bool SyncRecords::settle(SlotId slot, TimedOutcome outcome) const {
-  const TimedStep step = advance(slot, outcome == TimedOutcome::granted ? TimedEvent::grant : TimedEvent::expire);
+  const TimedStep step =
+      advance(slot, outcome == TimedOutcome::granted ? TimedEvent::grant : TimedEvent::expire);
   KASANE_CHECK(step.action != TimedAction::refuse, "a thread's wait ends twice");
   return step.action == TimedAction::go;
 }
@@ -93,12 +102,15 @@ Word SyncRecords::perform(SyncHandle record, const SyncStep& s) const {
       return link ? words_.load(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, next)))
                   : load(record, s.field);
     case SyncStep::Kind::store:
-      if (link) words_.store(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, next)), s.value);
-      else store(record, s.field, s.value);
+      if (link)
+        words_.store(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, next)), s.value);
+      else
+        store(record, s.field, s.value);
       return 0;
     case SyncStep::Kind::compare_swap: return compare_swap(record, s.field, s.expected, s.value);
     case SyncStep::Kind::wake: {
-      const Word rank = words_.load(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, rank)));
+      const Word rank =
+          words_.load(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, rank)));
       pool_.make_ready(s.slot, Rank{static_cast<std::uint32_t>(rank)});
       return 0;
     }
@@ -120,7 +132,8 @@ std::uint32_t SyncRecords::take_free() {
   while (first(seen) != 0) {
     const std::uint32_t index = first(seen) - 1;
     const Word after = load(SyncHandle::of(here, index), SyncField::next);
-    const Word old = words_.compare_swap(here, Layout::sync_free_head(), seen, head(seen, static_cast<std::uint32_t>(after)));
+    const Word old = words_.compare_swap(here, Layout::sync_free_head(), seen,
+                                         head(seen, static_cast<std::uint32_t>(after)));
     if (old == seen) return index;
     seen = old;
   }
@@ -142,11 +155,13 @@ SyncHandle SyncRecords::take() {
   std::uint32_t index = take_free();
   if (index == kNone) index = take_new();
   if (index == kNone) {
-    throw std::runtime_error("rank " + std::to_string(raw(pool_.config().rank)) + " has " + std::to_string(kSyncRecords) +
-                             " mutexes, condition variables and barriers at once, which is the limit: destroy some first");
+    throw std::runtime_error(
+        "rank " + std::to_string(raw(pool_.config().rank)) + " has " + std::to_string(kSyncRecords) +
+        " mutexes, condition variables and barriers at once, which is the limit: destroy some first");
   }
   const SyncHandle record = SyncHandle::of(pool_.config().rank, index);
-  for (SyncField f : {SyncField::word, SyncField::fifo, SyncField::last, SyncField::data0}) store(record, f, 0);
+  for (SyncField f : {SyncField::word, SyncField::fifo, SyncField::last, SyncField::data0})
+    store(record, f, 0);
   return record;
 }
 
@@ -155,7 +170,8 @@ void SyncRecords::give_back(SyncHandle record) {
   Word seen = words_.load(rank, Layout::sync_free_head());
   for (;;) {
     store(record, SyncField::next, first(seen));
-    const Word old = words_.compare_swap(rank, Layout::sync_free_head(), seen, head(seen, record.index() + 1));
+    const Word old =
+        words_.compare_swap(rank, Layout::sync_free_head(), seen, head(seen, record.index() + 1));
     if (old == seen) return;
     seen = old;
   }

@@ -31,23 +31,25 @@ inline constexpr std::uint32_t kTimedWaiter = 1u << 31;
 
 struct SyncStep {
   enum class Kind : std::uint32_t {
-    load,           ///< result: the field's value
-    store,          ///< field := value
-    compare_swap,   ///< on `word`, or data0: expected → value; result: the old value
-    wake,           ///< the thread in slot may go on, at the rank where it last ran
-    requeue,        ///< the thread in slot waits for its mutex now (condition variables only)
+    load,          ///< result: the field's value
+    store,         ///< field := value
+    compare_swap,  ///< on `word`, or data0: expected → value; result: the old value
+    wake,          ///< the thread in slot may go on, at the rank where it last ran
+    requeue,       ///< the thread in slot waits for its mutex now (condition variables only)
     /// the wait of slot, which has a deadline, is over; value: its TimedOutcome. The thread goes on (is woken
     /// or requeued) now or, if need be, after its timer
     settle,
-    done,           ///< the protocol has ended; value is its outcome
+    done,  ///< the protocol has ended; value is its outcome
   };
   Kind kind;
   SyncField field = SyncField::word;
-  SlotId slot = kNoSlot;   ///< of wake, requeue, settle and the slot's fields
+  SlotId slot = kNoSlot;  ///< of wake, requeue, settle and the slot's fields
   Word value = 0;
   Word expected = 0;
 
-  [[nodiscard]] static constexpr SyncStep load(SyncField f) noexcept { return {.kind = Kind::load, .field = f}; }
+  [[nodiscard]] static constexpr SyncStep load(SyncField f) noexcept {
+    return {.kind = Kind::load, .field = f};
+  }
   [[nodiscard]] static constexpr SyncStep store(SyncField f, Word v) noexcept {
     return {.kind = Kind::store, .field = f, .value = v};
   }
@@ -59,7 +61,8 @@ struct SyncStep {
   }
   /// note: what else the slot's word carries, for readers of the link.
   [[nodiscard]] static constexpr SyncStep store_next(SlotId s, SlotId next, std::uint32_t note = 0) noexcept {
-    return {.kind = Kind::store, .field = SyncField::next, .slot = s, .value = Word{note} << 32 | link_to(next)};
+    return {
+        .kind = Kind::store, .field = SyncField::next, .slot = s, .value = Word{note} << 32 | link_to(next)};
   }
   [[nodiscard]] static constexpr SyncStep compare_swap(Word expected, Word desired) noexcept {
     return compare_swap(SyncField::word, expected, desired);
@@ -68,7 +71,9 @@ struct SyncStep {
     return {.kind = Kind::compare_swap, .field = f, .value = desired, .expected = expected};
   }
   [[nodiscard]] static constexpr SyncStep wake(SlotId s) noexcept { return {.kind = Kind::wake, .slot = s}; }
-  [[nodiscard]] static constexpr SyncStep requeue(SlotId s) noexcept { return {.kind = Kind::requeue, .slot = s}; }
+  [[nodiscard]] static constexpr SyncStep requeue(SlotId s) noexcept {
+    return {.kind = Kind::requeue, .slot = s};
+  }
   [[nodiscard]] static constexpr SyncStep settle(SlotId s, TimedOutcome o) noexcept {
     return {.kind = Kind::settle, .slot = s, .value = static_cast<Word>(o)};
   }

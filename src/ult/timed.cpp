@@ -15,13 +15,19 @@ std::uint64_t arm(const SyncRecords& records, SlotId self) {
   return step.next.round;
 }
 
-void start_timer(Pool& pool, std::uint64_t deadline_ns, SlotId self, std::uint64_t round, SyncHandle record, const TimedQueue& queue) {
+void start_timer(Pool& pool, std::uint64_t deadline_ns, SlotId self, std::uint64_t round, SyncHandle record,
+                 const TimedQueue& queue) {
   const std::uint64_t offset = pool.config().clock_offset_ns;
-  pool.core().start_timer({.at_ns = deadline_ns - std::min(deadline_ns, offset), .slot = self, .round = round, .record = record, .queue = &queue});
+  pool.core().start_timer({.at_ns = deadline_ns - std::min(deadline_ns, offset),
+                           .slot = self,
+                           .round = round,
+                           .record = record,
+                           .queue = &queue});
 }
 
 void settle_now(Pool& pool, SlotId self) {
-  KASANE_CHECK(SyncRecords(pool).advance(self, TimedEvent::grant).action == TimedAction::go, "a thread that is in no queue was let go");
+  KASANE_CHECK(SyncRecords(pool).advance(self, TimedEvent::grant).action == TimedAction::go,
+               "a thread that is in no queue was let go");
   pool.make_ready(self, pool.config().rank);
 }
 
@@ -31,7 +37,8 @@ bool collect(const char* what) {
   const SlotId self = Pool::self();
   pool.core().timers.remove(self);
   const bool granted = records.timed(self).state == TimedState::granted;
-  KASANE_CHECK(records.advance(self, TimedEvent::collect).action != TimedAction::refuse, "a thread goes on whose wait is not over");
+  KASANE_CHECK(records.advance(self, TimedEvent::collect).action != TimedAction::refuse,
+               "a thread goes on whose wait is not over");
   return granted;
 }
 
@@ -39,7 +46,8 @@ void fire(Pool& pool, const Timer& timer) {
   const SyncRecords records(pool);
   if (records.advance(timer.slot, TimedEvent::due, timer.round).action != TimedAction::ask) return;
   timer.queue->leave(records, timer.record);
-  if (records.advance(timer.slot, TimedEvent::asked).action == TimedAction::go) timer.queue->go_on(records, timer.record, timer.slot);
+  if (records.advance(timer.slot, TimedEvent::asked).action == TimedAction::go)
+    timer.queue->go_on(records, timer.record, timer.slot);
 }
 
 }  // namespace kasane::ult

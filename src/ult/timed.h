@@ -22,7 +22,8 @@ inline constexpr std::uint64_t kNoDeadline = ~std::uint64_t{0};
 [[nodiscard]] std::uint64_t arm(const SyncRecords&, SlotId self);
 /// Self is in the queue: its deadline counts from here on. Called last, since the thread may go on, and its
 /// stack be gone, before this returns.
-void start_timer(Pool&, std::uint64_t deadline_ns, SlotId self, std::uint64_t round, SyncHandle record, const TimedQueue&);
+void start_timer(Pool&, std::uint64_t deadline_ns, SlotId self, std::uint64_t round, SyncHandle record,
+                 const TimedQueue&);
 /// Self got at once what it would have waited for, and is in no queue.
 void settle_now(Pool&, SlotId self);
 /// The calling thread goes on. False: its deadline has passed, and it was let go.

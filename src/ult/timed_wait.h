@@ -26,7 +26,7 @@ enum class TimedState : std::uint32_t {
   left,            ///< waits; the timer has asked
   granted_asking,  ///< settled while the timer asks
   expired_asking,
-  granted,         ///< settled, and may go on
+  granted,  ///< settled, and may go on
   expired,
 };
 
@@ -35,9 +35,13 @@ struct TimedWord {
   TimedState state = TimedState::idle;
 
   [[nodiscard]] constexpr Word pack() const noexcept { return round << 3 | static_cast<Word>(state); }
-  [[nodiscard]] static constexpr TimedWord unpack(Word w) noexcept { return {w >> 3, static_cast<TimedState>(w & 7)}; }
+  [[nodiscard]] static constexpr TimedWord unpack(Word w) noexcept {
+    return {w >> 3, static_cast<TimedState>(w & 7)};
+  }
   /// Does its timer want it out of the queue?
-  [[nodiscard]] constexpr bool leaving() const noexcept { return state == TimedState::asking || state == TimedState::left; }
+  [[nodiscard]] constexpr bool leaving() const noexcept {
+    return state == TimedState::asking || state == TimedState::left;
+  }
   friend constexpr bool operator==(TimedWord, TimedWord) = default;
 };
 
@@ -72,7 +76,8 @@ struct TimedStep {
       return {{w.round + 1, State::armed}, TimedAction::none};
     case TimedEvent::grant:
     case TimedEvent::expire:
-      if (w.state == State::asking) return {{w.round, granted ? State::granted_asking : State::expired_asking}, TimedAction::none};
+      if (w.state == State::asking)
+        return {{w.round, granted ? State::granted_asking : State::expired_asking}, TimedAction::none};
       if (w.state != State::left && !(granted && w.state == State::armed)) break;
       return {{w.round, granted ? State::granted : State::expired}, TimedAction::go};
     case TimedEvent::due:

@@ -19,7 +19,7 @@ bool Timers::add(const Timer& timer) {
 }
 
 void Timers::remove(SlotId slot) {
-  RuntimeSection section;   // on a thread
+  RuntimeSection section;  // on a thread
   const std::lock_guard lock(mutex_);
   if (const auto at = threads_.find(slot); at != threads_.end()) erase(at);
 }
@@ -39,6 +39,8 @@ void Timers::erase(Threads::iterator at) {
   note_earliest();
 }
 
-void Timers::note_earliest() noexcept { earliest_.store(order_.empty() ? kNever : order_.begin()->first, std::memory_order_relaxed); }
+void Timers::note_earliest() noexcept {
+  earliest_.store(order_.empty() ? kNever : order_.begin()->first, std::memory_order_relaxed);
+}
 
 }  // namespace kasane::ult

@@ -24,12 +24,12 @@ namespace kasane::ult {
 
 /// The queue of a record, as a timer sees it.
 struct TimedQueue {
-  void (*leave)(const SyncRecords&, SyncHandle);           ///< lets waiters go whose timers ask for it
-  void (*go_on)(const SyncRecords&, SyncHandle, SlotId);   ///< the waiter is settled, and may go on
+  void (*leave)(const SyncRecords&, SyncHandle);          ///< lets waiters go whose timers ask for it
+  void (*go_on)(const SyncRecords&, SyncHandle, SlotId);  ///< the waiter is settled, and may go on
 };
 
 struct Timer {
-  std::uint64_t at_ns = 0;   ///< of now_ns()
+  std::uint64_t at_ns = 0;  ///< of now_ns()
   SlotId slot = kNoSlot;
   std::uint64_t round = 0;
   SyncHandle record{};
@@ -56,7 +56,7 @@ class Timers {
   void erase(Threads::iterator);
   void note_earliest() noexcept;
 
-  std::mutex mutex_;   // held for a few instructions, over no switch and no communication
+  std::mutex mutex_;  // held for a few instructions, over no switch and no communication
   Threads threads_;
   std::set<Order, std::less<>, MallocAllocator<Order>> order_;
   std::atomic<std::uint64_t> earliest_{kNever};

@@ -18,16 +18,17 @@ namespace kasane::ult {
 class WaiterFilter {
  public:
   enum class Select : std::uint32_t {
-    expired,   ///< waiters whose timers ask to be let go: settled as expired
-    first,     ///< the oldest waiter whose note is `key`: woken
-    keyed,     ///< all waiters whose note is `key`: woken
-    all,       ///< all waiters: woken
-    none       ///< no waiter: the list is appended, that is all
+    expired,  ///< waiters whose timers ask to be let go: settled as expired
+    first,    ///< the oldest waiter whose note is `key`: woken
+    keyed,    ///< all waiters whose note is `key`: woken
+    all,      ///< all waiters: woken
+    none      ///< no waiter: the list is appended, that is all
   };
 
   constexpr WaiterFilter() noexcept = default;
   /// fifo: the oldest, linked to younger ones. newest: of the list taken from the word. Either may be none.
-  constexpr WaiterFilter(Select select, SlotId fifo, SlotId newest, std::uint32_t key = 0) noexcept : select_(select), key_(key), oldest_(fifo), at_(fifo), batch_(newest) {}
+  constexpr WaiterFilter(Select select, SlotId fifo, SlotId newest, std::uint32_t key = 0) noexcept
+      : select_(select), key_(key), oldest_(fifo), at_(fifo), batch_(newest) {}
 
   /// After the result of the previous step (any, the first time): the next step, or done when oldest() is
   /// known.
@@ -37,7 +38,8 @@ class WaiterFilter {
       case Phase::link_read:
         younger_ = slot_of_link(result & 0xFFFFFFFFu);
         note_ = static_cast<std::uint32_t>(result >> 32);
-        if (select_ == Select::expired) return (note_ & kTimedWaiter) != 0 ? go(Phase::timed_read, SyncStep::load_timed(at_)) : stays();
+        if (select_ == Select::expired)
+          return (note_ & kTimedWaiter) != 0 ? go(Phase::timed_read, SyncStep::load_timed(at_)) : stays();
         return select_ == Select::all || (select_ != Select::none && note_ == key_) ? goes() : stays();
       case Phase::timed_read: return TimedWord::unpack(result).leaving() ? goes() : stays();
       case Phase::unlinked: return let_go();
@@ -55,7 +57,16 @@ class WaiterFilter {
   [[nodiscard]] constexpr SlotId oldest() const noexcept { return oldest_; }
 
  private:
-  enum class Phase : std::uint32_t { start, link_read, timed_read, unlinked, let_go, turning, turned, appended };
+  enum class Phase : std::uint32_t {
+    start,
+    link_read,
+    timed_read,
+    unlinked,
+    let_go,
+    turning,
+    turned,
+    appended
+  };
 
   constexpr SyncStep go(Phase p, SyncStep s) noexcept {
     phase_ = p;
@@ -81,7 +92,8 @@ class WaiterFilter {
     return let_go();
   }
   constexpr SyncStep let_go() noexcept {
-    return go(Phase::let_go, select_ == Select::expired ? SyncStep::settle(at_, TimedOutcome::expired) : SyncStep::wake(at_));
+    return go(Phase::let_go, select_ == Select::expired ? SyncStep::settle(at_, TimedOutcome::expired)
+                                                        : SyncStep::wake(at_));
   }
   constexpr SyncStep turn(Word result) noexcept {
     const SyncStep s = reversal_.next(result);
@@ -100,14 +112,14 @@ class WaiterFilter {
   Select select_ = Select::expired;
   std::uint32_t key_ = 0;
   SlotId oldest_ = kNoSlot;
-  SlotId last_ = kNoSlot;      ///< the youngest so far that stays
+  SlotId last_ = kNoSlot;  ///< the youngest so far that stays
   std::uint32_t last_note_ = 0;
-  SlotId at_ = kNoSlot, younger_ = kNoSlot;   ///< the waiter looked at, and the one behind it
+  SlotId at_ = kNoSlot, younger_ = kNoSlot;  ///< the waiter looked at, and the one behind it
   std::uint32_t note_ = 0;
   SlotId batch_ = kNoSlot;
   Phase phase_ = Phase::start;
   Reversal reversal_;
-  std::uint32_t pad_ = 0;      // no padding bytes
+  std::uint32_t pad_ = 0;  // no padding bytes
 };
 
 }  // namespace kasane::ult

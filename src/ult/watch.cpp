@@ -15,9 +15,11 @@ namespace {
 constexpr std::uint32_t kWordBits = 45, kKeyBits = 32;
 static_assert(kWatchLists == 1u << (kWordBits - kKeyBits));
 constexpr std::uint64_t kGolden = 21'745'137'823'721;
-constexpr std::uint64_t scatter(std::uint64_t word) noexcept { return word * kGolden & ((std::uint64_t{1} << kWordBits) - 1); }
+constexpr std::uint64_t scatter(std::uint64_t word) noexcept {
+  return word * kGolden & ((std::uint64_t{1} << kWordBits) - 1);
+}
 
-constexpr std::uint64_t kSpread = 64 * 1024;   ///< bytes in turn at each rank
+constexpr std::uint64_t kSpread = 64 * 1024;  ///< bytes in turn at each rank
 
 struct AtWatch {
   Pool& pool;
@@ -37,12 +39,14 @@ void wait_at_watch(void* context, SlotId self) {
 Watch::Watch(std::uint64_t offset) {
   const std::uint64_t scattered = scatter(offset / 4);
   const std::uint32_t ranks = pool_of_thread("atomic::wait").config().ranks;
-  list_ = SyncHandle::of(Rank{static_cast<std::uint32_t>(offset / kSpread % ranks)}, kSyncRecords + static_cast<std::uint32_t>(scattered >> kKeyBits));
+  list_ = SyncHandle::of(Rank{static_cast<std::uint32_t>(offset / kSpread % ranks)},
+                         kSyncRecords + static_cast<std::uint32_t>(scattered >> kKeyBits));
   key_ = static_cast<std::uint32_t>(scattered);
 }
 
 std::uint32_t Watch::prepare() const {
-  return static_cast<std::uint32_t>(SyncRecords(pool_of_thread("atomic::wait")).run<Word>(list_, WatchPrepare()));
+  return static_cast<std::uint32_t>(
+      SyncRecords(pool_of_thread("atomic::wait")).run<Word>(list_, WatchPrepare()));
 }
 
 void Watch::wait(std::uint32_t epoch) const {
@@ -50,6 +54,8 @@ void Watch::wait(std::uint32_t epoch) const {
   Pool::suspend(wait_at_watch, &waiting);
 }
 
-void Watch::notify(bool all) const { SyncRecords(pool_of_thread("atomic::notify")).run<WatchAction>(list_, WatchNotify(key_, all)); }
+void Watch::notify(bool all) const {
+  SyncRecords(pool_of_thread("atomic::notify")).run<WatchAction>(list_, WatchNotify(key_, all));
+}
 
 }  // namespace kasane::ult

@@ -27,40 +27,43 @@ namespace kasane::ult {
 struct WatchWord {
   SlotId newest = kNoSlot;
   std::uint32_t epoch = 0;
-  bool prepared = false;   ///< a thread may be about to wait, with this epoch
-  bool all = false;        ///< a notification came while another was served: wake all
-  bool older = false;      ///< fifo is not empty (kept while there is no server)
+  bool prepared = false;  ///< a thread may be about to wait, with this epoch
+  bool all = false;       ///< a notification came while another was served: wake all
+  bool older = false;     ///< fifo is not empty (kept while there is no server)
   bool serving = false;
 
   static constexpr std::uint32_t kEpochs = (1u << 28) - 1;
 
   [[nodiscard]] constexpr Word pack() const noexcept {
-    return link_to(newest) << 32 | Word{epoch} << 4 | Word{prepared} << 3 | Word{all} << 2 | Word{older} << 1 | Word{serving};
+    return link_to(newest) << 32 | Word{epoch} << 4 | Word{prepared} << 3 | Word{all} << 2 |
+           Word{older} << 1 | Word{serving};
   }
   [[nodiscard]] static constexpr WatchWord unpack(Word w) noexcept {
-    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 4) & kEpochs, (w & 8) != 0, (w & 4) != 0, (w & 2) != 0, (w & 1) != 0};
+    return {slot_of_link(w >> 32), static_cast<std::uint32_t>(w >> 4) & kEpochs,
+            (w & 8) != 0,          (w & 4) != 0,
+            (w & 2) != 0,          (w & 1) != 0};
   }
   friend constexpr bool operator==(WatchWord, WatchWord) = default;
 };
 
 enum class WatchEvent : std::uint32_t {
-  prepare,   ///< self may wait
-  wait,      ///< self waits; epoch: of its preparation
+  prepare,  ///< self may wait
+  wait,     ///< self waits; epoch: of its preparation
   notify,
-  serve,     ///< the server has woken the waiters it had to; fifo is not empty
+  serve,  ///< the server has woken the waiters it had to; fifo is not empty
   serve_empty,
 };
 
 enum class WatchAction : std::uint32_t {
   prepared,
-  wait,      ///< self is the newest waiter; its link and key were written first
-  changed,   ///< a notification came since: look again
+  wait,       ///< self is the newest waiter; its link and key were written first
+  changed,    ///< a notification came since: look again
   no_waiter,  ///< no thread waits, nor is about to: nothing to do
-  told,      ///< those about to wait will look again
-  added,     ///< the server will wake all
-  begin,     ///< self is the server, and has taken the list of the word
-  drain,     ///< the server has taken the list of the word again: wake all
-  end,       ///< self is the server no more
+  told,       ///< those about to wait will look again
+  added,      ///< the server will wake all
+  begin,      ///< self is the server, and has taken the list of the word
+  drain,      ///< the server has taken the list of the word again: wake all
+  end,        ///< self is the server no more
 };
 
 struct WatchStep {
@@ -68,13 +71,12 @@ struct WatchStep {
   WatchAction action;
 };
 
-[[nodiscard]] constexpr WatchStep next(WatchWord w, WatchEvent event, SlotId self = kNoSlot, std::uint32_t epoch = 0) noexcept {
+[[nodiscard]] constexpr WatchStep next(WatchWord w, WatchEvent event, SlotId self = kNoSlot,
+                                       std::uint32_t epoch = 0) noexcept {
   using Action = WatchAction;
   WatchWord n = w;
   switch (event) {
-    case WatchEvent::prepare:
-      n.prepared = true;
-      return {n, Action::prepared};
+    case WatchEvent::prepare: n.prepared = true; return {n, Action::prepared};
     case WatchEvent::wait:
       if (w.epoch != epoch) return {w, Action::changed};
       n.newest = self;
@@ -132,17 +134,14 @@ class WatchPrepare {
 class WatchWait {
  public:
   constexpr WatchWait() noexcept = default;
-  constexpr WatchWait(SlotId self, std::uint32_t key, std::uint32_t epoch) noexcept : self_(self), key_(key), epoch_(epoch) {}
+  constexpr WatchWait(SlotId self, std::uint32_t key, std::uint32_t epoch) noexcept
+      : self_(self), key_(key), epoch_(epoch) {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
-      case Phase::start:
-        phase_ = Phase::word_read;
-        return SyncStep::load(SyncField::word);
+      case Phase::start: phase_ = Phase::word_read; return SyncStep::load(SyncField::word);
       case Phase::word_read: break;
-      case Phase::linked:
-        phase_ = Phase::swapped;
-        return SyncStep::compare_swap(seen_, step().next.pack());
+      case Phase::linked: phase_ = Phase::swapped; return SyncStep::compare_swap(seen_, step().next.pack());
       case Phase::swapped:
         if (result == seen_) return SyncStep::done(WatchAction::wait);
         break;
@@ -155,7 +154,9 @@ class WatchWait {
 
  private:
   enum class Phase : std::uint32_t { start, word_read, linked, swapped };
-  [[nodiscard]] constexpr WatchStep step() const noexcept { return ult::next(WatchWord::unpack(seen_), WatchEvent::wait, self_, epoch_); }
+  [[nodiscard]] constexpr WatchStep step() const noexcept {
+    return ult::next(WatchWord::unpack(seen_), WatchEvent::wait, self_, epoch_);
+  }
 
   Word seen_ = 0;
   SlotId self_ = kNoSlot;
@@ -168,7 +169,8 @@ class WatchWait {
 class WatchNotify {
  public:
   constexpr WatchNotify() noexcept = default;
-  constexpr WatchNotify(std::uint32_t key, bool all) noexcept : key_(key), select_(all ? WaiterFilter::Select::keyed : WaiterFilter::Select::first) {}
+  constexpr WatchNotify(std::uint32_t key, bool all) noexcept
+      : key_(key), select_(all ? WaiterFilter::Select::keyed : WaiterFilter::Select::first) {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
@@ -182,9 +184,7 @@ class WatchNotify {
         seen_ = s.next.pack();
         return go(Phase::fifo_read, SyncStep::load(SyncField::fifo));
       }
-      case Phase::fifo_read:
-        fifo_ = stored_ = slot_of_link(result);
-        return filter(select_);
+      case Phase::fifo_read: fifo_ = stored_ = slot_of_link(result); return filter(select_);
       case Phase::filtering: return filtered(result);
       case Phase::fifo_written: return serve();
       case Phase::served:
@@ -202,9 +202,12 @@ class WatchNotify {
     phase_ = p;
     return s;
   }
-  [[nodiscard]] constexpr WatchStep notifying_step() const noexcept { return ult::next(WatchWord::unpack(seen_), WatchEvent::notify); }
+  [[nodiscard]] constexpr WatchStep notifying_step() const noexcept {
+    return ult::next(WatchWord::unpack(seen_), WatchEvent::notify);
+  }
   [[nodiscard]] constexpr WatchStep serving_step() const noexcept {
-    return ult::next(WatchWord::unpack(seen_), fifo_ == kNoSlot ? WatchEvent::serve_empty : WatchEvent::serve);
+    return ult::next(WatchWord::unpack(seen_),
+                     fifo_ == kNoSlot ? WatchEvent::serve_empty : WatchEvent::serve);
   }
   constexpr SyncStep notify(Word seen) noexcept {
     seen_ = seen;
@@ -226,7 +229,7 @@ class WatchNotify {
   constexpr SyncStep serve() noexcept {
     const WatchStep s = serving_step();
     if (s.action == WatchAction::end && fifo_ != stored_) {
-      stored_ = fifo_;   // before the word says that there is no server: the next server reads it
+      stored_ = fifo_;  // before the word says that there is no server: the next server reads it
       return go(Phase::fifo_written, SyncStep::store(SyncField::fifo, link_to(fifo_)));
     }
     return go(Phase::served, SyncStep::compare_swap(seen_, s.next.pack()));
@@ -243,8 +246,8 @@ class WatchNotify {
   Word seen_ = 0;
   std::uint32_t key_ = 0;
   WaiterFilter::Select select_ = WaiterFilter::Select::first;
-  SlotId fifo_ = kNoSlot;     ///< the server's copy
-  SlotId stored_ = kNoSlot;   ///< the record's
+  SlotId fifo_ = kNoSlot;    ///< the server's copy
+  SlotId stored_ = kNoSlot;  ///< the record's
   SlotId batch_ = kNoSlot;
   Phase phase_ = Phase::start;
   WaiterFilter filter_;

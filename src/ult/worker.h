@@ -46,31 +46,39 @@ struct StandIn : SlotControl {
 };
 
 struct alignas(128) Worker {
-  Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_, StackCache stacks_, Counters* counters_)
-      : core(core_), index(index_), queue(queue_), counters(counters_), controls(controls_), cache(cache_), stacks(stacks_), random(index_ + 1) {}
+  Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_,
+         StackCache stacks_, Counters* counters_)
+      : core(core_),
+        index(index_),
+        queue(queue_),
+        counters(counters_),
+        controls(controls_),
+        cache(cache_),
+        stacks(stacks_),
+        random(index_ + 1) {}
 
   PoolCore* core;
-  SlotControl* control = &idle;       ///< of the running thread, or a stand-in; never null
+  SlotControl* control = &idle;  ///< of the running thread, or a stand-in; never null
   std::uint32_t index;
   /// number of nested runtime sections of the running thread (ult/runtime_section.h)
   std::uint32_t runtime_depth = 0;
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
   Counters* counters;
-  const Controls controls;            ///< as the core's: one look less at each fork
+  const Controls controls;  ///< as the core's: one look less at each fork
   /// the join record of a thread that exited on this rank
   const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};
   SlotCache cache;
   StackCache stacks;
 
   AfterSwitch after{};
-  WorkerWait* waits = nullptr;          ///< threads that wait here, the oldest first; no thief sees them
+  WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
   /// control while no thread runs; its sp is the worker's own stack while one does
   StandIn idle{kNoSlot};
   /// control while a thread born elsewhere runs; two, since such a thread may fork another one
   StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};
-  std::uint32_t random;               ///< state of pick()
+  std::uint32_t random;  ///< state of pick()
 
   /// The running thread, or kNoSlot.
   [[nodiscard]] SlotId self() const noexcept { return slot_of(*control); }
@@ -99,7 +107,8 @@ struct alignas(128) Worker {
 
 /// The worker that the calling OS thread is, or null. Only current_worker() reads it.
 extern "C" {
-[[gnu::visibility("hidden"), gnu::tls_model("initial-exec")]] extern constinit thread_local kasane::ult::Worker* kasane_ult_worker;
+[[gnu::visibility("hidden"),
+  gnu::tls_model("initial-exec")]] extern constinit thread_local kasane::ult::Worker* kasane_ult_worker;
 }
 
 namespace kasane::ult {

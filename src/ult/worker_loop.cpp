@@ -42,7 +42,9 @@ void publish_ended(void* context, SlotId) {
   count(worker.counters->threads);
 }
 
-[[noreturn]] void terminate_with(std::exception_ptr exception) noexcept { std::rethrow_exception(std::move(exception)); }
+[[noreturn]] void terminate_with(std::exception_ptr exception) noexcept {
+  std::rethrow_exception(std::move(exception));
+}
 
 }  // namespace
 
@@ -56,9 +58,10 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
       idle_workers(config_.rank, config_.ranks > 1, config_.other_ranks) {
   asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
   for (std::uint32_t i = 0; i < config.workers; ++i)
-    workers.push_back(std::make_unique<Worker>(this, controls, i, RunQueue(config.region, controls.layout(), i),
-                                               SlotCache(slots.cache_capacity(config.slots_per_rank)), StackCache(slots.cache_capacity(config.stacks_per_rank)),
-                                               &config.counters[i]));
+    workers.push_back(std::make_unique<Worker>(
+        this, controls, i, RunQueue(config.region, controls.layout(), i),
+        SlotCache(slots.cache_capacity(config.slots_per_rank)),
+        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i]));
 }
 
 // ---- leaving a thread ----
@@ -88,19 +91,23 @@ void PoolCore::leave_ended(Worker& worker, Word stack_end) {
 }
 
 void PoolCore::save_exceptions(Worker& worker) {
-  if (worker.exceptions->empty()) [[likely]] return;
+  if (worker.exceptions->empty()) [[likely]]
+    return;
   Word eh[2];
   worker.exceptions->move_to(eh);
   const SlotId self = worker.self();
   controls.put(self, offsetof(SlotControl, eh[0]), eh[0]);
   controls.put(self, offsetof(SlotControl, eh[1]), eh[1]);
-  controls.put(self, offsetof(SlotControl, flags), controls.get(self, offsetof(SlotControl, flags)) | kSlotExceptionState);
+  controls.put(self, offsetof(SlotControl, flags),
+               controls.get(self, offsetof(SlotControl, flags)) | kSlotExceptionState);
 }
 
 void PoolCore::restore_exceptions(Worker& worker) {
   const SlotId self = worker.self();
-  worker.exceptions->take(controls.get(self, offsetof(SlotControl, eh[0])), controls.get(self, offsetof(SlotControl, eh[1])));
-  controls.put(self, offsetof(SlotControl, flags), controls.get(self, offsetof(SlotControl, flags)) & ~Word{kSlotExceptionState});
+  worker.exceptions->take(controls.get(self, offsetof(SlotControl, eh[0])),
+                          controls.get(self, offsetof(SlotControl, eh[1])));
+  controls.put(self, offsetof(SlotControl, flags),
+               controls.get(self, offsetof(SlotControl, flags)) & ~Word{kSlotExceptionState});
 }
 
 // ---- after it has left ----
@@ -135,7 +142,8 @@ void PoolCore::end_thread(Worker& worker, SlotId slot) {
 std::exception_ptr PoolCore::take_exception(SlotId slot) {
   std::exception_ptr exception;
   const Word flags = controls.get(slot, offsetof(SlotControl, flags));
-  if (!(flags & kSlotException)) [[likely]] return exception;
+  if (!(flags & kSlotException)) [[likely]]
+    return exception;
   controls.put(slot, offsetof(SlotControl, flags), flags & ~Word{kSlotException});
   const Word word = controls.get(slot, offsetof(SlotControl, exception));
   // The word is the representation of an exception_ptr, whose reference moves to this one.
@@ -211,7 +219,8 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
     flags = controls.get(slot, offsetof(SlotControl, flags));
   }
   worker.control = control != nullptr ? control : worker.stand_in(slot);
-  if (flags & kSlotExceptionState) [[unlikely]] restore_exceptions(worker);
+  if (flags & kSlotExceptionState) [[unlikely]]
+    restore_exceptions(worker);
   slots.sanitizer.leaving_to_thread(slot);
   kasane_ult_switch(&worker.idle.sp, sp);
   SanitizerSlots::arrived();
@@ -226,7 +235,8 @@ SlotId PoolCore::find_work(Worker& worker, SlotId root) {
   if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
   // Nothing can run meanwhile: the oldest waiting thread goes on and polls. So a worker with waiting threads
   // never sleeps here.
-  if (worker.waits != nullptr) [[unlikely]] return take_waiting(worker, false);
+  if (worker.waits != nullptr) [[unlikely]]
+    return take_waiting(worker, false);
   return search(worker, root);
 }
 
@@ -248,7 +258,7 @@ SlotId PoolCore::take_ready(Worker& worker) {
   if (atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) == 0) return kNoSlot;
   SlotId slot = controls.take_all(Layout::ready_head());
   while (slot != kNoSlot) {
-    const SlotId older = controls.next(slot);   // before the push: a thief may run it at once
+    const SlotId older = controls.next(slot);  // before the push: a thief may run it at once
     take_over(slot);
     if (older == kNoSlot) break;
     push(worker, slot);
@@ -262,7 +272,8 @@ SlotId PoolCore::take_ready(Worker& worker) {
 void PoolCore::take_over(SlotId slot) {
   if (config.ranks == 1) return;
   const Rank last{static_cast<std::uint32_t>(controls.get(slot, offsetof(SlotControl, rank)))};
-  if (last != config.rank) [[unlikely]] config.other_ranks->take_over(slot, last);
+  if (last != config.rank) [[unlikely]]
+    config.other_ranks->take_over(slot, last);
 }
 
 SlotId PoolCore::steal_here(Worker& worker) {
@@ -300,7 +311,8 @@ std::int64_t PoolCore::until_next_timer_ns() const noexcept {
 }
 
 bool PoolCore::something_to_do(Worker& worker, SlotId root) {
-  if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0) return true;
+  if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0)
+    return true;
   for (const auto& other : workers)
     if (other->queue.stealable()) return true;
   return idle_workers.other_ranks().work_elsewhere(worker.index);

@@ -45,7 +45,8 @@ class Accesses {
  public:
   static std::vector<std::uint64_t*>& words() { return words_; }
   static void load(std::span<const std::int8_t> from) {
-    for (std::size_t i = 0; i < words_.size(); ++i) *words_[i] = static_cast<std::uint64_t>(std::int64_t{from[i]});
+    for (std::size_t i = 0; i < words_.size(); ++i)
+      *words_[i] = static_cast<std::uint64_t>(std::int64_t{from[i]});
   }
   static void save(std::span<std::int8_t> to) {
     for (std::size_t i = 0; i < words_.size(); ++i) to[i] = small(*words_[i]);
@@ -59,10 +60,10 @@ class Accesses {
   [[gnu::noinline]] static bool step(Log& log, Grain grain, const Call& call) {
     log_ = &log;
     at_ = 0;
-    live_ = log.n == 0;   // a call begins
+    live_ = log.n == 0;  // a call begins
     grain_ = grain;
     stepped_ = false;
-    if (setjmp(stop_) != 0) return false;   // NOLINT: trivial frames only
+    if (setjmp(stop_) != 0) return false;  // NOLINT: trivial frames only
     call();
     log = {};
     return true;
@@ -71,10 +72,11 @@ class Accesses {
   /// access(): makes it, returns what was read.
   template <class Access>
   static std::int8_t access(int word, bool writes, const Access& access) {
-    if (own_[static_cast<std::size_t>(word)]) return live_ ? access() : small(*words_[static_cast<std::size_t>(word)]);
+    if (own_[static_cast<std::size_t>(word)])
+      return live_ ? access() : small(*words_[static_cast<std::size_t>(word)]);
     if (grain_ == Grain::call) return access();
     if (at_ < log_->n) return log_->read[at_++];
-    if (stepped_) std::longjmp(stop_, 1);   // NOLINT: as above
+    if (stepped_) std::longjmp(stop_, 1);  // NOLINT: as above
     if (log_->n == Log::kMost) std::abort();
     stepped_ = grain_ == Grain::access || (grain_ == Grain::write && writes);
     live_ = true;
@@ -97,7 +99,7 @@ class Accesses {
   static inline unsigned at_ = 0;
   static inline Grain grain_ = Grain::access;
   static inline bool stepped_ = false;
-  static inline bool live_ = false;   // past what was done in steps before
+  static inline bool live_ = false;  // past what was done in steps before
 };
 
 struct WalkedAtomics {
@@ -105,7 +107,9 @@ struct WalkedAtomics {
   class Atomic {
    public:
     Atomic() : Atomic(T{}) {}
-    explicit Atomic(T value) : word_(value), index_(static_cast<int>(Accesses::words().size())) { Accesses::words().push_back(&word_); }
+    explicit Atomic(T value) : word_(value), index_(static_cast<int>(Accesses::words().size())) {
+      Accesses::words().push_back(&word_);
+    }
     Atomic(const Atomic&) = delete;
     Atomic& operator=(const Atomic&) = delete;
 

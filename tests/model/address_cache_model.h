@@ -38,12 +38,12 @@ namespace kasane::model::addresses {
 /// Which rule the walk leaves out. The shipping code knows nothing of this.
 enum class Mutation : std::uint8_t {
   none,
-  no_wait_for_uses,       ///< a recall that meets uses is answered at once
-  no_wait_for_answers,    ///< the mover sends recalls and goes on
-  no_stamp,               ///< word 0 is believed whatever the stamp of word 2 says
-  stamp_with_mark,        ///< the stamp is raised when the page is marked busy, before the holders are taken
-  stamp_at_end,           ///< … when the move ends
-  no_register,            ///< the bit is not set at all
+  no_wait_for_uses,     ///< a recall that meets uses is answered at once
+  no_wait_for_answers,  ///< the mover sends recalls and goes on
+  no_stamp,             ///< word 0 is believed whatever the stamp of word 2 says
+  stamp_with_mark,      ///< the stamp is raised when the page is marked busy, before the holders are taken
+  stamp_at_end,         ///< … when the move ends
+  no_register,          ///< the bit is not set at all
   /// a recall that meets no entry does not count: a location read before it becomes valid after it
   recall_while_filling,
   /// a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
@@ -78,16 +78,18 @@ enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, touc
 
 struct Instr {
   Do what = Do::end;
-  std::uint8_t cell = 0;   ///< assign: the rank that is named
+  std::uint8_t cell = 0;  ///< assign: the rank that is named
   std::uint8_t value = 0;
 };
-inline Instr get() { return {Do::get}; }   ///< both cells, one after the other
-inline Instr near_get() { return {Do::near_get}; }   ///< by word 0 alone, where the directory is mapped
-inline Instr touch() { return {Do::touch}; }   ///< a fault on a page that was allocated untouched
-inline Instr evict() { return {Do::evict}; }   ///< if the page is here
-inline Instr put(int cell, int value) { return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)}; }
+inline Instr get() { return {Do::get}; }            ///< both cells, one after the other
+inline Instr near_get() { return {Do::near_get}; }  ///< by word 0 alone, where the directory is mapped
+inline Instr touch() { return {Do::touch}; }        ///< a fault on a page that was allocated untouched
+inline Instr evict() { return {Do::evict}; }        ///< if the page is here
+inline Instr put(int cell, int value) {
+  return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)};
+}
 inline Instr own() { return {Do::own}; }
-inline Instr own_refused() { return {Do::own_refused}; }   ///< the owner answers retry or pinned
+inline Instr own_refused() { return {Do::own_refused}; }  ///< the owner answers retry or pinned
 /// the page has no owner yet
 inline Instr assign(int rank) { return {Do::assign, static_cast<std::uint8_t>(rank)}; }
 
@@ -98,7 +100,7 @@ struct Script {
 
 struct Program {
   std::vector<Script> workers;
-  bool allocated = true;                          ///< with rank 0 as its owner
+  bool allocated = true;  ///< with rank 0 as its owner
   bool untouched = false;
   /// the holder bit of each rank, as gas::holder_bit has it in larger jobs
   std::array<std::uint8_t, 3> group{0, 1, 2};
@@ -117,36 +119,36 @@ class Addresses {
   static constexpr std::uint8_t kCells = 2;
 
   struct Entry {
-    std::uint8_t state, owner, uses, stamp;   // owner + 1
+    std::uint8_t state, owner, uses, stamp;  // owner + 1
   };
   struct Actor {
     std::uint8_t pc, stage;
-    std::uint8_t owner;                 // to read from or to put to; of a move: the old one. + 1
-    std::uint8_t version;               // of a move: of word 0 as it was read
-    std::uint8_t stamp;                 // of the entry as the fill began
-    std::uint8_t cell, counted;         // of a get; of a put
-    std::uint8_t floor[kCells];         // of a get
+    std::uint8_t owner;          // to read from or to put to; of a move: the old one. + 1
+    std::uint8_t version;        // of a move: of word 0 as it was read
+    std::uint8_t stamp;          // of the entry as the fill began
+    std::uint8_t cell, counted;  // of a get; of a put
+    std::uint8_t floor[kCells];  // of a get
     std::uint8_t read[kCells];
-    std::uint8_t by_entry, seen_state, seen_version;   // of a get: how it found the page
-    std::uint8_t heard;                 // of a fill: which of its two answers are here
-    std::uint8_t bit_stamp;             //            of word 2 when the bit was set
-    std::uint8_t busy, tier, untouched; //            word 0, whose owner and version are above
+    std::uint8_t by_entry, seen_state, seen_version;  // of a get: how it found the page
+    std::uint8_t heard;                               // of a fill: which of its two answers are here
+    std::uint8_t bit_stamp;                           //            of word 2 when the bit was set
+    std::uint8_t busy, tier, untouched;               //            word 0, whose owner and version are above
     // of a move: the holders that it saw together with the mark; whether it has looked
     std::uint8_t peeked, seen;
-    std::uint8_t holders, awaited;      // ranks to be asked; ranks that have not answered
+    std::uint8_t holders, awaited;  // ranks to be asked; ranks that have not answered
   };
 
  public:
   struct State {
-    std::uint8_t owner, busy, version, tier, untouched, holders, stamp;   // words 0 and 2; owner + 1
+    std::uint8_t owner, busy, version, tier, untouched, holders, stamp;  // words 0 and 2; owner + 1
     std::uint8_t disk[kCells];
     // an actor asks the owner to page the page in; how far the owner is with it
     std::uint8_t wanted, service;
     Entry entry[R];
-    std::uint8_t recall[R];   // under way to the rank: mover's worker + 1
-    std::uint8_t kept[R];     // the worker that is answered when the uses are over, + 1
+    std::uint8_t recall[R];  // under way to the rank: mover's worker + 1
+    std::uint8_t kept[R];    // the worker that is answered when the uses are over, + 1
     std::uint8_t frame[R][kCells];
-    std::uint8_t copied;      // the mover has read a byte of the old frame
+    std::uint8_t copied;  // the mover has read a byte of the old frame
     std::uint8_t complete[kCells];
     Actor actor[W];
   };
@@ -178,13 +180,15 @@ class Addresses {
       if (raw(e.owner) + 1 != s.owner) return "an entry names a rank that is not the owner";
       if ((s.holders & bit(r)) == 0) return "an entry whose rank is no holder";
     }
-    if (without(Mutation::none) && !s.busy && s.stamp != s.version) return "the stamp of a page that does not move is not its version";
+    if (without(Mutation::none) && !s.busy && s.stamp != s.version)
+      return "the stamp of a page that does not move is not its version";
     if (!finished(s)) return nullptr;
     if (s.busy) return s.service != 0 ? nullptr : "the page stays busy";
     for (std::uint8_t r = 0; r < R; ++r)
       if (s.entry[r].uses != 0) return "a use stays counted";
     for (std::uint8_t c = 0; c < kCells; ++c)
-      if (s.owner != 0 && (s.tier != 0 ? s.disk[c] : s.frame[s.owner - 1][c]) != s.complete[c]) return "a put is lost at the end";
+      if (s.owner != 0 && (s.tier != 0 ? s.disk[c] : s.frame[s.owner - 1][c]) != s.complete[c])
+        return "a put is lost at the end";
     return nullptr;
   }
 
@@ -195,66 +199,124 @@ class Addresses {
   }
 
   std::string name(const Step& step) const {
-    static constexpr const char* kWords[] = {"looks at its rank's entry", "sets its rank's bit", "reads word 0", "fills the entry",
-                                             "finds the entry recalled or filled", "finds the page moving", "reads cell", "'s put lands",
-                                             "ends its use", "ends its use and answers", "move: looks at the holders",
-                                             "move: nothing to do", "finds that its page stood", "begins again", "asks the owner to bring the page in", "touches the page", "evict: word 0 says so",
-                                             "evict: writes cell", "evict: punches cell", "evict: has ended", "move: marks the page busy", "move: asks those that it saw", "move: takes the holders",
-                                             "move: recalls its own rank's entry", "move: all have answered", "move: copies cell", "move: names the owner",
-                                             "move: the owner refused", "assigns the page"};
-    if (step.kind == kService1) return "rank " + std::to_string(step.actor) + " brings the page in: step " + std::to_string(step.detail);
-    if (step.kind == kRecall) return "rank " + std::to_string(step.actor) + " handles a recall: " + (step.detail != 0 ? "kept" : "answered");
-    return "worker " + std::to_string(step.actor) + " (rank " + std::to_string(program_.workers[step.actor].rank) + ") " + kWords[step.kind] + " " +
+    static constexpr const char* kWords[] = {"looks at its rank's entry",
+                                             "sets its rank's bit",
+                                             "reads word 0",
+                                             "fills the entry",
+                                             "finds the entry recalled or filled",
+                                             "finds the page moving",
+                                             "reads cell",
+                                             "'s put lands",
+                                             "ends its use",
+                                             "ends its use and answers",
+                                             "move: looks at the holders",
+                                             "move: nothing to do",
+                                             "finds that its page stood",
+                                             "begins again",
+                                             "asks the owner to bring the page in",
+                                             "touches the page",
+                                             "evict: word 0 says so",
+                                             "evict: writes cell",
+                                             "evict: punches cell",
+                                             "evict: has ended",
+                                             "move: marks the page busy",
+                                             "move: asks those that it saw",
+                                             "move: takes the holders",
+                                             "move: recalls its own rank's entry",
+                                             "move: all have answered",
+                                             "move: copies cell",
+                                             "move: names the owner",
+                                             "move: the owner refused",
+                                             "assigns the page"};
+    if (step.kind == kService1)
+      return "rank " + std::to_string(step.actor) + " brings the page in: step " +
+             std::to_string(step.detail);
+    if (step.kind == kRecall)
+      return "rank " + std::to_string(step.actor) +
+             " handles a recall: " + (step.detail != 0 ? "kept" : "answered");
+    return "worker " + std::to_string(step.actor) + " (rank " +
+           std::to_string(program_.workers[step.actor].rank) + ") " + kWords[step.kind] + " " +
            std::to_string(step.detail);
   }
 
   std::string show(const State& s) const {
-    std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") + (s.tier ? " on SSD" : "") + " version " + std::to_string(s.version) + ", holders " +
-                    std::to_string(s.holders) + " stamp " + std::to_string(s.stamp) + ", complete " + std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
+    std::string t = "word 0: owner " + std::to_string(s.owner - 1) + (s.busy ? " busy" : "") +
+                    (s.tier ? " on SSD" : "") + " version " + std::to_string(s.version) + ", holders " +
+                    std::to_string(s.holders) + " stamp " + std::to_string(s.stamp) + ", complete " +
+                    std::to_string(s.complete[0]) + "," + std::to_string(s.complete[1]);
     for (std::uint8_t r = 0; r < R; ++r) {
       static constexpr const char* kStates[] = {"none", "valid", "leaving", "watched"};
       const Entry& e = s.entry[r];
-      t += " | rank " + std::to_string(r) + " " + kStates[e.state] + " owner " + std::to_string(e.owner - 1) + " uses " + std::to_string(e.uses) +
-           (s.recall[r] ? " recall under way" : "") + " frame " + std::to_string(s.frame[r][0]) + "," + std::to_string(s.frame[r][1]);
+      t += " | rank " + std::to_string(r) + " " + kStates[e.state] + " owner " + std::to_string(e.owner - 1) +
+           " uses " + std::to_string(e.uses) + (s.recall[r] ? " recall under way" : "") + " frame " +
+           std::to_string(s.frame[r][0]) + "," + std::to_string(s.frame[r][1]);
     }
     for (std::uint8_t a = 0; a < W; ++a)
-      t += " | worker " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + "." + std::to_string(s.actor[a].stage);
+      t += " | worker " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + "." +
+           std::to_string(s.actor[a].stage);
     return t;
   }
 
  private:
   enum StepKind : std::uint16_t {
-    kLook, kRegister, kRead0, kFill, kRecalled, kMoving, kReadCell, kLand, kEnd, kEndAnswer, kPeek, kMoveNothing, kStood, kAgain, kAskOwner, kTouch, kLeaving, kWrite, kPunch, kEvicted,
-    kMark, kAsk, kTake, kOwnEntry, kAnswered, kCopy, kName, kRefused, kAssign,
+    kLook,
+    kRegister,
+    kRead0,
+    kFill,
+    kRecalled,
+    kMoving,
+    kReadCell,
+    kLand,
+    kEnd,
+    kEndAnswer,
+    kPeek,
+    kMoveNothing,
+    kStood,
+    kAgain,
+    kAskOwner,
+    kTouch,
+    kLeaving,
+    kWrite,
+    kPunch,
+    kEvicted,
+    kMark,
+    kAsk,
+    kTake,
+    kOwnEntry,
+    kAnswered,
+    kCopy,
+    kName,
+    kRefused,
+    kAssign,
     kRecall = 0x100,
     kService1 = 0x200,
   };
   enum Stage : std::uint8_t {
     kStart,
-    kLooking,       // at the entry
-    kRegistering,   // fill: the bit and word 0
-    kFilling,       //       the entry
-    kPaused,        // a put that met a moving page
-    kTouching,      // a put, to an untouched page
-    kLookingNear,   // a near get
+    kLooking,      // at the entry
+    kRegistering,  // fill: the bit and word 0
+    kFilling,      //       the entry
+    kPaused,       // a put that met a moving page
+    kTouching,     // a put, to an untouched page
+    kLookingNear,  // a near get
     kReadingCells,
     kLookingAgain,
-    kAsked,         // the owner, to bring the page in
-    kPutting,       // under way, until it has completed
+    kAsked,    // the owner, to bring the page in
+    kPutting,  // under way, until it has completed
     kEnding,
-    kMarking,       // a move: busy, after word 2 was looked at
-    kPeeking,       //         the other way round
-    kUnmarking,     //         it was here already
-    kAsking,        // the holders that word 2 named
-    kTaking,        //         word 2
+    kMarking,    // a move: busy, after word 2 was looked at
+    kPeeking,    //         the other way round
+    kUnmarking,  //         it was here already
+    kAsking,     // the holders that word 2 named
+    kTaking,     //         word 2
     kRecallingOwn,
     kAwaiting,
     kCopying,
     kNaming,
-    kDeclaring,     // an eviction: busy and on SSD
+    kDeclaring,  // an eviction: busy and on SSD
     kWriting,
     kPunching,
-    kUnwanted,      // a move of a page on SSD: the mark goes away, then the owner is asked
+    kUnwanted,  // a move of a page on SSD: the mark goes away, then the owner is asked
     kAsking2,
   };
   enum Heard : std::uint8_t { kBit = 1, kWord0 = 2, kBoth = 3 };
@@ -265,17 +327,26 @@ class Addresses {
     const auto& code = program_.workers[a].code;
     return s.actor[a].pc < code.size() ? code[s.actor[a].pc] : kEndInstr;
   }
-  [[nodiscard]] std::uint8_t bit(std::uint8_t r) const noexcept { return static_cast<std::uint8_t>(1u << program_.group[r]); }
+  [[nodiscard]] std::uint8_t bit(std::uint8_t r) const noexcept {
+    return static_cast<std::uint8_t>(1u << program_.group[r]);
+  }
   static gas::AddressEntry entry(const State& s, std::uint8_t r) noexcept {
     const Entry& e = s.entry[r];
-    return {static_cast<gas::AddressState>(e.state), e.owner != 0 ? Rank{e.owner - 1u} : kNoRank, e.uses, e.stamp};
+    return {static_cast<gas::AddressState>(e.state), e.owner != 0 ? Rank{e.owner - 1u} : kNoRank, e.uses,
+            e.stamp};
   }
   static void put_entry(State& s, std::uint8_t r, const gas::AddressEntry& e) noexcept {
-    s.entry[r] = {static_cast<std::uint8_t>(e.state), static_cast<std::uint8_t>(e.owner != kNoRank ? raw(e.owner) + 1 : 0),
+    s.entry[r] = {static_cast<std::uint8_t>(e.state),
+                  static_cast<std::uint8_t>(e.owner != kNoRank ? raw(e.owner) + 1 : 0),
                   static_cast<std::uint8_t>(e.uses), static_cast<std::uint8_t>(e.stamp)};
   }
   static gas::Location word0(const State& s) noexcept {
-    return {s.owner != 0, s.owner != 0 ? Rank{s.owner - 1u} : kNoRank, static_cast<gas::Tier>(s.tier), s.busy != 0, s.version, s.untouched != 0};
+    return {s.owner != 0,
+            s.owner != 0 ? Rank{s.owner - 1u} : kNoRank,
+            static_cast<gas::Tier>(s.tier),
+            s.busy != 0,
+            s.version,
+            s.untouched != 0};
   }
   static void put_word0(State& s, const gas::Location& l) noexcept {
     s.owner = static_cast<std::uint8_t>(raw(l.owner) + 1);
@@ -327,7 +398,7 @@ class Addresses {
     };
     const Stage going = event == Event::read ? kReadingCells : kPutting;
     switch (x.stage) {
-      case kStart:   // no step of its own: the later a get begins, the more it must see
+      case kStart:  // no step of its own: the later a get begins, the more it must see
         if (event == Event::read) std::copy_n(s.complete, kCells, y.floor);
         y.stage = i.what == Do::near_get ? kLookingNear : kLooking;
         return access(n, a, event, emit);
@@ -353,7 +424,7 @@ class Addresses {
         if (event == Event::read) found_by_entry(e, y);
         return to(going, kLook, y.owner);
       }
-      case kRegistering: {   // two operations at once, in either order
+      case kRegistering: {  // two operations at once, in either order
         const auto hear = [&](Heard what, std::uint16_t kind, std::uint8_t detail) {
           y.heard = static_cast<std::uint8_t>(x.heard | what);
           to(y.heard == kBoth ? believe(y, event) : kRegistering, kind, detail);
@@ -373,7 +444,7 @@ class Addresses {
         }
         return;
       }
-      case kTouching: {   // a compare-swap
+      case kTouching: {  // a compare-swap
         gas::Location seen = word0(s);
         const bool same = seen.untouched && !seen.busy && s.version == x.seen_version && s.owner == x.owner;
         if (same) put_word0(n, gas::touched(seen));
@@ -393,7 +464,8 @@ class Addresses {
           y.owner = 0;
           return to(kLooking, kRecalled);
         }
-        const gas::AddressEntry full = gas::filled(before, Rank{x.owner - 1u}, without(Mutation::filler_not_counted) ? Event::read : event);
+        const gas::AddressEntry full = gas::filled(
+            before, Rank{x.owner - 1u}, without(Mutation::filler_not_counted) ? Event::read : event);
         put_entry(n, me, full);
         if (event == Event::read) found_by_entry(full, y);
         if (event == Event::put) y.stamp = 0;
@@ -407,22 +479,25 @@ class Addresses {
         return to(y.cell == kCells ? kLookingAgain : kReadingCells, kReadCell, x.cell);
       }
       case kLookingAgain: {
-        const gas::AddressEntry before{static_cast<gas::AddressState>(x.seen_state), kNoRank, 0, x.stamp}, now = entry(s, me);
+        const gas::AddressEntry before{static_cast<gas::AddressState>(x.seen_state), kNoRank, 0, x.stamp},
+            now = entry(s, me);
         const gas::Location then{true, kNoRank, gas::Tier::dram, false, x.seen_version};
         const bool by_state = without(Mutation::second_look_by_state) && now.state == before.state;
-        const bool good = without(Mutation::no_second_look) || (x.by_entry ? by_state || gas::stood(before, now) : gas::stood(then, word0(s)));
+        const bool good = without(Mutation::no_second_look) ||
+                          (x.by_entry ? by_state || gas::stood(before, now) : gas::stood(then, word0(s)));
         if (!good) {
           start_again(y);
           return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
         }
         for (std::uint8_t c = 0; c < kCells; ++c) {
           if (x.read[c] < x.floor[c]) return emit(n, Step{kStood, a, c}, "a get returned an old value");
-          if (x.read[c] > s.complete[c]) return emit(n, Step{kStood, a, c}, "a get returned a value that nobody has put");
+          if (x.read[c] > s.complete[c])
+            return emit(n, Step{kStood, a, c}, "a get returned a value that nobody has put");
         }
         next_instr(n, a);
         return emit(n, Step{kStood, a, 0});
       }
-      case kAsked:   // the message is there at once; its answer comes when the page is in
+      case kAsked:  // the message is there at once; its answer comes when the page is in
         if (y.seen_version == 0) {
           n.wanted = 1;
           y.seen_version = 1;
@@ -439,7 +514,7 @@ class Addresses {
           return to(kPutting, kEnd);
         }
         return land(n, a, emit);
-      default: {   // kEnding
+      default: {  // kEnding
         const bool answered = x.counted && end_use(n, a);
         next_instr(n, a);
         return emit(n, Step{static_cast<std::uint16_t>(answered ? kEndAnswer : kEnd), a, 0});
@@ -450,16 +525,22 @@ class Addresses {
   /// Both answers are here; decides what to do with them. From here on the page is known by word 0, unless
   /// the entry is filled.
   Stage believe(Actor& y, Event event) const {
-    gas::Location where{y.owner != 0, y.owner != 0 ? Rank{y.owner - 1u} : kNoRank, static_cast<gas::Tier>(y.tier), y.busy != 0, y.seen_version, y.untouched != 0};
+    gas::Location where{y.owner != 0,
+                        y.owner != 0 ? Rank{y.owner - 1u} : kNoRank,
+                        static_cast<gas::Tier>(y.tier),
+                        y.busy != 0,
+                        y.seen_version,
+                        y.untouched != 0};
     const std::uint64_t holders = gas::unheld(y.bit_stamp);
     const bool read = event == Event::read;
     y.heard = y.bit_stamp = y.busy = y.tier = y.untouched = 0;
-    if (!where.allocated) return kPaused;   // the caller gets an error; here it asks again
+    if (!where.allocated) return kPaused;  // the caller gets an error; here it asks again
     if (without(Mutation::fill_from_ssd)) where.tier = gas::Tier::dram;
     if (!gas::readable(where)) return kAsked;
     if (where.busy && !read && without(Mutation::put_while_busy)) return kPutting;
     if (without(Mutation::fill_while_busy)) where.busy = false;
-    if (without(Mutation::untouched_is_kept) || (!read && without(Mutation::put_leaves_untouched))) where.untouched = false;
+    if (without(Mutation::untouched_is_kept) || (!read && without(Mutation::put_leaves_untouched)))
+      where.untouched = false;
     if (without(Mutation::no_stamp) ? gas::keepable(where) : gas::registered(where, holders)) return kFilling;
     if (read) return kReadingCells;
     if (where.busy) return kPaused;
@@ -517,7 +598,7 @@ class Addresses {
     const std::uint8_t me = program_.workers[a].rank;
     if (!n.actor[a].counted) return false;
     n.actor[a].counted = 0;
-    if (n.entry[me].uses == 0) return false;   // only where a mutant has thrown the uses away
+    if (n.entry[me].uses == 0) return false;  // only where a mutant has thrown the uses away
     const gas::AddressStep step = gas::next(entry(n, me), Event::end);
     put_entry(n, me, step.after);
     if (step.action != Action::answer_kept) return false;
@@ -535,7 +616,9 @@ class Addresses {
   void land(State& n, std::uint8_t a, Emit&& emit) const {
     const Instr& i = instr(n, a);
     const auto at = static_cast<std::uint8_t>(n.actor[a].owner - 1);
-    const char* why = at + 1 != n.owner ? "a put lands where the page is not" : n.copied ? "a put lands in a frame that the mover has read" : nullptr;
+    const char* why = at + 1 != n.owner ? "a put lands where the page is not"
+                      : n.copied        ? "a put lands in a frame that the mover has read"
+                                        : nullptr;
     n.frame[at][i.cell] = n.complete[i.cell] = i.value;
     n.actor[a].stage = kEnding;
     emit(n, Step{kLand, a, i.cell}, why);
@@ -553,7 +636,8 @@ class Addresses {
     if (without(Mutation::recall_while_filling) && e.state == gas::AddressState::none) step.after = e;
     if (step.action == Action::keep) n.kept[r] = whom;
     put_entry(n, r, step.after);
-    if (step.action == Action::answer || event == Event::watch || without(Mutation::no_wait_for_uses)) answer(n, whom, r);
+    if (step.action == Action::answer || event == Event::watch || without(Mutation::no_wait_for_uses))
+      answer(n, whom, r);
   }
 
   template <class Emit>
@@ -575,9 +659,14 @@ class Addresses {
       emit(n, Step{kind, a, detail});
     };
     const bool evicts = instr(s, a).what == Do::evict;
-    gas::Location claimed{true, x.owner != 0 ? Rank{x.owner - 1u} : kNoRank, gas::Tier::dram, true, x.version, s.untouched != 0};
+    gas::Location claimed{true,
+                          x.owner != 0 ? Rank{x.owner - 1u} : kNoRank,
+                          gas::Tier::dram,
+                          true,
+                          x.version,
+                          s.untouched != 0};
     switch (x.stage) {
-      case kStart:   // two operations at once: the mark, and a look at the holders
+      case kStart:  // two operations at once: the mark, and a look at the holders
         if (without(Mutation::swap_before_busy)) return take(n, a, to);
         if (!by_message(s, a)) peek(s, a, emit);
         return mark(s, a, emit);
@@ -596,7 +685,7 @@ class Addresses {
       case kTaking: return take(n, a, to);
       case kUnwanted:
         n.busy = 0;
-        if (evicts) next_instr(n, a);   // it is there already
+        if (evicts) next_instr(n, a);  // it is there already
         y.stage = evicts ? 0 : static_cast<std::uint8_t>(kAsking2);
         return emit(n, Step{kMoveNothing, a, 1});
       case kAsking2:
@@ -632,8 +721,11 @@ class Addresses {
         if (!without(Mutation::own_entry_forgotten)) recall_entry(n, me, 0, Event::watch);
         return to(kAwaiting, kOwnEntry);
       case kAwaiting: {
-        const auto watched = [&](std::uint8_t r) { return s.entry[r].state == static_cast<std::uint8_t>(gas::AddressState::watched); };
-        const bool own = watched(me) && !without(Mutation::own_entry_not_awaited) && !without(Mutation::evict_undrained) && !without(Mutation::own_entry_forgotten);
+        const auto watched = [&](std::uint8_t r) {
+          return s.entry[r].state == static_cast<std::uint8_t>(gas::AddressState::watched);
+        };
+        const bool own = watched(me) && !without(Mutation::own_entry_not_awaited) &&
+                         !without(Mutation::evict_undrained) && !without(Mutation::own_entry_forgotten);
         if ((x.awaited != 0 && !without(Mutation::no_wait_for_answers)) || own) return;
         for (std::uint8_t r = 0; r < R; ++r)
           if (r != me && watched(r) && !without(Mutation::watched_not_awaited)) return;
@@ -650,7 +742,7 @@ class Addresses {
         n.frame[me][x.cell] = s.frame[x.owner - 1][x.cell];
         ++y.cell;
         return to(y.cell == kCells ? kNaming : kCopying, kCopy, x.cell);
-      default:   // kNaming
+      default:  // kNaming
         put_word0(n, gas::end_move(claimed, Rank{me}));
         if (without(Mutation::stamp_at_end)) n.stamp = n.version;
         n.copied = 0;
@@ -667,7 +759,7 @@ class Addresses {
     Actor& y = n.actor[a];
     if (y.stage == kStart) {
       const gas::MoveStep step = gas::begin_move(word0(s), me);
-      if (step.verdict == gas::MoveVerdict::wait) return;   // give up, pause: the fault comes again
+      if (step.verdict == gas::MoveVerdict::wait) return;  // give up, pause: the fault comes again
       put_word0(n, step.claimed);
       y.stage = kNaming;
       y.seen = s.untouched != 0 || without(Mutation::touch_without_look);
@@ -711,7 +803,8 @@ class Addresses {
     const gas::MoveStep step = gas::begin_move(word0(s), Rank{program_.workers[a].rank});
     State n = s;
     Actor& y = n.actor[a];
-    if (step.verdict == gas::MoveVerdict::wait && by_message(s, a) && without(Mutation::takes_without_look) && s.holders != 0) {
+    if (step.verdict == gas::MoveVerdict::wait && by_message(s, a) && without(Mutation::takes_without_look) &&
+        s.holders != 0) {
       n.holders = 0;
       return emit(n, Step{kTake, a, s.holders});
     }
@@ -719,14 +812,15 @@ class Addresses {
     put_word0(n, step.claimed);
     y.owner = s.owner;
     y.version = s.version;
-    if (without(Mutation::stamp_with_mark) && step.verdict == gas::MoveVerdict::claim) n.stamp = static_cast<std::uint8_t>(s.version + 1);
+    if (without(Mutation::stamp_with_mark) && step.verdict == gas::MoveVerdict::claim)
+      n.stamp = static_cast<std::uint8_t>(s.version + 1);
     const bool asked = without(Mutation::swap_before_busy);
     const bool evicts = instr(s, a).what == Do::evict;
     if (step.verdict == gas::MoveVerdict::on_ssd && !without(Mutation::move_from_ssd)) {
       y.stage = kUnwanted;
     } else if (evicts && step.verdict == gas::MoveVerdict::already_there) {
       y.stage = kDeclaring;
-    // nothing to do: the mark is cleared
+      // nothing to do: the mark is cleared
     } else if (evicts || step.verdict == gas::MoveVerdict::already_there) {
       y.stage = kUnmarking;
     } else if (by_message(s, a)) {
@@ -745,7 +839,9 @@ class Addresses {
   }
 
   /// Directory::take_here: an evictor, which owns the page, marks it itself.
-  [[nodiscard]] bool by_message(const State& s, std::uint8_t a) const { return program_.by_message && instr(s, a).what != Do::evict; }
+  [[nodiscard]] bool by_message(const State& s, std::uint8_t a) const {
+    return program_.by_message && instr(s, a).what != Do::evict;
+  }
 
   /// One swap; holders that were not asked yet are asked now.
   template <class To>

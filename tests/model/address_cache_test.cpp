@@ -28,34 +28,56 @@ Outcome walk(const Named& n) {
 
 // Rank 0 owns the page. The holder's first put fills its entry, its second one may hit; the page comes to the
 // mover meanwhile.
-Named put_while_moving() { return {"puts while the page moves", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}}; }
+Named put_while_moving() {
+  return {"puts while the page moves", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
+}
 
 // … and a worker at the old owner reads and writes through an entry of its own.
-Named owner_too() { return {"the old owner too", {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {0, {get(), put(1, 1), get()}}}}}; }
+Named owner_too() {
+  return {"the old owner too",
+          {{{1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {0, {get(), put(1, 1), get()}}}}};
+}
 
 // Two workers of one rank share an entry: the second use goes on where the first ends, and either of them may
 // be the last.
-Named shared_entry() { return {"two putters of one rank", {{{1, {put(0, 1), put(0, 2)}}, {1, {put(1, 1), put(1, 2)}}, {2, {own(), get()}}}}}; }
+Named shared_entry() {
+  return {"two putters of one rank",
+          {{{1, {put(0, 1), put(0, 2)}}, {1, {put(1, 1), put(1, 2)}}, {2, {own(), get()}}}}};
+}
 
 // The mover's own rank has puts under way.
-Named movers_rank_puts() { return {"puts of the mover's rank", {{{2, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {1, {get(), get()}}}}}; }
+Named movers_rank_puts() {
+  return {"puts of the mover's rank",
+          {{{2, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}, {1, {get(), get()}}}}};
+}
 
 // Two ranks want the page; a third goes on using it.
-Named two_movers() { return {"two movers", {{{1, {own(), put(0, 1)}}, {2, {own(), get()}}, {0, {put(1, 1), put(1, 2)}}}}}; }
+Named two_movers() {
+  return {"two movers", {{{1, {own(), put(0, 1)}}, {2, {own(), get()}}, {0, {put(1, 1), put(1, 2)}}}}};
+}
 
 // The page goes to and fro: entries filled for a former time of ownership must not come back, late reads meet
 // a frame that arrives.
-Named to_and_fro() { return {"the page goes to and fro", {{{0, {own(), own(), own()}}, {1, {own(), own()}}, {2, {put(0, 1), get(), put(0, 2)}}}}}; }
+Named to_and_fro() {
+  return {"the page goes to and fro",
+          {{{0, {own(), own(), own()}}, {1, {own(), own()}}, {2, {put(0, 1), get(), put(0, 2)}}}}};
+}
 
 // Readers only hold locations, and one of them looks while the page moves.
-Named readers() { return {"readers", {{{1, {get(), get()}}, {2, {own(), put(0, 1)}}, {0, {get(), put(1, 1)}}, {1, {get()}}}}}; }
+Named readers() {
+  return {"readers", {{{1, {get(), get()}}, {2, {own(), put(0, 1)}}, {0, {get(), put(1, 1)}}, {1, {get()}}}}};
+}
 
 // The owner refuses: holders were recalled for nothing.
-Named refused() { return {"a move that is refused", {{{2, {own_refused(), own()}}, {1, {put(0, 1), get(), put(0, 2)}}, {1, {get(), put(1, 1)}}}}}; }
+Named refused() {
+  return {"a move that is refused",
+          {{{2, {own_refused(), own()}}, {1, {put(0, 1), get(), put(0, 2)}}, {1, {get(), put(1, 1)}}}}};
+}
 
 // Ranks 0 and 1 share a holder bit, as in jobs of more than 48 ranks.
 Named groups() {
-  Named n{"a holder bit for two ranks", {{{0, {put(1, 1), put(1, 2)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
+  Named n{"a holder bit for two ranks",
+          {{{0, {put(1, 1), put(1, 2)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
   n.program.group = {0, 0, 1};
   return n;
 }
@@ -86,29 +108,55 @@ Named by_message(Named n, const char* name) {
   n.program.by_message = true;
   return n;
 }
-Named put_taken_by_message() { return by_message(put_while_moving(), "puts while the page moves, by message"); }
+Named put_taken_by_message() {
+  return by_message(put_while_moving(), "puts while the page moves, by message");
+}
 Named two_by_message() { return by_message(two_movers(), "two movers, by message"); }
 Named to_and_fro_by_message() { return by_message(to_and_fro(), "to and fro, by message"); }
 Named refused_by_message() { return by_message(refused(), "refused, by message"); }
 
 // The page is named in the directory while others already look for it.
 Named fresh() {
-  Named n{"a page that is just being assigned", {{{0, {assign(0), put(1, 1)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
+  Named n{"a page that is just being assigned",
+          {{{0, {assign(0), put(1, 1)}}, {1, {put(0, 1), put(0, 2)}}, {2, {own(), get()}}}}};
   n.program.allocated = false;
   return n;
 }
 
 // Everything at once.
-Named four() { return {"two putters, two movers", {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}}; }
+Named four() {
+  return {"two putters, two movers",
+          {{{0, {put(0, 1), put(0, 2)}}, {1, {own(), put(1, 1)}}, {2, {own()}}, {2, {get()}}}}};
+}
 
 // The owner evicts the page to SSD while others use it; they have it paged in.
-Named evicted() { return {"the page is evicted", {{{0, {put(1, 1), evict()}}, {1, {put(0, 1), get(), get()}}}}}; }
-Named evicted_under_readers() { return {"evicted under readers", {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {2, {get(), put(1, 1)}}}}}; }
-Named evicted_twice() { return {"evicted twice", {{{0, {evict(), evict()}}, {1, {put(0, 1), get()}}, {2, {near_get(), near_get()}}}}}; }
-Named evicted_near() { return {"evicted under a reader of word 0", {{{0, {put(0, 1), evict(), put(0, 2)}}, {1, {near_get(), near_get()}}, {0, {put(1, 1), get()}}}}}; }
-Named evicted_under_two() { return {"evicted under two readers of one entry", {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {1, {get()}}}}}; }
-Named evicted_and_moved() { return {"evicted and moved", {{{0, {put(0, 1), evict()}}, {1, {own(), evict(), get()}}, {2, {get(), put(1, 1)}}}}}; }
-Named evicted_by_both() { return {"two owners-to-be, both evict", {{{1, {own(), evict()}}, {2, {own(), put(0, 1), evict()}}, {0, {near_get(), put(1, 1)}}}}}; }
+Named evicted() {
+  return {"the page is evicted", {{{0, {put(1, 1), evict()}}, {1, {put(0, 1), get(), get()}}}}};
+}
+Named evicted_under_readers() {
+  return {"evicted under readers",
+          {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {2, {get(), put(1, 1)}}}}};
+}
+Named evicted_twice() {
+  return {"evicted twice",
+          {{{0, {evict(), evict()}}, {1, {put(0, 1), get()}}, {2, {near_get(), near_get()}}}}};
+}
+Named evicted_near() {
+  return {"evicted under a reader of word 0",
+          {{{0, {put(0, 1), evict(), put(0, 2)}}, {1, {near_get(), near_get()}}, {0, {put(1, 1), get()}}}}};
+}
+Named evicted_under_two() {
+  return {"evicted under two readers of one entry",
+          {{{0, {evict()}}, {1, {put(0, 1), get(), get()}}, {1, {get()}}}}};
+}
+Named evicted_and_moved() {
+  return {"evicted and moved",
+          {{{0, {put(0, 1), evict()}}, {1, {own(), evict(), get()}}, {2, {get(), put(1, 1)}}}}};
+}
+Named evicted_by_both() {
+  return {"two owners-to-be, both evict",
+          {{{1, {own(), evict()}}, {2, {own(), put(0, 1), evict()}}, {0, {near_get(), put(1, 1)}}}}};
+}
 
 // Allocated untouched with rank 0 as its provisional owner.
 Named untouched(const char* name, std::vector<Script> workers) {
@@ -116,17 +164,57 @@ Named untouched(const char* name, std::vector<Script> workers) {
   n.program.untouched = true;
   return n;
 }
-Named touched_by_two() { return untouched("two touch a page first", {{1, {touch(), put(0, 1), get()}}, {2, {touch(), put(1, 1), get()}}, {0, {get(), get()}}}); }
-Named put_and_touch() { return untouched("a put and a touch", {{1, {put(0, 1), get()}}, {2, {get(), touch(), put(1, 1)}}}); }
-Named get_put_touch() { return untouched("a get, then a put; a touch", {{1, {get(), put(0, 1)}}, {2, {touch(), get()}}, {0, {touch(), put(1, 1)}}}); }
-Named touch_and_own() { return untouched("a touch and an owner-to-be", {{0, {own(), put(0, 1)}}, {1, {own(), put(1, 1)}}, {2, {touch(), get()}}}); }
+Named touched_by_two() {
+  return untouched("two touch a page first",
+                   {{1, {touch(), put(0, 1), get()}}, {2, {touch(), put(1, 1), get()}}, {0, {get(), get()}}});
+}
+Named put_and_touch() {
+  return untouched("a put and a touch", {{1, {put(0, 1), get()}}, {2, {get(), touch(), put(1, 1)}}});
+}
+Named get_put_touch() {
+  return untouched("a get, then a put; a touch",
+                   {{1, {get(), put(0, 1)}}, {2, {touch(), get()}}, {0, {touch(), put(1, 1)}}});
+}
+Named touch_and_own() {
+  return untouched("a touch and an owner-to-be",
+                   {{0, {own(), put(0, 1)}}, {1, {own(), put(1, 1)}}, {2, {touch(), get()}}});
+}
 
 std::vector<Named> programs() {
-  return {touched_by_two(), put_and_touch(), get_put_touch(), touch_and_own(), evicted(),          evicted_under_readers(), evicted_twice(), evicted_near(), evicted_under_two(), evicted_and_moved(), evicted_by_both(), put_while_moving(), owner_too(), shared_entry(), movers_rank_puts(), two_movers(), to_and_fro(),
-          readers(),          refused(),   groups(),       one_group(),        fresh(),      four(),
-          put_taken_by_message(), two_by_message(), to_and_fro_by_message(), refused_by_message(), by_message(movers_rank_puts(), "puts of the mover's rank, by message"),
-          by_message(evicted_and_moved(), "evicted and moved, by message"), by_message(touch_and_own(), "a touch and an owner-to-be, by message"),
-          taken_back(), shared_taken_back(), refused_taken_back(), some_taken_back()};
+  return {touched_by_two(),
+          put_and_touch(),
+          get_put_touch(),
+          touch_and_own(),
+          evicted(),
+          evicted_under_readers(),
+          evicted_twice(),
+          evicted_near(),
+          evicted_under_two(),
+          evicted_and_moved(),
+          evicted_by_both(),
+          put_while_moving(),
+          owner_too(),
+          shared_entry(),
+          movers_rank_puts(),
+          two_movers(),
+          to_and_fro(),
+          readers(),
+          refused(),
+          groups(),
+          one_group(),
+          fresh(),
+          four(),
+          put_taken_by_message(),
+          two_by_message(),
+          to_and_fro_by_message(),
+          refused_by_message(),
+          by_message(movers_rank_puts(), "puts of the mover's rank, by message"),
+          by_message(evicted_and_moved(), "evicted and moved, by message"),
+          by_message(touch_and_own(), "a touch and an owner-to-be, by message"),
+          taken_back(),
+          shared_taken_back(),
+          refused_taken_back(),
+          some_taken_back()};
 }
 
 class EveryInterleaving : public testing::TestWithParam<Named> {};
@@ -149,7 +237,7 @@ struct Mutant {
   const char* name;
   Mutation without;
   Named program;
-  bool harmless = false;   ///< it is there for something else than safety: the walk must exhaust
+  bool harmless = false;  ///< it is there for something else than safety: the walk must exhaust
 };
 
 std::vector<Mutant> mutants() {
@@ -204,22 +292,26 @@ TEST_P(WithoutARule, TheWalkFindsIt) {
     EXPECT_TRUE(o.ok());
     return;
   }
-  EXPECT_EQ(o.verdict, m.without == Mutation::last_use_keeps_silent ? Verdict::deadlock : Verdict::counterexample);
+  EXPECT_EQ(o.verdict,
+            m.without == Mutation::last_use_keeps_silent ? Verdict::deadlock : Verdict::counterexample);
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()), [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()),
+                         [](const auto& param) { return std::string(param.param.name); });
 
 // ---- the entry's word ------------------------------------------------------------------------------------
 
 TEST(AddressEntry, SurvivesItsWord) {
   using gas::AddressEntry, gas::AddressState;
   constexpr std::uint32_t kLast = AddressEntry::kStamps - 1;
-  for (const AddressEntry& e : {AddressEntry{}, AddressEntry{AddressState::valid, Rank{0}, 0, 0}, AddressEntry{AddressState::none, kNoRank, 0, kLast},
-                                AddressEntry{AddressState::leaving, Rank{gas::kMaxRanks - 1}, AddressEntry::kMostUses, kLast}}) {
+  for (const AddressEntry& e :
+       {AddressEntry{}, AddressEntry{AddressState::valid, Rank{0}, 0, 0},
+        AddressEntry{AddressState::none, kNoRank, 0, kLast},
+        AddressEntry{AddressState::leaving, Rank{gas::kMaxRanks - 1}, AddressEntry::kMostUses, kLast}}) {
     EXPECT_TRUE(e.check());
     EXPECT_EQ(AddressEntry::of(e.word()), e);
   }
-  EXPECT_EQ(AddressEntry{}.word(), 0u);   // untouched memory is an entry
+  EXPECT_EQ(AddressEntry{}.word(), 0u);  // untouched memory is an entry
 }
 
 TEST(AddressEntry, APutBeyondTheMostUsesWaits) {
@@ -230,7 +322,8 @@ TEST(AddressEntry, APutBeyondTheMostUsesWaits) {
 
 TEST(AddressEntry, StampsWrap) {
   const gas::AddressEntry last{gas::AddressState::none, kNoRank, 0, gas::AddressEntry::kStamps - 1};
-  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after, (gas::AddressEntry{gas::AddressState::none, kNoRank, 0, 0}));
+  EXPECT_EQ(gas::next(last, gas::AddressEvent::recall).after,
+            (gas::AddressEntry{gas::AddressState::none, kNoRank, 0, 0}));
 }
 
 TEST(Registration, CountsForTheVersionOfItsStamp) {

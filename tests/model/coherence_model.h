@@ -35,8 +35,8 @@
 #include <vector>
 
 #include "dsm/protocol.h"
-#include "gas/relocation.h"
 #include "gas/reader_state.h"
+#include "gas/relocation.h"
 #include "model/explorer.h"
 
 namespace kasane::model {
@@ -48,7 +48,7 @@ enum class Mutation : std::uint8_t {
   r1_no_acquire,         ///< the source released, the destination goes on with its copies
   /// a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
   r2_no_recheck,
-  r2_no_wait,     ///< acquire passes over a block that is being fetched
+  r2_no_wait,             ///< acquire passes over a block that is being fetched
   r2_join_running_round,  ///< an acquire is served by a round that began before it was asked for
   r3_no_protect,          ///< diff while stores may land, as if protected
   r3_no_completion,       ///< release does not wait until the puts have landed
@@ -62,7 +62,7 @@ enum class Mutation : std::uint8_t {
   r7_no_discard,          ///< freed bytes stay dirty
   r7_no_drop,             ///< memory last used elsewhere is taken without a drop
   r7_freed_bytes_stay,  ///< what a rank freed unreleased stays in its copy, though the owner has other bytes
-  r7_told_copy_stays,     ///< … a copy that a direct put has passed stays, too
+  r7_told_copy_stays,   ///< … a copy that a direct put has passed stays, too
   /// ranks that have copies of a page that gets a new owner without its data get no notice
   r7_replaced_untold,
   r8_no_protect,          ///< the page is copied while the old owner still stores
@@ -72,99 +72,99 @@ enum class Mutation : std::uint8_t {
   r8_put_ignores_busy,    ///< a put begins though the location was recalled
   /// an owner that faults on its page while it is leaving takes what M holds for a cached copy
   r8_use_while_leaving,
-  r8_move_pinned,         ///< a pinned page moves
-  r6_no_join,             ///< a fetch does not join the readers
-  r6_join_after_data,     ///< … says so when it has the bytes
-  r6_no_owner_mark,       ///< … does not have the owner look at the page
-  r6_owner_mark_after_data,    ///< … when it has the bytes
-  r6_not_stood,                ///< a fetch does not look whether the page stood meanwhile
-  r6_stay_not_ended,           ///< a rank that leaves the readers takes itself for one afterwards
-  r6_stay_ended_early,         ///< … notes that it has left before it does
-  r6_stay_noted_blindly,       ///< a rank that has joined records it even though it has left meanwhile
-  r6_stay_without_standing,    ///< … though the page did not stand
-  r5_tell_before_completion,   ///< notices are sent for a put that has not landed
-  r5_tell_late,                ///< a release does not wait until the notices have arrived
-  r5_release_passes_telling,   ///< … nor one that finds nothing left to take, though another is still telling
+  r8_move_pinned,             ///< a pinned page moves
+  r6_no_join,                 ///< a fetch does not join the readers
+  r6_join_after_data,         ///< … says so when it has the bytes
+  r6_no_owner_mark,           ///< … does not have the owner look at the page
+  r6_owner_mark_after_data,   ///< … when it has the bytes
+  r6_not_stood,               ///< a fetch does not look whether the page stood meanwhile
+  r6_stay_not_ended,          ///< a rank that leaves the readers takes itself for one afterwards
+  r6_stay_ended_early,        ///< … notes that it has left before it does
+  r6_stay_noted_blindly,      ///< a rank that has joined records it even though it has left meanwhile
+  r6_stay_without_standing,   ///< … though the page did not stand
+  r5_tell_before_completion,  ///< notices are sent for a put that has not landed
+  r5_tell_late,               ///< a release does not wait until the notices have arrived
+  r5_release_passes_telling,  ///< … nor one that finds nothing left to take, though another is still telling
   /// an acquire that finds no notice does not wait for one that is still dropping
   r5_acquire_passes_dropping,
   /// a rank that has sent a notice of its own change takes its copy for valid, whatever notices it has
   r5_adopt_blindly,
-  r5_put_untold,          ///< a diff is put, and the page is not noted
-  r5_direct_untold,       ///< the same of a direct put
-  r5_direct_keeps_copy,   ///< the copy of the rank that puts directly stays
-  r5_own_store_unseen,    ///< a store to a watched block of ours is not noted
-  r5_arrival_unseen,      ///< stores to a page that arrives do not fault, and no release examines it
-  r5_arrival_marked_early,     ///< … it is looked at before the entry names us, and not afterwards
-  r5_first_meeting_unseen,     ///< an owner that meets its page later does not look at it
-  r5_watch_after_telling,      ///< readers are taken from the entry before V is protected
+  r5_put_untold,            ///< a diff is put, and the page is not noted
+  r5_direct_untold,         ///< the same of a direct put
+  r5_direct_keeps_copy,     ///< the copy of the rank that puts directly stays
+  r5_own_store_unseen,      ///< a store to a watched block of ours is not noted
+  r5_arrival_unseen,        ///< stores to a page that arrives do not fault, and no release examines it
+  r5_arrival_marked_early,  ///< … it is looked at before the entry names us, and not afterwards
+  r5_first_meeting_unseen,  ///< an owner that meets its page later does not look at it
+  r5_watch_after_telling,   ///< readers are taken from the entry before V is protected
   /// a rank that sends notices takes the readers from the entry: others then find none, though these have no
   /// notice yet
   r5_readers_taken,
-  r5_leave_after_drop,         ///< a rank that drops a page leaves its readers afterwards
-  r5_note_cleared_late,        ///< what was noted is forgotten after the readers were taken
-  r8_release_before_named,   ///< a release ends though an entry does not name its rank yet
-  r8_naming_not_counted,     ///< … is not even begun where nothing else is to be sent
-  whole_edge,             ///< a block that is only partly written is taken whole
-  whole_diffed,           ///< of a whole block only what differs from an old twin is put
-  whole_unjoined,         ///< a rank that takes a block whole does not join its readers
-  whole_dropped,          ///< an acquire drops a whole block and does not put it
-  whole_left,             ///< an acquire leaves a whole block as it is, but not its rank among the readers
-  whole_arrival,          ///< so does an arrival
-  whole_freed_later,      ///< freed bytes of a whole block are put later
-  whole_sent_live,        ///< a whole block that was put while it was pinned counts as released
-  whole_stays,            ///< … stays whole
-  whole_twin_left,        ///< … has a twin of other bytes than those that were sent
-  tier_unprotected,       ///< a page leaves DRAM while its owner still stores
-  tier_unrecalled,        ///< … while others still know where it is
-  tier_undrained,         ///< … while puts are under way
-  tier_pinned,            ///< … though it is pinned
-  tier_dirty,             ///< … or a copy does, though it has changes that were not sent
-  tier_drop_unmarked,     ///< a copy goes when word 0 is not busy any more
-  tier_dram_early,        ///< word 0 says that a page is in before its bytes are
-  tier_in_unmarked,       ///< a page is brought in without setting busy
-  tier_in_unclaimed,      ///< … without its blocks' bits
-  tier_read_asleep,       ///< a fetch reads the frame of a page on SSD
-  tier_own_asleep,        ///< a rank takes what its M holds for a page of its own that is on SSD
-  tier_put_asleep,        ///< a put begins though the page is on SSD
-  tier_move_asleep,       ///< a page moves from the frame that was punched
+  r5_leave_after_drop,      ///< a rank that drops a page leaves its readers afterwards
+  r5_note_cleared_late,     ///< what was noted is forgotten after the readers were taken
+  r8_release_before_named,  ///< a release ends though an entry does not name its rank yet
+  r8_naming_not_counted,    ///< … is not even begun where nothing else is to be sent
+  whole_edge,               ///< a block that is only partly written is taken whole
+  whole_diffed,             ///< of a whole block only what differs from an old twin is put
+  whole_unjoined,           ///< a rank that takes a block whole does not join its readers
+  whole_dropped,            ///< an acquire drops a whole block and does not put it
+  whole_left,               ///< an acquire leaves a whole block as it is, but not its rank among the readers
+  whole_arrival,            ///< so does an arrival
+  whole_freed_later,        ///< freed bytes of a whole block are put later
+  whole_sent_live,          ///< a whole block that was put while it was pinned counts as released
+  whole_stays,              ///< … stays whole
+  whole_twin_left,          ///< … has a twin of other bytes than those that were sent
+  tier_unprotected,         ///< a page leaves DRAM while its owner still stores
+  tier_unrecalled,          ///< … while others still know where it is
+  tier_undrained,           ///< … while puts are under way
+  tier_pinned,              ///< … though it is pinned
+  tier_dirty,               ///< … or a copy does, though it has changes that were not sent
+  tier_drop_unmarked,       ///< a copy goes when word 0 is not busy any more
+  tier_dram_early,          ///< word 0 says that a page is in before its bytes are
+  tier_in_unmarked,         ///< a page is brought in without setting busy
+  tier_in_unclaimed,        ///< … without its blocks' bits
+  tier_read_asleep,         ///< a fetch reads the frame of a page on SSD
+  tier_own_asleep,          ///< a rank takes what its M holds for a page of its own that is on SSD
+  tier_put_asleep,          ///< a put begins though the page is on SSD
+  tier_move_asleep,         ///< a page moves from the frame that was punched
   /// own, writable blocks are not claimed when memory is allocated anew, but made writable with the others
   tier_armed_unheld,
-  tier_armed_unlooked,    ///< memory that is allocated anew is used without a look where it is
-  tier_gone_untold,       ///< a release that finds no block of a marked page here sends no notice
-  tier_rest_watched,      ///< … that finds it at rest takes it for watched
-  tier_rest_unseen,       ///< a store to a page at rest is not noted
-  tier_holds_and_waits,   ///< a worker that faults waits for room with the block's bit
-  tier_keeps_changes,     ///< a worker that waits for room sends nothing
-  part_saved_stays,       ///< a store to a saved block leaves it saved
-  part_stored_saved,      ///< so does one that brought the block in
-  part_unwritten,         ///< nothing is written of a page that leaves while it is here in part
-  part_all_written,       ///< all of it is, also what is not here
-  part_taken,             ///< a page that is here in part is taken without its owner
-  part_overwritten,       ///< paging in reads blocks that are here, too
-  part_in_busy,           ///< a worker that reads a block makes the page partial though another has set busy
-  part_not_noted,         ///< … does not make it so
-  part_unarmed_page,      ///< … takes all of the page for its own
-  part_saved_watched,     ///< a release that finds a block saved takes it for watched
-  part_absent_passed,     ///< … passes over blocks that are on SSD
-  part_unheld,            ///< a page leaves without the bits of blocks that are on SSD
+  tier_armed_unlooked,   ///< memory that is allocated anew is used without a look where it is
+  tier_gone_untold,      ///< a release that finds no block of a marked page here sends no notice
+  tier_rest_watched,     ///< … that finds it at rest takes it for watched
+  tier_rest_unseen,      ///< a store to a page at rest is not noted
+  tier_holds_and_waits,  ///< a worker that faults waits for room with the block's bit
+  tier_keeps_changes,    ///< a worker that waits for room sends nothing
+  part_saved_stays,      ///< a store to a saved block leaves it saved
+  part_stored_saved,     ///< so does one that brought the block in
+  part_unwritten,        ///< nothing is written of a page that leaves while it is here in part
+  part_all_written,      ///< all of it is, also what is not here
+  part_taken,            ///< a page that is here in part is taken without its owner
+  part_overwritten,      ///< paging in reads blocks that are here, too
+  part_in_busy,          ///< a worker that reads a block makes the page partial though another has set busy
+  part_not_noted,        ///< … does not make it so
+  part_unarmed_page,     ///< … takes all of the page for its own
+  part_saved_watched,    ///< a release that finds a block saved takes it for watched
+  part_absent_passed,    ///< … passes over blocks that are on SSD
+  part_unheld,           ///< a page leaves without the bits of blocks that are on SSD
   /// a worker that takes a page, and has paged it in from SSD, waits for its room once more
   tier_waits_again,
-  blank_unprotected,      ///< V goes on allowing stores to a block whose bytes are undefined
-  blank_pinned,           ///< a block that a view uses is given up, too
+  blank_unprotected,  ///< V goes on allowing stores to a block whose bytes are undefined
+  blank_pinned,       ///< a block that a view uses is given up, too
   /// a put to a page that its rank has come to own, on SSD, has it paged in while it holds the block's bit
   tier_put_own_asleep,
-  parts_after_notice,     ///< the parts are written after the notice can be found
-  parts_open_unsaid,      ///< … leaves out one that its threads can store to
-  parts_put_unsaid,       ///< … leaves out what was put where the page was its own
-  parts_told_kept,        ///< an acquire keeps blocks of which it has a notice
-  parts_left_kept,        ///< a rank that leaves the readers drops no more than the notice names
+  parts_after_notice,  ///< the parts are written after the notice can be found
+  parts_open_unsaid,   ///< … leaves out one that its threads can store to
+  parts_put_unsaid,    ///< … leaves out what was put where the page was its own
+  parts_told_kept,     ///< an acquire keeps blocks of which it has a notice
+  parts_left_kept,     ///< a rank that leaves the readers drops no more than the notice names
   /// a rank that takes a notice, and stays a reader, has the owner examine the page no more
   parts_asked_still,
-  parts_asked_ended_early,   ///< … takes the parts afterwards
-  parts_asked_ended_late,    ///< … until it has dropped that
-  ours_unnoted,           ///< a page whose stores do not fault is not recorded as own
-  ours_noted_late,        ///< … when it is marked
-  ours_forgotten,         ///< a page of which no block was ours is not looked at once more when that is noted
+  parts_asked_ended_early,  ///< … takes the parts afterwards
+  parts_asked_ended_late,   ///< … until it has dropped that
+  ours_unnoted,             ///< a page whose stores do not fault is not recorded as own
+  ours_noted_late,          ///< … when it is marked
+  ours_forgotten,  ///< a page of which no block was ours is not looked at once more when that is noted
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
@@ -205,9 +205,12 @@ struct Instr {
   std::uint8_t value = 0;
 };
 
-inline Instr load(int b, int c) { return {Do::load, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)}; }
+inline Instr load(int b, int c) {
+  return {Do::load, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
+}
 inline Instr store(int b, int c, int v) {
-  return {Do::store, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
+  return {Do::store, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c),
+          static_cast<std::uint8_t>(v)};
 }
 inline Instr add(int b, int c) {
   return {Do::add, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
@@ -252,8 +255,8 @@ inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
 
-inline Instr keep() { return {Do::keep}; }   ///< the only instruction of a pager
-inline Instr keep_resting() { return {Do::keep, 0, 1}; }   ///< … that retires pages, too
+inline Instr keep() { return {Do::keep}; }                ///< the only instruction of a pager
+inline Instr keep_resting() { return {Do::keep, 0, 1}; }  ///< … that retires pages, too
 
 struct Script {
   std::uint8_t rank;
@@ -268,7 +271,7 @@ struct Program {
   std::uint8_t blocks_per_page = 1;
   /// owners are asked when all holders have forgotten the location, and their answers bring the page along
   bool brings = false;
-  std::array<std::uint8_t, 3> room{};       ///< of each rank, in blocks of M and T; 0: no limit
+  std::array<std::uint8_t, 3> room{};  ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
 };
 
@@ -286,24 +289,24 @@ class Coherence {
     std::uint8_t value[kCells];
   };
   struct Actor {
-    std::uint8_t pc, stage;    // instruction; how far in it
-    std::uint8_t at;  // the rank where it works just now (a request is carried out at the rank asked)
-    std::uint8_t round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
-    std::uint8_t joined;       // waiting: did a round begin since it asked?
-    std::uint8_t todo, later;  // blocks that the round has not seen; those it found busy
-    std::uint8_t dropping;     // own: 1: the owner refused; 2: its answer has brought the page
-    std::uint8_t telling;      // a release's round: how far it is with the pages that it looks at
-    std::uint8_t pages, now;   // those left; the one it is at
-    std::uint8_t blocks, open; // … of which these blocks were not looked at yet; may its bytes have changed?
-    std::uint8_t sure, watch;  // was it noted as changed? Are its blocks to be protected?
-    std::uint8_t told;         // ranks that get notices next
-    std::uint8_t loaded;       // add: what the load returned
+    std::uint8_t pc, stage;  // instruction; how far in it
+    std::uint8_t at;         // the rank where it works just now (a request is carried out at the rank asked)
+    std::uint8_t round;      // 0 ask | 1 waits for a round | 2 leads one | 3 served
+    std::uint8_t joined;     // waiting: did a round begin since it asked?
+    std::uint8_t todo, later;   // blocks that the round has not seen; those it found busy
+    std::uint8_t dropping;      // own: 1: the owner refused; 2: its answer has brought the page
+    std::uint8_t telling;       // a release's round: how far it is with the pages that it looks at
+    std::uint8_t pages, now;    // those left; the one it is at
+    std::uint8_t blocks, open;  // … of which these blocks were not looked at yet; may its bytes have changed?
+    std::uint8_t sure, watch;   // was it noted as changed? Are its blocks to be protected?
+    std::uint8_t told;          // ranks that get notices next
+    std::uint8_t loaded;        // add: what the load returned
     // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not
     // stand
     std::uint8_t stale;
-    std::uint8_t room;         // 1: it was admitted; 2: it sends its rank's changes; 4: its pin was admitted
-    std::uint8_t waking, whom; // how far it is with a page on SSD; which rank owns that, or did
-    std::uint8_t acting;       // carries out actions on block
+    std::uint8_t room;          // 1: it was admitted; 2: it sends its rank's changes; 4: its pin was admitted
+    std::uint8_t waking, whom;  // how far it is with a page on SSD; which rank owns that, or did
+    std::uint8_t acting;        // carries out actions on block
     std::uint8_t block, event, action, sub, cell, owner, value, found_own;
   };
 
@@ -315,24 +318,24 @@ class Coherence {
     std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
     std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
-    std::uint8_t recalled[B];  // it moves or is on SSD, and its location has no holders any more
-    std::uint8_t tier[B], readers[B];         // where its owner has it; its readers
-    std::uint8_t disk[R][B][kCells];          // the spill files
-    std::uint8_t frames[R], twins[R];         // blocks of M and T that count, where there is a limit
-    std::uint8_t asked[R];                    // pages that its pager is to bring in
+    std::uint8_t recalled[B];          // it moves or is on SSD, and its location has no holders any more
+    std::uint8_t tier[B], readers[B];  // where its owner has it; its readers
+    std::uint8_t disk[R][B][kCells];   // the spill files
+    std::uint8_t frames[R], twins[R];  // blocks of M and T that count, where there is a limit
+    std::uint8_t asked[R];             // pages that its pager is to bring in
     std::uint8_t marked[R], stale[R];  // pages that its next release examines; pages of which it has notices
-    std::uint8_t parts[R];                    // blocks of which it has notices
-    std::uint8_t changed[R];                  // blocks that it has put to since it looked at their pages
-    std::uint8_t ours[R];                     // pages to which its threads may have stored without a fault
+    std::uint8_t parts[R];             // blocks of which it has notices
+    std::uint8_t changed[R];           // blocks that it has put to since it looked at their pages
+    std::uint8_t ours[R];              // pages to which its threads may have stored without a fault
     // pages of which it knows itself a reader; pages whose owners it has asked to look since its last notice
     std::uint8_t stays[R], asks[R];
     // a release has taken marks, an acquire notices, and is at work on them
     std::uint8_t telling[R], dropping[R];
-    std::uint8_t direct[W];                   // a direct put under way
+    std::uint8_t direct[W];  // a direct put under way
     // it is settled here, and its entry is being written (rank + 1), or was written, which its rank does not
     // know yet
     std::uint8_t naming[B];
-    std::uint8_t cached[R], dirty[R];         // the sets of blocks that rounds walk
+    std::uint8_t cached[R], dirty[R];  // the sets of blocks that rounds walk
     std::uint8_t leading[R][2];
     std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
     std::uint8_t ghost[B][kCells], freed[B];
@@ -360,15 +363,16 @@ class Coherence {
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
-    for (std::uint8_t p = 0; p < B; ++p) {   // entries arrive by themselves
+    for (std::uint8_t p = 0; p < B; ++p) {  // entries arrive by themselves
       if (s.naming[p] == 0) continue;
       State n = s;
       const auto me = static_cast<std::uint8_t>((s.naming[p] & ~kArrived) - 1);
       if ((s.naming[p] & kArrived) == 0) {
         put_entry(n, p, gas::end_move(entry(s, p), Rank{me}));
         set_bits(n.naming[p], kArrived);
-      } else {   // the completion
-        if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early)) mark(n, me, p);
+      } else {  // the completion
+        if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early))
+          mark(n, me, p);
         n.naming[p] = 0;
       }
       emit(n, Step{kNamed, s.naming[p], p});
@@ -383,7 +387,8 @@ class Coherence {
             f.mask = static_cast<std::uint8_t>(f.mask & ~(1 << c));
             if (f.mask == 0) {
               f = Flying{};
-              if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) --n.puts[page(b)];
+              if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early))
+                --n.puts[page(b)];
             } else
               f.value[c] = 0;
             emit(n, Step{kLand, r, static_cast<std::uint8_t>(b * kCells + c)});
@@ -409,28 +414,37 @@ class Coherence {
         if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.access))
           return "V allows something else than the block word says";
         owners += w.owned;
-        if (w.owned && !w.busy && gas::Tier{s.tier[page(b)]} == gas::Tier::ssd) return "blocks of a page on SSD are in use";
-        if (w.saved && !w.busy && gas::Tier{s.tier[page(b)]} != gas::Tier::partial) return "blocks are saved of a page that others put to";
-        if (w.saved && !w.busy && std::memcmp(s.memory[r][b], s.disk[r][b], kCells) != 0) return "a block is saved with other bytes";
+        if (w.owned && !w.busy && gas::Tier{s.tier[page(b)]} == gas::Tier::ssd)
+          return "blocks of a page on SSD are in use";
+        if (w.saved && !w.busy && gas::Tier{s.tier[page(b)]} != gas::Tier::partial)
+          return "blocks are saved of a page that others put to";
+        if (w.saved && !w.busy && std::memcmp(s.memory[r][b], s.disk[r][b], kCells) != 0)
+          return "a block is saved with other bytes";
         if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r)
           return "a rank thinks that it owns a page which is another's";
       }
       if (owners > 1) return "two owners";
     }
     for (std::uint8_t r = 0; r < R && without(Mutation::none); ++r)
-      if (limit(r) != 0 && used(s, r) > limit(r) + slack(r)) return "the budget is exceeded by more than threads can have in hand";
+      if (limit(r) != 0 && used(s, r) > limit(r) + slack(r))
+        return "the budget is exceeded by more than threads can have in hand";
     return all_done(s) ? lost(s) : nullptr;
   }
 
   bool finished(const State& s) const { return all_done(s); }
-  bool circles() const { return std::any_of(program_.workers.begin(), program_.workers.end(), [](const Script& w) { return keeps(w); }); }
+  bool circles() const {
+    return std::any_of(program_.workers.begin(), program_.workers.end(),
+                       [](const Script& w) { return keeps(w); });
+  }
 
   std::string name(const Step& step) const {
     if (step.kind == kLand)
-      return "put of rank " + std::to_string(step.actor) + " lands: block " + std::to_string(step.detail / kCells) +
-             " cell " + std::to_string(step.detail % kCells);
+      return "put of rank " + std::to_string(step.actor) + " lands: block " +
+             std::to_string(step.detail / kCells) + " cell " + std::to_string(step.detail % kCells);
     if (step.kind == kNamed)
-      return "the entry of page " + std::to_string(step.detail) + ((step.actor & kArrived) == 0 ? " names rank " : " is known to name rank ") + std::to_string((step.actor & ~kArrived) - 1);
+      return "the entry of page " + std::to_string(step.detail) +
+             ((step.actor & kArrived) == 0 ? " names rank " : " is known to name rank ") +
+             std::to_string((step.actor & ~kArrived) - 1);
     static constexpr const char* kWords[] = {"loads",
                                              "faults (load): claims",
                                              "stores",
@@ -497,9 +511,10 @@ class Coherence {
                                              "pager: ends",
                                              "pager: lays to rest block",
                                              "ends"};
-    static constexpr const char* kActions[] = {"end",         "fetch",        "find",         "make_twin",    "allow_read",    "allow_write",
-                                               "protect_read", "protect_none", "diff_put",     "diff_put_live", "put_all",      "put_all_live",
-                                               "refresh",      "merge_arrival", "read_back", "restore_bytes", "mark_page"};
+    static constexpr const char* kActions[] = {
+        "end",          "fetch",         "find",      "make_twin",     "allow_read", "allow_write",
+        "protect_read", "protect_none",  "diff_put",  "diff_put_live", "put_all",    "put_all_live",
+        "refresh",      "merge_arrival", "read_back", "restore_bytes", "mark_page"};
     const Script& w = program_.workers[step.actor];
     std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
     if ((step.kind & 0xFF) == kAction)
@@ -511,15 +526,18 @@ class Coherence {
     std::string t;
     for (std::uint8_t b = 0; b < B; ++b) {
       t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) +
-           (s.busy[page(b)] ? " busy" : "") + (s.tier[page(b)] ? " on SSD" : "") + " readers " + std::to_string(s.readers[page(b)]) + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
+           (s.busy[page(b)] ? " busy" : "") + (s.tier[page(b)] ? " on SSD" : "") + " readers " +
+           std::to_string(s.readers[page(b)]) + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
            std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
       for (std::uint8_t r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
-             std::to_string(static_cast<int>(w.access)) +
-             (w.whole ? " whole" : "") + (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1]) : "") +
-             (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") + (s.parts[r] & 1 << b ? " of it" : "") +
-             (s.ours[r] & 1 << page(b) ? " ours" : "") + (s.stays[r] & 1 << page(b) ? " stays" : "") + (s.asks[r] & 1 << page(b) ? " asked" : "") +
+             std::to_string(static_cast<int>(w.access)) + (w.whole ? " whole" : "") +
+             (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1])
+                     : "") +
+             (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") +
+             (s.parts[r] & 1 << b ? " of it" : "") + (s.ours[r] & 1 << page(b) ? " ours" : "") +
+             (s.stays[r] & 1 << page(b) ? " stays" : "") + (s.asks[r] & 1 << page(b) ? " asked" : "") +
              " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," +
              std::to_string(s.memory[r][b][1]);
       }
@@ -637,7 +655,10 @@ class Coherence {
   /// A worker between its two looks at the page will see it.
   void has_not_stood(State& n, std::uint8_t p) const noexcept {
     for (Actor& other : n.actor)
-      if (other.acting && page(other.block) == p && (fetching(n, other) ? other.sub >= 2 && other.sub < 5 : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)) set_bits(other.stale, 4);
+      if (other.acting && page(other.block) == p &&
+          (fetching(n, other) ? other.sub >= 2 && other.sub < 5
+                              : refreshing(n, other) && other.sub >= 1 && other.sub <= 3))
+        set_bits(other.stale, 4);
   }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
     static constexpr Instr kEndInstr{};
@@ -647,13 +668,17 @@ class Coherence {
 
   bool all_done(const State& s) const {
     for (std::uint8_t a = 0; a < W; ++a)
-      if (keeps(program_.workers[a]) ? s.actor[a].stage != 0 || s.actor[a].waking != 0 || s.actor[a].acting : s.actor[a].pc < program_.workers[a].code.size()) return false;
+      if (keeps(program_.workers[a]) ? s.actor[a].stage != 0 || s.actor[a].waking != 0 || s.actor[a].acting
+                                     : s.actor[a].pc < program_.workers[a].code.size())
+        return false;
     for (const auto& of_rank : s.flying)
       for (const Flying& f : of_rank)
         if (f.mask != 0) return false;
     return std::all_of(s.naming, s.naming + B, [](std::uint8_t n) { return n == 0; });
   }
-  [[nodiscard]] std::uint8_t bit_of_page(std::uint8_t b) const noexcept { return static_cast<std::uint8_t>(1 << page(b)); }
+  [[nodiscard]] std::uint8_t bit_of_page(std::uint8_t b) const noexcept {
+    return static_cast<std::uint8_t>(1 << page(b));
+  }
   [[nodiscard]] std::uint8_t blocks_of(std::uint8_t p) const noexcept {
     std::uint8_t blocks = 0;
     for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(blocks, 1u << b);
@@ -667,14 +692,22 @@ class Coherence {
     note_ours(n, r, p);
     set_bits(n.marked[r], 1u << p);
   }
-  static void set_bits(std::uint8_t& to, unsigned bits) noexcept { to = static_cast<std::uint8_t>(to | bits); }
-  static void clear_bits(std::uint8_t& from, unsigned bits) noexcept { from = static_cast<std::uint8_t>(from & ~bits); }
+  static void set_bits(std::uint8_t& to, unsigned bits) noexcept {
+    to = static_cast<std::uint8_t>(to | bits);
+  }
+  static void clear_bits(std::uint8_t& from, unsigned bits) noexcept {
+    from = static_cast<std::uint8_t>(from & ~bits);
+  }
   /// Nothing to release, nothing to drop: one word each (gas/marked_pages.h).
   [[nodiscard]] bool nothing_to_release(const State& s, std::uint8_t r) const {
-    return s.dirty[r] == 0 && s.marked[r] == 0 && (!naming(s, r) || without(Mutation::r8_naming_not_counted)) && (!s.telling[r] || without(Mutation::r5_release_passes_telling));
+    return s.dirty[r] == 0 && s.marked[r] == 0 &&
+           (!naming(s, r) || without(Mutation::r8_naming_not_counted)) &&
+           (!s.telling[r] || without(Mutation::r5_release_passes_telling));
   }
   /// PageMarks::may_hold.
-  [[nodiscard]] bool nothing_told_of(const State& s, std::uint8_t r, std::uint8_t b) const noexcept { return (s.stale[r] & bit_of_page(b)) == 0 && !s.dropping[r]; }
+  [[nodiscard]] bool nothing_told_of(const State& s, std::uint8_t r, std::uint8_t b) const noexcept {
+    return (s.stale[r] & bit_of_page(b)) == 0 && !s.dropping[r];
+  }
   [[nodiscard]] bool nothing_to_drop(const State& s, std::uint8_t r) const {
     return s.stale[r] == 0 && (!s.dropping[r] || without(Mutation::r5_acquire_passes_dropping));
   }
@@ -744,16 +777,21 @@ class Coherence {
     if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
     if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
     if (before.whole && !before.busy) {
-      if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0) step.actions[1] = Action::diff_put;
-      if (without(Mutation::whole_dropped) && event == Event::acquire) step.after = Block{}, step.actions = {Action::protect_none};
+      if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0)
+        step.actions[1] = Action::diff_put;
+      if (without(Mutation::whole_dropped) && event == Event::acquire)
+        step.after = Block{}, step.actions = {Action::protect_none};
       if (without(Mutation::whole_left) && event == Event::acquire) drop(Action::find);
       if (without(Mutation::whole_freed_later) && event == Event::discard) step = {};
-      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0) step.after.twin = false, step.after.access = mem::Access::read;
-      if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live) step.after.twin = false, step.after.whole = true;
+      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0)
+        step.after.twin = false, step.after.access = mem::Access::read;
+      if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live)
+        step.after.twin = false, step.after.whole = true;
     }
     if (without(Mutation::part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
     if (without(Mutation::r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
-    if (without(Mutation::tier_rest_unseen) && before.owned && before.access == mem::Access::none) drop(Action::mark_page);
+    if (without(Mutation::tier_rest_unseen) && before.owned && before.access == mem::Access::none)
+      drop(Action::mark_page);
     if (event == Event::evict && step.verdict == dsm::Verdict::refuse) {
       Block lighter = before;
       if (without(Mutation::tier_dirty)) lighter.twin = lighter.whole = false;
@@ -807,7 +845,8 @@ class Coherence {
     const dsm::BlockStep step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
     const auto done = [&] {
-      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | s.actor[a].sub)};
+      const Step label{kAction, a,
+                       static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | s.actor[a].sub)};
       emit(n, label);
     };
     std::uint8_t& prot = n.prot[x.at][x.block];
@@ -837,11 +876,11 @@ class Coherence {
         if (step.after.access == mem::Access::none || step.after.owned)
           n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
         put_word(n, x.at, x.block, step.after);
-        if (blanks) {   // forgotten on SSD; what M holds must not be read
+        if (blanks) {  // forgotten on SSD; what M holds must not be read
           std::fill_n(n.disk[x.at][x.block], kCells, 0);
           std::fill_n(n.memory[x.at][x.block], kCells, 0);
         }
-        if (step.after.owned && !step.after.saved)   // likewise
+        if (step.after.owned && !step.after.saved)  // likewise
           for (std::uint8_t& d : n.disk[x.at][x.block]) d = 0;
         if (!step.after.twin)  // bytes that are not read again: equal states look equal
           for (std::uint8_t& t : n.twin[x.at][x.block]) t = 0;
@@ -856,7 +895,7 @@ class Coherence {
         break;
       case Action::allow_write:
         fill(n, x.at, x.block);
-        if (step.after.whole && !(n.dirty[x.at] & 1 << x.block)) {   // mark_dirty: before any store can land
+        if (step.after.whole && !(n.dirty[x.at] & 1 << x.block)) {  // mark_dirty: before any store can land
           set_bits(n.dirty[x.at], 1u << x.block);
           return done();
         }
@@ -864,7 +903,7 @@ class Coherence {
         break;
       case Action::protect_read: prot = 1; break;
       case Action::protect_none: prot = 0; break;
-      case Action::mark_page: {   // noted as ours, then marked
+      case Action::mark_page: {  // noted as ours, then marked
         const bool notes = (x.sub == 0) != without(Mutation::ours_noted_late);
         notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
         if (x.sub == 0) {
@@ -918,9 +957,9 @@ class Coherence {
         x.sub = 1;
         return done();
       case 1: {
-        if (static_cast<Event>(x.event) == Event::acquire) {   // its rank goes on holding what is kept
+        if (static_cast<Event>(x.event) == Event::acquire) {  // its rank goes on holding what is kept
           if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, a, done)) return;
-          if (n.owner[p] == x.at) {   // no notice is needed
+          if (n.owner[p] == x.at) {  // no notice is needed
             next_action(n, a);
             return done();
           }
@@ -930,7 +969,9 @@ class Coherence {
         x.sub = 2;
         x.owner = n.owner[p];
         gas::Location where = entry(n, p);
-        if (without(where.owner == Rank{x.at} ? Mutation::tier_own_asleep : Mutation::tier_read_asleep) && !where.busy) where.tier = gas::Tier::dram;
+        if (without(where.owner == Rank{x.at} ? Mutation::tier_own_asleep : Mutation::tier_read_asleep) &&
+            !where.busy)
+          where.tier = gas::Tier::dram;
         const dsm::Fetched found = dsm::fetch_source(where, Rank{x.at});
         // through its rank's entry it is found all the same
         if (found != dsm::Fetched::yes && x.owner != x.at && !n.recalled[p]) {
@@ -939,16 +980,18 @@ class Coherence {
           if (static_cast<Event>(x.event) == Event::acquire) return;
           n = before;
         }
-        if (found == dsm::Fetched::own || (found == dsm::Fetched::on_ssd && without(Mutation::part_unarmed_page))) {
+        if (found == dsm::Fetched::own ||
+            (found == dsm::Fetched::on_ssd && without(Mutation::part_unarmed_page))) {
           x.found_own = kOwn;
           x.action = x.sub = x.owner = 0;
         } else if (found == dsm::Fetched::on_ssd) {
           x.sub = 6;
           x.value = n.tier[p];
-        } else if (found == dsm::Fetched::leaving && x.owner == x.at && without(Mutation::r8_use_while_leaving)) {
+        } else if (found == dsm::Fetched::leaving && x.owner == x.at &&
+                   without(Mutation::r8_use_while_leaving)) {
           x.sub = 4;
           x.cell = kCells;
-        } else if (found != dsm::Fetched::yes) {   // gives up the claim before waiting (rule 8)
+        } else if (found != dsm::Fetched::yes) {  // gives up the claim before waiting (rule 8)
           x.sub = 5;
           x.waking = found == dsm::Fetched::on_ssd_elsewhere ? kAsking : kAwake;
           x.whom = found == dsm::Fetched::on_ssd_elsewhere ? static_cast<std::uint8_t>(x.owner + 1) : 0;
@@ -957,14 +1000,16 @@ class Coherence {
       }
       case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
       case 3: return mark_at_owner(n, x, 4, done);
-      case 6: {   // partial already, or from SSD by a compare-swap
-        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
+      case 6: {  // partial already, or from SSD by a compare-swap
+        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) ||
+                          gas::owned_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
         if (!ours) {
           x.sub = 5;
           x.value = 0;
           return done();
         }
-        if (x.value != static_cast<std::uint8_t>(gas::Tier::partial) && !without(Mutation::part_not_noted)) put_entry(n, p, gas::in_part(entry(n, p)));
+        if (x.value != static_cast<std::uint8_t>(gas::Tier::partial) && !without(Mutation::part_not_noted))
+          put_entry(n, p, gas::in_part(entry(n, p)));
         clear_bits(n.cached[x.at], 1u << x.block);
         x.found_own = kOnSsd;
         x.action = x.sub = x.owner = x.value = x.stale = 0;
@@ -1003,10 +1048,14 @@ class Coherence {
   bool stays(State& n, const Actor& x) const {
     const std::uint8_t p = page(x.block);
     const bool stood = !(x.stale & 4) || without(Mutation::r6_not_stood);
-    if ((stood || without(Mutation::r6_stay_without_standing)) && (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly))) set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
+    if ((stood || without(Mutation::r6_stay_without_standing)) &&
+        (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly)))
+      set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
     return stood;
   }
-  static gas::ReaderState stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept { return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0}; }
+  static gas::ReaderState stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept {
+    return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0};
+  }
   static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::ReaderState stay) noexcept {
     (stay.joined ? set_bits : clear_bits)(n.stays[r], 1u << p);
     (stay.asked ? set_bits : clear_bits)(n.asks[r], 1u << p);
@@ -1021,13 +1070,15 @@ class Coherence {
       return done();
     }
     if (before.joined) return mark_at_owner(n, x, static_cast<std::uint8_t>(then + 1), done);
-    if (!without(Mutation::r6_no_join) && !without(Mutation::r6_join_after_data)) set_bits(n.readers[page(x.block)], 1u << x.at);
+    if (!without(Mutation::r6_no_join) && !without(Mutation::r6_join_after_data))
+      set_bits(n.readers[page(x.block)], 1u << x.at);
     x.sub = then;
     done();
   }
   template <class Done>
   void mark_at_owner(State& n, Actor& x, std::uint8_t then, const Done& done) const {
-    if (!without(Mutation::r6_no_owner_mark) && !without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], bit_of_page(x.block));
+    if (!without(Mutation::r6_no_owner_mark) && !without(Mutation::r6_owner_mark_after_data))
+      set_bits(n.marked[x.owner], bit_of_page(x.block));
     x.sub = then;
     done();
   }
@@ -1036,16 +1087,20 @@ class Coherence {
   bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
     const std::uint8_t p = page(b);
     const bool through_entry = s.owner[p] != x.at && !s.recalled[p];
-    return !through_entry && dsm::fetch_source(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving && !without(Mutation::r8_use_while_leaving);
+    return !through_entry && dsm::fetch_source(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving &&
+           !without(Mutation::r8_use_while_leaving);
   }
 
   enum FoundOwn : std::uint8_t { kOwn = 1, kOnSsd };
-  [[nodiscard]] bool comes_home(const State& s, const Actor& x) const { return s.owner[page(x.block)] == x.at && !without(Mutation::tier_put_own_asleep); }
+  [[nodiscard]] bool comes_home(const State& s, const Actor& x) const {
+    return s.owner[page(x.block)] == x.at && !without(Mutation::tier_put_own_asleep);
+  }
 
   bool fetching(const State& s, const Actor& x) const {
     if (x.found_own) return false;
     const dsm::BlockStep step = claimed_step(s, x);
-    return x.action < step.actions.size() && (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
+    return x.action < step.actions.size() &&
+           (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
   }
 
   bool refreshing(const State& s, const Actor& x) const {
@@ -1082,7 +1137,7 @@ class Coherence {
         if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
         return done();
       default: {
-        const bool twin = word(n, x.at, x.block).dirty();   // what was whole has one by now
+        const bool twin = word(n, x.at, x.block).dirty();  // what was whole has one by now
         std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
         std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
         const auto theirs = static_cast<std::uint8_t>(x.value >> 4 * x.cell & 15);
@@ -1145,7 +1200,8 @@ class Coherence {
           x.sub = kHome;
           return done();
         }
-        if (x.waking != kAwake || (asleep(n, p) && !without(Mutation::tier_put_asleep))) return ask_holding(n, a, done);
+        if (x.waking != kAwake || (asleep(n, p) && !without(Mutation::tier_put_asleep)))
+          return ask_holding(n, a, done);
         // until the page has moved
         if (n.recalled[p] && !asleep(n, p) && !without(Mutation::r8_put_ignores_busy)) return;
         ++n.puts[p];
@@ -1160,7 +1216,7 @@ class Coherence {
         for (std::uint8_t c = 0; c < kCells; ++c)
           if (!(f.mask & (1 << c))) f.value[c] = 0;
         x.value = 0;
-        x.sub = f.mask == 0 ? kUncountOwn : kAwait;   // nothing has changed
+        x.sub = f.mask == 0 ? kUncountOwn : kAwait;  // nothing has changed
         // uncounted when they have landed
         if ((without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) && f.mask != 0) {
           set_bits(n.changed[x.at], 1u << x.block);
@@ -1184,7 +1240,8 @@ class Coherence {
       // nothing is put: the rank owns the block, in a page that is partial here. By a compare-swap, unless it
       // was
       case kHome: {
-        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at});
+        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) ||
+                          gas::owned_on_ssd(entry(n, p), Rank{x.at});
         if (ours) {
           put_entry(n, p, gas::in_part(entry(n, p)));
           f = Flying{};
@@ -1238,15 +1295,19 @@ class Coherence {
         });
       case Do::own: return own_page(s, a, i.block, emit);
       case Do::hand_back: return hand_page_back(s, a, emit);
-      case Do::reclaim: return circles() ? arm_owned(s, a, emit) : block_event(s, a, Event::arrive_blank, emit);
-      case Do::pin_write: return block_event(s, a, without(Mutation::whole_edge) ? Event::pin_whole : Event::pin_write, emit);
+      case Do::reclaim:
+        return circles() ? arm_owned(s, a, emit) : block_event(s, a, Event::arrive_blank, emit);
+      case Do::pin_write:
+        return block_event(s, a, without(Mutation::whole_edge) ? Event::pin_whole : Event::pin_write, emit);
       case Do::pin_whole: return block_event(s, a, Event::pin_whole, emit);
       case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
       case Do::unpin: return block_event(s, a, Event::unpin, emit);
       // Coherence::discard: the changes, then the copy if this rank may have a notice of it
       case Do::discard:
-        if (x.stage == 0) return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
-        if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        if (x.stage == 0)
+          return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
+        if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays))
+          return simple(s, a, kNothing, emit, [](State&) { return true; });
         return block_event(s, a, Event::acquire, emit);
       case Do::take:
         if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
@@ -1382,7 +1443,7 @@ class Coherence {
       if (without(Mutation::r5_tell_before_completion)) begin_telling(n, y);
     } else {
       n.dropping[x.at] = 1;
-      y.pages = 1;   // the notices are not taken yet
+      y.pages = 1;  // the notices are not taken yet
     }
     emit(n, Step{kLead, a, kind});
   }
@@ -1403,11 +1464,11 @@ class Coherence {
     State n = s;
     Actor& y = n.actor[a];
     const bool flushing = kind == kRelease;
-    if (!flushing && x.pages) {   // an acquire takes the notices
+    if (!flushing && x.pages) {  // an acquire takes the notices
       y.pages = 0;
       y.told = s.stale[x.at];
       n.stale[x.at] = 0;
-      if (y.told != 0)   // another number of acquires
+      if (y.told != 0)  // another number of acquires
         for (Actor& other : n.actor)
           if (other.at == x.at && other.acting && other.sub >= 2 && fetching(s, other)) other.stale = 1;
       return emit(n, Step{kTakeNotices, a, s.stale[x.at]});
@@ -1415,7 +1476,8 @@ class Coherence {
     if (!flushing && x.told != 0 && (!x.open || (x.todo == 0 && x.later == 0))) return hear(s, a, emit);
     if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
     if (x.todo == 0 && x.later == 0) {
-      if (flushing && x.telling == 0 && naming(s, x.at) && !without(Mutation::r8_release_before_named)) return;
+      if (flushing && x.telling == 0 && naming(s, x.at) && !without(Mutation::r8_release_before_named))
+        return;
       if (without(Mutation::r4_unlock_early))  // the round awaits completion, only the blocks do not
         for (const Flying& f : s.flying[x.at])
           if (f.mask != 0) return;
@@ -1486,7 +1548,7 @@ class Coherence {
       case kTakesLate: {
         y.blocks = s.parts[x.at] & all;
         clear_bits(n.parts[x.at], all);
-        if (y.blocks == 0) {   // taken already, with another notice
+        if (y.blocks == 0) {  // taken already, with another notice
           end_page(0);
           return emit(n, Step{kHear, a, p});
         }
@@ -1510,7 +1572,8 @@ class Coherence {
       case kNotesLeaving:
         note(false);
         y.sure = kLeaves;
-        if (!without(Mutation::r6_stay_ended_early)) end_page(without(Mutation::parts_left_kept) ? x.blocks : all);
+        if (!without(Mutation::r6_stay_ended_early))
+          end_page(without(Mutation::parts_left_kept) ? x.blocks : all);
         return emit(n, Step{kLeave, a, p});
       default:
         if (!without(Mutation::parts_asked_ended_early)) note(true);
@@ -1528,9 +1591,18 @@ class Coherence {
     State n = s;
     Actor& y = n.actor[a];
     const auto bit = static_cast<std::uint8_t>(1 << x.now);
-    enum : std::uint8_t { kNextPage = 1, kFirstLook, kBlocks, kReaders, kLateWatch, kParts, kNotices, kDone = 9 };
-    enum : std::uint8_t { kWatches = 1, kAgain = 2 };   // x.watch
-    constexpr std::uint8_t kOurs = 0x80;                // x.open
+    enum : std::uint8_t {
+      kNextPage = 1,
+      kFirstLook,
+      kBlocks,
+      kReaders,
+      kLateWatch,
+      kParts,
+      kNotices,
+      kDone = 9
+    };
+    enum : std::uint8_t { kWatches = 1, kAgain = 2 };  // x.watch
+    constexpr std::uint8_t kOurs = 0x80;               // x.open
     const std::uint8_t all = blocks_of(x.now);
     const auto end_page = [&] {
       if (without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], all);
@@ -1543,11 +1615,12 @@ class Coherence {
     };
     const bool notice_first = without(Mutation::parts_after_notice);
     const auto begin_notices = [&] {
-      y.blocks = 0;   // ranks that got the parts
+      y.blocks = 0;  // ranks that got the parts
       y.telling = notice_first ? kNotices : kParts;
       if (y.told == 0) end_page();
     };
-    const std::uint8_t put = without(Mutation::parts_put_unsaid) && (s.ours[x.at] & bit) ? std::uint8_t{0} : x.sure;
+    const std::uint8_t put =
+        without(Mutation::parts_put_unsaid) && (s.ours[x.at] & bit) ? std::uint8_t{0} : x.sure;
     switch (x.telling) {
       case kNextPage: {
         if (x.pages == 0) {
@@ -1581,14 +1654,14 @@ class Coherence {
         y.telling = kBlocks;
         emit(n, Step{kTakeReaders, a, x.now});
         if (x.sure) return;
-        y.watch = kWatches;   // whether a page is watched is a guess of what pays: both are tried
+        y.watch = kWatches;  // whether a page is watched is a guess of what pays: both are tried
         return emit(n, Step{kTakeReaders, a, x.now});
       case kBlocks:
       case kLateWatch: {
         if (x.blocks == 0) {
           if (x.telling == kLateWatch) {
             begin_notices();
-          // not own any more. What has become so until then is seen by another look
+            // not own any more. What has become so until then is seen by another look
           } else if (!(x.watch & kAgain) && !(x.open & kOurs)) {
             clear_bits(n.ours[x.at], bit);
             set_bits(y.watch, kAgain);
@@ -1611,11 +1684,14 @@ class Coherence {
         clear_bits(y.blocks, 1u << b);
         Block seen = word(s, x.at, b);
         if (dsm::may_be_ours(seen)) set_bits(y.open, kOurs);
-        if (without(Mutation::tier_rest_watched) && seen.owned && seen.access == mem::Access::none) seen.access = mem::Access::read, seen.saved = false;
+        if (without(Mutation::tier_rest_watched) && seen.owned && seen.access == mem::Access::none)
+          seen.access = mem::Access::read, seen.saved = false;
         if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, mem::Access::read};
         const bool absent = !seen.owned && !seen.busy;
         if (absent && without(Mutation::tier_gone_untold)) return emit(n, Step{kTellLook, a, b});
-        if (absent && without(Mutation::part_absent_passed) && static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial) return emit(n, Step{kTellLook, a, b});
+        if (absent && without(Mutation::part_absent_passed) &&
+            static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial)
+          return emit(n, Step{kTellLook, a, b});
         const bool unsaid = without(Mutation::parts_open_unsaid) && (x.open & all) != 0;
         if (dsm::may_have_changed(seen) && !unsaid) set_bits(y.open, 1u << b);
         const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
@@ -1623,7 +1699,7 @@ class Coherence {
         if (x.watch == kWatches && !late) static_cast<void>(try_claim(n, a, b, Event::watch));
         return emit(n, Step{kTellLook, a, b});
       }
-      case kReaders:   // again: readers that came before V was protected
+      case kReaders:  // again: readers that came before V was protected
         read_readers(x.now);
         if (without(Mutation::r5_watch_after_telling)) {
           y.blocks = all;
@@ -1632,7 +1708,7 @@ class Coherence {
           begin_notices();
         }
         return emit(n, Step{kTakeReaders, a, x.now});
-      default: {   // kParts: all get the parts; kNotices: then all get the page
+      default: {  // kParts: all get the parts; kNotices: then all get the page
         const auto r = static_cast<std::uint8_t>(__builtin_ctz(x.told));
         clear_bits(y.told, 1u << r);
         if (x.telling == kParts) {
@@ -1710,7 +1786,7 @@ class Coherence {
       return simple(s, a, kNothing, emit, [](State&) { return true; });
     const bool pins = event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole;
     if (pins && leaving(s, s.actor[a], b)) return;
-    if (pins && !(s.actor[a].room & 4)) {   // once, however often it is tried
+    if (pins && !(s.actor[a].room & 4)) {  // once, however often it is tried
       if (!admitted(s, a, emit)) return;
       n.actor[a].room = 4;
     }
@@ -1812,7 +1888,7 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLooking: {
-        gas::MoveStep move = gas::begin_move(entry(s, p), rank);   // one fetch-or
+        gas::MoveStep move = gas::begin_move(entry(s, p), rank);  // one fetch-or
         if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
         put_entry(n, p, move.claimed);
         y.owner = s.owner[p];
@@ -1821,15 +1897,18 @@ class Coherence {
           n.tier[p] = 0;
           move = gas::begin_move(gas::end_page_in(entry(n, p)), rank);
         }
-        if (move.verdict == gas::MoveVerdict::claim && program_.brings && !without(Mutation::r8_landing_undrained)) return to(kRecalling, kOwnBusy);
-        const bool taken = move.verdict == gas::MoveVerdict::on_ssd || (move.verdict == gas::MoveVerdict::in_part && without(Mutation::part_taken));
+        if (move.verdict == gas::MoveVerdict::claim && program_.brings &&
+            !without(Mutation::r8_landing_undrained))
+          return to(kRecalling, kOwnBusy);
+        const bool taken = move.verdict == gas::MoveVerdict::on_ssd ||
+                           (move.verdict == gas::MoveVerdict::in_part && without(Mutation::part_taken));
         if (x.sure && taken) return to(kTaking, kOwnBusy);
         return to(move.verdict == gas::MoveVerdict::claim ? kYielding : kUnmarking, kOwnBusy);
       }
-      case kTaking:   // its bytes do not matter
+      case kTaking:  // its bytes do not matter
         put_entry(n, p, gas::end_take(entry(s, p), rank));
         return to(kSettling, kOwnLook);
-      case kUnmarking: {   // there already, or on SSD: the entry becomes what it was
+      case kUnmarking: {  // there already, or on SSD: the entry becomes what it was
         gas::Location before = gas::in_tier(entry(s, p), static_cast<gas::Tier>(x.open));
         before.busy = false;
         put_entry(n, p, before);
@@ -1841,12 +1920,8 @@ class Coherence {
       }
       // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or
       // lands between the two is one that could have done so before the first.
-      case kYielding:
-        y.later = first(p);
-        return yield_all(n, a, p, to);
-      case kRecalling:
-        n.recalled[p] = 1;
-        return to(kDraining, kRecall);
+      case kYielding: y.later = first(p); return yield_all(n, a, p, to);
+      case kRecalling: n.recalled[p] = 1; return to(kDraining, kRecall);
       case kDraining:
         if (s.puts[p] != 0 && !without(Mutation::r8_no_drain)) return;
         if (program_.brings && !without(Mutation::r8_landing_undrained)) return to(kYielding, kDrained);
@@ -1948,7 +2023,8 @@ class Coherence {
         x.sub = static_cast<std::uint8_t>(x.sub | 1);
         return emit(n, label);
       }
-      const bool taken = before.whole ? without(Mutation::whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
+      const bool taken =
+          before.whole ? without(Mutation::whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
       if (taken || without(Mutation::r4_plain_arrival)) mine = x.value;
       x.value = 0;
       x.sub = static_cast<std::uint8_t>(x.sub & ~1);
@@ -1978,11 +2054,13 @@ class Coherence {
       if (!without(Mutation::r5_arrival_unseen)) mark(n, me, p);
       for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
       x.sub = 1;
-      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
+      return emit(n,
+                  Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
     }
     if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
       n.prot[me][b] = 2;
-      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
+      return emit(
+          n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
     }
     before.busy = false;
     become(n, me, b, dsm::next(before, Event::page_in).after);
@@ -2036,7 +2114,8 @@ class Coherence {
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           const dsm::BlockStep step = dsm::next(word(s, me, b), Event::yield);
           if (step.verdict == dsm::Verdict::wait) return;
-          if (step.verdict == dsm::Verdict::refuse) return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
+          if (step.verdict == dsm::Verdict::refuse)
+            return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
           if (step.verdict == dsm::Verdict::done) continue;
           n.prot[me][b] = 0;
           put_word(n, me, b, step.after);
@@ -2045,7 +2124,10 @@ class Coherence {
       // kName. Where frames are counted it begins on SSD: the new owner does not know of it
       // (AddressCache::initial_tier)
       default:
-        put_entry(n, p, gas::in_tier(gas::end_move(entry(s, p), to), limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
+        put_entry(
+            n, p,
+            gas::in_tier(gas::end_move(entry(s, p), to),
+                         limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
         if (!without(Mutation::r7_replaced_untold)) {
           set_bits(n.changed[me], blocks_of(p));
           set_bits(n.marked[me], 1u << p);
@@ -2080,7 +2162,8 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLookWhere:
-        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::own || without(Mutation::tier_armed_unlooked)) {
+        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::own ||
+            without(Mutation::tier_armed_unlooked)) {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
@@ -2101,13 +2184,14 @@ class Coherence {
         return emit(n, Step{kOwnBusy, a, p});
       case kMarkPage:
         mark(n, me, p);
-        y.cell = has_room(s, me);   // else its blocks come to rest: faults fill them
+        y.cell = has_room(s, me);  // else its blocks come to rest: faults fill them
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           if (y.cell) fill(n, me, b);
-          if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;   // only where they are not held
+          if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;  // only where they are not held
         }
         y.stage = kArm;
-        return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
+        return emit(
+            n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
       default: {
         if (x.later == 0) {
           next_instr(n, a);
@@ -2120,7 +2204,8 @@ class Coherence {
         if (!x.cell && after.pins == 0) after = dsm::next(after, Event::retire).after;
         if (n.prot[me][b] != static_cast<std::uint8_t>(after.access)) {
           n.prot[me][b] = static_cast<std::uint8_t>(after.access);
-          return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
+          return emit(n, Step{kAction, a,
+                              static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
         }
         become(n, me, b, after);
         clear_bits(y.later, 1u << b);
@@ -2139,10 +2224,14 @@ class Coherence {
   }
   /// What the threads of the rank may have in hand: a frame and a twin of a page each.
   [[nodiscard]] unsigned slack(std::uint8_t r) const {
-    return 2u * program_.blocks_per_page * static_cast<unsigned>(std::count_if(program_.workers.begin(), program_.workers.end(), [&](const Script& w) { return w.rank == r; }));
+    return 2u * program_.blocks_per_page *
+           static_cast<unsigned>(std::count_if(program_.workers.begin(), program_.workers.end(),
+                                               [&](const Script& w) { return w.rank == r; }));
   }
   /// For another page.
-  [[nodiscard]] bool has_room(const State& s, std::uint8_t r) const noexcept { return limit(r) == 0 || used(s, r) + program_.blocks_per_page <= limit(r); }
+  [[nodiscard]] bool has_room(const State& s, std::uint8_t r) const noexcept {
+    return limit(r) == 0 || used(s, r) + program_.blocks_per_page <= limit(r);
+  }
   void fill(State& n, std::uint8_t r, std::uint8_t b) const noexcept {
     if (limit(r) != 0) set_bits(n.frames[r], 1u << b);
   }
@@ -2178,10 +2267,23 @@ class Coherence {
     return false;
   }
 
-  enum Waking : std::uint8_t { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming, kInSettling, kInUnmarking, kInGivingUp };
+  enum Waking : std::uint8_t {
+    kAwake,
+    kAsking,
+    kAsked,
+    kInWaiting,
+    kInClaiming,
+    kInMarking,
+    kInReading,
+    kInNaming,
+    kInSettling,
+    kInUnmarking,
+    kInGivingUp
+  };
 
   [[nodiscard]] bool has_pager(std::uint8_t r) const {
-    return std::any_of(program_.workers.begin(), program_.workers.end(), [&](const Script& w) { return w.rank == r && keeps(w); });
+    return std::any_of(program_.workers.begin(), program_.workers.end(),
+                       [&](const Script& w) { return w.rank == r && keeps(w); });
   }
   /// Asks the page's owner for it, and waits. The owner's pager answers when it has paged the page in, or has
   /// found that it cannot.
@@ -2200,7 +2302,9 @@ class Coherence {
   template <class Done>
   bool wakes(State& n, std::uint8_t a, const Done& done) const {
     const std::uint8_t p = page(n.actor[a].block);
-    if (n.actor[a].waking == kAwake && (n.tier[p] == 0 || !n.recalled[p] || without(Mutation::tier_read_asleep))) return true;
+    if (n.actor[a].waking == kAwake &&
+        (n.tier[p] == 0 || !n.recalled[p] || without(Mutation::tier_read_asleep)))
+      return true;
     if (n.actor[a].waking != kAwake || asleep(n, p)) ask_holding(n, a, done);
     return false;
   }
@@ -2234,7 +2338,8 @@ class Coherence {
     } else if (!ask(n, y, p)) {
       return;
     }
-    emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a, static_cast<std::uint8_t>(whom - 1)});
+    emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a,
+                 static_cast<std::uint8_t>(whom - 1)});
   }
 
   /// Tiers::page_in, by a worker that faults on a page of its own rank, or by the pager for other ranks.
@@ -2279,13 +2384,18 @@ class Coherence {
         if (before.busy) return to(kInGivingUp, kInNot);
         const bool comes = gas::pages_in(before, Rank{me});
         if (!without(Mutation::tier_in_unmarked)) put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
-        return to(comes ? without(Mutation::tier_dram_early) ? kInNaming : kInReading : without(Mutation::tier_in_unmarked) ? kInGivingUp : kInUnmarking, kInMark);
+        return to(comes ? without(Mutation::tier_dram_early) ? kInNaming : kInReading
+                  : without(Mutation::tier_in_unmarked) ? kInGivingUp
+                                                        : kInUnmarking,
+                  kInMark);
       }
       case kInReading:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           Block before = word(s, me, b);
           before.busy = false;
-          if (dsm::next(before, Event::page_in).actions[0] == Action::read_back || without(Mutation::part_overwritten)) std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
+          if (dsm::next(before, Event::page_in).actions[0] == Action::read_back ||
+              without(Mutation::part_overwritten))
+            std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
           std::fill_n(n.disk[me][b], kCells, 0);
         }
         return to(without(Mutation::tier_dram_early) ? kInSettling : kInNaming, kInRead);
@@ -2299,7 +2409,7 @@ class Coherence {
         put_entry(n, p, before);
         return to(kInGivingUp, kInNot);
       }
-      default: {   // kInGivingUp
+      default: {  // kInGivingUp
         const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
         Block w = word(s, me, b);
         w.busy = false;
@@ -2310,7 +2420,20 @@ class Coherence {
     }
   }
 
-  enum PagerStage : std::uint8_t { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting, kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
+  enum PagerStage : std::uint8_t {
+    kIdle,
+    kGoing,
+    kProtecting,
+    kDropping,
+    kFinishing,
+    kDeclaring,
+    kForgetting,
+    kAwaitingPuts,
+    kWriting,
+    kPunching,
+    kEnding,
+    kUnmarkingIt
+  };
 
   /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it;
   /// x.todo: blocks that it holds; x.later: those that are written.
@@ -2329,7 +2452,8 @@ class Coherence {
       y.at = me;
       emit(n, Step{kind, a, p});
     };
-    const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop, in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
+    const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop,
+               in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
     const auto punch = [&] {
       for (std::uint8_t b = first(p); b <= last(p); ++b) {
         std::fill_n(n.memory[me][b], kCells, 0);
@@ -2360,13 +2484,17 @@ class Coherence {
         return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
       }
       case kProtecting:
-        for (std::uint8_t b = first(p); b <= last(p) && !without(Mutation::tier_unprotected); ++b) n.prot[me][b] = 0;
-        return to(!drops ? kFinishing : without(Mutation::tier_drop_unmarked) ? kUnmarkingIt : kDropping, kGoProtect);
-      case kDropping:
-        punch();
-        return to(kFinishing, kPunch);
+        for (std::uint8_t b = first(p); b <= last(p) && !without(Mutation::tier_unprotected); ++b)
+          n.prot[me][b] = 0;
+        return to(!drops                                  ? kFinishing
+                  : without(Mutation::tier_drop_unmarked) ? kUnmarkingIt
+                                                          : kDropping,
+                  kGoProtect);
+      case kDropping: punch(); return to(kFinishing, kPunch);
       case kFinishing:
-        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1); !in_part || word(s, me, b).owned || !without(Mutation::part_unheld)) become(n, me, b, Block{});
+        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
+            !in_part || word(s, me, b).owned || !without(Mutation::part_unheld))
+          become(n, me, b, Block{});
         if (--y.todo != 0) return to(kFinishing, kGoBlock);
         if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
         return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
@@ -2383,13 +2511,12 @@ class Coherence {
       case kWriting:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           const bool writes = (x.later & 1 << b) != 0 && !(in_part && without(Mutation::part_unwritten));
-          if (writes || (in_part && without(Mutation::part_all_written))) std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
+          if (writes || (in_part && without(Mutation::part_all_written)))
+            std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
         }
         y.later = 0;
         return to(kPunching, kWrite);
-      case kPunching:
-        punch();
-        return to(kEnding, kPunch);
+      case kPunching: punch(); return to(kEnding, kPunch);
       case kEnding:
         if (in_part) {
           gas::Location after = gas::in_tier(entry(s, p), gas::Tier::ssd);
@@ -2399,11 +2526,11 @@ class Coherence {
           put_entry(n, p, gas::end_evict(entry(s, p)));
         }
         return idle(kGone);
-      default: {   // kUnmarkingIt
+      default: {  // kUnmarkingIt
         gas::Location before = gas::in_tier(entry(s, p), static_cast<gas::Tier>(x.told));
         before.busy = false;
         put_entry(n, p, before);
-        if (x.todo != 0) return to(kDropping, kGone);   // only where the mark goes away early
+        if (x.todo != 0) return to(kDropping, kGone);  // only where the mark goes away early
         return idle(kGone);
       }
     }
@@ -2438,7 +2565,9 @@ class Coherence {
     for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
       State n = s;
       // What shows nothing may lie between blocks that do, and is held while V changes.
-      if (try_claim(n, a, b, Event::retire) == dsm::Verdict::proceed || try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed) emit(n, Step{kRest, a, b});
+      if (try_claim(n, a, b, Event::retire) == dsm::Verdict::proceed ||
+          try_claim(n, a, b, Event::pass) == dsm::Verdict::proceed)
+        emit(n, Step{kRest, a, b});
     }
   }
 

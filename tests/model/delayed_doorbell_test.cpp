@@ -20,7 +20,7 @@ namespace {
 
 enum class Without : std::uint8_t {
   none,
-  ring_after_delay,   ///< the requester goes on watching for ever
+  ring_after_delay,      ///< the requester goes on watching for ever
   stop_before_look,      ///< it stops watching only after its last look
   state_before_watched,  ///< the responder reads `watched` before it answers
   note_before_look,      ///< the handler looks for a serving thread before it notes the request
@@ -37,9 +37,9 @@ struct DelayedDoorbell {
   Without without = Without::none;
 
   struct State {
-    std::uint8_t requester, seen;              // its place; the activity of its doorbell when it last looked
-    std::uint8_t message, asked_bit, gate;     // message: 1 in the ring
-    std::uint8_t noted, answering;             // tokens; threads that gave their word to serve
+    std::uint8_t requester, seen;           // its place; the activity of its doorbell when it last looked
+    std::uint8_t message, asked_bit, gate;  // message: 1 in the ring
+    std::uint8_t noted, answering;          // tokens; threads that gave their word to serve
     std::uint8_t answered, watched;
     // events of the requester's and of the service thread's doorbell
     std::uint8_t bell_here, bell_there;
@@ -51,7 +51,21 @@ struct DelayedDoorbell {
   enum : std::uint8_t { kSend, kNudge, kWatch, kStop, kRing, kSee, kLook, kSleep, kStopLate, kDone };
   // … and of the others: idle, (the worker: bit, word), progress, handler, (word back), look, reply,
   // look for watchers.
-  enum : std::uint8_t { kIdle, kClear, kWord, kProgress, kNote, kSomebody, kLeave, kBack, kServe, kReply, kWatched, kRest, kGone };
+  enum : std::uint8_t {
+    kIdle,
+    kClear,
+    kWord,
+    kProgress,
+    kNote,
+    kSomebody,
+    kLeave,
+    kBack,
+    kServe,
+    kReply,
+    kWatched,
+    kRest,
+    kGone
+  };
 
   State initial() const { return {}; }
   const char* violation(const State&) const { return nullptr; }
@@ -61,8 +75,9 @@ struct DelayedDoorbell {
     return std::string(kWho[x.actor]) + " at " + std::to_string(x.detail);
   }
   std::string show(const State& s) const {
-    return "message " + std::to_string(s.message) + " noted " + std::to_string(s.noted) + " answering " + std::to_string(s.answering) + " answered " +
-           std::to_string(s.answered) + " watched " + std::to_string(s.watched);
+    return "message " + std::to_string(s.message) + " noted " + std::to_string(s.noted) + " answering " +
+           std::to_string(s.answering) + " answered " + std::to_string(s.answered) + " watched " +
+           std::to_string(s.watched);
   }
 
   template <class Emit>
@@ -84,7 +99,7 @@ struct DelayedDoorbell {
         n.asked_bit = 1;
         n.requester = kWatch;
         return emit(n, step);
-      case kWatch:   // the delay ends at some time
+      case kWatch:  // the delay ends at some time
         if (s.answered) {
           n.requester = kDone;
           return emit(n, step);
@@ -126,7 +141,9 @@ struct DelayedDoorbell {
     const bool worker = who == Who::worker;
     Server& me = worker ? n.worker : who == Who::service ? n.service : n.poller;
     const Step step{0, static_cast<std::uint8_t>(who), me.at};
-    const std::uint8_t after_progress = who == Who::poller ? kIdle : worker && without != Without::word_before_serve ? kBack : kServe;
+    const std::uint8_t after_progress = who == Who::poller                                ? kIdle
+                                        : worker && without != Without::word_before_serve ? kBack
+                                                                                          : kServe;
     const auto go = [&](std::uint8_t at) {
       me.at = at;
       emit(n, step);
@@ -140,10 +157,10 @@ struct DelayedDoorbell {
         }
         if (worker && s.asked_bit) go(kClear);
         if (!worker && s.message && !s.gate) go(kProgress);
-        return go(kGone);   // it forks no more, it waits no more
+        return go(kGone);  // it forks no more, it waits no more
       case kClear: n.asked_bit = 0; return go(kWord);
       case kWord: ++n.answering; return go(kProgress);
-      case kProgress:   // the gate is tried
+      case kProgress:  // the gate is tried
         if (!s.message || s.gate) return go(after_progress);
         n.gate = 1;
         n.message = 0;
@@ -176,7 +193,7 @@ struct DelayedDoorbell {
         if (!s.watched) ++n.bell_here;
         return go(kServe);
       case kRest:
-        if (!worker && !me.saw && s.bell_there == me.seen) return;   // asleep
+        if (!worker && !me.saw && s.bell_there == me.seen) return;  // asleep
         return go(kIdle);
       default: return;
     }
@@ -198,7 +215,8 @@ TEST(DelayedDoorbellRequest, IsAnsweredWhateverTheWorkerDoes) {
 class DelayedDoorbellWithout : public testing::TestWithParam<Without> {};
 TEST_P(DelayedDoorbellWithout, MayNeverBeAnswered) { EXPECT_EQ(walk(GetParam()).verdict, Verdict::deadlock); }
 INSTANTIATE_TEST_SUITE_P(Rules, DelayedDoorbellWithout,
-                         testing::Values(Without::ring_after_delay, Without::stop_before_look, Without::state_before_watched, Without::note_before_look,
+                         testing::Values(Without::ring_after_delay, Without::stop_before_look,
+                                         Without::state_before_watched, Without::note_before_look,
                                          Without::word_before_serve));
 
 }  // namespace

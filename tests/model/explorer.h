@@ -73,9 +73,9 @@ struct Outcome {
   [[nodiscard]] std::string report() const {
     static constexpr const char* kWord[] = {"exhausted", "COUNTEREXAMPLE", "DEADLOCK",
                                             "NOT EXHAUSTIVE (a bound was hit)", "NO WAY TO THE END"};
-    std::string s = std::string(kWord[static_cast<int>(verdict)]) + ": " + std::to_string(states) + " states, " +
-                    std::to_string(steps) + " steps, depth " + std::to_string(depth) + ", " + std::to_string(endings) +
-                    " endings, " + std::to_string(seconds) + " s";
+    std::string s = std::string(kWord[static_cast<int>(verdict)]) + ": " + std::to_string(states) +
+                    " states, " + std::to_string(steps) + " steps, depth " + std::to_string(depth) + ", " +
+                    std::to_string(endings) + " endings, " + std::to_string(seconds) + " s";
     if (!why.empty()) s += "\n  " + why + (refuted() ? " after " + std::to_string(length) + " steps" : "");
     for (std::size_t i = 0; i < trace.size(); ++i) s += "\n  " + std::to_string(i + 1) + ". " + trace[i];
     return s;
@@ -124,7 +124,9 @@ class DigestSet {
   /// Of a digest that is there.
   [[nodiscard]] std::uint32_t number(Digest d) const noexcept { return numbers_[find(d)]; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return slots_.size() * sizeof(Digest) + numbers_.size() * sizeof numbers_[0]; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    return slots_.size() * sizeof(Digest) + numbers_.size() * sizeof numbers_[0];
+  }
   /// What the set would need at once if it grew now.
   [[nodiscard]] std::uint64_t bytes_to_grow() const noexcept {
     return (size_ + 1) * 10 > slots_.size() * 7 ? 2 * bytes() : 0;
@@ -152,7 +154,7 @@ class DigestSet {
   }
 
   std::vector<Digest> slots_;
-  std::vector<std::uint32_t> numbers_;   // of the digests in the slots; or empty
+  std::vector<std::uint32_t> numbers_;  // of the digests in the slots; or empty
   std::uint64_t size_ = 0;
 };
 
@@ -163,7 +165,8 @@ class Explorer {
   static_assert(std::is_trivially_copyable_v<State> && std::has_unique_object_representations_v<State>,
                 "equal states must have equal bytes: no padding, no pointers that differ");
 
-  explicit Explorer(const System& system, Bounds bounds = {}) : system_(system), bounds_(bounds), circles_(circles(system)), visited_(circles_) {}
+  explicit Explorer(const System& system, Bounds bounds = {})
+      : system_(system), bounds_(bounds), circles_(circles(system)), visited_(circles_) {}
 
   Outcome run() {
     const auto start = std::chrono::steady_clock::now();
@@ -195,7 +198,8 @@ class Explorer {
   void add(const State& s, std::uint64_t parent, std::uint32_t choice) {
     const Digest d = digest_of(&s, sizeof s);
     const bool fresh = visited_.insert(d);
-    if (circles_ && visited_.size() > 1) steps_.push_back({visited_.number(d), static_cast<std::uint32_t>(parent)});
+    if (circles_ && visited_.size() > 1)
+      steps_.push_back({visited_.number(d), static_cast<std::uint32_t>(parent)});
     if (!fresh) return;
     parents_.push_back(static_cast<std::uint32_t>(parent));
     choices_.push_back(static_cast<std::uint16_t>(choice));
@@ -239,13 +243,17 @@ class Explorer {
       }
     }
     const auto trapped = std::find(ends.begin(), ends.end(), false);
-    if (trapped != ends.end()) refute(Verdict::trapped, "from here on the scripts cannot end", static_cast<std::uint64_t>(trapped - ends.begin()));
+    if (trapped != ends.end())
+      refute(Verdict::trapped, "from here on the scripts cannot end",
+             static_cast<std::uint64_t>(trapped - ends.begin()));
   }
 
   void check_bounds(std::uint64_t frontier_bytes) {
-    const std::uint64_t held = visited_.bytes() + visited_.bytes_to_grow() + parents_.capacity() * 6 + steps_.capacity() * 12 + frontier_bytes +
-                               level_.capacity() * sizeof(State);
-    const char* which = visited_.size() > bounds_.states ? "states" : held > bounds_.bytes ? "bytes" : nullptr;
+    const std::uint64_t held = visited_.bytes() + visited_.bytes_to_grow() + parents_.capacity() * 6 +
+                               steps_.capacity() * 12 + frontier_bytes + level_.capacity() * sizeof(State);
+    const char* which = visited_.size() > bounds_.states ? "states"
+                        : held > bounds_.bytes           ? "bytes"
+                                                         : nullptr;
     if (which == nullptr) return;
     outcome_.verdict = Verdict::bounded;
     outcome_.why = std::string("bound on ") + which + " hit; nothing is proven";
@@ -285,8 +293,8 @@ class Explorer {
   Outcome outcome_;
   const bool circles_;
   DigestSet visited_;
-  std::vector<Taken> steps_;                // if there may be circles
-  std::vector<std::uint32_t> finished_;     // likewise
+  std::vector<Taken> steps_;             // if there may be circles
+  std::vector<std::uint32_t> finished_;  // likewise
   std::vector<std::uint32_t> parents_;
   std::vector<std::uint16_t> choices_;
   std::vector<State> level_;

@@ -38,7 +38,9 @@ struct Peterson {
       emit(n, Step{s.pc[me], me, 0});
     }
   }
-  const char* violation(const State& s) const { return s.pc[0] == 3 && s.pc[1] == 3 ? "both are inside" : nullptr; }
+  const char* violation(const State& s) const {
+    return s.pc[0] == 3 && s.pc[1] == 3 ? "both are inside" : nullptr;
+  }
   bool finished(const State& s) const { return s.pc[0] == 4 && s.pc[1] == 4; }
   std::string name(const Step& s) const {
     return "thread " + std::to_string(s.actor) + " step " + std::to_string(s.kind);
@@ -62,7 +64,7 @@ TEST(Explorer, FindsTheShortestWayIntoTheBrokenOne) {
 // Two threads take two locks in opposite order.
 struct Locks {
   bool same_order = false;
-  bool tries = false;   ///< again and again, instead of waiting
+  bool tries = false;  ///< again and again, instead of waiting
   struct State {
     std::uint8_t pc[2], held[2];
   };

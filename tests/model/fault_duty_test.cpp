@@ -29,20 +29,20 @@ using mem::FaultDuty;
 
 enum class Without : std::uint8_t {
   none,
-  take_over,             ///< the deputy never becomes the receiver
-  asking_the_deputy,     ///< a thread that begins to answer makes the other one receiver, whatever that does
-  begin,                 ///< a thread that notes a fault does not begin to answer
-  one_at_a_time,         ///< … does, though the other one answers
-  all_of_a_row_first,    ///< … does before it has served what else it received
-  wake_at_begin,         ///< a deputy that waits is not woken
-  end_under_lock,        ///< a thread that finds nothing noted releases the lock before it ends answering
-  period_at_end,         ///< a period ends uncounted
-  bell_at_stop,          ///< stop() does not wake the receiver
-  wake_at_stop,          ///< … the deputy
-  word_before_period,    ///< … changes the period before it says that all is to end
-  look_before_wait,      ///< the deputy waits without having looked for that
-  last_receiver,         ///< a thread ends though the other one answers
-  no_begin_after_stop,   ///< a thread begins to answer though all is to end
+  take_over,            ///< the deputy never becomes the receiver
+  asking_the_deputy,    ///< a thread that begins to answer makes the other one receiver, whatever that does
+  begin,                ///< a thread that notes a fault does not begin to answer
+  one_at_a_time,        ///< … does, though the other one answers
+  all_of_a_row_first,   ///< … does before it has served what else it received
+  wake_at_begin,        ///< a deputy that waits is not woken
+  end_under_lock,       ///< a thread that finds nothing noted releases the lock before it ends answering
+  period_at_end,        ///< a period ends uncounted
+  bell_at_stop,         ///< stop() does not wake the receiver
+  wake_at_stop,         ///< … the deputy
+  word_before_period,   ///< … changes the period before it says that all is to end
+  look_before_wait,     ///< the deputy waits without having looked for that
+  last_receiver,        ///< a thread ends though the other one answers
+  no_begin_after_stop,  ///< a thread begins to answer though all is to end
 };
 
 /// For each thread that faults: allowed, answered, or the number of the thread whose fault must be served
@@ -50,7 +50,7 @@ enum class Without : std::uint8_t {
 constexpr std::uint8_t kAllowed = 100, kAnswered = 101;
 
 struct Faults {
-  std::vector<std::uint8_t> kinds;   // four at most
+  std::vector<std::uint8_t> kinds;  // four at most
   bool stops = false;
   std::uint32_t most_noted = 8;
   Without without = Without::none;
@@ -99,13 +99,15 @@ struct Faults {
     return nullptr;
   }
   std::string name(const Step& x) const {
-    static constexpr const char* kAct[] = {"look_stop", "look_receiver", "receive",  "rest", "begin",     "announce", "take", "answer",
-                                           "see",       "patience",      "look_again", "wait", "take_over", "leave",    "gone"};
+    static constexpr const char* kAct[] = {"look_stop",  "look_receiver", "receive",   "rest",  "begin",
+                                           "announce",   "take",          "answer",    "see",   "patience",
+                                           "look_again", "wait",          "take_over", "leave", "gone"};
     if (x.actor < 2) return "thread " + std::to_string(x.actor) + ": " + kAct[x.detail];
     return x.actor == 2 ? "stop: " + std::to_string(x.detail) : "fault " + std::to_string(x.detail);
   }
   std::string show(const State& s) const {
-    std::string text = "receiver " + std::to_string(s.receiver) + " period " + std::to_string(s.period) + " noted " + std::to_string(s.noted) + " faults at";
+    std::string text = "receiver " + std::to_string(s.receiver) + " period " + std::to_string(s.period) +
+                       " noted " + std::to_string(s.noted) + " faults at";
     for (const std::uint8_t at : s.at) text += " " + std::to_string(at);
     return text;
   }
@@ -114,7 +116,7 @@ struct Faults {
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t t = 0; t < 2; ++t) step(s, t, emit);
     for (std::uint8_t f = 0; f < 4; ++f) {
-      if (s.at[f] != kNotYet || s.stop == kStopped) continue;   // V is closed then
+      if (s.at[f] != kNotYet || s.stop == kStopped) continue;  // V is closed then
       State n = s;
       n.at[f] = kQueued;
       emit(n, Step{0, 3, f});
@@ -145,7 +147,7 @@ struct Faults {
       case kCount: early ? void(n.said = 1) : count(); break;
       case kJoin:
         if (s.act[0] != FaultAct::gone || s.act[1] != FaultAct::gone) return;
-        for (std::uint8_t& at : n.at)   // the engine's: it closes V, and wakes the whole range
+        for (std::uint8_t& at : n.at)  // the engine's: it closes V, and wakes the whole range
           if (at == kQueued || at == kNoted) at = kServed;
         break;
       default: return;
@@ -199,11 +201,12 @@ struct Faults {
         if (lacks(Without::asking_the_deputy)) n.receiver = 1 - t;
         return go(0);
       case take:
-        if (lacks(Without::end_under_lock) && s.within[t] == kFirst && (s.noted == 0 || s.said)) return stay(kLate);
+        if (lacks(Without::end_under_lock) && s.within[t] == kFirst && (s.noted == 0 || s.said))
+          return stay(kLate);
         if (s.within[t] == kLate) answers.answering = false;
         if (s.within[t] != kLate && answers.take(s.said)) {
           share();
-          for (std::uint8_t f = 0; f < 4; ++f) {   // more orders than the ring's
+          for (std::uint8_t f = 0; f < 4; ++f) {  // more orders than the ring's
             if (s.at[f] != kNoted) continue;
             n.at[f] = static_cast<std::uint8_t>(kBeingAnswered + t);
             go(1);
@@ -237,7 +240,8 @@ struct Faults {
 
   /// All that is queued, or some of it; then one by one, in any order.
   template <class Emit>
-  void step_receive(const State& s, std::uint8_t t, Step label, const FaultAnswers& before, Emit&& emit) const {
+  void step_receive(const State& s, std::uint8_t t, Step label, const FaultAnswers& before,
+                    Emit&& emit) const {
     const auto on = [&](State n, bool had_any) {
       n.act[t] = FaultDuty{s.act[t], s.seen[t]}.next(had_any).act;
       n.within[t] = kFirst;
@@ -265,11 +269,13 @@ struct Faults {
       State n = s;
       FaultAnswers answers = before;
       const bool allowed = kinds[f] == kAllowed;
-      n.at[f] = allowed ? kServed : answers.note(most_noted) ? kNoted : kQueued;   // put off, it comes again
+      n.at[f] = allowed ? kServed : answers.note(most_noted) ? kNoted : kQueued;  // put off, it comes again
       n.noted = static_cast<std::uint8_t>(answers.noted);
       const bool last = (held & (held - 1)) == 0;
-      if (last || (lacks(Without::all_of_a_row_first) && !allowed)) on(n, true);
-      else emit(n, label);
+      if (last || (lacks(Without::all_of_a_row_first) && !allowed))
+        on(n, true);
+      else
+        emit(n, label);
     }
   }
 };
@@ -310,8 +316,11 @@ TEST_P(FaultDutyWithout, IsFound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, FaultDutyWithout,
-                         testing::Values(Without::take_over, Without::asking_the_deputy, Without::begin, Without::one_at_a_time, Without::all_of_a_row_first, Without::wake_at_begin,
-                                         Without::end_under_lock, Without::period_at_end, Without::bell_at_stop, Without::wake_at_stop, Without::word_before_period, Without::look_before_wait,
+                         testing::Values(Without::take_over, Without::asking_the_deputy, Without::begin,
+                                         Without::one_at_a_time, Without::all_of_a_row_first,
+                                         Without::wake_at_begin, Without::end_under_lock,
+                                         Without::period_at_end, Without::bell_at_stop, Without::wake_at_stop,
+                                         Without::word_before_period, Without::look_before_wait,
                                          Without::last_receiver, Without::no_begin_after_stop));
 
 }  // namespace

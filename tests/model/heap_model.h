@@ -23,19 +23,19 @@ namespace kasane::model::heap {
 /// Which rule the walk leaves out. The shipping code knows nothing of this.
 enum class Mutation : std::uint8_t {
   none,
-  no_tag,              ///< a change of the head leaves its tag as it was (ABA)
-  push_always,         ///< an actor that gives puts the group on the stack though other bits were set
-  push_never,          ///< … never does
-  bits_by_store,       ///< the bits are read and then overwritten with zero, not swapped
-  bits_before_pop,     ///< the bits are taken while the group is still on the stack
-  link_once,           ///< after a push that failed, next is not written anew
-  push_before_link,    ///< the head is changed before next is written
-  collect_any,         ///< a collector keeps groups of which some objects are in use
-  collect_bits,        ///< … does not clear the bits of those that it keeps
-  collect_chain,       ///< … puts the others back linked as they were
-  untied,  ///< an actor that gives several groups at once pushes the last without linking those before it
-  tied_late,           ///< … pushes before the others are linked
-  tied_any,            ///< … links those of which others' bits were there, too
+  no_tag,            ///< a change of the head leaves its tag as it was (ABA)
+  push_always,       ///< an actor that gives puts the group on the stack though other bits were set
+  push_never,        ///< … never does
+  bits_by_store,     ///< the bits are read and then overwritten with zero, not swapped
+  bits_before_pop,   ///< the bits are taken while the group is still on the stack
+  link_once,         ///< after a push that failed, next is not written anew
+  push_before_link,  ///< the head is changed before next is written
+  collect_any,       ///< a collector keeps groups of which some objects are in use
+  collect_bits,      ///< … does not clear the bits of those that it keeps
+  collect_chain,     ///< … puts the others back linked as they were
+  untied,     ///< an actor that gives several groups at once pushes the last without linking those before it
+  tied_late,  ///< … pushes before the others are linked
+  tied_any,   ///< … links those of which others' bits were there, too
 };
 
 /// give: all that the actor holds of its oldest group at once; give_one: one object. give_all: all that it
@@ -47,7 +47,7 @@ enum class Do : std::uint8_t { take, give, give_one, give_all, collect, renew };
 
 struct Program {
   std::vector<std::vector<Do>> actors;
-  std::uint8_t groups = 2;          ///< on the stack at first, all of their objects free
+  std::uint8_t groups = 2;  ///< on the stack at first, all of their objects free
   Mutation without = Mutation::none;
 };
 
@@ -64,11 +64,11 @@ class Stacks {
     std::uint8_t held[G];            // objects of each group
     // of a collector: the next group to look at, and the chain that goes back, + 1
     std::uint8_t walk, first, last;
-    std::uint8_t kept;               // groups that are slabs no more, a bit each
-    std::uint8_t many[G];            // of groups given together: the machine's state + 1, 0: not of them
-    std::uint8_t tie[G], given[G];   // … what it is linked to; its objects
-    std::uint8_t done;               // … whose operation of this round has taken effect, a bit each
-    std::uint8_t extra;              // of a mutant
+    std::uint8_t kept;              // groups that are slabs no more, a bit each
+    std::uint8_t many[G];           // of groups given together: the machine's state + 1, 0: not of them
+    std::uint8_t tie[G], given[G];  // … what it is linked to; its objects
+    std::uint8_t done;              // … whose operation of this round has taken effect, a bit each
+    std::uint8_t extra;             // of a mutant
   };
   struct State {
     std::uint8_t tag, top;
@@ -83,7 +83,7 @@ class Stacks {
     std::memset(&s, 0, sizeof s);
     for (std::uint8_t g = 0; g < program_.groups; ++g) {
       s.bits[g] = kAll;
-      s.next[g] = g;      // group g - 1, + 1
+      s.next[g] = g;  // group g - 1, + 1
       s.top = g + 1;
     }
     return s;
@@ -110,7 +110,8 @@ class Stacks {
       for (std::uint8_t a = 0; a < A; ++a) {
         if ((seen & s.actor[a].held[g]) != 0) return "an object is free and held, or held twice";
         seen |= s.actor[a].held[g];
-        if ((s.actor[a].kept >> g & 1) != 0 && s.actor[a].stage == 0 && s.bits[g] != 0) return "pages that are a slab no more have free objects";
+        if ((s.actor[a].kept >> g & 1) != 0 && s.actor[a].stage == 0 && s.bits[g] != 0)
+          return "pages that are a slab no more have free objects";
       }
     }
     if (!finished(s)) return nullptr;
@@ -124,7 +125,9 @@ class Stacks {
       std::uint8_t seen = s.bits[g];
       for (std::uint8_t a = 0; a < A; ++a) seen |= s.actor[a].held[g];
       if (seen != kAll) return "an object is lost";
-      if ((s.bits[g] != 0) != ((listed >> g & 1) != 0)) return s.bits[g] != 0 ? "a group with free objects is not on the stack" : "an empty group is on the stack";
+      if ((s.bits[g] != 0) != ((listed >> g & 1) != 0))
+        return s.bits[g] != 0 ? "a group with free objects is not on the stack"
+                              : "an empty group is on the stack";
     }
     return nullptr;
   }
@@ -136,13 +139,17 @@ class Stacks {
   std::string name(const Step& step) const {
     static constexpr const char* kWhere[] = {"the head", "next", "the bits"};
     static constexpr const char* kWhat[] = {"loads", "stores", "swaps", "sets in", "compare-swaps"};
-    return "actor " + std::to_string(step.actor) + " " + kWhat[step.kind & 15] + " " + kWhere[step.kind >> 4] + " of group " + std::to_string(step.detail);
+    return "actor " + std::to_string(step.actor) + " " + kWhat[step.kind & 15] + " " +
+           kWhere[step.kind >> 4] + " of group " + std::to_string(step.detail);
   }
   std::string show(const State& s) const {
     std::string t = "head " + std::to_string(s.top) + " tag " + std::to_string(s.tag);
-    for (std::uint8_t g = 0; g < program_.groups; ++g) t += " | group " + std::to_string(g + 1) + " bits " + std::to_string(s.bits[g]) + " next " + std::to_string(s.next[g]);
+    for (std::uint8_t g = 0; g < program_.groups; ++g)
+      t += " | group " + std::to_string(g + 1) + " bits " + std::to_string(s.bits[g]) + " next " +
+           std::to_string(s.next[g]);
     for (std::uint8_t a = 0; a < A; ++a) {
-      t += " | actor " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + "." + std::to_string(s.actor[a].stage) + " holds";
+      t += " | actor " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + "." +
+           std::to_string(s.actor[a].stage) + " holds";
       for (std::uint8_t g = 0; g < program_.groups; ++g) t += " " + std::to_string(s.actor[a].held[g]);
     }
     return t;
@@ -173,7 +180,8 @@ class Stacks {
     return old;
   }
   static Step step_of(std::uint8_t a, const Op& op) noexcept {
-    return {static_cast<std::uint16_t>(static_cast<unsigned>(op.what) | static_cast<unsigned>(op.where) << 4), a, static_cast<std::uint8_t>(op.item + 1)};
+    return {static_cast<std::uint16_t>(static_cast<unsigned>(op.what) | static_cast<unsigned>(op.where) << 4),
+            a, static_cast<std::uint8_t>(op.item + 1)};
   }
   void remember(Actor& y, gas::StackHead head, bool mine) const {
     y.tag = static_cast<std::uint8_t>(head.tag - (mine && without(Mutation::no_tag) ? 1 : 0));
@@ -213,7 +221,8 @@ class Stacks {
     const T::State before = t.state;
     const std::uint64_t old = perform(n, op);
     t.answer(old);
-    if (before == T::State::bits && (without(Mutation::bits_by_store) || without(Mutation::bits_before_pop))) {
+    if (before == T::State::bits &&
+        (without(Mutation::bits_by_store) || without(Mutation::bits_before_pop))) {
       t.bits = without(Mutation::bits_before_pop) ? (x.bits | old) : x.bits;
     }
     // the mutant puts back what it took too early
@@ -241,7 +250,9 @@ class Stacks {
 
   // stages of a collector and of renew: pushing + the state of Giving
   static constexpr std::uint8_t kWalking = 10, kPushing = 20;
-  static Step look_at(std::uint8_t a, std::uint8_t group_1) noexcept { return {static_cast<std::uint16_t>(2 << 4), a, group_1}; }
+  static Step look_at(std::uint8_t a, std::uint8_t group_1) noexcept {
+    return {static_cast<std::uint16_t>(2 << 4), a, group_1};
+  }
 
   template <class Emit>
   void collect(const State& s, std::uint8_t a, Emit&& emit) const {
@@ -258,8 +269,10 @@ class Stacks {
         y.kept = static_cast<std::uint8_t>(y.kept | 1u << g);
         if (!without(Mutation::collect_bits)) n.bits[g] = 0;
       } else {
-        if (x.first == 0) y.first = x.walk;
-        else if (!without(Mutation::collect_chain)) n.next[x.last - 1] = x.walk;
+        if (x.first == 0)
+          y.first = x.walk;
+        else if (!without(Mutation::collect_chain))
+          n.next[x.last - 1] = x.walk;
         y.last = x.walk;
       }
       if (y.walk == 0) y.first == 0 ? end_call(y) : begin_push(y);
@@ -295,14 +308,18 @@ class Stacks {
       y.kept = static_cast<std::uint8_t>(y.kept & ~(1u << g));
       y.held[g] = 0;
       n.bits[g] = kAll;
-      if (y.first == 0) y.first = static_cast<std::uint8_t>(g + 1);
-      else n.next[y.last - 1] = static_cast<std::uint8_t>(g + 1);
+      if (y.first == 0)
+        y.first = static_cast<std::uint8_t>(g + 1);
+      else
+        n.next[y.last - 1] = static_cast<std::uint8_t>(g + 1);
       y.last = static_cast<std::uint8_t>(g + 1);
     }
     y.first == 0 ? end_call(y) : begin_push(y);
     emit(n, look_at(a, 0));
   }
-  static void begin_push(Actor& y) noexcept { y.stage = static_cast<std::uint8_t>(kPushing + static_cast<unsigned>(gas::Giving::State::link)); }
+  static void begin_push(Actor& y) noexcept {
+    y.stage = static_cast<std::uint8_t>(kPushing + static_cast<unsigned>(gas::Giving::State::link));
+  }
   template <class Emit>
   void push_chain(const State& s, std::uint8_t a, Emit&& emit) const {
     using V = gas::Giving;
@@ -329,7 +346,7 @@ class Stacks {
     if (x.stage == 0) {
       std::uint8_t g = 0;
       while (g < G && x.held[g] == 0) ++g;
-      if (g == G) {   // nothing to give: the take before found nothing
+      if (g == G) {  // nothing to give: the take before found nothing
         end_call(y);
         return emit(n, Step{0, a, 0});
       }
@@ -343,7 +360,7 @@ class Stacks {
     }
     const V::State before = v.state;
     const bool late_link = without(Mutation::push_before_link);
-    if (late_link && before == V::State::link && x.extra == 0) {   // the mutant pushes first …
+    if (late_link && before == V::State::link && x.extra == 0) {  // the mutant pushes first …
       v.state = V::State::push;
       y.extra = 1;
     }
@@ -360,9 +377,12 @@ class Stacks {
     } else if (late_link && y.extra == 2) {
       v.state = V::State::given;
     }
-    if (before == V::State::bits && without(Mutation::push_always) && v.state == V::State::given) v.state = V::State::link;
-    if (before == V::State::bits && without(Mutation::push_never) && v.state == V::State::link) v.state = V::State::given;
-    if (before == V::State::push && without(Mutation::link_once) && v.state == V::State::link) v.state = V::State::push;
+    if (before == V::State::bits && without(Mutation::push_always) && v.state == V::State::given)
+      v.state = V::State::link;
+    if (before == V::State::bits && without(Mutation::push_never) && v.state == V::State::link)
+      v.state = V::State::given;
+    if (before == V::State::push && without(Mutation::link_once) && v.state == V::State::link)
+      v.state = V::State::push;
     remember(y, v.head, v.state == V::State::given && op.where == Op::Where::head);
     y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
     y.item = static_cast<std::uint8_t>(v.first);
@@ -387,7 +407,7 @@ class Stacks {
         x.held[g] = 0;
         x.stage = 1;
       }
-      if (x.stage == 0) {   // the takes before found nothing
+      if (x.stage == 0) {  // the takes before found nothing
         end_call(x);
         return emit(begun, Step{0, a, 0});
       }
@@ -403,10 +423,12 @@ class Stacks {
       y.many[g] = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
       y.done = static_cast<std::uint8_t>(y.done | 1u << g);
       // its push may overtake the ties
-      if (before == V::State::link && without(Mutation::tied_late)) y.done = static_cast<std::uint8_t>(y.done & ~(1u << g));
+      if (before == V::State::link && without(Mutation::tied_late))
+        y.done = static_cast<std::uint8_t>(y.done & ~(1u << g));
       if (before == V::State::push) remember(y, v.head, v.state == V::State::given);
       end_round(y, before == V::State::bits);
-      v.state == V::State::twice ? emit(n, step_of(a, op), "an object was given back that was free") : emit(n, step_of(a, op));
+      v.state == V::State::twice ? emit(n, step_of(a, op), "an object was given back that was free")
+                                 : emit(n, step_of(a, op));
     }
   }
   gas::Giving machine(const Actor& x, std::uint8_t g) const noexcept {
@@ -459,12 +481,12 @@ class Stacks {
 
 enum class RunMutation : std::uint8_t {
   none,
-  no_tag,          ///< a change of the head leaves its tag as it was (ABA)
-  all_by_store,    ///< an actor that takes all stores zero over the head, tag and all
-  link_once,       ///< after a push that failed, next is not written anew
+  no_tag,        ///< a change of the head leaves its tag as it was (ABA)
+  all_by_store,  ///< an actor that takes all stores zero over the head, tag and all
+  link_once,     ///< after a push that failed, next is not written anew
 };
 
-enum class RunDo : std::uint8_t { take, give, all };   ///< give: the first that the actor holds
+enum class RunDo : std::uint8_t { take, give, all };  ///< give: the first that the actor holds
 
 /// One stack of runs: actors take the top, give, and take all to join neighbours, as gas/heap_runs.cpp does.
 struct RunProgram {
@@ -480,10 +502,10 @@ class RunStack {
  public:
   struct Actor {
     std::uint8_t pc, stage;
-    std::uint8_t tag, top;       // the head as read in this call; runs' heads are not remembered longer
+    std::uint8_t tag, top;  // the head as read in this call; runs' heads are not remembered longer
     std::uint8_t item, below;
-    std::uint8_t walk;           // of all: the next run to look at, + 1
-    std::uint8_t held;           // a bit a run
+    std::uint8_t walk;  // of all: the next run to look at, + 1
+    std::uint8_t held;  // a bit a run
   };
   struct State {
     std::uint8_t tag, top;
@@ -535,17 +557,23 @@ class RunStack {
   std::string name(const Step& step) const {
     static constexpr const char* kWhere[] = {"the head", "next", "the bits"};
     static constexpr const char* kWhat[] = {"loads", "stores", "swaps", "sets in", "compare-swaps"};
-    return "actor " + std::to_string(step.actor) + " " + kWhat[step.kind & 15] + " " + kWhere[step.kind >> 4] + " of run " + std::to_string(step.detail);
+    return "actor " + std::to_string(step.actor) + " " + kWhat[step.kind & 15] + " " +
+           kWhere[step.kind >> 4] + " of run " + std::to_string(step.detail);
   }
   std::string show(const State& s) const {
     std::string t = "head " + std::to_string(s.top) + " tag " + std::to_string(s.tag);
-    for (std::uint8_t g = 0; g < program_.runs; ++g) t += " | run " + std::to_string(g + 1) + " next " + std::to_string(s.next[g]);
-    for (std::uint8_t a = 0; a < A; ++a) t += " | actor " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + " holds " + std::to_string(s.actor[a].held);
+    for (std::uint8_t g = 0; g < program_.runs; ++g)
+      t += " | run " + std::to_string(g + 1) + " next " + std::to_string(s.next[g]);
+    for (std::uint8_t a = 0; a < A; ++a)
+      t += " | actor " + std::to_string(a) + " at " + std::to_string(s.actor[a].pc) + " holds " +
+           std::to_string(s.actor[a].held);
     return t;
   }
 
  private:
-  [[nodiscard]] bool finished(const State& s, std::uint8_t a) const { return s.actor[a].pc >= program_.actors[a].size(); }
+  [[nodiscard]] bool finished(const State& s, std::uint8_t a) const {
+    return s.actor[a].pc >= program_.actors[a].size();
+  }
   [[nodiscard]] bool without(RunMutation m) const noexcept { return program_.without == m; }
 
   std::uint64_t perform(State& n, const Op& op) const {
@@ -563,7 +591,8 @@ class RunStack {
     return old;
   }
   static Step step_of(std::uint8_t a, const Op& op) noexcept {
-    return {static_cast<std::uint16_t>(static_cast<unsigned>(op.what) | static_cast<unsigned>(op.where) << 4), a, static_cast<std::uint8_t>(op.item + 1)};
+    return {static_cast<std::uint16_t>(static_cast<unsigned>(op.what) | static_cast<unsigned>(op.where) << 4),
+            a, static_cast<std::uint8_t>(op.item + 1)};
   }
   static void end_call(Actor& y) noexcept {
     const auto pc = static_cast<std::uint8_t>(y.pc + 1), held = y.held;
@@ -605,7 +634,7 @@ class RunStack {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
-    if (x.stage == 0) {   // looks at the head; which run it gives is decided here
+    if (x.stage == 0) {  // looks at the head; which run it gives is decided here
       if (x.held == 0) {
         end_call(y);
         return emit(n, Step{0, a, 0});
@@ -621,7 +650,8 @@ class RunStack {
     // It is on the stack from the compare-swap on and belongs to no actor.
     const auto mine = static_cast<std::uint8_t>(1u << x.item);
     v.answer(perform(n, op));
-    if (op.where == Op::Where::head && without(RunMutation::link_once) && v.state == V::State::link) v.state = V::State::push;
+    if (op.where == Op::Where::head && without(RunMutation::link_once) && v.state == V::State::link)
+      v.state = V::State::push;
     put_head(y, v.head);
     y.stage = static_cast<std::uint8_t>(static_cast<unsigned>(v.state) + 1);
     if (v.over()) {

@@ -33,17 +33,22 @@ Named collected_and_kept() { return {"the rest goes back", {{{T, O}, {T, V}, {T,
 
 Named together() { return {"groups go back together", {{{T, T, A, T}, {T, O, T, A}}, 3}}; }
 Named together_among_others() { return {"together, among others", {{{T, T, A}, {T, O, O, T}, {T, A}}, 3}}; }
-Named together_from_all() { return {"together, while slabs are collected", {{{T, T, A}, {C, R}, {T, O, V}}, 3}}; }
+Named together_from_all() {
+  return {"together, while slabs are collected", {{{T, T, A}, {C, R}, {T, O, V}}, 3}};
+}
 
-std::vector<Named> all() { return {to_and_fro(), one_by_one(), one_group(), three_groups(), three(), collected(), collected_and_kept(), together(),
-          together_among_others(), together_from_all()}; }
+std::vector<Named> all() {
+  return {to_and_fro(), one_by_one(),         one_group(), three_groups(),          three(),
+          collected(),  collected_and_kept(), together(),  together_among_others(), together_from_all()};
+}
 
 TEST(Heap, EveryOrderHandsEveryObjectOutOnce) {
   for (const Named& n : all()) {
     const Outcome outcome = walk(n);
     EXPECT_TRUE(outcome.ok()) << n.name << ": " << outcome.report();
     EXPECT_GT(outcome.endings, 0u) << n.name;
-    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", " << outcome.endings << " endings\n";
+    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", "
+              << outcome.endings << " endings\n";
   }
 }
 
@@ -58,20 +63,24 @@ TEST_P(HeapMutant, IsFound) {
     n.program.without = GetParam().without;
     const Outcome outcome = walk(n);
     if (!outcome.refuted()) continue;
-    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name << ")\n";
+    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name
+              << ")\n";
     return;
   }
   FAIL() << "no walk found what goes wrong without it";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HeapMutant,
-                         testing::Values(Mutant{"no_tag", Mutation::no_tag}, Mutant{"push_always", Mutation::push_always}, Mutant{"push_never", Mutation::push_never},
-                                         Mutant{"bits_by_store", Mutation::bits_by_store}, Mutant{"bits_before_pop", Mutation::bits_before_pop},
-                                         Mutant{"link_once", Mutation::link_once}, Mutant{"push_before_link", Mutation::push_before_link},
-                                         Mutant{"collect_any", Mutation::collect_any}, Mutant{"collect_bits", Mutation::collect_bits},
-                                         Mutant{"collect_chain", Mutation::collect_chain}, Mutant{"untied", Mutation::untied},
-                                         Mutant{"tied_late", Mutation::tied_late}, Mutant{"tied_any", Mutation::tied_any}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    All, HeapMutant,
+    testing::Values(
+        Mutant{"no_tag", Mutation::no_tag}, Mutant{"push_always", Mutation::push_always},
+        Mutant{"push_never", Mutation::push_never}, Mutant{"bits_by_store", Mutation::bits_by_store},
+        Mutant{"bits_before_pop", Mutation::bits_before_pop}, Mutant{"link_once", Mutation::link_once},
+        Mutant{"push_before_link", Mutation::push_before_link}, Mutant{"collect_any", Mutation::collect_any},
+        Mutant{"collect_bits", Mutation::collect_bits}, Mutant{"collect_chain", Mutation::collect_chain},
+        Mutant{"untied", Mutation::untied}, Mutant{"tied_late", Mutation::tied_late},
+        Mutant{"tied_any", Mutation::tied_any}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 // ---- runs of pages ---------------------------------------------------------------------------------------
 
@@ -81,7 +90,8 @@ struct NamedRuns {
 };
 
 Outcome walk(const NamedRuns& n) {
-  return n.program.actors.size() == 2 ? explore(RunStack<2, 3>(n.program)) : explore(RunStack<3, 3>(n.program));
+  return n.program.actors.size() == 2 ? explore(RunStack<2, 3>(n.program))
+                                      : explore(RunStack<3, 3>(n.program));
 }
 
 constexpr RunDo t = RunDo::take, g = RunDo::give, j = RunDo::all;
@@ -97,7 +107,8 @@ TEST(Runs, EveryOrderHandsEveryRunOutOnce) {
     const Outcome outcome = walk(n);
     EXPECT_TRUE(outcome.ok()) << n.name << ": " << outcome.report();
     EXPECT_GT(outcome.endings, 0u) << n.name;
-    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", " << outcome.endings << " endings\n";
+    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", "
+              << outcome.endings << " endings\n";
   }
 }
 
@@ -112,14 +123,16 @@ TEST_P(RunsMutant, IsFound) {
     n.program.without = GetParam().without;
     const Outcome outcome = walk(n);
     if (!outcome.refuted()) continue;
-    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name << ")\n";
+    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name
+              << ")\n";
     return;
   }
   FAIL() << "no walk found what goes wrong without it";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RunsMutant,
-                         testing::Values(RunMutant{"no_tag", RunMutation::no_tag}, RunMutant{"all_by_store", RunMutation::all_by_store},
+                         testing::Values(RunMutant{"no_tag", RunMutation::no_tag},
+                                         RunMutant{"all_by_store", RunMutation::all_by_store},
                                          RunMutant{"link_once", RunMutation::link_once}),
                          [](const auto& test) { return std::string(test.param.name); });
 

@@ -21,18 +21,19 @@ namespace {
 
 enum class Mutation : std::uint8_t {
   none,
-  from_the_head,          ///< an add sets the head first
-  leaf_says_all,          ///< an add that finds its page's bit set looks no further
-  head_last,              ///< a take clears the head when it has been below
-  not_counted,            ///< a take is not counted in the head
+  from_the_head,  ///< an add sets the head first
+  leaf_says_all,  ///< an add that finds its page's bit set looks no further
+  head_last,      ///< a take clears the head when it has been below
+  not_counted,    ///< a take is not counted in the head
 };
 
 /// Two in one leaf, one in another leaf of the branch, one in another branch of the group.
-constexpr std::array<PageId, 4> kPages{PageId{0}, PageId{1}, PageId{64}, PageId{std::uint64_t{64} * 64 * gas::MarkPlace::kGroups}};
+constexpr std::array<PageId, 4> kPages{PageId{0}, PageId{1}, PageId{64},
+                                       PageId{std::uint64_t{64} * 64 * gas::MarkPlace::kGroups}};
 
 struct Program {
-  std::array<std::vector<std::uint8_t>, 3> adds;   ///< of each adder: indices of kPages
-  std::array<bool, 3> here{};                      ///< looks before it sets (add_here)
+  std::array<std::vector<std::uint8_t>, 3> adds;  ///< of each adder: indices of kPages
+  std::array<bool, 3> here{};                     ///< looks before it sets (add_here)
   std::uint8_t takes = 2;
   Mutation without = Mutation::none;
 };
@@ -78,10 +79,12 @@ class Marks {
     return s.taker.takes == program_.takes && s.taker.stage == 0;
   }
   std::string name(const Step& step) const {
-    return (step.kind == 0 ? "adder " : "taker ") + std::to_string(step.actor) + " step " + std::to_string(step.detail);
+    return (step.kind == 0 ? "adder " : "taker ") + std::to_string(step.actor) + " step " +
+           std::to_string(step.detail);
   }
   std::string show(const State& s) const {
-    return "head " + std::to_string(s.head) + " leaves " + std::to_string(s.leaf[0]) + "," + std::to_string(s.leaf[1]) + "," + std::to_string(s.leaf[2]);
+    return "head " + std::to_string(s.head) + " leaves " + std::to_string(s.leaf[0]) + "," +
+           std::to_string(s.leaf[1]) + "," + std::to_string(s.leaf[2]);
   }
 
  private:
@@ -91,9 +94,13 @@ class Marks {
     return static_cast<std::uint8_t>(leaf < 2 ? leaf : 2);
   }
   static std::uint8_t branch_of(std::uint8_t p) { return gas::MarkPlace::of(kPages[p]).branch == 0 ? 0 : 1; }
-  static std::uint8_t leaf_bit(std::uint8_t p) { return static_cast<std::uint8_t>(gas::MarkPlace::of(kPages[p]).leaf_bit); }
+  static std::uint8_t leaf_bit(std::uint8_t p) {
+    return static_cast<std::uint8_t>(gas::MarkPlace::of(kPages[p]).leaf_bit);
+  }
   static std::uint8_t branch_bit(std::uint8_t p) { return static_cast<std::uint8_t>(1 << leaf_of(p)); }
-  static std::uint8_t head_bit(std::uint8_t p) { return static_cast<std::uint8_t>(gas::MarkPlace::of(kPages[p]).head_bit >> 32); }
+  static std::uint8_t head_bit(std::uint8_t p) {
+    return static_cast<std::uint8_t>(gas::MarkPlace::of(kPages[p]).head_bit >> 32);
+  }
 
   template <class Emit>
   void add(const State& s, std::uint8_t a, Emit&& emit) const {
@@ -101,7 +108,7 @@ class Marks {
     auto& x = n.adder[a];
     const std::uint8_t p = program_.adds[a][x.pc];
     const Step label{0, a, x.level};
-    if (x.level == 0) {   // what the mark is for
+    if (x.level == 0) {  // what the mark is for
       x.version = ++n.version[p];
       x.level = 1;
       return emit(n, label);
@@ -204,7 +211,9 @@ TEST_P(Mutants, AreFound) {
   FAIL() << "no walk finds what is lost";
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, Mutants, testing::Values(Mutation::from_the_head, Mutation::leaf_says_all, Mutation::head_last, Mutation::not_counted));
+INSTANTIATE_TEST_SUITE_P(Rules, Mutants,
+                         testing::Values(Mutation::from_the_head, Mutation::leaf_says_all,
+                                         Mutation::head_last, Mutation::not_counted));
 
 }  // namespace
 }  // namespace kasane::model

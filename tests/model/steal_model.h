@@ -50,7 +50,9 @@ struct UltInstr {
   std::uint8_t value = 0;
 };
 inline UltInstr ld(int v) { return {Ult::load, static_cast<std::uint8_t>(v), 0}; }
-inline UltInstr st(int v, int x) { return {Ult::store, static_cast<std::uint8_t>(v), static_cast<std::uint8_t>(x)}; }
+inline UltInstr st(int v, int x) {
+  return {Ult::store, static_cast<std::uint8_t>(v), static_cast<std::uint8_t>(x)};
+}
 inline UltInstr fk(int t) { return {Ult::fork, static_cast<std::uint8_t>(t), 0}; }
 inline UltInstr jn(int t) { return {Ult::join, static_cast<std::uint8_t>(t), 0}; }
 
@@ -71,7 +73,19 @@ struct ForkJoin {
 template <std::uint8_t W, std::uint8_t T, std::uint8_t V>
 class Stealing {
   static constexpr std::uint8_t R = 2, kRing = 4;
-  enum Mode : std::uint8_t { kIdle, kRun, kPush, kExit, kEnd, kPop, kLocalSteal, kTheft, kJoin, kCross, kMove };
+  enum Mode : std::uint8_t {
+    kIdle,
+    kRun,
+    kPush,
+    kExit,
+    kEnd,
+    kPop,
+    kLocalSteal,
+    kTheft,
+    kJoin,
+    kCross,
+    kMove
+  };
 
   struct Worker {
     sched::Theft theft;
@@ -147,10 +161,11 @@ class Stealing {
                                              "goes on",
                                              "moves: saves",
                                              "moves: ready list"};
-    static constexpr const char* kTheftWords[] = {"look",        "bottom", "entry",   "claim",    "sp",
-                                                  "ask_release", "adopt",  "acquire", "set_rank", "done", "arrived"};
-    std::string t = "worker " + std::to_string(x.actor) + " (rank " + std::to_string(p_.rank_of_worker[x.actor]) +
-                    ") " + kWords[x.kind];
+    static constexpr const char* kTheftWords[] = {"look",     "bottom",      "entry",  "claim",
+                                                  "sp",       "ask_release", "adopt",  "acquire",
+                                                  "set_rank", "done",        "arrived"};
+    std::string t = "worker " + std::to_string(x.actor) + " (rank " +
+                    std::to_string(p_.rank_of_worker[x.actor]) + ") " + kWords[x.kind];
     if (x.kind == sTheft) return t + " " + kTheftWords[x.detail];
     return t + " " + std::to_string(x.detail);
   }
@@ -160,8 +175,9 @@ class Stealing {
       t += "thread " + std::to_string(i) + " at " + std::to_string(s.thread[i].pc) +
            (s.thread[i].saved ? " saved" : "") + "; ";
     for (std::uint8_t v = 0; v < V; ++v)
-      t += "v" + std::to_string(v) + " ghost " + std::to_string(s.ghost[v]) + " owner " + std::to_string(s.owner[v]) +
-           " copies " + std::to_string(s.copy[0][v]) + "/" + std::to_string(s.copy[1][v]) + "; ";
+      t += "v" + std::to_string(v) + " ghost " + std::to_string(s.ghost[v]) + " owner " +
+           std::to_string(s.owner[v]) + " copies " + std::to_string(s.copy[0][v]) + "/" +
+           std::to_string(s.copy[1][v]) + "; ";
     return t;
   }
 
@@ -302,7 +318,8 @@ class Stealing {
           n.valid[r][i.arg] = 1;
         }
         ++n.thread[t].pc;
-        const char* wrong = n.copy[r][i.arg] != s.ghost[i.arg] ? "a load returned a stale or lost value" : nullptr;
+        const char* wrong =
+            n.copy[r][i.arg] != s.ghost[i.arg] ? "a load returned a stale or lost value" : nullptr;
         if (wrong != nullptr) return emit(n, Step{sLoad, w, i.arg}, wrong);
         return emit(n, Step{sLoad, w, i.arg});
       }
@@ -406,7 +423,7 @@ class Stealing {
     if (me.sub == 0) {
       me.bottom = narrow(wide(q.bottom) - 1);
       if (without(StealMutation::end_without_fence))
-        me.top = q.top;   // the store waits in the processor until pop()
+        me.top = q.top;  // the store waits in the processor until pop()
       else
         q.bottom = me.bottom;
       me.sub = 1;
@@ -414,7 +431,7 @@ class Stealing {
     }
     const bool running = ult::JoinRecord::unpack(x.join).kind == ult::JoinKind::running;
     if (me.sub == 1 && !running) {
-      q.bottom = narrow(wide(me.bottom) + 1);   // begun anew after the exit: as far as others see, the same
+      q.bottom = narrow(wide(me.bottom) + 1);  // begun anew after the exit: as far as others see, the same
       become(me, kExit);
       return emit(n, Step{sEndRecord, w, t});
     }
@@ -583,7 +600,8 @@ class Stealing {
           Thread& t = n.thread[raw(me.theft.slot())];
           if (t.runner != kNobody || !t.alive)
             return emit(n, label, "a thief claimed a continuation that somebody runs");
-          if (!t.saved) return emit(n, label, "a thief claimed a continuation before its registers were saved");
+          if (!t.saved)
+            return emit(n, label, "a thief claimed a continuation before its registers were saved");
           t.runner = w;  // between the claim and taken it is in no list
         }
         break;

@@ -25,9 +25,9 @@ using sched::NapWait;
 
 enum class Without : std::uint8_t {
   none,
-  looks,           ///< after a nap no worker looks: a push that no ring covers is never found
-  giving_back,     ///< a worker that leaves keeps the role
-  asking_again,    ///< a worker that did not get the role when it fell asleep does not ask again
+  looks,         ///< after a nap no worker looks: a push that no ring covers is never found
+  giving_back,   ///< a worker that leaves keeps the role
+  asking_again,  ///< a worker that did not get the role when it fell asleep does not ask again
 };
 
 struct Idle {
@@ -35,12 +35,12 @@ struct Idle {
 
   struct Worker {
     NapWait watch;
-    std::uint8_t at, seen, refused, unused[5];   // seen: of the bell; refused: it did not get the role
+    std::uint8_t at, seen, refused, unused[5];  // seen: of the bell; refused: it did not get the role
   };
   struct State {
     std::array<Worker, 2> worker;
-    std::uint8_t pusher, pushed;             // its place; items it has stored
-    std::uint8_t buffered, visible, taken;   // where the items are
+    std::uint8_t pusher, pushed;            // its place; items it has stored
+    std::uint8_t buffered, visible, taken;  // where the items are
     // the bit at the pusher; of the rank: announced workers, a watcher
     std::uint8_t idle_bit, announced, role;
     std::uint8_t bell, rings, kept, unused;  // events; messages under way; an item is kept for ever
@@ -48,29 +48,45 @@ struct Idle {
   };
 
   // Places of a worker …
-  enum : std::uint8_t { kSearch, kSeen, kAnnounce, kBits, kLook, kWatch, kForget, kClear, kCheck, kBitsAgain, kKeeps };
+  enum : std::uint8_t {
+    kSearch,
+    kSeen,
+    kAnnounce,
+    kBits,
+    kLook,
+    kWatch,
+    kForget,
+    kClear,
+    kCheck,
+    kBitsAgain,
+    kKeeps
+  };
   // … and of the pusher.
   enum : std::uint8_t { kStore, kRead, kTake, kRing };
   static constexpr sched::Naps kNaps{1, 4};
 
   State initial() const { return {}; }
-  const char* violation(const State& s) const { return s.announced > 2 ? "more workers announced than there are" : nullptr; }
+  const char* violation(const State& s) const {
+    return s.announced > 2 ? "more workers announced than there are" : nullptr;
+  }
   bool finished(const State& s) const { return s.taken == 2; }
   bool circles() const { return true; }
   std::string name(const Step& x) const {
     static constexpr const char* kWho[] = {"worker 0", "worker 1", "pusher", "store buffer", "network"};
-    return std::string(kWho[x.actor]) + " at " + std::to_string(x.detail) + (x.kind != 0 ? ", watch at " + std::to_string(x.kind - 1) : "");
+    return std::string(kWho[x.actor]) + " at " + std::to_string(x.detail) +
+           (x.kind != 0 ? ", watch at " + std::to_string(x.kind - 1) : "");
   }
   std::string show(const State& s) const {
-    return "buffered " + std::to_string(s.buffered) + " visible " + std::to_string(s.visible) + " taken " + std::to_string(s.taken) + " idle_bit " +
-           std::to_string(s.idle_bit) + " role " + std::to_string(s.role);
+    return "buffered " + std::to_string(s.buffered) + " visible " + std::to_string(s.visible) + " taken " +
+           std::to_string(s.taken) + " idle_bit " + std::to_string(s.idle_bit) + " role " +
+           std::to_string(s.role);
   }
 
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t w = 0; w < 2; ++w) step_worker(s, w, emit);
     step_pusher(s, emit);
-    if (s.buffered != 0) {   // oldest first; they are alike
+    if (s.buffered != 0) {  // oldest first; they are alike
       State n = s;
       --n.buffered;
       ++n.visible;
@@ -95,10 +111,8 @@ struct Idle {
         ++n.buffered;
         n.pusher = kRead;
         return emit(n, step);
-      case kRead:
-        n.pusher = s.idle_bit ? kTake : kStore;
-        return emit(n, step);
-      case kTake:   // a locked instruction: it drains the store buffer
+      case kRead: n.pusher = s.idle_bit ? kTake : kStore; return emit(n, step);
+      case kTake:  // a locked instruction: it drains the store buffer
         n.visible += n.buffered;
         n.buffered = 0;
         n.idle_bit = 0;
@@ -115,7 +129,8 @@ struct Idle {
   void step_worker(const State& s, std::uint8_t w, Emit&& emit) const {
     State n = s;
     Worker& me = n.worker[w];
-    const Step step{static_cast<std::uint16_t>(me.at == kWatch ? static_cast<unsigned>(me.watch.at()) + 1 : 0), w, me.at};
+    const Step step{
+        static_cast<std::uint16_t>(me.at == kWatch ? static_cast<unsigned>(me.watch.at()) + 1 : 0), w, me.at};
     const auto go = [&](std::uint8_t at) {
       me.at = at;
       emit(n, step);
@@ -125,7 +140,7 @@ struct Idle {
         if (s.visible == 0) return go(kSeen);
         --n.visible;
         ++n.taken;
-        go(kSearch);   // it was short
+        go(kSearch);  // it was short
         if (s.kept) return;
         n.kept = 1;
         return go(kKeeps);
@@ -139,9 +154,7 @@ struct Idle {
         (void)me.watch.begin();
         return go(kWatch);
       case kWatch: return step_watch(s, w, step, emit);
-      case kForget:
-        --n.announced;
-        return go(s.announced == 1 ? kClear : kSearch);
+      case kForget: --n.announced; return go(s.announced == 1 ? kClear : kSearch);
       case kClear: n.idle_bit = 0; return go(kCheck);
       case kCheck: return go(s.announced != 0 ? kBitsAgain : kSearch);
       case kBitsAgain: n.idle_bit = 1; return go(kSearch);
@@ -166,7 +179,7 @@ struct Idle {
       case NapWait::Kind::take_role:
         if (without == Without::asking_again && s.worker[w].refused) return result(false);
         return result(s.role == 0);
-      case NapWait::Kind::sleep: return result(s.bell != s.worker[w].seen);   // rung, or the nap is over
+      case NapWait::Kind::sleep: return result(s.bell != s.worker[w].seen);  // rung, or the nap is over
       case NapWait::Kind::look: return result(without != Without::looks && s.visible != 0);
       default: return result(false);
     }
@@ -179,13 +192,12 @@ Outcome walk(Without without) {
   return o;
 }
 
-TEST(NapWait, WhatIsPushedIsTakenWhoeverSleeps) {
-  EXPECT_TRUE(walk(Without::none).ok());
-}
+TEST(NapWait, WhatIsPushedIsTakenWhoeverSleeps) { EXPECT_TRUE(walk(Without::none).ok()); }
 
 class WatchWithout : public testing::TestWithParam<Without> {};
 TEST_P(WatchWithout, APushIsSleptThrough) { EXPECT_EQ(walk(GetParam()).verdict, Verdict::trapped); }
-INSTANTIATE_TEST_SUITE_P(Rules, WatchWithout, testing::Values(Without::looks, Without::giving_back, Without::asking_again));
+INSTANTIATE_TEST_SUITE_P(Rules, WatchWithout,
+                         testing::Values(Without::looks, Without::giving_back, Without::asking_again));
 
 // Naps double, from the first only for a worker that falls asleep as the watcher; what is found or rung ends
 // them.

@@ -65,18 +65,22 @@ struct Shared {
 }
 
 [[gnu::noinline]] void say_replay(const Shared& s) {
-  std::fprintf(stderr, "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1 --data %lluM\n", kasane::stress::page_bytes(), kasane::ranks(), kasane::workers(),
+  std::fprintf(stderr,
+               "  replay: STRESS_PAGE=%zu kasane run -n %u --workers %u -- stress_drf --seed %llu --count 1 "
+               "--data %lluM\n",
+               kasane::stress::page_bytes(), kasane::ranks(), kasane::workers(),
                static_cast<unsigned long long>(s.seed), static_cast<unsigned long long>(s.data >> 20));
 }
 
 [[gnu::noinline]] void fail(const Shared& s, std::uint32_t thread, std::uint32_t index, std::uint64_t got) {
   const Op& op = s.ops[s.threads[thread].first_op + index];
-  std::fprintf(stderr,
-               "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
-               "got %llx, should be %llx\n",
-               static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target,
-               static_cast<unsigned long long>(op.offset), static_cast<int>(op.width), kasane::rank(),
-               static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value));
+  std::fprintf(
+      stderr,
+      "stress_drf: seed %llu thread %u operation %u (kind %d, object %u, offset %llu, width %d) on rank %u: "
+      "got %llx, should be %llx\n",
+      static_cast<unsigned long long>(s.seed), thread, index, static_cast<int>(op.kind), op.target,
+      static_cast<unsigned long long>(op.offset), static_cast<int>(op.width), kasane::rank(),
+      static_cast<unsigned long long>(got), static_cast<unsigned long long>(op.value));
   say_replay(s);
   count_failure(s);
 }
@@ -88,7 +92,8 @@ void each_fill(const Shared& s, std::uint32_t number, F&& body) {
   const Object& o = s.objects[number];
   for (std::uint64_t piece = 0; o.distance != 0 && piece < o.bytes; piece += o.distance)
     for (std::uint64_t i = kasane::stress::kTogether; i < o.distance; i += 4096)
-      body(reinterpret_cast<volatile std::uint64_t*>(s.where[number] + piece + i), (s.seed << 40 | number) * 0x9E3779B97F4A7C15u + piece + i);
+      body(reinterpret_cast<volatile std::uint64_t*>(s.where[number] + piece + i),
+           (s.seed << 40 | number) * 0x9E3779B97F4A7C15u + piece + i);
 }
 
 [[gnu::noinline]] void fill(const Shared& s, std::uint32_t number) {
@@ -98,10 +103,14 @@ void each_fill(const Shared& s, std::uint32_t number, F&& body) {
 /// By a thread that holds all cells of the object, so that no other uses it any more.
 [[gnu::noinline]] void look_at_fill(const Shared& s, std::uint32_t number) {
   std::uint64_t wrong = 0;
-  each_fill(s, number, [&](const volatile std::uint64_t* word, std::uint64_t value) { wrong += *word != value; });
+  each_fill(s, number,
+            [&](const volatile std::uint64_t* word, std::uint64_t value) { wrong += *word != value; });
   if (wrong == 0) return;
-  std::fprintf(stderr, "stress_drf: seed %llu: %llu words of object %u differ from what was stored when it was allocated (seen on rank %u)\n", static_cast<unsigned long long>(s.seed),
-               static_cast<unsigned long long>(wrong), number, kasane::rank());
+  std::fprintf(stderr,
+               "stress_drf: seed %llu: %llu words of object %u differ from what was stored when it was "
+               "allocated (seen on rank %u)\n",
+               static_cast<unsigned long long>(s.seed), static_cast<unsigned long long>(wrong), number,
+               kasane::rank());
   say_replay(s);
   count_failure(s);
 }
@@ -130,7 +139,8 @@ void each_fill(const Shared& s, std::uint32_t number, F&& body) {
 
 void run_thread(const Shared* shared, std::uint32_t thread);
 
-[[gnu::noinline]] void run_op(const Shared& s, std::uint32_t thread, std::uint32_t index, kasane::thread* children) {
+[[gnu::noinline]] void run_op(const Shared& s, std::uint32_t thread, std::uint32_t index,
+                              kasane::thread* children) {
   const Op op = s.ops[s.threads[thread].first_op + index];
   switch (op.kind) {
     case OpKind::write: store(s.where[op.target] + op.offset, op); break;
@@ -161,8 +171,8 @@ void run_thread(const Shared* shared, std::uint32_t thread);
     }
     case OpKind::barrier: s.barriers[op.target].arrive_and_wait(); break;
     case OpKind::allocate:
-      s.where[op.target] = static_cast<std::byte*>(
-          kasane::allocate(s.objects[op.target].bytes, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+      s.where[op.target] = static_cast<std::byte*>(kasane::allocate(
+          s.objects[op.target].bytes, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
       fill(s, op.target);
       break;
     case OpKind::release:
@@ -194,8 +204,8 @@ void run_thread(const Shared* shared, std::uint32_t thread) {
 
 template <class T>
 T* copy_of(const std::vector<T>& v) {
-  auto* p = static_cast<T*>(
-      kasane::allocate(v.size() * sizeof(T) + 1, 64, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+  auto* p = static_cast<T*>(kasane::allocate(
+      v.size() * sizeof(T) + 1, 64, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
   if (!v.empty()) std::memcpy(p, v.data(), v.size() * sizeof(T));
   return p;
 }
@@ -203,20 +213,24 @@ T* copy_of(const std::vector<T>& v) {
 /// Runs the program of a seed once; the number of reads that differed.
 std::uint64_t run_program(const Program& p, std::uint64_t data) {
   auto* s = static_cast<Shared*>(kasane::allocate(sizeof(Shared)));
-  *s = {p.seed, data, copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr, nullptr, nullptr, nullptr};
+  *s = {p.seed,  data,    copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr,
+        nullptr, nullptr, nullptr};
   s->where = static_cast<std::byte**>(
-      kasane::allocate(p.objects.size() * sizeof(std::byte*), 64, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+      kasane::allocate(p.objects.size() * sizeof(std::byte*), 64,
+                       kasane::placement::local.in_pages(kasane::stress::page_bytes())));
   std::memset(static_cast<void*>(s->where), 0, p.objects.size() * sizeof(std::byte*));
   s->counters = static_cast<Counter*>(kasane::allocate(kLocks * sizeof(Counter), 64));
-  auto* seconds =
-      static_cast<std::uint64_t*>(kasane::allocate(kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
+  auto* seconds = static_cast<std::uint64_t*>(kasane::allocate(
+      kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
   for (std::uint32_t i = 0; i < kLocks; ++i) {
     new (&s->counters[i]) Counter;
     s->counters[i].second = &seconds[i];
     seconds[i] = 0;
   }
-  s->barriers = static_cast<kasane::barrier*>(kasane::allocate(p.barriers.size() * sizeof(kasane::barrier) + 1, 64));
-  for (std::size_t i = 0; i < p.barriers.size(); ++i) new (&s->barriers[i]) kasane::barrier(p.barriers[i].members);
+  s->barriers =
+      static_cast<kasane::barrier*>(kasane::allocate(p.barriers.size() * sizeof(kasane::barrier) + 1, 64));
+  for (std::size_t i = 0; i < p.barriers.size(); ++i)
+    new (&s->barriers[i]) kasane::barrier(p.barriers[i].members);
   s->failing = new (kasane::allocate(sizeof(kasane::mutex))) kasane::mutex;
   s->failures = static_cast<std::uint64_t*>(kasane::allocate(sizeof(std::uint64_t)));
   *s->failures = 0;
@@ -235,11 +249,11 @@ std::uint64_t run_program(const Program& p, std::uint64_t data) {
   for (std::uint32_t i = 0; i < kLocks; ++i) std::destroy_at(&s->counters[i]);
   for (std::size_t i = 0; i < p.barriers.size(); ++i) std::destroy_at(&s->barriers[i]);
   std::destroy_at(s->failing);
-  for (const void* block :
-       {static_cast<const void*>(s->ops), static_cast<const void*>(s->threads), static_cast<const void*>(s->objects),
-        static_cast<const void*>(s->where), static_cast<const void*>(s->counters), static_cast<const void*>(seconds),
-        static_cast<const void*>(s->barriers), static_cast<const void*>(s->failing),
-        static_cast<const void*>(s->failures), static_cast<const void*>(s)})
+  for (const void* block : {static_cast<const void*>(s->ops), static_cast<const void*>(s->threads),
+                            static_cast<const void*>(s->objects), static_cast<const void*>(s->where),
+                            static_cast<const void*>(s->counters), static_cast<const void*>(seconds),
+                            static_cast<const void*>(s->barriers), static_cast<const void*>(s->failing),
+                            static_cast<const void*>(s->failures), static_cast<const void*>(s)})
     kasane::deallocate(const_cast<void*>(block));
   return failures;
 }
@@ -271,15 +285,19 @@ int main(int argc, char** argv) {
   }
   const kasane::test::Counts total;
   std::printf(
-      "stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals inside ranks, "
+      "stress_drf: seeds %llu … %llu, %u ranks, %u workers: %llu wrong reads; %llu threads, %llu steals "
+      "inside ranks, "
       "%llu across, %llu diffs, %llu pages moved, %llu KiB spilled\n",
-      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(),
-      kasane::workers(), static_cast<unsigned long long>(failures), static_cast<unsigned long long>(total["threads"]),
-      static_cast<unsigned long long>(total["steals_local"]), static_cast<unsigned long long>(total["steals_remote"]),
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+      kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(failures),
+      static_cast<unsigned long long>(total["threads"]),
+      static_cast<unsigned long long>(total["steals_local"]),
+      static_cast<unsigned long long>(total["steals_remote"]),
       static_cast<unsigned long long>(total["diffs"]), static_cast<unsigned long long>(total["pages_moved"]),
       static_cast<unsigned long long>(total["bytes_spilled"] >> 10));
   if (total["bytes_spilled"] < spills) {
-    std::printf("stress_drf: only %llu KiB were written to spill files: nothing was tested\n", static_cast<unsigned long long>(total["bytes_spilled"] >> 10));
+    std::printf("stress_drf: only %llu KiB were written to spill files: nothing was tested\n",
+                static_cast<unsigned long long>(total["bytes_spilled"] >> 10));
     return 1;
   }
   return failures == 0 ? 0 : 1;

@@ -38,7 +38,11 @@ struct Tally {
 /// A word that is only put and got: no fence comes with it, so it orders nothing.
 class Signal {
  public:
-  Signal() : word_(static_cast<std::uint64_t*>(kasane::allocate(4096, 4096, kasane::placement::local.in_pages(kasane::stress::page_bytes())))) { give(0); }
+  Signal()
+      : word_(static_cast<std::uint64_t*>(
+            kasane::allocate(4096, 4096, kasane::placement::local.in_pages(kasane::stress::page_bytes())))) {
+    give(0);
+  }
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
   ~Signal() { kasane::deallocate(word_); }
@@ -229,7 +233,8 @@ void iriw(Tally& tally) {
 // Four writers own every fourth byte of one page, and read each other's after a barrier, again and again.
 void false_sharing(Tally& tally) {
   constexpr unsigned kWriters = 4, kPhases = 4, kBytes = 4096;
-  auto* page = static_cast<volatile unsigned char*>(kasane::allocate(kBytes, 4096, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
+  auto* page = static_cast<volatile unsigned char*>(
+      kasane::allocate(kBytes, 4096, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
   for (unsigned i = 0; i < kBytes; ++i) page[i] = 0;
   kasane::barrier barrier(kWriters);
   unsigned wrong[kWriters] = {};
@@ -242,8 +247,8 @@ void false_sharing(Tally& tally) {
     }
   };
   std::array<std::uint32_t, kWriters> ranks{};
-  std::array<std::function<void()>, kWriters> bodies{[&] { writer(0); }, [&] { writer(1); }, [&] { writer(2); },
-                                                     [&] { writer(3); }};
+  std::array<std::function<void()>, kWriters> bodies{[&] { writer(0); }, [&] { writer(1); },
+                                                     [&] { writer(2); }, [&] { writer(3); }};
   spread(bodies, ranks);
   for (unsigned w : wrong) tally.wrong += w != 0;
   tally.spread += differ(ranks);
@@ -256,7 +261,8 @@ void reuse(Tally& tally) {
   unsigned wrong[2] = {};
   const auto user = [&](unsigned me) {
     for (unsigned round = 0; round < 50; ++round) {
-      auto* p = static_cast<volatile unsigned char*>(kasane::allocate(64, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+      auto* p = static_cast<volatile unsigned char*>(
+          kasane::allocate(64, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
       for (unsigned i = 0; i < 64; ++i) p[i] = static_cast<unsigned char>(round % 3);
       kasane::thread child([&, p] {
         for (unsigned i = 0; i < 64; ++i) wrong[me] += p[i] != round % 3;

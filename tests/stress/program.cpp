@@ -39,14 +39,17 @@ struct Scope {
 
 class Generator {
  public:
-  Generator(std::uint64_t seed, const Limits& limits) : limits_(limits), state_(seed) { program_.seed = seed; }
+  Generator(std::uint64_t seed, const Limits& limits) : limits_(limits), state_(seed) {
+    program_.seed = seed;
+  }
 
   Program run() {
     Scope root = begin(0);
     for (unsigned i = 2 + pick(4); i > 0; --i) allocate(root);
     act(root, limits_.actions * 2);
     join_all(root);
-    for (std::uint32_t lock = 0; lock < kLocks; ++lock) emit(root, {OpKind::check, 8, 0, lock, 0, added_[lock]});
+    for (std::uint32_t lock = 0; lock < kLocks; ++lock)
+      emit(root, {OpKind::check, 8, 0, lock, 0, added_[lock]});
     read_everything(root);
     end(root);
     return std::move(program_);
@@ -59,7 +62,9 @@ class Generator {
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   }
-  std::uint32_t pick(std::size_t bound) { return bound == 0 ? 0 : static_cast<std::uint32_t>(next() % bound); }
+  std::uint32_t pick(std::size_t bound) {
+    return bound == 0 ? 0 : static_cast<std::uint32_t>(next() % bound);
+  }
   bool chance(std::uint32_t percent) { return pick(100) < percent; }
   std::uint32_t take_out(Cells& from) {
     const std::uint32_t i = pick(from.size()), cell = from[i];
@@ -217,8 +222,8 @@ class Generator {
     s.heap.erase(s.heap.begin() + i);
   }
   [[nodiscard]] bool holds_all(const Scope& s, std::uint32_t object) const {
-    const auto held =
-        std::count_if(s.own.begin(), s.own.end(), [&](std::uint32_t c) { return cells_[c].object == object; });
+    const auto held = std::count_if(s.own.begin(), s.own.end(),
+                                    [&](std::uint32_t c) { return cells_[c].object == object; });
     return static_cast<std::size_t>(held) == cells_of_[object].size();
   }
   /// What the child leaves behind goes to its record; its frame is gone.
@@ -226,8 +231,9 @@ class Generator {
     join_all(child);
     for (Child& record : parent.children) {
       if (record.slot != slot) continue;
-      std::erase_if(child.own,
-                    [&](std::uint32_t c) { return program_.objects[cells_[c].object].thread == child.thread; });
+      std::erase_if(child.own, [&](std::uint32_t c) {
+        return program_.objects[cells_[c].object].thread == child.thread;
+      });
       record.left = child.own;
       record.heap = child.heap;
     }
@@ -315,8 +321,9 @@ std::string to_string(const Program& p) {
     for (std::uint32_t i = 0; i < p.threads[t].ops; ++i) {
       const Op& op = p.ops[p.threads[t].first_op + i];
       text += "  " + std::to_string(i) + " " + kNames[static_cast<int>(op.kind)] + " target " +
-              std::to_string(op.target) + " slot " + std::to_string(op.slot) + " offset " + std::to_string(op.offset) +
-              " width " + std::to_string(op.width) + " value " + std::to_string(op.value) + "\n";
+              std::to_string(op.target) + " slot " + std::to_string(op.slot) + " offset " +
+              std::to_string(op.offset) + " width " + std::to_string(op.width) + " value " +
+              std::to_string(op.value) + "\n";
     }
   }
   return text;
@@ -327,7 +334,8 @@ void stretch(Program& p, std::uint64_t kept_bytes) {
   for (const Object& o : p.objects) kept.push_back(o.thread == kHeap);
   for (const Op& o : p.ops)
     if (o.kind == OpKind::release) kept[o.target] = false;
-  const auto bytes = kept_bytes / static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(1, std::count(kept.begin(), kept.end(), true)));
+  const auto bytes = kept_bytes / static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(
+                                      1, std::count(kept.begin(), kept.end(), true)));
   for (Object& o : p.objects) {
     if (o.thread != kHeap) continue;
     const std::uint32_t pieces = (o.bytes + kTogether - 1) / kTogether;

@@ -213,7 +213,8 @@ TEST(Generator, StretchedProgramsAreTheSameOnMoreMemory) {
       if (o.kind == OpKind::write || o.kind == OpKind::read) {
         const std::uint32_t distance = p.objects[o.target].distance;
         // so the bytes between pieces belong to no cell
-        ASSERT_EQ(o.offset % (distance != 0 ? distance : kTogether), small.ops[i].offset % kTogether) << "seed " << seed;
+        ASSERT_EQ(o.offset % (distance != 0 ? distance : kTogether), small.ops[i].offset % kTogether)
+            << "seed " << seed;
         ASSERT_TRUE(distance == 0 || distance >= 2 * kTogether) << "seed " << seed;
       }
     }

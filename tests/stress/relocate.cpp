@@ -37,17 +37,21 @@ struct Random {
 struct Shared {
   std::uint64_t seed;
   std::uint64_t page_words;
-  std::uint64_t *direct, *coherent;             ///< kPages pages each
-  std::uint64_t put[kTasks][kPages];            ///< what a task has put last, kept by the task
+  std::uint64_t *direct, *coherent;   ///< kPages pages each
+  std::uint64_t put[kTasks][kPages];  ///< what a task has put last, kept by the task
   std::uint64_t stored[kTasks][kPages];
-  std::uint64_t floor[kTasks][kPages];          ///< of put, as the phase began
-  std::uint64_t added[kTasks][kPages];          ///< to the word of the page that all add to
+  std::uint64_t floor[kTasks][kPages];  ///< of put, as the phase began
+  std::uint64_t added[kTasks][kPages];  ///< to the word of the page that all add to
   std::uint64_t failures[kTasks];
-  std::uint64_t moved_from[kTasks];             ///< a bit for each rank on which the task moved pages
+  std::uint64_t moved_from[kTasks];  ///< a bit for each rank on which the task moved pages
 };
 
-std::uint64_t cell(const Shared& s, std::uint64_t page, std::uint64_t task) { return page * s.page_words + task * 21 + 1; }
-std::uint64_t value_of(std::uint64_t task, std::uint64_t number) { return number == 0 ? 0 : task << 48 | number; }
+std::uint64_t cell(const Shared& s, std::uint64_t page, std::uint64_t task) {
+  return page * s.page_words + task * 21 + 1;
+}
+std::uint64_t value_of(std::uint64_t task, std::uint64_t number) {
+  return number == 0 ? 0 : task << 48 | number;
+}
 
 struct Task {
   Shared& s;
@@ -56,9 +60,13 @@ struct Task {
 
   [[gnu::noinline]] void expect(bool good, const char* what, std::uint64_t got, std::uint64_t right) {
     if (good) return;
-    std::fprintf(stderr, "stress_relocate: seed %llu phase %llu task %llu on rank %u: %s is %llx, should be %llx\n  replay: kasane run -n %u --workers %u -- stress_relocate --seed %llu --count 1\n",
-                 static_cast<unsigned long long>(s.seed), static_cast<unsigned long long>(phase), static_cast<unsigned long long>(me), kasane::rank(), what,
-                 static_cast<unsigned long long>(got), static_cast<unsigned long long>(right), kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(s.seed));
+    std::fprintf(stderr,
+                 "stress_relocate: seed %llu phase %llu task %llu on rank %u: %s is %llx, should be %llx\n  "
+                 "replay: kasane run -n %u --workers %u -- stress_relocate --seed %llu --count 1\n",
+                 static_cast<unsigned long long>(s.seed), static_cast<unsigned long long>(phase),
+                 static_cast<unsigned long long>(me), kasane::rank(), what,
+                 static_cast<unsigned long long>(got), static_cast<unsigned long long>(right),
+                 kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(s.seed));
     ++s.failures[me];
   }
 
@@ -71,7 +79,8 @@ struct Task {
     } else {
       kasane::give(array + first, n, static_cast<std::uint32_t>(random(kasane::ranks())));
     }
-    if (kasane::where(array + first) >= kasane::ranks()) expect(false, "an owner", kasane::where(array + first), 0);
+    if (kasane::where(array + first) >= kasane::ranks())
+      expect(false, "an owner", kasane::where(array + first), 0);
   }
 
   void access() {
@@ -85,18 +94,21 @@ struct Task {
       case 1: {
         std::uint64_t got = 0;
         kasane::get(&got, &s.direct[cell(s, page, me)]);
-        expect(got == value_of(me, s.put[me][page]), "the own cell, got,", got, value_of(me, s.put[me][page]));
+        expect(got == value_of(me, s.put[me][page]), "the own cell, got,", got,
+               value_of(me, s.put[me][page]));
         break;
       }
       case 2: {
         std::uint64_t got = 0;
         kasane::get(&got, &s.direct[cell(s, page, other)]);
         const std::uint64_t number = got & 0xFFFFFFFFFFFF, least = s.floor[other][page];
-        expect(got == value_of(other, number) && number >= least && number <= (phase + 1) * kSteps, "another task's cell, got,", got, value_of(other, least));
+        expect(got == value_of(other, number) && number >= least && number <= (phase + 1) * kSteps,
+               "another task's cell, got,", got, value_of(other, least));
         break;
       }
       case 3: {
-        const std::uint64_t before = kasane::fetch_add(kasane::global_ptr<std::uint64_t>(&s.direct[page * s.page_words]), 1);
+        const std::uint64_t before =
+            kasane::fetch_add(kasane::global_ptr<std::uint64_t>(&s.direct[page * s.page_words]), 1);
         expect(before >= s.added[me][page], "the sum of a page", before, s.added[me][page]);
         ++s.added[me][page];
         break;
@@ -104,15 +116,18 @@ struct Task {
       case 4: s.coherent[cell(s, page, me)] = value_of(me, ++s.stored[me][page]); break;
       default: {
         const std::uint64_t got = s.coherent[cell(s, page, me)];
-        expect(got == value_of(me, s.stored[me][page]), "the own cell, loaded,", got, value_of(me, s.stored[me][page]));
+        expect(got == value_of(me, s.stored[me][page]), "the own cell, loaded,", got,
+               value_of(me, s.stored[me][page]));
       }
     }
   }
 
   void allocate() {
     const std::uint64_t words = 1 + random(3 * s.page_words), salt = random(1u << 30) + 1;
-    static constexpr kasane::placement kPlacements[] = {kasane::placement::local, kasane::placement::block, kasane::placement::cyclic};
-    auto* p = static_cast<std::uint64_t*>(kasane::allocate(words * 8, 64, kPlacements[random(3)].in_pages(s.page_words * 8)));
+    static constexpr kasane::placement kPlacements[] = {kasane::placement::local, kasane::placement::block,
+                                                        kasane::placement::cyclic};
+    auto* p = static_cast<std::uint64_t*>(
+        kasane::allocate(words * 8, 64, kPlacements[random(3)].in_pages(s.page_words * 8)));
     const bool by_put = random(2) == 0;
     std::vector<std::uint64_t> image(words);
     for (std::uint64_t i = 0; i < words; ++i) image[i] = salt * (i + 1);
@@ -122,7 +137,7 @@ struct Task {
       std::memcpy(p, image.data(), words * 8);
     }
     if (random(2) == 0) move(p, words);
-    if (random(2) == 0) {   // the other way: a fence between
+    if (random(2) == 0) {  // the other way: a fence between
       kasane::release_all();
       kasane::acquire_all();
       std::vector<std::uint64_t> got(words);
@@ -160,14 +175,18 @@ std::uint64_t run_program(std::uint64_t seed, std::uint64_t* ranks) {
   // over some networks small pages come with the answer of their owner
   const std::size_t page = seed % 2 == 0 ? kasane::page_default : kasane::page_small;
   s->page_words = page / 8;
-  s->direct = static_cast<std::uint64_t*>(kasane::allocate(kPages * page, page, kasane::placement::cyclic.in_pages(page)));
-  s->coherent = static_cast<std::uint64_t*>(kasane::allocate(kPages * page, page, kasane::placement::block.in_pages(page)));
+  s->direct = static_cast<std::uint64_t*>(
+      kasane::allocate(kPages * page, page, kasane::placement::cyclic.in_pages(page)));
+  s->coherent = static_cast<std::uint64_t*>(
+      kasane::allocate(kPages * page, page, kasane::placement::block.in_pages(page)));
   std::vector<std::uint64_t> zeros(kPages * s->page_words);
   kasane::put(s->direct, zeros.data(), zeros.size());
   std::memset(s->coherent, 0, kPages * page);
   for (std::uint64_t phase = 0; phase < kPhases; ++phase) {
     std::memcpy(s->floor, s->put, sizeof s->floor);
-    kasane::parallel_for(std::uint64_t{0}, kTasks, [s, phase](std::uint64_t i) { Task{*s, i, phase, {s->seed * 1000 + phase * 100 + i}}.run(); }, 1);
+    kasane::parallel_for(
+        std::uint64_t{0}, kTasks,
+        [s, phase](std::uint64_t i) { Task{*s, i, phase, {s->seed * 1000 + phase * 100 + i}}.run(); }, 1);
   }
   std::uint64_t failures = 0;
   std::uint64_t sums[kPages] = {};
@@ -206,11 +225,17 @@ int main(int argc, char** argv) {
   std::uint64_t failures = 0, movers = 0;
   for (std::uint64_t seed = first; seed < first + count && failures == 0; ++seed) {
     failures += kasane::run([seed, &movers] { return run_program(seed, &movers); });
-    if (failures != 0) std::fprintf(stderr, "stress_relocate: seed %llu: %llu wrong\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(failures));
+    if (failures != 0)
+      std::fprintf(stderr, "stress_relocate: seed %llu: %llu wrong\n", static_cast<unsigned long long>(seed),
+                   static_cast<unsigned long long>(failures));
   }
   const kasane::test::Counts all;
-  std::printf("stress_relocate: seeds %llu … %llu, %u ranks, %u workers: %llu wrong; pages moved from ranks %llx, %llu pages moved, %llu of them by themselves\n",
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(failures),
-              static_cast<unsigned long long>(movers), static_cast<unsigned long long>(all["pages_moved"]), static_cast<unsigned long long>(all["pages_drawn"]));
+  std::printf(
+      "stress_relocate: seeds %llu … %llu, %u ranks, %u workers: %llu wrong; pages moved from ranks %llx, "
+      "%llu pages moved, %llu of them by themselves\n",
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
+      kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(failures),
+      static_cast<unsigned long long>(movers), static_cast<unsigned long long>(all["pages_moved"]),
+      static_cast<unsigned long long>(all["pages_drawn"]));
   return failures != 0;
 }

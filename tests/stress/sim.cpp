@@ -34,7 +34,8 @@ class SimJob {
         barriers_(p.barriers.size()),
         free_slots_(ranks) {
     // Every second seed with pages that move by themselves, every eighth without classification.
-    for (std::uint32_t r = 0; r < ranks; ++r) ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0);
+    for (std::uint32_t r = 0; r < ranks; ++r)
+      ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0);
     next_slot_.assign(ranks, 0);
   }
 
@@ -74,7 +75,8 @@ class SimJob {
   dsm::ThreadContext& context(std::uint32_t t, std::uint32_t rank) {
     auto& all = threads_[t].contexts;
     if (all.empty())
-      for (auto& r : ranks_) all.push_back(std::make_unique<dsm::ThreadContext>(r.transport, r.waiter, counters_));
+      for (auto& r : ranks_)
+        all.push_back(std::make_unique<dsm::ThreadContext>(r.transport, r.waiter, counters_));
     return *all[rank];
   }
   SimRank& here(std::uint32_t t) { return ranks_[threads_[t].rank]; }
@@ -105,7 +107,8 @@ class SimJob {
       const Slot slot = free.front();
       free.pop_front();
       threads_[t].slot = slot.number;
-      if (slot.moved) rank.coherence->arm_owned(context(t).io, SimLayout::slot_offset(slot.number), SimLayout::kSlotBytes);
+      if (slot.moved)
+        rank.coherence->arm_owned(context(t).io, SimLayout::slot_offset(slot.number), SimLayout::kSlotBytes);
       return;
     }
     threads_[t].slot = r * SimLayout::kSlotsPerRank + next_slot_[r]++;
@@ -184,7 +187,8 @@ class SimJob {
   void maybe_own(std::uint32_t t, std::uint64_t at) {
     if (at < SimLayout::kHeapOffset || world_.random(12) != 0) return;
     const PageId page = pages_.page_of(at);
-    KASANE_CHECK(here(t).mover->bring(context(t).io, page, {pages_.offset_of(page), pages_.end_of(page)}).has_value());
+    KASANE_CHECK(
+        here(t).mover->bring(context(t).io, page, {pages_.offset_of(page), pages_.end_of(page)}).has_value());
     ++owns;
   }
   void fail(std::uint32_t t, std::uint32_t index, std::uint64_t got, std::uint64_t right) {
@@ -220,14 +224,17 @@ class SimJob {
         ThreadState& child = threads_[me.child[op.slot]];
         until([&] { return child.exited; });
         cross(t, child.rank);
-        free_slots_[birth_rank(me.child[op.slot])].push_back({child.slot, birth_rank(me.child[op.slot]) != child.rank});
+        free_slots_[birth_rank(me.child[op.slot])].push_back(
+            {child.slot, birth_rank(me.child[op.slot]) != child.rank});
         break;
       }
       case OpKind::add:
       case OpKind::check: under_lock(t, index, op); break;
       case OpKind::barrier: arrive(t, barriers_[op.target], p_.barriers[op.target].members); break;
       case OpKind::allocate: where_[op.target] = allocate(t, p_.objects[op.target].bytes); break;
-      case OpKind::release: here(t).heap->free(context(t).io, t % SimLayout::kCaches, where_[op.target]); break;
+      case OpKind::release:
+        here(t).heap->free(context(t).io, t % SimLayout::kCaches, where_[op.target]);
+        break;
       case OpKind::work:
       case OpKind::yield: world_.yield_point(); break;
     }
@@ -304,15 +311,20 @@ int main_of(int argc, char** argv) {
     owns += job.owns;
     faults += job.faults;
     moves += job.moves;
-    histories = histories * 31 + job.trace_hash();   // equal for equal seeds and an unchanged protocol
+    histories = histories * 31 + job.trace_hash();  // equal for equal seeds and an unchanged protocol
     if (wrong.empty()) continue;
-    std::fprintf(stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n", wrong.c_str(),
-                 static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
+    std::fprintf(
+        stderr, "stress_sim: %s\n  replay: stress_sim --seed %llu --count 1 --ranks %u --page %llu\n",
+        wrong.c_str(), static_cast<unsigned long long>(seed), n, static_cast<unsigned long long>(page_bytes));
     if (++failed == 5) break;
   }
-  std::printf("stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn; histories %016llx\n",
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed, static_cast<unsigned long long>(hops),
-              static_cast<unsigned long long>(owns), static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves), static_cast<unsigned long long>(histories));
+  std::printf(
+      "stress_sim: seeds %llu … %llu: %d wrong; %llu hops, %llu pages owned, %llu faults, %llu pages drawn; "
+      "histories %016llx\n",
+      static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1), failed,
+      static_cast<unsigned long long>(hops), static_cast<unsigned long long>(owns),
+      static_cast<unsigned long long>(faults), static_cast<unsigned long long>(moves),
+      static_cast<unsigned long long>(histories));
   return failed == 0 ? 0 : 1;
 }
 

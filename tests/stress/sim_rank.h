@@ -33,15 +33,16 @@ struct SimLayout {
   [[nodiscard]] static constexpr std::uint64_t slot_offset(std::uint64_t slot) { return slot * kSlotBytes; }
   /// The heap has pages of page_bytes, stacks too as far as that fits.
   [[nodiscard]] static mem::Pages pages(std::uint64_t page_bytes) {
-    const std::array segments{mem::Pages::Segment{0, std::min(page_bytes, kSlotBytes)}, mem::Pages::Segment{kHeapOffset, page_bytes}};
+    const std::array segments{mem::Pages::Segment{0, std::min(page_bytes, kSlotBytes)},
+                              mem::Pages::Segment{kHeapOffset, page_bytes}};
     return mem::Pages::create(kSpaceBytes, segments).value();
   }
 };
 
 class SimRank {
  public:
-  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages, bool draws = false, bool classification = true,
-          std::uint64_t write_buffer_blocks = 2)
+  SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages,
+          bool draws = false, bool classification = true, std::uint64_t write_buffer_blocks = 2)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
@@ -50,7 +51,10 @@ class SimRank {
     KASANE_CHECK(transport.attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
     attach(gas::kDirectory, gas::Directory::region_bytes(pages, ranks), directory_memory_);
     directory.emplace(transport, pages);
-    sharing = gas::Sharing::create(transport, *directory, {classification, SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset}).value();
+    sharing = gas::Sharing::create(
+                  transport, *directory,
+                  {classification, SimLayout::kHeapOffset, SimLayout::kSpaceBytes - SimLayout::kHeapOffset})
+                  .value();
     addresses = gas::AddressCache::create({transport, *directory, sharing.get()}).value();
     table_.emplace(mem::BlockTable::create(space.blocks()).value());
     cached_.emplace(mem::BlockSet::create(space.blocks()).value());
@@ -61,8 +65,11 @@ class SimRank {
     attach(gas::kHeap, gas::Heap::region_bytes(config, ranks), heap_memory_);
     // Every use of a page at another rank draws it here.
     // a seed's history has no clock
-    auto_relocator = gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }}).value();
-    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
+    auto_relocator =
+        gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }})
+            .value();
+    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
+                                            *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
                                             write_buffer_blocks});
     mover = &coherence->mover();
     heap.emplace(transport, config, *directory, *mover, *coherence);
@@ -95,7 +102,8 @@ class SimRank {
     }
   };
   std::byte* attach(comm::RegionId id, std::size_t bytes, Memory& memory) {
-    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     KASANE_CHECK(p != MAP_FAILED);
     memory.at = static_cast<std::byte*>(p);
     memory.bytes = bytes;
@@ -140,7 +148,7 @@ class SimRank {
  public:
   std::unique_ptr<mem::CheckedEngine> engine;
   std::optional<dsm::Coherence> coherence;
-  gas::Mover* mover = nullptr;   ///< of coherence
+  gas::Mover* mover = nullptr;  ///< of coherence
   std::unique_ptr<gas::AutoRelocator> auto_relocator;
   std::optional<gas::Heap> heap;
   dsm::ThreadContext* current = nullptr;

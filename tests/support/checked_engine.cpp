@@ -13,8 +13,8 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint32_t kRights = 3;   // low bits of a word
-constexpr std::uint32_t kCopy = 4;     // one copy in progress
+constexpr std::uint32_t kRights = 3;  // low bits of a word
+constexpr std::uint32_t kCopy = 4;    // one copy in progress
 
 }  // namespace
 
@@ -49,7 +49,7 @@ bool CheckedEngine::protect(BlockRange run, Access access) noexcept {
   KASANE_CHECK(raw(run.first) <= rights_.blocks() && run.count <= rights_.blocks() - raw(run.first));
   for (std::uint64_t b = raw(run.first); b < raw(run.first) + run.count; ++b) {
     std::atomic<std::uint32_t>& word = rights_[BlockId{b}];
-    std::uint32_t old = word.load(std::memory_order_relaxed);   // relaxed: the exchange decides
+    std::uint32_t old = word.load(std::memory_order_relaxed);  // relaxed: the exchange decides
     // acq_rel: release, so that a thread that enters under the new rights sees the bytes put there before;
     // acquire, see below.
     while (!word.compare_exchange_weak(old, (old & ~kRights) | static_cast<std::uint32_t>(access),
@@ -71,10 +71,11 @@ Access CheckedEngine::access(std::uint64_t offset) const noexcept {
 
 bool CheckedEngine::try_enter(BlockId block, Access wanted) noexcept {
   std::atomic<std::uint32_t>& word = rights_[block];
-  std::uint32_t old = word.load(std::memory_order_relaxed);   // relaxed: the exchange decides
+  std::uint32_t old = word.load(std::memory_order_relaxed);  // relaxed: the exchange decides
   while ((old & kRights) >= static_cast<std::uint32_t>(wanted))
     // acquire: the bytes put there by the thread that gave these rights.
-    if (word.compare_exchange_weak(old, old + kCopy, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    if (word.compare_exchange_weak(old, old + kCopy, std::memory_order_acquire, std::memory_order_relaxed))
+      return true;
   return false;
 }
 
@@ -86,8 +87,8 @@ void CheckedEngine::leave(BlockId block) noexcept {
 Result<void> CheckedEngine::enter(std::uint64_t offset, Access wanted) {
   while (!try_enter(block_of(offset), wanted)) {
     if (handler_ == nullptr || !handler_(handler_context_, offset, wanted, Served::in_place))
-      return fail(Errc::out_of_range, std::string(wanted == Access::write ? "store" : "load") + " at offset " +
-                                          std::to_string(offset) + ": wild");
+      return fail(Errc::out_of_range, std::string(wanted == Access::write ? "store" : "load") +
+                                          " at offset " + std::to_string(offset) + ": wild");
     if (preemption_) preemption_(preemption_context_);
   }
   return {};
@@ -110,9 +111,10 @@ Result<void> CheckedEngine::each_piece(std::uint64_t offset, std::size_t n, Acce
 }
 
 Result<void> CheckedEngine::read(std::uint64_t offset, void* to, std::size_t n) {
-  return each_piece(offset, n, Access::read, [to](const std::byte* frame, std::size_t done, std::size_t piece) {
-    std::memcpy(static_cast<std::byte*>(to) + done, frame, piece);
-  });
+  return each_piece(offset, n, Access::read,
+                    [to](const std::byte* frame, std::size_t done, std::size_t piece) {
+                      std::memcpy(static_cast<std::byte*>(to) + done, frame, piece);
+                    });
 }
 
 Result<void> CheckedEngine::write(std::uint64_t offset, const void* from, std::size_t n) {

@@ -58,7 +58,7 @@ class CheckedEngine final : public FaultEngine {
 
   std::byte* const a_;
   const std::size_t bytes_;
-  mutable BlockTable rights_;   // per block: Access in the low two bits, copies in progress above
+  mutable BlockTable rights_;  // per block: Access in the low two bits, copies in progress above
   FaultHandler handler_ = nullptr;
   void* handler_context_ = nullptr;
   void (*preemption_)(void*) = nullptr;

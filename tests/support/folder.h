@@ -23,7 +23,8 @@ class Folder {
   [[nodiscard]] bool empty() const { return std::filesystem::is_empty(path_); }
   [[nodiscard]] std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) all.push_back(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      all.push_back(entry.path().filename());
     return all;
   }
 

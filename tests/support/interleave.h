@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A deterministic scheduler for small programs of lock-free code: the structure under test is built from
-// InterleavedAtomics (see base/atomics.h), every operation of which is a point where another thread may go on.
+// InterleavedAtomics (see base/atomics.h), every operation of which is a point where another thread may go
+// on.
 //
 //   explore(Reduction::none, [](Schedule& s) {       // called once for every interleaving
 //     MpscRing<int, 2, InterleavedAtomics> ring;     // fresh state
@@ -10,14 +11,16 @@
 //     EXPECT_…                                       // what must hold in every one
 //   });
 //
-// explore() walks all interleavings depth first by running the program again from the start with another schedule.
-// Reduction::commuting skips interleavings that differ only in the order of neighbouring operations that commute (other words, or
-// two loads): sleep sets, after Patrice Godefroid, "Partial-Order Methods for the Verification of Concurrent Systems". It
-// reaches every final state, but not every real-time order, and counts only atomics as accesses.
-// explore_random() draws schedules from seeds instead; a failure prints what replays it.
+// explore() walks all interleavings depth first by running the program again from the start with another
+// schedule. Reduction::commuting skips interleavings that differ only in the order of neighbouring operations
+// that commute (other words, or two loads): sleep sets, after Patrice Godefroid, "Partial-Order Methods for
+// the Verification of Concurrent Systems". It reaches every final state, but not every real-time order, and
+// counts only atomics as accesses. explore_random() draws schedules from seeds instead; a failure prints what
+// replays it.
 //
-// Limits: sequential consistency only (weaker orders are argued in the code and tried by the stress tests under the
-// thread sanitizer); a program must end under every schedule. Threads are coroutines of one OS thread.
+// Limits: sequential consistency only (weaker orders are argued in the code and tried by the stress tests
+// under the thread sanitizer); a program must end under every schedule. Threads are coroutines of one OS
+// thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,8 +80,8 @@ class Schedule {
 
   /// A clock for histories: grows with every operation and every reading.
   [[nodiscard]] std::uint64_t clock() noexcept { return ++clock_; }
-  /// begin becomes the clock's reading just before the calling thread's next operation (outside of run(): now). Tighter
-  /// than reading it, since a thread runs ahead to its next operation before it waits its turn.
+  /// begin becomes the clock's reading just before the calling thread's next operation (outside of run():
+  /// now). Tighter than reading it, since a thread runs ahead to its next operation before it waits its turn.
   void begins_at(std::uint64_t& begin) {
     if (current() == this)
       threads_[running_]->begin = &begin;
@@ -250,7 +253,8 @@ class Walk {
     if (reduction_ == Reduction::none) return 0;
     std::uint32_t asleep = 0;
     for (std::uint32_t rest = parent.asleep; rest != 0; rest &= rest - 1)
-      if (const unsigned u = lowest(rest); parent.next[u].commutes_with(parent.next[parent.chosen])) asleep |= 1u << u;
+      if (const unsigned u = lowest(rest); parent.next[u].commutes_with(parent.next[parent.chosen]))
+        asleep |= 1u << u;
     return asleep;
   }
 
@@ -260,7 +264,8 @@ class Walk {
   bool pruned_ = false;
 };
 
-/// Runs program(Schedule&) under every schedule, or until a test assertion failed. Returns how many runs it took.
+/// Runs program(Schedule&) under every schedule, or until a test assertion failed. Returns how many runs it
+/// took.
 template <class Program>
 std::uint64_t explore(Reduction reduction, const Program& program) {
   Walk walk(reduction);
@@ -277,14 +282,16 @@ std::uint64_t explore(Reduction reduction, const Program& program) {
   return runs;
 }
 
-/// Runs program(Schedule&) under schedules drawn from seeds [first, first + count), or until an assertion failed.
+/// Runs program(Schedule&) under schedules drawn from seeds [first, first + count), or until an assertion
+/// failed.
 template <class Program>
 void explore_random(std::uint64_t first, std::uint64_t count, const Program& program) {
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     Random random(seed);
     Schedule schedule([&](std::uint32_t enabled, const std::vector<Access>&) {
       std::uint32_t rest = enabled;
-      for (std::uint64_t skip = random.below(static_cast<unsigned>(__builtin_popcount(enabled))); skip > 0; --skip)
+      for (std::uint64_t skip = random.below(static_cast<unsigned>(__builtin_popcount(enabled))); skip > 0;
+           --skip)
         rest &= rest - 1;
       return static_cast<unsigned>(__builtin_ctz(rest));
     });

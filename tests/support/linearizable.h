@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is a history of overlapping operations what some serial order of them would have done? (Maurice Herlihy, Jeannette
-// Wing, "Linearizability: a correctness condition for concurrent objects"). For the few operations of an interleaved run.
+// Is a history of overlapping operations what some serial order of them would have done? (Maurice Herlihy,
+// Jeannette Wing, "Linearizability: a correctness condition for concurrent objects"). For the few operations
+// of an interleaved run.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace kasane::test {
 
-/// An operation that took place between two readings of a clock. begin is at most the step of its first effect.
+/// An operation that took place between two readings of a clock. begin is at most the step of its first
+/// effect.
 template <class Model>
 struct Operation {
   std::uint64_t begin;
@@ -18,7 +20,8 @@ struct Operation {
   std::function<bool(Model&)> apply;
 };
 
-/// Is there an order, in which an operation that ended before another began comes first, that the model agrees with?
+/// Is there an order, in which an operation that ended before another began comes first, that the model
+/// agrees with?
 template <class Model>
 bool linearizable(const Model& before, const std::vector<Operation<Model>>& history, std::uint32_t done = 0) {
   std::uint64_t first_end = ~std::uint64_t{0};

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a test body in several forked ranks and brings their failures back into the parent's GoogleTest result.
+// Runs a test body in several forked ranks and brings their failures back into the parent's GoogleTest
+// result.
 //
 //   run_ranks(4, [](const comm::Job& job) { … EXPECT_EQ(…) … });
 //
-// A failed expectation in a rank appears in the parent with its file, line and rank; so does a rank that dies of a signal.
-// At the deadline, or soon after one rank has failed, the parent kills the others: a hang is a failure, not a hang. The deadline only
-// catches hangs; tests assert no times. Call it before the test process has other threads.
+// A failed expectation in a rank appears in the parent with its file, line and rank; so does a rank that dies
+// of a signal. At the deadline, or soon after one rank has failed, the parent kills the others: a hang is a
+// failure, not a hang. The deadline only catches hangs; tests assert no times. Call it before the test
+// process has other threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -53,7 +55,8 @@ class PipeReporter final : public ::testing::EmptyTestEventListener {
   int fd_;
 };
 
-[[noreturn]] inline void run_child(const comm::Job& job, const std::function<void(const comm::Job&)>& body, int pipe) {
+[[noreturn]] inline void run_child(const comm::Job& job, const std::function<void(const comm::Job&)>& body,
+                                   int pipe) {
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
   auto* reporter = new PipeReporter(pipe);
@@ -71,7 +74,7 @@ class PipeReporter final : public ::testing::EmptyTestEventListener {
 
 struct Child {
   pid_t pid = -1;
-  int pipe = -1;   ///< read end; -1 once the rank has ended
+  int pipe = -1;  ///< read end; -1 once the rank has ended
   std::string text;
   int status = 0;
 };
@@ -99,7 +102,8 @@ inline bool drain(Child& child) {
 inline void report(const Child& child, std::uint32_t rank, bool killed_by_us) {
   if (!child.text.empty()) ADD_FAILURE() << "rank " << rank << ":\n" << child.text;
   if (WIFSIGNALED(child.status) && !killed_by_us) {
-    ADD_FAILURE() << "rank " << rank << " died of signal " << WTERMSIG(child.status) << " (" << ::strsignal(WTERMSIG(child.status)) << ")";
+    ADD_FAILURE() << "rank " << rank << " died of signal " << WTERMSIG(child.status) << " ("
+                  << ::strsignal(WTERMSIG(child.status)) << ")";
   }
   if (WIFEXITED(child.status) && WEXITSTATUS(child.status) != 0 && child.text.empty()) {
     ADD_FAILURE() << "rank " << rank << " exited with status " << WEXITSTATUS(child.status);
@@ -152,7 +156,8 @@ inline void run_ranks(std::uint32_t ranks, const std::function<void(const comm::
     killed = true;
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (children[r].pipe < 0) continue;
-      if (!failed_early) ADD_FAILURE() << "rank " << r << " had not ended after " << limit.count() << " s and was killed";
+      if (!failed_early)
+        ADD_FAILURE() << "rank " << r << " had not ended after " << limit.count() << " s and was killed";
       ::kill(children[r].pid, SIGKILL);
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's memory layers over shm with real faults, for tests of gas and dsm below the runtime: views, directory, coherence,
-// relocation, heap, a service thread, and the fault handler of every thread that enters.
+// One rank's memory layers over shm with real faults, for tests of gas and dsm below the runtime: views,
+// directory, coherence, relocation, heap, a service thread, and the fault handler of every thread that
+// enters.
 #pragma once
 
 #include <sys/mman.h>
@@ -32,12 +33,16 @@ class RankMemory {
   static constexpr std::size_t kSpaceBytes = 64 << 20;
   static constexpr std::size_t kHeapOffset = 16 << 20;
 
-  /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the space has pages of 64 KiB.
-  /// draw_after: uses after which a page moves to the rank that alone uses it; 0: never. faults: the fault engine's name. write_buffer_blocks: as dsm::Coherence::Parts.
-  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes, std::uint32_t draw_after = 0,
-             std::string_view faults = faults_under_test(), bool classification = classification_under_test(),
-             std::uint64_t write_buffer_blocks = 0)
-      : page_bytes(heap_page_bytes), transport(std::move(comm::shm::create(job).value())), start_waiter(*transport), collectives(*transport, start_waiter),
+  /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the
+  /// space has pages of 64 KiB. draw_after: uses after which a page moves to the rank that alone uses it; 0:
+  /// never. faults: the fault engine's name. write_buffer_blocks: as dsm::Coherence::Parts.
+  RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes,
+             std::uint32_t draw_after = 0, std::string_view faults = faults_under_test(),
+             bool classification = classification_under_test(), std::uint64_t write_buffer_blocks = 0)
+      : page_bytes(heap_page_bytes),
+        transport(std::move(comm::shm::create(job).value())),
+        start_waiter(*transport),
+        collectives(*transport, start_waiter),
         space(mem::Space::create(base, kSpaceBytes).value()) {
     comm_engine = comm::Engine::create(*transport).value();
     KASANE_CHECK(comm_engine->attach(gas::kFrames, space.frames_fd(), space.a(0), space.bytes()).has_value());
@@ -45,7 +50,9 @@ class RankMemory {
     const mem::Pages pages = mem::Pages::create(kSpaceBytes, segments).value();
     attach(gas::kDirectory, gas::Directory::region_bytes(pages, job.ranks));
     directory.emplace(*transport, pages);
-    sharing = gas::Sharing::create(*transport, *directory, {classification, kHeapOffset, kSpaceBytes - kHeapOffset}).value();
+    sharing =
+        gas::Sharing::create(*transport, *directory, {classification, kHeapOffset, kSpaceBytes - kHeapOffset})
+            .value();
     addresses = gas::AddressCache::create({*transport, *directory, sharing.get()}).value();
     table.emplace(mem::BlockTable::create(space.blocks()).value());
     cached.emplace(mem::BlockSet::create(space.blocks()).value());
@@ -55,11 +62,17 @@ class RankMemory {
     engine = std::move(made_engine.value());
     const gas::Heap::Config config{kHeapOffset, kSpaceBytes - kHeapOffset, 2};
     attach(gas::kHeap, gas::Heap::region_bytes(config, job.ranks));
-    if (draw_after != 0) auto_relocator = gas::AutoRelocator::create(*transport, *directory, {config.offset, config.bytes, draw_after}).value();
-    coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(), nullptr, nullptr, write_buffer_blocks});
+    if (draw_after != 0)
+      auto_relocator =
+          gas::AutoRelocator::create(*transport, *directory, {config.offset, config.bytes, draw_after})
+              .value();
+    coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses,
+                                            *sharing, auto_relocator.get(), nullptr, nullptr,
+                                            write_buffer_blocks});
     mover = &coherence->mover();
     heap.emplace(*transport, config, *directory, *mover, *coherence);
-    access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes, base).value();
+    access =
+        gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes, base).value();
     enter();
     // The test's thread, which reads its counters, sleeps while its faults are served.
     for_others.emplace(*transport, start_waiter, context().counters, dsm::Serves::others);
@@ -68,7 +81,8 @@ class RankMemory {
       enter();
       while (!stop.load()) {
         const auto seen = transport->activity(comm::Doorbell::messages);
-        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) | (auto_relocator != nullptr && auto_relocator->serve(context().io, *mover));
+        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) |
+                          (auto_relocator != nullptr && auto_relocator->serve(context().io, *mover));
         if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
       }
     });
@@ -79,7 +93,7 @@ class RankMemory {
     stop.store(true);
     transport->wake(transport->rank(), comm::Doorbell::messages);
     service.join();
-    engine->stop();   // its thread may be on its way out of on_fault()
+    engine->stop();  // its thread may be on its way out of on_fault()
   }
 
   // What the variables say, as for a job.
@@ -88,9 +102,12 @@ class RankMemory {
     return said != nullptr && *said != '\0' ? said : otherwise;
   }
   static std::string_view faults_under_test() { return said_of("KASANE_FAULTS", "auto"); }
-  static bool classification_under_test() { return said_of("KASANE_DEBUG", "").find("classification=off") == std::string_view::npos; }
+  static bool classification_under_test() {
+    return said_of("KASANE_DEBUG", "").find("classification=off") == std::string_view::npos;
+  }
 
-  /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until the process ends.
+  /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until
+  /// the process ends.
   void enter() {
     static thread_local auto alternate = mem::AltStack::create().value();
     t_context = new dsm::ThreadContext(*transport, *new comm::PollWaiter(*transport), *new Counters());
@@ -118,9 +135,9 @@ class RankMemory {
     return value;
   }
 
-  const std::uint64_t page_bytes;   ///< of the heap
+  const std::uint64_t page_bytes;  ///< of the heap
   std::unique_ptr<comm::Transport> transport;
-  std::unique_ptr<comm::Engine> comm_engine;   ///< of the transport
+  std::unique_ptr<comm::Engine> comm_engine;  ///< of the transport
   comm::PollWaiter start_waiter;
   comm::Collectives collectives;
   mem::Space space;
@@ -139,7 +156,8 @@ class RankMemory {
  private:
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
     auto& memory = *static_cast<RankMemory*>(self);
-    return memory.coherence->fault(served == mem::Served::in_place ? memory.context() : *memory.for_others, offset, wanted);
+    return memory.coherence->fault(served == mem::Served::in_place ? memory.context() : *memory.for_others,
+                                   offset, wanted);
   }
   std::byte* attach(comm::RegionId id, std::size_t bytes) {
     const int fd = ::memfd_create("region", MFD_CLOEXEC);
@@ -151,7 +169,7 @@ class RankMemory {
   }
 
   static inline thread_local dsm::ThreadContext* t_context = nullptr;
-  std::optional<dsm::ThreadContext> for_others;   // of the engine's thread, if it has one
+  std::optional<dsm::ThreadContext> for_others;  // of the engine's thread, if it has one
   std::atomic<bool> stop{false};
   std::thread service;
 };

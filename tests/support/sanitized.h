@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes that sanitizers can bear: they run everything many times slower, and look at other things than how many random histories there are.
+// Sizes that sanitizers can bear: they run everything many times slower, and look at other things than how
+// many random histories there are.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
-inline constexpr bool kThreadSanitized = true;   // which knows at most 8128 fibers at a time, each of one process's pool
+inline constexpr bool kThreadSanitized =
+    true;  // which knows at most 8128 fibers at a time, each of one process's pool
 #else
 inline constexpr bool kThreadSanitized = false;
 #endif

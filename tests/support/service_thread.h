@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves a rank's messages beside a test, and sleeps without limit in between: whatever the doorbells lose is a hang.
-// Thread safety: constructed and destroyed by one thread.
+// Serves a rank's messages beside a test, and sleeps without limit in between: whatever the doorbells lose is
+// a hang. Thread safety: constructed and destroyed by one thread.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,8 @@ class ServiceThread {
   void loop() {
     for (;;) {
       const std::uint32_t seen = transport_.activity(comm::Doorbell::messages);
-      while (transport_.progress()) {}
+      while (transport_.progress()) {
+      }
       if (stop_.load(std::memory_order_seq_cst)) return;
       transport_.sleep(comm::Doorbell::messages, seen, -1);
     }

@@ -18,7 +18,8 @@
 
 // The call that the filter lets through: by the address that the kernel would return to.
 extern "C" {
-long kasane_test_system_call(long number, std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::uint64_t e, std::uint64_t f);
+long kasane_test_system_call(long number, std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d,
+                             std::uint64_t e, std::uint64_t f);
 extern const char kasane_test_system_call_made[];
 }
 asm(R"(
@@ -51,12 +52,16 @@ void on_call(int, siginfo_t* info, void* context) {
   auto& machine = *static_cast<ucontext_t*>(context);
   auto& registers = machine.uc_mcontext.gregs;
   const auto argument = [&](int which) { return static_cast<std::uint64_t>(registers[which]); };
-  const SystemCall call{info->si_syscall, {argument(REG_RDI), argument(REG_RSI), argument(REG_RDX), argument(REG_R10), argument(REG_R8), argument(REG_R9)}};
+  const SystemCall call{info->si_syscall,
+                        {argument(REG_RDI), argument(REG_RSI), argument(REG_RDX), argument(REG_R10),
+                         argument(REG_R8), argument(REG_R9)}};
   if (logging && made < calls.size()) calls[made++] = call;
   const auto& a = call.arguments;
   registers[REG_RAX] = kasane_test_system_call(call.number, a[0], a[1], a[2], a[3], a[4], a[5]);
   // What the call did to the mask must outlast this handler, whose end restores it.
-  if (call.number == SYS_rt_sigprocmask) kasane_test_system_call(SYS_rt_sigprocmask, SIG_BLOCK, 0, reinterpret_cast<std::uint64_t>(&machine.uc_sigmask), 8, 0, 0);
+  if (call.number == SYS_rt_sigprocmask)
+    kasane_test_system_call(SYS_rt_sigprocmask, SIG_BLOCK, 0,
+                            reinterpret_cast<std::uint64_t>(&machine.uc_sigmask), 8, 0, 0);
   errno = saved;
 }
 
@@ -67,7 +72,9 @@ void filter_this_thread() {
   if (::sigaction(SIGSYS, &action, nullptr) != 0) throw std::runtime_error("sigaction(SIGSYS) failed");
 
   const auto place = reinterpret_cast<std::uint64_t>(kasane_test_system_call_made);
-  const auto allowed = [](unsigned number, std::uint8_t to_allow) { return sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, to_allow, 0); };
+  const auto allowed = [](unsigned number, std::uint8_t to_allow) {
+    return sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, to_allow, 0);
+  };
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, instruction_pointer)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(place), 0, 2),
@@ -75,7 +82,7 @@ void filter_this_thread() {
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(place >> 32), 9, 0),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       allowed(SYS_rt_sigreturn, 7),
-      allowed(SYS_sigaltstack, 6),   // not in a handler that is on that stack
+      allowed(SYS_sigaltstack, 6),  // not in a handler that is on that stack
       allowed(SYS_clone, 5),
       allowed(SYS_clone3, 4),
       allowed(SYS_vfork, 3),
@@ -85,7 +92,8 @@ void filter_this_thread() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program{std::size(filter), filter};
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
     throw std::runtime_error("this process may not filter its system calls");
   filtered = true;
 }
@@ -112,14 +120,18 @@ std::vector<SystemCall> system_calls_during(const std::function<void()>& functio
 
 namespace kasane::test {
 bool system_calls_can_be_logged() { return false; }
-std::vector<SystemCall> system_calls_during(const std::function<void()>&) { throw std::logic_error("system calls cannot be logged on this processor"); }
+std::vector<SystemCall> system_calls_during(const std::function<void()>&) {
+  throw std::logic_error("system calls cannot be logged on this processor");
+}
 }  // namespace kasane::test
 
 #endif
 
 std::string kasane::test::to_string(const SystemCall& call) {
   char text[160];
-  std::snprintf(text, sizeof text, "system call %ld(0x%llx, 0x%llx, 0x%llx, 0x%llx)", call.number, static_cast<unsigned long long>(call.arguments[0]),
-                static_cast<unsigned long long>(call.arguments[1]), static_cast<unsigned long long>(call.arguments[2]), static_cast<unsigned long long>(call.arguments[3]));
+  std::snprintf(
+      text, sizeof text, "system call %ld(0x%llx, 0x%llx, 0x%llx, 0x%llx)", call.number,
+      static_cast<unsigned long long>(call.arguments[0]), static_cast<unsigned long long>(call.arguments[1]),
+      static_cast<unsigned long long>(call.arguments[2]), static_cast<unsigned long long>(call.arguments[3]));
   return text;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads of the test process, joined by an OutOfBand: for what ranks do before they have a transport. Seen by the sanitizers as forked ranks are not.
+// Ranks that are threads of the test process, joined by an OutOfBand: for what ranks do before they have a
+// transport. Seen by the sanitizers as forked ranks are not.
 //
 //   run_thread_ranks(4, [](comm::OutOfBand& others) { … EXPECT_EQ(…) … });
 #pragma once
@@ -16,7 +17,8 @@
 
 namespace kasane::test {
 
-/// Where the threads meet. A round: everybody leaves its bytes, the last one opens the door, everybody takes a copy.
+/// Where the threads meet. A round: everybody leaves its bytes, the last one opens the door, everybody takes
+/// a copy.
 class Meeting {
  public:
   explicit Meeting(std::uint32_t ranks) : bytes_(ranks) {}
@@ -28,7 +30,8 @@ class Meeting {
     if (++arrived_ == bytes_.size()) {
       arrived_ = 0;
       ++round_;
-      result_ = bytes_;   // nobody can finish the next round before all have copied this one: all must arrive there first
+      result_ = bytes_;  // nobody can finish the next round before all have copied this one: all must arrive
+                         // there first
       all_here_.notify_all();
     } else {
       all_here_.wait(lock, [&] { return round_ != round; });
@@ -46,10 +49,13 @@ class Meeting {
 
 class ThreadExchange final : public comm::OutOfBand {
  public:
-  ThreadExchange(Meeting& meeting, std::uint32_t rank, std::uint32_t ranks) : meeting_(meeting), rank_(rank), ranks_(ranks) {}
+  ThreadExchange(Meeting& meeting, std::uint32_t rank, std::uint32_t ranks)
+      : meeting_(meeting), rank_(rank), ranks_(ranks) {}
   [[nodiscard]] Rank rank() const noexcept override { return Rank{rank_}; }
   [[nodiscard]] std::uint32_t ranks() const noexcept override { return ranks_; }
-  Result<std::vector<std::string>> allgather(std::string_view mine) override { return meeting_.allgather(rank_, mine); }
+  Result<std::vector<std::string>> allgather(std::string_view mine) override {
+    return meeting_.allgather(rank_, mine);
+  }
 
  private:
   Meeting& meeting_;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The macros of ../posix/macros.h for Kasane: the same program, its threads on all ranks.
  *
- * A variable at file scope is another one on each rank. So nothing here lies in one: a thread has a pointer to the environment in a key (the first that the
- * job makes has the number 0), which CREATE hands on. main becomes the function of the first thread, so that it may create others and take locks.
+ * A variable at file scope is another one on each rank. So nothing here lies in one: a thread has a pointer
+ * to the environment in a key (the first that the job makes has the number 0), which CREATE hands on. main
+ * becomes the function of the first thread, so that it may create others and take locks.
  */
 #ifndef EXAMPLES_PTHREADS_KASANE_MACROS_H
 #define EXAMPLES_PTHREADS_KASANE_MACROS_H
@@ -60,14 +61,16 @@ static inline int run_program(int argc, char** argv) {
   return program.status;
 }
 
-/* A fork runs the child at once; the caller goes on where another worker takes it over. So that threads spread over all ranks, each keeps its worker until
- * as many have started as there are workers. */
+/* A fork runs the child at once; the caller goes on where another worker takes it over. So that threads
+ * spread over all ranks, each keeps its worker until as many have started as there are workers. */
 static inline void start_thread(void* p) {
   const struct start start = *(const struct start*)p;
   uint64_t started = 0;
   check(kasane_key_set(kEnvironmentKey, start.environment));
-  check(kasane_atomic(KASANE_FETCH_ADD, sizeof start.environment->started, &start.environment->started, 1, 0, &started, NULL));
-  for (uint32_t now = (uint32_t)started + 1; now < start.wait_for; check(kasane_get(&now, &start.environment->started, sizeof now))) {
+  check(kasane_atomic(KASANE_FETCH_ADD, sizeof start.environment->started, &start.environment->started, 1, 0,
+                      &started, NULL));
+  for (uint32_t now = (uint32_t)started + 1; now < start.wait_for;
+       check(kasane_get(&now, &start.environment->started, sizeof now))) {
     const struct timespec moment = {0, 50000};
     nanosleep(&moment, NULL);
   }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Macros in which threaded programs may be written (their names are those of the suites SPLASH-2 and SPLASH-3), here for Pthreads; for Kasane:
- * ../kasane/macros.h.
+/* Macros in which threaded programs may be written (their names are those of the suites SPLASH-2 and
+ * SPLASH-3), here for Pthreads; for Kasane: ../kasane/macros.h.
  *
  *   MAIN_ENV                  once, at file scope, in the file of main
  *   SHARE(pointer)            main: what all threads share; SHARED(type) is that pointer, anywhere
- *   CREATE(function, n)       function() in n threads, the caller being one; WAIT_FOR_END(n): until the others have ended
- *   LOCKDEC LOCKINIT LOCK UNLOCK, BARDEC BARINIT BARRIER, CONDVARDEC CONDVARINIT CONDVARWAIT CONDVARSIGNAL CONDVARBCAST
+ *   CREATE(function, n)       function() in n threads, the caller being one
+ *   WAIT_FOR_END(n)           until the others have ended
+ *   LOCKDEC LOCKINIT LOCK UNLOCK
+ *   BARDEC BARINIT BARRIER
+ *   CONDVARDEC CONDVARINIT CONDVARWAIT CONDVARSIGNAL CONDVARBCAST
  *   G_MALLOC G_FREE           memory that threads share
  *   CLOCK(t)                  t, an unsigned long, becomes microseconds of some clock
  */
@@ -38,7 +41,8 @@ static inline void* start_thread(void* unused) {
 }
 static inline void create_threads(void (*function)(void), int n) {
   environment.function = function;
-  for (int i = 0; i < n - 1; ++i) check(pthread_create(&environment.threads[i], NULL, start_thread, NULL), "create");
+  for (int i = 0; i < n - 1; ++i)
+    check(pthread_create(&environment.threads[i], NULL, start_thread, NULL), "create");
   function();
 }
 static inline void wait_for_threads(int n) {

@@ -64,7 +64,8 @@ Result<Job> create_job(std::uint32_t ranks, std::size_t shared_bytes) {
     // Datagrams: a message with its descriptor arrives whole or not at all, and many ranks may write to one
     // socket.
     if (::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      return fail_errno(Errc::limit, "socketpair for rank " + std::to_string(r) + " of " + std::to_string(ranks) +
+      return fail_errno(Errc::limit, "socketpair for rank " + std::to_string(r) + " of " +
+                                         std::to_string(ranks) +
                                          " (two descriptors a rank; raise the limit with ulimit -n)");
     }
     job.sockets[r] = {.in = ends[0], .out = ends[1]};

@@ -16,10 +16,10 @@ namespace kasane::comm {
 enum class Launcher : std::uint8_t { alone, fork, mpi };
 
 struct Job {
-  std::uint32_t ranks = 1;    ///< of the whole job, on all hosts
-  Rank rank{0};               ///< set in the child by the fork
+  std::uint32_t ranks = 1;  ///< of the whole job, on all hosts
+  Rank rank{0};             ///< set in the child by the fork
   Launcher launcher = Launcher::alone;
-  std::uint32_t hosts = 1;    ///< number of hosts with ranks of the job
+  std::uint32_t hosts = 1;  ///< number of hosts with ranks of the job
   /// memfd of shared_bytes, zeroed: message rings, doorbells, reply slots of the shm transport; grows by the
   /// memory of regions
   int shared_fd = -1;
@@ -27,10 +27,14 @@ struct Job {
   /// sockets[r] = {read end, write end} of rank r's datagram socket pair, through which peers pass file
   /// descriptors. {-1, -1}: r is on another host. A rank needs its own read end and the host's lowest rank's
   /// write end; the lowest rank needs all of them.
-  struct SocketPair { int in = -1, out = -1; };
+  struct SocketPair {
+    int in = -1, out = -1;
+  };
   std::vector<SocketPair> sockets;
 
-  [[nodiscard]] bool on_this_host(Rank r) const noexcept { return raw(r) < sockets.size() && sockets[raw(r)].out >= 0; }
+  [[nodiscard]] bool on_this_host(Rank r) const noexcept {
+    return raw(r) < sockets.size() && sockets[raw(r)].out >= 0;
+  }
   /// The ranks of this host in ascending order. A rank's position here numbers its part of the shared memory.
   [[nodiscard]] std::vector<Rank> host_ranks() const;
 };

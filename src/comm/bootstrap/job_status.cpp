@@ -24,9 +24,11 @@ std::string_view RankStatus::text() const noexcept {
 
 Result<JobStatus> JobStatus::create(std::uint32_t ranks) {
   const std::size_t bytes = ranks * sizeof(RankStatus);
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
-    return fail_errno(Errc::out_of_memory, "mapping " + std::to_string(bytes) + " bytes for the status of " + std::to_string(ranks) + " ranks");
+    return fail_errno(Errc::out_of_memory, "mapping " + std::to_string(bytes) + " bytes for the status of " +
+                                               std::to_string(ranks) + " ranks");
   }
   return JobStatus(static_cast<RankStatus*>(memory));
 }

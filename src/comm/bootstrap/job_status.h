@@ -27,8 +27,8 @@ enum class Phase : std::uint32_t { starting, running, leaving, ended, gave_up };
 /// One rank's entry. All zero is the valid start state.
 struct alignas(4096) RankStatus {
   std::atomic<Phase> phase;
-  std::atomic<std::int32_t> exit_argument;      ///< in phase leaving: what exit() was called with
-  std::atomic<std::int32_t> signal;             ///< the fatal signal whose report follows; 0: none
+  std::atomic<std::int32_t> exit_argument;  ///< in phase leaving: what exit() was called with
+  std::atomic<std::int32_t> signal;         ///< the fatal signal whose report follows; 0: none
   std::atomic<std::uint32_t> report_bytes;
   char report[16 * 1024 - 16];
 

@@ -13,8 +13,8 @@
 namespace kasane::comm {
 namespace {
 
-constexpr std::size_t kHighWater = 256 * 1024;      ///< a sink with so many bytes waiting takes no more
-constexpr std::size_t kLongestLine = 64 * 1024;     ///< longer lines are cut, so that memory use is bounded
+constexpr std::size_t kHighWater = 256 * 1024;   ///< a sink with so many bytes waiting takes no more
+constexpr std::size_t kLongestLine = 64 * 1024;  ///< longer lines are cut, so that memory use is bounded
 
 void close_end(int& fd) {
   if (fd >= 0) ::close(fd);
@@ -29,7 +29,8 @@ Result<OutputPump> OutputPump::create(std::uint32_t ranks) {
     for (std::size_t sink = 0; sink < 2; ++sink) {
       int ends[2];
       if (::pipe2(ends, O_CLOEXEC) != 0) {
-        return fail_errno(Errc::limit, "pipe for the output of rank " + std::to_string(r) + " (four descriptors a rank; raise the limit with ulimit -n)");
+        return fail_errno(Errc::limit, "pipe for the output of rank " + std::to_string(r) +
+                                           " (four descriptors a rank; raise the limit with ulimit -n)");
       }
       pump.sources_.push_back({.rank = Rank{r}, .sink = sink, .in = ends[0], .out = ends[1], .line = {}});
     }
@@ -131,7 +132,8 @@ bool OutputPump::writable(const Sink& sink, int timeout_ms) {
 
 void OutputPump::write_once(Sink& sink) {
   // A writable pipe takes PIPE_BUF bytes without blocking.
-  const ssize_t n = ::write(sink.fd, sink.waiting.data(), std::min<std::size_t>(sink.waiting.size(), PIPE_BUF));
+  const ssize_t n =
+      ::write(sink.fd, sink.waiting.data(), std::min<std::size_t>(sink.waiting.size(), PIPE_BUF));
   if (n >= 0) {
     sink.waiting.erase(0, static_cast<std::size_t>(n));
     return;

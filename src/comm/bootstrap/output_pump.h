@@ -47,12 +47,12 @@ class OutputPump {
     Rank rank;
     std::size_t sink;
     int in = -1, out = -1;
-    std::string line;   ///< the beginning of an unfinished line
+    std::string line;  ///< the beginning of an unfinished line
   };
   struct Sink {
     int fd;
     std::string waiting;
-    bool gone = false;   ///< the reader closed it
+    bool gone = false;  ///< the reader closed it
   };
 
   OutputPump() = default;

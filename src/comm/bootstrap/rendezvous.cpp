@@ -29,14 +29,14 @@ namespace {
 
 using Key = std::array<unsigned char, 16>;
 
-constexpr std::uint32_t kDescriptorsAMessage = 16;   ///< the kernel takes 253, and fewer from some users
+constexpr std::uint32_t kDescriptorsAMessage = 16;  ///< the kernel takes 253, and fewer from some users
 /// The other end may make room, or end, without waking poll(): look again this often.
 constexpr int kPollMs = 10;
 
 /// What each rank sends to all, followed by its location.
 struct Announcement {
-  Key name;   ///< of its socket
-  Key key;    ///< rank 0's is the job's
+  Key name;  ///< of its socket
+  Key key;   ///< rank 0's is the job's
 };
 
 /// Asks the leader for the host's memory.
@@ -113,9 +113,10 @@ std::string line_of(const char* file) {
 
 /// The running kernel, and the network namespace in it: a name can be reached only from there.
 std::string location() {
-  struct stat space {};
+  struct stat space{};
   if (::stat("/proc/thread-self/ns/net", &space) != 0) space = {};
-  return line_of("/proc/sys/kernel/random/boot_id") + std::to_string(space.st_dev) + ":" + std::to_string(space.st_ino);
+  return line_of("/proc/sys/kernel/random/boot_id") + std::to_string(space.st_dev) + ":" +
+         std::to_string(space.st_ino);
 }
 
 /// In a user namespace all outside users without a mapping have one number, which proves nothing.
@@ -123,7 +124,8 @@ bool stands_for_many(uid_t user) {
   const std::string unknown = line_of("/proc/sys/kernel/overflowuid");
   if (std::to_string(user) != unknown.substr(0, unknown.find('\n'))) return false;
   unsigned inside = 0, outside = 0, count = 0;
-  return std::sscanf(line_of("/proc/self/uid_map").c_str(), "%u %u %u", &inside, &outside, &count) != 3 || count != ~0u;
+  return std::sscanf(line_of("/proc/self/uid_map").c_str(), "%u %u %u", &inside, &outside, &count) != 3 ||
+         count != ~0u;
 }
 
 /// Does the other end belong to this user? The kernel recorded its user when it listened or connected, so it
@@ -131,7 +133,8 @@ bool stands_for_many(uid_t user) {
 bool same_user(int fd) {
   ucred who{};
   socklen_t bytes = sizeof who;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == ::geteuid() && !stands_for_many(who.uid);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) == 0 && who.uid == ::geteuid() &&
+         !stands_for_many(who.uid);
 }
 
 class Rendezvous {
@@ -141,7 +144,9 @@ class Rendezvous {
   Result<Job> run();
 
  private:
-  Result<void> on_all_ranks(const Result<void>& mine) { return agree(others_, mine, "finding the ranks of its host"); }
+  Result<void> on_all_ranks(const Result<void>& mine) {
+    return agree(others_, mine, "finding the ranks of its host");
+  }
   Result<void> bind_name();
   Result<void> exchange_names();
   int connect_to(const PacketSocket& socket, std::uint32_t rank) const;
@@ -164,7 +169,9 @@ class Rendezvous {
   [[nodiscard]] bool late() const { return now_ns() > deadline_ns_; }
   [[nodiscard]] std::string limit_text() const {
     return " within " + std::to_string(options_.limit_ns / 1'000'000) + " ms" +
-           (rejected_ == 0 ? "" : " (" + std::to_string(rejected_) + " callers of other users or jobs were turned away)");
+           (rejected_ == 0
+                ? ""
+                : " (" + std::to_string(rejected_) + " callers of other users or jobs were turned away)");
   }
 
   OutOfBand& others_;
@@ -174,27 +181,31 @@ class Rendezvous {
   /// of the job: travels by OutOfBand, then only between processes of this user
   Key key_{};
   std::vector<Key> names_;
-  std::vector<std::string> locations_;   ///< by rank
-  PacketSocket socket_;                     ///< bound to our name
+  std::vector<std::string> locations_;  ///< by rank
+  PacketSocket socket_;                 ///< bound to our name
   PacketSocket to_leader_;
-  std::vector<std::unique_ptr<PacketSocket>> connections_;   ///< from this user; no request yet
-  std::uint32_t leader_ = 0;           ///< the lowest rank of this host
-  std::vector<std::uint32_t> host_;   ///< the ranks of this host, ascending
+  std::vector<std::unique_ptr<PacketSocket>> connections_;  ///< from this user; no request yet
+  std::uint32_t leader_ = 0;                                ///< the lowest rank of this host
+  std::vector<std::uint32_t> host_;                         ///< the ranks of this host, ascending
   std::uint32_t hosts_ = 0;
   /// by position; the leader's has every read end, the others' only their own
   Job host_job_;
   bool host_job_made_ = false;
   std::uint64_t deadline_ns_ = 0;
-  unsigned rejected_ = 0;            ///< connections that were turned away
+  unsigned rejected_ = 0;  ///< connections that were turned away
 };
 
 /// Binds and listens on a random name, which no other process can know before.
 Result<void> Rendezvous::bind_name() {
-  if (socket_.get() < 0 || to_leader_.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
-  if (::getrandom(&announcement_, sizeof announcement_, 0) != static_cast<ssize_t>(sizeof announcement_)) return fail(Errc::unsupported, "no random numbers (getrandom)");
+  if (socket_.get() < 0 || to_leader_.get() < 0)
+    return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
+  if (::getrandom(&announcement_, sizeof announcement_, 0) != static_cast<ssize_t>(sizeof announcement_))
+    return fail(Errc::unsupported, "no random numbers (getrandom)");
   const Name name(announcement_.name);
-  if (::bind(socket_.get(), name.get(), name.bytes) != 0) return fail_errno(Errc::limit, "binding an abstract socket");
-  if (::listen(socket_.get(), static_cast<int>(ranks_) + 16) != 0) return fail_errno(Errc::limit, "listening on an abstract socket");
+  if (::bind(socket_.get(), name.get(), name.bytes) != 0)
+    return fail_errno(Errc::limit, "binding an abstract socket");
+  if (::listen(socket_.get(), static_cast<int>(ranks_) + 16) != 0)
+    return fail_errno(Errc::limit, "listening on an abstract socket");
   return {};
 }
 
@@ -205,7 +216,9 @@ Result<void> Rendezvous::exchange_names() {
   KASANE_TRY(all);
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     const std::string& told = (*all)[r];
-    if (told.size() < sizeof(Announcement)) return fail(Errc::internal, rank_text(r) + " told its name in " + std::to_string(told.size()) + " bytes");
+    if (told.size() < sizeof(Announcement))
+      return fail(Errc::internal,
+                  rank_text(r) + " told its name in " + std::to_string(told.size()) + " bytes");
     Announcement announcement;
     std::memcpy(&announcement, told.data(), sizeof announcement);
     if (r == 0) key_ = announcement.key;
@@ -228,7 +241,8 @@ Result<void> Rendezvous::find_leader() {
   for (leader_ = 0; leader_ < me_; ++leader_) {
     if (locations_[leader_] != locations_[me_]) continue;
     const PacketSocket probe;
-    if (probe.get() < 0) return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
+    if (probe.get() < 0)
+      return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
     const int number = connect_to(probe, leader_);
     if (number == 0 || number == EAGAIN) return {};
     // a security module may separate ranks: then they use the network
@@ -249,11 +263,13 @@ Result<void> Rendezvous::agree_on_hosts() {
     const std::string& text = (*told)[r];
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), firsts[r]);
     if (error != std::errc() || end != text.data() + text.size() || firsts[r] > r) {
-      return fail(Errc::internal, rank_text(r) + " names '" + text.substr(0, 20) + "' as the first rank of its host");
+      return fail(Errc::internal,
+                  rank_text(r) + " names '" + text.substr(0, 20) + "' as the first rank of its host");
     }
     const std::uint32_t first = firsts[r];
     if (firsts[first] != first) {
-      return fail(Errc::unsupported, rank_text(r) + " reaches " + rank_text(first) + " on its host, but that one says that its host's first is rank " +
+      return fail(Errc::unsupported, rank_text(r) + " reaches " + rank_text(first) +
+                                         " on its host, but that one says that its host's first is rank " +
                                          std::to_string(firsts[first]));
     }
     hosts_ += first == r;
@@ -289,7 +305,8 @@ Result<void> Rendezvous::serve_host() {
       }
       moved = true;
       if (!gone && served[position]) gone = true;
-      const std::unique_ptr<PacketSocket> connection = std::exchange(connections_[i], std::move(connections_.back()));
+      const std::unique_ptr<PacketSocket> connection =
+          std::exchange(connections_[i], std::move(connections_.back()));
       connections_.pop_back();
       if (gone) continue;
       KASANE_TRY(send_descriptors(*connection, position));
@@ -297,11 +314,14 @@ Result<void> Rendezvous::serve_host() {
     }
     if (moved) continue;
     if (late()) {
-      const auto missing = static_cast<std::size_t>(std::find(served.begin(), served.end(), false) - served.begin());
-      return fail(Errc::peer_lost, rank_text(host_[missing]) + " did not ask " + rank_text(me_) + " for the host's memory" + limit_text());
+      const auto missing =
+          static_cast<std::size_t>(std::find(served.begin(), served.end(), false) - served.begin());
+      return fail(Errc::peer_lost, rank_text(host_[missing]) + " did not ask " + rank_text(me_) +
+                                       " for the host's memory" + limit_text());
     }
     std::vector<pollfd> arrivals{{.fd = socket_.get(), .events = POLLIN, .revents = 0}};
-    for (const auto& connection : connections_) arrivals.push_back({.fd = connection->get(), .events = POLLIN, .revents = 0});
+    for (const auto& connection : connections_)
+      arrivals.push_back({.fd = connection->get(), .events = POLLIN, .revents = 0});
     ::poll(arrivals.data(), arrivals.size(), kPollMs);
   }
   return {};
@@ -310,10 +330,12 @@ Result<void> Rendezvous::serve_host() {
 /// Keeps connections of this user and rejects all others.
 Result<void> Rendezvous::accept_connections() {
   for (;;) {
-    auto connection = std::make_unique<PacketSocket>(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    auto connection = std::make_unique<PacketSocket>(
+        ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection->get() < 0) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return {};
-      return fail_errno(Errc::limit, "accepting a rank of this host (the limit of open files is raised with ulimit -n)");
+      return fail_errno(Errc::limit,
+                        "accepting a rank of this host (the limit of open files is raised with ulimit -n)");
     }
     if (same_user(connection->get())) {
       connections_.push_back(std::move(connection));
@@ -330,14 +352,15 @@ bool Rendezvous::receive_request(const PacketSocket& connection, std::uint32_t& 
   MemoryRequest request{};
   char beyond = 0;
   iovec parts[2] = {{.iov_base = &request, .iov_len = sizeof request}, {.iov_base = &beyond, .iov_len = 1}};
-  msghdr message{};   // without room for descriptors: the kernel drops any that come
+  msghdr message{};  // without room for descriptors: the kernel drops any that come
   message.msg_iov = parts;
   message.msg_iovlen = 2;
   const ssize_t bytes = ::recvmsg(connection.get(), &message, 0);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   const auto found = std::lower_bound(host_.begin(), host_.end(), request.rank);
-  gone = bytes != static_cast<ssize_t>(sizeof request) || request.key != key_ || found == host_.end() || *found != request.rank;
-  if (gone && bytes > 0) ++rejected_;   // a connection without a request was a probe of find_leader()
+  gone = bytes != static_cast<ssize_t>(sizeof request) || request.key != key_ || found == host_.end() ||
+         *found != request.rank;
+  if (gone && bytes > 0) ++rejected_;  // a connection without a request was a probe of find_leader()
   position = static_cast<std::uint32_t>(found - host_.begin());
   return true;
 }
@@ -348,7 +371,10 @@ Result<void> Rendezvous::send_descriptors(const PacketSocket& to, std::uint32_t 
   for (const Job::SocketPair& box : host_job_.sockets) fds.push_back(box.out);
   const std::uint32_t rank = host_[position];
   for (std::uint32_t first = 0; first < fds.size();) {
-    DescriptorMessage head{.key = key_, .first = first, .count = std::min(kDescriptorsAMessage, total() - first), .total = total()};
+    DescriptorMessage head{.key = key_,
+                           .first = first,
+                           .count = std::min(kDescriptorsAMessage, total() - first),
+                           .total = total()};
     const std::size_t bytes = head.count * sizeof(int);
     iovec part{.iov_base = &head, .iov_len = sizeof(head)};
     ControlBuffer control{};
@@ -368,7 +394,8 @@ Result<void> Rendezvous::send_descriptors(const PacketSocket& to, std::uint32_t 
     }
     // ETOOMANYREFS: too many descriptors are in flight on this host; once they arrive there is room.
     const bool full = errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ETOOMANYREFS;
-    if (!full || late()) return fail_errno(Errc::peer_lost, "passing the host's memory to " + rank_text(rank));
+    if (!full || late())
+      return fail_errno(Errc::peer_lost, "passing the host's memory to " + rank_text(rank));
     pollfd room{.fd = to.get(), .events = POLLOUT, .revents = 0};
     ::poll(&room, 1, kPollMs);
   }
@@ -380,11 +407,16 @@ Result<void> Rendezvous::request_memory() {
   for (;;) {
     const int number = connect_to(to_leader_, leader_);
     if (number == 0) break;
-    if (number != EAGAIN || late()) return fail_errno(Errc::peer_lost, "asking " + rank_text(leader_) + " for the host's memory" + (number == EAGAIN ? limit_text() : ""), number);
+    if (number != EAGAIN || late())
+      return fail_errno(
+          Errc::peer_lost,
+          "asking " + rank_text(leader_) + " for the host's memory" + (number == EAGAIN ? limit_text() : ""),
+          number);
     ::poll(nullptr, 0, kPollMs);
   }
   const MemoryRequest request{.key = key_, .rank = me_};
-  if (::send(to_leader_.get(), &request, sizeof request, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof request)) {
+  if (::send(to_leader_.get(), &request, sizeof request, MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(sizeof request)) {
     return fail_errno(Errc::peer_lost, "asking " + rank_text(leader_) + " for the host's memory");
   }
   return {};
@@ -397,7 +429,9 @@ Result<void> Rendezvous::receive_host_job() {
     auto taken = receive_message(got);
     KASANE_TRY(taken);
     if (*taken) continue;
-    if (late()) return fail(Errc::peer_lost, rank_text(leader_) + " passed nothing to " + rank_text(me_) + limit_text());
+    if (late())
+      return fail(Errc::peer_lost,
+                  rank_text(leader_) + " passed nothing to " + rank_text(me_) + limit_text());
     pollfd arrival{.fd = to_leader_.get(), .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kPollMs);
   }
@@ -438,18 +472,23 @@ Result<void> Rendezvous::unpack_message(msghdr& message, ssize_t bytes, Descript
     arrived.fds.resize((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
     std::memcpy(arrived.fds.data(), CMSG_DATA(c), arrived.fds.size() * sizeof(int));
   }
-  if (bytes == 0) return fail(Errc::peer_lost, rank_text(leader_) + " left before it had passed the host's memory to " + rank_text(me_));
+  if (bytes == 0)
+    return fail(Errc::peer_lost,
+                rank_text(leader_) + " left before it had passed the host's memory to " + rank_text(me_));
   const auto& head = *static_cast<const DescriptorMessage*>(message.msg_iov->iov_base);
   if (bytes != sizeof(head) || (message.msg_flags & MSG_TRUNC) != 0 || head.key != key_) {
     return fail(Errc::internal, "what has the name of " + rank_text(leader_) + " is no rank of this job");
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0 || arrived.fds.size() != head.count) {
-    return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.fds.size()) + " of " + std::to_string(head.count) +
+    return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.fds.size()) + " of " +
+                                 std::to_string(head.count) +
                                  " descriptors: raise the limit of open files (ulimit -n)");
   }
   if (head.first != got.fds.size() || head.total != total()) {
-    return fail(Errc::internal, "descriptors " + std::to_string(head.first) + " of " + std::to_string(head.total) + " arrived, " +
-                                    std::to_string(got.fds.size()) + " of " + std::to_string(total()) + " were awaited");
+    return fail(Errc::internal, "descriptors " + std::to_string(head.first) + " of " +
+                                    std::to_string(head.total) + " arrived, " +
+                                    std::to_string(got.fds.size()) + " of " + std::to_string(total()) +
+                                    " were awaited");
   }
   got.fds.insert(got.fds.end(), arrived.fds.begin(), arrived.fds.end());
   arrived.fds.clear();
@@ -459,11 +498,15 @@ Result<void> Rendezvous::unpack_message(msghdr& message, ssize_t bytes, Descript
 Result<void> Rendezvous::check_types(const Descriptors& got) const {
   const std::size_t bytes = options_.shared_bytes(static_cast<std::uint32_t>(host_.size()));
   for (std::size_t i = 0; i < got.fds.size(); ++i) {
-    struct stat s {};
-    const bool good = ::fstat(got.fds[i], &s) == 0 && (i == 0 ? S_ISREG(s.st_mode) && static_cast<std::size_t>(s.st_size) == bytes : S_ISSOCK(s.st_mode));
+    struct stat s{};
+    const bool good =
+        ::fstat(got.fds[i], &s) == 0 &&
+        (i == 0 ? S_ISREG(s.st_mode) && static_cast<std::size_t>(s.st_size) == bytes : S_ISSOCK(s.st_mode));
     if (good) continue;
-    return fail(Errc::internal, "descriptor " + std::to_string(i) + " from " + rank_text(leader_) + " is not " +
-                                    (i == 0 ? "a memory file of " + std::to_string(bytes) + " bytes" : std::string("a socket")));
+    return fail(
+        Errc::internal,
+        "descriptor " + std::to_string(i) + " from " + rank_text(leader_) + " is not " +
+            (i == 0 ? "a memory file of " + std::to_string(bytes) + " bytes" : std::string("a socket")));
   }
   return {};
 }
@@ -479,7 +522,7 @@ Job Rendezvous::finished() {
   job.sockets.resize(ranks_);
   for (std::size_t i = 0; i < host_.size(); ++i) {
     Job::SocketPair box = host_job_.sockets[i];
-    if (host_[i] != me_ && box.in >= 0) ::close(std::exchange(box.in, -1));   // that rank has a copy
+    if (host_[i] != me_ && box.in >= 0) ::close(std::exchange(box.in, -1));  // that rank has a copy
     job.sockets[host_[i]] = box;
   }
   return job;
@@ -502,6 +545,8 @@ Result<Job> Rendezvous::run() {
 
 }  // namespace
 
-Result<Job> rendezvous(OutOfBand& others, const RendezvousOptions& options) { return Rendezvous(others, options).run(); }
+Result<Job> rendezvous(OutOfBand& others, const RendezvousOptions& options) {
+  return Rendezvous(others, options).run();
+}
 
 }  // namespace kasane::comm

@@ -49,7 +49,7 @@ void read_from_dev_null() {
   ::close(null);
 }
 
-pid_t g_supervisor = 0;   // of a rank: read by its signal handler, set before the handler is installed
+pid_t g_supervisor = 0;  // of a rank: read by its signal handler, set before the handler is installed
 
 /// A serving rank's handler of signals for main: ignores them, unless the supervisor sent them. A handler
 /// rather than SIG_IGN, so that programs started from threads begin with the default action.
@@ -58,14 +58,14 @@ void ignore_unless_supervisor(int signal, siginfo_t* info, void*) {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   ::sigaction(signal, &standard, nullptr);
-  ::raise(signal);   // taken when this handler returns
+  ::raise(signal);  // taken when this handler returns
 }
 
 void ignore_signals_for_main() {
   for (const int s : kForMain) {
     struct sigaction old = {};
     ::sigaction(s, nullptr, &old);
-    if (old.sa_handler == SIG_IGN) continue;   // e.g. under nohup
+    if (old.sa_handler == SIG_IGN) continue;  // e.g. under nohup
     struct sigaction mine = {};
     mine.sa_sigaction = ignore_unless_supervisor;
     mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
@@ -159,7 +159,7 @@ void Supervisor::block_signals() {
 
 void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != supervisor) ::_exit(1);   // it died before the line above
+  if (::getppid() != supervisor) ::_exit(1);  // it died before the line above
   ::close(signals_);
   if (pump_) pump_->become_writer(rank);
   if (raw(rank) != 0) read_from_dev_null();
@@ -172,7 +172,7 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
 }
 
 void Supervisor::become_supervisor() {
-  read_from_dev_null();   // else a writer to the job's standard input would not notice that rank 0 closed it
+  read_from_dev_null();  // else a writer to the job's standard input would not notice that rank 0 closed it
   ::signal(SIGPIPE, SIG_IGN);
   if (pump_) pump_->become_reader();
 }
@@ -188,7 +188,9 @@ int Supervisor::run() {
   const int left = end_descendants(static_cast<std::int64_t>(kSecond));
   remove_dead_shm_files();
   if (pump_) pump_->drain();
-  if (left > 0) write_all(2, "kasane: " + std::to_string(left) + " process(es) that the job started could not be killed\n");
+  if (left > 0)
+    write_all(2,
+              "kasane: " + std::to_string(left) + " process(es) that the job started could not be killed\n");
   return exit_status_.value_or(1);
 }
 
@@ -260,13 +262,15 @@ void Supervisor::send_to_main(int signal) {
 void Supervisor::reap() {
   std::vector<std::pair<Rank, int>> dead;
   int wait_status = 0;
-  for (pid_t pid = ::waitpid(-1, &wait_status, WNOHANG); pid > 0; pid = ::waitpid(-1, &wait_status, WNOHANG)) {
-    const auto child = std::find_if(children_.begin(), children_.end(), [&](const Child& c) { return c.alive && c.pid == pid; });
-    if (child == children_.end()) continue;   // a process that some rank started
+  for (pid_t pid = ::waitpid(-1, &wait_status, WNOHANG); pid > 0;
+       pid = ::waitpid(-1, &wait_status, WNOHANG)) {
+    const auto child = std::find_if(children_.begin(), children_.end(),
+                                    [&](const Child& c) { return c.alive && c.pid == pid; });
+    if (child == children_.end()) continue;  // a process that some rank started
     child->alive = false;
     dead.emplace_back(Rank{static_cast<std::uint32_t>(child - children_.begin())}, wait_status);
   }
-  if (ending_) return;   // deaths after all ranks were told to end are not reported
+  if (ending_) return;  // deaths after all ranks were told to end are not reported
   // A rank that gave up may take longer to end than others to notice that it is gone; its report has the
   // reason.
   if (!dead.empty()) {
@@ -278,7 +282,9 @@ void Supervisor::reap() {
   for (const auto& [rank, how] : dead) note_death(rank, how);
   if (messages_.empty()) return;
   const auto left = std::count_if(children_.begin(), children_.end(), [](const Child& c) { return c.alive; });
-  if (ending_ && left > 0) messages_ += "kasane: ending the " + std::to_string(left) + (left == 1 ? " other rank\n" : " other ranks\n");
+  if (ending_ && left > 0)
+    messages_ +=
+        "kasane: ending the " + std::to_string(left) + (left == 1 ? " other rank\n" : " other ranks\n");
   write_all(2, std::exchange(messages_, {}));
 }
 
@@ -293,7 +299,8 @@ void Supervisor::note_death(Rank rank, int wait_status) {
 void Supervisor::note_exit(Rank rank, int code) {
   const RankStatus& status = status_.of(rank);
   const Phase phase = status.phase.load(std::memory_order_acquire);
-  const std::string who = "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ")";
+  const std::string who =
+      "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ")";
   if (phase == Phase::ended && raw(rank) == 0) {
     // With main in every rank the others may take any time, unless rank 0 failed: then they might wait for it
     // for ever.
@@ -306,7 +313,9 @@ void Supervisor::note_exit(Rank rank, int code) {
     messages_ += who + " ended with exit code " + std::to_string(code) + "\n";
   } else if (phase == Phase::leaving) {
     // relaxed: the process is gone, and waitpid() ordered its stores.
-    messages_ += who + " called exit(" + std::to_string(status.exit_argument.load(std::memory_order_relaxed)) + ") while the job was running\n";
+    messages_ += who + " called exit(" +
+                 std::to_string(status.exit_argument.load(std::memory_order_relaxed)) +
+                 ") while the job was running\n";
   } else if (phase == Phase::gave_up) {
     messages_ += who + " gave up\n";
   } else if (phase == Phase::starting) {
@@ -315,7 +324,8 @@ void Supervisor::note_exit(Rank rank, int code) {
     refusal_ = why;
     messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
   } else {
-    messages_ += who + " exited with code " + std::to_string(code) + " while the job was running (_exit or quick_exit?)\n";
+    messages_ += who + " exited with code " + std::to_string(code) +
+                 " while the job was running (_exit or quick_exit?)\n";
   }
   messages_ += indented(demangle_all(status.text()));
   begin_shutdown(code != 0 ? code : 1);
@@ -327,7 +337,8 @@ void Supervisor::note_signal(Rank rank, int signal) {
   // by another signal.
   const int reported = status.signal.load(std::memory_order_relaxed);
   const int cause = reported != 0 ? reported : signal;
-  messages_ += "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ") was ended by " + signal_text(cause);
+  messages_ += "kasane: rank " + std::to_string(raw(rank)) + " (pid " +
+               std::to_string(children_[raw(rank)].pid) + ") was ended by " + signal_text(cause);
   const bool asked = std::find(received_.begin(), received_.end(), cause) != received_.end();
   if (asked) messages_ += ", which was sent to the job";
   messages_ += "\n" + indented(demangle_all(status.text()));
@@ -341,14 +352,16 @@ void Supervisor::begin_shutdown(int exit_status) {
   ending_ = true;
   deadline_ns_ = now_ns() + kTermGrace;
   send_to_all(SIGTERM);
-  send_to_all(SIGCONT);   // a stopped process takes no SIGTERM
+  send_to_all(SIGCONT);  // a stopped process takes no SIGTERM
 }
 
 void Supervisor::check_deadlines() {
   if (deadline_ns_ == 0 || now_ns() < deadline_ns_) return;
   if (!ending_) {
     for (std::uint32_t r = 0; r < children_.size(); ++r) {
-      if (children_[r].alive) write_all(2, "kasane: rank " + std::to_string(r) + " did not end within 30 s after main had returned; it is killed\n");
+      if (children_[r].alive)
+        write_all(2, "kasane: rank " + std::to_string(r) +
+                         " did not end within 30 s after main had returned; it is killed\n");
     }
     if (exit_status_.value_or(0) == 0) exit_status_ = 1;
     ending_ = true;

@@ -36,8 +36,8 @@ struct signalfd_siginfo;
 namespace kasane::comm {
 
 struct SupervisorOptions {
-  bool tag_output = false;           ///< "[rank] " before each line
-  bool main_in_every_rank = false;   ///< else ranks other than 0 only serve
+  bool tag_output = false;          ///< "[rank] " before each line
+  bool main_in_every_rank = false;  ///< else ranks other than 0 only serve
 };
 
 class Supervisor {
@@ -87,14 +87,14 @@ class Supervisor {
   SupervisorOptions options_;
   std::optional<OutputPump> pump_;
   std::vector<Child> children_;
-  sigset_t old_mask_{};                     ///< the signal mask with which the program was started
-  bool child_signal_ignored_ = false;       ///< the program was started with SIGCHLD ignored
-  int signals_ = -1;                        ///< signalfd
-  std::vector<int> received_;               ///< signals that were sent to the job
-  std::optional<int> exit_status_;          ///< known once rank 0 has ended, or the job is being ended
-  bool ending_ = false;                     ///< the remaining ranks were told to end
-  std::uint64_t deadline_ns_ = 0;           ///< 0: none; when it has passed, the remaining ranks are killed
-  std::string messages_;                    ///< messages about the deaths of this pass
+  sigset_t old_mask_{};                ///< the signal mask with which the program was started
+  bool child_signal_ignored_ = false;  ///< the program was started with SIGCHLD ignored
+  int signals_ = -1;                   ///< signalfd
+  std::vector<int> received_;          ///< signals that were sent to the job
+  std::optional<int> exit_status_;     ///< known once rank 0 has ended, or the job is being ended
+  bool ending_ = false;                ///< the remaining ranks were told to end
+  std::uint64_t deadline_ns_ = 0;      ///< 0: none; when it has passed, the remaining ranks are killed
+  std::string messages_;               ///< messages about the deaths of this pass
   /// why the last rank did not start; the same reason of other ranks is not repeated
   std::string refusal_;
 };

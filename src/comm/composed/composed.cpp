@@ -19,8 +19,14 @@ constexpr std::uint32_t kFarEvery = 16;
 class ComposedTransport final : public Transport {
  public:
   ComposedTransport(Parts parts, OutOfBand& all)
-      : Transport(parts.near->rank(), parts.near->ranks()), all_(all), near_(std::move(parts.near)), far_(std::move(parts.far)), near_facts_(near_->facts()), far_facts_(far_->facts()),
-        atomics_by_far_(!far_facts_.atomics_coherent_with_cpu), detail_(describe()) {
+      : Transport(parts.near->rank(), parts.near->ranks()),
+        all_(all),
+        near_(std::move(parts.near)),
+        far_(std::move(parts.far)),
+        near_facts_(near_->facts()),
+        far_facts_(far_->facts()),
+        atomics_by_far_(!far_facts_.atomics_coherent_with_cpu),
+        detail_(describe()) {
     for (const bool is_near : parts.is_near) by_rank_.push_back(is_near ? near_.get() : far_.get());
   }
 
@@ -37,12 +43,12 @@ class ComposedTransport final : public Transport {
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* c) noexcept override {
     return part(to.rank).write(to, from, bytes, c);
   }
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                    Completion* c) noexcept override {
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion* c) noexcept override {
     return part(to.rank).write_notify(to, from, bytes, flag_offset, value, c);
   }
-  Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* c,
-              Width width) noexcept override {
+  Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion* c, Width width) noexcept override {
     Transport& by = atomics_by_far_ ? *far_ : part(at.rank);
     return by.atomic(op, at, operand, compare, result, c, width);
   }
@@ -52,15 +58,22 @@ class ComposedTransport final : public Transport {
     near_->set_handler(id, fn, context);
     far_->set_handler(id, fn, context);
   }
-  Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override { return part(to).send(to, id, payload); }
-  Post request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept override {
+  Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override {
+    return part(to).send(to, id, payload);
+  }
+  Post request(Rank to, HandlerId id, std::span<const std::byte> payload,
+               PendingReply& pending) noexcept override {
     return part(to).request(to, id, payload, pending);
   }
-  void reply(ReplyToken token, std::uint64_t value) noexcept override { part(token.requester).reply(token, value); }
+  void reply(ReplyToken token, std::uint64_t value) noexcept override {
+    part(token.requester).reply(token, value);
+  }
   void reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept override {
     part(token.requester).reply_with(token, value, bytes);
   }
-  bool test(PendingReply& pending, std::uint64_t* value) noexcept override { return part(pending.to).test(pending, value); }
+  bool test(PendingReply& pending, std::uint64_t* value) noexcept override {
+    return part(pending.to).test(pending, value);
+  }
 
   bool arm() noexcept override { return far_->arm(); }
   std::uint32_t activity(Doorbell d) const noexcept override { return near_->activity(d); }
@@ -91,12 +104,12 @@ class ComposedTransport final : public Transport {
   // In this order, so that the network is destroyed first: it rings near's doorbells.
   std::unique_ptr<Transport> near_;
   std::unique_ptr<Transport> far_;
-  std::vector<Transport*> by_rank_;   ///< the part that reaches each rank
+  std::vector<Transport*> by_rank_;  ///< the part that reaches each rank
   const Facts near_facts_, far_facts_;
   const bool atomics_by_far_;
   const std::string detail_;
-  std::atomic<std::uint32_t> far_skipped_{0};   ///< consecutive polls of the network left out
-  std::atomic<bool> far_quiet_{false};          ///< its last poll found nothing
+  std::atomic<std::uint32_t> far_skipped_{0};  ///< consecutive polls of the network left out
+  std::atomic<bool> far_quiet_{false};         ///< its last poll found nothing
 };
 
 // ---- facts ------------------------------------------------------------------------------------------------
@@ -134,18 +147,19 @@ Result<void> ComposedTransport::attach(RegionId id, int fd, std::byte* local, st
 
 Post ComposedTransport::fence(Rank target, Completion* c) noexcept {
   if (!is_near(target)) return far_->fence(target, c);
-  const Post inline_done = near_->fence(target, c);   // always done: near completes inline
+  const Post inline_done = near_->fence(target, c);  // always done: near completes inline
   return atomics_by_far_ ? far_->fence(target, c) : inline_done;
 }
 
-// ---- progress and sleep ------------------------------------------------------------------------------------------
+// ---- progress and sleep -----------------------------------------------------------------------------------
 
 // Returns false only after polling both: callers then sleep.
 bool ComposedTransport::poll() noexcept {
   const bool near_any = near_->progress();
   // relaxed, all three: only decide how often to poll; a lost update costs one poll more or less. The poll
   // itself orders what it finds.
-  if (near_any && far_quiet_.load(std::memory_order_relaxed) && far_skipped_.load(std::memory_order_relaxed) + 1 < kFarEvery) {
+  if (near_any && far_quiet_.load(std::memory_order_relaxed) &&
+      far_skipped_.load(std::memory_order_relaxed) + 1 < kFarEvery) {
     far_skipped_.store(far_skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return true;
   }
@@ -160,7 +174,7 @@ void ComposedTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeo
     // After arm() the network rings the bell for everything that arrives, so events != seen, or the sleeper
     // is woken. arm() returns false if something arrived earlier.
     if (!far_->arm()) return;
-    const std::int64_t nap = far_->facts().poll_every_ns;   // may vary
+    const std::int64_t nap = far_->facts().poll_every_ns;  // may vary
     if (nap > 0 && (timeout_ns < 0 || timeout_ns > nap)) timeout_ns = nap;
   }
   near_->sleep(d, seen, timeout_ns);
@@ -172,9 +186,11 @@ Result<std::unique_ptr<Transport>> create(Parts parts, OutOfBand& all) {
   KASANE_CHECK(parts.near != nullptr && parts.far != nullptr, "a composed transport has two parts");
   const Transport& near = *parts.near;
   const Transport& far = *parts.far;
-  if (near.rank() != far.rank() || near.ranks() != far.ranks() || parts.is_near.size() != near.ranks() || all.ranks() != near.ranks()) {
-    return fail(Errc::internal, "the parts of a composed transport disagree: rank " + std::to_string(raw(near.rank())) + " of " +
-                                    std::to_string(near.ranks()) + " and rank " + std::to_string(raw(far.rank())) + " of " +
+  if (near.rank() != far.rank() || near.ranks() != far.ranks() || parts.is_near.size() != near.ranks() ||
+      all.ranks() != near.ranks()) {
+    return fail(Errc::internal, "the parts of a composed transport disagree: rank " +
+                                    std::to_string(raw(near.rank())) + " of " + std::to_string(near.ranks()) +
+                                    " and rank " + std::to_string(raw(far.rank())) + " of " +
                                     std::to_string(far.ranks()));
   }
   // fence() and the atomics depend on it.

@@ -25,9 +25,9 @@
 namespace kasane::comm::composed {
 
 struct Parts {
-  std::unique_ptr<Transport> near;   ///< completes inline; reaches the ranks of this host, including this one
-  std::unique_ptr<Transport> far;    ///< reaches every rank; was created with near's doorbells
-  std::vector<bool> is_near;         ///< by rank
+  std::unique_ptr<Transport> near;  ///< completes inline; reaches the ranks of this host, including this one
+  std::unique_ptr<Transport> far;   ///< reaches every rank; was created with near's doorbells
+  std::vector<bool> is_near;        ///< by rank
 };
 
 /// all: over all ranks, outlives the transport; attach() exchanges by it whether every host succeeded.

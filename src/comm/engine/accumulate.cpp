@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops and the locks of accumulate.
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3")   // -O2 of GCC 12 leaves loops of unknown length scalar
+#pragma GCC optimize("O3")  // -O2 of GCC 12 leaves loops of unknown length scalar
 #endif
 #include "comm/engine/accumulate.h"
 
@@ -21,11 +21,12 @@ void lock(StripeLock& l) noexcept {
   for (int n = 0;; ++n) {
     // relaxed: looks without taking the cache line away; the exchange decides. acquire: what the last holder
     // added.
-    if (l.held.load(std::memory_order_relaxed) == 0 && l.held.exchange(1, std::memory_order_acquire) == 0) return;
+    if (l.held.load(std::memory_order_relaxed) == 0 && l.held.exchange(1, std::memory_order_acquire) == 0)
+      return;
     if (n < kSpins) {
       relax();
     } else {
-      ::sched_yield();   // the holder has lost its core, perhaps to this thread
+      ::sched_yield();  // the holder has lost its core, perhaps to this thread
     }
   }
 }
@@ -75,8 +76,10 @@ void scale_complex(T* out, const T* x, std::complex<T> a, std::size_t n) noexcep
 template <class F>
 void with_element(Element e, std::complex<double> a, const F& f) noexcept {
   switch (e) {
-    case Element::int32: return f(std::uint32_t{}, static_cast<std::uint32_t>(static_cast<std::int64_t>(a.real())));
-    case Element::int64: return f(std::uint64_t{}, static_cast<std::uint64_t>(static_cast<std::int64_t>(a.real())));
+    case Element::int32:
+      return f(std::uint32_t{}, static_cast<std::uint32_t>(static_cast<std::int64_t>(a.real())));
+    case Element::int64:
+      return f(std::uint64_t{}, static_cast<std::uint64_t>(static_cast<std::int64_t>(a.real())));
     case Element::float32: return f(float{}, static_cast<float>(a.real()));
     case Element::float64: return f(double{}, a.real());
     case Element::complex64: return f(float{}, std::complex<float>(a));
@@ -84,7 +87,8 @@ void with_element(Element e, std::complex<double> a, const F& f) noexcept {
   }
 }
 
-void add(Element e, std::complex<double> scale, std::byte* y, const std::byte* x, std::size_t bytes) noexcept {
+void add(Element e, std::complex<double> scale, std::byte* y, const std::byte* x,
+         std::size_t bytes) noexcept {
   with_element(e, scale, [&](auto part, auto a) {
     using T = decltype(part);
     auto* to = reinterpret_cast<T*>(y);
@@ -99,8 +103,8 @@ void add(Element e, std::complex<double> scale, std::byte* y, const std::byte* x
 
 }  // namespace
 
-void accumulate(Element e, std::complex<double> scale, std::byte* y, const std::byte* x, std::size_t bytes, StripeLock* locks, RegionId region,
-                std::uint64_t offset) noexcept {
+void accumulate(Element e, std::complex<double> scale, std::byte* y, const std::byte* x, std::size_t bytes,
+                StripeLock* locks, RegionId region, std::uint64_t offset) noexcept {
   const std::size_t element = element_bytes(e);
   while (bytes != 0) {
     // A complex element across the border belongs to the stripe in which it begins, for every rank that adds
@@ -111,7 +115,7 @@ void accumulate(Element e, std::complex<double> scale, std::byte* y, const std::
     const std::size_t now = whole != 0 ? whole : element;
     StripeLock& first = lock_of(locks, region, offset);
     StripeLock& last = lock_of(locks, region, offset + now - 1);
-    lock(std::min(&first, &last)[0]);   // in one order, so that two threads never wait for each other
+    lock(std::min(&first, &last)[0]);  // in one order, so that two threads never wait for each other
     if (&first != &last) lock(std::max(&first, &last)[0]);
     add(e, scale, y, x, now);
     if (&first != &last) unlock(last);
@@ -123,7 +127,8 @@ void accumulate(Element e, std::complex<double> scale, std::byte* y, const std::
   }
 }
 
-void scale_elements(Element e, std::complex<double> scale, std::byte* out, const std::byte* x, std::size_t bytes) noexcept {
+void scale_elements(Element e, std::complex<double> scale, std::byte* out, const std::byte* x,
+                    std::size_t bytes) noexcept {
   with_element(e, scale, [&](auto part, auto a) {
     using T = decltype(part);
     auto* to = reinterpret_cast<T*>(out);

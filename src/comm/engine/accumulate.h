@@ -28,9 +28,10 @@ struct alignas(64) StripeLock {
 
 /// [y, y + bytes) of the region that has these locks, at offset there. x and y are aligned to their parts;
 /// bytes is a multiple of element_bytes.
-void accumulate(Element, std::complex<double> scale, std::byte* y, const std::byte* x, std::size_t bytes, StripeLock* locks, RegionId region,
-                std::uint64_t offset) noexcept;
+void accumulate(Element, std::complex<double> scale, std::byte* y, const std::byte* x, std::size_t bytes,
+                StripeLock* locks, RegionId region, std::uint64_t offset) noexcept;
 /// out = a · x, which the owner of y will add.
-void scale_elements(Element, std::complex<double> scale, std::byte* out, const std::byte* x, std::size_t bytes) noexcept;
+void scale_elements(Element, std::complex<double> scale, std::byte* out, const std::byte* x,
+                    std::size_t bytes) noexcept;
 
 }  // namespace kasane::comm

@@ -28,20 +28,23 @@ class Flag {
   // acquire: pairs with complete(), so the operation's effects are visible.
   [[nodiscard]] bool ready() const noexcept { return state_.load(std::memory_order_acquire) != 0; }
   /// After ready().
-  [[nodiscard]] Status status() const noexcept { return static_cast<Status>(state_.load(std::memory_order_acquire) - 1); }
+  [[nodiscard]] Status status() const noexcept {
+    return static_cast<Status>(state_.load(std::memory_order_acquire) - 1);
+  }
   Status wait(Waiter& waiter) const {
     waiter.until([this] { return ready(); });
     return status();
   }
   /// For another operation; the last one has completed.
-  void reset() noexcept { state_.store(0, std::memory_order_relaxed); }   // relaxed: posting publishes it
+  void reset() noexcept { state_.store(0, std::memory_order_relaxed); }  // relaxed: posting publishes it
 
  private:
   static void complete(void* flag, Status status) noexcept {
     // release: what the operation brought.
-    static_cast<Flag*>(flag)->state_.store(static_cast<std::uint8_t>(1 + raw(status)), std::memory_order_release);
+    static_cast<Flag*>(flag)->state_.store(static_cast<std::uint8_t>(1 + raw(status)),
+                                           std::memory_order_release);
   }
-  std::atomic<std::uint8_t> state_{0};   ///< 0: outstanding, else 1 + Status
+  std::atomic<std::uint8_t> state_{0};  ///< 0: outstanding, else 1 + Status
 };
 
 /// Any number of operations: how many have completed?

@@ -75,7 +75,8 @@ Result<void> Engine::Core::attach_locks() {
   // Not through the engine: a region without paths is refused to every operation, at no cost to the inline
   // calls.
   KASANE_TRY(transport_.attach(kLockRegion, -1, *memory, bytes));
-  for (std::uint32_t r = 0; r < engine_.ranks_; ++r) locks_[r] = reinterpret_cast<StripeLock*>(transport_.mapped(Rank{r}, kLockRegion));
+  for (std::uint32_t r = 0; r < engine_.ranks_; ++r)
+    locks_[r] = reinterpret_cast<StripeLock*>(transport_.mapped(Rank{r}, kLockRegion));
   return {};
 }
 
@@ -132,12 +133,12 @@ void Engine::Core::put(Operation& op) noexcept {
 /// An operation that waits for a record, a pack or credit is on a list by now, or its thread sees the change
 /// that is counted here (retry_later).
 void Engine::Core::announce_release() noexcept {
-  changes_.fetch_add(1, std::memory_order_seq_cst);   // seq_cst: before the look at the list
+  changes_.fetch_add(1, std::memory_order_seq_cst);  // seq_cst: before the look at the list
   if (!retry_.empty()) ring();
 }
 
 void Engine::Core::finish(Operation& op, std::uint32_t pieces, Status status) noexcept {
-  if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);   // relaxed: published by left
+  if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);  // relaxed: published by left
   // release: our bytes and status, to the thread that completes the operation; acquire: those of all other
   // threads.
   if (op.left.fetch_sub(pieces, std::memory_order_acq_rel) == pieces) complete(op);
@@ -145,12 +146,12 @@ void Engine::Core::finish(Operation& op, std::uint32_t pieces, Status status) no
 
 void Engine::Core::complete(Operation& op) noexcept {
   const Callback callback = op.on_complete;
-  const Status status = op.worst.load(std::memory_order_relaxed);   // relaxed: ordered by left
+  const Status status = op.worst.load(std::memory_order_relaxed);  // relaxed: ordered by left
   const Rank peer = op.peer;
   const std::uint32_t epoch = op.epoch;
-  put(op);   // first, so that the callback can post
+  put(op);  // first, so that the callback can post
   if (callback.fn != nullptr) callback.fn(callback.context, status);
-  uncount(peer, epoch);   // after the callback: a flush has completed when the callbacks before it have run
+  uncount(peer, epoch);  // after the callback: a flush has completed when the callbacks before it have run
 }
 
 void Engine::Core::uncount(Rank peer, std::uint32_t epoch) noexcept {
@@ -174,7 +175,7 @@ void Engine::Core::completed(Completion* done) noexcept {
       return core.start(op);
     case Operation::Kind::read_pieces:
     case Operation::Kind::write_pieces:
-      op.completion_out.store(false, std::memory_order_release);   // release: we have read status
+      op.completion_out.store(false, std::memory_order_release);  // release: we have read status
       core.finish(op, 1, status);
       return core.announce_release();
     default: return core.finish(op, 1, status);
@@ -192,11 +193,11 @@ Issued Engine::Core::issue(const Command& c) noexcept {
   if (c.kind == Command::Kind::prepared) {
     Operation& op = operations_[c.record];
     if (op.kind == Operation::Kind::flush) {
-      continue_flush(op);   // everything posted before it has left the ring, and has been counted
+      continue_flush(op);  // everything posted before it has left the ring, and has been counted
       return Issued::done;
     }
     op.epoch = counted ? c.epoch : count(op.peer);
-    start(op);   // where a queue is full the hook tries again
+    start(op);  // where a queue is full the hook tries again
     return Issued::done;
   }
   Operation* op = take();
@@ -204,7 +205,7 @@ Issued Engine::Core::issue(const Command& c) noexcept {
   op->kind = Operation::Kind::transfer;
   op->peer = c.remote.rank;
   op->on_complete = c.on_complete;
-  op->epoch = counted ? c.epoch : count(c.remote.rank);   // before it can complete
+  op->epoch = counted ? c.epoch : count(c.remote.rank);  // before it can complete
   if (packable(c) && add_to_pack(c, *op) == PackResult::added) return Issued::done;
   switch (post(c, op)) {
     case Post::done: finish(*op, 1, Status::ok); break;
@@ -220,21 +221,28 @@ Issued Engine::Core::issue(const Command& c) noexcept {
 
 /// Counts a command that leaves the ring unissued, so that a flush behind it in the ring finds it counted.
 void Engine::Core::hold(Command& c) noexcept {
-  const bool flush = c.kind == Command::Kind::prepared && operations_[c.record].kind == Operation::Kind::flush;
+  const bool flush =
+      c.kind == Command::Kind::prepared && operations_[c.record].kind == Operation::Kind::flush;
   if (!flush) c.epoch = count(c.remote.rank);
 }
 
 Post Engine::Core::post(const Command& c, Completion* done) noexcept {
   switch (c.kind) {
-    case Command::Kind::read: return transport_.read(c.remote, local(c.transfer.local), c.transfer.bytes, done);
-    case Command::Kind::write: return transport_.write(c.remote, local(c.transfer.local), c.transfer.bytes, done);
+    case Command::Kind::read:
+      return transport_.read(c.remote, local(c.transfer.local), c.transfer.bytes, done);
+    case Command::Kind::write:
+      return transport_.write(c.remote, local(c.transfer.local), c.transfer.bytes, done);
     case Command::Kind::write_notify:
-      return transport_.write_notify(c.remote, local(c.transfer.local), c.transfer.bytes, c.transfer.flag_offset, c.transfer.value, done);
-    default: return transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, done, c.width);
+      return transport_.write_notify(c.remote, local(c.transfer.local), c.transfer.bytes,
+                                     c.transfer.flag_offset, c.transfer.value, done);
+    default:
+      return transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, done,
+                               c.width);
   }
 }
 
-Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_complete, bool with_arguments) noexcept {
+Operation* Engine::Core::prepare(Operation::Kind kind, Rank peer, Callback on_complete,
+                                 bool with_arguments) noexcept {
   Operation* op = take_prepared();
   if (op == nullptr) return nullptr;
   if (with_arguments) {
@@ -278,9 +286,9 @@ bool Engine::Core::advance() noexcept {
   bool any = false;
   // seq_cst: await() counts, then reads the doorbell; the thread that it rings sleeps only after this look.
   if (awaited_count_.load(std::memory_order_seq_cst) != 0) any |= collect_answers();
-  if (!answered_reads_.empty()) any |= settle_reads();   // after collect_answers(), which adds to them
+  if (!answered_reads_.empty()) any |= settle_reads();  // after collect_answers(), which adds to them
   if (!retry_.empty()) any |= retry();
-  if (unsent_.load(std::memory_order_seq_cst)) any |= send_unsent();   // seq_cst: pairs with send_open()
+  if (unsent_.load(std::memory_order_seq_cst)) any |= send_unsent();  // seq_cst: pairs with send_open()
   if (!deferred_reads_.empty() || !deferred_copies_.empty()) any |= serve_deferred();
   if (!due_deferred_replies_.empty() || !new_deferred_replies_.empty()) any |= send_deferred_replies();
   return any;
@@ -303,7 +311,7 @@ bool Engine::Core::collect_answers() noexcept {
   const bool any = answered != nullptr;
   while (answered != nullptr) {
     OutstandingRequest* next = answered->next;
-    answered->answered(*this, *answered, answered->value, answered->reply.status);   // frees the record
+    answered->answered(*this, *answered, answered->value, answered->reply.status);  // frees the record
     answered = next;
   }
   return any;
@@ -327,7 +335,7 @@ OutstandingRequest* Engine::Core::take_answered() noexcept {
     *link = request->next;
     request->next = answered;
     answered = request;
-    awaited_count_.fetch_sub(1, std::memory_order_relaxed);   // relaxed: seen late, it costs one vain look
+    awaited_count_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: seen late, it costs one vain look
   }
   return answered;
 }
@@ -362,7 +370,7 @@ bool Engine::Core::retry_later(Operation& op, Driven driven, std::uint32_t chang
 // ---- flush ------------------------------------------------------------------------------------------------
 
 bool Engine::Core::try_flush(const FlushParams& p) noexcept {
-  fence_all();   // inline writes have completed: later loads come after them, too
+  fence_all();  // inline writes have completed: later loads come after them, too
   const bool all = p.rank == kNoRank;
   Rank peer = all ? Rank{0} : p.rank;
   const Rank last = all ? Rank{engine_.ranks_ - 1} : p.rank;
@@ -398,7 +406,7 @@ void Engine::Core::continue_flush(Operation& op) noexcept {
     op.generation = peer.epochs.flush();
     if (!peer.epochs.over(op.generation)) {
       const std::uint32_t generation = op.generation;
-      peer.flushes.push(&op);   // from here on another thread may own it
+      peer.flushes.push(&op);  // from here on another thread may own it
       if (peer.epochs.over(generation)) resume_flushes(rank);
       return;
     }

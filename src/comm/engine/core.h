@@ -23,8 +23,8 @@
 #include "comm/engine/accumulate.h"
 #include "comm/engine/flush_epochs.h"
 #include "comm/engine/gate.h"
-#include "comm/index_pool.h"
 #include "comm/engine/operation.h"
+#include "comm/index_pool.h"
 #include "comm/offload/offloader.h"
 #include "comm/take_all_stack.h"
 
@@ -64,7 +64,9 @@ class Engine::Core final : public Issuer {
   [[nodiscard]] bool launch(Operation&) noexcept;
   [[nodiscard]] bool try_request(const RequestParams&) noexcept;
   [[nodiscard]] bool try_flush(const FlushParams&) noexcept;
-  [[nodiscard]] ArgumentBuffer& arguments(const Operation& op) noexcept { return argument_buffers_[op.arguments]; }
+  [[nodiscard]] ArgumentBuffer& arguments(const Operation& op) noexcept {
+    return argument_buffers_[op.arguments];
+  }
 
   /// Null: that rank's memory is not mapped here.
   [[nodiscard]] StripeLock* locks_of(Rank r) const noexcept { return locks_[raw(r)]; }
@@ -73,12 +75,12 @@ class Engine::Core final : public Issuer {
  private:
   struct alignas(64) Peer {
     FlushEpochs<> epochs;
-    Gate gate;                                      ///< guards open
-    Pack* open[2] = {nullptr, nullptr};             ///< by Pack::Kind: takes parts, not sent yet
-    std::atomic<std::uint32_t> outstanding[2] = {}; ///< packs sent and not retired
+    Gate gate;                                       ///< guards open
+    Pack* open[2] = {nullptr, nullptr};              ///< by Pack::Kind: takes parts, not sent yet
+    std::atomic<std::uint32_t> outstanding[2] = {};  ///< packs sent and not retired
     /// a third-party copy of ours occupies the peer's one slot for us
     std::atomic<bool> copying{false};
-    TakeAllStack<Operation> flushes;                ///< flushes that wait for a generation of epochs
+    TakeAllStack<Operation> flushes;  ///< flushes that wait for a generation of epochs
   };
   /// What this rank does for one other rank. One of each kind suffices: the other sends the next only after
   /// the answer.
@@ -143,11 +145,13 @@ class Engine::Core final : public Issuer {
   template <class Fill>
   [[nodiscard]] PackResult add_entry(Operation&, Rank, const wire::Entry&, const Fill&,
                                      const wire::Entry* flag = nullptr, std::uint64_t value = 0) noexcept;
-  [[nodiscard]] PackResult add_write(Operation&, RemoteAddr, const std::byte* from, std::uint32_t bytes) noexcept;
+  [[nodiscard]] PackResult add_write(Operation&, RemoteAddr, const std::byte* from,
+                                     std::uint32_t bytes) noexcept;
   [[nodiscard]] PackResult add_accumulate(Operation&, RemoteAddr, const std::byte* from,
                                           std::uint32_t bytes) noexcept;
   [[nodiscard]] PackResult add_read(Operation&, RemoteAddr, std::byte* to, std::uint32_t bytes) noexcept;
-  [[nodiscard]] PackResult room(Peer&, Rank, Pack::Kind, std::size_t bytes, std::size_t answer_bytes) noexcept;
+  [[nodiscard]] PackResult room(Peer&, Rank, Pack::Kind, std::size_t bytes,
+                                std::size_t answer_bytes) noexcept;
   static void add_part(Pack&, const Operation&, std::byte* to, std::uint32_t bytes) noexcept;
   bool send_open(Peer&, Pack::Kind) noexcept;
   bool send_due(Rank) noexcept;
@@ -192,32 +196,32 @@ class Engine::Core final : public Issuer {
 
   Engine& engine_;
   Transport& transport_;
-  const bool puts_are_messages_;                   ///< Facts::puts_need_target
+  const bool puts_are_messages_;  ///< Facts::puts_need_target
   std::size_t pack_below_;
   std::uint32_t operations_count_, packs_count_;
-  std::unique_ptr<Operation[]> operations_;        ///< of free_transfers_, then of free_prepared_
+  std::unique_ptr<Operation[]> operations_;  ///< of free_transfers_, then of free_prepared_
   std::unique_ptr<Pack[]> packs_;
   std::unique_ptr<ArgumentBuffer[]> argument_buffers_;
   std::unique_ptr<Peer[]> peers_;
   /// By the rank that is served; null where every peer's memory is mapped.
   std::unique_ptr<ReadService[]> read_services_;
   std::unique_ptr<CopyService[]> copy_services_;
-  std::unique_ptr<StripeLock*[]> locks_;           ///< by rank; constant after attach_locks()
+  std::unique_ptr<StripeLock*[]> locks_;  ///< by rank; constant after attach_locks()
   IndexPool<> free_transfers_, free_prepared_, free_packs_, free_argument_buffers_;
 
-  TakeAllStack<OutstandingRequest> new_answers_;   ///< requests sent, not yet on awaited_
-  Gate answers_gate_;                              ///< guards awaited_
+  TakeAllStack<OutstandingRequest> new_answers_;  ///< requests sent, not yet on awaited_
+  Gate answers_gate_;                             ///< guards awaited_
   OutstandingRequest* awaited_ = nullptr;
-  std::atomic<std::uint32_t> awaited_count_{0};    ///< of both
-  TakeAllStack<OutstandingRequest> answered_reads_;   ///< packs whose answer has come and whose data has not
+  std::atomic<std::uint32_t> awaited_count_{0};      ///< of both
+  TakeAllStack<OutstandingRequest> answered_reads_;  ///< packs whose answer has come and whose data has not
   TakeAllStack<Operation> retry_;
   TakeAllStack<ReadService> deferred_reads_;
   TakeAllStack<CopyService> deferred_copies_;
   std::unique_ptr<DeferredReply[]> deferred_replies_;
   IndexPool<> free_deferred_replies_;
   TakeAllStack<DeferredReply> new_deferred_replies_, due_deferred_replies_;
-  std::atomic<bool> unsent_{false};                ///< an open pack is due and the transport said again
-  std::atomic<std::uint32_t> changes_{0};          ///< grows when a record, pack or credit is given back
+  std::atomic<bool> unsent_{false};        ///< an open pack is due and the transport said again
+  std::atomic<std::uint32_t> changes_{0};  ///< grows when a record, pack or credit is given back
 
   std::unique_ptr<Offloader> offloader_;
 };

@@ -22,7 +22,9 @@ class Cursor {
     if (shape_.count[0] == 0) left_ = 0;
   }
   /// The pieces must outlive the walk.
-  explicit Cursor(std::span<const Piece> pieces) noexcept : pieces_(pieces.data()), left_(pieces.size()) { skip_empty(); }
+  explicit Cursor(std::span<const Piece> pieces) noexcept : pieces_(pieces.data()), left_(pieces.size()) {
+    skip_empty();
+  }
 
   [[nodiscard]] bool done() const noexcept { return left_ == 0; }
   /// Does it walk a list of pieces (not a patch)?
@@ -58,7 +60,8 @@ class Cursor {
   }
   /// Rows that lie end to end on both sides are one.
   void fold() noexcept {
-    while (shape_.dimensions > 1 && shape_.remote_stride[0] == shape_.count[0] && shape_.local_stride[0] == shape_.count[0]) {
+    while (shape_.dimensions > 1 && shape_.remote_stride[0] == shape_.count[0] &&
+           shape_.local_stride[0] == shape_.count[0]) {
       shape_.count[0] *= shape_.count[1];
       std::copy(shape_.count + 2, shape_.count + shape_.dimensions, shape_.count + 1);
       std::copy(shape_.remote_stride + 1, shape_.remote_stride + shape_.dimensions - 1, shape_.remote_stride);
@@ -81,9 +84,9 @@ class Cursor {
   Strides shape_{};
   std::uint64_t index_[kMaxDimensions] = {};
   std::uint64_t remote_ = 0, local_ = 0;
-  const Piece* pieces_ = nullptr;   ///< vector only
-  std::uint64_t left_ = 0;          ///< pieces, with the current one
-  std::uint64_t taken_ = 0;         ///< of the current piece
+  const Piece* pieces_ = nullptr;  ///< vector only
+  std::uint64_t left_ = 0;         ///< pieces, with the current one
+  std::uint64_t taken_ = 0;        ///< of the current piece
 };
 
 }  // namespace kasane::comm

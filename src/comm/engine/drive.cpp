@@ -9,7 +9,7 @@
 namespace kasane::comm {
 
 void Engine::Core::start(Operation& op) noexcept {
-  const std::uint32_t before = changes_.load(std::memory_order_seq_cst);   // seq_cst: as in retry()
+  const std::uint32_t before = changes_.load(std::memory_order_seq_cst);  // seq_cst: as in retry()
   const Driven driven = drive(op);
   if (driven != Driven::posted && retry_later(op, driven, before)) ring();
 }
@@ -23,7 +23,7 @@ Engine::Core::Driven Engine::Core::drive(Operation& op) noexcept {
     case Operation::Kind::request: return drive_request(op);
     case Operation::Kind::send: return drive_send(op);
     case Operation::Kind::send_long: return drive_send_long(op);
-    default: return Driven::posted;   // transfer, child, flush: never driven
+    default: return Driven::posted;  // transfer, child, flush: never driven
   }
 }
 
@@ -33,10 +33,10 @@ Engine::Core::Driven Engine::Core::drive_pieces(Operation& op) noexcept {
     if (op.kind == Operation::Kind::accumulate) {
       piece.bytes = std::min<std::uint64_t>(piece.bytes, wire::kMaxEntryData);
     }
-    op.left.fetch_add(1, std::memory_order_relaxed);   // relaxed: ours keeps it above 0
+    op.left.fetch_add(1, std::memory_order_relaxed);  // relaxed: ours keeps it above 0
     const Driven driven = drive_piece(op, piece);
     if (driven != Driven::posted) {
-      op.left.fetch_sub(1, std::memory_order_relaxed);   // relaxed: as above
+      op.left.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
       return driven;
     }
     op.cursor.consume(piece.bytes);
@@ -51,10 +51,13 @@ Engine::Core::Driven Engine::Core::drive_piece(Operation& op, Piece piece) noexc
   const auto bytes = static_cast<std::uint32_t>(piece.bytes);
   if (op.kind == Operation::Kind::accumulate) {
     const PackResult packed = add_accumulate(op, at, here, bytes);
-    return packed == PackResult::added ? Driven::posted : packed == PackResult::blocked ? Driven::blocked : Driven::again;
+    return packed == PackResult::added     ? Driven::posted
+           : packed == PackResult::blocked ? Driven::blocked
+                                           : Driven::again;
   }
   if (piece.bytes <= pack_below_) {
-    const PackResult packed = op.kind == Operation::Kind::read_pieces ? add_read(op, at, here, bytes) : add_write(op, at, here, bytes);
+    const PackResult packed = op.kind == Operation::Kind::read_pieces ? add_read(op, at, here, bytes)
+                                                                      : add_write(op, at, here, bytes);
     if (packed == PackResult::added) return Driven::posted;
   }
   return post_piece(op, piece);
@@ -67,7 +70,8 @@ Engine::Core::Driven Engine::Core::post_piece(Operation& op, const Piece& piece)
   if (by == nullptr) return Driven::blocked;
   const RemoteAddr at{op.remote.rank, op.remote.region, op.remote.offset + piece.remote_offset};
   std::byte* here = local({op.local.region, op.local.offset + piece.local_offset});
-  const Post posted = op.kind == Operation::Kind::read_pieces ? transport_.read(at, here, piece.bytes, by) : transport_.write(at, here, piece.bytes, by);
+  const Post posted = op.kind == Operation::Kind::read_pieces ? transport_.read(at, here, piece.bytes, by)
+                                                              : transport_.write(at, here, piece.bytes, by);
   if (posted == Post::pending) return Driven::posted;
   return_completion(op, *by);
   if (posted == Post::again) return Driven::again;
@@ -89,7 +93,7 @@ Operation* Engine::Core::claim_completion(Operation& op) noexcept {
 
 void Engine::Core::return_completion(Operation& op, Operation& by) noexcept {
   if (&by != &op) return put(by);
-  op.completion_out.store(false, std::memory_order_relaxed);   // relaxed: only the driver could take it
+  op.completion_out.store(false, std::memory_order_relaxed);  // relaxed: only the driver could take it
 }
 
 // ---- requests ---------------------------------------------------------------------------------------------
@@ -100,11 +104,16 @@ Engine::Core::Driven Engine::Core::drive_copy(Operation& op) noexcept {
   std::atomic<bool>& copying = peers_[raw(owner)].copying;
   // acquire: the last copy is over
   if (copying.exchange(true, std::memory_order_acquire)) return Driven::blocked;
-  const wire::CopyRequest request{.from_offset = op.source.offset, .to_offset = op.remote.offset, .bytes = op.bytes, .from_region = raw(op.source.region),
-                              .to_region = raw(op.remote.region), .to_rank = raw(op.remote.rank)};
+  const wire::CopyRequest request{.from_offset = op.source.offset,
+                                  .to_offset = op.remote.offset,
+                                  .bytes = op.bytes,
+                                  .from_region = raw(op.source.region),
+                                  .to_region = raw(op.remote.region),
+                                  .to_rank = raw(op.remote.rank)};
   op.answered = &Core::copy_answered;
   const std::uint32_t before = activity();
-  if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&request, 1)), op.reply) == Post::again) {
+  if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&request, 1)), op.reply) ==
+      Post::again) {
     copying.store(false, std::memory_order_release);
     return Driven::again;
   }
@@ -112,7 +121,8 @@ Engine::Core::Driven Engine::Core::drive_copy(Operation& op) noexcept {
   return Driven::posted;
 }
 
-void Engine::Core::copy_answered(Core& core, OutstandingRequest& request, std::uint64_t value, Status status) noexcept {
+void Engine::Core::copy_answered(Core& core, OutstandingRequest& request, std::uint64_t value,
+                                 Status status) noexcept {
   auto& op = static_cast<Operation&>(request);
   // release for the next copy; seq_cst: before finish() counts the change.
   core.peers_[raw(op.source.rank)].copying.store(false, std::memory_order_seq_cst);
@@ -130,7 +140,7 @@ bool Engine::Core::try_request(const RequestParams& p) noexcept {
     if (!p.payload.empty()) std::memcpy(arguments(*op).bytes.data(), p.payload.data(), p.payload.size());
     return launch(*op);
   }
-  op->epoch = count(p.to);   // before its answer can come
+  op->epoch = count(p.to);  // before its answer can come
   const std::uint32_t before = activity();
   if (transport_.request(p.to, p.handler, p.payload, op->reply) == Post::again) {
     const std::uint8_t epoch = op->epoch;
@@ -144,12 +154,15 @@ bool Engine::Core::try_request(const RequestParams& p) noexcept {
 
 Engine::Core::Driven Engine::Core::drive_request(Operation& op) noexcept {
   const std::uint32_t before = activity();
-  if (transport_.request(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}, op.reply) == Post::again) return Driven::again;
+  if (transport_.request(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}, op.reply) ==
+      Post::again)
+    return Driven::again;
   await(op, before);
   return Driven::posted;
 }
 
-void Engine::Core::request_answered(Core& core, OutstandingRequest& request, std::uint64_t value, Status status) noexcept {
+void Engine::Core::request_answered(Core& core, OutstandingRequest& request, std::uint64_t value,
+                                    Status status) noexcept {
   auto& op = static_cast<Operation&>(request);
   if (op.answer != nullptr) *op.answer = value;
   core.finish(op, 1, status);
@@ -158,7 +171,8 @@ void Engine::Core::request_answered(Core& core, OutstandingRequest& request, std
 // ---- messages ---------------------------------------------------------------------------------------------
 
 Engine::Core::Driven Engine::Core::drive_send(Operation& op) noexcept {
-  if (transport_.send(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}) == Post::again) return Driven::again;
+  if (transport_.send(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}) == Post::again)
+    return Driven::again;
   finish(op, 1, Status::ok);
   return Driven::posted;
 }
@@ -167,7 +181,7 @@ Engine::Core::Driven Engine::Core::drive_send(Operation& op) noexcept {
 /// completed() drives it on.
 Engine::Core::Driven Engine::Core::drive_send_long(Operation& op) noexcept {
   if (!op.posted) {
-    op.posted = true;   // before the completion can run
+    op.posted = true;  // before the completion can run
     if (std::byte* to = engine_.mapped_at(op.remote, op.bytes); to != nullptr) {
       copy_out(to, local(op.local), op.bytes);
     } else if (op.bytes != 0) {
@@ -184,7 +198,9 @@ Engine::Core::Driven Engine::Core::drive_send_long(Operation& op) noexcept {
   std::memcpy(&head, message, sizeof(head));
   // relaxed: no other thread uses it now
   const bool lost = op.worst.load(std::memory_order_relaxed) != Status::ok;
-  if (!lost && transport_.send(op.peer, op.handler, {message, sizeof(head) + head.header_bytes}) == Post::again) return Driven::again;
+  if (!lost &&
+      transport_.send(op.peer, op.handler, {message, sizeof(head) + head.header_bytes}) == Post::again)
+    return Driven::again;
   finish(op, 1, Status::ok);
   return Driven::posted;
 }

@@ -13,7 +13,7 @@
 namespace kasane::comm {
 namespace {
 
-constexpr std::uint32_t kMostOperations = 16384;   // twice as many can be outstanding, see kMostCounted
+constexpr std::uint32_t kMostOperations = 16384;  // twice as many can be outstanding, see kMostCounted
 
 bool refused(const Callback& c) noexcept {
   if (c.fn != nullptr) c.fn(c.context, Status::refused);
@@ -33,7 +33,8 @@ Command command(Command::Kind kind, RemoteAddr remote, const Callback& on_comple
   return c;
 }
 
-Command transfer(Command::Kind kind, RemoteAddr remote, LocalAddr local, std::uint64_t bytes, const Callback& on_complete) noexcept {
+Command transfer(Command::Kind kind, RemoteAddr remote, LocalAddr local, std::uint64_t bytes,
+                 const Callback& on_complete) noexcept {
   Command c = command(kind, remote, on_complete);
   c.transfer = {.local = local, .bytes = bytes, .flag_offset = 0, .value = 0};
   return c;
@@ -74,13 +75,16 @@ Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const EngineOptions& o) {
   if (o.operations < 2 || o.operations > kMostOperations || o.packs == 0 || o.argument_buffers == 0) {
-    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations, " + std::to_string(o.packs) + " packs and " +
-                                            std::to_string(o.argument_buffers) + " argument buffers: 2 to " + std::to_string(kMostOperations) +
+    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations, " +
+                                            std::to_string(o.packs) + " packs and " +
+                                            std::to_string(o.argument_buffers) + " argument buffers: 2 to " +
+                                            std::to_string(kMostOperations) +
                                             " operations and at least one of the others are needed");
   }
   if (const std::uint64_t counted = most_counted(o, transport.ranks()); counted > kMostCounted) {
-    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) + " operations and a ring of " +
-                                            std::to_string(o.ring_commands) + " commands: " + std::to_string(counted) +
+    return fail(Errc::invalid_argument, "an engine of " + std::to_string(o.operations) +
+                                            " operations and a ring of " + std::to_string(o.ring_commands) +
+                                            " commands: " + std::to_string(counted) +
                                             " operations could be outstanding towards one rank, and " +
                                             std::to_string(kMostCounted) + " can be");
   }
@@ -91,10 +95,12 @@ Result<std::unique_ptr<Engine>> Engine::create(Transport& transport, const Engin
 }
 
 Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t bytes) {
-  if (id == kLockRegion) return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is the engine's own");
+  if (id == kLockRegion)
+    return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " is the engine's own");
   // Our own first: a peer may return from its attach before we do, and what it sends then is applied by any
   // thread that makes progress here. relaxed: one id is attached by one thread.
-  const bool fresh = raw(id) < kMaxRegions && local != nullptr && own_paths_[raw(id)].bytes.load(std::memory_order_relaxed) == 0;
+  const bool fresh = raw(id) < kMaxRegions && local != nullptr &&
+                     own_paths_[raw(id)].bytes.load(std::memory_order_relaxed) == 0;
   if (fresh) publish(own_paths_[raw(id)], local, bytes);
   auto attached = transport_.attach(id, fd, local, bytes);
   if (!attached) {
@@ -103,14 +109,15 @@ Result<void> Engine::attach(RegionId id, int fd, std::byte* local, std::size_t b
     return attached;
   }
   for (std::uint32_t r = 0; r < ranks_; ++r) {
-    if (std::byte* base = transport_.mapped(Rank{r}, id); base != nullptr) publish(paths_[std::size_t{r} * kMaxRegions + raw(id)], base, bytes);
+    if (std::byte* base = transport_.mapped(Rank{r}, id); base != nullptr)
+      publish(paths_[std::size_t{r} * kMaxRegions + raw(id)], base, bytes);
   }
   return {};
 }
 
 void Engine::publish(Path& path, std::byte* base, std::size_t bytes) noexcept {
-  path.base.store(base, std::memory_order_relaxed);     // relaxed: published by the next line
-  path.bytes.store(bytes, std::memory_order_release);   // release: a thread that sees the size sees the base
+  path.base.store(base, std::memory_order_relaxed);    // relaxed: published by the next line
+  path.bytes.store(bytes, std::memory_order_release);  // release: a thread that sees the size sees the base
 }
 
 const std::string& Engine::explain_refusal() noexcept { return refusal_text(); }
@@ -128,20 +135,23 @@ Bounds Engine::bounds() const noexcept {
 // ---- contiguous -------------------------------------------------------------------------------------------
 
 bool Engine::read_slow(const ReadParams& p) noexcept {
-  if (!valid_range(bounds(), p.from, p.bytes) || !valid_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
+  if (!valid_range(bounds(), p.from, p.bytes) || !valid_range(bounds(), p.to, p.bytes))
+    return refused(p.on_complete);
   Command c = transfer(Command::Kind::read, p.from, p.to, p.bytes, p.on_complete);
   return core_->submit(c);
 }
 
 bool Engine::write_slow(const WriteParams& p) noexcept {
-  if (!valid_range(bounds(), p.to, p.bytes) || !valid_range(bounds(), p.from, p.bytes)) return refused(p.on_complete);
+  if (!valid_range(bounds(), p.to, p.bytes) || !valid_range(bounds(), p.from, p.bytes))
+    return refused(p.on_complete);
   Command c = transfer(Command::Kind::write, p.to, p.from, p.bytes, p.on_complete);
   return core_->submit(c);
 }
 
 bool Engine::write_notify_slow(const WriteNotifyParams& p) noexcept {
   const Bounds b = bounds();
-  if (!valid_range(b, p.to, p.bytes) || !valid_range(b, p.from, p.bytes) || !valid_range(b, RemoteAddr{p.to.rank, p.to.region, p.flag_offset}, 8) ||
+  if (!valid_range(b, p.to, p.bytes) || !valid_range(b, p.from, p.bytes) ||
+      !valid_range(b, RemoteAddr{p.to.rank, p.to.region, p.flag_offset}, 8) ||
       !valid_alignment(p.flag_offset, 8)) {
     return refused(p.on_complete);
   }
@@ -153,7 +163,8 @@ bool Engine::write_notify_slow(const WriteNotifyParams& p) noexcept {
 
 bool Engine::atomic_slow(const AtomicParams& p) noexcept {
   const auto bytes = static_cast<std::uint64_t>(p.width);
-  if (!valid_alignment(p.at.offset, bytes) || !valid_range(bounds(), p.at, bytes)) return refused(p.on_complete);
+  if (!valid_alignment(p.at.offset, bytes) || !valid_range(bounds(), p.at, bytes))
+    return refused(p.on_complete);
   Command c = command(Command::Kind::atomic, p.at, p.on_complete);
   c.op = p.op;
   c.width = p.width;
@@ -170,7 +181,8 @@ bool Engine::try_write_vector_async(const VectorParams& p) noexcept { return vec
 
 bool Engine::strided(const StridedParams& p, bool reads) noexcept {
   std::uint64_t there = 0, here = 0;
-  if (!valid_shape(p.shape, &there, &here) || !valid_range(bounds(), p.remote, there) || !valid_range(bounds(), p.local, here)) {
+  if (!valid_shape(p.shape, &there, &here) || !valid_range(bounds(), p.remote, there) ||
+      !valid_range(bounds(), p.local, here)) {
     return refused(p.on_complete);
   }
   const Cursor cursor(p.shape);
@@ -178,7 +190,8 @@ bool Engine::strided(const StridedParams& p, bool reads) noexcept {
     copy_pieces(cursor, remote, local_at(p.local, here), reads);
     return completed(p.on_complete);
   }
-  Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces, p.remote.rank, p.on_complete, false);
+  Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces,
+                                 p.remote.rank, p.on_complete, false);
   if (op == nullptr) return false;
   op->remote = p.remote;
   op->local = p.local;
@@ -188,7 +201,9 @@ bool Engine::strided(const StridedParams& p, bool reads) noexcept {
 
 bool Engine::vector(const VectorParams& p, bool reads) noexcept {
   const Bounds b = bounds();
-  if (!valid_range(b, RemoteAddr{p.rank, p.remote_region, 0}, 0) || !valid_range(b, LocalAddr{p.local_region, 0}, 0)) return refused(p.on_complete);
+  if (!valid_range(b, RemoteAddr{p.rank, p.remote_region, 0}, 0) ||
+      !valid_range(b, LocalAddr{p.local_region, 0}, 0))
+    return refused(p.on_complete);
   for (const Piece& piece : p.pieces) {
     if (!valid_range(b, RemoteAddr{p.rank, p.remote_region, piece.remote_offset}, piece.bytes) ||
         !valid_range(b, LocalAddr{p.local_region, piece.local_offset}, piece.bytes)) {
@@ -201,9 +216,11 @@ bool Engine::vector(const VectorParams& p, bool reads) noexcept {
   }
   const std::size_t bytes = p.pieces.size_bytes();
   const bool fits = bytes <= kMaxPayload;
-  Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces, p.rank, p.on_complete, fits);
+  Operation* op = core_->prepare(reads ? Operation::Kind::read_pieces : Operation::Kind::write_pieces, p.rank,
+                                 p.on_complete, fits);
   if (op == nullptr) return false;
-  Piece* kept = fits ? reinterpret_cast<Piece*>(core_->arguments(*op).bytes.data()) : core_->map_pieces(*op, bytes);
+  Piece* kept =
+      fits ? reinterpret_cast<Piece*>(core_->arguments(*op).bytes.data()) : core_->map_pieces(*op, bytes);
   if (kept == nullptr) {
     core_->drop(*op);
     return false;
@@ -217,7 +234,8 @@ bool Engine::vector(const VectorParams& p, bool reads) noexcept {
 
 bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
   std::uint64_t there = 0, here = 0;
-  if (!valid_shape(p.shape, &there, &here) || !valid_elements(p) || !valid_range(bounds(), p.to, there) || !valid_range(bounds(), p.from, here)) {
+  if (!valid_shape(p.shape, &there, &here) || !valid_elements(p) || !valid_range(bounds(), p.to, there) ||
+      !valid_range(bounds(), p.from, here)) {
     return refused(p.on_complete);
   }
   Cursor cursor(p.shape);
@@ -226,7 +244,8 @@ bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
     const std::byte* x = local_at(p.from, here);
     for (; !cursor.done();) {
       const Piece piece = cursor.piece();
-      accumulate(p.element, p.scale, y + piece.remote_offset, x + piece.local_offset, piece.bytes, locks, p.to.region, p.to.offset + piece.remote_offset);
+      accumulate(p.element, p.scale, y + piece.remote_offset, x + piece.local_offset, piece.bytes, locks,
+                 p.to.region, p.to.offset + piece.remote_offset);
       cursor.consume(piece.bytes);
     }
     return completed(p.on_complete);
@@ -244,15 +263,20 @@ bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
 // ---- third-party copy -------------------------------------------------------------------------------------
 
 bool Engine::try_copy_async(const CopyParams& p) noexcept {
-  if (!valid_range(bounds(), p.from, p.bytes) || !valid_range(bounds(), p.to, p.bytes)) return refused(p.on_complete);
+  if (!valid_range(bounds(), p.from, p.bytes) || !valid_range(bounds(), p.to, p.bytes))
+    return refused(p.on_complete);
   const std::byte* from = mapped_at(p.from, p.bytes);
   std::byte* to = mapped_at(p.to, p.bytes);
   if (from != nullptr && to != nullptr) {
     move_between(to, from, p.bytes);
     return completed(p.on_complete);
   }
-  if (p.from.rank == me_) return try_write_async({.to = p.to, .from = {p.from.region, p.from.offset}, .bytes = p.bytes, .on_complete = p.on_complete});
-  if (p.to.rank == me_) return try_read_async({.from = p.from, .to = {p.to.region, p.to.offset}, .bytes = p.bytes, .on_complete = p.on_complete});
+  if (p.from.rank == me_)
+    return try_write_async(
+        {.to = p.to, .from = {p.from.region, p.from.offset}, .bytes = p.bytes, .on_complete = p.on_complete});
+  if (p.to.rank == me_)
+    return try_read_async(
+        {.from = p.from, .to = {p.to.region, p.to.offset}, .bytes = p.bytes, .on_complete = p.on_complete});
   Operation* op = core_->prepare(Operation::Kind::copy, p.to.rank, p.on_complete, false);
   if (op == nullptr) return false;
   op->source = p.from;
@@ -284,7 +308,10 @@ bool Engine::try_send_long_async(const SendLongParams& p) noexcept {
   }
   Operation* op = core_->prepare(Operation::Kind::send_long, p.into.rank, p.on_complete, true);
   if (op == nullptr) return false;
-  const LongHead head{.region = p.into.region, .header_bytes = static_cast<std::uint32_t>(p.header.size()), .offset = p.into.offset, .bytes = p.bytes};
+  const LongHead head{.region = p.into.region,
+                      .header_bytes = static_cast<std::uint32_t>(p.header.size()),
+                      .offset = p.into.offset,
+                      .bytes = p.bytes};
   std::byte* message = core_->arguments(*op).bytes.data();
   std::memcpy(message, &head, sizeof(head));
   if (!p.header.empty()) std::memcpy(message + sizeof(head), p.header.data(), p.header.size());

@@ -76,7 +76,7 @@ class Engine {
   /// Errors: options without room to count (2 · operations + ring_commands + 1024 ≤ 57344 always does), no
   /// memory, no threads.
   static Result<std::unique_ptr<Engine>> create(Transport&, const EngineOptions& = {});
-  ~Engine();   ///< after everything has completed (flush) and a barrier, when no other thread makes progress
+  ~Engine();  ///< after everything has completed (flush) and a barrier, when no other thread makes progress
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -90,14 +90,16 @@ class Engine {
   [[nodiscard, gnu::always_inline]] bool try_read_async(const ReadParams& p) noexcept {
     const std::byte* from = mapped_at(p.from, p.bytes);
     std::byte* to = local_at(p.to, p.bytes);
-    if (from == nullptr || to == nullptr) [[unlikely]] return read_slow(ReadParams(p));
+    if (from == nullptr || to == nullptr) [[unlikely]]
+      return read_slow(ReadParams(p));
     copy_in(to, from, p.bytes);
     return call(p.on_complete);
   }
   [[nodiscard, gnu::always_inline]] bool try_write_async(const WriteParams& p) noexcept {
     std::byte* to = mapped_at(p.to, p.bytes);
     const std::byte* from = local_at(p.from, p.bytes);
-    if (from == nullptr || to == nullptr) [[unlikely]] return write_slow(WriteParams(p));
+    if (from == nullptr || to == nullptr) [[unlikely]]
+      return write_slow(WriteParams(p));
     copy_out(to, from, p.bytes);
     return call(p.on_complete);
   }
@@ -105,17 +107,20 @@ class Engine {
     std::byte* to = mapped_at(p.to, p.bytes);
     std::byte* flag = mapped_at({p.to.rank, p.to.region, p.flag_offset}, 8);
     const std::byte* from = local_at(p.from, p.bytes);
-    if (from == nullptr || to == nullptr || flag == nullptr || p.flag_offset % 8 != 0) [[unlikely]] return write_notify_slow(WriteNotifyParams(p));
+    if (from == nullptr || to == nullptr || flag == nullptr || p.flag_offset % 8 != 0) [[unlikely]]
+      return write_notify_slow(WriteNotifyParams(p));
     // Next to each other, so that the cache line is still held when the flag is stored.
     copy_bytes(to, from, p.bytes);
     // release: a thread that acquires the flag sees the bytes.
-    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(flag)).store(p.value, std::memory_order_release);
+    std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(flag))
+        .store(p.value, std::memory_order_release);
     return call(p.on_complete);
   }
   [[nodiscard, gnu::always_inline]] bool try_atomic_async(const AtomicParams& p) noexcept {
     const auto bytes = static_cast<std::size_t>(p.width);
     std::byte* at = mapped_at(p.at, bytes);
-    if (at == nullptr || !cpu_atomics_ || (bytes != 8 && bytes != 4) || p.at.offset % bytes != 0) [[unlikely]] return atomic_slow(AtomicParams(p));
+    if (at == nullptr || !cpu_atomics_ || (bytes != 8 && bytes != 4) || p.at.offset % bytes != 0) [[unlikely]]
+      return atomic_slow(AtomicParams(p));
     const std::uint64_t old = cpu_atomic(p.op, p.width, at, p.operand, p.compare);
     if (p.result != nullptr) *p.result = old;
     return call(p.on_complete);
@@ -124,7 +129,7 @@ class Engine {
   [[nodiscard]] bool try_write_strided_async(const StridedParams&) noexcept;
   /// over a network more than 149 pieces cost an mmap
   [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;
-  [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;   ///< likewise
+  [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;  ///< likewise
   /// flush: counts towards to.rank; to this rank: from.rank
   [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
@@ -153,7 +158,8 @@ class Engine {
 
   /// Null: not mapped here, or not within its region, or empty and not mapped.
   [[nodiscard, gnu::always_inline]] std::byte* mapped_at(RemoteAddr at, std::size_t bytes) const noexcept {
-    if (raw(at.rank) >= ranks_ || raw(at.region) >= kMaxRegions) [[unlikely]] return nullptr;
+    if (raw(at.rank) >= ranks_ || raw(at.region) >= kMaxRegions) [[unlikely]]
+      return nullptr;
     return within(paths_[raw(at.rank) * kMaxRegions + raw(at.region)], at.offset, bytes);
   }
   [[nodiscard, gnu::always_inline]] std::byte* local_at(LocalAddr at, std::size_t bytes) const noexcept {
@@ -164,10 +170,12 @@ class Engine {
   [[nodiscard, gnu::always_inline]] std::byte* registered_at(LocalAddr at, std::size_t bytes) const noexcept {
     return raw(at.region) >= kMaxRegions ? nullptr : within(own_paths_[raw(at.region)], at.offset, bytes);
   }
-  [[gnu::always_inline]] static std::byte* within(const Path& path, std::uint64_t offset, std::size_t bytes) noexcept {
+  [[gnu::always_inline]] static std::byte* within(const Path& path, std::uint64_t offset,
+                                                  std::size_t bytes) noexcept {
     // acquire: pairs with attach(), which sets base first
     const std::uint64_t size = path.bytes.load(std::memory_order_acquire);
-    if (bytes > size || offset > size - bytes) [[unlikely]] return nullptr;
+    if (bytes > size || offset > size - bytes) [[unlikely]]
+      return nullptr;
     // relaxed: ordered by bytes. Not mapped: null, at 0 of 0
     return path.base.load(std::memory_order_relaxed) + offset;
   }
@@ -190,8 +198,8 @@ class Engine {
   Rank me_;
   bool cpu_atomics_;
   Mode mode_;
-  std::unique_ptr<Path[]> paths_;   ///< by rank, then region
-  Path* own_paths_;                 ///< of this rank
+  std::unique_ptr<Path[]> paths_;  ///< by rank, then region
+  Path* own_paths_;                ///< of this rank
   std::unique_ptr<Core> core_;
 };
 

@@ -9,8 +9,9 @@ EngineOptions EngineSettings::set_in(EngineOptions o) const {
 }
 
 OptionTable& add_engine_settings(OptionTable& table, EngineSettings& settings) {
-  return table.choice("", "KASANE_ISSUE", settings.issue, {"direct", "offload"},
-                      "Which threads issue operations over a network: the calling threads, or a thread of the engine.");
+  return table.choice(
+      "", "KASANE_ISSUE", settings.issue, {"direct", "offload"},
+      "Which threads issue operations over a network: the calling threads, or a thread of the engine.");
 }
 
 Result<EngineOptions> engine_options_from_environment(const EngineOptions& options) {

@@ -25,7 +25,7 @@
 namespace kasane::comm {
 
 struct FlushState {
-  std::uint32_t generation = 0;   ///< modulo 2^30; its lowest bit is the current epoch
+  std::uint32_t generation = 0;  ///< modulo 2^30; its lowest bit is the current epoch
   bool draining = false;
   bool again = false;
   std::uint16_t count[2] = {0, 0};
@@ -40,8 +40,8 @@ enum class FlushEvent : std::uint8_t { post, complete, flush };
 
 struct FlushStep {
   FlushState state;
-  std::uint32_t value = 0;    ///< post: the epoch to complete in. flush: the generation to wait for
-  bool finished = false;      ///< this step ended a generation
+  std::uint32_t value = 0;  ///< post: the epoch to complete in. flush: the generation to wait for
+  bool finished = false;    ///< this step ended a generation
 };
 
 inline constexpr std::uint32_t kGenerationMask = (1u << 30) - 1;
@@ -95,7 +95,8 @@ inline FlushStep flushed(FlushState s) noexcept {
 }
 
 [[nodiscard]] inline std::uint64_t pack(const FlushState& s) noexcept {
-  return std::uint64_t{s.generation} << 34 | std::uint64_t{s.draining} << 33 | std::uint64_t{s.again} << 32 | std::uint64_t{s.count[1]} << 16 | s.count[0];
+  return std::uint64_t{s.generation} << 34 | std::uint64_t{s.draining} << 33 | std::uint64_t{s.again} << 32 |
+         std::uint64_t{s.count[1]} << 16 | s.count[0];
 }
 [[nodiscard]] inline FlushState unpack(std::uint64_t w) noexcept {
   return {.generation = static_cast<std::uint32_t>(w >> 34),
@@ -110,7 +111,9 @@ class FlushEpochs {
   /// The epoch in which the operation counts.
   [[nodiscard]] std::uint32_t post() noexcept { return step(FlushEvent::post, 0).value; }
   /// True: a generation is over; look for flushes that waited for it.
-  [[nodiscard]] bool complete(std::uint32_t epoch) noexcept { return step(FlushEvent::complete, epoch).finished; }
+  [[nodiscard]] bool complete(std::uint32_t epoch) noexcept {
+    return step(FlushEvent::complete, epoch).finished;
+  }
   /// The generation to wait for.
   [[nodiscard]] std::uint32_t flush() noexcept { return step(FlushEvent::flush, 0).value; }
   // seq_cst: "put the flush on the list, then look" against "complete, then look at the list".
@@ -136,9 +139,11 @@ class FlushEpochs {
     std::uint64_t word = word_.load(std::memory_order_relaxed);  // relaxed: the compare-swap checks it
     for (;;) {
       const FlushStep s = next(unpack(word), event, epoch);
-      if (pack(s.state) == word) return s;   // a flush that changes nothing: over() looks again, in order
+      if (pack(s.state) == word) return s;  // a flush that changes nothing: over() looks again, in order
       // seq_cst: acq_rel, so that a thread that sees the count sees what completed; the rest as in over().
-      if (word_.compare_exchange_strong(word, pack(s.state), std::memory_order_seq_cst, std::memory_order_relaxed)) return s;
+      if (word_.compare_exchange_strong(word, pack(s.state), std::memory_order_seq_cst,
+                                        std::memory_order_relaxed))
+        return s;
     }
   }
 

@@ -26,8 +26,11 @@ class BasicGate {
       // acquire: what the last thread inside wrote. release (missed): the thread that leaves sees the work
       // that we saw.
       if (state == kOpen) {
-        if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire, std::memory_order_relaxed)) return true;
-      } else if (state_.compare_exchange_strong(state, kMissed, std::memory_order_release, std::memory_order_relaxed)) {
+        if (state_.compare_exchange_strong(state, kTaken, std::memory_order_acquire,
+                                           std::memory_order_relaxed))
+          return true;
+      } else if (state_.compare_exchange_strong(state, kMissed, std::memory_order_release,
+                                                std::memory_order_relaxed)) {
         return false;
       }
     }

@@ -26,7 +26,7 @@ struct OutstandingRequest {
   /// on the list of outstanding requests (Operation has another `next` for other lists)
   OutstandingRequest* next = nullptr;
   PendingReply reply{};
-  std::uint64_t value = 0;    ///< the answer
+  std::uint64_t value = 0;  ///< the answer
   void (*answered)(Engine::Core&, OutstandingRequest&, std::uint64_t value, Status) noexcept = nullptr;
 };
 
@@ -38,20 +38,31 @@ struct ArgumentBuffer {
 };
 
 struct Operation : Completion, OutstandingRequest {
-  enum class Kind : std::uint8_t { transfer, child, read_pieces, write_pieces, accumulate, copy, request, send, send_long, flush };
+  enum class Kind : std::uint8_t {
+    transfer,
+    child,
+    read_pieces,
+    write_pieces,
+    accumulate,
+    copy,
+    request,
+    send,
+    send_long,
+    flush
+  };
 
   Engine::Core* core = nullptr;
-  Operation* next = nullptr;              ///< on the retry list, or on the list of waiting flushes
+  Operation* next = nullptr;  ///< on the retry list, or on the list of waiting flushes
   std::uint32_t index = 0;
-  std::uint32_t parent = kNoRecord;       ///< child only
+  std::uint32_t parent = kNoRecord;  ///< child only
   std::uint32_t arguments = kNoRecord;
   Kind kind = Kind::transfer;
   std::uint8_t epoch = 0;
-  bool posted = false;                    ///< send_long: the bytes are out
-  Rank peer{};                            ///< the rank towards which it counts
-  std::atomic<std::uint32_t> left{0};     ///< outstanding pieces, and one for the driver
+  bool posted = false;                 ///< send_long: the bytes are out
+  Rank peer{};                         ///< the rank towards which it counts
+  std::atomic<std::uint32_t> left{0};  ///< outstanding pieces, and one for the driver
   std::atomic<Status> worst{Status::ok};
-  std::atomic<bool> completion_out{false};///< the transport holds our Completion
+  std::atomic<bool> completion_out{false};  ///< the transport holds our Completion
   Callback on_complete{};
 
   /// pieces, accumulate, send_long: where offsets count from. copy: the destination
@@ -63,20 +74,20 @@ struct Operation : Completion, OutstandingRequest {
   std::size_t many_bytes = 0;
   Element element{};
   std::complex<double> scale{};
-  RemoteAddr source{};                    ///< copy
-  std::uint64_t bytes = 0;                ///< copy, send_long: the bytes. request, send: of the payload
+  RemoteAddr source{};      ///< copy
+  std::uint64_t bytes = 0;  ///< copy, send_long: the bytes. request, send: of the payload
   HandlerId handler{};
   std::uint64_t* answer = nullptr;
-  std::uint32_t generation = 0;           ///< flush: the generation of peer that it waits for
-  bool all = false;                       ///< flush: the ranks after peer too
+  std::uint32_t generation = 0;  ///< flush: the generation of peer that it waits for
+  bool all = false;              ///< flush: the ranks after peer too
 };
 
 /// The operation that one part of a pack belongs to. Neighbouring parts of one write operation are merged.
 struct PackPart {
   std::uint32_t operation;
   std::uint32_t pieces;
-  std::uint32_t bytes;     ///< read only
-  std::byte* to;           ///< read only
+  std::uint32_t bytes;  ///< read only
+  std::byte* to;        ///< read only
 };
 
 /// One message with pieces of several operations towards one peer.
@@ -91,7 +102,7 @@ struct Pack : OutstandingRequest {
   std::uint32_t index = 0;
   Kind kind = Kind::write;
   Rank peer{};
-  std::uint32_t used = 0;          ///< of payload
+  std::uint32_t used = 0;  ///< of payload
   std::uint32_t parts = 0;
   std::uint32_t answer_bytes = 0;  ///< read: the size of the data message
   std::uint32_t stamp = 0;         ///< read: of this use

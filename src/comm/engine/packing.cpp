@@ -25,7 +25,8 @@ std::uint32_t narrow(std::size_t bytes) noexcept { return static_cast<std::uint3
 /// with notification is one message instead of two and a flush, where puts are messages to a program anyway.
 bool Engine::Core::packable(const Command& c) const noexcept {
   if (c.kind == Command::Kind::atomic || pack_below_ == 0) return false;
-  if (c.kind == Command::Kind::write_notify && puts_are_messages_) return c.transfer.bytes <= wire::kMaxNotified;
+  if (c.kind == Command::Kind::write_notify && puts_are_messages_)
+    return c.transfer.bytes <= wire::kMaxNotified;
   return c.transfer.bytes <= pack_below_ && peers_[raw(c.remote.rank)].epochs.outstanding() > 1;
 }
 
@@ -38,29 +39,50 @@ Engine::Core::PackResult Engine::Core::add_to_pack(const Command& c, Operation& 
     default: break;
   }
   const auto region = static_cast<std::uint8_t>(raw(c.remote.region));
-  const wire::Entry data{.offset = c.remote.offset, .bytes = bytes, .region = region, .kind = wire::EntryKind::write, .element = {}};
-  const wire::Entry flag{.offset = c.transfer.flag_offset, .bytes = 8, .region = region, .kind = wire::EntryKind::flag, .element = {}};
-  return add_entry(op, c.remote.rank, data, [&](std::byte* to) { copy_bytes(to, here, bytes); }, &flag, c.transfer.value);
+  const wire::Entry data{.offset = c.remote.offset,
+                         .bytes = bytes,
+                         .region = region,
+                         .kind = wire::EntryKind::write,
+                         .element = {}};
+  const wire::Entry flag{.offset = c.transfer.flag_offset,
+                         .bytes = 8,
+                         .region = region,
+                         .kind = wire::EntryKind::flag,
+                         .element = {}};
+  return add_entry(
+      op, c.remote.rank, data, [&](std::byte* to) { copy_bytes(to, here, bytes); }, &flag, c.transfer.value);
 }
 
-Engine::Core::PackResult Engine::Core::add_write(Operation& op, RemoteAddr at, const std::byte* from, std::uint32_t bytes) noexcept {
-  const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .kind = wire::EntryKind::write, .element = {}};
+Engine::Core::PackResult Engine::Core::add_write(Operation& op, RemoteAddr at, const std::byte* from,
+                                                 std::uint32_t bytes) noexcept {
+  const wire::Entry e{.offset = at.offset,
+                      .bytes = bytes,
+                      .region = static_cast<std::uint8_t>(raw(at.region)),
+                      .kind = wire::EntryKind::write,
+                      .element = {}};
   return add_entry(op, at.rank, e, [&](std::byte* to) { copy_bytes(to, from, bytes); });
 }
 
-Engine::Core::PackResult Engine::Core::add_accumulate(Operation& op, RemoteAddr at, const std::byte* from, std::uint32_t bytes) noexcept {
-  const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .kind = wire::EntryKind::accumulate,
+Engine::Core::PackResult Engine::Core::add_accumulate(Operation& op, RemoteAddr at, const std::byte* from,
+                                                      std::uint32_t bytes) noexcept {
+  const wire::Entry e{.offset = at.offset,
+                      .bytes = bytes,
+                      .region = static_cast<std::uint8_t>(raw(at.region)),
+                      .kind = wire::EntryKind::accumulate,
                       .element = op.element};
-  return add_entry(op, at.rank, e, [&](std::byte* to) { scale_elements(op.element, op.scale, to, from, bytes); });
+  return add_entry(op, at.rank, e,
+                   [&](std::byte* to) { scale_elements(op.element, op.scale, to, from, bytes); });
 }
 
 /// Adds one entry (and a flag after it) to the open pack of writes. fill writes the data in place.
 template <class Fill>
-Engine::Core::PackResult Engine::Core::add_entry(Operation& op, Rank rank, const wire::Entry& e, const Fill& fill, const wire::Entry* flag,
-                                              std::uint64_t value) noexcept {
+Engine::Core::PackResult Engine::Core::add_entry(Operation& op, Rank rank, const wire::Entry& e,
+                                                 const Fill& fill, const wire::Entry* flag,
+                                                 std::uint64_t value) noexcept {
   Peer& peer = peers_[raw(rank)];
   if (!peer.gate.enter()) return PackResult::again;
-  const std::size_t wanted = sizeof(e) + wire::padded(e.bytes) + (flag != nullptr ? sizeof(e) + sizeof(value) : 0);
+  const std::size_t wanted =
+      sizeof(e) + wire::padded(e.bytes) + (flag != nullptr ? sizeof(e) + sizeof(value) : 0);
   const PackResult fits = room(peer, rank, Pack::Kind::write, wanted, 0);
   if (fits == PackResult::added) {
     Pack& s = *peer.open[kind_index(Pack::Kind::write)];
@@ -80,13 +102,18 @@ Engine::Core::PackResult Engine::Core::add_entry(Operation& op, Rank rank, const
   return fits;
 }
 
-Engine::Core::PackResult Engine::Core::add_read(Operation& op, RemoteAddr at, std::byte* to, std::uint32_t bytes) noexcept {
+Engine::Core::PackResult Engine::Core::add_read(Operation& op, RemoteAddr at, std::byte* to,
+                                                std::uint32_t bytes) noexcept {
   Peer& peer = peers_[raw(at.rank)];
   if (!peer.gate.enter()) return PackResult::again;
   const PackResult fits = room(peer, at.rank, Pack::Kind::read, sizeof(wire::Entry), wire::padded(bytes));
   if (fits == PackResult::added) {
     Pack& s = *peer.open[kind_index(Pack::Kind::read)];
-    const wire::Entry e{.offset = at.offset, .bytes = bytes, .region = static_cast<std::uint8_t>(raw(at.region)), .kind = wire::EntryKind::write, .element = {}};
+    const wire::Entry e{.offset = at.offset,
+                        .bytes = bytes,
+                        .region = static_cast<std::uint8_t>(raw(at.region)),
+                        .kind = wire::EntryKind::write,
+                        .element = {}};
     std::memcpy(s.payload.data() + s.used, &e, sizeof(e));
     s.used += sizeof(e);
     s.answer_bytes += narrow(wire::padded(bytes));
@@ -98,9 +125,11 @@ Engine::Core::PackResult Engine::Core::add_read(Operation& op, RemoteAddr at, st
 }
 
 /// Inside the gate: an open pack with so much room, or why there is none.
-Engine::Core::PackResult Engine::Core::room(Peer& peer, Rank rank, Pack::Kind kind, std::size_t bytes, std::size_t answer_bytes) noexcept {
+Engine::Core::PackResult Engine::Core::room(Peer& peer, Rank rank, Pack::Kind kind, std::size_t bytes,
+                                            std::size_t answer_bytes) noexcept {
   Pack*& open = peer.open[kind_index(kind)];
-  if (open != nullptr && (open->used + bytes > kMaxPayload || open->answer_bytes + answer_bytes > kMaxPayload)) {
+  if (open != nullptr &&
+      (open->used + bytes > kMaxPayload || open->answer_bytes + answer_bytes > kMaxPayload)) {
     // relaxed: the thread that retires the outstanding pack enters the gate after us, or has entered it
     // before.
     if (kind == Pack::Kind::read && peer.outstanding[kind_index(kind)].load(std::memory_order_relaxed) != 0) {
@@ -146,7 +175,7 @@ bool Engine::Core::send_open(Peer& peer, Pack::Kind kind) noexcept {
   if (transport_.request(s.peer, handler, {s.payload.data(), s.used}, s.reply) == Post::again) {
     // release: as in retire(). If others are outstanding, the thread that takes their answer sends this pack.
     if (peer.outstanding[kind_index(kind)].fetch_sub(1, std::memory_order_release) != 1) return false;
-    unsent_.store(true, std::memory_order_seq_cst);   // seq_cst: before ring(); the woken thread reads it
+    unsent_.store(true, std::memory_order_seq_cst);  // seq_cst: before ring(); the woken thread reads it
     ring();
     return false;
   }
@@ -160,7 +189,8 @@ bool Engine::Core::send_due_inside(Peer& peer) noexcept {
   for (const auto kind : {Pack::Kind::write, Pack::Kind::read}) {
     // relaxed: the thread that brings it to 0 enters the gate afterwards, or makes us look again as we leave.
     if (peer.open[kind_index(kind)] == nullptr) continue;
-    if (peer.outstanding[kind_index(kind)].load(std::memory_order_relaxed) == 0) sent |= send_open(peer, kind);
+    if (peer.outstanding[kind_index(kind)].load(std::memory_order_relaxed) == 0)
+      sent |= send_open(peer, kind);
   }
   return sent;
 }
@@ -170,7 +200,7 @@ bool Engine::Core::send_due_inside(Peer& peer) noexcept {
 void Engine::Core::leave_gate(Rank rank) noexcept {
   Peer& peer = peers_[raw(rank)];
   while (peer.gate.leave()) {
-    if (!peer.gate.enter()) return;   // the thread that entered looks
+    if (!peer.gate.enter()) return;  // the thread that entered looks
     send_due_inside(peer);
   }
 }
@@ -192,7 +222,8 @@ bool Engine::Core::send_unsent() noexcept {
 }
 
 void Engine::Core::finish_parts(Pack& s, Status status) noexcept {
-  for (std::uint32_t i = 0; i < s.parts; ++i) finish(operations_[s.part[i].operation], s.part[i].pieces, status);
+  for (std::uint32_t i = 0; i < s.parts; ++i)
+    finish(operations_[s.part[i].operation], s.part[i].pieces, status);
 }
 
 void Engine::Core::retire(Pack& s) noexcept {
@@ -206,7 +237,8 @@ void Engine::Core::retire(Pack& s) noexcept {
   announce_release();
 }
 
-void Engine::Core::write_answered(Core& core, OutstandingRequest& request, std::uint64_t, Status status) noexcept {
+void Engine::Core::write_answered(Core& core, OutstandingRequest& request, std::uint64_t,
+                                  Status status) noexcept {
   auto& s = static_cast<Pack&>(request);
   core.finish_parts(s, status);
   core.retire(s);
@@ -214,20 +246,21 @@ void Engine::Core::write_answered(Core& core, OutstandingRequest& request, std::
 
 /// The answer may overtake the data, and the peer may be lost between the two. If the data came first the
 /// pack is retired here; else by the hook (settle_reads), once there is data or none will come.
-void Engine::Core::read_answered(Core& core, OutstandingRequest& request, std::uint64_t, Status status) noexcept {
+void Engine::Core::read_answered(Core& core, OutstandingRequest& request, std::uint64_t,
+                                 Status status) noexcept {
   auto& s = static_cast<Pack&>(request);
   // acq_rel, here and in on_read_data(): the second of the two sees what the first did.
   s.state.fetch_or(Pack::kAnswered, std::memory_order_acq_rel);
   if (core.settle_read(s, status != Status::ok)) return;
-  core.answered_reads_.push(&s);   // advance() looks at it after this
+  core.answered_reads_.push(&s);  // advance() looks at it after this
 }
 
 /// The answer has come, or never will. True: the pack was retired. lost: retire it without its data, if need
 /// be.
 bool Engine::Core::settle_read(Pack& s, bool lost) noexcept {
-  if ((s.state.load(std::memory_order_acquire) & Pack::kDelivered) == 0) {   // acquire: what was delivered
-    if (!lost || !claim(s, s.stamp)) return false;   // not there yet, or being copied
-    finish_parts(s, Status::peer_lost);              // no data will be taken any more
+  if ((s.state.load(std::memory_order_acquire) & Pack::kDelivered) == 0) {  // acquire: what was delivered
+    if (!lost || !claim(s, s.stamp)) return false;                          // not there yet, or being copied
+    finish_parts(s, Status::peer_lost);                                     // no data will be taken any more
   }
   retire(s);
   return true;
@@ -257,10 +290,12 @@ bool Engine::Core::settle_reads() noexcept {
 /// True: this thread finishes the parts. False: another one does, or the data is for an earlier use of the
 /// record.
 bool Engine::Core::claim(Pack& s, std::uint32_t stamp) noexcept {
-  std::uint64_t state = s.state.load(std::memory_order_relaxed);   // relaxed: the compare-swap checks it
+  std::uint64_t state = s.state.load(std::memory_order_relaxed);  // relaxed: the compare-swap checks it
   while (state >> Pack::kStampShift == stamp && (state & Pack::kClaimed) == 0) {
     // acquire: the parts. release: as in read_answered().
-    if (s.state.compare_exchange_weak(state, state | Pack::kClaimed, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
+    if (s.state.compare_exchange_weak(state, state | Pack::kClaimed, std::memory_order_acq_rel,
+                                      std::memory_order_relaxed))
+      return true;
   }
   return false;
 }
@@ -271,7 +306,7 @@ void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
   std::memcpy(&head, m.payload.data(), sizeof(head));
   KASANE_CHECK_OP(head.pack, <, core.packs_count_);
   Pack& s = core.packs_[head.pack];
-  if (!claim(s, head.stamp)) return;   // given up when the peer was called lost; perhaps in use again
+  if (!claim(s, head.stamp)) return;  // given up when the peer was called lost; perhaps in use again
   KASANE_CHECK_OP(raw(m.from), ==, raw(s.peer));
   const std::byte* data = m.payload.data() + sizeof(head);
   for (std::uint32_t i = 0; i < s.parts; ++i) {

@@ -25,8 +25,10 @@ struct Bounds {
 [[nodiscard]] bool valid_range(const Bounds&, LocalAddr, std::uint64_t bytes) noexcept;
 [[nodiscard]] bool valid_alignment(std::uint64_t offset, std::uint64_t alignment) noexcept;
 /// Sets the bytes that a patch spans on either side, from its first to its last.
-[[nodiscard]] bool valid_shape(const Strides&, std::uint64_t* remote_span, std::uint64_t* local_span) noexcept;
-[[nodiscard]] bool valid_message(const Bounds&, Rank, HandlerId, std::uint64_t bytes, std::uint64_t most) noexcept;
+[[nodiscard]] bool valid_shape(const Strides&, std::uint64_t* remote_span,
+                               std::uint64_t* local_span) noexcept;
+[[nodiscard]] bool valid_message(const Bounds&, Rank, HandlerId, std::uint64_t bytes,
+                                 std::uint64_t most) noexcept;
 /// Accumulate: rows and strides in whole parts, both ends aligned; an integer's scale within 64 bits.
 [[nodiscard]] bool valid_elements(const AccumulateParams&) noexcept;
 

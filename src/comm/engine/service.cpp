@@ -72,9 +72,12 @@ void Engine::Core::apply(const wire::Entry& e, const std::byte* data) noexcept {
       std::uint64_t value;
       std::memcpy(&value, data, sizeof(value));
       // release: a thread that acquires the flag sees the bytes, which came before it in this pack.
-      return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to)).store(value, std::memory_order_release);
+      return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(to))
+          .store(value, std::memory_order_release);
     }
-    case wire::EntryKind::accumulate: return accumulate(e.element, {1.0, 0.0}, to, data, e.bytes, locks_of(engine_.me_), place.region, place.offset);
+    case wire::EntryKind::accumulate:
+      return accumulate(e.element, {1.0, 0.0}, to, data, e.bytes, locks_of(engine_.me_), place.region,
+                        place.offset);
   }
 }
 
@@ -109,9 +112,11 @@ void Engine::Core::on_read_pack(void* context, const Message& m) noexcept {
 
 bool Engine::Core::serve(ReadService& s) noexcept {
   const Rank to = s.token.requester;
-  if (transport_.send(to, wire::kReadData, {reinterpret_cast<const std::byte*>(s.data.data()), s.bytes}) == Post::again) return false;
+  if (transport_.send(to, wire::kReadData, {reinterpret_cast<const std::byte*>(s.data.data()), s.bytes}) ==
+      Post::again)
+    return false;
   const ReplyToken token = s.token;
-  transport_.reply(token, 0);   // from here on the requester may use the place again
+  transport_.reply(token, 0);  // from here on the requester may use the place again
   return true;
 }
 
@@ -173,7 +178,7 @@ bool Engine::Core::serve_deferred() noexcept {
     full |= !served;
     s = next;
   }
-  if (full) ring();   // a full transport announces nothing when it has room
+  if (full) ring();  // a full transport announces nothing when it has room
   return any;
 }
 

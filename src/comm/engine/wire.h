@@ -18,7 +18,8 @@
 
 namespace kasane::comm::wire {
 
-inline constexpr HandlerId kPack{kMaxHandlers - 1}, kReadPack{kMaxHandlers - 2}, kReadData{kMaxHandlers - 3}, kCopy{kMaxHandlers - 4};
+inline constexpr HandlerId kPack{kMaxHandlers - 1}, kReadPack{kMaxHandlers - 2}, kReadData{kMaxHandlers - 3},
+    kCopy{kMaxHandlers - 4};
 
 enum class EntryKind : std::uint8_t { write, flag, accumulate };
 
@@ -27,25 +28,29 @@ struct Entry {
   std::uint32_t bytes;
   std::uint8_t region;
   EntryKind kind;
-  Element element;         ///< accumulate only
+  Element element;  ///< accumulate only
   std::uint8_t unused = 0;
 };
 struct ReadPackHead {
   std::uint32_t pack;
-  std::uint32_t stamp;          ///< of its use of the pack
-  std::uint32_t answer_bytes;   ///< of kReadData's payload
+  std::uint32_t stamp;         ///< of its use of the pack
+  std::uint32_t answer_bytes;  ///< of kReadData's payload
   std::uint32_t unused = 0;
 };
 struct ReadDataHead {
-  std::uint32_t pack, stamp;   ///< of the ReadPackHead
+  std::uint32_t pack, stamp;  ///< of the ReadPackHead
 };
 struct CopyRequest {
   std::uint64_t from_offset, to_offset, bytes;
   std::uint32_t from_region, to_region, to_rank, unused = 0;
 };
-static_assert(sizeof(Entry) == 16 && sizeof(ReadPackHead) == 16 && sizeof(ReadDataHead) == 8 && sizeof(CopyRequest) == 40, "no padding travels");
+static_assert(sizeof(Entry) == 16 && sizeof(ReadPackHead) == 16 && sizeof(ReadDataHead) == 8 &&
+                  sizeof(CopyRequest) == 40,
+              "no padding travels");
 
-[[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) & ~std::size_t{7}; }
+[[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept {
+  return (bytes + 7) & ~std::size_t{7};
+}
 /// The largest data of one entry of kPack.
 inline constexpr std::size_t kMaxEntryData = (kMaxPayload - sizeof(Entry)) & ~std::size_t{15};
 /// The same of an entry that a flag follows.

@@ -35,7 +35,7 @@ Result<Job> fork_ranks(std::uint32_t ranks, bool tag_output) {
   // From here on an exit of a rank is orderly: no runtime reports when main has ended.
   supervisor->status().of(*rank).phase.store(Phase::ended);
   set_process_rank(*rank);
-  ::setenv("KASANE_RANKS", "1", 1);   // programs that a rank starts are jobs of their own
+  ::setenv("KASANE_RANKS", "1", 1);  // programs that a rank starts are jobs of their own
   return job;
 }
 

@@ -51,7 +51,9 @@ class AnswerStack {
     KASANE_CHECK(nodes_[id].open.exchange(false, std::memory_order_relaxed), "a request was answered twice");
     push(id, value);
   }
-  void operation(std::uint32_t peer, std::uint16_t slot, std::uint64_t value) noexcept { push(peer * row_ + slots_ + slot, value); }
+  void operation(std::uint32_t peer, std::uint16_t slot, std::uint64_t value) noexcept {
+    push(peer * row_ + slots_ + slot, value);
+  }
   /// The caller has changed the peer's credits or rings before: they are to be sent.
   void flow_control(std::uint32_t peer) noexcept {
     const std::uint32_t id = peer * row_ + 2 * slots_;

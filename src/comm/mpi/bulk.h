@@ -18,13 +18,13 @@ namespace kasane::comm::mpi {
 struct Bulk {
   enum class Way : std::uint8_t { none, send, receive, put, get };
   Way way = Way::none;
-  bool mine = false;               ///< of an operation that this rank posted
-  std::uint16_t slot = 0;          ///< of the poster
+  bool mine = false;       ///< of an operation that this rank posted
+  std::uint16_t slot = 0;  ///< of the poster
   std::uint32_t peer = 0;
   std::byte* at = nullptr;
-  std::uint64_t left = 0;          ///< bytes whose transfer has not begun
+  std::uint64_t left = 0;  ///< bytes whose transfer has not begun
   Window window{};
-  std::uint64_t offset = 0;        ///< in the window
+  std::uint64_t offset = 0;  ///< in the window
   int tag = 0;
   // At the owner: the flag to be set after the data.
   bool notify = false;
@@ -36,13 +36,15 @@ class BulkTable {
  public:
   static constexpr std::size_t kCapacity = 128;
 
-  BulkTable(Library& library, Communicator channel) : table_(library.table()), channel_(channel) { active_.reserve(kCapacity); }
+  BulkTable(Library& library, Communicator channel) : table_(library.table()), channel_(channel) {
+    active_.reserve(kCapacity);
+  }
 
   [[nodiscard]] bool full() const noexcept { return active_.size() == kCapacity; }
   [[nodiscard]] bool empty() const noexcept { return active_.empty(); }
   /// Returns the MPI's error code. Not when full().
   int start(const Bulk& bulk) noexcept {
-    active_.push_back({.bulk = bulk, .request = {}});   // reserved: does not allocate
+    active_.push_back({.bulk = bulk, .request = {}});  // reserved: does not allocate
     const int code = next_part(active_.back());
     if (code != 0) active_.pop_back();
     return code;
@@ -87,7 +89,8 @@ class BulkTable {
     b.left -= part;
     switch (b.way) {
       case Bulk::Way::send: return table_.send(channel_, at, part, b.peer, b.tag, &a.request);
-      case Bulk::Way::receive: return table_.receive(channel_, at, part, static_cast<int>(b.peer), b.tag, &a.request);
+      case Bulk::Way::receive:
+        return table_.receive(channel_, at, part, static_cast<int>(b.peer), b.tag, &a.request);
       case Bulk::Way::put: return table_.request_put(b.window, at, part, b.peer, offset, &a.request);
       case Bulk::Way::get: return table_.request_get(b.window, at, part, b.peer, offset, &a.request);
       case Bulk::Way::none: break;

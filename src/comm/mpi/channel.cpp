@@ -8,18 +8,27 @@
 namespace kasane::comm::mpi {
 namespace {
 
-constexpr int kSpins = 200;                     ///< tries of a taken lock; its holder is inside one MPI call
-constexpr std::size_t kSendsTested = 8;         ///< outstanding sends that one collect() tests
-constexpr std::uint64_t kLeaveNs = 5'000'000'000;   ///< how long close() waits for outstanding sends
-constexpr std::size_t kSomeIdle = 4;            ///< receives are posted again in batches of so many
+constexpr int kSpins = 200;              ///< tries of a taken lock; its holder is inside one MPI call
+constexpr std::size_t kSendsTested = 8;  ///< outstanding sends that one collect() tests
+constexpr std::uint64_t kLeaveNs = 5'000'000'000;  ///< how long close() waits for outstanding sends
+constexpr std::size_t kSomeIdle = 4;               ///< receives are posted again in batches of so many
 
 AnswerHead& answer_head(std::byte* buffer) noexcept { return *reinterpret_cast<AnswerHead*>(buffer); }
 
 }  // namespace
 
-Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers, AnswerStack<>& pending_answers)
-    : library_(library), table_(library.table()), channel_(channel), peers_(peers), pending_answers_(pending_answers), out_(kOut + kAnswers),
-      outgoing_(kOut + kAnswers), mine_(library, channel), theirs_(library, channel), open_(peers.size(), kNoBuffer) {
+Channel::Channel(Library& library, Communicator channel, std::vector<Peer>& peers,
+                 AnswerStack<>& pending_answers)
+    : library_(library),
+      table_(library.table()),
+      channel_(channel),
+      peers_(peers),
+      pending_answers_(pending_answers),
+      out_(kOut + kAnswers),
+      outgoing_(kOut + kAnswers),
+      mine_(library, channel),
+      theirs_(library, channel),
+      open_(peers.size(), kNoBuffer) {
   requests_.tag = kRequestTag;
   answers_.tag = kAnswerTag;
   sends_.reserve(kOut + kAnswers);
@@ -76,7 +85,8 @@ void Channel::take_back_receives() noexcept {
 // ---- out --------------------------------------------------------------------------------------------------
 
 void Channel::push(std::uint32_t index) noexcept {
-  KASANE_CHECK(queue_.try_push(static_cast<std::uint16_t>(index)) != Push::full, "more buffers are queued than there are");
+  KASANE_CHECK(queue_.try_push(static_cast<std::uint16_t>(index)) != Push::full,
+               "more buffers are queued than there are");
 }
 
 void Channel::kick() noexcept {
@@ -181,7 +191,7 @@ void Channel::drain_answers() noexcept {
     if (taken_answers_ == AnswerStack<>::kEnd) break;
     // Read before: once packed, the node may be pushed again.
     const std::uint32_t next = pending_answers_.node(taken_answers_).next;
-    if (!pack(taken_answers_)) break;   // no free buffer: the rest follows when some sends have completed
+    if (!pack(taken_answers_)) break;  // no free buffer: the rest follows when some sends have completed
     taken_answers_ = next;
   }
   for (const std::uint32_t peer : opened_) close_answer(peer);
@@ -210,11 +220,12 @@ bool Channel::pack(std::uint32_t node) noexcept {
     std::erase(opened_, meaning.peer);
     return pack(node);
   }
-  const Record record{.kind = meaning.about == AnswerStack<>::About::reply ? RecordKind::reply : RecordKind::operation,
-                      .unused = 0,
-                      .slot = meaning.slot,
-                      .bytes = 0,
-                      .value = pending_answers_.node(node).value};
+  const Record record{
+      .kind = meaning.about == AnswerStack<>::About::reply ? RecordKind::reply : RecordKind::operation,
+      .unused = 0,
+      .slot = meaning.slot,
+      .bytes = 0,
+      .value = pending_answers_.node(node).value};
   std::memcpy(buffer(open) + o.bytes, &record, sizeof(record));
   o.bytes += sizeof(record);
   ++answer_head(buffer(open)).records;
@@ -236,7 +247,8 @@ void Channel::close_answer(std::uint32_t peer) noexcept {
 void Channel::post_idle(Receives& r) noexcept {
   while (!r.idle.empty()) {
     const std::uint16_t b = r.idle.back();
-    if (table_.receive(channel_, r.buffers[b].bytes, sizeof(Buffer), kAnySource, r.tag, &r.requests[b]) != 0) return;
+    if (table_.receive(channel_, r.buffers[b].bytes, sizeof(Buffer), kAnySource, r.tag, &r.requests[b]) != 0)
+      return;
     r.idle.pop_back();
     r.order[(r.first + r.posted++) % kPosted] = b;
   }
@@ -273,7 +285,8 @@ void Channel::take_arrivals(ReceivedMessages& requests, ReceivedMessages& answer
   }
 }
 
-bool Channel::collect(ReceivedMessages& requests, ReceivedMessages& answers, std::vector<Ended>& ended) noexcept {
+bool Channel::collect(ReceivedMessages& requests, ReceivedMessages& answers,
+                      std::vector<Ended>& ended) noexcept {
   if (!try_lock_briefly()) return false;
   hand_over_.begin_drain();
   drain();
@@ -299,7 +312,7 @@ bool Channel::start_at_owner(const Bulk& bulk) noexcept {
 void Channel::settle() noexcept {
   const bool receives = requests_.idle.size() >= kSomeIdle || answers_.idle.size() >= kSomeIdle;
   if (starts_.empty() && !receives && pending_answers_.empty()) return;
-  hand_over_.announce();   // if the lock stays taken, its holder drains
+  hand_over_.announce();  // if the lock stays taken, its holder drains
   if (!try_lock_briefly()) return;
   hand_over_.begin_drain();
   drain();

@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "base/mpsc_ring.h"
+#include "comm/index_pool.h"
 #include "comm/mpi/answer_stack.h"
 #include "comm/mpi/bulk.h"
-#include "comm/index_pool.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/wire.h"
 
@@ -32,12 +32,12 @@ namespace kasane::comm::mpi {
 
 /// What this rank knows of a peer, and must tell it, besides operations.
 struct alignas(64) Peer {
-  std::atomic<std::uint32_t> uncredited{0};   ///< sends to it whose credit it has not returned
-  std::atomic<std::uint32_t> consumed{0};     ///< sends from it whose credit is to be returned
-  std::atomic<std::uint32_t> rings{0};        ///< doorbells of it to be rung, a bit each
+  std::atomic<std::uint32_t> uncredited{0};  ///< sends to it whose credit it has not returned
+  std::atomic<std::uint32_t> consumed{0};    ///< sends from it whose credit is to be returned
+  std::atomic<std::uint32_t> rings{0};       ///< doorbells of it to be rung, a bit each
   /// until then messages replace windows: it was outside the MPI
   std::atomic<std::uint64_t> by_message_until_ns{0};
-  std::atomic<std::uint32_t> by_message_for_us{0};     ///< length of the next such period
+  std::atomic<std::uint32_t> by_message_for_us{0};  ///< length of the next such period
   /// States of a loss; they only move forward.
   enum Loss : std::uint32_t { reachable, failed, reported };
   std::atomic<std::uint32_t> loss{reachable};
@@ -45,16 +45,16 @@ struct alignas(64) Peer {
 
 class Channel {
  public:
-  static constexpr std::uint32_t kOut = 128;       ///< buffers for requests
-  static constexpr std::uint32_t kAnswers = 64;    ///< buffers for answers
+  static constexpr std::uint32_t kOut = 128;     ///< buffers for requests
+  static constexpr std::uint32_t kAnswers = 64;  ///< buffers for answers
   /// receives posted ahead, for each of requests and answers
   static constexpr std::uint32_t kPosted = 32;
-  static constexpr std::size_t kMostCollected = 16;   ///< messages of each that one collect() takes
+  static constexpr std::size_t kMostCollected = 16;  ///< messages of each that one collect() takes
 
   /// What drain needs to know about a queued buffer; the message's bytes are in the buffer.
   struct Outgoing {
     std::uint32_t peer = 0;
-    std::uint32_t bytes = 0;   ///< of the message; 0: there is no message, only the bulk transfer
+    std::uint32_t bytes = 0;  ///< of the message; 0: there is no message, only the bulk transfer
     Bulk bulk{};
   };
   struct Incoming {
@@ -93,13 +93,17 @@ class Channel {
 
   // ---- any thread
   [[nodiscard]] std::uint32_t claim() noexcept { return out_pool_.take(); }
-  void release(std::uint32_t buffer) noexcept { (buffer < kOut ? out_pool_ : answer_pool_).put(buffer < kOut ? buffer : buffer - kOut); }
+  void release(std::uint32_t buffer) noexcept {
+    (buffer < kOut ? out_pool_ : answer_pool_).put(buffer < kOut ? buffer : buffer - kOut);
+  }
   [[nodiscard]] std::uint32_t claim_answer() noexcept {
     const std::uint32_t i = answer_pool_.take();
     return i == IndexPool<>::kNone ? i : i + kOut;
   }
   [[nodiscard]] std::byte* buffer(std::uint32_t index) noexcept { return out_[index].bytes; }
-  [[nodiscard]] RequestHead& head(std::uint32_t index) noexcept { return *reinterpret_cast<RequestHead*>(out_[index].bytes); }
+  [[nodiscard]] RequestHead& head(std::uint32_t index) noexcept {
+    return *reinterpret_cast<RequestHead*>(out_[index].bytes);
+  }
   [[nodiscard]] Outgoing& outgoing(std::uint32_t index) noexcept { return outgoing_[index]; }
   void push(std::uint32_t index) noexcept;
   /// Gives what was pushed to the MPI, or leaves that to the lock's holder.
@@ -115,8 +119,12 @@ class Channel {
   // ---- the thread in the gate
   /// Lets the MPI progress and takes what has arrived. False if the lock was taken.
   bool collect(ReceivedMessages& requests, ReceivedMessages& answers, std::vector<Ended>& ended) noexcept;
-  [[nodiscard]] const std::byte* request(std::uint16_t buffer) const noexcept { return requests_.buffers[buffer].bytes; }
-  [[nodiscard]] const std::byte* answer(std::uint16_t buffer) const noexcept { return answers_.buffers[buffer].bytes; }
+  [[nodiscard]] const std::byte* request(std::uint16_t buffer) const noexcept {
+    return requests_.buffers[buffer].bytes;
+  }
+  [[nodiscard]] const std::byte* answer(std::uint16_t buffer) const noexcept {
+    return answers_.buffers[buffer].bytes;
+  }
   void repost_request(std::uint16_t buffer) noexcept { requests_.idle.push_back(buffer); }
   void repost_answer(std::uint16_t buffer) noexcept { answers_.idle.push_back(buffer); }
   /// False if the most transfers are outstanding.
@@ -129,9 +137,9 @@ class Channel {
     int tag;
     std::array<Buffer, kPosted> buffers;
     std::array<Request, kPosted> requests;
-    std::array<std::uint16_t, kPosted> order;   ///< buffers in the order they were posted, beginning at first
+    std::array<std::uint16_t, kPosted> order;  ///< buffers in the order they were posted, beginning at first
     std::uint32_t first = 0, posted = 0;
-    std::vector<std::uint16_t> idle;             ///< to be posted again
+    std::vector<std::uint16_t> idle;  ///< to be posted again
   };
   struct PendingSend {
     Request request;
@@ -157,7 +165,7 @@ class Channel {
   Communicator channel_;
   std::vector<Peer>& peers_;
   AnswerStack<>& pending_answers_;
-  std::vector<Buffer> out_;              // kOut for requests, then kAnswers
+  std::vector<Buffer> out_;  // kOut for requests, then kAnswers
   std::vector<Outgoing> outgoing_;
   IndexPool<> out_pool_{kOut}, answer_pool_{kAnswers};
   // never full: room for every buffer, and for cells that the ring keeps back
@@ -169,9 +177,9 @@ class Channel {
   Receives requests_, answers_;
   std::vector<PendingSend> sends_;
   BulkTable mine_, theirs_;
-  std::uint32_t taken_answers_ = AnswerStack<>::kEnd;   ///< taken from the stack, not sent yet
-  std::vector<std::uint16_t> open_;               ///< by peer: the answer message being filled, or kNoBuffer
-  std::vector<std::uint32_t> opened_;             ///< the peers that have one
+  std::uint32_t taken_answers_ = AnswerStack<>::kEnd;  ///< taken from the stack, not sent yet
+  std::vector<std::uint16_t> open_;    ///< by peer: the answer message being filled, or kNoBuffer
+  std::vector<std::uint32_t> opened_;  ///< the peers that have one
   // In the gate:
   std::vector<Bulk> starts_;
 };

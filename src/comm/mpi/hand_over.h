@@ -42,7 +42,7 @@ class HandOver {
   void announce() noexcept { kicks_.fetch_add(1, std::memory_order_seq_cst); }  // seq_cst: see above
   /// Under the lock, before the queue is looked at.
   void begin_drain() noexcept {
-    const std::uint32_t kicks = kicks_.load(std::memory_order_seq_cst);   // seq_cst, and the store: see above
+    const std::uint32_t kicks = kicks_.load(std::memory_order_seq_cst);  // seq_cst, and the store: see above
     // Skipping a store that changes nothing saves a locked instruction. relaxed: written under the lock,
     // which is held here.
     if (drained_.load(std::memory_order_relaxed) != kicks) drained_.store(kicks, std::memory_order_seq_cst);

@@ -24,17 +24,22 @@ namespace {
 
 Result<std::string> resolve(std::string_view which) {
   if (which == "openmpi" || which == "mpich") return std::string(which);
-  if (which != "auto") return fail(Errc::invalid_argument, "MPI '" + std::string(which) + "' is not known: openmpi, mpich or auto");
+  if (which != "auto")
+    return fail(Errc::invalid_argument,
+                "MPI '" + std::string(which) + "' is not known: openmpi, mpich or auto");
   switch (place(environ).mpi) {
     case LaunchedFor::openmpi: return std::string("openmpi");
     case LaunchedFor::mpich: return std::string("mpich");
     case LaunchedFor::unnamed:
-      return fail(Errc::invalid_argument, "a launcher started this process (PMIX_RANK is set), but does not say for which MPI: name the one that it is built for "
-                                          "with --mpi (KASANE_MPI=openmpi or mpich)");
+      return fail(Errc::invalid_argument,
+                  "a launcher started this process (PMIX_RANK is set), but does not say for which MPI: name "
+                  "the one that it is built for "
+                  "with --mpi (KASANE_MPI=openmpi or mpich)");
     case LaunchedFor::none: break;
   }
-  return fail(Errc::invalid_argument, "no mpirun started this process (none of OMPI_COMM_WORLD_RANK, PMI_RANK and PMIX_RANK is set): "
-                                      "start it by mpirun, or name the MPI");
+  return fail(Errc::invalid_argument,
+              "no mpirun started this process (none of OMPI_COMM_WORLD_RANK, PMI_RANK and PMIX_RANK is set): "
+              "start it by mpirun, or name the MPI");
 }
 
 Result<const Module*> open_module(const std::string& name) {
@@ -43,7 +48,8 @@ Result<const Module*> open_module(const std::string& name) {
   if (path.empty()) {
     std::string tried;
     for (const std::string& folder : helper_folders()) tried += (tried.empty() ? "" : ", ") + folder;
-    return fail(Errc::unsupported, file + " is not in " + tried + ": build Kasane where this MPI's development package is installed");
+    return fail(Errc::unsupported, file + " is not in " + tried +
+                                       ": build Kasane where this MPI's development package is installed");
   }
   // Global: plug-ins that Open MPI loads later look for its symbols there. Never closed: MPIs leave
   // thread-specific keys and handlers behind.
@@ -70,8 +76,8 @@ void prepare_environment() noexcept {
     ::dlclose(loaded);
     return;
   }
-  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);       // the same two for UCX, on which both MPIs may stand …
-  ::setenv("UCX_DEBUG_SIGNO", "0", kKeep);            // … and which would take SIGHUP
+  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);  // the same two for UCX, on which both MPIs may stand …
+  ::setenv("UCX_DEBUG_SIGNO", "0", kKeep);       // … and which would take SIGHUP
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
 }
 
@@ -81,7 +87,7 @@ void prepare_start(Settings& settings, const std::optional<ShmFolder>& folder) {
   if (folder) settings.set("UCX_POSIX_DIR", folder->path());
   const Place here = place(environ);
   if (here.ranks == 0 || here.local_ranks != here.ranks) return;
-  settings.set("OMPI_MCA_btl", "^tcp,uct,openib,ofi");   // the last three as distributions do
+  settings.set("OMPI_MCA_btl", "^tcp,uct,openib,ofi");  // the last three as distributions do
   settings.set("UCX_TLS", "posix,cma,self");
 }
 
@@ -125,15 +131,18 @@ class OverMpi final : public OutOfBand {
     std::string everything(static_cast<std::size_t>(total), '\0');
     KASANE_TRY(gather(mine.data(), size, everything.data(), sizes, offsets));
     std::vector<std::string> all(n);
-    for (std::size_t r = 0; r < n; ++r) all[r] = everything.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(sizes[r]));
+    for (std::size_t r = 0; r < n; ++r)
+      all[r] = everything.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(sizes[r]));
     return all;
   }
 
  private:
-  Result<void> gather(const void* mine, int bytes, void* all, const std::vector<int>& counts, const std::vector<int>& offsets) {
+  Result<void> gather(const void* mine, int bytes, void* all, const std::vector<int>& counts,
+                      const std::vector<int>& offsets) {
     Request request{};
-    const int code =
-        library_.locked([&] { return library_.table().allgather(channel_, mine, bytes, all, counts.data(), offsets.data(), &request); });
+    const int code = library_.locked([&] {
+      return library_.table().allgather(channel_, mine, bytes, all, counts.data(), offsets.data(), &request);
+    });
     if (code != 0) return library_.failed(code, "allgather");
     return library_.finish(request, "allgather", [this] { progress_built(); });
   }
@@ -179,7 +188,7 @@ Library::~Library() { end(); }
 
 void Library::end() noexcept {
   if (std::exchange(ended_, true)) return;
-  while (!lock_.try_lock()) yield();   // never unlocked
+  while (!lock_.try_lock()) yield();  // never unlocked
   for (AtEnd* user : at_end_) user->give_back();
   if (out_of_band_ != nullptr) table_->free_communicator(&out_of_band_channel_);
   if (finalize_) table_->finalize();
@@ -187,7 +196,9 @@ void Library::end() noexcept {
 
 Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char*** argv) {
   if (has_borrowed_rights()) {
-    return fail(Errc::unsupported, "a program that is set-user-id, or has capabilities of its file, loads no MPI: its variables say what code to load");
+    return fail(Errc::unsupported,
+                "a program that is set-user-id, or has capabilities of its file, loads no MPI: its variables "
+                "say what code to load");
   }
   auto name = resolve(which);
   if (!name) return tl::unexpected<Error>(std::move(name).error());
@@ -197,7 +208,7 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
   if (auto made = ShmFolder::create()) folder.emplace(std::move(*made));
   Settings settings;
   prepare_start(settings, folder);
-  const KeepSignals keep;   // around dlopen too: libraries install handlers when they are loaded
+  const KeepSignals keep;  // around dlopen too: libraries install handlers when they are loaded
   auto table = open_module(*name);
   if (!table) return tl::unexpected<Error>(std::move(table).error());
   bool ours = false, level_ok = false;
@@ -211,7 +222,8 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
   if (code != 0) return library->failed(code, "MPI_Init_thread");
   Result<void> joined;
   if (!level_ok) {
-    joined = fail(Errc::unsupported, std::string((*table)->name) + " allows one thread only: MPI_THREAD_SERIALIZED or above is needed");
+    joined = fail(Errc::unsupported, std::string((*table)->name) +
+                                         " allows one thread only: MPI_THREAD_SERIALIZED or above is needed");
   } else {
     joined = library->join();
   }

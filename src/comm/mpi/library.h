@@ -28,9 +28,9 @@ namespace kasane::comm::mpi {
 
 /// What an experiment with a window on scratch memory has shown (windows.h). It is the same on every rank.
 struct WindowFindings {
-  bool created = false;     ///< windows can be made at all
-  bool pins = false;        ///< making one populated the memory under it
-  bool one_sided = false;   ///< a put and a get complete while the target sleeps outside the MPI
+  bool created = false;    ///< windows can be made at all
+  bool pins = false;       ///< making one populated the memory under it
+  bool one_sided = false;  ///< a put and a get complete while the target sleeps outside the MPI
 };
 
 class Library {
@@ -42,8 +42,8 @@ class Library {
 
   [[nodiscard]] Rank rank() const noexcept { return Rank{rank_}; }
   [[nodiscard]] std::uint32_t ranks() const noexcept { return ranks_; }
-  [[nodiscard]] std::string_view name() const noexcept { return table_->name; }       ///< "Open MPI", "MPICH"
-  [[nodiscard]] std::string_view version() const noexcept { return version_; }        ///< "4.1.4"
+  [[nodiscard]] std::string_view name() const noexcept { return table_->name; }  ///< "Open MPI", "MPICH"
+  [[nodiscard]] std::string_view version() const noexcept { return version_; }   ///< "4.1.4"
   /// Over the MPI. Other threads of the rank may use transports of this library meanwhile.
   [[nodiscard]] OutOfBand& out_of_band() noexcept { return *out_of_band_; }
 
@@ -100,7 +100,7 @@ class Library {
   static void yield() noexcept;
 
   const Module* table_;
-  std::optional<ShmFolder> ucx_folder_;   ///< where the MPI's UCX makes its queues as long as it runs
+  std::optional<ShmFolder> ucx_folder_;  ///< where the MPI's UCX makes its queues as long as it runs
   bool finalize_, ended_ = false;
   std::uint32_t rank_ = 0, ranks_ = 1;
   std::string version_;

@@ -19,9 +19,15 @@ namespace kasane::comm::mpi {
 inline constexpr std::uint32_t kModuleAbi = 1;
 inline constexpr const char* kModuleSymbol = "kasane_mpi_module";
 
-struct Request { std::uint64_t bits; };
-struct Communicator { std::uint64_t bits; };
-struct Window { std::uint64_t bits; };
+struct Request {
+  std::uint64_t bits;
+};
+struct Communicator {
+  std::uint64_t bits;
+};
+struct Window {
+  std::uint64_t bits;
+};
 
 /// Of a finished receive.
 struct Arrival {
@@ -30,13 +36,13 @@ struct Arrival {
 };
 
 inline constexpr int kAnySource = -1;
-inline constexpr int kNothing = -1;   ///< test_any: none has finished
-inline constexpr int kMostTested = 8; ///< requests that test_any takes at once
+inline constexpr int kNothing = -1;    ///< test_any: none has finished
+inline constexpr int kMostTested = 8;  ///< requests that test_any takes at once
 
 struct Module {
-  std::uint32_t abi;     ///< kModuleAbi
-  std::uint32_t bytes;   ///< sizeof(Module)
-  const char* name;      ///< "Open MPI", "MPICH"
+  std::uint32_t abi;    ///< kModuleAbi
+  std::uint32_t bytes;  ///< sizeof(Module)
+  const char* name;     ///< "Open MPI", "MPICH"
 
   /// Initialises the MPI unless the program has done so. *ours: Kasane must call finalize(). *level_ok: calls
   /// from changing threads are allowed.
@@ -44,11 +50,11 @@ struct Module {
   int (*finalize)();
   void (*version)(char* text, std::size_t bytes);
   void (*error_text)(int code, char* text, std::size_t bytes);
-  void (*abort)(int status);   ///< ends the job; does not return
+  void (*abort)(int status);  ///< ends the job; does not return
 
   /// A duplicate of the world whose errors come back as codes. Collective.
   int (*communicator)(Communicator*, std::uint32_t* rank, std::uint32_t* ranks);
-  int (*free_communicator)(Communicator*);   ///< collective
+  int (*free_communicator)(Communicator*);  ///< collective
 
   int (*send)(Communicator, const void* from, std::uint32_t bytes, std::uint32_t to, int tag, Request*);
   int (*receive)(Communicator, void* to, std::uint32_t bytes, int from, int tag, Request*);
@@ -56,19 +62,22 @@ struct Module {
   /// Tests count ≤ kMostTested requests. *index: of one that has finished, or kNothing. Makes the MPI
   /// progress once.
   int (*test_any)(Request*, int count, int* index, Arrival*);
-  int (*cancel)(Request*);   ///< the request must still be tested afterwards
+  int (*cancel)(Request*);  ///< the request must still be tested afterwards
   int (*barrier)(Communicator, Request*);
   /// counts and offsets by rank, in bytes; they and the buffers stay valid until the request has finished.
-  int (*allgather)(Communicator, const void* mine, int bytes, void* all, const int* counts, const int* offsets, Request*);
+  int (*allgather)(Communicator, const void* mine, int bytes, void* all, const int* counts,
+                   const int* offsets, Request*);
 
   /// A window over [base, base + bytes), open to all ranks until it is freed. Collective; it may wait for the
   /// others.
   int (*window)(Communicator, void* base, std::uint64_t bytes, Window*);
-  int (*free_window)(Window*);   ///< collective
+  int (*free_window)(Window*);  ///< collective
   int (*put)(Window, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset);
   int (*get)(Window, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset);
-  int (*request_put)(Window, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset, Request*);
-  int (*request_get)(Window, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset, Request*);
+  int (*request_put)(Window, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset,
+                     Request*);
+  int (*request_get)(Window, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset,
+                     Request*);
   /// Waits until puts and gets to target have completed here and, for puts, also there.
   int (*flush)(Window, std::uint32_t target);
 };

@@ -52,7 +52,7 @@ constexpr std::uint32_t kByMessageAtMostUs = 64'000;
 // 10 µs of CPU time.
 constexpr std::int64_t kShortestNapNs = 20'000, kLongestNapNs = 10'000'000;
 constexpr std::uint64_t kNapPart = 32;
-constexpr std::uint32_t kSlotsOfAll = 32768;         ///< slots of one kind, shared by all peers
+constexpr std::uint32_t kSlotsOfAll = 32768;  ///< slots of one kind, shared by all peers
 constexpr std::uint32_t kFewestSlots = 16;
 
 constexpr std::uint32_t slots_for(std::uint32_t ranks) noexcept {
@@ -69,8 +69,13 @@ struct Slots {
 class MpiTransport final : public MailboxTransport, public Library::AtEnd {
  public:
   MpiTransport(std::shared_ptr<Library> library, Bells& bells, Communicator communicator)
-      : MailboxTransport(library->rank(), library->ranks(), bells), library_(std::move(library)), communicator_(communicator),
-        slot_count_(slots_for(ranks())), peers_(ranks()), pending_answers_(ranks(), slot_count_), windows_(*library_, communicator),
+      : MailboxTransport(library->rank(), library->ranks(), bells),
+        library_(std::move(library)),
+        communicator_(communicator),
+        slot_count_(slots_for(ranks())),
+        peers_(ranks()),
+        pending_answers_(ranks(), slot_count_),
+        windows_(*library_, communicator),
         channel_(std::make_unique<Channel>(*library_, communicator, peers_, pending_answers_)) {
     for (std::uint32_t r = 0; r < ranks(); ++r) slots_.push_back(std::make_unique<Slots>(slot_count_));
     ended_.reserve(2 * BulkTable::kCapacity);
@@ -84,9 +89,10 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept override;
-  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
-              Width) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion*) noexcept override;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion*, Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
@@ -109,17 +115,23 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   };
 
   [[nodiscard]] std::int64_t nap_ns() const noexcept;
-  bool by_window(const RemoteAddr& at) const noexcept { return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region))); }
+  bool by_window(const RemoteAddr& at) const noexcept {
+    return use_windows_ && windows_.has(static_cast<std::uint16_t>(raw(at.region)));
+  }
   template <class Call>
   bool through_window(std::uint32_t peer, std::size_t bytes, const Call& call) noexcept;
 
   bool attentive(std::uint32_t peer, std::uint64_t now) const noexcept;
   void note_attention(std::uint32_t peer, std::uint64_t begin_ns, std::size_t bytes) noexcept;
-  Draft draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion*, const RmaOperation& rest) noexcept;
+  Draft draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion*,
+              const RmaOperation& rest) noexcept;
   Post post(RemoteAddr at, const Draft&, std::size_t inline_bytes) noexcept;
-  Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory, std::uint64_t bytes) const noexcept;
-  Post write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept;
-  Post post_message(Rank to, MessageKind kind, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  Bulk bulk_for(RemoteAddr at, const Draft&, Bulk::Way, std::byte* memory,
+                std::uint64_t bytes) const noexcept;
+  Post write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify,
+                        std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept;
+  Post post_message(Rank to, MessageKind kind, HandlerId, std::span<const std::byte> payload,
+                    std::uint32_t slot, std::uint64_t stamp) noexcept;
   std::byte* flag_at(Rank r, RegionId region, std::uint64_t offset) const noexcept {
     check_aligned(offset, 8);
     return here({r, region, offset}, 8);
@@ -148,13 +160,13 @@ class MpiTransport final : public MailboxTransport, public Library::AtEnd {
   Windows windows_;
   bool use_windows_ = false, one_sided_ = false, pins_ = false;
   std::string detail_;
-  std::vector<std::unique_ptr<Slots>> slots_;   ///< by peer
+  std::vector<std::unique_ptr<Slots>> slots_;  ///< by peer
   std::unique_ptr<Channel> channel_;
   OwnMessages own_messages_;
 
-  alignas(64) std::atomic<std::uint32_t> gate_{0};     ///< 1 while a thread of this rank is in poll()
-  std::atomic<std::uint32_t> fences_{0};               ///< number of outstanding fences
-  std::atomic<std::uint64_t> last_active_ns_{0};       ///< time of the last arrival; naps depend on it
+  alignas(64) std::atomic<std::uint32_t> gate_{0};  ///< 1 while a thread of this rank is in poll()
+  std::atomic<std::uint32_t> fences_{0};            ///< number of outstanding fences
+  std::atomic<std::uint64_t> last_active_ns_{0};    ///< time of the last arrival; naps depend on it
   // In the gate:
   Channel::ReceivedMessages requests_, answers_;
   std::vector<Channel::Ended> ended_;
@@ -175,11 +187,13 @@ Result<void> MpiTransport::start(Options options) {
   pins_ = use_windows_ && found.pins;
   detail_ = std::string(library_->name()) + " " + std::string(library_->version()) + ": ";
   if (use_windows_) {
-    detail_ += one_sided_ ? "reads and writes by one-sided windows" : "reads and writes by windows while the target is attentive";
+    detail_ += one_sided_ ? "reads and writes by one-sided windows"
+                          : "reads and writes by windows while the target is attentive";
     detail_ += ", the rest by messages";
   } else {
     detail_ += "everything by messages";
-    if (options.rma != Options::Rma::messages) detail_ += found.pins ? " (its windows pin memory)" : " (it refuses windows)";
+    if (options.rma != Options::Rma::messages)
+      detail_ += found.pins ? " (its windows pin memory)" : " (it refuses windows)";
   }
   library_->at_end().push_back(this);
   return channel_->open();
@@ -214,7 +228,7 @@ Facts MpiTransport::facts() const noexcept {
   return {.name = "mpi",
           // for atomics and messages always, for reads and writes unless by windows
           .target_cpu_needed = true,
-          .puts_need_target = true,    // write_notify is always a message
+          .puts_need_target = true,  // write_notify is always a message
           .atomics_coherent_with_cpu = true,
           .completes_inline = false,
           .ordered = false,
@@ -230,7 +244,8 @@ Result<void> MpiTransport::attach(RegionId id, int, std::byte* local, std::size_
   if (!all) return tl::unexpected<Error>(std::move(all).error());
   for (std::size_t r = 0; r < all->size(); ++r) {
     if ((*all)[r] == (*all)[0]) continue;
-    return fail(Errc::invalid_argument, "ranks attach different regions (id:bytes): rank 0 " + (*all)[0] + ", rank " + std::to_string(r) + " " + (*all)[r]);
+    return fail(Errc::invalid_argument, "ranks attach different regions (id:bytes): rank 0 " + (*all)[0] +
+                                            ", rank " + std::to_string(r) + " " + (*all)[r]);
   }
   if (use_windows_) KASANE_TRY(windows_.open(id, local, bytes));
   (void)new_region(id, local);
@@ -284,7 +299,8 @@ bool MpiTransport::through_window(std::uint32_t peer, std::size_t bytes, const C
 }
 
 /// Takes a buffer and a slot, or neither.
-MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes, Completion* completion, const RmaOperation& rest) noexcept {
+MpiTransport::Draft MpiTransport::draft(RemoteAddr at, MessageKind kind, std::uint64_t bytes,
+                                        Completion* completion, const RmaOperation& rest) noexcept {
   const std::uint32_t buffer = channel_->claim();
   if (buffer == IndexPool<>::kNone) return {};
   OpRing<>& ring = slots_[raw(at.rank)]->operations;
@@ -318,7 +334,8 @@ Post MpiTransport::post(RemoteAddr at, const Draft& d, std::size_t inline_bytes)
   return Post::pending;
 }
 
-Bulk MpiTransport::bulk_for(RemoteAddr at, const Draft& d, Bulk::Way way, std::byte* memory, std::uint64_t bytes) const noexcept {
+Bulk MpiTransport::bulk_for(RemoteAddr at, const Draft& d, Bulk::Way way, std::byte* memory,
+                            std::uint64_t bytes) const noexcept {
   const std::uint16_t slot = slots_[raw(at.rank)]->operations.index(d.position);
   Bulk bulk;
   bulk.way = way;
@@ -350,7 +367,9 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
     }
   }
   const bool small = bytes <= kInline;
-  const Draft d = draft(from, small ? MessageKind::read : MessageKind::bulk_read, bytes, completion, {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d =
+      draft(from, small ? MessageKind::read : MessageKind::bulk_read, bytes, completion,
+            {.completion = nullptr, .to = to, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   if (!small) {
     Channel::Outgoing& o = channel_->outgoing(d.buffer);
@@ -361,14 +380,16 @@ Post MpiTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion
   return post(from, d, 0);
 }
 
-Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* completion) noexcept {
+Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes,
+                         Completion* completion) noexcept {
   std::byte* target = here(to, bytes);
   if (bytes == 0) return Post::done;
   if (own(to.rank)) return write_here(target, from, bytes);
   const std::uint32_t peer = raw(to.rank);
   // A large put through a window that needs its target could only be awaited, since MPI has no test for the
   // end of a flush. A message need not be awaited.
-  if (!by_window(to) || (bytes > kInlineWindow && !one_sided_)) return write_by_message(to, from, bytes, false, 0, 0, completion);
+  if (!by_window(to) || (bytes > kInlineWindow && !one_sided_))
+    return write_by_message(to, from, bytes, false, 0, 0, completion);
   if (bytes <= kInlineWindow) {
     const Window w = windows_.of(static_cast<std::uint16_t>(raw(to.region)));
     const auto part = static_cast<std::uint32_t>(bytes);
@@ -380,7 +401,9 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
     }
     return write_by_message(to, from, bytes, false, 0, 0, completion);
   }
-  const Draft d = draft(to, MessageKind::bulk_write, bytes, completion, {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(
+      to, MessageKind::bulk_write, bytes, completion,
+      {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   Channel::Outgoing& o = channel_->outgoing(d.buffer);
   o.bytes = 0;
@@ -388,14 +411,21 @@ Post MpiTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   return post(to, d, 0);
 }
 
-Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify, std::uint64_t flag_offset, std::uint64_t value,
+Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t bytes, bool notify,
+                                    std::uint64_t flag_offset, std::uint64_t value,
                                     Completion* completion) noexcept {
   const bool small = bytes <= kInline;
-  const MessageKind kind = small ? (notify ? MessageKind::write_notify : MessageKind::write) : (notify ? MessageKind::bulk_write_notify : MessageKind::bulk_write);
+  const MessageKind kind = small ? (notify ? MessageKind::write_notify : MessageKind::write)
+                                 : (notify ? MessageKind::bulk_write_notify : MessageKind::bulk_write);
   // Bulk: two parts. The data has left, and the owner says that it has arrived. Until the first, the MPI uses
   // the buffer.
   const Draft d = draft(to, kind, bytes, completion,
-                        {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = bytes, .parts = static_cast<std::uint8_t>(small ? 1 : 2), .fence = false});
+                        {.completion = nullptr,
+                         .to = nullptr,
+                         .result = nullptr,
+                         .bytes = bytes,
+                         .parts = static_cast<std::uint8_t>(small ? 1 : 2),
+                         .fence = false});
   if (!d) return Post::again;
   RequestHead& head = channel_->head(d.buffer);
   head.first = flag_offset;
@@ -404,25 +434,28 @@ Post MpiTransport::write_by_message(RemoteAddr to, const void* from, std::size_t
     if (bytes != 0) std::memcpy(channel_->buffer(d.buffer) + sizeof(RequestHead), from, bytes);
     return post(to, d, bytes);
   }
-  channel_->outgoing(d.buffer).bulk = bulk_for(to, d, Bulk::Way::send, static_cast<std::byte*>(const_cast<void*>(from)), bytes);
+  channel_->outgoing(d.buffer).bulk =
+      bulk_for(to, d, Bulk::Way::send, static_cast<std::byte*>(const_cast<void*>(from)), bytes);
   return post(to, d, 0);
 }
 
-Post MpiTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                                Completion* completion) noexcept {
+Post MpiTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                                std::uint64_t value, Completion* completion) noexcept {
   std::byte* target = here(to, bytes);
   std::byte* flag = flag_at(to.rank, to.region, flag_offset);
   if (own(to.rank)) return write_notify_here(target, from, bytes, flag, value);
   return write_by_message(to, from, bytes, true, flag_offset, value, completion);
 }
 
-Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* completion,
-                          Width width) noexcept {
+Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                          std::uint64_t* result, Completion* completion, Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
   check_aligned(at.offset, bytes);
   std::byte* word = here(at, bytes);
   if (own(at.rank)) return atomic_here(op, word, operand, compare, result, width);
-  const Draft d = draft(at, MessageKind::atomic, bytes, completion, {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
+  const Draft d = draft(
+      at, MessageKind::atomic, bytes, completion,
+      {.completion = nullptr, .to = nullptr, .result = result, .bytes = bytes, .parts = 1, .fence = false});
   if (!d) return Post::again;
   RequestHead& head = channel_->head(d.buffer);
   head.op = op;
@@ -434,12 +467,13 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_all();   // later loads, too, come after the writes fenced here
+  fence_all();  // later loads, too, come after the writes fenced here
   OpRing<>& ring = slots_[raw(target)]->operations;
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();
   if (!position) return Post::again;
-  ring.at(*position) = {.completion = completion, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = true};
+  ring.at(*position) = {
+      .completion = completion, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = true};
   ring.publish(*position);
   fences_.fetch_add(1, std::memory_order_release);  // release: a thread that sees the count sees the fence
   return Post::pending;
@@ -447,7 +481,8 @@ Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
 
 // ---- messages ---------------------------------------------------------------------------------------------
 
-Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
+Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::span<const std::byte> payload,
+                                std::uint32_t slot, std::uint64_t stamp) noexcept {
   check_message(id, payload);
   if (own(to)) {
     if (!own_messages_.put(id, payload, slot, stamp)) return Post::again;
@@ -466,8 +501,10 @@ Post MpiTransport::post_message(Rank to, MessageKind kind, HandlerId id, std::sp
                             .offset = 0,
                             .first = stamp,
                             .second = 0};
-  if (!payload.empty()) std::memcpy(channel_->buffer(buffer) + sizeof(RequestHead), payload.data(), payload.size());
-  channel_->outgoing(buffer) = {.peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(RequestHead) + payload.size()), .bulk = {}};
+  if (!payload.empty())
+    std::memcpy(channel_->buffer(buffer) + sizeof(RequestHead), payload.data(), payload.size());
+  channel_->outgoing(buffer) = {
+      .peer = raw(to), .bytes = static_cast<std::uint32_t>(sizeof(RequestHead) + payload.size()), .bulk = {}};
   channel_->push(buffer);
   channel_->kick();
   return Post::done;
@@ -479,7 +516,7 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   std::atomic<std::uint32_t>& uncredited = peers_[raw(to)].uncredited;
   // relaxed: a count, it orders nothing
   if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {
-    uncredited.fetch_sub(1, std::memory_order_relaxed);                     // relaxed: as above
+    uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
     return Post::again;
   }
   const Post posted = post_message(to, MessageKind::send, id, payload, 0, 0);
@@ -487,10 +524,12 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   return posted;
 }
 
-Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
+Post MpiTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload,
+                           PendingReply& pending) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
-  return slots_[raw(to)]->replies.request(
-      to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return post_message(to, MessageKind::request, id, payload, slot, stamp); });
+  return slots_[raw(to)]->replies.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) {
+    return post_message(to, MessageKind::request, id, payload, slot, stamp);
+  });
 }
 
 void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
@@ -498,7 +537,8 @@ void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
   KASANE_CHECK_OP(peer, <, ranks());
   KASANE_CHECK_OP(token.slot, <, slot_count_);
   if (own(token.requester)) {
-    KASANE_CHECK(slots_[peer]->replies.answer(token.slot, token.stamp, value), "a request was answered twice");
+    KASANE_CHECK(slots_[peer]->replies.answer(token.slot, token.stamp, value),
+                 "a request was answered twice");
     return ring_messages();
   }
   pending_answers_.reply(peer, static_cast<std::uint16_t>(token.slot), value);
@@ -506,8 +546,10 @@ void MpiTransport::reply(ReplyToken token, std::uint64_t value) noexcept {
 }
 
 bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
-  KASANE_CHECK(pending.stamp != 0, "test() of a request that was not sent, or whose answer was taken already");
-  return slots_[raw(pending.to)]->replies.test(pending, value, [this](Rank r) { return channel_->lost(raw(r)); });
+  KASANE_CHECK(pending.stamp != 0,
+               "test() of a request that was not sent, or whose answer was taken already");
+  return slots_[raw(pending.to)]->replies.test(pending, value,
+                                               [this](Rank r) { return channel_->lost(raw(r)); });
 }
 
 // ---- progress ---------------------------------------------------------------------------------------------
@@ -515,7 +557,8 @@ bool MpiTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
 bool MpiTransport::poll() noexcept {
   // relaxed: a look that saves the exchange. acquire: what the gate's last holder did. False if another
   // thread, or an outer frame of this one, is inside.
-  if (gate_.load(std::memory_order_relaxed) != 0 || gate_.exchange(1, std::memory_order_acquire) != 0) return false;
+  if (gate_.load(std::memory_order_relaxed) != 0 || gate_.exchange(1, std::memory_order_acquire) != 0)
+    return false;
   // the lock was taken: poll again before sleeping
   bool any = !channel_->collect(requests_, answers_, ended_);
   any |= run_answers();
@@ -565,9 +608,10 @@ bool MpiTransport::run_answer(const Channel::Incoming& in) noexcept {
       continue;
     }
     RmaOperation* op = slots_[in.source]->operations.under_way(record.slot);
-    if (op == nullptr) continue;   // ended before, as lost
+    if (op == nullptr) continue;  // ended before, as lost
     if (record.kind == RecordKind::data) {
-      KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last, "an answer with other data than was asked for");
+      KASANE_CHECK(record.bytes == op->bytes && at + record.bytes <= last,
+                   "an answer with other data than was asked for");
       std::memcpy(op->to, at, record.bytes);
       at += padded(record.bytes);
     } else if (op->result != nullptr) {
@@ -586,7 +630,7 @@ void MpiTransport::part_ended(std::uint32_t peer, std::uint16_t slot, Status sta
 
 void MpiTransport::end(std::uint32_t peer, std::uint16_t slot, RmaOperation& op, Status status) noexcept {
   Completion* completion = op.completion;
-  slots_[peer]->operations.end(slot);   // before the completion, which may post into the slot
+  slots_[peer]->operations.end(slot);  // before the completion, which may post into the slot
   if (completion == nullptr) return;
   completion->status = status;
   if (completion->fn != nullptr) completion->fn(completion);
@@ -654,7 +698,8 @@ bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
   KASANE_CHECK_OP(in.bytes, >=, sizeof(RequestHead));
   RequestHead head;
   std::memcpy(&head, channel_->request(in.buffer), sizeof(head));
-  const std::span<const std::byte> data{channel_->request(in.buffer) + sizeof(RequestHead), in.bytes - sizeof(RequestHead)};
+  const std::span<const std::byte> data{channel_->request(in.buffer) + sizeof(RequestHead),
+                                        in.bytes - sizeof(RequestHead)};
   KASANE_CHECK_OP(head.slot, <, slot_count_);
   const RemoteAddr at{rank(), RegionId{head.name}, head.offset};
   switch (head.kind) {
@@ -670,14 +715,16 @@ bool MpiTransport::run_request(const Channel::Incoming& in) noexcept {
     case MessageKind::write_notify:
       KASANE_CHECK_OP(head.bytes, ==, data.size());
       if (!data.empty()) std::memcpy(here(at, data.size()), data.data(), data.size());
-      if (head.kind == MessageKind::write_notify) set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
+      if (head.kind == MessageKind::write_notify)
+        set_flag(flag_at(rank(), RegionId{head.name}, head.first), head.second);
       pending_answers_.operation(in.source, head.slot, 0);
       return true;
     case MessageKind::atomic: {
       const auto bytes = static_cast<std::size_t>(head.width);
       KASANE_CHECK(bytes == 4 || bytes == 8, "an atomic of an unknown width");
       check_aligned(head.offset, bytes);
-      pending_answers_.operation(in.source, head.slot, cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
+      pending_answers_.operation(in.source, head.slot,
+                                 cpu_atomic(head.op, head.width, here(at, bytes), head.first, head.second));
       return true;
     }
     case MessageKind::read: return answer_read(in.source, head);
@@ -695,12 +742,19 @@ bool MpiTransport::answer_read(std::uint32_t peer, const RequestHead& head) noex
   const std::uint32_t buffer = channel_->claim_answer();
   if (buffer == IndexPool<>::kNone) return false;
   const AnswerHead answer{.credits = 0, .rings = 0, .records = 1};
-  const Record record{.kind = RecordKind::data, .unused = 0, .slot = head.slot, .bytes = static_cast<std::uint32_t>(head.bytes), .value = 0};
+  const Record record{.kind = RecordKind::data,
+                      .unused = 0,
+                      .slot = head.slot,
+                      .bytes = static_cast<std::uint32_t>(head.bytes),
+                      .value = 0};
   std::byte* to = channel_->buffer(buffer);
   std::memcpy(to, &answer, sizeof(answer));
   std::memcpy(to + sizeof(answer), &record, sizeof(record));
   std::memcpy(to + sizeof(answer) + sizeof(record), from, head.bytes);
-  channel_->outgoing(buffer) = {.peer = peer, .bytes = static_cast<std::uint32_t>(sizeof(answer) + sizeof(record) + padded(head.bytes)), .bulk = {}};
+  channel_->outgoing(buffer) = {
+      .peer = peer,
+      .bytes = static_cast<std::uint32_t>(sizeof(answer) + sizeof(record) + padded(head.bytes)),
+      .bulk = {}};
   channel_->push(buffer);
   return true;
 }
@@ -724,7 +778,8 @@ bool MpiTransport::answer_bulk(std::uint32_t peer, const RequestHead& head) noex
 /// Counts one consumed send of peer. The peer is told when it has used half of its credits.
 void MpiTransport::credit(std::uint32_t peer) noexcept {
   // seq_cst: before flow_control() looks whether a message about credits is pending already.
-  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2) pending_answers_.flow_control(peer);
+  if (peers_[peer].consumed.fetch_add(1, std::memory_order_seq_cst) + 1 >= slot_count_ / 2)
+    pending_answers_.flow_control(peer);
 }
 
 // ---- loss -------------------------------------------------------------------------------------------------
@@ -766,7 +821,8 @@ std::int64_t MpiTransport::nap_ns() const noexcept {
 }
 
 void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  if (d == Doorbell::messages && ranks() > 1) timeout_ns = timeout_ns < 0 ? nap_ns() : std::min(timeout_ns, nap_ns());
+  if (d == Doorbell::messages && ranks() > 1)
+    timeout_ns = timeout_ns < 0 ? nap_ns() : std::min(timeout_ns, nap_ns());
   bells()[raw(d)].sleep(seen, timeout_ns);
 }
 
@@ -784,7 +840,8 @@ void MpiTransport::wake(Rank to, Doorbell d) noexcept {
 Result<std::unique_ptr<Transport>> create(std::shared_ptr<Library> library, Bells& bells, Options options) {
   Communicator communicator{};
   std::uint32_t rank = 0, ranks = 0;
-  const int code = library->locked([&] { return library->table().communicator(&communicator, &rank, &ranks); });
+  const int code =
+      library->locked([&] { return library->table().communicator(&communicator, &rank, &ranks); });
   if (code != 0) return library->failed(code, "duplicating the world");
   auto transport = std::make_unique<MpiTransport>(std::move(library), bells, communicator);
   KASANE_TRY(transport->start(options));

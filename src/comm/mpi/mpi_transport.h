@@ -24,6 +24,7 @@ struct Options {
 
 /// Joins the ranks of library. bells: this rank's doorbells, which the transport rings; they outlive it.
 /// Creation and destruction are collective.
-Result<std::unique_ptr<Transport>> create(std::shared_ptr<Library> library, Bells& bells, Options options = {});
+Result<std::unique_ptr<Transport>> create(std::shared_ptr<Library> library, Bells& bells,
+                                          Options options = {});
 
 }  // namespace kasane::comm::mpi

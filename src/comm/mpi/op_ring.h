@@ -24,9 +24,9 @@ namespace kasane::comm::mpi {
 
 struct RmaOperation {
   Completion* completion;
-  void* to;                ///< read: where the data goes
-  std::uint64_t* result;   ///< atomic: where the old value goes, or null
-  std::uint64_t bytes;     ///< read: how many bytes are expected
+  void* to;               ///< read: where the data goes
+  std::uint64_t* result;  ///< atomic: where the old value goes, or null
+  std::uint64_t bytes;    ///< read: how many bytes are expected
   /// events that must still happen; only the gate's holder changes it once published
   std::uint8_t parts;
   bool fence;
@@ -49,14 +49,17 @@ class OpRing {
       if (ahead < 0) return std::nullopt;
       if (ahead > 0) {
         p = tail_.load(std::memory_order_relaxed);  // relaxed: another thread took p; try the next
-      } else if (tail_.compare_exchange_strong(p, p + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) {
-        return p;   // seq_cst: idle() compares tail with low. A failure only loads a new guess.
+      } else if (tail_.compare_exchange_strong(p, p + 1, std::memory_order_seq_cst,
+                                               std::memory_order_relaxed)) {
+        return p;  // seq_cst: idle() compares tail with low. A failure only loads a new guess.
       }
     }
   }
   [[nodiscard]] RmaOperation& at(std::uint64_t position) noexcept { return slot(position).op; }
   [[nodiscard]] RmaOperation& in_slot(std::uint16_t index) noexcept { return slots_[index].op; }
-  [[nodiscard]] std::uint16_t index(std::uint64_t position) const noexcept { return static_cast<std::uint16_t>(position & mask_); }
+  [[nodiscard]] std::uint16_t index(std::uint64_t position) const noexcept {
+    return static_cast<std::uint16_t>(position & mask_);
+  }
   void publish(std::uint64_t position) noexcept {
     // release: a thread that sees the operation outstanding sees its content.
     slot(position).turn.store(position + 1, std::memory_order_release);
@@ -75,7 +78,7 @@ class OpRing {
   [[nodiscard]] RmaOperation* under_way(std::uint16_t index) noexcept {
     KASANE_CHECK_OP(index, <=, mask_);
     Slot& s = slots_[index];
-    const std::uint64_t turn = s.turn.load(std::memory_order_acquire);   // acquire: pairs with publish()
+    const std::uint64_t turn = s.turn.load(std::memory_order_acquire);  // acquire: pairs with publish()
     return (turn & mask_) == ((index + 1u) & mask_) ? &s.op : nullptr;
   }
   /// The operation in slot index has ended; its slot can be claimed again.

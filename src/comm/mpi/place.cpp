@@ -17,7 +17,9 @@ bool is_number(const char* text) noexcept {
 }
 
 /// 0 if it is no number.
-std::uint32_t number(const char* text) noexcept { return is_number(text) ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : 0; }
+std::uint32_t number(const char* text) noexcept {
+  return is_number(text) ? static_cast<std::uint32_t>(std::strtoul(text, nullptr, 10)) : 0;
+}
 
 struct Names {
   LaunchedFor mpi;
@@ -45,7 +47,8 @@ Place place(char* const* environment) noexcept {
   for (const Names& names : kNames) {
     const char* rank = find_variable(environment, names.rank);
     if (!is_number(rank)) continue;
-    return {names.mpi, Rank{number(rank)}, number(find_variable(environment, names.ranks)), number(find_variable(environment, names.local_ranks))};
+    return {names.mpi, Rank{number(rank)}, number(find_variable(environment, names.ranks)),
+            number(find_variable(environment, names.local_ranks))};
   }
   return {};
 }
@@ -56,8 +59,10 @@ Result<void> refuse_unjoined_tasks(char* const* environment) {
   const std::uint32_t tasks = number(find_variable(environment, "SLURM_STEP_NUM_TASKS"));
   if (tasks < 2 || place(environment).launched() || has_borrowed_rights()) return {};
   const char* task = find_variable(environment, "SLURM_PROCID");
-  return fail(Errc::unsupported, "srun started " + std::to_string(tasks) + " tasks, of which this is task " + (task != nullptr ? task : "?") +
-                                     ", but no MPI joins them, so each would be a job of its own: use srun --mpi=pmi2 (an MPICH), or KASANE_MPI=openmpi srun " +
+  return fail(Errc::unsupported, "srun started " + std::to_string(tasks) + " tasks, of which this is task " +
+                                     (task != nullptr ? task : "?") +
+                                     ", but no MPI joins them, so each would be a job of its own: use srun "
+                                     "--mpi=pmi2 (an MPICH), or KASANE_MPI=openmpi srun " +
                                      "--mpi=pmix; with KASANE_RANKS=1 in its environment each is one indeed");
 }
 

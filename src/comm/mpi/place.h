@@ -20,10 +20,10 @@ namespace kasane::comm::mpi {
 enum class LaunchedFor : std::uint8_t { none, openmpi, mpich, unnamed };
 
 struct Place {
-  LaunchedFor mpi = LaunchedFor::none;   ///< none: no launcher of an MPI started this process
+  LaunchedFor mpi = LaunchedFor::none;  ///< none: no launcher of an MPI started this process
   Rank rank{0};
-  std::uint32_t ranks = 0;               ///< 0: unknown
-  std::uint32_t local_ranks = 0;         ///< on this host; 0: unknown
+  std::uint32_t ranks = 0;        ///< 0: unknown
+  std::uint32_t local_ranks = 0;  ///< on this host; 0: unknown
 
   [[nodiscard]] bool launched() const noexcept { return mpi != LaunchedFor::none; }
 };

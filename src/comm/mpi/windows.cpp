@@ -18,8 +18,8 @@ namespace {
 // The experiment's times. They decide between two ways that are both correct, so on a busy machine only speed
 // is at stake.
 constexpr std::uint64_t kTargetSleepsNs = 6'000'000;
-constexpr std::uint64_t kProberTriesNs = 2'000'000;    // much shorter than the target's sleep
-constexpr std::uint64_t kOneSidedNs = 1'000'000;       // one-sided: no single operation took longer
+constexpr std::uint64_t kProberTriesNs = 2'000'000;  // much shorter than the target's sleep
+constexpr std::uint64_t kOneSidedNs = 1'000'000;     // one-sided: no single operation took longer
 constexpr int kRounds = 3;
 constexpr std::size_t kScratchBytes = std::size_t{2} << 20;
 
@@ -109,7 +109,8 @@ Result<WindowFindings> experiment(Library& library, Communicator channel) {
   if (!ready) return tl::unexpected<Error>(std::move(ready).error());
   if (!*ready) return found;
   Window window{};
-  const int code = library.locked([&] { return library.table().window(channel, scratch.base(), kScratchBytes, &window); });
+  const int code =
+      library.locked([&] { return library.table().window(channel, scratch.base(), kScratchBytes, &window); });
   auto created = everywhere(library, code == 0);
   if (!created) return tl::unexpected<Error>(std::move(created).error());
   if (!*created) return found;

@@ -28,7 +28,9 @@ class Windows {
   /// Under the lock.
   void close_locked() noexcept;
   // acquire: sees the handle.
-  [[nodiscard]] bool has(std::uint16_t region) const noexcept { return open_[region].load(std::memory_order_acquire); }
+  [[nodiscard]] bool has(std::uint16_t region) const noexcept {
+    return open_[region].load(std::memory_order_acquire);
+  }
   [[nodiscard]] Window of(std::uint16_t region) const noexcept { return windows_[region]; }
 
  private:

@@ -24,24 +24,34 @@ namespace kasane::comm::mpi {
 inline constexpr std::size_t kInline = 8192;
 static_assert(kInline >= kMaxPayload);
 
-enum class MessageKind : std::uint8_t { send, request, write, write_notify, read, atomic, bulk_write, bulk_write_notify, bulk_read };
+enum class MessageKind : std::uint8_t {
+  send,
+  request,
+  write,
+  write_notify,
+  read,
+  atomic,
+  bulk_write,
+  bulk_write_notify,
+  bulk_read
+};
 
 struct RequestHead {
   MessageKind kind;
   AtomicOp op;
   Width width;
   std::uint8_t unused;
-  std::uint16_t slot;      ///< of the poster's operation or reply; its answer names it
-  std::uint16_t name;      ///< handler or region
-  std::uint64_t bytes;     ///< of the data, which is inline or in bulk
-  std::uint64_t offset;    ///< in the region
-  std::uint64_t first;     ///< operand | flag offset | the request's stamp
-  std::uint64_t second;    ///< compare | flag value
+  std::uint16_t slot;    ///< of the poster's operation or reply; its answer names it
+  std::uint16_t name;    ///< handler or region
+  std::uint64_t bytes;   ///< of the data, which is inline or in bulk
+  std::uint64_t offset;  ///< in the region
+  std::uint64_t first;   ///< operand | flag offset | the request's stamp
+  std::uint64_t second;  ///< compare | flag value
 };
 
 struct AnswerHead {
-  std::uint32_t credits;   ///< sends of the receiver that were consumed since the last answer
-  std::uint16_t rings;     ///< doorbells to be rung, a bit each
+  std::uint32_t credits;  ///< sends of the receiver that were consumed since the last answer
+  std::uint16_t rings;    ///< doorbells to be rung, a bit each
   std::uint16_t records;
 };
 
@@ -51,8 +61,8 @@ struct Record {
   RecordKind kind;
   std::uint8_t unused;
   std::uint16_t slot;
-  std::uint32_t bytes;     ///< data only: what follows, padded to 8
-  std::uint64_t value;     ///< the old value of an atomic, or the reply
+  std::uint32_t bytes;  ///< data only: what follows, padded to 8
+  std::uint64_t value;  ///< the old value of an atomic, or the reply
 };
 
 static_assert(sizeof(RequestHead) == 40 && sizeof(AnswerHead) == 8 && sizeof(Record) == 16);
@@ -68,10 +78,14 @@ static_assert(sizeof(AnswerHead) + sizeof(Record) + kInline <= sizeof(Buffer));
 inline constexpr int kRequestTag = 0, kAnswerTag = 1;
 /// The tag of the bulk data of the operation in slot. The direction tells equal slots of the two ranks apart.
 /// MPI guarantees tags up to 32767.
-[[nodiscard]] constexpr int bulk_tag(std::uint16_t slot, bool to_poster) noexcept { return 2 + slot * 2 + (to_poster ? 1 : 0); }
+[[nodiscard]] constexpr int bulk_tag(std::uint16_t slot, bool to_poster) noexcept {
+  return 2 + slot * 2 + (to_poster ? 1 : 0);
+}
 inline constexpr std::uint32_t kMostSlots = 512;
 static_assert(bulk_tag(kMostSlots, true) <= 32767);
 
-[[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) & ~std::size_t{7}; }
+[[nodiscard]] constexpr std::size_t padded(std::size_t bytes) noexcept {
+  return (bytes + 7) & ~std::size_t{7};
+}
 
 }  // namespace kasane::comm::mpi

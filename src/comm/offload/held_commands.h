@@ -46,7 +46,7 @@ class HeldCommands {
     Peer& peer = peers_[raw(command.remote.rank)];
     if (peer.count++ == 0) {
       peer.first = slot;
-      blocked_.push_back(raw(command.remote.rank));   // reserved: at most one entry a peer
+      blocked_.push_back(raw(command.remote.rank));  // reserved: at most one entry a peer
     } else {
       slots_[peer.last].next = slot;
     }
@@ -103,8 +103,8 @@ class HeldCommands {
   }
 
   std::vector<Slot> slots_;
-  std::vector<Peer> peers_;              // by rank
-  std::vector<std::uint32_t> blocked_;   // ranks
+  std::vector<Peer> peers_;             // by rank
+  std::vector<std::uint32_t> blocked_;  // ranks
   std::uint32_t free_;
 };
 

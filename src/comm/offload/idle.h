@@ -74,7 +74,7 @@ class Idle {
   static constexpr std::uint64_t kYieldNs = 50'000;
   static constexpr std::int64_t kFirstNapNs = 50'000, kLongestNapNs = 1'000'000;
 
-  std::uint32_t spins_, looks_ = 0;   // looks in a row that found nothing, up to the first sleep
+  std::uint32_t spins_, looks_ = 0;  // looks in a row that found nothing, up to the first sleep
   std::uint64_t yielding_since_ns_ = 0;
   std::int64_t nap_ns_ = kFirstNapNs;
 };

@@ -28,7 +28,8 @@ class BlockSignals {
   BlockSignals() noexcept {
     sigset_t set;
     ::sigfillset(&set);
-    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) ::sigdelset(&set, signal);
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+      ::sigdelset(&set, signal);
     ::pthread_sigmask(SIG_SETMASK, &set, &before_);
   }
   ~BlockSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -47,14 +48,17 @@ bool one_core() noexcept {
 /// The transport's messages doorbell as nap() wants it.
 struct MessagesBell {
   Transport& transport;
-  void sleep(std::uint32_t seen, std::int64_t limit_ns) noexcept { transport.sleep(Doorbell::messages, seen, limit_ns); }
+  void sleep(std::uint32_t seen, std::int64_t limit_ns) noexcept {
+    transport.sleep(Doorbell::messages, seen, limit_ns);
+  }
 };
 
 }  // namespace
 
 // ---- start and end ----------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Offloader>> Offloader::start(Transport& transport, Issuer& issuer, std::uint32_t ring_commands) {
+Result<std::unique_ptr<Offloader>> Offloader::start(Transport& transport, Issuer& issuer,
+                                                    std::uint32_t ring_commands) {
   if (!std::has_single_bit(ring_commands) || ring_commands < 2) {
     return fail(Errc::invalid_argument, "an offloader with a ring of " + std::to_string(ring_commands) +
                                             " commands: give a power of two, at least 2");
@@ -87,7 +91,7 @@ Offloader::~Offloader() {
   if (!thread_.joinable()) return;
   // release: the executor sees the pushes before this call once it sees stop. It ends when nothing is left.
   stop_.store(true, std::memory_order_release);
-  wake();   // after stop: an executor that read its doorbell before does not sleep, or is woken
+  wake();  // after stop: an executor that read its doorbell before does not sleep, or is woken
   thread_.join();
 }
 

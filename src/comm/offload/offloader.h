@@ -66,14 +66,15 @@ class Offloader {
   }
 
   /// The number of commands that may have left the ring and not been issued.
-  [[nodiscard]] static constexpr std::uint64_t most_held(std::uint64_t ring_commands, std::uint32_t ranks) noexcept {
+  [[nodiscard]] static constexpr std::uint64_t most_held(std::uint64_t ring_commands,
+                                                         std::uint32_t ranks) noexcept {
     return ring_commands + std::uint64_t{kPeerQuota} * (ranks < kClosedPeers ? ranks : kClosedPeers);
   }
 
  private:
-  static constexpr std::uint32_t kBatch = 64;          // commands between two calls of progress()
-  static constexpr std::uint32_t kPeerQuota = 16;      // held commands of a peer before it is closed
-  static constexpr std::uint32_t kClosedPeers = 64;    // peers that can be closed without others waiting
+  static constexpr std::uint32_t kBatch = 64;        // commands between two calls of progress()
+  static constexpr std::uint32_t kPeerQuota = 16;    // held commands of a peer before it is closed
+  static constexpr std::uint32_t kClosedPeers = 64;  // peers that can be closed without others waiting
   static constexpr std::uint32_t kUnpublishedLooks = 16;
 
   Offloader(Transport&, Issuer&, std::uint32_t ring_commands);
@@ -89,15 +90,15 @@ class Offloader {
   void rest(offload::Idle& idle, std::uint32_t seen) noexcept;
 
   MpscRing<Command> ring_;
-  std::vector<std::atomic<bool>> closed_;   // by rank; written by the executor
+  std::vector<std::atomic<bool>> closed_;  // by rank; written by the executor
   Transport& transport_;
   Issuer& issuer_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
   // Requesters read the members above; those below belong to the executor.
   alignas(64) offload::HeldCommands held_;
-  std::uint64_t taken_ = 0;                 // positions popped
-  std::uint32_t unpublished_ = 0;           // consecutive looks that met a claimed cell without its command
+  std::uint64_t taken_ = 0;        // positions popped
+  std::uint32_t unpublished_ = 0;  // consecutive looks that met a claimed cell without its command
   alignas(64) std::atomic<std::uint64_t> issued_before_{0};
 };
 

@@ -21,7 +21,9 @@ OptionTable& add_session_items(OptionTable& items, SessionOptions& options) {
 
 OptionTable& add_all_session_options(OptionTable& table, SessionOptions& options) {
   OptionTable items;
-  return add_session_options(table, options).list("", "KASANE_DEBUG", add_session_items(items, options), "settings for developers", OtherItems::ignored);
+  return add_session_options(table, options)
+      .list("", "KASANE_DEBUG", add_session_items(items, options), "settings for developers",
+            OtherItems::ignored);
 }
 
 }  // namespace kasane::comm

@@ -11,7 +11,9 @@ Result<SessionPlan> over_ucx(const Situation& s, bool within_hosts) {
 
 Result<SessionPlan> over_mpi(const Situation& s) {
   if (s.launcher != Launcher::mpi) {
-    return fail(Errc::unsupported, "--transport mpi: the ranks were not started by mpirun; `kasane run --transport mpi` does that, and so does mpirun itself");
+    return fail(Errc::unsupported,
+                "--transport mpi: the ranks were not started by mpirun; `kasane run --transport mpi` does "
+                "that, and so does mpirun itself");
   }
   return SessionPlan{.network = NetworkKind::mpi, .within_hosts = true};
 }
@@ -20,23 +22,28 @@ Result<SessionPlan> automatic(const Situation& s) {
   if (s.hosts == 1) return SessionPlan{};
   if (s.ucx) return SessionPlan{.network = NetworkKind::ucx, .within_hosts = false};
   if (s.launcher == Launcher::mpi) return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
-  return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") + " need UCX, or a start by mpirun: " + s.why_no_ucx);
+  return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") +
+                                     " need UCX, or a start by mpirun: " + s.why_no_ucx);
 }
 
 }  // namespace
 
-bool ucx_matters(const Situation& s) { return s.ranks > 1 && (s.asked == "ucx" || (s.asked == "auto" && s.hosts > 1)); }
+bool ucx_matters(const Situation& s) {
+  return s.ranks > 1 && (s.asked == "ucx" || (s.asked == "auto" && s.hosts > 1));
+}
 
 Result<SessionPlan> make_plan(const Situation& s) {
   if (s.asked != "auto" && s.asked != "shm" && s.asked != "ucx" && s.asked != "mpi") {
-    return fail(Errc::invalid_argument, "--transport '" + s.asked + "' (KASANE_TRANSPORT): it is auto, shm, ucx or mpi");
+    return fail(Errc::invalid_argument,
+                "--transport '" + s.asked + "' (KASANE_TRANSPORT): it is auto, shm, ucx or mpi");
   }
   if (s.ranks == 1) return SessionPlan{};
   if (s.asked == "ucx") return over_ucx(s, /*within_hosts=*/true);
   if (s.asked == "mpi") return over_mpi(s);
   if (s.asked == "auto") return automatic(s);
   if (s.hosts == 1) return SessionPlan{};
-  return fail(Errc::unsupported, "--transport shm: the " + counted(s.ranks, "rank") + " are on " + counted(s.hosts, "host") +
+  return fail(Errc::unsupported, "--transport shm: the " + counted(s.ranks, "rank") + " are on " +
+                                     counted(s.hosts, "host") +
                                      ", which share no memory; use auto, ucx or mpi");
 }
 

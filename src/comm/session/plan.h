@@ -20,17 +20,17 @@ namespace kasane::comm {
 enum class NetworkKind : std::uint8_t { none, ucx, mpi };
 
 struct Situation {
-  std::string asked = {};        ///< SessionOptions::transport
+  std::string asked = {};  ///< SessionOptions::transport
   Launcher launcher = Launcher::alone;
   std::uint32_t ranks = 1, hosts = 1;
-  bool ucx = false;         ///< every rank has it
+  bool ucx = false;  ///< every rank has it
   std::string why_no_ucx = {};
 };
 
 /// Which network, if any, and for which ranks.
 struct SessionPlan {
   NetworkKind network = NetworkKind::none;
-  bool within_hosts = false;   ///< the network also joins ranks of one host
+  bool within_hosts = false;  ///< the network also joins ranks of one host
 };
 
 Result<SessionPlan> make_plan(const Situation&);

@@ -9,10 +9,10 @@
 
 #include "base/assert.h"
 #include "base/memory_file.h"
+#include "comm/agree.h"
 #include "comm/bootstrap/rendezvous.h"
 #include "comm/collectives.h"
 #include "comm/composed/composed.h"
-#include "comm/agree.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/mpi_transport.h"
 #include "comm/shm/shm_transport.h"
@@ -40,7 +40,8 @@ Result<Job> job_of_self(Rank rank, std::uint32_t ranks) {
 /// The OutOfBand of forked ranks.
 class Session::HostExchange {
  public:
-  explicit HostExchange(Transport& plane) : waiter_(plane), collectives_(plane, waiter_), over_(plane, collectives_) {}
+  explicit HostExchange(Transport& plane)
+      : waiter_(plane), collectives_(plane, waiter_), over_(plane, collectives_) {}
   [[nodiscard]] OutOfBand& get() noexcept { return over_; }
 
  private:
@@ -61,7 +62,7 @@ Session::~Session() {
 }
 
 Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Job job) {
-  const RaisedFileLimit raised;   // networks make memory files of their own
+  const RaisedFileLimit raised;  // networks make memory files of their own
   std::unique_ptr<Session> session(new Session(options, std::move(job)));
   KASANE_TRY(session->build());
   if (!session->settled_by_fork()) session->out_of_band().set_built(session->transport_.get());
@@ -93,8 +94,10 @@ Result<void> Session::load_mpi() {
   mpi_ = std::move(*library);
   // An MPI that was started by another MPI's mpirun finds one rank only.
   if (job_.ranks > 1 && job_.ranks != mpi_->ranks()) {
-    return fail(Errc::unsupported, "mpirun started " + counted(job_.ranks, "rank") + ", but " + std::string(mpi_->name()) + " " + std::string(mpi_->version()) +
-                                       " finds " + std::to_string(mpi_->ranks()) + ": another MPI started them; say which with --mpi (KASANE_MPI)");
+    return fail(Errc::unsupported, "mpirun started " + counted(job_.ranks, "rank") + ", but " +
+                                       std::string(mpi_->name()) + " " + std::string(mpi_->version()) +
+                                       " finds " + std::to_string(mpi_->ranks()) +
+                                       ": another MPI started them; say which with --mpi (KASANE_MPI)");
   }
   job_.rank = mpi_->rank();
   job_.ranks = mpi_->ranks();
@@ -110,18 +113,21 @@ OutOfBand& Session::out_of_band() {
 /// Forked ranks have one host, one image and one environment: nothing remains to be found out.
 bool Session::settled_by_fork() const {
   if (job_.launcher == Launcher::mpi) return false;
-  return job_.ranks == 1 || (options_.hosts <= 1 && (options_.transport == "auto" || options_.transport == "shm"));
+  return job_.ranks == 1 ||
+         (options_.hosts <= 1 && (options_.transport == "auto" || options_.transport == "shm"));
 }
 
 /// Ranks of several hosts may have got different options.
 Result<void> Session::compare_options() {
-  const std::string mine = "--transport " + options_.transport + " --debug hosts=" + std::to_string(options_.hosts);
+  const std::string mine =
+      "--transport " + options_.transport + " --debug hosts=" + std::to_string(options_.hosts);
   auto all = out_of_band().allgather(mine);
   KASANE_TRY(all);
   for (std::uint32_t r = 0; r < all->size(); ++r) {
     if ((*all)[r] == (*all)[0]) continue;
-    return fail(Errc::invalid_argument, "rank 0 was asked for " + (*all)[0] + ", rank " + std::to_string(r) + " for " + (*all)[r] +
-                                            ": they must agree (KASANE_TRANSPORT, KASANE_DEBUG; mpirun -x or -genv passes them on)");
+    return fail(Errc::invalid_argument,
+                "rank 0 was asked for " + (*all)[0] + ", rank " + std::to_string(r) + " for " + (*all)[r] +
+                    ": they must agree (KASANE_TRANSPORT, KASANE_DEBUG; mpirun -x or -genv passes them on)");
   }
   return {};
 }
@@ -130,7 +136,8 @@ Result<void> Session::find_host() {
   const bool divided = options_.hosts > 1;
   if (job_.launcher != Launcher::mpi && !divided) return {};
   RendezvousOptions how{.shared_bytes = shm::job_bytes, .domain = {}};
-  if (divided) how.domain = "part" + std::to_string(std::uint64_t{raw(job_.rank)} * options_.hosts / job_.ranks);
+  if (divided)
+    how.domain = "part" + std::to_string(std::uint64_t{raw(job_.rank)} * options_.hosts / job_.ranks);
   auto found = rendezvous(out_of_band(), how);
   KASANE_TRY(found);
   found->launcher = job_.launcher;
@@ -140,7 +147,8 @@ Result<void> Session::find_host() {
 }
 
 Result<void> Session::decide() {
-  Situation situation{.asked = options_.transport, .launcher = job_.launcher, .ranks = job_.ranks, .hosts = job_.hosts};
+  Situation situation{
+      .asked = options_.transport, .launcher = job_.launcher, .ranks = job_.ranks, .hosts = job_.hosts};
   if (ucx_matters(situation)) {
     const Result<void> here = ucx::available();
     // If one rank has no UCX, no rank uses it; that is no failure yet.

@@ -3,10 +3,10 @@
 // process was started and from the user's options. The runtime uses it, and so does a program that uses comm
 // alone:
 //
-//   SessionOptions options;                                // or from the environment: add_all_session_options()
-//   Job job;                                               // started by mpirun: only the launcher is set
-//   job.launcher = Launcher::mpi;                          // else: job = create_job(n, shm::job_bytes(n)),
-//                                                          // fork n times, job.rank = 0 … n-1
+//   SessionOptions options;   // or from the environment: add_all_session_options()
+//   Job job;                  // started by mpirun: only the launcher is set
+//   job.launcher = Launcher::mpi;   // else: job = create_job(n, shm::job_bytes(n)),
+//                                     // fork n times, job.rank = 0 … n-1
 //   auto session = Session::join(options, job);
 //   if (!session) die(session.error().message);
 //   Transport& t = (*session)->transport();
@@ -88,13 +88,13 @@ class Session {
   SessionOptions options_;
   Job job_;
   SessionPlan plan_;
-  std::string network_;                         ///< describes what runs between ranks
+  std::string network_;  ///< describes what runs between ranks
   // Destroyed from the last to the first.
   std::shared_ptr<mpi::Library> mpi_;
-  bool made_job_ = false;                       ///< this object closes job_'s descriptors
-  std::optional<Job> self_;                     ///< of this rank alone; closed by this object
-  std::unique_ptr<Transport> control_;          ///< forked: the control plane
-  std::unique_ptr<HostExchange> exchange_;      ///< over it
+  bool made_job_ = false;                   ///< this object closes job_'s descriptors
+  std::optional<Job> self_;                 ///< of this rank alone; closed by this object
+  std::unique_ptr<Transport> control_;      ///< forked: the control plane
+  std::unique_ptr<HostExchange> exchange_;  ///< over it
   std::unique_ptr<Transport> transport_;
 };
 

@@ -42,7 +42,7 @@ class DoorbellDelays {
   struct Learnt {
     /// how many ring at once since the last expired delay; 0: none expired
     std::atomic<std::uint32_t> in_a_row{0};
-    std::atomic<std::uint32_t> left{0};       ///< how many of them are still to come
+    std::atomic<std::uint32_t> left{0};  ///< how many of them are still to come
   };
   std::vector<Learnt> ranks_;
 };

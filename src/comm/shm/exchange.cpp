@@ -39,11 +39,13 @@ std::string named(RegionId id, Rank rank) { return named(id) + " of rank " + std
 
 Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what, std::uint64_t offset) {
   struct stat st{};
-  if (::fstat(fd, &st) != 0) return fail_errno(Errc::invalid_argument, std::string(what) + ": fstat of its descriptor " + std::to_string(fd));
+  if (::fstat(fd, &st) != 0)
+    return fail_errno(Errc::invalid_argument,
+                      std::string(what) + ": fstat of its descriptor " + std::to_string(fd));
   // Beyond the file's end a mapping raises SIGBUS at the first access. An error here is easier to understand.
   if (static_cast<std::uint64_t>(st.st_size) < offset + bytes) {
-    return fail(Errc::invalid_argument, std::string(what) + ": its file has " + std::to_string(st.st_size) + " bytes, " +
-                                            std::to_string(offset + bytes) + " were promised");
+    return fail(Errc::invalid_argument, std::string(what) + ": its file has " + std::to_string(st.st_size) +
+                                            " bytes, " + std::to_string(offset + bytes) + " were promised");
   }
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
                    static_cast<off_t>(offset));
@@ -79,7 +81,7 @@ Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<S
 }
 
 Result<void> Exchange::check_no_failure(RegionId id) const {
-  if (area.failed.load(std::memory_order_acquire) == 0) return {};   // acquire: pairs with run()
+  if (area.failed.load(std::memory_order_acquire) == 0) return {};  // acquire: pairs with run()
   return fail(Errc::peer_lost, "attach of " + named(id) + ": another rank failed in it, see its message");
 }
 
@@ -164,7 +166,7 @@ Result<void> Exchange::send(Rank to, const DescriptorHeader& header, std::span<c
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
   message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-  auto* const rights = reinterpret_cast<cmsghdr*>(control.bytes);   // the first
+  auto* const rights = reinterpret_cast<cmsghdr*>(control.bytes);  // the first
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(fds.size_bytes());
@@ -209,7 +211,8 @@ Result<Exchange::ReceivedDescriptors> Exchange::receive(RegionId id) {
     std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count),
                    std::back_inserter(received.fds), [](int fd) { return OwnedFd(fd); });
   }
-  if (n != sizeof(received.header) || received.header.region != raw(id) || received.header.first >= host.size()) {
+  if (n != sizeof(received.header) || received.header.region != raw(id) ||
+      received.header.first >= host.size()) {
     return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
                                     std::to_string(received.header.region) + " in attach of " + named(id));
   }

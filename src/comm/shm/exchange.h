@@ -30,7 +30,8 @@ class SharedMap {
   /// Maps [offset, offset + bytes) of fd, read-write, without reserving memory. what names it in the error.
   static Result<SharedMap> map(int fd, std::size_t bytes, const char* what, std::uint64_t offset = 0);
   SharedMap() = default;
-  SharedMap(SharedMap&& o) noexcept : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
+  SharedMap(SharedMap&& o) noexcept
+      : data_(std::exchange(o.data_, nullptr)), bytes_(std::exchange(o.bytes_, 0)) {}
   SharedMap& operator=(SharedMap&& o) noexcept {
     std::swap(data_, o.data_);
     std::swap(bytes_, o.bytes_);
@@ -65,8 +66,8 @@ class OwnedFd {
 
 struct Exchange {
   Rank self;
-  const std::vector<Rank>& host;                 ///< the ranks of this host, ascending, self among them
-  const std::vector<Job::SocketPair>& sockets;   ///< by rank of the job
+  const std::vector<Rank>& host;                ///< the ranks of this host, ascending, self among them
+  const std::vector<Job::SocketPair>& sockets;  ///< by rank of the job
   JobArea& area;
 
   /// Collective among the host's ranks. fd < 0: memory from make_memory(), nothing is passed. Else fills

@@ -27,7 +27,8 @@ inline constexpr std::uint32_t kReplySlots = 1024;
 inline constexpr std::uint32_t kNoReply = 0xFFFFFFFFu;
 
 static_assert((kRingCells & (kRingCells - 1)) == 0, "a position's cell is found by a mask");
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free && std::atomic<std::uint64_t>::is_always_lock_free,
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free &&
+                  std::atomic<std::uint64_t>::is_always_lock_free,
               "atomics between processes must not use a lock table of one of them");
 
 /// One message. For the cell of position p, with lap = p / kRingCells, turn is 2 × lap: empty, for the
@@ -38,17 +39,18 @@ struct alignas(kLine) Cell {
   std::uint32_t from;
   std::uint32_t handler;
   std::uint32_t bytes;
-  std::uint32_t reply_slot;   ///< kNoReply for a one-way message
+  std::uint32_t reply_slot;  ///< kNoReply for a one-way message
   std::uint64_t reply_stamp;
   std::byte payload[kMaxPayload];
 };
 static_assert(offsetof(Cell, payload) % 8 == 0, "payloads are aligned to 8 bytes");
-static_assert(offsetof(Cell, payload) == 32, "the header and the first half of a line's payload share a line");
+static_assert(offsetof(Cell, payload) == 32,
+              "the header and the first half of a line's payload share a line");
 static_assert(sizeof(Cell) % kLine == 0 && sizeof(Cell) == 3648);
 
 struct alignas(4096) RankArea {
   Bells bells;
-  alignas(kLine) std::atomic<std::uint64_t> tail;   ///< the position that the next producer claims
+  alignas(kLine) std::atomic<std::uint64_t> tail;  ///< the position that the next producer claims
   ReplySlot replies[kReplySlots];
   Cell cells[kRingCells];
 };

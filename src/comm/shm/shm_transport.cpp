@@ -33,9 +33,9 @@
 #include "base/memory_file.h"
 #include "comm/mailbox.h"
 #include "comm/mailbox_replies.h"
+#include "comm/shm/doorbell_delays.h"
 #include "comm/shm/exchange.h"
 #include "comm/shm/layout.h"
-#include "comm/shm/doorbell_delays.h"
 
 namespace kasane::comm::shm {
 namespace {
@@ -84,8 +84,12 @@ class ShmTransport final : public MailboxTransport {
   }
 
   Facts facts() const noexcept override {
-    return {.name = "shm", .target_cpu_needed = false, .puts_need_target = false, .atomics_coherent_with_cpu = true,
-            .completes_inline = true, .ordered = true};
+    return {.name = "shm",
+            .target_cpu_needed = false,
+            .puts_need_target = false,
+            .atomics_coherent_with_cpu = true,
+            .completes_inline = true,
+            .ordered = true};
   }
 
   Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override;
@@ -93,9 +97,10 @@ class ShmTransport final : public MailboxTransport {
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion*) noexcept override;
-  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
-              Width) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion*) noexcept override;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion*, Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
@@ -113,7 +118,7 @@ class ShmTransport final : public MailboxTransport {
   struct Source {
     /// from make_memory(): the memory of all ranks of this host, by position
     std::byte* made = nullptr;
-    std::vector<SharedMap> peers;    ///< else, by rank: the mappings of this process
+    std::vector<SharedMap> peers;  ///< else, by rank: the mappings of this process
   };
 
   RankArea& area(Rank r) const noexcept {
@@ -128,7 +133,8 @@ class ShmTransport final : public MailboxTransport {
     KASANE_CHECK(base != nullptr, "the rank is on another host");
     return base + at.offset;
   }
-  Post put(Rank to, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  Post put(Rank to, HandlerId, std::span<const std::byte> payload, std::uint32_t slot,
+           std::uint64_t stamp) noexcept;
   void end_delay(PendingReply&) noexcept;
   bool run_batch() noexcept;
 
@@ -136,16 +142,16 @@ class ShmTransport final : public MailboxTransport {
   /// where the next region's memory begins in that file; the same on all ranks
   std::uint64_t file_end_;
   std::vector<Job::SocketPair> sockets_;
-  std::vector<Rank> host_;           ///< the ranks of this host, ascending
-  std::vector<RankArea*> areas_;     ///< by rank; null: on another host
+  std::vector<Rank> host_;        ///< the ranks of this host, ascending
+  std::vector<RankArea*> areas_;  ///< by rank; null: on another host
   SharedMap shared_;
   JobArea* job_area_;
-  std::size_t own_position_;         ///< of this rank in host_
+  std::size_t own_position_;  ///< of this rank in host_
   RankArea* own_;
   std::array<Source, kMaxRegions> sources_;
   ReplySlots replies_;
   DoorbellDelays doorbell_delays_;
-  alignas(kLine) std::atomic<std::uint32_t> gate_{0};   ///< 1 while a thread of this rank consumes
+  alignas(kLine) std::atomic<std::uint32_t> gate_{0};  ///< 1 while a thread of this rank consumes
   /// next position to consume; written inside the gate only
   std::atomic<std::uint64_t> head_{0};
 };
@@ -163,7 +169,8 @@ Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
                                             " and have memory once, bytes from 1");
   }
   const std::size_t each = whole_pages(bytes), all = each * host_.size();
-  KASANE_TRY(check_file_limit("the job's shared memory with region " + std::to_string(raw(id)), file_end_ + all));
+  KASANE_TRY(
+      check_file_limit("the job's shared memory with region " + std::to_string(raw(id)), file_end_ + all));
   const RaisedFileLimit raised;
   // fallocate only lengthens the file; with ftruncate a late rank would shorten it. It populates the last
   // page.
@@ -212,14 +219,15 @@ Post ShmTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   return write_here(address(to, bytes), from, bytes);
 }
 
-Post ShmTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                                Completion*) noexcept {
+Post ShmTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                                std::uint64_t value, Completion*) noexcept {
   check_aligned(flag_offset, 8);
-  return write_notify_here(address(to, bytes), from, bytes, address({to.rank, to.region, flag_offset}, 8), value);
+  return write_notify_here(address(to, bytes), from, bytes, address({to.rank, to.region, flag_offset}, 8),
+                           value);
 }
 
-Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-                          Completion*, Width width) noexcept {
+Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                          std::uint64_t* result, Completion*, Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
   check_aligned(at.offset, bytes);
   return atomic_here(op, address(at, bytes), operand, compare, result, width);
@@ -227,7 +235,7 @@ Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post ShmTransport::fence(Rank target, Completion*) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_all();   // all operations completed inline; later loads must come after them, too
+  fence_all();  // all operations completed inline; later loads must come after them, too
   return Post::done;
 }
 
@@ -270,10 +278,14 @@ Post ShmTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   return Post::done;
 }
 
-Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  const bool delayed = pending.doorbell_delay_ns != 0 && can_nudge() && to != rank() && doorbell_delays_.may_delay(to);
+Post ShmTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload,
+                           PendingReply& pending) noexcept {
+  const bool delayed =
+      pending.doorbell_delay_ns != 0 && can_nudge() && to != rank() && doorbell_delays_.may_delay(to);
   const std::uint64_t ring_at_ns = delayed ? now_ns() + pending.doorbell_delay_ns : 0;
-  const auto send = [&](std::uint32_t slot, std::uint64_t stamp) { return put(to, id, payload, slot, stamp); };
+  const auto send = [&](std::uint32_t slot, std::uint64_t stamp) {
+    return put(to, id, payload, slot, stamp);
+  };
   if (replies_.request(to, pending, send, ring_at_ns) == Post::again) return Post::again;
   if (delayed) {
     nudge(to);
@@ -305,7 +317,7 @@ bool ShmTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
 
 /// The request is still unanswered: from now on doorbells ring as for other requests.
 void ShmTransport::end_delay(PendingReply& pending) noexcept {
-  replies_.slot(pending.slot).watched.store(0, std::memory_order_seq_cst);   // seq_cst: see reply()
+  replies_.slot(pending.slot).watched.store(0, std::memory_order_seq_cst);  // seq_cst: see reply()
   wake(pending.to, Doorbell::messages);
   doorbell_delays_.expired(pending.to);
   pending.ring_at_ns = 0;
@@ -333,7 +345,8 @@ bool ShmTransport::poll() noexcept {
   const std::uint64_t left_at = head_.load(std::memory_order_relaxed);  // relaxed: this thread wrote it
   gate_.exchange(0, std::memory_order_acq_rel);  // release: what this thread consumed; acquire: see (b)
   // acquire: as in run_batch().
-  if (own_cell(left_at).turn.load(std::memory_order_acquire) == full_turn(left_at)) wake(rank(), Doorbell::messages);
+  if (own_cell(left_at).turn.load(std::memory_order_acquire) == full_turn(left_at))
+    wake(rank(), Doorbell::messages);
   return any;
 }
 
@@ -361,7 +374,9 @@ void ShmTransport::wake(Rank to, Doorbell d) noexcept { area(to).bells[raw(d)].r
 
 std::size_t plane_bytes(std::size_t host_ranks) { return sizeof(JobArea) + host_ranks * sizeof(RankArea); }
 
-std::string named(const Job& job) { return "rank " + std::to_string(raw(job.rank)) + " of a job of " + std::to_string(job.ranks) + " ranks"; }
+std::string named(const Job& job) {
+  return "rank " + std::to_string(raw(job.rank)) + " of a job of " + std::to_string(job.ranks) + " ranks";
+}
 
 }  // namespace
 
@@ -370,17 +385,21 @@ std::size_t job_bytes(std::uint32_t host_ranks) { return 2 * plane_bytes(host_ra
 Result<std::unique_ptr<Transport>> create(const Job& job, Plane plane) {
   if (raw(job.rank) >= job.ranks) return fail(Errc::invalid_argument, named(job));
   if (job.sockets.size() != job.ranks || !job.on_this_host(job.rank)) {
-    return fail(Errc::invalid_argument, named(job) + " needs a socket pair of its own among " + std::to_string(job.ranks) + ", got " +
+    return fail(Errc::invalid_argument, named(job) + " needs a socket pair of its own among " +
+                                            std::to_string(job.ranks) + ", got " +
                                             std::to_string(job.sockets.size()));
   }
   const auto host_ranks = static_cast<std::uint32_t>(job.host_ranks().size());
   if (job.shared_bytes < job_bytes(host_ranks)) {
-    return fail(Errc::invalid_argument, named(job) + ", " + std::to_string(host_ranks) + " of them on this host, needs " +
-                                            std::to_string(job_bytes(host_ranks)) + " shared bytes, got " + std::to_string(job.shared_bytes));
+    return fail(Errc::invalid_argument, named(job) + ", " + std::to_string(host_ranks) +
+                                            " of them on this host, needs " +
+                                            std::to_string(job_bytes(host_ranks)) + " shared bytes, got " +
+                                            std::to_string(job.shared_bytes));
   }
   auto shared = SharedMap::map(job.shared_fd, job_bytes(host_ranks), "the job's shared memory");
   if (!shared) return tl::unexpected<Error>(std::move(shared).error());
-  return std::make_unique<ShmTransport>(job, std::move(*shared), plane == Plane::data ? 0 : plane_bytes(host_ranks));
+  return std::make_unique<ShmTransport>(job, std::move(*shared),
+                                        plane == Plane::data ? 0 : plane_bytes(host_ranks));
 }
 
 Bells& bells(Transport& transport) noexcept {

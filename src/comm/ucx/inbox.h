@@ -43,7 +43,8 @@ class Inbox {
     slots_ = std::bit_ceil(messages + 1);
     const std::size_t ring = slots_ * sizeof(std::uint32_t);
     bytes_ = messages * sizeof(Cell) + ring;
-    void* p = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return false;
     memory_ = static_cast<std::byte*>(p);
     messages_ = messages;
@@ -70,45 +71,48 @@ class Inbox {
   const Arrived* front() noexcept {
     // relaxed: ordered by the gate
     const std::uint64_t head = head_.load(std::memory_order_relaxed);
-    if (head == tail_.load(std::memory_order_acquire)) return nullptr;            // acquire: pairs with put()
+    if (head == tail_.load(std::memory_order_acquire)) return nullptr;  // acquire: pairs with put()
     return &cell(ring()[head & (slots_ - 1)]).message;
   }
   void pop() noexcept {
     // relaxed: ordered by the gate
     const std::uint64_t head = head_.load(std::memory_order_relaxed);
     const std::uint32_t index = ring()[head & (slots_ - 1)];
-    head_.store(head + 1, std::memory_order_release);                             // release: only for empty()
-    std::uint32_t top = returned_.load(std::memory_order_relaxed);                // relaxed: a guess
+    head_.store(head + 1, std::memory_order_release);               // release: only for empty()
+    std::uint32_t top = returned_.load(std::memory_order_relaxed);  // relaxed: a guess
     do {
       cell(index).next = top;
       // release: this thread has read the payload before it is overwritten.
-    } while (!returned_.compare_exchange_weak(top, index + 1, std::memory_order_release, std::memory_order_relaxed));
+    } while (!returned_.compare_exchange_weak(top, index + 1, std::memory_order_release,
+                                              std::memory_order_relaxed));
   }
 
  private:
   struct alignas(64) Cell {
     Arrived message;
-    std::uint32_t next;   ///< index + 1 in a list; 0: last
+    std::uint32_t next;  ///< index + 1 in a list; 0: last
   };
   Cell& cell(std::uint32_t index) noexcept { return reinterpret_cast<Cell*>(memory_)[index]; }
-  std::uint32_t* ring() noexcept { return reinterpret_cast<std::uint32_t*>(memory_ + messages_ * sizeof(Cell)); }
+  std::uint32_t* ring() noexcept {
+    return reinterpret_cast<std::uint32_t*>(memory_ + messages_ * sizeof(Cell));
+  }
 
   /// First from the producer's own list, then from the returned ones (all at once, so there is no ABA), then
   /// one that was never used.
   std::uint32_t take() noexcept {
-    if (mine_ == 0) mine_ = returned_.exchange(0, std::memory_order_acquire);     // acquire: pairs with pop()
+    if (mine_ == 0) mine_ = returned_.exchange(0, std::memory_order_acquire);  // acquire: pairs with pop()
     if (mine_ != 0) {
       const std::uint32_t index = mine_ - 1;
       mine_ = cell(index).next;
       return index;
     }
-    KASANE_CHECK_OP(untouched_, <, messages_);   // a peer sent more than its credits
+    KASANE_CHECK_OP(untouched_, <, messages_);  // a peer sent more than its credits
     return untouched_++;
   }
 
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0, slots_ = 0, messages_ = 0;
-  std::uint32_t mine_ = 0, untouched_ = 0;                        ///< used by the producer only
+  std::uint32_t mine_ = 0, untouched_ = 0;  ///< used by the producer only
   std::atomic<std::uint32_t> returned_{0};
   alignas(64) std::atomic<std::uint64_t> tail_{0};
   alignas(64) std::atomic<std::uint64_t> head_{0};

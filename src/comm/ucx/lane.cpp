@@ -21,7 +21,9 @@ constexpr std::size_t kSendBufferBytes = (kMaxWire + kLine - 1) / kLine * kLine;
 /// an op that UCX has not ended so long after its peer was given up is an orphan
 constexpr std::uint64_t kOrphanNs = 200'000'000;
 
-constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 ucp_atomic_op_t of_ucx(AtomicOp op) noexcept {
   switch (op) {
@@ -65,8 +67,11 @@ Result<void> Lane::start() {
   op_bytes_ = round_up(sizeof(Op), kLine) + round_up(peers_.request_bytes, kLine);
   const std::size_t ops = std::size_t{outstanding_} + peers_.ranks;
   memory_bytes_ = round_up(ops * op_bytes_ + kSendBuffers * kSendBufferBytes, 4096);
-  void* memory = ::mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return fail_errno(Errc::out_of_memory, "cannot map " + std::to_string(memory_bytes_) + " bytes for a lane of UCX");
+  void* memory = ::mmap(nullptr, memory_bytes_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED)
+    return fail_errno(Errc::out_of_memory,
+                      "cannot map " + std::to_string(memory_bytes_) + " bytes for a lane of UCX");
   memory_ = static_cast<std::byte*>(memory);
   for (std::size_t i = 0; i < ops; ++i) {
     Op* op = new (memory_ + i * op_bytes_) Op();
@@ -79,17 +84,20 @@ Result<void> Lane::start() {
     }
   }
   free_buffers_.reserve(kSendBuffers);
-  for (std::uint32_t i = 0; i < kSendBuffers; ++i) free_buffers_.push_back(static_cast<std::int32_t>(kSendBuffers - 1 - i));
+  for (std::uint32_t i = 0; i < kSendBuffers; ++i)
+    free_buffers_.push_back(static_cast<std::int32_t>(kSendBuffers - 1 - i));
   ending_.reserve(2 * std::size_t{peers_.ranks} + 2);
 
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  if (const ucs_status_t status = ucx_.ucp_worker_create(peers_.context, &params, &worker_); status != UCS_OK) {
+  if (const ucs_status_t status = ucx_.ucp_worker_create(peers_.context, &params, &worker_);
+      status != UCS_OK) {
     return fail(Errc::limit, std::string("UCX cannot create a worker: ") + ucx_.ucs_status_string(status));
   }
   if (const ucs_status_t status = ucx_.ucp_worker_get_efd(worker_, &event_fd_); status != UCS_OK) {
-    return fail(Errc::unsupported, std::string("a worker of UCX has no event descriptor: ") + ucx_.ucs_status_string(status));
+    return fail(Errc::unsupported,
+                std::string("a worker of UCX has no event descriptor: ") + ucx_.ucs_status_string(status));
   }
   return {};
 }
@@ -117,7 +125,8 @@ void* Lane::request_of(Op& op) const noexcept {
 }
 
 std::byte* Lane::buffer(std::int32_t index) const noexcept {
-  return memory_ + (std::size_t{outstanding_} + peers_.ranks) * op_bytes_ + static_cast<std::size_t>(index) * kSendBufferBytes;
+  return memory_ + (std::size_t{outstanding_} + peers_.ranks) * op_bytes_ +
+         static_cast<std::size_t>(index) * kSendBufferBytes;
 }
 
 // ---- endpoints and keys -----------------------------------------------------------------------------------
@@ -125,7 +134,8 @@ std::byte* Lane::buffer(std::int32_t index) const noexcept {
 /// Null if the peer is lost, or if UCX cannot connect to it, which is treated alike.
 Endpoint* Lane::endpoint(std::uint32_t peer) noexcept {
   Endpoint& e = endpoints_[peer];
-  if (e.ep != nullptr && !e.failed) [[likely]] return &e;
+  if (e.ep != nullptr && !e.failed) [[likely]]
+    return &e;
   // relaxed: only a shortcut; a thread that reads an old value gets the same result from the endpoint.
   if (e.failed || peers_.lost[peer].load(std::memory_order_relaxed) != 0) return nullptr;
   return connect(e) ? &e : nullptr;
@@ -133,7 +143,8 @@ Endpoint* Lane::endpoint(std::uint32_t peer) noexcept {
 
 bool Lane::connect(Endpoint& e) noexcept {
   ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = reinterpret_cast<const ucp_address_t*>(peers_.address[e.peer].data());
   params.err_mode = peers_.error_mode;
   params.err_handler.cb = &on_error;
@@ -161,11 +172,12 @@ void Lane::on_error(void* endpoint, ucp_ep_h, ucs_status_t status) noexcept {
 
 ucp_rkey_h Lane::rkey(Endpoint& e, RegionId id) noexcept {
   ucp_rkey_h& key = e.rkeys[raw(id)];
-  if (key != nullptr) [[likely]] return key;
+  if (key != nullptr) [[likely]]
+    return key;
   const ucs_status_t status = ucx_.ucp_ep_rkey_unpack(e.ep, peers_.regions[raw(id)].key[e.peer].data(), &key);
   if (status != UCS_OK) {
     key = nullptr;
-    on_error(&e, nullptr, status);   // without a key the peer's memory cannot be reached: treat it as lost
+    on_error(&e, nullptr, status);  // without a key the peer's memory cannot be reached: treat it as lost
   }
   return key;
 }
@@ -210,7 +222,7 @@ void Lane::give(Op& op) noexcept {
   if (op.counted) op.endpoint->open.fetch_sub(1, std::memory_order_release);
   op.counted = false;
   open_.store(open_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-  if (op.kind != Op::Kind::fence && !op.orphan) free_.push(op);   // a fence's part belongs to the fence
+  if (op.kind != Op::Kind::fence && !op.orphan) free_.push(op);  // a fence's part belongs to the fence
 }
 
 void Lane::part_done(Op& op) noexcept {
@@ -218,7 +230,7 @@ void Lane::part_done(Op& op) noexcept {
 }
 
 void Lane::finish(Op& op) noexcept {
-  if (op.kind == Op::Kind::send) return give(op);   // no completion waits for it
+  if (op.kind == Op::Kind::send) return give(op);  // no completion waits for it
   if (op.kind == Op::Kind::atomic && op.status == Status::ok && op.result != nullptr) {
     *op.result = op.width == Width::eight ? op.word[1] : static_cast<std::uint32_t>(op.word[1]);
   }
@@ -243,7 +255,7 @@ void Lane::flush_dirty() noexcept {
   while (dirty != nullptr) {
     Endpoint* next = dirty->next_dirty;
     begin_flush(*dirty);
-    if (dirty->dirty) {   // a flush is outstanding; its end comes back here
+    if (dirty->dirty) {  // a flush is outstanding; its end comes back here
       dirty->next_dirty = dirty_;
       dirty_ = dirty;
     }
@@ -322,7 +334,7 @@ Post Lane::write(RemoteAddr to, const void* from, std::size_t bytes, Completion*
   if (op == nullptr) return Post::again;
   const auto p = params(*op, from, bytes);
   const std::uint64_t address = peers_.regions[raw(to.region)].base[e->peer] + to.offset;
-  op->parts = 1;   // UCX has it; the callback may not run before this
+  op->parts = 1;  // UCX has it; the callback may not run before this
   const int result = outcome(*e, ucx_.ucp_put_nbx(e->ep, from, bytes, address, key, &p));
   if (result == -1) {
     give(*op);
@@ -341,8 +353,8 @@ Post Lane::write(RemoteAddr to, const void* from, std::size_t bytes, Completion*
   return Post::pending;
 }
 
-Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                        Completion* done) noexcept {
+Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                        std::uint64_t value, Completion* done) noexcept {
   Endpoint* e = endpoint(raw(to.rank));
   if (e == nullptr) return lost(done);
   ucp_rkey_h key = rkey(*e, to.region);
@@ -387,8 +399,8 @@ Post Lane::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std:
   return Post::pending;
 }
 
-Post Lane::atomic(AtomicOp what, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-                  Completion* done, Width width) noexcept {
+Post Lane::atomic(AtomicOp what, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                  std::uint64_t* result, Completion* done, Width width) noexcept {
   Endpoint* e = endpoint(raw(at.rank));
   if (e == nullptr) return lost(done);
   ucp_rkey_h key = rkey(*e, at.region);
@@ -414,7 +426,7 @@ Post Lane::atomic(AtomicOp what, RemoteAddr at, std::uint64_t operand, std::uint
     case 1: return Post::pending;
     case 0:
       op->parts = 0;
-      finish(*op);   // progress() completes it, as all others
+      finish(*op);  // progress() completes it, as all others
       return Post::pending;
     case -1: give(*op); return Post::again;
     default: give(*op); return lost(done);
@@ -452,7 +464,7 @@ Post Lane::send(std::uint32_t to, const Head& head, std::span<const std::byte> p
 
 void Lane::begin_flush(Endpoint& e) noexcept {
   Op& flush = *e.flush;
-  if (flush.kind == Op::Kind::flush) return;   // when it ends, waiting is looked at again
+  if (flush.kind == Op::Kind::flush) return;  // when it ends, waiting is looked at again
   if (e.ep == nullptr || e.failed) return fail_waiting(e);
   e.covered = e.waiting;
   e.waiting = {};
@@ -481,7 +493,8 @@ void Lane::end_flush(Endpoint& e, bool ok) noexcept {
 /// lost.
 void Lane::fail_doubtful() noexcept {
   for (Op* op = finished_.first; op != nullptr; op = op->next) {
-    if (op->endpoint->failed && op->kind != Op::Kind::read && op->kind != Op::Kind::atomic) op->status = Status::peer_lost;
+    if (op->endpoint->failed && op->kind != Op::Kind::read && op->kind != Op::Kind::atomic)
+      op->status = Status::peer_lost;
   }
 }
 
@@ -491,7 +504,8 @@ template <class F>
 void Lane::for_each_op(const F& f) noexcept {
   for (std::uint32_t i = 0; i < outstanding_; ++i) f(*reinterpret_cast<Op*>(memory_ + i * op_bytes_));
   for (Block* block = blocks_; block != nullptr; block = block->next) {
-    for (std::uint32_t i = 1; i <= block->ops; ++i) f(*reinterpret_cast<Op*>(reinterpret_cast<std::byte*>(block) + i * op_bytes_));
+    for (std::uint32_t i = 1; i <= block->ops; ++i)
+      f(*reinterpret_cast<Op*>(reinterpret_cast<std::byte*>(block) + i * op_bytes_));
   }
 }
 
@@ -509,11 +523,11 @@ void Lane::end_orphans() noexcept {
 
 void Lane::orphan(Endpoint& e) noexcept {
   e.flush->orphan = true;
-  e.flush->kind = Op::Kind::nothing;   // later fences to this peer end at once
+  e.flush->kind = Op::Kind::nothing;  // later fences to this peer end at once
   OpList waiting[] = {std::exchange(e.covered, {}), std::exchange(e.waiting, {})};
   for (OpList& list : waiting) {
     while (Op* op = list.pop()) {
-      if (op->kind != Op::Kind::fence) continue;   // other kinds are found below
+      if (op->kind != Op::Kind::fence) continue;  // other kinds are found below
       op->status = Status::peer_lost;
       part_done(*op);
     }
@@ -572,8 +586,10 @@ void Lane::progress(CompletionBatch& out) noexcept {
   if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed)) abandon_lost();
   if (dirty_ != nullptr) flush_dirty();
   if (ucx_.ucp_worker_progress(worker_) != 0) out.moved = true;
-  if (any_failed_) [[unlikely]] fail_doubtful();
-  if (given_up_ != 0) [[unlikely]] end_orphans();
+  if (any_failed_) [[unlikely]]
+    fail_doubtful();
+  if (given_up_ != 0) [[unlikely]]
+    end_orphans();
   if (dirty_ != nullptr) flush_dirty();
   while (out.count < CompletionBatch::kBatch) {
     Op* op = finished_.pop();
@@ -602,7 +618,7 @@ void Lane::progress(CompletionBatch& out) noexcept {
 }
 
 bool Lane::arm() noexcept {
-  if (finished_.first != nullptr || any_failed_ || given_up_ != 0) return false;   // orphans cause no event
+  if (finished_.first != nullptr || any_failed_ || given_up_ != 0) return false;  // orphans cause no event
   if (!fences_.empty()) return false;
   if (ucx_.ucp_worker_progress(worker_) != 0) return false;
   return ucx_.ucp_worker_arm(worker_) == UCS_OK;
@@ -611,11 +627,12 @@ bool Lane::arm() noexcept {
 // ---- the end ----------------------------------------------------------------------------------------------
 
 Rank Lane::take_failed(ucs_status_t& why) noexcept {
-  if (!any_failed_) [[likely]] return kNoRank;
+  if (!any_failed_) [[likely]]
+    return kNoRank;
   for (Endpoint& e : endpoints_) {
     if (!e.failed || e.why == UCS_OK) continue;
     why = e.why;
-    e.why = UCS_OK;   // marks it as returned
+    e.why = UCS_OK;  // marks it as returned
     return Rank{e.peer};
   }
   any_failed_ = false;
@@ -640,7 +657,7 @@ void Lane::abandon(std::uint32_t peer) noexcept {
 }
 
 void Lane::abandon_lost() noexcept {
-  lost_seen_ = peers_.lost_count.load(std::memory_order_acquire);   // acquire: the flags that it counts
+  lost_seen_ = peers_.lost_count.load(std::memory_order_acquire);  // acquire: the flags that it counts
   for (Endpoint& e : endpoints_) {
     // relaxed: as above
     if (e.ep != nullptr && peers_.lost[e.peer].load(std::memory_order_relaxed) != 0) abandon(e.peer);

@@ -34,7 +34,7 @@
 
 namespace kasane::comm::ucx {
 
-inline constexpr unsigned kActiveMessage = 1;   ///< Kasane's id among UCX's active messages
+inline constexpr unsigned kActiveMessage = 1;  ///< Kasane's id among UCX's active messages
 
 class Lane;
 struct Endpoint;
@@ -42,8 +42,8 @@ struct Endpoint;
 /// A fence over several lanes. It is done when its part on each of them is.
 struct Fence {
   std::atomic<std::uint32_t> claimed{0};
-  std::atomic<std::uint32_t> left{0};          ///< parts not done, + 1 until the poster has pushed them all
-  std::atomic<std::uint32_t> lost{0};          ///< some part ended with peer_lost
+  std::atomic<std::uint32_t> left{0};  ///< parts not done, + 1 until the poster has pushed them all
+  std::atomic<std::uint32_t> lost{0};  ///< some part ended with peer_lost
   Completion* done = nullptr;
   /// True for the last one. acq_rel: all parts come before the last one's look.
   bool part_ended() noexcept { return left.fetch_sub(1, std::memory_order_acq_rel) == 1; }
@@ -54,21 +54,21 @@ struct Op {
   enum class Kind : std::uint8_t { read, write, atomic, send, flush, fence, nothing };
   Op* next = nullptr;
   Lane* lane = nullptr;
-  Endpoint* endpoint = nullptr;        ///< if counted: counted in its `open`
+  Endpoint* endpoint = nullptr;  ///< if counted: counted in its `open`
   Completion* done = nullptr;
   Fence* fence = nullptr;
   std::uint64_t* result = nullptr;
-  std::uint64_t word[2] = {};          ///< operand or flag, sent from here; an atomic's old value
-  std::uint32_t peer = 0;              ///< of a fence
-  std::int32_t buffer = -1;            ///< index of the op's send buffer
+  std::uint64_t word[2] = {};  ///< operand or flag, sent from here; an atomic's old value
+  std::uint32_t peer = 0;      ///< of a fence
+  std::int32_t buffer = -1;    ///< index of the op's send buffer
   Kind kind = Kind::nothing;
   Width width = Width::eight;
-  std::uint8_t parts = 0;              ///< events that must still happen before it is finished
+  std::uint8_t parts = 0;  ///< events that must still happen before it is finished
   bool counted = false;
-  bool orphan = false;                 ///< ended without UCX, which may still use the request: never reused
+  bool orphan = false;  ///< ended without UCX, which may still use the request: never reused
   Status status = Status::ok;
-  std::uint32_t poster = 0;            ///< number of the thread that posted it
-  std::byte small[2 * sizeof(Head)];   ///< a short message is sent from here
+  std::uint32_t poster = 0;           ///< number of the thread that posted it
+  std::byte small[2 * sizeof(Head)];  ///< a short message is sent from here
 };
 
 struct OpList {
@@ -88,15 +88,15 @@ struct OpList {
 
 struct Endpoint {
   Lane* lane = nullptr;
-  ucp_ep_h ep = nullptr;               ///< null: not used yet, or failed
+  ucp_ep_h ep = nullptr;  ///< null: not used yet, or failed
   std::uint32_t peer = 0;
-  bool dirty = false;                  ///< in the lane's list of endpoints with something in waiting
+  bool dirty = false;  ///< in the lane's list of endpoints with something in waiting
   bool failed = false;
   /// when it was closed by force while UCX had ops; 0 once these have ended
   std::uint64_t given_up_ns = 0;
   ucs_status_t why = UCS_OK;
-  OpList waiting;                      ///< ops that wait for a flush that has not begun
-  OpList covered;                      ///< ops that wait for the outstanding flush
+  OpList waiting;  ///< ops that wait for a flush that has not begun
+  OpList covered;  ///< ops that wait for the outstanding flush
   /// reserved for the flush; its kind is `flush` while that is outstanding
   Op* flush = nullptr;
   Endpoint* next_dirty = nullptr;
@@ -108,21 +108,24 @@ struct Endpoint {
 struct Peers {
   struct Region {
     ucp_mem_h handle = nullptr;
-    std::vector<std::uint64_t> base;        ///< by rank
-    std::vector<std::string> key;           ///< by rank, packed
+    std::vector<std::uint64_t> base;  ///< by rank
+    std::vector<std::string> key;     ///< by rank, packed
   };
   Peers(std::uint32_t own_rank, std::uint32_t rank_count, const AttachedRegions& regions_here)
-      : self(own_rank), ranks(rank_count), attached(regions_here), lost(new std::atomic<std::uint32_t>[rank_count]()) {}
+      : self(own_rank),
+        ranks(rank_count),
+        attached(regions_here),
+        lost(new std::atomic<std::uint32_t>[rank_count]()) {}
 
   const std::uint32_t self, ranks;
   const AttachedRegions& attached;
-  const Library* ucx = nullptr;             ///< set before the first lane, as the next two
+  const Library* ucx = nullptr;  ///< set before the first lane, as the next two
   ucp_context_h context = nullptr;
   std::size_t request_bytes = 0;
   ucp_err_handling_mode_t error_mode = UCP_ERR_HANDLING_MODE_NONE;
-  std::vector<std::string> address;         ///< of every rank's lane 0
-  std::array<Region, kMaxRegions> regions;  ///< each is complete before the region is attached
-  std::unique_ptr<std::atomic<std::uint32_t>[]> lost;   ///< by rank: 1 once the peer has disappeared
+  std::vector<std::string> address;                    ///< of every rank's lane 0
+  std::array<Region, kMaxRegions> regions;             ///< each is complete before the region is attached
+  std::unique_ptr<std::atomic<std::uint32_t>[]> lost;  ///< by rank: 1 once the peer has disappeared
   std::atomic<std::uint32_t> lost_count{0};
 };
 
@@ -135,8 +138,8 @@ struct CompletionBatch {
   };
   std::array<Done, kBatch> done;
   std::size_t count = 0;
-  std::uint32_t runner = 0;   ///< number of the thread that makes progress
-  bool for_others = false;    ///< an operation of another thread has finished
+  std::uint32_t runner = 0;  ///< number of the thread that makes progress
+  bool for_others = false;   ///< an operation of another thread has finished
   bool moved = false;
   void run() const noexcept {
     for (std::size_t i = 0; i < count; ++i) {
@@ -154,7 +157,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   LaneLock<> lock;
-  std::atomic<std::uint32_t> polls{0};    ///< by threads whose own lane this is; a hint, may miss some
+  std::atomic<std::uint32_t> polls{0};  ///< by threads whose own lane this is; a hint, may miss some
 
   // ---- any time, without the lock
   [[nodiscard]] bool busy() const noexcept {
@@ -182,9 +185,10 @@ class Lane {
   void set_poster(std::uint32_t thread) noexcept { poster_ = thread; }
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept;
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                    Completion*) noexcept;
-  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*, Width) noexcept;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion*) noexcept;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion*, Width) noexcept;
   /// Completes with peer_lost in a later progress().
   Post lost(Completion*) noexcept;
   /// The message is copied before it returns; done or again. To a lost peer: done, and the message is
@@ -193,7 +197,9 @@ class Lane {
 
   /// True once after a post whose effects another thread must handle: a worker that no thread has armed yet,
   /// or a finished op.
-  bool take_ring_needed() noexcept { return std::exchange(ring_needed_, false) || finished_.first != nullptr; }
+  bool take_ring_needed() noexcept {
+    return std::exchange(ring_needed_, false) || finished_.first != nullptr;
+  }
   /// Makes progress once and takes out what has finished.
   void progress(CompletionBatch&) noexcept;
   /// Asks UCX for an event; false if there may be something to do already.
@@ -247,25 +253,25 @@ class Lane {
   std::uint32_t outstanding_;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
-  std::vector<Endpoint> endpoints_;       ///< by rank
-  std::byte* memory_ = nullptr;           ///< ops, then send buffers
+  std::vector<Endpoint> endpoints_;  ///< by rank
+  std::byte* memory_ = nullptr;      ///< ops, then send buffers
   std::size_t memory_bytes_ = 0, op_bytes_ = 0;
   OpList free_;
   std::vector<std::int32_t> free_buffers_;
   OpList finished_;
   Endpoint* dirty_ = nullptr;
   bool any_failed_ = false;
-  std::uint32_t given_up_ = 0;            ///< endpoints with given_up_ns
+  std::uint32_t given_up_ = 0;  ///< endpoints with given_up_ns
   struct Block;
-  Block* blocks_ = nullptr;               ///< ops mapped later, which replace orphans
+  Block* blocks_ = nullptr;  ///< ops mapped later, which replace orphans
   bool ring_needed_ = false;
   std::uint32_t poster_ = 0;
   std::uint32_t lost_seen_ = 0;
-  std::vector<void*> ending_;             ///< requests of closing endpoints and of the last flushes
+  std::vector<void*> ending_;  ///< requests of closing endpoints and of the last flushes
   std::atomic<bool> used_{false};
   /// ops outstanding, or finished and not taken out; written under the lock
   std::atomic<std::uint32_t> open_{0};
-  TakeAllStack<Op> fences_;               ///< parts pushed by other threads
+  TakeAllStack<Op> fences_;  ///< parts pushed by other threads
 };
 
 }  // namespace kasane::comm::ucx

@@ -31,7 +31,7 @@
 namespace kasane::comm::ucx {
 namespace {
 
-constexpr std::int64_t kTryNs = 5'000'000'000;   ///< time limit of a connection between two hosts
+constexpr std::int64_t kTryNs = 5'000'000'000;  ///< time limit of a connection between two hosts
 
 class Socket {
  public:
@@ -76,10 +76,15 @@ std::vector<Interface> interfaces_here() {
   if (::getifaddrs(&first) != 0) return found;
   for (const ifaddrs* i = first; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || i->ifa_netmask == nullptr) continue;
-    if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0 || (i->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    if ((i->ifa_flags & IFF_UP) == 0 || (i->ifa_flags & IFF_RUNNING) == 0 ||
+        (i->ifa_flags & IFF_LOOPBACK) != 0)
+      continue;
     // UCX takes an interface's first address.
-    if (std::any_of(found.begin(), found.end(), [&](const Interface& f) { return f.name == i->ifa_name; })) continue;
-    const auto word = [](const sockaddr* a) { return ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr); };
+    if (std::any_of(found.begin(), found.end(), [&](const Interface& f) { return f.name == i->ifa_name; }))
+      continue;
+    const auto word = [](const sockaddr* a) {
+      return ntohl(reinterpret_cast<const sockaddr_in*>(a)->sin_addr.s_addr);
+    };
     // -1, or an error: unknown
     const int speed = std::atoi(first_line("/sys/class/net/" + std::string(i->ifa_name) + "/speed").c_str());
     found.push_back({.name = i->ifa_name,
@@ -91,7 +96,9 @@ std::vector<Interface> interfaces_here() {
   return found;
 }
 
-std::uint32_t network_of(const Interface& i) { return i.prefix == 0 ? 0 : i.address & ~std::uint32_t{0} << (32 - i.prefix); }
+std::uint32_t network_of(const Interface& i) {
+  return i.prefix == 0 ? 0 : i.address & ~std::uint32_t{0} << (32 - i.prefix);
+}
 
 /// The interface through which the kernel sends to an address; empty: there is no route.
 std::string way_to(std::uint32_t address, const RankLocation& here) {
@@ -114,7 +121,10 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   const RankLocation& here = locations[raw(all.rank())];
   const std::vector<std::uint32_t> first = leaders(locations);
   const RankLocation& there = locations[here.machine == locations[0].machine ? first[1] : 0];
-  const auto is_here = [&](std::uint32_t a) { return std::any_of(here.interfaces.begin(), here.interfaces.end(), [a](const Interface& i) { return i.address == a; }); };
+  const auto is_here = [&](std::uint32_t a) {
+    return std::any_of(here.interfaces.begin(), here.interfaces.end(),
+                       [a](const Interface& i) { return i.address == a; });
+  };
   std::string mine;
   for (const Interface& i : there.interfaces) {
     if (mine.empty() && !is_here(i.address)) mine = way_to(i.address, here);
@@ -124,7 +134,8 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   Network found{.text = "by routes", .why = "routes lead from it to the other hosts", .of_rank = {}};
   for (std::uint32_t r = 0; r < locations.size(); ++r) {
     const auto& list = locations[r].interfaces;
-    const auto i = std::find_if(list.begin(), list.end(), [&](const Interface& one) { return one.name == (*names)[r]; });
+    const auto i =
+        std::find_if(list.begin(), list.end(), [&](const Interface& one) { return one.name == (*names)[r]; });
     if (i == list.end()) return std::vector<Network>{};
     found.of_rank.push_back(*i);
   }
@@ -142,7 +153,8 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
   if (lead) {
     sockaddr_in at = socket_address(network.of_rank[me].address, 0);
     socklen_t bytes = sizeof at;
-    if (::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes) == 0 && ::listen(listener.fd(), 1024) == 0 &&
+    if (::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes) == 0 &&
+        ::listen(listener.fd(), 1024) == 0 &&
         ::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0) {
       port = std::to_string(ntohs(at.sin_port));
     }
@@ -158,17 +170,21 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
   std::vector<Attempt> open;
   std::string failures;
   const auto note = [&](std::uint32_t to, const std::string& why) {
-    if (failures.empty()) failures = text(network.of_rank[me]) + " does not reach rank " + std::to_string(to) + "'s " + text(network.of_rank[to]) + ": " + why;
+    if (failures.empty())
+      failures = text(network.of_rank[me]) + " does not reach rank " + std::to_string(to) + "'s " +
+                 text(network.of_rank[to]) + ": " + why;
   };
   for (const std::uint32_t to : first) {
     if (!lead || to == me) continue;
     Socket socket(SOCK_STREAM);
     // Bound to the address that UCX will use, whatever other interfaces there are.
     const sockaddr_in from = socket_address(network.of_rank[me].address, 0);
-    const sockaddr_in at = socket_address(network.of_rank[to].address, static_cast<std::uint16_t>(std::atoi((*ports)[to].c_str())));
+    const sockaddr_in at = socket_address(network.of_rank[to].address,
+                                          static_cast<std::uint16_t>(std::atoi((*ports)[to].c_str())));
     if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) {
       note(to, std::strerror(errno));
-    } else if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 && errno != EINPROGRESS) {
+    } else if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 &&
+               errno != EINPROGRESS) {
       note(to, std::strerror(errno));
     } else {
       open.push_back({.to = to, .socket = std::move(socket)});
@@ -212,8 +228,10 @@ RankLocation location_here() {
 
 std::string packed(const RankLocation& p) {
   std::ostringstream out;
-  out << p.machine << ' ' << p.free_shm << ' ' << p.user_names_transports << ' ' << p.user_names_devices << ' ' << p.rdma;
-  for (const Interface& i : p.interfaces) out << ' ' << i.name << ' ' << i.address << ' ' << i.prefix << ' ' << i.megabits;
+  out << p.machine << ' ' << p.free_shm << ' ' << p.user_names_transports << ' ' << p.user_names_devices
+      << ' ' << p.rdma;
+  for (const Interface& i : p.interfaces)
+    out << ' ' << i.name << ' ' << i.address << ' ' << i.prefix << ' ' << i.megabits;
   return out.str();
 }
 
@@ -251,15 +269,17 @@ std::vector<std::uint32_t> leaders(const std::vector<RankLocation>& locations) {
 // ---- which network ----------------------------------------------------------------------------------------
 
 std::vector<Network> common_networks(const std::vector<RankLocation>& locations) {
-  std::vector<std::pair<std::uint32_t, Network>> found;   // the slowest rank's speed
+  std::vector<std::pair<std::uint32_t, Network>> found;  // the slowest rank's speed
   const std::vector<std::uint32_t> first = leaders(locations);
   for (const Interface& i : locations[0].interfaces) {
-    Network network{.text = address_text(network_of(i)) + "/" + std::to_string(i.prefix), .why = {}, .of_rank = {}};
+    Network network{
+        .text = address_text(network_of(i)) + "/" + std::to_string(i.prefix), .why = {}, .of_rank = {}};
     std::uint32_t slowest = ~std::uint32_t{0};
     for (const RankLocation& location : locations) {
-      const auto same = std::find_if(location.interfaces.begin(), location.interfaces.end(), [&](const Interface& other) {
-        return other.prefix == i.prefix && network_of(other) == network_of(i);
-      });
+      const auto same =
+          std::find_if(location.interfaces.begin(), location.interfaces.end(), [&](const Interface& other) {
+            return other.prefix == i.prefix && network_of(other) == network_of(i);
+          });
       if (same == location.interfaces.end()) break;
       network.of_rank.push_back(*same);
       slowest = std::min(slowest, same->megabits);
@@ -270,10 +290,13 @@ std::vector<Network> common_networks(const std::vector<RankLocation>& locations)
     for (const std::uint32_t r : first) addresses.insert(network.of_rank[r].address);
     if (addresses.size() == first.size()) found.emplace_back(slowest, std::move(network));
   }
-  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<Network> networks;
   for (auto& [speed, network] : found) {
-    network.why = network.text + (found.size() == 1 ? " is the one network of all hosts" : " is the fastest of " + std::to_string(found.size()) + " networks of all hosts");
+    network.why = network.text + (found.size() == 1 ? " is the one network of all hosts"
+                                                    : " is the fastest of " + std::to_string(found.size()) +
+                                                          " networks of all hosts");
     networks.push_back(std::move(network));
   }
   return networks;
@@ -282,8 +305,9 @@ std::vector<Network> common_networks(const std::vector<RankLocation>& locations)
 Result<Network> choose_network(OutOfBand& all, const std::vector<RankLocation>& locations) {
   auto candidates = common_networks(locations);
   std::string why = "no network has an interface of each";
-  if (locations.size() == 1) {   // kasane info: there is no peer
-    if (candidates.empty()) return fail(Errc::unsupported, "no interface but the loopback is up and has an IPv4 address");
+  if (locations.size() == 1) {  // kasane info: there is no peer
+    if (candidates.empty())
+      return fail(Errc::unsupported, "no interface but the loopback is up and has an IPv4 address");
     candidates[0].why = "it is the fastest here; a job takes the fastest network that all its hosts have";
     return std::move(candidates[0]);
   }
@@ -300,9 +324,12 @@ Result<Network> choose_network(OutOfBand& all, const std::vector<RankLocation>& 
     }
   }
   std::string here;
-  for (const Interface& i : locations[raw(all.rank())].interfaces) here += (here.empty() ? "" : ", ") + text(i);
-  return fail(Errc::unsupported, "the hosts of the job do not reach each other by IPv4 (" + why + "); interfaces here: " +
-                                     (here.empty() ? "none but the loopback" : here) + ". Open the firewall between them, or name what joins them: UCX_NET_DEVICES");
+  for (const Interface& i : locations[raw(all.rank())].interfaces)
+    here += (here.empty() ? "" : ", ") + text(i);
+  return fail(Errc::unsupported,
+              "the hosts of the job do not reach each other by IPv4 (" + why +
+                  "); interfaces here: " + (here.empty() ? "none but the loopback" : here) +
+                  ". Open the firewall between them, or name what joins them: UCX_NET_DEVICES");
 }
 
 // ---- words ------------------------------------------------------------------------------------------------
@@ -315,7 +342,8 @@ std::string address_text(std::uint32_t address) {
 }
 
 std::string text(const Interface& i) {
-  return i.name + " (" + address_text(i.address) + "/" + std::to_string(i.prefix) + (i.megabits == 0 ? "" : ", " + std::to_string(i.megabits) + " Mb/s") + ")";
+  return i.name + " (" + address_text(i.address) + "/" + std::to_string(i.prefix) +
+         (i.megabits == 0 ? "" : ", " + std::to_string(i.megabits) + " Mb/s") + ")";
 }
 
 // ---- which peers may connect ------------------------------------------------------------------------------
@@ -362,7 +390,8 @@ Result<void> listen_to_only(const std::vector<int>& sockets, const std::vector<s
   const sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   for (const int fd : sockets) {
     if (::setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0) {
-      return fail_errno(Errc::unsupported, "a listening socket of UCX takes no filter of addresses (SO_ATTACH_FILTER)");
+      return fail_errno(Errc::unsupported,
+                        "a listening socket of UCX takes no filter of addresses (SO_ATTACH_FILTER)");
     }
   }
   return {};

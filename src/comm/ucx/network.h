@@ -26,18 +26,18 @@ namespace kasane::comm::ucx {
 /// An interface that is up and has an IPv4 address. UCX names the device like the interface.
 struct Interface {
   std::string name;
-  std::uint32_t address = 0;    ///< in the host's byte order
-  std::uint32_t prefix = 0;     ///< bits of the network
-  std::uint32_t megabits = 0;   ///< a second; 0: unknown
+  std::uint32_t address = 0;   ///< in the host's byte order
+  std::uint32_t prefix = 0;    ///< bits of the network
+  std::uint32_t megabits = 0;  ///< a second; 0: unknown
 };
 
 /// Where a rank is, as it tells the others.
 struct RankLocation {
-  std::string machine;               ///< equal where processes share memory, process numbers and a network
-  std::uint64_t free_shm = 0;        ///< bytes in /dev/shm
-  bool user_names_transports = false, user_names_devices = false;   ///< UCX_TLS, UCX_NET_DEVICES
-  bool rdma = false;                 ///< has a port that UCX can use without TCP
-  std::vector<Interface> interfaces;   ///< without the loopback
+  std::string machine;         ///< equal where processes share memory, process numbers and a network
+  std::uint64_t free_shm = 0;  ///< bytes in /dev/shm
+  bool user_names_transports = false, user_names_devices = false;  ///< UCX_TLS, UCX_NET_DEVICES
+  bool rdma = false;                  ///< has a port that UCX can use without TCP
+  std::vector<Interface> interfaces;  ///< without the loopback
 };
 
 RankLocation location_here();
@@ -52,8 +52,8 @@ std::vector<std::uint32_t> leaders(const std::vector<RankLocation>&);
 
 /// One interface for each rank, all on one network, or joined by routes.
 struct Network {
-  std::string text;                    ///< "10.0.0.0/24", or "by routes"
-  std::string why;                     ///< why this one was chosen: "…"
+  std::string text;  ///< "10.0.0.0/24", or "by routes"
+  std::string why;   ///< why this one was chosen: "…"
   std::vector<Interface> of_rank;
 };
 
@@ -67,7 +67,7 @@ std::vector<Network> common_networks(const std::vector<RankLocation>&);
 Result<Network> choose_network(OutOfBand&, const std::vector<RankLocation>&);
 
 std::string address_text(std::uint32_t address);
-std::string text(const Interface&);   ///< "eth0 (10.0.0.5/24, 10000 Mb/s)"
+std::string text(const Interface&);  ///< "eth0 (10.0.0.5/24, 10000 Mb/s)"
 
 /// This process's listening IPv4 sockets.
 std::vector<int> listening_sockets();

@@ -23,18 +23,19 @@
 namespace kasane::comm::ucx {
 
 struct Paths {
-  std::string transports;              ///< as UCX_TLS; empty: the user's, or all
-  std::string devices;                 ///< as UCX_NET_DEVICES; empty: the user's, or none are needed
-  std::string text;                    ///< what was chosen and why, for users
+  std::string transports;  ///< as UCX_TLS; empty: the user's, or all
+  std::string devices;     ///< as UCX_NET_DEVICES; empty: the user's, or none are needed
+  std::string text;        ///< what was chosen and why, for users
   /// a rank that UCX must reach from here, on another machine if there is one
   std::uint32_t other = 0;
-  bool through_memory = false;         ///< UCX may use queues in /dev/shm
-  std::vector<std::uint32_t> peers;    ///< addresses that may connect to this rank; empty: all
+  bool through_memory = false;       ///< UCX may use queues in /dev/shm
+  std::vector<std::uint32_t> peers;  ///< addresses that may connect to this rank; empty: all
 };
 
 /// Collective. locations: of all ranks. within_hosts: UCX also joins ranks of one host. transports: replaces
 /// UCX_TLS unless empty.
-Result<Paths> choose_paths(OutOfBand&, const std::vector<RankLocation>& locations, bool within_hosts, const std::string& transports);
+Result<Paths> choose_paths(OutOfBand&, const std::vector<RankLocation>& locations, bool within_hosts,
+                           const std::string& transports);
 
 /// UCX's receive queues of a lane: entries, and buffers behind them.
 struct Queues {
@@ -42,6 +43,7 @@ struct Queues {
 };
 
 /// As many lanes, and as large queues, as the free space in /dev/shm allows for all ranks of this machine.
-Result<Queues> fit_queues(const std::vector<RankLocation>& locations, std::uint32_t rank, std::uint32_t lanes);
+Result<Queues> fit_queues(const std::vector<RankLocation>& locations, std::uint32_t rank,
+                          std::uint32_t lanes);
 
 }  // namespace kasane::comm::ucx

@@ -20,10 +20,10 @@ constexpr const char* kFile = "libucp.so.0";
 
 /// Settings that UCX reads from the environment while it is loaded. A user's own settings are kept.
 void set_environment() {
-  ::setenv("UCX_HANDLE_ERRORS", "none", 0);    // no handlers for SIGSEGV, SIGBUS, …: Kasane handles those
+  ::setenv("UCX_HANDLE_ERRORS", "none", 0);  // no handlers for SIGSEGV, SIGBUS, …: Kasane handles those
   ::setenv("UCX_ERROR_SIGNALS", "", 0);
-  ::setenv("UCX_DEBUG_SIGNO", "0", 0);         // SIGHUP ends a job; UCX would take it to raise its log level
-  ::setenv("UCX_MEM_EVENTS", "n", 0);          // no hooks in mmap and munmap: registrations are explicit
+  ::setenv("UCX_DEBUG_SIGNO", "0", 0);  // SIGHUP ends a job; UCX would take it to raise its log level
+  ::setenv("UCX_MEM_EVENTS", "n", 0);   // no hooks in mmap and munmap: registrations are explicit
   // UCX would print a line about every peer that has gone, inside our calls; report_lost() tells the program.
   ::setenv("UCX_LOG_LEVEL", "fatal", 0);
   ::setenv("UCX_WARN_UNUSED_ENV_VARS", "n", 0);
@@ -31,19 +31,21 @@ void set_environment() {
   // that must report them.
   ::setenv("UCX_POSIX_ERROR_HANDLING", "y", 0);
   ::setenv("UCX_SYSV_ERROR_HANDLING", "y", 0);
-  ::setenv("UCX_VFS_ENABLE", "n", 0);          // no thread that shows UCX's state as files
+  ::setenv("UCX_VFS_ENABLE", "n", 0);  // no thread that shows UCX's state as files
 }
 
 /// Removes the signal handlers that UCX installed when another library loaded it. Handlers that were set
 /// after that stay.
 void take_signals_back(void* library) {
   const auto disable = reinterpret_cast<void (*)(int)>(::dlsym(library, "ucs_debug_disable_signal"));
-  const auto set = reinterpret_cast<int (*)(const char*, const char*)>(::dlsym(library, "ucs_global_opts_set_value"));
-  const auto get = reinterpret_cast<int (*)(const char*, char*, std::size_t)>(::dlsym(library, "ucs_global_opts_get_value"));
+  const auto set =
+      reinterpret_cast<int (*)(const char*, const char*)>(::dlsym(library, "ucs_global_opts_set_value"));
+  const auto get = reinterpret_cast<int (*)(const char*, char*, std::size_t)>(
+      ::dlsym(library, "ucs_global_opts_get_value"));
   if (disable == nullptr || set == nullptr || get == nullptr) return;
   char level[32] = {};
   get("LOG_LEVEL", level, sizeof level);
-  set("LOG_LEVEL", "fatal");   // it would warn of each signal that it has not taken
+  set("LOG_LEVEL", "fatal");  // it would warn of each signal that it has not taken
   for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGHUP}) {
     // the user's choice
     if (number == SIGHUP && std::string_view(std::getenv("UCX_DEBUG_SIGNO")) != "0") continue;
@@ -62,18 +64,22 @@ void take_signals_back(void* library) {
 Result<const Library*> open() {
   static Library table;
   if (has_borrowed_rights()) {
-    return fail(Errc::unsupported, "a program that is set-user-id, or has capabilities of its file, loads no UCX: UCX_* variables say what code it loads");
+    return fail(Errc::unsupported,
+                "a program that is set-user-id, or has capabilities of its file, loads no UCX: UCX_* "
+                "variables say what code it loads");
   }
   set_environment();
   const bool loaded_before = ::dlopen(kFile, RTLD_NOLOAD | RTLD_NOW) != nullptr;
   void* library = ::dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return fail(Errc::unsupported, std::string("UCX cannot be loaded (") + ::dlerror() + "): install libucx0");
+    return fail(Errc::unsupported,
+                std::string("UCX cannot be loaded (") + ::dlerror() + "): install libucx0");
   }
   if (loaded_before) take_signals_back(library);
-#define KASANE_UCX_RESOLVE(name)                                                                           \
-  table.name = reinterpret_cast<decltype(table.name)>(::dlsym(library, #name));                            \
-  if (table.name == nullptr) return fail(Errc::unsupported, std::string(kFile) + " has no " #name ": UCX 1.12 or newer is needed");
+#define KASANE_UCX_RESOLVE(name)                                                \
+  table.name = reinterpret_cast<decltype(table.name)>(::dlsym(library, #name)); \
+  if (table.name == nullptr)                                                    \
+    return fail(Errc::unsupported, std::string(kFile) + " has no " #name ": UCX 1.12 or newer is needed");
   KASANE_UCX_FUNCTIONS(KASANE_UCX_RESOLVE)
 #undef KASANE_UCX_RESOLVE
   return &table;

@@ -48,15 +48,15 @@
 namespace kasane::comm::ucx {
 namespace {
 
-constexpr int kBatch = 64;                              ///< the most messages that one progress() runs
+constexpr int kBatch = 64;  ///< the most messages that one progress() runs
 constexpr std::uint32_t kFences = 64;
 /// more polls of other threads during a nap: they poll all the time
 constexpr std::uint32_t kBusyPolls = 16;
 /// a thread polls its lane so seldom while nothing is outstanding there
 constexpr std::uint32_t kIdleLaneEvery = 64;
 constexpr std::int64_t kNapNs = 100'000;
-constexpr std::uint64_t kCloseNs = 1'000'000'000;       ///< how long each step of the end waits for peers
-constexpr int kFewestLooks = 256;                       ///< … and how often it polls at least
+constexpr std::uint64_t kCloseNs = 1'000'000'000;  ///< how long each step of the end waits for peers
+constexpr int kFewestLooks = 256;                  ///< … and how often it polls at least
 
 std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_status_string(status); }
 
@@ -86,39 +86,49 @@ struct FenceSlot {
 };
 
 struct PeerState {
-  std::atomic<std::uint32_t> credits{kCredits};       ///< messages that this rank may still send to the peer
+  std::atomic<std::uint32_t> credits{kCredits};  ///< messages that this rank may still send to the peer
   /// the peer's messages that were handled, credits not yet returned
   std::atomic<std::uint32_t> unreturned{0};
   /// doorbells (bits) of the peer that are still to be rung
   std::atomic<std::uint32_t> rings{0};
-  std::atomic<std::uint32_t> leaving{0};              ///< it has sent bye
-  std::atomic<std::uint32_t> suspect{0};              ///< lost, but not reported
+  std::atomic<std::uint32_t> leaving{0};  ///< it has sent bye
+  std::atomic<std::uint32_t> suspect{0};  ///< lost, but not reported
   std::atomic<int> why{0};
-  std::atomic<std::uint32_t> has_sent{0};             ///< at least one message of it has arrived
-  bool sent_bye = false;                              ///< this rank has sent bye to it
+  std::atomic<std::uint32_t> has_sent{0};  ///< at least one message of it has arrived
+  bool sent_bye = false;                   ///< this rank has sent bye to it
 };
 
 class UcxTransport final : public MailboxTransport {
  public:
   UcxTransport(OutOfBand& exchange, Bells& bells)
-      : MailboxTransport(exchange.rank(), exchange.ranks(), bells), exchange_(exchange), states_(exchange.ranks()) {}
+      : MailboxTransport(exchange.rank(), exchange.ranks(), bells),
+        exchange_(exchange),
+        states_(exchange.ranks()) {}
   ~UcxTransport() override;
 
   Result<void> start(const Options&);
 
   Facts facts() const noexcept override {
-    return {.name = "ucx", .target_cpu_needed = true, .puts_need_target = copies_only_, .atomics_coherent_with_cpu = true, .completes_inline = false,
-            .ordered = false, .pins_memory = !copies_only_, .poll_every_ns = 0, .answers_bring = true, .detail = detail_};
+    return {.name = "ucx",
+            .target_cpu_needed = true,
+            .puts_need_target = copies_only_,
+            .atomics_coherent_with_cpu = true,
+            .completes_inline = false,
+            .ordered = false,
+            .pins_memory = !copies_only_,
+            .poll_every_ns = 0,
+            .answers_bring = true,
+            .detail = detail_};
   }
 
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion*) noexcept override;
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                    Completion*) noexcept override;
-  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion*,
-              Width) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion*) noexcept override;
+  Post atomic(AtomicOp, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion*, Width) noexcept override;
   Post fence(Rank target, Completion*) noexcept override;
 
   Post send(Rank to, HandlerId, std::span<const std::byte> payload) noexcept override;
@@ -156,7 +166,8 @@ class UcxTransport final : public MailboxTransport {
     const auto others = static_cast<std::uint32_t>(lanes_.size()) - 1;
     // Multiplying by the golden ratio gives neighbouring numbers different lanes mostly, and needs no
     // division.
-    return others == 0 ? 0 : 1 + static_cast<std::uint32_t>(std::uint64_t{number * 0x9E3779B9u} * others >> 32);
+    return others == 0 ? 0
+                       : 1 + static_cast<std::uint32_t>(std::uint64_t{number * 0x9E3779B9u} * others >> 32);
   }
   [[nodiscard]] std::uint32_t lane_to_post_on() noexcept;
   void unlock(Lane& lane) noexcept {
@@ -165,9 +176,11 @@ class UcxTransport final : public MailboxTransport {
   template <class F>
   Post post(const F& on_lane) noexcept;
 
-  Post deliver(Rank to, Wire, HandlerId, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept;
+  Post deliver(Rank to, Wire, HandlerId, std::span<const std::byte> payload, std::uint32_t slot,
+               std::uint64_t stamp) noexcept;
   bool control(std::uint32_t to, const Head&, std::span<const std::byte> payload = {}) noexcept;
-  bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes = {}) noexcept;
+  bool answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value,
+              std::span<const std::byte> bytes = {}) noexcept;
   bool take_credit(std::uint32_t peer) noexcept;
   bool return_credits(std::uint32_t peer) noexcept;
   void note_due() noexcept;
@@ -182,16 +195,15 @@ class UcxTransport final : public MailboxTransport {
   void report_suspects() noexcept;
   bool run_messages() noexcept;
   bool run_batch() noexcept;
-  [[nodiscard]] bool messages_wait() const noexcept {
-    return !inbox_.empty() || !own_messages_.empty();
-  }
-  static ucs_status_t on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes, const ucp_am_recv_param_t*) noexcept;
+  [[nodiscard]] bool messages_wait() const noexcept { return !inbox_.empty() || !own_messages_.empty(); }
+  static ucs_status_t on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes,
+                                 const ucp_am_recv_param_t*) noexcept;
   void arrived(const Head&, std::span<const std::byte> payload) noexcept;
   static void on_event(void* self, std::uint32_t lane) noexcept;
 
   [[nodiscard]] bool has_connection(std::uint32_t r) const noexcept;
   [[nodiscard]] bool is_lost(std::uint32_t r) const noexcept {
-    return peers_.lost[r].load(std::memory_order_relaxed) != 0;   // relaxed: a later call sees it
+    return peers_.lost[r].load(std::memory_order_relaxed) != 0;  // relaxed: a later call sees it
   }
   void send_bye(std::uint32_t r) noexcept;
   bool all_ended() noexcept;
@@ -204,7 +216,7 @@ class UcxTransport final : public MailboxTransport {
   const Library* ucx_ = nullptr;
   Paths paths_;
   Queues queues_;
-  std::optional<ShmFolder> folder_;   ///< where UCX makes its queues; outlives the context
+  std::optional<ShmFolder> folder_;  ///< where UCX makes its queues; outlives the context
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<PeerState> states_;
   Watcher watcher_;
@@ -219,12 +231,12 @@ class UcxTransport final : public MailboxTransport {
   UnsentReply* unsent_ = nullptr;
   std::size_t unsent_bytes_ = 0;
 
-  alignas(64) std::atomic<std::uint32_t> gate_{0};        ///< number + 1 of the thread that runs handlers
-  alignas(64) std::atomic<std::uint32_t> due_{0};          ///< 1: something that was refused waits to be sent
+  alignas(64) std::atomic<std::uint32_t> gate_{0};  ///< number + 1 of the thread that runs handlers
+  alignas(64) std::atomic<std::uint32_t> due_{0};   ///< 1: something that was refused waits to be sent
   TakeAllStack<UnsentReply> unsent_replies_;
-  std::atomic<std::uint32_t> any_suspect_{0};                 ///< 1: some peer is lost and not reported
-  std::atomic<std::uint32_t> event_lanes_{0};              ///< lanes (bits) that had an event
-  std::atomic<std::uint32_t> inbound_user_{0};             ///< number + 1 of the thread that posts on lane 0
+  std::atomic<std::uint32_t> any_suspect_{0};   ///< 1: some peer is lost and not reported
+  std::atomic<std::uint32_t> event_lanes_{0};   ///< lanes (bits) that had an event
+  std::atomic<std::uint32_t> inbound_user_{0};  ///< number + 1 of the thread that posts on lane 0
 };
 
 // ---- start ------------------------------------------------------------------------------------------------
@@ -255,10 +267,12 @@ Result<void> UcxTransport::find_room_for_threads() {
   std::atomic<bool> end{false};
   std::vector<std::thread> held;
   Result<void> mine;
-  for (int i = 0; mine && i < 2; ++i) {   // UCX's thread, and the watcher
+  for (int i = 0; mine && i < 2; ++i) {  // UCX's thread, and the watcher
     auto thread = topo::start_thread("the threads of UCX", [&end] { end.wait(false); });
-    if (thread) held.push_back(std::move(*thread));
-    else mine = tl::unexpected(std::move(thread.error()));
+    if (thread)
+      held.push_back(std::move(*thread));
+    else
+      mine = tl::unexpected(std::move(thread.error()));
   }
   auto all = agree(exchange_, mine, "starting the threads of UCX");
   end.store(true);
@@ -323,7 +337,8 @@ Result<void> UcxTransport::settle_paths(const Options& options) {
   queues_ = {.lanes = options.lanes == 0 ? default_lanes() : std::min(options.lanes, kMaxLanes)};
   if (!paths_.through_memory) return {};
   auto queues = fit_queues(locations, raw(rank()), queues_.lanes);
-  KASANE_TRY(agree(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
+  KASANE_TRY(
+      agree(exchange_, queues ? Result<void>{} : Result<void>(tl::unexpected<Error>(queues.error())), "UCX"));
   queues_ = *queues;
   return {};
 }
@@ -340,37 +355,45 @@ Result<void> UcxTransport::open(const Options& options) {
     }
     settings.set("UCX_POSIX_FIFO_SIZE", std::to_string(queues_.entries));
     settings.set("UCX_POSIX_RX_BUFS_GROW", std::to_string(queues_.buffers));
-    settings.set("UCX_ALLOC_PRIO", "thp,mmap,heap");   // all other memory of UCX is for this process alone
+    settings.set("UCX_ALLOC_PRIO", "thp,mmap,heap");  // all other memory of UCX is for this process alone
   }
   const std::vector<int> listening_before = paths_.peers.empty() ? std::vector<int>{} : listening_sockets();
   KASANE_TRY(open_context());
   KASANE_TRY(open_lanes(options));
-  if (folder_) folder_->remove_name();   // UCX has made the queues and removed their names
+  if (folder_) folder_->remove_name();  // UCX has made the queues and removed their names
   if (paths_.peers.empty()) return {};
   std::vector<int> listening = listening_sockets(), ours;
-  std::set_difference(listening.begin(), listening.end(), listening_before.begin(), listening_before.end(), std::back_inserter(ours));
+  std::set_difference(listening.begin(), listening.end(), listening_before.begin(), listening_before.end(),
+                      std::back_inserter(ours));
   return listen_to_only(ours, paths_.peers);
 }
 
 Result<void> UcxTransport::open_context() {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucx_->ucp_config_read(nullptr, nullptr, &config);
-  if (status != UCS_OK) return fail(Errc::invalid_argument, "UCX cannot read its configuration (UCX_… in the environment): " + text(*ucx_, status));
+  if (status != UCS_OK)
+    return fail(Errc::invalid_argument,
+                "UCX cannot read its configuration (UCX_… in the environment): " + text(*ucx_, status));
   // The owner's CPU changes directory words and the like too, so atomics must be the CPU's at the target
   // (rule 15).
   status = ucx_->ucp_config_modify(config, "ATOMIC_MODE", "cpu");
   // UCX's newer selection of protocols (default since 1.16) finds none for atomics within a host where peers
   // are only mapped. Older versions do not know the option. A user's own setting is kept.
   if (std::getenv("UCX_PROTO_ENABLE") == nullptr) (void)ucx_->ucp_config_modify(config, "PROTO_ENABLE", "n");
-  if (status == UCS_OK && !paths_.transports.empty()) status = ucx_->ucp_config_modify(config, "TLS", paths_.transports.c_str());
-  if (status == UCS_OK && !paths_.devices.empty()) status = ucx_->ucp_config_modify(config, "NET_DEVICES", paths_.devices.c_str());
+  if (status == UCS_OK && !paths_.transports.empty())
+    status = ucx_->ucp_config_modify(config, "TLS", paths_.transports.c_str());
+  if (status == UCS_OK && !paths_.devices.empty())
+    status = ucx_->ucp_config_modify(config, "NET_DEVICES", paths_.devices.c_str());
   if (status != UCS_OK) {
     ucx_->ucp_config_release(config);
-    return fail(Errc::invalid_argument, "UCX refuses its transports \"" + paths_.transports + "\": " + text(*ucx_, status));
+    return fail(Errc::invalid_argument,
+                "UCX refuses its transports \"" + paths_.transports + "\": " + text(*ucx_, status));
   }
   ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-  params.features = UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.field_mask =
+      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+  params.features =
+      UCP_FEATURE_RMA | UCP_FEATURE_AMO32 | UCP_FEATURE_AMO64 | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.mt_workers_shared = 1;
   params.estimated_num_eps = ranks();
   status = ucx_->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &peers_.context);
@@ -381,7 +404,8 @@ Result<void> UcxTransport::open_context() {
   ucp_context_attr_t attributes{};
   attributes.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE;
   status = ucx_->ucp_context_query(peers_.context, &attributes);
-  if (status != UCS_OK) return fail(Errc::internal, "UCX does not say how large its requests are: " + text(*ucx_, status));
+  if (status != UCS_OK)
+    return fail(Errc::internal, "UCX does not say how large its requests are: " + text(*ucx_, status));
   peers_.request_bytes = attributes.request_size;
   return {};
 }
@@ -395,14 +419,17 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
     lanes_.push_back(std::move(*lane));
   }
   ucp_am_handler_param_t handler{};
-  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler.field_mask =
+      UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   handler.id = kActiveMessage;
-  handler.cb = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes, const ucp_am_recv_param_t* p) {
+  handler.cb = [](void* self, const void* head, std::size_t head_bytes, void* data, std::size_t bytes,
+                  const ucp_am_recv_param_t* p) {
     return on_message(self, head, head_bytes, data, bytes, p);
   };
   handler.arg = this;
   const ucs_status_t status = ucx_->ucp_worker_set_am_recv_handler(lanes_[0]->worker(), &handler);
-  if (status != UCS_OK) return fail(Errc::unsupported, "UCX takes no active message handler: " + text(*ucx_, status));
+  if (status != UCS_OK)
+    return fail(Errc::unsupported, "UCX takes no active message handler: " + text(*ucx_, status));
   KASANE_TRY(watcher_.start(&on_event, this));
   for (std::uint32_t i = 0; i < count; ++i) KASANE_TRY(watcher_.add(lanes_[i]->event_fd(), i));
   return {};
@@ -410,13 +437,15 @@ Result<void> UcxTransport::open_lanes(const Options& options) {
 
 /// Allocates everything that operations need, so that no operation allocates.
 Result<void> UcxTransport::reserve() {
-  if (ranks() > 1 && !inbox_.create(std::size_t{ranks() - 1} * kCredits)) return fail_errno(Errc::out_of_memory, "no memory for messages of UCX");
+  if (ranks() > 1 && !inbox_.create(std::size_t{ranks() - 1} * kCredits))
+    return fail_errno(Errc::out_of_memory, "no memory for messages of UCX");
   if (!replies_.reserve_bytes()) return fail_errno(Errc::out_of_memory, "no memory for answers of UCX");
   fences_ = std::make_unique<FenceSlot[]>(kFences);
   unsent_bytes_ = std::size_t{ranks()} * kReplySlots * sizeof(UnsentReply);
-  void* p = ::mmap(nullptr, unsent_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = ::mmap(nullptr, unsent_bytes_, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return fail_errno(Errc::out_of_memory, "no memory for replies of UCX");
-  unsent_ = static_cast<UnsentReply*>(p);   // zeroed memory is a valid UnsentReply
+  unsent_ = static_cast<UnsentReply*>(p);  // zeroed memory is a valid UnsentReply
   return {};
 }
 
@@ -467,10 +496,12 @@ void UcxTransport::describe() {
     detail_ += " " + line.substr(begin);
     // These only copy; every other transport registers memory with its device.
     const std::string_view copying[] = {"self", "tcp", "sysv", "posix", "cma"};
-    if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying)) copies_only_ = false;
+    if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying))
+      copies_only_ = false;
   }
   if (!paths_.text.empty()) detail_ += "; " + paths_.text;
-  if (peers_.error_mode != UCP_ERR_HANDLING_MODE_PEER && ranks() > 1) detail_ += " (does not notice lost peers)";
+  if (peers_.error_mode != UCP_ERR_HANDLING_MODE_PEER && ranks() > 1)
+    detail_ += " (does not notice lost peers)";
 }
 
 // ---- the end ----------------------------------------------------------------------------------------------
@@ -492,7 +523,7 @@ UcxTransport::~UcxTransport() {
   progress_until([&] {
     for (std::uint32_t r = 0; r < ranks(); ++r) {
       if (!has_connection(r) || is_lost(r)) continue;
-      send_bye(r);   // to peers that connected to this rank only to say bye
+      send_bye(r);  // to peers that connected to this rank only to say bye
       // relaxed: this thread polls lane 0
       if (states_[r].leaving.load(std::memory_order_relaxed) == 0) return false;
     }
@@ -508,7 +539,7 @@ UcxTransport::~UcxTransport() {
 
 bool UcxTransport::has_connection(std::uint32_t r) const noexcept {
   if (r == raw(rank())) return false;
-  return states_[r].has_sent.load(std::memory_order_relaxed) != 0 ||   // relaxed: as above
+  return states_[r].has_sent.load(std::memory_order_relaxed) != 0 ||  // relaxed: as above
          std::any_of(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
 }
 
@@ -516,7 +547,8 @@ void UcxTransport::send_bye(std::uint32_t r) noexcept {
   if (states_[r].sent_bye || is_lost(r)) return;
   const Head bye{.from = raw(rank()), .kind = Wire::bye};
   // Over an established connection, if there is one.
-  const auto known = std::find_if(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
+  const auto known =
+      std::find_if(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
   Lane& lane = known != lanes_.end() ? **known : *lanes_[0];
   states_[r].sent_bye = lane.send(r, bye, {}) == Post::done;
 }
@@ -540,7 +572,7 @@ void UcxTransport::progress_until(const F& ready) noexcept {
       take_failures(*lane);
       moved = moved || batch.moved;
     }
-    if (!moved) ::sched_yield();   // the peers must reach this point too
+    if (!moved) ::sched_yield();  // the peers must reach this point too
   }
 }
 
@@ -563,7 +595,8 @@ struct UcxTransport::Announcement {
 Result<std::string> UcxTransport::announce(RegionId id, std::byte* local, std::size_t bytes) {
   auto& region = peers_.regions[raw(id)];
   ucp_mem_map_params_t params{};
-  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+  params.field_mask =
+      UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
   params.address = local;
   params.length = bytes;
   // pages are populated when they are used, where the device supports that
@@ -571,12 +604,15 @@ Result<std::string> UcxTransport::announce(RegionId id, std::byte* local, std::s
   ucs_status_t status = ucx_->ucp_mem_map(peers_.context, &params, &region.handle);
   if (status != UCS_OK) {
     region.handle = nullptr;
-    return fail(Errc::limit, "UCX cannot register " + std::to_string(bytes) + " bytes: " + text(*ucx_, status));
+    return fail(Errc::limit,
+                "UCX cannot register " + std::to_string(bytes) + " bytes: " + text(*ucx_, status));
   }
   void* key = nullptr;
   std::size_t key_bytes = 0;
   status = ucx_->ucp_rkey_pack(peers_.context, region.handle, &key, &key_bytes);
-  if (status != UCS_OK) return fail(Errc::limit, "UCX makes no key for " + std::to_string(bytes) + " bytes: " + text(*ucx_, status));
+  if (status != UCS_OK)
+    return fail(Errc::limit,
+                "UCX makes no key for " + std::to_string(bytes) + " bytes: " + text(*ucx_, status));
   const Announcement head{.good = 1, .base = reinterpret_cast<std::uintptr_t>(local), .bytes = bytes};
   std::string out(reinterpret_cast<const char*>(&head), sizeof(head));
   out.append(static_cast<const char*>(key), key_bytes);
@@ -589,7 +625,8 @@ Result<void> UcxTransport::attach(RegionId id, int, std::byte* local, std::size_
   auto& region = peers_.regions[raw(id)];
   auto mine = announce(id, local, bytes);
   const Announcement bad{.good = 0, .base = 0, .bytes = bytes};
-  auto all = exchange_.allgather(mine ? std::string_view(*mine) : std::string_view(reinterpret_cast<const char*>(&bad), sizeof(bad)));
+  auto all = exchange_.allgather(mine ? std::string_view(*mine)
+                                      : std::string_view(reinterpret_cast<const char*>(&bad), sizeof(bad)));
   KASANE_TRY(all);
   if (!mine) return tl::unexpected<Error>(std::move(mine).error());
   region.base.resize(ranks());
@@ -597,10 +634,13 @@ Result<void> UcxTransport::attach(RegionId id, int, std::byte* local, std::size_
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     Announcement head{};
     if ((*all)[r].size() >= sizeof(head)) std::memcpy(&head, (*all)[r].data(), sizeof(head));
-    if (head.good == 0) return fail(Errc::peer_lost, "region " + std::to_string(raw(id)) + ": rank " + std::to_string(r) + " failed in it, see its message");
+    if (head.good == 0)
+      return fail(Errc::peer_lost, "region " + std::to_string(raw(id)) + ": rank " + std::to_string(r) +
+                                       " failed in it, see its message");
     if (head.bytes != bytes) {
-      return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " of rank " + std::to_string(r) + " has " +
-                                              std::to_string(head.bytes) + " bytes, rank " + std::to_string(raw(rank())) + "'s has " +
+      return fail(Errc::invalid_argument, "region " + std::to_string(raw(id)) + " of rank " +
+                                              std::to_string(r) + " has " + std::to_string(head.bytes) +
+                                              " bytes, rank " + std::to_string(raw(rank())) + "'s has " +
                                               std::to_string(bytes) + ": sizes must be equal");
     }
     region.base[r] = head.base;
@@ -664,8 +704,8 @@ Post UcxTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   return post([&](Lane& lane) { return lane.write(to, from, bytes, done); });
 }
 
-Post UcxTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                                Completion* done) noexcept {
+Post UcxTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                                std::uint64_t value, Completion* done) noexcept {
   check_aligned(flag_offset, 8);
   std::byte* target = here(to, bytes);
   std::byte* flag = here({to.rank, to.region, flag_offset}, 8);
@@ -673,8 +713,8 @@ Post UcxTransport::write_notify(RemoteAddr to, const void* from, std::size_t byt
   return post([&](Lane& lane) { return lane.write_notify(to, from, bytes, flag_offset, value, done); });
 }
 
-Post UcxTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-                          Completion* done, Width width) noexcept {
+Post UcxTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                          std::uint64_t* result, Completion* done, Width width) noexcept {
   const auto bytes = static_cast<std::size_t>(width);
   check_aligned(at.offset, bytes);
   std::byte* word = here(at, bytes);
@@ -685,8 +725,9 @@ Post UcxTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 Post UcxTransport::fence(Rank target, Completion* done) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
   if (own(target)) return Post::done;
-  std::uint32_t open = 0;   // lanes (bits) with operations to target outstanding
-  for (std::uint32_t i = 0; i < lanes_.size(); ++i) open |= static_cast<std::uint32_t>(lanes_[i]->open_to(raw(target)) != 0) << i;
+  std::uint32_t open = 0;  // lanes (bits) with operations to target outstanding
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i)
+    open |= static_cast<std::uint32_t>(lanes_[i]->open_to(raw(target)) != 0) << i;
   if (open == 0) return Post::done;
   FenceSlot* slot = nullptr;
   for (std::uint32_t i = 0; i < kFences && slot == nullptr; ++i) {
@@ -695,7 +736,7 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
   }
   if (slot == nullptr) return Post::again;
   slot->fence.done = done;
-  slot->fence.lost.store(0, std::memory_order_relaxed);   // relaxed, both: published with the parts
+  slot->fence.lost.store(0, std::memory_order_relaxed);  // relaxed, both: published with the parts
   slot->fence.left.store(static_cast<std::uint32_t>(std::popcount(open)) + 1, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     if ((open >> i & 1) == 0) continue;
@@ -707,12 +748,12 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
     part.status = Status::ok;
     lanes_[i]->push_fence(part);
   }
-  ring_messages();   // some thread must take the parts out
+  ring_messages();  // some thread must take the parts out
   if (!slot->fence.part_ended()) return Post::pending;
   // All parts were done meanwhile by other threads, which have left the completion to this one.
   // relaxed: ordered by part_ended()
   const bool lost = slot->fence.lost.load(std::memory_order_relaxed) != 0;
-  slot->fence.claimed.store(0, std::memory_order_release);                   // release: our reads are over
+  slot->fence.claimed.store(0, std::memory_order_release);  // release: our reads are over
   if (!lost) return Post::done;
   return post([&](Lane& lane) { return lane.lost(done); });
 }
@@ -721,14 +762,15 @@ Post UcxTransport::fence(Rank target, Completion* done) noexcept {
 
 bool UcxTransport::take_credit(std::uint32_t peer) noexcept {
   auto& credits = states_[peer].credits;
-  std::uint32_t have = credits.load(std::memory_order_relaxed);   // relaxed: a count; it orders no messages
+  std::uint32_t have = credits.load(std::memory_order_relaxed);  // relaxed: a count; it orders no messages
   while (have != 0) {
     if (credits.compare_exchange_weak(have, have - 1, std::memory_order_relaxed)) return true;
   }
   return false;
 }
 
-Post UcxTransport::deliver(Rank to, Wire kind, HandlerId id, std::span<const std::byte> payload, std::uint32_t slot, std::uint64_t stamp) noexcept {
+Post UcxTransport::deliver(Rank to, Wire kind, HandlerId id, std::span<const std::byte> payload,
+                           std::uint32_t slot, std::uint64_t stamp) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   check_message(id, payload);
   if (own(to)) {
@@ -740,7 +782,11 @@ Post UcxTransport::deliver(Rank to, Wire kind, HandlerId id, std::span<const std
   // with peer_lost.
   if (is_lost(raw(to))) return Post::done;
   if (!take_credit(raw(to))) return Post::again;
-  const Head head{.from = raw(rank()), .kind = kind, .name = static_cast<std::uint16_t>(raw(id)), .slot = slot, .stamp = stamp};
+  const Head head{.from = raw(rank()),
+                  .kind = kind,
+                  .name = static_cast<std::uint16_t>(raw(id)),
+                  .slot = slot,
+                  .stamp = stamp};
   const Post result = post([&](Lane& lane) { return lane.send(raw(to), head, payload); });
   // relaxed: as take_credit()
   if (result == Post::again) states_[raw(to)].credits.fetch_add(1, std::memory_order_relaxed);
@@ -751,19 +797,26 @@ Post UcxTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   return deliver(to, Wire::message, id, payload, 0, 0);
 }
 
-Post UcxTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
-  return replies_.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) { return deliver(to, Wire::request, id, payload, slot, stamp); });
+Post UcxTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload,
+                           PendingReply& pending) noexcept {
+  return replies_.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) {
+    return deliver(to, Wire::request, id, payload, slot, stamp);
+  });
 }
 
 bool UcxTransport::control(std::uint32_t to, const Head& head, std::span<const std::byte> payload) noexcept {
   return post([&](Lane& lane) { return lane.send(to, head, payload); }) == Post::done;
 }
 
-bool UcxTransport::answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
-  return control(raw(requester), {.from = raw(rank()), .kind = Wire::reply, .slot = slot, .stamp = stamp, .value = value}, bytes);
+bool UcxTransport::answer(Rank requester, std::uint32_t slot, std::uint64_t stamp, std::uint64_t value,
+                          std::span<const std::byte> bytes) noexcept {
+  return control(raw(requester),
+                 {.from = raw(rank()), .kind = Wire::reply, .slot = slot, .stamp = stamp, .value = value},
+                 bytes);
 }
 
-void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
+void UcxTransport::reply_with(ReplyToken token, std::uint64_t value,
+                              std::span<const std::byte> bytes) noexcept {
   KASANE_CHECK_OP(bytes.size(), <=, kMaxAnswer);
   KASANE_CHECK_OP(token.slot, <, kReplySlots);
   KASANE_CHECK_OP(raw(token.requester), <, ranks());
@@ -784,11 +837,14 @@ void UcxTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<c
 bool UcxTransport::test(PendingReply& pending, std::uint64_t* value) noexcept {
   // acquire: if an answer arrived before the peer was marked lost, the next test() sees it; this one returns
   // false.
-  return replies_.test(pending, value, [&](Rank r) { return !own(r) && peers_.lost[raw(r)].load(std::memory_order_acquire) != 0; });
+  return replies_.test(pending, value, [&](Rank r) {
+    return !own(r) && peers_.lost[raw(r)].load(std::memory_order_acquire) != 0;
+  });
 }
 
 /// Under lane 0's lock. Queues the message, or acts at once; see wire.h.
-ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes, const ucp_am_recv_param_t*) noexcept {
+ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void* data, std::size_t bytes,
+                                      const ucp_am_recv_param_t*) noexcept {
   auto& transport = *static_cast<UcxTransport*>(self);
   // The sender is another process, so what it wrote is checked before it is used as an index or a length.
   KASANE_CHECK_OP(bytes, >=, sizeof(Head));
@@ -802,24 +858,21 @@ ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void
 
 void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload) noexcept {
   // relaxed: read at the end only, when this thread is the only one.
-  if (states_[head.from].has_sent.load(std::memory_order_relaxed) == 0) states_[head.from].has_sent.store(1, std::memory_order_relaxed);
+  if (states_[head.from].has_sent.load(std::memory_order_relaxed) == 0)
+    states_[head.from].has_sent.store(1, std::memory_order_relaxed);
   switch (head.kind) {
     case Wire::message:
-    case Wire::request:
-      KASANE_CHECK_OP(head.name, <, kMaxHandlers);
-      return inbox_.put(head, payload);
+    case Wire::request: KASANE_CHECK_OP(head.name, <, kMaxHandlers); return inbox_.put(head, payload);
     case Wire::reply:
       KASANE_CHECK_OP(payload.size(), <=, kMaxAnswer);
       // false: the peer was marked lost too early, and the request was given up.
       (void)replies_.answer(head.slot, head.stamp, head.value, payload);
-      return ring_messages();   // the requester may sleep while another thread runs this
+      return ring_messages();  // the requester may sleep while another thread runs this
     case Wire::credit:
       // relaxed: as take_credit()
       states_[head.from].credits.fetch_add(static_cast<std::uint32_t>(head.value), std::memory_order_relaxed);
       return;
-    case Wire::ring:
-      KASANE_CHECK_OP(head.name, <, 2);
-      return bells()[head.name].ring();
+    case Wire::ring: KASANE_CHECK_OP(head.name, <, 2); return bells()[head.name].ring();
     case Wire::bye:
       // relaxed: readers hold this lane's lock after us
       states_[head.from].leaving.store(1, std::memory_order_relaxed);
@@ -831,7 +884,7 @@ void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload)
 // ---- sends that were refused and are tried again ----------------------------------------------------------
 
 void UcxTransport::note_due() noexcept {
-  due_.store(1, std::memory_order_release);   // release: what is due comes before the flag
+  due_.store(1, std::memory_order_release);  // release: what is due comes before the flag
   ring_messages();
 }
 
@@ -850,7 +903,8 @@ bool UcxTransport::retry_replies() noexcept {
   for (UnsentReply* entry = unsent_replies_.take_all(); entry != nullptr;) {
     UnsentReply* next = entry->next;
     const auto index = static_cast<std::size_t>(entry - unsent_);
-    const ReplyToken token{Rank{static_cast<std::uint32_t>(index / kReplySlots)}, static_cast<std::uint32_t>(index % kReplySlots), entry->stamp};
+    const ReplyToken token{Rank{static_cast<std::uint32_t>(index / kReplySlots)},
+                           static_cast<std::uint32_t>(index % kReplySlots), entry->stamp};
     if (!answer(token.requester, token.slot, token.stamp, entry->value)) {
       all = false;
       unsent_replies_.push(entry);
@@ -862,7 +916,7 @@ bool UcxTransport::retry_replies() noexcept {
 
 /// True if something was sent.
 bool UcxTransport::retry_due() noexcept {
-  if (due_.exchange(0, std::memory_order_acquire) == 0) return false;   // acquire: pairs with note_due()
+  if (due_.exchange(0, std::memory_order_acquire) == 0) return false;  // acquire: pairs with note_due()
   bool all = retry_replies();
   for (std::uint32_t r = 0; r < ranks(); ++r) {
     if (r == raw(rank())) continue;
@@ -871,10 +925,10 @@ bool UcxTransport::retry_due() noexcept {
     // acquire: pairs with wake()
     const std::uint32_t rings = states_[r].rings.exchange(0, std::memory_order_acquire);
     for (std::uint32_t d = 0; d < 2; ++d) {
-      if ((rings >> d & 1) != 0) wake(Rank{r}, Doorbell{d});   // records the ring again if it is refused
+      if ((rings >> d & 1) != 0) wake(Rank{r}, Doorbell{d});  // records the ring again if it is refused
     }
   }
-  if (!all) due_.store(1, std::memory_order_release);   // release: as note_due(); the polling thread is awake
+  if (!all) due_.store(1, std::memory_order_release);  // release: as note_due(); the polling thread is awake
   return all;
 }
 
@@ -890,7 +944,8 @@ bool UcxTransport::poll() noexcept {
   bool any = due_.load(std::memory_order_relaxed) != 0 && retry_due();
   // All messages arrive on lane 0. Another lane has events only while operations are outstanding there, or
   // when a peer goes. Over TCP a poll is a system call.
-  if (mine != 0 && (lanes_[mine]->busy() || (number % kIdleLaneEvery == 0 && lanes_[mine]->used()))) any = visit(mine) || any;
+  if (mine != 0 && (lanes_[mine]->busy() || (number % kIdleLaneEvery == 0 && lanes_[mine]->used())))
+    any = visit(mine) || any;
   any = visit(0) || any;
   // relaxed: a hint; arm() finds the rest
   const std::uint32_t event_lanes = event_lanes_.load(std::memory_order_relaxed);
@@ -911,14 +966,16 @@ bool UcxTransport::visit(std::uint32_t index) noexcept {
   if (!lane.lock.try_lock()) return false;
   const std::uint32_t bit = std::uint32_t{1} << index;
   // relaxed, both: a hint
-  if ((event_lanes_.load(std::memory_order_relaxed) & bit) != 0) event_lanes_.fetch_and(~bit, std::memory_order_relaxed);
+  if ((event_lanes_.load(std::memory_order_relaxed) & bit) != 0)
+    event_lanes_.fetch_and(~bit, std::memory_order_relaxed);
   CompletionBatch batch;
   batch.runner = thread_number();
   lane.progress(batch);
-  if (lane.any_failed()) [[unlikely]] take_failures(lane);
+  if (lane.any_failed()) [[unlikely]]
+    take_failures(lane);
   unlock(lane);
   batch.run();
-  if (batch.for_others) ring_messages();   // the thread that posted it may sleep
+  if (batch.for_others) ring_messages();  // the thread that posted it may sleep
   return batch.moved;
 }
 
@@ -932,8 +989,8 @@ void UcxTransport::take_failures(Lane& lane) noexcept {
     // relaxed, both: published by any_suspect_
     states_[raw(peer)].why.store(why, std::memory_order_relaxed);
     states_[raw(peer)].suspect.store(1, std::memory_order_relaxed);
-    peers_.lost_count.fetch_add(1, std::memory_order_release);         // release: the flag before its count
-    any_suspect_.store(1, std::memory_order_release);                     // release: as above
+    peers_.lost_count.fetch_add(1, std::memory_order_release);  // release: the flag before its count
+    any_suspect_.store(1, std::memory_order_release);           // release: as above
     // relaxed: a hint; every lane closes its endpoint
     event_lanes_.store(~std::uint32_t{0}, std::memory_order_relaxed);
     // threads that wait for an answer of it must wake
@@ -945,7 +1002,8 @@ void UcxTransport::take_failures(Lane& lane) noexcept {
 void UcxTransport::report_suspects() noexcept {
   Lane& inbound = *lanes_[0];
   if (!inbound.lock.try_lock()) return;
-  for (int i = 0; i < kBatch && ucx_->ucp_worker_progress(inbound.worker()) != 0; ++i) {}
+  for (int i = 0; i < kBatch && ucx_->ucp_worker_progress(inbound.worker()) != 0; ++i) {
+  }
   // acquire: pairs with take_failures()
   const bool some = any_suspect_.exchange(0, std::memory_order_acquire) != 0;
   unlock(inbound);
@@ -955,7 +1013,8 @@ void UcxTransport::report_suspects() noexcept {
     if (states_[r].suspect.exchange(0, std::memory_order_relaxed) == 0) continue;
     // relaxed: written under the lock held above
     if (states_[r].leaving.load(std::memory_order_relaxed) != 0) continue;
-    report_lost(Rank{r}, ucx_->ucs_status_string(static_cast<ucs_status_t>(states_[r].why.load(std::memory_order_relaxed))));
+    report_lost(Rank{r}, ucx_->ucs_status_string(
+                             static_cast<ucs_status_t>(states_[r].why.load(std::memory_order_relaxed))));
   }
 }
 
@@ -966,7 +1025,9 @@ bool UcxTransport::run_messages() noexcept {
   if (!messages_wait()) return false;
   std::uint32_t nobody = 0;
   // seq_cst: see above; on failure nothing follows.
-  if (!gate_.compare_exchange_strong(nobody, thread_number() + 1, std::memory_order_seq_cst, std::memory_order_relaxed)) return false;
+  if (!gate_.compare_exchange_strong(nobody, thread_number() + 1, std::memory_order_seq_cst,
+                                     std::memory_order_relaxed))
+    return false;
   const bool any = run_batch();
   gate_.store(0, std::memory_order_seq_cst);
   if (messages_wait()) ring_messages();
@@ -982,13 +1043,17 @@ bool UcxTransport::run_batch() noexcept {
     any = true;
     if (message != nullptr) {
       const std::uint32_t from = message->head.from;
-      run_handler(message->head.name, from, {message->payload, message->bytes}, message->head.slot, message->head.stamp);
+      run_handler(message->head.name, from, {message->payload, message->bytes}, message->head.slot,
+                  message->head.stamp);
       inbox_.pop();
       // relaxed: as return_credits()
-      if (states_[from].unreturned.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch && !return_credits(from)) note_due();
+      if (states_[from].unreturned.fetch_add(1, std::memory_order_relaxed) + 1 >= kCreditBatch &&
+          !return_credits(from))
+        note_due();
     }
     if (own_message != nullptr) {
-      run_handler(own_message->handler, raw(rank()), {own_message->payload, own_message->bytes}, own_message->slot, own_message->stamp);
+      run_handler(own_message->handler, raw(rank()), {own_message->payload, own_message->bytes},
+                  own_message->slot, own_message->stamp);
       own_messages_.pop();
     }
   }
@@ -1007,13 +1072,13 @@ void UcxTransport::on_event(void* self, std::uint32_t index) noexcept {
 }
 
 bool UcxTransport::arm() noexcept {
-  if (due_.load(std::memory_order_acquire) != 0) return false;   // acquire: pairs with note_due()
+  if (due_.load(std::memory_order_acquire) != 0) return false;  // acquire: pairs with note_due()
   // relaxed: the thread that holds the gate looks again when it leaves it.
   if (messages_wait() && gate_.load(std::memory_order_relaxed) == 0) return false;
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[i];
-    if (i != 0 && !lane.used()) continue;       // its first endpoint rings
-    if (!lane.lock.lock_or_request_ring()) continue;    // the lock's holder rings when it unlocks
+    if (i != 0 && !lane.used()) continue;             // its first endpoint rings
+    if (!lane.lock.lock_or_request_ring()) continue;  // the lock's holder rings when it unlocks
     const bool armed = lane.arm();
     if (armed && lane.lock.listen()) watcher_.enable(lane.event_fd(), i);
     unlock(lane);
@@ -1025,7 +1090,7 @@ bool UcxTransport::arm() noexcept {
     event_lanes_.fetch_or(std::uint32_t{1} << i, std::memory_order_relaxed);
     return false;
   }
-  return !messages_wait();   // arming makes progress; messages that it received cause no further event
+  return !messages_wait();  // arming makes progress; messages that it received cause no further event
 }
 
 void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
@@ -1036,7 +1101,7 @@ void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
   std::uint32_t polls = 0;
   const std::uint32_t mine = own_lane(thread_number());
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    if (i != mine) polls += lanes_[i]->polls.load(std::memory_order_relaxed);   // relaxed: a hint
+    if (i != mine) polls += lanes_[i]->polls.load(std::memory_order_relaxed);  // relaxed: a hint
   }
   const bool others_poll = polls - polls_seen() > kBusyPolls;
   polls_seen() = polls;
@@ -1047,7 +1112,8 @@ void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 void UcxTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   if (own(to)) return bells()[raw(d)].ring();
-  if (control(raw(to), {.from = raw(rank()), .kind = Wire::ring, .name = static_cast<std::uint16_t>(raw(d))})) return;
+  if (control(raw(to), {.from = raw(rank()), .kind = Wire::ring, .name = static_cast<std::uint16_t>(raw(d))}))
+    return;
   // release: what the woken thread must see comes before the ring.
   states_[raw(to)].rings.fetch_or(std::uint32_t{1} << raw(d), std::memory_order_release);
   note_due();

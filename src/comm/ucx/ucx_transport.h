@@ -23,11 +23,11 @@ namespace kasane::comm::ucx {
 inline constexpr std::uint32_t kMaxLanes = 16;
 
 struct Options {
-  std::uint32_t lanes = 0;            ///< workers of UCX; 0: usable cores + 1, at most kMaxLanes
-  std::uint32_t outstanding = 1024;   ///< operations outstanding on a lane
+  std::uint32_t lanes = 0;           ///< workers of UCX; 0: usable cores + 1, at most kMaxLanes
+  std::uint32_t outstanding = 1024;  ///< operations outstanding on a lane
   /// which of UCX's transports (as UCX_TLS); empty: UCX_TLS, else as in paths.h
   std::string tls;
-  bool within_hosts = true;           ///< also joins ranks of one host
+  bool within_hosts = true;  ///< also joins ranks of one host
 };
 
 /// Joins the ranks of exchange; collective. bells: this rank's doorbells, rung at arrivals. Both outlive the

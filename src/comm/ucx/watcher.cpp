@@ -30,10 +30,11 @@ Result<void> Watcher::start(OnEvent on_event, void* context) {
   stop_ = ::eventfd(0, EFD_CLOEXEC);
   if (epoll_ < 0 || stop_ < 0) return fail_errno(Errc::limit, "cannot make the descriptors of UCX's watcher");
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kStop}};
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, stop_, &event) != 0) return fail_errno(Errc::limit, "cannot watch the watcher's own descriptor");
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, stop_, &event) != 0)
+    return fail_errno(Errc::limit, "cannot watch the watcher's own descriptor");
   sigset_t all, before;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);   // the thread starts with every signal blocked
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread starts with every signal blocked
   auto thread = topo::start_thread("the thread that watches UCX", [this] { loop(); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   KASANE_TRY(thread);
@@ -44,7 +45,8 @@ Result<void> Watcher::start(OnEvent on_event, void* context) {
 void Watcher::stop() noexcept {
   if (thread_.joinable()) {
     const std::uint64_t one = 1;
-    while (::write(stop_, &one, sizeof(one)) < 0 && errno == EINTR) {}
+    while (::write(stop_, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
     thread_.join();
   }
   if (epoll_ >= 0) ::close(epoll_);
@@ -54,7 +56,8 @@ void Watcher::stop() noexcept {
 
 Result<void> Watcher::add(int fd, std::uint32_t index) {
   epoll_event event{.events = EPOLLONESHOT, .data = {.u64 = index}};
-  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) return fail_errno(Errc::limit, "cannot watch UCX's event descriptor " + std::to_string(fd));
+  if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0)
+    return fail_errno(Errc::limit, "cannot watch UCX's event descriptor " + std::to_string(fd));
   return {};
 }
 

@@ -21,7 +21,8 @@ namespace {
 // A sanitizer's runtime starts in this array too, and code compiled for it cannot run earlier:
 // kasane_start_main does it all then.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
-[[gnu::section(".preinit_array"), gnu::used]] void (*g_before_all_constructors)(int, char**, char**) noexcept = kasane_start_process;
+[[gnu::section(".preinit_array"),
+  gnu::used]] void (*g_before_all_constructors)(int, char**, char**) noexcept = kasane_start_process;
 #endif
 
 /// The first constructor of the executable.
@@ -29,7 +30,8 @@ namespace {
 
 }  // namespace
 
-extern "C" [[gnu::visibility("default")]] int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
-                                                                void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+extern "C" [[gnu::visibility("default")]] int __libc_start_main(int (*main)(int, char**, char**), int argc,
+                                                                char** argv, void (*init)(), void (*fini)(),
+                                                                void (*rtld_fini)(), void* stack_end) {
   return kasane_start_main(main, argc, argv, init, fini, rtld_fini, stack_end);
 }

@@ -10,10 +10,10 @@
 namespace kasane::runtime {
 
 struct MallocHooks {
-  std::uintptr_t base, bytes;                                     ///< the space
+  std::uintptr_t base, bytes;  ///< the space
   /// whether the caller runs user code on a user-level thread
   bool (*user_code)();
-  void* (*allocate)(std::size_t bytes, std::size_t align, const void* site);   ///< null: no memory
+  void* (*allocate)(std::size_t bytes, std::size_t align, const void* site);  ///< null: no memory
   void (*release)(void*, const void* site);
   void* (*reallocate)(void*, std::size_t bytes, const void* site);
   std::size_t (*usable_size)(const void*);

@@ -52,11 +52,12 @@ bool of_the_system(const char* name) noexcept {
 }
 
 int add_object(dl_phdr_info* info, std::size_t, void*) {
-  if (info->dlpi_name[0] != '\0' && of_the_system(info->dlpi_name)) return 0;   // the program has no name
+  if (info->dlpi_name[0] != '\0' && of_the_system(info->dlpi_name)) return 0;  // the program has no name
   for (int i = 0; i < info->dlpi_phnum && g_ranges < g_code.size(); ++i) {
     const auto& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
-    g_code[g_ranges++] = {info->dlpi_addr + segment.p_vaddr, info->dlpi_addr + segment.p_vaddr + segment.p_memsz};
+    g_code[g_ranges++] = {info->dlpi_addr + segment.p_vaddr,
+                          info->dlpi_addr + segment.p_vaddr + segment.p_memsz};
   }
   return 0;
 }
@@ -74,7 +75,8 @@ const MallocHooks* wanted(const void* site) noexcept {
 /// The hooks if the address lies in global memory.
 const MallocHooks* owner(const void* p) noexcept {
   const MallocHooks* hooks = g_hooks.load(std::memory_order_acquire);
-  return hooks != nullptr && reinterpret_cast<std::uintptr_t>(p) - hooks->base < hooks->bytes ? hooks : nullptr;
+  return hooks != nullptr && reinterpret_cast<std::uintptr_t>(p) - hooks->base < hooks->bytes ? hooks
+                                                                                              : nullptr;
 }
 
 void* answer(void* p) noexcept {
@@ -83,7 +85,8 @@ void* answer(void* p) noexcept {
 }
 
 void* aligned(std::size_t align, std::size_t bytes, const void* site) noexcept {
-  if (const MallocHooks* hooks = wanted(site); hooks != nullptr && align <= 65536) return answer(hooks->allocate(bytes, align < 16 ? 16 : align, site));
+  if (const MallocHooks* hooks = wanted(site); hooks != nullptr && align <= 65536)
+    return answer(hooks->allocate(bytes, align < 16 ? 16 : align, site));
   return __libc_memalign(align, bytes);
 }
 
@@ -94,11 +97,12 @@ void* aligned(std::size_t align, std::size_t bytes, const void* site) noexcept {
 
 KASANE_EXPORT void kasane_malloc_attach(const MallocHooks* hooks) {
   if (g_ranges == 0) ::dl_iterate_phdr(add_object, nullptr);
-  g_hooks.store(hooks, std::memory_order_release);   // release: after the ranges
+  g_hooks.store(hooks, std::memory_order_release);  // release: after the ranges
 }
 
 KASANE_EXPORT void* malloc(std::size_t bytes) {
-  if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE)) return answer(hooks->allocate(bytes, 16, KASANE_CALL_SITE));
+  if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE))
+    return answer(hooks->allocate(bytes, 16, KASANE_CALL_SITE));
   return __libc_malloc(bytes);
 }
 
@@ -123,16 +127,18 @@ KASANE_EXPORT void* realloc(void* p, std::size_t bytes) {
     return nullptr;
   }
   if (p == nullptr) {
-    if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE)) return answer(hooks->allocate(bytes, 16, KASANE_CALL_SITE));
+    if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE))
+      return answer(hooks->allocate(bytes, 16, KASANE_CALL_SITE));
   }
-  return __libc_realloc(p, bytes);   // the process's own memory stays there
+  return __libc_realloc(p, bytes);  // the process's own memory stays there
 }
 
 KASANE_EXPORT void* reallocarray(void* p, std::size_t count, std::size_t bytes) {
   std::size_t all = 0;
   if (__builtin_mul_overflow(count, bytes, &all)) return answer(nullptr);
   if (owner(p) == nullptr && p == nullptr) {
-    if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE)) return answer(hooks->allocate(all, 16, KASANE_CALL_SITE));
+    if (const MallocHooks* hooks = wanted(KASANE_CALL_SITE))
+      return answer(hooks->allocate(all, 16, KASANE_CALL_SITE));
   }
   return realloc(p, all);
 }
@@ -141,13 +147,17 @@ KASANE_EXPORT int posix_memalign(void** out, std::size_t align, std::size_t byte
   if (align < sizeof(void*) || (align & (align - 1)) != 0) return EINVAL;
   const int before = errno;
   void* p = aligned(align, bytes, KASANE_CALL_SITE);
-  errno = before;   // posix_memalign returns the error instead
+  errno = before;  // posix_memalign returns the error instead
   if (p == nullptr) return ENOMEM;
   *out = p;
   return 0;
 }
-KASANE_EXPORT void* aligned_alloc(std::size_t align, std::size_t bytes) { return aligned(align, bytes, KASANE_CALL_SITE); }
-KASANE_EXPORT void* memalign(std::size_t align, std::size_t bytes) { return aligned(align, bytes, KASANE_CALL_SITE); }
+KASANE_EXPORT void* aligned_alloc(std::size_t align, std::size_t bytes) {
+  return aligned(align, bytes, KASANE_CALL_SITE);
+}
+KASANE_EXPORT void* memalign(std::size_t align, std::size_t bytes) {
+  return aligned(align, bytes, KASANE_CALL_SITE);
+}
 
 KASANE_EXPORT std::size_t malloc_usable_size(void* p) {
   if (const MallocHooks* hooks = owner(p)) return hooks->usable_size(p);

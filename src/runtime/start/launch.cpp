@@ -50,11 +50,14 @@ Result<void> reserve_descriptors(std::uint64_t ranks, std::uint64_t here) {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return {};
   if (limit.rlim_max < needed) {
-    return fail(Errc::limit, std::to_string(here) + " ranks need " + std::to_string(needed) + " file descriptors a process, the limit is " +
+    return fail(Errc::limit, std::to_string(here) + " ranks need " + std::to_string(needed) +
+                                 " file descriptors a process, the limit is " +
                                  std::to_string(limit.rlim_max) + "; raise it with ulimit -n");
   }
   limit.rlim_cur = std::max(limit.rlim_cur, std::min(wanted, limit.rlim_max));
-  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return fail_errno(Errc::limit, "raising the limit of file descriptors to " + std::to_string(limit.rlim_cur));
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return fail_errno(Errc::limit,
+                      "raising the limit of file descriptors to " + std::to_string(limit.rlim_cur));
   return {};
 }
 
@@ -85,7 +88,8 @@ void pass(int) {}
 /// Does nothing where the program has a handler of its own (from a static object's constructor).
 void exchange_handler(int signal, void (*from)(int), void (*to)(int)) {
   struct sigaction now = {};
-  if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != from) return;
+  if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != from)
+    return;
   now.sa_handler = to;
   now.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigaction(signal, &now, nullptr);
@@ -95,23 +99,29 @@ void exchange_handler(int signal, void (*from)(int), void (*to)(int)) {
 
 void let_user_signals_pass(bool yes) {
   // A handler rather than SIG_IGN, which programs started from threads would inherit.
-  for (const int s : {SIGUSR1, SIGUSR2}) yes ? exchange_handler(s, SIG_DFL, pass) : exchange_handler(s, pass, SIG_DFL);
+  for (const int s : {SIGUSR1, SIGUSR2})
+    yes ? exchange_handler(s, SIG_DFL, pass) : exchange_handler(s, pass, SIG_DFL);
 }
 
 Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64_t space_bytes) {
   const std::string n = std::to_string(ranks);
   if (ranks == 0 || ranks > kMaxRanks) {
-    return fail(Errc::invalid_argument, "-n " + n + " (KASANE_RANKS): a job has 1 to " + std::to_string(kMaxRanks) + " ranks");
+    return fail(Errc::invalid_argument,
+                "-n " + n + " (KASANE_RANKS): a job has 1 to " + std::to_string(kMaxRanks) + " ranks");
   }
   if (space_bytes > kMaxAddressBytes / ranks) {
-    return fail(Errc::limit, "-n " + n + " with --space " + tebibytes(space_bytes) + ": ranks x space may be 64 TiB at most (47 address bits hold " +
-                                 "every rank's memory), which is " + tebibytes(kMaxAddressBytes / ranks) + " of space for " + n + " ranks");
+    return fail(Errc::limit, "-n " + n + " with --space " + tebibytes(space_bytes) +
+                                 ": ranks x space may be 64 TiB at most (47 address bits hold " +
+                                 "every rank's memory), which is " + tebibytes(kMaxAddressBytes / ranks) +
+                                 " of space for " + n + " ranks");
   }
   KASANE_TRY(check_file_limit("the memory of a rank (--space)", space_bytes));
   const std::uint64_t available = available_memory();
   if (here * kRankBytes > available) {
-    return fail(Errc::out_of_memory, "-n " + n + ": " + std::to_string(here) + " ranks on this host need " + std::to_string(here * kRankBytes >> 20) +
-                                         " MiB before the program starts, " + std::to_string(available >> 20) + " MiB are available");
+    return fail(Errc::out_of_memory, "-n " + n + ": " + std::to_string(here) + " ranks on this host need " +
+                                         std::to_string(here * kRankBytes >> 20) +
+                                         " MiB before the program starts, " +
+                                         std::to_string(available >> 20) + " MiB are available");
   }
   return reserve_descriptors(ranks, here);
 }
@@ -139,8 +149,9 @@ Result<Launched> launch_by_mpi(Options options, const comm::mpi::Place& place) {
 Result<Launched> launch_ranks(Options options) {
   auto launched = prepare(std::move(options), comm::Launcher::fork);
   KASANE_TRY(launched);
-  auto supervisor = comm::Supervisor::create(launched->job.ranks, {.tag_output = launched->options.tag_output,
-                                                                       .main_in_every_rank = launched->options.main_in_every_rank});
+  auto supervisor = comm::Supervisor::create(launched->job.ranks,
+                                             {.tag_output = launched->options.tag_output,
+                                              .main_in_every_rank = launched->options.main_in_every_rank});
   KASANE_TRY(supervisor);
   const auto rank = supervisor->fork_ranks();
   KASANE_TRY(rank);

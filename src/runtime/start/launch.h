@@ -31,7 +31,7 @@ Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64
 struct Launched {
   Options options;
   comm::Job job;
-  std::byte* space_base = nullptr;   ///< null: the ranks agree on it when they meet
+  std::byte* space_base = nullptr;  ///< null: the ranks agree on it when they meet
 };
 
 /// A job of one rank, this process, without a supervisor.

@@ -22,7 +22,7 @@ namespace {
 using Word = unsigned long;
 
 constexpr Word kPage = 4096;
-constexpr Word kProgram = 0x550000000000;   ///< below all addresses that the kernel chooses for programs
+constexpr Word kProgram = 0x550000000000;  ///< below all addresses that the kernel chooses for programs
 /// Above all programs, and below all addresses that it chooses for libraries, with up to 32 random bits
 /// (vm.mmap_rnd_bits).
 constexpr Word kTop = 0x6e0000000000;
@@ -30,8 +30,8 @@ constexpr Word kAlignment = 2 << 20;
 constexpr std::size_t kMostHeaders = 32;
 constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-[[gnu::always_inline]] inline long call(long number, Word a = 0, Word b = 0, Word c = 0, Word d = 0, Word e = 0,
-                                        Word f = 0) noexcept {
+[[gnu::always_inline]] inline long call(long number, Word a = 0, Word b = 0, Word c = 0, Word d = 0,
+                                        Word e = 0, Word f = 0) noexcept {
   register Word r10 asm("r10") = d;
   register Word r8 asm("r8") = e;
   register Word r9 asm("r9") = f;
@@ -58,7 +58,7 @@ struct Object {
   int fd = -1;
   Elf64_Ehdr header;
   Elf64_Phdr segments[kMostHeaders];
-  Word span = 0;   ///< from the lowest address of a segment to the end of the highest
+  Word span = 0;  ///< from the lowest address of a segment to the end of the highest
   Word low = 0;
   Word bias = 0;
 
@@ -95,7 +95,8 @@ struct Object {
       const Elf64_Phdr& s = segments[i];
       if (s.p_type != PT_LOAD) continue;
       const int access = ((s.p_flags & PF_R) != 0 ? PROT_READ : 0) |
-                         ((s.p_flags & PF_W) != 0 ? PROT_WRITE : 0) | ((s.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+                         ((s.p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
+                         ((s.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
       const Word start = bias + page_down(s.p_vaddr), file_end = bias + s.p_vaddr + s.p_filesz;
       const Word from_file = page_up(file_end), end = page_up(bias + s.p_vaddr + s.p_memsz);
       constexpr int kFile = MAP_PRIVATE | MAP_FIXED, kZeros = kFile | MAP_ANONYMOUS;
@@ -149,7 +150,7 @@ bool leave_rseq() noexcept {
   Word area;
   asm("mov %%fs:0, %0" : "=r"(area));
   area += static_cast<Word>(__rseq_offset);
-  for (Word bytes = 32; bytes <= 256; bytes += 32) {   // the registered length is not known
+  for (Word bytes = 32; bytes <= 256; bytes += 32) {  // the registered length is not known
     if (call(SYS_rseq, area, bytes, kUnregister, kSignature) == 0) return true;
   }
   return false;
@@ -165,11 +166,11 @@ void correct_kernel(char* const* environment) noexcept {
   ::close(fd);
   if (n <= 0) return;
   text[n] = '\0';
-  char* at = std::strrchr(text, ')');   // the name in front of it may contain spaces
+  char* at = std::strrchr(text, ')');  // the name in front of it may contain spaces
   if (at == nullptr || at[1] == '\0') return;
-  at += 3;                              // and the state
+  at += 3;  // and the state
   constexpr int kFields = 52;
-  Word field[kFields] = {};             // numbered as in proc(5)
+  Word field[kFields] = {};  // numbered as in proc(5)
   for (int i = 4; i < kFields; ++i) field[i] = std::strtoul(at, &at, 10);
 
   const auto* headers = reinterpret_cast<const Elf64_Phdr*>(::getauxval(AT_PHDR));
@@ -196,7 +197,7 @@ void correct_kernel(char* const* environment) noexcept {
   while (values[entries].a_type != AT_NULL) ++entries;
   map.auxv = reinterpret_cast<__u64*>(const_cast<Elf64_auxv_t*>(values));
   map.auxv_size = static_cast<__u32>((entries + 1) * sizeof *values);
-  map.exe_fd = ~__u32{0};   // unchanged
+  map.exe_fd = ~__u32{0};  // unchanged
   ::prctl(PR_SET_MM, PR_SET_MM_MAP, &map, sizeof map, 0);
 }
 
@@ -214,7 +215,7 @@ FirstImage first_image() noexcept {
 }
 
 bool loaded_again() noexcept {
-  const Word loader = ::getauxval(AT_BASE);   // the kernel does not choose it
+  const Word loader = ::getauxval(AT_BASE);  // the kernel does not choose it
   return loader < kTop && loader >= kTop - (Word{1} << 30);
 }
 
@@ -252,7 +253,7 @@ void load_again(char** argv, char** environment, char* last) noexcept {
     *to++ = value;
   }
   if (!leave_rseq()) return;
-  if (!program.map_segments()) call(SYS_exit_group, 1);   // nothing of the first image can be used any more
+  if (!program.map_segments()) call(SYS_exit_group, 1);  // nothing of the first image can be used any more
   call(SYS_close, static_cast<Word>(program.fd));
   call(SYS_close, static_cast<Word>(loader.fd));
   // rdx: the function that libc calls at exit; as after an execve there is none.
@@ -267,7 +268,7 @@ void drop_first_image(FirstImage image, char* const* environment) noexcept {
   correct_kernel(environment);
   if (image.bytes != 0) ::munmap(reinterpret_cast<void*>(image.program), image.bytes);
   const int fd = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;   // the first image then keeps addresses, but no memory
+  if (fd < 0) return;  // the first image then keeps addresses, but no memory
   // Above kTop only mappings that the kernel names belong to this image: [stack], [vdso], [vvar].
   char text[4096];
   std::size_t held = 0;

@@ -19,7 +19,7 @@ namespace kasane::runtime {
 
 /// The image that load_again() left behind, for drop_first_image().
 struct FirstImage {
-  unsigned long program = 0, bytes = 0;   ///< none of a program that is not position-independent
+  unsigned long program = 0, bytes = 0;  ///< none of a program that is not position-independent
 };
 FirstImage first_image() noexcept;
 

@@ -24,7 +24,7 @@ namespace {
 /// limit, and for the third start also the address and size of the second start's image.
 constexpr char kMarker[] = "KASANE_SAME_IMAGE=";
 constexpr std::size_t kNumbers = 3, kMarkerBytes = sizeof kMarker + kNumbers * 21;
-constexpr rlim_t kStackBytes = 8 << 20;             ///< the limit determines where the kernel maps libraries
+constexpr rlim_t kStackBytes = 8 << 20;  ///< the limit determines where the kernel maps libraries
 
 bool g_same_image = false;
 
@@ -87,7 +87,9 @@ void start_again(char** argv, char** environment) noexcept {
 
 // ---- the second start -------------------------------------------------------------------------------------
 
-bool is_marker(const char* variable) noexcept { return std::strncmp(variable, kMarker, sizeof kMarker - 1) == 0; }
+bool is_marker(const char* variable) noexcept {
+  return std::strncmp(variable, kMarker, sizeof kMarker - 1) == 0;
+}
 
 /// The numbers of the last marker. False: there is none.
 bool read_marker(char* const* environment, rlim_t (&numbers)[kNumbers]) noexcept {
@@ -113,7 +115,8 @@ void take_markers(char** environment) noexcept {
 class Mix {
  public:
   void add(const void* bytes, std::size_t n) noexcept {
-    for (std::size_t i = 0; i < n; ++i) hash_ = (hash_ ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001B3u;
+    for (std::size_t i = 0; i < n; ++i)
+      hash_ = (hash_ ^ static_cast<const unsigned char*>(bytes)[i]) * 0x100000001B3u;
   }
   void add(const char* text) noexcept {
     if (text != nullptr) add(static_cast<const void*>(text), std::strlen(text) + 1);
@@ -143,7 +146,8 @@ void add_program(Mix& mix) noexcept {
 const char* job_secret(char* const* environment) noexcept {
   // the first and the last then belong to an outer job
   const bool mpich = comm::mpi::place(environment).mpi == comm::mpi::LaunchedFor::mpich;
-  for (const char* name : {mpich ? nullptr : "OMPI_MCA_orte_precondition_transports", kJobKeyVariable, mpich ? nullptr : "PMIX_NAMESPACE"}) {
+  for (const char* name : {mpich ? nullptr : "OMPI_MCA_orte_precondition_transports", kJobKeyVariable,
+                           mpich ? nullptr : "PMIX_NAMESPACE"}) {
     const char* value = name != nullptr ? comm::mpi::find_variable(environment, name) : nullptr;
     if (value != nullptr && *value != '\0') return value;
   }
@@ -158,12 +162,17 @@ Mix job_identity(char* const* environment) noexcept {
 }
 
 /// Has no canary itself: the canary at its end would differ from the one at its begin.
-[[gnu::no_stack_protector, gnu::noinline]] void set_guards(std::uint64_t canary, std::uint64_t pointers) noexcept {
+[[gnu::no_stack_protector, gnu::noinline]] void set_guards(std::uint64_t canary,
+                                                           std::uint64_t pointers) noexcept {
   // Where glibc keeps them (tcbhead_t). The canary's first byte is 0, so that no string operation copies it.
-  asm volatile("movq %0, %%fs:0x28\n\tmovq %1, %%fs:0x30" : : "r"(canary & ~std::uint64_t{0xFF}), "r"(pointers) : "memory");
+  asm volatile("movq %0, %%fs:0x28\n\tmovq %1, %%fs:0x30"
+               :
+               : "r"(canary & ~std::uint64_t{0xFF}), "r"(pointers)
+               : "memory");
 }
 
-[[gnu::noinline]] void prepare(char** argv, char** environment, std::uint64_t& canary, std::uint64_t& pointers) noexcept {
+[[gnu::noinline]] void prepare(char** argv, char** environment, std::uint64_t& canary,
+                               std::uint64_t& pointers) noexcept {
   if (!mpi_place(environment).launched() || loader_is_program()) return;
   rlim_t numbers[kNumbers];
   if (!read_marker(environment, numbers)) return start_again(argv, environment);
@@ -171,16 +180,17 @@ Mix job_identity(char* const* environment) noexcept {
   const int now = ::personality(0xFFFFFFFF);
   if (loaded_again()) {
     drop_first_image({first, first_bytes}, environment);
-  } else if ((now & ADDR_NO_RANDOMIZE) == 0) {   // the system refused it
+  } else if ((now & ADDR_NO_RANDOMIZE) == 0) {  // the system refused it
     const FirstImage image = first_image();
     char marker[kMarkerBytes];
     write_marker(marker, {stack, image.program, image.bytes});
-    load_again(argv, environment, marker);   // returns on failure: the ranks then compare their objects
+    load_again(argv, environment, marker);  // returns on failure: the ranks then compare their objects
   }
   take_markers(environment);
   // Programs that ranks start are randomised and have the user's limit; the layout of this one is complete.
   set_stack_limit(stack);
-  if (now >= 0) ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
+  if (now >= 0)
+    ::personality(static_cast<unsigned long>(now) & ~static_cast<unsigned long>(ADDR_NO_RANDOMIZE));
   const Mix mix = job_identity(environment);
   canary = mix.value(1);
   pointers = mix.value(2);
@@ -190,7 +200,8 @@ Mix job_identity(char* const* environment) noexcept {
 }  // namespace
 
 comm::mpi::Place mpi_place(char* const* environment) noexcept {
-  return comm::mpi::find_variable(environment, "KASANE_RANKS") != nullptr ? comm::mpi::Place{} : comm::mpi::place(environment);
+  return comm::mpi::find_variable(environment, "KASANE_RANKS") != nullptr ? comm::mpi::Place{}
+                                                                          : comm::mpi::place(environment);
 }
 
 bool same_image() noexcept { return g_same_image; }

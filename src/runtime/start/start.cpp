@@ -24,8 +24,8 @@
 #include <utility>
 
 #include "base/environment.h"
-#include "comm/mpi/place.h"
 #include "base/standard_descriptors.h"
+#include "comm/mpi/place.h"
 #include "runtime/crash.h"
 #include "runtime/fork_guard.h"
 #include "runtime/options.h"
@@ -46,7 +46,8 @@ std::optional<Launched> g_launched;
 /// Reports why the job cannot start. For a rank the supervisor prints it, once, with the rank's number.
 [[noreturn]] void refuse(const Error& error) {
   std::string line = error.message + "\n";
-  const std::string who = process().ranks > 1 ? "kasane: rank " + std::to_string(raw(process().rank)) + ": " : "kasane: ";
+  const std::string who =
+      process().ranks > 1 ? "kasane: rank " + std::to_string(raw(process().rank)) + ": " : "kasane: ";
   if (process().status == nullptr) line.insert(0, who);
   tell(line.data(), line.size());
   ::_exit(1);
@@ -56,7 +57,7 @@ Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
   const auto place = mpi_place(environ);
-  if (!place.launched() || place.rank == Rank{0}) {   // once a job: ranks of our own are not forked yet
+  if (!place.launched() || place.rank == Rank{0}) {  // once a job: ranks of our own are not forked yet
     const std::string unknown = unknown_variables_text(*options);
     tell(unknown.data(), unknown.size());
   }
@@ -132,18 +133,19 @@ using namespace kasane::runtime;
 // No canary: the value changes meanwhile.
 [[gnu::no_stack_protector]] void kasane_start_process(int, char** argv, char** environment) noexcept {
   become_same_image(argv, environment);
-  if (environ == nullptr) environ = environment;   // libc's own constructor sets it to the same value later
+  if (environ == nullptr) environ = environment;  // libc's own constructor sets it to the same value later
   become_launched();
 }
 
 void kasane_start_constructors() noexcept {
-  ::on_exit(end_early, nullptr);   // runs after the destructors of all that is constructed from here on
+  ::on_exit(end_early, nullptr);  // runs after the destructors of all that is constructed from here on
 }
 
-int kasane_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end) {
+int kasane_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(),
+                      void* stack_end) {
   using LibcStartMain = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
   const auto libc_start_main = reinterpret_cast<LibcStartMain>(::dlsym(RTLD_NEXT, "__libc_start_main"));
-  if (!g_launched) become_launched();   // under a sanitizer
+  if (!g_launched) become_launched();  // under a sanitizer
   g_program_main = main;
   // Programs that a rank starts are jobs of one rank. Without this, inside an mpirun they would act as its
   // ranks.

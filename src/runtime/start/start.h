@@ -10,7 +10,7 @@
 extern "C" {
 
 void kasane_start_process(int argc, char** argv, char** environment) noexcept;
-int kasane_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(), void* stack_end);
+int kasane_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(), void (*fini)(),
+                      void (*rtld_fini)(), void* stack_end);
 void kasane_start_constructors() noexcept;
-
 }

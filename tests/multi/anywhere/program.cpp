@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What anywhere.py starts: it does what its first argument says.
 #include <elf.h>
-#include <kasane/kasane.hpp>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <kasane/kasane.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -43,10 +43,10 @@ int talk() {
   return sum_is_right() ? 0 : 1;
 }
 
-volatile std::uintptr_t g_wild = 8;   // an address that no compiler knows
+volatile std::uintptr_t g_wild = 8;  // an address that no compiler knows
 
 [[gnu::noinline]] void crash() {
-  char mark[32];   // never whole in the program's file
+  char mark[32];  // never whole in the program's file
   std::snprintf(mark, sizeof mark, "%s-%d-%s", "mark", 4 * 10 + 2, "on the stack");
   volatile char* first = mark;
   *first = 'M';

@@ -12,7 +12,7 @@ struct State {
   int question = 0, answer = 0;
   bool waiting = false, ready = false;
 };
-State* g_state = nullptr;   // never destroyed: the threads wait in it to the end
+State* g_state = nullptr;  // never destroyed: the threads wait in it to the end
 
 void serve() {
   State& s = *g_state;

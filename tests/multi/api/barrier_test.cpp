@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane::barrier on several ranks: phases of plain variables in global memory, passed at once or in two steps, by threads some of which drop out.
+// kasane::barrier on several ranks: phases of plain variables in global memory, passed at once or in two
+// steps, by threads some of which drop out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ namespace {
 
 using kasane::test::everywhere, kasane::test::for_seeds, kasane::test::kThreads, kasane::test::linger;
 
-static_assert(!std::is_copy_constructible_v<kasane::barrier::arrival_token> && std::is_nothrow_move_constructible_v<kasane::barrier::arrival_token>);
+static_assert(!std::is_copy_constructible_v<kasane::barrier::arrival_token> &&
+              std::is_nothrow_move_constructible_v<kasane::barrier::arrival_token>);
 
 int code_of(auto&& call) {
   try {
@@ -28,14 +30,15 @@ int code_of(auto&& call) {
   }
 }
 
-// In each phase everybody writes its own word; after it everybody sees all words of those who are still there. Between arrival and wait a thread does other things.
+// In each phase everybody writes its own word; after it everybody sees all words of those who are still
+// there. Between arrival and wait a thread does other things.
 TEST(Barrier, TokensAndThoseWhoDropOut) {
   for_seeds([](unsigned seed) {
     constexpr std::uint64_t kPhases = 12;
     struct Data {
       kasane::barrier wrote{kThreads}, read{kThreads};
       std::uint64_t word[kThreads] = {};
-      std::uint64_t last[kThreads] = {};   // the phase in which it drops out
+      std::uint64_t last[kThreads] = {};  // the phase in which it drops out
     };
     const auto data = std::make_unique<Data>();
     std::minstd_rand plan(seed);
@@ -58,7 +61,8 @@ TEST(Barrier, TokensAndThoseWhoDropOut) {
           return bad;
         }
         pass(data->wrote);
-        for (std::uint32_t other = 0; other < kThreads; ++other) bad += data->word[other] == std::min(phase, data->last[other]) ? 0 : 1;
+        for (std::uint32_t other = 0; other < kThreads; ++other)
+          bad += data->word[other] == std::min(phase, data->last[other]) ? 0 : 1;
         if (phase == kPhases) return bad;
         pass(data->read);
       }
@@ -69,41 +73,45 @@ TEST(Barrier, TokensAndThoseWhoDropOut) {
 // One arrives for three; who arrives last does not wait, and the token may be another thread's to wait for.
 TEST(Barrier, ArrivesForOthers) {
   EXPECT_EQ(kasane::run([] {
-    int wrong = 0;
-    kasane::barrier b(4);
-    std::uint64_t value = 0;
-    for (std::uint64_t round = 1; round <= 50; ++round) {
-      auto first = b.arrive(3);
-      kasane::thread other([&value, round, token = std::make_unique<kasane::barrier::arrival_token>(std::move(first)), &b, &wrong] {
-        b.wait(std::move(*token));
-        wrong += value == round ? 0 : 1;
-      });
-      if (round % 3 == 0) kasane::this_thread::yield();
-      value = round;
-      auto last = b.arrive();
-      b.wait(std::move(last));
-      other.join();
-    }
-    return wrong;
-  }), 0);
+              int wrong = 0;
+              kasane::barrier b(4);
+              std::uint64_t value = 0;
+              for (std::uint64_t round = 1; round <= 50; ++round) {
+                auto first = b.arrive(3);
+                kasane::thread other(
+                    [&value, round,
+                     token = std::make_unique<kasane::barrier::arrival_token>(std::move(first)), &b, &wrong] {
+                      b.wait(std::move(*token));
+                      wrong += value == round ? 0 : 1;
+                    });
+                if (round % 3 == 0) kasane::this_thread::yield();
+                value = round;
+                auto last = b.arrive();
+                b.wait(std::move(last));
+                other.join();
+              }
+              return wrong;
+            }),
+            0);
 }
 
 TEST(Barrier, RefusesWhatCannotBe) {
   EXPECT_EQ(kasane::run([] {
-    int wrong = 0;
-    const auto refused = [&wrong](auto&& call) { wrong += code_of(call) == EINVAL ? 0 : 1; };
-    refused([] { kasane::barrier b(0); });
-    refused([] { kasane::barrier b(kasane::barrier::max() + 1); });
-    kasane::barrier b(2);
-    refused([&b] { static_cast<void>(b.arrive(0)); });
-    refused([&b] { static_cast<void>(b.arrive(3)); });
-    b.arrive_and_drop();
-    b.arrive_and_drop();   // this one ends the phase
-    refused([&b] { b.arrive_and_wait(); });
-    refused([&b] { b.arrive_and_drop(); });
-    refused([&b] { static_cast<void>(b.arrive()); });
-    return wrong;
-  }), 0);
+              int wrong = 0;
+              const auto refused = [&wrong](auto&& call) { wrong += code_of(call) == EINVAL ? 0 : 1; };
+              refused([] { kasane::barrier b(0); });
+              refused([] { kasane::barrier b(kasane::barrier::max() + 1); });
+              kasane::barrier b(2);
+              refused([&b] { static_cast<void>(b.arrive(0)); });
+              refused([&b] { static_cast<void>(b.arrive(3)); });
+              b.arrive_and_drop();
+              b.arrive_and_drop();  // this one ends the phase
+              refused([&b] { b.arrive_and_wait(); });
+              refused([&b] { b.arrive_and_drop(); });
+              refused([&b] { static_cast<void>(b.arrive()); });
+              return wrong;
+            }),
+            0);
 }
 
 }  // namespace

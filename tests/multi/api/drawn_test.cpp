@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pages that only one rank uses directly come to it by themselves, whatever joins the ranks. On at least two ranks; main of rank 0 uses pages of rank 1.
+// Pages that only one rank uses directly come to it by themselves, whatever joins the ranks. On at least two
+// ranks; main of rank 0 uses pages of rank 1.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ using kasane::global_ptr;
 constexpr std::size_t kPageWords = 65536 / 8, kPages = 4;
 
 struct Drawn : testing::TestWithParam<std::function<void(global_ptr<std::uint64_t>)>> {
-  // Freed at the end only: a page that is allocated anew may be drawn for uses that were counted before it was freed.
+  // Freed at the end only: a page that is allocated anew may be drawn for uses that were counted before it
+  // was freed.
   static void TearDownTestSuite() { std::for_each(arrays.begin(), arrays.end(), kasane::deallocate); }
   static inline std::vector<void*> arrays;
 };
@@ -39,9 +41,11 @@ INSTANTIATE_TEST_SUITE_P(By, Drawn,
 
 TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "nothing moves";
-  auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(kPages * 65536, 65536, kasane::placement::on(1)));
+  auto* const memory =
+      static_cast<std::uint64_t*>(kasane::allocate(kPages * 65536, 65536, kasane::placement::on(1)));
   arrays.push_back(memory);
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);   // a page that does not come must become a failure
+  const auto limit = std::chrono::steady_clock::now() +
+                     std::chrono::seconds(30);  // a page that does not come must become a failure
   for (std::size_t p = 0; p < kPages; ++p) {
     const global_ptr<std::uint64_t> word(memory + p * kPageWords);
     ASSERT_EQ(kasane::where(word.get()), 1u);
@@ -49,18 +53,21 @@ TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
     const auto late = [&] { return std::chrono::steady_clock::now() > limit; };
     while (kasane::where(word.get()) != 0 && !late()) GetParam()(word);
     EXPECT_EQ(kasane::where(word.get()), 0u) << "page " << p;
-    while (kasane::counter("pages_drawn", 0) == drawn && !late()) {   // counted when the move has ended here, too
+    while (kasane::counter("pages_drawn", 0) == drawn &&
+           !late()) {  // counted when the move has ended here, too
     }
     EXPECT_EQ(kasane::counter("pages_drawn", 0), drawn + 1);
   }
 }
 
-// Ranks that share memory use a page of another host in turns, and none of them for long: no rank draws it, but their host does.
+// Ranks that share memory use a page of another host in turns, and none of them for long: no rank draws it,
+// but their host does.
 TEST(DrawnByAHost, APageThatItsRanksUseInTurnsComesToIt) {
   const char* const debug = std::getenv("KASANE_DEBUG");
-  if (kasane::ranks() != 4 || debug == nullptr || std::string_view(debug) != "hosts=2") GTEST_SKIP() << "for two hosts of two ranks";
+  if (kasane::ranks() != 4 || debug == nullptr || std::string_view(debug) != "hosts=2")
+    GTEST_SKIP() << "for two hosts of two ranks";
   kasane::run([] {
-    std::array<std::uint64_t*, 4> at{};   // of each rank a page
+    std::array<std::uint64_t*, 4> at{};  // of each rank a page
     for (std::uint32_t r = 0; r < at.size(); ++r) {
       at[r] = static_cast<std::uint64_t*>(kasane::allocate(65536, 65536, kasane::placement::on(r)));
       *at[r] = 0;
@@ -75,7 +82,7 @@ TEST(DrawnByAHost, APageThatItsRanksUseInTurnsComesToIt) {
       return comes();
     };
     const auto owner = [&] { return kasane::where(at[0]); };
-    ASSERT_TRUE(use_until(1, 1, [&] { return owner() == 1; }));   // so that another rank was the last user
+    ASSERT_TRUE(use_until(1, 1, [&] { return owner() == 1; }));  // so that another rank was the last user
     ASSERT_TRUE(use_until(2, 2, [&] { return owner() >= 2; }));
     kasane::this_thread::move_near(at[0]);
     for (std::uint64_t* page : at) kasane::deallocate(page);

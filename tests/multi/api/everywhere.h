@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that move about all ranks under random schedules, one seed after the other: what the tests of synchronisation share.
+// Threads that move about all ranks under random schedules, one seed after the other: what the tests of
+// synchronisation share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +15,8 @@ namespace kasane::test {
 
 inline constexpr std::uint32_t kThreads = 12;
 
-/// Calls body(thread, random) in kThreads threads that move about. Returns how many wrong things they saw in all.
+/// Calls body(thread, random) in kThreads threads that move about. Returns how many wrong things they saw in
+/// all.
 template <class F>
 int everywhere(unsigned seed, const F& body) {
   std::vector<int> wrong(kThreads, 0);

@@ -4,4 +4,6 @@
 
 _Static_assert(sizeof(kasane_mutex_t) == 8, "eight bytes in both languages");
 
-_Static_assert(sizeof(kasane_rwlock_t) == 8 && sizeof(kasane_sem_t) == 8 && sizeof(kasane_latch_t) == 8 && sizeof(kasane_once_t) == 8, "eight bytes in both languages");
+_Static_assert(sizeof(kasane_rwlock_t) == 8 && sizeof(kasane_sem_t) == 8 && sizeof(kasane_latch_t) == 8 &&
+                   sizeof(kasane_once_t) == 8,
+               "eight bytes in both languages");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between ranks of one host every transfer is a copy between mappings: over shared memory nothing is sent for the bytes of a fetch, a release, a get, a put or an atomic, nor for a
-// page that moves. By the counters, which say what the machine's load does not change.
+// Between ranks of one host every transfer is a copy between mappings: over shared memory nothing is sent for
+// the bytes of a fetch, a release, a get, a put or an atomic, nor for a page that moves. By the counters,
+// which say what the machine's load does not change.
 #include <gtest/gtest.h>
 #include <kasane/kasane.hpp>
 
@@ -11,8 +12,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "support/system_call_log.h"
 #include "support/counts.h"
+#include "support/system_call_log.h"
 
 namespace {
 
@@ -29,12 +30,13 @@ TEST(OneHost, FetchReleasePutGetAtomicsAndMovesSendNothing) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "one rank has nobody to send to";
   kasane::run([] {
     const std::uint32_t me = kasane::rank(), other = (me + 1) % kasane::ranks();
-    auto* const words = static_cast<std::uint64_t*>(kasane::allocate(kPages * kasane::page_default, kasane::page_default, kasane::placement::on(other)));
+    auto* const words = static_cast<std::uint64_t*>(
+        kasane::allocate(kPages * kasane::page_default, kasane::page_default, kasane::placement::on(other)));
     const kasane::test::Counts before;
     std::uint64_t sum = 0;
-    for (std::size_t p = 0; p < kPages; ++p) sum += words[p * kPageWords];          // fetches
-    for (std::size_t p = 0; p < kPages; ++p) words[p * kPageWords] = sum + p + 1;   // twins
-    kasane::release_all();                                                          // diffs
+    for (std::size_t p = 0; p < kPages; ++p) sum += words[p * kPageWords];         // fetches
+    for (std::size_t p = 0; p < kPages; ++p) words[p * kPageWords] = sum + p + 1;  // twins
+    kasane::release_all();                                                         // diffs
     for (std::size_t p = 0; p < kPages; ++p) {
       std::uint64_t value = 0;
       const kasane::global_ptr<std::uint64_t> word(words + p * kPageWords);
@@ -68,11 +70,13 @@ TEST(OneHost, NorDoStealsAndJoins) {
 }
 
 bool maps(const kasane::test::SystemCall& call) {
-  constexpr std::uint64_t kUserfaultfd = 0xAA;   // the type of its requests
-  return call.number == SYS_mprotect || call.number == SYS_madvise || (call.number == SYS_ioctl && (call.arguments[1] >> 8 & 0xFF) == kUserfaultfd);
+  constexpr std::uint64_t kUserfaultfd = 0xAA;  // the type of its requests
+  return call.number == SYS_mprotect || call.number == SYS_madvise ||
+         (call.number == SYS_ioctl && (call.arguments[1] >> 8 & 0xFF) == kUserfaultfd);
 }
 
-// Nor does the kernel carry them: it is asked to map, where the memory is not mapped here, and for nothing else.
+// Nor does the kernel carry them: it is asked to map, where the memory is not mapped here, and for nothing
+// else.
 TEST(OneHost, TransfersCallTheKernelOnlyToMap) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "one rank has nobody to send to";
   if (!kasane::test::system_calls_can_be_logged()) GTEST_SKIP() << "no filter of system calls here";
@@ -80,7 +84,8 @@ TEST(OneHost, TransfersCallTheKernelOnlyToMap) {
   kasane::run([] {
     const std::uint32_t me = kasane::rank(), other = (me + 1) % kasane::ranks();
     constexpr std::size_t words = kPages * kPageWords;
-    auto* const memory = static_cast<std::uint64_t*>(kasane::allocate(words * 8, kasane::page_default, kasane::placement::on(other)));
+    auto* const memory = static_cast<std::uint64_t*>(
+        kasane::allocate(words * 8, kasane::page_default, kasane::placement::on(other)));
     std::uint64_t sum = 0;
     const auto look = [&] {
       const kasane::view<const std::uint64_t> v(memory, words);
@@ -104,7 +109,7 @@ TEST(OneHost, TransfersCallTheKernelOnlyToMap) {
     };
     const auto fetched = [] { return kasane::counter("blocks_fetched", kasane::rank()); };
 
-    directly();   // the first use of a page asks its owner for room
+    directly();  // the first use of a page asks its owner for room
     const std::uint64_t before = fetched();
     const std::vector<SystemCall> first = system_calls_during([&] {
       look();
@@ -116,8 +121,10 @@ TEST(OneHost, TransfersCallTheKernelOnlyToMap) {
     EXPECT_LE(first.size(), 8 * kPages);
 
     // Once it is mapped: nothing at all.
-    for (const SystemCall& call : system_calls_during(look)) ADD_FAILURE() << "reads again: " << to_string(call);
-    for (const SystemCall& call : system_calls_during(directly)) ADD_FAILURE() << "direct access: " << to_string(call);
+    for (const SystemCall& call : system_calls_during(look))
+      ADD_FAILURE() << "reads again: " << to_string(call);
+    for (const SystemCall& call : system_calls_during(directly))
+      ADD_FAILURE() << "direct access: " << to_string(call);
     kasane::deallocate(memory);
   });
 }

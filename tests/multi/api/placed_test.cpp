@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that begin near an address, or move there: they run at the page's owner, with all that they and their creators wrote. As in api_test.cpp threads only
-// compute, and main expects.
+// Threads that begin near an address, or move there: they run at the page's owner, with all that they and
+// their creators wrote. As in api_test.cpp threads only compute, and main expects.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,8 @@ namespace {
 /// A number on each rank, on a page of its own.
 std::vector<kasane::unique_array<std::uint64_t>> one_on_each_rank() {
   std::vector<kasane::unique_array<std::uint64_t>> all;
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) all.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r)
+    all.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
   return all;
 }
 
@@ -62,12 +63,16 @@ TEST(PlacedThread, TakesItsStackAndItsArgumentsAlong) {
     std::vector<std::uint64_t> values(1000);
     std::iota(values.begin(), values.end(), std::uint64_t{0});
     std::uint64_t result = 0;
-    kasane::thread(kasane::near{numbers.back().get()}, [&result](const std::vector<std::uint64_t>& mine, std::uint64_t more) {
-      std::uint64_t local[512];
-      for (std::size_t i = 0; i < 512; ++i) local[i] = mine[i];
-      kasane::this_thread::yield();
-      result = std::accumulate(local, local + 512, more);
-    }, values, 7).join();
+    kasane::thread(
+        kasane::near{numbers.back().get()},
+        [&result](const std::vector<std::uint64_t>& mine, std::uint64_t more) {
+          std::uint64_t local[512];
+          for (std::size_t i = 0; i < 512; ++i) local[i] = mine[i];
+          kasane::this_thread::yield();
+          result = std::accumulate(local, local + 512, more);
+        },
+        values, 7)
+        .join();
     return result;
   });
   EXPECT_EQ(sum, 511u * 512 / 2 + 7);
@@ -112,10 +117,11 @@ TEST(PlacedLoop, RunsEachPartAtTheOwnerOfItsElements) {
   struct Wrong {
     std::size_t values = 0, places = 0;
   };
-  constexpr std::size_t kEach = 32 * 1024;   // 4 pages
+  constexpr std::size_t kEach = 32 * 1024;  // 4 pages
   const Wrong wrong = kasane::run([] {
     const std::size_t n = kEach * kasane::ranks();
-    const auto numbers = kasane::make_array<std::uint64_t>(n, kasane::placement::block), ran_at = kasane::make_array<std::uint64_t>(n, kasane::placement::block);
+    const auto numbers = kasane::make_array<std::uint64_t>(n, kasane::placement::block),
+               ran_at = kasane::make_array<std::uint64_t>(n, kasane::placement::block);
     const auto note = [numbers = numbers.get(), ran_at = ran_at.get()](std::size_t i) {
       numbers[i] = i;
       ran_at[i] = kasane::rank();
@@ -135,13 +141,16 @@ TEST(PlacedLoop, RunsEachPartAtTheOwnerOfItsElements) {
 }
 
 TEST(PlacedLoop, CallsEachIterationOnceWhateverTheGrain) {
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}, std::size_t{20'001}}) {
+  for (const std::size_t n :
+       {std::size_t{0}, std::size_t{1}, std::size_t{3}, std::size_t{1000}, std::size_t{20'001}}) {
     for (const std::size_t grain : {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{30'000}}) {
       const bool right = kasane::run([n, grain] {
         const auto a = kasane::make_array<int>(n + 1, kasane::placement::block);
         std::fill_n(a.get(), n + 1, 0);
         kasane::parallel_for(kasane::near_data, a.get(), a.get() + n, [](int& x) { x += 1; }, grain);
-        kasane::parallel_for(kasane::near_array{a.get() + 5}, -5, static_cast<int>(n) - 5, [from = a.get() + 5](int i) { from[i] += 2; }, grain);
+        kasane::parallel_for(
+            kasane::near_array{a.get() + 5}, -5, static_cast<int>(n) - 5,
+            [from = a.get() + 5](int i) { from[i] += 2; }, grain);
         return std::count(a.get(), a.get() + n, 3) == static_cast<std::ptrdiff_t>(n) && a[n] == 0;
       });
       EXPECT_TRUE(right) << n << " elements, grain " << grain;
@@ -154,9 +163,12 @@ TEST(PlacedLoop, PassesOnWhatIterationsThrowAndWhatCannotBePlaced) {
     const auto a = kasane::make_array<int>(1000, kasane::placement::block);
     std::pair<int, int> result{0, 0};
     try {
-      kasane::parallel_for(kasane::near_data, a.get(), a.get() + 1000, [first = a.get()](int& x) {
-        if (&x - first == 700 || &x - first == 300) throw static_cast<int>(&x - first);
-      }, 10);
+      kasane::parallel_for(
+          kasane::near_data, a.get(), a.get() + 1000,
+          [first = a.get()](int& x) {
+            if (&x - first == 700 || &x - first == 300) throw static_cast<int>(&x - first);
+          },
+          10);
     } catch (int i) {
       result.first = i;
     }
@@ -178,10 +190,14 @@ std::uint64_t stack_bytes_moved() {
   return sum;
 }
 
-// Live bytes are carried only where a stack has to move. A pointer into a stack is good on every rank either way.
+// Live bytes are carried only where a stack has to move. A pointer into a stack is good on every rank either
+// way.
 TEST(PlacedThread, LeavesItsStackWhereItIsWithinAHost) {
-  const auto is = [](const char* variable, std::string_view value) { return std::getenv(variable) != nullptr && std::getenv(variable) == value; };
-  const bool network = is("KASANE_TRANSPORT", "ucx") || is("KASANE_TRANSPORT", "mpi") || is("KASANE_DEBUG", "hosts=2");
+  const auto is = [](const char* variable, std::string_view value) {
+    return std::getenv(variable) != nullptr && std::getenv(variable) == value;
+  };
+  const bool network =
+      is("KASANE_TRANSPORT", "ucx") || is("KASANE_TRANSPORT", "mpi") || is("KASANE_DEBUG", "hosts=2");
   const bool moves = kasane::ranks() > 1 && (network || is("KASANE_DEBUG", "common-stacks=off"));
   const std::uint64_t before = stack_bytes_moved();
   const std::uint64_t sum = kasane::run([] {
@@ -205,7 +221,7 @@ TEST(PlacedThread, IsRefusedWhereNothingIsAllocated) {
   const int code = kasane::run([] {
     static int global;
     int local = 0;
-    kasane::this_thread::move_near(&local);   // a stack has an owner, too
+    kasane::this_thread::move_near(&local);  // a stack has an owner, too
     kasane::thread nowhere(kasane::near{&global}, [] {});
     try {
       nowhere.join();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane/sync.hpp on several ranks: threads of all ranks use one object at random; what it guards are plain variables in global memory, whose values an oracle knows.
-// As in api_test.cpp threads only compute, and main expects.
+// kasane/sync.hpp on several ranks: threads of all ranks use one object at random; what it guards are plain
+// variables in global memory, whose values an oracle knows. As in api_test.cpp threads only compute, and main
+// expects.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,12 +24,12 @@ namespace {
 
 using kasane::test::everywhere, kasane::test::for_seeds, kasane::test::kThreads, kasane::test::linger;
 
-// ---- synchronized_value ------------------------------------------------------------------------------------------------------------
+// ---- synchronized_value -----------------------------------------------------------------------------------
 
 struct Account {
   std::uint64_t cents = 0, changes = 0;
-  std::uint64_t pad[30] = {};   // it lies across blocks here and there
-  std::uint64_t check = 0;      ///< cents ^ changes
+  std::uint64_t pad[30] = {};  // it lies across blocks here and there
+  std::uint64_t check = 0;     ///< cents ^ changes
 
   void change(std::int64_t by) {
     cents += static_cast<std::uint64_t>(by);
@@ -51,7 +52,8 @@ TEST(SynchronizedValue, WhatIsTakenFromOneIsInAnother) {
     int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
       int bad = 0;
       for (int i = 0; i < 30; ++i) {
-        const std::size_t from = random() % kAccounts, to = (from + 1 + random() % (kAccounts - 1)) % kAccounts;
+        const std::size_t from = random() % kAccounts,
+                          to = (from + 1 + random() % (kAccounts - 1)) % kAccounts;
         bad += kasane::apply(
             [&](Account& a, Account& b) {
               const int broken = a.whole() && b.whole() ? 0 : 1;
@@ -87,7 +89,7 @@ TEST(SynchronizedValue, WhatAFunctionThatThrowsHasChangedStays) {
     } catch (const std::runtime_error&) {
       bad = 0;
     }
-    return bad + (kasane::apply([](int& v) { return v; }, *value) == 2 ? 0 : 1);   // and it is not locked
+    return bad + (kasane::apply([](int& v) { return v; }, *value) == 2 ? 0 : 1);  // and it is not locked
   });
   EXPECT_EQ(wrong, 0);
 }
@@ -96,7 +98,7 @@ TEST(SynchronizedValue, WhatAFunctionThatThrowsHasChangedStays) {
 TEST(Crossings, AreCountedOnceEach) {
   struct History {
     kasane::mutex mutex;
-    std::uint32_t locked_last = ~0u;   // the rank
+    std::uint32_t locked_last = ~0u;  // the rank
     std::uint64_t crossings = 0;
   };
   struct Result {
@@ -105,12 +107,13 @@ TEST(Crossings, AreCountedOnceEach) {
   const Result result = kasane::run([] {
     const auto history = std::make_unique<History>();
     std::vector<kasane::unique_array<std::uint64_t>> places;
-    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) places.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r)
+      places.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
     const kasane::test::Counts before;
     for (int i = 0; i < 40; ++i) {
       const std::uint32_t target = static_cast<std::uint32_t>(i) % kasane::ranks();
       std::uint32_t ended = 0;
-      if (kasane::rank() != target) ++history->crossings;   // it arrives there
+      if (kasane::rank() != target) ++history->crossings;  // it arrives there
       kasane::thread thread(kasane::near{places[target].get()}, [&ended, &h = *history] {
         const std::lock_guard lock(h.mutex);
         if (h.locked_last != ~0u && h.locked_last != kasane::rank()) ++h.crossings;
@@ -127,7 +130,8 @@ TEST(Crossings, AreCountedOnceEach) {
   EXPECT_EQ(result.counted != 0, kasane::ranks() > 1);
 }
 
-// A thread on each rank takes its turn, and has changes of its own between turns that nobody has asked for: by a mutex they are sent each time, by the value alone they stay where they are.
+// A thread on each rank takes its turn, and has changes of its own between turns that nobody has asked for:
+// by a mutex they are sent each time, by the value alone they stay where they are.
 TEST(SynchronizedValue, NothingElseIsExchanged) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "one rank exchanges nothing";
   static constexpr std::size_t kPages = 4, kPageWords = 65536 / 8;
@@ -138,8 +142,11 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
   // take_turn(rank): was it its turn? Then it is the next one's.
   const auto turns = [](const auto& take_turn) {
     const std::size_t ranks = kasane::ranks();
-    auto* const words = static_cast<std::uint64_t*>(kasane::allocate(kPages * ranks * 65536, 65536, kasane::placement::cyclic));
-    const auto word = [=](std::size_t rank, std::size_t page) -> std::uint64_t& { return words[(page * ranks + (rank + 1) % ranks) * kPageWords + rank]; };   // in a page of another rank
+    auto* const words = static_cast<std::uint64_t*>(
+        kasane::allocate(kPages * ranks * 65536, 65536, kasane::placement::cyclic));
+    const auto word = [=](std::size_t rank, std::size_t page) -> std::uint64_t& {
+      return words[(page * ranks + (rank + 1) % ranks) * kPageWords + rank];
+    };  // in a page of another rank
     for (std::size_t r = 0; r < ranks; ++r)
       for (std::size_t p = 0; p < kPages; ++p) word(r, p) = 0;
     const kasane::test::Counts before;
@@ -162,7 +169,10 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
   };
   const Seen by_value = kasane::run([&] {
     const auto next = std::make_unique<kasane::synchronized_value<std::size_t>>(0);
-    return turns([&next = *next](std::size_t r) { return kasane::apply([r](std::size_t& n) { return n == r && (n = (r + 1) % kasane::ranks(), true); }, next); });
+    return turns([&next = *next](std::size_t r) {
+      return kasane::apply([r](std::size_t& n) { return n == r && (n = (r + 1) % kasane::ranks(), true); },
+                           next);
+    });
   });
   const Seen by_mutex = kasane::run([&] {
     struct Guarded {
@@ -175,15 +185,19 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
       return g.next == r && (g.next = (r + 1) % kasane::ranks(), true);
     });
   });
-  std::printf("%llu edges between ranks by the value, %llu by the mutex\n", static_cast<unsigned long long>(by_value.crossings), static_cast<unsigned long long>(by_mutex.crossings));
+  std::printf("%llu edges between ranks by the value, %llu by the mutex\n",
+              static_cast<unsigned long long>(by_value.crossings),
+              static_cast<unsigned long long>(by_mutex.crossings));
   EXPECT_EQ(by_value.wrong, 0u);
   EXPECT_EQ(by_mutex.wrong, 0u);
   EXPECT_GE(by_mutex.crossings, std::uint64_t{kTurns});
-  EXPECT_LT(by_value.crossings, by_mutex.crossings / 2);   // threads that come and go, and are stolen now and then
+  EXPECT_LT(by_value.crossings,
+            by_mutex.crossings / 2);  // threads that come and go, and are stolen now and then
 }
 
-// To memory it is as if a relaxed holder had never been there: whoever locks afterwards sees what those before did who order memory. Three threads, on as many ranks, in turns that an atomic tells
-// of, which orders nothing.
+// To memory it is as if a relaxed holder had never been there: whoever locks afterwards sees what those
+// before did who order memory. Three threads, on as many ranks, in turns that an atomic tells of, which
+// orders nothing.
 TEST(Mutex, ARelaxedHolderOrdersNothingAndHidesNothing) {
   const int wrong = kasane::run([] {
     struct Data {
@@ -221,7 +235,7 @@ TEST(Mutex, ARelaxedHolderOrdersNothingAndHidesNothing) {
   EXPECT_EQ(wrong, 0);
 }
 
-// ---- shared_mutex ------------------------------------------------------------------------------------------------------------------
+// ---- shared_mutex -----------------------------------------------------------------------------------------
 
 TEST(SharedMutex, ReadersSeeWholeValuesOfWriters) {
   for_seeds([](unsigned seed) {
@@ -229,7 +243,7 @@ TEST(SharedMutex, ReadersSeeWholeValuesOfWriters) {
       kasane::shared_mutex mutex;
       std::uint64_t first = 0;
       char apart[8192] = {};
-      std::uint64_t second = 0;   // on another page of the operating system
+      std::uint64_t second = 0;  // on another page of the operating system
       std::uint64_t reads[kThreads] = {};
     };
     const auto data = std::make_unique<Data>();
@@ -247,13 +261,15 @@ TEST(SharedMutex, ReadersSeeWholeValuesOfWriters) {
           ++written[t];
         } else {
           std::shared_lock lock(data->mutex, std::defer_lock);
-          if (random() % 4 != 0) lock.lock();
-          else if (!lock.try_lock()) continue;
+          if (random() % 4 != 0)
+            lock.lock();
+          else if (!lock.try_lock())
+            continue;
           const std::uint64_t seen = data->first;
           linger(random);
           bad += seen == data->second && seen >= before ? 0 : 1;
           before = seen;
-          data->reads[t] = ++reads;   // each reader its own: the next writer must see it
+          data->reads[t] = ++reads;  // each reader its own: the next writer must see it
         }
       }
       return bad;
@@ -265,7 +281,8 @@ TEST(SharedMutex, ReadersSeeWholeValuesOfWriters) {
   });
 }
 
-// What readers wrote is the next writer's to see, whichever ranks they were on. The oracle is a direct word, which fences nothing.
+// What readers wrote is the next writer's to see, whichever ranks they were on. The oracle is a direct word,
+// which fences nothing.
 TEST(SharedMutex, WritersSeeWhatReadersDid) {
   for_seeds([](unsigned seed) {
     struct Data {
@@ -278,7 +295,8 @@ TEST(SharedMutex, WritersSeeWhatReadersDid) {
     const auto all_seen = [&data] {
       const std::unique_lock lock(data->mutex);
       int bad = 0;
-      for (std::uint32_t t = 0; t < kThreads; ++t) bad += data->mine[t] == data->done[t].load(std::memory_order_relaxed) ? 0 : 1;
+      for (std::uint32_t t = 0; t < kThreads; ++t)
+        bad += data->mine[t] == data->done[t].load(std::memory_order_relaxed) ? 0 : 1;
       return bad;
     };
     const int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
@@ -305,8 +323,10 @@ TEST(Semaphore, GuardsAndHandsOn) {
     int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
       int bad = 0;
       for (int i = 0; i < 20; ++i) {
-        if (random() % 4 != 0) guard.acquire();
-        else while (!guard.try_acquire()) kasane::this_thread::yield();
+        if (random() % 4 != 0)
+          guard.acquire();
+        else
+          while (!guard.try_acquire()) kasane::this_thread::yield();
         const std::uint64_t seen = counter;
         linger(random);
         counter = seen + 1;
@@ -351,7 +371,7 @@ TEST(Latch, PassesWhenAllHaveComeAndMayBeDestroyedThen) {
       }
       latch->wait();
       for (std::uint32_t t = 0; t < kThreads; ++t) wrong += done[t] == t + 1 ? 0 : 1;
-      latch.reset();   // though those who counted may not have returned yet
+      latch.reset();  // though those who counted may not have returned yet
       for (auto& t : threads) t.join();
     }
     return wrong;
@@ -367,12 +387,15 @@ TEST(Once, IsDoneByOneAndSeenByAll) {
       for (int i = 0; i < 5; ++i) {
         linger(random);
         try {
-          kasane::call_once(flag, [&](std::uint64_t v) {
-            linger(random);
-            if (failures++ < 2) throw std::runtime_error("once more");
-            ++runs;
-            value = v;
-          }, 42u);
+          kasane::call_once(
+              flag,
+              [&](std::uint64_t v) {
+                linger(random);
+                if (failures++ < 2) throw std::runtime_error("once more");
+                ++runs;
+                value = v;
+              },
+              42u);
           bad += value == 42 && runs == 1 ? 0 : 1;
         } catch (const std::runtime_error&) {
         }
@@ -390,7 +413,7 @@ TEST(Atomic, CountsPublishesAndCompares) {
       kasane::atomic<std::int32_t> most{-1};
       kasane::atomic<std::uint32_t> turn;
       char apart[8192] = {};
-      std::uint64_t guarded = 0;   // by turn
+      std::uint64_t guarded = 0;  // by turn
     };
     const auto data = std::make_unique<Data>();
     int wrong = everywhere(seed, [&](std::uint32_t t, std::minstd_rand& random) {
@@ -412,9 +435,15 @@ TEST(Atomic, CountsPublishesAndCompares) {
       return bad;
     });
     const std::uint64_t expected = 5 + 20 * (kThreads * (kThreads - 1) / 2);
-    wrong += data->counter.load() == expected && data->counter.exchange(1) == expected && data->counter.load() == 1 ? 0 : 1;
+    wrong +=
+        data->counter.load() == expected && data->counter.exchange(1) == expected && data->counter.load() == 1
+            ? 0
+            : 1;
     data->turn.store(0xF0);
-    wrong += data->turn.fetch_or(0x0F) == 0xF0 && data->turn.fetch_and(0x3C) == 0xFF && data->turn.fetch_xor(0xFF) == 0x3C && data->turn.load() == 0xC3 ? 0 : 1;
+    wrong += data->turn.fetch_or(0x0F) == 0xF0 && data->turn.fetch_and(0x3C) == 0xFF &&
+                     data->turn.fetch_xor(0xFF) == 0x3C && data->turn.load() == 0xC3
+                 ? 0
+                 : 1;
     return wrong;
   });
 }
@@ -428,15 +457,19 @@ TEST(Future, BringsValuesAndExceptionsOfOtherRanks) {
     for (std::uint32_t t = 0; t < kThreads; ++t) {
       kasane::promise<std::string> promise;
       futures.push_back(promise.get_future());
-      threads.emplace_back([t, seed](kasane::promise<std::string> p) {
-        std::minstd_rand random(seed * 37u + t + 1u);
-        linger(random);
-        if (t % 4 == 0) p.set_exception(std::make_exception_ptr(std::out_of_range(std::string(100, 'x'))));
-        else if (t % 4 != 1) p.set_value(1000, static_cast<char>('a' + t));
-      }, std::move(promise));
+      threads.emplace_back(
+          [t, seed](kasane::promise<std::string> p) {
+            std::minstd_rand random(seed * 37u + t + 1u);
+            linger(random);
+            if (t % 4 == 0)
+              p.set_exception(std::make_exception_ptr(std::out_of_range(std::string(100, 'x'))));
+            else if (t % 4 != 1)
+              p.set_value(1000, static_cast<char>('a' + t));
+          },
+          std::move(promise));
     }
     for (std::uint32_t t = 0; t < kThreads; ++t) {
-      if (plan() % 8 == 0) continue;   // nobody asks for this one
+      if (plan() % 8 == 0) continue;  // nobody asks for this one
       if (plan() % 2 == 0)
         while (!futures[t].ready()) kasane::this_thread::yield();
       try {
@@ -456,22 +489,24 @@ TEST(Future, BringsValuesAndExceptionsOfOtherRanks) {
 
 TEST(Future, OfNothingAndMisuse) {
   EXPECT_EQ(kasane::run([] {
-    kasane::promise<void> promise;
-    auto future = promise.get_future();
-    int wrong = future.ready() ? 1 : 0;
-    kasane::thread([&promise] { promise.set_value(); }).join();
-    future.get();
-    const auto refused = [](auto&& f) {
-      try {
-        f();
-      } catch (const kasane::error& e) {
-        return e.code() == EINVAL ? 0 : 1;
-      }
-      return 1;
-    };
-    return wrong + refused([&] { future.get(); }) + refused([&] { promise.set_value(); }) + refused([&] { (void)promise.get_future(); }) +
-           refused([] { kasane::counting_semaphore s(KASANE_SEM_MAX + 1); });
-  }), 0);
+              kasane::promise<void> promise;
+              auto future = promise.get_future();
+              int wrong = future.ready() ? 1 : 0;
+              kasane::thread([&promise] { promise.set_value(); }).join();
+              future.get();
+              const auto refused = [](auto&& f) {
+                try {
+                  f();
+                } catch (const kasane::error& e) {
+                  return e.code() == EINVAL ? 0 : 1;
+                }
+                return 1;
+              };
+              return wrong + refused([&] { future.get(); }) + refused([&] { promise.set_value(); }) +
+                     refused([&] { (void)promise.get_future(); }) +
+                     refused([] { kasane::counting_semaphore s(KASANE_SEM_MAX + 1); });
+            }),
+            0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits with a deadline and waits of atomics on several ranks, under random schedules. What is guarded are plain variables in global memory; what is counted
-// must be all there in the end; a wake-up that is lost is a hang. Of time only this is expected: nobody gives up before the deadline.
+// Waits with a deadline and waits of atomics on several ranks, under random schedules. What is guarded are
+// plain variables in global memory; what is counted must be all there in the end; a wake-up that is lost is a
+// hang. Of time only this is expected: nobody gives up before the deadline.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -23,67 +24,79 @@ using namespace std::chrono_literals;
 using kasane::test::everywhere, kasane::test::for_seeds, kasane::test::kThreads, kasane::test::linger;
 
 /// Up to 200 µs, now and then none.
-std::chrono::nanoseconds some_time(std::minstd_rand& random) { return random() % 5 == 0 ? 0ns : std::chrono::nanoseconds(random() % 200'000); }
-
-TEST(Deadlines, NobodyGivesUpBefore) {
-  EXPECT_EQ(kasane::run([] {
-    int wrong = 0;
-    kasane::counting_semaphore semaphore(0);
-    kasane::timed_mutex held;
-    kasane::mutex mutex;
-    kasane::condition_variable condition;
-    kasane::promise<int> promise;
-    const auto future = promise.get_future();
-    const std::unique_lock lock(held);
-    for (const auto wait : {0us, 1us, 300us, 20'000us}) {
-      const auto gives_up = [&](auto&& call) {
-        const auto from = kasane::clock::now();
-        wrong += call() ? 1 : 0;
-        wrong += kasane::clock::now() >= from + wait ? 0 : 1;
-      };
-      gives_up([&] { return semaphore.try_acquire_for(wait); });
-      gives_up([&] { return semaphore.try_acquire_until(kasane::clock::now() + wait); });
-      gives_up([&] { return semaphore.try_acquire_until(std::chrono::system_clock::now() + wait); });
-      gives_up([&] { return held.try_lock_for(wait); });
-      gives_up([&] { return future.wait_for(wait) == std::future_status::ready; });
-      std::unique_lock guard(mutex);
-      gives_up([&] { return condition.wait_for(guard, wait) == std::cv_status::no_timeout; });
-      gives_up([&] { return condition.wait_for(guard, wait, [] { return false; }); });
-      gives_up([&] { return condition.wait_until(guard, kasane::clock::now() + wait, [] { return false; }); });
-      wrong += guard.owns_lock() ? 0 : 1;
-    }
-    wrong += semaphore.try_acquire_for(-1h) ? 1 : 0;
-    semaphore.release(3);
-    wrong += semaphore.try_acquire_for(-1h) && semaphore.try_acquire_until(kasane::clock::time_point()) ? 0 : 1;
-    wrong += semaphore.try_acquire_for(std::chrono::hours::max()) ? 0 : 1;
-    promise.set_value(7);
-    wrong += future.wait_for(0s) == std::future_status::ready && future.ready() ? 0 : 1;
-    return wrong;
-  }), 0);
+std::chrono::nanoseconds some_time(std::minstd_rand& random) {
+  return random() % 5 == 0 ? 0ns : std::chrono::nanoseconds(random() % 200'000);
 }
 
-// What a deadline means where the hosts' monotonic clocks differ (tests/multi/cluster shifts one by a day): set on one rank, waited for on another.
+TEST(Deadlines, NobodyGivesUpBefore) {
+  EXPECT_EQ(
+      kasane::run([] {
+        int wrong = 0;
+        kasane::counting_semaphore semaphore(0);
+        kasane::timed_mutex held;
+        kasane::mutex mutex;
+        kasane::condition_variable condition;
+        kasane::promise<int> promise;
+        const auto future = promise.get_future();
+        const std::unique_lock lock(held);
+        for (const auto wait : {0us, 1us, 300us, 20'000us}) {
+          const auto gives_up = [&](auto&& call) {
+            const auto from = kasane::clock::now();
+            wrong += call() ? 1 : 0;
+            wrong += kasane::clock::now() >= from + wait ? 0 : 1;
+          };
+          gives_up([&] { return semaphore.try_acquire_for(wait); });
+          gives_up([&] { return semaphore.try_acquire_until(kasane::clock::now() + wait); });
+          gives_up([&] { return semaphore.try_acquire_until(std::chrono::system_clock::now() + wait); });
+          gives_up([&] { return held.try_lock_for(wait); });
+          gives_up([&] { return future.wait_for(wait) == std::future_status::ready; });
+          std::unique_lock guard(mutex);
+          gives_up([&] { return condition.wait_for(guard, wait) == std::cv_status::no_timeout; });
+          gives_up([&] { return condition.wait_for(guard, wait, [] { return false; }); });
+          gives_up(
+              [&] { return condition.wait_until(guard, kasane::clock::now() + wait, [] { return false; }); });
+          wrong += guard.owns_lock() ? 0 : 1;
+        }
+        wrong += semaphore.try_acquire_for(-1h) ? 1 : 0;
+        semaphore.release(3);
+        wrong += semaphore.try_acquire_for(-1h) && semaphore.try_acquire_until(kasane::clock::time_point())
+                     ? 0
+                     : 1;
+        wrong += semaphore.try_acquire_for(std::chrono::hours::max()) ? 0 : 1;
+        promise.set_value(7);
+        wrong += future.wait_for(0s) == std::future_status::ready && future.ready() ? 0 : 1;
+        return wrong;
+      }),
+      0);
+}
+
+// What a deadline means where the hosts' monotonic clocks differ (tests/multi/cluster shifts one by a day):
+// set on one rank, waited for on another.
 TEST(Clock, IsOneOnAllRanks) {
   EXPECT_EQ(kasane::run([] {
-    int wrong = 0;
-    const auto here = kasane::make_array<int>(1, kasane::placement::on(kasane::rank()));
-    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-      const auto there = kasane::make_array<char>(kasane::page_default, kasane::placement::on(r));  // a small object's page may have been drawn elsewhere
-      kasane::counting_semaphore never(0);
-      const auto before = kasane::clock::now();
-      const auto deadline = before + 30ms;
-      kasane::this_thread::move_near(there.get());
-      const auto seen = kasane::clock::now();
-      // With several workers it waits in a deque for a moment, from which another rank may steal it.
-      wrong += kasane::rank() == r || kasane::workers() > 1 ? 0 : 1;
-      wrong += never.try_acquire_until(deadline) ? 1 : 0;
-      wrong += kasane::clock::now() >= deadline ? 0 : 1;
-      kasane::this_thread::move_near(here.get());
-      // As near as the hosts' times of day are to each other.
-      wrong += before - 1s <= seen && seen <= kasane::clock::now() + 1s ? 0 : 1;
-    }
-    return wrong;
-  }), 0);
+              int wrong = 0;
+              const auto here = kasane::make_array<int>(1, kasane::placement::on(kasane::rank()));
+              for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+                const auto there = kasane::make_array<char>(
+                    kasane::page_default,
+                    kasane::placement::on(r));  // a small object's page may have been drawn elsewhere
+                kasane::counting_semaphore never(0);
+                const auto before = kasane::clock::now();
+                const auto deadline = before + 30ms;
+                kasane::this_thread::move_near(there.get());
+                const auto seen = kasane::clock::now();
+                // With several workers it waits in a deque for a moment, from which another rank may steal
+                // it.
+                wrong += kasane::rank() == r || kasane::workers() > 1 ? 0 : 1;
+                wrong += never.try_acquire_until(deadline) ? 1 : 0;
+                wrong += kasane::clock::now() >= deadline ? 0 : 1;
+                kasane::this_thread::move_near(here.get());
+                // As near as the hosts' times of day are to each other.
+                wrong += before - 1s <= seen && seen <= kasane::clock::now() + 1s ? 0 : 1;
+              }
+              return wrong;
+            }),
+            0);
 }
 
 TEST(Deadlines, OfAMutex) {
@@ -96,7 +109,8 @@ TEST(Deadlines, OfAMutex) {
       for (int i = 0; i < 20; ++i) {
         const auto wait = some_time(random);
         const auto from = kasane::clock::now();
-        if (random() % 4 == 0) mutex.lock();
+        if (random() % 4 == 0)
+          mutex.lock();
         else if (!mutex.try_lock_for(wait)) {
           bad += kasane::clock::now() >= from + wait ? 0 : 1;
           continue;
@@ -121,7 +135,7 @@ TEST(Deadlines, OfReadersAndWriters) {
       kasane::shared_timed_mutex mutex;
       std::uint64_t first = 0;
       char apart[8192] = {};
-      std::uint64_t second = 0;   // on another page of the operating system
+      std::uint64_t second = 0;  // on another page of the operating system
     };
     const auto data = std::make_unique<Data>();
     const int wrong = everywhere(seed, [&](std::uint32_t, std::minstd_rand& random) {
@@ -165,12 +179,13 @@ TEST(Deadlines, OfASemaphore) {
       return bad;
     });
     for (std::uint32_t i = 0; i < kPermits; ++i)
-      if (!semaphore.try_acquire()) return wrong + 1;   // a permit is lost
+      if (!semaphore.try_acquire()) return wrong + 1;  // a permit is lost
     return wrong + (semaphore.try_acquire() ? 1 : 0);
   });
 }
 
-// A bounded buffer. Half of the threads wait with deadlines, and look after other things when those have passed; what the others wait for must still come.
+// A bounded buffer. Half of the threads wait with deadlines, and look after other things when those have
+// passed; what the others wait for must still come.
 TEST(Deadlines, OfACondition) {
   for_seeds([](unsigned seed) {
     constexpr std::uint64_t kEach = 20, kRoom = 3;
@@ -186,22 +201,28 @@ TEST(Deadlines, OfACondition) {
       const auto may = [&] { return puts ? data->put - data->taken < kRoom : data->put != data->taken; };
       for (std::uint64_t i = 0; i < kEach; ++i) {
         std::unique_lock lock(data->mutex);
-        if (patient) mine.wait(lock, may);
+        if (patient)
+          mine.wait(lock, may);
         else
           while (!mine.wait_for(lock, some_time(random), may)) {
             lock.unlock();
             linger(random);
             lock.lock();
           }
-        if (puts) data->slots[data->put++ % kRoom] = i + 1;
-        else data->sum += data->slots[data->taken++ % kRoom];
+        if (puts)
+          data->slots[data->put++ % kRoom] = i + 1;
+        else
+          data->sum += data->slots[data->taken++ % kRoom];
         lock.unlock();
         (puts ? data->not_empty : data->not_full).notify_one();
         linger(random);
       }
       return 0;
     });
-    return wrong + (data->put == kThreads / 2 * kEach && data->taken == data->put && data->sum == kThreads / 2 * (kEach * (kEach + 1) / 2) ? 0 : 1);
+    return wrong + (data->put == kThreads / 2 * kEach && data->taken == data->put &&
+                            data->sum == kThreads / 2 * (kEach * (kEach + 1) / 2)
+                        ? 0
+                        : 1);
   });
 }
 
@@ -212,12 +233,17 @@ TEST(Deadlines, OfAFuture) {
       for (std::uint64_t i = 0; i < 8; ++i) {
         kasane::promise<std::uint64_t> promise;
         auto future = promise.get_future();
-        kasane::thread other([i, t](kasane::promise<std::uint64_t> p) {
-          kasane::this_thread::yield();
-          p.set_value(i * 100 + t);
-        }, std::move(promise));
+        kasane::thread other(
+            [i, t](kasane::promise<std::uint64_t> p) {
+              kasane::this_thread::yield();
+              p.set_value(i * 100 + t);
+            },
+            std::move(promise));
         while (future.wait_for(some_time(random)) != std::future_status::ready) linger(random);
-        bad += future.wait_until(kasane::clock::now()) == std::future_status::ready && future.get() == i * 100 + t ? 0 : 1;
+        bad += future.wait_until(kasane::clock::now()) == std::future_status::ready &&
+                       future.get() == i * 100 + t
+                   ? 0
+                   : 1;
         other.join();
       }
       return bad;
@@ -225,9 +251,10 @@ TEST(Deadlines, OfAFuture) {
   });
 }
 
-// ---- atomics ---------------------------------------------------------------------------------------------------------------
+// ---- atomics ----------------------------------------------------------------------------------------------
 
-// A ring: each thread waits for the word of the one before. A plain value goes along, ordered by the words alone.
+// A ring: each thread waits for the word of the one before. A plain value goes along, ordered by the words
+// alone.
 TEST(AtomicWait, EveryChangeIsSeen) {
   for_seeds([](unsigned seed) {
     constexpr std::uint64_t kRounds = 12;
@@ -247,8 +274,10 @@ TEST(AtomicWait, EveryChangeIsSeen) {
         data->passed = data->passed + 1;
         linger(random);
         mine.store(round + 1, std::memory_order_release);
-        if (random() % 2 == 0) mine.notify_one();
-        else mine.notify_all();
+        if (random() % 2 == 0)
+          mine.notify_one();
+        else
+          mine.notify_all();
       }
       return bad;
     });
@@ -286,24 +315,29 @@ TEST(AtomicWait, NotifyOneWakesEnough) {
 
 TEST(AtomicWait, NotifyAllWakesAllAndMisuseIsRefused) {
   EXPECT_EQ(kasane::run([] {
-    kasane::atomic<std::int32_t> gate(-1);
-    kasane::atomic<std::uint32_t> through;
-    std::vector<kasane::thread> threads;
-    for (std::uint32_t t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&] {
-        gate.wait(-1);
-        through.fetch_add(1, std::memory_order_relaxed);
-      });
-    }
-    int wrong = through.load() == 0 ? 0 : 1;
-    gate.store(5);
-    gate.notify_all();
-    for (auto& t : threads) t.join();
-    wrong += through.load() == kThreads ? 0 : 1;
-    static std::uint64_t outside = 0;
-    wrong += kasane_atomic_wait(8, &outside, 0) == EINVAL && kasane_atomic_notify_one(&outside) == EINVAL && kasane_atomic_wait(2, &gate, 0) == EINVAL ? 0 : 1;
-    return wrong;
-  }), 0);
+              kasane::atomic<std::int32_t> gate(-1);
+              kasane::atomic<std::uint32_t> through;
+              std::vector<kasane::thread> threads;
+              for (std::uint32_t t = 0; t < kThreads; ++t) {
+                threads.emplace_back([&] {
+                  gate.wait(-1);
+                  through.fetch_add(1, std::memory_order_relaxed);
+                });
+              }
+              int wrong = through.load() == 0 ? 0 : 1;
+              gate.store(5);
+              gate.notify_all();
+              for (auto& t : threads) t.join();
+              wrong += through.load() == kThreads ? 0 : 1;
+              static std::uint64_t outside = 0;
+              wrong += kasane_atomic_wait(8, &outside, 0) == EINVAL &&
+                               kasane_atomic_notify_one(&outside) == EINVAL &&
+                               kasane_atomic_wait(2, &gate, 0) == EINVAL
+                           ? 0
+                           : 1;
+              return wrong;
+            }),
+            0);
   EXPECT_EQ(kasane_atomic_notify_all(nullptr), EPERM) << "not on a thread";
   EXPECT_GT(kasane_clock_ns(), 0u);
 }

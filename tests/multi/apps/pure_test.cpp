@@ -53,28 +53,32 @@ apps::Digest sha1(std::string_view text) {
 TEST(Sha1, GivesTheDigestsOfTheStandard) {
   EXPECT_EQ(hex(sha1("")), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
   EXPECT_EQ(hex(sha1("abc")), "a9993e364706816aba3e25717850c26c9cd0d89d");
-  EXPECT_EQ(hex(sha1("The quick brown fox jumps over the lazy dog")), "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12");
+  EXPECT_EQ(hex(sha1("The quick brown fox jumps over the lazy dog")),
+            "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12");
 }
 
 TEST(Uts, TreesHaveTheirPublishedSizes) {
   for (const auto& tree : apps::kPublishedTrees) {
-    if (tree.count.nodes > 10'000'000) continue;   // minutes
+    if (tree.count.nodes > 10'000'000) continue;  // minutes
     EXPECT_EQ(apps::search<apps::Serial>(tree.shape, apps::root_of(tree.shape)), tree.count) << tree.name;
   }
 }
 
 TEST(Uts, AnotherSeedIsAnotherTree) {
-  for (apps::TreeShape a : {apps::TreeShape{apps::TreeFamily::geometric, 19, 4, 5, 0, 0}, apps::TreeShape{apps::TreeFamily::binomial, 19, 50, 0, 4, 0.2}}) {
+  for (apps::TreeShape a : {apps::TreeShape{apps::TreeFamily::geometric, 19, 4, 5, 0, 0},
+                            apps::TreeShape{apps::TreeFamily::binomial, 19, 50, 0, 4, 0.2}}) {
     apps::TreeShape b = a;
     b.seed = 20;
-    EXPECT_NE(apps::search<apps::Serial>(a, apps::root_of(a)), apps::search<apps::Serial>(b, apps::root_of(b)));
+    EXPECT_NE(apps::search<apps::Serial>(a, apps::root_of(a)),
+              apps::search<apps::Serial>(b, apps::root_of(b)));
   }
 }
 
 TEST(Queens, CountsAgreeWithTheTableForEveryNumberOfForkedRows) {
   for (std::uint32_t n = 1; n <= 9; ++n)
     for (std::uint32_t rows = 0; rows <= n; ++rows)
-      EXPECT_EQ(apps::count_queens<apps::Serial>((1u << n) - 1, {}, rows), apps::kQueens[n]) << n << " queens, " << rows << " rows";
+      EXPECT_EQ(apps::count_queens<apps::Serial>((1u << n) - 1, {}, rows), apps::kQueens[n])
+          << n << " queens, " << rows << " rows";
 }
 
 std::vector<std::uint64_t> keys(std::size_t n, std::uint64_t different, std::uint64_t seed) {
@@ -102,7 +106,8 @@ TEST(Cilksort, MergesRunsOfVeryDifferentLengths) {
     std::sort(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(left));
     std::sort(a.begin() + static_cast<std::ptrdiff_t>(left), a.end());
     std::sort(expected.begin(), expected.end());
-    apps::merge<apps::Serial, std::uint64_t>({a.data(), a.data() + left}, {a.data() + left, a.data() + 1000}, out.data(), {1, 8});
+    apps::merge<apps::Serial, std::uint64_t>({a.data(), a.data() + left}, {a.data() + left, a.data() + 1000},
+                                             out.data(), {1, 8});
     EXPECT_EQ(out, expected) << left;
   }
 }
@@ -115,7 +120,8 @@ TEST(Matrix, ProductsAreThoseOfTheTripleLoop) {
     std::vector<double> a(tiling.elements()), b = a, c = a;
     const auto at = [&](std::vector<double>& m, std::uint64_t seed) {
       for (std::size_t z = 0; z < tiling.tiles(); ++z)
-        tiling.for_tile(m.data(), z, [&](std::size_t i, std::size_t j, double& x) { x = apps::small_at(seed, i, j); });
+        tiling.for_tile(m.data(), z,
+                        [&](std::size_t i, std::size_t j, double& x) { x = apps::small_at(seed, i, j); });
     };
     at(a, 1), at(b, 2);
     apps::multiply_add<apps::Serial>(c.data(), a.data(), b.data(), tiling.tile, tiling.levels, 0);
@@ -143,7 +149,9 @@ TEST(Pieces, CoverARangeOnceAndInOrder) {
       });
       ASSERT_EQ(seen.size(), n);
       for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(seen[i], 5 + i);
-      EXPECT_EQ(apps::sum_pieces<apps::Serial>(5, 5 + n, grain, [](std::size_t begin, std::size_t end) { return end - begin; }), n);
+      EXPECT_EQ(apps::sum_pieces<apps::Serial>(
+                    5, 5 + n, grain, [](std::size_t begin, std::size_t end) { return end - begin; }),
+                n);
     }
   }
 }
@@ -162,7 +170,8 @@ TEST(Grid, StepsFollowTheExactSolutionAndALostRowDoesNot) {
     const double left = std::pow(grid.decay(), 100);
     double error = 0;
     for (std::size_t i = 1; i <= grid.rows; ++i)
-      for (std::size_t j = 1; j <= grid.columns; ++j) error = std::max(error, std::abs(a[i * grid.pitch() + j] - left * grid.mode(i, j)));
+      for (std::size_t j = 1; j <= grid.columns; ++j)
+        error = std::max(error, std::abs(a[i * grid.pitch() + j] - left * grid.mode(i, j)));
     return error;
   };
   EXPECT_LE(error_after(1000), 1e-13);
@@ -173,7 +182,9 @@ TEST(Grid, StepsFollowTheExactSolutionAndALostRowDoesNot) {
 /// Bodies, their fields, and what a simulation needs.
 struct Universe {
   explicit Universe(std::size_t n) : bodies(n), spare(n), fields(n), order(n), keys(n) {}
-  [[nodiscard]] apps::Bodies arrays() { return {bodies.size(), bodies.data(), spare.data(), fields.data(), order.data(), keys.data()}; }
+  [[nodiscard]] apps::Bodies arrays() {
+    return {bodies.size(), bodies.data(), spare.data(), fields.data(), order.data(), keys.data()};
+  }
   std::vector<apps::Body> bodies, spare;
   std::vector<apps::Field> fields;
   std::vector<apps::Keyed> order;
@@ -215,7 +226,8 @@ TEST(BarnesHut, BodiesAtOnePlaceEndTheTree) {
   Universe u(50);
   for (auto& b : u.bodies) b = {1.0 / 50, {1, 2, 3}, {}};
   std::fill(u.keys.begin(), u.keys.end(), 7);
-  const auto tree = apps::build_cell<apps::Serial>(u.bodies.data(), u.bodies.data() + 50, u.keys.data(), 0, 1, 16);
+  const auto tree =
+      apps::build_cell<apps::Serial>(u.bodies.data(), u.bodies.data() + 50, u.keys.data(), 0, 1, 16);
   apps::Field field{};
   apps::walk(field, *tree, u.bodies.data(), {1, 2, 3}, 0.5);
   EXPECT_NEAR(field.potential, -49.0 / 50 / apps::kSoftening, 1e-9);
@@ -283,7 +295,8 @@ TEST(Cg, FindsTheSolution) {
   SmallMatrix m({n, 12, 6});
   std::vector<double> x(n), r(n), p(n), q(n), sums(apps::Vectors::sum_elements(n));
   apps::Member alone;
-  const apps::Solution found = apps::Solver(m.rows(), {n, x.data(), r.data(), p.data(), q.data(), sums.data()}, alone)(1e-12, 5000);
+  const apps::Solution found =
+      apps::Solver(m.rows(), {n, x.data(), r.data(), p.data(), q.data(), sums.data()}, alone)(1e-12, 5000);
   EXPECT_LE(found.residual, 1e-12);
   EXPECT_GT(found.iterations, 5u);
   for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(m.rows().times(x.data(), i), 1, 1e-9);
@@ -318,29 +331,41 @@ TEST(Check, SeesOneLostKeyAndOneInversion) {
   std::swap(swapped[40], swapped[41]);
   EXPECT_FALSE(summary(swapped).sorted);
   EXPECT_EQ(summary(swapped).hash, good.hash);
-  lost[50] = lost[49];   // still in order
+  lost[50] = lost[49];  // still in order
   EXPECT_TRUE(summary(lost).sorted);
   EXPECT_NE(summary(lost).hash, good.hash);
 }
 
 TEST(Line, OrdersAsBytesDo) {
   std::mt19937 random(3);
-  std::vector<std::string> strings = {"", "a", std::string("a\0", 2), std::string("a\0b", 3), "abcdefgh", "abcdefgha",
-                                      std::string("abcdefgh\0", 9), "abcdefg", "\xff", "\x7f", "\x80"};
+  std::vector<std::string> strings = {"",
+                                      "a",
+                                      std::string("a\0", 2),
+                                      std::string("a\0b", 3),
+                                      "abcdefgh",
+                                      "abcdefgha",
+                                      std::string("abcdefgh\0", 9),
+                                      "abcdefg",
+                                      "\xff",
+                                      "\x7f",
+                                      "\x80"};
   for (int i = 0; i < 100; ++i) {
     std::string s(random() % 14, 0);
-    for (char& c : s) c = static_cast<char>("\0\x01" "ab\x80\xff"[random() % 6]);
+    for (char& c : s)
+      c = static_cast<char>(
+          "\0\x01"
+          "ab\x80\xff"[random() % 6]);
     strings.push_back(s);
   }
   for (const auto& a : strings)
-    for (const auto& b : strings)   // std::string compares as unsigned bytes
+    for (const auto& b : strings)  // std::string compares as unsigned bytes
       ASSERT_EQ(apps::line_at(a.data(), a.size()) < apps::line_at(b.data(), b.size()), a < b);
 }
 
 // However a text is cut into pieces, each line starts in exactly one of them.
 TEST(Line, PiecesFindEachLineOnce) {
-  for (std::string text : {std::string(""), std::string("\n"), std::string("a"), std::string("a\n"), std::string("\n\na\nbc\n\nd"),
-                           std::string("long line\nanother long line\n\n")}) {
+  for (std::string text : {std::string(""), std::string("\n"), std::string("a"), std::string("a\n"),
+                           std::string("\n\na\nbc\n\nd"), std::string("long line\nanother long line\n\n")}) {
     std::vector<std::string> expected;
     std::istringstream stream(text);
     for (std::string line; std::getline(stream, line);) expected.push_back(line);
@@ -348,9 +373,11 @@ TEST(Line, PiecesFindEachLineOnce) {
     const char* const end = begin + text.size();
     for (std::size_t piece = 1; piece <= text.size() + 1; ++piece) {
       std::vector<std::string> found;
-      for (const char* first = begin; first < end; first += std::min(piece, static_cast<std::size_t>(end - first))) {
+      for (const char* first = begin; first < end;
+           first += std::min(piece, static_cast<std::size_t>(end - first))) {
         const char* const last = static_cast<std::size_t>(end - first) < piece ? end : first + piece;
-        apps::for_line_starts(begin, end, first, last, [&](const char* s) { found.emplace_back(s, apps::end_of_line(s, end)); });
+        apps::for_line_starts(begin, end, first, last,
+                              [&](const char* s) { found.emplace_back(s, apps::end_of_line(s, end)); });
       }
       EXPECT_EQ(found, expected) << "pieces of " << piece;
     }
@@ -381,14 +408,17 @@ TEST(TextFile, GivesBackWhatWasWritten) {
 
 std::vector<double> stencil_start(apps::Plate plate) {
   std::vector<double> v(plate.points());
-  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>(apps::random_at(5, i) >> 11) * 0x1p-53;
+  for (std::size_t i = 0; i < v.size(); ++i)
+    v[i] = static_cast<double>(apps::random_at(5, i) >> 11) * 0x1p-53;
   return v;
 }
 
 /// As two threads do it: both copy what they need of each other's rows, then each takes its own.
-void advance_in_two_parts(apps::Plate plate, std::vector<double>& rows, std::size_t cut, std::size_t steps, apps::Plate::Order order) {
+void advance_in_two_parts(apps::Plate plate, std::vector<double>& rows, std::size_t cut, std::size_t steps,
+                          apps::Plate::Order order) {
   std::vector<double> above(apps::Plate::Halo::size(plate, steps) * plate.pitch(), -1), below = above;
-  const apps::Plate::Halo upper(plate, 0, cut, steps, above.data()), lower(plate, cut, plate.pitch(), steps, below.data());
+  const apps::Plate::Halo upper(plate, 0, cut, steps, above.data()),
+      lower(plate, cut, plate.pitch(), steps, below.data());
   upper.copy<apps::Serial>(rows.data());
   lower.copy<apps::Serial>(rows.data());
   plate.advance_rows<apps::Serial>(rows.data(), upper, steps, order);
@@ -400,17 +430,21 @@ TEST(Stencil, ManyStepsInOnePassAreThoseSteps) {
     const apps::Plate plate{n};
     for (const std::size_t steps : {1u, 2u, 3u, 10u, 60u}) {
       std::vector<double> from = stencil_start(plate), to = from;
-      for (std::size_t s = 0; s < steps; ++s, from.swap(to)) {   // plainly, point by point
+      for (std::size_t s = 0; s < steps; ++s, from.swap(to)) {  // plainly, point by point
         for (std::size_t i = 1; i <= n; ++i)
           for (std::size_t j = 1; j <= n; ++j) {
             const double* const x = &from[i * plate.pitch() + j];
             const double *const above = x - plate.pitch(), *const below = x + plate.pitch();
-            to[i * plate.pitch() + j] = 0.5 * x[0] + 0.09375 * (above[0] + x[-1] + x[1] + below[0]) + 0.03125 * (above[-1] + above[1] + below[-1] + below[1]);
+            to[i * plate.pitch() + j] = 0.5 * x[0] + 0.09375 * (above[0] + x[-1] + x[1] + below[0]) +
+                                        0.03125 * (above[-1] + above[1] + below[-1] + below[1]);
           }
       }
-      for (const std::size_t cut : {std::size_t{0}, std::size_t{1}, n / 2, n + 1}) {   // two threads' parts, whichever they are
+      for (const std::size_t cut :
+           {std::size_t{0}, std::size_t{1}, n / 2, n + 1}) {  // two threads' parts, whichever they are
         for (const auto order : {apps::Plate::Order::down, apps::Plate::Order::up}) {
-          const std::string what = "n " + std::to_string(n) + ", " + std::to_string(steps) + " steps, cut at " + std::to_string(cut) + (order == apps::Plate::Order::up ? ", upwards" : "");
+          const std::string what = "n " + std::to_string(n) + ", " + std::to_string(steps) +
+                                   " steps, cut at " + std::to_string(cut) +
+                                   (order == apps::Plate::Order::up ? ", upwards" : "");
           std::vector<double> plate_now = stencil_start(plate);
           advance_in_two_parts(plate, plate_now, cut, steps, order);
           EXPECT_EQ(plate_now, from) << what;
@@ -436,28 +470,35 @@ TEST(CilkSort, FindsAKeyFromTheMiddleOutwards) {
       return value < other.value;
     }
   };
-  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000}, std::size_t{1} << 20}) {
+  for (const std::size_t n :
+       {std::size_t{0}, std::size_t{1}, std::size_t{2}, std::size_t{1000}, std::size_t{1} << 20}) {
     std::vector<Counted> run(n);
-    for (std::size_t i = 0; i < n; ++i) run[i].value = static_cast<int>(i / 3 * 2);   // each three times
+    for (std::size_t i = 0; i < n; ++i) run[i].value = static_cast<int>(i / 3 * 2);  // each three times
     const int last = n == 0 ? 0 : run.back().value, step = std::max(1, last / 997);
     for (int key = -1; key <= last + 1; key += step) {
-      EXPECT_EQ(apps::lower_bound_near_middle(apps::Run<Counted>{run.data(), run.data() + n}, Counted{key}) - run.data(), std::lower_bound(run.begin(), run.end(), Counted{key}) - run.begin());
+      EXPECT_EQ(apps::lower_bound_near_middle(apps::Run<Counted>{run.data(), run.data() + n}, Counted{key}) -
+                    run.data(),
+                std::lower_bound(run.begin(), run.end(), Counted{key}) - run.begin());
     }
   }
   std::vector<Counted> run(1 << 20);
   for (std::size_t i = 0; i < run.size(); ++i) run[i].value = static_cast<int>(i);
   looks = 0;
-  apps::lower_bound_near_middle(apps::Run<Counted>{run.data(), run.data() + run.size()}, Counted{(1 << 19) + 700});
-  EXPECT_LE(looks, 14u);   // bisection: 20
+  apps::lower_bound_near_middle(apps::Run<Counted>{run.data(), run.data() + run.size()},
+                                Counted{(1 << 19) + 700});
+  EXPECT_LE(looks, 14u);  // bisection: 20
 }
 
-// Pieces that are named one after the other, whichever way it goes: each element once, in pieces that end where their size in memory does, early or late as was asked for.
+// Pieces that are named one after the other, whichever way it goes: each element once, in pieces that end
+// where their size in memory does, early or late as was asked for.
 TEST(InOrder, NamesWholePiecesOnce) {
   using Range = apps::InOrder<double>;
   constexpr std::size_t kPiece = Range::kPiece;
   std::vector<double> memory(7 * kPiece);
   double* const low = &memory[kPiece / 3 + 5];
-  const auto at_end_of_piece = [](const double* p) { return reinterpret_cast<std::uintptr_t>(p) % Range::kPieceBytes == 0; };
+  const auto at_end_of_piece = [](const double* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % Range::kPieceBytes == 0;
+  };
   for (const auto direction : {apps::Direction::up, apps::Direction::down}) {
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}, kPiece / 2, 2 * kPiece, 5 * kPiece + 77}) {
       for (const bool reaches : {true, false}) {
@@ -471,12 +512,15 @@ TEST(InOrder, NamesWholePiecesOnce) {
               const double* const end = direction == apps::Direction::up ? p + count : p;
               EXPECT_TRUE(named == n || at_end_of_piece(end));
             };
-            if (reaches) range.reach(done, name);
-            else range.pass(done, name);
+            if (reaches)
+              range.reach(done, name);
+            else
+              range.pass(done, name);
             if (reaches) {
               EXPECT_TRUE(named >= std::min(done, n) && named < done + kPiece) << named << " of " << done;
             } else {
-              EXPECT_TRUE(named <= done && named + kPiece + kPiece > std::min(done, n)) << named << " of " << done;
+              EXPECT_TRUE(named <= done && named + kPiece + kPiece > std::min(done, n))
+                  << named << " of " << done;
             }
             if (done >= n) break;
             done = std::min(n, done + row);
@@ -514,14 +558,16 @@ TEST(Stencil, RowsThatAreGivenUpAreReadNoMore) {
       const std::size_t row = i / plate.pitch();
       ASSERT_LE(given_up[i], row >= 301 && row < 1699 ? 1 : 0) << i;
     }
-    EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1), 1300 * static_cast<std::ptrdiff_t>(plate.pitch()));
+    EXPECT_GE(std::count(given_up.begin(), given_up.end(), 1),
+              1300 * static_cast<std::ptrdiff_t>(plate.pitch()));
   }
 }
 
 TEST(Stencil, WritesItsRowsOnly) {
   const apps::Plate plate{20};
   const std::vector<double> start = stencil_start(plate);
-  std::vector<double> to(plate.points(), -1), in_place = start, copies(apps::Plate::Halo::size(plate, 4) * plate.pitch());
+  std::vector<double> to(plate.points(), -1), in_place = start,
+                                              copies(apps::Plate::Halo::size(plate, 4) * plate.pitch());
   plate.step_rows<apps::Serial>(to.data(), start.data(), 7, 12, apps::Plate::Order::down);
   const apps::Plate::Halo halo(plate, 7, 12, 4, copies.data());
   halo.copy<apps::Serial>(in_place.data());
@@ -540,7 +586,8 @@ TEST(Stencil, ModesDecayAsTheySay) {
   plate.set_rows(rows.data(), 0, plate.pitch());
   plate.advance_rows<apps::Serial>(rows.data(), apps::Plate::Halo(plate), 10, apps::Plate::Order::down);
   for (std::size_t i = 1; i <= plate.n; ++i)
-    for (std::size_t j = 1; j <= plate.n; ++j) EXPECT_NEAR(rows[i * plate.pitch() + j], std::pow(plate.decay(), 10) * plate.mode(i, j), 1e-15);
+    for (std::size_t j = 1; j <= plate.n; ++j)
+      EXPECT_NEAR(rows[i * plate.pitch() + j], std::pow(plate.decay(), 10) * plate.mode(i, j), 1e-15);
 }
 
 }  // namespace

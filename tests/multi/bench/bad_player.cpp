@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A player that misbehaves as it is told to, so that the harness can be seen to notice: it loses data, hangs, or dies. It has no memory in common with
-// its other rank: messages through the harness's exchange would be too slow, so each rank believes what it wants.
+// A player that misbehaves as it is told to, so that the harness can be seen to notice: it loses data, hangs,
+// or dies. It has no memory in common with its other rank: messages through the harness's exchange would be
+// too slow, so each rank believes what it wants.
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
@@ -16,7 +17,9 @@ class BadLane {
  public:
   explicit BadLane(const Window& window) : memory_(window.area()) {}
   [[nodiscard]] std::byte* source() { return memory_.data(); }
-  [[nodiscard]] const std::byte* arrived(bool) const { return memory_.data(); }   // what we sent, not what the peer did
+  [[nodiscard]] const std::byte* arrived(bool) const {
+    return memory_.data();
+  }  // what we sent, not what the peer did
   void pass(std::uint64_t, bool, std::uint64_t) {}
   void await(std::uint64_t, bool, std::uint64_t, Patience) {
     if (manner == "dies") ::_exit(3);
@@ -37,7 +40,9 @@ class BadSystem {
   }
   [[nodiscard]] unsigned rank() const { return rank_; }
   [[nodiscard]] static unsigned helpers() { return 0; }
-  [[nodiscard]] static std::string refuse(const Order& order) { return order.task == Task::operate ? "nothing of that kind" : ""; }
+  [[nodiscard]] static std::string refuse(const Order& order) {
+    return order.task == Task::operate ? "nothing of that kind" : "";
+  }
   BadLane& lane(unsigned) { return lane_; }
   void serve() {}
 

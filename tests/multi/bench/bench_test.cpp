@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The harness that compares communication systems: players start, play what they are asked, and deliver what was sent; those that lose data, hang, die or never
-// start are noticed within their deadline, and nothing of them is left running.
+// The harness that compares communication systems: players start, play what they are asked, and deliver what
+// was sent; those that lose data, hang, die or never start are noticed within their deadline, and nothing of
+// them is left running.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -69,7 +70,8 @@ TEST(Pair, RawMemoryPlaysEverything) {
   }
   order.op = Op::request;
   EXPECT_EQ(raw.alone(order, true, seconds(20)).kind, Answer::Kind::unsupported);
-  EXPECT_EQ(raw.together(pingpong(9, 8, false), seconds(20)).kind, Answer::Kind::unsupported) << "was started for two threads";
+  EXPECT_EQ(raw.together(pingpong(9, 8, false), seconds(20)).kind, Answer::Kind::unsupported)
+      << "was started for two threads";
 }
 
 TEST(Pair, NoticesLostData) {
@@ -131,7 +133,7 @@ TEST(Systems, KasanePlaysInEachMode) {
   }
   std::size_t transports = 0;
   for (const std::string transport : {"kasane-shm", "kasane-ucx", "kasane-mpi", "kasane-mpich"}) {
-    if (modes.count(transport) == 0) continue;   // its library is not here
+    if (modes.count(transport) == 0) continue;  // its library is not here
     ++transports;
     EXPECT_EQ(modes[transport], "direct") << transport;
     EXPECT_EQ(modes[transport + "-offload"], "offload") << transport;

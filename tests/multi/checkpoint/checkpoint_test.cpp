@@ -27,19 +27,25 @@ class Checkpoint : public ::testing::Test {
   }
   ~Checkpoint() override { std::filesystem::remove_all(folder_); }
   [[nodiscard]] std::string file(const char* name = "c") const { return folder_ + "/" + name; }
-  [[nodiscard]] std::size_t files() const { return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
+  [[nodiscard]] std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder_), {}));
+  }
   std::string folder_;
 };
 
-Word value(std::size_t i, Word seed) { return i / kWordsOfChunk % 3 == 1 ? 0 : static_cast<Word>(i * 2654435761u + seed); }
+Word value(std::size_t i, Word seed) {
+  return i / kWordsOfChunk % 3 == 1 ? 0 : static_cast<Word>(i * 2654435761u + seed);
+}
 
 void fill(Word* p, std::size_t n, Word seed) {
-  kasane::run([=] { kasane::parallel_for(std::size_t{0}, n, [=](std::size_t i) { p[i] = value(i, seed); }, 1000); });
+  kasane::run(
+      [=] { kasane::parallel_for(std::size_t{0}, n, [=](std::size_t i) { p[i] = value(i, seed); }, 1000); });
 }
 std::size_t wrong(const Word* p, std::size_t n, Word seed) {
   return kasane::run([=] {
-    return kasane::parallel_reduce(std::size_t{0}, n, std::size_t{0}, [=](std::size_t i) { return std::size_t{p[i] != value(i, seed)}; },
-                                   [](auto a, auto b) { return a + b; }, 8000);
+    return kasane::parallel_reduce(
+        std::size_t{0}, n, std::size_t{0}, [=](std::size_t i) { return std::size_t{p[i] != value(i, seed)}; },
+        [](auto a, auto b) { return a + b; }, 8000);
   });
 }
 
@@ -59,12 +65,17 @@ void expect_failure(const std::pair<int, std::string>& failure, int code, const 
 
 TEST_F(Checkpoint, ComesBackWhateverOwnsIt) {
   using kasane::placement;
-  std::vector<kasane::unique_array<Word>> kept;   // so that no two are the same memory
-  const auto array = [&](std::size_t n, placement where) { return kept.emplace_back(kasane::make_array<Word>(n, where)).get(); };
+  std::vector<kasane::unique_array<Word>> kept;  // so that no two are the same memory
+  const auto array = [&](std::size_t n, placement where) {
+    return kept.emplace_back(kasane::make_array<Word>(n, where)).get();
+  };
   Word seed = 0;
-  for (const placement where : {placement::local, placement::block, placement::cyclic, placement::first_touch, placement::on(kasane::ranks() - 1),
-                                placement::cyclic.in_pages(kasane::page_small), placement::block.in_pages(kasane::page_large)}) {
-    for (const std::size_t n : {std::size_t{1}, kWordsOfChunk - 1, kWordsOfChunk, kWordsOfChunk + 1, 20 * kWordsOfChunk + 5}) {
+  for (const placement where :
+       {placement::local, placement::block, placement::cyclic, placement::first_touch,
+        placement::on(kasane::ranks() - 1), placement::cyclic.in_pages(kasane::page_small),
+        placement::block.in_pages(kasane::page_large)}) {
+    for (const std::size_t n :
+         {std::size_t{1}, kWordsOfChunk - 1, kWordsOfChunk, kWordsOfChunk + 1, 20 * kWordsOfChunk + 5}) {
       Word* const a = array(n, where);
       fill(a, n, ++seed);
       kasane::persist(a, n, file(), seed);
@@ -104,23 +115,28 @@ TEST_F(Checkpoint, OfNothing) {
 
 TEST_F(Checkpoint, OnThreadsAmongOthers) {
   constexpr std::size_t n = 20 * kWordsOfChunk;
-  const auto a = kasane::make_array<Word>(n, kasane::placement::block), b = kasane::make_array<Word>(n, kasane::placement::cyclic);
+  const auto a = kasane::make_array<Word>(n, kasane::placement::block),
+             b = kasane::make_array<Word>(n, kasane::placement::cyclic);
   const std::size_t bad = kasane::run([&] {
-    const std::string first = file("a"), second = file("b");   // made on a thread: in global memory
+    const std::string first = file("a"), second = file("b");  // made on a thread: in global memory
     std::size_t failures = 0;
     for (Word round = 0; round < 2; ++round) {
-      kasane::parallel_for(std::size_t{0}, n, [p = a.get(), round](std::size_t i) { p[i] = value(i, round); });
+      kasane::parallel_for(std::size_t{0}, n,
+                           [p = a.get(), round](std::size_t i) { p[i] = value(i, round); });
       // Two at a time, and others who have nothing to do with it.
-      kasane::parallel_invoke([&] { kasane::persist(a.get(), n, first, round); },
-                              [&] {
-                                kasane::parallel_for(std::size_t{0}, n, [q = b.get(), round](std::size_t i) { q[i] = value(i, round + 50); });
-                                kasane::persist(b.get(), n, second);
-                                kasane::restore(b.get(), n, second);
-                              },
-                              [] { kasane::parallel_for(0, 200, [](int) { kasane::this_thread::yield(); }, 1); });
+      kasane::parallel_invoke(
+          [&] { kasane::persist(a.get(), n, first, round); },
+          [&] {
+            kasane::parallel_for(std::size_t{0}, n,
+                                 [q = b.get(), round](std::size_t i) { q[i] = value(i, round + 50); });
+            kasane::persist(b.get(), n, second);
+            kasane::restore(b.get(), n, second);
+          },
+          [] { kasane::parallel_for(0, 200, [](int) { kasane::this_thread::yield(); }, 1); });
       const auto back = kasane::restore<Word>(first);
       failures += back.note != round;
-      for (std::size_t i = 0; i < n; i += 7) failures += back.data[i] != value(i, round) || b[i] != value(i, round + 50);
+      for (std::size_t i = 0; i < n; i += 7)
+        failures += back.data[i] != value(i, round) || b[i] != value(i, round + 50);
     }
     return failures;
   });
@@ -141,23 +157,30 @@ TEST_F(Checkpoint, KnowsItsElements) {
   const auto held = kasane::describe_checkpoint(file());
   EXPECT_EQ(held.count, 10u);
   EXPECT_EQ(held.element_bytes, 8u);
-  expect_failure(failure_of([&] { (void)kasane::restore<std::complex<float>>(file()); }), EINVAL, "type 4 was asked for");
+  expect_failure(failure_of([&] { (void)kasane::restore<std::complex<float>>(file()); }), EINVAL,
+                 "type 4 was asked for");
 }
 
 TEST_F(Checkpoint, RefusesWhatCannotBe) {
   const auto a = kasane::make_array<Word>(10);
   std::vector<Word> mine(10);
-  expect_failure(failure_of([&] { kasane::persist(mine, file()); }), EINVAL, "kasane::persist: the range is not in global memory");
-  expect_failure(failure_of([&] { kasane::restore(mine, file()); }), EINVAL, "kasane::restore: the range is not in global memory");
-  expect_failure(failure_of([&] { kasane::persist(a.get(), std::size_t{1} << 61, file()); }), EINVAL, "not in global memory");
-  expect_failure(failure_of([&] { kasane::persist(a.get(), std::size_t{1} << 30, file()); }), EINVAL, "not allocated");
+  expect_failure(failure_of([&] { kasane::persist(mine, file()); }), EINVAL,
+                 "kasane::persist: the range is not in global memory");
+  expect_failure(failure_of([&] { kasane::restore(mine, file()); }), EINVAL,
+                 "kasane::restore: the range is not in global memory");
+  expect_failure(failure_of([&] { kasane::persist(a.get(), std::size_t{1} << 61, file()); }), EINVAL,
+                 "not in global memory");
+  expect_failure(failure_of([&] { kasane::persist(a.get(), std::size_t{1} << 30, file()); }), EINVAL,
+                 "not allocated");
   expect_failure(failure_of([&] { kasane::persist(a.get(), 10, file("nowhere/c")); }), ENOENT, "nowhere/c");
   expect_failure(failure_of([&] { kasane::persist(a.get(), 10, folder_); }), EISDIR, folder_);
-  expect_failure(failure_of([&] { kasane::restore(a.get(), 10, file("none")); }), ENOENT, "cannot read " + file("none"));
+  expect_failure(failure_of([&] { kasane::restore(a.get(), 10, file("none")); }), ENOENT,
+                 "cannot read " + file("none"));
   expect_failure(failure_of([&] { (void)kasane::describe_checkpoint(file("none")); }), ENOENT, "none");
   std::ofstream(file("text")) << "no checkpoint";
   expect_failure(failure_of([&] { kasane::restore(a.get(), 10, file("text")); }), EINVAL, "is no checkpoint");
-  expect_failure(kasane::run([&] { return failure_of([&] { kasane::restore(a.get(), 10, file("text")); }); }), EINVAL, "is no checkpoint");
+  expect_failure(kasane::run([&] { return failure_of([&] { kasane::restore(a.get(), 10, file("text")); }); }),
+                 EINVAL, "is no checkpoint");
   EXPECT_EQ(files(), 1u);
 }
 
@@ -166,10 +189,13 @@ TEST_F(Checkpoint, NamesTheChunkThatIsDamaged) {
   const auto a = kasane::make_array<Word>(n, kasane::placement::block);
   fill(a.get(), n, 1);
   kasane::persist(a.get(), n, file());
-  std::fstream(file(), std::ios::in | std::ios::out | std::ios::binary).seekp(-65536 * 4 + 100, std::ios::end).put('x');
+  std::fstream(file(), std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-65536 * 4 + 100, std::ios::end)
+      .put('x');
   expect_failure(failure_of([&] { kasane::restore(a.get(), n, file()); }), EIO, "chunk 56 of 60 is damaged");
   std::filesystem::resize_file(file(), std::filesystem::file_size(file()) - 65536 * 2 - 1);
-  expect_failure(failure_of([&] { kasane::restore(a.get(), n, file()); }), EIO, "chunk 57 of 60 is incomplete");
+  expect_failure(failure_of([&] { kasane::restore(a.get(), n, file()); }), EIO,
+                 "chunk 57 of 60 is incomplete");
   // And the next one is good again.
   kasane::persist(a.get(), n, file());
   kasane::restore(a.get(), n, file());

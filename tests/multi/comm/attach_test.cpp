@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks of one host come to reach each other's memory: many ranks, many regions, huge ones, and disagreement.
+// How ranks of one host come to reach each other's memory: many ranks, many regions, huge ones, and
+// disagreement.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -63,26 +64,32 @@ TEST(Attach, SeveralRegionsOneAfterTheOther) {
 
 // More ranks than a datagram queue holds offers (net.unix.max_dgram_qlen, 10 by default).
 TEST(Attach, SixtyFourRanks) {
-  kasane::test::run_ranks(64, [](const Job& job) {
-    auto t = shm::create(job);
-    ASSERT_TRUE(t) << t.error().message;
-    PollWaiter waiter(**t);
-    Collectives all(**t, waiter);
-    for (std::uint32_t id = 0; id < 3; ++id) attach_marked(**t, RegionId{id}, 8192);
-    std::uint64_t one[1] = {1};
-    all.allreduce(Collectives::Reduce::sum, one);
-    EXPECT_EQ(one[0], 64u);
-    all.barrier();
-  }, std::chrono::seconds(120));
+  kasane::test::run_ranks(
+      64,
+      [](const Job& job) {
+        auto t = shm::create(job);
+        ASSERT_TRUE(t) << t.error().message;
+        PollWaiter waiter(**t);
+        Collectives all(**t, waiter);
+        for (std::uint32_t id = 0; id < 3; ++id) attach_marked(**t, RegionId{id}, 8192);
+        std::uint64_t one[1] = {1};
+        all.allreduce(Collectives::Reduce::sum, one);
+        EXPECT_EQ(one[0], 64u);
+        all.barrier();
+      },
+      std::chrono::seconds(120));
 }
 
 // More than the descriptors of one message (250): the table of them comes in two.
 TEST(Attach, TwoHundredAndSixtyRanks) {
-  kasane::test::run_ranks(260, [](const Job& job) {
-    auto t = shm::create(job);
-    ASSERT_TRUE(t) << t.error().message;
-    attach_marked(**t, RegionId{0}, 8192);
-  }, std::chrono::seconds(120));
+  kasane::test::run_ranks(
+      260,
+      [](const Job& job) {
+        auto t = shm::create(job);
+        ASSERT_TRUE(t) << t.error().message;
+        attach_marked(**t, RegionId{0}, 8192);
+      },
+      std::chrono::seconds(120));
 }
 
 // Sizes that are no whole pages, and made regions between those with files; one mapping shows the memory of

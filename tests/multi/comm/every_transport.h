@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one test body on every rank of a job: over shared memory (forked processes, with and without a service thread), over network
-// transports between forked processes of this host (always with a service thread, since their targets must make progress), or in
-// the simulator (many seeds). The body uses only what Env gives it, so it is the same program on all of them.
+// Runs one test body on every rank of a job: over shared memory (forked processes, with and without a service
+// thread), over network transports between forked processes of this host (always with a service thread, since
+// their targets must make progress), or in the simulator (many seeds). The body uses only what Env gives it,
+// so it is the same program on all of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -46,7 +47,8 @@ inline std::string name_of(Kind kind) {
 struct Env;
 using Body = std::function<void(Env&)>;
 
-/// Set before GoogleTest starts by a program that an mpirun started as a rank: every test body then runs in this process, as Kind::mpi.
+/// Set before GoogleTest starts by a program that an mpirun started as a rank: every test body then runs in
+/// this process, as Kind::mpi.
 inline std::function<void(const Body&)>& run_as_mpi_rank() {
   static std::function<void(const Body&)> run;
   return run;
@@ -75,15 +77,17 @@ struct Env {
   Transport& transport;
   Waiter& waiter;
   Collectives& all;
-  std::byte* memory;     ///< this rank's region kRegion, kRegionBytes
-  sim::World* world;     ///< null over shm
+  std::byte* memory;  ///< this rank's region kRegion, kRegionBytes
+  sim::World* world;  ///< null over shm
 
   [[nodiscard]] std::uint32_t me() const { return raw(transport.rank()); }
   [[nodiscard]] std::uint32_t ranks() const { return transport.ranks(); }
   [[nodiscard]] Rank next() const { return Rank{(me() + 1) % ranks()}; }
   [[nodiscard]] bool has_service() const { return kind != Kind::shm; }
   /// Does an operation towards another rank complete only while others run too?
-  [[nodiscard]] bool over_network() const { return kind != Kind::shm && kind != Kind::shm_service && kind != Kind::sim; }
+  [[nodiscard]] bool over_network() const {
+    return kind != Kind::shm && kind != Kind::shm_service && kind != Kind::sim;
+  }
   [[nodiscard]] Blocking blocking() const { return {transport, waiter}; }
   [[nodiscard]] std::atomic<std::uint64_t>& word(std::size_t index) const {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(memory)[index];
@@ -129,13 +133,15 @@ inline void run_over(Transport& transport, Kind kind, bool service_wanted, const
   PollWaiter waiter(transport);
   Collectives all(transport, waiter);
   const int fd = make_memfd(kRegionBytes);
-  auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  auto* memory =
+      static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ASSERT_NE(memory, MAP_FAILED);
   const auto attached = transport.attach(kRegion, fd, memory, kRegionBytes);
   ASSERT_TRUE(attached) << attached.error().message;
   std::optional<kasane::test::ServiceThread> service;
   if (service_wanted) service.emplace(transport);
-  Env env{.kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr};
+  Env env{
+      .kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr};
   body(env);
   all.barrier();  // nobody leaves while others may still need an answer of its
 }
@@ -153,7 +159,8 @@ using MakeNetwork = std::function<Result<std::unique_ptr<Transport>>(OutOfBand&,
 enum class Leave { together, alone };
 
 /// Makes a network between ranks of this host, which meet over shared memory, and runs use on it.
-inline void with_network(const Job& job, const MakeNetwork& make, Leave leave, const std::function<void(Transport&)>& use) {
+inline void with_network(const Job& job, const MakeNetwork& make, Leave leave,
+                         const std::function<void(Transport&)>& use) {
   auto host = shm::create(job);
   ASSERT_TRUE(host) << host.error().message;
   PollWaiter host_waiter(**host);
@@ -182,7 +189,8 @@ inline void run_rank(const Job& job, Kind kind, const Body& body) {
     case Kind::shm_service: return run_shm_rank(job, kind, body);
     case Kind::ucx:
     case Kind::ucx_tcp:
-      return with_network(job, make_ucx(kind), Leave::together, [&](Transport& t) { run_over(t, kind, /*service_wanted=*/true, body); });
+      return with_network(job, make_ucx(kind), Leave::together,
+                          [&](Transport& t) { run_over(t, kind, /*service_wanted=*/true, body); });
     case Kind::mpi:
     case Kind::sim: break;
   }
@@ -202,8 +210,12 @@ inline void run_sim(std::uint32_t ranks, std::uint64_t seed, const Body& body) {
   }
   for (std::uint32_t r = 0; r < ranks; ++r) {
     world.spawn(Rank{r}, [&, r] {
-      Env env{.kind = Kind::sim, .transport = world.transport(Rank{r}), .waiter = world.waiter(), .all = *all[r],
-              .memory = reinterpret_cast<std::byte*>(memory[r].data()), .world = &world};
+      Env env{.kind = Kind::sim,
+              .transport = world.transport(Rank{r}),
+              .waiter = world.waiter(),
+              .all = *all[r],
+              .memory = reinterpret_cast<std::byte*>(memory[r].data()),
+              .world = &world};
       body(env);
       all[r]->barrier();
     });
@@ -218,7 +230,8 @@ inline void on_every_rank(Kind kind, const Body& body, int sim_seeds = 12) {
     kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_rank(job, kind, body); });
     return;
   }
-  for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(sim_seeds) && !::testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1;
+       seed <= static_cast<std::uint64_t>(sim_seeds) && !::testing::Test::HasFailure(); ++seed) {
     run_sim(ranks_wanted(), seed, body);
   }
 }

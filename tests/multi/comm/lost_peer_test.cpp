@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a transport owes to a rank whose peer is killed: every operation towards it ends, with peer_lost, and the program is told once.
+// What a transport owes to a rank whose peer is killed: every operation towards it ends, with peer_lost, and
+// the program is told once.
 #include <cstdlib>
 
 #include "victim.h"
@@ -57,26 +58,31 @@ void expect_all_lost(Transport& t, std::vector<Outcome>& outcomes, int pending) 
 }
 
 void serve_sevens(Transport& t, int fd, std::byte* memory) {
-  t.set_handler(HandlerId{1}, [](void* self, const Message& m) noexcept { static_cast<Transport*>(self)->reply(m.token, 7); }, &t);
+  t.set_handler(
+      HandlerId{1},
+      [](void* self, const Message& m) noexcept { static_cast<Transport*>(self)->reply(m.token, 7); }, &t);
   ASSERT_TRUE(t.attach(kRegion, fd, memory, kRegionBytes));
 }
 
 class LostPeer : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(LostPeer, EndsEverythingTowardsItAndIsReportedOnce) {
-  ::setenv("UCX_KEEPALIVE_INTERVAL", "100ms", 1);   // how soon UCX's shared memory looks whether its peers live
+  ::setenv("UCX_KEEPALIVE_INTERVAL", "100ms",
+           1);  // how soon UCX's shared memory looks whether its peers live
   beside_a_victim(GetParam(), serve_sevens, [](Transport& t, pid_t victim) {
     if (!notices_lost_peers(t)) {
       ::kill(victim, SIGKILL);
       return;
     }
     Told told;
-    t.set_peer_lost([](void* context, Rank peer, std::string_view why) noexcept {
-      auto& self = *static_cast<Told*>(context);
-      self.rank.store(raw(peer));
-      self.words.store(why.size());
-      self.times.fetch_add(1);
-    }, &told);
+    t.set_peer_lost(
+        [](void* context, Rank peer, std::string_view why) noexcept {
+          auto& self = *static_cast<Told*>(context);
+          self.rank.store(raw(peer));
+          self.words.store(why.size());
+          self.times.fetch_add(1);
+        },
+        &told);
     PollWaiter waiter(t);
     std::vector<std::byte> buffer(100'000);
     // While it lives, everything works.
@@ -130,14 +136,15 @@ TEST_P(LostPeer, TakesAnyNumberOfMessages) {
     const std::vector<std::byte> payload(kMaxPayload);
     int sent = 0;
     while (sent < 10'000 && t.send(Rank{1}, HandlerId{1}, payload) == Post::done) ++sent;
-    EXPECT_LT(sent, 10'000);   // it is full
+    EXPECT_LT(sent, 10'000);  // it is full
     ::kill(victim, SIGKILL);
     waiter.until([&] { return t.send(Rank{1}, HandlerId{1}, payload) == Post::done; });
-    for (int i = 0; i < 2000; ++i) waiter.until([&] { return t.send(Rank{1}, HandlerId{1}, payload) == Post::done; });
+    for (int i = 0; i < 2000; ++i)
+      waiter.until([&] { return t.send(Rank{1}, HandlerId{1}, payload) == Post::done; });
     for (int i = 0; i < 3000; ++i) {
       PendingReply& r = requests.emplace_back();
       waiter.until([&] { return t.request(Rank{1}, HandlerId{1}, payload, r) == Post::pending; });
-      if (i < 500) continue;   // those wait together with the first ten
+      if (i < 500) continue;  // those wait together with the first ten
       std::uint64_t value = 0;
       waiter.until([&] { return t.test(r, &value); });
       EXPECT_EQ(r.status, Status::peer_lost);
@@ -156,7 +163,8 @@ std::vector<Kind> networks() {
   if (ucx::available()) kinds = {Kind::ucx, Kind::ucx_tcp};
   return kinds;
 }
-INSTANTIATE_TEST_SUITE_P(Transports, LostPeer, ::testing::ValuesIn(networks()), [](const auto& param) { return name_of(param.param); });
+INSTANTIATE_TEST_SUITE_P(Transports, LostPeer, ::testing::ValuesIn(networks()),
+                         [](const auto& param) { return name_of(param.param); });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LostPeer);
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of two ranks over a network, of which rank 0 outlives rank 1: for what is owed to a rank whose peer is killed.
+// A job of two ranks over a network, of which rank 0 outlives rank 1: for what is owed to a rank whose peer
+// is killed.
 #pragma once
 
 #include <fcntl.h>
@@ -16,17 +17,19 @@
 namespace kasane::comm::test {
 
 struct Shared {
-  std::atomic<int> victim{0};    ///< its process
+  std::atomic<int> victim{0};  ///< its process
 };
 
 /// Attaches kRegion, sets handlers and whatever else comes before the first message; both ranks run it.
 using Prepare = std::function<void(Transport&, int fd, std::byte* memory)>;
 
 /// Makes a network transport of this rank, prepares it, and runs body.
-inline void with_prepared_network(const Job& job, Kind kind, const Prepare& prepare, const std::function<void(Transport&)>& body) {
+inline void with_prepared_network(const Job& job, Kind kind, const Prepare& prepare,
+                                  const std::function<void(Transport&)>& body) {
   with_network(job, make_ucx(kind), Leave::alone, [&](Transport& network) {
     const int fd = make_memfd(kRegionBytes);
-    auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    auto* memory =
+        static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     ASSERT_NE(memory, MAP_FAILED);
     prepare(network, fd, memory);
     body(network);
@@ -44,7 +47,8 @@ inline pid_t fork_rank(Job job, std::uint32_t rank, int pipe, const std::functio
 }
 
 /// Runs survivor as rank 0 of two; rank 1 serves until it is killed.
-inline void beside_a_victim(Kind kind, const Prepare& prepare, const std::function<void(Transport&, pid_t victim)>& survivor) {
+inline void beside_a_victim(Kind kind, const Prepare& prepare,
+                            const std::function<void(Transport&, pid_t victim)>& survivor) {
   void* p = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(p, MAP_FAILED);
   auto& shared = *new (p) Shared;
@@ -87,7 +91,9 @@ inline void beside_a_victim(Kind kind, const Prepare& prepare, const std::functi
 }
 
 /// Does this network tell of lost peers at all?
-inline bool notices_lost_peers(const Transport& t) { return t.facts().detail.find("does not notice") == std::string_view::npos; }
+inline bool notices_lost_peers(const Transport& t) {
+  return t.facts().detail.find("does not notice") == std::string_view::npos;
+}
 
 /// Returns once the process runs no more: SIGSTOP alone only asks for it.
 inline void stop(pid_t process) {

@@ -23,16 +23,21 @@ struct Case {
   Scalar scalar = Scalar::int64;
   Reduce op = Reduce::sum;
   std::uint32_t root = 0;
-  std::size_t elements = 0;   ///< of a member's part
+  std::size_t elements = 0;  ///< of a member's part
   std::uint64_t seed = 0;
 
   [[nodiscard]] bool reduces() const {
-    return collective == Collective::reduce || collective == Collective::allreduce || collective == Collective::scan || collective == Collective::exscan;
+    return collective == Collective::reduce || collective == Collective::allreduce ||
+           collective == Collective::scan || collective == Collective::exscan;
   }
-  [[nodiscard]] std::size_t part_bytes() const { return elements * (reduces() && op == Reduce::user ? 16 : scalar_bytes(scalar)); }
+  [[nodiscard]] std::size_t part_bytes() const {
+    return elements * (reduces() && op == Reduce::user ? 16 : scalar_bytes(scalar));
+  }
   [[nodiscard]] std::string text() const {
-    return "collective " + std::to_string(static_cast<int>(collective)) + " scalar " + std::to_string(static_cast<int>(scalar)) + " op " +
-           std::to_string(static_cast<int>(op)) + " root " + std::to_string(root) + " elements " + std::to_string(elements) + " seed " + std::to_string(seed);
+    return "collective " + std::to_string(static_cast<int>(collective)) + " scalar " +
+           std::to_string(static_cast<int>(scalar)) + " op " + std::to_string(static_cast<int>(op)) +
+           " root " + std::to_string(root) + " elements " + std::to_string(elements) + " seed " +
+           std::to_string(seed);
   }
 };
 
@@ -40,7 +45,8 @@ struct Case {
 struct Affine {
   std::uint64_t a, b;
 };
-inline void compose(const void*, std::byte* out, const std::byte* left, const std::byte* right, std::size_t count) {
+inline void compose(const void*, std::byte* out, const std::byte* left, const std::byte* right,
+                    std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     Affine l, r;
     std::memcpy(&l, left + i * sizeof(l), sizeof(l));
@@ -51,7 +57,8 @@ inline void compose(const void*, std::byte* out, const std::byte* left, const st
 }
 
 inline Reduction reduction_of(const Case& c) {
-  return c.op == Reduce::user ? user_reduction(sizeof(Affine), compose, nullptr, false) : reduction(c.scalar, c.op);
+  return c.op == Reduce::user ? user_reduction(sizeof(Affine), compose, nullptr, false)
+                              : reduction(c.scalar, c.op);
 }
 
 inline bool has(Scalar s, Reduce op) {
@@ -110,13 +117,22 @@ inline Call call_of(const Case& c, std::uint32_t m, std::uint32_t n) {
   switch (c.collective) {
     case Collective::barrier: break;
     case Collective::broadcast: call.out = m == c.root ? mine : Bytes(mine.size()); break;
-    case Collective::reduce: case Collective::allreduce: case Collective::scan: case Collective::exscan: call.out = mine; break;
+    case Collective::reduce:
+    case Collective::allreduce:
+    case Collective::scan:
+    case Collective::exscan: call.out = mine; break;
     case Collective::gather:
       call.in = mine;
       if (m == c.root) call.out.resize(mine.size() * n);
       break;
-    case Collective::allgather: call.in = mine; call.out.resize(mine.size() * n); break;
-    case Collective::alltoall: call.in = mine; call.out.resize(mine.size()); break;
+    case Collective::allgather:
+      call.in = mine;
+      call.out.resize(mine.size() * n);
+      break;
+    case Collective::alltoall:
+      call.in = mine;
+      call.out.resize(mine.size());
+      break;
   }
   return call;
 }
@@ -126,7 +142,8 @@ inline Bytes expected(const Case& c, std::uint32_t m, std::uint32_t n) {
   const std::size_t b = c.part_bytes();
   auto fold = [&](std::uint32_t last) {
     Bytes sum = input(c, 0, n);
-    for (std::uint32_t r = 1; r <= last; ++r) reduction_of(c)(sum.data(), sum.data(), input(c, r, n).data(), b);
+    for (std::uint32_t r = 1; r <= last; ++r)
+      reduction_of(c)(sum.data(), sum.data(), input(c, r, n).data(), b);
     return sum;
   };
   auto all_of = [&](auto part) {
@@ -144,20 +161,26 @@ inline Bytes expected(const Case& c, std::uint32_t m, std::uint32_t n) {
     case Collective::allreduce: return fold(n - 1);
     case Collective::scan: return fold(m);
     case Collective::exscan: return m == 0 ? input(c, 0, n) : fold(m - 1);
-    case Collective::gather: return m == c.root ? all_of([&](std::uint32_t r) { return input(c, r, n); }) : Bytes{};
+    case Collective::gather:
+      return m == c.root ? all_of([&](std::uint32_t r) { return input(c, r, n); }) : Bytes{};
     case Collective::allgather: return all_of([&](std::uint32_t r) { return input(c, r, n); });
     case Collective::alltoall:
       return all_of([&](std::uint32_t r) {
         const Bytes theirs = input(c, r, n);
-        return Bytes(theirs.begin() + static_cast<std::ptrdiff_t>(m * b), theirs.begin() + static_cast<std::ptrdiff_t>((m + 1) * b));
+        return Bytes(theirs.begin() + static_cast<std::ptrdiff_t>(m * b),
+                     theirs.begin() + static_cast<std::ptrdiff_t>((m + 1) * b));
       });
   }
   return {};
 }
 
-inline constexpr Scalar kScalars[] = {Scalar::int32, Scalar::int64, Scalar::uint32, Scalar::uint64, Scalar::float32, Scalar::float64, Scalar::complex64, Scalar::complex128};
-inline constexpr Reduce kReduces[] = {Reduce::sum, Reduce::prod, Reduce::min, Reduce::max, Reduce::bit_and, Reduce::bit_or, Reduce::bit_xor,
-                                      Reduce::logical_and, Reduce::logical_or, Reduce::logical_xor, Reduce::user};
+inline constexpr Scalar kScalars[] = {Scalar::int32,     Scalar::int64,     Scalar::uint32,
+                                      Scalar::uint64,    Scalar::float32,   Scalar::float64,
+                                      Scalar::complex64, Scalar::complex128};
+inline constexpr Reduce kReduces[] = {Reduce::sum,         Reduce::prod,        Reduce::min,
+                                      Reduce::max,         Reduce::bit_and,     Reduce::bit_or,
+                                      Reduce::bit_xor,     Reduce::logical_and, Reduce::logical_or,
+                                      Reduce::logical_xor, Reduce::user};
 
 /// A random case of a group of n.
 inline Case random_case(Random& random, std::uint32_t n, std::size_t longest) {
@@ -170,7 +193,8 @@ inline Case random_case(Random& random, std::uint32_t n, std::size_t longest) {
   c.root = static_cast<std::uint32_t>(random.below(n));
   c.seed = random.below(1u << 20);
   const std::size_t most = longest / scalar_bytes(c.scalar);
-  c.elements = random.below(4) == 0 ? random.below(most + 1) : random.below(std::min<std::size_t>(most, 200) + 1);
+  c.elements =
+      random.below(4) == 0 ? random.below(most + 1) : random.below(std::min<std::size_t>(most, 200) + 1);
   return c;
 }
 

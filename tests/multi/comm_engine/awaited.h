@@ -25,16 +25,26 @@ class Awaited {
 
   Result<void> read(const ReadParams& p) { return run(&Engine::try_read_async, p, p.from.rank); }
   Result<void> write(const WriteParams& p) { return run(&Engine::try_write_async, p, p.to.rank); }
-  Result<void> write_notify(const WriteNotifyParams& p) { return run(&Engine::try_write_notify_async, p, p.to.rank); }
+  Result<void> write_notify(const WriteNotifyParams& p) {
+    return run(&Engine::try_write_notify_async, p, p.to.rank);
+  }
   Result<void> read(const StridedParams& p) { return run(&Engine::try_read_strided_async, p, p.remote.rank); }
-  Result<void> write(const StridedParams& p) { return run(&Engine::try_write_strided_async, p, p.remote.rank); }
+  Result<void> write(const StridedParams& p) {
+    return run(&Engine::try_write_strided_async, p, p.remote.rank);
+  }
   Result<void> read(const VectorParams& p) { return run(&Engine::try_read_vector_async, p, p.rank); }
   Result<void> write(const VectorParams& p) { return run(&Engine::try_write_vector_async, p, p.rank); }
   Result<void> copy(const CopyParams& p) { return run(&Engine::try_copy_async, p, p.to.rank); }
-  Result<void> accumulate(const AccumulateParams& p) { return run(&Engine::try_accumulate_async, p, p.to.rank); }
+  Result<void> accumulate(const AccumulateParams& p) {
+    return run(&Engine::try_accumulate_async, p, p.to.rank);
+  }
   Result<void> send(const SendParams& p) { return run(&Engine::try_send_async, p, p.to); }
-  Result<void> send_long(const SendLongParams& p) { return run(&Engine::try_send_long_async, p, p.into.rank); }
-  Result<void> flush(Rank rank = kNoRank) { return run(&Engine::try_flush_async, FlushParams{.rank = rank, .on_complete = {}}, rank); }
+  Result<void> send_long(const SendLongParams& p) {
+    return run(&Engine::try_send_long_async, p, p.into.rank);
+  }
+  Result<void> flush(Rank rank = kNoRank) {
+    return run(&Engine::try_flush_async, FlushParams{.rank = rank, .on_complete = {}}, rank);
+  }
   /// Returns the old value; p.result is ignored.
   Result<std::uint64_t> atomic(AtomicParams p) {
     std::uint64_t old = 0;
@@ -59,8 +69,10 @@ class Awaited {
     bool accepted = false;
     waiter_.until([&] { return accepted || (accepted = (engine_.*post)(p)); });
     const Status status = done.wait(waiter_);
-    if (status == Status::ok) [[likely]] return {};
-    if (status == Status::refused) return fail(Errc::invalid_argument, "refused: " + Engine::explain_refusal());
+    if (status == Status::ok) [[likely]]
+      return {};
+    if (status == Status::refused)
+      return fail(Errc::invalid_argument, "refused: " + Engine::explain_refusal());
     return fail(Errc::peer_lost, "rank " + std::to_string(raw(peer)) + " is lost");
   }
 

@@ -46,9 +46,9 @@ inline std::vector<Case> every_case() {
   if (ucx::available()) overs.insert(overs.end(), {Over::ucx, Over::ucx_tcp});
   for (const Over o : overs) {
     cases.push_back({o, Mode::direct});
-    if (o != Over::shm) cases.push_back({o, Mode::offload});   // mapped memory is never offloaded
+    if (o != Over::shm) cases.push_back({o, Mode::offload});  // mapped memory is never offloaded
   }
-  cases.push_back({Over::sim, Mode::direct});   // its ranks share one OS thread
+  cases.push_back({Over::sim, Mode::direct});  // its ranks share one OS thread
   return cases;
 }
 
@@ -80,31 +80,41 @@ inline constexpr HandlerId kSum{8}, kEcho{9}, kLong{10};
 
 inline void set_handlers(Transport& t, Inbox& inbox) {
   inbox.transport = &t;
-  t.set_handler(kSum, [](void* c, const Message& m) noexcept {
-    auto& in = *static_cast<Inbox*>(c);
-    std::uint64_t value = 0;
-    std::memcpy(&value, m.payload.data(), std::min<std::size_t>(8, m.payload.size()));
-    in.sum += value;
-    in.messages += 1;
-  }, &inbox);
-  t.set_handler(kEcho, [](void* c, const Message& m) noexcept {
-    std::uint64_t value = 0;
-    std::memcpy(&value, m.payload.data(), std::min<std::size_t>(8, m.payload.size()));
-    static_cast<Inbox*>(c)->transport->reply(m.token, value + 1);
-  }, &inbox);
+  t.set_handler(
+      kSum,
+      [](void* c, const Message& m) noexcept {
+        auto& in = *static_cast<Inbox*>(c);
+        std::uint64_t value = 0;
+        std::memcpy(&value, m.payload.data(), std::min<std::size_t>(8, m.payload.size()));
+        in.sum += value;
+        in.messages += 1;
+      },
+      &inbox);
+  t.set_handler(
+      kEcho,
+      [](void* c, const Message& m) noexcept {
+        std::uint64_t value = 0;
+        std::memcpy(&value, m.payload.data(), std::min<std::size_t>(8, m.payload.size()));
+        static_cast<Inbox*>(c)->transport->reply(m.token, value + 1);
+      },
+      &inbox);
   // The bytes must be there when the handler runs: each is the first byte of the header.
-  t.set_handler(kLong, [](void* c, const Message& m) noexcept {
-    auto& in = *static_cast<Inbox*>(c);
-    LongHead head;
-    std::memcpy(&head, m.payload.data(), sizeof(head));
-    const std::byte expected = m.payload[sizeof(head)];
-    for (std::uint64_t i = 0; i < head.bytes; ++i) in.bad += in.memory[head.offset + i] != expected;
-    in.sum += head.bytes;
-    in.messages += 1;
-  }, &inbox);
+  t.set_handler(
+      kLong,
+      [](void* c, const Message& m) noexcept {
+        auto& in = *static_cast<Inbox*>(c);
+        LongHead head;
+        std::memcpy(&head, m.payload.data(), sizeof(head));
+        const std::byte expected = m.payload[sizeof(head)];
+        for (std::uint64_t i = 0; i < head.bytes; ++i) in.bad += in.memory[head.offset + i] != expected;
+        in.sum += head.bytes;
+        in.messages += 1;
+      },
+      &inbox);
 }
 
-inline void run_engine_over(Transport& transport, Kind kind, Over over, const EngineOptions& options, const EngineBody& body) {
+inline void run_engine_over(Transport& transport, Kind kind, Over over, const EngineOptions& options,
+                            const EngineBody& body) {
   PollWaiter waiter(transport);
   Collectives all(transport, waiter);
   Inbox inbox;
@@ -112,34 +122,46 @@ inline void run_engine_over(Transport& transport, Kind kind, Over over, const En
   auto engine = Engine::create(transport, options);
   ASSERT_TRUE(engine) << engine.error().message;
   const int fd = make_memfd(kRegionBytes);
-  auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  auto* memory =
+      static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ASSERT_NE(memory, MAP_FAILED);
   inbox.memory = memory;
   const auto attached = (*engine)->attach(kRegion, fd, memory, kRegionBytes);
   ASSERT_TRUE(attached) << attached.error().message;
   {
     const kasane::test::ServiceThread service(transport);
-    EngineEnv env{{.kind = kind, .transport = transport, .waiter = waiter, .all = all, .memory = memory, .world = nullptr}, **engine, inbox, over};
-    all.barrier();   // the handlers of all ranks are set
+    EngineEnv env{{.kind = kind,
+                   .transport = transport,
+                   .waiter = waiter,
+                   .all = all,
+                   .memory = memory,
+                   .world = nullptr},
+                  **engine,
+                  inbox,
+                  over};
+    all.barrier();  // the handlers of all ranks are set
     body(env);
     all.barrier();
   }
 }
 
-inline void run_engine_rank(const Job& job, const Case& c, const EngineOptions& options, const EngineBody& body) {
+inline void run_engine_rank(const Job& job, const Case& c, const EngineOptions& options,
+                            const EngineBody& body) {
   if (c.over == Over::shm || c.over == Over::hidden) {
     auto transport = shm::create(job);
     ASSERT_TRUE(transport) << transport.error().message;
     HiddenMemory hidden(**transport);
-    run_engine_over(c.over == Over::shm ? **transport : static_cast<Transport&>(hidden), Kind::shm_service, c.over, options, body);
+    run_engine_over(c.over == Over::shm ? **transport : static_cast<Transport&>(hidden), Kind::shm_service,
+                    c.over, options, body);
     return;
   }
   const Kind kind = c.over == Over::ucx ? Kind::ucx : Kind::ucx_tcp;
-  with_network(job, make_ucx(kind), Leave::together, [&](Transport& network) { run_engine_over(network, kind, c.over, options, body); });
+  with_network(job, make_ucx(kind), Leave::together,
+               [&](Transport& network) { run_engine_over(network, kind, c.over, options, body); });
 }
 
-inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const EngineOptions& options, const sim::SimOptions& world_options,
-                           const EngineBody& body) {
+inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const EngineOptions& options,
+                           const sim::SimOptions& world_options, const EngineBody& body) {
   SCOPED_TRACE("sim seed " + std::to_string(seed));
   sim::World world(ranks, seed, world_options);
   std::vector<std::vector<std::uint64_t>> memory(ranks, std::vector<std::uint64_t>(kRegionBytes / 8));
@@ -160,9 +182,15 @@ inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const Engine
   }
   for (std::uint32_t r = 0; r < ranks; ++r) {
     world.spawn(Rank{r}, [&, r] {
-      EngineEnv env{{.kind = Kind::sim, .transport = world.transport(Rank{r}), .waiter = world.waiter(), .all = *all[r],
-                     .memory = reinterpret_cast<std::byte*>(memory[r].data()), .world = &world},
-                    *engines[r], *inboxes[r], Over::sim};
+      EngineEnv env{{.kind = Kind::sim,
+                     .transport = world.transport(Rank{r}),
+                     .waiter = world.waiter(),
+                     .all = *all[r],
+                     .memory = reinterpret_cast<std::byte*>(memory[r].data()),
+                     .world = &world},
+                    *engines[r],
+                    *inboxes[r],
+                    Over::sim};
       body(env);
       all[r]->barrier();
     });
@@ -171,14 +199,16 @@ inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const Engine
   ASSERT_TRUE(ended) << ended.error().message;
 }
 
-inline void with_engines(const Case& c, EngineOptions options, const EngineBody& body, int sim_seeds = 6, sim::SimOptions world = {}) {
+inline void with_engines(const Case& c, EngineOptions options, const EngineBody& body, int sim_seeds = 6,
+                         sim::SimOptions world = {}) {
   options.mode = c.mode;
   if (c.over == Over::mpi) return run_engine_as_mpi_rank()(options, body);
   if (c.over != Over::sim) {
     kasane::test::run_ranks(ranks_wanted(), [&](const Job& job) { run_engine_rank(job, c, options, body); });
     return;
   }
-  for (std::uint64_t seed = 1; seed <= static_cast<std::uint64_t>(sim_seeds) && !::testing::Test::HasFailure(); ++seed) {
+  for (std::uint64_t seed = 1;
+       seed <= static_cast<std::uint64_t>(sim_seeds) && !::testing::Test::HasFailure(); ++seed) {
     world.reorder = seed % 4 != 0;
     run_engine_sim(ranks_wanted(), seed, options, world, body);
   }

@@ -26,7 +26,8 @@ class Faulty final : public HiddenMemory {
     if (id == kRegion && after_attach) after_attach(local);
     return attached;
   }
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value, Completion* c) noexcept override {
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion* c) noexcept override {
     ++notifies;
     return HiddenMemory::write_notify(to, from, bytes, flag_offset, value, c);
   }
@@ -51,74 +52,94 @@ void over_faulty(const std::function<void(Faulty&)>& prepare, const FaultyBody& 
     ASSERT_TRUE(transport) << transport.error().message;
     Faulty faulty(**transport);
     prepare(faulty);
-    run_engine_over(faulty, Kind::shm_service, Over::hidden, {.mode = Mode::direct}, [&](EngineEnv& env) { body(env, faulty); });
+    run_engine_over(faulty, Kind::shm_service, Over::hidden, {.mode = Mode::direct},
+                    [&](EngineEnv& env) { body(env, faulty); });
   });
 }
 
 /// count rows of 8 bytes, apart on the remote side: they always travel packed.
 StridedParams rows(RemoteAddr remote, LocalAddr local, std::uint64_t count, Callback done = {}) {
-  return {.remote = remote, .local = local, .shape = {.dimensions = 2, .count = {8, count}, .remote_stride = {16}, .local_stride = {8}}, .on_complete = done};
+  return {.remote = remote,
+          .local = local,
+          .shape = {.dimensions = 2, .count = {8, count}, .remote_stride = {16}, .local_stride = {8}},
+          .on_complete = done};
 }
 
 // A lone write with notification stays one-sided where only atomics need the target, and is one message where
 // puts do.
 TEST(FaultyTransport, ANotificationTravelsAsPutsDo) {
   for (const bool needed : {false, true}) {
-    over_faulty([&](Faulty& f) { f.puts_need_target = needed; }, [&](EngineEnv& env, Faulty& faulty) {
-      EXPECT_TRUE(env.io().write_notify({.to = env.at(env.next(), 64), .from = env.here(4096), .bytes = 8, .flag_offset = 128, .value = 5, .on_complete = {}}));
-      env.waiter.until([&] { return env.word(128 / 8).load(std::memory_order_acquire) == 5; });
-      EXPECT_EQ(faulty.notifies, needed ? 0 : 1);
-    });
+    over_faulty([&](Faulty& f) { f.puts_need_target = needed; },
+                [&](EngineEnv& env, Faulty& faulty) {
+                  EXPECT_TRUE(env.io().write_notify({.to = env.at(env.next(), 64),
+                                                     .from = env.here(4096),
+                                                     .bytes = 8,
+                                                     .flag_offset = 128,
+                                                     .value = 5,
+                                                     .on_complete = {}}));
+                  env.waiter.until([&] { return env.word(128 / 8).load(std::memory_order_acquire) == 5; });
+                  EXPECT_EQ(faulty.notifies, needed ? 0 : 1);
+                });
   }
 }
 
 // Data of an earlier use of a pack (here: forged) is not taken for that of the present one.
 TEST(FaultyTransport, StaleDataClaimsNothing) {
-  over_faulty([](Faulty&) {}, [](EngineEnv& env, Faulty& transport) {
-    constexpr std::uint64_t kRows = 400;   // several packs
-    for (std::uint64_t i = 0; i < 2 * kRows; ++i) env.word(i).store(1000 * env.me() + i);
-    env.all.barrier();
-    const int rounds = 50;
-    if (env.me() == 0) {
-      for (int n = 0; n < rounds; ++n) {
-        std::memset(env.memory + 65536, 0, kRows * 8);
-        ASSERT_TRUE(env.io().read(rows(env.at(Rank{1}, 0), env.here(65536), kRows)));
-        for (std::uint64_t i = 0; i < kRows; ++i) ASSERT_EQ(env.word(65536 / 8 + i).load(), 1000 + 2 * i) << "round " << n;
-      }
-    } else {
-      for (int n = 0; n < 50 * rounds; ++n) {
-        std::array<std::uint64_t, kMaxPayload / 8> data;
-        data.fill(0xBADBADBADull);
-        const wire::ReadDataHead head{.pack = static_cast<std::uint32_t>(n % 64), .stamp = 0};
-        std::memcpy(data.data(), &head, sizeof(head));
-        env.waiter.until([&] { return transport.send(Rank{0}, wire::kReadData, std::as_bytes(std::span(data))) == Post::done; });
-      }
-    }
-    env.all.barrier();
-  });
+  over_faulty([](Faulty&) {},
+              [](EngineEnv& env, Faulty& transport) {
+                constexpr std::uint64_t kRows = 400;  // several packs
+                for (std::uint64_t i = 0; i < 2 * kRows; ++i) env.word(i).store(1000 * env.me() + i);
+                env.all.barrier();
+                const int rounds = 50;
+                if (env.me() == 0) {
+                  for (int n = 0; n < rounds; ++n) {
+                    std::memset(env.memory + 65536, 0, kRows * 8);
+                    ASSERT_TRUE(env.io().read(rows(env.at(Rank{1}, 0), env.here(65536), kRows)));
+                    for (std::uint64_t i = 0; i < kRows; ++i)
+                      ASSERT_EQ(env.word(65536 / 8 + i).load(), 1000 + 2 * i) << "round " << n;
+                  }
+                } else {
+                  for (int n = 0; n < 50 * rounds; ++n) {
+                    std::array<std::uint64_t, kMaxPayload / 8> data;
+                    data.fill(0xBADBADBADull);
+                    const wire::ReadDataHead head{.pack = static_cast<std::uint32_t>(n % 64), .stamp = 0};
+                    std::memcpy(data.data(), &head, sizeof(head));
+                    env.waiter.until([&] {
+                      return transport.send(Rank{0}, wire::kReadData, std::as_bytes(std::span(data))) ==
+                             Post::done;
+                    });
+                  }
+                }
+                env.all.barrier();
+              });
 }
 
 // The answer of a read pack has come, its data died with the peer.
 TEST(FaultyTransport, AnAnsweredReadWhoseDataIsLostEnds) {
-  over_faulty([](Faulty& f) { f.loses_data = f.rank() == Rank{1}; }, [](EngineEnv& env, Faulty& transport) {
-    if (env.me() == 1) return;
-    Counter reads;
-    Flag flushed;
-    constexpr std::uint64_t kReads = 20;
-    for (std::uint64_t i = 0; i < kReads; ++i) {
-      env.post(&Engine::try_read_strided_async, rows(env.at(Rank{1}, 0), env.here(65536), 2, reads.callback()), env.waiter);
-    }
-    env.post(&Engine::try_flush_async, {.rank = Rank{1}, .on_complete = flushed.callback()}, env.waiter);
-    // Later answers of the same peer say that the first has come too.
-    for (int i = 0; i < 100; ++i) ASSERT_TRUE(env.io().request({.to = Rank{1}, .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
-    EXPECT_EQ(reads.completed(), 0u);
-    EXPECT_FALSE(flushed.ready());
-    transport.peer_lost = true;
-    transport.wake(transport.rank(), Doorbell::messages);
-    EXPECT_EQ(reads.wait(env.waiter, kReads), Status::peer_lost);
-    EXPECT_EQ(flushed.wait(env.waiter), Status::ok);
-    EXPECT_EQ(reads.completed(), kReads);
-  });
+  over_faulty(
+      [](Faulty& f) { f.loses_data = f.rank() == Rank{1}; },
+      [](EngineEnv& env, Faulty& transport) {
+        if (env.me() == 1) return;
+        Counter reads;
+        Flag flushed;
+        constexpr std::uint64_t kReads = 20;
+        for (std::uint64_t i = 0; i < kReads; ++i) {
+          env.post(&Engine::try_read_strided_async,
+                   rows(env.at(Rank{1}, 0), env.here(65536), 2, reads.callback()), env.waiter);
+        }
+        env.post(&Engine::try_flush_async, {.rank = Rank{1}, .on_complete = flushed.callback()}, env.waiter);
+        // Later answers of the same peer say that the first has come too.
+        for (int i = 0; i < 100; ++i)
+          ASSERT_TRUE(env.io().request(
+              {.to = Rank{1}, .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
+        EXPECT_EQ(reads.completed(), 0u);
+        EXPECT_FALSE(flushed.ready());
+        transport.peer_lost = true;
+        transport.wake(transport.rank(), Doorbell::messages);
+        EXPECT_EQ(reads.wait(env.waiter, kReads), Status::peer_lost);
+        EXPECT_EQ(flushed.wait(env.waiter), Status::ok);
+        EXPECT_EQ(reads.completed(), kReads);
+      });
 }
 
 // A peer that has returned from attach sends; here attach has not returned yet, but another thread makes
@@ -129,7 +150,7 @@ TEST(FaultyTransport, APackMayComeBeforeAttachReturns) {
     ASSERT_TRUE(below) << below.error().message;
     Faulty transport(**below);
     PollWaiter waiter(transport);
-    Collectives all(transport, waiter);   // sets its handlers
+    Collectives all(transport, waiter);  // sets its handlers
     auto engine = Engine::create(transport, {.mode = Mode::direct});
     ASSERT_TRUE(engine) << engine.error().message;
     if (transport.rank() == Rank{1}) {
@@ -139,7 +160,8 @@ TEST(FaultyTransport, APackMayComeBeforeAttachReturns) {
       };
     }
     const int fd = make_memfd(kRegionBytes);
-    auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    auto* memory =
+        static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     ASSERT_NE(memory, MAP_FAILED);
     ASSERT_TRUE((*engine)->attach(kRegion, fd, memory, kRegionBytes));
     if (transport.rank() == Rank{0}) {

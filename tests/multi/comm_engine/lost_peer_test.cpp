@@ -15,11 +15,17 @@ struct Scene {
   Kind kind;
   Mode mode;
 };
-std::string scene_name(const Scene& s) { return name_of(s.kind) + (s.mode == Mode::offload ? "_offload" : ""); }
+std::string scene_name(const Scene& s) {
+  return name_of(s.kind) + (s.mode == Mode::offload ? "_offload" : "");
+}
 
 std::vector<Scene> scenes() {
   std::vector<Scene> all;
-  if (ucx::available()) all = {{Kind::ucx, Mode::direct}, {Kind::ucx_tcp, Mode::direct}, {Kind::ucx, Mode::offload}, {Kind::ucx_tcp, Mode::offload}};
+  if (ucx::available())
+    all = {{Kind::ucx, Mode::direct},
+           {Kind::ucx_tcp, Mode::direct},
+           {Kind::ucx, Mode::offload},
+           {Kind::ucx_tcp, Mode::offload}};
   return all;
 }
 
@@ -38,14 +44,29 @@ class Posts {
     post(insist, &Engine::try_read_async, {.from = at, .to = here, .bytes = 100'000, .on_complete = c});
     post(insist, &Engine::try_write_async, {.to = at, .from = here, .bytes = 8, .on_complete = c});
     post(insist, &Engine::try_write_async, {.to = at, .from = here, .bytes = 100'000, .on_complete = c});
-    post(insist, &Engine::try_write_notify_async, {.to = at, .from = here, .bytes = 3000, .flag_offset = 0, .value = 1, .on_complete = c});
-    post(insist, &Engine::try_atomic_async, {.op = AtomicOp::fetch_add, .width = Width::eight, .at = at, .operand = 1, .result = &old_, .on_complete = c});
-    post(insist, &Engine::try_read_strided_async, {.remote = at, .local = here, .shape = rows, .on_complete = c});
-    post(insist, &Engine::try_write_strided_async, {.remote = at, .local = here, .shape = rows, .on_complete = c});
+    post(insist, &Engine::try_write_notify_async,
+         {.to = at, .from = here, .bytes = 3000, .flag_offset = 0, .value = 1, .on_complete = c});
+    post(insist, &Engine::try_atomic_async,
+         {.op = AtomicOp::fetch_add,
+          .width = Width::eight,
+          .at = at,
+          .operand = 1,
+          .result = &old_,
+          .on_complete = c});
+    post(insist, &Engine::try_read_strided_async,
+         {.remote = at, .local = here, .shape = rows, .on_complete = c});
+    post(insist, &Engine::try_write_strided_async,
+         {.remote = at, .local = here, .shape = rows, .on_complete = c});
     post(insist, &Engine::try_accumulate_async,
-         {.to = at, .from = here, .element = Element::int64, .shape = {.dimensions = 1, .count = {8000}}, .on_complete = c});
-    post(insist, &Engine::try_copy_async, {.from = at, .to = {kVictim, kRegion, 200'000}, .bytes = 1000, .on_complete = c});
-    post(insist, &Engine::try_request_async, {.to = kVictim, .handler = kEcho, .payload = {}, .answer = &answer_, .on_complete = c});
+         {.to = at,
+          .from = here,
+          .element = Element::int64,
+          .shape = {.dimensions = 1, .count = {8000}},
+          .on_complete = c});
+    post(insist, &Engine::try_copy_async,
+         {.from = at, .to = {kVictim, kRegion, 200'000}, .bytes = 1000, .on_complete = c});
+    post(insist, &Engine::try_request_async,
+         {.to = kVictim, .handler = kEcho, .payload = {}, .answer = &answer_, .on_complete = c});
   }
   /// Every callback comes, and says peer_lost.
   void expect_lost() {
@@ -58,12 +79,14 @@ class Posts {
 
  private:
   template <class Params>
-  void post(bool insist, bool (Engine::*call)(const Params&) noexcept, const std::type_identity_t<Params>& p) {
+  void post(bool insist, bool (Engine::*call)(const Params&) noexcept,
+            const std::type_identity_t<Params>& p) {
     bool accepted = false;
     if (insist) {
       waiter_.until([&] { return accepted || (accepted = (engine_.*call)(p)); });
     } else {
-      for (int i = 0; i < 3 && !accepted; ++i) accepted = (engine_.*call)(p) || (engine_.transport().progress(), false);
+      for (int i = 0; i < 3 && !accepted; ++i)
+        accepted = (engine_.*call)(p) || (engine_.transport().progress(), false);
     }
     posted_ += accepted ? 1 : 0;
   }
@@ -103,8 +126,10 @@ TEST_P(EngineLostPeer, EveryCallbackComes) {
     PollWaiter waiter(t);
     Awaited io(*engine, waiter);
     // While it lives, everything works.
-    EXPECT_TRUE(io.write({.to = {kVictim, kRegion, 0}, .from = {kRegion, kHere}, .bytes = 100'000, .on_complete = {}}));
-    EXPECT_TRUE(io.request({.to = kVictim, .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
+    EXPECT_TRUE(io.write(
+        {.to = {kVictim, kRegion, 0}, .from = {kRegion, kHere}, .bytes = 100'000, .on_complete = {}}));
+    EXPECT_TRUE(
+        io.request({.to = kVictim, .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
     stop(victim);
     Posts before(*engine, waiter), after(*engine, waiter);
     Flag one, all;
@@ -116,13 +141,16 @@ TEST_P(EngineLostPeer, EveryCallbackComes) {
     EXPECT_GT(before.posted(), std::uint64_t{kMore});
     const auto flush = [&](Rank rank, Flag& done) {
       bool accepted = false;
-      waiter.until([&] { return accepted || (accepted = engine->try_flush_async({.rank = rank, .on_complete = done.callback()})); });
+      waiter.until([&] {
+        return accepted ||
+               (accepted = engine->try_flush_async({.rank = rank, .on_complete = done.callback()}));
+      });
     };
     flush(kVictim, one);
     flush(kNoRank, all);
     ::kill(victim, SIGKILL);
     before.expect_lost();
-    EXPECT_EQ(one.wait(waiter), Status::ok);   // over is what was posted, however it ended
+    EXPECT_EQ(one.wait(waiter), Status::ok);  // over is what was posted, however it ended
     EXPECT_EQ(all.wait(waiter), Status::ok);
     // Later posts end the same way, any number of them.
     for (int i = 0; i < 300; ++i) after.one_of_each(/*insist=*/true);
@@ -130,15 +158,22 @@ TEST_P(EngineLostPeer, EveryCallbackComes) {
     EXPECT_TRUE(io.flush());
     // A message says nothing about its handler.
     const std::uint64_t word = 0;
-    for (int i = 0; i < 1000; ++i) EXPECT_TRUE(io.send({.to = kVictim, .handler = kSum, .payload = std::as_bytes(std::span(&word, 1)), .on_complete = {}}));
+    for (int i = 0; i < 1000; ++i)
+      EXPECT_TRUE(io.send({.to = kVictim,
+                           .handler = kSum,
+                           .payload = std::as_bytes(std::span(&word, 1)),
+                           .on_complete = {}}));
     // Ourselves, we are still there.
-    EXPECT_TRUE(io.write({.to = {t.rank(), kRegion, 0}, .from = {kRegion, kHere}, .bytes = 8, .on_complete = {}}));
-    EXPECT_TRUE(io.request({.to = t.rank(), .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
+    EXPECT_TRUE(
+        io.write({.to = {t.rank(), kRegion, 0}, .from = {kRegion, kHere}, .bytes = 8, .on_complete = {}}));
+    EXPECT_TRUE(
+        io.request({.to = t.rank(), .handler = kEcho, .payload = {}, .answer = nullptr, .on_complete = {}}));
     engine.reset();
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineLostPeer, ::testing::ValuesIn(scenes()), [](const auto& i) { return scene_name(i.param); });
+INSTANTIATE_TEST_SUITE_P(All, EngineLostPeer, ::testing::ValuesIn(scenes()),
+                         [](const auto& i) { return scene_name(i.param); });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(EngineLostPeer);
 
 }  // namespace

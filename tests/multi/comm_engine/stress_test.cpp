@@ -19,8 +19,12 @@ constexpr std::uint64_t kAdded = kTotals, kAccumulated = kTotals + 64;
 class Actor {
  public:
   Actor(EngineEnv& env, std::uint32_t thread, Waiter& waiter, std::uint64_t seed)
-      : env_(env), waiter_(waiter), random_(seed * 1000 + env.me() * kThreads + thread), id_(env.me() * kThreads + thread),
-        scratch_(kScratch + kSlice * 2 * thread), model_(env.ranks(), std::vector<std::byte>(kSlice)) {}
+      : env_(env),
+        waiter_(waiter),
+        random_(seed * 1000 + env.me() * kThreads + thread),
+        id_(env.me() * kThreads + thread),
+        scratch_(kScratch + kSlice * 2 * thread),
+        model_(env.ranks(), std::vector<std::byte>(kSlice)) {}
 
   void run(int steps) {
     for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) step();
@@ -35,7 +39,8 @@ class Actor {
   void step() {
     const Rank to{static_cast<std::uint32_t>(random_.below(env_.ranks()))};
     switch (random_.below(9)) {
-      case 0: case 1: return write(to, 1);
+      case 0:
+      case 1: return write(to, 1);
       case 2: return write(to, 1 + random_.below(20));
       case 3: return read(to);
       case 4: return vector(to);
@@ -49,12 +54,17 @@ class Actor {
   /// Pieces side by side, all outstanding at once.
   void write(Rank to, std::uint64_t pieces) {
     const std::uint64_t bytes = 1 + random_.below(random_.below(4) == 0 ? kSlice / pieces : 24);
-    for (std::uint64_t i = 0; i < pieces * bytes; ++i) scratch()[i] = static_cast<std::byte>(random_.below(256));
+    for (std::uint64_t i = 0; i < pieces * bytes; ++i)
+      scratch()[i] = static_cast<std::byte>(random_.below(256));
     const std::uint64_t offset = random_.below(kSlice - pieces * bytes + 1);
     Counter done;
     for (std::uint64_t p = 0; p < pieces; ++p) {
-      env_.post(&Engine::try_write_async, {.to = env_.at(to, slice() + offset + p * bytes), .from = env_.here(scratch_ + p * bytes), .bytes = bytes,
-                                           .on_complete = done.callback()}, waiter_);
+      env_.post(&Engine::try_write_async,
+                {.to = env_.at(to, slice() + offset + p * bytes),
+                 .from = env_.here(scratch_ + p * bytes),
+                 .bytes = bytes,
+                 .on_complete = done.callback()},
+                waiter_);
     }
     EXPECT_EQ(done.wait(waiter_, pieces), Status::ok);
     std::memcpy(&model_[raw(to)][offset], scratch(), pieces * bytes);
@@ -62,47 +72,69 @@ class Actor {
 
   /// Bytes and a flag each, side by side, all outstanding at once.
   void notify(Rank to, std::uint64_t pieces) {
-    const std::uint64_t words = random_.below(random_.below(4) == 0 ? kSlice / 8 / pieces - 1 : 9), apart = 8 * words + 8;
+    const std::uint64_t words = random_.below(random_.below(4) == 0 ? kSlice / 8 / pieces - 1 : 9),
+                        apart = 8 * words + 8;
     const std::uint64_t offset = random_.below((kSlice - pieces * apart) / 8 + 1) * 8;
-    for (std::uint64_t i = 0; i < pieces * apart; ++i) scratch()[i] = static_cast<std::byte>(random_.below(256));
+    for (std::uint64_t i = 0; i < pieces * apart; ++i)
+      scratch()[i] = static_cast<std::byte>(random_.below(256));
     Counter done;
     for (std::uint64_t p = 0; p < pieces; ++p) {
       std::uint64_t value = 0;
       std::memcpy(&value, scratch() + p * apart + 8 * words, 8);
       const std::uint64_t at = slice() + offset + p * apart;
-      env_.post(&Engine::try_write_notify_async, {.to = env_.at(to, at), .from = env_.here(scratch_ + p * apart), .bytes = 8 * words,
-                                                  .flag_offset = at + 8 * words, .value = value, .on_complete = done.callback()}, waiter_);
+      env_.post(&Engine::try_write_notify_async,
+                {.to = env_.at(to, at),
+                 .from = env_.here(scratch_ + p * apart),
+                 .bytes = 8 * words,
+                 .flag_offset = at + 8 * words,
+                 .value = value,
+                 .on_complete = done.callback()},
+                waiter_);
     }
     EXPECT_EQ(done.wait(waiter_, pieces), Status::ok);
     std::memcpy(&model_[raw(to)][offset], scratch(), pieces * apart);
   }
 
   void read(Rank from) {
-    const std::uint64_t bytes = random_.below(random_.below(4) == 0 ? kSlice : 40), offset = random_.below(kSlice - bytes + 1);
+    const std::uint64_t bytes = random_.below(random_.below(4) == 0 ? kSlice : 40),
+                        offset = random_.below(kSlice - bytes + 1);
     Awaited io(env_.engine, waiter_);
-    EXPECT_TRUE(io.read({.from = env_.at(from, slice() + offset), .to = env_.here(scratch_), .bytes = bytes, .on_complete = {}}));
-    ASSERT_EQ(std::memcmp(scratch(), &model_[raw(from)][offset], bytes), 0) << "actor " << id_ << " reads " << bytes << " bytes from " << raw(from);
+    EXPECT_TRUE(io.read({.from = env_.at(from, slice() + offset),
+                         .to = env_.here(scratch_),
+                         .bytes = bytes,
+                         .on_complete = {}}));
+    ASSERT_EQ(std::memcmp(scratch(), &model_[raw(from)][offset], bytes), 0)
+        << "actor " << id_ << " reads " << bytes << " bytes from " << raw(from);
   }
 
   void vector(Rank to) {
     std::vector<Piece> pieces;
     for (std::uint64_t at = random_.below(50), here = 0; at < kSlice - 200 && pieces.size() < 60; at += 200) {
       const std::uint64_t bytes = random_.below(180);
-      for (std::uint64_t i = 0; i < bytes; ++i) model_[raw(to)][at + i] = scratch()[here + i] = static_cast<std::byte>(random_.below(256));
+      for (std::uint64_t i = 0; i < bytes; ++i)
+        model_[raw(to)][at + i] = scratch()[here + i] = static_cast<std::byte>(random_.below(256));
       pieces.push_back({slice() + at, scratch_ + here, bytes});
       here += bytes;
     }
     Awaited io(env_.engine, waiter_);
-    EXPECT_TRUE(io.write(VectorParams{.rank = to, .remote_region = kRegion, .local_region = kRegion, .pieces = pieces, .on_complete = {}}));
+    EXPECT_TRUE(io.write(VectorParams{
+        .rank = to, .remote_region = kRegion, .local_region = kRegion, .pieces = pieces, .on_complete = {}}));
     std::memset(scratch(), 0, kSlice);
-    EXPECT_TRUE(io.read(VectorParams{.rank = to, .remote_region = kRegion, .local_region = kRegion, .pieces = pieces, .on_complete = {}}));
-    for (const Piece& p : pieces) ASSERT_EQ(std::memcmp(env_.memory + p.local_offset, &model_[raw(to)][p.remote_offset - slice()], p.bytes), 0);
+    EXPECT_TRUE(io.read(VectorParams{
+        .rank = to, .remote_region = kRegion, .local_region = kRegion, .pieces = pieces, .on_complete = {}}));
+    for (const Piece& p : pieces)
+      ASSERT_EQ(
+          std::memcmp(env_.memory + p.local_offset, &model_[raw(to)][p.remote_offset - slice()], p.bytes), 0);
   }
 
   void add(Rank to) {
     const std::uint64_t n = 1 + random_.below(9);
     Awaited io(env_.engine, waiter_);
-    EXPECT_TRUE(io.atomic({.op = AtomicOp::fetch_add, .width = Width::eight, .at = env_.at(to, kAdded), .operand = n, .on_complete = {}}));
+    EXPECT_TRUE(io.atomic({.op = AtomicOp::fetch_add,
+                           .width = Width::eight,
+                           .at = env_.at(to, kAdded),
+                           .operand = n,
+                           .on_complete = {}}));
     added_ += n;
   }
 
@@ -111,8 +143,12 @@ class Actor {
     const std::uint64_t count = 1 + random_.below(900);
     std::fill(x, x + count, 1.0);
     Awaited io(env_.engine, waiter_);
-    EXPECT_TRUE(io.accumulate({.to = env_.at(Rank{0}, kAccumulated), .from = env_.here(scratch_), .element = Element::float64, .scale = {2.0, 0.0},
-                               .shape = {.dimensions = 1, .count = {count * 8}}, .on_complete = {}}));
+    EXPECT_TRUE(io.accumulate({.to = env_.at(Rank{0}, kAccumulated),
+                               .from = env_.here(scratch_),
+                               .element = Element::float64,
+                               .scale = {2.0, 0.0},
+                               .shape = {.dimensions = 1, .count = {count * 8}},
+                               .on_complete = {}}));
     ++accumulates_;
     first_ += 2;
   }
@@ -122,27 +158,31 @@ class Actor {
     if (from == to) return;
     const std::uint64_t bytes = random_.below(3000), offset = random_.below(kSlice - bytes + 1);
     Awaited io(env_.engine, waiter_);
-    EXPECT_TRUE(io.copy({.from = env_.at(from, slice() + offset), .to = env_.at(to, slice() + offset), .bytes = bytes, .on_complete = {}}));
+    EXPECT_TRUE(io.copy({.from = env_.at(from, slice() + offset),
+                         .to = env_.at(to, slice() + offset),
+                         .bytes = bytes,
+                         .on_complete = {}}));
     std::memcpy(&model_[raw(to)][offset], &model_[raw(from)][offset], bytes);
   }
 
   void echo(Rank to) {
     const std::uint64_t n = random_.below(1000);
     Awaited io(env_.engine, waiter_);
-    const auto answer = io.request({.to = to, .handler = kEcho, .payload = as_payload(n), .answer = nullptr, .on_complete = {}});
+    const auto answer = io.request(
+        {.to = to, .handler = kEcho, .payload = as_payload(n), .answer = nullptr, .on_complete = {}});
     ASSERT_TRUE(answer);
     ASSERT_EQ(*answer, n + 1);
   }
 
  public:
-  double first_ = 0;             ///< what this actor added to the first element
+  double first_ = 0;  ///< what this actor added to the first element
  private:
   EngineEnv& env_;
   Waiter& waiter_;
   Random random_;
   std::uint32_t id_;
   std::uint64_t scratch_;
-  std::vector<std::vector<std::byte>> model_;   ///< my slice on each rank
+  std::vector<std::vector<std::byte>> model_;  ///< my slice on each rank
   std::uint64_t added_ = 0, accumulates_ = 0;
 };
 
@@ -172,9 +212,12 @@ void stress(EngineEnv& env, std::uint64_t seed, int steps) {
 class StressTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(StressTest, MixedOperations) {
-  with_engines(GetParam(), {}, [](EngineEnv& env) {
-    for (std::uint64_t seed = 1; seed <= 2; ++seed) stress(env, seed, env.rounds(200, 12));
-  }, 8);
+  with_engines(
+      GetParam(), {},
+      [](EngineEnv& env) {
+        for (std::uint64_t seed = 1; seed <= 2; ++seed) stress(env, seed, env.rounds(200, 12));
+      },
+      8);
 }
 
 // With one or two of each resource: nothing is dropped, and no operation waits for ever.
@@ -196,30 +239,42 @@ TEST_P(StressTest, StarvedQueues) {
 TEST_P(StressTest, ManyNotificationsAtOnce) {
   EngineOptions options;
   options.packs = 256;
-  with_engines(GetParam(), options, [](EngineEnv& env) {
-    // a message each, where puts are messages
-    constexpr std::uint64_t kEach = 3200, kCount = 200, kFrom = std::uint64_t{2} << 20;
-    for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(env.rounds(10, 2)); ++round) {
-      for (std::uint64_t i = 0; i < kCount * kEach / 8; ++i) env.word(kFrom / 8 + i).store(round << 32 | i);
-      env.all.barrier();
-      Counter done;
-      for (std::uint64_t i = 0; i < kCount; ++i) {
-        env.post(&Engine::try_write_notify_async, {.to = env.at(env.next(), i * kEach), .from = env.here(kFrom + i * kEach), .bytes = kEach - 8,
-                                                   .flag_offset = (i + 1) * kEach - 8, .value = round, .on_complete = done.callback()}, env.waiter);
-      }
-      for (std::uint64_t i = 0; i < kCount; ++i) {
-        const std::uint64_t flag = ((i + 1) * kEach - 8) / 8;
-        env.waiter.until([&] { return env.word(flag).load(std::memory_order_acquire) == round; });
-        for (std::uint64_t w = i * kEach / 8; w < flag; ++w) ASSERT_EQ(env.word(w).load(std::memory_order_relaxed), round << 32 | w) << i;
-      }
-      EXPECT_EQ(done.wait(env.waiter, kCount), Status::ok);
-      EXPECT_TRUE(env.io().flush());
-      env.all.barrier();
-    }
-  }, 4);
+  with_engines(
+      GetParam(), options,
+      [](EngineEnv& env) {
+        // a message each, where puts are messages
+        constexpr std::uint64_t kEach = 3200, kCount = 200, kFrom = std::uint64_t{2} << 20;
+        for (std::uint64_t round = 1; round <= static_cast<std::uint64_t>(env.rounds(10, 2)); ++round) {
+          for (std::uint64_t i = 0; i < kCount * kEach / 8; ++i)
+            env.word(kFrom / 8 + i).store(round << 32 | i);
+          env.all.barrier();
+          Counter done;
+          for (std::uint64_t i = 0; i < kCount; ++i) {
+            env.post(&Engine::try_write_notify_async,
+                     {.to = env.at(env.next(), i * kEach),
+                      .from = env.here(kFrom + i * kEach),
+                      .bytes = kEach - 8,
+                      .flag_offset = (i + 1) * kEach - 8,
+                      .value = round,
+                      .on_complete = done.callback()},
+                     env.waiter);
+          }
+          for (std::uint64_t i = 0; i < kCount; ++i) {
+            const std::uint64_t flag = ((i + 1) * kEach - 8) / 8;
+            env.waiter.until([&] { return env.word(flag).load(std::memory_order_acquire) == round; });
+            for (std::uint64_t w = i * kEach / 8; w < flag; ++w)
+              ASSERT_EQ(env.word(w).load(std::memory_order_relaxed), round << 32 | w) << i;
+          }
+          EXPECT_EQ(done.wait(env.waiter, kCount), Status::ok);
+          EXPECT_TRUE(env.io().flush());
+          env.all.barrier();
+        }
+      },
+      4);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StressTest, ::testing::ValuesIn(every_case()), [](const auto& i) { return name_of(i.param); });
+INSTANTIATE_TEST_SUITE_P(All, StressTest, ::testing::ValuesIn(every_case()),
+                         [](const auto& i) { return name_of(i.param); });
 
 }  // namespace
 }  // namespace kasane::comm::test

@@ -16,7 +16,8 @@ int failed(const std::string& what) {
 int run() {
   SessionOptions options;
   OptionTable table;
-  if (auto read = add_all_session_options(table, options).read_environment(); !read) return failed(read.error().message);
+  if (auto read = add_all_session_options(table, options).read_environment(); !read)
+    return failed(read.error().message);
   Job job;
   job.launcher = Launcher::mpi;
   auto session = Session::join(options, job);

@@ -38,10 +38,11 @@ TEST(SessionFork, TwoHostsAreJoinedByUcx) {
   kasane::test::run_ranks(kRanks, [](const Job& job) {
     auto session = Session::join({.transport = "auto", .hosts = 2}, job);
     ASSERT_TRUE(session) << session.error().message;
-    for (std::uint32_t r = 0; r < kRanks; ++r) EXPECT_EQ((*session)->job().on_this_host(Rank{r}), r / 2 == raw(job.rank) / 2);
+    for (std::uint32_t r = 0; r < kRanks; ++r)
+      EXPECT_EQ((*session)->job().on_this_host(Rank{r}), r / 2 == raw(job.rank) / 2);
     EXPECT_FALSE((*session)->transport().facts().completes_inline);
     auto& all = (*session)->out_of_band();
-    EXPECT_TRUE(all.allgather({}));   // no rank leaves before all have looked
+    EXPECT_TRUE(all.allgather({}));  // no rank leaves before all have looked
   });
 }
 
@@ -74,7 +75,8 @@ TEST(SessionFork, RanksThatWereAskedForDifferentThingsAreTold) {
   kasane::test::run_ranks(kRanks, [](const Job& job) {
     auto session = Session::join({.transport = job.rank == Rank{2} ? "mpi" : "ucx"}, job);
     ASSERT_FALSE(session);
-    EXPECT_NE(session.error().message.find("rank 2 for --transport mpi"), std::string::npos) << session.error().message;
+    EXPECT_NE(session.error().message.find("rank 2 for --transport mpi"), std::string::npos)
+        << session.error().message;
   });
 }
 

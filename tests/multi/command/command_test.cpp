@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kasane command says to who types it: help, suggestions for mistyped words, and what the machine offers as text and as JSON.
+// What the kasane command says to who types it: help, suggestions for mistyped words, and what the machine
+// offers as text and as JSON.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -26,7 +27,8 @@ void expect_refused(const std::vector<std::string>& arguments, const std::string
   EXPECT_NE(o.err.find(says), std::string::npos) << "missing: " << says << "\nin:\n" << o.err;
 }
 
-std::string warnings_of(const std::vector<std::string>& environment, const std::vector<std::string>& options = {}) {
+std::string warnings_of(const std::vector<std::string>& environment,
+                        const std::vector<std::string>& options = {}) {
   std::vector<std::string> arguments{"-n", "3"};
   arguments.insert(arguments.end(), options.begin(), options.end());
   arguments.insert(arguments.end(), {"--", kProgram, "return3"});
@@ -49,14 +51,21 @@ TEST(Command, SuggestsTheCommandThatWasMeant) {
 }
 
 TEST(Command, SuggestsTheOptionThatWasMeant) {
-  expect_refused({"run", "--worker", "2", "--", kProgram, "return"}, "kasane run has no option --worker; did you mean --workers?\n");
-  expect_refused({"run", "--trasnport=shm", kProgram, "return"}, "kasane run has no option --trasnport; did you mean --transport?\n");
+  expect_refused({"run", "--worker", "2", "--", kProgram, "return"},
+                 "kasane run has no option --worker; did you mean --workers?\n");
+  expect_refused({"run", "--trasnport=shm", kProgram, "return"},
+                 "kasane run has no option --trasnport; did you mean --transport?\n");
   expect_refused({"run", "--frobnicate", kProgram}, "kasane run has no option --frobnicate\n");
-  expect_refused({"run", "--seed", "2", "--", kProgram}, "kasane run has no option --seed; did you mean --debug seed=COUNT?\n");
-  expect_refused({"run", "--check-races", "--", kProgram}, "kasane run has no option --check-races; did you mean --check?\n");
-  expect_refused({"run", "--stats-every", "2s", "--", kProgram}, "kasane run has no option --stats-every; did you mean --stats?\n");
-  expect_refused({"run", "--check", "race", "--", kProgram}, "--check race: there is no race; did you mean races? (known: races, mixing, heap)");
-  expect_refused({"run", "--debug", "help", "--", kProgram}, "--debug help: there is no help (known: relocate, ");
+  expect_refused({"run", "--seed", "2", "--", kProgram},
+                 "kasane run has no option --seed; did you mean --debug seed=COUNT?\n");
+  expect_refused({"run", "--check-races", "--", kProgram},
+                 "kasane run has no option --check-races; did you mean --check?\n");
+  expect_refused({"run", "--stats-every", "2s", "--", kProgram},
+                 "kasane run has no option --stats-every; did you mean --stats?\n");
+  expect_refused({"run", "--check", "race", "--", kProgram},
+                 "--check race: there is no race; did you mean races? (known: races, mixing, heap)");
+  expect_refused({"run", "--debug", "help", "--", kProgram},
+                 "--debug help: there is no help (known: relocate, ");
   expect_refused({"info", "--jsno"}, "kasane info has no option --jsno; did you mean --json?\n");
   expect_refused({"run", "--workers", "x", kProgram}, "--workers x: expected a whole number");
   expect_refused({"run", "--workers", "x", "--", kProgram}, "--workers x: expected a whole number");
@@ -64,11 +73,17 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
 }
 
 TEST(Command, WarnsOfVariablesThatNobodyReads) {
-  EXPECT_EQ(warnings_of({"KASANE_WORKRES=2"}), "kasane: warning: nothing here reads the variable KASANE_WORKRES; did you mean KASANE_WORKERS?\n") << "once a job";
-  EXPECT_EQ(warnings_of({"KASANE_MINE=1"}), "kasane: warning: nothing here reads the variable KASANE_MINE\n") << "like none: no suggestion";
+  EXPECT_EQ(warnings_of({"KASANE_WORKRES=2"}),
+            "kasane: warning: nothing here reads the variable KASANE_WORKRES; did you mean KASANE_WORKERS?\n")
+      << "once a job";
+  EXPECT_EQ(warnings_of({"KASANE_MINE=1"}), "kasane: warning: nothing here reads the variable KASANE_MINE\n")
+      << "like none: no suggestion";
   EXPECT_EQ(warnings_of({"KASANE_=1"}), "kasane: warning: nothing here reads the variable KASANE_\n");
-  EXPECT_EQ(warnings_of({"KASANE_WORKRES=2"}, {"--log", "error"}), "") << "a warning, and those were not wanted";
-  EXPECT_EQ(warnings_of({"KASANE_WORKERS=1", "KASANE_ISSUE=direct", "KASANE_DEBUG=hosts=1", "KASANE_CHECK=", "KASANE_JOB_KEY=k", "KASANE_STATS=0", "KASANELESS=1"}), "")
+  EXPECT_EQ(warnings_of({"KASANE_WORKRES=2"}, {"--log", "error"}), "")
+      << "a warning, and those were not wanted";
+  EXPECT_EQ(warnings_of({"KASANE_WORKERS=1", "KASANE_ISSUE=direct", "KASANE_DEBUG=hosts=1",
+                         "KASANE_CHECK=", "KASANE_JOB_KEY=k", "KASANE_STATS=0", "KASANELESS=1"}),
+            "")
       << "what the runtime, the session, the engine or the start reads";
   const Outcome alone = Job({kProgram, "return3"}, {"KASANE_WORKRES=2"}).wait();
   EXPECT_EQ(count_of(alone.err, "did you mean KASANE_WORKERS?"), 1) << alone.err;
@@ -83,7 +98,8 @@ TEST(Command, RunHasFewOptions) {
 }
 
 TEST(Command, AFlagWinsOverItsVariable) {
-  const Outcome o = kasane_run({"-n", "1", "--workers", "1", "--stats", "--", kProgram, "return3"}, {"KASANE_WORKERS=2", "KASANE_STATS=0"});
+  const Outcome o = kasane_run({"-n", "1", "--workers", "1", "--stats", "--", kProgram, "return3"},
+                               {"KASANE_WORKERS=2", "KASANE_STATS=0"});
   EXPECT_EQ(o.code, 3);
   EXPECT_NE(o.err.find("1 ranks x 1 workers"), std::string::npos) << o.err;
 }
@@ -92,20 +108,27 @@ TEST(Command, InfoSaysTheSameAsJson) {
   const Outcome text = kasane({"info"}), json = kasane({"info", "--json"});
   ASSERT_EQ(json.code, 0) << json.err;
   const auto info = nlohmann::json::parse(json.out);
-  const auto says = [&](const std::string& words) { EXPECT_NE(text.out.find(words), std::string::npos) << "missing: " << words << "\nin:\n" << text.out; };
+  const auto says = [&](const std::string& words) {
+    EXPECT_NE(text.out.find(words), std::string::npos) << "missing: " << words << "\nin:\n" << text.out;
+  };
   says("kasane " + info.at("version").get<std::string>() + "\n");
   says(info.at("machine").at("kernel").get<std::string>());
   says(std::to_string(info.at("machine").at("memory_bytes").get<std::uint64_t>() >> 20) + " MiB");
   says(info.at("machine").at("topology").get<std::string>());
-  says(std::to_string(info.at("machine").at("numa_nodes").at(0).at("memory_bytes").get<std::uint64_t>() >> 20) + " MiB, cores");
+  says(std::to_string(info.at("machine").at("numa_nodes").at(0).at("memory_bytes").get<std::uint64_t>() >>
+                      20) +
+       " MiB, cores");
   for (const auto& [name, transport] : info.at("transports").items()) {
     ASSERT_TRUE(transport.at("available").is_boolean()) << name;
     for (const char* key : {"use", "detail", "mpirun", "reason"}) {
-      if (transport.contains(key) && transport.at(key).is_string()) says(transport.at(key).get<std::string>());
+      if (transport.contains(key) && transport.at(key).is_string())
+        says(transport.at(key).get<std::string>());
     }
   }
   for (const char* section : {"faults", "spill"}) {
-    for (const auto& engine : info.at(section).at("engines")) says((engine.at("available").get<bool>() ? "available: " : "not available: ") + engine.at("reason").get<std::string>());
+    for (const auto& engine : info.at(section).at("engines"))
+      says((engine.at("available").get<bool>() ? "available: " : "not available: ") +
+           engine.at("reason").get<std::string>());
   }
   says(info.at("faults").at("job_takes").get<std::string>() + " (KASANE_FAULTS=");
   const auto& limits = info.at("limits");
@@ -114,7 +137,8 @@ TEST(Command, InfoSaysTheSameAsJson) {
   says(std::to_string(limits.at("default_dram_bytes").get<std::uint64_t>() >> 20) + " MiB a host");
   for (const auto& disk : limits.at("spill_disks")) says(disk.at("setting").get<std::string>());
   // One key or more for each line that has a name.
-  for (const char* key : {"overcommit_memory", "stack_guards_at_most", "page_tables_go_back", "frame_bytes", "membarrier", "file_descriptors", "processes", "address_space_bytes"}) {
+  for (const char* key : {"overcommit_memory", "stack_guards_at_most", "page_tables_go_back", "frame_bytes",
+                          "membarrier", "file_descriptors", "processes", "address_space_bytes"}) {
     EXPECT_TRUE(limits.contains(key)) << key;
   }
 }

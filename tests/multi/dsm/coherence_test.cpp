@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gas and dsm over shm with real faults, at 1, 2 and 4 ranks and pages of 4 KiB, 64 KiB and 2 MiB: what one rank wrote and released, another that acquires reads.
+// gas and dsm over shm with real faults, at 1, 2 and 4 ranks and pages of 4 KiB, 64 KiB and 2 MiB: what one
+// rank wrote and released, another that acquires reads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,10 +35,11 @@ TEST_P(CoherenceTest, WhatOneRankWritesTheOthersReadAfterAnEdge) {
       if (m.rank() == writer) {
         for (std::uint64_t i = 0; i < 8192; ++i) words[i] = round * 10'000 + i;
       }
-      m.collectives.barrier();   // the fact: no memory effect of its own
+      m.collectives.barrier();  // the fact: no memory effect of its own
       if (m.rank() != writer) {
         m.cross(writer);
-        for (std::uint64_t i = 0; i < 8192; i += 37) ASSERT_EQ(words[i], round * 10'000 + i) << "round " << round;
+        for (std::uint64_t i = 0; i < 8192; i += 37)
+          ASSERT_EQ(words[i], round * 10'000 + i) << "round " << round;
       }
       m.collectives.barrier();
       if (m.rank() == Rank{(round + 1) % ranks} && ranks > 1) m.cross(writer);
@@ -52,23 +54,27 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(4096) : 0);
     auto* bytes = m.at<unsigned char>(data);
     for (unsigned round = 1; round <= 20; ++round) {
-      for (std::size_t i = raw(m.rank()); i < 4096; i += ranks) bytes[i] = static_cast<unsigned char>(round + i);
+      for (std::size_t i = raw(m.rank()); i < 4096; i += ranks)
+        bytes[i] = static_cast<unsigned char>(round + i);
       m.collectives.barrier();
       for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
       m.coherence->acquire_noticed(m.context());
       m.collectives.barrier();
-      for (std::size_t i = 0; i < 4096; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
+      for (std::size_t i = 0; i < 4096; ++i)
+        ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
       m.collectives.barrier();
     }
   });
 }
 
-/// What four workers count that ask for the fence while block `b` is held: the first is in its round, and the others wait, when it is let go.
+/// What four workers count that ask for the fence while block `b` is held: the first is in its round, and the
+/// others wait, when it is let go.
 template <class Fence, class Led, class Combined>
-std::pair<std::uint64_t, std::uint64_t> fences_of_four(RankMemory& m, BlockId b, const Fence& fence, Led led, Combined combined) {
+std::pair<std::uint64_t, std::uint64_t> fences_of_four(RankMemory& m, BlockId b, const Fence& fence, Led led,
+                                                       Combined combined) {
   constexpr unsigned kWorkers = 4;
   std::atomic<std::uint32_t>& word = (*m.table)[b];
-  while ((word.fetch_or(1u) & 1u) != 0) std::this_thread::yield();   // the busy bit
+  while ((word.fetch_or(1u) & 1u) != 0) std::this_thread::yield();  // the busy bit
   CountingWaiter waiter;
   Counters counters[kWorkers];
   std::vector<std::jthread> workers;
@@ -78,7 +84,7 @@ std::pair<std::uint64_t, std::uint64_t> fences_of_four(RankMemory& m, BlockId b,
       dsm::ThreadContext context(*m.transport, waiter, counters[w]);
       fence(context);
     });
-    while (w == 0 && waiter.waiting.load() == 0) std::this_thread::yield();   // the first leads
+    while (w == 0 && waiter.waiting.load() == 0) std::this_thread::yield();  // the first leads
   }
   while (waiter.waiting.load() != kWorkers) std::this_thread::yield();
   word.fetch_and(~1u);
@@ -91,44 +97,53 @@ std::pair<std::uint64_t, std::uint64_t> fences_of_four(RankMemory& m, BlockId b,
   return sums;
 }
 
-// Workers of a rank share its cache and its fences: a round that is under way is nothing to the three who ask while it is, and one more is for all of them.
+// Workers of a rank share its cache and its fences: a round that is under way is nothing to the three who ask
+// while it is, and one more is for all of them.
 TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
   const auto [ranks_here, page_bytes] = GetParam();
   if (ranks_here == 1 || page_bytes != mem::kPageBytes) GTEST_SKIP() << "once for each number of ranks";
   on_ranks(GetParam(), [](RankMemory& m) {
     using Sums = std::pair<std::uint64_t, std::uint64_t>;
     const std::uint32_t ranks = m.transport->ranks(), me = raw(m.rank()), next = (me + 1) % ranks;
-    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(ranks * mem::kPageBytes, gas::Placement::cyclic) : 0);
-    const std::uint64_t at = data + next * mem::kPageBytes;   // the neighbour's: nobody else writes there
+    const std::uint64_t data =
+        m.broadcast(Rank{0}, me == 0 ? m.allocate(ranks * mem::kPageBytes, gas::Placement::cyclic) : 0);
+    const std::uint64_t at = data + next * mem::kPageBytes;  // the neighbour's: nobody else writes there
     auto* theirs = m.at<unsigned char>(at);
     for (unsigned epoch = 1; epoch <= 10; ++epoch) {
       theirs[me] = static_cast<unsigned char>(epoch);
       if (!m.dirty->contains(mem::block_of(at))) {
         ADD_FAILURE() << "nothing to release";
       } else {
-        const Sums releases = fences_of_four(m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->release_all(c); }, &Counters::releases, &Counters::releases_combined);
+        const Sums releases = fences_of_four(
+            m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->release_all(c); },
+            &Counters::releases, &Counters::releases_combined);
         EXPECT_EQ(releases, Sums(2, 2)) << "led, combined";
       }
       m.collectives.barrier();
       if (!m.cached->contains(mem::block_of(at))) {
         ADD_FAILURE() << "nothing to drop";
       } else {
-        const Sums acquires = fences_of_four(m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->acquire_all(c); }, &Counters::acquires, &Counters::acquires_combined);
+        const Sums acquires = fences_of_four(
+            m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->acquire_all(c); },
+            &Counters::acquires, &Counters::acquires_combined);
         EXPECT_EQ(acquires, Sums(2, 2)) << "led, combined";
       }
       for (std::uint32_t r = 0; r < ranks; ++r) {
         if ((r + 1) % ranks != me) continue;
-        EXPECT_EQ(m.at<unsigned char>(data + me * mem::kPageBytes)[r], epoch) << "a store that was released and not seen";
+        EXPECT_EQ(m.at<unsigned char>(data + me * mem::kPageBytes)[r], epoch)
+            << "a store that was released and not seen";
       }
       m.collectives.barrier();
     }
   });
 }
 
-// An epoch's sweeps are those of the epoch before: from the third on each takes one fault, not one a window that grows again. A window ends early
-// where a block cannot be had at that moment, and when the owner's blocks are first protected is not fixed: some epochs may take more, most may not.
+// An epoch's sweeps are those of the epoch before: from the third on each takes one fault, not one a window
+// that grows again. A window ends early where a block cannot be had at that moment, and when the owner's
+// blocks are first protected is not fixed: some epochs may take more, most may not.
 TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
-  if (std::get<0>(GetParam()) == 1 || std::get<1>(GetParam()) < mem::kPageBytes) GTEST_SKIP() << "what an owner faults on ends with the page";
+  if (std::get<0>(GetParam()) == 1 || std::get<1>(GetParam()) < mem::kPageBytes)
+    GTEST_SKIP() << "what an owner faults on ends with the page";
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kBlocks = 16, kEpochs = 14;
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(mem::kPageBytes) : 0);
@@ -145,7 +160,8 @@ TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
       if (raw(m.rank()) < 2) {
-        for (std::uint64_t b = 0; b < kBlocks; ++b) ASSERT_EQ(words[b * kWords + 8 * (1 - raw(m.rank()))], epoch + b);
+        for (std::uint64_t b = 0; b < kBlocks; ++b)
+          ASSERT_EQ(words[b * kWords + 8 * (1 - raw(m.rank()))], epoch + b);
         longer += epoch >= 2 && counters.faults_read.load() + counters.faults_write.load() - before > 2;
       }
       m.collectives.barrier();
@@ -154,7 +170,8 @@ TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
   });
 }
 
-// Of two pages one is written, by its owner and by the others in turn: the other's copies stay, after the owner was sure that it does not store to it.
+// Of two pages one is written, by its owner and by the others in turn: the other's copies stay, after the
+// owner was sure that it does not store to it.
 TEST_P(CoherenceTest, AnEdgeDropsOnlyWhatOthersHaveChanged) {
   if (std::get<0>(GetParam()) == 1 || !RankMemory::classification_under_test()) return;
   on_ranks(GetParam(), [](RankMemory& m) {
@@ -174,7 +191,7 @@ TEST_P(CoherenceTest, AnEdgeDropsOnlyWhatOthersHaveChanged) {
       ASSERT_EQ(*m.at<std::uint64_t>(standing), 42u);
       if (round >= 6) fetched += m.context().counters.blocks_fetched.load() - before;
       m.collectives.barrier();
-      m.cross(Rank{0});   // the owner looks at what was fetched
+      m.cross(Rank{0});  // the owner looks at what was fetched
       m.collectives.barrier();
     }
     EXPECT_EQ(fetched, 0u);
@@ -212,7 +229,8 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
   on_ranks(GetParam(), [](RankMemory& m) {
     for (const auto placement : {gas::Placement::block, gas::Placement::cyclic}) {
       const std::uint64_t pages = m.page_bytes > mem::kPageBytes ? 4 : 8;
-      const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(pages * m.page_bytes, placement) : 0);
+      const std::uint64_t data =
+          m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(pages * m.page_bytes, placement) : 0);
       for (std::uint64_t i = 0; i < pages; ++i) {
         const auto where = m.directory->lookup(m.context().io, m.pages().page_of(data + i * m.page_bytes));
         const auto ranks = m.transport->ranks();
@@ -221,7 +239,8 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
       // Each writes its part, everybody reads all.
       auto* words = m.at<std::uint32_t>(data);
       const std::size_t n = pages * m.page_bytes / 4;
-      for (std::size_t i = raw(m.rank()); i < n; i += m.transport->ranks()) words[i] = static_cast<std::uint32_t>(i * 7);
+      for (std::size_t i = raw(m.rank()); i < n; i += m.transport->ranks())
+        words[i] = static_cast<std::uint32_t>(i * 7);
       m.coherence->release_all(m.context());
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
@@ -233,7 +252,8 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
   });
 }
 
-// Where entries are mapped the mover takes the location back by itself: the rank that has a put under way serves nobody, and is waited for all the same.
+// Where entries are mapped the mover takes the location back by itself: the rank that has a put under way
+// serves nobody, and is waited for all the same.
 TEST_P(CoherenceTest, AMoveWaitsForThePutOfARankThatIsNotAsked) {
   if (std::get<0>(GetParam()) < 4) GTEST_SKIP() << "an owner, a mover and a holder";
   on_ranks(GetParam(), [](RankMemory& m) {
@@ -264,94 +284,126 @@ TEST_P(CoherenceTest, AMoveWaitsForThePutOfARankThatIsNotAsked) {
 
 // Rank 1 works on rank 0's array: its pages come, and then a round costs no fault and no fetch.
 TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
-  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
+  if (std::get<1>(GetParam()) > mem::kPageBytes)
+    GTEST_SKIP() << "the space of these tests has no room for so many large pages";
   if (std::get<0>(GetParam()) == 1) return;
-  on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr std::uint64_t kPages = 8, kWords = kPages * mem::kPageBytes / 8;
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
-    auto* words = m.at<std::uint64_t>(data);
-    if (raw(m.rank()) == 0) std::fill_n(words, kWords, 7);
-    m.coherence->release_all(m.context());
-    m.collectives.barrier();
-    std::uint64_t rounds = 0;
-    if (raw(m.rank()) == 1) {
-      const auto faults = [&] { return m.context().counters.faults_read.load() + m.context().counters.faults_write.load(); };
-      for (std::uint64_t before = ~std::uint64_t{0}; before != faults() && rounds < 100'000; ++rounds) {   // until one costs nothing
-        before = faults();
-        m.coherence->acquire_all(m.context());
-        for (std::uint64_t i = 0; i < kWords; ++i) words[i] += 1;
+  on_ranks(
+      GetParam(),
+      [](RankMemory& m) {
+        constexpr std::uint64_t kPages = 8, kWords = kPages * mem::kPageBytes / 8;
+        const std::uint64_t data =
+            m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
+        auto* words = m.at<std::uint64_t>(data);
+        if (raw(m.rank()) == 0) std::fill_n(words, kWords, 7);
         m.coherence->release_all(m.context());
-      }
-      EXPECT_LT(rounds, 100'000u);
-      for (std::uint64_t p = 0; p < kPages; ++p) EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.pages().page_of(data + p * mem::kPageBytes)).owner), 1u);
-    }
-    rounds = m.broadcast(Rank{1}, rounds);
-    m.coherence->acquire_all(m.context());
-    for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 7 + rounds);
-    m.collectives.barrier();
-  }, 4);
-}
-
-// Rank 0 writes its pages in every round, and rank 1 reads them: the reader sees that they change, so they stay where they are written.
-TEST_P(CoherenceTest, AnArrayThatItsOwnerWritesStaysThoughAnotherReadsIt) {
-  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
-  if (std::get<0>(GetParam()) == 1) return;
-  on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr std::uint64_t kPages = 4, kWords = kPages * mem::kPageBytes / 8, kRounds = 30;
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
-    auto* words = m.at<std::uint64_t>(data);
-    for (std::uint64_t round = 1; round <= kRounds; ++round) {
-      if (raw(m.rank()) == 0) std::fill_n(words, kWords, round);
-      m.collectives.barrier();
-      if (raw(m.rank()) == 1) {
-        m.cross(Rank{0});
-        for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], round);
-      }
-      m.collectives.barrier();
-    }
-    for (std::uint64_t p = 0; p < kPages; ++p) EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.pages().page_of(data + p * mem::kPageBytes)).owner), 0u);
-    EXPECT_EQ(m.context().counters.diffs.load(), 0u) << "the owner's stores went to somebody else";
-    m.collectives.barrier();
-  }, 4);
-}
-
-// All ranks work on the same array in turn, with every use drawing its page: nothing is lost, and the pages move ever less.
-TEST_P(CoherenceTest, RanksThatTakeTurnsLoseNothingToPagesThatMove) {
-  on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr std::uint64_t kPages = 4, kWords = kPages * mem::kPageBytes / 8;
-    const auto ranks = m.transport->ranks();
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
-    auto* words = m.at<std::uint64_t>(data);
-    if (raw(m.rank()) == 0) std::fill_n(words, kWords, 0);
-    m.coherence->release_all(m.context());
-    m.collectives.barrier();
-    for (std::uint64_t round = 0; round < 40 * ranks; ++round) {
-      m.coherence->acquire_all(m.context());
-      if (round % ranks == raw(m.rank())) {
-        for (std::uint64_t i = 0; i < kWords; i += 64) {
-          ASSERT_EQ(words[i], round);
-          ++words[i];
+        m.collectives.barrier();
+        std::uint64_t rounds = 0;
+        if (raw(m.rank()) == 1) {
+          const auto faults = [&] {
+            return m.context().counters.faults_read.load() + m.context().counters.faults_write.load();
+          };
+          for (std::uint64_t before = ~std::uint64_t{0}; before != faults() && rounds < 100'000;
+               ++rounds) {  // until one costs nothing
+            before = faults();
+            m.coherence->acquire_all(m.context());
+            for (std::uint64_t i = 0; i < kWords; ++i) words[i] += 1;
+            m.coherence->release_all(m.context());
+          }
+          EXPECT_LT(rounds, 100'000u);
+          for (std::uint64_t p = 0; p < kPages; ++p)
+            EXPECT_EQ(
+                raw(m.directory->lookup(m.context().io, m.pages().page_of(data + p * mem::kPageBytes)).owner),
+                1u);
         }
-      }
-      m.coherence->release_all(m.context());
-      m.collectives.barrier();
-    }
-  }, 1);
+        rounds = m.broadcast(Rank{1}, rounds);
+        m.coherence->acquire_all(m.context());
+        for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 7 + rounds);
+        m.collectives.barrier();
+      },
+      4);
 }
 
-// Rank r touches page r first: by a store, a load, a pin, a direct put (which leaves it with the provisional owner) in turn; then all of it is rewritten and done again.
+// Rank 0 writes its pages in every round, and rank 1 reads them: the reader sees that they change, so they
+// stay where they are written.
+TEST_P(CoherenceTest, AnArrayThatItsOwnerWritesStaysThoughAnotherReadsIt) {
+  if (std::get<1>(GetParam()) > mem::kPageBytes)
+    GTEST_SKIP() << "the space of these tests has no room for so many large pages";
+  if (std::get<0>(GetParam()) == 1) return;
+  on_ranks(
+      GetParam(),
+      [](RankMemory& m) {
+        constexpr std::uint64_t kPages = 4, kWords = kPages * mem::kPageBytes / 8, kRounds = 30;
+        const std::uint64_t data =
+            m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
+        auto* words = m.at<std::uint64_t>(data);
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+          if (raw(m.rank()) == 0) std::fill_n(words, kWords, round);
+          m.collectives.barrier();
+          if (raw(m.rank()) == 1) {
+            m.cross(Rank{0});
+            for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], round);
+          }
+          m.collectives.barrier();
+        }
+        for (std::uint64_t p = 0; p < kPages; ++p)
+          EXPECT_EQ(
+              raw(m.directory->lookup(m.context().io, m.pages().page_of(data + p * mem::kPageBytes)).owner),
+              0u);
+        EXPECT_EQ(m.context().counters.diffs.load(), 0u) << "the owner's stores went to somebody else";
+        m.collectives.barrier();
+      },
+      4);
+}
+
+// All ranks work on the same array in turn, with every use drawing its page: nothing is lost, and the pages
+// move ever less.
+TEST_P(CoherenceTest, RanksThatTakeTurnsLoseNothingToPagesThatMove) {
+  on_ranks(
+      GetParam(),
+      [](RankMemory& m) {
+        constexpr std::uint64_t kPages = 4, kWords = kPages * mem::kPageBytes / 8;
+        const auto ranks = m.transport->ranks();
+        const std::uint64_t data =
+            m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
+        auto* words = m.at<std::uint64_t>(data);
+        if (raw(m.rank()) == 0) std::fill_n(words, kWords, 0);
+        m.coherence->release_all(m.context());
+        m.collectives.barrier();
+        for (std::uint64_t round = 0; round < 40 * ranks; ++round) {
+          m.coherence->acquire_all(m.context());
+          if (round % ranks == raw(m.rank())) {
+            for (std::uint64_t i = 0; i < kWords; i += 64) {
+              ASSERT_EQ(words[i], round);
+              ++words[i];
+            }
+          }
+          m.coherence->release_all(m.context());
+          m.collectives.barrier();
+        }
+      },
+      1);
+}
+
+// Rank r touches page r first: by a store, a load, a pin, a direct put (which leaves it with the provisional
+// owner) in turn; then all of it is rewritten and done again.
 TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
-  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
+  if (std::get<1>(GetParam()) > mem::kPageBytes)
+    GTEST_SKIP() << "the space of these tests has no room for so many large pages";
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     const std::uint32_t me = raw(m.rank());
     const std::uint64_t pages = 4 * ranks;
-    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(pages * mem::kPageBytes, gas::Placement::block) : 0);
+    const std::uint64_t data =
+        m.broadcast(Rank{0}, me == 0 ? m.allocate(pages * mem::kPageBytes, gas::Placement::block) : 0);
     for (unsigned round = 1; round <= 3; ++round) {
       const std::uint32_t allocator = round % ranks;
       if (me == allocator) {
         m.heap_take(data, pages * mem::kPageBytes);
-        for (std::uint64_t p = 0; p < pages; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, m.directory->pages().page_of(data + p * mem::kPageBytes)).has_value());
+        for (std::uint64_t p = 0; p < pages; ++p)
+          ASSERT_TRUE(
+              m.mover
+                  ->assign_untouched(m.context().io, m.directory->pages().page_of(data + p * mem::kPageBytes))
+                  .has_value());
       }
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
@@ -380,7 +432,8 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
         const std::uint64_t at = data + p * mem::kPageBytes + 128;
         const auto where = m.directory->lookup(m.context().io, m.directory->pages().page_of(at));
         EXPECT_EQ(raw(where.owner), p / ranks == 3 ? allocator : p % ranks) << "page " << p;
-        EXPECT_FALSE(where.busy || (where.untouched && ranks > 1));   // with one rank a put leaves that to the next fault
+        EXPECT_FALSE(where.busy ||
+                     (where.untouched && ranks > 1));  // with one rank a put leaves that to the next fault
         std::uint64_t direct = 0;
         ASSERT_TRUE(gas::get(m.context().io, *m.access, &direct, at, sizeof direct).has_value());
         ASSERT_EQ(direct, p * 10 + round);
@@ -393,15 +446,21 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
 
 // Everybody runs for the same pages: each has one owner, and nobody's word is lost.
 TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
-  if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "the space of these tests has no room for so many large pages";
+  if (std::get<1>(GetParam()) > mem::kPageBytes)
+    GTEST_SKIP() << "the space of these tests has no room for so many large pages";
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     const std::uint32_t me = raw(m.rank());
-    const std::uint64_t data = m.broadcast(Rank{0}, me == 0 ? m.allocate(16 * mem::kPageBytes, gas::Placement::block) : 0);
+    const std::uint64_t data =
+        m.broadcast(Rank{0}, me == 0 ? m.allocate(16 * mem::kPageBytes, gas::Placement::block) : 0);
     for (unsigned round = 1; round <= 6; ++round) {
       if (me == 0) {
         m.heap_take(data, 16 * mem::kPageBytes);
-        for (std::uint64_t p = 0; p < 16; ++p) ASSERT_TRUE(m.mover->assign_untouched(m.context().io, m.directory->pages().page_of(data + p * mem::kPageBytes)).has_value());
+        for (std::uint64_t p = 0; p < 16; ++p)
+          ASSERT_TRUE(
+              m.mover
+                  ->assign_untouched(m.context().io, m.directory->pages().page_of(data + p * mem::kPageBytes))
+                  .has_value());
       }
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
@@ -418,7 +477,9 @@ TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
       for (std::uint64_t p = 0; p < 16; ++p) {
-        for (std::uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(*m.at<std::uint64_t>(data + p * mem::kPageBytes + r * 8), p * 100 + round) << "page " << p << " rank " << r;
+        for (std::uint32_t r = 0; r < ranks; ++r)
+          ASSERT_EQ(*m.at<std::uint64_t>(data + p * mem::kPageBytes + r * 8), p * 100 + round)
+              << "page " << p << " rank " << r;
       }
       m.collectives.barrier();
     }
@@ -431,9 +492,11 @@ TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * m.page_bytes) : 0);
     auto* bytes = m.at<unsigned char>(data);
     for (unsigned round = 1; round <= 12; ++round) {
-      bytes[raw(m.rank())] = static_cast<unsigned char>(round);   // dirty here, maybe unreleased when the page moves
+      bytes[raw(m.rank())] =
+          static_cast<unsigned char>(round);  // dirty here, maybe unreleased when the page moves
       if (raw(m.rank()) == round % ranks) {
-        ASSERT_TRUE(m.mover->bring(m.context().io, m.pages().page_of(data), {data, data + m.page_bytes}).has_value());
+        ASSERT_TRUE(
+            m.mover->bring(m.context().io, m.pages().page_of(data), {data, data + m.page_bytes}).has_value());
       }
       m.coherence->release_all(m.context());
       m.collectives.barrier();
@@ -445,26 +508,34 @@ TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
   });
 }
 
-/// Which blocks have a twin here when the page arrives is the mover's business: the others come in runs, those byte by byte.
+/// Which blocks have a twin here when the page arrives is the mover's business: the others come in runs,
+/// those byte by byte.
 TEST_P(CoherenceTest, APageArrivesInRunsBetweenBlocksThatAreDirtyHere) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
-    const std::uint64_t blocks = 2 * std::max<std::uint64_t>(m.page_bytes / mem::kBlockBytes, 16);   // two pages or more
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(blocks * mem::kBlockBytes) : 0);
+    const std::uint64_t blocks =
+        2 * std::max<std::uint64_t>(m.page_bytes / mem::kBlockBytes, 16);  // two pages or more
+    const std::uint64_t data =
+        m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(blocks * mem::kBlockBytes) : 0);
     auto* bytes = m.at<unsigned char>(data);
-    const auto dirty = [](std::uint64_t block, unsigned round) { return block % 7 == round % 7 || block % 11 < 3; };
+    const auto dirty = [](std::uint64_t block, unsigned round) {
+      return block % 7 == round % 7 || block % 11 < 3;
+    };
     for (unsigned round = 1; round <= 3 * ranks; ++round) {
       const auto mark = static_cast<unsigned char>(round);
       if (raw(m.rank()) == (round - 1) % ranks) {
-        for (std::uint64_t b = 0; b < blocks; ++b) bytes[b * mem::kBlockBytes + 50 + b % 50] = mark;   // the owner's
+        for (std::uint64_t b = 0; b < blocks; ++b)
+          bytes[b * mem::kBlockBytes + 50 + b % 50] = mark;  // the owner's
       }
       m.collectives.barrier();
       if (raw(m.rank()) == round % ranks) {
         for (std::uint64_t b = 0; b < blocks; ++b) {
           if (dirty(b, round)) bytes[b * mem::kBlockBytes + 100] = mark;
         }
-        const gas::ByteRange live{data + 50, data + blocks * mem::kBlockBytes - 50};   // its ends need not be those of blocks
-        for (const PageId page : m.pages().in(data, blocks * mem::kBlockBytes)) ASSERT_TRUE(m.mover->bring(m.context().io, page, live).has_value());
+        const gas::ByteRange live{
+            data + 50, data + blocks * mem::kBlockBytes - 50};  // its ends need not be those of blocks
+        for (const PageId page : m.pages().in(data, blocks * mem::kBlockBytes))
+          ASSERT_TRUE(m.mover->bring(m.context().io, page, live).has_value());
       }
       m.collectives.barrier();
       m.coherence->release_all(m.context());
@@ -483,23 +554,31 @@ TEST_P(CoherenceTest, APageArrivesInRunsBetweenBlocksThatAreDirtyHere) {
   });
 }
 
-/// Pages that were given to a rank before it touched them are armed by its first fault there, while others take them away.
+/// Pages that were given to a rank before it touched them are armed by its first fault there, while others
+/// take them away.
 TEST_P(CoherenceTest, PagesMoveWhileTheirOwnersTouchThemForTheFirstTime) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
-    const std::uint64_t bytes = ranks * std::max<std::uint64_t>(m.page_bytes, 32768), blocks = bytes / mem::kBlockBytes;
+    const std::uint64_t bytes = ranks * std::max<std::uint64_t>(m.page_bytes, 32768),
+                        blocks = bytes / mem::kBlockBytes;
     for (unsigned round = 1; round <= 10; ++round) {
-      const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(bytes, gas::Placement::cyclic) : 0);
-      const auto cell = [&](std::uint64_t block, unsigned worker) { return m.at<unsigned char>(data + block * mem::kBlockBytes + 2 * worker); };
-      const auto work = [&](unsigned worker) {   // numbered over the job
+      const std::uint64_t data =
+          m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(bytes, gas::Placement::cyclic) : 0);
+      const auto cell = [&](std::uint64_t block, unsigned worker) {
+        return m.at<unsigned char>(data + block * mem::kBlockBytes + 2 * worker);
+      };
+      const auto work = [&](unsigned worker) {  // numbered over the job
         m.enter();
         std::mt19937 random(round * 100 + worker);
         for (std::uint64_t i = 0; i < blocks; ++i) {
-          const std::uint64_t block = (i * 7 + worker * blocks / 5) % blocks;   // 7: no divisor of the number of blocks, a power of two
+          const std::uint64_t block = (i * 7 + worker * blocks / 5) %
+                                      blocks;  // 7: no divisor of the number of blocks, a power of two
           *cell(block, worker) = static_cast<unsigned char>(round);
           if (random() % std::max<std::uint64_t>(16, m.page_bytes / mem::kBlockBytes) != 0) continue;
           const PageId page = m.pages().page_of(data + random() % blocks * mem::kBlockBytes);
-          ASSERT_TRUE(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
+          ASSERT_TRUE(
+              m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)})
+                  .has_value());
         }
       };
       std::thread second(work, 2 * raw(m.rank()) + 1);
@@ -510,7 +589,8 @@ TEST_P(CoherenceTest, PagesMoveWhileTheirOwnersTouchThemForTheFirstTime) {
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
       for (std::uint64_t b = 0; b < blocks; ++b) {
-        for (unsigned worker = 0; worker < 2 * ranks; ++worker) ASSERT_EQ(*cell(b, worker), round) << "block " << b << " worker " << worker;
+        for (unsigned worker = 0; worker < 2 * ranks; ++worker)
+          ASSERT_EQ(*cell(b, worker), round) << "block " << b << " worker " << worker;
       }
       m.collectives.barrier();
       if (raw(m.rank()) == round % ranks) m.heap->free(m.context().io, gas::Heap::kShared, data);
@@ -526,7 +606,8 @@ TEST_P(CoherenceTest, PinnedBlocksStayThroughFencesAndSeeOthersBytes) {
     auto* bytes = m.at<unsigned char>(data);
     ASSERT_TRUE(!m.coherence->pin(m.context(), data, 8192, dsm::Use::read_write));
     for (unsigned round = 1; round <= 10; ++round) {
-      for (std::size_t i = raw(m.rank()); i < 8192; i += ranks) bytes[i] = static_cast<unsigned char>(round * 3 + i);
+      for (std::size_t i = raw(m.rank()); i < 8192; i += ranks)
+        bytes[i] = static_cast<unsigned char>(round * 3 + i);
       m.coherence->release_all(m.context());
       m.collectives.barrier();
       m.coherence->acquire_all(m.context());
@@ -558,7 +639,7 @@ TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
       }
       std::memset(m.at<char>(again), 'n', 48);
       m.collectives.barrier();
-      m.coherence->release_all(m.context());   // of an old 'x', if it were still there
+      m.coherence->release_all(m.context());  // of an old 'x', if it were still there
       m.collectives.barrier();
       for (int i = 0; i < 48; ++i) ASSERT_EQ(m.at<char>(again)[i], 'n');
       m.collectives.barrier();
@@ -568,14 +649,16 @@ TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
 
 TEST_P(CoherenceTest, DirectAccessReadsAndWritesTheOwnersCopy) {
   on_ranks(GetParam(), [](RankMemory& m) {
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(3 * m.page_bytes, gas::Placement::cyclic) : 0);
+    const std::uint64_t data =
+        m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(3 * m.page_bytes, gas::Placement::cyclic) : 0);
     const std::vector<char> text(1000, static_cast<char>('a' + raw(m.rank())));
     const std::uint64_t at = data + m.page_bytes - 500 + raw(m.rank()) * 1000;
     ASSERT_TRUE(gas::put(m.context().io, *m.access, at, text.data(), text.size()).has_value());
     m.collectives.barrier();
     for (std::uint32_t r = 0; r < m.transport->ranks(); ++r) {
       std::vector<char> got(1000);
-      ASSERT_TRUE(gas::get(m.context().io, *m.access, got.data(), data + m.page_bytes - 500 + r * 1000, 1000).has_value());
+      ASSERT_TRUE(gas::get(m.context().io, *m.access, got.data(), data + m.page_bytes - 500 + r * 1000, 1000)
+                      .has_value());
       EXPECT_EQ(got, std::vector<char>(1000, static_cast<char>('a' + r)));
     }
     EXPECT_FALSE(gas::get(m.context().io, *m.access, nullptr, 0, 1).has_value());
@@ -587,7 +670,9 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
     const auto ranks = m.transport->ranks();
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * m.page_bytes) : 0);
     constexpr std::uint32_t kRounds = 2000;
-    const auto cell = [&](std::uint64_t owner, std::uint64_t page) { return data + page * m.page_bytes + owner * 4; };
+    const auto cell = [&](std::uint64_t owner, std::uint64_t page) {
+      return data + page * m.page_bytes + owner * 4;
+    };
     const auto work = [&](unsigned worker) {
       m.enter();
       std::mt19937 random(raw(m.rank()) * 10 + worker);
@@ -620,14 +705,16 @@ TEST_P(CoherenceTest, PutsLoseNothingWhileTheirPagesMove) {
   });
 }
 
-/// Two workers a rank hammer falsely shared cells while pages move about, with locks played by a ticket in the directory's atomics.
+/// Two workers a rank hammer falsely shared cells while pages move about, with locks played by a ticket in
+/// the directory's atomics.
 TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
   on_ranks(GetParam(), [](RankMemory& m) {
     const auto ranks = m.transport->ranks();
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(2 * 65536) : 0);
     // Words at the end of rank 0's directory header play the lock: ticket and serving, then the last holder.
     const comm::RegionWords words(*m.transport, gas::kDirectory);
-    const int rounds = m.page_bytes > mem::kPageBytes ? 50 : 150;   // each move copies the page, while all others wait
+    const int rounds =
+        m.page_bytes > mem::kPageBytes ? 50 : 150;  // each move copies the page, while all others wait
     const auto work = [&](unsigned worker) {
       m.enter();
       std::mt19937 random(raw(m.rank()) * 10 + worker);
@@ -636,12 +723,14 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
         const std::uint64_t ticket = words.fetch_add(io, Rank{0}, 4072, 1);
         io.waiter().until([&] { return words.load(io, Rank{0}, 4080) == ticket; });
         const auto last = words.load(io, Rank{0}, 4088);
-        if (last != 0 && Rank{static_cast<std::uint32_t>(last - 1)} != m.rank()) m.cross(Rank{static_cast<std::uint32_t>(last - 1)});
+        if (last != 0 && Rank{static_cast<std::uint32_t>(last - 1)} != m.rank())
+          m.cross(Rank{static_cast<std::uint32_t>(last - 1)});
         auto* counters = m.at<std::uint64_t>(data);
         for (int k = 0; k < 4; ++k) ++counters[(k * 2048) % 16384 / 2];
         if (random() % 8 == 0) {
-          const PageId page = m.pages().page_of(data + random() % 4 * 8192);   // a counter's
-          ASSERT_TRUE(m.mover->bring(io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
+          const PageId page = m.pages().page_of(data + random() % 4 * 8192);  // a counter's
+          ASSERT_TRUE(
+              m.mover->bring(io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
         }
         words.store(io, Rank{0}, 4088, raw(m.rank()) + 1);
         words.fetch_add(io, Rank{0}, 4080, 1);
@@ -653,7 +742,8 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
     m.collectives.barrier();
     for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
     m.coherence->acquire_all(m.context());
-    for (int k = 0; k < 4; ++k) EXPECT_EQ(m.at<std::uint64_t>(data)[(k * 2048) % 16384 / 2], rounds * 2u * ranks);
+    for (int k = 0; k < 4; ++k)
+      EXPECT_EQ(m.at<std::uint64_t>(data)[(k * 2048) % 16384 / 2], rounds * 2u * ranks);
     m.collectives.barrier();
   });
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices name blocks: what nobody has changed of a page stays where it is cached, whoever changes the rest, and is not fetched again.
+// Notices name blocks: what nobody has changed of a page stays where it is cached, whoever changes the rest,
+// and is not fetched again.
 //
-// A round: every rank reads each block of the page; some rank changes one byte; an edge from it to all others; every rank reads again. Quiet rounds come before, in which nobody changes
-// anything, so that the owner has found out to which blocks it does not store (docs/design/dsm.md, "The owner's stores").
+// A round: every rank reads each block of the page; some rank changes one byte; an edge from it to all
+// others; every rank reads again. Quiet rounds come before, in which nobody changes anything, so that the
+// owner has found out to which blocks it does not store (docs/design/dsm.md, "The owner's stores").
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -22,7 +24,8 @@ KASANE_ON_RANKS_AND_PAGES(Notices);
 /// A page of rank 0 that all ranks read.
 class Watched {
  public:
-  explicit Watched(RankMemory& m) : m_(m), at_(m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(m.page_bytes) : 0)) {
+  explicit Watched(RankMemory& m)
+      : m_(m), at_(m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(m.page_bytes) : 0)) {
     if (raw(m_.rank()) == 0) {
       for (std::uint64_t b = 0; b < blocks(); ++b) *block(b) = 0;
     }
@@ -30,17 +33,21 @@ class Watched {
   }
 
   [[nodiscard]] std::uint64_t blocks() const { return m_.page_bytes / mem::kBlockBytes; }
-  [[nodiscard]] std::uint64_t* block(std::uint64_t b) const { return m_.at<std::uint64_t>(at_ + b * mem::kBlockBytes); }
+  [[nodiscard]] std::uint64_t* block(std::uint64_t b) const {
+    return m_.at<std::uint64_t>(at_ + b * mem::kBlockBytes);
+  }
   [[nodiscard]] std::uint64_t offset_of(std::uint64_t b) const { return at_ + b * mem::kBlockBytes; }
   /// Blocks of the part in which b lies: what a notice of b is about.
   [[nodiscard]] std::uint64_t blocks_of_part(std::uint64_t b) const {
     const mem::BlockRange all{mem::block_of(at_), blocks()};
     std::uint64_t n = 0;
-    for (std::uint64_t i = 0; i < blocks(); ++i) n += gas::part_of(all, BlockId{raw(all.first) + i}) == gas::part_of(all, BlockId{raw(all.first) + b});
+    for (std::uint64_t i = 0; i < blocks(); ++i)
+      n += gas::part_of(all, BlockId{raw(all.first) + i}) == gas::part_of(all, BlockId{raw(all.first) + b});
     return n;
   }
 
-  /// Every rank changes what it has to, all cross all others, every rank reads all. Returns how many blocks this rank has fetched for that.
+  /// Every rank changes what it has to, all cross all others, every rank reads all. Returns how many blocks
+  /// this rank has fetched for that.
   template <class Change>
   std::uint64_t round(const Change& change) {
     m_.collectives.barrier();
@@ -105,12 +112,14 @@ TEST_P(Notices, WhatAThirdRankChangesIsFetchedAgainAndNothingElse) {
 TEST_P(Notices, WhatTheOwnerAndAThirdRankChangeIsFetchedAgainAndNothingElse) {
   on_watched_pages(GetParam(), [](RankMemory&, Watched& page, std::uint32_t me, std::uint32_t ranks) {
     if (page.blocks() == 1 || ranks == 1) return;
-    const std::uint64_t stored = 0, put = page.blocks() - 1, by_owner = page.next_value(stored), by_other = page.next_value(put);
+    const std::uint64_t stored = 0, put = page.blocks() - 1, by_owner = page.next_value(stored),
+                        by_other = page.next_value(put);
     const std::uint64_t fetched = page.round([&] {
       if (me == 0) *page.block(stored) = by_owner;
       if (me == ranks - 1) *page.block(put) = by_other;
     });
-    EXPECT_EQ(fetched, (me == 0 ? 0 : page.blocks_of_part(stored)) + (me == 0 || me == ranks - 1 ? 0 : page.blocks_of_part(put)));
+    EXPECT_EQ(fetched, (me == 0 ? 0 : page.blocks_of_part(stored)) +
+                           (me == 0 || me == ranks - 1 ? 0 : page.blocks_of_part(put)));
   });
 }
 
@@ -130,7 +139,7 @@ TEST_P(Notices, WhatIsPutDirectlyIsFetchedAgainAndNothingElse) {
 // A page that two ranks write in different blocks, each its own: neither fetches again what it alone writes.
 TEST_P(Notices, WritersOfDifferentBlocksKeepTheirOwn) {
   on_watched_pages(GetParam(), [](RankMemory&, Watched& page, std::uint32_t me, std::uint32_t ranks) {
-    if (page.blocks() != 16 || ranks == 1) return;   // a part a block, and a block a rank
+    if (page.blocks() != 16 || ranks == 1) return;  // a part a block, and a block a rank
     for (int epoch = 0; epoch < 6; ++epoch) {
       std::vector<std::uint64_t> values(ranks);
       for (std::uint32_t r = 0; r < ranks; ++r) values[r] = page.next_value(r);

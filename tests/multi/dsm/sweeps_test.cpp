@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sweeps over another rank's memory, upwards, downwards and with strides: few faults, and nothing comes that is not used. What is
-// touched at random brings next to nothing.
+// Sweeps over another rank's memory, upwards, downwards and with strides: few faults, and nothing comes that
+// is not used. What is touched at random brings next to nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,10 +27,12 @@ struct Pattern {
 
   explicit Pattern(std::int64_t every) : stride(every) {
     constexpr std::int64_t kEnd = kSwept;
-    for (std::int64_t b = stride > 0 ? 0 : kEnd - 1; b >= 0 && b < kEnd; b += stride) blocks.push_back(static_cast<std::uint64_t>(b));
+    for (std::int64_t b = stride > 0 ? 0 : kEnd - 1; b >= 0 && b < kEnd; b += stride)
+      blocks.push_back(static_cast<std::uint64_t>(b));
   }
-  /// A fault takes one block, then (with a stride, the third time) two, four, … up to 16, of a run as far as they lie in its window; from the third fault
-  /// on also of other pages. If nothing is new about the sweep, as many at once.
+  /// A fault takes one block, then (with a stride, the third time) two, four, … up to 16, of a run as far as
+  /// they lie in its window; from the third fault on also of other pages. If nothing is new about the sweep,
+  /// as many at once.
   [[nodiscard]] std::uint64_t faults(std::uint64_t page_bytes, bool known) const {
     const std::uint64_t page = page_bytes / mem::kBlockBytes;
     const bool runs = std::abs(stride) == 1;
@@ -39,8 +41,12 @@ struct Pattern {
       if (!known && faults != 0 && (faults > 1 || runs)) take = std::min(2 * take, kMost);
       const bool leaves = known || faults > 1;
       const std::size_t first = i;
-      const auto alike = [&](std::uint64_t together) { return blocks[i] / together == blocks[first] / together; };
-      while (i < blocks.size() && i - first < take && (!runs || alike(dsm::kWindowBlocks)) && (leaves || alike(page))) ++i;
+      const auto alike = [&](std::uint64_t together) {
+        return blocks[i] / together == blocks[first] / together;
+      };
+      while (i < blocks.size() && i - first < take && (!runs || alike(dsm::kWindowBlocks)) &&
+             (leaves || alike(page)))
+        ++i;
     }
     return faults;
   }
@@ -49,7 +55,9 @@ struct Pattern {
 constexpr std::int64_t kStrides[] = {1, -1, 2, 3, -3, 5, -5, 20, -30};
 
 class Sweeps : public test::OnRanksAndPages {};
-INSTANTIATE_TEST_SUITE_P(Pages, Sweeps, testing::Combine(testing::Values(2), testing::Values(4096, mem::kPageBytes, 2 << 20)),
+INSTANTIATE_TEST_SUITE_P(Pages, Sweeps,
+                         testing::Combine(testing::Values(2),
+                                          testing::Values(4096, mem::kPageBytes, 2 << 20)),
                          [](const auto& of) { return std::to_string(std::get<1>(of.param) / 1024) + "KiB"; });
 
 struct Counts {
@@ -62,11 +70,13 @@ Counts counts(RankMemory& m) {
   return {c.faults_read.load(), c.faults_write.load(), c.blocks_fetched.load(), twins};
 }
 
-/// Rank 1 works on rank 0's blocks, of which each holds its number; nothing else goes on. body(memory, what an epoch costs, where they are).
+/// Rank 1 works on rank 0's blocks, of which each holds its number; nothing else goes on. body(memory, what
+/// an epoch costs, where they are).
 template <class Body>
 void on_blocks_of_another(test::RanksAndPages parameter, std::uint64_t blocks, const Body& body) {
   test::on_ranks(parameter, [&](RankMemory& m) {
-    const std::uint64_t at = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(blocks * mem::kBlockBytes) : 0);
+    const std::uint64_t at =
+        m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(blocks * mem::kBlockBytes) : 0);
     if (raw(m.rank()) == 0) {
       for (std::uint64_t b = 0; b < blocks; ++b) *m.at<std::uint64_t>(at + b * mem::kBlockBytes) = b;
     }
@@ -77,7 +87,8 @@ void on_blocks_of_another(test::RanksAndPages parameter, std::uint64_t blocks, c
         const Counts before = counts(m);
         work();
         const Counts after = counts(m);
-        return Counts{after.loads - before.loads, after.stores - before.stores, after.fetched - before.fetched, after.with_twins - before.with_twins};
+        return Counts{after.loads - before.loads, after.stores - before.stores,
+                      after.fetched - before.fetched, after.with_twins - before.with_twins};
       };
       body(m, epoch, at);
     }
@@ -125,9 +136,10 @@ TEST_P(Sweeps, StoresTakeFewFaultsAndTwinsOfWhatIsChanged) {
   }
 }
 
-// Where it ends in the midst of the other rank's memory, the fault that was its last has brought up to 15 blocks too many.
+// Where it ends in the midst of the other rank's memory, the fault that was its last has brought up to 15
+// blocks too many.
 TEST_P(Sweeps, BringLittleBeyondTheirEnd) {
-  constexpr std::uint64_t kApart = 300;   // blocks: more than any stride that is recognised
+  constexpr std::uint64_t kApart = 300;  // blocks: more than any stride that is recognised
   for (const std::int64_t stride : {1, -1, 2, -3, 5}) {
     on_blocks_of_another(GetParam(), 10 * kApart, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       for (int i = 0; i < 2; ++i) {
@@ -148,14 +160,16 @@ TEST_P(Sweeps, BringLittleBeyondTheirEnd) {
   }
 }
 
-// Behind an array, in the direction of its sweep, lie pages of the rank that sweeps: nothing of them is fetched, and they keep what they hold.
+// Behind an array, in the direction of its sweep, lie pages of the rank that sweeps: nothing of them is
+// fetched, and they keep what they hold.
 TEST_P(Sweeps, EndWhereTheOwnPagesBegin) {
   for (const std::int64_t stride : kStrides) {
     const Pattern p(stride);
     on_blocks_of_another(GetParam(), 3 * kSwept, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
       const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
       for (const PageId page : m.pages().in(at + kSwept * mem::kBlockBytes, kSwept * mem::kBlockBytes)) {
-        ASSERT_TRUE(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}).has_value());
+        ASSERT_TRUE(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)})
+                        .has_value());
       }
       const std::uint64_t first = stride > 0 ? 0 : 2 * kSwept;
       for (std::uint64_t i = 0; i < 3; ++i) {
@@ -181,14 +195,17 @@ TEST_P(Sweeps, EndWithTheMemory) {
     if (stride < 0) continue;
     const Pattern p(stride);
     on_blocks_of_another(GetParam(), kSwept, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
-      const auto is_allocated = [&](std::uint64_t offset) { return m.directory->lookup(m.context().io, m.pages().page_of(offset)).allocated; };
+      const auto is_allocated = [&](std::uint64_t offset) {
+        return m.directory->lookup(m.context().io, m.pages().page_of(offset)).allocated;
+      };
       std::uint64_t end = at;
       while (is_allocated(end)) end += m.page_bytes;
       ASSERT_LT(end + m.page_bytes, RankMemory::kSpaceBytes);
       const std::uint64_t first = end - kSwept * mem::kBlockBytes;
       for (std::uint64_t i = 0; i < 2; ++i) {
         const Counts cost = epoch([&] {
-          for (const std::uint64_t b : p.blocks) static_cast<void>(*m.at<volatile std::uint64_t>(first + b * mem::kBlockBytes));
+          for (const std::uint64_t b : p.blocks)
+            static_cast<void>(*m.at<volatile std::uint64_t>(first + b * mem::kBlockBytes));
         });
         EXPECT_EQ(cost.loads, p.faults(m.page_bytes, i != 0)) << stride << ", epoch " << i;
         EXPECT_EQ(cost.fetched, p.blocks.size()) << stride << ", epoch " << i;
@@ -204,7 +221,7 @@ TEST_P(Sweeps, WhatIsTouchedAtRandomBringsNextToNothing) {
   std::shuffle(order.begin(), order.end(), std::mt19937(1));
   order.resize(kTouched);
   on_blocks_of_another(GetParam(), kMany, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
-      const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
+    const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
     for (int i = 0; i < 3; ++i) {
       const Counts cost = epoch([&] {
         for (const std::uint64_t b : order) ASSERT_EQ(*block(b), b);
@@ -217,9 +234,12 @@ TEST_P(Sweeps, WhatIsTouchedAtRandomBringsNextToNothing) {
 
 // Two arrays are read and a third is written, one of them downwards.
 TEST_P(Sweeps, OfAMergeGoOnBesideEachOther) {
-  constexpr std::uint64_t kLength = 64, kThird = 2 * kLength + kMost;   // not beside the second: where one of them begins is no other's next
+  constexpr std::uint64_t kLength = 64,
+                          kThird =
+                              2 * kLength +
+                              kMost;  // not beside the second: where one of them begins is no other's next
   on_blocks_of_another(GetParam(), kThird + kLength, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
-      const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
+    const auto block = [&](std::uint64_t b) { return m.at<std::uint64_t>(at + b * mem::kBlockBytes); };
     const Counts cost = epoch([&] {
       for (std::uint64_t i = 0; i < kLength; ++i) {
         ASSERT_EQ(*block(i), i);

@@ -25,7 +25,8 @@ KASANE_ON_RANKS_AND_PAGES(ViewTest);
 /// The range pinned for the life of it.
 class View {
  public:
-  View(RankMemory& m, std::uint64_t offset, std::size_t bytes, Use use) : m_(m), offset_(offset), bytes_(bytes) {
+  View(RankMemory& m, std::uint64_t offset, std::size_t bytes, Use use)
+      : m_(m), offset_(offset), bytes_(bytes) {
     KASANE_CHECK(!m.coherence->pin(m.context(), offset, bytes, use));
   }
   ~View() { m_.coherence->unpin(m_.context(), offset_, bytes_); }
@@ -38,7 +39,9 @@ class View {
   std::size_t bytes_;
 };
 
-std::uint64_t faults(RankMemory& m) { return m.context().counters.faults_read.load() + m.context().counters.faults_write.load(); }
+std::uint64_t faults(RankMemory& m) {
+  return m.context().counters.faults_read.load() + m.context().counters.faults_write.load();
+}
 
 void cross_all(RankMemory& m) {
   m.collectives.barrier();
@@ -61,7 +64,8 @@ TEST_P(ViewTest, ComesAtOnceWithoutFaultsAndGoesBack) {
       if (raw(m.rank()) == (round + 1) % ranks) {
         const std::uint64_t n = faults(m), fetched = m.context().counters.blocks_fetched.load();
         {
-          const View in(m, data + kFirst * 8, (kEnd - kFirst) * 8, write_only ? Use::write_only : Use::read_write);
+          const View in(m, data + kFirst * 8, (kEnd - kFirst) * 8,
+                        write_only ? Use::write_only : Use::read_write);
           for (std::uint64_t i = kFirst; i < kEnd; ++i) {
             if (!write_only) {
               ASSERT_EQ(words[i], i + before);
@@ -70,7 +74,7 @@ TEST_P(ViewTest, ComesAtOnceWithoutFaultsAndGoesBack) {
           }
         }
         EXPECT_EQ(faults(m), n);
-        if (write_only) {   // those at the edges
+        if (write_only) {  // those at the edges
           EXPECT_LE(m.context().counters.blocks_fetched.load(), fetched + 2);
         }
       }
@@ -78,7 +82,8 @@ TEST_P(ViewTest, ComesAtOnceWithoutFaultsAndGoesBack) {
       {
         const std::uint64_t n = faults(m);
         const View all(m, data, kWords * 8, Use::read);
-        for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], i >= kFirst && i < kEnd ? i + after : i) << "round " << round;
+        for (std::uint64_t i = 0; i < kWords; ++i)
+          ASSERT_EQ(words[i], i >= kFirst && i < kEnd ? i + after : i) << "round " << round;
         EXPECT_EQ(faults(m), n);
       }
       m.collectives.barrier();
@@ -86,13 +91,15 @@ TEST_P(ViewTest, ComesAtOnceWithoutFaultsAndGoesBack) {
   });
 }
 
-// Workers of all ranks write intervals that meet anywhere, read what others wrote, and take pages to themselves, while other workers make fences.
+// Workers of all ranks write intervals that meet anywhere, read what others wrote, and take pages to
+// themselves, while other workers make fences.
 TEST_P(ViewTest, IntervalsThatMeetInOneBlockLoseNothing) {
   if (std::get<1>(GetParam()) > mem::kPageBytes) GTEST_SKIP() << "as with pages of 64 KiB";
   on_ranks(GetParam(), [](RankMemory& m) {
     constexpr std::uint64_t kWords = 40'000, kIntervals = 32;
     const auto ranks = m.transport->ranks();
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kWords * 8, gas::Placement::block) : 0);
+    const std::uint64_t data =
+        m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kWords * 8, gas::Placement::block) : 0);
     auto* words = m.at<std::uint64_t>(data);
     {
       const View all(m, data, kWords * 8, Use::read);
@@ -100,7 +107,7 @@ TEST_P(ViewTest, IntervalsThatMeetInOneBlockLoseNothing) {
     m.collectives.barrier();
     if (raw(m.rank()) == 0) std::fill_n(words, kWords, 0);
     cross_all(m);
-    std::mt19937 shared(7);   // the same at all ranks
+    std::mt19937 shared(7);  // the same at all ranks
     for (std::uint64_t round = 1; round <= 12; ++round) {
       std::vector<std::uint64_t> bounds{0, kWords};
       for (std::uint64_t i = 1; i < kIntervals; ++i) bounds.push_back(shared() % kWords);
@@ -115,7 +122,8 @@ TEST_P(ViewTest, IntervalsThatMeetInOneBlockLoseNothing) {
           const unsigned what = random() % 4;
           if (what == 3) {
             const PageId page = m.pages().page_of(data + first * 8);
-            static_cast<void>(m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}));
+            static_cast<void>(
+                m.mover->bring(m.context().io, page, {m.pages().offset_of(page), m.pages().end_of(page)}));
           }
           const View view(m, data + first * 8, n * 8, what == 0 ? Use::read_write : Use::write_only);
           for (std::uint64_t k = first; k < first + n; ++k) {
@@ -151,63 +159,77 @@ TEST_P(ViewTest, OfWhatIsNotAllocatedPinsNothing) {
     const auto wild = m.coherence->pin(m.context(), data, m.page_bytes + 4096, Use::read_write);
     ASSERT_TRUE(wild.has_value());
     EXPECT_EQ(mem::offset_of(*wild), beyond);
-    for (std::uint64_t at = data; at < beyond + 4096; at += 4096) EXPECT_EQ(m.coherence->state(mem::block_of(at)).pins, 0u);
+    for (std::uint64_t at = data; at < beyond + 4096; at += 4096)
+      EXPECT_EQ(m.coherence->state(mem::block_of(at)).pins, 0u);
   });
 }
 
 // What is discarded is never sent, be it a part of a block or all of it, written through a view or not.
-// A sweep over another rank's memory: the oldest blocks are at their owner before anybody asks for a release; the newest are not yet.
+// A sweep over another rank's memory: the oldest blocks are at their owner before anybody asks for a release;
+// the newest are not yet.
 TEST_P(ViewTest, ALongSweepIsSentAhead) {
   if (std::get<0>(GetParam()) == 1) GTEST_SKIP() << "all memory is its own";
-  on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr std::uint64_t kBlocks = 300, kBytes = kBlocks * mem::kBlockBytes;
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBytes) : 0);
-    const auto& counters = m.context().counters;
-    for (const bool by_views : {false, true}) {
-      const auto value = static_cast<unsigned char>(by_views ? 2 : 1);
-      if (raw(m.rank()) == 1) {
-        const std::uint64_t ahead = counters.blocks_sent_ahead.load();
-        for (std::uint64_t b = 0; b < kBlocks; b += 10) {
-          std::optional<View> view;
-          if (by_views) view.emplace(m, data + b * mem::kBlockBytes, 10 * mem::kBlockBytes, Use::write_only);
-          std::memset(m.at<unsigned char>(data + b * mem::kBlockBytes), value, 10 * mem::kBlockBytes);
+  on_ranks(
+      GetParam(),
+      [](RankMemory& m) {
+        constexpr std::uint64_t kBlocks = 300, kBytes = kBlocks * mem::kBlockBytes;
+        const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBytes) : 0);
+        const auto& counters = m.context().counters;
+        for (const bool by_views : {false, true}) {
+          const auto value = static_cast<unsigned char>(by_views ? 2 : 1);
+          if (raw(m.rank()) == 1) {
+            const std::uint64_t ahead = counters.blocks_sent_ahead.load();
+            for (std::uint64_t b = 0; b < kBlocks; b += 10) {
+              std::optional<View> view;
+              if (by_views)
+                view.emplace(m, data + b * mem::kBlockBytes, 10 * mem::kBlockBytes, Use::write_only);
+              std::memset(m.at<unsigned char>(data + b * mem::kBlockBytes), value, 10 * mem::kBlockBytes);
+            }
+            EXPECT_GE(counters.blocks_sent_ahead.load() - ahead, kBlocks - 64);
+            EXPECT_LE(counters.blocks_sent_ahead.load() - ahead,
+                      kBlocks - 32 + 16);  // write-ahead goes past the end
+          }
+          m.collectives.barrier();
+          if (raw(m.rank()) == 0) {
+            EXPECT_EQ(static_cast<unsigned char>(*m.space.a(data)), value) << "no release yet";
+          }
+          m.collectives.barrier();
+          cross_all(m);
+          for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(m.at<unsigned char>(data)[i], value);
+          m.collectives.barrier();
         }
-        EXPECT_GE(counters.blocks_sent_ahead.load() - ahead, kBlocks - 64);
-        EXPECT_LE(counters.blocks_sent_ahead.load() - ahead, kBlocks - 32 + 16);   // write-ahead goes past the end
-      }
-      m.collectives.barrier();
-      if (raw(m.rank()) == 0) {
-        EXPECT_EQ(static_cast<unsigned char>(*m.space.a(data)), value) << "no release yet";
-      }
-      m.collectives.barrier();
-      cross_all(m);
-      for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(m.at<unsigned char>(data)[i], value);
-      m.collectives.barrier();
-    }
-  }, 0, 32);
+      },
+      0, 32);
 }
 
 // Blocks that are stored to again and again stay: what was sent in vain raises the limit.
 TEST_P(ViewTest, WhatIsStoredToAgainIsNotSentAheadForLong) {
   if (std::get<0>(GetParam()) == 1) GTEST_SKIP() << "all memory is its own";
-  on_ranks(GetParam(), [](RankMemory& m) {
-    constexpr std::uint64_t kBlocks = 100, kRounds = 20;
-    const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBlocks * mem::kBlockBytes) : 0);
-    const auto& counters = m.context().counters;
-    if (raw(m.rank()) == 1) {
-      for (std::uint64_t round = 0; round < kRounds; ++round) {
-        for (std::uint64_t b = 0; b < kBlocks; ++b) *m.at<std::uint64_t>(data + b * mem::kBlockBytes) = round;
-      }
-      EXPECT_GT(counters.blocks_sent_in_vain.load(), 0u);
-      EXPECT_LT(counters.blocks_sent_in_vain.load(), kBlocks);
-    }
-    cross_all(m);
-    for (std::uint64_t b = 0; b < kBlocks; ++b) ASSERT_EQ(*m.at<std::uint64_t>(data + b * mem::kBlockBytes), kRounds - 1);
-    m.collectives.barrier();
-  }, 0, 32);
+  on_ranks(
+      GetParam(),
+      [](RankMemory& m) {
+        constexpr std::uint64_t kBlocks = 100, kRounds = 20;
+        const std::uint64_t data =
+            m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kBlocks * mem::kBlockBytes) : 0);
+        const auto& counters = m.context().counters;
+        if (raw(m.rank()) == 1) {
+          for (std::uint64_t round = 0; round < kRounds; ++round) {
+            for (std::uint64_t b = 0; b < kBlocks; ++b)
+              *m.at<std::uint64_t>(data + b * mem::kBlockBytes) = round;
+          }
+          EXPECT_GT(counters.blocks_sent_in_vain.load(), 0u);
+          EXPECT_LT(counters.blocks_sent_in_vain.load(), kBlocks);
+        }
+        cross_all(m);
+        for (std::uint64_t b = 0; b < kBlocks; ++b)
+          ASSERT_EQ(*m.at<std::uint64_t>(data + b * mem::kBlockBytes), kRounds - 1);
+        m.collectives.barrier();
+      },
+      0, 32);
 }
 
-// What a rank has written as a whole, and not released, is as new after an acquire as before: it is neither sent nor fetched again.
+// What a rank has written as a whole, and not released, is as new after an acquire as before: it is neither
+// sent nor fetched again.
 TEST_P(ViewTest, WholeBlocksOutliveAnAcquire) {
   if (std::get<0>(GetParam()) == 1 || !RankMemory::classification_under_test()) GTEST_SKIP();
   on_ranks(GetParam(), [](RankMemory& m) {
@@ -222,7 +244,7 @@ TEST_P(ViewTest, WholeBlocksOutliveAnAcquire) {
         const View view(m, data, kBytes, Use::write_only);
         std::memset(bytes, 2, kBytes);
       }
-      m.cross(Rank{0});   // which tells: it cannot know that it has stored nothing
+      m.cross(Rank{0});  // which tells: it cannot know that it has stored nothing
       EXPECT_GT(counters.pages_heard.load(), 0u);
       EXPECT_EQ(counters.bytes_put.load(), 0u);
       for (std::uint64_t i = 0; i < kBytes; i += 64) ASSERT_EQ(bytes[i], 2);
@@ -235,7 +257,7 @@ TEST_P(ViewTest, WholeBlocksOutliveAnAcquire) {
       bytes[5] = 3;
     }
     m.collectives.barrier();
-    if (raw(m.rank()) == 1) {   // its copies are copies by now, of whose changes it is told
+    if (raw(m.rank()) == 1) {  // its copies are copies by now, of whose changes it is told
       m.cross(Rank{0});
       EXPECT_EQ(bytes[5], 3);
     }
@@ -257,7 +279,8 @@ TEST_P(ViewTest, DiscardedBytesAreNotSent) {
         std::fill_n(bytes, kBytes / 2, 'b');
       }
       std::fill_n(bytes + kBytes / 2, kBytes / 2, 'b');
-      m.coherence->discard(m.context().io, data + 4096, 2 * 4096 + 100);   // a whole one of each kind, and a part of one with a twin
+      m.coherence->discard(m.context().io, data + 4096,
+                           2 * 4096 + 100);  // a whole one of each kind, and a part of one with a twin
     }
     cross_all(m);
     const bool own = raw(m.rank()) == 0 && ranks == 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does what its argument says to global memory, for the tests of what is reported of it with and without --check heap, and of --stats.
+// Does what its argument says to global memory, for the tests of what is reported of it with and without
+// --check heap, and of --stats.
 #include <cstdio>
 #include <cstring>
 #include <kasane/kasane.hpp>
@@ -7,7 +8,9 @@
 
 namespace {
 
-[[gnu::noinline]] void* leak(std::size_t bytes, std::uint32_t rank) { return kasane_allocate_at(bytes, 64, rank); }
+[[gnu::noinline]] void* leak(std::size_t bytes, std::uint32_t rank) {
+  return kasane_allocate_at(bytes, 64, rank);
+}
 
 void act(const std::string& what) {
   auto* p = static_cast<volatile char*>(kasane::allocate(100));
@@ -25,7 +28,7 @@ void act(const std::string& what) {
   if (what == "interior") q = const_cast<char*>(p + 32);
   alignas(64) static char foreign[256];
   if (what == "foreign") q = foreign + 128;
-  kasane::thread([q] { kasane::deallocate(q); }).join();   // perhaps by another rank
+  kasane::thread([q] { kasane::deallocate(q); }).join();  // perhaps by another rank
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds a std::mutex over a fork (argument "fork") or a join ("join"): in builds with assertions the job must end with a message that says so. With
-// "kasane" it holds a kasane::mutex over both, which is allowed.
+// Holds a std::mutex over a fork (argument "fork") or a join ("join"): in builds with assertions the job must
+// end with a message that says so. With "kasane" it holds a kasane::mutex over both, which is allowed.
 #include <cstring>
 #include <kasane/kasane.hpp>
 #include <mutex>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that waits costs next to no processor time, over every transport; and work that appears is found by ranks that have slept for long. What is compared with the
-// time that passes is processor time, which other programs of the machine do not lengthen. All ranks are on one host, so rank 0 reads their clocks.
+// A job that waits costs next to no processor time, over every transport; and work that appears is found by
+// ranks that have slept for long. What is compared with the time that passes is processor time, which other
+// programs of the machine do not lengthen. All ranks are on one host, so rank 0 reads their clocks.
 #include <gtest/gtest.h>
-#include <kasane/kasane.hpp>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
+#include <kasane/kasane.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -18,12 +19,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A rank that only waits may use so much of one core: 3.5 %. 0.9 to 2.3 % are measured over MPI, by the day; a look every millisecond is 10 %, a nap of 200 µs 5 %.
+/// A rank that only waits may use so much of one core: 3.5 %. 0.9 to 2.3 % are measured over MPI, by the day;
+/// a look every millisecond is 10 %, a nap of 200 µs 5 %.
 constexpr double kMostOfACore = 0.035;
-constexpr auto kSettles = 1s;   ///< until naps have become long
+constexpr auto kSettles = 1s;  ///< until naps have become long
 constexpr auto kWaits = 2s;
 
-// By going there: who waits until he is stolen by every rank may wait for long, since a theft over a network takes several turns, and fails if its victim has begun another fork meanwhile.
+// By going there: who waits until he is stolen by every rank may wait for long, since a theft over a network
+// takes several turns, and fails if its victim has begun another fork meanwhile.
 std::vector<pid_t> processes_of_ranks() {
   std::vector<pid_t> of(kasane::ranks());
   for (std::uint32_t rank = 0; rank < kasane::ranks(); ++rank) {
@@ -49,7 +52,7 @@ double processor_seconds(const std::vector<pid_t>& processes) {
 }
 
 struct Cost {
-  double processor = 0, passed = 0;   ///< s
+  double processor = 0, passed = 0;  ///< s
 };
 
 template <class Wait>
@@ -66,8 +69,8 @@ Cost cost_of(Wait&& wait) {
 }
 
 void expect_next_to_nothing(const Cost& cost, std::uint32_t ranks) {
-  std::printf("%.1f ms of processor time in %.1f s: %.2f %% of a core for each of %u ranks\n", cost.processor * 1e3, cost.passed,
-              100 * cost.processor / cost.passed / ranks, ranks);
+  std::printf("%.1f ms of processor time in %.1f s: %.2f %% of a core for each of %u ranks\n",
+              cost.processor * 1e3, cost.passed, 100 * cost.processor / cost.passed / ranks, ranks);
   EXPECT_LT(cost.processor, kMostOfACore * ranks * cost.passed);
 }
 
@@ -78,12 +81,14 @@ TEST(Idle, RanksWithoutWorkCostNextToNothing) {
 
 TEST(Idle, NorDoesAJobWhoseThreadsAllWait) {
   expect_next_to_nothing(cost_of([](auto time) {
-    kasane::counting_semaphore never(0);
-    EXPECT_FALSE(never.try_acquire_for(time));
-  }), kasane::ranks());
+                           kasane::counting_semaphore never(0);
+                           EXPECT_FALSE(never.try_acquire_for(time));
+                         }),
+                         kasane::ranks());
 }
 
-// The child keeps its worker until its parent goes on, which only somebody who slept can see to. A wake-up that is lost is a hang.
+// The child keeps its worker until its parent goes on, which only somebody who slept can see to. A wake-up
+// that is lost is a hang.
 TEST(Idle, WhoHasSleptLongTakesTheNextWork) {
   if (kasane::ranks() * kasane::workers() == 1) GTEST_SKIP() << "nobody else";
   const int taken = kasane::run([] {

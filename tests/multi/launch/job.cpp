@@ -38,7 +38,9 @@ std::vector<pid_t> processes_with(const std::string& variable) {
   while (const dirent* entry = ::readdir(proc)) {
     const pid_t pid = std::atoi(entry->d_name);
     if (pid <= 0) continue;
-    if (read_file("/proc/" + std::string(entry->d_name) + "/environ").find(variable + '\0') != std::string::npos) found.push_back(pid);
+    if (read_file("/proc/" + std::string(entry->d_name) + "/environ").find(variable + '\0') !=
+        std::string::npos)
+      found.push_back(pid);
   }
   ::closedir(proc);
   return found;
@@ -55,7 +57,8 @@ void make_pipe(int& near, int& far, bool near_reads) {
 /// Without reaping it.
 bool has_ended(pid_t pid) {
   siginfo_t info = {};
-  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid;
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
 }
 
 bool drain(int fd, std::string& text) {
@@ -67,7 +70,8 @@ bool drain(int fd, std::string& text) {
 
 }  // namespace
 
-Job::Job(std::vector<std::string> command, std::vector<std::string> environment, std::string input) : id_(new_id()) {
+Job::Job(std::vector<std::string> command, std::vector<std::string> environment, std::string input)
+    : id_(new_id()) {
   int in = -1, child_in = -1, child_out = -1, child_err = -1;
   make_pipe(in, child_in, false);
   make_pipe(out_, child_out, true);
@@ -77,7 +81,7 @@ Job::Job(std::vector<std::string> command, std::vector<std::string> environment,
   argv.push_back(nullptr);
   pid_ = ::fork();
   if (pid_ == 0) {
-    ::setpgid(0, 0);   // our terminal's signals are not for it
+    ::setpgid(0, 0);  // our terminal's signals are not for it
     ::dup2(child_in, 0);
     ::dup2(child_out, 1);
     ::dup2(child_err, 2);
@@ -125,7 +129,8 @@ Outcome Job::wait(std::chrono::seconds limit) {
   const auto deadline = Clock::now() + limit;
   int status = 0;
   while (!result.ended && Clock::now() < deadline) {
-    while (read_some(10)) {}
+    while (read_some(10)) {
+    }
     result.ended = ::waitpid(pid_, &status, WNOHANG) == pid_;
   }
   if (!result.ended) {
@@ -140,7 +145,8 @@ Outcome Job::wait(std::chrono::seconds limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     result.left = family();
   }
-  while (read_some(0)) {}
+  while (read_some(0)) {
+  }
   result.out = out_text_;
   result.err = err_text_;
   return result;
@@ -152,7 +158,8 @@ std::vector<std::string> kasane_run_command(std::vector<std::string> arguments) 
   return command;
 }
 
-Outcome kasane_run(std::vector<std::string> arguments, std::vector<std::string> environment, std::string input) {
+Outcome kasane_run(std::vector<std::string> arguments, std::vector<std::string> environment,
+                   std::string input) {
   return Job(kasane_run_command(std::move(arguments)), std::move(environment), std::move(input)).wait();
 }
 
@@ -165,7 +172,8 @@ int count_of(const std::string& text, const std::string& part) {
 std::string without_sanitizer(const std::string& text) {
   std::string kept;
   for (const auto& line : lines_of(text)) {
-    const bool theirs = line.rfind("==", 0) == 0 || line.rfind("False positive error", 0) == 0 || line.rfind("For details see", 0) == 0;
+    const bool theirs = line.rfind("==", 0) == 0 || line.rfind("False positive error", 0) == 0 ||
+                        line.rfind("For details see", 0) == 0;
     if (!theirs) kept += line + "\n";
   }
   return kept;

@@ -14,18 +14,19 @@
 namespace kasane::launch_test {
 
 struct Outcome {
-  bool ended = false;              ///< false: the deadline passed, and it was killed
-  int code = -1;                   ///< exit code, or 128 + signal
+  bool ended = false;  ///< false: the deadline passed, and it was killed
+  int code = -1;       ///< exit code, or 128 + signal
   std::string out, err;
-  std::vector<pid_t> left;         ///< processes of the job that were alive a moment after its end
+  std::vector<pid_t> left;  ///< processes of the job that were alive a moment after its end
 };
 
-inline constexpr std::chrono::seconds kUsualLimit{60};   ///< catches hangs; few jobs here take long
+inline constexpr std::chrono::seconds kUsualLimit{60};  ///< catches hangs; few jobs here take long
 
 class Job {
  public:
   /// environment: NAME=VALUE, added to ours.
-  explicit Job(std::vector<std::string> command, std::vector<std::string> environment = {}, std::string input = {});
+  explicit Job(std::vector<std::string> command, std::vector<std::string> environment = {},
+               std::string input = {});
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
   ~Job();
@@ -48,7 +49,8 @@ class Job {
 };
 
 /// `kasane run` with these arguments, to its end.
-Outcome kasane_run(std::vector<std::string> arguments, std::vector<std::string> environment = {}, std::string input = {});
+Outcome kasane_run(std::vector<std::string> arguments, std::vector<std::string> environment = {},
+                   std::string input = {});
 /// The same, still running.
 std::vector<std::string> kasane_run_command(std::vector<std::string> arguments);
 

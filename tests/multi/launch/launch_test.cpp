@@ -40,15 +40,18 @@ void expect_clean(const Outcome& o) {
   EXPECT_EQ(kasane_files_in_dev_shm(), 0);
 }
 
-Outcome run_on(int ranks, const std::string& deed, std::vector<std::string> environment = {}, std::string input = {}) {
-  Outcome o = kasane_run({"-n", std::to_string(ranks), "--", kProgram, deed}, std::move(environment), std::move(input));
+Outcome run_on(int ranks, const std::string& deed, std::vector<std::string> environment = {},
+               std::string input = {}) {
+  Outcome o = kasane_run({"-n", std::to_string(ranks), "--", kProgram, deed}, std::move(environment),
+                         std::move(input));
   expect_clean(o);
   return o;
 }
 
 /// One rank of `ranks` does it, in main; the others wait for ever.
 Outcome run_one_of(int ranks, int rank, const std::string& deed) {
-  Outcome o = kasane_run({"-n", std::to_string(ranks), "--", kProgram, deed, std::to_string(rank)}, {"KASANE_MAIN=all"});
+  Outcome o = kasane_run({"-n", std::to_string(ranks), "--", kProgram, deed, std::to_string(rank)},
+                         {"KASANE_MAIN=all"});
   expect_clean(o);
   return o;
 }
@@ -97,7 +100,8 @@ TEST(Launch, TheExitStatusIsThatOfMain) {
 }
 
 TEST(Launch, AnOrderlyEndSaysNothing) {
-  for (const char* deed : {"return", "return3", "exit7", "exit0"}) EXPECT_EQ(without_sanitizer(run_on(3, deed).err), "") << deed;
+  for (const char* deed : {"return", "return3", "exit7", "exit0"})
+    EXPECT_EQ(without_sanitizer(run_on(3, deed).err), "") << deed;
 }
 
 TEST(Launch, WithoutTheLauncherAProgramIsOneRank) {
@@ -117,7 +121,8 @@ TEST(Launch, MainRunsOnRankZeroOnly) {
 TEST(Launch, MainRunsEverywhereIfTheProgramSaysSo) {
   const Outcome o = run_on(4, "hello", {"KASANE_MAIN=all"});
   EXPECT_EQ(o.code, 0) << o.err;
-  for (int r = 0; r < 4; ++r) EXPECT_EQ(count_of(o.out, "hello from rank " + std::to_string(r) + " of 4\n"), 1);
+  for (int r = 0; r < 4; ++r)
+    EXPECT_EQ(count_of(o.out, "hello from rank " + std::to_string(r) + " of 4\n"), 1);
 }
 
 TEST(Launch, StaticObjectsLiveOnceInEveryRank) {
@@ -224,7 +229,8 @@ TEST(Launch, ARankKilledFromOutsideEndsTheJob) {
     expect_clean(o);
     EXPECT_EQ(o.code, 128 + signal);
     for (const auto& [rank, pid] : pids_in(o.out)) {
-      if (pid == family[1]) expect_says(o, "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ")");
+      if (pid == family[1])
+        expect_says(o, "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) + ")");
     }
   }
 }
@@ -346,7 +352,7 @@ TEST(Launch, TaggedOutputNamesTheRankOfEveryLine) {
   Outcome o = kasane_run({"-n", "3", "--tag-output", "--", kProgram, "lines"}, {"KASANE_MAIN=all"});
   expect_clean(o);
   EXPECT_EQ(o.code, 0);
-  std::map<char, int> next;   // lines of one rank keep their order
+  std::map<char, int> next;  // lines of one rank keep their order
   for (const auto& line : lines_of(o.out)) {
     ASSERT_EQ(line[0], '[') << line;
     ASSERT_EQ(line.substr(2, 2), "] ") << line;
@@ -360,12 +366,14 @@ TEST(Launch, TaggedOutputNamesTheRankOfEveryLine) {
   EXPECT_EQ(count_of(o.err, "] error line "), 60);
 }
 
-TEST(Launch, OutputIsNotTaggedUnlessAsked) {
-  EXPECT_EQ(count_of(run_on(2, "lines").out, "[0] "), 0);
-}
+TEST(Launch, OutputIsNotTaggedUnlessAsked) { EXPECT_EQ(count_of(run_on(2, "lines").out, "[0] "), 0); }
 
 TEST(Launch, TaggedOutputSurvivesAReaderThatLeaves) {
-  Outcome o = Job({"sh", "-c", std::string(KASANE_COMMAND) + " run -n 2 --tag-output -- " + kProgram + " lines | head -n 1"}, {"KASANE_MAIN=all"}).wait();
+  Outcome o =
+      Job({"sh", "-c",
+           std::string(KASANE_COMMAND) + " run -n 2 --tag-output -- " + kProgram + " lines | head -n 1"},
+          {"KASANE_MAIN=all"})
+          .wait();
   expect_clean(o);
   EXPECT_EQ(lines_of(o.out).size(), 1u);
 }
@@ -387,7 +395,7 @@ TEST(LaunchSignals, TheProgramsHandlerGetsThem) {
 TEST(LaunchSignals, ToTheWholeGroupTheyReachMainWithoutKillingTheServingRanks) {
   Job job(kasane_run_command({"-n", "3", "--", kProgram, "signal"}));
   ASSERT_TRUE(job.wait_for_output("ready"));
-  ::kill(-job.pid(), SIGINT);   // as the terminal and timeout(1) do
+  ::kill(-job.pid(), SIGINT);  // as the terminal and timeout(1) do
   const Outcome o = job.wait();
   expect_clean(o);
   EXPECT_EQ(o.code, 5) << o.err;
@@ -411,7 +419,8 @@ TEST(LaunchSignals, StopAndContinueReachAllRanks) {
   const auto all_stopped = [&](bool wanted) {
     return eventually([&] {
       const auto family = job.family();
-      return family.size() == 4 && std::all_of(family.begin(), family.end(), [&](pid_t p) { return (state_of(p) == 'T') == wanted; });
+      return family.size() == 4 && std::all_of(family.begin(), family.end(),
+                                               [&](pid_t p) { return (state_of(p) == 'T') == wanted; });
     });
   };
   ::kill(job.pid(), SIGTSTP);

@@ -2,12 +2,12 @@
 // What the launch tests launch: it does one thing, named by its first argument. With KASANE_MAIN=all every
 // rank does it, and `RANK what` does it on one rank only while the others wait.
 #include <errno.h>
-#include <kasane/kasane.hpp>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <kasane/kasane.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -136,7 +136,7 @@ int fork_in_an_os_thread() {
   int code = -1;
   std::thread([&] {
     const pid_t pid = ::fork();
-    if (pid == 0) std::exit(0);   // through exit(): the child must not speak for its parent
+    if (pid == 0) std::exit(0);  // through exit(): the child must not speak for its parent
     int status = 0;
     ::waitpid(pid, &status, 0);
     code = WEXITSTATUS(status);
@@ -150,7 +150,8 @@ int start_programs() {
     failures += std::system("echo from system") != 0;
     std::FILE* pipe = ::popen("echo ranks=$KASANE_RANKS", "r");
     char line[64] = {};
-    failures += pipe == nullptr || std::fgets(line, sizeof line, pipe) == nullptr || std::string(line) != "ranks=1\n";
+    failures +=
+        pipe == nullptr || std::fgets(line, sizeof line, pipe) == nullptr || std::string(line) != "ranks=1\n";
     if (pipe != nullptr) ::pclose(pipe);
   });
   return failures;
@@ -238,13 +239,21 @@ const std::map<std::string, int (*)()> kDeeds = {
     {"exit7", []() -> int { std::exit(7); }},
     {"exit0", []() -> int { std::exit(0); }},
     {"_exit0", []() -> int { ::_exit(0); }},
-    {"segv", [] { store_to_a_wild_address(); return 0; }},
+    {"segv",
+     [] {
+       store_to_a_wild_address();
+       return 0;
+     }},
     {"abort", []() -> int { std::abort(); }},
     {"throw", []() -> int { throw std::runtime_error("nobody catches me"); }},
     {"kill", [] { return ::raise(SIGKILL); }},
     {"overflow", [] { return overflow_the_stack(0); }},
     {"constructed", [] { return g_constructed == 1 ? 0 : 1; }},
-    {"hello", [] { std::printf("hello from rank %u of %u\n", kasane_rank(), kasane_ranks()); return 0; }},
+    {"hello",
+     [] {
+       std::printf("hello from rank %u of %u\n", kasane_rank(), kasane_ranks());
+       return 0;
+     }},
     {"pid", say_pid},
     {"input", echo_input},
     {"lines", write_many_lines},
@@ -258,18 +267,46 @@ const std::map<std::string, int (*)()> kDeeds = {
     {"start-oneself", start_oneself},
     {"stack-limit", say_stack_limit},
     {"busy", busy_threads},
-    {"detached", [] { leave_threads_running(); return 3; }},
-    {"detached-exit", []() -> int { leave_threads_running(); std::exit(5); }},
-    {"thread-exit", [] { kasane::run([] { kasane::thread([] { std::exit(0); }).join(); }); return 0; }},
-    {"thread-segv", [] { kasane::run([] { kasane::thread([] { store_to_a_wild_address(); }).join(); }); return 0; }},
-    {"thread-overflow", [] { kasane::run([] { kasane::thread([] { overflow_the_stack(0); }).join(); }); return 0; }},
-    {"elsewhere-exit", [] { on_another_rank([] { std::exit(4); }); return 0; }},
-    {"elsewhere-segv", [] { on_another_rank(store_to_a_wild_address); return 0; }},
+    {"detached",
+     [] {
+       leave_threads_running();
+       return 3;
+     }},
+    {"detached-exit",
+     []() -> int {
+       leave_threads_running();
+       std::exit(5);
+     }},
+    {"thread-exit",
+     [] {
+       kasane::run([] { kasane::thread([] { std::exit(0); }).join(); });
+       return 0;
+     }},
+    {"thread-segv",
+     [] {
+       kasane::run([] { kasane::thread([] { store_to_a_wild_address(); }).join(); });
+       return 0;
+     }},
+    {"thread-overflow",
+     [] {
+       kasane::run([] { kasane::thread([] { overflow_the_stack(0); }).join(); });
+       return 0;
+     }},
+    {"elsewhere-exit",
+     [] {
+       on_another_rank([] { std::exit(4); });
+       return 0;
+     }},
+    {"elsewhere-segv",
+     [] {
+       on_another_rank(store_to_a_wild_address);
+       return 0;
+     }},
     {"wild-in-space",
      [] {
        kasane::run([] {
          auto* p = static_cast<volatile char*>(kasane_malloc(64));
-         p[std::size_t{1} << 36] = 1;   // in the space, far from anything
+         p[std::size_t{1} << 36] = 1;  // in the space, far from anything
        });
        return 0;
      }},

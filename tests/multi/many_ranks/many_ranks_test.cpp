@@ -25,7 +25,7 @@ Outcome run_many(int ranks, const std::string& what, std::chrono::seconds limit)
   Outcome o = Job(kasane_run_command({"-n", std::to_string(ranks), "--", kProgram, what})).wait(limit);
   expect_clean(o);
   EXPECT_EQ(o.code, 0) << o.err;
-  const std::string sum = std::to_string(ranks) + " ranks: 2080\n";   // 1 + … + 64, by as many threads
+  const std::string sum = std::to_string(ranks) + " ranks: 2080\n";  // 1 + … + 64, by as many threads
   EXPECT_NE(o.out.find(sum), std::string::npos) << o.out;
   return o;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses one datum through both views: rightly, with fences, or in one of the wrong ways. mixing.sh looks at what --check mixing says.
+// Uses one datum through both views: rightly, with fences, or in one of the wrong ways. mixing.sh looks at
+// what --check mixing says.
 #include <cstdio>
 #include <cstring>
 #include <kasane/kasane.hpp>
@@ -34,10 +35,10 @@ int main(int, char** argv) {
   for (long i = 1; i <= 3; ++i) {
     if (std::strcmp(argv[1], "wrong-release") == 0 || !wrong) {
       seen[10] = i;
-      seen[11] = i;   // beside it
+      seen[11] = i;  // beside it
       if (!wrong) kasane::release_all();
       kasane::get(&got, g + 10);
-      kasane::get(&got, g + 40);   // in the same block, but no store touched it
+      kasane::get(&got, g + 40);  // in the same block, but no store touched it
       if (!wrong && got != 0) return 3;
     }
     if (std::strcmp(argv[1], "wrong-acquire") == 0 || !wrong) {

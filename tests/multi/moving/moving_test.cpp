@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that really move to another rank in the middle of what C++ code does (design rules 13 and 14): strings and vectors, exceptions thrown there
-// and caught here, a catch block that moves, errno, protected stack frames, a mutex held over the move. Built with -fstack-protector-all
-// and -fcf-protection=full. With one rank nothing moves and the same code must work all the same.
+// Threads that really move to another rank in the middle of what C++ code does (design rules 13 and 14):
+// strings and vectors, exceptions thrown there and caught here, a catch block that moves, errno, protected
+// stack frames, a mutex held over the move. Built with -fstack-protector-all and -fcf-protection=full. With
+// one rank nothing moves and the same code must work all the same.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <kasane/kasane.hpp>
@@ -27,7 +28,8 @@ class Signal {
   Signal() : word_(static_cast<std::uint64_t*>(kasane::allocate(sizeof(std::uint64_t)))) { set(0); }
   ~Signal() { kasane::deallocate(word_); }
   void set(std::uint64_t value) { kasane::put(word_, &value, 1); }
-  /// Through the coherent view: kasane::get may let another thread of the worker run while it waits for a network, and who asks here keeps the worker busy.
+  /// Through the coherent view: kasane::get may let another thread of the worker run while it waits for a
+  /// network, and who asks here keeps the worker busy.
   [[nodiscard]] std::uint64_t get() const {
     kasane::acquire_all();
     return std::atomic_ref(*word_).load();
@@ -37,8 +39,9 @@ class Signal {
   std::uint64_t* word_;
 };
 
-/// The caller goes on in another rank if there is one: each child keeps the worker busy on which the caller was, so once all workers of this rank are, only
-/// another rank can take the caller over. True if the rank changed.
+/// The caller goes on in another rank if there is one: each child keeps the worker busy on which the caller
+/// was, so once all workers of this rank are, only another rank can take the caller over. True if the rank
+/// changed.
 bool hop() {
   const auto from = kasane::rank();
   for (int attempt = 0; attempt < 20 && kasane::ranks() > 1; ++attempt) {
@@ -46,7 +49,8 @@ bool hop() {
     std::vector<kasane::thread> children;
     for (unsigned i = 0; i < kasane::workers() && kasane::rank() == from; ++i) {
       children.emplace_back([signal = taken.get()] {
-        const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);   // a hang must become a failure
+        const auto limit =
+            std::chrono::steady_clock::now() + std::chrono::seconds(5);  // a hang must become a failure
         while (signal->get() == 0 && std::chrono::steady_clock::now() < limit) {
         }
       });
@@ -68,7 +72,7 @@ TEST(Moving, StringsAndVectorsComeAlong) {
     std::string local = "short", heap = long_text('h');
     std::vector<int> numbers(5000);
     std::iota(numbers.begin(), numbers.end(), 0);
-    const char* inside = local.data();   // a pointer into the own stack
+    const char* inside = local.data();  // a pointer into the own stack
     std::function<int(int)> add = [&numbers](int i) { return numbers[static_cast<std::size_t>(i)] + 1; };
     must_hop();
     EXPECT_EQ(local, "short");
@@ -191,7 +195,7 @@ TEST(Moving, VirtualCallsAndTypesAreTheSameThere) {
 #if defined(__x86_64__)
 TEST(Moving, FloatingPointControlWordsAreEqualEverywhere) {
   kasane::run([] {
-    const unsigned here = _mm_getcsr() & ~0x3Fu;   // without the exception flags
+    const unsigned here = _mm_getcsr() & ~0x3Fu;  // without the exception flags
     must_hop();
     EXPECT_EQ(_mm_getcsr() & ~0x3Fu, here);
   });

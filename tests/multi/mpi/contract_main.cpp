@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract's tests (tests/multi/comm/contract_test.cpp) on ranks that an mpirun started: mpirun -n N mpi_contract_test [--rma HOW]
+// The contract's tests (tests/multi/comm/contract_test.cpp) on ranks that an mpirun started: mpirun -n N
+// mpi_contract_test [--rma HOW]
 #include "multi/comm/every_transport.h"
 #include "multi/mpi/mpi_ranks.h"
 

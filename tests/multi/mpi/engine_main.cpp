@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine's tests (tests/multi/comm_engine) on ranks that an mpirun started: mpirun -n N mpi_engine_test [--rma HOW]
+// The engine's tests (tests/multi/comm_engine) on ranks that an mpirun started: mpirun -n N mpi_engine_test
+// [--rma HOW]
 #include "multi/comm_engine/engine_env.h"
 #include "multi/mpi/mpi_ranks.h"
 

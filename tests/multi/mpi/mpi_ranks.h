@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process as one of the ranks that an mpirun started: test programs are started on every rank, run the same tests in the same order, and each test
-// meets its peers over a transport of its own. A failure on any rank ends the job, since the others may wait for that rank for ever.
+// This process as one of the ranks that an mpirun started: test programs are started on every rank, run the
+// same tests in the same order, and each test meets its peers over a transport of its own. A failure on any
+// rank ends the job, since the others may wait for that rank for ever.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,11 +31,13 @@ inline Options& options() {
 class EndJobOnFailure final : public ::testing::EmptyTestEventListener {
   void OnTestPartResult(const ::testing::TestPartResult& part) override {
     if (!part.failed()) return;
-    std::fprintf(stderr, "rank %u: %s:%d: %s\n", raw(library()->rank()), part.file_name() == nullptr ? "?" : part.file_name(), part.line_number(), part.message());
+    std::fprintf(stderr, "rank %u: %s:%d: %s\n", raw(library()->rank()),
+                 part.file_name() == nullptr ? "?" : part.file_name(), part.line_number(), part.message());
   }
   void OnTestEnd(const ::testing::TestInfo& info) override {
     if (info.result()->Passed() || info.result()->Skipped()) return;
-    std::fprintf(stderr, "rank %u: %s.%s failed\n", raw(library()->rank()), info.test_suite_name(), info.name());
+    std::fprintf(stderr, "rank %u: %s.%s failed\n", raw(library()->rank()), info.test_suite_name(),
+                 info.name());
     library()->abort(1);
   }
 };
@@ -44,7 +47,9 @@ inline bool start(int* argc, char*** argv) {
   for (int i = 1; i + 1 < *argc; ++i) {
     if (std::string((*argv)[i]) != "--rma") continue;
     const std::string how = (*argv)[i + 1];
-    options().rma = how == "windows" ? Options::Rma::windows : how == "messages" ? Options::Rma::messages : Options::Rma::automatic;
+    options().rma = how == "windows"    ? Options::Rma::windows
+                    : how == "messages" ? Options::Rma::messages
+                                        : Options::Rma::automatic;
   }
   auto loaded = load("auto", argc, argv);
   if (!loaded) {
@@ -60,7 +65,7 @@ inline int run_all_tests() {
   if (library()->rank() != Rank{0}) delete listeners.Release(listeners.default_result_printer());
   listeners.Append(new EndJobOnFailure);
   const int result = RUN_ALL_TESTS();
-  library().reset();   // MPI_Finalize, on every rank
+  library().reset();  // MPI_Finalize, on every rank
   return result;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is particular to the mpi transport: progress while a target computes, memory that is not populated, signals that stay ours, the stack that calls
-// need, data out of band, and what happens when a rank dies.
+// What is particular to the mpi transport: progress while a target computes, memory that is not populated,
+// signals that stay ours, the stack that calls need, data out of band, and what happens when a rank dies.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,8 +18,8 @@ namespace kasane::comm::mpi::test {
 namespace {
 
 using kasane::comm::test::Env;
-using kasane::comm::test::kRegion;
 using kasane::comm::test::Kind;
+using kasane::comm::test::kRegion;
 using kasane::comm::test::make_memfd;
 
 void on_every_rank(const comm::test::Body& body, Options how = options()) {
@@ -32,11 +32,13 @@ void on_every_rank(const comm::test::Body& body, Options how = options()) {
 TEST(Mpi, EverybodysBytesReachEverybody) {
   OutOfBand& out = library()->out_of_band();
   for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{100'000}}) {
-    const std::string mine(unit * raw(out.rank()), static_cast<char>('a' + raw(out.rank())));  // rank 0 has nothing to say
+    const std::string mine(unit * raw(out.rank()),
+                           static_cast<char>('a' + raw(out.rank())));  // rank 0 has nothing to say
     const auto all = out.allgather(mine);
     ASSERT_TRUE(all) << all.error().message;
     ASSERT_EQ(all->size(), out.ranks());
-    for (std::uint32_t r = 0; r < out.ranks(); ++r) EXPECT_EQ((*all)[r], std::string(unit * r, static_cast<char>('a' + r)));
+    for (std::uint32_t r = 0; r < out.ranks(); ++r)
+      EXPECT_EQ((*all)[r], std::string(unit * r, static_cast<char>('a' + r)));
   }
 }
 
@@ -82,7 +84,8 @@ TEST(Mpi, AttachingATebibyteNeitherPopulatesNorPinsIt) {
       EXPECT_EQ(back, mine);
     }
     env.all.barrier();
-    // Whoever sleeps now does so until all have unmapped: the window is closed with the transport, before the mapping would be missed.
+    // Whoever sleeps now does so until all have unmapped: the window is closed with the transport, before the
+    // mapping would be missed.
     ::close(fd);
   });
 }
@@ -104,14 +107,18 @@ TEST(Mpi, LargeTransfersOfAllRanksAtOnceArriveWhole) {
   on_every_rank([](Env& env) {
     constexpr std::size_t kEach = 300'000;
     static_assert(4 * kEach < comm::test::kRegionBytes);
-    auto filled = [](std::uint32_t rank, int round) { return std::vector<std::byte>(kEach, static_cast<std::byte>(rank * 16 + static_cast<unsigned>(round))); };
+    auto filled = [](std::uint32_t rank, int round) {
+      return std::vector<std::byte>(kEach, static_cast<std::byte>(rank * 16 + static_cast<unsigned>(round)));
+    };
     auto ops = env.blocking();
     for (int round = 0; round < 10; ++round) {
       const auto mine = filled(env.me(), round);
-      for (std::uint32_t r = 0; r < env.ranks(); ++r) ops.write({Rank{r}, kRegion, env.me() * kEach}, mine.data(), kEach);
+      for (std::uint32_t r = 0; r < env.ranks(); ++r)
+        ops.write({Rank{r}, kRegion, env.me() * kEach}, mine.data(), kEach);
       env.all.barrier();
       for (std::uint32_t r = 0; r < env.ranks(); ++r) {
-        EXPECT_EQ(std::memcmp(env.memory + r * kEach, filled(r, round).data(), kEach), 0) << "from rank " << r;
+        EXPECT_EQ(std::memcmp(env.memory + r * kEach, filled(r, round).data(), kEach), 0)
+            << "from rank " << r;
         std::vector<std::byte> back(kEach);
         ops.read({Rank{(r + 1) % env.ranks()}, kRegion, r * kEach}, back.data(), kEach);
         EXPECT_EQ(back, filled(r, round));
@@ -127,7 +134,8 @@ TEST(Mpi, AFlagThatIsSeenSaysThatTheBytesAreThere) {
     constexpr std::uint64_t kFlag = 0, kData = 64;
     const std::uint32_t before = (env.me() + env.ranks() - 1) % env.ranks();
     std::uint64_t round = 0;
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{56}, std::size_t{4096}, std::size_t{8192}, std::size_t{8193}, std::size_t{500'000}}) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{56}, std::size_t{4096},
+                                    std::size_t{8192}, std::size_t{8193}, std::size_t{500'000}}) {
       for (int i = 0; i < 20; ++i) {
         ++round;
         const std::vector<std::byte> mine(bytes, static_cast<std::byte>(round * 5 + env.me()));
@@ -137,19 +145,24 @@ TEST(Mpi, AFlagThatIsSeenSaysThatTheBytesAreThere) {
         done.fn = [](Completion* c) noexcept { static_cast<Done*>(c)->here.store(true); };
         Post posted = Post::again;
         env.waiter.until([&] {
-          if (posted == Post::again) posted = env.transport.write_notify({env.next(), kRegion, kData}, mine.data(), bytes, kFlag, round, &done);
+          if (posted == Post::again)
+            posted = env.transport.write_notify({env.next(), kRegion, kData}, mine.data(), bytes, kFlag,
+                                                round, &done);
           return posted == Post::done || done.here.load();
         });
         env.waiter.until([&] { return env.word(0).load(std::memory_order_acquire) == round; });
         const auto expected = static_cast<std::byte>(round * 5 + before);
-        EXPECT_TRUE(std::all_of(env.memory + kData, env.memory + kData + bytes, [&](std::byte b) { return b == expected; })) << bytes;
+        EXPECT_TRUE(std::all_of(env.memory + kData, env.memory + kData + bytes, [&](std::byte b) {
+          return b == expected;
+        })) << bytes;
         env.all.barrier();
       }
     }
   });
 }
 
-// The target's program computes and never enters the MPI; its service thread does. Everything the others ask of it must end meanwhile.
+// The target's program computes and never enters the MPI; its service thread does. Everything the others ask
+// of it must end meanwhile.
 TEST(Mpi, ATargetThatComputesIsServedByItsServiceThread) {
   if (library()->ranks() == 1) GTEST_SKIP() << "nobody to serve";
   on_every_rank([](Env& env) {
@@ -182,14 +195,19 @@ TEST(Mpi, ATargetThatComputesIsServedByItsServiceThread) {
   });
 }
 
-// ---- everything at once ----------------------------------------------------------------------------------------------
+// ---- everything at once -----------------------------------------------------------------------------------
 
-/// One thread's share of every peer's region, what it must hold, and one operation at a time on it, drawn from a seed.
+/// One thread's share of every peer's region, what it must hold, and one operation at a time on it, drawn
+/// from a seed.
 class Mixed {
  public:
   Mixed(Env& env, Waiter& waiter, int thread, std::uint64_t seed)
-      : env_(env), ops_(env.transport, waiter), waiter_(waiter), random_(seed * 1000 + env.me() * 10 + static_cast<unsigned>(thread) + 1),
-        base_(kFirst + (env.me() * 2 + static_cast<std::uint64_t>(thread)) * kShare), held_(env.ranks()) {
+      : env_(env),
+        ops_(env.transport, waiter),
+        waiter_(waiter),
+        random_(seed * 1000 + env.me() * 10 + static_cast<unsigned>(thread) + 1),
+        base_(kFirst + (env.me() * 2 + static_cast<std::uint64_t>(thread)) * kShare),
+        held_(env.ranks()) {
     for (auto& h : held_) h.assign(kShare, std::byte{0});
   }
   void step() {
@@ -209,7 +227,8 @@ class Mixed {
   std::uint64_t sent = 0;
 
  private:
-  static constexpr std::size_t kShare = 128 * 1024, kFlag = kShare - 8, kCounter = kShare - 16, kData = kShare - 64;
+  static constexpr std::size_t kShare = 128 * 1024, kFlag = kShare - 8, kCounter = kShare - 16,
+                               kData = kShare - 64;
   static constexpr std::size_t kFirst = 4096;
   static_assert(kFirst + 8 * kShare < comm::test::kRegionBytes);
 
@@ -223,17 +242,23 @@ class Mixed {
     const std::size_t bytes = draw(most + 1);
     return {draw(kData - bytes + 1), bytes};
   }
-  [[nodiscard]] RemoteAddr at(std::uint32_t peer, std::size_t offset) const { return {Rank{peer}, kRegion, base_ + offset}; }
+  [[nodiscard]] RemoteAddr at(std::uint32_t peer, std::size_t offset) const {
+    return {Rank{peer}, kRegion, base_ + offset};
+  }
   std::vector<std::byte> fresh(std::size_t bytes) {
     std::vector<std::byte> out(bytes);
     for (auto& b : out) b = static_cast<std::byte>(draw(256));
     return out;
   }
-  void keep(std::uint32_t peer, std::size_t offset, const void* bytes, std::size_t count) { std::memcpy(held_[peer].data() + offset, bytes, count); }
+  void keep(std::uint32_t peer, std::size_t offset, const void* bytes, std::size_t count) {
+    std::memcpy(held_[peer].data() + offset, bytes, count);
+  }
   void compare(std::uint32_t peer, std::size_t offset, std::size_t bytes) {
     std::vector<std::byte> back(bytes);
     ops_.read(at(peer, offset), back.data(), bytes);
-    EXPECT_TRUE(std::equal(back.begin(), back.end(), held_[peer].begin() + static_cast<std::ptrdiff_t>(offset))) << bytes << " bytes at " << offset;
+    EXPECT_TRUE(
+        std::equal(back.begin(), back.end(), held_[peer].begin() + static_cast<std::ptrdiff_t>(offset)))
+        << bytes << " bytes at " << offset;
   }
 
   void write(std::uint32_t peer) {
@@ -256,7 +281,9 @@ class Mixed {
     done.fn = [](Completion* c) noexcept { static_cast<Done*>(c)->here.store(true); };
     Post posted = Post::again;
     waiter_.until([&] {
-      if (posted == Post::again) posted = env_.transport.write_notify(at(peer, offset), data.data(), bytes, base_ + kFlag, value, &done);
+      if (posted == Post::again)
+        posted =
+            env_.transport.write_notify(at(peer, offset), data.data(), bytes, base_ + kFlag, value, &done);
       return posted == Post::done || done.here.load();
     });
     keep(peer, offset, data.data(), bytes);
@@ -276,19 +303,27 @@ class Mixed {
   Waiter& waiter_;
   std::uint64_t random_;
   std::uint64_t base_;
-  std::vector<std::vector<std::byte>> held_;   ///< by rank: what this thread's share must hold there
+  std::vector<std::vector<std::byte>> held_;  ///< by rank: what this thread's share must hold there
 };
 
 TEST(Mpi, MixedOperationsOfAllThreadsAgreeWithAnOracle) {
   on_every_rank([](Env& env) {
     std::atomic<std::uint64_t> received{0};
-    env.transport.set_handler(HandlerId{7}, [](void* context, const Message& m) noexcept {
-      std::uint64_t value = 0;
-      std::memcpy(&value, m.payload.data(), 8);
-      auto& t = *static_cast<Transport*>(context);
-      t.reply(m.token, value * 3 + raw(t.rank()));
-    }, &env.transport);
-    env.transport.set_handler(HandlerId{8}, [](void* context, const Message&) noexcept { static_cast<std::atomic<std::uint64_t>*>(context)->fetch_add(1); }, &received);
+    env.transport.set_handler(
+        HandlerId{7},
+        [](void* context, const Message& m) noexcept {
+          std::uint64_t value = 0;
+          std::memcpy(&value, m.payload.data(), 8);
+          auto& t = *static_cast<Transport*>(context);
+          t.reply(m.token, value * 3 + raw(t.rank()));
+        },
+        &env.transport);
+    env.transport.set_handler(
+        HandlerId{8},
+        [](void* context, const Message&) noexcept {
+          static_cast<std::atomic<std::uint64_t>*>(context)->fetch_add(1);
+        },
+        &received);
     env.all.barrier();
     std::atomic<std::uint64_t> sent{0};
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
@@ -315,12 +350,12 @@ TEST(Mpi, MixedOperationsOfAllThreadsAgreeWithAnOracle) {
   });
 }
 
-// ---- the stack of a fault handler ------------------------------------------------------------------------------------
+// ---- the stack of a fault handler -------------------------------------------------------------------------
 
 /// What the handler does: every kind of call, on the alternate stack.
 struct InHandler {
   Env* env = nullptr;
-  std::byte* trap = nullptr;      // the store that faults goes here
+  std::byte* trap = nullptr;  // the store that faults goes here
   std::uint64_t result = 0;
 };
 InHandler* in_handler = nullptr;
@@ -341,7 +376,7 @@ void handle_fault(int, siginfo_t*, void*) {
 
 TEST(Mpi, EveryCallMayBeMadeFromAFaultHandlerAndLeavesHalfOfItsStack) {
   on_every_rank([](Env& env) {
-    constexpr std::size_t kStack = 64 * 1024;   // what the runtime gives its fault handlers (mem/alt_stack.h)
+    constexpr std::size_t kStack = 64 * 1024;  // what the runtime gives its fault handlers (mem/alt_stack.h)
     constexpr std::byte kUntouched{0xA5};
     std::vector<std::byte> stack(kStack, kUntouched);
     stack_t alternate{}, before{};
@@ -353,7 +388,8 @@ TEST(Mpi, EveryCallMayBeMadeFromAFaultHandlerAndLeavesHalfOfItsStack) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     ASSERT_EQ(::sigaction(SIGSEGV, &action, &old), 0);
     InHandler context{.env = &env};
-    context.trap = static_cast<std::byte*>(::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    context.trap =
+        static_cast<std::byte*>(::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     in_handler = &context;
     for (int i = 0; i < 100; ++i) {
       ::mprotect(context.trap, 4096, PROT_NONE);
@@ -363,7 +399,8 @@ TEST(Mpi, EveryCallMayBeMadeFromAFaultHandlerAndLeavesHalfOfItsStack) {
     ::sigaction(SIGSEGV, &old, nullptr);
     ::sigaltstack(&before, nullptr);
     ::munmap(context.trap, 4096);
-    const auto used = static_cast<std::size_t>(stack.end() - std::find_if(stack.begin(), stack.end(), [&](std::byte b) { return b != kUntouched; }));
+    const auto used = static_cast<std::size_t>(
+        stack.end() - std::find_if(stack.begin(), stack.end(), [&](std::byte b) { return b != kUntouched; }));
     if (env.me() == 0) std::printf("calls from a fault handler used %zu bytes of its stack\n", used);
     EXPECT_LT(used, kStack / 2);
   });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks change a word: both the same bytes, each bytes of its own, or one after the other with fences between. races.sh looks at what --check races says.
+// Two ranks change a word: both the same bytes, each bytes of its own, or one after the other with fences
+// between. races.sh looks at what --check races says.
 #include <cstdint>
 #include <cstring>
 #include <kasane/kasane.hpp>
@@ -9,16 +10,20 @@ namespace {
 constexpr std::size_t kPageBytes = 65536;
 
 int run(bool race, bool ordered) {
-  // Pages of every rank, of which one is taken that neither of the two owns, if there are so many; and what the two say to each other directly, so without a fence.
-  auto* const pages = static_cast<std::byte*>(kasane::allocate(kasane::ranks() * kPageBytes, kPageBytes, kasane::placement::cyclic));
+  // Pages of every rank, of which one is taken that neither of the two owns, if there are so many; and what
+  // the two say to each other directly, so without a fence.
+  auto* const pages = static_cast<std::byte*>(
+      kasane::allocate(kasane::ranks() * kPageBytes, kPageBytes, kasane::placement::cyclic));
   auto* const words = static_cast<std::uint64_t*>(kasane::allocate(kPageBytes, kPageBytes));
   const kasane::global_ptr<std::uint64_t> steps(words), ranks(words + 1);
   std::memset(words, 0, kPageBytes);
   kasane::release_all();
   const auto step = [&] { kasane::fetch_add(steps, 1); };
-  const auto wait_for = [&](std::uint64_t n) {   // without a turn for other threads: so that main is stolen by another rank
-    while (kasane::fetch_add(steps, 0) < n) {}
-  };
+  const auto wait_for =
+      [&](std::uint64_t n) {  // without a turn for other threads: so that main is stolen by another rank
+        while (kasane::fetch_add(steps, 0) < n) {
+        }
+      };
   kasane::thread other([&] {
     kasane::put(ranks, std::uint64_t{kasane::rank()});
     wait_for(1);
@@ -34,7 +39,8 @@ int run(bool race, bool ordered) {
   std::byte* page = pages;
   const auto first = kasane::get(ranks);
   for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-    if (const auto owner = kasane::where(pages + r * kPageBytes); owner == first || owner == kasane::rank()) continue;
+    if (const auto owner = kasane::where(pages + r * kPageBytes); owner == first || owner == kasane::rank())
+      continue;
     page = pages + r * kPageBytes;
   }
   if (kasane::where(page) == kasane::rank()) page += kPageBytes;
@@ -57,5 +63,6 @@ int run(bool race, bool ordered) {
 }  // namespace
 
 int main(int, char** argv) {
-  return kasane::run([&] { return run(std::strcmp(argv[1], "race") == 0, std::strcmp(argv[1], "ordered") == 0); });
+  return kasane::run(
+      [&] { return run(std::strcmp(argv[1], "race") == 0, std::strcmp(argv[1], "ordered") == 0); });
 }

@@ -32,11 +32,12 @@ inline constexpr std::size_t kSlotBytes = 64 * 1024, kArenaBytes = std::size_t{1
 
 /// What the doubles counted, a set a rank; any worker of the rank adds.
 struct Tally {
-  std::atomic<std::uint64_t> cross{0}, ask_release{0}, release{0}, acquire{0}, adopt{0}, surrender{0}, reclaim{0};
-  std::atomic<std::uint64_t> rank_stores{0};    ///< of SlotControl::rank, by words
+  std::atomic<std::uint64_t> cross{0}, ask_release{0}, release{0}, acquire{0}, adopt{0}, surrender{0},
+      reclaim{0};
+  std::atomic<std::uint64_t> rank_stores{0};  ///< of SlotControl::rank, by words
   /// a stack was adopted, surrendered or reclaimed by a rank that may not
   std::atomic<std::uint64_t> wrong{0};
-  std::atomic<std::uint64_t> out_of_order{0};   ///< a steal that did not go release, adopt, acquire
+  std::atomic<std::uint64_t> out_of_order{0};  ///< a steal that did not go release, adopt, acquire
 };
 
 /// Shared by all ranks; made before the fork.
@@ -45,14 +46,14 @@ struct Shared {
   Counters counters[kMostRanks][kMostWorkers];
   /// 1 + rank that owns the stack's pages; 0: its birth rank
   std::atomic<std::uint32_t> owner[kMostRanks * kSlots];
-  alignas(64) std::byte arena[kArenaBytes];                ///< the program's data
+  alignas(64) std::byte arena[kArenaBytes];  ///< the program's data
 
-  [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Tally::*field) const {
+  [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Tally::* field) const {
     std::uint64_t n = 0;
     for (const auto& t : tally) n += (t.*field).load();
     return n;
   }
-  [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Counters::*field) const {
+  [[nodiscard]] std::uint64_t sum(std::atomic<std::uint64_t> Counters::* field) const {
     std::uint64_t n = 0;
     for (const auto& rank : counters)
       for (const auto& c : rank) n += (c.*field).load();
@@ -63,16 +64,24 @@ struct Shared {
 /// The words of all regions, of which it counts the stores to SlotControl::rank.
 class CountingWords final : public ult::Words {
  public:
-  CountingWords(comm::Transport& transport, Tally& tally, const ult::Layout& layout) : words_(transport), tally_(tally), layout_(layout) {}
+  CountingWords(comm::Transport& transport, Tally& tally, const ult::Layout& layout)
+      : words_(transport), tally_(tally), layout_(layout) {}
   std::uint64_t load(Rank r, std::uint64_t o) override { return words_.load(r, o); }
   void store(Rank r, std::uint64_t o, std::uint64_t v) override {
     const bool in_slots = o >= layout_.controls() && o < layout_.sync_records();
-    if (in_slots && (o - layout_.controls()) % sizeof(ult::SlotControl) == offsetof(ult::SlotControl, rank)) ++tally_.rank_stores;
+    if (in_slots && (o - layout_.controls()) % sizeof(ult::SlotControl) == offsetof(ult::SlotControl, rank))
+      ++tally_.rank_stores;
     words_.store(r, o, v);
   }
-  std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override { return words_.compare_swap(r, o, e, d); }
-  std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override { return words_.fetch_or(r, o, v); }
-  std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override { return words_.fetch_and(r, o, v); }
+  std::uint64_t compare_swap(Rank r, std::uint64_t o, std::uint64_t e, std::uint64_t d) override {
+    return words_.compare_swap(r, o, e, d);
+  }
+  std::uint64_t fetch_or(Rank r, std::uint64_t o, std::uint64_t v) override {
+    return words_.fetch_or(r, o, v);
+  }
+  std::uint64_t fetch_and(Rank r, std::uint64_t o, std::uint64_t v) override {
+    return words_.fetch_and(r, o, v);
+  }
 
  private:
   RegionWords words_;
@@ -106,7 +115,7 @@ class CountingEdges final : public ult::Edges {
   }
   Tally& tally_;
   Rank own_;
-  static inline thread_local int stage_ = 0;   ///< of the theft on this worker: none, released, adopted
+  static inline thread_local int stage_ = 0;  ///< of the theft on this worker: none, released, adopted
 };
 
 class CountingMover final : public ult::StackMover {
@@ -146,7 +155,8 @@ class CountingMover final : public ult::StackMover {
 /// One rank: transport, words, scheduler, pool and its workers.
 class RankOfThreads {
  public:
-  RankOfThreads(const comm::Job& job, std::uint32_t workers, Shared& shared, std::byte* slots, std::uint64_t seed)
+  RankOfThreads(const comm::Job& job, std::uint32_t workers, Shared& shared, std::byte* slots,
+                std::uint64_t seed)
       : transport_(make_transport(job)), waiter_(*transport_), all_(*transport_, waiter_) {
     config_.rank = job.rank;
     config_.ranks = job.ranks;
@@ -156,10 +166,12 @@ class RankOfThreads {
     config_.stacks = slots;
     config_.counters = shared.counters[raw(job.rank)];
     attach_region();
-    words_ = std::make_unique<CountingWords>(*transport_, shared.tally[raw(job.rank)], ult::Layout(workers, kSlots));
+    words_ = std::make_unique<CountingWords>(*transport_, shared.tally[raw(job.rank)],
+                                             ult::Layout(workers, kSlots));
     edges_ = std::make_unique<CountingEdges>(shared, job.rank);
     mover_ = std::make_unique<CountingMover>(shared, job.rank, *edges_, config_);
-    scheduler_ = std::make_unique<Scheduler>(*transport_, *words_, *edges_, *mover_, config_, std::vector(config_.ranks, Distance::host), seed);
+    scheduler_ = std::make_unique<Scheduler>(*transport_, *words_, *edges_, *mover_, config_,
+                                             std::vector(config_.ranks, Distance::host), seed);
     config_.words = words_.get();
     config_.edges = edges_.get();
     config_.mover = mover_.get();
@@ -167,7 +179,9 @@ class RankOfThreads {
     auto pool = ult::Pool::create(config_);
     if (!pool) throw std::runtime_error(pool.error().message);
     pool_ = std::move(*pool);
-    transport_->set_handler(gas::kStopHandler, [](void* p, const comm::Message&) noexcept { static_cast<ult::Pool*>(p)->stop(); }, pool_.get());
+    transport_->set_handler(
+        gas::kStopHandler, [](void* p, const comm::Message&) noexcept { static_cast<ult::Pool*>(p)->stop(); },
+        pool_.get());
     service_ = std::make_unique<kasane::test::ServiceThread>(*transport_);
     all_.barrier();
   }
@@ -177,7 +191,8 @@ class RankOfThreads {
   void run(Program program) {
     const bool first = raw(config_.rank) == 0;
     std::vector<std::thread> others;
-    for (std::uint32_t w = first ? 1 : 0; w < config_.workers; ++w) others.emplace_back([this, w] { pool_->run_worker(w); });
+    for (std::uint32_t w = first ? 1 : 0; w < config_.workers; ++w)
+      others.emplace_back([this, w] { pool_->run_worker(w); });
     if (first) {
       program([this](auto root) {
         // The root runs a copy on its own, shared stack: it may move away from this one.
@@ -243,11 +258,15 @@ class Cluster {
   /// program(run) is called on rank 0 only; run(root) runs root() as the root thread.
   template <class Program>
   void run(Program program, std::uint64_t seed = 1, std::chrono::seconds limit = std::chrono::seconds(120)) {
-    kasane::test::run_ranks(ranks_, [&](const comm::Job& job) {
-      RankOfThreads rank(job, workers_, *shared, slots_, seed);
-      rank.run(program);
-    }, limit);
-    EXPECT_EQ(shared->sum(&Tally::wrong), 0u) << "a stack changed hands that its rank did not own, or an edge to the own rank";
+    kasane::test::run_ranks(
+        ranks_,
+        [&](const comm::Job& job) {
+          RankOfThreads rank(job, workers_, *shared, slots_, seed);
+          rank.run(program);
+        },
+        limit);
+    EXPECT_EQ(shared->sum(&Tally::wrong), 0u)
+        << "a stack changed hands that its rank did not own, or an edge to the own rank";
     EXPECT_EQ(shared->sum(&Tally::out_of_order), 0u) << "a steal is release, adopt, acquire";
   }
 
@@ -255,7 +274,8 @@ class Cluster {
 
  private:
   static void* map(std::size_t bytes) {
-    void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::runtime_error("mmap");
     return p;
   }

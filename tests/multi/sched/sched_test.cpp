@@ -25,10 +25,10 @@ namespace {
 
 using ult::Barrier;
 using ult::ConditionVariable;
+using ult::fork;
 using ult::Mutex;
 using ult::Pool;
 using ult::ThreadId;
-using ult::fork;
 
 struct Shape {
   std::uint32_t ranks, workers;
@@ -39,9 +39,11 @@ class SchedTest : public ::testing::TestWithParam<Shape> {
   std::uint32_t ranks() const { return GetParam().ranks; }
   std::uint32_t workers() const { return GetParam().workers; }
 };
-INSTANTIATE_TEST_SUITE_P(Shapes, SchedTest, ::testing::Values(Shape{2, 1}, Shape{2, 2}, Shape{4, 1}, Shape{4, 2}),
+INSTANTIATE_TEST_SUITE_P(Shapes, SchedTest,
+                         ::testing::Values(Shape{2, 1}, Shape{2, 2}, Shape{4, 1}, Shape{4, 2}),
                          [](const auto& shape) {
-                           return std::to_string(shape.param.ranks) + "ranks" + std::to_string(shape.param.workers) + "workers";
+                           return std::to_string(shape.param.ranks) + "ranks" +
+                                  std::to_string(shape.param.workers) + "workers";
                          });
 
 /// The rank that runs the caller now. Not inlined: a thread may move between two calls.
@@ -56,7 +58,7 @@ void work_for(std::uint64_t ns) {
 /// The crossings that the program's own history asks for. In shared memory.
 struct Expected {
   std::atomic<std::uint64_t> crossings{0}, barrier_passes{0};
-  std::atomic<std::uint64_t> failures{0};   ///< the program's own checks
+  std::atomic<std::uint64_t> failures{0};  ///< the program's own checks
 };
 
 /// Joins and notes the edge: ended is where the thread says that it ended.
@@ -96,9 +98,11 @@ void expect_edges(const Shared& shared, const Expected& expected) {
   EXPECT_EQ(shared.sum(&Tally::cross), expected.crossings.load()) << "joins and locks";
   EXPECT_EQ(shared.sum(&Tally::ask_release), steals) << "one release a steal";
   EXPECT_EQ(shared.sum(&Tally::adopt), steals) << "one stack a steal";
-  EXPECT_EQ(shared.sum(&Tally::rank_stores), steals) << "a slot's rank is stored once a steal: another rank's slot costs a round trip each";
+  EXPECT_EQ(shared.sum(&Tally::rank_stores), steals)
+      << "a slot's rank is stored once a steal: another rank's slot costs a round trip each";
   EXPECT_EQ(shared.sum(&Tally::release), expected.barrier_passes.load()) << "one release an arrival";
-  EXPECT_EQ(shared.sum(&Tally::acquire), steals + expected.barrier_passes.load()) << "one acquire a steal and a passage";
+  EXPECT_EQ(shared.sum(&Tally::acquire), steals + expected.barrier_passes.load())
+      << "one acquire a steal and a passage";
 }
 
 template <class T>
@@ -119,7 +123,7 @@ TEST(SchedEdges, AStealIsReleaseAdoptAcquireAndTheJoinCrossesOnce) {
       std::uint32_t ended = 99;
       int x = 1;
       const ThreadId child = fork([&] {
-        while (!stolen) relax();   // rank 0's only worker stays here, so the parent can go on only elsewhere
+        while (!stolen) relax();  // rank 0's only worker stays here, so the parent can go on only elsewhere
         x = 42;
         ended = here();
       });
@@ -133,7 +137,7 @@ TEST(SchedEdges, AStealIsReleaseAdoptAcquireAndTheJoinCrossesOnce) {
   // The join at rank 1 of a thread that ended at rank 0; the root's own end is seen by rank 0 from rank 1.
   EXPECT_EQ(cluster.shared->tally[1].cross.load(), 1u);
   EXPECT_EQ(cluster.shared->tally[0].cross.load(), 1u);
-  ++expected.crossings;   // the root's
+  ++expected.crossings;  // the root's
   expect_edges(*cluster.shared, expected);
 }
 
@@ -147,7 +151,7 @@ TEST(SchedEdges, AMutexCrossesWhenItsLastHolderWasElsewhere) {
       std::atomic<int> turn{0};
       std::uint32_t ended = 99;
       const ThreadId child = fork([&] {
-        for (int i = 0; i < 5; ++i) {   // rank 0 alone, then in turns with rank 1
+        for (int i = 0; i < 5; ++i) {  // rank 0 alone, then in turns with rank 1
           mutex.lock();
           mutex.unlock();
         }
@@ -171,7 +175,7 @@ TEST(SchedEdges, AMutexCrossesWhenItsLastHolderWasElsewhere) {
       join(child, ended, expected);
     });
   });
-  expected.crossings += 20 + 1;   // ten times there and back; the root
+  expected.crossings += 20 + 1;  // ten times there and back; the root
   EXPECT_EQ(cluster.shared->tally[0].cross.load(), 10u + 1u);
   EXPECT_EQ(cluster.shared->tally[1].cross.load(), 10u + 1u);
   expect_edges(*cluster.shared, expected);
@@ -209,7 +213,8 @@ TEST_P(SchedTest, Fib) {
   EXPECT_GT(cluster.shared->sum(&Counters::steals_remote), 0u) << "nothing moved: the test shows nothing";
 }
 
-unsigned queens(unsigned n, unsigned row, unsigned columns, unsigned left, unsigned right, Expected& expected) {
+unsigned queens(unsigned n, unsigned row, unsigned columns, unsigned left, unsigned right,
+                Expected& expected) {
   if (row == n) return 1;
   std::array<unsigned, 10> found{};
   std::array<std::uint32_t, 10> ended{};
@@ -286,7 +291,7 @@ TEST_P(SchedTest, MutexAcrossRanks) {
     for (int i = 0; i < 20; ++i) {
       run([&] {
         Guarded guarded(expected);
-        go_elsewhere(expected);   // the mutex stays where it was made
+        go_elsewhere(expected);  // the mutex stays where it was made
         std::array<ThreadId, kThreads> threads;
         std::array<std::uint32_t, kThreads> ended{};
         for (std::uint32_t t = 0; t < kThreads; ++t) {
@@ -296,7 +301,7 @@ TEST_P(SchedTest, MutexAcrossRanks) {
               guarded.lock();
               const std::uint64_t seen = guarded.value;
               if (random() % 8 == 0) Pool::yield();
-              if (random() % 32 == 0) hop(expected, 20'000);   // held over a move
+              if (random() % 32 == 0) hop(expected, 20'000);  // held over a move
               guarded.value = seen + 1;
               guarded.unlock();
               work_for(random() % 1000);
@@ -321,7 +326,7 @@ TEST_P(SchedTest, ConditionVariableAcrossRanks) {
   cluster.run([&](auto run) {
     for (int i = 0; i < 20; ++i) {
       run([&] {
-        Guarded guarded(expected);   // value: items in the queue
+        Guarded guarded(expected);  // value: items in the queue
         ConditionVariable not_full, not_empty;
         go_elsewhere(expected);
         std::array<ThreadId, 2 * kPairs> threads;
@@ -409,7 +414,7 @@ std::uint64_t oracle(std::uint64_t seed, unsigned depth, std::uint64_t& nodes) {
 }
 
 std::uint64_t tree(std::uint64_t seed, unsigned depth, World& world) {
-  std::minstd_rand random(static_cast<unsigned>(seed));   // timing only: the result does not depend on it
+  std::minstd_rand random(static_cast<unsigned>(seed));  // timing only: the result does not depend on it
   if (random() % 4 == 0) {
     world.total.lock();
     const std::uint64_t before = world.total.value;
@@ -417,7 +422,7 @@ std::uint64_t tree(std::uint64_t seed, unsigned depth, World& world) {
     world.total.value = before + 1;
     world.total.unlock();
   } else {
-    ++world.detached;   // stands for the same unit
+    ++world.detached;  // stands for the same unit
   }
   if (depth == 0) {
     random() % 16 == 0 ? hop(world.expected, 20'000) : work_for(random() % 1000);
@@ -485,7 +490,7 @@ void bursts(std::uint32_t ranks) {
   cluster.run([&](auto run) {
     for (int i = 0; i < 300; ++i) {
       run([&expected, i] {
-        work_for(static_cast<std::uint64_t>(i % 7) * 20'000);   // from none to well beyond the spin
+        work_for(static_cast<std::uint64_t>(i % 7) * 20'000);  // from none to well beyond the spin
         std::atomic<bool> moved{false};
         std::uint32_t ended = 0;
         const ThreadId child = fork([&] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that come all the time, as a profiler's do, on every rank: the program's handlers run, and faults, steals, locks and puts go on as if there were none.
+// Signals that come all the time, as a profiler's do, on every rank: the program's handlers run, and faults,
+// steals, locks and puts go on as if there were none.
 #include <gtest/gtest.h>
 #include <sys/time.h>
 
@@ -14,13 +15,14 @@
 
 namespace {
 
-std::atomic<std::uint64_t> ticks{0};   // of this rank: a global is each rank's own
+std::atomic<std::uint64_t> ticks{0};  // of this rank: a global is each rank's own
 
 void on_tick(int) { ticks.fetch_add(1, std::memory_order_relaxed); }
 
-/// This rank's process is interrupted every `microseconds`, by turns of real and of used time: the first also while its threads sleep. 0: no more.
+/// This rank's process is interrupted every `microseconds`, by turns of real and of used time: the first also
+/// while its threads sleep. 0: no more.
 void interrupt_every(long microseconds) {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_tick;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGALRM, SIGPROF}) ::sigaction(signal, &action, nullptr);
@@ -73,7 +75,7 @@ Work work() {
   for (auto& t : threads) t.join();
   w.wrong += w.counted != kThreads * kAdds;
   for (std::uint64_t i = 0; i < kWords; ++i) w.wrong += shared[i] != i * i;
-  kasane::release_all();   // before the direct view is used
+  kasane::release_all();  // before the direct view is used
   std::vector<std::uint64_t> got(kWords);
   kasane::get(got.data(), kasane::global_ptr<const std::uint64_t>(shared.get()), kWords);
   for (std::uint64_t i = 0; i < kWords; ++i) w.wrong += got[i] != i * i;
@@ -86,13 +88,14 @@ TEST(Signals, InterruptNothingThatMatters) {
     unsigned bad = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (std::chrono::steady_clock::now() < end) bad += work().wrong;
-    unsigned without = 0;   // ranks that nobody interrupted
+    unsigned without = 0;  // ranks that nobody interrupted
     on_every_rank([] { interrupt_every(0); });
     on_every_rank([&] { without += ticks.load() < 100; });
     return std::pair(bad, without);
   });
   EXPECT_EQ(wrong, 0u);
-  if (kasane::workers() == 1) {   // else a thread may be stolen before it has begun, and some rank is not asked
+  if (kasane::workers() ==
+      1) {  // else a thread may be stolen before it has begun, and some rank is not asked
     EXPECT_EQ(quiet, 0u);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that an mpirun starts become one job, agree or refuse with the name of the rank, and end as users expect; so do jobs that kasane run starts
-// over a network.
+// Programs that an mpirun starts become one job, agree or refuse with the name of the rank, and end as users
+// expect; so do jobs that kasane run starts over a network.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -41,7 +41,8 @@ void expect_clean(const Outcome& o) {
   EXPECT_TRUE(o.left.empty()) << o.left.size() << " processes left";
 }
 void expect_says(const Outcome& o, const std::string& text) {
-  EXPECT_NE((o.err + o.out).find(text), std::string::npos) << "missing: " << text << "\nin:\n" << o.err << o.out;
+  EXPECT_NE((o.err + o.out).find(text), std::string::npos) << "missing: " << text << "\nin:\n"
+                                                           << o.err << o.out;
 }
 
 std::vector<std::string> mpirun(const std::string& mpi, std::vector<std::string> command) {
@@ -53,11 +54,14 @@ std::vector<std::string> mpirun(const std::string& mpi, std::vector<std::string>
 
 /// A shell on each rank that does `first` on rank 1 alone, then becomes the program.
 std::vector<std::string> but_on_rank_1(const std::string& first, const std::string& deed) {
-  return {"sh", "-c", "if [ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 ]; then " + first + "; fi; exec " + kProgram + " " + deed};
+  return {"sh", "-c",
+          "if [ \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 ]; then " + first + "; fi; exec " + kProgram +
+              " " + deed};
 }
 
 std::vector<std::string> over(const std::string& network, const std::string& deed) {
-  if (is_mpi(network)) return kasane_run_command({"-n", "2", "--transport", "mpi", "--mpi", network, "--", kProgram, deed});
+  if (is_mpi(network))
+    return kasane_run_command({"-n", "2", "--transport", "mpi", "--mpi", network, "--", kProgram, deed});
   return kasane_run_command({"-n", "2", "--transport", network, "--", kProgram, deed});
 }
 
@@ -87,12 +91,14 @@ TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
   for (const std::string& transport : transports()) {
     const std::vector<std::string> environment{"KASANE_TRANSPORT=" + transport};
     for (const auto& [deed, code] : {std::pair{"return", 0}, {"exit7", 7}, {"return3", 3}, {"exit0", 0}}) {
-      if (transport != "auto" && (deed == std::string("return3") || deed == std::string("exit0"))) continue;   // over each a return and an exit, a zero and another status
+      if (transport != "auto" && (deed == std::string("return3") || deed == std::string("exit0")))
+        continue;  // over each a return and an exit, a zero and another status
       const Outcome o = run({kProgram, deed}, environment);
       EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
-      if (code != 0) continue;   // then mpirun has words of its own, and ends who has not ended yet
+      if (code != 0) continue;  // then mpirun has words of its own, and ends who has not ended yet
       // Not with the end of its line: mpirun may put the other rank's words before that.
-      EXPECT_EQ(count_of(o.out, "destroyed"), 2) << "on every rank, also after exit(): " << deed << " over " << transport;
+      EXPECT_EQ(count_of(o.out, "destroyed"), 2)
+          << "on every rank, also after exit(): " << deed << " over " << transport;
       EXPECT_EQ(o.err, "") << deed << " over " << transport;
     }
   }
@@ -101,7 +107,7 @@ TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
 TEST_P(Mpirun, ThreadsThatWereDetachedDoNotChangeTheEnd) {
   for (const std::string& transport : transports()) {
     for (const auto& [deed, code] : {std::pair{"detached", 3}, {"detached-exit", 5}}) {
-      if (transport != "auto" && code == 5) continue;   // over each, how main ends is the test above
+      if (transport != "auto" && code == 5) continue;  // over each, how main ends is the test above
       const Outcome o = run({kProgram, deed}, {"KASANE_TRANSPORT=" + transport, "KASANE_WORKERS=2"});
       EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
       expect_says(o, "left running");
@@ -113,11 +119,13 @@ TEST_P(Mpirun, ThreadsThatWereDetachedDoNotChangeTheEnd) {
 TEST_P(Mpirun, MainRunsEverywhereIfTheProgramSaysSo) {
   const Outcome o = run({kProgram, "hello"}, {"KASANE_MAIN=all"});
   EXPECT_EQ(o.code, 0) << o.err;
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(count_of(o.out, "hello from rank " + std::to_string(r) + " of 2\n"), 1);
+  for (int r = 0; r < 2; ++r)
+    EXPECT_EQ(count_of(o.out, "hello from rank " + std::to_string(r) + " of 2\n"), 1);
 }
 
 TEST_P(Mpirun, RankZerosOptionsAreTheJobs) {
-  EXPECT_EQ(run(but_on_rank_1("export KASANE_SPACE=64G KASANE_WORKERS=3 KASANE_STACK=128K", "return")).code, 0);
+  EXPECT_EQ(run(but_on_rank_1("export KASANE_SPACE=64G KASANE_WORKERS=3 KASANE_STACK=128K", "return")).code,
+            0);
 }
 
 TEST_P(Mpirun, ARankWithoutRoomForTheSpaceIsNamed) {
@@ -133,7 +141,9 @@ TEST_P(Mpirun, ARankWithOtherCodeIsNamed) {
 }
 
 TEST_P(Mpirun, ARankWithOtherGuardsIsNamedWithTheRemedy) {
-  const std::string key = GetParam() == "openmpi" ? "OMPI_MCA_orte_precondition_transports=0123456789abcdef-0123456789abcdef" : "KASANE_JOB_KEY=another";
+  const std::string key = GetParam() == "openmpi"
+                              ? "OMPI_MCA_orte_precondition_transports=0123456789abcdef-0123456789abcdef"
+                              : "KASANE_JOB_KEY=another";
   const Outcome o = run(but_on_rank_1("export " + key, "return"));
   EXPECT_NE(o.code, 0);
   expect_says(o, "rank 1 has other stack guards than rank 0");
@@ -143,15 +153,20 @@ TEST_P(Mpirun, ARankWithOtherGuardsIsNamedWithTheRemedy) {
 TEST_P(Mpirun, WhatOnlySomeHostsInheritDoesNotMakeGuardsDiffer) {
   EXPECT_EQ(run(but_on_rank_1("export SLURM_JOB_ID=17 SLURM_STEP_ID=1", "return")).code, 0);
   // An outer job's; or the user's, which nobody needs where Open MPI has a key of its own.
-  const std::string mine = GetParam() == "openmpi" ? "KASANE_JOB_KEY=mine" : "PMIX_NAMESPACE=outer OMPI_MCA_orte_precondition_transports=outer";
+  const std::string mine = GetParam() == "openmpi"
+                               ? "KASANE_JOB_KEY=mine"
+                               : "PMIX_NAMESPACE=outer OMPI_MCA_orte_precondition_transports=outer";
   EXPECT_EQ(run(but_on_rank_1("export " + mine, "return")).code, 0);
 }
 
 TEST_P(Mpirun, OnlyTheRanksOfThisHostMustFit) {
-  // As if on many hosts: what the ranks of others need is no reason to refuse here. Alone, this one fails later, when it loads its MPI.
-  const std::vector<std::string> many = GetParam() == "openmpi"
-                                            ? std::vector<std::string>{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1000", "OMPI_COMM_WORLD_LOCAL_SIZE=1"}
-                                            : std::vector<std::string>{"PMI_RANK=0", "PMI_SIZE=1000"};
+  // As if on many hosts: what the ranks of others need is no reason to refuse here. Alone, this one fails
+  // later, when it loads its MPI.
+  const std::vector<std::string> many =
+      GetParam() == "openmpi"
+          ? std::vector<std::string>{"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=1000",
+                                     "OMPI_COMM_WORLD_LOCAL_SIZE=1"}
+          : std::vector<std::string>{"PMI_RANK=0", "PMI_SIZE=1000"};
   std::vector<std::string> environment = many;
   environment.emplace_back("KASANE_SPACE=1G");
   const Outcome o = Job({"sh", "-c", "ulimit -n 600; exec " + kProgram + " return"}, environment).wait();
@@ -196,12 +211,14 @@ TEST_P(Mpirun, ACrashIsReportedAndEndsTheJob) {
 }
 
 TEST_P(Mpirun, WithRanksAskedForItForksThemInstead) {
-  const Outcome o = Job({kProgram, "hello"}, {"KASANE_RANKS=3", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}).wait();
+  const Outcome o =
+      Job({kProgram, "hello"}, {"KASANE_RANKS=3", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_SIZE=2"}).wait();
   expect_clean(o);
   EXPECT_EQ(count_of(o.out, "hello from rank 0 of 3\n"), 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, Mpirun, ::testing::ValuesIn(networks()), [](const auto& p) { return p.param; });
+INSTANTIATE_TEST_SUITE_P(Networks, Mpirun, ::testing::ValuesIn(networks()),
+                         [](const auto& p) { return p.param; });
 
 class OverNetwork : public ::testing::TestWithParam<std::string> {};
 
@@ -224,7 +241,8 @@ TEST_P(OverNetwork, AnInterruptEndsTheJob) {
   ::kill(job.pid(), SIGINT);
   const Outcome o = job.wait();
   expect_clean(o);
-  EXPECT_TRUE(o.code != 0 || GetParam() == "mpich") << "only MPICH's mpirun ends with 0 after an interrupt, whatever it runs";
+  EXPECT_TRUE(o.code != 0 || GetParam() == "mpich")
+      << "only MPICH's mpirun ends with 0 after an interrupt, whatever it runs";
 }
 
 TEST_P(OverNetwork, ACrashOnAnotherRankIsNamed) {
@@ -235,14 +253,17 @@ TEST_P(OverNetwork, ACrashOnAnotherRankIsNamed) {
   expect_says(o, "SIGSEGV");
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, OverNetwork, ::testing::ValuesIn(networks()), [](const auto& p) { return p.param; });
+INSTANTIATE_TEST_SUITE_P(Networks, OverNetwork, ::testing::ValuesIn(networks()),
+                         [](const auto& p) { return p.param; });
 
 TEST(Start, ThreadsThatWereDetachedDoNotChangeTheEnd) {
   for (const char* ranks : {"1", "2"}) {
     for (const std::string& transport : transports()) {
       if (transport == "mpi") continue;
       for (const auto& [deed, code] : {std::pair{"detached", 3}, {"detached-exit", 5}}) {
-        const Outcome o = Job(kasane_run_command({"-n", ranks, "--workers", "2", "--transport", transport, "--", kProgram, deed})).wait();
+        const Outcome o = Job(kasane_run_command({"-n", ranks, "--workers", "2", "--transport", transport,
+                                                  "--", kProgram, deed}))
+                              .wait();
         expect_clean(o);
         EXPECT_EQ(o.code, code) << deed << " on " << ranks << " ranks over " << transport << "\n" << o.err;
         EXPECT_EQ(o.err, "");
@@ -253,7 +274,8 @@ TEST(Start, ThreadsThatWereDetachedDoNotChangeTheEnd) {
 }
 
 TEST(Start, MpiWithoutMpirunSaysWhatToInstall) {
-  std::vector<std::string> command = kasane_run_command({"-n", "2", "--transport", "mpi", "--", kProgram, "return"});
+  std::vector<std::string> command =
+      kasane_run_command({"-n", "2", "--transport", "mpi", "--", kProgram, "return"});
   const Outcome o = Job(command, {"PATH=/nowhere"}).wait();
   expect_clean(o);
   EXPECT_EQ(o.code, 127);

@@ -51,7 +51,8 @@ TEST(ManyThreads, AMillionBeforeTheFirstJoin) {
     std::uint8_t* const flags = done.get();
     std::vector<kasane::thread> threads;
     threads.reserve(kThreads);
-    for (std::uint32_t i = 0; i < kThreads; ++i) threads.emplace_back([flags, i] { flags[i] = static_cast<std::uint8_t>(i % 251 + 1); });
+    for (std::uint32_t i = 0; i < kThreads; ++i)
+      threads.emplace_back([flags, i] { flags[i] = static_cast<std::uint8_t>(i % 251 + 1); });
     std::vector<Seen> at(kasane::ranks());
     for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
       if (r > 0) go_elsewhere();
@@ -90,13 +91,14 @@ TEST(ManyThreads, AForkBombIsToldSo) {
     std::string text;
     const int reached = fork_ever_deeper(0, text);
     long sum = 0;
-    kasane::thread([&] { sum = 42; }).join();   // and life goes on
+    kasane::thread([&] { sum = 42; }).join();  // and life goes on
     return std::tuple(reached, text, sum);
   });
   EXPECT_GT(depth, 10'000);
   // The message's source, once; the rank; and both names of the option.
   EXPECT_EQ(why.rfind("kasane::thread: rank ", 0), 0U) << why;
-  for (const char* part : {" has no call stack left", "--slots", "KASANE_SLOTS"}) EXPECT_NE(why.find(part), std::string::npos) << why;
+  for (const char* part : {" has no call stack left", "--slots", "KASANE_SLOTS"})
+    EXPECT_NE(why.find(part), std::string::npos) << why;
   EXPECT_EQ(after, 42);
 }
 

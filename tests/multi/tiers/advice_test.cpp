@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program says of memory that may leave DRAM (advise, evict, pin): under a budget (KASANE_DRAM) it changes which pages leave and come, and nothing else.
+// What a program says of memory that may leave DRAM (advise, evict, pin): under a budget (KASANE_DRAM) it
+// changes which pages leave and come, and nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +27,9 @@ std::size_t budget_pages() {
   return (n << (*unit == 'G' ? 30 : *unit == 'M' ? 20 : 10)) / kPage;
 }
 
-std::uint64_t* allocate(std::size_t pages) { return static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, placement::block)); }
+std::uint64_t* allocate(std::size_t pages) {
+  return static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, placement::block));
+}
 
 std::uint64_t value(std::size_t i) { return i * 0x9E3779B97F4A7C15u; }
 
@@ -37,11 +40,14 @@ void fill(std::uint64_t* data, std::size_t pages) {
   });
 }
 std::uint64_t wrong(const std::uint64_t* data, std::size_t pages) {
-  return kasane::parallel_reduce(std::size_t{0}, pages, std::uint64_t{0}, [=](std::size_t p) {
-    std::uint64_t n = 0;
-    for (std::size_t i = p * kWords; i < (p + 1) * kWords; ++i) n += data[i] != value(i);
-    return n;
-  }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+  return kasane::parallel_reduce(
+      std::size_t{0}, pages, std::uint64_t{0},
+      [=](std::size_t p) {
+        std::uint64_t n = 0;
+        for (std::size_t i = p * kWords; i < (p + 1) * kWords; ++i) n += data[i] != value(i);
+        return n;
+      },
+      [](std::uint64_t a, std::uint64_t b) { return a + b; });
 }
 
 /// Pages that must be brought in for one word of each to be read from here; wrong words count as many.
@@ -65,7 +71,8 @@ std::uint64_t evict(const std::uint64_t* data, std::size_t pages) {
 
 // What is checked is checked outside of run(): the test's own records are no global memory.
 
-/// Bytes that come from SSD while the first words of so many pages are read here, with such advice; waits for `least`.
+/// Bytes that come from SSD while the first words of so many pages are read here, with such advice; waits for
+/// `least`.
 std::uint64_t read_back(usage how, std::size_t pages, std::uint64_t least = 0) {
   std::uint64_t bytes = 0;
   kasane::run([&] {
@@ -88,8 +95,11 @@ std::uint64_t read_back(usage how, std::size_t pages, std::uint64_t least = 0) {
   return bytes;
 }
 
-/// From the first page on. The first test of the process: a sweep over the same memory that is remembered (gas/read_ahead.h) would keep it from beginning one.
-TEST(Advice, WhatIsReadInOrderIsReadAhead) { EXPECT_GE(read_back(usage::sequential, 3, 2 * kPage), 2 * kPage); }
+/// From the first page on. The first test of the process: a sweep over the same memory that is remembered
+/// (gas/read_ahead.h) would keep it from beginning one.
+TEST(Advice, WhatIsReadInOrderIsReadAhead) {
+  EXPECT_GE(read_back(usage::sequential, 3, 2 * kPage), 2 * kPage);
+}
 
 TEST(Advice, WhatIsEvictedLeavesAndComesBack) {
   const std::size_t pages = budget_pages() / 4;
@@ -101,12 +111,13 @@ TEST(Advice, WhatIsEvictedLeavesAndComesBack) {
     bad = wrong(data, pages);
     kasane::deallocate(data);
   });
-  EXPECT_GE(gone, pages * 3 / 4);   // a page may be in use at that moment
+  EXPECT_GE(gone, pages * 3 / 4);  // a page may be in use at that moment
   EXPECT_EQ(bad, 0u);
 }
 
 TEST(Advice, WhatIsPinnedStays) {
-  // Half of a rank's share at most: where every rank asks for room, none may have more than its share for what is pinned and the rest.
+  // Half of a rank's share at most: where every rank asks for room, none may have more than its share for
+  // what is pinned and the rest.
   const std::size_t pinned = budget_pages() / std::max(4u, 2 * kasane::ranks()), much = budget_pages() * 2;
   std::uint64_t after_sweeps = 1, after_evict = 1, gone = 0, bad = 1;
   kasane::run([&] {
@@ -146,12 +157,15 @@ TEST(Advice, WhatIsUsedOnceDrivesNothingOut) {
     kasane::deallocate(data);
   });
   EXPECT_EQ(bad, 0u);
-  if (kasane::ranks() > 1) GTEST_SKIP() << "how many is not checked: several ranks share a budget, and who has nothing that leaves first gives others what it has";
-  EXPECT_LE(gone, hot / 2);   // all of them, had nothing been said
+  if (kasane::ranks() > 1)
+    GTEST_SKIP() << "how many is not checked: several ranks share a budget, and who has nothing that leaves "
+                    "first gives others what it has";
+  EXPECT_LE(gone, hot / 2);  // all of them, had nothing been said
 }
 
 TEST(Advice, WhatIsReadAtRandomComesAlone) {
-  if (kasane::ranks() > 1) GTEST_SKIP() << "the thread may be at another rank by then, for which pages come as a whole";
+  if (kasane::ranks() > 1)
+    GTEST_SKIP() << "the thread may be at another rank by then, for which pages come as a whole";
   EXPECT_LE(read_back(usage::random, 16), 16 * 4096u);
   EXPECT_GT(read_back(usage::normal, 16, 2 * kPage + 1), 2 * kPage);
 }
@@ -182,7 +196,7 @@ TEST(Advice, WhatIsLargerThanTheBudgetIsNoView) {
   kasane::run([&] {
     auto* data = allocate(pages);
     fill(data, pages);
-    kasane::prefetch(data, pages * kWords);   // a hint: as much as makes sense
+    kasane::prefetch(data, pages * kWords);  // a hint: as much as makes sense
     bad = wrong(data, pages);
     code = kasane_view(data, pages * kPage, KASANE_READ);
     text = kasane_error_message();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
-   A disk that fails, to be preloaded: transfers of whole blocks at offsets above 0 end with errno BROKEN_DISK_ERRNO once BROKEN_DISK_AFTER of their kind (BROKEN_DISK, "read" or
-   "write") have gone well. There is no io_uring then, so that all come this way; with BROKEN_RING there is, and such a request becomes one that the kernel ends with that error (Linux 6.10). Memory
-   files are no disk. */
+   A disk that fails, to be preloaded: transfers of whole blocks at offsets above 0 end with errno
+   BROKEN_DISK_ERRNO once BROKEN_DISK_AFTER of their kind (BROKEN_DISK, "read" or "write") have gone well.
+   There is no io_uring then, so that all come this way; with BROKEN_RING there is, and such a request becomes
+   one that the kernel ends with that error (Linux 6.10). Memory files are no disk. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,8 +27,10 @@ static void* next_of(const char* name) { return dlsym(RTLD_NEXT, name); }
 /* An errno, or 0. */
 static int error_of(const char* kind, int fd, size_t bytes, off_t offset) {
   const char* which = getenv("BROKEN_DISK");
-  if (which == NULL || strcmp(which, kind) != 0 || offset == 0 || bytes % 4096 != 0 || of_memory(fd)) return 0;
-  return atomic_fetch_add(&done, 1) < atol(getenv("BROKEN_DISK_AFTER")) ? 0 : atoi(getenv("BROKEN_DISK_ERRNO"));
+  if (which == NULL || strcmp(which, kind) != 0 || offset == 0 || bytes % 4096 != 0 || of_memory(fd))
+    return 0;
+  return atomic_fetch_add(&done, 1) < atol(getenv("BROKEN_DISK_AFTER")) ? 0
+                                                                        : atoi(getenv("BROKEN_DISK_ERRNO"));
 }
 static int broken(const char* kind, int fd, size_t bytes, off_t offset) {
   const int error = error_of(kind, fd, bytes, offset);
@@ -37,7 +40,8 @@ static int broken(const char* kind, int fd, size_t bytes, off_t offset) {
 
 int io_uring_queue_init(unsigned entries, struct io_uring* ring, unsigned flags) {
   if (getenv("BROKEN_RING") == NULL) return -ENOSYS;
-  return ((int (*)(unsigned, struct io_uring*, unsigned))next_of("io_uring_queue_init"))(entries, ring, flags);
+  return ((int (*)(unsigned, struct io_uring*, unsigned))next_of("io_uring_queue_init"))(entries, ring,
+                                                                                         flags);
 }
 
 int io_uring_submit(struct io_uring* ring) {
@@ -63,7 +67,9 @@ ssize_t pwrite64(int fd, const void* from, size_t bytes, off_t offset) {
   if (broken("write", fd, bytes, offset)) return -1;
   return ((ssize_t(*)(int, const void*, size_t, off_t))next_of("pwrite64"))(fd, from, bytes, offset);
 }
-ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) { return pwrite64(fd, from, bytes, offset); }
+ssize_t pwrite(int fd, const void* from, size_t bytes, off_t offset) {
+  return pwrite64(fd, from, bytes, offset);
+}
 
 ssize_t pread64(int fd, void* to, size_t bytes, off_t offset) {
   if (broken("read", fd, bytes, offset)) return -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A budget is shared fairly: a rank that needs its share gets it back from one that holds more, and one whose threads do nothing gives way below its share. On 2 ranks, with a budget of
-// 32 MiB. A sweep over memory that fits reads nothing any more, once it has got its room; how soon is not asked.
+// A budget is shared fairly: a rank that needs its share gets it back from one that holds more, and one whose
+// threads do nothing gives way below its share. On 2 ranks, with a budget of 32 MiB. A sweep over memory that
+// fits reads nothing any more, once it has got its room; how soon is not asked.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +21,8 @@ struct Seen {
   bool got = false, elsewhere = false, right = true;
 };
 
-/// Rank 0 stores to so many bytes, and then does nothing; rank 1 goes over others again and again. Does a round come that reads nothing back?
+/// Rank 0 stores to so many bytes, and then does nothing; rank 1 goes over others again and again. Does a
+/// round come that reads nothing back?
 Seen gets_room(std::size_t idle, std::size_t busy) {
   return kasane::run([=] {
     Seen seen;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank has stored to memory of another and freed it, and not released since: its block keeps a twin. The other allocates the memory anew, a page for each rank; the first one's is on its SSD then,
-// where it never was. Its next release, or acquire, finds that out holding the block's bit, and must not wait until the page was brought in: that waits for the bit (docs/design/tiers.md). On 2 or
-// more ranks, with a budget.
+// A rank has stored to memory of another and freed it, and not released since: its block keeps a twin. The
+// other allocates the memory anew, a page for each rank; the first one's is on its SSD then, where it never
+// was. Its next release, or acquire, finds that out holding the block's bit, and must not wait until the page
+// was brought in: that waits for the bit (docs/design/tiers.md). On 2 or more ranks, with a budget.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,14 +14,16 @@ namespace {
 using kasane::placement;
 
 constexpr std::size_t kPage = kasane::page_default, kWords = kPage / 8;
-constexpr int kTested = 4, kMostRounds = 500;   ///< where a thread is, is up to the runtime
+constexpr int kTested = 4, kMostRounds = 500;  ///< where a thread is, is up to the runtime
 
 enum class Finds { release, acquire };
 
 std::uint64_t value(std::size_t i) { return (i + 1) * 0x9E3779B97F4A7C15u; }
 
 /// A page for each rank.
-std::uint64_t* allocate(placement where) { return static_cast<std::uint64_t*>(kasane::allocate(kasane::ranks() * kPage, kPage, where)); }
+std::uint64_t* allocate(placement where) {
+  return static_cast<std::uint64_t*>(kasane::allocate(kasane::ranks() * kPage, kPage, where));
+}
 
 void fill(std::uint64_t* data) {
   for (std::size_t i = 0; i < kWords; ++i) data[i] = value(i);
@@ -40,8 +43,9 @@ std::uint64_t await_other_than(std::uint64_t old, std::uint64_t& word) {
 }
 
 struct Result {
-  int tested = 0;          ///< rounds in which the memory was what had been freed, and both threads were where they should be
-  std::uint64_t bad = 0;   ///< words
+  int tested =
+      0;  ///< rounds in which the memory was what had been freed, and both threads were where they should be
+  std::uint64_t bad = 0;  ///< words
 };
 
 Result run_rounds(Finds finds) {
@@ -51,7 +55,7 @@ Result run_rounds(Finds finds) {
     std::uint64_t* const progress = anchors + 1;
     for (int round = 0; round < kMostRounds && result.tested < kTested; ++round) {
       const std::uint32_t me = kasane::rank(), there = (me + 1) % kasane::ranks();
-      const std::size_t page = there * kWords;   // of each array, as words
+      const std::size_t page = there * kWords;  // of each array, as words
       kasane::atomic_ref(*progress).store(0);
       std::uint64_t* const old = allocate(placement::local);
       for (std::size_t i = 0; i < kasane::ranks() * kWords; i += kWords / 16) old[i] = i;

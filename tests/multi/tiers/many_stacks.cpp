@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// many_stacks THREADS MIB: so many threads that are all there at once, each with 40 KiB of its stack in use, beside MIB of data a rank, which are swept meanwhile. First they use half of that, and wait; then some at a
-// time become deeper, and the next ones only when --stats says that those are counted. Status 1: a word of the data or of a stack is wrong.
+// many_stacks THREADS MIB: so many threads that are all there at once, each with 40 KiB of its stack in use,
+// beside MIB of data a rank, which are swept meanwhile. First they use half of that, and wait; then some at a
+// time become deeper, and the next ones only when --stats says that those are counted. Status 1: a word of
+// the data or of a stack is wrong.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -46,7 +48,8 @@ void wait_until_counted(std::size_t bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::size_t threads = argc == 3 ? std::strtoull(argv[1], nullptr, 10) : 0, mib = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  const std::size_t threads = argc == 3 ? std::strtoull(argv[1], nullptr, 10) : 0,
+                    mib = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
   if (threads == 0 || mib == 0) {
     std::fprintf(stderr, "usage: many_stacks THREADS MIB\n");
     return 2;
@@ -56,7 +59,10 @@ int main(int argc, char** argv) {
     auto* const data = static_cast<std::uint64_t*>(kasane::allocate(words * 8, 64, kasane::placement::block));
     kasane::parallel_for(std::size_t{0}, words, [=](std::size_t i) { data[i] = value(i); });
     const auto sweep = [=] {
-      return kasane::parallel_reduce(std::size_t{0}, words, std::uint64_t{0}, [=](std::size_t i) { return std::uint64_t{data[i] != value(i)}; }, [](std::uint64_t a, std::uint64_t b) { return a + b; });
+      return kasane::parallel_reduce(
+          std::size_t{0}, words, std::uint64_t{0},
+          [=](std::size_t i) { return std::uint64_t{data[i] != value(i)}; },
+          [](std::uint64_t a, std::uint64_t b) { return a + b; });
     };
     std::vector<Gate> gates(threads);
     std::vector<std::uint64_t> wrong_of(threads);
@@ -92,6 +98,7 @@ int main(int argc, char** argv) {
     kasane::deallocate(data);
     return bad;
   });
-  std::printf("%zu threads at once, %zu MiB a rank, %llu words wrong\n", threads, mib, static_cast<unsigned long long>(wrong));
+  std::printf("%zu threads at once, %zu MiB a rank, %llu words wrong\n", threads, mib,
+              static_cast<unsigned long long>(wrong));
   return wrong == 0 ? 0 : 1;
 }

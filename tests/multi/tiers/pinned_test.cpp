@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// More is pinned than there is DRAM, and another rank goes on asking for what of it is on SSD: then pinned pages leave, too. What comes for the other keeps to the budget (the test runs in a memory
-// control group), and a thread here gets its room though something comes and leaves all the time. On 2 or more ranks, with a budget.
+// More is pinned than there is DRAM, and another rank goes on asking for what of it is on SSD: then pinned
+// pages leave, too. What comes for the other keeps to the budget (the test runs in a memory control group),
+// and a thread here gets its room though something comes and leaves all the time. On 2 or more ranks, with a
+// budget.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -12,7 +14,9 @@ using kasane::placement;
 
 constexpr std::size_t kPage = kasane::page_default, kWords = kPage / 8, kPages = std::size_t{64} << 20 >> 16;
 
-std::uint64_t* allocate(std::size_t pages, placement where) { return static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, where)); }
+std::uint64_t* allocate(std::size_t pages, placement where) {
+  return static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, where));
+}
 
 std::uint64_t value(std::size_t page) { return (page + 1) * 0x9E3779B97F4A7C15u; }
 

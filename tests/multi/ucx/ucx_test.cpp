@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs over UCX on one host, as a user starts them: signals, what listens, what is left in /dev/shm, and a small /dev/shm.
+// Jobs over UCX on one host, as a user starts them: signals, what listens, what is left in /dev/shm, and a
+// small /dev/shm.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -55,7 +56,8 @@ std::set<std::string> new_ones(const std::set<std::string>& before) {
 std::vector<std::string> listening(pid_t pid) {
   std::set<std::string> sockets;
   std::error_code error;
-  for (const auto& fd : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) sockets.insert(fs::read_symlink(fd.path(), error).string());
+  for (const auto& fd : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error))
+    sockets.insert(fs::read_symlink(fd.path(), error).string());
   std::vector<std::string> found;
   for (const char* family : {"tcp", "tcp6"}) {
     std::ifstream table("/proc/" + std::to_string(pid) + "/net/" + family);

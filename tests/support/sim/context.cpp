@@ -29,8 +29,11 @@ Context::Context() {
 }
 
 Context::Context(std::size_t stack_bytes, void (*entry)(void*), void* arg)
-    : stack_bytes_((stack_bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes + kGuardBytes), entry_(entry), arg_(arg) {
-  void* p = ::mmap(nullptr, stack_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    : stack_bytes_((stack_bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes + kGuardBytes),
+      entry_(entry),
+      arg_(arg) {
+  void* p = ::mmap(nullptr, stack_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
   KASANE_CHECK(p != MAP_FAILED, "no memory for the stack of a simulated thread");
   stack_ = static_cast<std::byte*>(p);
   KASANE_CHECK(::mprotect(stack_, kGuardBytes, PROT_NONE) == 0);
@@ -42,8 +45,8 @@ Context::Context(std::size_t stack_bytes, void (*entry)(void*), void* arg)
   context_.uc_link = nullptr;
   // makecontext passes ints: the pointer goes in two halves.
   const auto self = reinterpret_cast<std::uintptr_t>(this);
-  ::makecontext(&context_, reinterpret_cast<void (*)()>(&Context::start), 2, static_cast<unsigned>(self >> 32),
-                static_cast<unsigned>(self));
+  ::makecontext(&context_, reinterpret_cast<void (*)()>(&Context::start), 2,
+                static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
 #if defined(KASANE_SANITIZER_THREAD)
   fiber_ = __tsan_create_fiber(0);
 #endif

@@ -29,7 +29,7 @@ class Context {
   void arrived();
 
   ucontext_t context_{};
-  std::byte* stack_ = nullptr;   ///< null: the OS thread's own
+  std::byte* stack_ = nullptr;  ///< null: the OS thread's own
   std::size_t stack_bytes_ = 0;
   void (*entry_)(void*) = nullptr;
   void* arg_ = nullptr;

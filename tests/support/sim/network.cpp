@@ -18,19 +18,26 @@ namespace kasane::comm::sim {
 class SimTransport final : public MailboxTransport {
  public:
   SimTransport(Network& net, Rank rank, std::uint32_t ranks, Bells& bells, const SimOptions& options)
-      : MailboxTransport(rank, ranks, bells), net_(net), by_messages_(options.says_by_messages), replies_(options.reply_slots) {
+      : MailboxTransport(rank, ranks, bells),
+        net_(net),
+        by_messages_(options.says_by_messages),
+        replies_(options.reply_slots) {
     KASANE_CHECK(replies_.reserve_bytes(), "no memory for answers");
   }
 
   Facts facts() const noexcept override {
-    return {.name = "sim", .target_cpu_needed = by_messages_, .puts_need_target = by_messages_, .atomics_coherent_with_cpu = true, .completes_inline = false,
+    return {.name = "sim",
+            .target_cpu_needed = by_messages_,
+            .puts_need_target = by_messages_,
+            .atomics_coherent_with_cpu = true,
+            .completes_inline = false,
             .answers_bring = true};
   }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept override;
   Post write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept override;
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                    Completion* done) noexcept override;
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                    std::uint64_t value, Completion* done) noexcept override;
   Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
               Completion* done, Width width) noexcept override;
   Post fence(Rank target, Completion* done) noexcept override;
@@ -49,7 +56,9 @@ class SimTransport final : public MailboxTransport {
     KASANE_CHECK_OP(raw(r), <, ranks());
     return *net_.transports_[raw(r)];
   }
-  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept { return peer(at.rank).here(at, bytes); }
+  std::byte* address(RemoteAddr at, std::size_t bytes) const noexcept {
+    return peer(at.rank).here(at, bytes);
+  }
   Post put(Rank to, HandlerId, std::span<const std::byte> payload, ReplyToken token) noexcept;
   void receive(Event event);
   void run(Event& event) const;
@@ -57,9 +66,9 @@ class SimTransport final : public MailboxTransport {
   Network& net_;
   const bool by_messages_;
   ReplySlots replies_;
-  std::deque<Event> due_;              ///< completions and messages that have arrived
-  std::uint32_t incoming_ = 0;         ///< messages in flight to this rank, or due
-  std::uint32_t operations_ = 0;       ///< posted by this rank, not completed
+  std::deque<Event> due_;         ///< completions and messages that have arrived
+  std::uint32_t incoming_ = 0;    ///< messages in flight to this rank, or due
+  std::uint32_t operations_ = 0;  ///< posted by this rank, not completed
   bool in_progress_ = false;
 };
 
@@ -79,15 +88,19 @@ Transport& Network::transport(Rank r) noexcept {
   return *transports_[raw(r)];
 }
 
-std::uint32_t Network::rung(Rank r) const noexcept { return transports_[raw(r)]->activity(Doorbell::messages); }
+std::uint32_t Network::rung(Rank r) const noexcept {
+  return transports_[raw(r)]->activity(Doorbell::messages);
+}
 
-bool Network::can_progress(Rank r) const noexcept { return !transports_[raw(r)]->due_.empty() && !transports_[raw(r)]->in_progress_; }
+bool Network::can_progress(Rank r) const noexcept {
+  return !transports_[raw(r)]->due_.empty() && !transports_[raw(r)]->in_progress_;
+}
 
 /// Whether a post is answered `again`: because a queue is full, or for no reason.
 bool Network::refuse(bool full) {
   if (full) return true;
-  const bool busy = !under_way_.empty() ||
-                    std::any_of(transports_.begin(), transports_.end(), [](const auto& t) { return !t->due_.empty(); });
+  const bool busy = !under_way_.empty() || std::any_of(transports_.begin(), transports_.end(),
+                                                       [](const auto& t) { return !t->due_.empty(); });
   return busy && dice_.permille(options_.again_permille);
 }
 
@@ -105,8 +118,9 @@ void Network::launch(Event event) {
   ++changes_;
 }
 
-Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local,
-                       std::size_t bytes, Completion* done, std::byte* flag, std::uint64_t value) {
+Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std::byte* remote,
+                       std::byte* local, std::size_t bytes, Completion* done, std::byte* flag,
+                       std::uint64_t value) {
   if (refuse(transports_[from]->operations_ >= options_.operation_capacity)) return Post::again;
   // Cut at up to two places; equal places make fewer pieces, and an operation without bytes is one empty
   // piece.
@@ -122,8 +136,14 @@ Post Network::transfer(Event::Kind kind, std::uint32_t from, RemoteAddr at, std:
   operations_[operation].value = value;
   for (int i = 0; i < 3; ++i) {
     if (cuts[i + 1] == cuts[i] && (pieces != 0 || i != 0)) continue;
-    launch({.kind = kind, .from = from, .to = raw(at.rank), .operation = operation, .remote = remote + cuts[i],
-            .local = local + cuts[i], .bytes = cuts[i + 1] - cuts[i], .payload = {}});
+    launch({.kind = kind,
+            .from = from,
+            .to = raw(at.rank),
+            .operation = operation,
+            .remote = remote + cuts[i],
+            .local = local + cuts[i],
+            .bytes = cuts[i + 1] - cuts[i],
+            .payload = {}});
   }
   return Post::pending;
 }
@@ -134,7 +154,8 @@ bool Network::held_back(const Event& event) const {
   if (!is_fence && options_.reorder) return false;
   return std::any_of(under_way_.begin(), under_way_.end(), [&](const Event& other) {
     if (other.from != event.from || other.to != event.to || other.id >= event.id) return false;
-    return !options_.reorder || other.kind == Event::Kind::write || other.kind == Event::Kind::notify || other.kind == Event::Kind::atomic;
+    return !options_.reorder || other.kind == Event::Kind::write || other.kind == Event::Kind::notify ||
+           other.kind == Event::Kind::atomic;
   });
 }
 
@@ -179,7 +200,9 @@ void Network::happen(Event& event) {
     case Event::Kind::reply: {
       SimTransport& requester = *transports_[event.to];
       const auto* const bytes = reinterpret_cast<const std::byte*>(event.payload.data());
-      KASANE_CHECK(requester.replies_.answer(event.token.slot, event.token.stamp, event.operand, {bytes, event.bytes}), "a request was answered twice");
+      KASANE_CHECK(
+          requester.replies_.answer(event.token.slot, event.token.stamp, event.operand, {bytes, event.bytes}),
+          "a request was answered twice");
       requester.ring_messages();
       return;
     }
@@ -199,13 +222,23 @@ void Network::finish_piece(const Event& event) {
   // the bytes are there; the flag is an event of its own, later
   if (std::byte* flag = std::exchange(it->second.flag, nullptr)) {
     it->second.pieces = 1;
-    launch({.kind = Event::Kind::notify, .from = event.from, .to = event.to, .operation = event.operation, .remote = flag,
-            .bytes = 8, .operand = it->second.value, .payload = {}});
-    under_way_.back().id = event.id;   // as old as the write: fences posted since wait for it
+    launch({.kind = Event::Kind::notify,
+            .from = event.from,
+            .to = event.to,
+            .operation = event.operation,
+            .remote = flag,
+            .bytes = 8,
+            .operand = it->second.value,
+            .payload = {}});
+    under_way_.back().id = event.id;  // as old as the write: fences posted since wait for it
     return;
   }
-  launch({.kind = Event::Kind::completion, .from = event.to, .to = it->second.rank, .operation = event.operation,
-          .done = it->second.done, .payload = {}});
+  launch({.kind = Event::Kind::completion,
+          .from = event.to,
+          .to = it->second.rank,
+          .operation = event.operation,
+          .done = it->second.done,
+          .payload = {}});
   operations_.erase(it);
 }
 
@@ -221,7 +254,8 @@ Result<void> SimTransport::attach(RegionId id, int /*fd*/, std::byte* local, std
 
 Post SimTransport::read(RemoteAddr from, void* to, std::size_t bytes, Completion* done) noexcept {
   std::byte* remote = address(from, bytes);
-  return net_.transfer(Event::Kind::read, raw(rank()), from, remote, static_cast<std::byte*>(to), bytes, done);
+  return net_.transfer(Event::Kind::read, raw(rank()), from, remote, static_cast<std::byte*>(to), bytes,
+                       done);
 }
 
 Post SimTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Completion* done) noexcept {
@@ -230,8 +264,8 @@ Post SimTransport::write(RemoteAddr to, const void* from, std::size_t bytes, Com
   return net_.transfer(Event::Kind::write, raw(rank()), to, remote, local, bytes, done);
 }
 
-Post SimTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset, std::uint64_t value,
-                                Completion* done) noexcept {
+Post SimTransport::write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag_offset,
+                                std::uint64_t value, Completion* done) noexcept {
   KASANE_CHECK_OP(flag_offset % 8, ==, 0u);
   std::byte* remote = address(to, bytes);
   std::byte* flag = address({to.rank, to.region, flag_offset}, 8);
@@ -239,22 +273,34 @@ Post SimTransport::write_notify(RemoteAddr to, const void* from, std::size_t byt
   return net_.transfer(Event::Kind::write, raw(rank()), to, remote, local, bytes, done, flag, value);
 }
 
-Post SimTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
-                          Completion* done, Width width) noexcept {
+Post SimTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                          std::uint64_t* result, Completion* done, Width width) noexcept {
   KASANE_CHECK_OP(at.offset % static_cast<std::size_t>(width), ==, 0u);
   std::byte* remote = address(at, static_cast<std::size_t>(width));
   if (net_.refuse(operations_ >= net_.options_.operation_capacity)) return Post::again;
-  net_.launch({.kind = Event::Kind::atomic, .op = op, .width = width, .from = raw(rank()), .to = raw(at.rank),
-               .operation = net_.begin(raw(rank()), 1, done), .remote = remote, .local = reinterpret_cast<std::byte*>(result),
-               .bytes = static_cast<std::size_t>(width), .operand = operand, .compare = compare, .payload = {}});
+  net_.launch({.kind = Event::Kind::atomic,
+               .op = op,
+               .width = width,
+               .from = raw(rank()),
+               .to = raw(at.rank),
+               .operation = net_.begin(raw(rank()), 1, done),
+               .remote = remote,
+               .local = reinterpret_cast<std::byte*>(result),
+               .bytes = static_cast<std::size_t>(width),
+               .operand = operand,
+               .compare = compare,
+               .payload = {}});
   return Post::pending;
 }
 
 Post SimTransport::fence(Rank target, Completion* done) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
   if (net_.refuse(operations_ >= net_.options_.operation_capacity)) return Post::again;
-  net_.launch({.kind = Event::Kind::fence, .from = raw(rank()), .to = raw(target),
-               .operation = net_.begin(raw(rank()), 1, done), .payload = {}});
+  net_.launch({.kind = Event::Kind::fence,
+               .from = raw(rank()),
+               .to = raw(target),
+               .operation = net_.begin(raw(rank()), 1, done),
+               .payload = {}});
   return Post::pending;
 }
 
@@ -263,8 +309,13 @@ Post SimTransport::put(Rank to, HandlerId id, std::span<const std::byte> payload
   SimTransport& target = peer(to);
   if (net_.refuse(target.incoming_ >= net_.options_.ring_capacity)) return Post::again;
   ++target.incoming_;
-  Event event{.kind = Event::Kind::message, .from = raw(rank()), .to = raw(to), .bytes = payload.size(), .handler = id,
-              .token = token, .payload = {}};
+  Event event{.kind = Event::Kind::message,
+              .from = raw(rank()),
+              .to = raw(to),
+              .bytes = payload.size(),
+              .handler = id,
+              .token = token,
+              .payload = {}};
   event.payload.resize((payload.size() + 7) / 8);
   if (!payload.empty()) std::memcpy(event.payload.data(), payload.data(), payload.size());
   net_.launch(std::move(event));
@@ -275,16 +326,24 @@ Post SimTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   return put(to, id, payload, {.requester = rank(), .slot = ~0u, .stamp = 0});
 }
 
-Post SimTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload, PendingReply& pending) noexcept {
+Post SimTransport::request(Rank to, HandlerId id, std::span<const std::byte> payload,
+                           PendingReply& pending) noexcept {
   return replies_.request(to, pending, [&](std::uint32_t slot, std::uint64_t stamp) {
     return put(to, id, payload, {.requester = rank(), .slot = slot, .stamp = stamp});
   });
 }
 
-void SimTransport::reply_with(ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept {
+void SimTransport::reply_with(ReplyToken token, std::uint64_t value,
+                              std::span<const std::byte> bytes) noexcept {
   KASANE_CHECK_OP(bytes.size(), <=, kMaxAnswer);
   if (!bytes.empty() && net_.dice_.permille(net_.options_.answer_alone_permille)) bytes = {};
-  Event event{.kind = Event::Kind::reply, .from = raw(rank()), .to = raw(token.requester), .bytes = bytes.size(), .operand = value, .token = token, .payload = {}};
+  Event event{.kind = Event::Kind::reply,
+              .from = raw(rank()),
+              .to = raw(token.requester),
+              .bytes = bytes.size(),
+              .operand = value,
+              .token = token,
+              .payload = {}};
   event.payload.resize((bytes.size() + 7) / 8);
   if (!bytes.empty()) std::memcpy(event.payload.data(), bytes.data(), bytes.size());
   net_.launch(std::move(event));
@@ -314,8 +373,10 @@ bool SimTransport::poll() noexcept {
     ++net_.changes_;
     run(event);
     // After the handler: until then its message occupies the ring, as it does in shared memory.
-    if (event.kind == Event::Kind::message) --incoming_;
-    else --operations_;
+    if (event.kind == Event::Kind::message)
+      --incoming_;
+    else
+      --operations_;
   }
   in_progress_ = false;
   return true;
@@ -326,7 +387,9 @@ void SimTransport::run(Event& event) const {
     if (event.done != nullptr) event.done->fn(event.done);
     return;
   }
-  run_handler(raw(event.handler), event.from, {reinterpret_cast<const std::byte*>(event.payload.data()), event.bytes}, event.token.slot, event.token.stamp);
+  run_handler(raw(event.handler), event.from,
+              {reinterpret_cast<const std::byte*>(event.payload.data()), event.bytes}, event.token.slot,
+              event.token.stamp);
 }
 
 void SimTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {

@@ -15,9 +15,9 @@
 #include <memory>
 #include <vector>
 
+#include "comm/transport.h"
 #include "support/sim/chance.h"
 #include "support/sim/sim.h"
-#include "comm/transport.h"
 
 namespace kasane::comm::sim {
 
@@ -37,12 +37,12 @@ struct Event {
   Kind kind;
   AtomicOp op = AtomicOp::fetch_add;
   Width width = Width::eight;
-  std::uint32_t from = 0, to = 0;      ///< the ranks it travels between
-  std::uint64_t id = 0;                ///< in order of their causes
-  std::uint64_t due = 0;               ///< the step from which on it may happen
-  std::uint64_t operation = 0;         ///< which operation it is a piece of, or completes
-  std::byte* remote = nullptr;         ///< in to's region
-  std::byte* local = nullptr;          ///< the poster's buffer, or where an atomic's result goes
+  std::uint32_t from = 0, to = 0;  ///< the ranks it travels between
+  std::uint64_t id = 0;            ///< in order of their causes
+  std::uint64_t due = 0;           ///< the step from which on it may happen
+  std::uint64_t operation = 0;     ///< which operation it is a piece of, or completes
+  std::byte* remote = nullptr;     ///< in to's region
+  std::byte* local = nullptr;      ///< the poster's buffer, or where an atomic's result goes
   std::size_t bytes = 0;
   std::uint64_t operand = 0, compare = 0;
   Completion* done = nullptr;
@@ -64,7 +64,7 @@ class Network {
   /// Lets the index-th of them happen (right after count_eligible()).
   void deliver(std::size_t index);
   /// Has something due, and is not inside its progress().
-  [[nodiscard]] std::uint32_t rung(Rank) const noexcept;   ///< the messages doorbell
+  [[nodiscard]] std::uint32_t rung(Rank) const noexcept;  ///< the messages doorbell
   [[nodiscard]] bool can_progress(Rank) const noexcept;
   /// Grows with every event here; equal numbers: nothing happened in between.
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
@@ -82,8 +82,8 @@ class Network {
 
   bool refuse(bool full);
   std::uint64_t begin(std::uint32_t rank, std::uint32_t pieces, Completion* done);
-  Post transfer(Event::Kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local, std::size_t bytes,
-                Completion*, std::byte* flag = nullptr, std::uint64_t value = 0);
+  Post transfer(Event::Kind, std::uint32_t from, RemoteAddr at, std::byte* remote, std::byte* local,
+                std::size_t bytes, Completion*, std::byte* flag = nullptr, std::uint64_t value = 0);
   void launch(Event event);
   [[nodiscard]] bool held_back(const Event&) const;
   void happen(Event& event);
@@ -96,9 +96,9 @@ class Network {
   Sleeper& sleeper_;
   std::uint64_t now_ = 0, next_id_ = 0, next_operation_ = 0, changes_ = 0;
   std::vector<Event> under_way_;
-  std::vector<std::size_t> eligible_;           ///< indices into under_way_
+  std::vector<std::size_t> eligible_;  ///< indices into under_way_
   std::map<std::uint64_t, Operation> operations_;
-  std::unique_ptr<Bells[]> bells_;              ///< by rank
+  std::unique_ptr<Bells[]> bells_;  ///< by rank
   std::vector<std::unique_ptr<SimTransport>> transports_;
 };
 

@@ -18,11 +18,12 @@ namespace {
 
 struct Thread {
   enum class State : std::uint8_t { runnable, waiting, finished };
-  Thread(Rank r, std::function<void()> b, bool is_service) : rank(r), body(std::move(b)), service(is_service) {}
+  Thread(Rank r, std::function<void()> b, bool is_service)
+      : rank(r), body(std::move(b)), service(is_service) {}
 
   Rank rank;
   std::function<void()> body;
-  bool service;                     ///< runs for ever; waits for something due at its rank
+  bool service;  ///< runs for ever; waits for something due at its rank
   State state = State::runnable;
   /// Impl::changes() when ready() last said no; of a service thread: its doorbell when it last looked
   std::uint64_t looked_at = ~std::uint64_t{0};
@@ -35,7 +36,11 @@ struct Thread {
 class World::Impl final : public Waiter, public Sleeper {
  public:
   Impl(std::uint32_t ranks, std::uint64_t seed, const SimOptions& options)
-      : options_(options), seed_(seed), ranks_(ranks), dice_(seed), net_(ranks, options, dice_, trace_, *this) {}
+      : options_(options),
+        seed_(seed),
+        ranks_(ranks),
+        dice_(seed),
+        net_(ranks, options, dice_, trace_, *this) {}
 
   void spawn(Rank rank, std::function<void()> body, bool service = false);
   Result<void> run();
@@ -68,7 +73,7 @@ class World::Impl final : public Waiter, public Sleeper {
 
   std::vector<std::unique_ptr<Thread>> threads_;
   Context main_;
-  Thread* running_ = nullptr;   ///< null: the caller of run() or step()
+  Thread* running_ = nullptr;  ///< null: the caller of run() or step()
   std::uint64_t own_changes_ = 0;
 };
 
@@ -156,7 +161,8 @@ bool World::Impl::may_run(const Thread& t) const {
 bool World::Impl::all_finished() const {
   for (const auto& t : threads_) {
     // A service thread that was preempted inside a handler still has it to finish.
-    const bool at_rest = t->service ? t->state == Thread::State::waiting : t->state == Thread::State::finished;
+    const bool at_rest =
+        t->service ? t->state == Thread::State::waiting : t->state == Thread::State::finished;
     if (!at_rest) return false;
   }
   return true;
@@ -168,26 +174,32 @@ Result<void> World::Impl::run() {
     std::vector<std::unique_ptr<Thread>> users = std::move(threads_);
     threads_.clear();
     for (std::uint32_t r = 0; r < ranks_; ++r) {
-      spawn(Rank{r}, [this, r] {
-        for (;;) {
-          leave(Thread::State::waiting);
-          running_->looked_at = net_.rung(Rank{r});   // before the look: what rings during it wakes us again
-          net_.transport(Rank{r}).progress();
-        }
-      }, /*service=*/true);
+      spawn(
+          Rank{r},
+          [this, r] {
+            for (;;) {
+              leave(Thread::State::waiting);
+              running_->looked_at =
+                  net_.rung(Rank{r});  // before the look: what rings during it wakes us again
+              net_.transport(Rank{r}).progress();
+            }
+          },
+          /*service=*/true);
     }
     for (auto& user : users) threads_.push_back(std::move(user));
   }
   std::vector<std::size_t> able;
   while (!all_finished()) {
-    if (++steps_ > options_.step_limit) return failed("no end after " + std::to_string(options_.step_limit) + " steps; " + who_waits());
+    if (++steps_ > options_.step_limit)
+      return failed("no end after " + std::to_string(options_.step_limit) + " steps; " + who_waits());
     net_.tick();
     able.clear();
     for (std::size_t i = 0; i < threads_.size(); ++i) {
       if (may_run(*threads_[i])) able.push_back(i);
     }
     const std::size_t events = net_.count_eligible();
-    if (events + able.size() == 0) return failed("deadlock after " + std::to_string(steps_) + " steps; " + who_waits());
+    if (events + able.size() == 0)
+      return failed("deadlock after " + std::to_string(steps_) + " steps; " + who_waits());
     const std::size_t drawn = dice_.below(events + able.size());
     if (drawn < events) {
       net_.deliver(drawn);
@@ -195,7 +207,8 @@ Result<void> World::Impl::run() {
     }
     const Thread& thread = *threads_[able[drawn - events]];
     resume(able[drawn - events]);
-    if (!thread.error.empty()) return failed("a thread of rank " + std::to_string(raw(thread.rank)) + " threw: " + thread.error);
+    if (!thread.error.empty())
+      return failed("a thread of rank " + std::to_string(raw(thread.rank)) + " threw: " + thread.error);
   }
   // Threads that ended are removed, so that the world can be given new ones and run again.
   std::erase_if(threads_, [](const auto& t) { return t->state == Thread::State::finished; });
@@ -235,7 +248,8 @@ std::string World::Impl::who_waits() const {
 }
 
 tl::unexpected<Error> World::Impl::failed(const std::string& what) const {
-  return fail(Errc::internal, "sim, " + std::to_string(ranks_) + " ranks, seed " + std::to_string(seed_) + ": " + what);
+  return fail(Errc::internal,
+              "sim, " + std::to_string(ranks_) + " ranks, seed " + std::to_string(seed_) + ": " + what);
 }
 
 // ---- World ------------------------------------------------------------------------------------------------
@@ -252,7 +266,9 @@ void World::spawn(Rank rank, std::function<void()> body) { impl_->spawn(rank, st
 Result<void> World::run() { return impl_->run(); }
 Waiter& World::waiter() noexcept { return *impl_; }
 void World::yield_point() { impl_->yield_point(); }
-std::uint32_t World::random(std::uint32_t bound) { return static_cast<std::uint32_t>(impl_->dice_.below(bound)); }
+std::uint32_t World::random(std::uint32_t bound) {
+  return static_cast<std::uint32_t>(impl_->dice_.below(bound));
+}
 std::uint64_t World::trace_hash() const noexcept { return impl_->trace_.hash(); }
 std::uint64_t World::steps() const noexcept { return impl_->steps_; }
 std::uint64_t World::seed() const noexcept { return impl_->seed_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several ranks in one process and one OS thread, on a network that delays, reorders and tears, all decided by a
-// seed: the same seed gives the same history, so a failure that was found once can be replayed.
+// Several ranks in one process and one OS thread, on a network that delays, reorders and tears, all decided
+// by a seed: the same seed gives the same history, so a failure that was found once can be replayed.
 //
 //   World world(4, seed);
 //   for (r …) world.transport(Rank{r}).attach(region, -1, memory[r], bytes);
@@ -8,12 +8,14 @@
 //   auto ok = world.run();          // until every thread has ended; an error if they wait for each other
 //
 // What the network does to an operation (design rule 17):
-//   post ──delay──► each piece of a read samples, of a write stores, an atomic executes ──delay──► completion is
-//   due at the poster, and runs in its next progress(). Writes and reads are torn into pieces at any byte.
+//   post ──delay──► each piece of a read samples, of a write stores, an atomic executes
+//        ──delay──► the completion is due at the poster, and runs in its next progress(). Writes and reads
+//        are torn into pieces at any byte.
 //   A message: post ──delay──► due at the target, and runs in its next progress(). Its reply: another delay.
 // Every post may be answered `again` without reason.
 //
-// Thread safety: none, there is one OS thread. Unlike other transports it allocates; it is not for signal handlers.
+// Thread safety: none, there is one OS thread. Unlike other transports it allocates; it is not for signal
+// handlers.
 #pragma once
 
 #include <cstddef>
@@ -28,25 +30,25 @@
 namespace kasane::comm::sim {
 
 struct SimOptions {
-  std::uint32_t max_delay_steps = 12;      ///< an event becomes due 0 … this many steps after its cause
+  std::uint32_t max_delay_steps = 12;  ///< an event becomes due 0 … this many steps after its cause
   /// false: events from one rank to another happen in the order of their causes
   bool reorder = true;
-  bool tear = true;                        ///< reads and writes happen in up to three pieces, cut at any byte
+  bool tear = true;  ///< reads and writes happen in up to three pieces, cut at any byte
   /// every rank has a service thread that calls progress() at some time
   bool service = true;
   /// messages in flight to, or not yet run at, one rank; then `again`
   std::uint32_t ring_capacity = 16;
   /// reads, writes, atomics and fences of one rank outstanding; then `again`
   std::uint32_t operation_capacity = 32;
-  std::uint32_t reply_slots = 16;          ///< requests of one rank that are not yet tested; then `again`
-  std::uint32_t again_permille = 50;       ///< how often a post is answered `again` without reason
+  std::uint32_t reply_slots = 16;     ///< requests of one rank that are not yet tested; then `again`
+  std::uint32_t again_permille = 50;  ///< how often a post is answered `again` without reason
   /// facts() says that one-sided operations are messages to the target's program, though they are not
   bool says_by_messages = false;
   /// how often an answer comes without the bytes that it was to bring along
   std::uint32_t answer_alone_permille = 100;
-  std::uint32_t preempt_permille = 250;    ///< how often yield_point() lets others run
-  std::uint64_t step_limit = 10'000'000;   ///< run() gives up after so many steps
-  std::size_t stack_bytes = 256 * 1024;    ///< of a scripted thread
+  std::uint32_t preempt_permille = 250;   ///< how often yield_point() lets others run
+  std::uint64_t step_limit = 10'000'000;  ///< run() gives up after so many steps
+  std::size_t stack_bytes = 256 * 1024;   ///< of a scripted thread
 };
 
 class World {

@@ -12,9 +12,9 @@ namespace {
 
 TEST(AssertDeath, PrintsExpressionPlaceAndHint) {
   const int pages = 3;
-  EXPECT_DEATH(
-      KASANE_CHECK(pages == 4, "four were asked for"),
-      "pid [0-9]+ thread [0-9]+: check failed: pages == 4: four were asked for \\(.*assert_test.cpp:[0-9]+\\)");
+  EXPECT_DEATH(KASANE_CHECK(pages == 4, "four were asked for"),
+               "pid [0-9]+ thread [0-9]+: check failed: pages == 4: four were asked for "
+               "\\(.*assert_test.cpp:[0-9]+\\)");
 }
 
 TEST(AssertDeath, PrintsBothOperands) {

@@ -68,7 +68,8 @@ class Recorded {
     const std::uint64_t expected = newest_;
     const std::uint64_t pop = memory_.deque.begin_pop();
     std::uint64_t seen = 0;
-    EXPECT_TRUE(record_.compare_exchange_strong(seen, 1, std::memory_order_seq_cst, std::memory_order_seq_cst));
+    EXPECT_TRUE(
+        record_.compare_exchange_strong(seen, 1, std::memory_order_seq_cst, std::memory_order_seq_cst));
     const bool popped = memory_.deque.end_pop(pop, [&] { return expected; });
     note_taken(popped ? std::optional(expected) : std::nullopt);
     record(begin, [=](Serial& s) {
@@ -102,7 +103,7 @@ class Recorded {
     const Steal outcome = memory_.deque.steal(value);
     if (outcome == Steal::taken) note_taken(value);
     record(begin, [=](Serial& s) {
-      if (outcome == Steal::lost) return true;   // says only that another thread took part
+      if (outcome == Steal::lost) return true;  // says only that another thread took part
       if (outcome == Steal::empty) return s.empty();
       if (s.empty() || s.front() != value) return false;
       s.pop_front();
@@ -134,8 +135,8 @@ class Recorded {
 
   Schedule& schedule_;
   Memory<Capacity> memory_;
-  InterleavedAtomics::Atomic<std::uint64_t> record_{0};   ///< the word of the compare-swap between two halves
-  std::uint64_t newest_ = 0;   ///< of the values pushed before the first pop
+  InterleavedAtomics::Atomic<std::uint64_t> record_{0};  ///< the word of the compare-swap between two halves
+  std::uint64_t newest_ = 0;                             ///< of the values pushed before the first pop
   Serial before_;
   std::uint64_t last_ = 0;
   std::uint64_t pushed_ = 0;

@@ -87,8 +87,8 @@ TEST(DequeDeath, SaysWhatCapacityMustBe) {
   EXPECT_DEATH(Deque<>::create(memory + 8, 4), "aligned to 128 bytes");
 }
 
-// Every value pushed is taken exactly once, thieves see values in the order of pushes, and what was written before a push
-// is seen by whoever takes it (the payload is a plain array: the thread sanitizer watches it).
+// Every value pushed is taken exactly once, thieves see values in the order of pushes, and what was written
+// before a push is seen by whoever takes it (the payload is a plain array: the thread sanitizer watches it).
 TEST(DequeStress, EveryValueIsTakenOnce) {
   constexpr std::uint64_t kValues = 60'000;
   constexpr int kThieves = 3;
@@ -101,7 +101,8 @@ TEST(DequeStress, EveryValueIsTakenOnce) {
     thieves.emplace_back([&] {
       std::uint64_t value = 0;
       for (;;) {
-        const bool last_look = done.load(std::memory_order_acquire);  // acquire: then empty means empty for good
+        const bool last_look =
+            done.load(std::memory_order_acquire);  // acquire: then empty means empty for good
         const Steal outcome = d.steal(value);
         if (outcome == Steal::taken)
           mine.push_back(payload[value] == ~value ? value : ~0ull);

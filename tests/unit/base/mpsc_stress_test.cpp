@@ -55,7 +55,8 @@ TEST(MpscRing, HandsBackInGroups) {
   EXPECT_TRUE(ring.try_pop(value));
   for (int i = 0; i < 16; ++i) EXPECT_EQ(ring.try_push(64 + i), Push::done);
   EXPECT_EQ(ring.try_push(80), Push::full);
-  while (ring.try_pop(value)) {}
+  while (ring.try_pop(value)) {
+  }
   EXPECT_EQ(value, 79);
   for (int i = 0; i < 64; ++i) EXPECT_EQ(ring.try_push(i), Push::done);
 }

@@ -16,7 +16,7 @@ TEST(Notes, AreTakenInOrderAndRefusedWhenFull) {
   int taken = 0;
   EXPECT_FALSE(notes.any());
   EXPECT_FALSE(notes.take(taken));
-  for (int round = 0; round < 5; ++round) {   // past the end of its array
+  for (int round = 0; round < 5; ++round) {  // past the end of its array
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(notes.add(round * 10 + i));
     EXPECT_FALSE(notes.add(99));
     for (int i = 0; i < 3; ++i) {

@@ -44,9 +44,18 @@ class OptionTest : public ::testing::Test {
         .flag("--tag", "KASANE_T_TAG", o.tag, "tag lines")
         .flag("", "KASANE_T_HEAP", o.heap, "only a variable")
         .flag("--stats", "KASANE_T_STATS", o.stats, o.stats_period, "count")
-        .list("--check", "KASANE_T_CHECK", OptionTable().flag("races", "", o.races, "find races").flag("mixing", "", o.mixing, "find mixing"), "what is checked")
-        .list("--debug", "KASANE_T_DEBUG", OptionTable().count("seed", "", o.seed, "of what is drawn", {1, 99}).choice("copies", "", o.copies, "off", "on", "keep copies"), "settings")
-        .list("", "KASANE_T_OPEN", OptionTable().count("hosts", "", o.hosts, "parts"), "some items of several tables", OtherItems::ignored);
+        .list("--check", "KASANE_T_CHECK",
+              OptionTable()
+                  .flag("races", "", o.races, "find races")
+                  .flag("mixing", "", o.mixing, "find mixing"),
+              "what is checked")
+        .list("--debug", "KASANE_T_DEBUG",
+              OptionTable()
+                  .count("seed", "", o.seed, "of what is drawn", {1, 99})
+                  .choice("copies", "", o.copies, "off", "on", "keep copies"),
+              "settings")
+        .list("", "KASANE_T_OPEN", OptionTable().count("hosts", "", o.hosts, "parts"),
+              "some items of several tables", OtherItems::ignored);
     clear();
   }
   ~OptionTest() override { clear(); }
@@ -97,7 +106,8 @@ TEST_F(OptionTest, ErrorsNameVariableValueAndWhatWouldDo) {
   EXPECT_EQ(error_of("KASANE_T_RANKS", "100000"), "KASANE_T_RANKS=100000: must be at most 4096");
   EXPECT_EQ(error_of("KASANE_T_RANKS", "-1"), "KASANE_T_RANKS=-1: expected a whole number such as 4");
   EXPECT_EQ(error_of("KASANE_T_RANKS", "4x"), "KASANE_T_RANKS=4x: expected a whole number such as 4");
-  EXPECT_EQ(error_of("KASANE_T_SPACE", "4Q"), "KASANE_T_SPACE=4Q: expected a size such as 4096, 64K, 512M or 1T");
+  EXPECT_EQ(error_of("KASANE_T_SPACE", "4Q"),
+            "KASANE_T_SPACE=4Q: expected a size such as 4096, 64K, 512M or 1T");
   EXPECT_EQ(error_of("KASANE_T_SPACE", "65T"), "KASANE_T_SPACE=65T: must be at most 64T");
   EXPECT_EQ(error_of("KASANE_T_SPACE", "99999999999P"), "KASANE_T_SPACE=99999999999P: more than 2^64 bytes");
   EXPECT_EQ(error_of("KASANE_T_SPIN", "20"),
@@ -129,12 +139,17 @@ TEST_F(OptionTest, AListSetsItsItems) {
 }
 
 TEST_F(OptionTest, AListSaysWhatItDoesNotKnow) {
-  EXPECT_EQ(error_of("KASANE_T_CHECK", "races,heap"), "KASANE_T_CHECK=races,heap: there is no heap (known: races, mixing)");
-  EXPECT_EQ(error_of("KASANE_T_CHECK", "race"), "KASANE_T_CHECK=race: there is no race; did you mean races? (known: races, mixing)");
-  EXPECT_EQ(error_of("KASANE_T_CHECK", "races=maybe"), "KASANE_T_CHECK=races=maybe: races: expected 1 or 0 (also on/off, true/false, yes/no)");
-  EXPECT_EQ(error_of("KASANE_T_DEBUG", "help"), "KASANE_T_DEBUG=help: there is no help (known: seed, copies)");
+  EXPECT_EQ(error_of("KASANE_T_CHECK", "races,heap"),
+            "KASANE_T_CHECK=races,heap: there is no heap (known: races, mixing)");
+  EXPECT_EQ(error_of("KASANE_T_CHECK", "race"),
+            "KASANE_T_CHECK=race: there is no race; did you mean races? (known: races, mixing)");
+  EXPECT_EQ(error_of("KASANE_T_CHECK", "races=maybe"),
+            "KASANE_T_CHECK=races=maybe: races: expected 1 or 0 (also on/off, true/false, yes/no)");
+  EXPECT_EQ(error_of("KASANE_T_DEBUG", "help"),
+            "KASANE_T_DEBUG=help: there is no help (known: seed, copies)");
   EXPECT_EQ(error_of("KASANE_T_DEBUG", "seed=0"), "KASANE_T_DEBUG=seed=0: seed: must be at least 1");
-  EXPECT_EQ(error_of("KASANE_T_DEBUG", "copies=none"), "KASANE_T_DEBUG=copies=none: copies: expected one of off, on");
+  EXPECT_EQ(error_of("KASANE_T_DEBUG", "copies=none"),
+            "KASANE_T_DEBUG=copies=none: copies: expected one of off, on");
   EXPECT_EQ(error_of("KASANE_T_DEBUG", "seed"), "KASANE_T_DEBUG=seed: seed has a value: seed=COUNT");
 }
 
@@ -144,7 +159,8 @@ TEST_F(OptionTest, AFlagMaySayATime) {
   EXPECT_TRUE(o.stats);
   EXPECT_EQ(o.stats_period, 10'000'000'000u);
   EXPECT_EQ(table.value_text(8), "10s");
-  EXPECT_NE(error_of("KASANE_T_STATS", "often").find("KASANE_T_STATS=often: expected 1, 0 or a time"), std::string::npos);
+  EXPECT_NE(error_of("KASANE_T_STATS", "often").find("KASANE_T_STATS=often: expected 1, 0 or a time"),
+            std::string::npos);
 }
 
 TEST_F(OptionTest, SizesAndTimesBothWays) {
@@ -216,8 +232,9 @@ TEST_F(OptionTest, UnknownVariablesAreNamed) {
   const std::vector<std::string> said = table.unknown_variables("KASANE_T_");
   for (const char* name : {"KASANE_T_SEED", "KASANE_T_CHECK_RACES"}) ::unsetenv(name);
   EXPECT_EQ(said.size(), 2u);
-  for (const char* wanted : {"nothing here reads the variable KASANE_T_SEED; did you mean KASANE_T_DEBUG=seed=COUNT?",
-                             "nothing here reads the variable KASANE_T_CHECK_RACES; did you mean KASANE_T_CHECK?"})
+  for (const char* wanted :
+       {"nothing here reads the variable KASANE_T_SEED; did you mean KASANE_T_DEBUG=seed=COUNT?",
+        "nothing here reads the variable KASANE_T_CHECK_RACES; did you mean KASANE_T_CHECK?"})
     EXPECT_EQ(std::ranges::count(said, wanted), 1) << wanted;
 }
 
@@ -233,12 +250,13 @@ TEST_F(OptionTest, AWrongFlagSaysWhy) {
 TEST_F(OptionTest, HelpShowsUnitVariableAndDefault) {
   std::string help;
   EXPECT_EQ(parse(table, {"--help"}, &help), 0);
-  for (const char* wanted :
-       {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]", "mprotect|uffd", "--tag", "--check", "NAME,...", "--debug", "NAME=VALUE,..."})
+  for (const char* wanted : {"--space", "SIZE", "size of the space [KASANE_T_SPACE, default 1T]",
+                             "mprotect|uffd", "--tag", "--check", "NAME,...", "--debug", "NAME=VALUE,..."})
     EXPECT_NE(help.find(wanted), std::string::npos) << wanted << " in\n" << help;
   EXPECT_EQ(help.find("KASANE_T_HEAP"), std::string::npos) << "a row without a flag is no flag";
   for (const Option& row : table.rows()) EXPECT_NE(table.markdown().find(row.variable), std::string::npos);
-  EXPECT_NE(table.markdown().find("  - `seed=COUNT`, default `1`: of what is drawn\n"), std::string::npos) << table.markdown();
+  EXPECT_NE(table.markdown().find("  - `seed=COUNT`, default `1`: of what is drawn\n"), std::string::npos)
+      << table.markdown();
 }
 
 // What `kasane run` does: the program it starts reads the same values from its environment.

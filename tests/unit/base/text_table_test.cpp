@@ -32,7 +32,8 @@ TEST(TextTable, NumbersHaveUnitsAndThreeDigitsThatCount) {
 
 TEST(TextTable, CellsStandInColumns) {
   const TextTable table({-6, 5, 0});
-  EXPECT_EQ(table.line(std::array<std::string, 3>{"name", "µs", "what it is"}), "name      µs what it is\n") << "a letter is a column";
+  EXPECT_EQ(table.line(std::array<std::string, 3>{"name", "µs", "what it is"}), "name      µs what it is\n")
+      << "a letter is a column";
   EXPECT_EQ(table.line(std::array<std::string, 3>{"longer name", "123456", "x"}), "longer name 123456 x\n");
   EXPECT_EQ(table.line(std::array<std::string, 2>{"short", "1"}), "short      1\n");
   EXPECT_EQ(TextTable({-3, 4}).line(std::array<std::string, 4>{"a", "1", "2", "3"}), "a      1    2    3\n");
@@ -42,9 +43,10 @@ TEST(TextTable, LongTextIsWrapped) {
   EXPECT_EQ(wrapped("- ", "  ", "short"), "- short\n");
   const std::string fifty(50, 'x');
   std::string dots;
-  for (int i = 0; i < 49; ++i) dots += "…";   // of three bytes each
+  for (int i = 0; i < 49; ++i) dots += "…";  // of three bytes each
   EXPECT_EQ(wrapped("", "  ", fifty + " " + dots + " y"), fifty + " " + dots + "\n  y\n");
-  EXPECT_EQ(wrapped("", "  ", std::string(120, 'z') + " y"), std::string(120, 'z') + "\n  y\n") << "a word is not broken";
+  EXPECT_EQ(wrapped("", "  ", std::string(120, 'z') + " y"), std::string(120, 'z') + "\n  y\n")
+      << "a word is not broken";
 }
 
 }  // namespace

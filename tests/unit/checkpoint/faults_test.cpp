@@ -24,7 +24,7 @@ const Bytes kOld = pattern(2 * kChunkBytes + 1, 1), kNew = pattern(3 * kChunkByt
 /// Status of the child: 0: saved; 10 + errno: it failed with that.
 [[noreturn]] void replace(const std::string& path, bool named) {
   ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
-  ::raise(SIGSTOP);   // the parent traces from here on, and counts the calls
+  ::raise(SIGSTOP);  // the parent traces from here on, and counts the calls
   const auto saved = save(path, kNew, 2, named);
   ::_exit(saved ? 0 : saved.error().code == 0 || saved.error().text.empty() ? 9 : 10 + saved.error().code);
 }
@@ -37,7 +37,7 @@ bool next_stop(pid_t child, int& status) {
 
 struct Outcome {
   int status = 0;
-  long call = -1;   ///< the call that was killed or failed; -1: there was no k-th call
+  long call = -1;  ///< the call that was killed or failed; -1: there was no k-th call
 };
 
 /// number 0: the child is killed before its k-th call; else that call fails with `number`.
@@ -47,7 +47,7 @@ Outcome run_with(const std::string& path, bool named, int k, int number) {
   Outcome o;
   ::waitpid(child, &o.status, 0);
   ::ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL);
-  for (int i = 0; next_stop(child, o.status); ++i) {   // before a call, …
+  for (int i = 0; next_stop(child, o.status); ++i) {  // before a call, …
     if (i == k) {
       user_regs_struct regs{};
       ::ptrace(PTRACE_GETREGS, child, nullptr, &regs);
@@ -62,7 +62,7 @@ Outcome run_with(const std::string& path, bool named, int k, int number) {
         ::waitpid(child, &o.status, 0);
         return o;
       }
-      regs.orig_rax = static_cast<unsigned long long>(-1);   // no call at all
+      regs.orig_rax = static_cast<unsigned long long>(-1);  // no call at all
       ::ptrace(PTRACE_SETREGS, child, nullptr, &regs);
       if (!next_stop(child, o.status)) return o;
       ::ptrace(PTRACE_GETREGS, child, nullptr, &regs);
@@ -72,7 +72,7 @@ Outcome run_with(const std::string& path, bool named, int k, int number) {
       ::waitpid(child, &o.status, 0);
       return o;
     }
-    if (!next_stop(child, o.status)) return o;   // … and after it
+    if (!next_stop(child, o.status)) return o;  // … and after it
   }
   return o;
 }
@@ -104,20 +104,21 @@ TEST_P(CheckpointFaults, KilledAnywhereTheFileIsTheOldOneOrTheNewOne) {
       break;
     }
     const auto found = load(folder_.file());
-    ASSERT_TRUE(found) << "killed before system call " << k << " (number " << o.call << "): " << found.error().text;
+    ASSERT_TRUE(found) << "killed before system call " << k << " (number " << o.call
+                       << "): " << found.error().text;
     const bool is_new = *found == kNew;
     EXPECT_TRUE(is_new || *found == kOld) << k;
     EXPECT_FALSE(kept > 0 && replaced > 0 && !is_new) << "it became the old one again";
     (is_new ? replaced : kept)++;
     strays += static_cast<int>(folder_.names().size()) - 1;
   }
-  EXPECT_GE(kept, 6);       // open, mark, three chunks, …
-  EXPECT_GE(replaced, 1);   // flushing the directory
+  EXPECT_GE(kept, 6);      // open, mark, three chunks, …
+  EXPECT_GE(replaced, 1);  // flushing the directory
   EXPECT_EQ(*load(folder_.file()), kNew);
   if (GetParam())
     EXPECT_GE(strays, 1);
   else
-    EXPECT_LE(strays, 1);   // between link and rename
+    EXPECT_LE(strays, 1);  // between link and rename
 }
 
 TEST_P(CheckpointFaults, AnyCallMayFailAndTheErrorIsToldAndNothingIsLost) {
@@ -128,15 +129,18 @@ TEST_P(CheckpointFaults, AnyCallMayFailAndTheErrorIsToldAndNothingIsLost) {
       ASSERT_TRUE(save(folder_.file(), kOld, 1));
       const Outcome o = run_with(folder_.file(), GetParam(), k, number);
       if (o.call < 0) break;
-      if (o.call == SYS_brk || o.call == SYS_mmap || o.call == SYS_munmap) continue;   // malloc's
+      if (o.call == SYS_brk || o.call == SYS_mmap || o.call == SYS_munmap) continue;  // malloc's
       ASSERT_TRUE(WIFEXITED(o.status)) << "call " << k << " (number " << o.call << "): status " << o.status;
       const int code = WEXITSTATUS(o.status);
-      EXPECT_TRUE(code == 0 || code == 10 + number || (o.call == SYS_getrandom && code == 10 + EIO)) << "call " << k << " (number " << o.call << "): " << code;
+      EXPECT_TRUE(code == 0 || code == 10 + number || (o.call == SYS_getrandom && code == 10 + EIO))
+          << "call " << k << " (number " << o.call << "): " << code;
       const auto found = load(folder_.file());
       ASSERT_TRUE(found) << "call " << k << " (number " << o.call << "): " << found.error().text;
       EXPECT_TRUE(*found == kOld || *found == kNew);
-      EXPECT_TRUE(code != 0 || *found == kNew) << "call " << k << " (number " << o.call << ") failed, and nobody said so";
-      for (const long essential : {SYS_pwrite64, SYS_ftruncate, SYS_rename, SYS_fsync}) EXPECT_TRUE(o.call != essential || code != 0) << "call " << k;
+      EXPECT_TRUE(code != 0 || *found == kNew)
+          << "call " << k << " (number " << o.call << ") failed, and nobody said so";
+      for (const long essential : {SYS_pwrite64, SYS_ftruncate, SYS_rename, SYS_fsync})
+        EXPECT_TRUE(o.call != essential || code != 0) << "call " << k;
       failures += code != 0;
       EXPECT_EQ(folder_.names().size(), 1u) << "call " << k << " (number " << o.call << ") left something";
     }
@@ -144,7 +148,8 @@ TEST_P(CheckpointFaults, AnyCallMayFailAndTheErrorIsToldAndNothingIsLost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, CheckpointFaults, ::testing::Bool(), [](const auto& named) { return named.param ? "Named" : "Nameless"; });
+INSTANTIATE_TEST_SUITE_P(Files, CheckpointFaults, ::testing::Bool(),
+                         [](const auto& named) { return named.param ? "Named" : "Nameless"; });
 
 }  // namespace
 }  // namespace kasane::checkpoint

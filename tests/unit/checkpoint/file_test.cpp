@@ -23,7 +23,8 @@
 namespace kasane::checkpoint {
 namespace {
 
-constexpr std::size_t kSizes[] = {0, 1, 4096, kChunkBytes - 1, kChunkBytes, kChunkBytes + 1, 5 * kChunkBytes + 17};
+constexpr std::size_t kSizes[] = {
+    0, 1, 4096, kChunkBytes - 1, kChunkBytes, kChunkBytes + 1, 5 * kChunkBytes + 17};
 
 void poke(const std::string& path, std::uint64_t offset, std::byte value) {
   std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -60,7 +61,7 @@ TEST(CheckpointFile, KeepsZerosAsHoles) {
   Bytes data(200 * kChunkBytes);
   data[150 * kChunkBytes + 5] = std::byte{1};
   ASSERT_TRUE(save(folder.file(), data));
-  struct stat s {};
+  struct stat s{};
   ASSERT_EQ(::stat(folder.file().c_str(), &s), 0);
   EXPECT_LE(s.st_blocks * 512, static_cast<off_t>(4 * kChunkBytes)) << "of " << s.st_size;
   EXPECT_EQ(*load(folder.file()), data);
@@ -83,7 +84,8 @@ TEST(CheckpointFile, EveryByteOfItCounts) {
   damaged(8, EINVAL, "version");
   damaged(12, EINVAL, "header is damaged");
   for (std::uint64_t at = 16; at < sizeof(Header); ++at) damaged(at, EIO, "header is damaged");
-  for (std::uint64_t at = kHeaderBytes; at < kHeaderBytes + 8 * layout.chunks; at += 3) damaged(at, EIO, "table of chunks is damaged");
+  for (std::uint64_t at = kHeaderBytes; at < kHeaderBytes + 8 * layout.chunks; at += 3)
+    damaged(at, EIO, "table of chunks is damaged");
   for (std::uint64_t c = 0; c < layout.chunks; ++c) {
     damaged(layout.offset_of(c), EIO, "chunk " + std::to_string(c) + " of 4");
     damaged(layout.offset_of(c) + layout.bytes_of(c) - 1, EIO, "chunk " + std::to_string(c) + " of 4");
@@ -109,7 +111,8 @@ TEST(CheckpointFile, SaysWhereItWasCutOff) {
     ASSERT_EQ(::truncate(folder.file().c_str(), static_cast<off_t>(bytes)), 0);
     expect_failure(load(folder.file()), code, text);
   };
-  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{87}, kHeaderBytes - 1}) cut(bytes, EINVAL, "no checkpoint");
+  for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{87}, kHeaderBytes - 1})
+    cut(bytes, EINVAL, "no checkpoint");
   cut(kHeaderBytes, EIO, "the table of chunks is incomplete");
   cut(layout.data_offset, EIO, "chunk 0 of 4 is incomplete");
   cut(layout.offset_of(2) - 1, EIO, "chunk 1 of 4 is incomplete");
@@ -121,8 +124,10 @@ TEST(CheckpointFile, SaysWhereItWasCutOff) {
 TEST(CheckpointFile, RefusesOtherElements) {
   const Header h = make_header({10, 8, 0, 1}, std::span<const std::uint64_t>());
   EXPECT_TRUE(check_wanted(h, {10, 8, 5, 1}, "f"));
-  EXPECT_EQ(check_wanted(h, {10, 4, 0, 1}, "f").error().text, "f holds elements of 8 bytes; elements of 4 bytes were asked for");
-  EXPECT_EQ(check_wanted(h, {10, 8, 0, 2}, "f").error().text, "f holds elements of type 1; type 2 was asked for");
+  EXPECT_EQ(check_wanted(h, {10, 4, 0, 1}, "f").error().text,
+            "f holds elements of 8 bytes; elements of 4 bytes were asked for");
+  EXPECT_EQ(check_wanted(h, {10, 8, 0, 2}, "f").error().text,
+            "f holds elements of type 1; type 2 was asked for");
   EXPECT_EQ(check_wanted(h, {11, 8, 0, 1}, "f").error().text, "f holds 10 elements; 11 were asked for");
 }
 
@@ -163,7 +168,7 @@ TEST(CheckpointFile, OthersFindTheSameFileOrSayThatTheyDoNot) {
     ASSERT_TRUE(file);
     const auto same = open_same(folder.file(), layout, *file);
     ASSERT_TRUE(same) << same.error().text;
-    struct stat a {}, b {};
+    struct stat a{}, b{};
     ::fstat(file->fd, &a), ::fstat(*same, &b);
     EXPECT_EQ(a.st_ino, b.st_ino);
     NewFile other = *file;
@@ -186,7 +191,7 @@ TEST(CheckpointFile, TakesAwayWhatAKilledJobLeft) {
 template <class F>
 void as_user(uid_t user, F&& f) {
   std::thread([&] {
-    ASSERT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);   // of this thread alone, unlike the function
+    ASSERT_EQ(::syscall(SYS_setresuid, -1, user, -1), 0);  // of this thread alone, unlike the function
     f();
   }).join();
 }
@@ -202,8 +207,9 @@ TEST(CheckpointFile, RefusesWhatIsNoRegularFileAtOnce) {
   ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
   ::close(socket);
   const auto stuck = std::signal(SIGALRM, SIG_DFL);
-  ::alarm(20);   // ends the test if it waits
-  for (const std::string& path : {folder.file("fifo"), folder.file("socket"), folder.path(), std::string("/dev/zero")}) {
+  ::alarm(20);  // ends the test if it waits
+  for (const std::string& path :
+       {folder.file("fifo"), folder.file("socket"), folder.path(), std::string("/dev/zero")}) {
     const auto read = OldFile::open(path);
     ASSERT_FALSE(read) << path;
     EXPECT_EQ(read.error().code, EINVAL) << read.error().text;
@@ -224,7 +230,7 @@ TEST(CheckpointFile, RefusesWhatIsNoRegularFileAtOnce) {
 TEST(CheckpointFile, AFileThatIsReplacedKeepsItsMode) {
   for (const bool named : {false, true}) {
     const Folder folder;
-    struct stat s {};
+    struct stat s{};
     const auto mode = [&] { return ::stat(folder.file().c_str(), &s) == 0 ? s.st_mode & 07777 : 0; };
     const mode_t before = ::umask(027);
     ASSERT_TRUE(save(folder.file(), pattern(5, 1), 0, named));
@@ -256,7 +262,7 @@ TEST(CheckpointFile, WhileItIsWrittenOthersSeeNoMoreThanOfTheOldOne) {
   ASSERT_EQ(::chmod(folder.file().c_str(), 0600), 0);
   auto file = create(folder.file(), FileLayout(kChunkBytes), true);
   ASSERT_TRUE(file);
-  struct stat s {};
+  struct stat s{};
   ASSERT_EQ(::stat(folder.file("c.kasane-new").c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 077, 0u);
   abandon(*file, folder.file());
@@ -276,7 +282,8 @@ TEST(CheckpointFile, FollowsNoLinkThatAnotherUserPlanted) {
   for (const char* name : {"link", "folder/precious", "folder/new"}) {
     const auto resolved = resolve(folder.file(name));
     ASSERT_FALSE(resolved) << name << " is " << *resolved;
-    EXPECT_NE(resolved.error().text.find("is a symbolic link of user 65534"), std::string::npos) << resolved.error().text;
+    EXPECT_NE(resolved.error().text.find("is a symbolic link of user 65534"), std::string::npos)
+        << resolved.error().text;
   }
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   EXPECT_TRUE(resolve(folder.file("link"))) << "who may write here is trusted";
@@ -306,9 +313,12 @@ TEST(CheckpointFile, MindsTheLimitOfFileSizes) {
   const pid_t child = ::fork();
   if (child == 0) {
     const rlimit limit{kChunkBytes, kChunkBytes};
-    ::setrlimit(RLIMIT_FSIZE, &limit);   // SIGXFSZ would end this process
+    ::setrlimit(RLIMIT_FSIZE, &limit);  // SIGXFSZ would end this process
     const auto saved = save(folder.file(), pattern(kChunkBytes, 9));
-    ::_exit(!saved && saved.error().code == EFBIG && saved.error().text.find("ulimit -f allows 65536") != std::string::npos ? 0 : 1);
+    ::_exit(!saved && saved.error().code == EFBIG &&
+                    saved.error().text.find("ulimit -f allows 65536") != std::string::npos
+                ? 0
+                : 1);
   }
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -318,13 +328,15 @@ TEST(CheckpointFile, MindsTheLimitOfFileSizes) {
 
 TEST(CheckpointFile, SaysHowMuchAFullDiskLacks) {
   const Folder folder;
-  if (::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0) GTEST_SKIP() << "needs root, to mount a small file system";
+  if (::mount("none", folder.path().c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "needs root, to mount a small file system";
   for (const bool named : {false, true}) {
     EXPECT_TRUE(save(folder.file(), pattern(kChunkBytes, 10), 0, named));
     const auto saved = save(folder.file(), pattern(40 * kChunkBytes, 11), 0, named);
     ASSERT_FALSE(saved);
     EXPECT_EQ(saved.error().code, ENOSPC);
-    for (const char* text : {"from chunk ", " of 40", "needs up to 2686976 bytes", "bytes are free there", "free space there"})
+    for (const char* text :
+         {"from chunk ", " of 40", "needs up to 2686976 bytes", "bytes are free there", "free space there"})
       EXPECT_NE(saved.error().text.find(text), std::string::npos) << saved.error().text;
     EXPECT_EQ(*load(folder.file()), pattern(kChunkBytes, 10));
     EXPECT_EQ(folder.names(), std::vector<std::string>{"c"});

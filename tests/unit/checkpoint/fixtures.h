@@ -22,7 +22,8 @@ inline Bytes pattern(std::size_t bytes, unsigned seed) {
 }
 
 /// As one rank does it: create, write what is not zero, commit.
-inline FileResult<void> save(const std::string& path, std::span<const std::byte> data, std::uint64_t note = 0, bool named = false) {
+inline FileResult<void> save(const std::string& path, std::span<const std::byte> data, std::uint64_t note = 0,
+                             bool named = false) {
   const Contents contents{data.size(), 1, note, 3};
   const FileLayout layout(data.size());
   auto file = create(path, layout, named);

@@ -27,11 +27,11 @@ namespace {
 constexpr RegionId kRegion{1};
 constexpr std::size_t kRegionBytes = std::size_t{1} << 20;
 constexpr HandlerId kEcho{1}, kToken{2}, kAgain{3};
-constexpr std::uint32_t kRanks = 4;   ///< 0 and 2 on one host, 1 and 3 on the other
+constexpr std::uint32_t kRanks = 4;  ///< 0 and 2 on one host, 1 and 3 on the other
 
 struct Mask {
-  bool rings = true;      ///< else a rank must poll every poll_every_ns
-  bool coherent = true;   ///< do its atomics agree with the CPU's?
+  bool rings = true;     ///< else a rank must poll every poll_every_ns
+  bool coherent = true;  ///< do its atomics agree with the CPU's?
 };
 
 class MaskedNetwork final : public Transport {
@@ -39,8 +39,11 @@ class MaskedNetwork final : public Transport {
   MaskedNetwork(std::unique_ptr<Transport> inner, Bells& bells, Mask mask)
       : Transport(inner->rank(), inner->ranks()), inner_(std::move(inner)), bells_(bells), mask_(mask) {
     // Counted from here: a watcher that starts late must not take what came before for the beginning.
-    if (mask.rings) watchers_.emplace_back([this, seen = inner_->activity(Doorbell::messages)] { forward(Doorbell::messages, seen); });
-    watchers_.emplace_back([this, seen = inner_->activity(Doorbell::work)] { forward(Doorbell::work, seen); });
+    if (mask.rings)
+      watchers_.emplace_back(
+          [this, seen = inner_->activity(Doorbell::messages)] { forward(Doorbell::messages, seen); });
+    watchers_.emplace_back(
+        [this, seen = inner_->activity(Doorbell::work)] { forward(Doorbell::work, seen); });
   }
   ~MaskedNetwork() override {
     stop_ = true;
@@ -50,14 +53,23 @@ class MaskedNetwork final : public Transport {
   }
 
   Facts facts() const noexcept override {
-    return {.name = "masked", .target_cpu_needed = true, .puts_need_target = true, .atomics_coherent_with_cpu = mask_.coherent, .completes_inline = false,
-            .poll_every_ns = mask_.rings ? 0 : 50'000, .detail = "a test"};
+    return {.name = "masked",
+            .target_cpu_needed = true,
+            .puts_need_target = true,
+            .atomics_coherent_with_cpu = mask_.coherent,
+            .completes_inline = false,
+            .poll_every_ns = mask_.rings ? 0 : 50'000,
+            .detail = "a test"};
   }
   Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override {
     return inner_->make_memory(id, bytes);
   }
-  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override { return inner_->attach(id, fd, local, bytes); }
-  std::byte* mapped(Rank r, RegionId id) const noexcept override { return r == rank() ? inner_->mapped(r, id) : nullptr; }
+  Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override {
+    return inner_->attach(id, fd, local, bytes);
+  }
+  std::byte* mapped(Rank r, RegionId id) const noexcept override {
+    return r == rank() ? inner_->mapped(r, id) : nullptr;
+  }
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion* c) noexcept override {
     (void)inner_->read(from, to, bytes, nullptr);
@@ -67,12 +79,13 @@ class MaskedNetwork final : public Transport {
     (void)inner_->write(to, from, bytes, nullptr);
     return later(c);
   }
-  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag, std::uint64_t value, Completion* c) noexcept override {
+  Post write_notify(RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag,
+                    std::uint64_t value, Completion* c) noexcept override {
     (void)inner_->write_notify(to, from, bytes, flag, value, nullptr);
     return later(c);
   }
-  Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, Completion* c,
-              Width width) noexcept override {
+  Post atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+              Completion* c, Width width) noexcept override {
     (void)inner_->atomic(op, at, operand, compare, result, nullptr, width);
     return later(c);
   }
@@ -80,7 +93,9 @@ class MaskedNetwork final : public Transport {
     (void)inner_->fence(target, nullptr);
     return later(c);
   }
-  void set_handler(HandlerId id, Handler fn, void* context) noexcept override { inner_->set_handler(id, fn, context); }
+  void set_handler(HandlerId id, Handler fn, void* context) noexcept override {
+    inner_->set_handler(id, fn, context);
+  }
   Post send(Rank to, HandlerId id, std::span<const std::byte> payload) noexcept override {
     ++operations;
     return inner_->send(to, id, payload);
@@ -97,7 +112,9 @@ class MaskedNetwork final : public Transport {
   }
   bool arm() noexcept override { return !refuse_arm; }
   std::uint32_t activity(Doorbell d) const noexcept override { return bells_[raw(d)].activity(); }
-  void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override { bells_[raw(d)].sleep(seen, timeout_ns); }
+  void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override {
+    bells_[raw(d)].sleep(seen, timeout_ns);
+  }
   void wake(Rank to, Doorbell d) noexcept override { inner_->wake(to, d); }
 
   void lose(Rank peer) { report_lost(peer, "the cable is cut"); }
@@ -179,7 +196,8 @@ void run_rank(const Job& network_job, OutOfBand& others, Mask mask, const std::f
 
   const int fd = ::memfd_create("kasane-test", MFD_CLOEXEC);
   ASSERT_EQ(::ftruncate(fd, kRegionBytes), 0);
-  auto* memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  auto* memory =
+      static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   const auto attached = (*transport)->attach(kRegion, fd, memory, kRegionBytes);
   EXPECT_TRUE(attached) << attached.error().message;
   if (attached) {
@@ -197,7 +215,8 @@ void run_rank(const Job& network_job, OutOfBand& others, Mask mask, const std::f
 void on_every_rank(Mask mask, const std::function<void(Env&)>& body) {
   auto network_job = create_job(kRanks, shm::job_bytes(kRanks));
   ASSERT_TRUE(network_job) << network_job.error().message;
-  kasane::test::run_thread_ranks(kRanks, [&](OutOfBand& others) { run_rank(*network_job, others, mask, body); });
+  kasane::test::run_thread_ranks(kRanks,
+                                 [&](OutOfBand& others) { run_rank(*network_job, others, mask, body); });
   close_job(*network_job);
 }
 
@@ -252,7 +271,8 @@ TEST_P(Composed, AFenceAndANotificationWorkOnBothPaths) {
     const std::array<std::uint64_t, 4> data{1, 2, 3, env.me()};
     for (std::uint32_t r = 0; r < kRanks; ++r) {
       const std::uint64_t at = 8192 + env.me() * 64;
-      pending += env.transport.write_notify({Rank{r}, kRegion, at}, data.data(), sizeof(data), at + 56, 7, &count) == Post::pending;
+      pending += env.transport.write_notify({Rank{r}, kRegion, at}, data.data(), sizeof(data), at + 56, 7,
+                                            &count) == Post::pending;
       const Post fenced = env.transport.fence(Rank{r}, &count);
       EXPECT_EQ(fenced == Post::done, Env::same_host(env.me(), r) && GetParam().coherent);
       pending += fenced == Post::pending;
@@ -269,12 +289,15 @@ TEST_P(Composed, AFenceAndANotificationWorkOnBothPaths) {
 // More requests than there are slots, to all ranks at once, from two threads, answered in the handler.
 TEST_P(Composed, RequestsToAllRanksAreAnsweredOnceEachByWhoWasAsked) {
   on_every_rank(GetParam(), [](Env& env) {
-    env.transport.set_handler(kEcho, [](void* c, const Message& m) noexcept {
-      auto& t = *static_cast<Transport*>(c);
-      std::uint64_t x;
-      std::memcpy(&x, m.payload.data(), 8);
-      t.reply(m.token, x * 100 + raw(t.rank()) * 10 + raw(m.from));
-    }, &env.transport);
+    env.transport.set_handler(
+        kEcho,
+        [](void* c, const Message& m) noexcept {
+          auto& t = *static_cast<Transport*>(c);
+          std::uint64_t x;
+          std::memcpy(&x, m.payload.data(), 8);
+          t.reply(m.token, x * 100 + raw(t.rank()) * 10 + raw(m.from));
+        },
+        &env.transport);
     env.barrier();
     {
       const kasane::test::ServiceThread service(env.transport);
@@ -287,7 +310,7 @@ TEST_P(Composed, RequestsToAllRanksAreAnsweredOnceEachByWhoWasAsked) {
             std::uint64_t expected;
           };
           std::vector<Asked> asked;
-          asked.reserve(1500);   // pending replies must not move
+          asked.reserve(1500);  // pending replies must not move
           Random random(env.me() * 2 + t);
           for (std::uint64_t i = 0; i < 1500; ++i) {
             const auto to = static_cast<std::uint32_t>(random() % kRanks);
@@ -295,7 +318,8 @@ TEST_P(Composed, RequestsToAllRanksAreAnsweredOnceEachByWhoWasAsked) {
             waiter.until([&] {
               // Full slots are emptied by testing what was asked first.
               return asked.back().pending.stamp != 0 ||
-                     env.transport.request(Rank{to}, kEcho, as_payload(i), asked.back().pending) == Post::pending ||
+                     env.transport.request(Rank{to}, kEcho, as_payload(i), asked.back().pending) ==
+                         Post::pending ||
                      [&] {
                        for (auto& a : asked) {
                          std::uint64_t value = 0;
@@ -332,11 +356,14 @@ TEST_P(Composed, NoWakeUpIsLostWhicheverPathItTakes) {
   };
   on_every_rank(GetParam(), [&](Env& env) {
     Token token{.transport = &env.transport};
-    env.transport.set_handler(kToken, [](void* c, const Message&) noexcept {
-      auto& t = *static_cast<Token*>(c);
-      t.seen.fetch_add(1);
-      t.transport->wake(t.transport->rank(), Doorbell::work);
-    }, &token);
+    env.transport.set_handler(
+        kToken,
+        [](void* c, const Message&) noexcept {
+          auto& t = *static_cast<Token*>(c);
+          t.seen.fetch_add(1);
+          t.transport->wake(t.transport->rank(), Doorbell::work);
+        },
+        &token);
     env.barrier();
     const kasane::test::ServiceThread service(env.transport);
     auto sleep_until = [&](std::uint64_t count) {
@@ -369,7 +396,8 @@ TEST_P(Composed, AWakeReachesASleeperOfAnyRank) {
       if (env.me() == r) {
         for (std::uint32_t k = 1; k < kRanks; ++k) env.transport.wake(env.after(k), Doorbell::work);
       } else {
-        while (env.transport.activity(Doorbell::work) == before) env.transport.sleep(Doorbell::work, before, -1);
+        while (env.transport.activity(Doorbell::work) == before)
+          env.transport.sleep(Doorbell::work, before, -1);
       }
       env.barrier();
     }
@@ -377,9 +405,11 @@ TEST_P(Composed, AWakeReachesASleeperOfAnyRank) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Masks, Composed, ::testing::Values(Mask{}, Mask{.rings = false}, Mask{.coherent = false}), [](const auto& p) {
-  return std::string(!p.param.rings ? "polled" : p.param.coherent ? "ringing" : "own_atomics");
-});
+INSTANTIATE_TEST_SUITE_P(
+    Masks, Composed, ::testing::Values(Mask{}, Mask{.rings = false}, Mask{.coherent = false}),
+    [](const auto& p) {
+      return std::string(!p.param.rings ? "polled" : p.param.coherent ? "ringing" : "own_atomics");
+    });
 
 TEST(ComposedFacts, AreThoseOfTheWeakerPart) {
   on_every_rank({.rings = false}, [](Env& env) {
@@ -402,15 +432,19 @@ TEST(ComposedProgress, NearTrafficDoesNotStarveTheNetwork) {
   };
   on_every_rank({}, [](Env& env) {
     State state{.transport = &env.transport};
-    env.transport.set_handler(kAgain, [](void* c, const Message&) noexcept {
-      auto& t = *static_cast<State*>(c)->transport;
-      (void)t.send(t.rank(), kAgain, {});
-    }, &state);
-    env.transport.set_handler(kToken, [](void* c, const Message&) noexcept { static_cast<State*>(c)->heard = true; }, &state);
+    env.transport.set_handler(
+        kAgain,
+        [](void* c, const Message&) noexcept {
+          auto& t = *static_cast<State*>(c)->transport;
+          (void)t.send(t.rank(), kAgain, {});
+        },
+        &state);
+    env.transport.set_handler(
+        kToken, [](void* c, const Message&) noexcept { static_cast<State*>(c)->heard = true; }, &state);
     env.barrier();
     if (env.me() == 0) {
       ASSERT_EQ(env.transport.send(Rank{0}, kAgain, {}), Post::done);
-      for (int i = 0; i < 40; ++i) env.transport.progress();   // the network is quiet, and known to be
+      for (int i = 0; i < 40; ++i) env.transport.progress();  // the network is quiet, and known to be
     }
     env.barrier();
     if (env.me() == 1) {
@@ -443,18 +477,22 @@ TEST(ComposedLoss, APeerThatDisappearsIsReportedAndItsAnswersAreNot) {
   };
   on_every_rank({}, [](Env& env) {
     Lost lost;
-    env.transport.set_peer_lost([](void* c, Rank peer, std::string_view why) noexcept {
-      static_cast<Lost*>(c)->ranks.push_back(raw(peer));
-      static_cast<Lost*>(c)->why = why;
-    }, &lost);
-    env.transport.set_handler(kEcho, [](void* c, const Message& m) noexcept { static_cast<Transport*>(c)->reply(m.token, 5); }, &env.transport);
+    env.transport.set_peer_lost(
+        [](void* c, Rank peer, std::string_view why) noexcept {
+          static_cast<Lost*>(c)->ranks.push_back(raw(peer));
+          static_cast<Lost*>(c)->why = why;
+        },
+        &lost);
+    env.transport.set_handler(
+        kEcho, [](void* c, const Message& m) noexcept { static_cast<Transport*>(c)->reply(m.token, 5); },
+        &env.transport);
     env.barrier();
     env.network.lose(env.after(1));
     EXPECT_EQ(lost.ranks, std::vector<std::uint32_t>{raw(env.after(1))});
     EXPECT_EQ(lost.why, "the cable is cut");
     env.network.lose_answers = true;
     PollWaiter waiter(env.transport);
-    for (const std::uint32_t k : {1u, 2u}) {   // a far rank, a near one
+    for (const std::uint32_t k : {1u, 2u}) {  // a far rank, a near one
       PendingReply pending;
       ASSERT_EQ(env.transport.request(env.after(k), kEcho, {}, pending), Post::pending);
       bool ended = false;
@@ -480,7 +518,8 @@ TEST(ComposedAttach, AFailureOnOneHostIsAnErrorOnEveryRank) {
     const auto attached = env.transport.attach(RegionId{2}, env.fd, env.memory, bytes);
     ASSERT_FALSE(attached);
     if (env.me() % 2 != 0) {
-      EXPECT_NE(attached.error().message.find("failed on rank "), std::string::npos) << attached.error().message;
+      EXPECT_NE(attached.error().message.find("failed on rank "), std::string::npos)
+          << attached.error().message;
     }
   });
 }
@@ -491,7 +530,9 @@ TEST(ComposedCreate, PartsThatDisagreeAreRefused) {
     auto two = create_job(2, shm::job_bytes(2));
     ASSERT_TRUE(one && two);
     auto make = [&](const Job& near, const Job& far, std::vector<bool> is_near) {
-      Parts parts{.near = std::move(*shm::create(near)), .far = std::move(*shm::create(far)), .is_near = std::move(is_near)};
+      Parts parts{.near = std::move(*shm::create(near)),
+                  .far = std::move(*shm::create(far)),
+                  .is_near = std::move(is_near)};
       return create(std::move(parts), others);
     };
     EXPECT_TRUE(make(*one, *one, {true}));

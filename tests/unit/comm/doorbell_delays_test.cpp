@@ -28,7 +28,7 @@ TEST(DoorbellDelays, AreTriedLessOftenTheMoreOftenTheyExpired) {
     delays.expired(kBusy);
     EXPECT_EQ(rung(delays, kBusy), expected);
   }
-  EXPECT_EQ(rung(delays, kForks), 0);   // each rank is known by itself
+  EXPECT_EQ(rung(delays, kForks), 0);  // each rank is known by itself
 }
 
 TEST(DoorbellDelays, OneAnswerInTimeRestoresThem) {

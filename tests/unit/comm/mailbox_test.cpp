@@ -25,7 +25,7 @@ TEST(ReplySlots, AnAnswerEndsItsRequestOnce) {
   const PendingReply token = pending;
   std::uint64_t value = 0;
   EXPECT_FALSE(slots.test(pending, &value, kHere));
-  EXPECT_FALSE(slots.answer(token.slot, token.stamp + 1, 7));   // of another request
+  EXPECT_FALSE(slots.answer(token.slot, token.stamp + 1, 7));  // of another request
   EXPECT_TRUE(slots.answer(token.slot, token.stamp, 8));
   EXPECT_FALSE(slots.answer(token.slot, token.stamp, 9));
   ASSERT_TRUE(slots.test(pending, &value, kHere));
@@ -63,7 +63,7 @@ TEST(ReplySlots, AnAnswerThatComesAfterItsRequestWasGivenUpIsDropped) {
   EXPECT_FALSE(slots.answer(token.slot, token.stamp, 1));
   EXPECT_FALSE(slots.test(next, nullptr, kHere));
   EXPECT_TRUE(slots.answer(next.slot, next.stamp, 2));
-  EXPECT_TRUE(slots.test(next, nullptr, kLost));   // an answer that has come counts
+  EXPECT_TRUE(slots.test(next, nullptr, kLost));  // an answer that has come counts
   EXPECT_EQ(next.status, Status::ok);
 }
 
@@ -96,7 +96,8 @@ TEST(OwnMessages, EachIsTakenOnce) {
     taken.insert(m->stamp);
     messages.pop();
     if (taken.size() == 1) {
-      EXPECT_TRUE(messages.put(HandlerId{1}, std::as_bytes(std::span(&sent, 1)), sent, sent));   // its slot is free
+      EXPECT_TRUE(
+          messages.put(HandlerId{1}, std::as_bytes(std::span(&sent, 1)), sent, sent));  // its slot is free
     }
   }
   EXPECT_EQ(taken.size(), sent + 1);

@@ -32,7 +32,9 @@ namespace {
 
 using kasane::test::run_thread_ranks;
 
-RendezvousOptions options(std::string domain = {}) { return {.shared_bytes = shm::job_bytes, .domain = std::move(domain)}; }
+RendezvousOptions options(std::string domain = {}) {
+  return {.shared_bytes = shm::job_bytes, .domain = std::move(domain)};
+}
 
 std::uint64_t inode(int fd) {
   struct stat st{};
@@ -45,9 +47,13 @@ void talk(const Job& job) {
   ASSERT_TRUE(transport) << transport.error().message;
   constexpr HandlerId kHello{1};
   std::atomic<std::uint64_t> heard{0};
-  (*transport)->set_handler(kHello, [](void* c, const Message& m) noexcept {
-    static_cast<std::atomic<std::uint64_t>*>(c)->fetch_add(raw(m.from) + 1);
-  }, &heard);
+  (*transport)
+      ->set_handler(
+          kHello,
+          [](void* c, const Message& m) noexcept {
+            static_cast<std::atomic<std::uint64_t>*>(c)->fetch_add(raw(m.from) + 1);
+          },
+          &heard);
   const int fd = ::memfd_create("kasane-test", 0);
   ASSERT_EQ(::ftruncate(fd, 4096), 0);
   std::uint64_t own[512] = {};
@@ -153,7 +159,9 @@ class Wrong final : public OutOfBand {
   Wrong(OutOfBand& inner, int call, std::string what) : inner_(inner), call_(call), what_(std::move(what)) {}
   [[nodiscard]] Rank rank() const noexcept override { return inner_.rank(); }
   [[nodiscard]] std::uint32_t ranks() const noexcept override { return inner_.ranks(); }
-  Result<std::vector<std::string>> allgather(std::string_view mine) override { return inner_.allgather(call_-- == 0 ? what_ : mine); }
+  Result<std::vector<std::string>> allgather(std::string_view mine) override {
+    return inner_.allgather(call_-- == 0 ? what_ : mine);
+  }
 
  private:
   OutOfBand& inner_;
@@ -163,11 +171,13 @@ class Wrong final : public OutOfBand {
 
 TEST(Rendezvous, WhatARankTellsIsLookedAtAndTheRankIsNamed) {
   struct Case {
-    int call;   ///< name taken, told, first found, told
+    int call;  ///< name taken, told, first found, told
     const char *told, *message;
   };
-  for (const Case& c : {Case{1, "short", "rank 1 told its name in 5 bytes"}, Case{3, "7", "rank 1 names '7' as the first rank"},
-                        Case{3, "x", "rank 1 names 'x' as the first rank"}, Case{3, "", "rank 1 names '' as the first rank"}}) {
+  for (const Case& c : {Case{1, "short", "rank 1 told its name in 5 bytes"},
+                        Case{3, "7", "rank 1 names '7' as the first rank"},
+                        Case{3, "x", "rank 1 names 'x' as the first rank"},
+                        Case{3, "", "rank 1 names '' as the first rank"}}) {
     run_thread_ranks(3, [&](OutOfBand& others) {
       Wrong wrong(others, others.rank() == Rank{1} ? c.call : -1, c.told);
       auto job = rendezvous(wrong, options());
@@ -180,7 +190,7 @@ TEST(Rendezvous, WhatARankTellsIsLookedAtAndTheRankIsNamed) {
 TEST(Rendezvous, AFirstRankThatCannotMakeTheMemoryIsNamed) {
   run_thread_ranks(2, [](OutOfBand& others) {
     RendezvousOptions impossible = options();
-    impossible.shared_bytes = [](std::uint32_t) { return ~std::size_t{0}; };   // no file is that long
+    impossible.shared_bytes = [](std::uint32_t) { return ~std::size_t{0}; };  // no file is that long
     auto job = rendezvous(others, impossible);
     ASSERT_FALSE(job);
     EXPECT_NE(job.error().message.find("memory file kasane-job"), std::string::npos) << job.error().message;
@@ -203,8 +213,8 @@ class SilentLeader final : public OutOfBand {
     return fail(Errc::io, "the network is gone");
   }
   void say_that_all_is_well() {
-    (void)inner_.allgather({});                      // what it would have said about the memory
-    (void)inner_.allgather("the network is gone");   // … and about passing it
+    (void)inner_.allgather({});                     // what it would have said about the memory
+    (void)inner_.allgather("the network is gone");  // … and about passing it
   }
   /// Name taken, told, first rank found, told: then memory is made and passed.
   static constexpr int kUntilPassing = 4;
@@ -230,7 +240,8 @@ TEST(Rendezvous, AFirstRankThatFallsSilentIsADeadlineNotAHang) {
       }
       auto job = rendezvous(others, brief);
       ASSERT_FALSE(job);
-      const char* message = hangs ? "rank 0 passed nothing to rank 1 within 50 ms" : "asking rank 0 for the host's memory";
+      const char* message =
+          hangs ? "rank 0 passed nothing to rank 1 within 50 ms" : "asking rank 0 for the host's memory";
       EXPECT_NE(job.error().message.find(message), std::string::npos) << job.error().message;
     });
   }
@@ -247,7 +258,9 @@ TEST(Rendezvous, ARankThatDoesNotAskIsNamed) {
     }
     auto job = rendezvous(others, brief);
     ASSERT_FALSE(job);
-    EXPECT_NE(job.error().message.find("rank 1 did not ask rank 0 for the host's memory within 50 ms"), std::string::npos) << job.error().message;
+    EXPECT_NE(job.error().message.find("rank 1 did not ask rank 0 for the host's memory within 50 ms"),
+              std::string::npos)
+        << job.error().message;
   });
 }
 
@@ -259,7 +272,8 @@ std::vector<std::string> names() {
   std::ifstream sockets("/proc/thread-self/net/unix");
   for (std::string line; std::getline(sockets, line);) {
     const auto at = line.find("@kasane.");
-    if (at != std::string::npos && std::find(found.begin(), found.end(), line.substr(at + 1)) == found.end()) found.push_back(line.substr(at + 1));
+    if (at != std::string::npos && std::find(found.begin(), found.end(), line.substr(at + 1)) == found.end())
+      found.push_back(line.substr(at + 1));
   }
   return found;
 }
@@ -267,7 +281,8 @@ std::vector<std::string> names() {
 struct Address {
   sockaddr_un name{};
   socklen_t bytes;
-  explicit Address(const std::string& text) : bytes(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())) {
+  explicit Address(const std::string& text)
+      : bytes(static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size())) {
     name.sun_family = AF_UNIX;
     std::memcpy(name.sun_path + 1, text.data(), text.size());
   }
@@ -357,18 +372,19 @@ class Stranger final : public OutOfBand {
 };
 
 TEST(Rendezvous, WhatStrangersSendIsIgnoredAndTheyGetNothing) {
-  for (const uid_t user : {kNobody, ::getuid()}) {   // as this user's other programs, too: they have no key
+  for (const uid_t user : {kNobody, ::getuid()}) {  // as this user's other programs, too: they have no key
     std::atomic<int> sent{0}, got{0};
     run_thread_ranks(3, [&](OutOfBand& others) {
       Sockets held;
       Stranger stranger(others, user, [&](const std::vector<std::string>& seen) {
-        const std::string junk(20, '\1'), longer(4000, '\2');   // the first has the size of a request
+        const std::string junk(20, '\1'), longer(4000, '\2');  // the first has the size of a request
         for (const std::string& name : seen) {
           const Address to(name);
           sent += send_junk(held.open(SOCK_DGRAM), junk.data(), junk.size(), &to);
           for (const std::string* text : {&junk, &longer}) {
             const int fd = held.open(SOCK_SEQPACKET);
-            if (::connect(fd, to.get(), to.bytes) == 0) sent += send_junk(fd, text->data(), text->size(), nullptr);
+            if (::connect(fd, to.get(), to.bytes) == 0)
+              sent += send_junk(fd, text->data(), text->size(), nullptr);
           }
           const int silent = held.open(SOCK_SEQPACKET);
           if (::connect(silent, to.get(), to.bytes) == 0) ++sent;
@@ -415,7 +431,7 @@ TEST(Rendezvous, NamesCannotBeTakenAhead) {
 // first would pass its memory to a stranger.
 TEST(Rendezvous, NobodyOnAnotherHostIsTakenForARank) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may make network namespaces";
-  for (const uid_t user : {kNobody, uid_t{0}}) {   // root of another container is root here
+  for (const uid_t user : {kNobody, uid_t{0}}) {  // root of another container is root here
     std::atomic<bool> refused{false};
     std::atomic<int> bound{0}, got{0};
     std::mutex mutex;
@@ -471,7 +487,8 @@ TEST(Rendezvous, AUserWhomTheNamespaceDoesNotKnowVouchesForNobody) {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "this container allows no user namespaces";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    GTEST_SKIP() << "this container allows no user namespaces";
   EXPECT_EQ(status, 0) << "they share memory, though the kernel cannot say whose they are";
 }
 

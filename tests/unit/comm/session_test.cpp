@@ -24,18 +24,31 @@ struct Row {
 
 TEST(SessionPlan, EverythingThatWorks) {
   constexpr Row kRows[] = {
-      {"auto", Launcher::alone, 1, 1, false, NetworkKind::none, false}, {"auto", Launcher::fork, 4, 1, true, NetworkKind::none, false},
-      {"auto", Launcher::fork, 4, 2, true, NetworkKind::ucx, false},    {"auto", Launcher::mpi, 4, 1, true, NetworkKind::none, false},
-      {"auto", Launcher::mpi, 4, 2, true, NetworkKind::ucx, false},     {"auto", Launcher::mpi, 4, 2, false, NetworkKind::mpi, false},
-      {"shm", Launcher::fork, 4, 1, true, NetworkKind::none, false},    {"shm", Launcher::mpi, 4, 1, false, NetworkKind::none, false},
-      {"ucx", Launcher::fork, 4, 1, true, NetworkKind::ucx, true},      {"ucx", Launcher::mpi, 4, 2, true, NetworkKind::ucx, true},
-      {"mpi", Launcher::mpi, 4, 1, true, NetworkKind::mpi, true},       {"mpi", Launcher::mpi, 4, 4, false, NetworkKind::mpi, true},
+      {"auto", Launcher::alone, 1, 1, false, NetworkKind::none, false},
+      {"auto", Launcher::fork, 4, 1, true, NetworkKind::none, false},
+      {"auto", Launcher::fork, 4, 2, true, NetworkKind::ucx, false},
+      {"auto", Launcher::mpi, 4, 1, true, NetworkKind::none, false},
+      {"auto", Launcher::mpi, 4, 2, true, NetworkKind::ucx, false},
+      {"auto", Launcher::mpi, 4, 2, false, NetworkKind::mpi, false},
+      {"shm", Launcher::fork, 4, 1, true, NetworkKind::none, false},
+      {"shm", Launcher::mpi, 4, 1, false, NetworkKind::none, false},
+      {"ucx", Launcher::fork, 4, 1, true, NetworkKind::ucx, true},
+      {"ucx", Launcher::mpi, 4, 2, true, NetworkKind::ucx, true},
+      {"mpi", Launcher::mpi, 4, 1, true, NetworkKind::mpi, true},
+      {"mpi", Launcher::mpi, 4, 4, false, NetworkKind::mpi, true},
       // A program that a rank starts inherits what was asked for, and runs nothing between ranks.
-      {"mpi", Launcher::alone, 1, 1, false, NetworkKind::none, false},  {"ucx", Launcher::alone, 1, 1, false, NetworkKind::none, false},
+      {"mpi", Launcher::alone, 1, 1, false, NetworkKind::none, false},
+      {"ucx", Launcher::alone, 1, 1, false, NetworkKind::none, false},
   };
   for (const Row& row : kRows) {
-    SCOPED_TRACE(std::string(row.asked) + ", " + std::to_string(row.ranks) + " ranks, " + std::to_string(row.hosts) + " hosts");
-    const auto plan = make_plan({.asked = row.asked, .launcher = row.launcher, .ranks = row.ranks, .hosts = row.hosts, .ucx = row.ucx, .why_no_ucx = "none"});
+    SCOPED_TRACE(std::string(row.asked) + ", " + std::to_string(row.ranks) + " ranks, " +
+                 std::to_string(row.hosts) + " hosts");
+    const auto plan = make_plan({.asked = row.asked,
+                                 .launcher = row.launcher,
+                                 .ranks = row.ranks,
+                                 .hosts = row.hosts,
+                                 .ucx = row.ucx,
+                                 .why_no_ucx = "none"});
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->network, row.network);
     EXPECT_EQ(plan->within_hosts, row.within_hosts);
@@ -57,15 +70,27 @@ TEST(SessionPlan, EveryRefusalSaysWhyAndWhatToDo) {
       {"tcp", Launcher::fork, 1, {"'tcp'", "KASANE_TRANSPORT", "auto, shm, ucx or mpi"}},
   };
   for (const Refusal& r : kRefusals) {
-    const auto plan = make_plan({.asked = r.asked, .launcher = r.launcher, .ranks = 4, .hosts = r.hosts, .ucx = false, .why_no_ucx = "libucp is missing"});
+    const auto plan = make_plan({.asked = r.asked,
+                                 .launcher = r.launcher,
+                                 .ranks = 4,
+                                 .hosts = r.hosts,
+                                 .ucx = false,
+                                 .why_no_ucx = "libucp is missing"});
     ASSERT_FALSE(plan) << r.asked;
-    for (const char* word : r.words) EXPECT_NE(plan.error().message.find(word), std::string::npos) << word << " in: " << plan.error().message;
+    for (const char* word : r.words)
+      EXPECT_NE(plan.error().message.find(word), std::string::npos)
+          << word << " in: " << plan.error().message;
   }
 }
 
 TEST(SessionPlan, UcxIsLoadedOnlyWhereItMatters) {
   auto matters = [](const char* asked, std::uint32_t ranks, std::uint32_t hosts) {
-    return ucx_matters({.asked = asked, .launcher = Launcher::mpi, .ranks = ranks, .hosts = hosts, .ucx = false, .why_no_ucx = {}});
+    return ucx_matters({.asked = asked,
+                        .launcher = Launcher::mpi,
+                        .ranks = ranks,
+                        .hosts = hosts,
+                        .ucx = false,
+                        .why_no_ucx = {}});
   };
   EXPECT_FALSE(matters("auto", 4, 1));
   EXPECT_TRUE(matters("auto", 4, 2));
@@ -78,7 +103,7 @@ TEST(SessionPlan, UcxIsLoadedOnlyWhereItMatters) {
 TEST(SessionOptionsTest, ComeFromTheEnvironment) {
   ::setenv("KASANE_TRANSPORT", "ucx", 1);
   ::setenv("KASANE_MPI", "mpich", 1);
-  ::setenv("KASANE_DEBUG", "seed=3,hosts=2", 1);   // the runtime's items are not the session's
+  ::setenv("KASANE_DEBUG", "seed=3,hosts=2", 1);  // the runtime's items are not the session's
   SessionOptions options;
   OptionTable table;
   const auto read = add_all_session_options(table, options).read_environment();
@@ -107,9 +132,7 @@ TEST(SessionJoin, ARankThatIsAloneNeedsNobody) {
   }
 }
 
-TEST(SessionJoin, AnUnusableJobIsAnError) {
-  EXPECT_FALSE(Session::join({}, Job{}));
-}
+TEST(SessionJoin, AnUnusableJobIsAnError) { EXPECT_FALSE(Session::join({}, Job{})); }
 
 }  // namespace
 }  // namespace kasane::comm

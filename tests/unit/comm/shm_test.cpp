@@ -69,7 +69,7 @@ TEST(ShmJob, WhatDoesNotFitTogetherIsAnError) {
   bad.shared_bytes = job_bytes(1);
   EXPECT_FALSE(create(bad));
   bad = *job;
-  ASSERT_EQ(::ftruncate(bad.shared_fd, 4096), 0);   // the file is shorter than it says
+  ASSERT_EQ(::ftruncate(bad.shared_fd, 4096), 0);  // the file is shorter than it says
   EXPECT_FALSE(create(bad));
   ::close(job->shared_fd);
   for (const auto& box : job->sockets) {
@@ -89,7 +89,7 @@ void post(int to, const std::string& bytes, const std::vector<int>& fds) {
   if (!fds.empty()) {
     message.msg_control = control;
     message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
-    auto* const rights = reinterpret_cast<cmsghdr*>(control);   // the first
+    auto* const rights = reinterpret_cast<cmsghdr*>(control);  // the first
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
@@ -114,26 +114,26 @@ TEST(ShmJob, WhatArrivesInAPostboxIsLookedAt) {
   const int good = file(kBytes), small = file(10), no_file = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   const std::uint32_t region = 1;
   struct Case {
-    std::uint32_t to;   ///< rank 0 awaits rank 1's descriptor, rank 1 the table of two
+    std::uint32_t to;  ///< rank 0 awaits rank 1's descriptor, rank 1 the table of two
     std::string bytes;
     std::vector<int> fds;
     const char* message;
   };
-  for (const Case& c : std::vector<Case>{
-           {0, "abc", {}, "a malformed message of 3 bytes"},
-           {0, "abc", {good}, "a malformed message of 3 bytes"},
-           {0, note(region, 1).append("and more"), {good}, "a malformed message of 16 bytes"},
-           {0, note(9, 1), {good}, "about region 9"},
-           {0, note(region, 2), {good}, "a malformed message"},
-           {0, note(region, ~0u), {good}, "a malformed message"},
-           {0, note(region, 0), {good}, "region 1 of rank 0 was offered twice"},
-           {0, note(region, 1), {good, good}, "region 1 of rank 1 was offered twice"},
-           {0, note(region, 1), {}, "without all of their descriptors"},
-           {0, note(region, 1), {small}, "region 1 of rank 1: its file has 10 bytes"},
-           {0, note(region, 1), {no_file}, "region 1 of rank 1: its file has 0 bytes"},
-           {1, note(region, 1), {good}, "begins at 1 instead of 0"},
-           {1, note(region, 0), {good, good, good}, "a table of region 1"},
-           {1, note(region, 0), {small, good}, "region 1 of rank 0: its file has 10 bytes"}}) {
+  for (const Case& c :
+       std::vector<Case>{{0, "abc", {}, "a malformed message of 3 bytes"},
+                         {0, "abc", {good}, "a malformed message of 3 bytes"},
+                         {0, note(region, 1).append("and more"), {good}, "a malformed message of 16 bytes"},
+                         {0, note(9, 1), {good}, "about region 9"},
+                         {0, note(region, 2), {good}, "a malformed message"},
+                         {0, note(region, ~0u), {good}, "a malformed message"},
+                         {0, note(region, 0), {good}, "region 1 of rank 0 was offered twice"},
+                         {0, note(region, 1), {good, good}, "region 1 of rank 1 was offered twice"},
+                         {0, note(region, 1), {}, "without all of their descriptors"},
+                         {0, note(region, 1), {small}, "region 1 of rank 1: its file has 10 bytes"},
+                         {0, note(region, 1), {no_file}, "region 1 of rank 1: its file has 0 bytes"},
+                         {1, note(region, 1), {good}, "begins at 1 instead of 0"},
+                         {1, note(region, 0), {good, good, good}, "a table of region 1"},
+                         {1, note(region, 0), {small, good}, "region 1 of rank 0: its file has 10 bytes"}}) {
     auto job = create_job(2, job_bytes(2));
     ASSERT_TRUE(job) << job.error().message;
     job->rank = Rank{c.to};
@@ -191,18 +191,22 @@ TEST_F(ShmDeathTest, WhatTheCallerGotWrongIsACheck) {
 // The process that dies shares its memory with the one that watches: nothing may be expected of the transport
 // after that.
 TEST_F(ShmDeathTest, ARequestIsAnsweredOnce) {
-  transport_->set_handler(kEcho, [](void* c, const Message& m) noexcept {
-    static_cast<Transport*>(c)->reply(m.token, 1);
-    static_cast<Transport*>(c)->reply(m.token, 2);
-  }, transport_.get());
+  transport_->set_handler(
+      kEcho,
+      [](void* c, const Message& m) noexcept {
+        static_cast<Transport*>(c)->reply(m.token, 1);
+        static_cast<Transport*>(c)->reply(m.token, 2);
+      },
+      transport_.get());
   PendingReply pending;
   ASSERT_EQ(transport_->request(Rank{0}, kEcho, {}, pending), Post::pending);
   EXPECT_DEATH(transport_->progress(), "answered twice");
 }
 
 TEST_F(ShmDeathTest, AnAnswerIsTakenOnce) {
-  transport_->set_handler(kEcho, [](void* c, const Message& m) noexcept { static_cast<Transport*>(c)->reply(m.token, 1); },
-                          transport_.get());
+  transport_->set_handler(
+      kEcho, [](void* c, const Message& m) noexcept { static_cast<Transport*>(c)->reply(m.token, 1); },
+      transport_.get());
   PendingReply pending;
   ASSERT_EQ(transport_->request(Rank{0}, kEcho, {}, pending), Post::pending);
   std::uint64_t value = 0;
@@ -221,14 +225,19 @@ TEST_F(ShmTest, AHandlerThatCallsProgressGetsFalseAndMaySend) {
     bool inner = true;
     int others = 0;
   } state{.t = transport_.get()};
-  transport_->set_handler(kEcho, [](void* c, const Message&) noexcept {
-    auto& s = *static_cast<State*>(c);
-    s.inner = s.t->progress();
-    EXPECT_EQ(s.t->send(Rank{0}, kOther, {}), Post::done);
-  }, &state);
-  transport_->set_handler(kOther, [](void* c, const Message&) noexcept { ++static_cast<State*>(c)->others; }, &state);
+  transport_->set_handler(
+      kEcho,
+      [](void* c, const Message&) noexcept {
+        auto& s = *static_cast<State*>(c);
+        s.inner = s.t->progress();
+        EXPECT_EQ(s.t->send(Rank{0}, kOther, {}), Post::done);
+      },
+      &state);
+  transport_->set_handler(
+      kOther, [](void* c, const Message&) noexcept { ++static_cast<State*>(c)->others; }, &state);
   ASSERT_EQ(transport_->send(Rank{0}, kEcho, {}), Post::done);
-  while (transport_->progress()) {}
+  while (transport_->progress()) {
+  }
   EXPECT_FALSE(state.inner);
   EXPECT_EQ(state.others, 1);
 }
@@ -239,19 +248,24 @@ TEST_F(ShmTest, WhoLeavesProgressRingsForWhatItLeavesBehind) {
     int left = 300;
   } state{.t = transport_.get()};
   // A handler that always sends one more: the ring is never empty when the batch ends.
-  transport_->set_handler(kEcho, [](void* c, const Message&) noexcept {
-    auto& s = *static_cast<State*>(c);
-    if (--s.left == 0) return;
-    EXPECT_EQ(s.t->send(Rank{0}, kEcho, {}), Post::done);
-  }, &state);
+  transport_->set_handler(
+      kEcho,
+      [](void* c, const Message&) noexcept {
+        auto& s = *static_cast<State*>(c);
+        if (--s.left == 0) return;
+        EXPECT_EQ(s.t->send(Rank{0}, kEcho, {}), Post::done);
+      },
+      &state);
   ASSERT_EQ(transport_->send(Rank{0}, kEcho, {}), Post::done);
   const int before = state.left;
   const std::uint32_t rung = transport_->activity(Doorbell::messages);
   ASSERT_TRUE(transport_->progress());
   ASSERT_GT(state.left, 0) << "progress() is not bounded";
   // One ring a message that was sent, and one for what was left behind.
-  EXPECT_EQ(transport_->activity(Doorbell::messages) - rung, static_cast<std::uint32_t>(before - state.left) + 1);
-  while (transport_->progress()) {}
+  EXPECT_EQ(transport_->activity(Doorbell::messages) - rung,
+            static_cast<std::uint32_t>(before - state.left) + 1);
+  while (transport_->progress()) {
+  }
   EXPECT_EQ(state.left, 0);
 }
 
@@ -314,11 +328,14 @@ class ShmFaultTest : public OneRank {
 };
 
 TEST_F(ShmFaultTest, AFaultHandlerMayAskAndWaitForTheAnswer) {
-  transport_->set_handler(kEcho, [](void* c, const Message& m) noexcept {
-    std::uint64_t n;
-    std::memcpy(&n, m.payload.data(), 8);
-    static_cast<Transport*>(c)->reply(m.token, n + 1);
-  }, transport_.get());
+  transport_->set_handler(
+      kEcho,
+      [](void* c, const Message& m) noexcept {
+        std::uint64_t n;
+        std::memcpy(&n, m.payload.data(), 8);
+        static_cast<Transport*>(c)->reply(m.token, n + 1);
+      },
+      transport_.get());
   handle_with(&on_fault);
   *reinterpret_cast<volatile std::byte*>(page_) = std::byte{5};
   EXPECT_EQ(fault.faults, 1);
@@ -328,13 +345,17 @@ TEST_F(ShmFaultTest, AFaultHandlerMayAskAndWaitForTheAnswer) {
 
 TEST_F(ShmFaultTest, AFaultInsideAMessageHandlerDoesNotDeadlock) {
   std::atomic<int> others{0};
-  transport_->set_handler(kEcho, [](void* page, const Message&) noexcept {
-    *static_cast<volatile std::byte*>(page) = std::byte{6};
-  }, page_);
-  transport_->set_handler(kOther, [](void* c, const Message&) noexcept { static_cast<std::atomic<int>*>(c)->fetch_add(1); }, &others);
+  transport_->set_handler(
+      kEcho,
+      [](void* page, const Message&) noexcept { *static_cast<volatile std::byte*>(page) = std::byte{6}; },
+      page_);
+  transport_->set_handler(
+      kOther, [](void* c, const Message&) noexcept { static_cast<std::atomic<int>*>(c)->fetch_add(1); },
+      &others);
   handle_with(&on_nested_fault);
   ASSERT_EQ(transport_->send(Rank{0}, kEcho, {}), Post::done);
-  while (transport_->progress()) {}
+  while (transport_->progress()) {
+  }
   EXPECT_EQ(fault.faults, 1);
   EXPECT_FALSE(fault.progressed);
   EXPECT_EQ(others.load(), 1);
@@ -348,15 +369,18 @@ TEST_F(ShmTest, FourThreadsSendAndConsumeAndNothingIsLost) {
     std::atomic<std::uint64_t> messages{0}, total{0};
     std::atomic<int> inside{0}, overlaps{0};
   } sum;
-  transport_->set_handler(kEcho, [](void* c, const Message& m) noexcept {
-    auto& s = *static_cast<Sum*>(c);
-    if (s.inside.fetch_add(1) != 0) s.overlaps.fetch_add(1);
-    std::uint64_t n;
-    std::memcpy(&n, m.payload.data(), 8);
-    s.total.fetch_add(n);
-    s.messages.fetch_add(1);
-    s.inside.fetch_sub(1);
-  }, &sum);
+  transport_->set_handler(
+      kEcho,
+      [](void* c, const Message& m) noexcept {
+        auto& s = *static_cast<Sum*>(c);
+        if (s.inside.fetch_add(1) != 0) s.overlaps.fetch_add(1);
+        std::uint64_t n;
+        std::memcpy(&n, m.payload.data(), 8);
+        s.total.fetch_add(n);
+        s.messages.fetch_add(1);
+        s.inside.fetch_sub(1);
+      },
+      &sum);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {

@@ -30,10 +30,12 @@ struct Ranks {
   World world;
   std::vector<std::array<std::uint64_t, kWords>> memory;
 
-  Ranks(std::uint32_t ranks, std::uint64_t seed, const SimOptions& options = {}) : world(ranks, seed, options), memory(ranks) {
+  Ranks(std::uint32_t ranks, std::uint64_t seed, const SimOptions& options = {})
+      : world(ranks, seed, options), memory(ranks) {
     for (std::uint32_t r = 0; r < ranks; ++r) {
       memory[r].fill(0);
-      EXPECT_TRUE(world.transport(Rank{r}).attach(kRegion, -1, reinterpret_cast<std::byte*>(memory[r].data()), sizeof(memory[r])));
+      EXPECT_TRUE(world.transport(Rank{r}).attach(kRegion, -1, reinterpret_cast<std::byte*>(memory[r].data()),
+                                                  sizeof(memory[r])));
     }
   }
   Blocking at(std::uint32_t r) { return {world.transport(Rank{r}), world.waiter()}; }
@@ -45,9 +47,12 @@ std::uint64_t history(std::uint64_t seed, std::uint64_t* result = nullptr) {
   std::uint64_t order = 0;
   auto take = [&](std::uint32_t who) { order = order * 31 + who + 1; };
   for (std::uint32_t r = 0; r < 3; ++r) {
-    ranks.world.transport(Rank{r}).set_handler(kNote, [](void* c, const Message& m) noexcept {
-      static_cast<Transport*>(c)->reply(m.token, m.payload.size());
-    }, &ranks.world.transport(Rank{r}));
+    ranks.world.transport(Rank{r}).set_handler(
+        kNote,
+        [](void* c, const Message& m) noexcept {
+          static_cast<Transport*>(c)->reply(m.token, m.payload.size());
+        },
+        &ranks.world.transport(Rank{r}));
     for (int thread = 0; thread < 2; ++thread) {
       ranks.world.spawn(Rank{r}, [&, r] {
         auto ops = ranks.at(r);
@@ -147,16 +152,20 @@ std::vector<std::uint64_t> arrival_order(std::uint64_t seed, bool reorder) {
   options.reorder = reorder;
   Ranks ranks(2, seed, options);
   std::vector<std::uint64_t> arrived;
-  ranks.world.transport(Rank{1}).set_handler(kNote, [](void* c, const Message& m) noexcept {
-    std::uint64_t n;
-    std::memcpy(&n, m.payload.data(), 8);
-    static_cast<std::vector<std::uint64_t>*>(c)->push_back(n);
-  }, &arrived);
+  ranks.world.transport(Rank{1}).set_handler(
+      kNote,
+      [](void* c, const Message& m) noexcept {
+        std::uint64_t n;
+        std::memcpy(&n, m.payload.data(), 8);
+        static_cast<std::vector<std::uint64_t>*>(c)->push_back(n);
+      },
+      &arrived);
   ranks.world.spawn(Rank{0}, [&] {
     for (std::uint64_t n = 0; n < 8; ++n) ranks.at(0).send(Rank{1}, kNote, as_payload(n));
   });
   EXPECT_TRUE(ranks.world.run());
-  while (ranks.world.step()) {}
+  while (ranks.world.step()) {
+  }
   EXPECT_EQ(arrived.size(), 8u);
   return arrived;
 }
@@ -180,7 +189,8 @@ TEST(Sim, AQueueThatIsFullAndSometimesOneThatIsNotSaysAgain) {
   std::uint64_t word = 0;
   for (int i = 0; i < 6; ++i) EXPECT_EQ(t.read({Rank{1}, kRegion, 0}, &word, 8, nullptr), Post::pending);
   EXPECT_EQ(t.read({Rank{1}, kRegion, 0}, &word, 8, nullptr), Post::again);
-  while (ranks.world.step()) {}
+  while (ranks.world.step()) {
+  }
   EXPECT_EQ(t.send(Rank{1}, kNote, {}), Post::done);
 
   EXPECT_TRUE(some_seed([](std::uint64_t seed) {
@@ -275,11 +285,14 @@ TEST(Sim, ThreadsWithManyRequestsShareFewReplySlots) {
     Ranks ranks(3, seed, options);
     for (std::uint32_t r = 0; r < 3; ++r) {
       Transport& t = ranks.world.transport(Rank{r});
-      t.set_handler(kNote, [](void* c, const Message& m) noexcept {
-        std::uint64_t n;
-        std::memcpy(&n, m.payload.data(), 8);
-        static_cast<Transport*>(c)->reply(m.token, n + 1);
-      }, &t);
+      t.set_handler(
+          kNote,
+          [](void* c, const Message& m) noexcept {
+            std::uint64_t n;
+            std::memcpy(&n, m.payload.data(), 8);
+            static_cast<Transport*>(c)->reply(m.token, n + 1);
+          },
+          &t);
       for (std::uint64_t thread = 0; thread < 3; ++thread) {
         ranks.world.spawn(Rank{r}, [&, r, thread] {
           auto io = ranks.at(r);
@@ -305,7 +318,8 @@ TEST(Sim, WithoutServiceThreadsWaitingThreadsMakeTheProgress) {
     options.service = false;
     Ranks ranks(2, seed, options);
     std::vector<std::unique_ptr<Collectives>> all;
-    for (std::uint32_t r = 0; r < 2; ++r) all.push_back(std::make_unique<Collectives>(ranks.world.transport(Rank{r}), ranks.world.waiter()));
+    for (std::uint32_t r = 0; r < 2; ++r)
+      all.push_back(std::make_unique<Collectives>(ranks.world.transport(Rank{r}), ranks.world.waiter()));
     for (std::uint32_t r = 0; r < 2; ++r) {
       ranks.world.spawn(Rank{r}, [&, r] {
         for (int i = 0; i < 5; ++i) all[r]->barrier();
@@ -315,7 +329,8 @@ TEST(Sim, WithoutServiceThreadsWaitingThreadsMakeTheProgress) {
     ASSERT_TRUE(ended) << ended.error().message;
     // The answers to the last chunks are under way, and nobody is left to take what is due: step until they
     // are there.
-    while (ranks.world.step()) {}
+    while (ranks.world.step()) {
+    }
   }
 }
 
@@ -342,7 +357,8 @@ TEST(SimDeathTest, WhatTheCallerGotWrongIsACheck) {
   EXPECT_DEATH(
       {
         (void)t.send(Rank{0}, kNote, {});
-        while (ranks.world.step()) {}
+        while (ranks.world.step()) {
+        }
       },
       "never set");
 }

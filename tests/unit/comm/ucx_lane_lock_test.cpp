@@ -22,11 +22,11 @@ constexpr auto kOrder = std::memory_order_seq_cst;
 struct Rank {
   LaneLock<InterleavedAtomics> lock;
   Word<std::uint32_t> bell{0};
-  Word<std::uint32_t> arrived{0};     ///< messages in the network
-  Word<std::uint32_t> armed{0};       ///< the next arrival makes the descriptor readable
+  Word<std::uint32_t> arrived{0};  ///< messages in the network
+  Word<std::uint32_t> armed{0};    ///< the next arrival makes the descriptor readable
   Word<std::uint32_t> readable{0};
-  Word<std::uint32_t> enabled{0};     ///< the watcher's epoll listens
-  std::uint32_t taken = 0;            ///< under the lock
+  Word<std::uint32_t> enabled{0};  ///< the watcher's epoll listens
+  std::uint32_t taken = 0;         ///< under the lock
   bool rings_when_unlocked = true, rings_when_event_taken = true, rings_when_busy = true, wants = true;
 
   void ring() { bell.fetch_add(1, kOrder); }
@@ -63,8 +63,8 @@ struct Rank {
       progress();
       bool ready = taken == before;
       if (ready) {
-        readable.store(0, kOrder);   // arming clears the old event …
-        armed.store(1, kOrder);      // … and fails if something came in between
+        readable.store(0, kOrder);  // arming clears the old event …
+        armed.store(1, kOrder);     // … and fails if something came in between
         if (arrived.load(kOrder) != taken) ready = false;
       }
       if (ready && lock.listen()) enabled.store(1, kOrder);
@@ -86,7 +86,7 @@ bool lost(Schedule& s, Rank& rank) {
   s.thread([&] { rank.poller(); });
   s.thread([&] { rank.watcher(); });
   s.run();
-  rank.watcher();   // the watcher never rests: after everything it looks again
+  rank.watcher();  // the watcher never rests: after everything it looks again
   return asleep && rank.bell.load(kOrder) == seen && rank.taken != rank.arrived.load(kOrder);
 }
 
@@ -107,8 +107,8 @@ TEST(LaneLock, NobodySleepsThroughAnArrivalOnALaneThatWasArmedBefore) {
   });
 }
 
-/// One thread sleeps. Another one, which must look again, has what it waits for and looks no more. True if the
-/// first may sleep for ever with a message unseen.
+/// One thread sleeps. Another one, which must look again, has what it waits for and looks no more. True if
+/// the first may sleep for ever with a message unseen.
 bool lost_by_another(Schedule& s, Rank& rank) {
   std::uint32_t seen = 0, unused = 0;
   const bool asleep = rank.goes_to_sleep(seen);

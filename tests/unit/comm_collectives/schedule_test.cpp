@@ -17,12 +17,19 @@ namespace {
 
 class Run {
  public:
-  Run(const Case& c, std::uint32_t n, std::uint64_t seed) : case_(c), n_(n), random_(seed), calls_(n), schedules_(n), position_(n) {
+  Run(const Case& c, std::uint32_t n, std::uint64_t seed)
+      : case_(c), n_(n), random_(seed), calls_(n), schedules_(n), position_(n) {
     for (std::uint32_t m = 0; m < n; ++m) {
       calls_[m] = call_of(c, m, n);
       const bool reduces = c.reduces();
-      schedules_[m].build({.collective = c.collective, .me = m, .members = n, .root = c.root, .out = calls_[m].out.data(), .in = calls_[m].in.data(),
-                           .bytes = c.part_bytes(), .reduction = reduces ? reduction_of(c) : Reduction{}});
+      schedules_[m].build({.collective = c.collective,
+                           .me = m,
+                           .members = n,
+                           .root = c.root,
+                           .out = calls_[m].out.data(),
+                           .in = calls_[m].in.data(),
+                           .bytes = c.part_bytes(),
+                           .reduction = reduces ? reduction_of(c) : Reduction{}});
     }
   }
 
@@ -33,8 +40,10 @@ class Run {
       idle = step(m) ? 0 : idle + 1;
     }
     for (std::uint32_t m = 0; m < n_; ++m) {
-      ASSERT_EQ(position_[m], schedules_[m].steps().size()) << "member " << m << " of " << n_ << " is stuck in " << case_.text();
-      ASSERT_EQ(calls_[m].out, expected(case_, m, n_)) << "member " << m << " of " << n_ << " in " << case_.text();
+      ASSERT_EQ(position_[m], schedules_[m].steps().size())
+          << "member " << m << " of " << n_ << " is stuck in " << case_.text();
+      ASSERT_EQ(calls_[m].out, expected(case_, m, n_))
+          << "member " << m << " of " << n_ << " in " << case_.text();
     }
     ASSERT_TRUE(mail_.empty());
   }
@@ -56,7 +65,9 @@ class Run {
     ASSERT_EQ(sent, received) << case_.text() << " of " << n_;
   }
 
-  static bool network(const CollectiveStep& s) { return s.kind == CollectiveStep::Kind::send || s.kind == CollectiveStep::Kind::receive; }
+  static bool network(const CollectiveStep& s) {
+    return s.kind == CollectiveStep::Kind::send || s.kind == CollectiveStep::Kind::receive;
+  }
 
   bool step(std::uint32_t m) {
     auto& steps = schedules_[m].steps();
@@ -64,8 +75,10 @@ class Run {
     if (at == steps.size()) return false;
     if (!network(steps[at])) {
       const CollectiveStep& s = steps[at++];
-      if (s.kind == CollectiveStep::Kind::combine) schedules_[m].reduction()(s.into, s.from, s.right, s.bytes);
-      else if (s.bytes != 0) std::memcpy(s.into, s.from, s.bytes);
+      if (s.kind == CollectiveStep::Kind::combine)
+        schedules_[m].reduction()(s.into, s.from, s.right, s.bytes);
+      else if (s.bytes != 0)
+        std::memcpy(s.into, s.from, s.bytes);
       return true;
     }
     std::size_t end = at;
@@ -104,8 +117,13 @@ TEST(Schedule, EveryCollectiveForEveryNumberOfMembersSizeAndRoot) {
   for (std::uint32_t n : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 16u, 17u}) {
     for (int collective = 1; collective <= 9; ++collective) {
       for (const std::size_t elements : {0, 1, 2, 126, 127, 1000, 5000}) {
-        Case c{.collective = static_cast<Collective>(collective), .scalar = Scalar::int64, .op = Reduce::sum, .elements = elements, .seed = n * 31 + elements};
-        const bool rooted = c.collective == Collective::broadcast || c.collective == Collective::reduce || c.collective == Collective::gather;
+        Case c{.collective = static_cast<Collective>(collective),
+               .scalar = Scalar::int64,
+               .op = Reduce::sum,
+               .elements = elements,
+               .seed = n * 31 + elements};
+        const bool rooted = c.collective == Collective::broadcast || c.collective == Collective::reduce ||
+                            c.collective == Collective::gather;
         for (c.root = 0; c.root < (rooted ? n : 1); c.root += n > 9 ? 5 : 1) run(c, n, c.seed + c.root);
         if (::testing::Test::HasFailure()) return;
       }
@@ -119,8 +137,15 @@ TEST(Schedule, EveryOperationOnEveryType) {
       if (!has(scalar, op)) continue;
       for (const std::uint32_t n : {2u, 3u, 5u, 7u}) {
         for (const std::size_t elements : {1, 33, 2001}) {
-          for (const Collective collective : {Collective::reduce, Collective::allreduce, Collective::scan, Collective::exscan}) {
-            run({.collective = collective, .scalar = scalar, .op = op, .root = n / 2, .elements = elements, .seed = elements + n}, n, 5);
+          for (const Collective collective :
+               {Collective::reduce, Collective::allreduce, Collective::scan, Collective::exscan}) {
+            run({.collective = collective,
+                 .scalar = scalar,
+                 .op = op,
+                 .root = n / 2,
+                 .elements = elements,
+                 .seed = elements + n},
+                n, 5);
             if (::testing::Test::HasFailure()) return;
           }
         }

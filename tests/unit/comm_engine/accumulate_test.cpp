@@ -15,15 +15,17 @@ namespace {
 template <class T>
 void check(Element e, std::complex<double> scale, T factor) {
   auto locks = std::make_unique<StripeLock[]>(kStripes);
-  constexpr std::size_t kCount = 1300;   // beyond one stripe
+  constexpr std::size_t kCount = 1300;  // beyond one stripe
   std::vector<T> x(kCount), y(kCount), scaled(kCount), expected(kCount);
   for (std::size_t i = 0; i < kCount; ++i) {
     x[i] = T(static_cast<int>(i % 11));
     expected[i] = (y[i] = T(static_cast<int>(i % 3))) + factor * x[i];
   }
-  scale_elements(e, scale, reinterpret_cast<std::byte*>(scaled.data()), reinterpret_cast<const std::byte*>(x.data()), kCount * sizeof(T));
+  scale_elements(e, scale, reinterpret_cast<std::byte*>(scaled.data()),
+                 reinterpret_cast<const std::byte*>(x.data()), kCount * sizeof(T));
   for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(scaled[i], factor * x[i]);
-  accumulate(e, scale, reinterpret_cast<std::byte*>(y.data()), reinterpret_cast<const std::byte*>(x.data()), kCount * sizeof(T), locks.get(), RegionId{1}, 40);
+  accumulate(e, scale, reinterpret_cast<std::byte*>(y.data()), reinterpret_cast<const std::byte*>(x.data()),
+             kCount * sizeof(T), locks.get(), RegionId{1}, 40);
   ASSERT_EQ(y, expected);
 }
 
@@ -50,8 +52,8 @@ TEST(Accumulate, NothingIsLostAcrossStripes) {
       const std::size_t skip = t % 2;
       const std::size_t bytes = (kParts - skip) / 2 * 16;
       for (int n = 0; n < kRounds; ++n) {
-        accumulate(Element::complex128, {1.0, 0.0}, reinterpret_cast<std::byte*>(y.data() + skip), reinterpret_cast<std::byte*>(x.data()), bytes, locks.get(),
-                   RegionId{2}, 8 * skip);
+        accumulate(Element::complex128, {1.0, 0.0}, reinterpret_cast<std::byte*>(y.data() + skip),
+                   reinterpret_cast<std::byte*>(x.data()), bytes, locks.get(), RegionId{2}, 8 * skip);
       }
     });
   }

@@ -40,7 +40,7 @@ TEST(Cursor, VisitsEachByteOfAPatchOnce) {
     std::uint64_t remote = s.count[0] = 1 + rng() % 6, local = remote;
     for (std::uint32_t d = 1; d < s.dimensions; ++d) {
       s.count[d] = 1 + rng() % 4;
-      s.remote_stride[d - 1] = remote + rng() % 2 * 3;   // often end to end: rows fold
+      s.remote_stride[d - 1] = remote + rng() % 2 * 3;  // often end to end: rows fold
       s.local_stride[d - 1] = local + rng() % 2 * 5;
       remote = s.remote_stride[d - 1] * s.count[d];
       local = s.local_stride[d - 1] * s.count[d];
@@ -50,7 +50,8 @@ TEST(Cursor, VisitsEachByteOfAPatchOnce) {
       const Piece p = c.piece();
       ASSERT_GT(p.bytes, 0u);
       const std::uint64_t now = 1 + rng() % p.bytes;
-      for (std::uint64_t i = 0; i < now; ++i) ASSERT_TRUE(seen.emplace(p.remote_offset + i, p.local_offset + i).second);
+      for (std::uint64_t i = 0; i < now; ++i)
+        ASSERT_TRUE(seen.emplace(p.remote_offset + i, p.local_offset + i).second);
       c.consume(now);
     }
     ASSERT_EQ(seen, expected(s)) << "patch " << n;
@@ -59,8 +60,10 @@ TEST(Cursor, VisitsEachByteOfAPatchOnce) {
 
 TEST(Cursor, NothingIsDoneAtOnce) {
   EXPECT_TRUE(Cursor().done());
-  EXPECT_TRUE(Cursor(Strides{.dimensions = 2, .count = {0, 4}, .remote_stride = {8}, .local_stride = {8}}).done());
-  EXPECT_TRUE(Cursor(Strides{.dimensions = 2, .count = {4, 0}, .remote_stride = {8}, .local_stride = {8}}).done());
+  EXPECT_TRUE(
+      Cursor(Strides{.dimensions = 2, .count = {0, 4}, .remote_stride = {8}, .local_stride = {8}}).done());
+  EXPECT_TRUE(
+      Cursor(Strides{.dimensions = 2, .count = {4, 0}, .remote_stride = {8}, .local_stride = {8}}).done());
   EXPECT_TRUE(Cursor(std::span<const Piece>{}).done());
   const Piece empty[]{{1, 2, 0}, {3, 4, 0}};
   EXPECT_TRUE(Cursor(empty).done());

@@ -18,10 +18,10 @@ namespace {
 struct Model {
   struct Flush {
     std::uint32_t generation;
-    std::vector<int> before;   ///< operations that must be over
+    std::vector<int> before;  ///< operations that must be over
     auto operator<=>(const Flush&) const = default;
   };
-  std::vector<std::pair<int, std::uint32_t>> operations;   ///< number, epoch
+  std::vector<std::pair<int, std::uint32_t>> operations;  ///< number, epoch
   std::vector<Flush> flushes;
   std::uint64_t word = 0;
   auto operator<=>(const Model&) const = default;
@@ -49,7 +49,7 @@ class Walk {
       after.flushes.push_back(f);
       from(after, posts, flushes - 1);
     }
-    for (std::size_t i = 0; i < m.operations.size(); ++i) {   // they complete in any order
+    for (std::size_t i = 0; i < m.operations.size(); ++i) {  // they complete in any order
       const FlushStep step = next(s, FlushEvent::complete, m.operations[i].second);
       Model after = m;
       after.word = pack(step.state);
@@ -105,7 +105,7 @@ TEST(FlushEpochs, NoFlushIsForgotten) {
           ++resumed;
           return;
         }
-        waiting.store(1, std::memory_order_seq_cst);   // not yet: back on the list, then look once more
+        waiting.store(1, std::memory_order_seq_cst);  // not yet: back on the list, then look once more
         if (!epochs.over(generation)) return;
       }
     };
@@ -122,7 +122,7 @@ TEST(FlushEpochs, NoFlushIsForgotten) {
     s.thread([&] {
       if (epochs.complete(first)) resume(wanted);
     });
-    s.thread([&] {   // another thread's operation, posted at any time
+    s.thread([&] {  // another thread's operation, posted at any time
       const std::uint32_t epoch = epochs.post();
       if (epochs.complete(epoch)) resume(wanted);
     });
@@ -139,7 +139,7 @@ TEST(FlushEpochs, NoFlushIsForgotten) {
 TEST(FlushEpochs, IdleMeansThatTheEffectsAreVisible) {
   for (int round = 0; round < 200; ++round) {
     FlushEpochs<> epochs;
-    int effects[2] = {0, 0};   // plain: ordered by the counter, or a race
+    int effects[2] = {0, 0};  // plain: ordered by the counter, or a race
     const std::uint32_t epoch[2] = {epochs.post(), epochs.post()};
     std::thread one([&] {
       effects[0] = 1;

@@ -33,9 +33,9 @@ struct State {
   std::vector<Queued> outstanding;
   std::uint64_t word = 0;
   int posted = 0;
-  bool flushed = false;                      ///< the flush was posted
-  std::vector<int> before;                   ///< and must wait for these
-  std::optional<std::uint32_t> generation;   ///< it is through the ring, and waits for this
+  bool flushed = false;                     ///< the flush was posted
+  std::vector<int> before;                  ///< and must wait for these
+  std::optional<std::uint32_t> generation;  ///< it is through the ring, and waits for this
   auto operator<=>(const State&) const = default;
 };
 
@@ -59,10 +59,10 @@ class Walk {
   [[nodiscard]] std::size_t states() const { return seen_.size(); }
 
  private:
-  static bool over(const State& s) { return s.generation && generation_over(unpack(s.word).finished(), *s.generation); }
-  static bool idle(const State& s) {
-    return s.ring.empty() && s.held.empty() && s.outstanding.empty();
+  static bool over(const State& s) {
+    return s.generation && generation_over(unpack(s.word).finished(), *s.generation);
   }
+  static bool idle(const State& s) { return s.ring.empty() && s.held.empty() && s.outstanding.empty(); }
   static const char* check(const State& s) {
     if (over(s) && !s.before.empty()) return "a flush is over before what was posted before it";
     const FlushState counts = unpack(s.word);

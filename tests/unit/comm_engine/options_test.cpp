@@ -13,11 +13,14 @@ namespace {
 // The flush counters have 16 bits. What the offloader may hold counts too.
 TEST(EngineOptions, WhatCanBeUnderWayCanBeCounted) {
   EXPECT_EQ(most_counted({.operations = 16384}, 1000), 32768u);
-  EXPECT_EQ(most_counted({.mode = Mode::offload, .ring_commands = 1024, .operations = 100}, 3), 200u + 1024 + 3 * 16);
-  EXPECT_EQ(most_counted({.mode = Mode::offload, .ring_commands = 2, .operations = 2}, 1000), 4u + 2 + 64 * 16);
-  EXPECT_LE(most_counted({.mode = Mode::offload}, 1u << 20), kMostCounted);   // the defaults
+  EXPECT_EQ(most_counted({.mode = Mode::offload, .ring_commands = 1024, .operations = 100}, 3),
+            200u + 1024 + 3 * 16);
+  EXPECT_EQ(most_counted({.mode = Mode::offload, .ring_commands = 2, .operations = 2}, 1000),
+            4u + 2 + 64 * 16);
+  EXPECT_LE(most_counted({.mode = Mode::offload}, 1u << 20), kMostCounted);  // the defaults
   EXPECT_GT(most_counted({.mode = Mode::offload, .ring_commands = 65536, .operations = 2}, 2), kMostCounted);
-  EXPECT_GT(most_counted({.mode = Mode::offload, .ring_commands = 0x80000000u, .operations = 2}, 2), kMostCounted);
+  EXPECT_GT(most_counted({.mode = Mode::offload, .ring_commands = 0x80000000u, .operations = 2}, 2),
+            kMostCounted);
 }
 
 TEST(EngineOptions, TheEnvironmentSetsTheMode) {

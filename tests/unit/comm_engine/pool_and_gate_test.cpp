@@ -54,7 +54,7 @@ TEST(IndexPool, NeverGivesAnIndexTwiceInAnyInterleaving) {
     const auto left = static_cast<int>(out[0] == 0) + static_cast<int>(out[1] == 0);
     int found = 0;
     while (pool.take() != pool.kNone) ++found;
-    EXPECT_EQ(found, left);   // nothing is lost
+    EXPECT_EQ(found, left);  // nothing is lost
   });
   EXPECT_GT(runs, 10u);
 }

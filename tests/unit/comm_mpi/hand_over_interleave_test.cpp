@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every interleaving of small programs over what the mpi transport's threads share: the lock that is only tried, the ring of operations, the stack of answers.
+// Every interleaving of small programs over what the mpi transport's threads share: the lock that is only
+// tried, the ring of operations, the stack of answers.
 #include <gtest/gtest.h>
 
 #include "base/mpsc_ring.h"
@@ -76,7 +77,7 @@ TEST(HandOver, WithoutTheLookBackSomethingIsLost) {
   EXPECT_GT(lost, 0);
 }
 
-// ---- notes: credits and rings ----------------------------------------------------------------------------------------
+// ---- notes: credits and rings -----------------------------------------------------------------------------
 
 TEST(AnswerStack, NotesThatAreSetAreReadByWhoeverTakesTheNode) {
   explore(Reduction::commuting, [](Schedule& s) {
@@ -109,7 +110,8 @@ TEST(AnswerStack, AnswersOfTwoThreadsAreTakenOnceEachOldestFirst) {
     AnswerStack<InterleavedAtomics> owed(2, 4);
     std::vector<std::uint64_t> taken;
     auto take = [&] {
-      for (std::uint32_t id = owed.take_all(); id != owed.kEnd; id = owed.node(id).next) taken.push_back(owed.node(id).value);
+      for (std::uint32_t id = owed.take_all(); id != owed.kEnd; id = owed.node(id).next)
+        taken.push_back(owed.node(id).value);
     };
     s.thread([&] {
       owed.operation(0, 1, 10);
@@ -131,7 +133,8 @@ TEST(AnswerStack, ANodeSaysWhomItAnswers) {
   owed.operation(1, 7, 78);
   owed.flow_control(0);
   std::vector<AnswerStack<>::Meaning> all;
-  for (std::uint32_t id = owed.take_all(); id != owed.kEnd; id = owed.node(id).next) all.push_back(owed.meaning(id));
+  for (std::uint32_t id = owed.take_all(); id != owed.kEnd; id = owed.node(id).next)
+    all.push_back(owed.meaning(id));
   ASSERT_EQ(all.size(), 3u);
   EXPECT_TRUE(all[0].peer == 2 && all[0].about == AnswerStack<>::About::reply && all[0].slot == 5);
   EXPECT_TRUE(all[1].peer == 1 && all[1].about == AnswerStack<>::About::operation && all[1].slot == 7);
@@ -145,19 +148,21 @@ TEST(AnswerStackDeathTest, ASecondAnswerToARequestIsABug) {
   EXPECT_DEATH(owed.reply(0, 1, 2), "answered twice");
 }
 
-// ---- operations and fences -------------------------------------------------------------------------------------------
+// ---- operations and fences --------------------------------------------------------------------------------
 
 using Ring = OpRing<InterleavedAtomics>;
 
 std::optional<std::uint64_t> post(Ring& ring, bool fence) {
   const auto position = ring.claim();
   if (!position) return position;
-  ring.at(*position) = {.completion = nullptr, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = fence};
+  ring.at(*position) = {
+      .completion = nullptr, .to = nullptr, .result = nullptr, .bytes = 0, .parts = 1, .fence = fence};
   ring.publish(*position);
   return position;
 }
 
-// A poster posts an operation and a fence while the gate's holder ends whatever it sees: the fence ends, and after the operation.
+// A poster posts an operation and a fence while the gate's holder ends whatever it sees: the fence ends, and
+// after the operation.
 TEST(OpRing, AFenceEndsAfterWhatWasPostedBeforeIt) {
   explore(Reduction::commuting, [](Schedule& s) {
     Ring ring(4);
@@ -197,7 +202,7 @@ TEST(OpRing, AFullRingRefusesAndGoesOnWhenAnOperationHasEnded) {
     bool third = false;
     s.thread([&] { third = post(ring, false).has_value(); });
     s.thread([&] {
-      ring.end(1);   // out of order: low stays
+      ring.end(1);  // out of order: low stays
       EXPECT_FALSE(ring.idle());
       ring.end(0);
     });

@@ -21,7 +21,8 @@ Place place_in(std::vector<std::string> variables) {
 }
 
 TEST(MpiPlace, OpenMpisMpirun) {
-  const Place p = place_in({"HOME=/", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8", "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_RANK=3"});
+  const Place p = place_in({"HOME=/", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=8",
+                            "OMPI_COMM_WORLD_LOCAL_SIZE=2", "PMIX_RANK=3"});
   EXPECT_EQ(p.mpi, LaunchedFor::openmpi);
   EXPECT_EQ(p.rank, Rank{3});
   EXPECT_EQ(p.ranks, 8u);
@@ -45,7 +46,9 @@ TEST(MpiPlace, SlurmsWithPmix) {
 
 TEST(MpiPlace, NoLauncher) {
   EXPECT_FALSE(place_in({}).launched());
-  EXPECT_FALSE(place_in({"OMPI_COMM_WORLD_RANK=", "PMI_RANK=one", "PMI_RANKS=1", "SLURM_NTASKS=2", "OMPI_COMM_WORLD_SIZE=2"}).launched());
+  EXPECT_FALSE(place_in({"OMPI_COMM_WORLD_RANK=", "PMI_RANK=one", "PMI_RANKS=1", "SLURM_NTASKS=2",
+                         "OMPI_COMM_WORLD_SIZE=2"})
+                   .launched());
 }
 
 /// Why these variables cannot be those of a job; empty: they can.
@@ -57,16 +60,24 @@ std::string refusal(std::vector<std::string> variables) {
   return result ? std::string() : result.error().message;
 }
 
-// As Slurm 22.05 sets them: srun's tasks have the step's variables, a batch script and salloc's shell only the allocation's.
+// As Slurm 22.05 sets them: srun's tasks have the step's variables, a batch script and salloc's shell only
+// the allocation's.
 TEST(MpiPlace, TasksOfSrunThatNoMpiJoinsAreRefused) {
-  const std::vector<std::string> task{"SLURM_JOB_ID=1", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2"};
-  for (const char* text : {"srun started 2 tasks, of which this is task 1", "--mpi=pmi2", "--mpi=pmix", "KASANE_RANKS=1"}) {
+  const std::vector<std::string> task{"SLURM_JOB_ID=1", "SLURM_NTASKS=2", "SLURM_PROCID=1", "SLURM_STEP_ID=0",
+                                      "SLURM_STEP_NUM_TASKS=2"};
+  for (const char* text :
+       {"srun started 2 tasks, of which this is task 1", "--mpi=pmi2", "--mpi=pmix", "KASANE_RANKS=1"}) {
     EXPECT_NE(refusal(task).find(text), std::string::npos) << refusal(task);
   }
-  const std::vector<std::string> batch{"SLURM_JOB_ID=1", "SLURM_NTASKS=2", "SLURM_PROCID=0", "SLURM_LOCALID=0"}, shell{"SLURM_JOB_ID=1", "SLURM_NTASKS=2"};
+  const std::vector<std::string> batch{"SLURM_JOB_ID=1", "SLURM_NTASKS=2", "SLURM_PROCID=0",
+                                       "SLURM_LOCALID=0"},
+      shell{"SLURM_JOB_ID=1", "SLURM_NTASKS=2"};
   EXPECT_EQ(refusal(batch), "");
   EXPECT_EQ(refusal(shell), "");
-  EXPECT_EQ(refusal({"SLURM_JOB_ID=1", "SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}), "") << "srun -n 1";
+  EXPECT_EQ(refusal({"SLURM_JOB_ID=1", "SLURM_NTASKS=1", "SLURM_PROCID=0", "SLURM_STEP_ID=0",
+                     "SLURM_STEP_NUM_TASKS=1"}),
+            "")
+      << "srun -n 1";
   EXPECT_EQ(refusal({}), "");
   for (const char* joined : {"PMI_RANK=1", "PMIX_RANK=1", "OMPI_COMM_WORLD_RANK=1"}) {
     std::vector<std::string> with = task;

@@ -33,7 +33,9 @@ TEST(HeldCommands, OldestFirstForEachPeer) {
 
   // Peer 0 takes nothing, peer 1 takes all.
   std::vector<std::uint32_t> issued;
-  EXPECT_TRUE(held.retry(8, [&](const Command& c) { return c.remote.rank == Rank{1} && (issued.push_back(c.record), true); }, kIgnore));
+  EXPECT_TRUE(held.retry(
+      8, [&](const Command& c) { return c.remote.rank == Rank{1} && (issued.push_back(c.record), true); },
+      kIgnore));
   EXPECT_EQ(issued, (std::vector<std::uint32_t>{1, 3}));
   EXPECT_EQ(held.held(Rank{0}), 2u);
   EXPECT_EQ(held.held(Rank{1}), 0u);

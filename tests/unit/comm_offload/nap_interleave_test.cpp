@@ -25,15 +25,15 @@ using Word = InterleavedAtomics::Atomic<T>;
 
 enum class Broken {
   nothing,
-  bit_without_recheck,    // the bit is set whatever tail has become
-  no_bit,                 // the consumer sleeps without saying so
-  no_wake,                // a producer takes the bit away and does not ring
+  bit_without_recheck,  // the bit is set whatever tail has become
+  no_bit,               // the consumer sleeps without saying so
+  no_wake,              // a producer takes the bit away and does not ring
   // harmless: a producer rings, then publishes; the consumer cannot announce in between, since a cell is
   // claimed
   wake_before_publish,
-  count_read_late,        // the consumer reads the bell's count after it has looked
-  announce_before_look,   // harmless: a push after it takes the bit away and rings
-  arrival_not_armed,      // the consumer sleeps although arming said that something may be there
+  count_read_late,       // the consumer reads the bell's count after it has looked
+  announce_before_look,  // harmless: a push after it takes the bit away and rings
+  arrival_not_armed,     // the consumer sleeps although arming said that something may be there
 };
 
 /// A doorbell whose sleep ends the consumer's program: what it would have slept through is looked at when all
@@ -65,8 +65,10 @@ class Ring {
     if constexpr (kBroken != Broken::wake_before_publish) return ring_.try_push(value);
     return ring_.try_fill([&](int& cell) {
       cell = value;
-      bell_.ring();   // told or not: an early ring is the only one there is
-    }) == Push::full ? Push::full : Push::done;
+      bell_.ring();  // told or not: an early ring is the only one there is
+    }) == Push::full
+               ? Push::full
+               : Push::done;
   }
   int* front() noexcept { return ring_.front(); }
   void pop() noexcept { ring_.pop(); }
@@ -76,7 +78,7 @@ class Ring {
     return announced || kBroken == Broken::bit_without_recheck;
   }
   void retract_sleep() noexcept {
-    if (!bell_.asleep()) ring_.retract_sleep();   // else it would be sleeping still
+    if (!bell_.asleep()) ring_.retract_sleep();  // else it would be sleeping still
   }
 
  private:
@@ -215,13 +217,23 @@ TEST(NapInterleaved, RandomSchedulesOfAll) {
   EXPECT_GT(slept, 0u);
 }
 
-TEST(NapMutants, BitWithoutRecheck) { EXPECT_GT(walk<Broken::bit_without_recheck>(2, 1, Arriving::not_at_all).lost, 0u); }
+TEST(NapMutants, BitWithoutRecheck) {
+  EXPECT_GT(walk<Broken::bit_without_recheck>(2, 1, Arriving::not_at_all).lost, 0u);
+}
 TEST(NapMutants, NoBit) { EXPECT_GT(walk<Broken::no_bit>(1, 1, Arriving::not_at_all).lost, 0u); }
-TEST(NapMutants, BitTakenWithoutWake) { EXPECT_GT(walk<Broken::no_wake>(1, 1, Arriving::not_at_all).lost, 0u); }
-TEST(NapMutants, CountReadLate) { EXPECT_GT(walk<Broken::count_read_late>(1, 1, Arriving::ringing).lost, 0u); }
+TEST(NapMutants, BitTakenWithoutWake) {
+  EXPECT_GT(walk<Broken::no_wake>(1, 1, Arriving::not_at_all).lost, 0u);
+}
+TEST(NapMutants, CountReadLate) {
+  EXPECT_GT(walk<Broken::count_read_late>(1, 1, Arriving::ringing).lost, 0u);
+}
 TEST(NapMutants, ArmIgnored) { EXPECT_GT(walk<Broken::arrival_not_armed>(1, 1, Arriving::armed).lost, 0u); }
-TEST(NapMutants, WakingFirstIsHarmless) { expect_nothing_lost<Broken::wake_before_publish>(2, 1, Arriving::not_at_all); }
-TEST(NapMutants, AnnouncingFirstIsHarmless) { expect_nothing_lost<Broken::announce_before_look>(1, 1, Arriving::armed); }
+TEST(NapMutants, WakingFirstIsHarmless) {
+  expect_nothing_lost<Broken::wake_before_publish>(2, 1, Arriving::not_at_all);
+}
+TEST(NapMutants, AnnouncingFirstIsHarmless) {
+  expect_nothing_lost<Broken::announce_before_look>(1, 1, Arriving::armed);
+}
 
 }  // namespace
 }  // namespace kasane::comm::offload

@@ -39,7 +39,10 @@ void wait_until(const Pred& ready) {
 }
 
 Callback count_in(std::atomic<std::uint64_t>& counter) {
-  return {[](void* c, Status) noexcept { static_cast<std::atomic<std::uint64_t>*>(c)->fetch_add(1, std::memory_order_release); }, &counter};
+  return {[](void* c, Status) noexcept {
+            static_cast<std::atomic<std::uint64_t>*>(c)->fetch_add(1, std::memory_order_release);
+          },
+          &counter};
 }
 
 constexpr std::uint32_t kRings[] = {2, 16, 1024};
@@ -58,7 +61,8 @@ TEST(Offloader, RefusesWhatItCannotBe) {
 /// flight at once.
 class Lane {
  public:
-  Lane(ThreeRanks& job, TestIssuer& issuer, std::uint32_t index, Random random) : job_(job), index_(index), random_(random) {
+  Lane(ThreeRanks& job, TestIssuer& issuer, std::uint32_t index, Random random)
+      : job_(job), index_(index), random_(random) {
     issuer.answers[index] = &result_;
   }
 
@@ -86,7 +90,8 @@ class Lane {
     expect_ = Expect::nothing;
   }
   void expect_final() {
-    for (std::uint32_t peer = 1; peer < ThreeRanks::kRanks; ++peer) EXPECT_EQ(job_.word(peer, remote()).load(), model_[peer]) << "lane " << index_;
+    for (std::uint32_t peer = 1; peer < ThreeRanks::kRanks; ++peer)
+      EXPECT_EQ(job_.word(peer, remote()).load(), model_[peer]) << "lane " << index_;
     EXPECT_EQ(calls_.load(), accepted_) << "each callback once";
   }
   [[nodiscard]] std::uint64_t shared_sum() const { return shared_sum_; }
@@ -149,7 +154,8 @@ void random_program(test::Over over, std::uint32_t ring_commands, std::uint64_t 
   ThreeRanks job(over);
   TestIssuer issuer(job.transport(), job.memory(0));
   std::vector<std::unique_ptr<Lane>> lanes;
-  for (std::uint32_t i = 0; i < kRequesters * kLanes; ++i) lanes.push_back(std::make_unique<Lane>(job, issuer, i, Random(seed * 1000 + i)));
+  for (std::uint32_t i = 0; i < kRequesters * kLanes; ++i)
+    lanes.push_back(std::make_unique<Lane>(job, issuer, i, Random(seed * 1000 + i)));
   {
     auto offloader = start(job, issuer, ring_commands);
     std::vector<std::thread> requesters;
@@ -163,7 +169,9 @@ void random_program(test::Over over, std::uint32_t ring_commands, std::uint64_t 
         }
       });
     for (auto& thread : requesters) thread.join();
-    wait_until([&] { return std::none_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->busy(); }); });
+    wait_until([&] {
+      return std::none_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->busy(); });
+    });
   }
   std::uint64_t shared = 0;
   for (const auto& lane : lanes) {
@@ -176,14 +184,16 @@ void random_program(test::Over over, std::uint32_t ring_commands, std::uint64_t 
 
 TEST(OffloaderStress, RandomProgramsOverSharedMemory) {
   std::uint64_t seed = 1;
-  for (const std::uint32_t ring_commands : kRings) random_program(test::Over::shm, ring_commands, seed++, 1000);
+  for (const std::uint32_t ring_commands : kRings)
+    random_program(test::Over::shm, ring_commands, seed++, 1000);
 }
 
 // Over a network nothing completes inline, and arrivals ring an armed doorbell only.
 TEST(OffloaderStress, RandomProgramsOverANetwork) {
   if (const auto ucx = ucx::available(); !ucx) GTEST_SKIP() << ucx.error().message;
   std::uint64_t seed = 101;
-  for (const std::uint32_t ring_commands : kRings) random_program(test::Over::ucx_tcp, ring_commands, seed++, 60);
+  for (const std::uint32_t ring_commands : kRings)
+    random_program(test::Over::ucx_tcp, ring_commands, seed++, 60);
 }
 
 // ---- back-pressure ----------------------------------------------------------------------------------------
@@ -236,10 +246,12 @@ TEST(Offloader, IssuedEverythingMeansIssued) {
     std::atomic<std::uint64_t> done{0};
     for (std::uint64_t round = 1; round <= 50; ++round) {
       std::uint64_t pushed = 0;
-      for (int i = 0; i < 20; ++i) pushed += offloader->try_push(make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done)));
+      for (int i = 0; i < 20; ++i)
+        pushed += offloader->try_push(make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done)));
       EXPECT_GT(pushed, 0u);
       wait_until([&] { return offloader->issued_everything(); });
-      EXPECT_EQ(done.exchange(0, std::memory_order_acquire), pushed) << "over shared memory issued is completed";
+      EXPECT_EQ(done.exchange(0, std::memory_order_acquire), pushed)
+          << "over shared memory issued is completed";
     }
   }
 }
@@ -255,7 +267,9 @@ TEST(Offloader, EndsWithCommandsInFlight) {
     {
       auto offloader = start(job, issuer, ring_commands);
       for (int i = 0; i < 3000; ++i)
-        pushed += offloader->try_push(i % 3 == 0 ? make_add(1, 64, 1, 1, count_in(done)) : make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done)));
+        pushed += offloader->try_push(
+            i % 3 == 0 ? make_add(1, 64, 1, 1, count_in(done))
+                       : make_atomic(AtomicOp::fetch_add, 1, 64, 1, nullptr, count_in(done)));
     }
     wait_until([&] {
       (void)job.transport().progress();
@@ -272,7 +286,8 @@ TEST(Offloader, CallbacksMayPost) {
     std::atomic<int> left;
     std::atomic<bool> stuck{false};
     void post() {
-      if (!offloader.try_push(make_atomic(AtomicOp::fetch_add, 2, 64, 1, nullptr, {&next, this}))) stuck.store(true, std::memory_order_release);
+      if (!offloader.try_push(make_atomic(AtomicOp::fetch_add, 2, 64, 1, nullptr, {&next, this})))
+        stuck.store(true, std::memory_order_release);
     }
     static void next(void* self, Status) noexcept {
       auto& chain = *static_cast<Chain*>(self);
@@ -336,7 +351,8 @@ TEST(Offloader, AnIdleExecutorSleeps) {
   const auto cpu_us = [] {
     rusage use;
     ::getrusage(RUSAGE_SELF, &use);
-    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1'000'000 + use.ru_utime.tv_usec + use.ru_stime.tv_usec;
+    return (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1'000'000 + use.ru_utime.tv_usec +
+           use.ru_stime.tv_usec;
   };
   const auto before = cpu_us();
   std::this_thread::sleep_for(std::chrono::seconds(1));

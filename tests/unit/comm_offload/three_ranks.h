@@ -48,12 +48,14 @@ class ThreeRanks {
       attaching[r] = std::thread([this, r, over] { ranks_[r].join(over); });
     }
     for (auto& thread : attaching) thread.join();
-    for (std::uint32_t r = 1; r < kRanks; ++r) ranks_[r].service = std::thread([this, r] { ranks_[r].serve(); });
+    for (std::uint32_t r = 1; r < kRanks; ++r)
+      ranks_[r].service = std::thread([this, r] { ranks_[r].serve(); });
   }
   ~ThreeRanks() {
     for (std::uint32_t r = 1; r < kRanks; ++r) ranks_[r].stop();
-    std::array<std::thread, kRanks> closing;   // together: a network may want an answer of its peers
-    for (std::uint32_t r = 0; r < kRanks; ++r) closing[r] = std::thread([this, r] { ranks_[r].network.reset(); });
+    std::array<std::thread, kRanks> closing;  // together: a network may want an answer of its peers
+    for (std::uint32_t r = 0; r < kRanks; ++r)
+      closing[r] = std::thread([this, r] { ranks_[r].network.reset(); });
     for (auto& thread : closing) thread.join();
     for (auto& rank : ranks_) rank.close();
     close_job(job_);
@@ -76,7 +78,7 @@ class ThreeRanks {
  private:
   struct OneRank {
     std::unique_ptr<Transport> host, network;
-    Transport* transport = nullptr;   // host, or network
+    Transport* transport = nullptr;  // host, or network
     Bells bells{};
     std::byte* memory = nullptr;
     int fd = -1;
@@ -92,7 +94,8 @@ class ThreeRanks {
       host = std::move(*created);
       fd = ::memfd_create("kasane-test", MFD_CLOEXEC);
       EXPECT_EQ(::ftruncate(fd, kRegionBytes), 0);
-      memory = static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+      memory =
+          static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     }
     void join(Over over) {
       transport = over == Over::shm ? host.get() : join_network();
@@ -151,7 +154,8 @@ class ThreeRanks {
 class TestIssuer final : public Issuer {
  public:
   explicit TestIssuer(Transport& transport, std::byte* memory) : transport_(transport), memory_(memory) {
-    transport_.set_poll_hook([](void* self) noexcept { return static_cast<TestIssuer*>(self)->poll_requests(); }, this);
+    transport_.set_poll_hook(
+        [](void* self) noexcept { return static_cast<TestIssuer*>(self)->poll_requests(); }, this);
   }
   ~TestIssuer() { transport_.set_poll_hook(nullptr, nullptr); }
   TestIssuer(const TestIssuer&) = delete;
@@ -176,7 +180,7 @@ class TestIssuer final : public Issuer {
   }
 
  private:
-  static constexpr std::size_t kRecords = 12;   // a peer
+  static constexpr std::size_t kRecords = 12;  // a peer
   enum State : int { free, taken, waiting };
   /// One outstanding operation. waiting: a request whose answer the poll hook looks for.
   struct Record : Completion {
@@ -208,9 +212,13 @@ class TestIssuer final : public Issuer {
 
   Post post(const Command& c, Record& r) noexcept {
     switch (c.kind) {
-      case Command::Kind::read: return transport_.read(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, &r);
-      case Command::Kind::write: return transport_.write(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, &r);
-      case Command::Kind::atomic: return transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, &r, c.width);
+      case Command::Kind::read:
+        return transport_.read(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, &r);
+      case Command::Kind::write:
+        return transport_.write(c.remote, memory_ + c.transfer.local.offset, c.transfer.bytes, &r);
+      case Command::Kind::atomic:
+        return transport_.atomic(c.op, c.remote, c.atomic.operand, c.atomic.compare, c.atomic.result, &r,
+                                 c.width);
       case Command::Kind::prepared: return request(c, r);
       case Command::Kind::write_notify: break;
     }
@@ -225,7 +233,8 @@ class TestIssuer final : public Issuer {
     if (sent == Post::again) return sent;
     r.state.store(waiting, std::memory_order_seq_cst);
     // The answer may have come, and rung, and been looked for in vain, before we said that we wait for it.
-    if (transport_.activity(Doorbell::messages) != before) transport_.wake(transport_.rank(), Doorbell::messages);
+    if (transport_.activity(Doorbell::messages) != before)
+      transport_.wake(transport_.rank(), Doorbell::messages);
     return sent;
   }
 
@@ -236,7 +245,9 @@ class TestIssuer final : public Issuer {
     int seen = 1;
     do {
       for (Record& r : records_) {
-        if (r.state.load(std::memory_order_seq_cst) != waiting || !transport_.test(r.pending, answers[r.command.record])) continue;
+        if (r.state.load(std::memory_order_seq_cst) != waiting ||
+            !transport_.test(r.pending, answers[r.command.record]))
+          continue;
         finish(r);
         any = true;
       }
@@ -253,7 +264,8 @@ class TestIssuer final : public Issuer {
   std::atomic<int> pollers_{0};
 };
 
-inline Command make_add(std::uint32_t peer, std::uint64_t offset, std::uint64_t value, std::uint32_t record, Callback done) {
+inline Command make_add(std::uint32_t peer, std::uint64_t offset, std::uint64_t value, std::uint32_t record,
+                        Callback done) {
   Command c{};
   c.kind = Command::Kind::prepared;
   c.record = record;
@@ -263,7 +275,8 @@ inline Command make_add(std::uint32_t peer, std::uint64_t offset, std::uint64_t 
   return c;
 }
 
-inline Command make_atomic(AtomicOp op, std::uint32_t peer, std::uint64_t offset, std::uint64_t operand, std::uint64_t* result, Callback done) {
+inline Command make_atomic(AtomicOp op, std::uint32_t peer, std::uint64_t offset, std::uint64_t operand,
+                           std::uint64_t* result, Callback done) {
   Command c{};
   c.kind = Command::Kind::atomic;
   c.op = op;
@@ -274,7 +287,8 @@ inline Command make_atomic(AtomicOp op, std::uint32_t peer, std::uint64_t offset
   return c;
 }
 
-inline Command make_transfer(Command::Kind kind, std::uint32_t peer, std::uint64_t remote, std::uint64_t local, std::uint64_t bytes, Callback done) {
+inline Command make_transfer(Command::Kind kind, std::uint32_t peer, std::uint64_t remote,
+                             std::uint64_t local, std::uint64_t bytes, Callback done) {
   Command c{};
   c.kind = kind;
   c.remote = {Rank{peer}, kRegion, remote};

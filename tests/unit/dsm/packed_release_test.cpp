@@ -14,7 +14,7 @@ using stress::SimLayout;
 using stress::SimRank;
 
 constexpr std::uint32_t kRanks = 3;
-constexpr std::uint64_t kBlocks = 48;   ///< of each owner
+constexpr std::uint64_t kBlocks = 48;  ///< of each owner
 
 class PackedRelease : public testing::TestWithParam<std::uint64_t> {};
 
@@ -22,29 +22,39 @@ TEST_P(PackedRelease, OneMessageToEachOwner) {
   comm::sim::World world(kRanks, GetParam());
   const mem::Pages pages = SimLayout::pages(mem::kPageBytes);
   std::deque<SimRank> ranks;
-  for (std::uint32_t r = 0; r < kRanks; ++r) ranks.emplace_back(world, Rank{r}, kRanks, pages, false, true, 0);
+  for (std::uint32_t r = 0; r < kRanks; ++r)
+    ranks.emplace_back(world, Rank{r}, kRanks, pages, false, true, 0);
   std::deque<Counters> counters(kRanks);
   std::deque<dsm::ThreadContext> contexts;
-  for (std::uint32_t r = 0; r < kRanks; ++r) contexts.emplace_back(ranks[r].transport, ranks[r].waiter, counters[r]);
+  for (std::uint32_t r = 0; r < kRanks; ++r)
+    contexts.emplace_back(ranks[r].transport, ranks[r].waiter, counters[r]);
 
   std::uint64_t at[kRanks] = {};
   std::uint32_t allocated = 0;
   for (std::uint32_t r = 1; r < kRanks; ++r) {
     world.spawn(Rank{r}, [&, r] {
-      at[r] = ranks[r].heap->allocate(contexts[r].io, gas::Heap::kShared, kBlocks * mem::kBlockBytes, mem::kBlockBytes, gas::Placement::local).value();
+      at[r] = ranks[r]
+                  .heap
+                  ->allocate(contexts[r].io, gas::Heap::kShared, kBlocks * mem::kBlockBytes, mem::kBlockBytes,
+                             gas::Placement::local)
+                  .value();
       ++allocated;
     });
   }
-  const auto place = [&](std::uint32_t owner, std::uint64_t b) { return at[owner] + b * mem::kBlockBytes + 8 * b + owner; };
+  const auto place = [&](std::uint32_t owner, std::uint64_t b) {
+    return at[owner] + b * mem::kBlockBytes + 8 * b + owner;
+  };
   world.spawn(Rank{0}, [&] {
     ranks[0].waiter.until([&] { return allocated == kRanks - 1; });
     const char mine = 'x';
-    for (std::uint64_t b = 0; b < kBlocks; ++b) {   // by turns, as they do not lie in the table
-      for (std::uint32_t owner = 1; owner < kRanks; ++owner) ranks[0].write(contexts[0], place(owner, b), &mine, 1);
+    for (std::uint64_t b = 0; b < kBlocks; ++b) {  // by turns, as they do not lie in the table
+      for (std::uint32_t owner = 1; owner < kRanks; ++owner)
+        ranks[0].write(contexts[0], place(owner, b), &mine, 1);
     }
     ranks[0].coherence->release_all(contexts[0]);
-    for (std::uint64_t b = 0; b < kBlocks; ++b) {   // arrived, when release_all() has returned
-      for (std::uint32_t owner = 1; owner < kRanks; ++owner) EXPECT_EQ(static_cast<char>(*ranks[owner].space.a(place(owner, b))), 'x') << owner << " " << b;
+    for (std::uint64_t b = 0; b < kBlocks; ++b) {  // arrived, when release_all() has returned
+      for (std::uint32_t owner = 1; owner < kRanks; ++owner)
+        EXPECT_EQ(static_cast<char>(*ranks[owner].space.a(place(owner, b))), 'x') << owner << " " << b;
     }
   });
   const auto ran = world.run();

@@ -26,8 +26,10 @@ TEST(Protocol, WhatIsShownNeedsNothingForAPinButToBeCounted) {
         const BlockStep step = next(s, pin_event(use, covered));
         BlockState counted = s;
         ++counted.pins;
-        const bool only_counts = step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted;
-        ASSERT_EQ(shows(s, use), only_counts) << s.word() << ", use " << static_cast<int>(use) << (covered ? ", covered" : "");
+        const bool only_counts =
+            step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted;
+        ASSERT_EQ(shows(s, use), only_counts)
+            << s.word() << ", use " << static_cast<int>(use) << (covered ? ", covered" : "");
         ++(only_counts ? shown : others);
       }
     }
@@ -42,7 +44,8 @@ TEST(Protocol, AnUnpinOfAFreeBlockOnlyCounts) {
     const BlockStep step = next(s, BlockEvent::unpin);
     BlockState counted = s;
     --counted.pins;
-    ASSERT_TRUE(step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted) << s.word();
+    ASSERT_TRUE(step.verdict == Verdict::proceed && step.actions[0] == Action::end && step.after == counted)
+        << s.word();
   });
 }
 

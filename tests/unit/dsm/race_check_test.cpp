@@ -28,7 +28,8 @@ TEST(RaceCheck, WordsGoByBytes) {
 }
 
 TEST(RaceCheck, EveryBitOfAByteCounts) {
-  for (unsigned bit = 0; bit < 64; ++bit) EXPECT_EQ(differing_bytes(0, std::uint64_t{1} << bit), std::uint64_t{0xFF} << (bit / 8 * 8));
+  for (unsigned bit = 0; bit < 64; ++bit)
+    EXPECT_EQ(differing_bytes(0, std::uint64_t{1} << bit), std::uint64_t{0xFF} << (bit / 8 * 8));
 }
 
 }  // namespace

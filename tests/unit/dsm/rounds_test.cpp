@@ -22,15 +22,20 @@ TEST(Rounds, WhoAsksDuringARoundSharesTheNext) {
   constexpr unsigned kOthers = 3;
   std::vector<std::jthread> threads;
   threads.emplace_back([&] {
-    led += rounds.join(waiter, [&] {
-      ++worked;
-      while (waiter.waiting.load() != kOthers) std::this_thread::yield();
-    }) ? 1u : 0u;
+    led += rounds.join(waiter,
+                       [&] {
+                         ++worked;
+                         while (waiter.waiting.load() != kOthers) std::this_thread::yield();
+                       })
+               ? 1u
+               : 0u;
   });
   while (worked.load() == 0) std::this_thread::yield();
-  for (unsigned i = 0; i < kOthers; ++i) threads.emplace_back([&] { led += rounds.join(waiter, [&] { ++worked; }) ? 1u : 0u; });
+  for (unsigned i = 0; i < kOthers; ++i)
+    threads.emplace_back([&] { led += rounds.join(waiter, [&] { ++worked; }) ? 1u : 0u; });
   threads.clear();
-  EXPECT_EQ(worked.load(), 2u) << "the round that was under way is nothing to who asks later; one more is for all of them";
+  EXPECT_EQ(worked.load(), 2u)
+      << "the round that was under way is nothing to who asks later; one more is for all of them";
   EXPECT_EQ(led.load(), 2u);
 }
 

@@ -15,7 +15,7 @@
 namespace kasane::dsm {
 namespace {
 
-constexpr std::uint64_t kPage = 16;   ///< blocks
+constexpr std::uint64_t kPage = 16;  ///< blocks
 
 /// Blocks that are here. A fault at another block brings what its sweep deserves: runs within their window,
 /// which here is a page, strides from other pages, too.
@@ -37,7 +37,9 @@ class Reader {
     for (; took < sweep.blocks(); ++took) {
       const std::uint64_t further = block + static_cast<std::uint64_t>(took * sweep.stride());
       const bool leaves = further / kPage != block / kPage;
-      if ((leaves && (std::abs(sweep.stride()) == 1 || took >= sweep.beyond_page())) || !here_.insert(further).second) break;
+      if ((leaves && (std::abs(sweep.stride()) == 1 || took >= sweep.beyond_page())) ||
+          !here_.insert(further).second)
+        break;
     }
     sweep.took(took);
     if (of_another_rank_) sweep.served();
@@ -64,7 +66,8 @@ class Reader {
 
 std::vector<std::uint64_t> sweep(std::uint64_t first, std::int64_t stride, std::uint64_t blocks) {
   std::vector<std::uint64_t> all(blocks);
-  for (std::uint64_t i = 0; i < blocks; ++i) all[i] = first + static_cast<std::uint64_t>(stride * static_cast<std::int64_t>(i));
+  for (std::uint64_t i = 0; i < blocks; ++i)
+    all[i] = first + static_cast<std::uint64_t>(stride * static_cast<std::int64_t>(i));
   return all;
 }
 std::uint64_t pages(const std::vector<std::uint64_t>& blocks) {
@@ -80,10 +83,11 @@ TEST(Sweeps, TakeAFaultFor16BlocksOnceTheyAreKnownAndNothingElse) {
     Reader reader;
     const auto blocks = sweep(10'000, stride, 300);
     for (const std::uint64_t b : blocks) reader.touch(b);
-    const std::uint64_t at_best = std::abs(stride) == 1 ? pages(blocks) : (blocks.size() + Sweeps::kMost - 1) / Sweeps::kMost;
+    const std::uint64_t at_best =
+        std::abs(stride) == 1 ? pages(blocks) : (blocks.size() + Sweeps::kMost - 1) / Sweeps::kMost;
     EXPECT_LE(reader.faults(), at_best + 5) << stride;
     EXPECT_LT(reader.here(), blocks.size() + Sweeps::kMost) << stride;
-    for (int epoch = 0; epoch < 3; ++epoch) {   // it begins where it began before
+    for (int epoch = 0; epoch < 3; ++epoch) {  // it begins where it began before
       reader.drop();
       for (const std::uint64_t b : blocks) reader.touch(b);
       EXPECT_EQ(reader.faults(), at_best) << stride;
@@ -100,7 +104,7 @@ TEST(Sweeps, LeaveTheirPageFromTheThirdFaultOn) {
     }
     EXPECT_EQ(reader.here(), 4u) << stride;
   }
-  Sweeps sweeps;   // a run
+  Sweeps sweeps;  // a run
   for (std::uint64_t b = 0; b < 5; ++b) {
     Sweeps::Sweep& s = sweeps.match(b, 2, 0);
     EXPECT_EQ(s.beyond_page() != 0, b >= 2);
@@ -154,7 +158,7 @@ TEST(Sweeps, GoDownToBlockZero) {
 }
 
 TEST(Sweeps, GoOnBesideEachOther) {
-  for (const std::uint64_t apart : {8, 40, 10'000}) {   // they may run over the same windows
+  for (const std::uint64_t apart : {8, 40, 10'000}) {  // they may run over the same windows
     Reader reader;
     std::uint64_t all = 0;
     for (std::uint64_t i = 0; i < 200; ++i) {
@@ -173,7 +177,7 @@ TEST(Sweeps, NeedOneNeighbourAboveOrBelow) {
   for (const std::uint64_t neighbour : {103, 105}) {
     Reader reader;
     reader.touch(104);
-    reader.drop();   // also after an acquire
+    reader.drop();  // also after an acquire
     reader.touch(neighbour);
     EXPECT_EQ(reader.here(), 2u);
   }

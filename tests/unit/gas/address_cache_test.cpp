@@ -24,7 +24,9 @@ using test::Job, test::kPages, test::page_range, test::SimRank;
 // Page 1 of three ranks: rank 1 manages it, rank 2 owns it, rank 0 uses it.
 struct Trips : testing::Test {
   Trips() : job(3, 1) {
-    job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
+    job.on(2, [](SimRank& here, comm::Blocking& io) {
+      ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value());
+    });
   }
   static constexpr PageId kPage{1};
   static constexpr std::uint64_t kAt = mem::kPageBytes;
@@ -37,7 +39,7 @@ TEST_F(Trips, APutCostsThreeOfWhichTwoAtOnceThenOne) {
     here.transport.trips();
     here.transport.chain();
     ASSERT_TRUE(put(io, *here.access, kAt, &byte, 1).has_value());
-    EXPECT_EQ(here.transport.trips(), 3u);   // the bit and word 0, then the put
+    EXPECT_EQ(here.transport.trips(), 3u);  // the bit and word 0, then the put
     EXPECT_EQ(here.transport.chain().all(), 2u);
     for (int i = 0; i < 5; ++i) {
       ASSERT_TRUE(put(io, *here.access, kAt + 1, &byte, 1).has_value());
@@ -87,7 +89,7 @@ TEST_F(Trips, AMoveTakesTheLocationBack) {
   job.on(1, [](SimRank& here, comm::Blocking& io) {
     here.transport.requests = 0;
     ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value());
-    EXPECT_EQ(here.transport.requests, 2u);   // the owner's yield, the holder's recall
+    EXPECT_EQ(here.transport.requests, 2u);  // the owner's yield, the holder's recall
     EXPECT_EQ(here.counters.address_recalls.load(), 1u);
   });
   EXPECT_EQ(job[1].frames[kAt], std::byte{'a'});
@@ -109,10 +111,12 @@ TEST_F(Trips, AGetAfterARecallIsAFirstOne) {
     ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
   };
   job.on(0, [&](SimRank& here, comm::Blocking& io) { get_one(here, io); });
-  job.on(1, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value()); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->bring(io, kPage, page_range(kPage)).has_value());
+  });
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
     get_one(here, io);
-    EXPECT_EQ(here.transport.trips(), 3u);   // the bit and word 0, then the byte
+    EXPECT_EQ(here.transport.trips(), 3u);  // the bit and word 0, then the byte
     get_one(here, io);
     EXPECT_EQ(here.transport.trips(), 1u);
   });
@@ -137,7 +141,7 @@ TEST_F(Trips, AReadKnowsWhetherItsPageStood) {
     EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));
     char byte = 0;
     ASSERT_TRUE(get(io, *here.access, &byte, kAt, 1).has_value());
-    EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));   // the entry is valid again, but another one
+    EXPECT_FALSE(here.addresses->stood(io, kPage, by_entry));  // the entry is valid again, but another one
   });
 }
 
@@ -149,7 +153,7 @@ TEST_F(Trips, AReadByTheDirectorySeesAnEvictionBegin) {
     const MoveStep step = begin_move(before, before.owner);
     ASSERT_EQ(step.verdict, MoveVerdict::already_there);
     ASSERT_TRUE(here.directory->replace(io, kPage, before, step.claimed));
-    EXPECT_TRUE(here.addresses->stood(io, kPage, found));   // busy alone moves no byte
+    EXPECT_TRUE(here.addresses->stood(io, kPage, found));  // busy alone moves no byte
     const Location evicting = begin_evict(step.claimed);
     ASSERT_TRUE(here.directory->replace(io, kPage, step.claimed, evicting));
     EXPECT_FALSE(here.addresses->stood(io, kPage, found));
@@ -181,14 +185,22 @@ TEST_F(Trips, ALocationIsKeptWhateverHasHappenedToThePage) {
       EXPECT_EQ(here.addresses->find_here(io, kPage).owner, here.directory->lookup(io, kPage).owner);
     });
   };
-  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value()); });
-  kept_by_one_put();   // which is a touch
-  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value()); });
+  job.on(2, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value());
+  });
+  kept_by_one_put();  // which is a touch
+  job.on(2, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value());
+  });
   job.on(1, [](SimRank& here, comm::Blocking& io) { here.mover->touch(io, kPage); });
   kept_by_one_put();
   // it is there
-  job.on(2, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{1}).has_value()); });
-  job.on(0, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
+  job.on(2, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign(io, kPage, Rank{1}).has_value());
+  });
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value());
+  });
   kept_by_one_put();
 }
 
@@ -198,13 +210,15 @@ TEST(Moves, WaitForPutsUnderWay) {
   for (std::uint32_t holder = 0; holder < 3; ++holder) {
     SCOPED_TRACE("holder " + std::to_string(holder));
     Job job(3, 7);
-    job.on(2, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value()); });
+    job.on(2, [&](SimRank& here, comm::Blocking& io) {
+      ASSERT_TRUE(here.mover->assign(io, kPage, Rank{2}).has_value());
+    });
     bool began = false, ended = false;
     job.world.spawn(Rank{holder}, [&] {
       auto io = job[holder].io();
       const AddressCache::Put put(*job[holder].addresses, io, kPage);
       began = true;
-      for (int i = 0; i < 200; ++i) io.waiter().pause();   // as if the bytes took so long
+      for (int i = 0; i < 200; ++i) io.waiter().pause();  // as if the bytes took so long
       ended = true;
     });
     job.world.spawn(Rank{1}, [&] {
@@ -223,7 +237,7 @@ TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(here.mover->assign(io, PageId{3}, Rank{0}).has_value());
     ASSERT_TRUE(put(io, *here.access, 3 * mem::kPageBytes, "z", 1).has_value());
-    EXPECT_EQ(here.transport.trips(), 0u);   // its own memory
+    EXPECT_EQ(here.transport.trips(), 0u);  // its own memory
     EXPECT_EQ(here.frames[3 * mem::kPageBytes], std::byte{'z'});
     EXPECT_EQ(here.counters.address_hits.load() + here.counters.address_misses.load(), 0u);
   });
@@ -233,14 +247,16 @@ TEST(OneRank, LooksAtItsDirectoryAndCachesNothing) {
 
 /// Each thread has a byte of its own in each page and puts growing numbers there, reads other threads' bytes,
 /// which must not go back, and moves pages.
-void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed, std::uint64_t page_bytes = mem::kPageBytes, const comm::sim::SimOptions& options = {}) {
+void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int rounds, std::uint64_t seed,
+            std::uint64_t page_bytes = mem::kPageBytes, const comm::sim::SimOptions& options = {}) {
   SCOPED_TRACE("seed " + std::to_string(seed) + ", pages of " + std::to_string(page_bytes));
   Job job(ranks, seed, options, page_bytes);
   for (SimRank& rank : job.all) rank.never_lands = &rank == &job[1] && seed % 2 == 0;
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
-    for (std::uint32_t p = 0; p < pages; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
+    for (std::uint32_t p = 0; p < pages; ++p)
+      ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
   });
-  std::vector<std::array<std::uint8_t, 64>> complete(pages);   // what has been put and completed, or was read
+  std::vector<std::array<std::uint8_t, 64>> complete(pages);  // what has been put and completed, or was read
   for (auto& of_page : complete) of_page.fill(0);
   for (std::uint32_t t = 0; t < threads; ++t) {
     const std::uint32_t r = t % ranks == 0 ? 0 : (t * 37) % ranks;
@@ -278,9 +294,11 @@ void hammer(std::uint32_t ranks, std::uint32_t threads, std::uint32_t pages, int
   if (testing::Test::HasFatalFailure()) return;
   for (std::uint32_t p = 0; p < pages; ++p) {
     Rank owner{0};
-    job.on(0, [&](SimRank& here, comm::Blocking& io) { owner = here.directory->lookup(io, PageId{p}).owner; });
+    job.on(0,
+           [&](SimRank& here, comm::Blocking& io) { owner = here.directory->lookup(io, PageId{p}).owner; });
     for (std::uint32_t t = 0; t < threads; ++t)
-      ASSERT_EQ(job[raw(owner)].frames[p * page_bytes + t], std::byte(rounds)) << "byte " << t << " of page " << p;
+      ASSERT_EQ(job[raw(owner)].frames[p * page_bytes + t], std::byte(rounds))
+          << "byte " << t << " of page " << p;
   }
 }
 
@@ -289,16 +307,21 @@ TEST(PutsAndMoves, LoseNothing) {
 }
 
 TEST(PutsAndMoves, LoseNothingWithSmallAndLargePages) {
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096);
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(20); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60); ++seed)
+    hammer(2 + seed % 3, 6, 2, 12, seed, 4096);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(20); ++seed)
+    hammer(2 + seed % 3, 6, 2, 12, seed, 2 << 20);
 }
 
 // Where operations are messages: managers take the holders with the mark, owners' answers bring small pages
 // along, or forget to.
 TEST(PutsAndMoves, LoseNothingByMessages) {
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(200); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 4096, {.says_by_messages = true, .answer_alone_permille = 300});
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(50); ++seed) hammer(2 + seed % 3, 6, 2, 12, seed, 65536, {.says_by_messages = true});
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(2); ++seed) hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed, 4096, {.says_by_messages = true});
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(200); ++seed)
+    hammer(2 + seed % 3, 6, 2, 12, seed, 4096, {.says_by_messages = true, .answer_alone_permille = 300});
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(50); ++seed)
+    hammer(2 + seed % 3, 6, 2, 12, seed, 65536, {.says_by_messages = true});
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(2); ++seed)
+    hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed, 4096, {.says_by_messages = true});
 }
 
 // A put and a get go through every page that their range touches, each to and from its owner.
@@ -307,7 +330,8 @@ TEST(Ranges, OverSeveralPagesGoToTheirOwners) {
     SCOPED_TRACE("pages of " + std::to_string(page_bytes));
     Job job(3, 5, {}, page_bytes);
     job.on(0, [&](SimRank& here, comm::Blocking& io) {
-      for (std::uint32_t p = 0; p < 5; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % 3}).has_value());
+      for (std::uint32_t p = 0; p < 5; ++p)
+        ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % 3}).has_value());
       std::vector<std::byte> bytes(3 * page_bytes + 20);
       for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(1 + i % 251);
       ASSERT_TRUE(put(io, *here.access, page_bytes - 10, bytes.data(), bytes.size()).has_value());
@@ -316,17 +340,21 @@ TEST(Ranges, OverSeveralPagesGoToTheirOwners) {
       EXPECT_TRUE(got == bytes);
       for (std::size_t i = 0; i < bytes.size(); i += 509) {
         const std::uint64_t at = page_bytes - 10 + i;
-        for (std::uint32_t r = 0; r < 3; ++r) EXPECT_EQ(job[r].frames[at], at / page_bytes % 3 == r ? bytes[i] : std::byte{0}) << at;
+        for (std::uint32_t r = 0; r < 3; ++r)
+          EXPECT_EQ(job[r].frames[at], at / page_bytes % 3 == r ? bytes[i] : std::byte{0}) << at;
       }
-      EXPECT_FALSE(put(io, *here.access, 5 * page_bytes - 1, bytes.data(), 2).has_value()) << "page 5 is not allocated";
-      EXPECT_FALSE(get(io, *here.access, got.data(), kPages * page_bytes, 1).has_value()) << "beyond the space";
+      EXPECT_FALSE(put(io, *here.access, 5 * page_bytes - 1, bytes.data(), 2).has_value())
+          << "page 5 is not allocated";
+      EXPECT_FALSE(get(io, *here.access, got.data(), kPages * page_bytes, 1).has_value())
+          << "beyond the space";
       EXPECT_FALSE(get(io, *here.access, got.data(), ~std::uint64_t{0} - 5, 1).has_value());
     });
   }
 }
 
 TEST(PutsAndMoves, LoseNothingWhereABitStandsForSeveralRanks) {
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(4); ++seed) hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(4); ++seed)
+    hammer(65 + static_cast<std::uint32_t>(seed) * 30, 12, 1, 6, seed);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <map>
 #include <vector>
 
-#include "gas/direct_access.h"
 #include "gas/auto_relocator.h"
+#include "gas/direct_access.h"
 #include "support/sanitized.h"
 #include "unit/gas/sim_job.h"
 
@@ -25,9 +25,9 @@ constexpr std::uint32_t kThreshold = 8;
 struct Page {
   UseRecord usage;
   Rank owner{0};
-  std::map<Rank, std::uint32_t> uses, ahead;   ///< ahead: how much a rank's clock is
+  std::map<Rank, std::uint32_t> uses, ahead;  ///< ahead: how much a rank's clock is
   std::uint32_t moves = 0, remote = 0, second = 0;
-  std::uint32_t a_host = 1;   ///< so many neighbouring ranks share memory
+  std::uint32_t a_host = 1;  ///< so many neighbouring ranks share memory
   [[nodiscard]] bool near(Rank a, Rank b) const { return raw(a) / a_host == raw(b) / a_host; }
 
   void use(std::uint32_t r, std::uint32_t times = 1, bool others_wrote = false) {
@@ -37,7 +37,8 @@ struct Page {
       uses[me] = counted(uses[me], others_wrote);
       if (uses[me] % kThreshold != 0) continue;
       const bool last_is_near = usage.last != kNoRank && usage.last != me && near(me, usage.last);
-      RelocationDecision a = decide_relocation(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
+      RelocationDecision a =
+          decide_relocation(usage, me, last_is_near, uses[me], kThreshold, second + ahead[me]);
       if (a.take_if_far) {
         a.take = !near(me, owner);
         if (!a.take) a.after = a.stays;
@@ -69,7 +70,7 @@ TEST(RelocationDecision, APageThatSeveralUseStays) {
     // Rank 2 may look several times in a row before rank 1 does; not more than the doublings allow.
     EXPECT_LE(page.moves, 1 + kMostMoves) << turn;
   }
-  Page page;   // three look in turn: each rank that does not own it finds the other
+  Page page;  // three look in turn: each rank that does not own it finds the other
   for (int i = 0; i < 20'000; ++i) {
     for (const std::uint32_t r : {1u, 2u, 3u}) page.use(r, kThreshold);
   }
@@ -97,8 +98,10 @@ TEST(RelocationDecision, TurnsOfTwoRanksDampItToLessThanAPercent) {
       page.use(0, turn);
       page.use(1, turn);
     }
-    EXPECT_LE(page.moves, kMostMoves + 100'000 * 2 / streak_needed({Rank{0}, kMostMoves}, kThreshold) + 1) << turn;
-    EXPECT_LE(page.moves * 16 * 100, page.remote * 4) << turn << ": " << page.moves << " moves, " << page.remote << " fetches";
+    EXPECT_LE(page.moves, kMostMoves + 100'000 * 2 / streak_needed({Rank{0}, kMostMoves}, kThreshold) + 1)
+        << turn;
+    EXPECT_LE(page.moves * 16 * 100, page.remote * 4)
+        << turn << ": " << page.moves << " moves, " << page.remote << " fetches";
   }
 }
 
@@ -147,7 +150,7 @@ TEST(RelocationDecision, APageThatOneHostUsesComesToIt) {
 TEST(RelocationDecision, APageThatSeveralHostsUseStays) {
   Page page;
   page.a_host = 2;
-  page.usage.last = Rank{4};   // else the rank that looks first takes it
+  page.usage.last = Rank{4};  // else the rank that looks first takes it
   for (int i = 0; i < 2'000; ++i)
     for (const std::uint32_t r : {2u, 4u, 3u, 5u}) page.use(r, kThreshold);
   EXPECT_EQ(page.moves, 0u);
@@ -180,7 +183,7 @@ TEST(RelocationDecision, RanksOfTheOwnersHostBreakEachOthersStreaks) {
   Page page;
   page.a_host = 3;
   page.use(2, kThreshold);
-  EXPECT_EQ(page.moves, 1u);   // no rank had looked
+  EXPECT_EQ(page.moves, 1u);  // no rank had looked
   for (int i = 0; i < 2'000; ++i)
     for (const std::uint32_t r : {0u, 1u}) page.use(r, kThreshold);
   EXPECT_EQ(page.moves, 1u);
@@ -200,7 +203,9 @@ TEST(RelocationDecision, TurnsStayDampedAsTimePasses) {
       }
       // a clock that is ahead, once
       const std::uint32_t forgotten = kSeconds / kForgetSeconds + (ahead != 0 ? kMostMoves : 0);
-      EXPECT_LE(page.moves, kMostMoves + 1 + forgotten + page.remote / streak_needed({Rank{0}, kMostMoves}, kThreshold)) << ahead << ", " << a_second;
+      EXPECT_LE(page.moves,
+                kMostMoves + 1 + forgotten + page.remote / streak_needed({Rank{0}, kMostMoves}, kThreshold))
+          << ahead << ", " << a_second;
     }
   }
 }
@@ -210,15 +215,18 @@ TEST(RelocationDecision, AMoveIsForgottenInItsTime) {
   EXPECT_EQ(forget(three, 100 + kForgetSeconds - 1), three);
   EXPECT_EQ(forget(three, 100 + kForgetSeconds), (UseRecord{Rank{1}, 2, 100 + kForgetSeconds}));
   // looks do not matter
-  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds), forget(three, 102 * kForgetSeconds));
+  EXPECT_EQ(forget(forget(three, 101 * kForgetSeconds), 102 * kForgetSeconds),
+            forget(three, 102 * kForgetSeconds));
   EXPECT_EQ(forget(three, 1'000'000).moves, 0u);
-  EXPECT_EQ(forget(three, 50), three);   // another host's clock
+  EXPECT_EQ(forget(three, 50), three);  // another host's clock
   EXPECT_EQ(forget({}, 1'000'000), UseRecord{});
 }
 
 TEST(UseRecord, SurvivesItsWord) {
-  for (const UseRecord& u : {UseRecord{}, UseRecord{Rank{0}, 0}, UseRecord{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}}) EXPECT_EQ(UseRecord::of(u.word()), u);
-  EXPECT_EQ(UseRecord{}.word(), 0u);   // a fresh directory
+  for (const UseRecord& u : {UseRecord{}, UseRecord{Rank{0}, 0},
+                             UseRecord{Rank{kMaxRanks - 1}, kMostMoves, 0xFFFFFFFF, kLongestRow}})
+    EXPECT_EQ(UseRecord::of(u.word()), u);
+  EXPECT_EQ(UseRecord{}.word(), 0u);  // a fresh directory
   EXPECT_EQ(streak_needed({Rank{0}, 200}, 16), 16u << kMostMoves);
 }
 
@@ -227,11 +235,17 @@ TEST(UseRecord, SurvivesItsWord) {
 struct Drawn : testing::Test {
   Drawn() : job(3, 1) {
     for (auto& rank : job.all) {
-      auto_relocators.push_back(AutoRelocator::create(rank.transport, *rank.directory, {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }}).value());
-      rank.access = DirectAccess::create(*rank.engine, *rank.addresses, auto_relocators.back().get(), rank.frames.size(), nullptr).value();
+      auto_relocators.push_back(
+          AutoRelocator::create(rank.transport, *rank.directory,
+                                {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }})
+              .value());
+      rank.access = DirectAccess::create(*rank.engine, *rank.addresses, auto_relocators.back().get(),
+                                         rank.frames.size(), nullptr)
+                        .value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {
-      for (std::uint64_t p = 0; p < 6; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{1}).has_value());
+      for (std::uint64_t p = 0; p < 6; ++p)
+        ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{1}).has_value());
     });
   }
   Location where(std::uint64_t page) {
@@ -260,7 +274,7 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   use(2, 2, 1);
   EXPECT_EQ(where(2).owner, Rank{2});
   EXPECT_EQ(job[2].counters.pages_drawn.load(), 1u);
-  use(0, 2, 4);   // rank 2 was the last to look
+  use(0, 2, 4);  // rank 2 was the last to look
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
   use(0, 2, 4);
@@ -275,7 +289,7 @@ TEST_F(Drawn, APageComesToTheRanksOfAHost) {
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
   job.on(1, [](SimRank& here, comm::Blocking& io) { EXPECT_TRUE(here.mover->pull(io, PageId{2})); });
-  use(0, 2, 4);   // of 8, since it has moved before
+  use(0, 2, 4);  // of 8, since it has moved before
   EXPECT_EQ(where(2).owner, Rank{1});
   use(2, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
@@ -294,7 +308,7 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   job[1].refusals = 3;
   here.transport.atomics = 0;
   job.world.spawn(Rank{2}, [&] {
-    job.world.waiter().until([&] { return here.transport.atomics >= 2; });   // word 3 was looked at
+    job.world.waiter().until([&] { return here.transport.atomics >= 2; });  // word 3 was looked at
     here.unclaim(PageId{3});
   });
   use(2, 3, 4);
@@ -308,32 +322,45 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
 TEST_F(Drawn, DirectAccessIsUse) {
   constexpr std::uint64_t page = mem::kPageBytes;
   std::uint64_t word = 0;
-  use_by(2, 3, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(get(io, *here.access, &word, page, 8).has_value()); });
+  use_by(2, 3, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(get(io, *here.access, &word, page, 8).has_value());
+  });
   EXPECT_EQ(where(1).owner, Rank{1});
-  use_by(2, 1, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(get(io, *here.access, &word, page, 8).has_value()); });
+  use_by(2, 1, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(get(io, *here.access, &word, page, 8).has_value());
+  });
   EXPECT_EQ(where(1).owner, Rank{2});
-  use_by(2, 4, [&](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(put(io, *here.access, 2 * page, &word, 8).has_value()); });
+  use_by(2, 4, [&](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(put(io, *here.access, 2 * page, &word, 8).has_value());
+  });
   EXPECT_EQ(where(2).owner, Rank{2});
   const auto add = [&](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
-                  return here.access->atomic(io, o, comm::AtomicOp::fetch_add, comm::Width::eight, 3 * page, 1, 0, &word);
+                  return here.access->atomic(io, o, comm::AtomicOp::fetch_add, comm::Width::eight, 3 * page,
+                                             1, 0, &word);
                 }).has_value());
   };
   use_by(0, 4, add);
   EXPECT_EQ(where(3).owner, Rank{0});
-  use_by(0, 100, add);   // its own: not counted, so no rank looks
+  use_by(0, 100, add);  // its own: not counted, so no rank looks
   EXPECT_EQ(job[0].counters.pages_drawn.load(), 1u);
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
+                  return here.access->copy(io, o, page, 4 * page, 64);
+                }).has_value());
   });
   EXPECT_EQ(where(4).owner, Rank{0});
-  EXPECT_EQ(where(1).owner, Rank{2});   // its last user was another
+  EXPECT_EQ(where(1).owner, Rank{2});  // its last user was another
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
+                  return here.access->copy(io, o, page, 4 * page, 64);
+                }).has_value());
   });
-  EXPECT_EQ(where(1).owner, Rank{2});   // and it has moved before: twice the uses
+  EXPECT_EQ(where(1).owner, Rank{2});  // and it has moved before: twice the uses
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
-    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, page, 4 * page, 64); }).has_value());
+    ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
+                  return here.access->copy(io, o, page, 4 * page, 64);
+                }).has_value());
   });
   EXPECT_EQ(where(1).owner, Rank{0});
 }
@@ -356,7 +383,9 @@ TEST_F(Drawn, APinnedPageStaysAndIsAskedForLessAndLess) {
 }
 
 TEST_F(Drawn, WhatNobodyHasTouchedOrIsNotAllocatedStays) {
-  job.on(1, [](SimRank& here, comm::Blocking& io) { ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value()); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value());
+  });
   use(2, 4, 100);
   EXPECT_EQ(where(4).owner, Rank{1});
   EXPECT_TRUE(where(4).untouched);

@@ -15,7 +15,8 @@ namespace kasane::test {
 
 class CountingTransport final : public comm::Transport {
  public:
-  explicit CountingTransport(comm::Transport& inner) : Transport(inner.rank(), inner.ranks()), inner_(inner) {}
+  explicit CountingTransport(comm::Transport& inner)
+      : Transport(inner.rank(), inner.ranks()), inner_(inner) {}
 
   std::uint32_t reads = 0, writes = 0, atomics = 0, requests = 0;
   /// ranks whose frames are mapped here, in addition to those that the transport has mapped
@@ -42,7 +43,9 @@ class CountingTransport final : public comm::Transport {
   Result<std::byte*> make_memory(comm::RegionId id, std::size_t bytes) override {
     return inner_.make_memory(id, bytes);
   }
-  Result<void> attach(comm::RegionId id, int fd, std::byte* local, std::size_t bytes) override { return inner_.attach(id, fd, local, bytes); }
+  Result<void> attach(comm::RegionId id, int fd, std::byte* local, std::size_t bytes) override {
+    return inner_.attach(id, fd, local, bytes);
+  }
   [[nodiscard]] std::byte* mapped(Rank rank, comm::RegionId id) const noexcept override {
     if (const auto it = maps.find(rank); it != maps.end() && id == comm::RegionId{0}) return it->second;
     return inner_.mapped(rank, id);
@@ -50,21 +53,30 @@ class CountingTransport final : public comm::Transport {
   comm::Post read(comm::RemoteAddr from, void* to, std::size_t bytes, comm::Completion* c) noexcept override {
     return one_sided(reads, c, [&](comm::Completion* w) { return inner_.read(from, to, bytes, w); });
   }
-  comm::Post write(comm::RemoteAddr to, const void* from, std::size_t bytes, comm::Completion* c) noexcept override {
+  comm::Post write(comm::RemoteAddr to, const void* from, std::size_t bytes,
+                   comm::Completion* c) noexcept override {
     return one_sided(writes, c, [&](comm::Completion* w) { return inner_.write(to, from, bytes, w); });
   }
-  comm::Post write_notify(comm::RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag, std::uint64_t value,
-                          comm::Completion* c) noexcept override {
-    return one_sided(writes, c, [&](comm::Completion* w) { return inner_.write_notify(to, from, bytes, flag, value, w); });
+  comm::Post write_notify(comm::RemoteAddr to, const void* from, std::size_t bytes, std::uint64_t flag,
+                          std::uint64_t value, comm::Completion* c) noexcept override {
+    return one_sided(
+        writes, c, [&](comm::Completion* w) { return inner_.write_notify(to, from, bytes, flag, value, w); });
   }
-  comm::Post atomic(comm::AtomicOp op, comm::RemoteAddr at, std::uint64_t operand, std::uint64_t compare, std::uint64_t* result, comm::Completion* c,
-                    comm::Width width) noexcept override {
-    return one_sided(atomics, c, [&](comm::Completion* w) { return inner_.atomic(op, at, operand, compare, result, w, width); });
+  comm::Post atomic(comm::AtomicOp op, comm::RemoteAddr at, std::uint64_t operand, std::uint64_t compare,
+                    std::uint64_t* result, comm::Completion* c, comm::Width width) noexcept override {
+    return one_sided(atomics, c, [&](comm::Completion* w) {
+      return inner_.atomic(op, at, operand, compare, result, w, width);
+    });
   }
   comm::Post fence(Rank target, comm::Completion* c) noexcept override { return inner_.fence(target, c); }
-  void set_handler(comm::HandlerId id, comm::Handler fn, void* context) noexcept override { inner_.set_handler(id, fn, context); }
-  comm::Post send(Rank to, comm::HandlerId id, std::span<const std::byte> payload) noexcept override { return inner_.send(to, id, payload); }
-  comm::Post request(Rank to, comm::HandlerId id, std::span<const std::byte> payload, comm::PendingReply& pending) noexcept override {
+  void set_handler(comm::HandlerId id, comm::Handler fn, void* context) noexcept override {
+    inner_.set_handler(id, fn, context);
+  }
+  comm::Post send(Rank to, comm::HandlerId id, std::span<const std::byte> payload) noexcept override {
+    return inner_.send(to, id, payload);
+  }
+  comm::Post request(Rank to, comm::HandlerId id, std::span<const std::byte> payload,
+                     comm::PendingReply& pending) noexcept override {
     const comm::Post post = inner_.request(to, id, payload, pending);
     if (post == comm::Post::again) return post;
     ++requests;
@@ -73,7 +85,10 @@ class CountingTransport final : public comm::Transport {
     return post;
   }
   void reply(comm::ReplyToken token, std::uint64_t value) noexcept override { inner_.reply(token, value); }
-  void reply_with(comm::ReplyToken token, std::uint64_t value, std::span<const std::byte> bytes) noexcept override { inner_.reply_with(token, value, bytes); }
+  void reply_with(comm::ReplyToken token, std::uint64_t value,
+                  std::span<const std::byte> bytes) noexcept override {
+    inner_.reply_with(token, value, bytes);
+  }
   [[nodiscard]] bool test(comm::PendingReply& pending, std::uint64_t* value) noexcept override {
     const std::uint32_t slot = pending.slot;
     if (!inner_.test(pending, value)) return false;
@@ -81,8 +96,12 @@ class CountingTransport final : public comm::Transport {
     return true;
   }
   bool arm() noexcept override { return inner_.arm(); }
-  [[nodiscard]] std::uint32_t activity(comm::Doorbell d) const noexcept override { return inner_.activity(d); }
-  void sleep(comm::Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override { inner_.sleep(d, seen, timeout_ns); }
+  [[nodiscard]] std::uint32_t activity(comm::Doorbell d) const noexcept override {
+    return inner_.activity(d);
+  }
+  void sleep(comm::Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override {
+    inner_.sleep(d, seen, timeout_ns);
+  }
   void wake(Rank rank, comm::Doorbell d) noexcept override { inner_.wake(rank, d); }
 
  protected:
@@ -124,8 +143,8 @@ class CountingTransport final : public comm::Transport {
 
   comm::Transport& inner_;
   Chain longest_;
-  std::deque<Wrapped> under_way_;              // never moved: completions name their elements
-  std::map<std::uint32_t, Chain> asked_;       // by slot
+  std::deque<Wrapped> under_way_;         // never moved: completions name their elements
+  std::map<std::uint32_t, Chain> asked_;  // by slot
 };
 
 }  // namespace kasane::test

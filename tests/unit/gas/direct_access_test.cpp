@@ -26,7 +26,8 @@ constexpr std::uint64_t kAll = kPages * kPage;
 /// Page p at rank p mod ranks.
 void assign_all(Job& job, std::uint32_t ranks) {
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
-    for (std::uint32_t p = 0; p < kPages; ++p) ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
+    for (std::uint32_t p = 0; p < kPages; ++p)
+      ASSERT_TRUE(here.mover->assign(io, PageId{p}, Rank{p % ranks}).has_value());
   });
 }
 
@@ -37,9 +38,9 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
   return v;
 }
 
-#define ASSERT_OK(expr)                                          \
-  do {                                                           \
-    const auto ok_ = (expr);                                     \
+#define ASSERT_OK(expr)                                                   \
+  do {                                                                    \
+    const auto ok_ = (expr);                                              \
     ASSERT_TRUE(ok_.has_value()) << #expr << ": " << ok_.error().message; \
   } while (0)
 
@@ -74,7 +75,7 @@ TEST(StagingRuns, AreDisjointAndComeBack) {
     }
   }
   for (const auto& run : out) staging.put(run);
-  EXPECT_EQ(staging.take(64 * 16).units, 64u);   // a whole word: nothing was lost
+  EXPECT_EQ(staging.take(64 * 16).units, 64u);  // a whole word: nothing was lost
   EXPECT_EQ(staging.take(64 * 16).units, 64u);
   EXPECT_EQ(staging.take(1).units, 0u);
 }
@@ -90,7 +91,9 @@ TEST_F(Forms, ARangeOverAllPagesIsWrittenAndRead) {
   job.on(1, [](SimRank& here, comm::Blocking& io) {
     const auto bytes = pattern(kAll - 200, 1);
     for (const Source source : {Source::kept, Source::copied}) {
-      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->write(io, o, 100, bytes.data(), bytes.size(), source); }));
+      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+        return here.access->write(io, o, 100, bytes.data(), bytes.size(), source);
+      }));
       std::vector<std::byte> got(bytes.size());
       ASSERT_OK(get(io, *here.access, got.data(), 100, got.size()));
       EXPECT_TRUE(got == bytes);
@@ -100,7 +103,8 @@ TEST_F(Forms, ARangeOverAllPagesIsWrittenAndRead) {
 
 TEST_F(Forms, ACopiedSourceMayBeUsedAgainAtOnce) {
   job.on(1, [](SimRank& here, comm::Blocking& io) {
-    for (const std::size_t bytes : {std::size_t{8}, std::size_t{128}, std::size_t{129}, std::size_t{100'000}}) {
+    for (const std::size_t bytes :
+         {std::size_t{8}, std::size_t{128}, std::size_t{129}, std::size_t{100'000}}) {
       const auto expected = pattern(bytes, bytes);
       auto source = expected;
       Outstanding o;
@@ -121,7 +125,9 @@ TEST_F(Forms, PatchesAndPieces) {
     // 100 rows of 24 bytes, 2000 bytes apart there (over three pages) and dense here.
     const auto rows = pattern(24 * 100, 3);
     const Strides shape{.dimensions = 2, .count = {24, 100}, .remote_stride = {1800}, .local_stride = {24}};
-    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->write(io, o, kPage + 16, rows.data(), Cursor(shape), Source::copied); }));
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+      return here.access->write(io, o, kPage + 16, rows.data(), Cursor(shape), Source::copied);
+    }));
     std::vector<std::byte> all(3 * kPage), back(rows.size());
     ASSERT_OK(get(io, *here.access, all.data(), kPage, all.size()));
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -129,13 +135,18 @@ TEST_F(Forms, PatchesAndPieces) {
       const std::byte expected = i >= 16 && row < 100 && in_row < 24 ? rows[row * 24 + in_row] : std::byte{0};
       ASSERT_EQ(all[i], expected) << i;
     }
-    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->read(io, o, kPage + 16, back.data(), Cursor(shape)); }));
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+      return here.access->read(io, o, kPage + 16, back.data(), Cursor(shape));
+    }));
     EXPECT_TRUE(back == rows);
     // The same by pieces, the last first.
     std::vector<Piece> pieces;
     for (std::uint64_t i = 0; i < 100; ++i) pieces.push_back({(99 - i) * 1800, i * 24, 24});
-    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->read(io, o, kPage + 16, back.data(), Cursor(std::span<const Piece>(pieces))); }));
-    for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(std::memcmp(&back[i * 24], &rows[(99 - i) * 24], 24), 0) << i;
+    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+      return here.access->read(io, o, kPage + 16, back.data(), Cursor(std::span<const Piece>(pieces)));
+    }));
+    for (std::size_t i = 0; i < 100; ++i)
+      ASSERT_EQ(std::memcmp(&back[i * 24], &rows[(99 - i) * 24], 24), 0) << i;
   });
 }
 
@@ -148,7 +159,8 @@ TEST_F(Forms, AccumulateAddsOverPages) {
     ASSERT_OK(put(io, *here.access, 8, zeros.data(), n * 8));
     for (const Source source : {Source::kept, Source::copied}) {
       ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
-        return here.access->accumulate(io, o, Element::float64, {0.5, 0}, 8, reinterpret_cast<const std::byte*>(x.data()), all, source);
+        return here.access->accumulate(io, o, Element::float64, {0.5, 0}, 8,
+                                       reinterpret_cast<const std::byte*>(x.data()), all, source);
       }));
     }
     ASSERT_OK(get(io, *here.access, y.data(), 8, n * 8));
@@ -159,11 +171,13 @@ TEST_F(Forms, AccumulateAddsOverPages) {
 TEST_F(Forms, AtomicsReturnTheOldValue) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     for (const Width width : {Width::four, Width::eight}) {
-      const std::uint64_t at = kPage * 4 + 16;   // rank 1's
+      const std::uint64_t at = kPage * 4 + 16;  // rank 1's
       std::uint64_t word = 0, old = 99;
       ASSERT_OK(put(io, *here.access, at, &word, 8));
       const auto rmw = [&](AtomicOp op, std::uint64_t operand, std::uint64_t compare = 0) {
-        EXPECT_TRUE(await(io, *here.access, [&](Outstanding& o) { return here.access->atomic(io, o, op, width, at, operand, compare, &old); }).has_value());
+        EXPECT_TRUE(await(io, *here.access, [&](Outstanding& o) {
+                      return here.access->atomic(io, o, op, width, at, operand, compare, &old);
+                    }).has_value());
         return old;
       };
       EXPECT_EQ(rmw(AtomicOp::fetch_add, 5), 0u);
@@ -186,7 +200,8 @@ TEST_F(Forms, CopiesBetweenAnyTwoRanks) {
       for (const std::uint64_t to : {3 * kPage, 3 * kPage + 777, 4 * kPage - 8, 5 * kPage - 6000}) {
         const std::size_t n = std::min<std::uint64_t>({bytes.size(), kAll - to, 3 * kPage - from});
         ASSERT_OK(put(io, *here.access, from, bytes.data(), n));
-        ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, from, to, n); }));
+        ASSERT_OK(
+            await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, from, to, n); }));
         std::vector<std::byte> got(n);
         ASSERT_OK(get(io, *here.access, got.data(), to, n));
         EXPECT_EQ(std::memcmp(got.data(), bytes.data(), n), 0) << from << " to " << to;
@@ -198,19 +213,36 @@ TEST_F(Forms, CopiesBetweenAnyTwoRanks) {
 TEST_F(Forms, WrongPlacesAreRefusedAndNamed) {
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     std::uint64_t word = 0;
-    const auto message = [&](const Result<void>& r) { return r ? std::string("nothing") : r.error().message; };
-    EXPECT_NE(message(get(io, *here.access, &word, kAll - 4, 8)).find("not in global memory"), std::string::npos);
-    EXPECT_NE(message(await(io, *here.access, [&](Outstanding& o) { return here.access->atomic(io, o, AtomicOp::swap, Width::eight, 12, 0, 0, nullptr); })).find("multiple of 8"),
+    const auto message = [&](const Result<void>& r) {
+      return r ? std::string("nothing") : r.error().message;
+    };
+    EXPECT_NE(message(get(io, *here.access, &word, kAll - 4, 8)).find("not in global memory"),
               std::string::npos);
-    EXPECT_NE(message(await(io, *here.access, [&](Outstanding& o) {
-                return here.access->accumulate(io, o, Element::int64, 1.0, 4, reinterpret_cast<std::byte*>(&word), Cursor(Strides{.dimensions = 1, .count = {8}}));
-              })).find("multiples of 8"), std::string::npos);
+    EXPECT_NE(message(await(io, *here.access,
+                            [&](Outstanding& o) {
+                              return here.access->atomic(io, o, AtomicOp::swap, Width::eight, 12, 0, 0,
+                                                         nullptr);
+                            }))
+                  .find("multiple of 8"),
+              std::string::npos);
+    EXPECT_NE(message(await(io, *here.access,
+                            [&](Outstanding& o) {
+                              return here.access->accumulate(io, o, Element::int64, 1.0, 4,
+                                                             reinterpret_cast<std::byte*>(&word),
+                                                             Cursor(Strides{.dimensions = 1, .count = {8}}));
+                            }))
+                  .find("multiples of 8"),
+              std::string::npos);
     // A complex number across the border of two pages.
     const std::array<double, 4> z{};
-    EXPECT_NE(message(await(io, *here.access, [&](Outstanding& o) {
-                return here.access->accumulate(io, o, Element::complex128, 1.0, kPage - 8, reinterpret_cast<const std::byte*>(z.data()),
-                                               Cursor(Strides{.dimensions = 1, .count = {32}}));
-              })).find("border of two pages"), std::string::npos);
+    EXPECT_NE(message(await(io, *here.access,
+                            [&](Outstanding& o) {
+                              return here.access->accumulate(io, o, Element::complex128, 1.0, kPage - 8,
+                                                             reinterpret_cast<const std::byte*>(z.data()),
+                                                             Cursor(Strides{.dimensions = 1, .count = {32}}));
+                            }))
+                  .find("border of two pages"),
+              std::string::npos);
   });
 }
 
@@ -221,11 +253,16 @@ TEST(Wild, WhatIsNotAllocatedIsNamedAndTheRestArrives) {
     std::vector<std::byte> two(2 * kPage, std::byte{1});
     const auto put_both = put(io, *here.access, kPage, two.data(), two.size());
     ASSERT_FALSE(put_both.has_value());
-    EXPECT_NE(put_both.error().message.find("0x20000 is not allocated"), std::string::npos) << put_both.error().message;
+    EXPECT_NE(put_both.error().message.find("0x20000 is not allocated"), std::string::npos)
+        << put_both.error().message;
     EXPECT_FALSE(get(io, *here.access, two.data(), kPage, two.size()).has_value());
-    EXPECT_FALSE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 3 * kPage, 8); }).has_value());
-    EXPECT_FALSE(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, 3 * kPage, kPage, 8); }).has_value());
-    ASSERT_TRUE(here.mover->bring(io, PageId{1}, {kPage, 2 * kPage}).has_value());   // no use was left behind
+    EXPECT_FALSE(await(io, *here.access, [&](Outstanding& o) {
+                   return here.access->copy(io, o, kPage, 3 * kPage, 8);
+                 }).has_value());
+    EXPECT_FALSE(await(io, *here.access, [&](Outstanding& o) {
+                   return here.access->copy(io, o, 3 * kPage, kPage, 8);
+                 }).has_value());
+    ASSERT_TRUE(here.mover->bring(io, PageId{1}, {kPage, 2 * kPage}).has_value());  // no use was left behind
     EXPECT_EQ(here.frames[kPage], std::byte{1});
   });
 }
@@ -240,10 +277,12 @@ TEST(AccessTrips, OneAPageWhereItIsKnown) {
     std::uint64_t word = 7, old = 0;
     here.transport.trips();
     const auto atomic = [&] {
-      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, 2 * kPage, 1, 0, &old); }));
+      ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+        return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, 2 * kPage, 1, 0, &old);
+      }));
     };
     atomic();
-    EXPECT_EQ(here.transport.trips(), 3u);   // the bit and word 0, then the atomic
+    EXPECT_EQ(here.transport.trips(), 3u);  // the bit and word 0, then the atomic
     atomic();
     EXPECT_EQ(here.transport.trips(), 1u);
     ASSERT_OK(put(io, *here.access, 2 * kPage, &word, 8));
@@ -251,13 +290,14 @@ TEST(AccessTrips, OneAPageWhereItIsKnown) {
     ASSERT_OK(get(io, *here.access, &old, 2 * kPage, 8));
     EXPECT_EQ(here.transport.trips(), 1u);
     std::vector<std::byte> many(2 * kPage);
-    ASSERT_OK(get(io, *here.access, many.data(), kPage + 100, kPage));   // pages 1 (not known yet) and 2
+    ASSERT_OK(get(io, *here.access, many.data(), kPage + 100, kPage));  // pages 1 (not known yet) and 2
     EXPECT_EQ(here.transport.trips(), 4u);
     ASSERT_OK(get(io, *here.access, many.data(), kPage + 100, kPage));
     EXPECT_EQ(here.transport.trips(), 2u);
     here.transport.requests = 0;
     // rank 1 is asked, and writes to rank 2
-    ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, kPage, 2 * kPage, 64); }));
+    ASSERT_OK(await(io, *here.access,
+                    [&](Outstanding& o) { return here.access->copy(io, o, kPage, 2 * kPage, 64); }));
     EXPECT_EQ(here.transport.trips(), 0u);
     EXPECT_EQ(here.transport.requests, 1u);
   });
@@ -275,7 +315,8 @@ TEST(AccessTrips, AreUnderWayTogether) {
       std::vector<std::byte> bytes(kAll - 100);
       here.transport.trips();
       here.waiter.waits = 0;
-      ASSERT_OK(writes ? put(io, *here.access, 50, bytes.data(), bytes.size()) : get(io, *here.access, bytes.data(), 50, bytes.size()));
+      ASSERT_OK(writes ? put(io, *here.access, 50, bytes.data(), bytes.size())
+                       : get(io, *here.access, bytes.data(), 50, bytes.size()));
       // Every third page is its own and near. A write asks for those, too: its own directory words cost no
       // trip.
       constexpr std::uint64_t foreign = kPages - (kPages + 2) / 3;
@@ -302,8 +343,10 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
     Job job(3, seed);
     assign_all(job, 3);
     const auto expected = pattern(kLive, seed);
-    job.on(2, [&](SimRank& here, comm::Blocking&) { std::copy(expected.begin(), expected.end(), here.frames.begin() + kAt); });
-    if (seed % 2 == 0) {   // else the location is not known to rank 0
+    job.on(2, [&](SimRank& here, comm::Blocking&) {
+      std::copy(expected.begin(), expected.end(), here.frames.begin() + kAt);
+    });
+    if (seed % 2 == 0) {  // else the location is not known to rank 0
       job.on(0, [&](SimRank& here, comm::Blocking& io) {
         std::byte byte;
         ASSERT_OK(get(io, *here.access, &byte, kAt, 1));
@@ -322,7 +365,8 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
         await(io, io, *here.access, o);
         EXPECT_FALSE(o.failed());
         EXPECT_TRUE(std::equal(whole.begin(), whole.end(), expected.begin() + 100));
-        for (std::size_t row = 0; row < 10; ++row) EXPECT_EQ(std::memcmp(&rows[row * 10], &expected[row * 300], 10), 0);
+        for (std::size_t row = 0; row < 10; ++row)
+          EXPECT_EQ(std::memcmp(&rows[row * 10], &expected[row * 300], 10), 0);
         EXPECT_EQ(std::memcmp(here.frames.data(), &expected[1000], copied.size()), 0);
       }
     });
@@ -336,7 +380,7 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
     job.run();
     again += job[0].counters.reads_again.load();
   }
-  EXPECT_GT(again, fewer_if_sanitized(100));   // of 1200
+  EXPECT_GT(again, fewer_if_sanitized(100));  // of 1200
 }
 
 // ---- everything at once ----------------------------------------------------------------------------------
@@ -344,11 +388,13 @@ TEST(LeavingUnderARead, NobodyFindsWhatCameIntoTheOldFrame) {
 /// Each thread owns a slice that crosses page borders, changes it by random forms, and compares it with its
 /// oracle. All add to shared words and numbers, and move pages.
 struct Mix {
-  static constexpr std::uint64_t kShared = kAll - 4096;   // 32 words, then 32 numbers
+  static constexpr std::uint64_t kShared = kAll - 4096;  // 32 words, then 32 numbers
   static constexpr std::uint32_t kThreads = 5;
   static constexpr std::uint64_t kSlice = kShared / kThreads;
 
-  Mix(std::uint32_t ranks_, std::uint64_t seed_) : ranks(ranks_), seed(seed_), job(ranks_, seed_) { assign_all(job, ranks_); }
+  Mix(std::uint32_t ranks_, std::uint64_t seed_) : ranks(ranks_), seed(seed_), job(ranks_, seed_) {
+    assign_all(job, ranks_);
+  }
 
   void thread(std::uint32_t t, int rounds) {
     SimRank& here = job[t % ranks];
@@ -361,7 +407,7 @@ struct Mix {
     for (int i = 0; i < rounds; ++i) {
       const std::uint64_t at = below(kSlice - 4096), n = 1 + below(below(8) == 0 ? 4096 : 64);
       switch (below(8)) {
-        case 0: {   // three puts at once, whose sources are used again before they have completed
+        case 0: {  // three puts at once, whose sources are used again before they have completed
           Outstanding o;
           const std::uint64_t apart = kSlice / 3;
           for (std::uint64_t k = 0; k < 3; ++k) {
@@ -373,26 +419,32 @@ struct Mix {
           io.waiter().until([&] { return o.done(); });
           break;
         }
-        case 1: {   // a patch
+        case 1: {  // a patch
           const std::uint64_t rows = 1 + below(40), row = 1 + below(24), stride = row + below(40);
           const auto bytes = pattern(rows * row, random());
-          for (std::uint64_t r = 0; r < rows; ++r) std::copy_n(&bytes[r * row], row, &oracle[at + r * stride]);
-          const Strides shape{.dimensions = 2, .count = {row, rows}, .remote_stride = {stride}, .local_stride = {row}};
+          for (std::uint64_t r = 0; r < rows; ++r)
+            std::copy_n(&bytes[r * row], row, &oracle[at + r * stride]);
+          const Strides shape{
+              .dimensions = 2, .count = {row, rows}, .remote_stride = {stride}, .local_stride = {row}};
           ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
-            return here.access->write(io, o, base + at, bytes.data(), Cursor(shape), below(2) == 0 ? Source::kept : Source::copied);
+            return here.access->write(io, o, base + at, bytes.data(), Cursor(shape),
+                                      below(2) == 0 ? Source::kept : Source::copied);
           }));
           break;
         }
-        case 2: {   // from one half of the slice to the other
+        case 2: {  // from one half of the slice to the other
           const std::uint64_t from = at % (kSlice / 2 - n), to = kSlice / 2 + from;
           std::copy_n(&oracle[from], n, &oracle[to]);
-          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->copy(io, o, base + from, base + to, n); }));
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+            return here.access->copy(io, o, base + from, base + to, n);
+          }));
           break;
         }
-        case 3: {   // a word that all threads add to
+        case 3: {  // a word that all threads add to
           std::uint64_t old = 0;
           ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
-            return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, kShared + below(32) * 8, 1, 0, below(2) == 0 ? nullptr : &old);
+            return here.access->atomic(io, o, AtomicOp::fetch_add, Width::eight, kShared + below(32) * 8, 1,
+                                       0, below(2) == 0 ? nullptr : &old);
           }));
           ++added;
           break;
@@ -400,8 +452,10 @@ struct Mix {
         case 4: {
           const std::array<std::int64_t, 3> x{1, 2, 3};
           ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
-            return here.access->accumulate(io, o, Element::int64, 2.0, kShared + 2048 + below(29) * 8, reinterpret_cast<const std::byte*>(x.data()),
-                                           Cursor(Strides{.dimensions = 1, .count = {24}}), below(2) == 0 ? Source::kept : Source::copied);
+            return here.access->accumulate(io, o, Element::int64, 2.0, kShared + 2048 + below(29) * 8,
+                                           reinterpret_cast<const std::byte*>(x.data()),
+                                           Cursor(Strides{.dimensions = 1, .count = {24}}),
+                                           below(2) == 0 ? Source::kept : Source::copied);
           }));
           accumulated += 12;
           break;
@@ -412,11 +466,15 @@ struct Mix {
           ASSERT_OK(here.mover->bring(io, PageId{page}, {page * kPage, (page + 1) * kPage}));
           break;
         }
-        case 6: {   // a patch back
+        case 6: {  // a patch back
           const Strides shape{.dimensions = 2, .count = {8, 32}, .remote_stride = {100}, .local_stride = {8}};
           std::array<std::byte, 256> got;
-          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) { return here.access->read(io, o, base + at, got.data(), Cursor(shape)); }));
-          for (std::uint64_t r = 0; r < 32; ++r) ASSERT_EQ(std::memcmp(&got[r * 8], &oracle[at + r * 100], 8), 0) << "thread " << t << " round " << i << " row " << r;
+          ASSERT_OK(await(io, *here.access, [&](Outstanding& o) {
+            return here.access->read(io, o, base + at, got.data(), Cursor(shape));
+          }));
+          for (std::uint64_t r = 0; r < 32; ++r)
+            ASSERT_EQ(std::memcmp(&got[r * 8], &oracle[at + r * 100], 8), 0)
+                << "thread " << t << " round " << i << " row " << r;
           break;
         }
         default: {
@@ -433,7 +491,8 @@ struct Mix {
 
   void run(int rounds) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    for (std::uint32_t t = 0; t < kThreads; ++t) job.world.spawn(Rank{t % ranks}, [this, t, rounds] { thread(t, rounds); });
+    for (std::uint32_t t = 0; t < kThreads; ++t)
+      job.world.spawn(Rank{t % ranks}, [this, t, rounds] { thread(t, rounds); });
     job.run();
     if (testing::Test::HasFatalFailure()) return;
     job.on(0, [&](SimRank& here, comm::Blocking& io) {
@@ -451,7 +510,8 @@ struct Mix {
 };
 
 TEST(EveryForm, AgreesWithItsOracleWhilePagesMove) {
-  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60) && !testing::Test::HasFailure(); ++seed) Mix(1 + seed % 4, seed).run(40);
+  for (std::uint64_t seed = 1; seed <= fewer_if_sanitized(60) && !testing::Test::HasFailure(); ++seed)
+    Mix(1 + seed % 4, seed).run(40);
 }
 
 }  // namespace

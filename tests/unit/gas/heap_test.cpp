@@ -33,12 +33,17 @@ using test::TurnWaiter;
 /// coherence.
 struct SimRank final : PageBlocks, HeapHooks {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t heap_bytes)
-      : transport(world.transport(rank)), waiter(world, transport), pages(mem::Pages::uniform(kHeapOffset + heap_bytes).value()),
+      : transport(world.transport(rank)),
+        waiter(world, transport),
+        pages(mem::Pages::uniform(kHeapOffset + heap_bytes).value()),
         entries(Directory::region_bytes(pages, ranks) / 8) {
     const Heap::Config config{kHeapOffset, heap_bytes, 4, 0x7000'0000'0000};
     words.resize(Heap::region_bytes(config, ranks) / 8);
-    KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
-    KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
+    KASANE_CHECK(
+        transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8)
+            .has_value());
+    KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8)
+                     .has_value());
     directory.emplace(transport, pages);
     addresses = AddressCache::create({transport, *directory}).value();
     mover.emplace(transport, *addresses, *this);
@@ -61,8 +66,12 @@ struct SimRank final : PageBlocks, HeapHooks {
   void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
   void settle(PageId) override { claimed = false; }
   void arm_owned(comm::Blocking&, std::uint64_t, std::size_t) override {}
-  void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override { taken.push_back({offset, offset + bytes}); }
-  void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override { discarded.push_back({offset, offset + bytes}); }
+  void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override {
+    taken.push_back({offset, offset + bytes});
+  }
+  void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override {
+    discarded.push_back({offset, offset + bytes});
+  }
 
   test::CountingTransport transport;
   TurnWaiter waiter;
@@ -138,9 +147,13 @@ std::uint32_t random_trace(std::uint64_t seed, std::uint64_t share_bytes, std::s
       const std::uint32_t cache = t < 3 ? Heap::kShared : t / 3;
       for (int i = 0; i < 120; ++i) {
         if (random() % 2 != 0 || pool.empty()) {
-          const std::size_t bytes = random() % 8 != 0 ? random() % (std::size_t{16} << (random() % 12)) : 40'000 + random() % largest_run;
+          const std::size_t bytes = random() % 8 != 0 ? random() % (std::size_t{16} << (random() % 12))
+                                                      : 40'000 + random() % largest_run;
           const std::size_t align = random() % 4 != 0 ? 16 : std::size_t{1} << (random() % 17);
-          const Placement where = random() % 3 == 0 ? Placement::local : random() % 8 == 0 ? Placement::cyclic : Placement::on(Rank{static_cast<std::uint32_t>(random() % kRanks)});
+          const Placement where = random() % 3 == 0 ? Placement::local
+                                  : random() % 8 == 0
+                                      ? Placement::cyclic
+                                      : Placement::on(Rank{static_cast<std::uint32_t>(random() % kRanks)});
           const auto got = here.heap->allocate(io, cache, bytes, align, where);
           if (!got) {
             ++failed;
@@ -179,12 +192,15 @@ std::uint32_t random_trace(std::uint64_t seed, std::uint64_t share_bytes, std::s
   });
   for (std::uint32_t r = 0; r < kRanks; ++r) {
     job.on(r, [](SimRank& here, comm::Blocking& io) {
-      here.heap->for_each_live(io, [](std::uint64_t offset, std::size_t bytes) { ADD_FAILURE() << offset << " of " << bytes << " bytes is lost"; });
+      here.heap->for_each_live(io, [](std::uint64_t offset, std::size_t bytes) {
+        ADD_FAILURE() << offset << " of " << bytes << " bytes is lost";
+      });
     });
   }
   // All slabs are free, so all pages are.
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
-    for (std::uint32_t r = 0; r < kRanks; ++r) EXPECT_TRUE(here.heap->allocate(io, 0, share_bytes, 16, Placement::on(Rank{r})).has_value());
+    for (std::uint32_t r = 0; r < kRanks; ++r)
+      EXPECT_TRUE(here.heap->allocate(io, 0, share_bytes, 16, Placement::on(Rank{r})).has_value());
   });
   return failed;
 }
@@ -228,7 +244,8 @@ TEST(Heap, FreeSlabsBecomePagesAgainForEveryRank) {
         EXPECT_GE(here.heap->usable_size(io, offset), bytes);
         here.heap->free(io, 0, offset);
       }
-      EXPECT_FALSE(here.heap->allocate(io, 0, kShare, 16, Placement::on(Rank{0})).has_value()) << "this worker keeps some";
+      EXPECT_FALSE(here.heap->allocate(io, 0, kShare, 16, Placement::on(Rank{0})).has_value())
+          << "this worker keeps some";
       here.heap->flush(io, 0);
     });
     job.on(2, [&](SimRank& here, comm::Blocking& io) {
@@ -266,14 +283,16 @@ TEST(Heap, RunsAreSplitAndJoinedAgain) {
   Job job(2, 3, 16 << 20);
   job.on(1, [](SimRank& here, comm::Blocking& io) {
     const auto at0 = Placement::on(Rank{0});
-    const auto pages = [&](std::uint64_t n) { return here.heap->allocate(io, 0, n * kHeapPageBytes, 16, at0); };
+    const auto pages = [&](std::uint64_t n) {
+      return here.heap->allocate(io, 0, n * kHeapPageBytes, 16, at0);
+    };
     std::vector<std::uint64_t> runs;
-    for (int i = 0; i < 25; ++i) runs.push_back(pages(10).value());   // 250 of 256 pages
+    for (int i = 0; i < 25; ++i) runs.push_back(pages(10).value());  // 250 of 256 pages
     EXPECT_FALSE(pages(10).has_value());
     for (std::size_t i = 0; i < runs.size(); i += 2) here.heap->free(io, 0, runs[i]);
     EXPECT_FALSE(pages(20).has_value()) << "no two of the free runs are neighbours";
     for (std::size_t i = 1; i < runs.size(); i += 2) here.heap->free(io, 0, runs[i]);
-    const auto whole = pages(256);   // with the pages behind that were never used
+    const auto whole = pages(256);  // with the pages behind that were never used
     ASSERT_TRUE(whole.has_value()) << whole.error().message;
     here.heap->free(io, 0, *whole);
     for (int i = 0; i < 256; ++i) ASSERT_TRUE(pages(1).has_value()) << i;
@@ -285,7 +304,9 @@ TEST(Heap, RunsAreSplitAndJoinedAgain) {
 TEST(Heap, NobodyIsRefusedWhileTheRestOfARunIsInAnotherHand) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Job job(3, seed, 4 << 20);
-    job.on(0, [](SimRank& here, comm::Blocking& io) { here.heap->free(io, 0, here.heap->allocate(io, 0, 4 << 20, 16, Placement::local).value()); });
+    job.on(0, [](SimRank& here, comm::Blocking& io) {
+      here.heap->free(io, 0, here.heap->allocate(io, 0, 4 << 20, 16, Placement::local).value());
+    });
     std::uint64_t got = 0;
     bool refused = false;
     for (std::uint32_t t = 0; t < 6; ++t) {
@@ -308,13 +329,14 @@ TEST(Heap, RunsGrowAndShrinkWhereTheyAre) {
   Job job(1, 1, 16 << 20);
   job.on(0, [](SimRank& here, comm::Blocking& io) {
     const std::uint64_t a = here.heap->allocate(io, 0, 4 * kHeapPageBytes, 16, Placement::local).value();
-    EXPECT_TRUE(here.heap->resize(io, a, 9 * kHeapPageBytes));   // nothing was ever behind it
+    EXPECT_TRUE(here.heap->resize(io, a, 9 * kHeapPageBytes));  // nothing was ever behind it
     EXPECT_EQ(here.heap->usable_size(io, a), 9 * kHeapPageBytes);
     const std::uint64_t b = here.heap->allocate(io, 0, kHeapPageBytes, 16, Placement::local).value();
     EXPECT_EQ(b, a + 9 * kHeapPageBytes);
     EXPECT_FALSE(here.heap->resize(io, a, 10 * kHeapPageBytes));
     EXPECT_TRUE(here.heap->resize(io, a, 3 * kHeapPageBytes));
-    EXPECT_EQ(here.heap->allocate(io, 0, 6 * kHeapPageBytes, 16, Placement::local).value(), a + 3 * kHeapPageBytes);
+    EXPECT_EQ(here.heap->allocate(io, 0, 6 * kHeapPageBytes, 16, Placement::local).value(),
+              a + 3 * kHeapPageBytes);
     EXPECT_FALSE(here.heap->resize(io, a, 100)) << "a run for a small object";
     const std::uint64_t small = here.heap->allocate(io, 0, 1000, 16, Placement::local).value();
     EXPECT_TRUE(here.heap->resize(io, small, 1020));
@@ -331,11 +353,13 @@ TEST(Heap, PagesAreOwnedAsAsked) {
     const auto owners = [&](Placement where) {
       const std::uint64_t at = here.heap->allocate(io, 0, 9 * kHeapPageBytes, 16, where).value();
       std::string text;
-      for (std::uint64_t i = 0; i < 9; ++i) text += std::to_string(raw(here.directory->lookup(io, here.pages.page_of(at + i * kHeapPageBytes)).owner));
+      for (std::uint64_t i = 0; i < 9; ++i)
+        text += std::to_string(
+            raw(here.directory->lookup(io, here.pages.page_of(at + i * kHeapPageBytes)).owner));
       here.heap->free(io, 0, at);
       return text;
     };
-    for (int round = 0; round < 3; ++round) {   // fresh at first, then pages that had other owners
+    for (int round = 0; round < 3; ++round) {  // fresh at first, then pages that had other owners
       EXPECT_EQ(owners(Placement::local), "111111111");
       EXPECT_EQ(owners(Placement::block), "000111222");
       EXPECT_EQ(owners(Placement::cyclic), "012012012");
@@ -365,7 +389,8 @@ Cost paper_pattern(std::uint32_t target, std::uint32_t rounds) {
     std::uint64_t allocate = 0, free = 0;
     here.transport.trips();
     for (std::uint32_t round = 0; round < rounds; ++round) {
-      for (auto& offset : all) offset = here.heap->allocate(io, 0, 1 + random() % 32768, 16, Placement::on(Rank{target})).value();
+      for (auto& offset : all)
+        offset = here.heap->allocate(io, 0, 1 + random() % 32768, 16, Placement::on(Rank{target})).value();
       allocate += here.transport.trips();
       std::shuffle(all.begin(), all.end(), random);
       for (const auto offset : all) here.heap->free(io, 0, offset);
@@ -380,7 +405,8 @@ Cost paper_pattern(std::uint32_t target, std::uint32_t rounds) {
 
 TEST(HeapTrips, ThePatternOfThePaperAtAnotherRank) {
   const Cost first = paper_pattern(1, 1), steady = paper_pattern(1, 50);
-  std::printf("first round: %.2f trips an allocation, %.2f a free; over 50 rounds %.2f and %.2f\n", first.allocate, first.free, steady.allocate, steady.free);
+  std::printf("first round: %.2f trips an allocation, %.2f a free; over 50 rounds %.2f and %.2f\n",
+              first.allocate, first.free, steady.allocate, steady.free);
   EXPECT_LE(first.allocate, 3.0);
   EXPECT_LE(first.free, 2.0);
   EXPECT_LE(steady.allocate, 1.0);
@@ -397,7 +423,8 @@ TEST(HeapTrips, AllocatedByOneRankFreedByAnother) {
     std::vector<std::uint64_t> all(100);
     job.on(0, [&](SimRank& here, comm::Blocking& io) {
       here.transport.trips();
-      for (auto& offset : all) offset = here.heap->allocate(io, 0, 1 + random() % 32768, 16, Placement::on(Rank{1})).value();
+      for (auto& offset : all)
+        offset = here.heap->allocate(io, 0, 1 + random() % 32768, 16, Placement::on(Rank{1})).value();
       allocate += here.transport.trips();
     });
     std::shuffle(all.begin(), all.end(), random);
@@ -408,21 +435,24 @@ TEST(HeapTrips, AllocatedByOneRankFreedByAnother) {
     });
     operations += 100;
   }
-  std::printf("%.2f trips an allocation, %.2f a free\n", static_cast<double>(allocate) / operations, static_cast<double>(free) / operations);
+  std::printf("%.2f trips an allocation, %.2f a free\n", static_cast<double>(allocate) / operations,
+              static_cast<double>(free) / operations);
   EXPECT_LE(static_cast<double>(allocate) / operations, 3.0);
   EXPECT_LE(static_cast<double>(free) / operations, 2.0);
 }
 
-constexpr std::uint64_t kStrided = 40;   ///< groups of 64 objects
+constexpr std::uint64_t kStrided = 40;  ///< groups of 64 objects
 
 /// Objects at rank 1, in the order in which neighbours lie in different groups.
 std::vector<std::uint64_t> strided(Job& job) {
   std::vector<std::uint64_t> all, by_group;
   job.on(0, [&](SimRank& here, comm::Blocking& io) {
-    for (std::uint64_t i = 0; i < kStrided * 64; ++i) by_group.push_back(here.heap->allocate(io, 0, 1024, 16, Placement::on(Rank{1})).value());
+    for (std::uint64_t i = 0; i < kStrided * 64; ++i)
+      by_group.push_back(here.heap->allocate(io, 0, 1024, 16, Placement::on(Rank{1})).value());
   });
   std::sort(by_group.begin(), by_group.end());
-  for (std::uint64_t i = 0; i < by_group.size(); ++i) all.push_back(by_group[i % kStrided * 64 + i / kStrided]);
+  for (std::uint64_t i = 0; i < by_group.size(); ++i)
+    all.push_back(by_group[i % kStrided * 64 + i / kStrided]);
   return all;
 }
 
@@ -432,7 +462,7 @@ TEST(HeapTrips, GroupsGoBackTogether) {
   Job job(3, 31);
   const auto all = strided(job);
   job.on(2, [&](SimRank& here, comm::Blocking& io) {
-    for (const auto offset : all) (void)here.heap->usable_size(io, offset);   // hears what the pages are
+    for (const auto offset : all) (void)here.heap->usable_size(io, offset);  // hears what the pages are
     here.transport.trips();
     here.transport.chain();
     for (const auto offset : all) here.heap->free(io, 0, offset);
@@ -453,7 +483,7 @@ TEST(HeapTrips, GroupsGoBackTogether) {
 
 TEST(HeapTrips, LocalOnesAskNobody) {
   const Cost steady = paper_pattern(0, 20);
-  EXPECT_LE(steady.allocate, 0.1);   // the directory entries of new pages
+  EXPECT_LE(steady.allocate, 0.1);  // the directory entries of new pages
   EXPECT_EQ(steady.free, 0.0);
 }
 
@@ -462,7 +492,9 @@ TEST(HeapTrips, LocalOnesAskNobody) {
 TEST(Heap, DiscardsBeforeOthersMayHaveItAndDropsBeforeUse) {
   Job job(2, 17);
   std::uint64_t at = 0;
-  job.on(0, [&](SimRank& here, comm::Blocking& io) { at = here.heap->allocate(io, 0, 5000, 16, Placement::local).value(); });
+  job.on(0, [&](SimRank& here, comm::Blocking& io) {
+    at = here.heap->allocate(io, 0, 5000, 16, Placement::local).value();
+  });
   job.on(1, [&](SimRank& here, comm::Blocking& io) {
     here.heap->free(io, 0, at);
     ASSERT_EQ(here.discarded.size(), 1u) << "this worker may be given it again at once";
@@ -474,7 +506,9 @@ TEST(Heap, DiscardsBeforeOthersMayHaveItAndDropsBeforeUse) {
     here.heap->flush(io, 0);
     here.taken.clear();
     const std::uint64_t again = here.heap->allocate(io, 0, 5000, 16, Placement::local).value();
-    const bool dropped = std::any_of(here.taken.begin(), here.taken.end(), [&](const ByteRange& r) { return r.begin <= again && again + 5000 <= r.end; });
+    const bool dropped = std::any_of(here.taken.begin(), here.taken.end(), [&](const ByteRange& r) {
+      return r.begin <= again && again + 5000 <= r.end;
+    });
     EXPECT_TRUE(dropped);
   });
 }
@@ -496,7 +530,8 @@ TEST(Heap, AnExhaustedShareSaysWhichAndTheOthersGoOn) {
       all.push_back(*got);
     }
     EXPECT_GE(all.size(), 120u);
-    for (const char* part : {"rank 1", "30000", "262144 bytes", "4194304", "are free", "--space"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+    for (const char* part : {"rank 1", "30000", "262144 bytes", "4194304", "are free", "--space"})
+      EXPECT_NE(message.find(part), std::string::npos) << message;
     const auto large = here.heap->allocate(io, 0, 100 << 20, 16, Placement::on(Rank{1}));
     ASSERT_FALSE(large.has_value());
     EXPECT_NE(large.error().message.find("104857600"), std::string::npos) << large.error().message;
@@ -562,18 +597,28 @@ TEST(HeapDeath, FreedTwiceWithOthersInBetween) {
 }
 
 TEST(HeapDeath, NeverAllocated) {
-  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) { heap.free(io, 0, kHeapOffset + 5 * kHeapPageBytes); }), "the pointer 0x7[0-9a-f]+ was never allocated");
-  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) { heap.free(io, 0, heap.allocate(io, 0, 100, 16, Placement::local).value() + 16); }),
+  EXPECT_DEATH(
+      on_rank_0([](Heap& heap, comm::Blocking& io) { heap.free(io, 0, kHeapOffset + 5 * kHeapPageBytes); }),
+      "the pointer 0x7[0-9a-f]+ was never allocated");
+  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) {
+                 heap.free(io, 0, heap.allocate(io, 0, 100, 16, Placement::local).value() + 16);
+               }),
                "is not the start of an allocation");
-  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) { heap.free(io, 0, heap.allocate(io, 0, 100'000, 16, Placement::local).value() + 16); }),
+  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) {
+                 heap.free(io, 0, heap.allocate(io, 0, 100'000, 16, Placement::local).value() + 16);
+               }),
                "is not the start of an allocation");
-  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) { heap.free(io, 0, heap.allocate(io, 0, 200'000, 16, Placement::local).value() + kHeapPageBytes); }),
+  EXPECT_DEATH(on_rank_0([](Heap& heap, comm::Blocking& io) {
+                 heap.free(io, 0,
+                           heap.allocate(io, 0, 200'000, 16, Placement::local).value() + kHeapPageBytes);
+               }),
                "is not the start of an allocation");
 }
 
 TEST(SizeClasses, NumbersOfObjectsAreExact) {
   for (unsigned c = 0; c < kSizeClasses; ++c) {
-    for (std::uint64_t n = 0; n < slab_pages(c) * kHeapPageBytes; n += 16) ASSERT_EQ(object_at(n, c), n / class_bytes(c)) << class_bytes(c);
+    for (std::uint64_t n = 0; n < slab_pages(c) * kHeapPageBytes; n += 16)
+      ASSERT_EQ(object_at(n, c), n / class_bytes(c)) << class_bytes(c);
     EXPECT_GE(slab_pages(c) * kHeapPageBytes / class_bytes(c), 8u);
   }
   for (std::uint64_t pages = 1; pages < 100'000; ++pages) {

@@ -50,10 +50,14 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
   comm::Transport& transport = world.transport(Rank{0});
   const Heap::Config config{0, kHeapBytes, 2, 0};
   const mem::Pages pages = mem::Pages::uniform(kHeapBytes).value();
-  std::vector<std::uint64_t> entries(Directory::region_bytes(pages, 1) / 8), words(Heap::region_bytes(config, 1) / 8);
+  std::vector<std::uint64_t> entries(Directory::region_bytes(pages, 1) / 8),
+      words(Heap::region_bytes(config, 1) / 8);
   std::vector<unsigned char> memory(kHeapBytes);
-  KASANE_CHECK(transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
-  KASANE_CHECK(transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
+  KASANE_CHECK(
+      transport.attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8)
+          .has_value());
+  KASANE_CHECK(
+      transport.attach(kHeap, -1, reinterpret_cast<std::byte*>(words.data()), words.size() * 8).has_value());
   Directory directory(transport, pages);
   auto addresses = AddressCache::create({transport, directory}).value();
   NoCoherence hooks;
@@ -73,7 +77,8 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
       std::uint64_t seen_wrong = 0;
       for (int i = 0; i < 1500; ++i) {
         if (random() % 2 == 0) {
-          const std::size_t bytes = random() % 16 != 0 ? 1 + random() % (std::size_t{16} << (random() % 12)) : 40'000 + random() % 400'000;
+          const std::size_t bytes = random() % 16 != 0 ? 1 + random() % (std::size_t{16} << (random() % 12))
+                                                       : 40'000 + random() % 400'000;
           const auto got = heap.allocate(io, cache, bytes, 16, Placement::local);
           if (!got) continue;
           std::memset(&memory[*got], static_cast<int>(*got >> 4 & 0xFF), bytes);
@@ -88,7 +93,9 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
             piece = pool.back();
             pool.pop_back();
           }
-          for (std::size_t b = 0; b < piece.bytes; ++b) seen_wrong += memory[piece.offset + b] != static_cast<unsigned char>(piece.offset >> 4 & 0xFF) ? 1 : 0;
+          for (std::size_t b = 0; b < piece.bytes; ++b)
+            seen_wrong +=
+                memory[piece.offset + b] != static_cast<unsigned char>(piece.offset >> 4 & 0xFF) ? 1 : 0;
           heap.free(io, cache, piece.offset);
         }
       }
@@ -103,7 +110,9 @@ TEST(HeapThreads, NothingIsHandedOutTwiceOrLost) {
   comm::Blocking io(transport, waiter);
   for (const Piece& piece : pool) heap.free(io, 0, piece.offset);
   for (const std::uint32_t cache : {0u, 1u, Heap::kShared}) heap.flush(io, cache);
-  heap.for_each_live(io, [](std::uint64_t offset, std::size_t bytes) { ADD_FAILURE() << offset << " of " << bytes << " bytes is lost"; });
+  heap.for_each_live(io, [](std::uint64_t offset, std::size_t bytes) {
+    ADD_FAILURE() << offset << " of " << bytes << " bytes is lost";
+  });
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ class Reader {
  private:
   void take(const ReadAhead::Plan& plan) {
     EXPECT_LE(plan.pieces, most_);
-    for (std::uint32_t i = 0; i < plan.pieces; ++i) here_.insert(static_cast<std::uint64_t>(plan.first + plan.stride * i));
+    for (std::uint32_t i = 0; i < plan.pieces; ++i)
+      here_.insert(static_cast<std::uint64_t>(plan.first + plan.stride * i));
     if (plan.pieces != 0) first_.insert(static_cast<std::uint64_t>(plan.first));
   }
   ReadAhead ahead_;
@@ -73,7 +74,8 @@ std::uint64_t ask_for_four(ReadAhead& ahead, std::uint64_t first, std::set<std::
     const std::uint64_t at = down ? first + 3 - i : first + i;
     came += planned.count(at);
     const ReadAhead::Plan plan = ahead.ask(at, kMost);
-    for (std::uint32_t k = 0; k < plan.pieces; ++k) planned.insert(static_cast<std::uint64_t>(plan.first + plan.stride * k));
+    for (std::uint32_t k = 0; k < plan.pieces; ++k)
+      planned.insert(static_cast<std::uint64_t>(plan.first + plan.stride * k));
   }
   return came;
 }
@@ -82,7 +84,7 @@ TEST(ReadAhead, FollowsSweepsWhosePiecesAreAskedForSomeAtOnce) {
   ReadAhead ahead;
   std::set<std::uint64_t> planned;
   std::uint64_t came = 0;
-  for (std::uint64_t i = 0; i < 200; ++i) {   // one down, two up
+  for (std::uint64_t i = 0; i < 200; ++i) {  // one down, two up
     came += ask_for_four(ahead, 5000 - 4 * i, planned);
     came += ask_for_four(ahead, 10'000 + 4 * i, planned);
     came += ask_for_four(ahead, 20'000 + 4 * i, planned);
@@ -103,7 +105,8 @@ TEST(ReadAhead, FollowsStridesAndBringsNothingBetween) {
 TEST(ReadAhead, FollowsSweepsOfSeveralThreadsAtOnce) {
   Reader reader;
   for (std::uint64_t i = 0; i < 500; ++i)
-    for (std::uint64_t sweep = 0; sweep < 12; ++sweep) reader.touch(sweep * 100'000 + (sweep % 2 == 0 ? i : 1000 - i));
+    for (std::uint64_t sweep = 0; sweep < 12; ++sweep)
+      reader.touch(sweep * 100'000 + (sweep % 2 == 0 ? i : 1000 - i));
   expect_few(reader, 12 * 500, 12);
 }
 
@@ -111,7 +114,8 @@ TEST(ReadAhead, FollowsSweepsOfSeveralThreadsAtOnce) {
 TEST(ReadAhead, StaysAheadOfWhoAsksInTime) {
   for (const std::int64_t stride : {1, -1, 3}) {
     Reader reader;
-    for (std::int64_t i = 0; i < 1000; ++i) reader.touch_and_ask(static_cast<std::uint64_t>(10'000 + stride * i));
+    for (std::int64_t i = 0; i < 1000; ++i)
+      reader.touch_and_ask(static_cast<std::uint64_t>(10'000 + stride * i));
     EXPECT_LE(reader.asked(), 4u);
     EXPECT_LE(reader.came(), 1000u + 2 * kMost);
   }
@@ -140,9 +144,9 @@ TEST(ReadAhead, BringsNothingTwice) {
   ReadAhead ahead;
   static_cast<void>(ahead.ask(50, kMost));
   EXPECT_EQ(ahead.ask(50, kMost).pieces, 0u);
-  EXPECT_EQ(ahead.ask(51, kMost).pieces, 1u);   // 52
+  EXPECT_EQ(ahead.ask(51, kMost).pieces, 1u);  // 52
   EXPECT_EQ(ahead.ask(51, kMost).pieces, 0u);
-  EXPECT_EQ(ahead.ask(52, kMost).first, 53);    // and 54
+  EXPECT_EQ(ahead.ask(52, kMost).first, 53);  // and 54
   EXPECT_EQ(ahead.ask(51, kMost).pieces, 0u);
   EXPECT_EQ(ahead.ask(52, kMost).pieces, 0u);
 }
@@ -173,11 +177,11 @@ TEST(ReadAhead, BeginsAtItsWidestWhereSweepsAreKnownToAscend) {
   EXPECT_EQ(first.pieces, kMost);
   EXPECT_EQ(first.first, 101);
   EXPECT_EQ(first.stride, 1);
-  EXPECT_EQ(ahead.ask(101, kMost, ReadAhead::Known::ascends).pieces, 0u);   // there is enough
+  EXPECT_EQ(ahead.ask(101, kMost, ReadAhead::Known::ascends).pieces, 0u);  // there is enough
   const auto second = ahead.ask(100 + kMost / 4, kMost, ReadAhead::Known::ascends);
   EXPECT_EQ(second.pieces, kMost / 4);
   EXPECT_EQ(second.first, 101 + kMost);
-  EXPECT_EQ(ReadAhead().ask(5000, 3, ReadAhead::Known::ascends).pieces, 3u);   // and there may be less room
+  EXPECT_EQ(ReadAhead().ask(5000, 3, ReadAhead::Known::ascends).pieces, 3u);  // and there may be less room
 }
 
 // A range that the program will overwrite is asked for at the ends of pieces only, block by block: that looks
@@ -187,18 +191,20 @@ TEST(ReadAhead, FollowsNobodyWhoOverwrites) {
   ReadAhead ahead;
   for (std::uint64_t p = 0; p < 400; p += 4) {
     ahead.overwrites(p, p + 3);
-    ahead.overwrites(p + 1, p + 2);   // said once more
+    ahead.overwrites(p + 1, p + 2);  // said once more
     EXPECT_EQ(ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces, 0u);
     EXPECT_EQ(ahead.ask(p + 3, kMost, ReadAhead::Known::nothing, store).pieces, 0u);
   }
   // A thread that loads from it is followed at once, from then on also where it was overwritten last.
   std::uint32_t came = 0;
-  for (std::uint64_t p = 380; p < 386; ++p) came += ahead.ask(p, kMost, ReadAhead::Known::nothing, load).pieces;
+  for (std::uint64_t p = 380; p < 386; ++p)
+    came += ahead.ask(p, kMost, ReadAhead::Known::nothing, load).pieces;
   EXPECT_GE(came, 8u);
   // So is one that stores elsewhere, or where something was to be overwritten long ago.
   for (const std::uint64_t begin : {0u, 1000u}) {
     came = 0;
-    for (std::uint64_t p = begin; p < begin + 6; ++p) came += ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces;
+    for (std::uint64_t p = begin; p < begin + 6; ++p)
+      came += ahead.ask(p, kMost, ReadAhead::Known::nothing, store).pieces;
     EXPECT_GE(came, 8u) << begin;
   }
 }
@@ -216,7 +222,8 @@ TEST(ReadAhead, AsksInTimeWhereThereIsLittleRoom) {
 // A sweep that is alone has all the room; of several each has half.
 TEST(ReadAhead, SharesTheRoom) {
   ReadAhead ahead;
-  const auto first = ahead.ask(1000, kMost, ReadAhead::Known::ascends), second = ahead.ask(9000, kMost, ReadAhead::Known::ascends);
+  const auto first = ahead.ask(1000, kMost, ReadAhead::Known::ascends),
+             second = ahead.ask(9000, kMost, ReadAhead::Known::ascends);
   EXPECT_EQ(first.pieces, kMost);
   EXPECT_EQ(second.pieces, kMost / 2);
   // The first one has enough now; and when the second was not used for a while, it gets all again.

@@ -89,7 +89,8 @@ constexpr std::uint64_t kSmall = 4096;
 constexpr comm::sim::SimOptions kByMessages{.says_by_messages = true, .answer_alone_permille = 0};
 
 /// Rank 0 manages the page, 1 owns it, `users` know where it is, and 3 takes it.
-void bring_by_messages(Job& job, std::vector<std::uint32_t> users, std::uint64_t page_bytes, const std::function<void(SimRank&)>& after) {
+void bring_by_messages(Job& job, std::vector<std::uint32_t> users, std::uint64_t page_bytes,
+                       const std::function<void(SimRank&)>& after) {
   const std::uint64_t page = 4, at = page * page_bytes;
   job.on(1, [&](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(here.mover->assign(io, PageId{page}, Rank{1}).has_value());
@@ -171,7 +172,8 @@ TEST(RoundTrips, EntriesOnTheirWayAreWaitedForByTheNextMover) {
     for (std::uint32_t r = 1; r < 3; ++r) {
       job.world.spawn(Rank{r}, [&job, r] {
         auto io = job[r].io();
-        for (int round = 0; round < 3; ++round) EXPECT_FALSE(job[r].mover->bring_all(io, PageId{0}, kPages).has_value());
+        for (int round = 0; round < 3; ++round)
+          EXPECT_FALSE(job[r].mover->bring_all(io, PageId{0}, kPages).has_value());
         job[r].mover->await_entry_updates(io);
         EXPECT_EQ(job[r].naming, 0);
       });
@@ -208,7 +210,8 @@ TEST(RoundTrips, ManyHoldersAndManyPagesGoAtOnce) {
 // ---- partial pages ---------------------------------------------------------------------------------------
 
 constexpr Rank kMe{1}, kOther{2};
-constexpr Location kOnSsd{true, kMe, Tier::ssd, false, 7}, kInPart = in_part(kOnSsd), kInDram = in_tier(kOnSsd, Tier::dram);
+constexpr Location kOnSsd{true, kMe, Tier::ssd, false, 7}, kInPart = in_part(kOnSsd),
+                                                           kInDram = in_tier(kOnSsd, Tier::dram);
 
 TEST(InPart, OthersSeeAPageOnSsdThatTheyCannotTake) {
   EXPECT_EQ(Location::of(kInPart.word()), kInPart);
@@ -257,7 +260,7 @@ struct BringsIn final : PageIn {
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank* here = nullptr;
   int waits = 0, roused = 0, hints = 0;
-  std::optional<PageId> moved;   ///< its owner answers that it is elsewhere by now
+  std::optional<PageId> moved;  ///< its owner answers that it is elsewhere by now
 };
 
 TEST(InPart, WhoNeedsNoBytesTakesAPageFromSsdButAsksForOneInPart) {
@@ -320,7 +323,8 @@ TEST(InPart, OnlyTheFirstMustCome) {
     EXPECT_EQ(page_in.waits, 1);
     EXPECT_EQ(page_in.roused, 1);
     EXPECT_EQ(page_in.hints, 2);
-    for (const PageId page : pages) EXPECT_EQ(here.addresses->find_here(io, page).owner, page == PageId{3} ? Rank{1} : kNoRank);
+    for (const PageId page : pages)
+      EXPECT_EQ(here.addresses->find_here(io, page).owner, page == PageId{3} ? Rank{1} : kNoRank);
   });
 }
 
@@ -335,7 +339,8 @@ TEST(InPart, ItsOwnerHandsItOn) {
     Location l = here.directory->lookup(io, PageId{4});
     ASSERT_TRUE(here.directory->replace(io, PageId{4}, l, in_part(l)));
     ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value());
-    EXPECT_EQ(here.directory->lookup(io, PageId{4}), (Location{true, Rank{1}, Tier::dram, false, l.version, true}));
+    EXPECT_EQ(here.directory->lookup(io, PageId{4}),
+              (Location{true, Rank{1}, Tier::dram, false, l.version, true}));
     l = touched(here.directory->lookup(io, PageId{4}));
     ASSERT_TRUE(here.directory->replace(io, PageId{4}, here.directory->lookup(io, PageId{4}), in_part(l)));
     ASSERT_TRUE(here.mover->hand_back(io, PageId{4}, Rank{2}));
@@ -357,7 +362,7 @@ TEST(Refusals, APageThatIsNotAllocatedStaysSo) {
     EXPECT_EQ(here.claimed, (std::array<bool, kPages>{}));
   });
   EXPECT_EQ(where(job, 4), Location{});
-  EXPECT_EQ(raw(where(job, 3).owner), 0u);   // what could move did
+  EXPECT_EQ(raw(where(job, 3).owner), 0u);  // what could move did
 }
 
 TEST(Refusals, APinnedPageStaysWhereItIs) {
@@ -403,7 +408,7 @@ TEST_F(Gifts, ArriveWithTheirBytes) {
   with_service(job, 0, [](SimRank& here, comm::Blocking& io) {
     EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());
     EXPECT_FALSE(here.give_service->give(io, PageId{7}, 2, Rank{0}).has_value());
-    EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());   // where it is already
+    EXPECT_FALSE(here.give_service->give(io, PageId{3}, 4, Rank{2}).has_value());  // where it is already
     EXPECT_FALSE(here.give_service->give(io, PageId{9}, 0, Rank{2}).has_value());
   });
   for (std::uint64_t p = 3; p < 7; ++p) EXPECT_EQ(raw(where(job, p).owner), 2u);
@@ -442,7 +447,9 @@ TEST_F(Gifts, CrosswiseEndAndLoseNothing) {
           if (random() % 2 == 0) {
             EXPECT_FALSE(here.mover->bring_all(io, PageId{first}, pages).has_value());
           } else {
-            EXPECT_FALSE(here.give_service->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)}).has_value());
+            EXPECT_FALSE(here.give_service
+                             ->give(io, PageId{first}, pages, Rank{static_cast<std::uint32_t>(random() % 3)})
+                             .has_value());
           }
         }
         --left;

@@ -26,20 +26,27 @@ using kasane::test::CountingTransport, kasane::test::TurnWaiter;
 
 inline constexpr std::uint64_t kPages = 20;
 
-inline mem::Pages pages_of(std::uint64_t page_bytes) { return mem::Pages::uniform(kPages * page_bytes, page_bytes).value(); }
+inline mem::Pages pages_of(std::uint64_t page_bytes) {
+  return mem::Pages::uniform(kPages * page_bytes, page_bytes).value();
+}
 inline std::uint64_t offset_of(PageId page) { return raw(page) * mem::kPageBytes; }
 
 /// A rank without coherence: frames, directory, address cache and mover. Blocks are never in use; a yield may
 /// be refused.
 struct SimRank final : PageBlocks {
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, std::uint64_t page_bytes, PageIn* page_in)
-      : transport(world.transport(rank)), waiter(world, transport), frames(kPages * page_bytes),
+      : transport(world.transport(rank)),
+        waiter(world, transport),
+        frames(kPages * page_bytes),
         entries(Directory::region_bytes(pages_of(page_bytes), ranks) / 8) {
     // The delivering thread makes progress below the counting: the engine's part of it must run there.
-    world.transport(rank).set_poll_hook([](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
+    world.transport(rank).set_poll_hook(
+        [](void* t) noexcept { return static_cast<CountingTransport*>(t)->run_poll_hook(); }, &transport);
     engine = comm::Engine::create(transport, {.operations = 64, .packs = 8, .argument_buffers = 8}).value();
     KASANE_CHECK(engine->attach(kFrames, -1, frames.data(), frames.size()).has_value());
-    KASANE_CHECK(engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8).has_value());
+    KASANE_CHECK(
+        engine->attach(kDirectory, -1, reinterpret_cast<std::byte*>(entries.data()), entries.size() * 8)
+            .has_value());
     directory.emplace(transport, pages_of(page_bytes));
     addresses = AddressCache::create({transport, *directory, nullptr, page_in}).value();
     mover.emplace(transport, *addresses, *this);
@@ -88,18 +95,19 @@ struct SimRank final : PageBlocks {
   std::unique_ptr<comm::Engine> engine;
   std::unique_ptr<DirectAccess> access;
   std::array<bool, kPages> claimed{};
-  int refusals = 0;       ///< how many yields are answered retry
+  int refusals = 0;  ///< how many yields are answered retry
   bool pinned = false;
-  bool never_lands = false;   ///< as if each block here had changes of this rank
-  int naming = 0;         ///< entries on their way
+  bool never_lands = false;  ///< as if each block here had changes of this rank
+  int naming = 0;            ///< entries on their way
 };
 
 struct Job {
   /// page_ins: of the first ranks; those that have none keep all pages in DRAM.
-  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {}, std::uint64_t page_bytes = mem::kPageBytes,
-      const std::vector<PageIn*>& page_ins = {})
+  Job(std::uint32_t ranks, std::uint64_t seed, const comm::sim::SimOptions& options = {},
+      std::uint64_t page_bytes = mem::kPageBytes, const std::vector<PageIn*>& page_ins = {})
       : world(ranks, seed, options) {
-    for (std::uint32_t r = 0; r < ranks; ++r) all.emplace_back(world, Rank{r}, ranks, page_bytes, r < page_ins.size() ? page_ins[r] : nullptr);
+    for (std::uint32_t r = 0; r < ranks; ++r)
+      all.emplace_back(world, Rank{r}, ranks, page_bytes, r < page_ins.size() ? page_ins[r] : nullptr);
   }
   SimRank& operator[](std::uint32_t r) { return all[r]; }
   /// Runs body as a thread of the rank, alone.
@@ -120,6 +128,8 @@ struct Job {
 };
 
 /// What is live of a page here.
-inline ByteRange page_range(PageId page, std::uint64_t page_bytes = mem::kPageBytes) { return {raw(page) * page_bytes, raw(page) * page_bytes + 64}; }
+inline ByteRange page_range(PageId page, std::uint64_t page_bytes = mem::kPageBytes) {
+  return {raw(page) * page_bytes, raw(page) * page_bytes + 64};
+}
 
 }  // namespace kasane::gas::test

@@ -43,7 +43,7 @@ TEST(Arming, WaitsForAQuarterOfWhatIsExaminedBefore) {
   };
   while (armed != 999) arm_and_end_turn();
   EXPECT_TRUE(retired.calls.empty());
-  while (armed != 1999) arm_and_end_turn();   // the first thousand go in eight turns
+  while (armed != 1999) arm_and_end_turn();  // the first thousand go in eight turns
   ASSERT_EQ(retired.calls.size(), 8);
   std::vector<PageId> all;
   for (const auto& call : retired.calls) {

@@ -21,11 +21,11 @@ void let_time_pass() { std::this_thread::sleep_for(std::chrono::milliseconds(3))
 TEST(Arrivals, ComeInTheOrderOfTheirTimes) {
   auto arrivals = Arrivals::create(1000);
   ASSERT_TRUE(arrivals);
-  for (const std::uint64_t page : {700, 5, 320}) {   // the order of a sweep downwards, or of none
+  for (const std::uint64_t page : {700, 5, 320}) {  // the order of a sweep downwards, or of none
     arrivals->note(PageId{page});
     let_time_pass();
   }
-  arrivals->note(PageId{700});   // noted already: it keeps its time
+  arrivals->note(PageId{700});  // noted already: it keeps its time
   EXPECT_EQ(taken(*arrivals), (std::vector<std::uint64_t>{700, 5, 320}));
   EXPECT_TRUE(taken(*arrivals).empty());
 }
@@ -51,7 +51,7 @@ TEST(Arrivals, ArePastAfterAWhile) {
   EXPECT_TRUE(seen);
   let_time_pass();
   EXPECT_FALSE(arrivals->just_came(PageId{3}));
-  arrivals->note(PageId{3});   // a further part of it
+  arrivals->note(PageId{3});  // a further part of it
   EXPECT_EQ(taken(*arrivals), std::vector<std::uint64_t>{3});
 }
 

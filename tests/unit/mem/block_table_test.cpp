@@ -34,7 +34,7 @@ TEST(BlockTable, DroppingAPageGivesBackItsWordsAllAtOnce) {
   auto made = BlockTable::create(kPages * kWords);
   ASSERT_TRUE(made.has_value());
   BlockTable& table = *made;
-  std::vector<std::uint64_t> entries(kPages * kWords);   // plain: guarded by the words
+  std::vector<std::uint64_t> entries(kPages * kWords);  // plain: guarded by the words
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> done{0}, stolen{0};
   std::vector<std::thread> threads;
@@ -59,12 +59,14 @@ TEST(BlockTable, DroppingAPageGivesBackItsWordsAllAtOnce) {
   for (; rounds < 100 || done.load() < kTurns; ++rounds) {
     const std::uint64_t first = rounds % kPages * kWords;
     for (std::uint64_t b = first; b < first + kWords; ++b) {
-      for (std::uint32_t free = 0; !table[BlockId{b}].compare_exchange_weak(free, kWhole); free = 0) std::this_thread::yield();
+      for (std::uint32_t free = 0; !table[BlockId{b}].compare_exchange_weak(free, kWhole); free = 0)
+        std::this_thread::yield();
     }
     for (std::uint64_t b = first; b < first + kWords; ++b) ++entries[b];
     EXPECT_TRUE(table.drop({BlockId{first}, kWords}));
-    for (std::uint64_t b = first; b < first + kWords; ++b) stale += table[BlockId{b}].load() == kWhole ? 1 : 0;
-    if (stale != 0) break;   // the next round would wait for them
+    for (std::uint64_t b = first; b < first + kWords; ++b)
+      stale += table[BlockId{b}].load() == kWhole ? 1 : 0;
+    if (stale != 0) break;  // the next round would wait for them
   }
   stop = true;
   for (std::thread& thread : threads) thread.join();
@@ -74,7 +76,7 @@ TEST(BlockTable, DroppingAPageGivesBackItsWordsAllAtOnce) {
 }
 
 TEST(BlockTable, StartsAtZeroAndHoldsAWordABlock) {
-  auto table = BlockTable::create(std::uint64_t{1} << 28);   // of a space of 1 TiB
+  auto table = BlockTable::create(std::uint64_t{1} << 28);  // of a space of 1 TiB
   ASSERT_TRUE(table);
   EXPECT_EQ(table->blocks(), std::uint64_t{1} << 28);
   EXPECT_EQ((*table)[BlockId{(1u << 28) - 1}].load(), 0u);
@@ -88,7 +90,8 @@ TEST(BlockTable, StartsAtZeroAndHoldsAWordABlock) {
 TEST(BlockSet, WalksASparseSetOverAWholeSpaceInOrder) {
   BlockSet set = make_set(std::uint64_t{1} << 28);
   EXPECT_TRUE(members(set).empty());
-  const std::vector<std::uint64_t> wanted{0, 63, 64, 4095, 4096, 262143, 262144, 16777216, 134217728, (1u << 28) - 1};
+  const std::vector<std::uint64_t> wanted{0,      63,     64,       4095,      4096,
+                                          262143, 262144, 16777216, 134217728, (1u << 28) - 1};
   for (auto it = wanted.rbegin(); it != wanted.rend(); ++it) set.insert(BlockId{*it});
   EXPECT_EQ(members(set), wanted);
   EXPECT_EQ(set.next(1), 63u);
@@ -100,7 +103,7 @@ TEST(BlockSet, WalksASparseSetOverAWholeSpaceInOrder) {
 }
 
 TEST(BlockSet, TakesTheSameTwice) {
-  BlockSet set = make_set(100);   // not a multiple of anything
+  BlockSet set = make_set(100);  // not a multiple of anything
   for (int i = 0; i < 3; ++i) set.insert(BlockId{99});
   set.insert(BlockId{98});
   set.erase(BlockId{99});
@@ -121,7 +124,7 @@ TEST(BlockSet, MayBeChangedWhileItIsWalked) {
   set.for_each([&](BlockId b) {
     ++visits;
     set.erase(b);
-    if (raw(b) % 2000 == 0) set.insert(BlockId{raw(b) + 1});   // in front of the walk: seen as well
+    if (raw(b) % 2000 == 0) set.insert(BlockId{raw(b) + 1});  // in front of the walk: seen as well
   });
   EXPECT_EQ(visits, 1049u + 525u);
   EXPECT_TRUE(members(set).empty()) << "everything inserted was met and erased";
@@ -135,11 +138,14 @@ TEST(BlockSet, AgreesWithAnOrdinarySet) {
     Random random(seed);
     for (int step = 0; step < 3000; ++step) {
       const std::uint64_t b = random.below(blocks), what = random.below(10);
-      if (what < 5) set.insert(BlockId{b}), oracle.insert(b);
-      else if (what < 9) set.erase(BlockId{b}), oracle.erase(b);
+      if (what < 5)
+        set.insert(BlockId{b}), oracle.insert(b);
+      else if (what < 9)
+        set.erase(BlockId{b}), oracle.erase(b);
       const std::uint64_t from = random.below(blocks);
       const auto next = oracle.lower_bound(from);
-      ASSERT_EQ(set.next(from), next == oracle.end() ? ~std::uint64_t{0} : *next) << "seed " << seed << " step " << step;
+      ASSERT_EQ(set.next(from), next == oracle.end() ? ~std::uint64_t{0} : *next)
+          << "seed " << seed << " step " << step;
       ASSERT_EQ(set.contains(BlockId{b}), oracle.count(b) == 1);
     }
     ASSERT_EQ(members(set), std::vector<std::uint64_t>(oracle.begin(), oracle.end()));
@@ -158,7 +164,8 @@ TEST(BlockSet, NoWalkMissesAMemberThatStays) {
     Random random(self + 1);
     for (int round = 0; round < rounds; ++round) {
       // Few places, so that words, groups and upper levels become empty and full all the time.
-      const std::uint64_t stays = random.below(3) * 262144 + random.below(2) * 4096 + random.below(2) * 64 + self;
+      const std::uint64_t stays =
+          random.below(3) * 262144 + random.below(2) * 4096 + random.below(2) * 64 + self;
       set.insert(BlockId{stays});
       std::uint64_t last = 0;
       bool met = false, first = true;

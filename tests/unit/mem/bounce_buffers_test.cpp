@@ -25,12 +25,14 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kPieces = BounceBuffers::kBytes / BounceBuffers::kBufferBytes, kAllButOne = BounceBuffers::kBytes - BounceBuffers::kBufferBytes;
+constexpr std::uint64_t kPieces = BounceBuffers::kBytes / BounceBuffers::kBufferBytes,
+                        kAllButOne = BounceBuffers::kBytes - BounceBuffers::kBufferBytes;
 
 TEST(BounceBuffers, GivesWhatIsAskedForUpToAPiece) {
   const Frames frames;
   const auto buffers = frames.make_buffers();
-  for (const std::uint64_t bytes : {std::uint64_t{kBlockBytes}, 5 * kBlockBytes, std::uint64_t{BounceBuffers::kBufferBytes}}) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t{kBlockBytes}, 5 * kBlockBytes, std::uint64_t{BounceBuffers::kBufferBytes}}) {
     const auto taken = buffers->take(bytes);
     EXPECT_EQ(taken.size(), bytes);
     EXPECT_EQ(taken.data(), buffers->memory().data()) << "what was used last is in the cache";
@@ -67,12 +69,16 @@ TEST(BounceBuffers, ThreadsNeverShareAPiece) {
       std::vector<std::span<std::byte>> mine;
       for (std::uint64_t n = random.below(40); n-- != 0;) {
         const auto taken = buffers->take((1 + random.below(16)) * kBlockBytes);
-        if (taken.empty()) nothing_left.fetch_add(1);
-        else mine.push_back(taken);
+        if (taken.empty())
+          nothing_left.fetch_add(1);
+        else
+          mine.push_back(taken);
       }
-      for (const auto& piece : mine) std::memset(piece.data(), self, kBlockBytes), piece.back() = std::byte(self);
+      for (const auto& piece : mine)
+        std::memset(piece.data(), self, kBlockBytes), piece.back() = std::byte(self);
       for (const auto& piece : mine) {
-        ASSERT_TRUE(piece.front() == std::byte(self) && piece[kBlockBytes - 1] == std::byte(self) && piece.back() == std::byte(self));
+        ASSERT_TRUE(piece.front() == std::byte(self) && piece[kBlockBytes - 1] == std::byte(self) &&
+                    piece.back() == std::byte(self));
         buffers->give_back(piece);
       }
     }
@@ -98,7 +104,8 @@ TEST(BounceBuffers, WholeLargeFramesAreMadeInPlace) {
   EXPECT_EQ(part(*with, kLarge, kLarge), std::pair(kLarge, false));
   EXPECT_EQ(part(*with, kLarge, 3 * kLarge + kBlockBytes), std::pair(3 * kLarge, false));
   EXPECT_EQ(part(*with, 4 * kLarge, kBlockBytes), std::pair(std::uint64_t{kBlockBytes}, true));
-  EXPECT_EQ(part(*with, kLarge - 2 * kBlockBytes, 2 * kLarge), std::pair(std::uint64_t{2 * kBlockBytes}, true));
+  EXPECT_EQ(part(*with, kLarge - 2 * kBlockBytes, 2 * kLarge),
+            std::pair(std::uint64_t{2 * kBlockBytes}, true));
   // They are punched one by one, so large frames were not advised
   const auto small_pages = frames.make_buffers(kBlockBytes, kLarge);
   EXPECT_EQ(part(*small_pages, kLarge, kLarge), std::pair(kLarge, true));
@@ -107,12 +114,17 @@ TEST(BounceBuffers, WholeLargeFramesAreMadeInPlace) {
 // The blocks of a part, and no others, get frames: through a buffer, or in place where no buffer is free.
 TEST(BounceBuffers, APartOfALargeFrameMakesItsOwnBlocksOnly) {
   const std::uint64_t large = large_frame_bytes();
-  if (large == 0 || large > kPageBytes) GTEST_SKIP() << "this machine gives shared memory no large frames (transparent_hugepage/hugepages-64kB/shmem_enabled)";
+  if (large == 0 || large > kPageBytes)
+    GTEST_SKIP() << "this machine gives shared memory no large frames "
+                    "(transparent_hugepage/hugepages-64kB/shmem_enabled)";
   const Frames frames;
   ask_for_large_frames(frames.base(), 0, kFramesBytes, kPageBytes, large);
-  const auto of = [&](std::uint64_t frame) { return SpillRange{frame * large + kBlockBytes, 2 * kBlockBytes}; };
+  const auto of = [&](std::uint64_t frame) {
+    return SpillRange{frame * large + kBlockBytes, 2 * kBlockBytes};
+  };
   const auto just = [&](SpillRange r) {
-    return frames.full(r) && frames.empty({r.offset / large * large, r.offset % large}) && frames.empty({r.offset + r.bytes, large - r.offset % large - r.bytes});
+    return frames.full(r) && frames.empty({r.offset / large * large, r.offset % large}) &&
+           frames.empty({r.offset + r.bytes, large - r.offset % large - r.bytes});
   };
   frames.fill({of(0).offset, 1}, 1);
   ASSERT_TRUE(frames.full({0, large})) << "a store does not make a large frame here";
@@ -123,8 +135,9 @@ TEST(BounceBuffers, APartOfALargeFrameMakesItsOwnBlocksOnly) {
   buffers->make_small(of(2).offset, of(2).bytes);
   frames.fill(of(2), 8);
   EXPECT_TRUE(just(of(2)) && frames.holds(of(2), 8));
-  frames.fill({of(2).offset + of(2).bytes, 1}, 9);   // the frames around the small ones exist
-  EXPECT_TRUE(frames.empty({2 * large, kBlockBytes}) && frames.empty({of(2).offset + of(2).bytes + kBlockBytes, kBlockBytes}));
+  frames.fill({of(2).offset + of(2).bytes, 1}, 9);  // the frames around the small ones exist
+  EXPECT_TRUE(frames.empty({2 * large, kBlockBytes}) &&
+              frames.empty({of(2).offset + of(2).bytes + kBlockBytes, kBlockBytes}));
 }
 
 TEST(BounceBuffers, OtherMemoryIsReadInPlace) {
@@ -153,8 +166,11 @@ TEST_P(StagedReadTest, EveryLengthMakesItsFramesAndNoOthers) {
       const std::uint64_t before = file.counts().bytes_staged;
       ASSERT_EQ(read({blocks(first, n)}), 0);
       ASSERT_EQ(file.counts().bytes_staged - before, n * kBlockBytes);
-      ASSERT_TRUE(frames.empty(blocks(0, first)) && frames.full(blocks(first, n)) && frames.empty(blocks(first + n, 100))) << first << ", " << n;
-      for (std::uint64_t b = first; b < first + n; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << first << ", " << n << ": " << b;
+      ASSERT_TRUE(frames.empty(blocks(0, first)) && frames.full(blocks(first, n)) &&
+                  frames.empty(blocks(first + n, 100)))
+          << first << ", " << n;
+      for (std::uint64_t b = first; b < first + n; ++b)
+        ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << first << ", " << n << ": " << b;
     }
   }
 }
@@ -178,7 +194,7 @@ class EverySecond final : public FaultEngine {
   }
   std::vector<std::uint64_t> asked;
   Access wanted = Access::read;
-  std::uint64_t others = 0;   ///< requests for other blocks
+  std::uint64_t others = 0;  ///< requests for other blocks
 
  private:
   const Frames& frames_;
@@ -188,7 +204,12 @@ class EverySecond final : public FaultEngine {
 TEST_P(StagedReadTest, TheEngineFillsWhatMayBeSeen) {
   for (std::uint64_t b = 0; b < 80; ++b) frames.fill(blocks(b), value_of(b));
   ASSERT_EQ(write({blocks(0, 80)}), 0);
-  for (const auto& [hidden, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 0}, {0, 80}, {10, 1}, {30, 16}, {78, 20}, {std::uint64_t{1} << 63, 16}}) {
+  for (const auto& [hidden, count] : {std::pair<std::uint64_t, std::uint64_t>{0, 0},
+                                      {0, 80},
+                                      {10, 1},
+                                      {30, 16},
+                                      {78, 20},
+                                      {std::uint64_t{1} << 63, 16}}) {
     frames.punch({0, kFramesBytes});
     EverySecond second(frames);
     if (hidden % 20 == 10) second.wanted = Access::write;
@@ -213,8 +234,10 @@ TEST_P(StagedReadTest, FramesMayBeThere) {
   frames.fill(blocks(0, 32), 5);
   ASSERT_EQ(write({blocks(0, 32)}), 0);
   for (std::uint64_t b = 0; b < 32; ++b) {
-    if (b % 3 == 0) frames.punch(blocks(b));
-    else frames.fill(blocks(b), 9);
+    if (b % 3 == 0)
+      frames.punch(blocks(b));
+    else
+      frames.fill(blocks(b), 9);
   }
   ASSERT_EQ(read({blocks(0, 32)}), 0);
   EXPECT_TRUE(frames.holds(blocks(0, 32), 5));
@@ -235,7 +258,8 @@ TEST_P(StagedReadTest, MoreThanThereIsStagingFor) {
   ASSERT_EQ(first.error(), 0);
   ASSERT_EQ(second.error(), 0);
   EXPECT_EQ(file.counts().bytes_staged, BounceBuffers::kBytes);
-  for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b) ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
+  for (std::uint64_t b = 0; b < kFramesBytes / kBlockBytes; ++b)
+    ASSERT_TRUE(frames.holds(blocks(b), value_of(b))) << b;
 }
 
 // One queue has all buffers but one, and no thread completes its reads: other queues go on.
@@ -279,7 +303,8 @@ TEST_P(StagedReadTest, AFailedReadMakesNoFrame) {
 TEST_P(StagedReadTest, AMemoryFileThatFailsIsTold) {
   frames.fill(blocks(0, 8), 3);
   ASSERT_EQ(write({blocks(0, 8)}), 0);
-  const int read_only = ::open(("/proc/self/fd/" + std::to_string(frames.fd())).c_str(), O_RDONLY | O_CLOEXEC);
+  const int read_only =
+      ::open(("/proc/self/fd/" + std::to_string(frames.fd())).c_str(), O_RDONLY | O_CLOEXEC);
   ASSERT_GE(read_only, 0);
   {
     const auto refusing = *BounceBuffers::create({read_only, frames.base(), *Pages::uniform(kSpaceBytes), 0});
@@ -299,7 +324,8 @@ TEST_P(StagedReadTest, AMemoryFileThatFailsIsTold) {
 // same.
 TEST(StagingUnregistered, LessMemoryMayBeLocked) {
   const auto engines = spill_engines_here();
-  if (std::find(engines.begin(), engines.end(), "io_uring") == engines.end()) GTEST_SKIP() << "there is no io_uring here";
+  if (std::find(engines.begin(), engines.end(), "io_uring") == engines.end())
+    GTEST_SKIP() << "there is no io_uring here";
   const test::Folder folder;
   const Frames frames;
   SpillFile file = make_file(folder.path());
@@ -308,10 +334,10 @@ TEST(StagingUnregistered, LessMemoryMayBeLocked) {
     // Enough for a ring, which is locked memory, too
     const rlimit less{BounceBuffers::kBytes / 2, BounceBuffers::kBytes / 2};
     ::setrlimit(RLIMIT_MEMLOCK, &less);
-    if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);   // root is not limited
+    if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);  // root is not limited
     const auto buffers = frames.make_buffers();
     auto engine = make_spill_engine("io_uring", SpillQueue::kDepth);
-    if (!engine) ::_exit(77);   // this user has other locked memory
+    if (!engine) ::_exit(77);  // this user has other locked memory
     if ((*engine)->register_memory(buffers->memory())) ::_exit(3);
     SpillQueue queue(file, std::move(*engine), buffers.get());
     frames.fill(blocks(0, 40), 4);
@@ -321,7 +347,10 @@ TEST(StagingUnregistered, LessMemoryMayBeLocked) {
     frames.punch(blocks(0, 40));
     SpillBatch in{SpillOp::read, frames.base(), ranges};
     queue.run(in);
-    ::_exit(out.error() == 0 && in.error() == 0 && frames.holds(blocks(0, 40), 4) && file.counts().bytes_staged == blocks(0, 40).bytes ? 0 : 1);
+    ::_exit(out.error() == 0 && in.error() == 0 && frames.holds(blocks(0, 40), 4) &&
+                    file.counts().bytes_staged == blocks(0, 40).bytes
+                ? 0
+                : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -20,7 +20,8 @@ using Host = BasicHostBudget<InterleavedAtomics>;
 using TestRank = BasicBudget<InterleavedAtomics>;
 
 struct TwoRanks {
-  explicit TwoRanks(std::uint64_t blocks) : host(new (memory.data()) Host(blocks, 2)), a(*host, 0, 1), b(*host, 1, 1) {}
+  explicit TwoRanks(std::uint64_t blocks)
+      : host(new(memory.data()) Host(blocks, 2)), a(*host, 0, 1), b(*host, 1, 1) {}
   alignas(64) std::array<std::byte, Host::bytes(2)> memory{};
   Host* host;
   TestRank a, b;
@@ -28,7 +29,8 @@ struct TwoRanks {
   [[nodiscard]] std::uint64_t used() const { return a.used(BudgetUse::owned) + b.used(BudgetUse::owned); }
   /// Every block is counted once.
   [[nodiscard]] bool adds_up() {
-    return a.used(BudgetUse::owned) + a.credit() == a.held() && b.used(BudgetUse::owned) + b.credit() == b.held() &&
+    return a.used(BudgetUse::owned) + a.credit() == a.held() &&
+           b.used(BudgetUse::owned) + b.credit() == b.held() &&
            a.held() + b.held() + host->free.load(std::memory_order_relaxed) == host->total;
   }
 };
@@ -43,7 +45,8 @@ TEST(BudgetInterleave, NoBlockIsChargedTwice) {
     s.thread([&] { answers[2] = t.b.charge(BudgetUse::owned, 1); });
     s.run();
     EXPECT_LE(t.used(), 2u);
-    EXPECT_EQ(t.used(), answers.size() - static_cast<std::uint64_t>(std::count(answers.begin(), answers.end(), Charge::none)));
+    EXPECT_EQ(t.used(), answers.size() - static_cast<std::uint64_t>(
+                                             std::count(answers.begin(), answers.end(), Charge::none)));
     EXPECT_TRUE(t.adds_up());
   });
   EXPECT_GT(runs, 100u);

@@ -15,7 +15,8 @@ namespace {
 /// A host of ranks, each with a budget.
 struct TestHost {
   TestHost(std::uint64_t blocks, std::uint32_t ranks, std::uint64_t batch)
-      : memory(static_cast<std::byte*>(std::aligned_alloc(64, HostBudget::bytes(ranks))), &std::free), host(new (memory.get()) HostBudget(blocks, ranks)) {
+      : memory(static_cast<std::byte*>(std::aligned_alloc(64, HostBudget::bytes(ranks))), &std::free),
+        host(new(memory.get()) HostBudget(blocks, ranks)) {
     for (std::uint32_t r = 0; r < ranks; ++r) budgets.push_back(std::make_unique<Budget>(*host, r, batch));
   }
   Budget& operator[](std::size_t r) { return *budgets[r]; }
@@ -79,7 +80,8 @@ TEST(Budget, MuchThatIsUnusedGoesBack) {
 // to it.
 TEST(Budget, AShareIsGivenBackWhenAskedFor) {
   TestHost host(1000, 2, 10);
-  while (charge(host[0], BudgetUse::owned, 1) == Got::done) {}
+  while (charge(host[0], BudgetUse::owned, 1) == Got::done) {
+  }
   std::uint64_t got = 0;
   for (int round = 0; round < 10'000 && got < 500; ++round) {
     switch (charge(host[1], BudgetUse::owned, 1)) {
@@ -101,7 +103,7 @@ TEST(Budget, AShareIsGivenBackWhenAskedFor) {
 TEST(Budget, CreditIsGivenWithoutEviction) {
   TestHost host(100, 2, 50);
   ASSERT_EQ(charge(host[0], BudgetUse::owned, 51), Got::done);
-  ASSERT_EQ(charge(host[0], BudgetUse::owned, 1), Got::done);   // a batch, of which 48 stay
+  ASSERT_EQ(charge(host[0], BudgetUse::owned, 1), Got::done);  // a batch, of which 48 stay
   ASSERT_EQ(charge(host[1], BudgetUse::owned, 30), Got::asked);
   EXPECT_TRUE(host[0].trim());
   EXPECT_EQ(charge(host[1], BudgetUse::owned, 30), Got::done);
@@ -171,7 +173,8 @@ TEST(Budget, RandomWalkMatchesAnOracle) {
           EXPECT_EQ(host[r].ask(0, 0), Ask::none);
         }
       }
-      for (std::size_t k = 0; k < kBudgetUses; ++k) ASSERT_EQ(host[r].used(static_cast<BudgetUse>(k)), used[r][k]);
+      for (std::size_t k = 0; k < kBudgetUses; ++k)
+        ASSERT_EQ(host[r].used(static_cast<BudgetUse>(k)), used[r][k]);
       host.expect_invariants();
     }
   }
@@ -222,7 +225,8 @@ TEST(Budget, AnIdleRankGivesWay) {
 }
 
 TEST(Budget, AnIdleRankKeepsWhatItNeedsToGoOn) {
-  const std::unique_ptr<std::byte, void (*)(void*)> memory(static_cast<std::byte*>(std::aligned_alloc(64, HostBudget::bytes(2))), &std::free);
+  const std::unique_ptr<std::byte, void (*)(void*)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(64, HostBudget::bytes(2))), &std::free);
   auto& host = *new (memory.get()) HostBudget(1600, 2, 300);
   Budget idle(host, 0), busy(host, 1);
   ASSERT_TRUE(idle.set_idle(true));
@@ -264,11 +268,12 @@ TEST(Budget, ManyThreadsNeverExceedTheTotal) {
       for (int i = 0; i < 20'000; ++i) {
         const std::uint64_t n = 1 + random.below(8);
         const bool done = random.one_in(2) && budget.charge(BudgetUse::cached, n) != Charge::none;
-        if (t % 2 == 0) (void)budget.ask(done ? 0 : n, 0);   // one thread of each rank asks
+        if (t % 2 == 0) (void)budget.ask(done ? 0 : n, 0);  // one thread of each rank asks
         if (done) {
           const std::uint64_t now = in_use.fetch_add(n) + n;
           std::uint64_t before = most.load();
-          while (before < now && !most.compare_exchange_weak(before, now)) {}
+          while (before < now && !most.compare_exchange_weak(before, now)) {
+          }
           mine += n;
         } else {
           const std::uint64_t give = std::min(mine, std::max(n, budget.to_evict(0)));

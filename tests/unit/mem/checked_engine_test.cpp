@@ -37,7 +37,8 @@ class CheckedEngineTest : public ::testing::Test {
 TEST_F(CheckedEngineTest, ReportsTheFirstByteOfEachBlockThatIsNotAllowed) {
   std::vector<char> text(3 * kBlockBytes, 'x');
   ASSERT_TRUE(engine->write(kBlockBytes - 10, text.data(), kBlockBytes + 20));
-  EXPECT_EQ(reports, (std::vector<Report>{{kBlockBytes - 10, Access::write}, {kBlockBytes, Access::write},
+  EXPECT_EQ(reports, (std::vector<Report>{{kBlockBytes - 10, Access::write},
+                                          {kBlockBytes, Access::write},
                                           {2 * kBlockBytes, Access::write}}));
   reports.clear();
   std::vector<char> back(kBlockBytes + 22);
@@ -104,7 +105,7 @@ TEST(CheckedEngine, ProtectWaitsForStoresUnderWay) {
   auto engine = CheckedEngine::create(space).value();
   std::atomic<bool> open{true};
   auto wait_and_see = [](void* o, std::uint64_t, Access, Served) {
-    std::this_thread::yield();   // the test's own thread gives the rights
+    std::this_thread::yield();  // the test's own thread gives the rights
     return static_cast<std::atomic<bool>*>(o)->load();
   };
   ASSERT_TRUE(engine->start(wait_and_see, &open));
@@ -123,7 +124,8 @@ TEST(CheckedEngine, ProtectWaitsForStoresUnderWay) {
     ASSERT_TRUE(engine->protect({BlockId{0}, 1}, Access::read));
     for (std::uint64_t half = 0; half < 2; ++half) {
       const std::byte first = *space.a(half * kBlockBytes / 2);
-      for (std::size_t i = 0; i < kBlockBytes / 2; ++i) ASSERT_EQ(*space.a(half * kBlockBytes / 2 + i), first);
+      for (std::size_t i = 0; i < kBlockBytes / 2; ++i)
+        ASSERT_EQ(*space.a(half * kBlockBytes / 2 + i), first);
     }
   }
   open = false;

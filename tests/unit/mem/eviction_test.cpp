@@ -23,11 +23,12 @@ namespace {
 using bench::PageTrace;
 
 class PolicyTest : public ::testing::TestWithParam<std::string_view> {};
-INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(bench::eviction_policies()), [](const auto& policy) {
-  std::string name(policy.param);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Policies, PolicyTest, ::testing::ValuesIn(bench::eviction_policies()),
+                         [](const auto& policy) {
+                           std::string name(policy.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 /// Random answers.
 struct RandomProbe final : PageProbe {
@@ -58,14 +59,16 @@ TEST_P(PolicyTest, EvictsWhatIsIn) {
         policy->leave(page);
         in.erase(page);
       } else if (random.one_in(8)) {
-        if (const auto pinned = evict(); pinned && random.one_in(2)) policy->keep(*pinned), in.insert(*pinned);
+        if (const auto pinned = evict(); pinned && random.one_in(2))
+          policy->keep(*pinned), in.insert(*pinned);
       } else if (!in.contains(page)) {
         if (in.size() == most) evict();
         policy->enter(page);
         in.insert(page);
       }
     }
-    while (evict()) {}
+    while (evict()) {
+    }
     EXPECT_TRUE(in.empty());
   }
 }
@@ -148,9 +151,16 @@ TEST(Eviction, KeepsTheRightPages) {
   struct Least {
     double steady, s3_fifo;
   };
-  const std::map<std::string, Least> least{{"loop-1.25", {0.84, 0.69}}, {"loop-4", {0.84, 0}},   {"back-and-forth", {0.6, 0.2}},       {"stride", {0.9, 0.8}},
-                                           {"zipf", {0.85, 0.83}},     {"phases", {0.75, 0.52}}, {"zipf-and-sweeps", {0.79, 0.79}}, {"sort", {0.8, 0.93}},
-                                           {"stencil", {0.95, 0.8}},   {"stencil-tb", {0.5, 0.57}}};
+  const std::map<std::string, Least> least{{"loop-1.25", {0.84, 0.69}},
+                                           {"loop-4", {0.84, 0}},
+                                           {"back-and-forth", {0.6, 0.2}},
+                                           {"stride", {0.9, 0.8}},
+                                           {"zipf", {0.85, 0.83}},
+                                           {"phases", {0.75, 0.52}},
+                                           {"zipf-and-sweeps", {0.79, 0.79}},
+                                           {"sort", {0.8, 0.93}},
+                                           {"stencil", {0.95, 0.8}},
+                                           {"stencil-tb", {0.5, 0.57}}};
   constexpr std::uint32_t kPages = 1024;
   const auto traces = bench::page_traces(kPages, false);
   ASSERT_EQ(traces.size(), least.size());
@@ -178,7 +188,7 @@ TEST(PageLists, MatchAnOracle) {
   constexpr std::uint32_t kPages = 50;
   Random random(7);
   PageLists lists(kPages);
-  std::array<std::list<std::uint64_t>, PageLists::kLists> oracle;   // newest first
+  std::array<std::list<std::uint64_t>, PageLists::kLists> oracle;  // newest first
   const auto list_of = [&](std::uint64_t page) {
     for (std::uint32_t l = 0; l < PageLists::kLists; ++l)
       if (std::find(oracle[l].begin(), oracle[l].end(), page) != oracle[l].end()) return l;

@@ -39,7 +39,7 @@ class World {
     if (!engine->start(on_fault, this)) std::abort();
   }
   ~World() {
-    if (engine != nullptr) engine->stop();   // a thread that serves faults may still leave on_fault()
+    if (engine != nullptr) engine->stop();  // a thread that serves faults may still leave on_fault()
   }
 
   /// Changes the rights of one block under its busy bit.
@@ -53,7 +53,9 @@ class World {
     return done;
   }
 
-  volatile std::uint64_t& word(std::uint64_t offset) { return *reinterpret_cast<volatile std::uint64_t*>(space.v(offset)); }
+  volatile std::uint64_t& word(std::uint64_t offset) {
+    return *reinterpret_cast<volatile std::uint64_t*>(space.v(offset));
+  }
 
   Space space;
   std::unique_ptr<FaultEngine> engine;
@@ -136,7 +138,7 @@ TEST_P(EngineTest, PageTablesOfWhatIsNotSeenAnyMoreGoBack) {
     for (std::uint64_t r = 0; r < kRanges; ++r) {
       const std::uint64_t offset = r * PageTables::kTableBytes + (r % kBlocks) * kBlockBytes;
       if (r % 2 != 0 || round == 2) w.word(offset) = r;
-      EXPECT_LE(w.word(offset), r);   // a load
+      EXPECT_LE(w.word(offset), r);  // a load
     }
     with = page_table_bytes();
     EXPECT_GE(with, before + kRanges * kBlockBytes) << "a table each";
@@ -177,8 +179,8 @@ TEST_P(EngineTest, ASystemCallIntoAProtectedBlockFailsWithoutAFault) {
 // Own memory that was never touched: what a program passes to the kernel right after it was allocated.
 TEST_P(EngineTest, ASystemCallFillsFreshWritableMemory) {
   World w(GetParam(), 64 * kPageBytes);
-  ASSERT_TRUE(w.engine->protect({BlockId{16}, 16}, Access::write));    // as one page
-  ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::write));   // as a large allocation
+  ASSERT_TRUE(w.engine->protect({BlockId{16}, 16}, Access::write));   // as one page
+  ASSERT_TRUE(w.engine->protect({BlockId{64}, 500}, Access::write));  // as a large allocation
   ASSERT_TRUE(w.engine->protect({BlockId{600}, 1}, Access::write));
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -217,13 +219,15 @@ TEST_P(EngineTest, ASystemCallFillsWhatMayBeWrittenAgain) {
 // is reported follow from the rights alone.
 TEST_P(EngineTest, RightsFollowAModelUnderRandomRuns) {
   constexpr std::uint64_t kBlocks = 96;
-  for (std::uint64_t limit : {0, 1}) {   // 1: crowded from the start
+  for (std::uint64_t limit : {0, 1}) {  // 1: crowded from the start
     World w(GetParam(), kBlocks * kBlockBytes, limit);
     Random random(7 + limit);
     std::vector<Access> rights(kBlocks, Access::none);
     std::vector<std::uint64_t> bytes(kBlocks, 0);
     for (int step = 0; step < (kSanitized ? 2'000 : 20'000); ++step) {
-      const std::uint64_t first = random.below(kBlocks), count = 1 + random.below(std::min<std::uint64_t>(kBlocks - first, random.below(4) == 0 ? 64 : 20));
+      const std::uint64_t first = random.below(kBlocks),
+                          count = 1 + random.below(std::min<std::uint64_t>(kBlocks - first,
+                                                                           random.below(4) == 0 ? 64 : 20));
       switch (random.below(4)) {
         case 0:
         case 1: {
@@ -235,8 +239,9 @@ TEST_P(EngineTest, RightsFollowAModelUnderRandomRuns) {
           }
           break;
         }
-        case 2:   // another rank's bytes arrive
-          reinterpret_cast<volatile std::uint64_t&>(*w.space.a(first * kBlockBytes)) = bytes[first] = random.below(1000);
+        case 2:  // another rank's bytes arrive
+          reinterpret_cast<volatile std::uint64_t&>(*w.space.a(first * kBlockBytes)) = bytes[first] =
+              random.below(1000);
           break;
         default: {
           const bool store = random.below(2) != 0;
@@ -244,7 +249,8 @@ TEST_P(EngineTest, RightsFollowAModelUnderRandomRuns) {
           if (store) w.word(first * kBlockBytes) = bytes[first] = random.below(1000);
           ASSERT_EQ(w.word(first * kBlockBytes), bytes[first]);
           const Access wanted = store ? Access::write : Access::read;
-          ASSERT_EQ(w.reads + w.writes - reported, rights[first] < wanted) << "step " << step << ", block " << first;
+          ASSERT_EQ(w.reads + w.writes - reported, rights[first] < wanted)
+              << "step " << step << ", block " << first;
           rights[first] = std::max(rights[first], wanted);
         }
       }
@@ -269,10 +275,13 @@ TEST_P(EngineTest, LeavesARunOpenWhoseverFramesItShows) {
     return s.engine.protect({block_of(offset), 1}, wanted);
   };
   ASSERT_TRUE(engine->start(on_fault, &seen));
-  const auto word = [&](std::uint64_t offset) -> volatile std::uint64_t& { return *reinterpret_cast<volatile std::uint64_t*>(mine.v(offset)); };
+  const auto word = [&](std::uint64_t offset) -> volatile std::uint64_t& {
+    return *reinterpret_cast<volatile std::uint64_t*>(mine.v(offset));
+  };
   for (std::uint64_t at = 2 * kPageBytes; at < 4 * kPageBytes; at += kBlockBytes) word(at) = at;
   EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(mine.a(2 * kPageBytes)), 2 * kPageBytes);
-  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(theirs.a(3 * kPageBytes + kBlockBytes)), 3 * kPageBytes + kBlockBytes);
+  EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(theirs.a(3 * kPageBytes + kBlockBytes)),
+            3 * kPageBytes + kBlockBytes);
   EXPECT_EQ(seen.faults, 0u);
   word(4 * kPageBytes) = 1;
   word(2 * kPageBytes - 8) = 1;
@@ -302,7 +311,9 @@ TEST_P(EngineTest, NoStoreIsLostUnderManyFaultsAtOnce) {
   std::atomic<bool> stop{false};
   std::thread taker([&] {
     Random random(99);
-    while (!stop) EXPECT_TRUE(w.set(BlockId{random.below(kBlocks)}, random.below(2) ? Access::none : Access::read, false));
+    while (!stop)
+      EXPECT_TRUE(
+          w.set(BlockId{random.below(kBlocks)}, random.below(2) ? Access::none : Access::read, false));
   });
   std::vector<std::vector<std::uint64_t>> sums(kThreads, std::vector<std::uint64_t>(kBlocks));
   std::atomic<std::uint64_t> wrong{0};
@@ -345,7 +356,8 @@ void open_while_others_store(World& w, std::uint64_t blocks) {
   }
   for (auto& storer : storers) storer.join();
   for (std::uint64_t b = 0; b < blocks; ++b) {
-    for (std::uint64_t self = 0; self < 2; ++self) ASSERT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), b + 1);
+    for (std::uint64_t self = 0; self < 2; ++self)
+      ASSERT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + self * 8)), b + 1);
   }
 }
 
@@ -367,11 +379,14 @@ TEST_P(EngineTest, FramesAreMadeWhileOthersStoreToThem) {
 
 /// A run of blocks gets its bytes of `all`, and rights: what the engine does not fill is written to the
 /// memory file, as a read from disk is.
-bool bring_run(FaultEngine& engine, const Space& space, BlockRange run, std::span<const std::byte> all, Access right) {
+bool bring_run(FaultEngine& engine, const Space& space, BlockRange run, std::span<const std::byte> all,
+               Access right) {
   const std::byte* const from = all.data() + offset_of(run.first);
   const std::uint64_t filled = engine.fill(run, from, right);
   const std::size_t done = filled * kBlockBytes, rest = (run.count - filled) * kBlockBytes;
-  if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(offset_of(run.first) + done)) != static_cast<ssize_t>(rest)) return false;
+  if (::pwrite(space.frames_fd(), from + done, rest, static_cast<off_t>(offset_of(run.first) + done)) !=
+      static_cast<ssize_t>(rest))
+    return false;
   return engine.protect(run, right);
 }
 
@@ -386,7 +401,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
   ASSERT_TRUE(engine->start(
       [](void* context, std::uint64_t, Access, Served) {
         ++*static_cast<std::atomic<std::uint64_t>*>(context);
-        return true;   // again, until it is there
+        return true;  // again, until it is there
       },
       &faults));
   std::vector<std::uint64_t> bytes(kBlocks * kBlockBytes / 8);
@@ -403,11 +418,15 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
         if (*reinterpret_cast<volatile std::uint64_t*>(space.v(i * 8)) != i + 1) ++wrong;
       }
     });
-  const auto bring = [&](std::uint64_t first) { return bring_run(*engine, space, {BlockId{first}, kRun}, std::as_bytes(std::span(bytes)), Access::read); };
+  const auto bring = [&](std::uint64_t first) {
+    return bring_run(*engine, space, {BlockId{first}, kRun}, std::as_bytes(std::span(bytes)), Access::read);
+  };
   for (std::uint64_t round = 0; round < fewer_if_sanitized(1000u); ++round) {
     for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
     EXPECT_TRUE(engine->protect({BlockId{0}, kBlocks}, Access::none));
-    EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kBlocks * kBlockBytes)), 0);
+    EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                          static_cast<off_t>(kBlocks * kBlockBytes)),
+              0);
   }
   stop = true;
   // For threads that wait
@@ -428,7 +447,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
   engine->expect_punches(0, kBlocks * kBlockBytes, kBlockBytes);
   // Again, until it is there
   ASSERT_TRUE(engine->start([](void*, std::uint64_t, Access, Served) { return true; }, nullptr));
-  std::vector<std::byte> away(kBlocks * kBlockBytes);   // the bytes while they have no frame
+  std::vector<std::byte> away(kBlocks * kBlockBytes);  // the bytes while they have no frame
   std::atomic<bool> stop{false};
   std::vector<std::vector<std::uint64_t>> stores(kThreads, std::vector<std::uint64_t>(kBlocks));
   std::vector<std::thread> storers;
@@ -439,16 +458,21 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
       while (!stop) {
         const std::uint64_t b = random.below(kBlocks);
         // One instruction, which happens or not
-        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space.v(b * kBlockBytes + self * 8))).fetch_add(1, std::memory_order_relaxed);
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(space.v(b * kBlockBytes + self * 8)))
+            .fetch_add(1, std::memory_order_relaxed);
         ++stores[self][b];
       }
     });
-  const auto bring = [&](std::uint64_t first) { return bring_run(*engine, space, {BlockId{first}, kRun}, away, Access::write); };
+  const auto bring = [&](std::uint64_t first) {
+    return bring_run(*engine, space, {BlockId{first}, kRun}, away, Access::write);
+  };
   for (std::uint64_t round = 0; round < fewer_if_sanitized(1000u); ++round) {
     for (std::uint64_t first = 0; first < kBlocks; first += kRun) EXPECT_TRUE(bring(first));
     EXPECT_TRUE(engine->protect({BlockId{0}, kBlocks}, Access::none));
     std::memcpy(away.data(), space.a(0), away.size());
-    EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kBlocks * kBlockBytes)), 0);
+    EXPECT_EQ(::fallocate(space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                          static_cast<off_t>(kBlocks * kBlockBytes)),
+              0);
   }
   stop = true;
   // For threads that wait
@@ -458,7 +482,8 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
   std::uint64_t all = 0;
   for (std::uint64_t self = 0; self < kThreads; ++self)
     for (std::uint64_t b = 0; b < kBlocks; ++b) {
-      EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(space.a(b * kBlockBytes + self * 8)), stores[self][b]) << "block " << b << ", thread " << self;
+      EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(space.a(b * kBlockBytes + self * 8)), stores[self][b])
+          << "block " << b << ", thread " << self;
       all += stores[self][b];
     }
   EXPECT_GT(all, 0u);
@@ -469,7 +494,7 @@ TEST_P(EngineTest, FreshMemoryComesPageByPage) {
   World w(GetParam(), 4096 * kPageBytes);
   ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::write));
   w.word(17 * kBlockBytes) = 1;
-  struct stat file {};
+  struct stat file{};
   ASSERT_EQ(::fstat(w.space.frames_fd(), &file), 0);
   EXPECT_LE(file.st_blocks * 512, 2 << 20);
 }
@@ -517,7 +542,8 @@ TEST_F(MprotectEngineTest, AtTheKernelsLimitProtectSaysSoAndRecovers) {
   if (limit == 0 || limit > 100'000 || kSanitized) GTEST_SKIP() << "vm.max_map_count is " << limit;
   World w("mprotect", (limit * kBlockBytes / kPageBytes + 2) * kPageBytes);
   std::uint64_t armed = 0;
-  while (armed < limit && w.engine->protect({BlockId{2 * armed % w.space.blocks()}, 1}, Access::write)) ++armed;
+  while (armed < limit && w.engine->protect({BlockId{2 * armed % w.space.blocks()}, 1}, Access::write))
+    ++armed;
   EXPECT_LT(armed, limit);
   EXPECT_TRUE(w.engine->crowded());
   ASSERT_TRUE(w.engine->protect({BlockId{0}, 2 * armed}, Access::none)) << "merging needs no new mapping";
@@ -527,7 +553,8 @@ TEST_F(MprotectEngineTest, AtTheKernelsLimitProtectSaysSoAndRecovers) {
 class UffdEngineTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string missing = probe_userfaultfd(Delivery::in_place); !missing.empty()) GTEST_SKIP() << missing;
+    if (const std::string missing = probe_userfaultfd(Delivery::in_place); !missing.empty())
+      GTEST_SKIP() << missing;
   }
   AltStack stack_ = alt_stack();
 };
@@ -536,13 +563,16 @@ TEST_F(UffdEngineTest, CachedBlocksMakeNoMappings) {
   World w("uffd", 512 * kPageBytes);
   for (std::uint64_t b = 0; b < w.space.blocks(); b += 2) *w.space.a(b * kBlockBytes) = std::byte{1};
   const std::uint64_t before = count_mappings();
-  for (std::uint64_t b = 0; b < w.space.blocks(); b += 2) ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 4 == 0 ? Access::write : Access::read));
-  for (std::uint64_t b = 0; b < w.space.blocks(); b += 8) ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 16 == 0 ? Access::none : Access::read));
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 2)
+    ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 4 == 0 ? Access::write : Access::read));
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 8)
+    ASSERT_TRUE(w.engine->protect({BlockId{b}, 1}, b % 16 == 0 ? Access::none : Access::read));
   EXPECT_LE(count_mappings(), before + 2);
   EXPECT_FALSE(w.engine->crowded());
   ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::none));
   for (std::uint64_t b = 0; b < w.space.blocks(); ++b) *w.space.a(b * kBlockBytes) = std::byte{1};
-  for (std::uint64_t b = 0; b < w.space.blocks(); b += 128) ASSERT_TRUE(w.engine->protect({BlockId{b}, 64}, Access::write)) << "long runs that were fetched";
+  for (std::uint64_t b = 0; b < w.space.blocks(); b += 128)
+    ASSERT_TRUE(w.engine->protect({BlockId{b}, 64}, Access::write)) << "long runs that were fetched";
   EXPECT_LE(count_mappings(), before + 2);
 }
 
@@ -551,7 +581,8 @@ TEST_F(UffdEngineTest, CachedBlocksMakeNoMappings) {
 TEST_F(UffdEngineTest, MappingsOfOurOwnMemoryAreBounded) {
   constexpr std::uint64_t kLimit = 2'000, kPages = 8'192;
   World w("uffd", kPages * kPageBytes, kLimit);
-  for (std::uint64_t p = 0; p < kPages; p += 2) ASSERT_TRUE(w.engine->protect({block_of(p * kPageBytes), 16}, Access::write));
+  for (std::uint64_t p = 0; p < kPages; p += 2)
+    ASSERT_TRUE(w.engine->protect({block_of(p * kPageBytes), 16}, Access::write));
   EXPECT_LE(count_mappings(), kLimit + kLimit / 8 + 16);
   for (std::uint64_t p = 0; p < kPages; p += 2) w.word(p * kPageBytes + 8) = p;
   for (std::uint64_t p = 0; p < kPages; p += 2) EXPECT_EQ(w.word(p * kPageBytes + 8), p);
@@ -572,7 +603,7 @@ TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
       *w.space.a(p * kPageBytes + 3 * kBlockBytes) = std::byte{7};
       ASSERT_TRUE(w.engine->protect({block_of(p * kPageBytes), 16}, Access::write));
     }
-    struct stat file {};
+    struct stat file{};
     ASSERT_EQ(::fstat(w.space.frames_fd(), &file), 0);
     EXPECT_EQ(static_cast<std::uint64_t>(file.st_blocks) * 512, kPages / 2 * kPageBytes);
     EXPECT_LE(count_mappings(), before + 2);
@@ -581,9 +612,12 @@ TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
       EXPECT_EQ(w.word(b * kBlockBytes), b % 32 == 3 ? 7u : 0u);
       w.word(b * kBlockBytes + 8) = b;
     }
-    for (std::uint64_t b = 0; b < kPages * 16; ++b) EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + 8)), b % 32 < 16 ? b : 0);
+    for (std::uint64_t b = 0; b < kPages * 16; ++b)
+      EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(b * kBlockBytes + 8)), b % 32 < 16 ? b : 0);
     ASSERT_TRUE(w.engine->protect({BlockId{0}, w.space.blocks()}, Access::none));
-    ASSERT_EQ(::fallocate(w.space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(kPages * kPageBytes)), 0);
+    ASSERT_EQ(::fallocate(w.space.frames_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                          static_cast<off_t>(kPages * kPageBytes)),
+              0);
   }
   EXPECT_EQ(w.reads + w.writes, 0u);
 }
@@ -593,8 +627,11 @@ TEST_F(UffdEngineTest, FramesThatComeAndGoAreMadeAtOnce) {
 TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   World w("uffd", 4 * kPageBytes);
   std::vector<std::byte> bytes(8 * kBlockBytes);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte{static_cast<unsigned char>(1 + i / kBlockBytes)};
-  const auto fill = [&](std::uint64_t first, std::uint64_t count, Access right = Access::read) { return w.engine->fill({BlockId{first}, count}, bytes.data(), right); };
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = std::byte{static_cast<unsigned char>(1 + i / kBlockBytes)};
+  const auto fill = [&](std::uint64_t first, std::uint64_t count, Access right = Access::read) {
+    return w.engine->fill({BlockId{first}, count}, bytes.data(), right);
+  };
   EXPECT_EQ(fill(0, 8), 0u) << "frames do not come and go there";
   w.engine->expect_punches(0, 4 * kPageBytes, kBlockBytes);
   EXPECT_EQ(fill(0, 8), 8u);
@@ -618,7 +655,7 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
   EXPECT_EQ(*reinterpret_cast<std::uint64_t*>(w.space.a(41 * kBlockBytes)), 6u);
   w.engine->expect_punches(0, 4 * kPageBytes, kPageBytes);
   EXPECT_EQ(fill(48, 4), 4u) << "those that the kernel makes are large; these are not";
-  struct stat file {};
+  struct stat file{};
   ASSERT_EQ(::fstat(w.space.frames_fd(), &file), 0);
   EXPECT_EQ(static_cast<std::uint64_t>(file.st_blocks) * 512, (8 + 3 + 1 + 4 + 4 + 4) * kBlockBytes);
 }
@@ -626,7 +663,8 @@ TEST_F(UffdEngineTest, FillsWhatHasNeitherFramesNorRights) {
 // The kernel may drop a translation at any time: the engine serves that fault, not the handler.
 TEST_F(UffdEngineTest, WhatTheKernelReclaimsComesBackUnderItsRights) {
   World w("uffd", 4 * kPageBytes);
-  for (std::uint64_t b = 0; b < 16; ++b) *w.space.a(b * kBlockBytes) = std::byte{static_cast<unsigned char>(b)};
+  for (std::uint64_t b = 0; b < 16; ++b)
+    *w.space.a(b * kBlockBytes) = std::byte{static_cast<unsigned char>(b)};
   ASSERT_TRUE(w.engine->protect({BlockId{0}, 8}, Access::read));
   ASSERT_TRUE(w.engine->protect({BlockId{8}, 8}, Access::write));
   ASSERT_EQ(::madvise(w.space.v(0), 16 * kBlockBytes, MADV_DONTNEED), 0);
@@ -645,7 +683,8 @@ TEST_F(UffdEngineTest, RunsGoOverAGuardThatSplitsTheMap) {
   constexpr BlockRange kSlot{BlockId{16}, 16};
   for (std::uint64_t b = 16; b < 32; ++b) *w.space.a(b * kBlockBytes) = std::byte{1};
   ASSERT_EQ(::mprotect(w.space.v(20 * kBlockBytes), kBlockBytes, PROT_NONE), 0);
-  for (Access access : {Access::write, Access::read, Access::none, Access::read, Access::write, Access::none, Access::write}) {
+  for (Access access : {Access::write, Access::read, Access::none, Access::read, Access::write, Access::none,
+                        Access::write}) {
     ASSERT_TRUE(w.engine->protect(kSlot, access));
     const std::uint64_t reported = w.reads + w.writes;
     for (std::uint64_t b : {16, 19, 21, 31}) {
@@ -662,7 +701,8 @@ TEST_F(UffdEngineTest, RunsGoOverAGuardThatSplitsTheMap) {
 class UffdThreadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const std::string missing = probe_userfaultfd(Delivery::thread); !missing.empty()) GTEST_SKIP() << missing;
+    if (const std::string missing = probe_userfaultfd(Delivery::thread); !missing.empty())
+      GTEST_SKIP() << missing;
   }
   AltStack stack_ = alt_stack();
 };
@@ -682,7 +722,9 @@ class PatternFile {
   [[nodiscard]] const std::byte* bytes() const { return bytes_.data(); }
 
  private:
-  static std::byte byte_at(std::size_t i) { return static_cast<std::byte>((i * 7 + i / kBlockBytes * 13 + 1) & 0xff); }
+  static std::byte byte_at(std::size_t i) {
+    return static_cast<std::byte>((i * 7 + i / kBlockBytes * 13 + 1) & 0xff);
+  }
   int fd_;
   std::vector<std::byte> bytes_;
 };
@@ -723,17 +765,19 @@ TEST_F(UffdThreadTest, OtherSystemCallsWait) {
   const int folder = ::open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   EXPECT_GT(::syscall(SYS_getdents64, folder, w.space.v(9 * kBlockBytes), 2 * kBlockBytes), 0);
   ::close(folder);
-  EXPECT_EQ(w.writes, 4u);   // readlink's path came from private memory; getdents wrote one of its two blocks
+  EXPECT_EQ(w.writes, 4u);  // readlink's path came from private memory; getdents wrote one of its two blocks
 }
 
 TEST_F(UffdThreadTest, ADirectReadWaits) {
   const int file = ::open("/var/tmp", O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
   if (file < 0) GTEST_SKIP() << "no direct files in /var/tmp";
   World w(kUffdThread, 64 * kPageBytes);
-  for (std::uint64_t b = 0; b < 4; ++b) std::memset(w.space.a(b * kBlockBytes), static_cast<int>(b + 1), kBlockBytes);
+  for (std::uint64_t b = 0; b < 4; ++b)
+    std::memset(w.space.a(b * kBlockBytes), static_cast<int>(b + 1), kBlockBytes);
   ASSERT_EQ(::pwrite(file, w.space.v(0), 4 * kBlockBytes, 0), static_cast<ssize_t>(4 * kBlockBytes));
   EXPECT_GT(w.reads, 0u);
-  ASSERT_EQ(::pread(file, w.space.v(8 * kBlockBytes), 4 * kBlockBytes, 0), static_cast<ssize_t>(4 * kBlockBytes));
+  ASSERT_EQ(::pread(file, w.space.v(8 * kBlockBytes), 4 * kBlockBytes, 0),
+            static_cast<ssize_t>(4 * kBlockBytes));
   EXPECT_GT(w.writes, 0u);
   EXPECT_EQ(std::memcmp(w.space.a(8 * kBlockBytes), w.space.a(0), 4 * kBlockBytes), 0);
   ::close(file);
@@ -741,7 +785,8 @@ TEST_F(UffdThreadTest, ADirectReadWaits) {
 
 /// Calls all but one block wild, and must be called in place after it was called for another thread.
 struct Refusing {
-  explicit Refusing(std::uint64_t good) : space(make_space(4 * kPageBytes)), engine(make_engine(kUffdThread, space)), allowed(good) {
+  explicit Refusing(std::uint64_t good)
+      : space(make_space(4 * kPageBytes)), engine(make_engine(kUffdThread, space)), allowed(good) {
     if (!engine->start(on_fault, this)) std::abort();
   }
   ~Refusing() { engine->stop(); }
@@ -768,7 +813,9 @@ TEST_F(UffdThreadTest, AWildBufferIsEFAULTAndNobodyWaits) {
   }
   EXPECT_EQ(r.in_place, 0u);
   EXPECT_EQ(r.for_another, 2u) << "closed since the first time";
-  EXPECT_EQ(::pread(file.fd(), r.space.v(2 * kBlockBytes + 96), 2 * kBlockBytes, 0), static_cast<ssize_t>(kBlockBytes - 96)) << "what there is";
+  EXPECT_EQ(::pread(file.fd(), r.space.v(2 * kBlockBytes + 96), 2 * kBlockBytes, 0),
+            static_cast<ssize_t>(kBlockBytes - 96))
+      << "what there is";
   EXPECT_EQ(std::memcmp(r.space.a(2 * kBlockBytes + 96), file.bytes(), kBlockBytes - 96), 0);
   // Its owner, or the faulting thread, allocates memory there.
   ASSERT_TRUE(r.engine->protect({BlockId{5}, 1}, Access::write));
@@ -776,7 +823,7 @@ TEST_F(UffdThreadTest, AWildBufferIsEFAULTAndNobodyWaits) {
   r.allowed = 6;
   *reinterpret_cast<volatile char*>(r.space.v(6 * kBlockBytes)) = 1;
   EXPECT_EQ(::pread(file.fd(), r.space.v(6 * kBlockBytes), 100, 0), 100);
-  EXPECT_EQ(r.in_place + r.for_another, 3u);   // that of block 3
+  EXPECT_EQ(r.in_place + r.for_another, 3u);  // that of block 3
 }
 
 // More than are kept closed at once: the handler is called again for the oldest.
@@ -806,11 +853,16 @@ TEST_F(UffdThreadTest, AWildAccessIsReportedInPlaceWithItsAddress) {
           static Refusing* r = new Refusing(2);
           wild_address = reinterpret_cast<std::uintptr_t>(r->space.v(7 * kBlockBytes + 24));
           set_fallback([](int signal, siginfo_t* info, void*) {
-            ::_exit(reinterpret_cast<std::uintptr_t>(info->si_addr) == wild_address && signal == SIGSEGV && r->in_place == 1 && r->for_another == 1 ? 42 : 1);
+            ::_exit(reinterpret_cast<std::uintptr_t>(info->si_addr) == wild_address && signal == SIGSEGV &&
+                            r->in_place == 1 && r->for_another == 1
+                        ? 42
+                        : 1);
           });
           auto* p = reinterpret_cast<volatile std::uint64_t*>(wild_address);
-          if (write) *p = 1;
-          else static_cast<void>(*p);
+          if (write)
+            *p = 1;
+          else
+            static_cast<void>(*p);
           ::_exit(2);
         },
         ::testing::ExitedWithCode(42), "");
@@ -885,7 +937,7 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
 TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
   static std::atomic<unsigned> signals;
   signals = 0;
-  struct sigaction action {}, before {};
+  struct sigaction action{}, before{};
   action.sa_handler = [](int) { ++signals; };
   action.sa_flags = SA_ONSTACK | SA_RESTART;
   ASSERT_EQ(raw_sigaction(SIGUSR1, &action, &before), 0);
@@ -927,13 +979,15 @@ TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
 // Whole files go in and out of blocks whose rights another thread takes away all the time, beside loads and
 // stores.
 TEST_F(UffdThreadTest, NothingIsLostUnderSystemCallsAndFaultsAtOnce) {
-  constexpr std::uint64_t kThreads = 4, kPart = 12;   // blocks of a thread
+  constexpr std::uint64_t kThreads = 4, kPart = 12;  // blocks of a thread
   World w(kUffdThread, kThreads * kPart * kBlockBytes);
   const std::size_t part_bytes = kPart * kBlockBytes;
   std::atomic<bool> stop{false};
   std::thread taker([&] {
     Random random(5);
-    while (!stop) EXPECT_TRUE(w.set(BlockId{random.below(kThreads * kPart)}, random.below(2) ? Access::none : Access::read, false));
+    while (!stop)
+      EXPECT_TRUE(w.set(BlockId{random.below(kThreads * kPart)},
+                        random.below(2) ? Access::none : Access::read, false));
   });
   std::atomic<std::uint64_t> wrong{0};
   std::vector<std::thread> threads;
@@ -947,13 +1001,17 @@ TEST_F(UffdThreadTest, NothingIsLostUnderSystemCallsAndFaultsAtOnce) {
         const std::size_t at = random.below(part_bytes), n = 1 + random.below(part_bytes - at);
         std::byte* const v = w.space.v(self * part_bytes + at);
         switch (random.below(3)) {
-          case 0: {   // in
+          case 0: {  // in
             for (std::size_t k = 0; k < n; ++k) model[at + k] = static_cast<std::byte>(random.below(256));
-            if (::pwrite(file, &model[at], n, 0) != static_cast<ssize_t>(n) || ::pread(file, v, n, 0) != static_cast<ssize_t>(n)) ++wrong;
+            if (::pwrite(file, &model[at], n, 0) != static_cast<ssize_t>(n) ||
+                ::pread(file, v, n, 0) != static_cast<ssize_t>(n))
+              ++wrong;
             break;
           }
-          case 1:   // out
-            if (::pwrite(file, v, n, 0) != static_cast<ssize_t>(n) || ::pread(file, copy.data(), n, 0) != static_cast<ssize_t>(n)) ++wrong;
+          case 1:  // out
+            if (::pwrite(file, v, n, 0) != static_cast<ssize_t>(n) ||
+                ::pread(file, copy.data(), n, 0) != static_cast<ssize_t>(n))
+              ++wrong;
             if (std::memcmp(copy.data(), &model[at], n) != 0) ++wrong;
             break;
           default:
@@ -994,7 +1052,7 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedUntilTheLastAnswer) {
     const auto engine = make_engine(kUffdThread, space);
     ASSERT_TRUE(slow.start(*engine));
     ASSERT_TRUE(engine->protect({BlockId{4}, 1}, Access::read));
-    ASSERT_EQ(::madvise(space.v(4 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);   // as the kernel may do
+    ASSERT_EQ(::madvise(space.v(4 * kBlockBytes), kBlockBytes, MADV_DONTNEED), 0);  // as the kernel may do
     // In system calls: a thread that is too late for V finds it closed, which is an error there.
     const PatternFile file(8);
     std::thread faulter([&] { (void)!::pread(file.fd(), space.v(0), 8, 0); });
@@ -1023,7 +1081,7 @@ TEST_F(UffdThreadTest, WhoWaitsWhenItEndsIsReported) {
         if (!engine->start(
                 [](void*, std::uint64_t, Access, Served) {
                   asked = true;
-                  return true;   // later, forever
+                  return true;  // later, forever
                 },
                 nullptr))
           ::_exit(1);
@@ -1066,17 +1124,23 @@ TEST_F(UffdThreadTest, AProcessEndsThoughItsThreadsWait) {
 
 int wishes_without_privileges() {
   // The kernel's answer to a program without privileges, and without the device's file.
-  if (!refuse_system_call(SYS_userfaultfd, 0, O_CLOEXEC | O_NONBLOCK, EPERM) || !refuse_system_call(SYS_openat, 2, O_RDWR | O_CLOEXEC, EACCES)) return 1;
+  if (!refuse_system_call(SYS_userfaultfd, 0, O_CLOEXEC | O_NONBLOCK, EPERM) ||
+      !refuse_system_call(SYS_openat, 2, O_RDWR | O_CLOEXEC, EACCES))
+    return 1;
   const Space space = make_space(kPageBytes);
   const auto forced = make_fault_engine(space, kUffdThread);
-  if (forced || forced.error().code != Errc::unsupported || forced.error().message.find("vm.unprivileged_userfaultfd=1") == std::string::npos) return 2;
+  if (forced || forced.error().code != Errc::unsupported ||
+      forced.error().message.find("vm.unprivileged_userfaultfd=1") == std::string::npos)
+    return 2;
   if (engines()[2].available || engines()[2].reason.find("CAP_SYS_PTRACE") == std::string::npos) return 3;
   const auto chosen = make_fault_engine(space, "auto");
   if (!chosen || (*chosen)->name() == kUffdThread) return 4;
   return 42;
 }
 
-TEST(UffdThreadDeathTest, WithoutPrivilegesItSaysWhatToDoAndAutoTakesAnother) { EXPECT_EXIT(::_exit(wishes_without_privileges()), ::testing::ExitedWithCode(42), ""); }
+TEST(UffdThreadDeathTest, WithoutPrivilegesItSaysWhatToDoAndAutoTakesAnother) {
+  EXPECT_EXIT(::_exit(wishes_without_privileges()), ::testing::ExitedWithCode(42), "");
+}
 
 /// The result of choosing an engine in a process whose kernel refuses a system call: 42 if uffd is refused
 /// with that reason and auto takes mprotect.
@@ -1084,7 +1148,9 @@ int wishes_under(long number, unsigned argument, std::uint32_t value, int error,
   if (!refuse_system_call(number, argument, value, error)) return 1;
   const Space space = make_space(kPageBytes);
   const auto forced = make_fault_engine(space, "uffd");
-  if (forced || forced.error().code != Errc::unsupported || forced.error().message.find(reason) == std::string::npos) return 2;
+  if (forced || forced.error().code != Errc::unsupported ||
+      forced.error().message.find(reason) == std::string::npos)
+    return 2;
   const auto chosen = make_fault_engine(space, "auto");
   if (!chosen || (*chosen)->name() != "mprotect") return 3;
   if (engines()[0].available || engines()[0].reason.find(reason) == std::string::npos) return 4;
@@ -1093,8 +1159,11 @@ int wishes_under(long number, unsigned argument, std::uint32_t value, int error,
 
 TEST_F(UffdEngineTest, WhereTheKernelRefusesItAutoTakesTheOther) {
   constexpr std::uint32_t kContinue = static_cast<std::uint32_t>(UFFDIO_CONTINUE);
-  EXPECT_EXIT(::_exit(wishes_under(SYS_userfaultfd, 0, O_CLOEXEC | 1, EPERM, "refuses userfaultfd: Operation not permitted")), ::testing::ExitedWithCode(42), "");
-  EXPECT_EXIT(::_exit(wishes_under(SYS_ioctl, 1, kContinue, EINVAL, "UFFDIO_CONTINUE_MODE_WP, Linux 6.4")), ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(::_exit(wishes_under(SYS_userfaultfd, 0, O_CLOEXEC | 1, EPERM,
+                                   "refuses userfaultfd: Operation not permitted")),
+              ::testing::ExitedWithCode(42), "");
+  EXPECT_EXIT(::_exit(wishes_under(SYS_ioctl, 1, kContinue, EINVAL, "UFFDIO_CONTINUE_MODE_WP, Linux 6.4")),
+              ::testing::ExitedWithCode(42), "");
 }
 
 TEST_F(UffdEngineTest, VIsClosedWhenTheEngineEnds) {

@@ -30,7 +30,7 @@ TEST(FingerprintsTest, KnowsWhatWasNotedAndNothingElse) {
   (void)prints.note(BlockId{7}, bytes.data());
   EXPECT_TRUE(prints.matches(BlockId{7}, bytes.data()));
   EXPECT_FALSE(prints.matches(BlockId{8}, bytes.data()));
-  for (const std::size_t at : {std::size_t{0}, std::size_t{1000}, kBlockBytes - 1}) {   // one bit
+  for (const std::size_t at : {std::size_t{0}, std::size_t{1000}, kBlockBytes - 1}) {  // one bit
     bytes[at] ^= std::byte{0x10};
     EXPECT_FALSE(prints.matches(BlockId{7}, bytes.data())) << "byte " << at;
     bytes[at] ^= std::byte{0x10};
@@ -48,7 +48,7 @@ TEST(FingerprintsTest, BlocksWithTheSameBytesDifferEvenInOneSlot) {
   EXPECT_FALSE(prints.matches(BlockId{3 + kSlots}, zeros.data()));
   (void)prints.note(BlockId{3 + kSlots}, zeros.data());
   EXPECT_TRUE(prints.matches(BlockId{3 + kSlots}, zeros.data()));
-  EXPECT_FALSE(prints.matches(BlockId{3}, zeros.data()));   // its slot has another block's
+  EXPECT_FALSE(prints.matches(BlockId{3}, zeros.data()));  // its slot has another block's
 }
 
 TEST(FingerprintsTest, NeighboursInFourTimesTheBudgetHaveASlotEach) {
@@ -57,7 +57,8 @@ TEST(FingerprintsTest, NeighboursInFourTimesTheBudgetHaveASlotEach) {
   std::vector<Bytes> kinds;
   for (std::uint64_t i = 0; i < 8; ++i) kinds.push_back(bytes_of(i));
   for (std::uint64_t i = 0; i < 4 * kBudget; ++i) (void)prints.note(BlockId{kFirst + i}, kinds[i % 8].data());
-  for (std::uint64_t i = 0; i < 4 * kBudget; ++i) EXPECT_TRUE(prints.matches(BlockId{kFirst + i}, kinds[i % 8].data())) << i;
+  for (std::uint64_t i = 0; i < 4 * kBudget; ++i)
+    EXPECT_TRUE(prints.matches(BlockId{kFirst + i}, kinds[i % 8].data())) << i;
 }
 
 // 8 bytes a slot: each page of the table is reported once, and there are no more of them than four slots a
@@ -70,7 +71,7 @@ TEST(FingerprintsTest, SaysWhatMemoryItTakes) {
   EXPECT_EQ(prints.note(BlockId{511}, bytes.data()), 0u);
   EXPECT_EQ(prints.note(BlockId{512}, bytes.data()), 1u);
   std::uint64_t taken = 2;
-  for (std::uint64_t b = 0; b < kSpaceBlocks; b += 509) {   // each slot's page, many times
+  for (std::uint64_t b = 0; b < kSpaceBlocks; b += 509) {  // each slot's page, many times
     if (b > 100 * 4 * kBudget) break;
     taken += prints.note(BlockId{b}, bytes.data());
   }
@@ -88,25 +89,25 @@ TEST(FingerprintsTest, ASpaceSmallerThanTheBudgetIsEnough) {
 // Against an oracle of what "the file" has: after writes, notes and forgets in any order, a match means that
 // the file has these bytes.
 TEST(FingerprintsTest, NeverMatchesWhatTheFileHasNot) {
-  constexpr std::uint64_t kBlocks = 6000;   // more than slots
+  constexpr std::uint64_t kBlocks = 6000;  // more than slots
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Fingerprints prints = Fingerprints::create(1024, kSpaceBlocks).value();
     std::vector<Bytes> kinds;
     for (std::uint64_t i = 0; i < 4; ++i) kinds.push_back(bytes_of(i + 4 * seed));
-    std::map<std::uint64_t, std::uint64_t> file;   // block -> kind
+    std::map<std::uint64_t, std::uint64_t> file;  // block -> kind
     std::mt19937_64 random(seed);
     std::uint64_t matched = 0;
     for (int step = 0; step < 40000; ++step) {
       const std::uint64_t b = random() % kBlocks, kind = random() % kinds.size();
       switch (random() % 4) {
-        case 0:   // written
+        case 0:  // written
           prints.forget(BlockId{b});
           file[b] = kind;
           break;
-        case 1:   // read
+        case 1:  // read
           if (file.contains(b)) (void)prints.note(BlockId{b}, kinds[file[b]].data());
           break;
-        default:   // leaves, with those bytes
+        default:  // leaves, with those bytes
           if (!prints.matches(BlockId{b}, kinds[kind].data())) break;
           ++matched;
           ASSERT_TRUE(file.contains(b) && file[b] == kind) << "seed " << seed << ", step " << step;

@@ -28,9 +28,11 @@ inline Space make_space(std::size_t bytes) {
 }
 
 /// The engine of that name, with its own limit of mappings.
-inline std::unique_ptr<FaultEngine> make_engine(std::string_view name, const Space& space, std::uint64_t mapping_limit = 0) {
+inline std::unique_ptr<FaultEngine> make_engine(std::string_view name, const Space& space,
+                                                std::uint64_t mapping_limit = 0) {
   if (name == "mprotect") return make_mprotect_engine(space, mapping_limit);
-  auto made = make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place, mapping_limit);
+  auto made =
+      make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place, mapping_limit);
   if (!made) throw std::runtime_error(made.error().message);
   return std::move(*made);
 }

@@ -23,7 +23,7 @@ class LargeFrames : public testing::Test {
 };
 
 TEST_F(LargeFrames, AreWhatTheKernelGivesToWhoAsks) {
-  EXPECT_EQ(large_frame_bytes(settings_.path()), 0u);   // older than Linux 6.10
+  EXPECT_EQ(large_frame_bytes(settings_.path()), 0u);  // older than Linux 6.10
   set("", "always within_size advise [never] deny force");
   set("64kB", "always inherit within_size advise [never]");
   set("2048kB", "always [inherit] within_size advise never");

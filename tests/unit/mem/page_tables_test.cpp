@@ -19,8 +19,9 @@
 namespace kasane::mem {
 namespace {
 
-constexpr std::uint64_t kRange = PageTables::kRangeBytes, kBlocks = PageTables::kRangeBlocks, kTable = PageTables::kTableBytes, kRanges = PageTables::kRegionRanges;
-constexpr std::uint64_t kOfARange = 1, kOfARegion = 3;   // blocks of entries
+constexpr std::uint64_t kRange = PageTables::kRangeBytes, kBlocks = PageTables::kRangeBlocks,
+                        kTable = PageTables::kTableBytes, kRanges = PageTables::kRegionRanges;
+constexpr std::uint64_t kOfARange = 1, kOfARegion = 3;  // blocks of entries
 
 PageTables make(std::uint64_t ranges, std::uint64_t page_bytes = kPageBytes) {
   const auto pages = Pages::uniform(ranges * kRange, page_bytes);
@@ -36,9 +37,12 @@ BlockRange blocks(std::uint64_t first, std::uint64_t count) { return {BlockId{fi
 class Touched {
  public:
   explicit Touched(std::uint64_t tables)
-      : bytes_((tables + 1) * kTable), memory_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
+      : bytes_((tables + 1) * kTable),
+        memory_(static_cast<std::byte*>(::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                                               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
     if (memory_ == MAP_FAILED) std::abort();
-    for (std::uint64_t t = 0; t < tables; ++t) *static_cast<volatile std::byte*>(memory_ + t * kTable) = std::byte{1};
+    for (std::uint64_t t = 0; t < tables; ++t)
+      *static_cast<volatile std::byte*>(memory_ + t * kTable) = std::byte{1};
   }
   ~Touched() { ::munmap(memory_, bytes_); }
 
@@ -133,7 +137,8 @@ TEST(PageTables, WhatTheKernelSaysTakesThePlaceOfWhatWasPresumed) {
   EXPECT_EQ(t.tables(), now);
   EXPECT_EQ(t.presumed(), 0u);
   EXPECT_GE(now, before + 512) << "the tables are there";
-  EXPECT_LE(now, before + 1536) << "and not four times as many; a sanitizer's shadow of the memory has as many again";
+  EXPECT_LE(now, before + 1536)
+      << "and not four times as many; a sanitizer's shadow of the memory has as many again";
 }
 
 TEST(PageTables, TheirBytesAreTheKernels) {
@@ -184,7 +189,8 @@ class RoomOfTwo : public ::testing::Test {
 
   const std::array<Space, 2> space_{make_space(4 * kRange), make_space(4 * kRange)};
   const Pages pages_ = *Pages::uniform(4 * kRange);
-  const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(2)), &std::free};
+  const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(2)),
+                                                       &std::free};
   HostBudget& host_ = *new (memory_.get()) HostBudget(kTotal, 2);
   std::array<std::unique_ptr<Residency>, 2> rank_;
 };
@@ -204,7 +210,7 @@ TEST_F(RoomOfTwo, WhoGivesIsToldToRing) {
 
 TEST_F(RoomOfTwo, AnAskEndsWithWhatWasOwed) {
   const std::uint32_t rings = rank_[1]->rings();
-  rank_[1]->empty({BlockId{0}, 1});   // its twin, which was debt
+  rank_[1]->empty({BlockId{0}, 1});  // its twin, which was debt
   EXPECT_EQ(rank_[1]->short_of(0), 0u);
   ASSERT_NE(rank_[1]->rings(), rings);
   EXPECT_FALSE(rank_[1]->balance(0));
@@ -216,7 +222,8 @@ TEST_F(RoomOfTwo, AnAskEndsWithWhatWasOwed) {
 TEST_F(RoomOfTwo, AnAskEndsWithTheWaitOfWhoDidNotNeedIt) {
   rank_[1]->empty({BlockId{0}, 1});
   rank_[1]->want(2);
-  EXPECT_TRUE(rank_[1]->balance(Need{}.next(rank_[1]->take_wanted(), rank_[1]->take_relieved(), false).blocks));
+  EXPECT_TRUE(
+      rank_[1]->balance(Need{}.next(rank_[1]->take_wanted(), rank_[1]->take_relieved(), false).blocks));
   EXPECT_EQ(rank_[0]->short_of(0), 2u);
   const std::uint32_t rings = rank_[1]->rings();
   rank_[1]->note_relieved();
@@ -229,7 +236,8 @@ TEST_F(RoomOfTwo, AnAskEndsWithTheWaitOfWhoDidNotNeedIt) {
 // The kernel has not freed them yet, and a control group counts them.
 TEST(PageTables, ThoseOnTheirWayToTheKernelStayCharged) {
   constexpr std::uint64_t kTotal = 4096, kGone = 300;
-  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, HostBudget::bytes(1)), &std::free);
+  const std::unique_ptr<void, void (*)(void*)> memory(std::aligned_alloc(64, HostBudget::bytes(1)),
+                                                      &std::free);
   auto& host = *new (memory.get()) HostBudget(kTotal, 1);
   const Space space = make_space(4 * kRange);
   const auto pages = Pages::uniform(space.bytes());
@@ -249,7 +257,7 @@ TEST(PageTables, ThoseOnTheirWayToTheKernelStayCharged) {
   EXPECT_EQ(residency.leaving_tables(), 0u);
   EXPECT_EQ(residency.used(), used);
   EXPECT_TRUE(residency.admitted(kTotal));
-  residency.note_leaving_tables(2 * kTotal);   // more than there is: debt, then paid
+  residency.note_leaving_tables(2 * kTotal);  // more than there is: debt, then paid
   EXPECT_FALSE(residency.admitted(1));
   residency.see_off_tables();
   EXPECT_EQ(residency.used(), used);

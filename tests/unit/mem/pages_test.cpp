@@ -13,7 +13,8 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(Pages, OfSeveralSegmentsAreNumberedInARow) {
-  const std::array segments{Pages::Segment{0, kPageBytes}, Pages::Segment{2 * kMiB, 4096}, Pages::Segment{4 * kMiB, 2 * kMiB}};
+  const std::array segments{Pages::Segment{0, kPageBytes}, Pages::Segment{2 * kMiB, 4096},
+                            Pages::Segment{4 * kMiB, 2 * kMiB}};
   const Pages pages = Pages::create(8 * kMiB, segments).value();
   EXPECT_EQ(pages.count(), 32u + 512u + 2u);
   EXPECT_EQ(pages.page_of(0), PageId{0});
@@ -31,13 +32,16 @@ TEST(Pages, OfSeveralSegmentsAreNumberedInARow) {
 }
 
 class EveryPageSize : public testing::TestWithParam<std::uint64_t> {};
-INSTANTIATE_TEST_SUITE_P(Bytes, EveryPageSize, testing::Values(4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576, 2097152));
+INSTANTIATE_TEST_SUITE_P(Bytes, EveryPageSize,
+                         testing::Values(4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576,
+                                         2097152));
 
 // A segment of this size between two of 64 KiB: at each of its pages, first and last byte, blocks,
 // neighbours.
 TEST_P(EveryPageSize, ItsPagesHaveTheirBytesAndNoOthers) {
   const std::uint64_t size = GetParam(), begin = 4 * kMiB, end = 12 * kMiB;
-  const std::array segments{Pages::Segment{0, kPageBytes}, Pages::Segment{begin, size}, Pages::Segment{end, kPageBytes}};
+  const std::array segments{Pages::Segment{0, kPageBytes}, Pages::Segment{begin, size},
+                            Pages::Segment{end, kPageBytes}};
   const Pages pages = Pages::create(16 * kMiB, segments).value();
   ASSERT_EQ(pages.count(), begin / kPageBytes + (end - begin) / size + 4 * kMiB / kPageBytes);
   std::uint64_t next = 0;
@@ -85,7 +89,8 @@ TEST_P(EveryPageSize, ARangeHasThePagesThatItTouches) {
 TEST_P(EveryPageSize, BeyondTheSpaceIsNoPage) {
   const Pages pages = Pages::uniform(16 * kMiB, GetParam()).value();
   EXPECT_TRUE(pages.contains(pages.page_of(16 * kMiB - 1)));
-  for (const std::uint64_t wild : {16 * kMiB, 16 * kMiB + 1, std::uint64_t{1} << 40, ~std::uint64_t{0} - 4096, ~std::uint64_t{0}}) {
+  for (const std::uint64_t wild :
+       {16 * kMiB, 16 * kMiB + 1, std::uint64_t{1} << 40, ~std::uint64_t{0} - 4096, ~std::uint64_t{0}}) {
     EXPECT_FALSE(pages.contains(pages.page_of(wild))) << wild;
   }
 }

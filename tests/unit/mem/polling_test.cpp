@@ -65,7 +65,7 @@ TEST_F(PollingTest, WhoLosesItsCoreSleepsTenTimesAsLong) {
   {
     Polling::Wait wait(polling, now);
     EXPECT_TRUE(wait.keeps_polling(now));
-    now += 3 * kMilli;   // another thread had the core
+    now += 3 * kMilli;  // another thread had the core
     EXPECT_FALSE(wait.keeps_polling(now));
     wait.ended(now);
   }

@@ -37,9 +37,10 @@ class Pages {
     ++self->faults;
     self->last = static_cast<char*>(address) - self->base;
     self->last_write = write;
-    errno = EXFULL;   // must not reach the program
+    errno = EXFULL;  // must not reach the program
     const auto page = reinterpret_cast<std::uintptr_t>(address) & ~(kBlockBytes - 1);
-    return ::mprotect(reinterpret_cast<void*>(page), kBlockBytes, write ? PROT_READ | PROT_WRITE : PROT_READ) == 0;
+    return ::mprotect(reinterpret_cast<void*>(page), kBlockBytes,
+                      write ? PROT_READ | PROT_WRITE : PROT_READ) == 0;
   }
 
   volatile char* base;
@@ -82,7 +83,8 @@ TEST_F(SignalDispatch, RangesAreDisjointAndOneKnowsItsOwn) {
   ASSERT_TRUE(one.watch());
   ASSERT_TRUE(two.watch());
   EXPECT_EQ(one.watch().error().code, Errc::invalid_argument);
-  EXPECT_EQ(register_range(const_cast<char*>(one.base) - 1, 2, Pages::open, &one).error().code, Errc::invalid_argument);
+  EXPECT_EQ(register_range(const_cast<char*>(one.base) - 1, 2, Pages::open, &one).error().code,
+            Errc::invalid_argument);
   EXPECT_EQ(register_range(const_cast<char*>(one.base) + one.bytes - 1, 2, Pages::open, &one).error().code,
             Errc::invalid_argument);
   two.base[0] = 1;
@@ -101,7 +103,8 @@ TEST_F(SignalDispatch, TheTableSaysWhenItIsFull) {
   std::size_t taken = 0;
   Result<void> last;
   for (; taken < 80; ++taken) {
-    last = register_range(const_cast<char*>(pages.base) + taken * kBlockBytes, kBlockBytes, Pages::open, &pages);
+    last =
+        register_range(const_cast<char*>(pages.base) + taken * kBlockBytes, kBlockBytes, Pages::open, &pages);
     if (!last) break;
   }
   EXPECT_EQ(taken, 64u);
@@ -120,8 +123,8 @@ TEST_F(SignalDispatch, AFaultOnTheAlternateStackIsAnsweredThere) {
     on_stack = ::sigaltstack(nullptr, &current) == 0 && (current.ss_flags & SS_ONSTACK) != 0;
     return Pages::open(context, address, write, signal);
   }));
-  struct sigaction action {};
-  struct sigaction before {};
+  struct sigaction action{};
+  struct sigaction before{};
   action.sa_handler = [](int) { watched->base[5] = 7; };
   action.sa_flags = SA_ONSTACK;
   ASSERT_EQ(raw_sigaction(SIGUSR1, &action, &before), 0);
@@ -226,7 +229,10 @@ TEST_F(SignalDispatchDeathTest, ABusErrorGoesToTheFallbackUnlessTheRangeWantsIt)
         {
           AltStack own = alt_stack();
           void* page = ::mmap(nullptr, kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-          if (!register_range(page, kBlockBytes, [](void*, void*, bool, int signal) -> bool { ::_exit(signal == SIGBUS ? 41 : 3); }, nullptr, signals))
+          if (!register_range(
+                  page, kBlockBytes,
+                  [](void*, void*, bool, int signal) -> bool { ::_exit(signal == SIGBUS ? 41 : 3); }, nullptr,
+                  signals))
             ::_exit(1);
           set_fallback([](int signal, siginfo_t*, void*) { ::_exit(signal == SIGBUS ? 42 : 2); });
           *static_cast<volatile char*>(page) = 1;
@@ -245,8 +251,10 @@ TEST_F(SignalDispatchDeathTest, WithoutAFallbackTheProcessDiesOfTheFault) {
     ::_exit(0);
   };
   // A sanitizer's own handler was installed before, so it reports and ends the process in its way.
-  if (kSanitized) EXPECT_DEATH(wild(), "");
-  else EXPECT_EXIT(wild(), ::testing::KilledBySignal(SIGSEGV), "");
+  if (kSanitized)
+    EXPECT_DEATH(wild(), "");
+  else
+    EXPECT_EXIT(wild(), ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST_F(SignalDispatchDeathTest, ASignalThatSomebodySentEndsTheProcessToo) {
@@ -257,14 +265,16 @@ TEST_F(SignalDispatchDeathTest, ASignalThatSomebodySentEndsTheProcessToo) {
     ::raise(SIGSEGV);
     ::_exit(0);
   };
-  if (kSanitized) EXPECT_DEATH(sent(), "");
-  else EXPECT_EXIT(sent(), ::testing::KilledBySignal(SIGSEGV), "");
+  if (kSanitized)
+    EXPECT_DEATH(sent(), "");
+  else
+    EXPECT_EXIT(sent(), ::testing::KilledBySignal(SIGSEGV), "");
 }
 
 TEST_F(SignalDispatchDeathTest, AHandlerInstalledBeforeUsIsChained) {
   EXPECT_EXIT(
       {
-        struct sigaction users {};
+        struct sigaction users{};
         users.sa_sigaction = exit_with_42;
         users.sa_flags = SA_SIGINFO;
         raw_sigaction(SIGSEGV, &users, nullptr);
@@ -272,7 +282,7 @@ TEST_F(SignalDispatchDeathTest, AHandlerInstalledBeforeUsIsChained) {
         Pages watched;
         Pages foreign;
         if (!watched.watch()) ::_exit(1);
-        watched.base[1] = 1;   // our handler first
+        watched.base[1] = 1;  // our handler first
         if (watched.faults != 1) ::_exit(2);
         foreign.base[1] = 1;
       },

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kTiB = std::size_t{1} << 40;
 
 std::uint64_t frames_in_use(const Space& s) {
-  struct stat st {};
+  struct stat st{};
   EXPECT_EQ(::fstat(s.frames_fd(), &st), 0);
   return static_cast<std::uint64_t>(st.st_blocks) * 512 / kBlockBytes;
 }
@@ -58,7 +58,7 @@ TEST(Space, PopulatedFramesAreThereAndUnchanged) {
   populate(s.a(kPageBytes + 1), kPageBytes - 1);
   EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
   EXPECT_EQ(*s.a(kPageBytes + 100), std::byte{9});
-  populate(s.v(0), kPageBytes);   // not armed: makes no frame, and does no harm
+  populate(s.v(0), kPageBytes);  // not armed: makes no frame, and does no harm
   EXPECT_EQ(frames_in_use(s), kPageBytes / kBlockBytes);
 }
 
@@ -121,7 +121,7 @@ TEST(Reservation, IsInheritedByForkAndEachProcessHasItsOwnSpaceThere) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    if (reserve_space(bytes, reinterpret_cast<std::uintptr_t>(*base))) ::_exit(2);   // must be taken here too
+    if (reserve_space(bytes, reinterpret_cast<std::uintptr_t>(*base))) ::_exit(2);  // must be taken here too
     auto space = Space::create(*base, bytes);
     if (!space) ::_exit(3);
     *space->a(0) = std::byte{1};

@@ -33,9 +33,10 @@ class SpillDiskTest : public testing::Test {
   }
   /// The spill directory is on this device.
   void mount(const std::string& name) {
-    struct stat s {};
+    struct stat s{};
     ASSERT_EQ(::stat(kernel_.path().c_str(), &s), 0);
-    fs::create_directory_symlink(devices() / name, numbers() / fmt::format("{}:{}", major(s.st_dev), minor(s.st_dev)));
+    fs::create_directory_symlink(devices() / name,
+                                 numbers() / fmt::format("{}:{}", major(s.st_dev), minor(s.st_dev)));
   }
   [[nodiscard]] std::optional<SpillDisk> look() const { return spill_disk(kernel_.path(), numbers()); }
 
@@ -70,7 +71,7 @@ TEST_F(SpillDiskTest, AVolumeIsOfWhatItLiesOn) {
   EXPECT_TRUE(look()->ends_where_asked);
   disk("sdb", 1);
   fs::create_directory_symlink(devices() / "sdb", devices() / "dm-0/slaves/sdb");
-  EXPECT_FALSE(look());   // of several
+  EXPECT_FALSE(look());  // of several
 }
 
 TEST_F(SpillDiskTest, NoDiskThatIsKnown) {

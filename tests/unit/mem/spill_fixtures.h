@@ -25,9 +25,11 @@
 namespace kasane::mem {
 
 constexpr std::uint64_t kSpaceBytes = 1ull << 40;
-constexpr std::size_t kFramesBytes = 16u << 20;   // of the space, from its start on
+constexpr std::size_t kFramesBytes = 16u << 20;  // of the space, from its start on
 
-constexpr SpillRange blocks(std::uint64_t first, std::uint64_t count = 1) { return {first * kBlockBytes, count * kBlockBytes}; }
+constexpr SpillRange blocks(std::uint64_t first, std::uint64_t count = 1) {
+  return {first * kBlockBytes, count * kBlockBytes};
+}
 
 /// A memory file and A.
 class Frames {
@@ -35,10 +37,13 @@ class Frames {
   Frames() : fd_(::memfd_create("frames", MFD_CLOEXEC)) {
     if (fd_ < 0 || ::ftruncate(fd_, kSpaceBytes) != 0) throw std::runtime_error("no memory file");
     // Aligned as a large frame has to be.
-    auto* const first = static_cast<std::byte*>(::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    auto* const first = static_cast<std::byte*>(
+        ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     reserved_ = first;
     bytes_ = first + (kAligned - reinterpret_cast<std::uintptr_t>(first) % kAligned) % kAligned;
-    if (::mmap(bytes_, kFramesBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_, 0) == MAP_FAILED) throw std::runtime_error("no room for a mapping");
+    if (::mmap(bytes_, kFramesBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
+               0) == MAP_FAILED)
+      throw std::runtime_error("no room for a mapping");
   }
   Frames(const Frames&) = delete;
   Frames& operator=(const Frames&) = delete;
@@ -50,10 +55,13 @@ class Frames {
   [[nodiscard]] std::byte* base() const { return bytes_; }
   void fill(SpillRange r, int byte) const { std::memset(bytes_ + r.offset, byte, r.bytes); }
   [[nodiscard]] bool holds(SpillRange r, int byte) const {
-    return std::all_of(bytes_ + r.offset, bytes_ + r.offset + r.bytes, [byte](std::byte b) { return b == std::byte(byte); });
+    return std::all_of(bytes_ + r.offset, bytes_ + r.offset + r.bytes,
+                       [byte](std::byte b) { return b == std::byte(byte); });
   }
   void punch(SpillRange r) const {
-    ASSERT_EQ(::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(r.offset), static_cast<off_t>(r.bytes)), 0);
+    ASSERT_EQ(::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(r.offset),
+                          static_cast<off_t>(r.bytes)),
+              0);
   }
   /// Has no block of the range a frame?
   [[nodiscard]] bool empty(SpillRange r) const {
@@ -61,9 +69,14 @@ class Frames {
     return first < 0 || static_cast<std::uint64_t>(first) >= r.offset + r.bytes;
   }
   /// Has each block of the range a frame?
-  [[nodiscard]] bool full(SpillRange r) const { return static_cast<std::uint64_t>(::lseek(fd_, static_cast<off_t>(r.offset), SEEK_HOLE)) >= r.offset + r.bytes; }
-  [[nodiscard]] std::unique_ptr<BounceBuffers> make_buffers(std::uint64_t page_bytes = kPageBytes, std::uint64_t large_frame_bytes = 0) const {
-    auto made = BounceBuffers::create({fd_, bytes_, *Pages::uniform(kSpaceBytes, page_bytes), large_frame_bytes});
+  [[nodiscard]] bool full(SpillRange r) const {
+    return static_cast<std::uint64_t>(::lseek(fd_, static_cast<off_t>(r.offset), SEEK_HOLE)) >=
+           r.offset + r.bytes;
+  }
+  [[nodiscard]] std::unique_ptr<BounceBuffers> make_buffers(std::uint64_t page_bytes = kPageBytes,
+                                                            std::uint64_t large_frame_bytes = 0) const {
+    auto made =
+        BounceBuffers::create({fd_, bytes_, *Pages::uniform(kSpaceBytes, page_bytes), large_frame_bytes});
     if (!made) throw std::runtime_error(made.error().message);
     return std::move(*made);
   }
@@ -90,19 +103,23 @@ inline std::vector<std::string> spill_engines_here() {
 /// An engine that passes transfers on, but for a chosen one, which ends with a given result.
 class Injecting final : public SpillEngine {
  public:
-  explicit Injecting(std::unique_ptr<SpillEngine> real, bool registers = true) : real_(std::move(real)), registers_(registers) {}
+  explicit Injecting(std::unique_ptr<SpillEngine> real, bool registers = true)
+      : real_(std::move(real)), registers_(registers) {}
   /// The nth transfer from now on (from 1) ends with result. A short transfer moves as many bytes as the
   /// result says.
   void fail(unsigned nth, std::int32_t result) { nth_ = nth, result_ = result; }
 
-  bool register_memory(std::span<std::byte> memory) noexcept override { return registers_ && real_->register_memory(memory); }
+  bool register_memory(std::span<std::byte> memory) noexcept override {
+    return registers_ && real_->register_memory(memory);
+  }
   void start(std::uint32_t slot, const SpillTransfer& t) noexcept override {
     if (nth_ == 0 || --nth_ != 0) return real_->start(slot, t);
     if (result_ > 0) {
       // Moves the first bytes; the queue must transfer the rest.
       const auto bytes = static_cast<std::size_t>(result_);
       const auto at = static_cast<off_t>(t.offset);
-      const ssize_t moved = t.op == SpillOp::read ? ::pread(t.fd, t.memory, bytes, at) : ::pwrite(t.fd, t.memory, bytes, at);
+      const ssize_t moved =
+          t.op == SpillOp::read ? ::pread(t.fd, t.memory, bytes, at) : ::pwrite(t.fd, t.memory, bytes, at);
       EXPECT_EQ(moved, result_);
     }
     injected_.push_back({slot, result_});
@@ -131,7 +148,7 @@ class Injecting final : public SpillEngine {
 struct Way {
   std::string engine;
   bool staged;
-  bool registers;   ///< where the engine can
+  bool registers;  ///< where the engine can
 };
 
 inline std::vector<Way> ways_here() {
@@ -145,7 +162,8 @@ inline std::vector<Way> ways_here() {
 }
 
 inline std::string way_name(const ::testing::TestParamInfo<Way>& way) {
-  return way.param.engine + (way.param.staged ? "_staged" : "_in_place") + (way.param.registers ? "" : "_unregistered");
+  return way.param.engine + (way.param.staged ? "_staged" : "_in_place") +
+         (way.param.registers ? "" : "_unregistered");
 }
 
 /// One file, frames, and a queue between them over an engine that fails on request.

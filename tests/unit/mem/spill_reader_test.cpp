@@ -26,14 +26,15 @@ struct Counted : SpillRead {
 class SpillReaderTest : public ::testing::Test {
  protected:
   SpillReaderTest() {
-    for (std::uint64_t b = 0; b < kBlocks; ++b) std::memset(at(b), static_cast<int>(1 + b % 255), kBlockBytes);
+    for (std::uint64_t b = 0; b < kBlocks; ++b)
+      std::memset(at(b), static_cast<int>(1 + b % 255), kBlockBytes);
     std::array<SpillRange, 1> all{{{0, kBlocks * kBlockBytes}}};
     auto queue = SpillQueue::create(file).value();
     SpillBatch batch(SpillOp::write, at(0), all);
     queue->run(batch);
     EXPECT_EQ(batch.error(), 0);
     std::memset(at(0), 0, kBlocks * kBlockBytes);
-    for (std::uint64_t i = 0; i < reads.size(); ++i) {   // two blocks each, far from each other
+    for (std::uint64_t i = 0; i < reads.size(); ++i) {  // two blocks each, far from each other
       reads[i].range = {{{(kBlocks / 2 + i) * kBlockBytes, kBlockBytes}, {i * kBlockBytes, kBlockBytes}}};
       reads[i].ranges = reads[i].range;
       reads[i].completed = [](SpillRead& r) noexcept { static_cast<Counted&>(r).completions.fetch_add(1); };
@@ -43,13 +44,16 @@ class SpillReaderTest : public ::testing::Test {
   void expect_completed(std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t i = first; i < end; ++i) {
       EXPECT_EQ(reads[i].completions.load(), 1);
-      for (const std::uint64_t b : {i, kBlocks / 2 + i}) EXPECT_EQ(at(b)[kBlockBytes - 1], std::byte(1 + b % 255));
+      for (const std::uint64_t b : {i, kBlocks / 2 + i})
+        EXPECT_EQ(at(b)[kBlockBytes - 1], std::byte(1 + b % 255));
     }
   }
 
   test::Folder folder;
   SpillFile file = SpillFile::create(folder.path(), std::uint64_t{1} << 40).value();
-  struct alignas(kBlockBytes) Block { std::byte bytes[kBlockBytes]; };   // as direct transfers need them
+  struct alignas(kBlockBytes) Block {
+    std::byte bytes[kBlockBytes];
+  };  // as direct transfers need them
   std::vector<Block> frames{kBlocks};
   std::unique_ptr<SpillReader> reader = SpillReader::create(file, at(0), nullptr, nullptr).value();
   std::array<Counted, kBlocks / 2> reads;
@@ -61,12 +65,12 @@ TEST_F(SpillReaderTest, CompletesWhatSeveralThreadsSubmit) {
   for (std::uint64_t t = 0; t < 4; ++t) {
     submitters.emplace_back([&, t] {
       for (std::uint64_t i = t; i < reads.size(); i += 4) {
-        while (!reader->submit(reads[i])) std::this_thread::yield();   // the number of noted reads is bounded
+        while (!reader->submit(reads[i])) std::this_thread::yield();  // the number of noted reads is bounded
       }
     });
   }
   for (std::thread& t : submitters) t.join();
-  reader->stop();   // reads that were taken complete all the same
+  reader->stop();  // reads that were taken complete all the same
   runner.join();
   reader->drain();
   expect_completed(0, reads.size());

@@ -73,7 +73,7 @@ TEST_P(SpillTest, ZerosThatReplaceBytesAreWritten) {
 TEST_P(SpillTest, ForgottenBlocksReadAsZeros) {
   frames.fill(blocks(0, 1024), 4);
   ASSERT_EQ(write({blocks(0, 1024)}), 0);
-  file.forget(blocks(10).offset, blocks(10, 600).bytes);   // over the end of a stripe
+  file.forget(blocks(10).offset, blocks(10, 600).bytes);  // over the end of a stripe
   ASSERT_EQ(read({blocks(0, 1024)}), 0);
   EXPECT_TRUE(frames.holds(blocks(0, 10), 4));
   EXPECT_TRUE(frames.holds(blocks(10, 600), 0));
@@ -110,7 +110,9 @@ TEST_P(SpillTest, MoreRunsThanSlots) {
   ASSERT_EQ(batch.error(), 0);
   frames.fill({0, kFramesBytes}, 0);
   ASSERT_EQ(read(ranges), 0);
-  for (const SpillRange& r : ranges) ASSERT_TRUE(frames.holds(r, static_cast<int>(r.offset / kBlockBytes % 251 + 1))) << r.offset / kBlockBytes;
+  for (const SpillRange& r : ranges)
+    ASSERT_TRUE(frames.holds(r, static_cast<int>(r.offset / kBlockBytes % 251 + 1)))
+        << r.offset / kBlockBytes;
 }
 
 // The submitting thread goes on with something else: another thread completes its batch.
@@ -192,7 +194,7 @@ TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
   const auto lane = [&](std::uint64_t seed, std::uint64_t first, std::uint64_t count) {
     const auto own = make_queue(striped);
     Random random(seed);
-    std::vector<int> held(count, 0);   // in the file
+    std::vector<int> held(count, 0);  // in the file
     for (int step = 0; step < kRandomSteps; ++step) {
       std::vector<SpillRange> ranges;
       for (std::uint64_t b = random.below(40); b < count;) {
@@ -203,12 +205,13 @@ TEST_P(SpillTest, RandomBatchesMatchAnOracle) {
       std::reverse(ranges.begin(), ranges.end());
       const bool writes = random.one_in(2);
       const int value = random.one_in(4) ? 0 : static_cast<int>(1 + random.below(250));
-      const bool fresh = !writes && random.one_in(2);   // without frames
+      const bool fresh = !writes && random.one_in(2);  // without frames
       for (const SpillRange& r : ranges) fresh ? frames.punch(r) : frames.fill(r, writes ? value : 255);
       if (random.one_in(10)) {
         for (const SpillRange& r : ranges) {
           striped.forget(r.offset, r.bytes);
-          for (std::uint64_t at = r.offset; at < r.offset + r.bytes; at += kBlockBytes) held[at / kBlockBytes - first] = 0;
+          for (std::uint64_t at = r.offset; at < r.offset + r.bytes; at += kBlockBytes)
+            held[at / kBlockBytes - first] = 0;
         }
         continue;
       }
@@ -246,7 +249,8 @@ TEST_P(SpillTest, NothingHasANameAndNothingStays) {
 
 TEST_P(SpillTest, WhatIsShortOrInterruptedIsFinished) {
   frames.fill(blocks(0, 8), 3);
-  for (const std::int32_t result : {-EINTR, -EAGAIN, static_cast<int>(kBlockBytes), static_cast<int>(5 * kBlockBytes)}) {
+  for (const std::int32_t result :
+       {-EINTR, -EAGAIN, static_cast<int>(kBlockBytes), static_cast<int>(5 * kBlockBytes)}) {
     engine->fail(1, result);
     ASSERT_EQ(write({blocks(0, 8)}), 0) << result;
     frames.fill(blocks(0, 8), 0);
@@ -274,7 +278,8 @@ TEST_P(SpillTest, AFailedWriteSaysWhichAndLosesNothing) {
     EXPECT_TRUE(frames.holds(blocks(10, 2), 8));
     const Error said = file.error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes);
     EXPECT_EQ(said.code, Errc::io);
-    for (const std::string& part : {folder.path(), std::string("writing 8K"), std::string(std::strerror(error))})
+    for (const std::string& part :
+         {folder.path(), std::string("writing 8K"), std::string(std::strerror(error))})
       EXPECT_NE(said.message.find(part), std::string::npos) << part << " is not in: " << said.message;
     ASSERT_EQ(write({blocks(10, 2)}), 0) << "once there is room again";
   }
@@ -297,7 +302,7 @@ TEST_P(SpillTest, ALimitOfFileSizesThatIsLoweredLater) {
   ASSERT_EQ(write({blocks(700, 8), blocks(720, 8)}), 0);
   for (const std::uint64_t b : {700, 720}) frames.punch(blocks(b, 8));
   for (const std::uint64_t b : {600, 800, 820}) frames.fill(blocks(b, 8), 9);
-  queue.reset();   // its threads do not exist in the child
+  queue.reset();  // its threads do not exist in the child
   const pid_t child = ::fork();
   if (child == 0) {
     queue = make_queue(file);
@@ -305,15 +310,20 @@ TEST_P(SpillTest, ALimitOfFileSizesThatIsLoweredLater) {
     ::getrlimit(RLIMIT_FSIZE, &limit);
     limit.rlim_cur = blocks(604).offset;
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    if (write({blocks(600, 8)}) != EFBIG || file.stored(BlockId{600}) || !frames.holds(blocks(600, 8), 9)) ::_exit(1);
-    if (write({blocks(800, 8)}) != EFBIG || read({blocks(700, 8)}) != 0 || !frames.holds(blocks(700, 8), 8)) ::_exit(2);
-    sigset_t signal, before;   // blocked, as in a fault handler, and let through afterwards
+    if (write({blocks(600, 8)}) != EFBIG || file.stored(BlockId{600}) || !frames.holds(blocks(600, 8), 9))
+      ::_exit(1);
+    if (write({blocks(800, 8)}) != EFBIG || read({blocks(700, 8)}) != 0 || !frames.holds(blocks(700, 8), 8))
+      ::_exit(2);
+    sigset_t signal, before;  // blocked, as in a fault handler, and let through afterwards
     ::sigemptyset(&signal), ::sigaddset(&signal, SIGXFSZ);
     ::sigprocmask(SIG_BLOCK, &signal, &before);
-    if (write({blocks(820, 8)}) != EFBIG || read({blocks(720, 8)}) != 0 || !frames.holds(blocks(720, 8), 8)) ::_exit(3);
+    if (write({blocks(820, 8)}) != EFBIG || read({blocks(720, 8)}) != 0 || !frames.holds(blocks(720, 8), 8))
+      ::_exit(3);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
-    if (file.error(SpillOp::write, EFBIG, blocks(800).offset, kBlockBytes).message.find("ulimit -f") == std::string::npos) ::_exit(4);
-    ::sigprocmask(SIG_BLOCK, nullptr, &before);   // the program's own mask must be unchanged
+    if (file.error(SpillOp::write, EFBIG, blocks(800).offset, kBlockBytes).message.find("ulimit -f") ==
+        std::string::npos)
+      ::_exit(4);
+    ::sigprocmask(SIG_BLOCK, nullptr, &before);  // the program's own mask must be unchanged
     ::_exit(::sigismember(&before, SIGXFSZ) == 0 ? 0 : 5);
   }
   int status = 0;
@@ -329,7 +339,8 @@ std::string refusal(const std::string& directories) {
 }
 
 void expect_words(const std::string& message, const std::vector<std::string>& words) {
-  for (const std::string& w : words) EXPECT_NE(message.find(w), std::string::npos) << w << " is not in: " << message;
+  for (const std::string& w : words)
+    EXPECT_NE(message.find(w), std::string::npos) << w << " is not in: " << message;
 }
 
 TEST(SpillDirectory, MissingOrNone) {
@@ -339,7 +350,9 @@ TEST(SpillDirectory, MissingOrNone) {
   expect_words(refusal("/proc/self/exe"), {"/proc/self/exe"});
   expect_words(refusal(folder.path() + ":"), {"empty name"});
   // check() gives the error that create() would.
-  for (const std::string& directories : {folder.path() + "/nowhere", folder.path() + ":" + folder.path() + "/nowhere", std::string("/proc/self/exe"), folder.path() + ":"}) {
+  for (const std::string& directories :
+       {folder.path() + "/nowhere", folder.path() + ":" + folder.path() + "/nowhere",
+        std::string("/proc/self/exe"), folder.path() + ":"}) {
     const auto looked = SpillFile::check(directories, kSpaceBytes);
     ASSERT_FALSE(looked.has_value()) << directories;
     EXPECT_EQ(looked.error().message, refusal(directories));
@@ -361,7 +374,8 @@ TEST(SpillDirectory, LimitOfFileSizes) {
 /// Runs body(directory) in a child that has a tmpfs with these mount options there. Returns its exit status,
 /// or nothing where mounting is not allowed.
 constexpr int kNotAllowed = 77;
-int on_small_file_system(const std::string& options, unsigned long flags, const std::function<int(const std::string&)>& body) {
+int on_small_file_system(const std::string& options, unsigned long flags,
+                         const std::function<int(const std::string&)>& body) {
   const Folder folder;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -416,8 +430,10 @@ TEST(SpillDirectory, FullInMidRun) {
       queue->run(batch);
       if (fits.error() != 0 || batch.error() != ENOSPC) return 1;
       const Error said = file.error(batch.op, batch.error(), batch.failed().offset, batch.failed().bytes);
-      if (said.message.find(path) == std::string::npos || said.message.find("No space") == std::string::npos) return 2;
-      if (!file.stored(BlockId{0}) || file.stored(BlockId{100}) || !frames.holds(blocks(100, 512), 5)) return 3;
+      if (said.message.find(path) == std::string::npos || said.message.find("No space") == std::string::npos)
+        return 2;
+      if (!file.stored(BlockId{0}) || file.stored(BlockId{100}) || !frames.holds(blocks(100, 512), 5))
+        return 3;
       file.forget(0, kFramesBytes);
       std::vector<SpillRange> less{blocks(100, 128)};
       SpillBatch retry{SpillOp::write, frames.base(), less};

@@ -29,18 +29,22 @@ class StackFramesTest : public ::testing::Test {
     return std::move(*made);
   }
   void touch(std::uint64_t stack, std::uint64_t blocks) const {
-    for (std::uint64_t b = 1; b <= blocks; ++b) *static_cast<volatile std::byte*>(space_.a(kOffset + (stack + 1) * kBytes - b * kBlockBytes)) = std::byte{1};
+    for (std::uint64_t b = 1; b <= blocks; ++b)
+      *static_cast<volatile std::byte*>(space_.a(kOffset + (stack + 1) * kBytes - b * kBlockBytes)) =
+          std::byte{1};
   }
 
   std::unique_ptr<Residency> make_residency(std::uint64_t low, std::unique_ptr<StackFrames> stacks) const {
-    auto made = Residency::create(space_, pages_, *host_, 0, {.range = {0, space_.bytes()}, .low = low, .stacks = std::move(stacks)});
+    auto made = Residency::create(space_, pages_, *host_, 0,
+                                  {.range = {0, space_.bytes()}, .low = low, .stacks = std::move(stacks)});
     if (!made) std::abort();
     return std::move(*made);
   }
 
   const Space space_ = make_space(kOffset + kStacks * kBytes);
   const Pages pages_ = *Pages::uniform(space_.bytes());
-  const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(1)), &std::free};
+  const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(1)),
+                                                       &std::free};
   HostBudget* const host_ = new (memory_.get()) HostBudget(1 << 20, 1);
 };
 
@@ -54,14 +58,14 @@ TEST_F(StackFramesTest, AStackIsPresumedOnceUntilItIsMeasured) {
   EXPECT_EQ(frames->presumed(), 2 * kOne);
   touch(7, 3);
   touch(8, 16);
-  touch(9, 5);   // without a note
+  touch(9, 5);  // without a note
   const auto first = frames->measure();
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->charged, 2 * kOne);
   EXPECT_EQ(first->now, 3u + 16u);
   EXPECT_EQ(frames->presumed(), 0u);
   EXPECT_EQ(frames->measured(), 3u + 16u);
-  touch(7, 6);   // it became deeper
+  touch(7, 6);  // it became deeper
   const auto second = frames->measure();
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->charged, 3u + 16u);
@@ -94,7 +98,8 @@ TEST_F(StackFramesTest, WhatThisProcessHasTouchedIsFoundToo) {
   const auto frames = make();
   frames->note(StackId{0});
   frames->note(StackId{1});
-  for (std::uint64_t b = 1; b <= 4; ++b) *static_cast<volatile std::byte*>(space_.v(kOffset + kBytes - b * kBlockBytes)) = std::byte{1};
+  for (std::uint64_t b = 1; b <= 4; ++b)
+    *static_cast<volatile std::byte*>(space_.v(kOffset + kBytes - b * kBlockBytes)) = std::byte{1};
   touch(1, 2);
   EXPECT_EQ(frames->measure()->now, 6u);
 }

@@ -42,10 +42,10 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
         Space space = make_space(kPageBytes);
         auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
-        if (!install_guard(space.v(0))) ::_exit(2);   // without any access rights
+        if (!install_guard(space.v(0))) ::_exit(2);  // without any access rights
         for (Access access : {Access::write, Access::read, Access::write})
           if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
-        *space.a(0) = std::byte{1};                   // the alias is not guarded
+        *space.a(0) = std::byte{1};  // the alias is not guarded
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes)) = 1;
         set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;
@@ -68,7 +68,8 @@ TEST_P(StackGuard, AMarkerInstalledAfterArmingIsThere) {
           for (Access access : {Access::write, Access::none, Access::read, Access::none, Access::write})
             if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
           if (!install_guard(space.v(0))) ::_exit(2);
-          for (std::size_t block = 1; block < space.blocks(); ++block) *reinterpret_cast<volatile char*>(space.v(block * kBlockBytes)) = 1;
+          for (std::size_t block = 1; block < space.blocks(); ++block)
+            *reinterpret_cast<volatile char*>(space.v(block * kBlockBytes)) = 1;
         }
         set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/binding.h: which cores a rank's threads run on. Each question is a thread's of its own, since what is bound stays bound.
+// runtime/binding.h: which cores a rank's threads run on. Each question is a thread's of its own, since what
+// is bound stays bound.
 #include "runtime/binding.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ TEST(Binding, WorkersTakeCoresInTurn) {
     const Binding binding = Binding::to_cores(rank, kRanks, kWorkers).value();
     for (std::uint32_t w = 0; w != kWorkers; ++w) {
       const topo::Core& core = all[(rank * kWorkers + w) % all.size()];
-      EXPECT_EQ(after([&] { binding.bind_worker(w); }), Cores{core.cpu}) << "worker " << w << " of rank " << rank;
+      EXPECT_EQ(after([&] { binding.bind_worker(w); }), Cores{core.cpu})
+          << "worker " << w << " of rank " << rank;
     }
   }
 }

@@ -24,9 +24,11 @@ namespace kasane::runtime {
 // Not in the anonymous namespace and not inlined: their names are looked for in stack traces.
 [[gnu::noinline]] void crash_test_outer(void (*f)()) {
   f();
-  asm volatile("" ::: "memory");   // no tail call: this frame stays
+  asm volatile("" ::: "memory");  // no tail call: this frame stays
 }
-[[gnu::noinline]] void crash_test_wild_store() { *reinterpret_cast<volatile int*>(std::uintptr_t{0x777000}) = 1; }
+[[gnu::noinline]] void crash_test_wild_store() {
+  *reinterpret_cast<volatile int*>(std::uintptr_t{0x777000}) = 1;
+}
 [[gnu::noinline]] void crash_test_wild_jump() {
   reinterpret_cast<void (*)()>(std::uintptr_t{0x66})();
   asm volatile("" ::: "memory");
@@ -58,7 +60,11 @@ void install() {
 
 TEST(CrashText, WritesNumbersOfEverySize) {
   CrashText text;
-  text.decimal(0).add(" ").decimal(std::numeric_limits<std::uint64_t>::max()).add(" ").signed_decimal(std::numeric_limits<std::int64_t>::min());
+  text.decimal(0)
+      .add(" ")
+      .decimal(std::numeric_limits<std::uint64_t>::max())
+      .add(" ")
+      .signed_decimal(std::numeric_limits<std::int64_t>::min());
   text.add(" ").signed_decimal(-7).add(" ").hex(0).add(" ").hex(std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(text_of(text), "0 18446744073709551615 -9223372036854775808 -7 0x0 0xffffffffffffffff");
 }
@@ -76,7 +82,8 @@ TEST(CrashStack, FramesHaveNamesAlsoOfStaticFunctions) {
   ASSERT_GE(trace.count, 2u);
   EXPECT_EQ(trace.stack_pointer, 0u) << "no signal interrupted this";
   const auto named = [&](const std::string& name) {
-    return std::any_of(trace.frames, trace.frames + trace.count, [&](const Frame& f) { return describe(f).find(name) != std::string::npos; });
+    return std::any_of(trace.frames, trace.frames + trace.count,
+                       [&](const Frame& f) { return describe(f).find(name) != std::string::npos; });
   };
   EXPECT_TRUE(named("kasane::runtime::crash_test_recurse"));
   EXPECT_TRUE(named("main+"));
@@ -85,7 +92,8 @@ TEST(CrashStack, FramesHaveNamesAlsoOfStaticFunctions) {
 TEST(CrashStack, ARecursionIsOneLine) {
   Backtrace trace;
   crash_test_recurse(1000, trace);
-  const auto frame = std::find_if(trace.frames, trace.frames + trace.count, [](const Frame& f) { return f.times > 1; });
+  const auto frame =
+      std::find_if(trace.frames, trace.frames + trace.count, [](const Frame& f) { return f.times > 1; });
   ASSERT_NE(frame, trace.frames + trace.count);
   EXPECT_GE(frame->times, 900u);
   EXPECT_LT(trace.count, kMaxFrames) << "and what is above it is still there";
@@ -96,7 +104,8 @@ TEST(CrashStack, AnAddressWithoutCodeSaysSo) {
 }
 
 TEST(Demangle, ReplacesNamesAndKeepsTheRest) {
-  EXPECT_EQ(comm::demangle_all("#1 0x12 _ZN6kasane3fooEi+0x3 (/a/b_Z+0x1)"), "#1 0x12 kasane::foo(int)+0x3 (/a/b_Z+0x1)");
+  EXPECT_EQ(comm::demangle_all("#1 0x12 _ZN6kasane3fooEi+0x3 (/a/b_Z+0x1)"),
+            "#1 0x12 kasane::foo(int)+0x3 (/a/b_Z+0x1)");
   EXPECT_EQ(comm::demangle_all("main+0x1"), "main+0x1");
   EXPECT_EQ(comm::demangle_all(""), "");
   EXPECT_EQ(comm::demangle_all("_Z"), "_Z");
@@ -110,7 +119,8 @@ TEST(CrashDeathTest, AWildStoreNamesAddressAndFunctions) {
         install();
         crash_test_outer(crash_test_wild_store);
       },
-      testing::KilledBySignal(SIGSEGV), "SIGSEGV at address 0x777000(.|\n)*crash_test_wild_store(.|\n)*crash_test_outer");
+      testing::KilledBySignal(SIGSEGV),
+      "SIGSEGV at address 0x777000(.|\n)*crash_test_wild_store(.|\n)*crash_test_outer");
 }
 
 TEST(CrashDeathTest, AWildJumpNamesItsCaller) {
@@ -119,7 +129,8 @@ TEST(CrashDeathTest, AWildJumpNamesItsCaller) {
         install();
         crash_test_outer(crash_test_wild_jump);
       },
-      testing::KilledBySignal(SIGSEGV), "address 0x66(.|\n)*no code is mapped(.|\n)*crash_test_wild_jump(.|\n)*crash_test_outer");
+      testing::KilledBySignal(SIGSEGV),
+      "address 0x66(.|\n)*no code is mapped(.|\n)*crash_test_wild_jump(.|\n)*crash_test_outer");
 }
 
 TEST(CrashDeathTest, AnAbortIsReported) {
@@ -146,10 +157,14 @@ TEST(CrashDeathTest, AnAccessIntoTheSpaceIsExplained) {
   EXPECT_EXIT(
       {
         install();
-        set_process({.rank = Rank{3}, .ranks = 4, .space_base = reinterpret_cast<std::byte*>(0x700000), .space_bytes = 1 << 20});
+        set_process({.rank = Rank{3},
+                     .ranks = 4,
+                     .space_base = reinterpret_cast<std::byte*>(0x700000),
+                     .space_bytes = 1 << 20});
         crash_test_wild_store();
       },
-      testing::KilledBySignal(SIGSEGV), "rank 3(.|\n)*in the global space, at offset 0x77000, where nothing is allocated");
+      testing::KilledBySignal(SIGSEGV),
+      "rank 3(.|\n)*in the global space, at offset 0x77000, where nothing is allocated");
 }
 
 TEST(CrashDeathTest, AReportedWildAccessEndsTheProcess) {

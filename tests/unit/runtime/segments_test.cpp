@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever the size of the space and the number of ranks: its parts do not meet, and each begins and ends at pages of its own size.
+// Whatever the size of the space and the number of ranks: its parts do not meet, and each begins and ends at
+// pages of its own size.
 #include "runtime/segments.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,8 @@ namespace {
 constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
 TEST(Segments, DoNotMeetAndConsistOfWholePages) {
-  for (const std::uint64_t space : {64 * kMiB, 64 * kMiB + 64 * kKiB, 100 * kMiB + 64 * kKiB, 3 * kGiB + 192 * kKiB, 1024 * kGiB}) {
+  for (const std::uint64_t space :
+       {64 * kMiB, 64 * kMiB + 64 * kKiB, 100 * kMiB + 64 * kKiB, 3 * kGiB + 192 * kKiB, 1024 * kGiB}) {
     for (const std::uint32_t ranks : {1u, 2u, 3u, 4u, 7u, 64u}) {
       SCOPED_TRACE(std::to_string(space) + " bytes, " + std::to_string(ranks) + " ranks");
       const auto divided = Segments::divide(space, ranks, 64 * kKiB, 0, 8 * kMiB);
@@ -33,7 +35,7 @@ TEST(Segments, DoNotMeetAndConsistOfWholePages) {
         EXPECT_EQ(pages.page_bytes_at(heap.offset), heap.page_bytes);
         EXPECT_TRUE(pages.whole(heap.offset, heap.bytes / ranks)) << "a rank's share";
         EXPECT_EQ(heap.bytes % ranks, 0u);
-        if (heap.bytes == 0) continue;   // more ranks than pages: such a heap gives nothing
+        if (heap.bytes == 0) continue;  // more ranks than pages: such a heap gives nothing
         EXPECT_EQ(pages.page_bytes_at(heap.offset + heap.bytes - 1), heap.page_bytes);
       }
       EXPECT_GE(usual.bytes, space / 2 - ranks * 64 * kKiB - 2 * kMiB);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's handlers beside ours. Each test runs in a child (death test), because what it installs cannot be taken back.
+// The program's handlers beside ours. Each test runs in a child (death test), because what it installs cannot
+// be taken back.
 #include "runtime/signals.h"
 
 #include <gtest/gtest.h>
@@ -161,7 +162,8 @@ TEST(SignalsDeathTest, BadArgumentsAreRefusedAsInLibc) {
       {
         install();
         const struct sigaction action = {};
-        pass_if(::signal(SIGSEGV, SIG_ERR) == SIG_ERR && ::signal(SIGKILL, SIG_IGN) == SIG_ERR && ::sigaction(9999, &action, nullptr) == -1);
+        pass_if(::signal(SIGSEGV, SIG_ERR) == SIG_ERR && ::signal(SIGKILL, SIG_IGN) == SIG_ERR &&
+                ::sigaction(9999, &action, nullptr) == -1);
       },
       testing::ExitedWithCode(0), "");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The supervisor with ranks that are plain functions: how their ends become the job's. Each job runs in a child of its own (death test), since a
-// supervisor takes over signals and reaps every child of its process.
+// The supervisor with ranks that are plain functions: how their ends become the job's. Each job runs in a
+// child of its own (death test), since a supervisor takes over signals and reaps every child of its process.
 #include "comm/bootstrap/supervisor.h"
 
 #include <fcntl.h>
@@ -38,75 +38,87 @@ int wait_for_ever() {
 
 TEST(SupervisorDeathTest, TheStatusIsThatOfRankZero) {
   for (const int code : {0, 1, 77}) {
-    EXPECT_EXIT(run_job(4, {}, [=](Rank r, RankStatus& s) { return end(s, raw(r) == 0 ? code : 0); }), testing::ExitedWithCode(code), "^$");
+    EXPECT_EXIT(run_job(4, {}, [=](Rank r, RankStatus& s) { return end(s, raw(r) == 0 ? code : 0); }),
+                testing::ExitedWithCode(code), "^$");
   }
 }
 
 TEST(SupervisorDeathTest, ARankThatEndsBeforeItMayIsAnError) {
-  EXPECT_EXIT(run_job(3, {}, [](Rank r, RankStatus& s) {
+  EXPECT_EXIT(
+      run_job(3, {},
+              [](Rank r, RankStatus& s) {
                 s.phase.store(Phase::running);
                 return raw(r) == 2 ? 0 : wait_for_ever();
               }),
-              testing::ExitedWithCode(1), "rank 2 \\(pid [0-9]+\\) exited with code 0 while the job was running(.|\n)*ending the 2 other ranks");
+      testing::ExitedWithCode(1),
+      "rank 2 \\(pid [0-9]+\\) exited with code 0 while the job was running(.|\n)*ending the 2 other ranks");
 }
 
 TEST(SupervisorDeathTest, ARankThatCannotStartSaysWhy) {
-  EXPECT_EXIT(run_job(2, {}, [](Rank r, RankStatus& s) {
-                if (raw(r) == 0) return wait_for_ever();
-                s.append("no memory for the test\n");
-                return 1;
-              }),
-              testing::ExitedWithCode(1), "rank 1 \\(pid [0-9]+\\) did not start(.|\n)*no memory for the test");
+  EXPECT_EXIT(run_job(2, {},
+                      [](Rank r, RankStatus& s) {
+                        if (raw(r) == 0) return wait_for_ever();
+                        s.append("no memory for the test\n");
+                        return 1;
+                      }),
+              testing::ExitedWithCode(1),
+              "rank 1 \\(pid [0-9]+\\) did not start(.|\n)*no memory for the test");
 }
 
 TEST(SupervisorDeathTest, AnEarlyExitTellsItsArgument) {
-  EXPECT_EXIT(run_job(2, {}, [](Rank r, RankStatus& s) {
-                if (raw(r) == 0) return wait_for_ever();
-                s.exit_argument.store(-5);
-                s.phase.store(Phase::leaving);
-                return 9;
-              }),
+  EXPECT_EXIT(run_job(2, {},
+                      [](Rank r, RankStatus& s) {
+                        if (raw(r) == 0) return wait_for_ever();
+                        s.exit_argument.store(-5);
+                        s.phase.store(Phase::leaving);
+                        return 9;
+                      }),
               testing::ExitedWithCode(9), "rank 1 \\(pid [0-9]+\\) called exit\\(-5\\)");
 }
 
 TEST(SupervisorDeathTest, AFailureAfterTheEndOfMainIsNoSuccess) {
-  EXPECT_EXIT(run_job(2, {}, [](Rank r, RankStatus& s) {
-                if (raw(r) == 0) return end(s, 0);
-                ::usleep(20'000);   // whatever comes first, the result is the same
-                ::raise(SIGKILL);
-                return 0;
-              }),
+  EXPECT_EXIT(run_job(2, {},
+                      [](Rank r, RankStatus& s) {
+                        if (raw(r) == 0) return end(s, 0);
+                        ::usleep(20'000);  // whatever comes first, the result is the same
+                        ::raise(SIGKILL);
+                        return 0;
+                      }),
               testing::ExitedWithCode(128 + SIGKILL), "rank 1 \\(pid [0-9]+\\) was ended by SIGKILL");
 }
 
 TEST(SupervisorDeathTest, TheReportedSignalCountsNotTheOneThatEndedTheReport) {
-  EXPECT_EXIT(run_job(2, {}, [](Rank r, RankStatus& s) {
-                if (raw(r) == 0) return wait_for_ever();
-                s.signal.store(SIGSEGV);
-                ::raise(SIGALRM);
-                return 0;
-              }),
+  EXPECT_EXIT(run_job(2, {},
+                      [](Rank r, RankStatus& s) {
+                        if (raw(r) == 0) return wait_for_ever();
+                        s.signal.store(SIGSEGV);
+                        ::raise(SIGALRM);
+                        return 0;
+                      }),
               testing::ExitedWithCode(128 + SIGSEGV), "was ended by SIGSEGV");
 }
 
 TEST(SupervisorDeathTest, RanksThatIgnoreTheRequestToEndAreKilled) {
-  EXPECT_EXIT(run_job(3, {.main_in_every_rank = true}, [](Rank r, RankStatus&) {
-                ::signal(SIGTERM, SIG_IGN);
-                if (raw(r) != 1) return wait_for_ever();
-                ::usleep(20'000);
-                ::raise(SIGKILL);
-                return 0;
-              }),
+  EXPECT_EXIT(run_job(3, {.main_in_every_rank = true},
+                      [](Rank r, RankStatus&) {
+                        ::signal(SIGTERM, SIG_IGN);
+                        if (raw(r) != 1) return wait_for_ever();
+                        ::usleep(20'000);
+                        ::raise(SIGKILL);
+                        return 0;
+                      }),
               testing::ExitedWithCode(128 + SIGKILL), "rank 1");
 }
 
 TEST(SupervisorDeathTest, WithMainEverywhereRanksEndWhenTheyLike) {
-  EXPECT_EXIT(run_job(3, {.main_in_every_rank = true}, [](Rank r, RankStatus& s) {
-                ::usleep(raw(r) * 20'000);
-                return end(s, 0);
-              }),
+  EXPECT_EXIT(run_job(3, {.main_in_every_rank = true},
+                      [](Rank r, RankStatus& s) {
+                        ::usleep(raw(r) * 20'000);
+                        return end(s, 0);
+                      }),
               testing::ExitedWithCode(0), "^$");
-  EXPECT_EXIT(run_job(3, {.main_in_every_rank = true}, [](Rank r, RankStatus& s) { return end(s, raw(r) == 1 ? 6 : 0); }),
+  EXPECT_EXIT(run_job(3, {.main_in_every_rank = true},
+                      [](Rank r, RankStatus& s) { return end(s, raw(r) == 1 ? 6 : 0); }),
               testing::ExitedWithCode(6), "rank 1 \\(pid [0-9]+\\) ended with exit code 6");
 }
 
@@ -119,7 +131,7 @@ TEST(SupervisorDeathTest, GrandchildrenThatHideInASessionOfTheirOwnAreEnded) {
         run_job(2, {}, [&](Rank r, RankStatus& s) {
           if (raw(r) == 1 && ::fork() == 0) {
             ::setsid();
-            if (::fork() != 0) ::_exit(0);   // as a daemon does
+            if (::fork() != 0) ::_exit(0);  // as a daemon does
             ::signal(SIGTERM, SIG_IGN);
             wait_for_ever();
           }
@@ -128,7 +140,8 @@ TEST(SupervisorDeathTest, GrandchildrenThatHideInASessionOfTheirOwnAreEnded) {
       },
       testing::ExitedWithCode(0), "");
   ::close(watch[1]);
-  // The write end is closed in everybody only when everybody is gone; a survivor would make this wait until the test's time limit.
+  // The write end is closed in everybody only when everybody is gone; a survivor would make this wait until
+  // the test's time limit.
   char c;
   EXPECT_EQ(::read(watch[0], &c, 1), 0);
   ::close(watch[0]);
@@ -137,7 +150,7 @@ TEST(SupervisorDeathTest, GrandchildrenThatHideInASessionOfTheirOwnAreEnded) {
 TEST(SupervisorDeathTest, AnIgnoredChildSignalDoesNotLoseTheStatus) {
   EXPECT_EXIT(
       {
-        ::signal(SIGCHLD, SIG_IGN);   // as some daemons start their programs
+        ::signal(SIGCHLD, SIG_IGN);  // as some daemons start their programs
         run_job(2, {}, [](Rank r, RankStatus& s) {
           struct sigaction now = {};
           ::sigaction(SIGCHLD, nullptr, &now);
@@ -157,21 +170,26 @@ TEST(SupervisorDeathTest, TheMaskOfTheProgramIsTheOneItWasStartedWith) {
         run_job(1, {}, [](Rank, RankStatus& s) {
           sigset_t now;
           ::sigprocmask(SIG_BLOCK, nullptr, &now);
-          return end(s, ::sigismember(&now, SIGUSR2) == 1 && ::sigismember(&now, SIGTERM) == 0 && ::sigismember(&now, SIGCHLD) == 0 ? 0 : 1);
+          return end(s, ::sigismember(&now, SIGUSR2) == 1 && ::sigismember(&now, SIGTERM) == 0 &&
+                                ::sigismember(&now, SIGCHLD) == 0
+                            ? 0
+                            : 1);
         });
       },
       testing::ExitedWithCode(0), "");
 }
 
 TEST(SupervisorDeathTest, TaggedOutputIsWholeAlsoWhenARankDies) {
-  EXPECT_EXIT(run_job(2, {.tag_output = true}, [](Rank r, RankStatus&) {
-                if (raw(r) == 0) return wait_for_ever();
-                for (int i = 0; i < 1000; ++i) ::dprintf(2, "line %d\n", i);
-                ::dprintf(2, "the last words");
-                ::raise(SIGKILL);
-                return 0;
-              }),
-              testing::ExitedWithCode(128 + SIGKILL), "\\[1\\] line 0\n(.|\n)*\\[1\\] line 999\n(.|\n)*\\[1\\] the last words\n");
+  EXPECT_EXIT(run_job(2, {.tag_output = true},
+                      [](Rank r, RankStatus&) {
+                        if (raw(r) == 0) return wait_for_ever();
+                        for (int i = 0; i < 1000; ++i) ::dprintf(2, "line %d\n", i);
+                        ::dprintf(2, "the last words");
+                        ::raise(SIGKILL);
+                        return 0;
+                      }),
+              testing::ExitedWithCode(128 + SIGKILL),
+              "\\[1\\] line 0\n(.|\n)*\\[1\\] line 999\n(.|\n)*\\[1\\] the last words\n");
 }
 
 }  // namespace

@@ -23,14 +23,25 @@ constexpr std::uint32_t kThieves = 2, kItems = 2, kEntries = 4;
 /// A rule taken away: the walk must find what it was for.
 enum class Mutation {
   none,
-  release_before_claim,   ///< rule 1: done at the look instead of after the claim
+  release_before_claim,  ///< rule 1: done at the look instead of after the claim
   no_release,
   no_acquire,
-  look_is_enough,         ///< the bottom of the look counts, though it may be older than its top
+  look_is_enough,  ///< the bottom of the look counts, though it may be older than its top
 };
 
 struct Owner {
-  enum At : std::uint32_t { decide, push_entry, push_bottom, pop_bottom, pop_top, pop_take, pop_swap, pop_restore, write, stopped };
+  enum At : std::uint32_t {
+    decide,
+    push_entry,
+    push_bottom,
+    pop_bottom,
+    pop_top,
+    pop_take,
+    pop_swap,
+    pop_restore,
+    write,
+    stopped
+  };
   /// item: 1 + the one in hand; rewrites: how often it may still write and push again
   std::uint32_t at, pushed, item, rewrites;
   std::uint64_t top;
@@ -39,7 +50,7 @@ struct Owner {
 struct Thief {
   Theft theft;
   std::uint64_t result, result2;
-  std::uint32_t looking;   ///< half of a look done: 1: bottom was read, 2: top was
+  std::uint32_t looking;  ///< half of a look done: 1: bottom was read, 2: top was
   std::uint32_t attempts, cached, adopted, claimed, pad;
 };
 
@@ -82,7 +93,8 @@ class StealModel {
       Theft peek = s.thieves[i].theft;
       const TheftStep step = peek.next(s.thieves[i].result, s.thieves[i].result2);
       // A look reads its two words in any order.
-      for (std::uint32_t half = 1; half <= (step.kind == TheftStep::Kind::look && s.thieves[i].looking == 0 ? 2u : 1u); ++half) {
+      for (std::uint32_t half = 1;
+           half <= (step.kind == TheftStep::Kind::look && s.thieves[i].looking == 0 ? 2u : 1u); ++half) {
         State n = s;
         step_thief(n, n.thieves[i], peek, step, half);
         emit(n, model::Step{1, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(step.kind)});
@@ -91,7 +103,8 @@ class StealModel {
   }
 
   const char* violation(const State& s) const {
-    static constexpr const char* kWrong[] = {nullptr, "two hold one continuation", "a thief reads an old value",
+    static constexpr const char* kWrong[] = {nullptr, "two hold one continuation",
+                                             "a thief reads an old value",
                                              "a stack arrives before its rank has released, or twice"};
     return kWrong[s.broken];
   }
@@ -103,10 +116,12 @@ class StealModel {
     return true;
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOwner[] = {"decides", "writes an entry", "stores bottom", "lowers bottom", "reads top", "takes",
-                                             "swaps top", "restores bottom", "writes data", "stops"};
-    static constexpr const char* kThief[] = {"looks", "reads bottom", "reads the entry", "claims", "reads sp", "asks for the release",
-                                             "adopts", "acquires", "sets the rank", "ends"};
+    static constexpr const char* kOwner[] = {
+        "decides", "writes an entry", "stores bottom",   "lowers bottom", "reads top",
+        "takes",   "swaps top",       "restores bottom", "writes data",   "stops"};
+    static constexpr const char* kThief[] = {
+        "looks",  "reads bottom", "reads the entry", "claims", "reads sp", "asks for the release",
+        "adopts", "acquires",     "sets the rank",   "ends"};
     return step.kind == 0 ? std::string("victim ") + kOwner[step.detail]
                           : "thief " + std::to_string(step.actor) + " " + kThief[step.detail];
   }
@@ -148,7 +163,7 @@ class StealModel {
         return;
       case Owner::push_entry:
         entry() = o.item - 1;
-        s.taken[o.item - 1] = 0;   // from the next store on any thief may take it
+        s.taken[o.item - 1] = 0;  // from the next store on any thief may take it
         o.at = Owner::push_bottom;
         return;
       case Owner::push_bottom:
@@ -166,9 +181,7 @@ class StealModel {
         o.at = left > 0 ? Owner::pop_take : left == 0 ? Owner::pop_swap : Owner::pop_restore;
         return;
       }
-      case Owner::pop_take:
-        o.item = entry() + 1;
-        return got(s);
+      case Owner::pop_take: o.item = entry() + 1; return got(s);
       case Owner::pop_swap:
         if (s.top == o.top) {
           ++s.top;
@@ -179,7 +192,7 @@ class StealModel {
       case Owner::pop_restore:
         ++s.bottom;
         if (o.item != 0) return got(s);
-        o.at = Owner::stopped;   // empty
+        o.at = Owner::stopped;  // empty
         return;
       case Owner::stopped: return;
     }
@@ -227,7 +240,9 @@ class StealModel {
         t.claimed = 1;
         return take(s, raw(step.slot));
       case TheftStep::Kind::ask_release:
-        if (mutation_ == Mutation::none || mutation_ == Mutation::no_acquire || mutation_ == Mutation::look_is_enough) release(s);
+        if (mutation_ == Mutation::none || mutation_ == Mutation::no_acquire ||
+            mutation_ == Mutation::look_is_enough)
+          release(s);
         t.claimed = 2;
         return;
       case TheftStep::Kind::adopt:
@@ -263,7 +278,7 @@ class StealModel {
     const std::uint32_t left = t.attempts - 1;
     t = Thief{};
     t.attempts = left;
-    t.cached = 1;   // as old as can be, again
+    t.cached = 1;  // as old as can be, again
     if (left == 0) t.cached = 0;
   }
 
@@ -283,7 +298,9 @@ TEST(StealWalk, EachContinuationRunsOnceAndSeesTheLastWrite) {
   std::cout << o.report() << "\n";
 }
 
-TEST(StealWalk, FindsTheReleaseBeforeTheClaim) { EXPECT_TRUE(walk(Mutation::release_before_claim).refuted()); }
+TEST(StealWalk, FindsTheReleaseBeforeTheClaim) {
+  EXPECT_TRUE(walk(Mutation::release_before_claim).refuted());
+}
 TEST(StealWalk, FindsTheMissingRelease) { EXPECT_TRUE(walk(Mutation::no_release).refuted()); }
 TEST(StealWalk, FindsTheMissingAcquire) { EXPECT_TRUE(walk(Mutation::no_acquire).refuted()); }
 TEST(StealWalk, FindsALookThatIsTakenForGood) {

@@ -17,7 +17,8 @@ constexpr auto kNear = Distance::numa_node, kHost = Distance::host, kFar = Dista
 
 static_assert(distance(true, 1, 1) == kNear);
 static_assert(distance(true, 0, 1) == kHost);
-static_assert(distance(true, std::nullopt, std::nullopt) == kHost, "workers that may run on any node are near nobody");
+static_assert(distance(true, std::nullopt, std::nullopt) == kHost,
+              "workers that may run on any node are near nobody");
 static_assert(distance(true, 1, std::nullopt) == kHost);
 static_assert(distance(false, 1, 1) == kFar, "node 1 of another host");
 
@@ -46,7 +47,8 @@ TEST(Victims, EveryOtherRankOnceTheNearestFirst) {
     std::set<Rank> ranks;
     for (std::size_t i = 0; i < asked.size(); ++i) {
       EXPECT_EQ(asked[i].distance, from_3[raw(asked[i].rank)]);
-      EXPECT_TRUE(i == 0 || asked[i - 1].distance <= asked[i].distance) << "rank " << raw(asked[i].rank) << " too late";
+      EXPECT_TRUE(i == 0 || asked[i - 1].distance <= asked[i].distance)
+          << "rank " << raw(asked[i].rank) << " too late";
       ranks.insert(asked[i].rank);
     }
     EXPECT_EQ(asked.size(), 7u);
@@ -67,7 +69,8 @@ TEST(Victims, WithinOneDistanceAtRandom) {
 TEST(Victims, ARoundEndsWhereSomethingWasFound) {
   Victims victims(std::vector<Distance>{kNear, kHost, kNear, kFar}, Rank{0});
   int asked = 0;
-  EXPECT_TRUE(victims.round([](std::uint32_t) { return 0u; }, [&](Rank, Distance distance) { return ++asked, distance == kHost; }));
+  EXPECT_TRUE(victims.round([](std::uint32_t) { return 0u; },
+                            [&](Rank, Distance distance) { return ++asked, distance == kHost; }));
   EXPECT_EQ(asked, 2);
 }
 

@@ -21,7 +21,9 @@ class CgroupTest : public ::testing::Test {
     std::ofstream(path) << text << "\n";
   }
   [[nodiscard]] std::optional<double> quota() const { return cpu_quota(root + "/groups", root + "/fs"); }
-  [[nodiscard]] std::optional<std::uint64_t> memory() const { return memory_limit(root + "/groups", root + "/fs"); }
+  [[nodiscard]] std::optional<std::uint64_t> memory() const {
+    return memory_limit(root + "/groups", root + "/fs");
+  }
   std::string root = ::testing::TempDir() + "kasane_cgroup." + std::to_string(::getpid());
 };
 
@@ -68,7 +70,7 @@ TEST_F(CgroupTest, TheLeastRoomForProcessesUpwardsCounts) {
   write("fs/outer/pids.current", "40");
   ASSERT_TRUE(limit());
   EXPECT_EQ(limit()->room(), 60u);
-  write("fs/pids/job/pids.max", "50");   // version 1
+  write("fs/pids/job/pids.max", "50");  // version 1
   write("fs/pids/job/pids.current", "51");
   EXPECT_EQ(limit()->room(), 0u);
   EXPECT_EQ(limit()->most, 50u);
@@ -88,7 +90,7 @@ TEST_F(CgroupTest, TheLeastMemoryUpwardsCounts) {
 
 TEST_F(CgroupTest, MemoryOfVersionOne) {
   write("groups", "5:memory:/job\n4:cpu,cpuacct:/job");
-  write("fs/memory/memory.limit_in_bytes", "9223372036854771712");   // none
+  write("fs/memory/memory.limit_in_bytes", "9223372036854771712");  // none
   EXPECT_FALSE(memory());
   write("fs/memory/job/memory.limit_in_bytes", "1048576");
   EXPECT_EQ(memory(), 1048576u);

@@ -38,13 +38,14 @@ TEST_P(ExceptionTest, JoinThrowsWhatTheThreadThrew) {
   TestPool pool(GetParam());
   std::string what;
   pool.run([&] {
-    const ThreadId child = fork([] { throw std::runtime_error("a message that is longer than a small string"); });
+    const ThreadId child =
+        fork([] { throw std::runtime_error("a message that is longer than a small string"); });
     try {
       Pool::join(child);
     } catch (const std::runtime_error& e) {
       what = e.what();
     }
-    Pool::join(fork([] {}));   // the slot is clean again
+    Pool::join(fork([] {}));  // the slot is clean again
   });
   EXPECT_EQ(what, "a message that is longer than a small string");
 }

@@ -25,7 +25,8 @@ class Pages {
  public:
   explicit Pages(std::size_t bytes) : bytes_(bytes) {
     // 64 KiB more, so that slots can begin on a 64 KiB boundary.
-    void* p = ::mmap(nullptr, bytes_ + kSlack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = ::mmap(nullptr, bytes_ + kSlack, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) std::abort();
     raw_ = static_cast<std::byte*>(p);
   }
@@ -33,7 +34,8 @@ class Pages {
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   [[nodiscard]] std::byte* data() const {
-    return reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(raw_) + kSlack - 1) & ~(kSlack - 1));
+    return reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(raw_) + kSlack - 1) &
+                                        ~(kSlack - 1));
   }
 
  private:
@@ -47,8 +49,11 @@ class TestPool {
  public:
   explicit TestPool(std::uint32_t workers, std::uint32_t slots = 4096) : TestPool(workers, slots, slots) {}
   /// trim: Config::trim_stack, with the TestPool as its context.
-  TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks, void (*trim)(void*, StackId) = nullptr)
-      : region_(threads_region_bytes(workers, slots)), stacks_(std::size_t{stacks} * kSlotBytes), counters_(workers) {
+  TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks,
+           void (*trim)(void*, StackId) = nullptr)
+      : region_(threads_region_bytes(workers, slots)),
+        stacks_(std::size_t{stacks} * kSlotBytes),
+        counters_(workers) {
     Config config;
     config.workers = workers;
     config.slots_per_rank = slots;
@@ -58,7 +63,9 @@ class TestPool {
     config.region = region_.data();
     config.counters = counters_.data();
     config.trim_stack = trim;
-    config.use_trimmed_stack = [](void* self, StackId) { static_cast<TestPool*>(self)->trimmed_used.fetch_add(1); };
+    config.use_trimmed_stack = [](void* self, StackId) {
+      static_cast<TestPool*>(self)->trimmed_used.fetch_add(1);
+    };
     config.stack_context = this;
     auto made = Pool::create(config);
     if (!made) std::abort();
@@ -73,17 +80,19 @@ class TestPool {
   void run(F f) {
     pool_->run_root(0, [](void* p) { (*static_cast<F*>(p))(); }, &f);
   }
-  [[nodiscard]] std::byte* stack(StackId stack) const { return stacks_.data() + std::size_t{raw(stack)} * kSlotBytes; }
+  [[nodiscard]] std::byte* stack(StackId stack) const {
+    return stacks_.data() + std::size_t{raw(stack)} * kSlotBytes;
+  }
   [[nodiscard]] Pool& operator*() { return *pool_; }
   [[nodiscard]] Pool* operator->() { return pool_.get(); }
-  [[nodiscard]] std::uint64_t total(std::atomic<std::uint64_t> Counters::*counter) const {
+  [[nodiscard]] std::uint64_t total(std::atomic<std::uint64_t> Counters::* counter) const {
     std::uint64_t sum = 0;
     for (const auto& c : counters_) sum += (c.*counter).load();
     return sum;
   }
 
   static constexpr std::size_t kSlotBytes = 64 * 1024;
-  std::atomic<std::uint32_t> trimmed_used{0};   ///< stacks used again after they had given their frames back
+  std::atomic<std::uint32_t> trimmed_used{0};  ///< stacks used again after they had given their frames back
 
  private:
   Pages region_, stacks_;

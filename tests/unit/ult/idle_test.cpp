@@ -50,14 +50,16 @@ TEST_P(IdleTest, AReadyThreadWakesSomebody) {
       std::atomic<std::uint32_t> waiter{raw(kNoSlot)};
       std::atomic<bool> resumed{false};
       const ThreadId child = fork([&] {
-        Pool::suspend([](void* p, SlotId self) { static_cast<std::atomic<std::uint32_t>*>(p)->store(raw(self)); }, &waiter);
+        Pool::suspend(
+            [](void* p, SlotId self) { static_cast<std::atomic<std::uint32_t>*>(p)->store(raw(self)); },
+            &waiter);
         resumed = true;
       });
       all = yield_until([&] { return waiter.load() != raw(kNoSlot); }) && all;
       const std::uint64_t until = now_ns() + (i * 37) % 60'000;
       while (now_ns() < until) relax();
       pool->make_ready(SlotId{waiter.load()}, Rank{0});
-      all = spin_until([&] { return resumed.load(); }) && all;   // without letting go of this worker
+      all = spin_until([&] { return resumed.load(); }) && all;  // without letting go of this worker
       Pool::join(child);
     }
   });
@@ -80,9 +82,7 @@ TEST_P(IdleTest, TheRootsEndWakesItsWorker) {
 
 TEST_P(IdleTest, IdleWorkersSleep) {
   TestPool pool(GetParam());
-  pool.run([&] {
-    EXPECT_TRUE(spin_until([&] { return pool.total(&Counters::sleeps) >= 1; }));
-  });
+  pool.run([&] { EXPECT_TRUE(spin_until([&] { return pool.total(&Counters::sleeps) >= 1; })); });
 }
 
 TEST(IdleTest, StopWakesSleepersAtOnceAndAgain) {

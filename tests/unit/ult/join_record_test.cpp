@@ -16,7 +16,7 @@ using Event = JoinEvent::Kind;
 
 struct Actor {
   JoinEvent event;
-  int step = 0;               ///< 0 reads, 1 swaps, 2 has finished
+  int step = 0;  ///< 0 reads, 1 swaps, 2 has finished
   std::uint64_t seen = 0;
   JoinRecord old{};
   JoinAction action = JoinAction::none;
@@ -64,7 +64,8 @@ void check_end(const World& w, int& ends) {
     }
   }
   EXPECT_EQ(freed + woken, 1);
-  EXPECT_EQ(refused, static_cast<int>(w.actors.size()) - 2) << "one of the claimants is served, the others are refused";
+  EXPECT_EQ(refused, static_cast<int>(w.actors.size()) - 2)
+      << "one of the claimants is served, the others are refused";
 }
 
 void walk(World w, int& ends) {
@@ -105,8 +106,8 @@ constexpr JoinEvent kOtherJoin{Event::join, Rank{2}, SlotId{78}};
 constexpr JoinEvent kDetach{Event::detach};
 
 TEST(JoinRecord, EveryInterleavingFreesTheSlotOnce) {
-  for (const auto& events : {std::vector{kExit, kJoin}, std::vector{kExit, kDetach}, std::vector{kExit, kJoin, kOtherJoin},
-                             std::vector{kExit, kJoin, kDetach}}) {
+  for (const auto& events : {std::vector{kExit, kJoin}, std::vector{kExit, kDetach},
+                             std::vector{kExit, kJoin, kOtherJoin}, std::vector{kExit, kJoin, kDetach}}) {
     int ends = 0;
     walk(world(events), ends);
     EXPECT_GE(ends, 2);
@@ -114,8 +115,9 @@ TEST(JoinRecord, EveryInterleavingFreesTheSlotOnce) {
 }
 
 TEST(JoinRecord, TheTableOfTheDesign) {
-  constexpr JoinRecord kFree{}, kRun{JoinKind::running}, kWait{JoinKind::waited, Rank{1}, SlotId{77}}, kGone{JoinKind::exited, Rank{3}},
-      kKept{JoinKind::reserved, Rank{3}, SlotId{77}}, kAlone{JoinKind::detached};
+  constexpr JoinRecord kFree{}, kRun{JoinKind::running}, kWait{JoinKind::waited, Rank{1}, SlotId{77}},
+      kGone{JoinKind::exited, Rank{3}}, kKept{JoinKind::reserved, Rank{3}, SlotId{77}},
+      kAlone{JoinKind::detached};
   constexpr JoinEvent kStart{Event::start};
   struct Row {
     JoinRecord state;
@@ -123,25 +125,38 @@ TEST(JoinRecord, TheTableOfTheDesign) {
     JoinStep expected;
   };
   const std::array rows = {
-      Row{kFree, kStart, {kRun, JoinAction::none}},        Row{kFree, kExit, {kFree, JoinAction::refuse}},
-      Row{kFree, kJoin, {kFree, JoinAction::refuse}},      Row{kFree, kDetach, {kFree, JoinAction::refuse}},
-      Row{kRun, kStart, {kRun, JoinAction::refuse}},       Row{kRun, kExit, {kGone, JoinAction::none}},
-      Row{kRun, kJoin, {kWait, JoinAction::suspend}},      Row{kRun, kDetach, {kAlone, JoinAction::none}},
-      Row{kWait, kStart, {kWait, JoinAction::refuse}},     Row{kWait, kExit, {kKept, JoinAction::wake}},
-      Row{kWait, kOtherJoin, {kWait, JoinAction::refuse}}, Row{kWait, kDetach, {kWait, JoinAction::refuse}},
-      Row{kGone, kStart, {kGone, JoinAction::refuse}},     Row{kGone, kExit, {kGone, JoinAction::refuse}},
-      Row{kGone, kJoin, {kFree, JoinAction::collect}},     Row{kGone, kDetach, {kFree, JoinAction::free_slot}},
-      Row{kKept, kStart, {kKept, JoinAction::refuse}},     Row{kKept, kExit, {kKept, JoinAction::refuse}},
-      Row{kKept, kJoin, {kFree, JoinAction::collect}},     Row{kKept, kOtherJoin, {kKept, JoinAction::refuse}},
+      Row{kFree, kStart, {kRun, JoinAction::none}},
+      Row{kFree, kExit, {kFree, JoinAction::refuse}},
+      Row{kFree, kJoin, {kFree, JoinAction::refuse}},
+      Row{kFree, kDetach, {kFree, JoinAction::refuse}},
+      Row{kRun, kStart, {kRun, JoinAction::refuse}},
+      Row{kRun, kExit, {kGone, JoinAction::none}},
+      Row{kRun, kJoin, {kWait, JoinAction::suspend}},
+      Row{kRun, kDetach, {kAlone, JoinAction::none}},
+      Row{kWait, kStart, {kWait, JoinAction::refuse}},
+      Row{kWait, kExit, {kKept, JoinAction::wake}},
+      Row{kWait, kOtherJoin, {kWait, JoinAction::refuse}},
+      Row{kWait, kDetach, {kWait, JoinAction::refuse}},
+      Row{kGone, kStart, {kGone, JoinAction::refuse}},
+      Row{kGone, kExit, {kGone, JoinAction::refuse}},
+      Row{kGone, kJoin, {kFree, JoinAction::collect}},
+      Row{kGone, kDetach, {kFree, JoinAction::free_slot}},
+      Row{kKept, kStart, {kKept, JoinAction::refuse}},
+      Row{kKept, kExit, {kKept, JoinAction::refuse}},
+      Row{kKept, kJoin, {kFree, JoinAction::collect}},
+      Row{kKept, kOtherJoin, {kKept, JoinAction::refuse}},
       Row{kKept, kDetach, {kKept, JoinAction::refuse}},
-      Row{kAlone, kStart, {kAlone, JoinAction::refuse}},   Row{kAlone, kExit, {kFree, JoinAction::free_slot}},
-      Row{kAlone, kJoin, {kAlone, JoinAction::refuse}},    Row{kAlone, kDetach, {kAlone, JoinAction::refuse}},
+      Row{kAlone, kStart, {kAlone, JoinAction::refuse}},
+      Row{kAlone, kExit, {kFree, JoinAction::free_slot}},
+      Row{kAlone, kJoin, {kAlone, JoinAction::refuse}},
+      Row{kAlone, kDetach, {kAlone, JoinAction::refuse}},
   };
   for (const Row& row : rows) EXPECT_EQ(next(row.state, row.event), row.expected);
 }
 
 TEST(JoinRecord, PacksAndUnpacks) {
-  for (const JoinKind kind : {JoinKind::free, JoinKind::running, JoinKind::waited, JoinKind::exited, JoinKind::reserved, JoinKind::detached})
+  for (const JoinKind kind : {JoinKind::free, JoinKind::running, JoinKind::waited, JoinKind::exited,
+                              JoinKind::reserved, JoinKind::detached})
     for (const std::uint32_t rank : {0u, 1u, 0xFFFFFFFu})
       for (const std::uint32_t slot : {0u, 5u, 0xFFFFFFFFu}) {
         const JoinRecord record{kind, Rank{rank}, SlotId{slot}};

@@ -84,7 +84,11 @@ TEST_P(PoolTest, AThreadInTheOverflowMaySuspend) {
   struct Deep {
     static void go(unsigned depth) {
       if (depth == 0) {
-        for (int i = 0; i < 10; ++i) Pool::join(fork([] { Pool::yield(); leaves.fetch_add(1); }));
+        for (int i = 0; i < 10; ++i)
+          Pool::join(fork([] {
+            Pool::yield();
+            leaves.fetch_add(1);
+          }));
         return;
       }
       const ThreadId child = fork([depth] { go(depth - 1); });
@@ -129,8 +133,8 @@ TEST(Pool, AThreadWhoseEndAThirdWaitsForReturnsToItsParent) {
           Pool::join({name.load()});
           seen = ended.load();
         });
-        waits = true;   // the joiner has left this worker, so it is suspended, or the thread has ended
-        while (!back.load()) relax();   // and no worker steals the parent of the thread meanwhile
+        waits = true;  // the joiner has left this worker, so it is suspended, or the thread has ended
+        while (!back.load()) relax();  // and no worker steals the parent of the thread meanwhile
         Pool::join(joiner);
       });
       fork([&] {
@@ -153,8 +157,7 @@ TEST_P(PoolTest, NoSlotLeftIsAClearErrorAndNotTheEnd) {
     std::atomic<bool> go{false};
     std::vector<ThreadId> blocked;
     try {
-      for (;;)
-        blocked.push_back(fork([&] { yield_until([&] { return go.load(); }); }));
+      for (;;) blocked.push_back(fork([&] { yield_until([&] { return go.load(); }); }));
     } catch (const std::runtime_error& e) {
       message = e.what();
     }
@@ -162,8 +165,10 @@ TEST_P(PoolTest, NoSlotLeftIsAClearErrorAndNotTheEnd) {
     for (const ThreadId id : blocked) Pool::join(id);
     after = fib(5);
   });
-  EXPECT_EQ(message, "rank 0 has no call stack left for another thread: all 32 are in use by threads that have not ended; fork less deeply, or give each rank more "
-                     "(kasane run --slots, or KASANE_SLOTS)");
+  EXPECT_EQ(message,
+            "rank 0 has no call stack left for another thread: all 32 are in use by threads that have not "
+            "ended; fork less deeply, or give each rank more "
+            "(kasane run --slots, or KASANE_SLOTS)");
   EXPECT_EQ(after, 5u);
 }
 
@@ -177,7 +182,7 @@ TEST_P(PoolTest, EndedThreadsWaitForTheirJoinWithoutAStack) {
     std::vector<ThreadId> threads;
     for (unsigned i = 0; i < kThreads; ++i) {
       threads.push_back(fork([&count, i] {
-        if (i % 3 == 0) Pool::yield();   // ends on the worker's own stack then
+        if (i % 3 == 0) Pool::yield();  // ends on the worker's own stack then
         count.fetch_add(1);
       }));
       if (i % 3 == 0) Pool::yield();
@@ -462,7 +467,9 @@ TEST_P(PoolTest, WhatARootLeavesBehindDoesNotDisturbTheNext) {
     pool.run([&] {
       for (auto& s : left.suspended)
         Pool::detach(fork([&] {
-          Pool::suspend([](void* p, SlotId self) { static_cast<std::atomic<std::uint32_t>*>(p)->store(raw(self)); }, &s);
+          Pool::suspend(
+              [](void* p, SlotId self) { static_cast<std::atomic<std::uint32_t>*>(p)->store(raw(self)); },
+              &s);
           left.done.fetch_add(1);
         }));
       for (auto& s : left.suspended) yield_until([&] { return s.load() != raw(kNoSlot); });
@@ -479,7 +486,7 @@ TEST_P(PoolTest, WhatARootLeavesBehindDoesNotDisturbTheNext) {
       EXPECT_EQ(left.done.load(), 0u);
     }
     bool ran = false;
-    pool.run([&] { ran = true; });   // never switched out, with a deque that is not empty
+    pool.run([&] { ran = true; });  // never switched out, with a deque that is not empty
     EXPECT_TRUE(ran);
     pool.run([&] { yield_until([&] { return left.done.load() == 3; }); });
   }
@@ -490,7 +497,8 @@ TEST_P(PoolTest, LocalsBelongToTheirThread) {
   static std::atomic<std::uintptr_t> destroyed;
   destroyed = 0;
   pool.run([] {
-    const std::uint32_t key = Locals::create_key([](void* p) { destroyed.fetch_add(reinterpret_cast<std::uintptr_t>(p)); });
+    const std::uint32_t key =
+        Locals::create_key([](void* p) { destroyed.fetch_add(reinterpret_cast<std::uintptr_t>(p)); });
     const std::uint32_t plain = Locals::create_key(nullptr);
     Locals::set(key, reinterpret_cast<void*>(1000));
     std::vector<ThreadId> ids;

@@ -23,10 +23,16 @@ struct Node {
     std::minstd_rand r(static_cast<unsigned>(seed));
     r.discard(3);
     const auto pick = [&](unsigned n) { return static_cast<unsigned>((r() >> 8) % n); };
-    return {depth == 0 ? 0 : pick(5), pick(4) == 0 ? pick(3) : 0, pick(2), static_cast<unsigned>(pick(12) == 0),
-            static_cast<unsigned>(pick(12) == 0), static_cast<unsigned>(pick(10) == 0)};
+    return {depth == 0 ? 0 : pick(5),
+            pick(4) == 0 ? pick(3) : 0,
+            pick(2),
+            static_cast<unsigned>(pick(12) == 0),
+            static_cast<unsigned>(pick(12) == 0),
+            static_cast<unsigned>(pick(10) == 0)};
   }
-  [[nodiscard]] Node child(unsigned i) const { return {(seed * 6364136223846793005u + i * 1442695040888963407u) >> 7, depth - 1}; }
+  [[nodiscard]] Node child(unsigned i) const {
+    return {(seed * 6364136223846793005u + i * 1442695040888963407u) >> 7, depth - 1};
+  }
 };
 
 struct Thrown {
@@ -66,7 +72,11 @@ std::uint64_t parallel(Node node) {
   std::array<ThreadId, 5> ids{};
   std::uint64_t sum = node.seed;
   std::atomic<bool> aside{false};
-  if (shape.detached) Pool::detach(fork([&aside] { Pool::yield(); aside = true; }));
+  if (shape.detached)
+    Pool::detach(fork([&aside] {
+      Pool::yield();
+      aside = true;
+    }));
   for (unsigned i = 0; i < shape.children; ++i) {
     ids[i] = fork([node, i, &values] { run_child(node.child(i), values[i]); });
     if (!shape.joins_late) values[i] = collect(ids[i], values[i]);

@@ -114,7 +114,7 @@ class Job {
   void run(F f) {
     members[0]->pool->run_root(0, [](void* p) { (*static_cast<F*>(p))(); }, &f);
   }
-  [[nodiscard]] unsigned sum(std::atomic<unsigned> Member::*what) const {
+  [[nodiscard]] unsigned sum(std::atomic<unsigned> Member::* what) const {
     unsigned n = 0;
     for (const auto& m : members) n += ((*m).*what).load();
     return n;
@@ -157,11 +157,13 @@ SlotId Member::steal(std::uint32_t) {
       std::uint64_t value = 0;
       if (deque->steal(value) != Steal::taken) continue;
       const SlotId slot{static_cast<std::uint32_t>(value)};
-      const Word sp = job_.words.load(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, sp)));
+      const Word sp =
+          job_.words.load(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, sp)));
       const auto first = reinterpret_cast<std::uintptr_t>(job_.stacks_.data());
       const StackId stack{static_cast<std::uint32_t>((sp - first) / kSlotBytes)};
       adopt(stack, sp, first + (raw(stack) + 1) * kSlotBytes, victim.rank_);
-      job_.words.store(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, rank)), raw(rank_));
+      job_.words.store(job_.layout.birth_rank(slot), job_.layout.word(slot, offsetof(SlotControl, rank)),
+                       raw(rank_));
       stolen.fetch_add(1);
       return slot;
     }
@@ -222,7 +224,8 @@ unsigned slow_fib(unsigned n) {
 class SeveralRanks : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (kThreadSanitized) GTEST_SKIP() << "a stack has one fiber in each pool, and cannot move from one to the other";
+    if (kThreadSanitized)
+      GTEST_SKIP() << "a stack has one fiber in each pool, and cannot move from one to the other";
   }
 };
 
@@ -360,9 +363,9 @@ TEST_F(SeveralRanks, TheRootMayEndElsewhere) {
     job.run([] { change_rank(); });
   }
   EXPECT_THROW(job.run([] {
-                 change_rank();
-                 throw std::out_of_range("elsewhere");
-               }),
+    change_rank();
+    throw std::out_of_range("elsewhere");
+  }),
                std::out_of_range);
 }
 

@@ -42,8 +42,9 @@ TEST(Trim, EachFreeStackOnceUntilItIsUsedAgain) {
   EXPECT_EQ(pool->trim_stacks(kStacks), 0u) << "none has been used";
   std::uint32_t trimmed = 0;
   for (int round = 0; round < 3; ++round) {
-    pool.run([] { use_many(kMany - 1); });   // and the root has one
-    EXPECT_EQ(pool.trimmed_used.load(), trimmed) << "all of those, one by one, before others that were never used";
+    pool.run([] { use_many(kMany - 1); });  // and the root has one
+    EXPECT_EQ(pool.trimmed_used.load(), trimmed)
+        << "all of those, one by one, before others that were never used";
     const std::uint32_t before = trimmed;
     trimmed += pool->trim_stacks(100);
     EXPECT_EQ(trimmed - before, 100u);
@@ -66,7 +67,7 @@ struct Tree {
   unsigned depth;
 
   [[gnu::noinline]] unsigned operator()() {
-    volatile unsigned words[2048];   // 8 KiB: below the top block
+    volatile unsigned words[2048];  // 8 KiB: below the top block
     const unsigned seed = random();
     for (unsigned i = 0; i < 2048; i += 256) words[i] = seed + i;
     unsigned wrong = 0;
@@ -74,7 +75,9 @@ struct Tree {
       std::atomic<unsigned> of_children{0};
       std::vector<ThreadId> children;
       for (unsigned i = 0; i < 4; ++i) {
-        children.push_back(fork([&of_children, child = Tree{std::mt19937(seed + i), depth - 1}]() mutable { of_children.fetch_add(child()); }));
+        children.push_back(fork([&of_children, child = Tree{std::mt19937(seed + i), depth - 1}]() mutable {
+          of_children.fetch_add(child());
+        }));
       }
       if (seed % 3 == 0) Pool::yield();
       for (const ThreadId id : children) Pool::join(id);

@@ -37,7 +37,8 @@ TEST_P(PermitsTest, NoMoreThanThePermitsAreInside) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     TestPool pool(workers(), 256);
     std::minstd_rand plan(seed);
-    const std::uint32_t permits = 1 + static_cast<std::uint32_t>(plan() % 4), wanted = 2 + static_cast<std::uint32_t>(plan() % 20);
+    const std::uint32_t permits = 1 + static_cast<std::uint32_t>(plan() % 4),
+                        wanted = 2 + static_cast<std::uint32_t>(plan() % 20);
     std::atomic<std::uint32_t> inside{0}, most{0}, passed{0};
     pool.run([&] {
       Semaphore semaphore(permits);
@@ -74,7 +75,7 @@ TEST(Semaphore, ServesInOrderAndManyAtOnce) {
     Semaphore semaphore(0);
     std::vector<ThreadId> threads;
     for (int t = 0; t < 20; ++t) {
-      threads.push_back(fork([&, t] {   // one worker: it runs until it blocks, then the next is forked
+      threads.push_back(fork([&, t] {  // one worker: it runs until it blocks, then the next is forked
         semaphore.acquire();
         order.push_back(t);
       }));
@@ -97,7 +98,7 @@ TEST_P(PermitsTest, WritersAreAloneAndReadersSeeWholeValues) {
     TestPool pool(workers(), 256);
     std::minstd_rand plan(seed);
     const std::uint32_t wanted = 2 + static_cast<std::uint32_t>(plan() % 20);
-    std::uint64_t first = 0, second = 0;   // plain, equal whenever no thread writes
+    std::uint64_t first = 0, second = 0;  // plain, equal whenever no thread writes
     std::atomic<std::uint64_t> writes{0}, torn{0};
     pool.run([&] {
       SharedMutex mutex;
@@ -172,11 +173,13 @@ TEST_P(PermitsTest, NobodyPassesALatchBeforeAllHaveCountedDown) {
         threads.push_back(fork([&, t] {
           std::minstd_rand random(seed * 1019u + t + 1u);
           maybe_yield(random);
-          done[t] = 1;   // a plain store: the latch orders it
+          done[t] = 1;  // a plain store: the latch orders it
           latch->count_down(1);
           if (random() % 2 == 0) return;
-          if (random() % 4 != 0) latch->wait();
-          else while (!latch->try_wait()) Pool::yield();
+          if (random() % 4 != 0)
+            latch->wait();
+          else
+            while (!latch->try_wait()) Pool::yield();
           for (const std::uint32_t d : done)
             if (d != 1) ++early;
         }));
@@ -211,7 +214,7 @@ TEST_P(PermitsTest, OnceRunsOneOfThemAndAllSeeWhatItDid) {
           maybe_yield(random);
           try {
             if (once.begin()) {
-              struct Abandon {   // as std::call_once: a caller that throws leaves it to the next
+              struct Abandon {  // as std::call_once: a caller that throws leaves it to the next
                 Once& once;
                 bool done = false;
                 ~Abandon() { once.end(done); }
@@ -248,11 +251,31 @@ void in_a_thread(F f) {
 
 TEST(PermitsDeathTest, Misuse) {
   ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
-  EXPECT_DEATH(in_a_thread([] { SharedMutex m; m.unlock(); }), "unlocks a shared_mutex that nobody holds alone");
-  EXPECT_DEATH(in_a_thread([] { SharedMutex m; m.unlock_shared(); }), "unlocks a shared_mutex that nobody holds");
-  EXPECT_DEATH(in_a_thread([] { SharedMutex m; m.lock_shared(); }), "destroyed while a thread holds it");
-  EXPECT_DEATH(in_a_thread([] { Semaphore s(1); s.release((1u << 30) - 1); }), "more than 2\\^30 - 1 permits");
-  EXPECT_DEATH(in_a_thread([] { Latch l(1); l.count_down(2); }), "counted below zero");
+  EXPECT_DEATH(in_a_thread([] {
+                 SharedMutex m;
+                 m.unlock();
+               }),
+               "unlocks a shared_mutex that nobody holds alone");
+  EXPECT_DEATH(in_a_thread([] {
+                 SharedMutex m;
+                 m.unlock_shared();
+               }),
+               "unlocks a shared_mutex that nobody holds");
+  EXPECT_DEATH(in_a_thread([] {
+                 SharedMutex m;
+                 m.lock_shared();
+               }),
+               "destroyed while a thread holds it");
+  EXPECT_DEATH(in_a_thread([] {
+                 Semaphore s(1);
+                 s.release((1u << 30) - 1);
+               }),
+               "more than 2\\^30 - 1 permits");
+  EXPECT_DEATH(in_a_thread([] {
+                 Latch l(1);
+                 l.count_down(2);
+               }),
+               "counted below zero");
   EXPECT_DEATH(in_a_thread([] {
                  auto s = std::make_unique<Semaphore>(0);
                  fork([&] { s->acquire(); });

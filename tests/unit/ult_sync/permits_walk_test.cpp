@@ -30,12 +30,16 @@ using Script = std::vector<Op>;
 
 /// A rule taken away: the walk must find what it was for.
 enum class Mutation {
-  none, fifo_not_stored, notes_lost, wake_dropped, links_lost,
-  leave_not_noted,   ///< a timer that finds a server does not tell it
-  goes_at_once,      ///< a settled thread goes on although its timer is not done
-  grant_forgotten,   ///< granted while the timer asks: taken for expired
-  all_leave,         ///< the server also lets waiters go that have no expired timer
-  none_leave,        ///< … no waiter
+  none,
+  fifo_not_stored,
+  notes_lost,
+  wake_dropped,
+  links_lost,
+  leave_not_noted,  ///< a timer that finds a server does not tell it
+  goes_at_once,     ///< a settled thread goes on although its timer is not done
+  grant_forgotten,  ///< granted while the timer asks: taken for expired
+  all_leave,        ///< the server also lets waiters go that have no expired timer
+  none_leave,       ///< … no waiter
 };
 
 struct ModelThread {
@@ -50,14 +54,14 @@ struct ModelThread {
 struct ModelTimer {
   enum Doing : std::uint32_t { nothing, set, asking, asked };
   std::uint32_t doing, pad;
-  std::uint64_t round;   ///< what it runs are its thread's machine and result, since that waits meanwhile
+  std::uint64_t round;  ///< what it runs are its thread's machine and result, since that waits meanwhile
 };
 struct State {
   Word word, fifo, next[kThreads], timed[kThreads];
   ModelTimer timers[kThreads];
   std::uint32_t held, destroyed;
   ModelThread threads[kThreads];
-  std::uint64_t broken;   ///< 1 + index in kWrong
+  std::uint64_t broken;  ///< 1 + index in kWrong
 };
 static_assert(std::has_unique_object_representations_v<State>);
 
@@ -79,7 +83,8 @@ class Model {
   void successors(const State& s, Emit&& emit) const {
     for (std::uint32_t i = 0; i < scripts_.size(); ++i) {
       State n = s;
-      if (step(n, i)) emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
+      if (step(n, i))
+        emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
       if (s.timers[i].doing == ModelTimer::nothing) continue;
       State t = s;
       step_timer(t, i);
@@ -96,18 +101,23 @@ class Model {
     return scripts_[0][0].kind == Op::count_down || scripts_[0][0].kind == Op::wait || nothing_lost(s);
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOps[] = {"take", "take_timed", "give", "count_down", "wait", "destroy", "end"};
+    static constexpr const char* kOps[] = {"take", "take_timed", "give", "count_down",
+                                           "wait", "destroy",    "end"};
     if (step.kind == 1) return "timer of thread " + std::to_string(step.actor);
     return "thread " + std::to_string(step.actor) + " in " + kOps[step.detail];
   }
   std::string show(const State& s) const {
-    std::string text = "word " + std::to_string(s.word >> 32) + "|" + std::to_string(s.word & 0xFFFFFFFF) + " fifo " + std::to_string(s.fifo) + " held " + std::to_string(s.held);
-    for (std::uint32_t i = 0; i < scripts_.size(); ++i) text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" + std::to_string(s.threads[i].status);
+    std::string text = "word " + std::to_string(s.word >> 32) + "|" + std::to_string(s.word & 0xFFFFFFFF) +
+                       " fifo " + std::to_string(s.fifo) + " held " + std::to_string(s.held);
+    for (std::uint32_t i = 0; i < scripts_.size(); ++i)
+      text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" +
+              std::to_string(s.threads[i].status);
     return text;
   }
 
  private:
-  static constexpr const char* kWrong[] = {"a thread is woken that does not wait", "a thread is woken twice", "a machine refused", "the record is used after it was destroyed",
+  static constexpr const char* kWrong[] = {"a thread is woken that does not wait", "a thread is woken twice",
+                                           "a machine refused", "the record is used after it was destroyed",
                                            "it is destroyed in use"};
   enum Wrong : std::uint64_t { not_waiting = 1, twice, refused, used_late, in_use };
 
@@ -125,20 +135,28 @@ class Model {
     if (step.kind == SyncStep::Kind::settle) {
       TimedWord w = TimedWord::unpack(s.timed[raw(step.slot)]);
       if (mutation_ == Mutation::goes_at_once && w.leaving()) w.state = TimedState::left;
-      turn(s, raw(step.slot), w, static_cast<TimedOutcome>(step.value) == TimedOutcome::granted ? TimedEvent::grant : TimedEvent::expire);
+      turn(s, raw(step.slot), w,
+           static_cast<TimedOutcome>(step.value) == TimedOutcome::granted ? TimedEvent::grant
+                                                                          : TimedEvent::expire);
       return 0;
     }
     if (step.field == SyncField::timed) {
       if (mutation_ == Mutation::none_leave) return TimedWord{1, TimedState::armed}.pack();
-      return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack() : s.timed[raw(step.slot)];
+      return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack()
+                                              : s.timed[raw(step.slot)];
     }
     if (step.field != SyncField::next && s.destroyed != 0) s.broken = used_late;
-    Word& word = step.field == SyncField::next ? s.next[raw(step.slot)] : step.field == SyncField::word ? s.word : s.fifo;
+    Word& word = step.field == SyncField::next   ? s.next[raw(step.slot)]
+                 : step.field == SyncField::word ? s.word
+                                                 : s.fifo;
     const Word old = word;
-    if (step.kind == SyncStep::Kind::store && !(mutation_ == Mutation::fifo_not_stored && step.field == SyncField::fifo)) {
+    if (step.kind == SyncStep::Kind::store &&
+        !(mutation_ == Mutation::fifo_not_stored && step.field == SyncField::fifo)) {
       word = mutation_ == Mutation::notes_lost ? step.value & 0xFFFFFFFFu : step.value;
     }
-    if (mutation_ == Mutation::links_lost && step.kind == SyncStep::Kind::store && step.field == SyncField::next) word = old;
+    if (mutation_ == Mutation::links_lost && step.kind == SyncStep::Kind::store &&
+        step.field == SyncField::next)
+      word = old;
     if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
       word = step.value;
       SemaphoreWord w = SemaphoreWord::unpack(word);
@@ -188,7 +206,8 @@ class Model {
       case ModelTimer::asked: {
         t = ModelTimer{};
         TimedWord w = TimedWord::unpack(s.timed[i]);
-        if (mutation_ == Mutation::grant_forgotten && w.state == TimedState::granted_asking) w.state = TimedState::expired_asking;
+        if (mutation_ == Mutation::grant_forgotten && w.state == TimedState::granted_asking)
+          w.state = TimedState::expired_asking;
         turn(s, i, w, TimedEvent::asked);
         return;
       }
@@ -247,8 +266,10 @@ class Model {
         if (!advance(s, t.take, t.result)) return;
         const bool taken = t.result == static_cast<Word>(SemaphoreAction::taken);
         suspend(t);
-        if (taken) turn(s, i, TimedEvent::grant);
-        else s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round};
+        if (taken)
+          turn(s, i, TimedEvent::grant);
+        else
+          s.timers[i] = {.doing = ModelTimer::set, .pad = 0, .round = TimedWord::unpack(s.timed[i]).round};
         return;
       }
       case Op::give:
@@ -275,7 +296,8 @@ class Model {
     if (op(s, i).kind == Op::take_timed) {
       has = TimedWord::unpack(s.timed[i]).state == TimedState::granted;
       turn(s, i, TimedEvent::collect);
-      if (scripts_[i].size() < t.op + 3u || scripts_[i][t.op + 2].kind != Op::take_timed) s.timers[i] = ModelTimer{};
+      if (scripts_[i].size() < t.op + 3u || scripts_[i][t.op + 2].kind != Op::take_timed)
+        s.timers[i] = ModelTimer{};
       if (!has) ++t.op;
     }
     if (has) s.held += op(s, i).amount;
@@ -290,8 +312,10 @@ class Model {
   Mutation mutation_;
 };
 
-model::Outcome walk(std::vector<Script> scripts, Word initial, std::uint32_t most, Mutation mutation = Mutation::none) {
-  return model::explore(Model(std::move(scripts), initial, most, mutation), {.states = 20'000'000, .bytes = 4ull << 30});
+model::Outcome walk(std::vector<Script> scripts, Word initial, std::uint32_t most,
+                    Mutation mutation = Mutation::none) {
+  return model::explore(Model(std::move(scripts), initial, most, mutation),
+                        {.states = 20'000'000, .bytes = 4ull << 30});
 }
 void expect_exhausted(const model::Outcome& o) {
   EXPECT_TRUE(o.ok()) << o.report();
@@ -305,7 +329,7 @@ Script times(int n, const Script& body) {
 }
 Word permits(std::uint32_t n) { return SemaphoreWord{kNoSlot, n}.pack(); }
 
-constexpr std::uint32_t kAll = 3;   // what a writer takes here
+constexpr std::uint32_t kAll = 3;  // what a writer takes here
 const Script kReader{{Op::take, 1}, {Op::give, 1}}, kWriter{{Op::take, kAll}, {Op::give, kAll}};
 
 TEST(SemaphoreWord, PacksEveryField) {
@@ -328,21 +352,31 @@ TEST(PermitsWalk, SemaphoreOfOne) {
   expect_exhausted(walk({times(2, kReader), times(2, kReader), kReader}, permits(1), 1));
   expect_exhausted(walk({kReader, kReader, kReader, kReader}, permits(1), 1));
 }
-TEST(PermitsWalk, SemaphoreOfTwo) { expect_exhausted(walk({times(2, kReader), times(2, kReader), times(2, kReader)}, permits(2), 2)); }
-TEST(PermitsWalk, ManyAtOnce) { expect_exhausted(walk({{{Op::give, 3}}, {{Op::take, 1}}, {{Op::take, 1}}, {{Op::take, 1}}}, permits(0), ~0u)); }
+TEST(PermitsWalk, SemaphoreOfTwo) {
+  expect_exhausted(walk({times(2, kReader), times(2, kReader), times(2, kReader)}, permits(2), 2));
+}
+TEST(PermitsWalk, ManyAtOnce) {
+  expect_exhausted(
+      walk({{{Op::give, 3}}, {{Op::take, 1}}, {{Op::take, 1}}, {{Op::take, 1}}}, permits(0), ~0u));
+}
 TEST(PermitsWalk, ReadersAndWriters) {
   expect_exhausted(walk({kWriter, kReader, kReader, kWriter}, permits(kAll), kAll));
   expect_exhausted(walk({times(2, kWriter), times(2, kReader), kReader}, permits(kAll), kAll));
 }
 TEST(PermitsWalk, TheLastHolderMayDestroyIt) {
-  const auto and_destroy = [](Script s) { return s.push_back({Op::destroy, static_cast<std::uint32_t>(permits(0))}), s; };
+  const auto and_destroy = [](Script s) {
+    return s.push_back({Op::destroy, static_cast<std::uint32_t>(permits(0))}), s;
+  };
   expect_exhausted(walk({{{Op::give, 1}}, and_destroy({{Op::take, 1}})}, permits(0), ~0u));
-  expect_exhausted(walk({{{Op::give, 1}}, {{Op::give, 1}}, and_destroy({{Op::take, 1}, {Op::take, 1}})}, permits(0), ~0u));
+  expect_exhausted(
+      walk({{{Op::give, 1}}, {{Op::give, 1}}, and_destroy({{Op::take, 1}, {Op::take, 1}})}, permits(0), ~0u));
 }
 TEST(PermitsWalk, FindsMutants) {
   const std::vector<Script> many{kWriter, kReader, kReader, kWriter};
-  for (const auto& [mutation, name] : {std::pair{Mutation::fifo_not_stored, "fifo_not_stored"}, std::pair{Mutation::notes_lost, "notes_lost"},
-                                       std::pair{Mutation::wake_dropped, "wake_dropped"}, std::pair{Mutation::links_lost, "links_lost"}}) {
+  for (const auto& [mutation, name] :
+       {std::pair{Mutation::fifo_not_stored, "fifo_not_stored"},
+        std::pair{Mutation::notes_lost, "notes_lost"}, std::pair{Mutation::wake_dropped, "wake_dropped"},
+        std::pair{Mutation::links_lost, "links_lost"}}) {
     const auto o = walk(many, permits(kAll), kAll, mutation);
     EXPECT_FALSE(o.ok()) << name;
     std::cout << name << ": " << o.why << "\n";
@@ -351,12 +385,13 @@ TEST(PermitsWalk, FindsMutants) {
 
 // With deadlines. A round that a thread waits in vain leaves its `give` out, so whatever is not there in the
 // end was lost.
-const Script kTimedReader{{Op::take_timed, 1}, {Op::give, 1}}, kTimedWriter{{Op::take_timed, kAll}, {Op::give, kAll}};
+const Script kTimedReader{{Op::take_timed, 1}, {Op::give, 1}},
+    kTimedWriter{{Op::take_timed, kAll}, {Op::give, kAll}};
 
 TEST(PermitsWalk, DeadlinesOfASemaphore) {
   expect_exhausted(walk({times(2, kTimedReader), kReader, kReader}, permits(1), 1));
   expect_exhausted(walk({kTimedReader, kTimedReader, kReader}, permits(1), 1));
-  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));   // no thread gives
+  expect_exhausted(walk({kTimedReader, kTimedReader, kTimedReader}, permits(0), 0));  // no thread gives
   // the untimed one gets it in the end
   expect_exhausted(walk({{{Op::give, 1}}, kTimedReader, {{Op::take, 1}}}, permits(0), ~0u));
 }
@@ -370,17 +405,21 @@ TEST(PermitsWalk, WhoWaitedWithADeadlineMayDestroyIt) {
   const Op destroy{Op::destroy, static_cast<std::uint32_t>(permits(0))};
   expect_exhausted(walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u));
   expect_exhausted(walk({{{Op::take_timed, 1}, {Op::give, 1}, destroy}}, permits(0), ~0u));
-  EXPECT_FALSE(walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u, Mutation::goes_at_once).ok());
+  EXPECT_FALSE(
+      walk({{{Op::give, 1}}, {{Op::take_timed, 1}, destroy}}, permits(0), ~0u, Mutation::goes_at_once).ok());
 }
 TEST(PermitsWalk, FindsMutantsOfDeadlines) {
   const std::vector<Script> semaphore{kTimedReader, kTimedReader, kReader};
-  for (const auto& [mutation, name] : {std::pair{Mutation::leave_not_noted, "leave_not_noted"}, std::pair{Mutation::goes_at_once, "goes_at_once"},
-                                       std::pair{Mutation::grant_forgotten, "grant_forgotten"}, std::pair{Mutation::all_leave, "all_leave"},
-                                       std::pair{Mutation::none_leave, "none_leave"}, std::pair{Mutation::links_lost, "links_lost"},
-                                       std::pair{Mutation::notes_lost, "notes_lost"}}) {
+  for (const auto& [mutation, name] :
+       {std::pair{Mutation::leave_not_noted, "leave_not_noted"},
+        std::pair{Mutation::goes_at_once, "goes_at_once"},
+        std::pair{Mutation::grant_forgotten, "grant_forgotten"}, std::pair{Mutation::all_leave, "all_leave"},
+        std::pair{Mutation::none_leave, "none_leave"}, std::pair{Mutation::links_lost, "links_lost"},
+        std::pair{Mutation::notes_lost, "notes_lost"}}) {
     // Where a time-out is lost, only threads that never get a permit notice it.
     const bool never = mutation == Mutation::leave_not_noted || mutation == Mutation::none_leave;
-    const auto o = never ? walk({kTimedReader, kTimedReader}, permits(0), 0, mutation) : walk(semaphore, permits(1), 1, mutation);
+    const auto o = never ? walk({kTimedReader, kTimedReader}, permits(0), 0, mutation)
+                         : walk(semaphore, permits(1), 1, mutation);
     EXPECT_FALSE(o.ok()) << name;
     std::cout << name << ": " << o.why << "\n";
   }
@@ -389,7 +428,8 @@ TEST(PermitsWalk, FindsMutantsOfDeadlines) {
 TEST(LatchWalk, WaitersAndCounters) {
   const Script down{{Op::count_down, 1}}, waits{{Op::wait}};
   expect_exhausted(walk({down, down, waits, waits}, LatchWord{2, kNoSlot}.pack(), ~0u));
-  expect_exhausted(walk({{{Op::count_down, 2}, {Op::wait}}, {{Op::count_down, 1}, {Op::wait}}, waits}, LatchWord{3, kNoSlot}.pack(), ~0u));
+  expect_exhausted(walk({{{Op::count_down, 2}, {Op::wait}}, {{Op::count_down, 1}, {Op::wait}}, waits},
+                        LatchWord{3, kNoSlot}.pack(), ~0u));
 }
 TEST(LatchWalk, WhoPassedMayDestroyIt) {
   const Script down{{Op::count_down, 1}};

@@ -27,7 +27,22 @@ namespace kasane::ult::test {
 inline constexpr std::uint32_t kThreads = 4;
 
 struct Op {
-  enum Kind : std::uint32_t { lock, unlock, add, wait_until, wait_timed, notify_one, notify_all, hand_on, barrier, arrive, arrive_twice, await, drop, end };
+  enum Kind : std::uint32_t {
+    lock,
+    unlock,
+    add,
+    wait_until,
+    wait_timed,
+    notify_one,
+    notify_all,
+    hand_on,
+    barrier,
+    arrive,
+    arrive_twice,
+    await,
+    drop,
+    end
+  };
   Kind kind = end;
   /// wait_until: data >= value; wait_timed: or its deadline has passed. hand_on: notify_one, unless the
   /// deadline of the last wait has passed.
@@ -37,20 +52,23 @@ using Script = std::vector<Op>;
 
 /// A rule taken away: the walk must find what it was for.
 enum class Mutation {
-  none, unlock_before_push, last_not_written, relock_dropped,
-  timer_before_push,   ///< the deadline counts before the thread is in the list
-  leave_not_noted,     ///< a timer that finds a server does not tell it
-  goes_at_once,        ///< a settled thread is requeued although its timer is not done
-  notice_forgotten,    ///< notified while the timer asks: taken for expired
-  all_leave,           ///< the server also lets waiters go that have no expired timer
-  lowered_too_late,    ///< a thread that drops out of the barrier arrives first
-  phase_not_seen,      ///< a thread that waits for a phase of the barrier does not check whether it is over
+  none,
+  unlock_before_push,
+  last_not_written,
+  relock_dropped,
+  timer_before_push,  ///< the deadline counts before the thread is in the list
+  leave_not_noted,    ///< a timer that finds a server does not tell it
+  goes_at_once,       ///< a settled thread is requeued although its timer is not done
+  notice_forgotten,   ///< notified while the timer asks: taken for expired
+  all_leave,          ///< the server also lets waiters go that have no expired timer
+  lowered_too_late,   ///< a thread that drops out of the barrier arrives first
+  phase_not_seen,     ///< a thread that waits for a phase of the barrier does not check whether it is over
 };
 
 /// What runs a notification: a thread, or a timer.
 struct ModelNotifier {
   ConditionNotify notify;
-  MutexLock relock;                 ///< of the waiter that notify moves
+  MutexLock relock;  ///< of the waiter that notify moves
   std::uint32_t relocking, relocked_slot;
   std::uint64_t result, relock_result;
 };
@@ -64,13 +82,13 @@ struct ModelThread {
   std::uint32_t no_padding;
   ModelNotifier notifier;
   BarrierCall call;
-  std::uint32_t token, gone;   ///< of the barrier: the phase of the last arrival; has it dropped out?
+  std::uint32_t token, gone;  ///< of the barrier: the phase of the last arrival; has it dropped out?
 };
 
 struct ModelTimer {
   enum Doing : std::uint32_t { nothing, set, asking, asked, requeueing };
   std::uint32_t doing, pad;
-  std::uint64_t round;   ///< what it runs is its thread's notifier, since that waits meanwhile
+  std::uint64_t round;  ///< what it runs is its thread's notifier, since that waits meanwhile
 };
 
 struct ModelAgent {
@@ -88,7 +106,7 @@ struct SyncState {
   ModelThread threads[kThreads];
   ModelTimer timers[kThreads];
   ModelAgent agents[kThreads][2];
-  std::uint64_t broken;   ///< 1 + index in kWrong
+  std::uint64_t broken;  ///< 1 + index in kWrong
 };
 static_assert(std::has_unique_object_representations_v<SyncState>);
 
@@ -117,7 +135,8 @@ class SyncModel {
   void successors(const State& s, Emit&& emit) const {
     for (std::uint32_t i = 0; i < count(); ++i) {
       State n = s;
-      if (step_thread(n, i)) emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
+      if (step_thread(n, i))
+        emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
       if (s.timers[i].doing != ModelTimer::nothing) {
         State t = s;
         step_timer(t, i);
@@ -145,16 +164,23 @@ class SyncModel {
     return s.m_word == 0 && s.m_fifo == 0 && s.c_word == 0 && s.c_fifo == 0;
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOps[] = {"lock", "unlock", "add", "wait_until", "wait_timed", "notify_one", "notify_all", "hand_on", "barrier", "arrive", "arrive_twice", "await", "drop", "end"};
-    const std::string who = (step.kind == 2 ? "timer of thread " : step.kind == 1 ? "agent of thread " : "thread ") + std::to_string(step.actor);
+    static constexpr const char* kOps[] = {
+        "lock",    "unlock",  "add",    "wait_until",   "wait_timed", "notify_one", "notify_all",
+        "hand_on", "barrier", "arrive", "arrive_twice", "await",      "drop",       "end"};
+    const std::string who = (step.kind == 2   ? "timer of thread "
+                             : step.kind == 1 ? "agent of thread "
+                                              : "thread ") +
+                            std::to_string(step.actor);
     return step.kind != 0 ? who : who + " in " + kOps[step.detail];
   }
   std::string show(const State& s) const {
-    std::string text = "mutex " + std::to_string(s.m_word >> 32) + "|" + std::to_string(s.m_word & 0xFFFFFFFF) + " fifo " +
-                       std::to_string(s.m_fifo) + " condition " + std::to_string(s.c_word) + " fifo " + std::to_string(s.c_fifo) +
+    std::string text = "mutex " + std::to_string(s.m_word >> 32) + "|" +
+                       std::to_string(s.m_word & 0xFFFFFFFF) + " fifo " + std::to_string(s.m_fifo) +
+                       " condition " + std::to_string(s.c_word) + " fifo " + std::to_string(s.c_fifo) +
                        " barrier " + std::to_string(s.b_word) + " data " + std::to_string(s.data);
     for (std::uint32_t i = 0; i < count(); ++i)
-      text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" + std::to_string(s.threads[i].status);
+      text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" +
+              std::to_string(s.threads[i].status);
     return text;
   }
 
@@ -168,7 +194,10 @@ class SyncModel {
   /// That the barrier is for.
   std::uint32_t arrivals() const {
     std::uint32_t n = 0;
-    for (const Script& script : scripts_) n += std::any_of(script.begin(), script.end(), [](const Op& o) { return o.kind == Op::arrive_twice; }) ? 2 : 1;
+    for (const Script& script : scripts_)
+      n += std::any_of(script.begin(), script.end(), [](const Op& o) { return o.kind == Op::arrive_twice; })
+               ? 2
+               : 1;
     return n;
   }
   const Op& op(const State& s, std::uint32_t i) const { return scripts_[i][s.threads[i].op]; }
@@ -194,14 +223,18 @@ class SyncModel {
       link = step.value;
       return 0;
     }
-    if (step.field == SyncField::timed) return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack() : s.timed[raw(step.slot)];
+    if (step.field == SyncField::timed)
+      return mutation_ == Mutation::all_leave ? TimedWord{1, TimedState::left}.pack()
+                                              : s.timed[raw(step.slot)];
     Word& word = field(s, r, step.field);
     const Word old = word;
-    if (step.kind == SyncStep::Kind::store && !(mutation_ == Mutation::last_not_written && step.field == SyncField::last))
+    if (step.kind == SyncStep::Kind::store &&
+        !(mutation_ == Mutation::last_not_written && step.field == SyncField::last))
       word = step.value;
     if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
       word = step.value;
-      if (mutation_ == Mutation::leave_not_noted && r == Record::condition && ConditionWord::unpack(old).serving) {
+      if (mutation_ == Mutation::leave_not_noted && r == Record::condition &&
+          ConditionWord::unpack(old).serving) {
         ConditionWord w = ConditionWord::unpack(word);
         w.leaving = w.leaving && ConditionWord::unpack(old).leaving;
         word = w.pack();
@@ -215,7 +248,8 @@ class SyncModel {
     TimedWord w = TimedWord::unpack(s.timed[i]);
     const bool settles = event == TimedEvent::grant || event == TimedEvent::expire;
     if (mutation_ == Mutation::goes_at_once && settles && w.leaving()) w.state = TimedState::left;
-    if (mutation_ == Mutation::notice_forgotten && w.state == TimedState::granted_asking) w.state = TimedState::expired_asking;
+    if (mutation_ == Mutation::notice_forgotten && w.state == TimedState::granted_asking)
+      w.state = TimedState::expired_asking;
     const TimedStep step = ult::next(w, event, round);
     s.timed[i] = step.next.pack();
     if (step.action == TimedAction::refuse) s.broken = refused;
@@ -305,19 +339,24 @@ class SyncModel {
         if (t.expired != 0) return next_op(t);
         [[fallthrough]];
       case Op::notify_one:
-      case Op::notify_all: t.notifier.notify = ConditionNotify(o.kind == Op::notify_all); return run_machine(s, i);
+      case Op::notify_all:
+        t.notifier.notify = ConditionNotify(o.kind == Op::notify_all);
+        return run_machine(s, i);
       case Op::barrier:
       case Op::arrive:
       case Op::arrive_twice:
       case Op::drop:
         ++t.arrivals;
         t.gone = o.kind == Op::drop ? 1 : 0;
-        t.call = o.kind == Op::barrier                                            ? BarrierCall::arrive_and_wait(self, true)
-                 : o.kind == Op::drop && mutation_ != Mutation::lowered_too_late ? BarrierCall::drop()
-                                                                                 : BarrierCall::arrive(o.kind == Op::arrive_twice ? 2 : 1);
+        t.call = o.kind == Op::barrier ? BarrierCall::arrive_and_wait(self, true)
+                 : o.kind == Op::drop && mutation_ != Mutation::lowered_too_late
+                     ? BarrierCall::drop()
+                     : BarrierCall::arrive(o.kind == Op::arrive_twice ? 2 : 1);
         return run_machine(s, i);
       case Op::await:
-        t.call = BarrierCall::wait(self, true, mutation_ == Mutation::phase_not_seen ? BarrierWord::unpack(s.b_word).phase : t.token);
+        t.call = BarrierCall::wait(
+            self, true,
+            mutation_ == Mutation::phase_not_seen ? BarrierWord::unpack(s.b_word).phase : t.token);
         return run_machine(s, i);
       case Op::end: return;
     }
@@ -348,8 +387,10 @@ class SyncModel {
       case Op::lock:
         if (!advance(s, Record::mutex, t.lock, t.result)) return;
         if (t.result == static_cast<Word>(MutexAction::refuse)) s.broken = refused;
-        if (t.result == static_cast<Word>(MutexAction::acquired)) enter(s, i);
-        else t.status = ModelThread::suspended;
+        if (t.result == static_cast<Word>(MutexAction::acquired))
+          enter(s, i);
+        else
+          t.status = ModelThread::suspended;
         break;
       case Op::unlock:
         if (!advance(s, Record::mutex, t.unlock, t.result)) return;
@@ -385,7 +426,8 @@ class SyncModel {
     const bool requeue = step.kind == SyncStep::Kind::requeue;
     if (requeue || step.kind == SyncStep::Kind::settle) {
       const bool granted = static_cast<TimedOutcome>(step.value) == TimedOutcome::granted;
-      const bool goes = requeue || turn(s, raw(step.slot), granted ? TimedEvent::grant : TimedEvent::expire) == TimedAction::go;
+      const bool goes = requeue || turn(s, raw(step.slot),
+                                        granted ? TimedEvent::grant : TimedEvent::expire) == TimedAction::go;
       if (!goes || mutation_ == Mutation::relock_dropped) return end_of_notify(n);
       begin_relock(n, step.slot);
       return false;
@@ -473,18 +515,23 @@ class SyncModel {
     if (a.doing == ModelAgent::pushing) {
       if (!advance(s, Record::condition, a.wait, a.result)) return;
       a.result = 0;
-      if (mutation_ == Mutation::unlock_before_push) a = ModelAgent{};
-      else a.doing = ModelAgent::unlocking;
+      if (mutation_ == Mutation::unlock_before_push)
+        a = ModelAgent{};
+      else
+        a.doing = ModelAgent::unlocking;
       return;
     }
     if (!advance(s, Record::mutex, a.unlock, a.result)) return;
     if (a.result == static_cast<Word>(MutexAction::refuse)) s.broken = refused;
     a.result = 0;
-    if (mutation_ == Mutation::unlock_before_push) a.doing = ModelAgent::pushing;
+    if (mutation_ == Mutation::unlock_before_push)
+      a.doing = ModelAgent::pushing;
     else {
       // Its round, though the thread may have gone on: later ones have their own.
       const TimedWord w = TimedWord::unpack(s.timed[i]);
-      if (a.timed != 0 && w.state != TimedState::idle && mutation_ != Mutation::timer_before_push && s.timers[i].doing == ModelTimer::nothing) set_timer(s, i);
+      if (a.timed != 0 && w.state != TimedState::idle && mutation_ != Mutation::timer_before_push &&
+          s.timers[i].doing == ModelTimer::nothing)
+        set_timer(s, i);
       a = ModelAgent{};
     }
   }

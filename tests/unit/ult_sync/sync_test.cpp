@@ -43,7 +43,7 @@ TEST_P(SyncTest, MutexMakesAPlainCounterRight) {
         for (int i = 0; i < 200; ++i) {
           mutex.lock();
           const std::uint64_t seen = counter;
-          if (random() % 8 == 0) Pool::yield();   // others run while we hold it
+          if (random() % 8 == 0) Pool::yield();  // others run while we hold it
           counter = seen + 1;
           mutex.unlock();
         }
@@ -63,7 +63,7 @@ TEST(Mutex, ServesABatchInOrder) {
     mutex.lock();
     std::vector<ThreadId> threads;
     for (int t = 0; t < 20; ++t) {
-      threads.push_back(fork([&, t] {   // one worker: it runs until it blocks, then the next is forked
+      threads.push_back(fork([&, t] {  // one worker: it runs until it blocks, then the next is forked
         mutex.lock();
         order.push_back(t);
         mutex.unlock();
@@ -194,7 +194,7 @@ TEST(ConditionVariable, NotifiesTheOldestFirst) {
       yield_until([&] { return order.size() == static_cast<std::size_t>(t + 1); });
       EXPECT_EQ(order.back(), t);
     }
-    condition.notify_one();   // no thread waits: it is not kept
+    condition.notify_one();  // no thread waits: it is not kept
     join_all(threads);
   });
 }
@@ -248,7 +248,7 @@ TEST_P(SyncTest, NobodyPassesABarrierBeforeAllHaveArrived) {
         std::minstd_rand random(t + 1);
         for (std::uint32_t p = 1; p <= kPhases; ++p) {
           if (random() % 4 == 0) Pool::yield();
-          phase[t] = p;   // a plain store: the barrier orders it
+          phase[t] = p;  // a plain store: the barrier orders it
           EXPECT_TRUE(barrier.arrive_and_wait());
           for (std::uint32_t seen : phase)
             if (seen != p) ++early;
@@ -416,9 +416,22 @@ class SyncDeathTest : public ::testing::Test {
 };
 
 TEST_F(SyncDeathTest, Mutex) {
-  EXPECT_DEATH(in_a_thread([] { Mutex m; m.unlock(); }), "unlocks a mutex that it does not hold");
-  EXPECT_DEATH(in_a_thread([] { Mutex m; m.lock(); m.lock(); }), "locks a mutex that it holds already");
-  EXPECT_DEATH(in_a_thread([] { Mutex m; m.lock(); }), "destroyed while a thread holds it");
+  EXPECT_DEATH(in_a_thread([] {
+                 Mutex m;
+                 m.unlock();
+               }),
+               "unlocks a mutex that it does not hold");
+  EXPECT_DEATH(in_a_thread([] {
+                 Mutex m;
+                 m.lock();
+                 m.lock();
+               }),
+               "locks a mutex that it holds already");
+  EXPECT_DEATH(in_a_thread([] {
+                 Mutex m;
+                 m.lock();
+               }),
+               "destroyed while a thread holds it");
   EXPECT_DEATH(in_a_thread([] {
                  Mutex m;
                  m.lock();
@@ -437,7 +450,10 @@ TEST_F(SyncDeathTest, ConditionVariable) {
   EXPECT_DEATH(in_a_thread([] {
                  Mutex m, other;
                  ConditionVariable c;
-                 fork([&] { m.lock(); c.wait(m); });
+                 fork([&] {
+                   m.lock();
+                   c.wait(m);
+                 });
                  other.lock();
                  c.wait(other);
                }),
@@ -445,7 +461,10 @@ TEST_F(SyncDeathTest, ConditionVariable) {
   EXPECT_DEATH(in_a_thread([] {
                  Mutex m;
                  auto c = std::make_unique<ConditionVariable>();
-                 fork([&] { m.lock(); c->wait(m); });
+                 fork([&] {
+                   m.lock();
+                   c->wait(m);
+                 });
                  c.reset();
                }),
                "destroyed while a thread waits");

@@ -46,7 +46,8 @@ TEST(MutexWord, RefusesMisuse) {
 }
 
 TEST(ConditionWord, PacksEveryField) {
-  const ConditionWord w{.newest = SlotId{0xFFFFFFFEu}, .pending = ConditionWord::kMaxPending, .all = true, .serving = true};
+  const ConditionWord w{
+      .newest = SlotId{0xFFFFFFFEu}, .pending = ConditionWord::kMaxPending, .all = true, .serving = true};
   EXPECT_EQ(ConditionWord::unpack(w.pack()), w);
   EXPECT_EQ(ConditionWord{}.pack(), 0u) << "a zeroed record is a condition variable without waiters";
 }
@@ -57,7 +58,9 @@ TEST(MutexWalk, ThreeThreadsTwice) {
   expect_exhausted(walk({times(2, kCritical), times(2, kCritical), times(2, kCritical)}));
 }
 
-TEST(MutexWalk, FourThreadsOnce) { expect_exhausted(walk({kCritical, kCritical, kCritical, times(2, kCritical)})); }
+TEST(MutexWalk, FourThreadsOnce) {
+  expect_exhausted(walk({kCritical, kCritical, kCritical, times(2, kCritical)}));
+}
 
 TEST(MutexWalk, FindsAForgottenLast) {
   const auto o = walk({times(2, kCritical), kCritical}, Mutation::last_not_written);
@@ -74,7 +77,8 @@ TEST(ConditionWalk, TwoWaitersNotifyAll) {
 }
 
 TEST(ConditionWalk, TwoWaitersNotifyOneEach) {
-  expect_exhausted(walk({kConsume1, kConsume1, {{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_one}}}));
+  expect_exhausted(walk(
+      {kConsume1, kConsume1, {{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_one}}}));
 }
 
 // Each waiter hands on: notifiers meet, one serves for the other, and waiters come back while it does.
@@ -85,7 +89,8 @@ TEST(ConditionWalk, NotifiersMeet) {
 }
 
 TEST(ConditionWalk, TwoNotifiersOneWaiterTwice) {
-  const Script twice{{Op::lock}, {Op::wait_until, 1}, {Op::unlock}, {Op::lock}, {Op::wait_until, 2}, {Op::unlock}};
+  const Script twice{{Op::lock}, {Op::wait_until, 1}, {Op::unlock},
+                     {Op::lock}, {Op::wait_until, 2}, {Op::unlock}};
   const Script produce{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}};
   const Script produce_all{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_all}};
   expect_exhausted(walk({twice, produce, produce_all}));
@@ -93,7 +98,8 @@ TEST(ConditionWalk, TwoNotifiersOneWaiterTwice) {
 
 // Batches of three, partly served, with a rest that the next server finds in fifo.
 TEST(ConditionWalk, ThreeWaiters) {
-  const Script one_by_one{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_one}, {Op::notify_one}};
+  const Script one_by_one{{Op::lock},       {Op::add},        {Op::unlock},
+                          {Op::notify_one}, {Op::notify_one}, {Op::notify_one}};
   expect_exhausted(walk({kConsume1, kConsume1, kConsume1, one_by_one}));
   const Script all_at_last{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}, {Op::notify_all}};
   expect_exhausted(walk({kConsume1, kConsume1, kConsume1, all_at_last}));
@@ -106,12 +112,14 @@ TEST(ConditionWalk, TwoWaitersTwoNotifiers) {
 }
 
 TEST(ConditionWalk, FindsUnlockBeforePush) {
-  const auto o = walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}}, Mutation::unlock_before_push);
+  const auto o = walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}},
+                      Mutation::unlock_before_push);
   EXPECT_EQ(o.verdict, model::Verdict::deadlock) << o.report();
 }
 
 TEST(ConditionWalk, FindsADroppedWaiter) {
-  const auto o = walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}}, Mutation::relock_dropped);
+  const auto o =
+      walk({kConsume1, {{Op::lock}, {Op::add}, {Op::notify_one}, {Op::unlock}}}, Mutation::relock_dropped);
   EXPECT_EQ(o.verdict, model::Verdict::deadlock) << o.report();
 }
 
@@ -120,7 +128,7 @@ const Script kTimed1{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}, {Op::hand_on
 const Script kProduce{{Op::lock}, {Op::add}, {Op::unlock}, {Op::notify_one}};
 
 TEST(ConditionWalk, OneWaiterWithADeadline) {
-  expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}}}));   // no thread notifies
+  expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}}}));  // no thread notifies
   expect_exhausted(walk({{{Op::lock}, {Op::wait_timed, 1}, {Op::wait_timed, 1}, {Op::unlock}}, kProduce}));
 }
 TEST(ConditionWalk, WhoGivesUpTakesNoNotificationAlong) {
@@ -132,12 +140,15 @@ TEST(ConditionWalk, DeadlinesAndNotifyAll) {
 }
 TEST(ConditionWalk, FindsMutantsOfDeadlines) {
   const Script alone{{Op::lock}, {Op::wait_timed, 1}, {Op::unlock}};
-  for (const auto& [mutation, name] : {std::pair{Mutation::timer_before_push, "timer_before_push"}, std::pair{Mutation::leave_not_noted, "leave_not_noted"},
-                                       std::pair{Mutation::goes_at_once, "goes_at_once"}, std::pair{Mutation::notice_forgotten, "notice_forgotten"},
+  for (const auto& [mutation, name] : {std::pair{Mutation::timer_before_push, "timer_before_push"},
+                                       std::pair{Mutation::leave_not_noted, "leave_not_noted"},
+                                       std::pair{Mutation::goes_at_once, "goes_at_once"},
+                                       std::pair{Mutation::notice_forgotten, "notice_forgotten"},
                                        std::pair{Mutation::all_leave, "all_leave"}}) {
     // A lost time-out, and one too many, is noticed where no thread notifies; a lost notification where a
     // thread waits for it.
-    const bool time_out = mutation == Mutation::timer_before_push || mutation == Mutation::leave_not_noted || mutation == Mutation::all_leave;
+    const bool time_out = mutation == Mutation::timer_before_push || mutation == Mutation::leave_not_noted ||
+                          mutation == Mutation::all_leave;
     const auto o = time_out ? walk({alone, alone}, mutation) : walk({kTimed1, kConsume1, kProduce}, mutation);
     EXPECT_FALSE(o.ok()) << name;
     std::cout << name << ": " << o.why << "\n";
@@ -161,7 +172,8 @@ const Script kApart{{Op::arrive}, {Op::await}};
 TEST(BarrierWalk, ArriveAndWaitApart) {
   expect_exhausted(walk({times(3, kApart), times(3, {{Op::barrier}})}));
   expect_exhausted(walk({times(2, kApart), times(2, kApart), times(2, {{Op::barrier}})}));
-  expect_exhausted(walk({times(2, kApart), times(2, {{Op::arrive_twice}, {Op::await}}), times(2, {{Op::barrier}})}));
+  expect_exhausted(
+      walk({times(2, kApart), times(2, {{Op::arrive_twice}, {Op::await}}), times(2, {{Op::barrier}})}));
 }
 
 TEST(BarrierWalk, SomeDropOut) {
@@ -173,7 +185,8 @@ TEST(BarrierWalk, SomeDropOut) {
 }
 
 TEST(BarrierWalk, FindsMutants) {
-  const auto late = walk({{{Op::drop}}, times(2, {{Op::barrier}}), times(2, {{Op::barrier}})}, Mutation::lowered_too_late);
+  const auto late =
+      walk({{{Op::drop}}, times(2, {{Op::barrier}}), times(2, {{Op::barrier}})}, Mutation::lowered_too_late);
   EXPECT_EQ(late.verdict, model::Verdict::deadlock) << late.report();
   const auto unseen = walk({kApart, {{Op::barrier}}}, Mutation::phase_not_seen);
   EXPECT_EQ(unseen.verdict, model::Verdict::deadlock) << unseen.report();
@@ -183,8 +196,11 @@ TEST(BarrierWord, PacksAndRefuses) {
   const BarrierWord w{kMostAtBarrier, 0xFF, SlotId{0xFFFFFFFEu}};
   EXPECT_EQ(BarrierWord::unpack(w.pack()), w);
   const BarrierWord two{2, 7, kNoSlot};
-  for (const std::uint32_t k : {0u, 3u}) EXPECT_EQ(next(two, BarrierEvent::arrive, kNoSlot, k, 0, 2).action, BarrierAction::refuse) << k;
-  EXPECT_EQ(next({0, 7, kNoSlot}, BarrierEvent::arrive_and_wait, SlotId{1}, 1, 0, 0).action, BarrierAction::refuse) << "all have dropped out";
+  for (const std::uint32_t k : {0u, 3u})
+    EXPECT_EQ(next(two, BarrierEvent::arrive, kNoSlot, k, 0, 2).action, BarrierAction::refuse) << k;
+  EXPECT_EQ(next({0, 7, kNoSlot}, BarrierEvent::arrive_and_wait, SlotId{1}, 1, 0, 0).action,
+            BarrierAction::refuse)
+      << "all have dropped out";
   EXPECT_EQ(next(two, BarrierEvent::wait, SlotId{1}, 0, 6, 2).action, BarrierAction::passed);
 }
 

@@ -59,7 +59,8 @@ TEST(Timers, TheEarliestFirstAndOneForEachThread) {
   timers.remove(SlotId{1});
   timers.remove(SlotId{7});
   EXPECT_EQ(timers.earliest(), 20u);
-  EXPECT_FALSE(timers.add({.at_ns = 40, .slot = SlotId{2}, .round = 2})) << "a new round takes the old one's place";
+  EXPECT_FALSE(timers.add({.at_ns = 40, .slot = SlotId{2}, .round = 2}))
+      << "a new round takes the old one's place";
   EXPECT_EQ(timers.earliest(), 30u);
   EXPECT_FALSE(timers.add({.at_ns = 5, .slot = SlotId{2}, .round = 1})) << "an older one comes too late";
   ASSERT_TRUE(timers.take_due(30, due));
@@ -80,7 +81,7 @@ TEST_P(TimedTest, NobodyGivesUpBeforeTheDeadline) {
     Mutex mutex;
     ConditionVariable condition;
     shared.lock();
-    for (const std::uint64_t wait_ns : {1u, 1'000u, 100'000u, 30'000'000u}) {   // the last one sleeps
+    for (const std::uint64_t wait_ns : {1u, 1'000u, 100'000u, 30'000'000u}) {  // the last one sleeps
       for (int what = 0; what < 4; ++what) {
         const std::uint64_t deadline = now_ns() + wait_ns;
         bool got = false;
@@ -126,7 +127,7 @@ TEST(Timed, ASleeperIsWokenForTheDeadlineOfABusyWorker) {
       gave_up = true;
     });
     const std::uint64_t hangs = now_ns() + 60'000'000'000u;
-    while (!gave_up && now_ns() < hangs) relax();   // no step of this thread lets its worker look
+    while (!gave_up && now_ns() < hangs) relax();  // no step of this thread lets its worker look
     EXPECT_TRUE(gave_up.load());
     Pool::join(waits);
   });
@@ -163,7 +164,7 @@ TEST_P(TimedTest, NoPermitIsLostOrFoundTwice) {
 TEST_P(TimedTest, WritersAreAloneAndReadersBehindOneThatGivesUpGoOn) {
   for_seeds([](unsigned seed) {
     SharedMutex mutex;
-    std::uint64_t first = 0, second = 0;   // plain, equal whenever no thread writes
+    std::uint64_t first = 0, second = 0;  // plain, equal whenever no thread writes
     std::atomic<std::uint64_t> writes{0}, torn{0};
     random_threads(10, seed, [&](std::uint32_t, std::minstd_rand& random) {
       for (int i = 0; i < 30; ++i) {
@@ -211,7 +212,7 @@ TEST_P(TimedTest, NoNotificationIsTakenAlong) {
           maybe_yield(random);
         }
         if (--producing != 0) return;
-        mutex.lock();   // the last one waits until all are taken
+        mutex.lock();  // the last one waits until all are taken
         while (taken != kProducers * kItems) {
           mutex.unlock();
           Pool::yield();
@@ -226,7 +227,7 @@ TEST_P(TimedTest, NoNotificationIsTakenAlong) {
       mutex.lock();
       bool notified = true;
       while (!closed) {
-        if (items != 0 && notified) {   // a thread whose deadline has passed leaves it to those that wait
+        if (items != 0 && notified) {  // a thread whose deadline has passed leaves it to those that wait
           --items;
           ++taken;
           mutex.unlock();

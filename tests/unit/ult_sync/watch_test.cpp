@@ -52,8 +52,10 @@ TEST_P(WatchTest, EveryChangeIsSeen) {
         if (t != 0 || round != 0) wait_while(words[before], previous, t == 0 ? round - 1 : round);
         maybe_yield(random);
         words[t].fetch_add(1);
-        if (random() % 2 == 0) own.notify_one();
-        else own.notify_all();
+        if (random() % 2 == 0)
+          own.notify_one();
+        else
+          own.notify_all();
       }
     };
   });

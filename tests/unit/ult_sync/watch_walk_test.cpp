@@ -48,7 +48,7 @@ struct State {
   Word word, fifo, next[kThreads];
   std::uint32_t words[kWords];
   ModelThread threads[kThreads];
-  std::uint64_t broken;   ///< 1 + index in kWrong
+  std::uint64_t broken;  ///< 1 + index in kWrong
 };
 static_assert(std::has_unique_object_representations_v<State>);
 
@@ -67,7 +67,8 @@ class Model {
   void successors(const State& s, Emit&& emit) const {
     for (std::uint32_t i = 0; i < scripts_.size(); ++i) {
       State n = s;
-      if (step(n, i)) emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
+      if (step(n, i))
+        emit(n, model::Step{0, static_cast<std::uint8_t>(i), static_cast<std::uint8_t>(op(s, i).kind)});
     }
   }
   const char* violation(const State& s) const { return s.broken != 0 ? kWrong[s.broken - 1] : nullptr; }
@@ -82,9 +83,11 @@ class Model {
     return "thread " + std::to_string(step.actor) + " in " + kOps[step.detail];
   }
   std::string show(const State& s) const {
-    std::string text = "list " + std::to_string(s.word >> 32) + "|" + std::to_string(s.word & 0xFFFFFFFF) + " fifo " + std::to_string(s.fifo);
+    std::string text = "list " + std::to_string(s.word >> 32) + "|" + std::to_string(s.word & 0xFFFFFFFF) +
+                       " fifo " + std::to_string(s.fifo);
     for (std::uint32_t i = 0; i < scripts_.size(); ++i)
-      text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" + std::to_string(s.threads[i].status);
+      text += " t" + std::to_string(i) + ":op" + std::to_string(s.threads[i].op) + "/" +
+              std::to_string(s.threads[i].status);
     return text;
   }
 
@@ -103,9 +106,13 @@ class Model {
       t.ready = 1;
       return 0;
     }
-    Word& word = step.field == SyncField::next ? s.next[raw(step.slot)] : step.field == SyncField::word ? s.word : s.fifo;
+    Word& word = step.field == SyncField::next   ? s.next[raw(step.slot)]
+                 : step.field == SyncField::word ? s.word
+                                                 : s.fifo;
     const Word old = word;
-    if (step.kind == SyncStep::Kind::store && !(mutation_ == Mutation::fifo_not_stored && step.field == SyncField::fifo)) word = step.value;
+    if (step.kind == SyncStep::Kind::store &&
+        !(mutation_ == Mutation::fifo_not_stored && step.field == SyncField::fifo))
+      word = step.value;
     if (step.kind == SyncStep::Kind::compare_swap && old == step.expected) {
       word = step.value;
       WatchWord w = WatchWord::unpack(word);
@@ -167,7 +174,8 @@ class Model {
         return true;
       case ModelThread::waiting:
         if (!advance(s, t.wait, t.result)) return true;
-        to(t, t.result == static_cast<Word>(WatchAction::wait) ? ModelThread::suspended : ModelThread::preparing);
+        to(t, t.result == static_cast<Word>(WatchAction::wait) ? ModelThread::suspended
+                                                               : ModelThread::preparing);
         return true;
       case ModelThread::suspended:
         if (t.ready == 0) return false;
@@ -195,11 +203,13 @@ void expect_exhausted(const model::Outcome& o) {
 }
 
 const Script kWait{{Op::wait_while, 0, 0}}, kWaitOther{{Op::wait_while, 1, 0}};
-const Script kTellOne{{Op::add, 0}, {Op::notify_one, 0}}, kTellAll{{Op::add, 0}, {Op::notify_all, 0}}, kTellOther{{Op::add, 1}, {Op::notify_one, 1}};
+const Script kTellOne{{Op::add, 0}, {Op::notify_one, 0}}, kTellAll{{Op::add, 0}, {Op::notify_all, 0}},
+    kTellOther{{Op::add, 1}, {Op::notify_one, 1}};
 
 TEST(WatchWord, PacksEveryField) {
   for (const std::uint32_t bits : {0u, 1u, 2u, 5u, 8u, 15u}) {
-    const WatchWord w{SlotId{0xFFFFFFFEu}, WatchWord::kEpochs - bits, (bits & 8) != 0, (bits & 4) != 0, (bits & 2) != 0, (bits & 1) != 0};
+    const WatchWord w{SlotId{0xFFFFFFFEu}, WatchWord::kEpochs - bits, (bits & 8) != 0,
+                      (bits & 4) != 0,     (bits & 2) != 0,           (bits & 1) != 0};
     EXPECT_EQ(WatchWord::unpack(w.pack()), w);
   }
   EXPECT_EQ(WatchWord{}.pack(), 0u) << "a zeroed list has no waiters";
@@ -214,22 +224,29 @@ TEST(WatchWalk, SomeWaitForTheSame) {
   expect_exhausted(walk({kWait, kWait, kTellAll}));
   expect_exhausted(walk({kWait, kWait, {{Op::add, 0}, {Op::notify_one, 0}, {Op::notify_one, 0}}}));
   // handed on
-  expect_exhausted(walk({{{Op::wait_while, 0, 0}, {Op::notify_one, 0}}, {{Op::wait_while, 0, 0}, {Op::notify_one, 0}}, kTellOne}));
+  expect_exhausted(walk({{{Op::wait_while, 0, 0}, {Op::notify_one, 0}},
+                         {{Op::wait_while, 0, 0}, {Op::notify_one, 0}},
+                         kTellOne}));
 }
 // Two words that share a list: a notification for one is not lost to a thread that waits for the other.
 TEST(WatchWalk, WordsThatShareAList) {
   expect_exhausted(walk({kWait, kWaitOther, kTellOne, kTellOther}));
-  expect_exhausted(walk({kWaitOther, kWait, {{Op::add, 0}, {Op::notify_one, 0}, {Op::add, 1}, {Op::notify_all, 1}}}));
+  expect_exhausted(
+      walk({kWaitOther, kWait, {{Op::add, 0}, {Op::notify_one, 0}, {Op::add, 1}, {Op::notify_all, 1}}}));
 }
 TEST(WatchWalk, PingPong) {
-  const Script ping{{Op::wait_while, 0, 0}, {Op::add, 1}, {Op::notify_one, 1}}, pong{{Op::add, 0}, {Op::notify_one, 0}, {Op::wait_while, 1, 0}};
+  const Script ping{{Op::wait_while, 0, 0}, {Op::add, 1}, {Op::notify_one, 1}},
+      pong{{Op::add, 0}, {Op::notify_one, 0}, {Op::wait_while, 1, 0}};
   expect_exhausted(walk({ping, pong, kTellOther}));
 }
 
 TEST(WatchWalk, FindsMutants) {
-  for (const auto& [mutation, name] : {std::pair{Mutation::epoch_ignored, "epoch_ignored"}, std::pair{Mutation::not_prepared, "not_prepared"},
-                                       std::pair{Mutation::key_ignored, "key_ignored"}, std::pair{Mutation::all_not_drained, "all_not_drained"},
-                                       std::pair{Mutation::fifo_not_stored, "fifo_not_stored"}, std::pair{Mutation::wake_dropped, "wake_dropped"}}) {
+  for (const auto& [mutation, name] :
+       {std::pair{Mutation::epoch_ignored, "epoch_ignored"},
+        std::pair{Mutation::not_prepared, "not_prepared"}, std::pair{Mutation::key_ignored, "key_ignored"},
+        std::pair{Mutation::all_not_drained, "all_not_drained"},
+        std::pair{Mutation::fifo_not_stored, "fifo_not_stored"},
+        std::pair{Mutation::wake_dropped, "wake_dropped"}}) {
     const auto o = walk({kWait, kWaitOther, kTellOne, kTellOther}, mutation);
     EXPECT_FALSE(o.ok()) << name;
     std::cout << name << ": " << o.why << "\n";

@@ -23,7 +23,7 @@ namespace {
 // waiters yield by themselves, without the lock. Calls that wait for other ranks should yield.
 
 /// True: the launcher or the user told Open MPI to yield.
-bool g_may_yield = false;   // written before the table is used, under the library's lock
+bool g_may_yield = false;  // written before the table is used, under the library's lock
 
 /// The old setting.
 bool set_yield([[maybe_unused]] bool to) noexcept {
@@ -79,14 +79,16 @@ int start(Request* request, const Call& call) noexcept {
 Arrival arrival(const MPI_Status& status) noexcept {
   int bytes = 0;
   MPI_Get_count(&status, MPI_BYTE, &bytes);
-  return {.source = static_cast<std::uint32_t>(status.MPI_SOURCE), .bytes = bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0};
+  return {.source = static_cast<std::uint32_t>(status.MPI_SOURCE),
+          .bytes = bytes > 0 ? static_cast<std::uint32_t>(bytes) : 0};
 }
 
 int init(int* argc, char*** argv, bool* ours_to_end, bool* level_ok) {
   int initialised = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialised);
   *ours_to_end = initialised == 0;
-  const int code = initialised == 0 ? MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level) : MPI_Query_thread(&level);
+  const int code = initialised == 0 ? MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level)
+                                    : MPI_Query_thread(&level);
   *level_ok = level >= MPI_THREAD_SERIALIZED;
   // not if the program initialised the MPI: then it calls it, too
   if (*ours_to_end) g_may_yield = set_yield(false);
@@ -145,12 +147,16 @@ int free_communicator(Communicator* c) {
 }
 
 int send(Communicator c, const void* from, std::uint32_t bytes, std::uint32_t to, int tag, Request* request) {
-  return start(request, [&](MPI_Request* r) { return MPI_Isend(from, count_of(bytes), MPI_BYTE, rank_of(to), tag, of(c), r); });
+  return start(request, [&](MPI_Request* r) {
+    return MPI_Isend(from, count_of(bytes), MPI_BYTE, rank_of(to), tag, of(c), r);
+  });
 }
 
 int receive(Communicator c, void* to, std::uint32_t bytes, int from, int tag, Request* request) {
   const int source = from == kAnySource ? MPI_ANY_SOURCE : from;
-  return start(request, [&](MPI_Request* r) { return MPI_Irecv(to, count_of(bytes), MPI_BYTE, source, tag, of(c), r); });
+  return start(request, [&](MPI_Request* r) {
+    return MPI_Irecv(to, count_of(bytes), MPI_BYTE, source, tag, of(c), r);
+  });
 }
 
 int test(Request* request, bool* done, Arrival* what) {
@@ -186,7 +192,8 @@ int barrier(Communicator c, Request* request) {
   return start(request, [&](MPI_Request* r) { return MPI_Ibarrier(of(c), r); });
 }
 
-int allgather(Communicator c, const void* mine, int bytes, void* all, const int* counts, const int* offsets, Request* request) {
+int allgather(Communicator c, const void* mine, int bytes, void* all, const int* counts, const int* offsets,
+              Request* request) {
   return start(request, [&](MPI_Request* r) {
     return MPI_Iallgatherv(mine, bytes, MPI_BYTE, all, counts, offsets, MPI_BYTE, of(c), r);
   });
@@ -213,22 +220,28 @@ int free_window(Window* w) {
 }
 
 int put(Window w, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset) {
-  return MPI_Put(from, count_of(bytes), MPI_BYTE, rank_of(to), place_of(offset), count_of(bytes), MPI_BYTE, of(w));
+  return MPI_Put(from, count_of(bytes), MPI_BYTE, rank_of(to), place_of(offset), count_of(bytes), MPI_BYTE,
+                 of(w));
 }
 
 int get(Window w, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset) {
-  return MPI_Get(to, count_of(bytes), MPI_BYTE, rank_of(from), place_of(offset), count_of(bytes), MPI_BYTE, of(w));
+  return MPI_Get(to, count_of(bytes), MPI_BYTE, rank_of(from), place_of(offset), count_of(bytes), MPI_BYTE,
+                 of(w));
 }
 
-int request_put(Window w, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset, Request* request) {
+int request_put(Window w, const void* from, std::uint32_t bytes, std::uint32_t to, std::uint64_t offset,
+                Request* request) {
   return start(request, [&](MPI_Request* r) {
-    return MPI_Rput(from, count_of(bytes), MPI_BYTE, rank_of(to), place_of(offset), count_of(bytes), MPI_BYTE, of(w), r);
+    return MPI_Rput(from, count_of(bytes), MPI_BYTE, rank_of(to), place_of(offset), count_of(bytes), MPI_BYTE,
+                    of(w), r);
   });
 }
 
-int request_get(Window w, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset, Request* request) {
+int request_get(Window w, void* to, std::uint32_t bytes, std::uint32_t from, std::uint64_t offset,
+                Request* request) {
   return start(request, [&](MPI_Request* r) {
-    return MPI_Rget(to, count_of(bytes), MPI_BYTE, rank_of(from), place_of(offset), count_of(bytes), MPI_BYTE, of(w), r);
+    return MPI_Rget(to, count_of(bytes), MPI_BYTE, rank_of(from), place_of(offset), count_of(bytes), MPI_BYTE,
+                    of(w), r);
   });
 }
 
@@ -245,8 +258,8 @@ constexpr const char* kName = "MPI";
 }  // namespace
 
 extern "C" {
-  // A constant has internal linkage otherwise.
-  [[gnu::visibility("default")]] extern const Module kasane_mpi_module;
+// A constant has internal linkage otherwise.
+[[gnu::visibility("default")]] extern const Module kasane_mpi_module;
 const Module kasane_mpi_module = {
     .abi = kModuleAbi,
     .bytes = sizeof(Module),

@@ -14,7 +14,8 @@ int main() {
   const std::uint32_t ranks = transport.ranks();
   std::uint64_t sum = raw(transport.rank()) + 1;
   all.allreduce(kasane::comm::Reduce::sum, std::span(&sum, 1));
-  if (raw(transport.rank()) == 0) std::printf("1 + … + %u = %llu\n", ranks, static_cast<unsigned long long>(sum));
+  if (raw(transport.rank()) == 0)
+    std::printf("1 + … + %u = %llu\n", ranks, static_cast<unsigned long long>(sum));
   all.barrier();
   return sum == std::uint64_t{ranks} * (ranks + 1) / 2 ? 0 : 1;
 }
