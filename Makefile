@@ -47,12 +47,12 @@ docs: ## write docs/guide/options.md from the table of options
 	build/$(PRESET)/bin/kasane run --help-markdown >docs/guide/options.md
 
 format: ## rewrite the sources by .clang-format
-	@scripts/install-dependencies.sh --tools
+	@scripts/install-dependencies.sh --tests
 	clang-format-19 -i $(SOURCES)
 
-format-check: ## say which sources differ from .clang-format
-	@scripts/install-dependencies.sh --tools
-	clang-format-19 --dry-run $(SOURCES)
+format-check: ## fail if a source differs from .clang-format (make test does this, too)
+	@scripts/install-dependencies.sh --tests
+	@clang-format-19 --dry-run -Werror $(SOURCES)
 
 tidy: dependencies ## clang-tidy over every source of PRESET's build
 	@scripts/install-dependencies.sh --tools

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the Debian packages that are needed (Debian 12, Ubuntu 24.04), and nothing else: alone, what `make demo` builds and shows.
 # Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
-#   --tests   also what `make build` and `make test` need: networks, peers of the benchmarks, GoogleTest
-#   --tools   clang-format and clang-tidy (for `make format` and `make tidy`)
+#   --tests   also what `make build`, `make test` and `make format` need: networks, peers of the benchmarks, GoogleTest
+#   --tools   clang-tidy (for `make tidy`)
 #   --list    print the packages and stop
 set -eu
 
@@ -14,8 +14,8 @@ networks='libucx-dev libopenmpi-dev openmpi-bin'
 # Ubuntu 24.04's MPICH (4.2.0-5build3) starts ranks each of which believes to be alone (Launchpad bug 2072338).
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
-tests='debootstrap ccache git python3 iproute2 python3-matplotlib libmimalloc-dev libgtest-dev libtbb-dev fio gdb'
-tools='clang-format-19 clang-tidy-19 clang-tools-19'
+tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib libmimalloc-dev libgtest-dev libtbb-dev fio gdb'
+tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no
 for flag in "$@"; do

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make test` (quick) and `make test-long` (long) do. Quick: the unit and simulator tests, and programs of one rank, under the thread
-# sanitizer, then the tests of the release build that are not labelled "long". Long: the same under the address sanitizer, then the tests
-# labelled "long". What one part finds keeps no other from running; the summary says which failed. Usage: test.sh quick|long [JOBS [WARNINGS_ARE_ERRORS]]
+# What `make test` (quick) and `make test-long` (long) do. Quick: the format of the sources; the unit and simulator
+# tests, and programs of one rank, under the thread sanitizer; the tests of the release build that are not labelled
+# "long". Long: the same under the address sanitizer, then the tests labelled "long". A failing part does not keep the
+# others from running; the summary says which failed. Usage: test.sh quick|long [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
 cd "$(dirname "$0")/.."
 which="$1"
@@ -28,6 +29,8 @@ mkdir -p build
 failed=''
 case $which in
   quick)
+    echo "== format"
+    make --no-print-directory format-check || failed="$failed format"
     run_tests tsan kasane_sanitized_tests -L '^(unit|sim|sanitized)$' -LE '^long$' || failed="$failed tsan"
     run_tests release kasane_quick_tests -LE '^long$' || failed="$failed release" ;;
   long)
