@@ -149,8 +149,8 @@ class RankMemory {
   std::optional<mem::BlockSet> cached, dirty;
   std::unique_ptr<mem::FaultEngine> engine;
   std::optional<dsm::Coherence> coherence;
-  std::optional<gas::Mover> mover;
-  std::unique_ptr<gas::Attractor> attractor;
+  gas::Mover* mover = nullptr;  ///< of coherence
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;
   std::optional<gas::Heap> heap;
 
  private:
