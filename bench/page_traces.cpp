@@ -260,10 +260,10 @@ std::uint64_t best_hits(const PageTrace& trace, std::uint32_t memory_pages) {
 
 Replay replay(const PageTrace& trace, std::uint32_t memory_pages, const std::string& policy_name) {
   struct Memory final : mem::PageProbe {
-    explicit Memory(std::uint32_t pages)
-        : in(pages, false),
-          armed(pages, false),
-          arming(std::move(mem::PageSet::create(pages).value()),
+    explicit Memory(std::uint32_t count)
+        : in(count, false),
+          armed(count, false),
+          arming(std::move(mem::PageSet::create(count).value()),
                  [this](std::span<const PageId> pages) { retire(pages); }) {}
     void arm(PageId p, std::uint32_t before) noexcept override { arming.arm(p, before); }
     bool touched(PageId p) noexcept override {
