@@ -13,6 +13,9 @@ ifeq ($(CI),1)
 CONFIGURE := -DKASANE_WERROR=ON
 endif
 
+# What install and demo do not need.
+PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_EXAMPLES=OFF
+
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
@@ -23,19 +26,21 @@ build: dependencies ## build everything of PRESET
 	cmake --build build/$(PRESET) -j $(JOBS)
 
 install: ## what make built of release, under PREFIX (/usr/local): library, headers, command
-	@[ -e build/release/build.ninja ] || cmake --preset release -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_EXAMPLES=OFF
+	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
 	cmake --build build/release -j $(JOBS) --target kasane_installed
-	for part in runtime devel openmpi mpich; do cmake --install build/release --prefix $(PREFIX) --component $$part; done
+	for part in runtime devel openmpi mpich; do \
+	  cmake --install build/release --prefix $(PREFIX) --component $$part; \
+	done
 
 test: ## unit and simulator tests and programs of one rank under tsan, then the quick tests of release
 	scripts/test.sh quick $(JOBS) $(CI)
 
-test-long: ## the same under asan, then what takes long: every rank, network, fault engine and size; the longest walks
+test-long: ## the same under asan, then the long tests: all ranks, networks, fault engines and sizes
 	scripts/test.sh long $(JOBS) $(CI)
 
-demo: ## build two programs and sort with them: a word list, 10 M keys on ranks and workers, and more than memory holds
+demo: ## build two programs and sort: a word list, 10 M keys on ranks and workers, and more than memory holds
 	@scripts/install-dependencies.sh
-	@[ -e build/release/build.ninja ] || cmake --preset release -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_EXAMPLES=OFF
+	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
 	cmake --build build/release -j $(JOBS) --target kasane_command cilksort
 	scripts/demo.sh build/release
 

@@ -11,7 +11,8 @@ foreach(mpi openmpi mpich)
     set(out "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/peer-collectives-${mpi}")
     add_custom_command(OUTPUT "${out}"
       COMMAND "${CMAKE_COMMAND}" -E make_directory "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}"
-      COMMAND "${KASANE_MPICXX_${mpi}}" -std=c++17 -O2 -o "${out}" "${CMAKE_CURRENT_LIST_DIR}/peers/collectives_mpi.cpp"
+      COMMAND "${KASANE_MPICXX_${mpi}}" -std=c++17 -O2 -o "${out}"
+      "${CMAKE_CURRENT_LIST_DIR}/peers/collectives_mpi.cpp"
       DEPENDS peers/collectives_mpi.cpp collectives_cases.h VERBATIM)
     add_custom_target(peer-collectives-${mpi} DEPENDS "${out}")
     add_dependencies(kasane-bench-collectives peer-collectives-${mpi})

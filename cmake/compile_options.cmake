@@ -5,13 +5,15 @@ target_compile_options(kasane_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor -Woverloaded-virtual>
   # clang warns of what the algorithms of the standard library themselves use.
   $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
-  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${KASANE_QUICK_BUILD}>>:-Wno-subobject-linkage>   # in a unit of several sources none is the main file
+  # In a unit of several sources no source is the main file.
+  $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${KASANE_QUICK_BUILD}>>:-Wno-subobject-linkage>
   $<$<BOOL:${KASANE_WERROR}>:-Werror>)
 set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
 set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")
 
 if(KASANE_SANITIZER)
-  target_compile_options(kasane_warnings INTERFACE -Wno-null-dereference)   # gcc takes a sanitizer's own checks for proof that a pointer may be null
+  # GCC takes a sanitizer's own checks for proof that a pointer may be null.
+  target_compile_options(kasane_warnings INTERFACE -Wno-null-dereference)
   add_compile_options(-fsanitize=${KASANE_SANITIZER} -g1)   # lines are enough for reports
   add_link_options(-fsanitize=${KASANE_SANITIZER})
   string(TOUPPER "${KASANE_SANITIZER}" upper)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Everything comes from the distribution's packages (scripts/install-dependencies.sh); nothing is downloaded here.
+# All dependencies are packages of the distribution (scripts/install-dependencies.sh). Nothing is downloaded
+# here.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(tl-expected REQUIRED)
@@ -22,5 +23,6 @@ find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER "${CCACHE}")
   # What it asks for where headers are precompiled (cmake/precompiled.cmake).
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+    "${CCACHE}")
 endif()

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# cmake --install: a prefix that may be moved afterwards. Components: runtime (what runs), devel (what programs are built with), openmpi and mpich (their modules),
-# bench (kasane bench, with oneTBB and OpenMP as peers). The Debian packages are made of the same (cpack -G DEB).
+# cmake --install: a prefix that may be moved afterwards. The components are runtime (what programs need to
+# run), devel (what programs are built with), openmpi and mpich (the modules of these MPIs), and bench (kasane
+# bench, with oneTBB and OpenMP as peers). The Debian packages consist of the same components (cpack -G DEB).
 include(CMakePackageConfigHelpers)
 
 install(TARGETS kasane_library EXPORT KasaneTargets
   LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
   ARCHIVE COMPONENT devel)
 install(TARGETS kasane_entry kasane kasane_comm_alone EXPORT KasaneTargets ARCHIVE COMPONENT devel)
-file(GLOB public_headers "${PROJECT_SOURCE_DIR}/include/kasane/*.h" "${PROJECT_SOURCE_DIR}/include/kasane/*.hpp")
+file(GLOB public_headers "${PROJECT_SOURCE_DIR}/include/kasane/*.h"
+  "${PROJECT_SOURCE_DIR}/include/kasane/*.hpp")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane" COMPONENT devel)
 
-# <kasane/comm/…> include headers of the layers below: those, and only those, are installed under include/kasane/comm/parts.
+# <kasane/comm/…> include headers of the layers below. Only those headers are installed under
+# include/kasane/comm/parts.
 set(comm_parts "")
 function(kasane_collect_includes file)
   file(STRINGS "${file}" lines REGEX "^#include \"")
@@ -31,17 +34,22 @@ install(FILES ${comm_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane/co
 get_property(comm_parts GLOBAL PROPERTY KASANE_COMM_PARTS)
 foreach(header IN LISTS comm_parts)
   get_filename_component(folder "${header}" DIRECTORY)
-  install(FILES "src/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane/comm/parts/${folder}" COMPONENT devel)
+  install(FILES "src/${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane/comm/parts/${folder}"
+    COMPONENT devel)
 endforeach()
 
 # find_package(Kasane)
 set(config_folder "${CMAKE_INSTALL_LIBDIR}/cmake/Kasane")
 install(EXPORT KasaneTargets NAMESPACE kasane:: DESTINATION "${config_folder}" COMPONENT devel)
-configure_package_config_file(cmake/KasaneConfig.cmake.in "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake" INSTALL_DESTINATION "${config_folder}")
-write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake" "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
+configure_package_config_file(cmake/KasaneConfig.cmake.in "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
+  INSTALL_DESTINATION "${config_folder}")
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
+  "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
 
-# pkg-config kasane, kasane-comm: relative to the files themselves, so that a moved prefix needs no --define-prefix.
+# pkg-config kasane, kasane-comm: the paths are relative to the .pc files, so that a moved prefix needs no
+# --define-prefix.
 set(static_libraries "")
 set(shared_flags "-fno-plt ")
 if(NOT KASANE_SHARED)
@@ -51,7 +59,8 @@ endif()
 file(RELATIVE_PATH prefix_from_pc "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 foreach(name kasane kasane-comm)
   configure_file("cmake/${name}.pc.in" "${CMAKE_BINARY_DIR}/cmake/${name}.pc" @ONLY)
-  install(FILES "${CMAKE_BINARY_DIR}/cmake/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT devel)
+  install(FILES "${CMAKE_BINARY_DIR}/cmake/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
+    COMPONENT devel)
 endforeach()
 
 # What make install needs built.
@@ -96,10 +105,12 @@ set(CPACK_STRIP_FILES OFF)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_BINARY_DIR}/lib")   # libkasane is in a package of ours
+# libkasane comes from one of our own packages.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${CMAKE_BINARY_DIR}/lib")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME kasane)
 # Loaded when a job asks for them, so nothing links them.
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libucx0, kasane-openmpi, kasane-mpich, kasane-bench, python3-matplotlib")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS
+  "libucx0, kasane-openmpi, kasane-mpich, kasane-bench, python3-matplotlib")
 set(CPACK_DEBIAN_DEVEL_PACKAGE_NAME libkasane-dev)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVEL_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION}), libexpected-dev")

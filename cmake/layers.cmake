@@ -56,7 +56,8 @@ endfunction()
 # which are layers of their own), linked against exactly the layers of its row.
 function(kasane_add_layer name)
   kasane_layer_row(${name} folder deps)
-  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp" "${PROJECT_SOURCE_DIR}/${folder}/*.S")
+  file(GLOB sources
+    CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${folder}/*.cpp" "${PROJECT_SOURCE_DIR}/${folder}/*.S")
   if(sources)
     add_library(kasane_${name} STATIC ${sources})
     set(scope PUBLIC)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# libkasane, made of all layers' objects, and the targets that programs link: the same names in this tree, in a parent's and in an installed Kasane.
+# libkasane, made of the objects of all layers, and the targets that programs link. The targets have the same
+# names in this tree, in a parent project and in an installed Kasane.
 #
-#   kasane::kasane   the public headers, libkasane, and the part of the start that lies in the executable (src/runtime/entry): takes over main
-#   kasane::comm     the communication layer alone (docs/guide/communication.md): nothing takes over main; the program calls comm::launch()
+#   kasane::kasane   the public headers, libkasane, and the part of the start that lies in the executable
+#                    (src/runtime/entry): it takes over main
+#   kasane::comm     the communication layer alone (docs/guide/communication.md): nothing takes over main;
+#                    the program calls comm::launch()
 
 set(objects "")
 get_property(layers GLOBAL PROPERTY KASANE_LAYERS_WITH_SOURCES)
@@ -12,10 +15,12 @@ endforeach()
 
 if(KASANE_SHARED)
   add_library(kasane_library SHARED ${objects})
-  # What is called inside stays inside, but for new and delete, which a program may replace. No symbol is looked up after the start: threads have small stacks.
+  # Calls inside the library bind inside it, except new and delete, which a program may replace. No symbol is
+  # looked up after the start, since threads have small stacks.
   target_link_options(kasane_library PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/kasane.map"
     LINKER:-Bsymbolic-functions LINKER:--dynamic-list-cpp-new LINKER:-z,now)
-  # Programs call it through their table of addresses, not by way of a stub: a third of what a shared library costs a fork.
+  # Programs call the library through their table of addresses instead of a stub. The stub was a third of what
+  # a shared library costs a fork.
   target_compile_options(kasane_library INTERFACE -fno-plt)
   set_property(TARGET kasane_library APPEND PROPERTY LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/kasane.map")
 else()
@@ -24,15 +29,19 @@ endif()
 set_target_properties(kasane_library PROPERTIES OUTPUT_NAME kasane EXPORT_NAME library LINKER_LANGUAGE CXX
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
   LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib" ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-target_include_directories(kasane_library PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_include_directories(kasane_library
+  PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(kasane_library INTERFACE cxx_std_20)
-target_link_libraries(kasane_library PRIVATE tl::expected fmt::fmt spdlog::spdlog PkgConfig::hwloc PkgConfig::liburing Threads::Threads dl)
+target_link_libraries(kasane_library
+  PRIVATE tl::expected fmt::fmt spdlog::spdlog PkgConfig::hwloc PkgConfig::liburing Threads::Threads dl)
 
-# A layer like the others for scripts/check_includes.py, but linked with none: the executable has it, and the library what it calls.
+# A layer like the others for scripts/check_includes.py, but no layer links it. The executable contains it,
+# and the library contains what it calls.
 add_library(kasane_entry STATIC src/runtime/entry/entry.cpp)
 target_include_directories(kasane_entry PRIVATE src)
 target_link_libraries(kasane_entry PRIVATE $<BUILD_INTERFACE:kasane_warnings>)
-set_target_properties(kasane_entry PROPERTIES OUTPUT_NAME kasane_start EXPORT_NAME start ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set_target_properties(kasane_entry PROPERTIES OUTPUT_NAME kasane_start EXPORT_NAME start
+  ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 
 add_library(kasane INTERFACE)
 target_link_libraries(kasane INTERFACE kasane_entry kasane_library)
@@ -41,10 +50,12 @@ add_library(kasane::kasane ALIAS kasane)
 add_library(kasane_comm_alone INTERFACE)
 set_target_properties(kasane_comm_alone PROPERTIES EXPORT_NAME comm)
 target_include_directories(kasane_comm_alone INTERFACE
-  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kasane/comm/parts>)
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/kasane/comm/parts>)
 target_link_libraries(kasane_comm_alone INTERFACE kasane_library tl::expected)
 add_library(kasane::comm ALIAS kasane_comm_alone)
 
-# The same as kasane from the layers' own archives, for tests that look inside the runtime, whose functions libkasane.so does not show.
+# The same as kasane, but from the layers' own archives: for tests that look inside the runtime, whose
+# functions libkasane.so does not export.
 add_library(kasane_in_parts INTERFACE)
 target_link_libraries(kasane_in_parts INTERFACE kasane_entry kasane_start kasane_runtime)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fails if a file does not say its licence in its first six lines, if a link of a Markdown file leads
 nowhere, or if a document names a function, as in `src/base/deque.h: Deque::pop`, that is not in that file.
-Lines of documents have at most 100 characters; README.md and docs/performance.md have a limit of lines, too.
+Lines of documents have at most 100 characters, lines of code, scripts and build files 110. README.md and
+docs/performance.md have a limit of lines, too.
 
 Reads what git tracks, or all files where the folder is no checkout. Usage: check_documents.py [ROOT]
 """
@@ -16,6 +17,10 @@ NO_LICENCE_LINE = {".md", ".json"}
 NAMES = {"LICENSE", ".gitignore", ".clang-format", ".clang-tidy"}
 SHOWN = {"tests/multi/install/hello/hello.cpp"}
 MOST_COLUMNS = 100
+MOST_COLUMNS_OF_CODE = 110
+CODE_SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".S", ".inc", ".cmake", ".in", ".map", ".supp", ".sh", ".py",
+                 ".json"}
+CODE_NAMES = {"CMakeLists.txt", "Makefile", ".clang-format", ".clang-tidy"}
 MOST_LINES = {"README.md": 100, "docs/performance.md": 200}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([\w./-]+\.(?:h|hpp|cpp|S|py|cmake)):\s+([\w:~]+)`")
@@ -65,12 +70,23 @@ def check_names(root, file):
             yield f"{file.relative_to(root)}: {path} has no {name}"
 
 
-def check_size(root, file):
+def is_code(file):
+    """Whether the file is source, a build file or a script. A script without a suffix begins with #!."""
+    if file.suffix in CODE_SUFFIXES or file.name in CODE_NAMES:
+        return True
+    with file.open("rb") as content:
+        return content.read(2) == b"#!"
+
+
+def check_columns(root, file, most):
+    for number, line in enumerate(file.read_text(errors="replace").split("\n"), 1):
+        if len(line) > most:
+            yield f"{file.relative_to(root).as_posix()}:{number}: {len(line)} columns, more than {most}"
+
+
+def check_lines(root, file):
     name = file.relative_to(root).as_posix()
     lines = file.read_text().splitlines()
-    for number, line in enumerate(lines, 1):
-        if len(line) > MOST_COLUMNS:
-            yield f"{name}:{number}: {len(line)} columns, more than {MOST_COLUMNS}"
     if len(lines) > MOST_LINES.get(name, len(lines)):
         yield f"{name}: {len(lines)} lines, more than {MOST_LINES[name]}"
 
@@ -83,7 +99,10 @@ def main():
         if file.suffix == ".md":
             problems += check_links(root, file)
             problems += check_names(root, file)
-            problems += check_size(root, file)
+            problems += check_columns(root, file, MOST_COLUMNS)
+            problems += check_lines(root, file)
+        elif is_code(file):
+            problems += check_columns(root, file, MOST_COLUMNS_OF_CODE)
         if file.suffix in NO_LICENCE_LINE or file.name in NAMES or path in SHOWN:
             continue
         head = "".join(file.read_text(errors="replace").splitlines(True)[:6])

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles every header under src and include alone, so that each includes what it uses; kasane.h also as C.
 
-A header that some source file of src includes before anything else has been compiled alone there already, and is left out.
+A header is left out if a source file of src includes it before anything else, since the compiler has compiled
+it alone there already.
 
 Usage: check_headers.py ROOT C++-COMPILER C-COMPILER [COMPILER FLAGS…]
 """
@@ -17,12 +18,13 @@ def compile_alone(compiler, language, standard, header, flags):
     """The compiler's complaint about a file that includes nothing but header, or None."""
     command = [compiler, "-x", language, f"-std={standard}", "-fsyntax-only", "-Wall", "-Wextra", "-Werror",
                *flags, "-"]
-    done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, input=f'#include "{header}"\n', capture_output=True, text=True,
+                          timeout=120)
     return None if done.returncode == 0 else f"{header} as {language}:\n{done.stderr.strip()}"
 
 
 def included_first(root):
-    """The headers that are the first include of a source file; those of modules that may not be built here do not count."""
+    """The headers that a source file includes first. Modules do not count: they may not be built here."""
     first = set()
     for source in (root / "src").rglob("*.cpp"):
         if "module" in source.parts:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads every #include of the tree and fails on an arrow that the architecture does not have.
 
-The arrows are the rows of cmake/layers.cmake, from which the targets are linked too; what a layer may include, its users
-may include. Which third-party headers belong where is the table below. Usage: check_includes.py [ROOT]
+The arrows are the rows of cmake/layers.cmake, from which the targets are linked too. The users of a layer may
+include what the layer may include. The table below says which third-party headers belong where.
+Usage: check_includes.py [ROOT]
 """
 import pathlib
 import re
@@ -12,8 +13,8 @@ import sys
 SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".S", ".inc"}
 FOLDERS = ["src", "include", "apps", "examples", "tools", "bench", "containers", "arrays"]
 
-# A third-party header, by the beginning of its name, and the parts that may include it. Everything else in <> is the
-# language's or the system's and may be included by every layer of src, by tools and by bench.
+# A third-party header, by the beginning of its name, and the parts that may include it. Everything else in <>
+# is the language's or the system's. Every layer of src, tools and bench may include it.
 THIRD_PARTY = {
     "hwloc": {"topo"},
     "spdlog/": {"base"},
@@ -28,7 +29,8 @@ THIRD_PARTY = {
     "xxhash.h": {"base"},
 }
 
-# Parts outside src, and the layers they may include. They see the public headers as <kasane/…>. None: any layer.
+# Parts outside src, and the layers they may include. They see the public headers as <kasane/…>.
+# None: any layer.
 PARTS = {
     "apps": set(),
     "examples": set(),
@@ -37,13 +39,15 @@ PARTS = {
     "tools": None,
     "bench": None,
 }
-# Folders outside the layers that a part may use besides its own.
-ALSO = {"bench": {"tests", "apps"}, "tools": {"bench"}}   # tests/support: fixtures that set up ranks in one process; apps: algorithms that peers run, too; bench: the list of suites
+# Folders outside the layers that a part may use besides its own. tests/support: fixtures that set up ranks in
+# one process. apps: algorithms that peers run, too. bench: the list of suites.
+ALSO = {"bench": {"tests", "apps"}, "tools": {"bench"}}
 # The public headers stand alone: the standard library only.
 STANDARD_C = {
-    "assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h", "locale.h",
-    "math.h", "setjmp.h", "signal.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h",
-    "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h", "time.h", "uchar.h", "wchar.h", "wctype.h",
+    "assert.h", "complex.h", "ctype.h", "errno.h", "fenv.h", "float.h", "inttypes.h", "iso646.h", "limits.h",
+    "locale.h", "math.h", "setjmp.h", "signal.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",
+    "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h",
+    "time.h", "uchar.h", "wchar.h", "wctype.h",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^>]+)>)')
@@ -130,12 +134,14 @@ class Checker:
                 return
         elif target_layer in self.closed[part]:
             return
-        self.problems.append(f"{where}: {part} may not include {target_layer} ({target}); see cmake/layers.cmake")
+        self.problems.append(
+            f"{where}: {part} may not include {target_layer} ({target}); see cmake/layers.cmake")
 
     def check_foreign(self, where, part, header):
         if part == "api":
             if header not in STANDARD_C and not re.fullmatch(r"[a-z_]+", header):
-                self.problems.append(f"{where}: a public header includes only the standard library, not <{header}>")
+                self.problems.append(
+                    f"{where}: a public header includes only the standard library, not <{header}>")
             return
         for prefix, parts in THIRD_PARTY.items():
             if header.startswith(prefix) and part not in parts:

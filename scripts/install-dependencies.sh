@@ -1,20 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs the Debian packages that are needed (Debian 12, Ubuntu 24.04), and nothing else: alone, what `make demo` builds and shows.
+# Installs the Debian packages that are needed (Debian 12, Ubuntu 24.04), and nothing else. Without options:
+# the packages that `make demo` builds and shows.
 # Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
-#   --tests   also what `make build`, `make test` and `make format` need: networks, peers of the benchmarks, GoogleTest
+#   --tests   also what `make build`, `make test` and `make format` need: networks, peers of the benchmarks,
+#             GoogleTest
 #   --tools   clang-tidy (for `make tidy`)
 #   --list    print the packages and stop
 set -eu
 
 build='g++ cmake make ninja-build pkg-config'
-libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev libhwloc-dev liburing-dev libxxhash-dev'
+libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev'
+libraries="$libraries libhwloc-dev liburing-dev libxxhash-dev"
 demo='wamerican-insane'
 networks='libucx-dev libopenmpi-dev openmpi-bin'
-# Ubuntu 24.04's MPICH (4.2.0-5build3) starts ranks each of which believes to be alone (Launchpad bug 2072338).
+# Each rank that Ubuntu 24.04's MPICH (4.2.0-5build3) starts believes to be alone (Launchpad bug 2072338).
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
-tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib libmimalloc-dev libgtest-dev libtbb-dev fio gdb'
+tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib'
+tests="$tests libmimalloc-dev libgtest-dev libtbb-dev fio gdb"
 tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no
@@ -73,7 +77,10 @@ fi
 
 echo "install-dependencies: installing$missing"
 # A list that is out of date names files that are gone: then update once and try again.
-install() { $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null; }
+install() {
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing \
+    >/dev/null
+}
 if ! install; then
   echo "install-dependencies: apt-get update, and once more"
   $as_root apt-get update -qq

@@ -1,9 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make test` (quick) and `make test-long` (long) do. Quick: the format of the sources; the unit and simulator
-# tests, and programs of one rank, under the thread sanitizer; the tests of the release build that are not labelled
-# "long". Long: the same under the address sanitizer, then the tests labelled "long". A failing part does not keep the
-# others from running; the summary says which failed. Usage: test.sh quick|long [JOBS [WARNINGS_ARE_ERRORS]]
+# What `make test` (quick) and `make test-long` (long) do.
+# Quick: the format of the sources; the unit and simulator tests, and programs of one rank, under the thread
+# sanitizer; the tests of the release build that are not labelled "long".
+# Long: the same under the address sanitizer, then the tests labelled "long".
+# The other parts run even if a part fails. The summary says which parts failed.
+# Usage: test.sh quick|long [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
 cd "$(dirname "$0")/.."
 which="$1"

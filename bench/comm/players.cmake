@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # What kasane bench pingpong and kasane bench comm consist of. Included by bench/CMakeLists.txt.
 add_library(bench_players STATIC comm/order.cpp comm/control.cpp comm/player_threads.cpp)
-target_include_directories(bench_players PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/comm")
+target_include_directories(bench_players
+  PUBLIC "${CMAKE_CURRENT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/comm")
 target_link_libraries(bench_players PRIVATE kasane_warnings PUBLIC kasane_base)
 
-add_library(bench_harness STATIC comm/pair.cpp comm/comparison.cpp comm/systems.cpp comm/report.cpp comm/suite.cpp)
+add_library(bench_harness STATIC comm/pair.cpp comm/comparison.cpp comm/systems.cpp comm/report.cpp
+  comm/suite.cpp)
 target_link_libraries(bench_harness PRIVATE kasane_warnings PUBLIC bench_rows bench_players)
 
 add_executable(kasane-bench-pingpong pingpong/pingpong.cpp)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# kasane_add_network_tests(NAME RANKS TIMEOUT COMMAND…): one CTest entry for each network that this build has, NAME_over_NETWORK_RANKS: the command as
-# `kasane run` starts it with the ranks joined by that network instead of by shared memory.
+# kasane_add_network_tests(NAME RANKS TIMEOUT COMMAND…): one CTest entry, NAME_over_NETWORK_RANKS, for each
+# network that this build has. `kasane run` starts the command, and the network joins the ranks instead of
+# shared memory.
 # kasane_add_network_test(NETWORK NAME RANKS TIMEOUT COMMAND…): one of them.
 include_guard()
 
@@ -14,8 +15,9 @@ foreach(mpi openmpi mpich)
   endif()
 endforeach()
 
-# Four ranks that poll an MPI take minutes on two cores. Long tests run on two over all networks, on four over the first of ucx, mpich, openmpi that is here: what knows of ranks is the same over
-# all, and the modules of the MPIs have tests on four of their own (tests/multi/mpi).
+# Four ranks that poll an MPI take minutes on two cores. Long tests run on two ranks over all networks, and on
+# four ranks over the first of ucx, mpich, openmpi that this build has. The code that knows of ranks is the
+# same over all networks, and the MPI modules have their own tests on four ranks (tests/multi/mpi).
 set(KASANE_NETWORKS_2 ${KASANE_NETWORKS})
 set(KASANE_NETWORKS_4 "")
 foreach(network ucx mpich openmpi)
@@ -32,7 +34,8 @@ function(kasane_add_network_test network name ranks timeout)
   if(NOT network STREQUAL "ucx")
     set(flags --transport mpi --mpi ${network})
   endif()
-  add_test(NAME ${name}_over_${network}_${ranks} COMMAND $<TARGET_FILE:kasane_command> run -n ${ranks} ${flags} -- ${ARGN})
+  add_test(NAME ${name}_over_${network}_${ranks}
+    COMMAND $<TARGET_FILE:kasane_command> run -n ${ranks} ${flags} -- ${ARGN})
   set_tests_properties(${name}_over_${network}_${ranks} PROPERTIES TIMEOUT ${timeout} LABELS "multi;network")
 endfunction()
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs cilksort and nqueens again and again over 4 ranks of 2 workers; the first failure or hang ends it and names the round.
+# Runs cilksort and nqueens again and again over 4 ranks of 2 workers. The first failure or hang ends the
+# test, which names the round.
 # soak.sh KASANE_COMMAND APPS_FOLDER [ROUNDS [SECONDS_PER_RUN]]
 set -eu
 kasane=$1

@@ -67,7 +67,7 @@ def mpiruns(ranks):
 
 
 def closed():
-    """Standard descriptors that are closed: output goes nowhere, input is empty, ranks' memory is left alone."""
+    """With standard descriptors closed, output goes nowhere, input is empty, and ranks' memory is intact."""
     for closing in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         words_closed = closing.split()
         lines, errors = (0 if word in words_closed else 3000 for word in (">&-", "2>&-"))
@@ -94,7 +94,8 @@ def core():
     for name, words in launchers():
         with tempfile.TemporaryDirectory(dir=".") as folder:
             begun = time.monotonic()
-            status, out, err = run([*after("ulimit -c unlimited"), *words, PROGRAM, "crash"], cwd=folder, seconds=10)
+            status, out, err = run([*after("ulimit -c unlimited"), *words, PROGRAM, "crash"],
+                                   cwd=folder, seconds=10)
             took = time.monotonic() - begun
             check(status not in (0, None) and "SIGSEGV" in err, f"{name}: status {status}", out, err)
             files = [os.path.join(folder, f) for f in os.listdir(folder)]
@@ -112,7 +113,8 @@ def file_limit():
     """ulimit -f holds for the program's files, not for ranks' memory; where that cannot be, it is named."""
     for name, words in launchers():
         status, out, err = run([*after("ulimit -S -f 8"), *words, PROGRAM, "file-limit"])
-        check(status == 0 and "file limit 8192\n" in out, f"{name} under a soft limit: status {status}", out, err)
+        check(status == 0 and "file limit 8192\n" in out,
+              f"{name} under a soft limit: status {status}", out, err)
         # A limit that nobody may raise: root may, unless it lacks the right to.
         without = "-sys_resource"
         drop = ["setpriv", "--bounding-set=" + without, "--inh-caps=" + without] if os.geteuid() == 0 else []
@@ -130,7 +132,8 @@ def personality():
         for program in (PROGRAM, FIXED):
             status, out, err = run([*words, REFUSE, program, "place"], env={"KASANE_MAIN": "all"})
             check(status == 0 and err == "", f"mpirun.{name} {program}: status {status}", out, err)
-            right = all(out.count(line) == 3 for line in ("variable gone\n", "headers mapped\n", "kernel agrees\n"))
+            lines = ("variable gone\n", "headers mapped\n", "kernel agrees\n")
+            right = all(out.count(line) == 3 for line in lines)
             check(right, f"mpirun.{name} {program}: output", out)
         status, out, err = run([*after("ulimit -s unlimited"), *words, REFUSE, PROGRAM, "place"])
         check(status == 0, f"mpirun.{name} with stacks without a limit: status {status}", out, err)
@@ -150,7 +153,8 @@ def hostile_parent():
 def surroundings():
     """Limits, variables, folders and signals that a program may find."""
     as_root = os.geteuid() == 0
-    in_shell = {"64 descriptors, more allowed": "ulimit -S -n 64", "stacks without a limit": "ulimit -s unlimited",
+    in_shell = {"64 descriptors, more allowed": "ulimit -S -n 64",
+                "stacks without a limit": "ulimit -s unlimited",
                 "stacks of 64 KiB": "ulimit -s 64", "no variables": "unset $(compgen -e)",
                 "100 GB of addresses": "ulimit -v 100000000; export KASANE_SPACE=1G",
                 "a language and a time zone that are none": "export LC_ALL=xx_YY.none TZ=No/Where",
@@ -159,14 +163,16 @@ def surroundings():
     for name, words in launchers():
         for what, how in in_shell.items():
             status, out, err = run([*after(how), *words, PROGRAM, "talk"])
-            check(status == 0 and out.endswith("0 bytes of input\n"), f"{name}, {what}: status {status}", out, err)
+            check(status == 0 and out.endswith("0 bytes of input\n"),
+                  f"{name}, {what}: status {status}", out, err)
         if as_root:
             nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
             status, out, err = run([*nobody, *words, PROGRAM, "talk"], cwd="/")
             check(status == 0, f"{name}, another user: status {status}", out, err)
         # Over UCX these are its own to refuse.
         if as_root and "ucx" not in name and run(["unshare", "-m", "true"])[0] == 0:
-            for what, how in (("no /proc", "umount -l /proc"), ("a read-only root", "mount -o remount,bind,ro /")):
+            for what, how in (("no /proc", "umount -l /proc"),
+                              ("a read-only root", "mount -o remount,bind,ro /")):
                 status, out, err = run(["unshare", "-m", *after(how), *words, PROGRAM, "talk"])
                 check(status == 0, f"{name}, {what}: status {status}", out, err)
         status, out, err = run([*words, PROGRAM, "talk"], preexec_fn=hostile_parent)

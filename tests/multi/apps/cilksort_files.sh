@@ -23,13 +23,18 @@ refuses() {   # TEXT ARGUMENTS…: non-zero, and says TEXT
   grep -q -- "$text" err.log || complain "no '$text' from: $*"
 }
 
-awk 'BEGIN { srand(7); for (i = 0; i < 20000; ++i) print int(rand() * 1e6) (i % 9 == 0 ? " a longer line with a common beginning " i : "") }' > words
+awk 'BEGIN {
+  srand(7)
+  for (i = 0; i < 20000; ++i)
+    print int(rand() * 1e6) (i % 9 == 0 ? " a longer line with a common beginning " i : "")
+}' > words
 same_as_sort words
 : > empty;                                       same_as_sort empty
 printf 'b\na\nno newline at the end' > unended;  same_as_sort unended
 printf '\n\n\n' > blank;                         same_as_sort blank
 printf 'a\0\na\na\0b\n\xff\n\x01\nabcdefgh\nabcdefgh\0\nabcdefg\n' > bytes; same_as_sort bytes
-{ head -c 3000000 /dev/zero | tr '\0' y; echo; echo z; head -c 2500000 /dev/zero | tr '\0' y; echo x; } > long; same_as_sort long
+{ head -c 3000000 /dev/zero | tr '\0' y; echo; echo z; head -c 2500000 /dev/zero | tr '\0' y; echo x; } > long
+same_as_sort long
 
 # In place, as sort -o.
 LC_ALL=C sort words > expected
@@ -49,15 +54,19 @@ refuses '--placement' --count 10 --placement somewhere
 other=""
 [ "$(id -u)" != 0 ] || other="setpriv --reuid=65534 --regid=65534 --clear-groups"
 if $other test -x "$cilksort" && $other test -x "$kasane"; then
-  as_other() { timeout 50 $other "$kasane" run -n "$ranks" -- "$cilksort" --file secret > out.log 2> err.log; }
+  as_other() {
+    timeout 50 $other "$kasane" run -n "$ranks" -- "$cilksort" --file secret > out.log 2> err.log
+  }
   if as_other; then complain "accepted a file it may not read"; fi
   grep -q 'cannot read secret: Permission denied' err.log || complain "no reason for a file it may not read"
 fi
 
 # One JSON object, alone on standard output.
 sort_it --file words --json - || complain "--json -: exit status $?"
-[ "$(head -c 1 out.log)" = '{' ] && [ "$(tail -n 1 out.log)" = '}' ] || complain "--json -: more than one object"
-for key in '"app": "cilksort"' '"verified": true' "\"ranks\": $ranks" '"lines": 20000' '"steals_remote"' '"per_rank"' '"seconds"'; do
+[ "$(head -c 1 out.log)" = '{' ] && [ "$(tail -n 1 out.log)" = '}' ] ||
+  complain "--json -: more than one object"
+for key in '"app": "cilksort"' '"verified": true' "\"ranks\": $ranks" '"lines": 20000' '"steals_remote"' \
+  '"per_rank"' '"seconds"'; do
   grep -q -- "$key" out.log || complain "--json -: no $key"
 done
 sort_it --file words --json nowhere/result && complain "wrote JSON to nowhere"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# flags.sh KASANE: every suite has the common flags with the same words, says its names, refuses what it does not know with status 2, and suggests.
+# flags.sh KASANE: every suite has the common flags with the same words, lists its names, refuses unknown
+# words with status 2, and suggests others.
 set -u
 kasane=$1
 fail() { echo "flags: FAILED: $*"; exit 1; }
@@ -27,7 +28,8 @@ for suite in $suites; do
   [ -z "$common" ] || [ "$flags" = "$common" ] || fail "bench $suite has other words: $flags"
   common=$flags
   for flag in --quick --repetitions; do
-    [ "$suite $flag" = "eviction --repetitions" ] || grep -q "^  $flag " <<<"$help" || fail "bench $suite has no $flag"
+    [ "$suite $flag" = "eviction --repetitions" ] || grep -q "^  $flag " <<<"$help" ||
+      fail "bench $suite has no $flag"
   done
   names=$(timeout 20 "$kasane" bench "$suite" --list) || fail "bench $suite --list"
   [ "$(wc -l <<<"$names")" -ge 3 ] || fail "bench $suite --list: $names"
@@ -39,6 +41,8 @@ refused 'there is no suite stensil; did you mean stencil?' stensil
 refused 'there is no suite frobnicate' frobnicate
 refused 'did you mean kasane-shm?' gas --only kasane-shn
 # Of each kind what is named, and all of the others.
-only=$(timeout 60 "$kasane" bench eviction --quick --pages 64 --only clock,fifo --json - 2>/dev/null | grep -o '"system": "[a-z0-9-]*"' | sort -u | tr '\n' ' ')
-[ "$only" = '"system": "best" "system": "clock" "system": "fifo" ' ] || fail "bench eviction --only clock,fifo gave $only"
+only=$(timeout 60 "$kasane" bench eviction --quick --pages 64 --only clock,fifo --json - 2>/dev/null |
+  grep -o '"system": "[a-z0-9-]*"' | sort -u | tr '\n' ' ')
+[ "$only" = '"system": "best" "system": "clock" "system": "fifo" ' ] ||
+  fail "bench eviction --only clock,fifo gave $only"
 echo "flags: $count suites are alike"

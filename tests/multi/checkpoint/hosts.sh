@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A checkpoint by ranks on two hosts (tests/multi/cluster/cluster.sh), and its restart on one rank.
 #
-#   hosts.sh KASANE PROGRAM CLUSTER_SH together|apart      apart: the second host has a directory of its own at the same path
+#   hosts.sh KASANE PROGRAM CLUSTER_SH together|apart
+#
+# apart: the second host has a directory of its own at the same path
 set -u
 kasane=$1 program=$2 cluster=$3 how=$4
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT

@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A program that goes on from its checkpoint (program.cpp), as a user would start it.
+# A program that continues from its checkpoint (program.cpp), as a user would start it.
 #
 #   restart.sh KASANE PROGRAM restart          on 1, 2 and 4 ranks in turn; and what --progress shows
-#   restart.sh KASANE PROGRAM kill ROUNDS      one rank is killed (SIGKILL) at a random time, again and again. SEED=N repeats the times and the ranks.
+#   restart.sh KASANE PROGRAM kill ROUNDS      each round kills one rank (SIGKILL) at a random time
 #
-# KIB_A_RANK=N: with a budget of so much DRAM a rank, and one worker. RANKS=N: on N ranks at most, instead of 4.
+# SEED=N repeats the times and the ranks. KIB_A_RANK=N: with a budget of so much DRAM a rank, and one worker.
+# RANKS=N: on N ranks at most, instead of 4.
 set -u
 kasane=$1 program=$2 what=$3
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
@@ -29,14 +30,17 @@ if [ "$what" = restart ]; then
     grep -qx "saved $saved" out || fail "on $ranks ranks: not generation $saved"
     [ ! -s err ] || fail "progress where there is no terminal"
     for others in 1 2 4; do
-      timeout 60 "$kasane" run -n $others -- "$program" c check $saved > out 2> err || fail "from $ranks to $others ranks"
+      timeout 60 "$kasane" run -n $others -- "$program" c check $saved > out 2> err ||
+        fail "from $ranks to $others ranks"
       grep -qx "holds $saved" out || fail "from $ranks to $others ranks: another generation"
     done
     [ "$(ls)" = "$(printf '%s\n' c err out)" ] || fail "something is left: $(ls)"
   done
   timeout 60 "$kasane" run -n 2 --progress on -- "$program" c 1 > out 2> err || fail "with --progress on"
-  grep -q 'kasane: restore .*/c: 2.29 MiB, 1.* MiB of it in the file, .*/s' err || fail "no rate of the restore"
-  grep -q 'kasane: persist .*/c: 2.29 MiB, 1.* MiB of it in the file, .*/s' err || fail "no rate of the persist"
+  grep -q 'kasane: restore .*/c: 2.29 MiB, 1.* MiB of it in the file, .*/s' err ||
+    fail "no rate of the restore"
+  grep -q 'kasane: persist .*/c: 2.29 MiB, 1.* MiB of it in the file, .*/s' err ||
+    fail "no rate of the persist"
   exit 0
 fi
 
@@ -49,7 +53,11 @@ for round in $(seq "$4"); do
   run $ranks "$program" c 1000000 > out 2> err &
   job=$!
   # From the first checkpoint of this run on, each moment is one of saving or shortly before.
-  for _ in $(seq 300); do grep -q saved out && break; kill -0 $job 2> /dev/null || fail "round $round: it does not begin"; sleep 0.1; done
+  for _ in $(seq 300); do
+    grep -q saved out && break
+    kill -0 $job 2> /dev/null || fail "round $round: it does not begin"
+    sleep 0.1
+  done
   sleep "0.$(printf '%03d' $wait)"
   pid=$(pgrep -P $job | sed -n "$((victim + 1))p")
   [ -n "$pid" ] || fail "round $round: no rank $victim of $ranks"
@@ -57,7 +65,8 @@ for round in $(seq "$4"); do
   wait $job && fail "round $round: exit status 0 after a rank was killed"
   saved=$(grep -a saved out | tail -1 | cut -d ' ' -f 2)
   [ ! -e c.kasane-new ] || strays=$((strays + 1))
-  (run $((RANDOM % most + 1)) "$program" c check "$saved") > out 2> err || fail "round $round: rank $victim of $ranks killed, $saved generations saved"
+  (run $((RANDOM % most + 1)) "$program" c check "$saved") > out 2> err ||
+    fail "round $round: rank $victim of $ranks killed, $saved generations saved"
   echo "round $round: rank $victim of $ranks killed, $saved saved, the file $(cat out)"
 done
 [ $strays -le 1 ] || fail "$strays temporary files in $4 rounds"

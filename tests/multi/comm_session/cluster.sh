@@ -4,8 +4,9 @@
 #
 #   cluster.sh WHERE MPI TRANSPORT PROGRAM EXPECTED
 #
-# WHERE: one: all ranks here; pretended: here, but as if on two hosts; namespaces: one rank in each of two network namespaces (root only).
-# MPI: openmpi | mpich. TRANSPORT: auto | shm | ucx | mpi. EXPECTED: what must stand in the output. Exit code 77: cannot be tried here, and why.
+# WHERE: one: all ranks here; pretended: here, but as if on two hosts; namespaces: one rank in each of two
+# network namespaces (root only). MPI: openmpi | mpich. TRANSPORT: auto | shm | ucx | mpi.
+# EXPECTED: what must stand in the output. Exit code 77: the test cannot run here, and the output says why.
 set -u
 where=$1 mpi=$2 transport=$3 program=$4 expected=$5
 skip() { echo "skipped: $*"; exit 77; }
@@ -27,7 +28,8 @@ clean() {
 trap clean EXIT
 trap 'exit 1' INT TERM
 
-# The two namespaces, joined by a pair of virtual interfaces, and the agent by which mpirun reaches them in ssh's place.
+# The two namespaces, joined by a pair of virtual interfaces, and the agent by which mpirun reaches them
+# instead of ssh.
 make_namespaces() {
   [ "$(id -u)" = 0 ] || skip "only root may make network namespaces"
   command -v ip > /dev/null || skip "no ip(8)"
@@ -67,10 +69,12 @@ run_in_namespaces() {
   export UCX_TLS=tcp,self
   case $mpi in
     openmpi)
-      in_first_namespace "mpirun.openmpi --mca plm_rsh_agent $work/agent --host 10.79.0.1:1,10.79.0.2:1 -n 2 --mca oob_tcp_if_include 10.79.0.0/24 \
-        --mca btl_tcp_if_include 10.79.0.0/24 --mca pml ob1 --mca btl tcp,self -x UCX_TLS -x KASANE_TRANSPORT -x KASANE_MPI $program" ;;
+      in_first_namespace "mpirun.openmpi --mca plm_rsh_agent $work/agent --host 10.79.0.1:1,10.79.0.2:1 -n 2 \
+        --mca oob_tcp_if_include 10.79.0.0/24 --mca btl_tcp_if_include 10.79.0.0/24 --mca pml ob1 \
+        --mca btl tcp,self -x UCX_TLS -x KASANE_TRANSPORT -x KASANE_MPI $program" ;;
     mpich)
-      in_first_namespace "mpirun.mpich -launcher ssh -launcher-exec $work/agent -iface v$a -hosts 10.79.0.1,10.79.0.2 -ppn 1 -n 2 $program" ;;
+      in_first_namespace "mpirun.mpich -launcher ssh -launcher-exec $work/agent -iface v$a \
+        -hosts 10.79.0.1,10.79.0.2 -ppn 1 -n 2 $program" ;;
   esac
 }
 
@@ -84,8 +88,9 @@ case $where in
   namespaces)
     make_namespaces
     run=run_in_namespaces
-    # MPICH 4.0.2 over UCX's TCP does not always come back from MPI_Finalize between two hosts: one rank closes its connections, which wants an answer
-    # of the other, which waits in the barrier of the process manager. The program has said all it had to say by then; it is tried again.
+    # MPICH 4.0.2 over UCX's TCP does not always return from MPI_Finalize between two hosts. One rank closes
+    # its connections, which needs an answer of the other rank, but that rank waits in the barrier of the
+    # process manager. The program has printed everything by then, so the job is tried again.
     case $mpi in mpich) limit=15 tries=3 ;; esac ;;
 esac
 while :; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One case of the install tests; 77: it cannot be tried here. Usage: install.sh prefix|packages|bare|subproject|symbols BUILD-FOLDER SOURCE-FOLDER
+# One case of the install tests. Exit status 77: the case cannot run here.
+# Usage: install.sh prefix|packages|bare|subproject|symbols BUILD-FOLDER SOURCE-FOLDER
 set -euo pipefail
 case=$1 build=$2 source=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,25 +20,33 @@ expect() {
   grep -q -- "$pattern" <<<"$output" || fail "no '$pattern' in what $* prints:"$'\n'"$output"
 }
 
-# use_it PREFIX: hello in three ways and a program of comm alone, on 1 and 4 ranks, from where the package lies now.
+# use_it PREFIX: hello in three ways and a program of comm alone, on 1 and 4 ranks, from the package's present
+# place.
 use_it() {
   local prefix=$1 ranks pc
   local kasane="$prefix/bin/kasane" work="$scratch/work"
   rm -rf "$work"
   "$kasane" --version
-  cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "find_package(Kasane)"; }
+  cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
+    >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "find_package(Kasane)"; }
   cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
   pc=$(dirname "$(find "$prefix" -name kasane.pc)")
   export PKG_CONFIG_PATH=$pc
   "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$work/hello_pc" $(pkg-config --cflags --libs kasane)
   "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane)
-  "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" $(pkg-config --cflags --libs kasane-comm)
+  "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" \
+    $(pkg-config --cflags --libs kasane-comm)
   for ranks in 1 4; do
     for program in hello hello_pc; do
-      expect "hello from a thread that may be anywhere, and from another ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"
+      expect "hello from a thread that may be anywhere, and from another ($ranks ranks)" \
+        "$kasane" run -n $ranks -- "$work/$program"
     done
-    for program in hello_c hello_c_pc; do expect "is 328350 ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"; done
-    for program in hello_comm hello_comm_pc; do expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"; done
+    for program in hello_c hello_c_pc; do
+      expect "is 328350 ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"
+    done
+    for program in hello_comm hello_comm_pc; do
+      expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"
+    done
   done
   expect "(1 ranks)" "$work/hello"
   # What is loaded by name is found in the moved prefix, from the command and from the program's library.
@@ -48,7 +57,9 @@ use_it() {
       expect "(2 ranks)" "$kasane" run -n 2 --transport mpi --mpi $mpi -- "$work/hello"
     fi
   done
-  if "$kasane" info | grep -q '^ *ucx  *between'; then expect "(2 ranks)" "$kasane" run -n 2 --transport ucx -- "$work/hello"; fi
+  if "$kasane" info | grep -q '^ *ucx  *between'; then
+    expect "(2 ranks)" "$kasane" run -n 2 --transport ucx -- "$work/hello"
+  fi
   # The program's writable pages hold its own variables, and nothing of ours.
   local data
   data=$(size -A "$work/hello_c" | awk '$1 == ".data" || $1 == ".bss" { sum += $2 } END { print sum + 0 }')
@@ -59,7 +70,8 @@ skip() { echo "install: SKIPPED: $*"; exit 77; }
 
 make_packages() {
   command -v dpkg-deb >/dev/null || skip "no dpkg-deb"
-  (cd "$build" && cpack -G DEB -B "$scratch/packages" >"$scratch/log" 2>&1) || { tail -20 "$scratch/log"; fail cpack; }
+  (cd "$build" && cpack -G DEB -B "$scratch/packages" >"$scratch/log" 2>&1) ||
+    { tail -20 "$scratch/log"; fail cpack; }
 }
 
 case $case in
@@ -69,7 +81,8 @@ case $case in
     command -v debootstrap >/dev/null || skip "no debootstrap"
     make_packages
     root="$scratch/root"
-    timeout 240 debootstrap --variant=minbase bookworm "$root" >"$scratch/log" 2>&1 || skip "debootstrap: $(tail -1 "$scratch/log")"
+    timeout 240 debootstrap --variant=minbase bookworm "$root" >"$scratch/log" 2>&1 ||
+      skip "debootstrap: $(tail -1 "$scratch/log")"
     mkdir "$root/try"
     cp "$scratch"/packages/kasane_*.deb "$scratch"/packages/libkasane-dev_*.deb "$here"/hello/* "$root/try"
     cp /etc/resolv.conf "$root/etc/" 2>/dev/null || true
@@ -79,22 +92,31 @@ set -e
 cd /try
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends ./kasane_*.deb ./libkasane-dev_*.deb g++ cmake make pkg-config >/dev/null
+apt-get install -y -qq --no-install-recommends ./kasane_*.deb ./libkasane-dev_*.deb \
+  g++ cmake make pkg-config >/dev/null
 cmake -S . -B build >/dev/null && cmake --build build >/dev/null
 g++ -std=c++20 hello.cpp -o hello_pc $(pkg-config --cflags --libs kasane)
 cc -std=c11 hello.c -o hello_c_pc $(pkg-config --cflags --libs kasane)
 for ranks in 1 4; do
-  for program in build/hello build/hello_c build/hello_comm ./hello_pc ./hello_c_pc; do kasane run -n $ranks -- $program; done
+  for program in build/hello build/hello_c build/hello_comm ./hello_pc ./hello_c_pc; do
+    kasane run -n $ranks -- $program
+  done
 done
 END
-    timeout 400 unshare -m sh -c "mount -t proc proc '$root/proc' && mount --rbind /sys '$root/sys' && mkdir -p '$root/dev/shm' && mount -t tmpfs none '$root/dev/shm' && chroot '$root' sh /try/try.sh" \
+    timeout 400 unshare -m sh -c "mount -t proc proc '$root/proc' && mount --rbind /sys '$root/sys' && \
+      mkdir -p '$root/dev/shm' && mount -t tmpfs none '$root/dev/shm' && chroot '$root' sh /try/try.sh" \
       >"$scratch/out" 2>&1 || { tail -20 "$scratch/out"; fail "in the bare root"; }
     grep -v "^debconf\|^W:" "$scratch/out"
-    [ "$(grep -c '(4 ranks)' "$scratch/out")" = 4 ] && [ "$(grep -c '(1 ranks)' "$scratch/out")" = 4 ] || fail "not all programs ran" ;;
+    [ "$(grep -c '(4 ranks)' "$scratch/out")" = 4 ] && [ "$(grep -c '(1 ranks)' "$scratch/out")" = 4 ] ||
+      fail "not all programs ran" ;;
   prefix)
     # hello is the README's.
-    awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" | cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
-    for component in runtime devel openmpi mpich; do cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" || fail "cmake --install"; done
+    awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" |
+      cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
+    for component in runtime devel openmpi mpich; do
+      cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" ||
+        fail "cmake --install"
+    done
     mv "$scratch/first" "$scratch/moved place"
     mv "$scratch/moved place" "$scratch/moved"
     use_it "$scratch/moved" ;;
@@ -123,22 +145,29 @@ add_executable(hello "$here/hello/hello.cpp")
 target_link_libraries(hello PRIVATE kasane::kasane)
 END
     # Nothing that only tests and benches need is asked for.
-    cmake -S "$scratch/parent" -B "$scratch/build" -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON \
-      -DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "add_subdirectory"; }
+    cmake -S "$scratch/parent" -B "$scratch/build" -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON \
+      -DCMAKE_DISABLE_FIND_PACKAGE_TBB=ON -DCMAKE_DISABLE_FIND_PACKAGE_OpenMP=ON >"$scratch/log" 2>&1 ||
+      { cat "$scratch/log"; fail "add_subdirectory"; }
     targets=$(cmake --build "$scratch/build" --target help)
     grep -q "kasane_library" <<<"$targets" || fail "no library in the parent's build"
-    if grep -qE "kasane-bench|_test:|example_" <<<"$targets"; then fail "tests, benches or examples in the parent's build"; fi ;;
+    if grep -qE "kasane-bench|_test:|example_" <<<"$targets"; then
+      fail "tests, benches or examples in the parent's build"
+    fi ;;
   symbols)
     library="$build/lib/libkasane.so"
     [ -e "$library" ] || skip "no shared library"
     readelf -d "$library" | grep -q 'SONAME.*libkasane\.so\.[0-9]*\.[0-9]*\]' || fail "no soname"
     shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
-    strange=$(grep -vE \
-      '^(kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::|operator (new|delete)|sigaction$|signal$|__cxa_(allocate|free)_(dependent_)?exception$|pthread_mutex_(lock|trylock|unlock)$)' <<<"$shown" || true)
+    public='kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::'
+    public="$public|operator (new|delete)|sigaction\$|signal\$|__cxa_(allocate|free)_(dependent_)?exception\$"
+    public="$public|pthread_mutex_(lock|trylock|unlock)\$"
+    strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
     # Every function of the C header is there.
     for name in $(grep -ohE '\bkasane_[a-z_]+\(' "$source/include/kasane/kasane.h" | tr -d '(' | sort -u); do
-      grep -qx "$name" <<<"$shown" || grep -qE "inline.*$name\\(|define $name\\(" "$source/include/kasane/kasane.h" || fail "$name is declared and not in the library"
+      grep -qx "$name" <<<"$shown" ||
+        grep -qE "inline.*$name\\(|define $name\\(" "$source/include/kasane/kasane.h" ||
+        fail "$name is declared and not in the library"
     done ;;
   *) fail "unknown case $case" ;;
 esac

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# directories.sh KASANE TIERS_TEST RANKS: a job with two spill directories has data in both, right ones, and leaves nothing behind.
+# directories.sh KASANE TIERS_TEST RANKS: a job with two spill directories has data in both, reads the right
+# data back, and leaves nothing behind.
 set -u
 dir=$(mktemp -d /dev/shm/kasane-directories.XXXXXX) && trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/a" "$dir/b"
@@ -9,4 +10,5 @@ export KASANE_SPILL="$dir/a:$dir/b" KASANE_DRAM=$(($3 * 5120))K
 status=$?
 cat "$dir/out"
 [ $status = 0 ] && grep -q 'PASSED.* 2 tests' "$dir/out" || { echo "FAILED: status $status"; exit 1; }
-[ -z "$(ls -A "$dir/a" "$dir/b" | grep -v ':$' | tr -d '\n')" ] || { echo "FAILED: left behind:"; ls -lA "$dir/a" "$dir/b"; exit 1; }
+[ -z "$(ls -A "$dir/a" "$dir/b" | grep -v ':$' | tr -d '\n')" ] ||
+  { echo "FAILED: left behind:"; ls -lA "$dir/a" "$dir/b"; exit 1; }

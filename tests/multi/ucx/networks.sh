@@ -1,14 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Which network UCX takes between hosts, and who may connect to it. Hosts are network namespaces; Open MPI's mpirun starts a rank in each of two.
+# Which network UCX takes between hosts, and which processes may connect to it. Hosts are network namespaces.
+# Open MPI's mpirun starts a rank in each of two.
 #
 #   networks.sh CASE PROGRAM
 #
-#   two      on two networks, and each with one of its own that has the same address on both, as of containers: one of the two is taken, and nothing listens
-#            elsewhere; a stranger on it, and whoever else is on a rank's host, gets no answer; garbage from the other rank's host changes nothing
+#   two      on two networks. Each host has a third network with the same address on both hosts, as of
+#            containers. UCX takes one of the two, and nothing listens elsewhere. A stranger on it gets no
+#            answer, nor does any other process of a rank's host. Garbage from the other rank's host changes
+#            nothing.
 #   routed   on different networks, joined by a third host
 #
-# Exits 77 where it cannot be tried (not root, no namespaces, no mpirun). All names have this process's number; everything is removed at the end.
+# Exits 77 where the test cannot run (not root, no namespaces, no mpirun). All names have this process's
+# number, and the end removes everything.
 set -u
 case=$1 program=$2
 skip() { echo "skipped: $1"; exit 77; }
@@ -43,7 +47,8 @@ switch() {  # NAME NETWORK(three numbers) HOST...
   ip -n $c link set $name up
   for h in "$@"; do
     i=$((i + 1))
-    ip link add ${name}x netns $h type veth peer name $name$i netns $c 2> "$work/why" || skip "no virtual interfaces here: $(tail -1 "$work/why")"
+    ip link add ${name}x netns $h type veth peer name $name$i netns $c 2> "$work/why" ||
+      skip "no virtual interfaces here: $(tail -1 "$work/why")"
     ip -n $c link set $name$i master $name up
     ip -n $h addr add $net.$i/24 dev ${name}x
     ip -n $h link set ${name}x up
@@ -78,15 +83,23 @@ shift
 exec ip netns exec \$ns unshare -u sh -c "hostname \$ns; \$*"
 END
 chmod +x "$work/agent"
-export KASANE_TRANSPORT=ucx KASANE_JOB_KEY=networks$$ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export KASANE_TRANSPORT=ucx KASANE_JOB_KEY=networks$$
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset KASANE_RANKS KASANE_MPI UCX_TLS UCX_NET_DEVICES
 run() {
-  timeout --kill-after=5 60 ip netns exec $a unshare -u sh -c "hostname $a; exec mpirun.openmpi --oversubscribe --bind-to none \
-    --mca plm_rsh_agent $work/agent --host $first:1,$second:1 -n 2 --mca oob_tcp_if_include 10.78.0.0/16 --mca btl_tcp_if_include 10.78.0.0/16 \
-    --mca pml ob1 --mca btl tcp,self -x KASANE_TRANSPORT -x KASANE_JOB_KEY -x KASANE_STATS $*" > "$work/out" 2>&1
+  timeout --kill-after=5 60 ip netns exec $a unshare -u sh -c "hostname $a; \
+    exec mpirun.openmpi --oversubscribe --bind-to none --mca plm_rsh_agent $work/agent \
+    --host $first:1,$second:1 -n 2 \
+    --mca oob_tcp_if_include 10.78.0.0/16 --mca btl_tcp_if_include 10.78.0.0/16 \
+    --mca pml ob1 --mca btl tcp,self -x KASANE_TRANSPORT -x KASANE_JOB_KEY -x KASANE_STATS $*" \
+    > "$work/out" 2>&1
 }
 # The program's processes in a host.
-ranks_in() { for p in $(ip netns pids $1); do [ "$(readlink /proc/$p/exe)" = "$(readlink -f $program)" ] && echo $p; done; }
+ranks_in() {
+  for p in $(ip netns pids $1); do
+    [ "$(readlink /proc/$p/exe)" = "$(readlink -f $program)" ] && echo $p
+  done
+}
 
 check_two() {
   run "$program -n 24 --repeat 1000000" &   # until it is ended below
@@ -103,7 +116,8 @@ check_two() {
   [ $same = 10 ] || fail "UCX listens nowhere"
   for at in $listening; do [ "${at%:*}" = 10.78.1.1 ] || fail "a rank listens at $at, too"; done
   for who in $c $a; do
-    ip netns exec $who python3 "$work/strangers.py" silent $listening || fail "a stranger in $who was answered"
+    ip netns exec $who python3 "$work/strangers.py" silent $listening ||
+      fail "a stranger in $who was answered"
   done
   ip netns exec $b python3 "$work/strangers.py" garbage $listening || fail "garbage could not be sent"
   [ -d /proc/$rank ] || fail "garbage ended the job"
@@ -111,7 +125,8 @@ check_two() {
   wait $job && fail "the job went on without a rank"
   run "$program -n 18" || fail "exit status $? of the job"
   grep -q verified "$work/out" || fail "the program does not say that it is right"
-  grep -q "between hosts: onex (10.78.1.1/24, 10000 Mb/s), because 10.78.1.0/24 is the fastest of 2 networks of all hosts" "$work/out" || fail "not said"
+  local why="10.78.1.0/24 is the fastest of 2 networks of all hosts"
+  grep -q "between hosts: onex (10.78.1.1/24, 10000 Mb/s), because $why" "$work/out" || fail "not said"
 }
 
 check_routed() {
@@ -119,7 +134,8 @@ check_routed() {
   grep -q "because routes lead from it to the other hosts" "$work/out" || fail "not said"
 }
 
-# Where the process listens, but for what it got from mpirun and what Open MPI made, which is bound to no address: ADDRESS:PORT.
+# ADDRESS:PORT of each socket on which the process listens, except the sockets that it got from mpirun and
+# those that Open MPI made, which are bound to no address.
 ports() { ip netns exec $a python3 "$work/strangers.py" ports $1; }
 cat > "$work/strangers.py" << 'END'
 import os, re, socket, struct, sys, time
@@ -143,8 +159,8 @@ if what == 'silent':
         s.connect_ex(to)
     time.sleep(1)
     # Neither open nor refused: still trying.
-    sys.exit(any(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0 or s.connect_ex(a) == 0 for s, a in zip(sockets, at)
-                 if s.connect_ex(a) not in (114, 115)))
+    sys.exit(any(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0 or s.connect_ex(a) == 0
+                 for s, a in zip(sockets, at) if s.connect_ex(a) not in (114, 115)))
 kept = []
 for to in at:
     for i in range(60):
@@ -152,7 +168,8 @@ for to in at:
         if i % 6 == 0: s.sendall(b'abc')                                        # half of a first word
         elif i % 6 == 1: s.sendall(os.urandom(4096))
         elif i % 6 == 2: s.sendall(b'GET / HTTP/1.0\r\n\r\n' * 100)
-        elif i % 6 == 3: s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))   # closed by a reset
+        elif i % 6 == 3:   # closed by a reset
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
         elif i % 6 == 4: kept.append(s)                                         # says nothing
         if i % 6 in (1, 2, 3, 5): s.close()
         else: kept.append(s)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/check_documents.py finds a file without a licence line, a link to no file or heading, a function
-that is not there, and a document that is too wide or too long."""
+that is not there, a document that is too wide or too long, and code that is too wide."""
 import pathlib
 import subprocess
 import sys
@@ -55,6 +55,19 @@ class CheckDocuments(unittest.TestCase):
         self.assertIn("a.md:2: 101 columns, more than 100", output)
         self.assertIn("README.md: 101 lines, more than 100", output)
         self.assertIn("2 wrong", output)
+
+    def test_code_that_is_too_wide(self):
+        names = ("a.h", "b.hpp", "c.cpp", "d.c", "e.S", "CMakeLists.txt", "f.cmake", "g.in", "h.sh", "i.py",
+                 "Makefile", "j.json")
+        files = {name: LINE + "é" * 110 + "\n" + "é" * 111 + "\n" for name in names}
+        files["run"] = "#!/bin/sh\n" + LINE + "é" * 110 + "\n" + "é" * 111
+        files["data.txt"] = LINE + "é" * 111 + "\n"
+        status, output = self.check(files)
+        self.assertEqual(status, 1)
+        for name in names:
+            self.assertIn(f"{name}:3: 111 columns, more than 110", output)
+        self.assertIn("run:4: 111 columns, more than 110", output)
+        self.assertIn(f"{len(names) + 1} wrong", output)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,13 @@ class CheckHeaders(unittest.TestCase):
                 path = pathlib.Path(folder) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
-            done = subprocess.run([sys.executable, SCRIPT, folder, CXX, CC], capture_output=True, text=True, timeout=120)
+            command = [sys.executable, SCRIPT, folder, CXX, CC]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             return done.returncode, done.stdout
 
     def test_self_contained(self):
-        status, output = self.check({"src/base/a.h": "#pragma once\n#include <cstdint>\ninline std::uint64_t f() { return 1; }\n",
+        status, output = self.check({"src/base/a.h": "#pragma once\n#include <cstdint>\n"
+                                                     "inline std::uint64_t f() { return 1; }\n",
                                      "include/kasane/kasane.h": "#include <stdint.h>\nuint64_t f(void);\n"})
         self.assertEqual(status, 0, output)
         self.assertIn("3 compiled, 0 wrong", output)

@@ -64,7 +64,8 @@ class CheckIncludes(unittest.TestCase):
         self.assertEqual(status, 0, output)
 
     def test_upward_arrow(self):
-        self.expect_wrong({"src/gas/bad.h": '\n#include "dsm/dsm.h"\n'}, "src/gas/bad.h:2", "gas may not include dsm")
+        self.expect_wrong({"src/gas/bad.h": '\n#include "dsm/dsm.h"\n'},
+                          "src/gas/bad.h:2", "gas may not include dsm")
 
     def test_dsm_and_sched_never_include_each_other(self):
         self.expect_wrong({"src/dsm/bad.cpp": '#include "sched/sched.h"\n'}, "dsm may not include sched")
@@ -85,7 +86,8 @@ class CheckIncludes(unittest.TestCase):
 
     def test_programs_see_only_the_public_headers(self):
         self.expect_wrong({"examples/bad.cpp": '#include "base/ids.h"\n'}, "examples may not include base")
-        self.expect_wrong({"apps/bad.cpp": '#include "support/ranks.h"\n'}, '"support/ranks.h" is no file of ours')
+        self.expect_wrong({"apps/bad.cpp": '#include "support/ranks.h"\n'},
+                          '"support/ranks.h" is no file of ours')
 
     def test_public_headers_stand_alone(self):
         self.expect_wrong({"include/kasane/bad.h": "#include <sys/mman.h>\n"}, "only the standard library")
