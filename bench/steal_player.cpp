@@ -53,9 +53,9 @@ int main(int argc, char** argv) {
   bool verified = true;
   std::vector<double> us;
   for (int round = 0; round <= 10; ++round) {
-    const std::uint64_t steals = kasane::counter("steals_remote"), ns = kasane::counter("ns_steal");
+    const std::uint64_t before = kasane::counter("steals_remote"), ns = kasane::counter("ns_steal");
     verified = kasane::run([steals, grain] { return round_of(steals, grain); }) && verified;
-    const auto stolen = static_cast<double>(kasane::counter("steals_remote") - steals);
+    const auto stolen = static_cast<double>(kasane::counter("steals_remote") - before);
     // the first one warms up
     if (round > 0) us.push_back(static_cast<double>(kasane::counter("ns_steal") - ns) / stolen / 1000);
   }
