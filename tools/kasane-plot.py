@@ -18,6 +18,10 @@ import sys
 try:
     import matplotlib
 except ImportError:
+    # The distribution's Python may have it where another Python comes first in PATH.
+    system = "/usr/bin/python3"
+    if os.path.exists(system) and not os.path.samefile(system, sys.executable):
+        os.execv(system, [system, *sys.argv])
     sys.exit("kasane: plot needs Python's matplotlib: install the package python3-matplotlib"
              f" (for a Python of your own, {sys.executable}: pip install matplotlib)")
 matplotlib.use("Agg")  # no display needed
