@@ -33,12 +33,12 @@ int main(int argc, char** argv) {
   const auto repetitions = line.given_repetitions();
   return kasane::bench::or_told("kasane bench core", [&] {
     std::vector<Row> rows;
-    // The pages first: they fork ranks, which wants a process of one thread.
+    const auto here = kasane::bench::own_folder();
     if (line.wants("pages")) {
       std::fputs("pages: misses, releases, fences between two ranks …\n", stderr);
-      append(rows, kasane::bench::core_pages(quick, repetitions, line.named(kEngines)));
+      append(rows, kasane::bench::core_pages(quick, repetitions, kasane::bench::kasane_command(), here,
+                                             line.named(kEngines)));
     }
-    const auto here = kasane::bench::own_folder();
     if (line.wants("steal")) {
       std::fputs("steal: a thread with 4 KiB of live stack between two ranks …\n", stderr);
       append(rows, kasane::bench::core_steal(quick, repetitions, kasane::bench::kasane_command(), here));
