@@ -107,11 +107,7 @@ void GroupState::start(CollectiveOperation& op) noexcept {
   op.done.store(false, std::memory_order_relaxed);  // relaxed: published by incoming_
   // relaxed: step() is called by this thread, or by one that learns of it later
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  op.next = incoming_.load(std::memory_order_relaxed);  // relaxed: the compare-swap decides
-  // release: the operation
-  while (
-      !incoming_.compare_exchange_weak(op.next, &op, std::memory_order_release, std::memory_order_relaxed)) {
-  }
+  incoming_.push(&op);
 }
 
 void GroupState::step() noexcept {
@@ -140,20 +136,10 @@ void GroupState::step_locked() noexcept {
 
 /// Appends what was started, in order, to the queue.
 void GroupState::take_started() noexcept {
-  if (incoming_.load(std::memory_order_relaxed) == nullptr) return;  // relaxed: only a check
-  // acquire: the operations
-  CollectiveOperation* top = incoming_.exchange(nullptr, std::memory_order_acquire);
-  CollectiveOperation* last = top;
-  CollectiveOperation* first = nullptr;
-  while (top != nullptr) {
-    CollectiveOperation* below = top->next;
-    top->next = first;
-    first = top;
-    top = below;
+  for (CollectiveOperation* op = incoming_.take_all(); op != nullptr; op = op->next) {
+    (queue_last_ == nullptr ? queue_first_ : queue_last_->next) = op;
+    queue_last_ = op;
   }
-  if (first == nullptr) return;
-  (queue_last_ == nullptr ? queue_first_ : queue_last_->next) = first;
-  queue_last_ = last;
 }
 
 void GroupState::activate() noexcept {

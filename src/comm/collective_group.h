@@ -35,6 +35,7 @@
 
 #include "comm/collective_cells.h"
 #include "comm/collective_schedule.h"
+#include "comm/take_all_stack.h"
 #include "comm/waiter.h"
 
 namespace kasane::comm {
@@ -164,10 +165,10 @@ class GroupState {
   std::atomic<bool> failed_{false};
   std::atomic<CollectiveOperation*> spare_{nullptr};
 
-  std::uint64_t started_ = 0;                            ///< used by the starting thread only
-  std::atomic<CollectiveOperation*> incoming_{nullptr};  ///< a stack: the latest on top
-  alignas(64) std::atomic<std::uint32_t> gate_{0};       ///< 1 while a thread steps; guards the members below
-  std::atomic<std::uint64_t> outstanding_{0};            ///< started and not yet done
+  std::uint64_t started_ = 0;                       ///< used by the starting thread only
+  TakeAllStack<CollectiveOperation> incoming_;      ///< started, not queued yet
+  alignas(64) std::atomic<std::uint32_t> gate_{0};  ///< 1 while a thread steps; guards the members below
+  std::atomic<std::uint64_t> outstanding_{0};       ///< started and not yet done
   std::uint64_t floor_ = 0;
   std::uint64_t completed_ = 0;  ///< bit i: collective floor + i is complete
   CollectiveOperation* queue_first_ = nullptr;

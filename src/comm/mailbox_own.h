@@ -2,7 +2,7 @@
 // Messages of a rank to itself, for transports whose network does not carry them: slots that any thread
 // claims and fills, in no order.
 //
-//   used: claimed      ready: filled, waits for its handler      neither: free
+//   free_ ── put() ─▶ filled, ready, waits for its handler ── pop() ─▶ free_
 //
 // Thread safety: put(), empty(): any thread, also a fault handler that interrupted put(). front(), pop(): one
 // thread at a time.
@@ -18,6 +18,7 @@
 #include <memory>
 #include <span>
 
+#include "comm/index_pool.h"
 #include "comm/transport.h"
 
 namespace kasane::comm {
@@ -33,27 +34,18 @@ class OwnMessages {
   /// Copies the message into a slot; false if all are in use.
   bool put(HandlerId handler, std::span<const std::byte> payload, std::uint32_t slot,
            std::uint64_t stamp) noexcept {
-    for (std::uint32_t w = 0; w < kWords; ++w) {
-      // relaxed: a guess, the compare-swap decides
-      std::uint64_t bits = used_[w].load(std::memory_order_relaxed);
-      while (bits != ~std::uint64_t{0}) {
-        const auto bit = static_cast<std::uint32_t>(std::countr_one(bits));
-        const std::uint64_t mask = std::uint64_t{1} << bit;
-        // acquire: pairs with pop(): the handler has finished with the payload that is overwritten here.
-        if (!used_[w].compare_exchange_weak(bits, bits | mask, std::memory_order_acquire,
-                                            std::memory_order_relaxed))
-          continue;
-        OwnMessage& m = messages_[w * 64 + bit];
-        m.handler = raw(handler);
-        m.bytes = static_cast<std::uint32_t>(payload.size());
-        m.slot = slot;
-        m.stamp = stamp;
-        if (!payload.empty()) std::memcpy(m.payload, payload.data(), payload.size());
-        ready_[w].fetch_or(mask, std::memory_order_seq_cst);  // seq_cst: publishes the message; see empty()
-        return true;
-      }
-    }
-    return false;
+    // The handler has finished with the payload that is overwritten here: take() pairs with pop()'s put().
+    const std::uint32_t free = free_.take();
+    if (free == IndexPool<>::kNone) return false;
+    OwnMessage& m = messages_[free];
+    m.handler = raw(handler);
+    m.bytes = static_cast<std::uint32_t>(payload.size());
+    m.slot = slot;
+    m.stamp = stamp;
+    if (!payload.empty()) std::memcpy(m.payload, payload.data(), payload.size());
+    // seq_cst: publishes the message; see empty()
+    ready_[free / 64].fetch_or(std::uint64_t{1} << free % 64, std::memory_order_seq_cst);
+    return true;
   }
 
   [[nodiscard]] bool empty() const noexcept {
@@ -78,12 +70,13 @@ class OwnMessages {
   void pop() noexcept {
     const std::uint64_t mask = std::uint64_t{1} << taken_ % 64;
     ready_[taken_ / 64].fetch_and(~mask, std::memory_order_seq_cst);  // seq_cst: see empty()
-    used_[taken_ / 64].fetch_and(~mask, std::memory_order_release);   // release: pairs with put()
+    free_.put(taken_);
   }
 
  private:
   static constexpr std::uint32_t kMessages = 256, kWords = kMessages / 64;
-  std::array<std::atomic<std::uint64_t>, kWords> used_{}, ready_{};
+  IndexPool<> free_{kMessages};
+  std::array<std::atomic<std::uint64_t>, kWords> ready_{};
   std::uint32_t turn_ = 0, taken_ = 0;  ///< used by the consumer only
   // not zeroed, so unused ones cost no DRAM
   std::unique_ptr<OwnMessage[]> messages_{new OwnMessage[kMessages]};
