@@ -116,30 +116,13 @@ struct AccumulateParams {
   Callback on_complete;
 };
 
-/// Active message, copied before the call returns: short and medium, up to kMaxPayload bytes. Handlers:
+/// Active message, copied before the call returns: up to kMaxPayload bytes. Handlers:
 /// Transport::set_handler, ids below kFirstEngineHandler.
 struct SendParams {
   Rank to;
   HandlerId handler;
   std::span<const std::byte> payload;
   Callback on_complete;  ///< the payload may be reused; the handler need not have run
-};
-
-/// Long active message: bytes go to `into` (in a region that the receiver attached), then the handler runs
-/// with LongHead and header as its payload.
-struct LongHead {
-  RegionId region;
-  std::uint32_t header_bytes;
-  std::uint64_t offset, bytes;
-};
-inline constexpr std::size_t kMaxLongHeader = 256;
-struct SendLongParams {
-  RemoteAddr into;
-  LocalAddr from;
-  std::size_t bytes;
-  HandlerId handler;
-  std::span<const std::byte> header;
-  Callback on_complete;  ///< the bytes have arrived; the handler need not have run
 };
 
 /// As SendParams, with one 64-bit answer (Transport::reply).

@@ -108,7 +108,6 @@ Operation& Engine::Core::fresh(std::uint32_t index) noexcept {
   op.fn = &Core::completed;
   op.status = Status::ok;
   op.parent = op.arguments = kNoRecord;
-  op.posted = false;
   // relaxed, all three: no other thread uses the record until it is posted.
   op.left.store(1, std::memory_order_relaxed);
   op.worst.store(Status::ok, std::memory_order_relaxed);
@@ -169,10 +168,6 @@ void Engine::Core::completed(Completion* done) noexcept {
       core.put(op);
       return core.finish(parent, 1, status);
     }
-    case Operation::Kind::send_long:
-      // relaxed: no other thread uses it now.
-      if (status != Status::ok) op.worst.store(status, std::memory_order_relaxed);
-      return core.start(op);
     case Operation::Kind::read_pieces:
     case Operation::Kind::write_pieces:
       op.completion_out.store(false, std::memory_order_release);  // release: we have read status

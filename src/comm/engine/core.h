@@ -174,7 +174,6 @@ class Engine::Core final : public Issuer {
   Driven drive_copy(Operation&) noexcept;
   Driven drive_request(Operation&) noexcept;
   Driven drive_send(Operation&) noexcept;
-  Driven drive_send_long(Operation&) noexcept;
   Operation* claim_completion(Operation&) noexcept;
   void return_completion(Operation&, Operation&) noexcept;
   void start(Operation&) noexcept;

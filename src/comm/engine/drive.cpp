@@ -22,7 +22,6 @@ Engine::Core::Driven Engine::Core::drive(Operation& op) noexcept {
     case Operation::Kind::copy: return drive_copy(op);
     case Operation::Kind::request: return drive_request(op);
     case Operation::Kind::send: return drive_send(op);
-    case Operation::Kind::send_long: return drive_send_long(op);
     default: return Driven::posted;  // transfer, child, flush: never driven
   }
 }
@@ -172,34 +171,6 @@ void Engine::Core::request_answered(Core& core, OutstandingRequest& request, std
 
 Engine::Core::Driven Engine::Core::drive_send(Operation& op) noexcept {
   if (transport_.send(op.peer, op.handler, {arguments(op).bytes.data(), op.bytes}) == Post::again)
-    return Driven::again;
-  finish(op, 1, Status::ok);
-  return Driven::posted;
-}
-
-/// The bytes, then, once they are there, the message. In between the transport has the operation, and
-/// completed() drives it on.
-Engine::Core::Driven Engine::Core::drive_send_long(Operation& op) noexcept {
-  if (!op.posted) {
-    op.posted = true;  // before the completion can run
-    if (std::byte* to = engine_.mapped_at(op.remote, op.bytes); to != nullptr) {
-      copy_out(to, local(op.local), op.bytes);
-    } else if (op.bytes != 0) {
-      const Post posted = transport_.write(op.remote, local(op.local), op.bytes, &op);
-      if (posted == Post::pending) return Driven::posted;
-      if (posted == Post::again) {
-        op.posted = false;
-        return Driven::again;
-      }
-    }
-  }
-  LongHead head;
-  const std::byte* message = arguments(op).bytes.data();
-  std::memcpy(&head, message, sizeof(head));
-  // relaxed: no other thread uses it now
-  const bool lost = op.worst.load(std::memory_order_relaxed) != Status::ok;
-  if (!lost &&
-      transport_.send(op.peer, op.handler, {message, sizeof(head) + head.header_bytes}) == Post::again)
     return Driven::again;
   finish(op, 1, Status::ok);
   return Driven::posted;

@@ -301,27 +301,6 @@ bool Engine::try_send_async(const SendParams& p) noexcept {
   return core_->launch(*op);
 }
 
-bool Engine::try_send_long_async(const SendLongParams& p) noexcept {
-  if (!valid_range(bounds(), p.into, p.bytes) || !valid_range(bounds(), p.from, p.bytes) ||
-      !valid_message(bounds(), p.into.rank, p.handler, p.header.size(), kMaxLongHeader)) {
-    return refused(p.on_complete);
-  }
-  Operation* op = core_->prepare(Operation::Kind::send_long, p.into.rank, p.on_complete, true);
-  if (op == nullptr) return false;
-  const LongHead head{.region = p.into.region,
-                      .header_bytes = static_cast<std::uint32_t>(p.header.size()),
-                      .offset = p.into.offset,
-                      .bytes = p.bytes};
-  std::byte* message = core_->arguments(*op).bytes.data();
-  std::memcpy(message, &head, sizeof(head));
-  if (!p.header.empty()) std::memcpy(message + sizeof(head), p.header.data(), p.header.size());
-  op->handler = p.handler;
-  op->remote = p.into;
-  op->local = p.from;
-  op->bytes = p.bytes;
-  return core_->launch(*op);
-}
-
 bool Engine::try_request_async(const RequestParams& p) noexcept {
   if (!valid_message(bounds(), p.to, p.handler, p.payload.size(), kMaxPayload)) return refused(p.on_complete);
   return core_->try_request(p);

@@ -134,7 +134,6 @@ class Engine {
   [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
   [[nodiscard]] bool try_send_async(const SendParams&) noexcept;
-  [[nodiscard]] bool try_send_long_async(const SendLongParams&) noexcept;
   [[nodiscard]] bool try_request_async(const RequestParams&) noexcept;
   [[nodiscard]] bool try_flush_async(const FlushParams&) noexcept;
 

@@ -47,7 +47,6 @@ struct Operation : Completion, OutstandingRequest {
     copy,
     request,
     send,
-    send_long,
     flush
   };
 
@@ -58,14 +57,13 @@ struct Operation : Completion, OutstandingRequest {
   std::uint32_t arguments = kNoRecord;
   Kind kind = Kind::transfer;
   std::uint8_t epoch = 0;
-  bool posted = false;                 ///< send_long: the bytes are out
   Rank peer{};                         ///< the rank towards which it counts
   std::atomic<std::uint32_t> left{0};  ///< outstanding pieces, and one for the driver
   std::atomic<Status> worst{Status::ok};
   std::atomic<bool> completion_out{false};  ///< the transport holds our Completion
   Callback on_complete{};
 
-  /// pieces, accumulate, send_long: where offsets count from. copy: the destination
+  /// pieces, accumulate: where offsets count from. copy: the destination
   RemoteAddr remote{};
   LocalAddr local{};
   Cursor cursor{};
@@ -75,7 +73,7 @@ struct Operation : Completion, OutstandingRequest {
   Element element{};
   std::complex<double> scale{};
   RemoteAddr source{};      ///< copy
-  std::uint64_t bytes = 0;  ///< copy, send_long: the bytes. request, send: of the payload
+  std::uint64_t bytes = 0;  ///< copy: the bytes. request, send: of the payload
   HandlerId handler{};
   std::uint64_t* answer = nullptr;
   std::uint32_t generation = 0;  ///< flush: the generation of peer that it waits for

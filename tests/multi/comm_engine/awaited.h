@@ -39,9 +39,6 @@ class Awaited {
     return run(&Engine::try_accumulate_async, p, p.to.rank);
   }
   Result<void> send(const SendParams& p) { return run(&Engine::try_send_async, p, p.to); }
-  Result<void> send_long(const SendLongParams& p) {
-    return run(&Engine::try_send_long_async, p, p.into.rank);
-  }
   Result<void> flush(Rank rank = kNoRank) {
     return run(&Engine::try_flush_async, FlushParams{.rank = rank, .on_complete = {}}, rank);
   }

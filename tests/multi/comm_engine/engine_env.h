@@ -54,9 +54,8 @@ inline std::vector<Case> every_case() {
 
 /// Handlers of the tests, set before any thread makes progress.
 struct Inbox {
-  std::atomic<std::uint64_t> messages{0}, sum{0}, bad{0};
+  std::atomic<std::uint64_t> messages{0}, sum{0};
   Transport* transport = nullptr;
-  std::byte* memory = nullptr;
 };
 
 struct EngineEnv : Env {
@@ -76,7 +75,7 @@ struct EngineEnv : Env {
   [[nodiscard]] static RemoteAddr at(Rank r, std::uint64_t offset) { return {r, kRegion, offset}; }
 };
 
-inline constexpr HandlerId kSum{8}, kEcho{9}, kLong{10};
+inline constexpr HandlerId kSum{8}, kEcho{9};
 
 inline void set_handlers(Transport& t, Inbox& inbox) {
   inbox.transport = &t;
@@ -98,19 +97,6 @@ inline void set_handlers(Transport& t, Inbox& inbox) {
         static_cast<Inbox*>(c)->transport->reply(m.token, value + 1);
       },
       &inbox);
-  // The bytes must be there when the handler runs: each is the first byte of the header.
-  t.set_handler(
-      kLong,
-      [](void* c, const Message& m) noexcept {
-        auto& in = *static_cast<Inbox*>(c);
-        LongHead head;
-        std::memcpy(&head, m.payload.data(), sizeof(head));
-        const std::byte expected = m.payload[sizeof(head)];
-        for (std::uint64_t i = 0; i < head.bytes; ++i) in.bad += in.memory[head.offset + i] != expected;
-        in.sum += head.bytes;
-        in.messages += 1;
-      },
-      &inbox);
 }
 
 inline void run_engine_over(Transport& transport, Kind kind, Over over, const EngineOptions& options,
@@ -125,7 +111,6 @@ inline void run_engine_over(Transport& transport, Kind kind, Over over, const En
   auto* memory =
       static_cast<std::byte*>(::mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ASSERT_NE(memory, MAP_FAILED);
-  inbox.memory = memory;
   const auto attached = (*engine)->attach(kRegion, fd, memory, kRegionBytes);
   ASSERT_TRUE(attached) << attached.error().message;
   {
@@ -173,7 +158,6 @@ inline void run_engine_sim(std::uint32_t ranks, std::uint64_t seed, const Engine
     auto* bytes = reinterpret_cast<std::byte*>(memory[r].data());
     all.push_back(std::make_unique<Collectives>(t, world.waiter()));
     inboxes.push_back(std::make_unique<Inbox>());
-    inboxes[r]->memory = bytes;
     set_handlers(t, *inboxes[r]);
     auto engine = Engine::create(t, options);
     ASSERT_TRUE(engine) << engine.error().message;

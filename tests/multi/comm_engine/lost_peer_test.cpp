@@ -110,7 +110,6 @@ TEST_P(EngineLostPeer, EveryCallbackComes) {
   Inbox inbox;
   std::unique_ptr<Engine> engine;
   const auto prepare = [&](Transport& t, int fd, std::byte* memory) {
-    inbox.memory = memory;
     set_handlers(t, inbox);
     auto made = Engine::create(t, {.mode = GetParam().mode});
     ASSERT_TRUE(made) << made.error().message;

@@ -483,25 +483,6 @@ TEST_P(EngineTest, MessagesAndAnswers) {
         env.waiter.until([&] { return env.inbox.messages.load() == rounds; });
         EXPECT_EQ(env.inbox.sum.load(), rounds * (rounds + 1) / 2);
         env.all.barrier();
-        // Long ones: the bytes are there before the handler runs.
-        env.inbox.messages = env.inbox.sum = 0;
-        env.all.barrier();
-        std::uint64_t all_bytes = 0;
-        for (const std::size_t bytes : kSizes) {
-          std::memset(env.memory + kSource, 0x3C, bytes);
-          const std::byte header[9]{std::byte{0x3C}};
-          ASSERT_DONE(io.send_long({.into = env.at(env.next(), kLanding),
-                                    .from = env.here(kSource),
-                                    .bytes = bytes,
-                                    .handler = kLong,
-                                    .header = header,
-                                    .on_complete = {}}));
-          all_bytes += bytes;
-        }
-        env.waiter.until([&] { return env.inbox.messages.load() == kSizes.size(); });
-        EXPECT_EQ(env.inbox.sum.load(), all_bytes);
-        EXPECT_EQ(env.inbox.bad.load(), 0u);
-        env.all.barrier();
       },
       4);
 }
@@ -770,16 +751,6 @@ TEST_P(EngineTest, WrongArgumentsAreRefusedBeforeAnythingIsSent) {
                   {.to = r, .handler = HandlerId{63}, .payload = {}, .answer = nullptr, .on_complete = c});
             },
             "handler 63");
-        refused(
-            [&](Callback c) {
-              return e.try_send_long_async({.into = good,
-                                            .from = here,
-                                            .bytes = 8,
-                                            .handler = kLong,
-                                            .header = large,
-                                            .on_complete = c});
-            },
-            "payload");
         refused([&](Callback c) { return e.try_flush_async({.rank = nobody, .on_complete = c}); },
                 "of a job of");
         // The engine's own region, of others and of this rank.
