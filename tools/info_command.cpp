@@ -211,19 +211,18 @@ void say_transports(Report& report) {
 }
 
 /// A line for each way, and the list of them in order of preference.
-template <class Infos>
-void say_ways(Report& report, const char* key, const Infos& infos) {
+void say_engines(Report& report, const std::vector<mem::EngineInfo>& engines) {
   Json list = Json::array();
-  for (const auto& e : infos) {
+  for (const mem::EngineInfo& e : engines) {
     report.line(e.name, (e.available ? "available: " : "not available: ") + e.reason);
     list.push_back({{"name", e.name}, {"available", e.available}, {"reason", e.reason}});
   }
-  report.facts({{key, list}});
+  report.facts({{"engines", list}});
 }
 
-void say_engines(Report& report) {
+void say_fault_engines(Report& report) {
   report.section("fault engines, the preferred one first", "faults");
-  say_ways(report, "engines", mem::engines());
+  say_engines(report, mem::engines());
   const auto none = [&](const Error& e) {
     report.line("a job would take", "none: " + e.message, {{"job_takes", Json()}, {"reason", e.message}});
   };
@@ -237,7 +236,7 @@ void say_engines(Report& report) {
 
 void say_spill_engines(Report& report) {
   report.section("ways to a spill file, the preferred one first", "spill");
-  say_ways(report, "engines", mem::spill_engines());
+  say_engines(report, mem::spill_engines());
 }
 
 void say_frames(Report& report) {
@@ -333,7 +332,7 @@ int info(bool json) {
   report.line("kasane", kasane_version(), {{"version", kasane_version()}});
   say_machine(report);
   say_transports(report);
-  say_engines(report);
+  say_fault_engines(report);
   say_spill_engines(report);
   say_limits(report);
   if (!json) {

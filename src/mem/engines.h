@@ -13,6 +13,7 @@
 
 namespace kasane::mem {
 
+/// Of a fault engine or a spill engine (mem/spill_engine.h).
 struct EngineInfo {
   std::string_view name;
   bool available;

@@ -19,11 +19,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "mem/engines.h"
 
 namespace kasane::mem {
 
@@ -64,14 +64,8 @@ class SpillEngine {
   virtual void sleep() noexcept = 0;
 };
 
-struct SpillEngineInfo {
-  std::string_view name;
-  bool available;
-  std::string reason;  ///< one line: how it works, or what is missing
-};
-
 /// All engines, the preferred one first. Probes the kernel; not for fault handlers.
-[[nodiscard]] std::vector<SpillEngineInfo> spill_engines();
+[[nodiscard]] std::vector<EngineInfo> spill_engines();
 
 /// By name, or "auto": the first available one. Errc::unsupported says what the kernel lacks. depth: a power
 /// of two up to 256.

@@ -7,7 +7,7 @@
 
 namespace kasane::mem {
 
-std::vector<SpillEngineInfo> spill_engines() {
+std::vector<EngineInfo> spill_engines() {
   const auto uring = make_spill_uring(1);
   return {{"io_uring", uring.has_value(), uring ? "io_uring, direct" : uring.error().message},
           {"threads", true, "pread and pwrite by threads; any kernel"}};

@@ -95,7 +95,7 @@ inline SpillFile make_file(const std::string& directories) {
 
 inline std::vector<std::string> spill_engines_here() {
   std::vector<std::string> names;
-  for (const SpillEngineInfo& e : spill_engines())
+  for (const EngineInfo& e : spill_engines())
     if (e.available) names.emplace_back(e.name);
   return names;
 }
