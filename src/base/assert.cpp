@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
@@ -30,19 +31,11 @@ class Line {
 
 class Digits {
  public:
-  explicit Digits(std::uint64_t number) noexcept {
-    do {
-      *--begin_ = static_cast<char>('0' + number % 10);
-      number /= 10;
-    } while (number != 0);
-  }
-  Digits(const Digits&) = delete;
-  Digits& operator=(const Digits&) = delete;
-  [[nodiscard]] const char* text() const noexcept { return begin_; }
+  explicit Digits(std::uint64_t number) noexcept { std::to_chars(text_, text_ + sizeof text_ - 1, number); }
+  [[nodiscard]] const char* text() const noexcept { return text_; }
 
  private:
-  char digits_[21] = {};
-  char* begin_ = digits_ + sizeof digits_ - 1;
+  char text_[21] = {};
 };
 
 }  // namespace

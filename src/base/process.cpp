@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <charconv>
 #include <cstring>
 
 namespace kasane {
@@ -21,14 +22,9 @@ struct TextWriter {
     while (*text != '\0' && at < end) *at++ = *text++;
   }
   void put(std::uint64_t number) noexcept {
-    char digits[21];
-    char* p = digits + sizeof digits;
-    *--p = '\0';
-    do {
-      *--p = static_cast<char>('0' + number % 10);
-      number /= 10;
-    } while (number != 0);
-    put(p);
+    char digits[21] = {};
+    std::to_chars(digits, digits + sizeof digits - 1, number);
+    put(digits);
   }
 };
 

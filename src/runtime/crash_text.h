@@ -3,6 +3,7 @@
 // One thread.
 #pragma once
 
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,14 +32,10 @@ class CrashText {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
-  CrashText& number(std::uint64_t value, unsigned base) noexcept {
+  CrashText& number(std::uint64_t value, int base) noexcept {
     char digits[20];
-    std::size_t at = sizeof digits;
-    do {
-      digits[--at] = "0123456789abcdef"[value % base];
-      value /= base;
-    } while (value != 0);
-    return add(digits + at, sizeof digits - at);
+    const char* const end = std::to_chars(digits, digits + sizeof digits, value, base).ptr;
+    return add(digits, static_cast<std::size_t>(end - digits));
   }
 
   char text_[512];

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -42,12 +43,8 @@ rlim_t set_stack_limit(rlim_t bytes) noexcept {
 /// kMarker and the numbers, in decimal.
 void write_marker(char* to, const rlim_t (&numbers)[kNumbers]) noexcept {
   to = std::copy_n(kMarker, sizeof kMarker - 1, to);
-  for (rlim_t n : numbers) {
-    char digits[20];
-    std::size_t count = 0;
-    do digits[count++] = static_cast<char>('0' + n % 10);
-    while ((n /= 10) != 0);
-    to = std::reverse_copy(digits, digits + count, to);
+  for (const rlim_t n : numbers) {
+    to = std::to_chars(to, to + 20, n).ptr;
     *to++ = ' ';
   }
   *--to = '\0';
