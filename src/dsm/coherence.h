@@ -30,7 +30,6 @@
 #include "gas/auto_relocator.h"
 #include "gas/heap_hooks.h"
 #include "gas/mover.h"
-#include "gas/read_ahead.h"
 #include "gas/sharing.h"
 #include "gas/tiers.h"
 #include "mem/block_table.h"
@@ -57,7 +56,6 @@ struct ThreadContext {
   Counters& counters;
   const Serves serves;
   Sweeps sweeps;
-  gas::ReadAhead remote_page_ins;  ///< sweeps over pages that other ranks have on SSD
   /// A fault that finds nothing to do has lost a race to another thread. If the same fault repeats
   /// kMaxIdleFaults times, it cannot be served.
   std::uint64_t idle_fault = ~std::uint64_t{0};
@@ -283,7 +281,6 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void blank(comm::Blocking&, mem::BlockRange);
   [[nodiscard]] bool is_blank(PageId) const noexcept;
   void make_present(ThreadContext&, PageId, Fetched, Rank owner);
-  void page_in(ThreadContext&, PageId, Rank owner);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   void fill(mem::BlockRange) noexcept;

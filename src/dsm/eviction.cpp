@@ -112,26 +112,7 @@ bool Coherence::fits(std::uint64_t bytes) noexcept {
 /// Nothing is held. owner: as it was just found. The access runs again in any case.
 void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
   if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_.touch(ctx.io, page);
-  if (why == Fetched::on_ssd_elsewhere) page_in(ctx, page, owner);
-}
-
-/// Requests also the next pages of a sweep over such pages.
-void Coherence::page_in(ThreadContext& ctx, PageId page, Rank owner) {
-  constexpr std::uint32_t kMost = 16;
-  std::array<PageId, kMost + 1> pages{page};
-  std::size_t n = 1;
-  const gas::ReadAhead::Plan plan = tiers_ != nullptr && tiers_->asks_ahead()
-                                        ? ctx.remote_page_ins.ask(raw(page), kMost)
-                                        : gas::ReadAhead::Plan{};
-  for (std::uint32_t i = 0; i < std::min(plan.pieces, kMost); ++i) {
-    const PageId next_one{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
-    if (!pages_.contains(next_one) || pages_.bytes_of(next_one) != pages_.bytes_of(page)) break;
-    pages[n++] = next_one;
-  }
-  if (n == 1)
-    addresses_.page_in(ctx.io, page, owner);
-  else
-    addresses_.learn(ctx.io, {pages.data(), n}, false, gas::AddressCache::PagesIn::first);
+  if (why == Fetched::on_ssd_elsewhere) addresses_.page_in(ctx.io, page, owner);
 }
 
 // ---- called by the pager ---------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
       if (asked[i].registers) directory_.add_holder(batch, page[i], &asked[i].holders, &asked[i].word);
     }
   }
-  if (which != PagesIn::none) page_in(io, {page.data(), n}, asked.data(), which);
+  if (which != PagesIn::none) page_in(io, {page.data(), n}, asked.data());
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].registers) continue;
     count_access(io, false);
@@ -267,8 +267,7 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
 }
 
 /// Pages in those of the pages that other ranks have on SSD, with one wait for all.
-void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked,
-                           PagesIn which) const {
+void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked) const {
   std::array<PageIn::Request, kMostLearnt> requests;
   std::array<DirectoryAnswer*, kMostLearnt> of;
   std::size_t n = 0;
@@ -276,7 +275,7 @@ void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, Di
     const Location where = Location::of(asked[i].word);
     if (!is_on_ssd_elsewhere(where)) continue;
     of[n] = &asked[i];
-    requests[n++] = {pages[i], where.owner, asked[i].word, which == PagesIn::first && i != 0};
+    requests[n++] = {pages[i], where.owner, asked[i].word};
   }
   if (n == 0) return;
   page_in_->page_in(io, {requests.data(), n});

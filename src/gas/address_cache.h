@@ -39,9 +39,8 @@ class PageIn {
     Rank owner;
     /// in: word 0 as it was found; out, for another rank's page: word 0 as its owner has left it
     std::uint64_t word = 0;
-    bool hint = false;  ///< a hint that the page will be wanted soon: its owner is told, and no thread waits
   };
-  /// Returns when each page was paged in by its owner, or moves, or was only hinted at. The caller holds no
+  /// Returns when each page was paged in by its owner, or moves. The caller holds no
   /// use, and no bits but of blocks of a page that another rank owns.
   virtual void page_in(comm::Blocking&, std::span<Request>) = 0;
   /// Are the page's frames counted? Then no rank is made its owner with a frame that that rank has not
@@ -110,9 +109,8 @@ class AddressCache {
   /// Asks for the locations of all these pages at once, at most kMostLearnt, so that later calls find them
   /// here: one round trip for all. A location of a page that moves or is recalled meanwhile is not kept.
   /// for_puts: also where word 0 is mapped here, since a put needs an entry. Pages that their owners have on
-  /// SSD are paged in together: none, all, or only the first, with a hint for the others. For all and first
-  /// the caller holds nothing, as for page_in().
-  enum class PagesIn : std::uint8_t { none, all, first };
+  /// SSD are paged in together, all or none. For all the caller holds nothing, as for page_in().
+  enum class PagesIn : bool { none, all };
   static constexpr std::size_t kMostLearnt = 64;
   void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
 
@@ -190,7 +188,7 @@ class AddressCache {
   bool keep(PageId, const DirectoryAnswer&, AddressEvent wanted) const;
   /// As look(). Where an entry is used, `asked` stays unchanged.
   Found look(comm::Blocking&, PageId, DirectoryAnswer&);
-  void page_in(comm::Blocking&, std::span<const PageId>, DirectoryAnswer*, PagesIn) const;
+  void page_in(comm::Blocking&, std::span<const PageId>, DirectoryAnswer*) const;
   [[nodiscard]] bool is_on_ssd_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>

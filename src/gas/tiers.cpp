@@ -235,20 +235,15 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
     const auto some = wanted.first(std::min(kAtOnce, wanted.size()));
     std::array<std::uint64_t, kAtOnce> answers;
     answers.fill(kAgain);
-    const auto elsewhere = [&](std::size_t i) { return some[i].owner != transport_.rank(); };
     const auto unanswered = [&](std::size_t i) {
-      return elsewhere(i) && !some[i].hint && answers[i] == kAgain;
+      return some[i].owner != transport_.rank() && answers[i] == kAgain;
     };
-    for (bool first = true, again = true; again; first = false) {
+    for (bool again = true; again;) {
       {
         comm::Requests requests(io);
         for (std::size_t i = 0; i < some.size(); ++i) {
-          const Order order{some[i].page, some[i].hint};
           if (unanswered(i))
-            requests.post(some[i].owner, kPageInHandler, comm::as_payload(order), {&answers[i]});
-          // no thread waits for it
-          if (first && elsewhere(i) && some[i].hint)
-            io.send(some[i].owner, kPageInHandler, comm::as_payload(order));
+            requests.post(some[i].owner, kPageInHandler, comm::as_payload(some[i].page), {&answers[i]});
         }
       }
       again = false;
@@ -256,7 +251,7 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
       if (again) io.waiter().pause();
     }
     for (std::size_t i = 0; i < some.size(); ++i) {
-      if (elsewhere(i) && !some[i].hint) some[i].word = answers[i];
+      if (some[i].owner != transport_.rank()) some[i].word = answers[i];
     }
   }
 }
@@ -460,11 +455,9 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller w
 
 void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
   auto& tiers = *static_cast<Tiers*>(self);
-  const QueuedRequest asked{value_of<Order>(message), message.token};
-  if (tiers.declines(asked)) return;
-  if (tiers.asked_.add(asked))
+  if (tiers.asked_.add({value_of<PageId>(message), message.token}))
     tiers.residency_.ring();
-  else if (!asked.order.hint)
+  else
     tiers.transport_.reply(message.token, kAgain);
 }
 
@@ -472,14 +465,12 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   if (const mem::SpillBatch* batch = broken_.load())
     config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   std::array<QueuedRequest, kMostPagedIn> asked;
-  do {
-    if (!asked_.take(asked[0])) return Served::none;
-  } while (declines(asked[0]));
-  if (pinned == Pinned::not_now && advice_.held(asked[0].order.page)) {
-    if (!asked[0].order.hint) put_back(asked[0]);
+  if (!asked_.take(asked[0])) return Served::none;
+  if (pinned == Pinned::not_now && advice_.held(asked[0].page)) {
+    put_back(asked[0]);
     return Served::put_back;
   }
-  const PageId page = asked[0].order.page;
+  const PageId page = asked[0].page;
   Moves moves;
   moves[0].page = page;
   blocks_->claim_for_page_in(io, page);
@@ -487,10 +478,9 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   page_in(io, moves, n > 1 ? n : claim_with(page, moves), Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
     const Location found = Location::of(moves[i].before);
-    if (!asked[i].order.hint)
-      transport_.reply(
-          asked[i].token,
-          (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
+    transport_.reply(
+        asked[i].token,
+        (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
   }
   return Served::some;
 }
@@ -501,14 +491,13 @@ std::size_t Tiers::claim_asked(Moves& moves, std::array<QueuedRequest, kMostPage
   std::uint64_t blocks = 0;
   std::size_t n = 1;
   while (n < kMostPagedIn && asked_.take(asked[n])) {
-    const auto [page, hint] = asked[n].order;
+    const PageId page = asked[n].page;
     const std::uint64_t more = pages_.blocks_of(page).count;
     const bool fits = blocks + more <= kMostAtOnce && residency_.admitted(residency_.low() + blocks + more);
     if (fits && blocks_->try_claim_for_page_in(page)) {
       moves[n++].page = page;
       blocks += more;
     } else {
-      if (hint) continue;
       put_back(asked[n]);
       break;
     }
@@ -519,12 +508,6 @@ std::size_t Tiers::claim_asked(Moves& moves, std::array<QueuedRequest, kMostPage
 /// A thread waits for it: if there is no room in the queue it asks again.
 void Tiers::put_back(const QueuedRequest& asked) noexcept {
   if (!asked_.add(asked)) transport_.reply(asked.token, kAgain);
-}
-
-/// A page that is only hinted at stays where it is unless there is ample room.
-bool Tiers::declines(const QueuedRequest& asked) noexcept {
-  return asked.order.hint &&
-         !residency_.admitted(residency_.low() + pages_.blocks_of(asked.order.page).count);
 }
 
 }  // namespace kasane::gas

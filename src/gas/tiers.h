@@ -56,9 +56,6 @@ class Tiers final : public PageIn {
     Fatal fatal = nullptr;
     /// cores that this rank has for itself: as many threads may poll for their reads; 0: all sleep
     std::uint32_t cores = 0;
-    /// hints for other ranks' pages: only if no limit was asked for. Else the owner would make room for a
-    /// hint, and hold every rank to its share
-    bool asks_ahead = false;
   };
   /// Sets kPageInHandler.
   Tiers(comm::Transport&, const Directory&, mem::Space&, mem::Residency&, const mem::AdviceTable&, Config);
@@ -112,7 +109,6 @@ class Tiers final : public PageIn {
   void note_overwriting(std::uint64_t offset, std::uint64_t bytes) noexcept;
   /// Do windows that are asked for together continue a descending sweep? first, last: offsets in them.
   [[nodiscard]] bool descends(std::uint64_t first, std::uint64_t last) noexcept;
-  [[nodiscard]] bool asks_ahead() const noexcept { return config_.asks_ahead; }
   /// Unless the program has advised that the page is used at random.
   [[nodiscard]] bool reads_ahead(PageId page) const noexcept {
     return advice_.usage(page) != mem::Usage::random;
@@ -140,13 +136,9 @@ class Tiers final : public PageIn {
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
  private:
-  struct Order {
-    PageId page;
-    std::uint64_t hint;  ///< 0 or 1; of this size, so that the message has no padding
-  };
   struct QueuedRequest {
-    Order order;
-    comm::ReplyToken token;  ///< of a hint: none
+    PageId page;
+    comm::ReplyToken token;
   };
   static constexpr std::uint32_t kMostAsked = 1024;
 
@@ -157,7 +149,6 @@ class Tiers final : public PageIn {
   /// The first n moves, whose pages are claimed.
   void page_in(comm::Blocking&, Moves&, std::size_t n, Caller);
   std::size_t claim_with(PageId, Moves&) noexcept;
-  [[nodiscard]] bool declines(const QueuedRequest&) noexcept;
   void put_back(const QueuedRequest&) noexcept;
   std::size_t claim_asked(Moves&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
   /// one page of any size, or one and kMostAtOnce blocks

@@ -127,7 +127,7 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   made->tiers_ = std::make_unique<gas::Tiers>(
       parts.transport, parts.directory, parts.space, *made->residency_, made->advice_,
       gas::Tiers::Config{spill_directories(options.spill), parts.space.bytes(), &give_up,
-                         topo::usable_cores() / ranks, !limited});
+                         topo::usable_cores() / ranks});
   made->advisor_ = std::make_unique<gas::Advisor>(parts.transport, made->advice_, *made->residency_);
   if (directories_named)
     KASANE_TRY(made->tiers_->open());

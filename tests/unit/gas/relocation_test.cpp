@@ -245,10 +245,6 @@ struct BringsIn final : PageIn {
   void page_in(comm::Blocking& io, std::span<Request> requests) override {
     ++waits;
     for (Request& s : requests) {
-      if (s.hint) {
-        ++hints;
-        continue;
-      }
       ++roused;
       const Location l = here->directory->lookup(io, s.page);
       ASSERT_TRUE(here->directory->replace(io, s.page, l, in_tier(l, Tier::dram)));
@@ -259,7 +255,7 @@ struct BringsIn final : PageIn {
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank* here = nullptr;
-  int waits = 0, roused = 0, hints = 0;
+  int waits = 0, roused = 0;
   std::optional<PageId> moved;  ///< its owner answers that it is elsewhere by now
 };
 
@@ -307,24 +303,6 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
       const AddressCache::Put put(*here.addresses, io, page, AddressCache::kOnlyHere);
       EXPECT_EQ(put.owner(), page == PageId{5} ? kNoRank : Rank{1});
     }
-  });
-}
-
-// Further pages of a sweep are only hinted at: such a page may stay, and its location is not known then.
-TEST(InPart, OnlyTheFirstMustCome) {
-  BringsIn page_in;
-  Job job(3, 1, {}, mem::kPageBytes, {&page_in});
-  page_in.here = &job[0];
-  assign(job, 3, 3, 1);
-  job.on(0, [&](SimRank& here, comm::Blocking& io) {
-    const std::array pages{PageId{3}, PageId{4}, PageId{5}};
-    put_on_ssd(here, io, pages);
-    here.addresses->learn(io, pages, false, AddressCache::PagesIn::first);
-    EXPECT_EQ(page_in.waits, 1);
-    EXPECT_EQ(page_in.roused, 1);
-    EXPECT_EQ(page_in.hints, 2);
-    for (const PageId page : pages)
-      EXPECT_EQ(here.addresses->find_here(io, page).owner, page == PageId{3} ? Rank{1} : kNoRank);
   });
 }
 
