@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane bench alloc: what allocating and freeing global memory costs, at this rank and at another one,
-// beside glibc's malloc and mimalloc in the same run, with the number of one-sided trips
+// beside glibc's malloc and mimalloc in the same run, with the number of one-sided operations
 // (docs/design/heap.md).
 #include <dlfcn.h>
 

@@ -18,10 +18,12 @@ namespace {
 using kasane::bench::kPatternAllocations;
 using kasane::bench::PatternTimes;
 
-struct Trips {
+struct RemoteOperations {
   std::uint64_t allocate, free;
 };
-Trips trips() { return {kasane::counter("heap_trips_allocate"), kasane::counter("heap_trips_free")}; }
+RemoteOperations remote_operations() {
+  return {kasane::counter("remote_operations_allocate"), kasane::counter("remote_operations_free")};
+}
 
 [[noreturn]] void wrong() {
   std::fputs("player-alloc: an allocation is null or was given out twice\n", stderr);
@@ -34,19 +36,19 @@ void print(const std::string& name, double value, const char* unit) {
 
 /// The pattern with memory of `rank`. The first rounds, which take new pages, are a part of it.
 void pattern(const std::string& suffix, unsigned rounds, std::uint32_t rank) {
-  const Trips before = trips();
+  const RemoteOperations before = remote_operations();
   const PatternTimes t = kasane::bench::run_pattern(
       rounds,
       [rank](std::size_t bytes) {
         return rank == kasane::rank() ? kasane_malloc(bytes) : kasane_allocate_at(bytes, 16, rank);
       },
       [](void* p) { kasane_free(p); }, wrong);
-  const Trips after = trips();
+  const RemoteOperations after = remote_operations();
   const double operations = static_cast<double>(rounds) * kPatternAllocations;
   print("malloc-" + suffix, t.allocate_ns, "ns");
   print("free-" + suffix, t.free_ns, "ns");
-  print("malloc-" + suffix, static_cast<double>(after.allocate - before.allocate) / operations, "trips");
-  print("free-" + suffix, static_cast<double>(after.free - before.free) / operations, "trips");
+  print("malloc-" + suffix, static_cast<double>(after.allocate - before.allocate) / operations, "operations");
+  print("free-" + suffix, static_cast<double>(after.free - before.free) / operations, "operations");
 }
 
 /// So many objects of one size at another rank that what a worker keeps of them does not matter: groups of 64
@@ -56,7 +58,7 @@ void flood(unsigned rounds, std::uint32_t rank) {
   std::vector<double> allocating, freeing;
   std::vector<void*> all(kObjects);
   std::mt19937_64 random(2);
-  const Trips before = trips();
+  const RemoteOperations before = remote_operations();
   for (unsigned round = 0; round < rounds; ++round) {
     const std::uint64_t start = kasane::bench::now_ns();
     for (auto& p : all) p = kasane_allocate_at(1024, 16, rank);
@@ -67,12 +69,13 @@ void flood(unsigned rounds, std::uint32_t rank) {
     allocating.push_back(static_cast<double>(middle - start) / kObjects);
     freeing.push_back(static_cast<double>(kasane::bench::now_ns() - again) / kObjects);
   }
-  const Trips after = trips();
+  const RemoteOperations after = remote_operations();
   const double operations = static_cast<double>(rounds) * kObjects;
   print("malloc-remote-1024", kasane::bench::median(std::move(allocating)), "ns");
   print("free-remote-1024", kasane::bench::median(std::move(freeing)), "ns");
-  print("malloc-remote-1024", static_cast<double>(after.allocate - before.allocate) / operations, "trips");
-  print("free-remote-1024", static_cast<double>(after.free - before.free) / operations, "trips");
+  print("malloc-remote-1024", static_cast<double>(after.allocate - before.allocate) / operations,
+        "operations");
+  print("free-remote-1024", static_cast<double>(after.free - before.free) / operations, "operations");
 }
 
 /// The target's only worker computes and does not call Kasane.

@@ -5,7 +5,7 @@
 //
 // Claims: over UCX a get of 8 bytes whose page is known costs at most 1.2 times comm's read, one that is not
 // known at most 3 times; over shared memory at most comm's read and 10 ns. own of a page of 4 KiB with one
-// other sharer costs at most 4 round trips of a message. Each case says how many one-sided trips it takes
+// other sharer costs at most 4 round trips of a message. Each case says how many one-sided operations it takes
 // (where peers are mapped: none).
 //
 // Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported
@@ -45,7 +45,7 @@ constexpr const char* kCases[] = {
     "am-round-trip", "own",     "own-64k",      "am-target-computes", "own-target-computes"};
 
 struct Samples {
-  std::vector<double> us, trips;
+  std::vector<double> us, operations;
 };
 using Cases = std::map<std::string, Samples>;
 
@@ -72,10 +72,10 @@ bool play(const System& system, const std::string& here, unsigned repetitions, C
   std::FILE* in = ::popen(command.c_str(), "r");
   if (in == nullptr) return false;
   char name[32];
-  double us, trips;
-  while (std::fscanf(in, "%31s %lf %lf", name, &us, &trips) == 3) {
+  double us, operations;
+  while (std::fscanf(in, "%31s %lf %lf", name, &us, &operations) == 3) {
     cases[name].us.push_back(us);
-    cases[name].trips.push_back(trips);
+    cases[name].operations.push_back(operations);
   }
   return ::pclose(in) == 0;
 }
@@ -92,7 +92,7 @@ void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
                                : what.starts_with("own") || what.starts_with("am") ? "am-round-trip"
                                                                                    : "comm-read";
     const auto base = cases.find(beside);
-    const double value = median(found->second.us), trips = median(found->second.trips),
+    const double value = median(found->second.us), operations = median(found->second.operations),
                  to_base = base != cases.end() ? ratio(found->second.us, base->second.us) : 0;
     const std::array<std::string, 7> cells{system.name,
                                            name,
@@ -100,7 +100,7 @@ void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
                                            fmt::format("{:.4f}", at(found->second.us, 0.25)),
                                            fmt::format("{:.4f}", at(found->second.us, 0.75)),
                                            fmt::format("{:.2f} x {:<18}", to_base, beside),
-                                           fmt::format("{:.2f}", trips)};
+                                           fmt::format("{:.2f}", operations)};
     std::fputs(kTable.line(cells).c_str(), stdout);
     const std::uint64_t bytes = what == "own-64k" ? 65536 : what.starts_with("own") ? 4096 : 8;
     rows.push_back({"gas",
@@ -114,7 +114,7 @@ void report(const System& system, const Cases& cases, std::vector<Row>& rows) {
                     static_cast<unsigned>(found->second.us.size()),
                     {{"low", at(found->second.us, 0.25)},
                      {"high", at(found->second.us, 0.75)},
-                     {"trips", trips},
+                     {"operations", operations},
                      {"ratio", to_base}}});
   }
 }
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   }
   std::fputs(kTable
                  .line(std::array<std::string, 7>{"system", "case", "median us", "quartile", "quartile",
-                                                  "ratio", "trips"})
+                                                  "ratio", "operations"})
                  .c_str(),
              stdout);
   for (const System& system : kSystems) {

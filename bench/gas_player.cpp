@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run of `kasane bench gas` in one job of three ranks, all of which run main: rank 0 measures; rank 1
-// owns what it asks for; rank 2 shares. Prints a line "case microseconds trips" for each case of each
+// owns what it asks for; rank 2 shares. Prints a line "case microseconds operations" for each case of each
 // repetition.
 //   kasane run -n 3 --main all -- kasane-gas-player REPETITIONS CALLS
 //
@@ -123,17 +123,18 @@ class Bench {
   static constexpr std::uint64_t kZero = 0;
   static constexpr std::uint64_t kValue = 0x1234567890abcdef;
 
-  std::uint64_t trips() const {
-    return counters_.trips.load() + counter("trips", 0);  // Bench's own, and this thread's inside of Kasane
+  std::uint64_t operations() const {
+    return counters_.remote_operations.load() +
+           counter("remote_operations", 0);  // Bench's own, and this thread's inside of Kasane
   }
 
   template <class F>
   void report(const char* name, unsigned calls, const F& call) {
-    const std::uint64_t before = trips(), start = now_ns();
+    const std::uint64_t before = operations(), start = now_ns();
     for (unsigned i = 0; i < calls; ++i) call();
     const std::uint64_t ns = now_ns() - start;
     std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3 / calls,
-                static_cast<double>(trips() - before) / calls);
+                static_cast<double>(operations() - before) / calls);
   }
 
   /// The same read by comm alone.
@@ -163,11 +164,12 @@ class Bench {
       tell(Rank{1}, Command::compute, 0);
       measure();
     }
-    const std::uint64_t before = trips(), start = now_ns();
+    const std::uint64_t before = operations(), start = now_ns();
     KASANE_CHECK(runtime::Runtime::current()->own(page, 8).has_value());
     const std::uint64_t ns = now_ns() - start;
     if (measure) tell(Rank{1}, Command::rest, 0);
-    std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3, static_cast<double>(trips() - before));
+    std::printf("%s %.5f %.2f\n", name, static_cast<double>(ns) / 1e3,
+                static_cast<double>(operations() - before));
   }
 
   void tell(Rank rank, Command command, std::uint64_t address, bool wait = true) {

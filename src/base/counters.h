@@ -37,11 +37,11 @@ class TraceLog;
   X(releases_combined, "release_all calls that another call's round served")                       \
   X(acquires_combined, "acquire_all calls that another call's round served")                       \
   X(blocks_dropped, "cached blocks dropped by acquires")                                           \
-  X(readers_told, "ranks that got a notice that a page of which they have copies has changed")     \
-  X(pages_heard, "pages of which this rank got such a notice")                                     \
+  X(notices_sent, "ranks that got a notice that a page of which they have copies has changed")     \
+  X(notices_taken, "pages of which this rank got such a notice")                                   \
   X(data_races, "words that two ranks changed with no fence between (--check races)")              \
   X(pages_moved, "pages that changed their owner to this rank")                                    \
-  X(pages_drawn, "pages that moved to this rank without a call, since it alone used them")         \
+  X(pages_auto_relocated, "pages that moved to this rank without a call: it alone used them")      \
   X(pages_evicted, "pages of this rank that left DRAM for the spill file")                         \
   X(pages_brought_in, "pages of which blocks came back from the spill file")                       \
   X(bytes_spilled, "bytes written to the spill file")                                              \
@@ -59,9 +59,9 @@ class TraceLog;
   X(address_recalls, "ranks that a move asked to forget a page's location")                        \
   X(move_requests, "messages of moves to managers and owners that are not mapped here")            \
   X(reads_again, "gets that were repeated since their page moved meanwhile")                       \
-  X(heap_trips_allocate, "operations of allocations on words of another rank's heap")              \
-  X(heap_trips_free, "operations of frees on words of another rank's heap")                        \
-  X(trips, "one-sided operations on memory of ranks that is not mapped here")                      \
+  X(remote_operations_allocate, "operations of allocations on words of another rank's heap")       \
+  X(remote_operations_free, "operations of frees on words of another rank's heap")                 \
+  X(remote_operations, "one-sided operations on memory of ranks that is not mapped here")          \
   X(sleeps, "times an idle worker went to sleep")                                                  \
   X(ns_idle, "time without a thread to run")                                                       \
   X(ns_steal, "time in remote steals that succeeded")                                              \

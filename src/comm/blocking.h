@@ -32,7 +32,8 @@ class Blocking {
 
   /// Counts a one-sided operation, if the target is not mapped here.
   void count_round_trip(RemoteAddr at) noexcept {
-    if (counters_ != nullptr && transport_.mapped(at.rank, at.region) == nullptr) count(counters_->trips);
+    if (counters_ != nullptr && transport_.mapped(at.rank, at.region) == nullptr)
+      count(counters_->remote_operations);
   }
 
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }

@@ -54,7 +54,7 @@ void Coherence::drop_noticed(ThreadContext& ctx) {
   {
     FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
     sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
-      count(ctx.counters.pages_heard);
+      count(ctx.counters.notices_taken);
       gas::PartMask in_use = 0;
       for_each_cached(page, parts, [&](BlockId b, gas::PartMask part) {
         if (!fences.add(b)) in_use |= part;

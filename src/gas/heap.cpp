@@ -64,8 +64,8 @@ HeapAccess Heap::access(comm::Blocking& io, Rank rank, Trips why) const noexcept
   Counters* counters = io.counters();
   return {io, words_, layout_, rank,
           counters == nullptr      ? nullptr
-          : why == Trips::allocate ? &counters->heap_trips_allocate
-                                   : &counters->heap_trips_free};
+          : why == Trips::allocate ? &counters->remote_operations_allocate
+                                   : &counters->remote_operations_free};
 }
 
 void Heap::misuse(std::uint64_t offset, const char* what) const {

@@ -69,7 +69,7 @@ void Sharing::post_notices(comm::Blocking& io, Counters& counters, const Pages& 
   std::size_t count = 0;
   const auto post = [&] {
     notices_.add(io, {notices.data(), count});
-    kasane::count(counters.readers_told, count);
+    kasane::count(counters.notices_sent, count);
     count = 0;
   };
   const std::uint32_t together = ranks_per_bit(ranks_);

@@ -236,6 +236,6 @@ int main(int argc, char** argv) {
       static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + count - 1),
       kasane::ranks(), kasane::workers(), static_cast<unsigned long long>(failures),
       static_cast<unsigned long long>(movers), static_cast<unsigned long long>(all["pages_moved"]),
-      static_cast<unsigned long long>(all["pages_drawn"]));
+      static_cast<unsigned long long>(all["pages_auto_relocated"]));
   return failures != 0;
 }

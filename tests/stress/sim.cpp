@@ -94,7 +94,7 @@ class SimJob {
       if (over_) return;
       ranks_[r].coherence->serve(ctx);
       ranks_[r].auto_relocator->serve(ctx.io, *ranks_[r].mover);
-      moves = counters_.pages_drawn.load();
+      moves = counters_.pages_auto_relocated.load();
     }
   }
 

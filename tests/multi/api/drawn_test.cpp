@@ -49,14 +49,14 @@ TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
   for (std::size_t p = 0; p < kPages; ++p) {
     const global_ptr<std::uint64_t> word(memory + p * kPageWords);
     ASSERT_EQ(kasane::where(word.get()), 1u);
-    const std::uint64_t drawn = kasane::counter("pages_drawn", 0);
+    const std::uint64_t drawn = kasane::counter("pages_auto_relocated", 0);
     const auto late = [&] { return std::chrono::steady_clock::now() > limit; };
     while (kasane::where(word.get()) != 0 && !late()) GetParam()(word);
     EXPECT_EQ(kasane::where(word.get()), 0u) << "page " << p;
-    while (kasane::counter("pages_drawn", 0) == drawn &&
+    while (kasane::counter("pages_auto_relocated", 0) == drawn &&
            !late()) {  // counted when the move has ended here, too
     }
-    EXPECT_EQ(kasane::counter("pages_drawn", 0), drawn + 1);
+    EXPECT_EQ(kasane::counter("pages_auto_relocated", 0), drawn + 1);
   }
 }
 

@@ -21,7 +21,7 @@ constexpr std::size_t kPages = 32, kPageWords = kasane::page_default / 8;
 
 void expect_nothing_sent() {
   const kasane::test::Counts all;
-  EXPECT_EQ(all["trips"], 0u);
+  EXPECT_EQ(all["remote_operations"], 0u);
   EXPECT_EQ(all["messages_put"], 0u);
   EXPECT_EQ(all["move_requests"], 0u);
 }

@@ -31,9 +31,9 @@ struct Trips : testing::Test {
   /// The one-sided operations of this rank during f, which must not lose its thread: nobody steals from main.
   template <class F>
   static std::uint64_t of(F&& f) {
-    const std::uint64_t before = kasane::counter("trips", 0);
+    const std::uint64_t before = kasane::counter("remote_operations", 0);
     f();
-    return kasane::counter("trips", 0) - before;
+    return kasane::counter("remote_operations", 0) - before;
   }
 
   /// Words in pages whose first access costs three, of which two go at once: neither owned nor managed here.
@@ -103,9 +103,10 @@ TEST_F(Trips, APageThatMoves) {
       const kasane::test::Counts before(0);
       kasane::own(word, 1);
       const kasane::test::Counts after(0);
-      EXPECT_EQ(after["trips"] - before["trips"], !by_messages                       ? 5u
-                                                  : page_bytes == kasane::page_small ? 1u
-                                                                                     : 2u);
+      EXPECT_EQ(after["remote_operations"] - before["remote_operations"], !by_messages ? 5u
+                                                                          : page_bytes == kasane::page_small
+                                                                              ? 1u
+                                                                              : 2u);
       EXPECT_EQ(after["move_requests"] - before["move_requests"], by_messages ? 2u : 1u);
       EXPECT_EQ(after["address_recalls"] - before["address_recalls"], 0u);  // this rank alone knew
       EXPECT_EQ(kasane::where(word), 0u);

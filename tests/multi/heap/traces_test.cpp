@@ -92,8 +92,10 @@ TEST(HeapTraces, TripsToAnotherRank) {
   const kasane::test::Counts after;
   const double operations = kRounds * kEach;
   const double allocate =
-      static_cast<double>(after["heap_trips_allocate"] - before["heap_trips_allocate"]) / operations;
-  const double free = static_cast<double>(after["heap_trips_free"] - before["heap_trips_free"]) / operations;
+      static_cast<double>(after["remote_operations_allocate"] - before["remote_operations_allocate"]) /
+      operations;
+  const double free =
+      static_cast<double>(after["remote_operations_free"] - before["remote_operations_free"]) / operations;
   std::printf("%.2f trips an allocation, %.2f a free\n", allocate, free);
   EXPECT_GT(allocate, 0.0);
   EXPECT_LE(allocate, 3.0);

@@ -273,7 +273,7 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(where(2).owner, Rank{1});
   use(2, 2, 1);
   EXPECT_EQ(where(2).owner, Rank{2});
-  EXPECT_EQ(job[2].counters.pages_drawn.load(), 1u);
+  EXPECT_EQ(job[2].counters.pages_auto_relocated.load(), 1u);
   use(0, 2, 4);  // rank 2 was the last to look
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{2});
@@ -314,7 +314,7 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   use(2, 3, 4);
   EXPECT_EQ(where(3).owner, Rank{2});
   EXPECT_EQ(job[1].refusals, 0);
-  EXPECT_EQ(here.counters.pages_drawn.load(), 1u);
+  EXPECT_EQ(here.counters.pages_auto_relocated.load(), 1u);
 }
 
 // Each operation of direct access is a use of the page, and the fourth one moves it; a copy is a use of both
@@ -343,7 +343,7 @@ TEST_F(Drawn, DirectAccessIsUse) {
   use_by(0, 4, add);
   EXPECT_EQ(where(3).owner, Rank{0});
   use_by(0, 100, add);  // its own: not counted, so no rank looks
-  EXPECT_EQ(job[0].counters.pages_drawn.load(), 1u);
+  EXPECT_EQ(job[0].counters.pages_auto_relocated.load(), 1u);
   use_by(0, 4, [&](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
                   return here.access->copy(io, o, page, 4 * page, 64);

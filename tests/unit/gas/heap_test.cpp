@@ -398,7 +398,7 @@ Cost paper_pattern(std::uint32_t target, std::uint32_t rounds) {
     }
     cost = {static_cast<double>(allocate) / (100.0 * rounds), static_cast<double>(free) / (100.0 * rounds)};
     EXPECT_EQ(here.transport.requests, 0u);
-    EXPECT_EQ(here.counters.heap_trips_allocate.load() != 0, target != 0);
+    EXPECT_EQ(here.counters.remote_operations_allocate.load() != 0, target != 0);
   });
   return cost;
 }
@@ -468,7 +468,7 @@ TEST(HeapTrips, GroupsGoBackTogether) {
     for (const auto offset : all) here.heap->free(io, 0, offset);
     here.heap->flush(io, 0);
     const std::uint32_t trips = here.transport.trips(), chain = here.transport.chain().all();
-    EXPECT_EQ(here.counters.heap_trips_free.load(), trips);
+    EXPECT_EQ(here.counters.remote_operations_free.load(), trips);
     // one for each group that leaves, two for each that is pushed
     EXPECT_LE(trips, all.size() + 2 * kStrided);
     EXPECT_LE(chain * 8, trips) << "they were waited for one by one";
