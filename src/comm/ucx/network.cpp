@@ -142,67 +142,68 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
   return std::vector<Network>{std::move(found)};
 }
 
+/// Listens there. Returns the port; empty: it cannot.
+std::string listen_at(const Socket& listener, std::uint32_t address) {
+  sockaddr_in at = socket_address(address, 0);
+  socklen_t bytes = sizeof at;
+  if (::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes) != 0 ||
+      ::listen(listener.fd(), 1024) != 0 ||
+      ::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&at), &bytes) != 0)
+    return {};
+  return std::to_string(ntohs(at.sin_port));
+}
+
+/// Bound to the address that UCX will use, whatever other interfaces there are. Returns 0 or errno.
+int begin_connecting(const Socket& socket, std::uint32_t from, std::uint32_t to, const std::string& port) {
+  const sockaddr_in here = socket_address(from, 0);
+  const sockaddr_in there = socket_address(to, static_cast<std::uint16_t>(std::atoi(port.c_str())));
+  if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0) return errno;
+  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0 &&
+      errno != EINPROGRESS)
+    return errno;
+  return 0;
+}
+
+/// Waits until it is connected, or the time `end`. Returns what is in the way; empty: nothing.
+std::string end_connecting(const Socket& socket, std::int64_t end) {
+  const std::int64_t left_ns = std::max<std::int64_t>(end - static_cast<std::int64_t>(now_ns()), 0);
+  pollfd ready{socket.fd(), POLLOUT, 0};
+  if (::poll(&ready, 1, static_cast<int>(left_ns / 1'000'000)) == 0) return "no answer within 5 s";
+  int number = 0;
+  socklen_t bytes = sizeof number;
+  ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &number, &bytes);
+  return number != 0 ? std::strerror(number) : "";
+}
+
 /// Collective. Every machine's first rank connects to every other's over the network. All ranks return the
 /// same error, which names the ranks that fail.
 Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locations, const Network& network) {
   const std::uint32_t me = raw(all.rank());
+  const std::uint32_t here = network.of_rank[me].address;
   const std::vector<std::uint32_t> first = leaders(locations);
   const bool lead = std::find(first.begin(), first.end(), me) != first.end();
   const Socket listener(SOCK_STREAM);
-  std::string port;
-  if (lead) {
-    sockaddr_in at = socket_address(network.of_rank[me].address, 0);
-    socklen_t bytes = sizeof at;
-    if (::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes) == 0 &&
-        ::listen(listener.fd(), 1024) == 0 &&
-        ::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&at), &bytes) == 0) {
-      port = std::to_string(ntohs(at.sin_port));
-    }
-  }
-  auto ports = all.allgather(port);
+  auto ports = all.allgather(lead ? listen_at(listener, here) : std::string());
   KASANE_TRY(ports);
 
-  struct Attempt {
-    std::uint32_t to;
-    Socket socket;
-    std::string why = {};
-  };
-  std::vector<Attempt> open;
   std::string failures;
   const auto note = [&](std::uint32_t to, const std::string& why) {
-    if (failures.empty())
+    if (failures.empty() && !why.empty())
       failures = text(network.of_rank[me]) + " does not reach rank " + std::to_string(to) + "'s " +
                  text(network.of_rank[to]) + ": " + why;
   };
+  std::vector<std::pair<std::uint32_t, Socket>> begun;
   for (const std::uint32_t to : first) {
     if (!lead || to == me) continue;
     Socket socket(SOCK_STREAM);
-    // Bound to the address that UCX will use, whatever other interfaces there are.
-    const sockaddr_in from = socket_address(network.of_rank[me].address, 0);
-    const sockaddr_in at = socket_address(network.of_rank[to].address,
-                                          static_cast<std::uint16_t>(std::atoi((*ports)[to].c_str())));
-    if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&from), sizeof from) != 0) {
-      note(to, std::strerror(errno));
-    } else if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 &&
-               errno != EINPROGRESS) {
-      note(to, std::strerror(errno));
-    } else {
-      open.push_back({.to = to, .socket = std::move(socket)});
-    }
+    if (const int number = begin_connecting(socket, here, network.of_rank[to].address, (*ports)[to]);
+        number != 0)
+      note(to, std::strerror(number));
+    else
+      begun.emplace_back(to, std::move(socket));
   }
   const std::int64_t end = static_cast<std::int64_t>(now_ns()) + kTryNs;
-  for (const Attempt& attempt : open) {
-    const std::int64_t left_ns = std::max<std::int64_t>(end - static_cast<std::int64_t>(now_ns()), 0);
-    pollfd ready{attempt.socket.fd(), POLLOUT, 0};
-    if (::poll(&ready, 1, static_cast<int>(left_ns / 1'000'000)) == 0) {
-      note(attempt.to, "no answer within 5 s");
-      continue;
-    }
-    int number = 0;
-    socklen_t bytes = sizeof number;
-    ::getsockopt(attempt.socket.fd(), SOL_SOCKET, SO_ERROR, &number, &bytes);
-    if (number != 0) note(attempt.to, std::strerror(number));
-  }
+  for (const auto& [to, socket] : begun) note(to, end_connecting(socket, end));
   Result<void> mine;
   if (!failures.empty()) mine = fail(Errc::unsupported, failures);
   // also a barrier: listeners stay until all have tried
