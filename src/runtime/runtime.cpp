@@ -148,6 +148,7 @@ struct Runtime::State {
   Result<void> build_engine();
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
+  Result<void> build_access();
   std::vector<sched::Distance> distances_from_here();
   std::uint64_t agree_on_clock();
   Result<void> compare_objects();
@@ -403,7 +404,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
       for (std::byte* view : {space->a(0), space->v(0)})
         mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
   }
+  return build_access();
+}
 
+/// Heaps, counters and direct access; from its end on faults are served.
+Result<void> Runtime::State::build_access() {
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
   for (std::size_t i = 0; i < heaps.size(); ++i) {
     const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers,
