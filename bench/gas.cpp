@@ -5,8 +5,8 @@
 //
 // Claims: over UCX a get of 8 bytes whose page is known costs at most 1.2 times comm's read, one that is not
 // known at most 3 times; over shared memory at most comm's read and 10 ns. own of a page of 4 KiB with one
-// other sharer costs at most 4 round trips of a message. Each case says how many one-sided operations it takes
-// (where peers are mapped: none).
+// other sharer costs at most 4 round trips of a message. Each case says how many one-sided operations it
+// takes (where peers are mapped: none).
 //
 // Each system runs several times, in turn with the others; within a run the cases take turns, too. Reported
 // are medians over all, and ratios to comm-read and am-round-trip of the same system, or to a message to a
