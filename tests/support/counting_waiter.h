@@ -8,7 +8,7 @@
 
 namespace kasane::test {
 
-/// Polls, and counts who waits in it: a test goes on when so many do.
+/// Polls, and counts the threads that wait in it: a test goes on when so many do.
 class CountingWaiter final : public comm::Waiter {
  public:
   std::atomic<unsigned> waiting{0};

@@ -51,7 +51,7 @@ struct Access {
 /// One run of a program under one schedule.
 class Schedule {
  public:
-  /// choose(enabled threads as bits, next access of each) says who goes on.
+  /// choose(enabled threads as bits, next access of each) says which thread goes on.
   using Chooser = std::function<unsigned(std::uint32_t enabled, const std::vector<Access>& next)>;
   explicit Schedule(Chooser choose) : choose_(std::move(choose)) {}
   Schedule(const Schedule&) = delete;

@@ -30,7 +30,7 @@ int code_of(auto&& call) {
   }
 }
 
-// In each phase everybody writes its own word; after it everybody sees all words of those who are still
+// In each phase each thread writes its own word; after it each sees the words of all threads that are still
 // there. Between arrival and wait a thread does other things.
 TEST(Barrier, TokensAndThoseWhoDropOut) {
   for_seeds([](unsigned seed) {
@@ -70,7 +70,7 @@ TEST(Barrier, TokensAndThoseWhoDropOut) {
   });
 }
 
-// One arrives for three; who arrives last does not wait, and the token may be another thread's to wait for.
+// One thread arrives for three; the last to arrive does not wait, and another thread may wait with the token.
 TEST(Barrier, ArrivesForOthers) {
   EXPECT_EQ(kasane::run([] {
               int wrong = 0;

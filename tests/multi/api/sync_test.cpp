@@ -195,9 +195,9 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
             by_mutex.crossings / 2);  // threads that come and go, and are stolen now and then
 }
 
-// To memory it is as if a relaxed holder had never been there: whoever locks afterwards sees what those
-// before did who order memory. Three threads, on as many ranks, in turns that an atomic tells of, which
-// orders nothing.
+// To memory it is as if a relaxed holder had never been there: a thread that locks afterwards sees
+// what the holders before it did that order memory. Three threads, on as many ranks, take turns by an atomic
+// that orders nothing.
 TEST(Mutex, ARelaxedHolderOrdersNothingAndHidesNothing) {
   const int wrong = kasane::run([] {
     struct Data {
@@ -371,7 +371,7 @@ TEST(Latch, PassesWhenAllHaveComeAndMayBeDestroyedThen) {
       }
       latch->wait();
       for (std::uint32_t t = 0; t < kThreads; ++t) wrong += done[t] == t + 1 ? 0 : 1;
-      latch.reset();  // though those who counted may not have returned yet
+      latch.reset();  // though the threads that counted may not have returned yet
       for (auto& t : threads) t.join();
     }
     return wrong;

@@ -84,8 +84,8 @@ TEST_F(Trips, OneAPageOfARange) {
   EXPECT_EQ(of([&] { kasane::get(values.data(), first, values.size()); }), again);
 }
 
-// Where operations are messages (UCX without a network card): the manager marks the page and takes who knows
-// it, each of those forgets it, the owner yields, and brings a small page along. Its bytes else, and the
+// Where operations are messages (UCX without a network card): the manager marks the page and takes its
+// holders, each of which forgets it, the owner yields, and brings a small page along. Its bytes else, and the
 // entry, which is not waited for, are one-sided. Elsewhere five one-sided operations and one message: gas.md.
 TEST_F(Trips, APageThatMoves) {
   const bool by_messages =

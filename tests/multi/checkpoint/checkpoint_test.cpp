@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints of global memory: whatever owns it, whoever asks, on whatever number of ranks.
+// Checkpoints of global memory: any owner, any rank that asks, any number of ranks.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -123,7 +123,7 @@ TEST_F(Checkpoint, OnThreadsAmongOthers) {
     for (Word round = 0; round < 2; ++round) {
       kasane::parallel_for(std::size_t{0}, n,
                            [p = a.get(), round](std::size_t i) { p[i] = value(i, round); });
-      // Two at a time, and others who have nothing to do with it.
+      // Two at a time, beside threads that have nothing to do with it.
       kasane::parallel_invoke(
           [&] { kasane::persist(a.get(), n, first, round); },
           [&] {

@@ -155,7 +155,7 @@ inline void run_shm_rank(const Job& job, Kind kind, const Body& body) {
 /// Makes a network transport of this rank; what peers must know of each other goes through the OutOfBand.
 using MakeNetwork = std::function<Result<std::unique_ptr<Transport>>(OutOfBand&, Bells&)>;
 
-/// Who leaves when: with all others, or, where some of them will be killed, by itself.
+/// When a rank leaves: with all others, or, where some of them will be killed, by itself.
 enum class Leave { together, alone };
 
 /// Makes a network between ranks of this host, which meet over shared memory, and runs use on it.
@@ -172,7 +172,8 @@ inline void with_network(const Job& job, const MakeNetwork& make, Leave leave,
     ASSERT_TRUE(network) << network.error().message;
     use(**network);
   }
-  if (leave == Leave::together) host_all.barrier();  // also who has closed its network stays until all have
+  if (leave == Leave::together)
+    host_all.barrier();  // a rank that has closed its network stays until all have
 }
 
 inline MakeNetwork make_ucx(Kind kind) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kasane command says to who types it: help, suggestions for mistyped words, and what the machine
-// offers as text and as JSON.
+// What the kasane command prints: help, suggestions for mistyped words, and what the machine offers as text
+// and as JSON.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

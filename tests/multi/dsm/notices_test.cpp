@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notices name blocks: what nobody has changed of a page stays where it is cached, whoever changes the rest,
-// and is not fetched again.
+// Notices name blocks: what no rank has changed of a page stays where it is cached, whichever rank changes
+// the rest, and is not fetched again.
 //
 // A round: every rank reads each block of the page; some rank changes one byte; an edge from it to all
 // others; every rank reads again. Quiet rounds come before, in which nobody changes anything, so that the

@@ -102,7 +102,7 @@ TEST(HeapTraces, TripsToAnotherRank) {
   EXPECT_LE(free, 2.0);
 }
 
-// In a small space: one rank's share is used up, by whoever; the others, and later the same one, go on.
+// In a small space: one rank's share is used up, by any rank; the others, and later the same one, go on.
 TEST(HeapTraces, AnExhaustedRankDoesNotEndTheJob) {
   EXPECT_TRUE(kasane::run([] {
     const std::uint32_t full = kasane::ranks() - 1;

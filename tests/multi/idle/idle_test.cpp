@@ -25,8 +25,8 @@ constexpr double kMostOfACore = 0.035;
 constexpr auto kSettles = 1s;  ///< until naps have become long
 constexpr auto kWaits = 2s;
 
-// By going there: who waits until he is stolen by every rank may wait for long, since a theft over a network
-// takes several turns, and fails if its victim has begun another fork meanwhile.
+// By going there: a thread that waits until every rank has stolen it may wait for long, since a steal over a
+// network takes several turns, and fails if its victim has begun another fork meanwhile.
 std::vector<pid_t> processes_of_ranks() {
   std::vector<pid_t> of(kasane::ranks());
   for (std::uint32_t rank = 0; rank < kasane::ranks(); ++rank) {
@@ -87,8 +87,8 @@ TEST(Idle, NorDoesAJobWhoseThreadsAllWait) {
                          kasane::ranks());
 }
 
-// The child keeps its worker until its parent goes on, which only somebody who slept can see to. A wake-up
-// that is lost is a hang.
+// The child keeps its worker until its parent goes on, on a worker that slept. A wake-up that is lost is a
+// hang.
 TEST(Idle, WhoHasSleptLongTakesTheNextWork) {
   if (kasane::ranks() * kasane::workers() == 1) GTEST_SKIP() << "nobody else";
   const int taken = kasane::run([] {

@@ -29,7 +29,7 @@ class Signal {
   ~Signal() { kasane::deallocate(word_); }
   void set(std::uint64_t value) { kasane::put(word_, &value, 1); }
   /// Through the coherent view: kasane::get may let another thread of the worker run while it waits for a
-  /// network, and who asks here keeps the worker busy.
+  /// network, and the thread that asks here keeps the worker busy.
   [[nodiscard]] std::uint64_t get() const {
     kasane::acquire_all();
     return std::atomic_ref(*word_).load();

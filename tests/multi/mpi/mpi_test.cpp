@@ -84,7 +84,7 @@ TEST(Mpi, AttachingATebibyteNeitherPopulatesNorPinsIt) {
       EXPECT_EQ(back, mine);
     }
     env.all.barrier();
-    // Whoever sleeps now does so until all have unmapped: the window is closed with the transport, before the
+    // A rank that sleeps now does so until all have unmapped: the window is closed with the transport, before the
     // mapping would be missed.
     ::close(fd);
   });

@@ -95,7 +95,7 @@ TEST_P(Mpirun, TheStatusIsMainsHoweverItEndsAndWhateverRunsBetween) {
         continue;  // over each a return and an exit, a zero and another status
       const Outcome o = run({kProgram, deed}, environment);
       EXPECT_EQ(o.code, code) << deed << " over " << transport << "\n" << o.err;
-      if (code != 0) continue;  // then mpirun has words of its own, and ends who has not ended yet
+      if (code != 0) continue;  // then mpirun reports it, and ends the ranks that have not ended yet
       // Not with the end of its line: mpirun may put the other rank's words before that.
       EXPECT_EQ(count_of(o.out, "destroyed"), 2)
           << "on every rank, also after exit(): " << deed << " over " << transport;
