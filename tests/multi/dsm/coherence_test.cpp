@@ -97,8 +97,8 @@ std::pair<std::uint64_t, std::uint64_t> fences_of_four(RankMemory& m, BlockId b,
   return sums;
 }
 
-// Workers of a rank share its cache and its fences: a round that is under way does not serve the three workers
-// that ask meanwhile, and one more serves all of them.
+// Workers of a rank share its cache and its fences: a round that is under way does not serve the three
+// workers that ask meanwhile, and one more serves all of them.
 TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
   const auto [ranks_here, page_bytes] = GetParam();
   if (ranks_here == 1 || page_bytes != mem::kPageBytes) GTEST_SKIP() << "once for each number of ranks";

@@ -42,7 +42,8 @@ TEST(ManyRanks, Of256EachTakesSixMebibytes) {
 
 TEST(ManyRanks, AThousandComeUp) { run_many(1024, "", 500s); }
 
-/// As a user that may have so many processes and threads: root is not limited. Only this test uses the number.
+/// As a user that may have so many processes and threads: root is not limited. Only this test uses the
+/// number.
 std::vector<std::string> limited(int processes, std::vector<std::string> command) {
   std::vector<std::string> all{
       "setpriv", "--reuid",        "64977",   "--regid",

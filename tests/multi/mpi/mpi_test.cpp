@@ -84,8 +84,8 @@ TEST(Mpi, AttachingATebibyteNeitherPopulatesNorPinsIt) {
       EXPECT_EQ(back, mine);
     }
     env.all.barrier();
-    // A rank that sleeps now does so until all have unmapped: the window is closed with the transport, before the
-    // mapping would be missed.
+    // A rank that sleeps now does so until all have unmapped: the window is closed with the transport, before
+    // the mapping would be missed.
     ::close(fd);
   });
 }

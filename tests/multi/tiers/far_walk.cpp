@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // far_walk MIB: a walk over so much global memory for each rank, of which a page of 64 KiB in each 2 MiB is
-// used: stored to, loaded, then got and put by the thread that comes to it. What such a walk leaves behind is page
-// tables, far more than it has data at once. Says what the kernel holds of them at rank 0. Status 1: a word
-// is wrong; 77 (skipped): this kernel keeps page tables, so they would use the budget up.
+// used: stored to, loaded, then got and put by the thread that comes to it. What such a walk leaves behind is
+// page tables, far more than it has data at once. Says what the kernel holds of them at rank 0. Status 1: a
+// word is wrong; 77 (skipped): this kernel keeps page tables, so they would use the budget up.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -88,7 +88,8 @@ TEST(DequeDeath, SaysWhatCapacityMustBe) {
 }
 
 // Every value pushed is taken exactly once, thieves see values in the order of pushes, and what was written
-// before a push is seen by the thread that takes it (the payload is a plain array: the thread sanitizer watches it).
+// before a push is seen by the thread that takes it (the payload is a plain array: the thread
+// sanitizer watches it).
 TEST(DequeStress, EveryValueIsTakenOnce) {
   constexpr std::uint64_t kValues = 60'000;
   constexpr int kThieves = 3;
