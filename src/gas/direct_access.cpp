@@ -35,11 +35,11 @@ void post(comm::Blocking& io, const F& accepted) {
 
 Result<std::unique_ptr<DirectAccess>> DirectAccess::create(comm::Engine& engine, AddressCache& addresses,
                                                            AutoRelocator* auto_relocator, std::uint64_t bytes,
-                                                           const std::byte* base) {
+                                                           const mem::AddressMap& map) {
   auto store = Store::create();
   KASANE_TRY(store);
   return std::unique_ptr<DirectAccess>(
-      new DirectAccess(engine, addresses, auto_relocator, bytes, base, std::move(*store)));
+      new DirectAccess(engine, addresses, auto_relocator, bytes, map, std::move(*store)));
 }
 
 Result<DirectAccess::Store> DirectAccess::Store::create() {
@@ -59,7 +59,7 @@ Result<DirectAccess::Store> DirectAccess::Store::create() {
 }
 
 DirectAccess::DirectAccess(comm::Engine& engine, AddressCache& addresses, AutoRelocator* auto_relocator,
-                           std::uint64_t bytes, const std::byte* base, Store&& store)
+                           std::uint64_t bytes, const mem::AddressMap& map, Store&& store)
     : engine_(engine),
       addresses_(addresses),
       auto_relocator_(auto_relocator),
@@ -67,7 +67,7 @@ DirectAccess::DirectAccess(comm::Engine& engine, AddressCache& addresses, AutoRe
       rank_(engine.transport().rank()),
       bytes_(bytes),
       cpu_atomics_(engine.transport().facts().atomics_coherent_with_cpu),
-      base_(base),
+      map_(map),
       frames_(std::make_unique<std::byte*[]>(engine.transport().ranks())),
       store_(std::move(store)),
       free_parts_(kParts),
@@ -102,7 +102,7 @@ Result<void> DirectAccess::wild(std::uint64_t offset) const {
 
 std::string DirectAccess::name(std::uint64_t offset) const {
   char text[32];
-  std::snprintf(text, sizeof text, "%p", static_cast<const void*>(base_ + offset));
+  std::snprintf(text, sizeof text, "%p", static_cast<const void*>(map_.address(offset)));
   return text;
 }
 

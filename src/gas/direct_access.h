@@ -58,7 +58,7 @@ class DirectAccess {
   /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have
   /// for offset 0. The auto-relocator, if not null, counts uses of other ranks' pages.
   static Result<std::unique_ptr<DirectAccess>> create(comm::Engine&, AddressCache&, AutoRelocator*,
-                                                      std::uint64_t bytes, const std::byte* base);
+                                                      std::uint64_t bytes, const mem::AddressMap&);
   ~DirectAccess();  ///< after everything has completed
   DirectAccess(const DirectAccess&) = delete;
   DirectAccess& operator=(const DirectAccess&) = delete;
@@ -206,7 +206,7 @@ class DirectAccess {
     static Result<Store> create();
   };
 
-  DirectAccess(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const std::byte* base,
+  DirectAccess(comm::Engine&, AddressCache&, AutoRelocator*, std::uint64_t bytes, const mem::AddressMap&,
                Store&&);
   [[nodiscard]] Result<void> check(std::uint64_t offset, std::uint64_t bytes) const;
   [[nodiscard]] Result<void> wild(std::uint64_t offset) const;
@@ -261,7 +261,7 @@ class DirectAccess {
   Rank rank_;
   std::uint64_t bytes_;
   bool cpu_atomics_;
-  const std::byte* base_;                 ///< the address of offset 0, for messages
+  const mem::AddressMap map_;             ///< for messages
   std::unique_ptr<std::byte*[]> frames_;  ///< of each rank, null where they are not mapped
   Store store_;
   comm::IndexPool<> free_parts_, free_reads_;

@@ -27,7 +27,7 @@ namespace kasane::mem {
 
 class ClosedBlocks {
  public:
-  explicit ClosedBlocks(std::byte* v) noexcept : v_(v) {}
+  explicit ClosedBlocks(const AddressMap& map) noexcept : map_(map) {}
 
   /// Closes the block unless allowed(). allowed() is called when the thread that may make the block allowed
   /// can see it closed; that thread then opens it.
@@ -86,11 +86,11 @@ class ClosedBlocks {
     return false;
   }
   void protect(std::uint64_t block, int protection) const noexcept {
-    KASANE_CHECK(::mprotect(v_ + block * kBlockBytes, kBlockBytes, protection) == 0,
+    KASANE_CHECK(::mprotect(map_.address(block * kBlockBytes), kBlockBytes, protection) == 0,
                  "the kernel allows no more mappings: raise vm.max_map_count");
   }
 
-  std::byte* const v_;
+  const AddressMap& map_;  ///< the engine's
   std::atomic_flag lock_;
   std::atomic<std::uint32_t> count_{0};
   std::array<std::uint64_t, 64> slots_{};  ///< block + 1; 0: none

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "base/assert.h"
+#include "mem/fault_ranges.h"
 #include "mem/mappings.h"
 #include "mem/page_tables.h"
-#include "mem/signal_dispatch.h"
 
 namespace kasane::mem {
 namespace {
@@ -27,7 +27,7 @@ constexpr int protection(Access access) {
 class MprotectEngine final : public FaultEngine {
  public:
   MprotectEngine(const Space& space, std::uint64_t limit)
-      : base_(space.v(0)), bytes_(space.bytes()), mappings_(limit) {}
+      : map_(space.addresses()), bytes_(space.bytes()), mappings_(limit) {}
   ~MprotectEngine() override { stop(); }
 
   std::string_view name() const noexcept override { return "mprotect"; }
@@ -36,14 +36,14 @@ class MprotectEngine final : public FaultEngine {
     KASANE_CHECK(handler != nullptr && handler_ == nullptr);
     handler_ = handler;
     context_ = context;
-    auto registered = register_range(base_, bytes_, on_fault, this);
+    auto registered = register_ranges(map_, on_fault, this);
     if (!registered) handler_ = nullptr;
     return registered;
   }
 
   void stop() noexcept override {
     if (handler_ == nullptr) return;
-    unregister_range(base_);
+    unregister_ranges(map_);
     handler_ = nullptr;
   }
 
@@ -59,14 +59,14 @@ class MprotectEngine final : public FaultEngine {
     KASANE_CHECK(offset <= bytes_ && bytes <= bytes_ - offset);
     if (bytes == 0) return true;
     mappings_.spend();  // before, so that the bound holds while mprotect runs
-    if (::mprotect(base_ + offset, bytes, protection(access)) == 0) return true;
+    if (::mprotect(map_.address(offset), bytes, protection(access)) == 0) return true;
     KASANE_CHECK_OP(errno, ==, ENOMEM);
     mappings_.refused();
     return false;
   }
 
   void give_tables_back(BlockRange run) noexcept override {
-    drop_translations(base_ + offset_of(run.first), run.count * kBlockBytes);
+    drop_translations(map_.address(offset_of(run.first)), run.count * kBlockBytes);
   }
 
   bool crowded() const noexcept override { return mappings_.crowded(); }
@@ -74,11 +74,11 @@ class MprotectEngine final : public FaultEngine {
  private:
   static bool on_fault(void* self, void* address, bool write, int) {
     const auto* engine = static_cast<const MprotectEngine*>(self);
-    const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(address) - engine->base_);
+    const auto offset = engine->map_.offset(address);
     return engine->handler_(engine->context_, offset, write ? Access::write : Access::read, Served::in_place);
   }
 
-  std::byte* const base_;
+  const AddressMap map_;
   const std::size_t bytes_;
   MappingBudget mappings_;
   FaultHandler handler_ = nullptr;  // constant between start() and stop()

@@ -10,11 +10,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "base/assert.h"
@@ -109,9 +111,10 @@ std::byte* reserve_anywhere(std::size_t bytes) {
   return reinterpret_cast<std::byte*>(base);
 }
 
-Result<std::byte*> map_file(const char* what, int fd, std::size_t bytes, int access, std::byte* at) {
+Result<std::byte*> map_file(const char* what, int fd, std::uint64_t from, std::size_t bytes, int access,
+                            std::byte* at) {
   const int flags = MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0);
-  void* got = ::mmap(at, bytes, access, flags, fd, 0);
+  void* got = ::mmap(at, bytes, access, flags, fd, static_cast<off_t>(from));
   if (got == MAP_FAILED)
     return fail_errno(
         Errc::limit, text("cannot map %s, %zu bytes at %p (47 bits of address hold V, A, T and the peers' M; "
@@ -162,7 +165,46 @@ std::uint64_t free_candidates(std::size_t bytes) {
 
 std::uintptr_t candidate_base(unsigned i) { return i < kCandidates.size() ? kCandidates[i] : 0; }
 
-Result<Space> Space::create(std::byte* base, std::size_t bytes) {
+std::uint64_t place_windows(std::span<Window> windows, std::uint64_t bytes) noexcept {
+  for (Window& window : windows) {
+    window.offset = bytes + kPageBytes;
+    bytes = (window.offset + window.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  return bytes;
+}
+
+AddressMap::AddressMap(std::byte* base, std::uint64_t bytes, std::span<const Window> windows) noexcept
+    : count_(1 + windows.size()) {
+  KASANE_CHECK_OP(windows.size(), <=, kMostWindows);
+  parts_[0] = {base, bytes, 0};
+  std::ranges::copy(windows, parts_.begin() + 1);
+}
+
+const Window* AddressMap::window_at(const void* p) const noexcept {
+  for (std::size_t i = 1; i < count_; ++i)
+    if (distance(p, parts_[i]) < parts_[i].bytes) return &parts_[i];
+  return nullptr;
+}
+
+// Offsets between two parts lie nowhere; nothing is accessed there.
+std::byte* AddressMap::address_in_window(std::uint64_t offset) const noexcept {
+  std::size_t i = count_ - 1;
+  while (offset < parts_[i].offset) --i;
+  return parts_[i].at + (offset - parts_[i].offset);
+}
+
+std::uint64_t AddressMap::room_in_window(const void* p) const noexcept {
+  const Window* const window = window_at(p);
+  return window != nullptr ? window->bytes - distance(p, *window) : 0;
+}
+
+std::uint64_t AddressMap::offset_in_window(const void* p) const noexcept {
+  const Window* const window = window_at(p);
+  KASANE_CHECK(window != nullptr, "the offset of an address outside of V");
+  return window->offset + distance(p, *window);
+}
+
+Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const Window> windows, bool keep) {
   if (base == nullptr || bytes == 0 || bytes % kPageBytes != 0)
     return fail(
         Errc::invalid_argument,
@@ -170,49 +212,82 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes) {
              bytes, static_cast<void*>(base), kPageBytes));
   Space s;  // from here on its destructor takes back what was made
   s.bytes_ = bytes;
-  auto m = memory_file("kasane-M", bytes);
+  if (!windows.empty()) {
+    const std::uint64_t end = windows.back().offset + windows.back().bytes;
+    s.bytes_ = (end + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+  auto m = memory_file("kasane-M", s.bytes_);
   KASANE_TRY(m);
   s.m_fd_ = *m;
-  auto t = memory_file("kasane-T", bytes);
+  auto t = memory_file("kasane-T", s.bytes_);
   KASANE_TRY(t);
   s.t_fd_ = *t;
   // Aligned as V is: large frames (mem/large_frames.h) fit both, and whole page tables (mem/page_tables.h)
   // belong to a range.
-  s.a_ = reserve_anywhere(bytes);
-  auto a_view = map_file("A", s.m_fd_, bytes, PROT_READ | PROT_WRITE, s.a_);
+  s.a_ = reserve_anywhere(s.bytes_);
+  auto a_view = map_file("A", s.m_fd_, 0, s.bytes_, PROT_READ | PROT_WRITE, s.a_);
   KASANE_TRY(a_view);
   s.a_ = *a_view;
-  s.t_ = reserve_anywhere(bytes);  // likewise
-  auto t_view = map_file("T", s.t_fd_, bytes, PROT_READ | PROT_WRITE, s.t_);
+  s.t_ = reserve_anywhere(s.bytes_);  // likewise
+  auto t_view = map_file("T", s.t_fd_, 0, s.bytes_, PROT_READ | PROT_WRITE, s.t_);
   KASANE_TRY(t_view);
   s.t_ = *t_view;
-  // V comes last: nothing after it can fail, so a failed create never uses up the reservation.
-  auto v_view = map_file("V", s.m_fd_, bytes, PROT_NONE, base);
+  // V comes last, so that a failed create never uses up the reservation; a failure at a window is final.
+  auto v_view = map_file("V", s.m_fd_, 0, bytes, PROT_NONE, base);
   KASANE_TRY(v_view);
-  s.v_ = *v_view;
+  s.map_ = AddressMap(base, bytes, {});
+  for (const Window& window : windows) {
+    if (keep) s.copy_in(window);
+    KASANE_TRY(map_file("the program's variables", s.m_fd_, window.offset, window.bytes, PROT_NONE, window.at));
+  }
+  s.map_ = AddressMap(base, bytes, windows);
   return s;
+}
+
+// Pages that the process has never touched stay holes of M: a large array of zeros costs nothing. Which pages
+// these are is in /proc/self/pagemap; where that is not to be had all are copied.
+void Space::copy_in(const Window& window) const noexcept {
+  constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62;
+  const int map = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  std::array<std::uint64_t, 512> entries;
+  const std::uint64_t blocks = window.bytes / kBlockBytes, first = reinterpret_cast<std::uintptr_t>(window.at) / kBlockBytes;
+  for (std::uint64_t at = 0; at < blocks; at += entries.size()) {
+    const std::uint64_t count = std::min<std::uint64_t>(entries.size(), blocks - at);
+    const auto wanted = static_cast<ssize_t>(count * sizeof entries[0]);
+    if (map < 0 || ::pread(map, entries.data(), count * sizeof entries[0],
+                           static_cast<off_t>((first + at) * sizeof entries[0])) != wanted)
+      entries.fill(kPresent);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t offset = (at + i) * kBlockBytes;
+      const bool touched = (entries[i] & (kPresent | kSwapped)) != 0 || offset < window.filled;
+      if (touched) std::memcpy(a_ + window.offset + offset, window.at + offset, kBlockBytes);
+    }
+  }
+  if (map >= 0) ::close(map);
 }
 
 // With an old size of 0, mremap makes a second mapping of the same shared memory, without a descriptor.
 Result<void> Space::show(std::uint64_t offset, std::size_t bytes, std::byte* frames) {
-  for (std::byte* view : {a_, v_}) {
-    if (::mremap(frames, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, view + offset) == MAP_FAILED)
+  for (std::byte* view : {a_ + offset, v(offset)}) {
+    if (::mremap(frames, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, view) == MAP_FAILED)
       return fail_errno(Errc::limit, text("cannot map %zu bytes of another rank's frames at %p", bytes,
-                                          static_cast<void*>(view + offset)));
+                                          static_cast<void*>(view)));
   }
   return {};
 }
 
 Space::Space(Space&& o) noexcept
-    : v_(std::exchange(o.v_, nullptr)),
+    : map_(std::exchange(o.map_, {})),
       a_(std::exchange(o.a_, nullptr)),
       t_(std::exchange(o.t_, nullptr)),
       bytes_(std::exchange(o.bytes_, 0)),
       m_fd_(std::exchange(o.m_fd_, -1)),
       t_fd_(std::exchange(o.t_fd_, -1)) {}
 
+// Windows stay mapped: the program may still name its variables.
 Space::~Space() {
-  for (std::byte* view : {v_, a_, t_})
+  if (map_.base() != nullptr) ::munmap(map_.base(), map_.parts()[0].bytes);
+  for (std::byte* view : {a_, t_})
     if (view) ::munmap(view, bytes_);
   for (int fd : {m_fd_, t_fd_})
     if (fd >= 0) ::close(fd);

@@ -2,9 +2,12 @@
 // The geometry of the global space and this rank's views of it (design: V, M, A, T all at the same offset).
 //
 //   V  base … base+bytes   the coherent view: the user's pointers; maps M; no access until armed
+//   W  elsewhere           parts of V at addresses that the program has already: its variables (Window)
 //   M  one sparse memfd    the DRAM tier: owned pages and cached copies alike at their offset
 //   A  another map of M    the runtime's alias, always read-write
 //   T  a sparse memfd      twins
+//
+//   offset   0 ─────────── V ─────────── bytes ─ gap ─ window 0 ─ gap ─ window 1 … ─ total
 //
 // A FaultEngine arms V. V and A may show frames of another file in a part (show). So the stacks of ranks on
 // one host are one memory (runtime/stacks.h).
@@ -12,8 +15,10 @@
 // Thread safety: constant after create() and show(), which come before all other calls.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -48,11 +53,71 @@ std::uintptr_t candidate_base(unsigned i);
 /// Punches the frames of whole blocks of a memory file, which read as zeros from then on. Keeps errno.
 void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
 
+/// A part of V at an address of its own: whole OS pages that the process has already.
+struct Window {
+  std::byte* at = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t filled = 0;  ///< its first bytes, which come from a file; the rest began as zeros
+  std::uint64_t offset = 0;  ///< in M, A and T; from place_windows()
+};
+
+/// Gives each window an offset behind the first `bytes` of the space. Between two parts lies a page that is
+/// never used, so that no run of blocks crosses from one to the next. Returns the bytes of M.
+std::uint64_t place_windows(std::span<Window>, std::uint64_t bytes) noexcept;
+
+/// Where the parts of V lie: the space's own range, which begins at offset 0, and the windows. A value.
+class AddressMap {
+ public:
+  static constexpr std::size_t kMostWindows = 15;
+
+  AddressMap() = default;
+  AddressMap(std::byte* base, std::uint64_t bytes, std::span<const Window> windows) noexcept;
+
+  /// The space's own range, then the windows'.
+  [[nodiscard]] std::span<const Window> parts() const noexcept { return {parts_.data(), count_}; }
+  [[nodiscard]] std::byte* base() const noexcept { return parts_[0].at; }
+
+  [[nodiscard]] std::byte* address(std::uint64_t offset) const noexcept {
+    if (offset < parts_[0].bytes || count_ == 1) [[likely]]
+      return parts_[0].at + offset;
+    return address_in_window(offset);
+  }
+  [[nodiscard]] bool contains(const void* p) const noexcept { return room(p) != 0; }
+  /// Bytes from p to the end of its part; 0: p is not in V.
+  [[nodiscard]] std::uint64_t room(const void* p) const noexcept {
+    const std::uint64_t from = distance(p, parts_[0]);
+    if (from < parts_[0].bytes) [[likely]]
+      return parts_[0].bytes - from;
+    return count_ == 1 ? 0 : room_in_window(p);
+  }
+  /// Only where contains(p).
+  [[nodiscard]] std::uint64_t offset(const void* p) const noexcept {
+    const std::uint64_t from = distance(p, parts_[0]);
+    if (from < parts_[0].bytes || count_ == 1) [[likely]]
+      return from;
+    return offset_in_window(p);
+  }
+
+ private:
+  static std::uint64_t distance(const void* p, const Window& part) noexcept {
+    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(part.at);
+  }
+  [[nodiscard]] const Window* window_at(const void* p) const noexcept;
+  [[nodiscard]] std::byte* address_in_window(std::uint64_t offset) const noexcept;
+  [[nodiscard]] std::uint64_t room_in_window(const void*) const noexcept;
+  [[nodiscard]] std::uint64_t offset_in_window(const void*) const noexcept;
+
+  std::array<Window, 1 + kMostWindows> parts_{};
+  std::size_t count_ = 1;
+};
+
 class Space {
  public:
   /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a
-  /// multiple of kPageBytes.
-  static Result<Space> create(std::byte* base, std::size_t bytes);
+  /// multiple of kPageBytes. windows, placed: what this process has there becomes inaccessible until it is
+  /// armed; `keep`: its bytes are copied to M before.
+  static Result<Space> create(std::byte* base, std::size_t bytes, std::span<const Window> windows = {},
+                              bool keep = false);
   Space(Space&&) noexcept;
   Space& operator=(Space&&) = delete;
   ~Space();
@@ -62,24 +127,30 @@ class Space {
   /// have changed.
   Result<void> show(std::uint64_t offset, std::size_t bytes, std::byte* frames);
 
+  /// Of M, A and T, windows included.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  [[nodiscard]] const AddressMap& addresses() const noexcept { return map_; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return bytes_ / kBlockBytes; }
-  [[nodiscard]] std::byte* v(std::uint64_t offset) const noexcept { return v_ + offset; }
+  [[nodiscard]] std::byte* v(std::uint64_t offset) const noexcept { return map_.address(offset); }
   [[nodiscard]] std::byte* a(std::uint64_t offset) const noexcept { return a_ + offset; }
   [[nodiscard]] std::byte* t(std::uint64_t offset) const noexcept { return t_ + offset; }
   [[nodiscard]] int frames_fd() const noexcept { return m_fd_; }
   [[nodiscard]] int twins_fd() const noexcept { return t_fd_; }
-  [[nodiscard]] bool contains(const void* p) const noexcept {
-    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(v_) < bytes_;
+  [[nodiscard]] bool contains(const void* p) const noexcept { return map_.contains(p); }
+  /// Whether all of [p, p + bytes) lies in one part of V.
+  [[nodiscard]] bool contains(const void* p, std::uint64_t bytes) const noexcept {
+    const std::uint64_t room = map_.room(p);
+    return room != 0 && bytes <= room;
   }
   /// Offset of an address in V; only where contains(p).
-  [[nodiscard]] std::uint64_t offset(const void* p) const noexcept {
-    return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(v_);
-  }
+  [[nodiscard]] std::uint64_t offset(const void* p) const noexcept { return map_.offset(p); }
 
  private:
   Space() = default;
-  std::byte *v_ = nullptr, *a_ = nullptr, *t_ = nullptr;
+  void copy_in(const Window&) const noexcept;
+
+  AddressMap map_;
+  std::byte *a_ = nullptr, *t_ = nullptr;
   std::size_t bytes_ = 0;
   int m_fd_ = -1, t_fd_ = -1;
 };

@@ -35,11 +35,11 @@
 #include "base/assert.h"
 #include "base/memory_file.h"
 #include "mem/closed_blocks.h"
+#include "mem/fault_ranges.h"
 #include "mem/fault_threads.h"
 #include "mem/madvise.h"
 #include "mem/mappings.h"
 #include "mem/page_tables.h"
-#include "mem/signal_dispatch.h"
 #include "mem/stack_guard.h"
 #include "mem/userfaultfd.h"
 
@@ -61,26 +61,28 @@ class UffdEngine final : public FaultEngine, private FaultServer {
  public:
   UffdEngine(const Space& space, Delivery delivery, Userfaultfd uffd, std::atomic<std::uint8_t>* blocks,
              std::uint64_t limit)
-      : v_(space.v(0)),
+      : map_(space.addresses()),
         a_(space.a(0)),
         bytes_(space.bytes()),
         uffd_(std::move(uffd)),
         blocks_(blocks),
         mappings_(limit),
-        closed_(v_) {
+        closed_(map_) {
     if (delivery == Delivery::thread) threads_.emplace(uffd_, static_cast<FaultServer&>(*this));
   }
 
   Result<void> open() {
-    if (const int result = uffd_.add(v_, bytes_); result != 0)
-      return fail_errno(Errc::unsupported,
-                        "userfaultfd does not take a space of " + std::to_string(bytes_) + " bytes", result);
+    for (const Window& part : map_.parts()) {
+      if (const int result = uffd_.add(part.at, part.bytes); result != 0)
+        return fail_errno(Errc::unsupported,
+                          "userfaultfd does not take " + std::to_string(part.bytes) + " bytes of the space", result);
+    }
     return allow_all();  // only now: until here the protection of the whole mapping kept all threads out
   }
 
   ~UffdEngine() override {
     stop();
-    ::mprotect(v_, bytes_, PROT_NONE);  // before our descriptor closes, which makes all of V plain
+    shut();  // before our descriptor closes, which makes all of V plain
     ::munmap(blocks_, bytes_ / kBlockBytes);
   }
 
@@ -90,10 +92,10 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     KASANE_CHECK(handler != nullptr && handler_ == nullptr);
     handler_ = handler;
     context_ = context;
-    auto started = register_range(v_, bytes_, on_fault, this, FaultSignals::segv_and_bus);
+    auto started = register_ranges(map_, on_fault, this, FaultSignals::segv_and_bus);
     if (started && threads_) {
       started = start_threads();
-      if (!started) unregister_range(v_);
+      if (!started) unregister_ranges(map_);
     }
     if (!started) handler_ = nullptr;
     return started;
@@ -101,7 +103,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   void stop() noexcept override {
     if (handler_ == nullptr) return;
-    unregister_range(v_);
+    unregister_ranges(map_);
     if (threads_) stop_threads();
     handler_ = nullptr;
   }
@@ -166,7 +168,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
  private:
-  std::byte* v(BlockRange run) const noexcept { return v_ + offset_of(run.first); }
+  std::byte* v(BlockRange run) const noexcept { return map_.address(offset_of(run.first)); }
   static std::size_t bytes(BlockRange run) noexcept { return run.count * kBlockBytes; }
   std::atomic<std::uint8_t>& byte(std::uint64_t block) const noexcept { return blocks_[block]; }
   // relaxed: the caller holds the busy bit, so the state is the one that the last protect() left.
@@ -345,7 +347,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
 
   static bool on_fault(void* self, void* address, bool write, int signal) {
     auto& engine = *static_cast<UffdEngine*>(self);
-    const auto offset = static_cast<std::uint64_t>(static_cast<std::byte*>(address) - engine.v_);
+    const auto offset = engine.map_.offset(address);
     const Access wanted = write ? Access::write : Access::read;
     const BlockId block = block_of(offset);
     // A SIGSEGV is the guard of a stack, which no mapping cures, or a closed block.
@@ -354,11 +356,18 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return engine.handler_(engine.context_, offset, wanted, Served::in_place);
   }
 
+  void shut() const noexcept {
+    for (const Window& part : map_.parts()) ::mprotect(part.at, part.bytes, PROT_NONE);
+  }
+
   // ---- delivery to a thread ----
 
   Result<void> allow_all() noexcept {
-    if (::mprotect(v_, bytes_, PROT_READ | PROT_WRITE) == 0) return {};
-    return fail_errno(Errc::limit, "cannot make a space of " + std::to_string(bytes_) + " bytes accessible");
+    for (const Window& part : map_.parts()) {
+      if (::mprotect(part.at, part.bytes, PROT_READ | PROT_WRITE) != 0)
+        return fail_errno(Errc::limit, "cannot make " + std::to_string(part.bytes) + " bytes of the space accessible");
+    }
+    return {};
   }
 
   Result<void> start_threads() {
@@ -372,13 +381,13 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     threads_->stop();
     stopped_ = true;
     closed_.open({BlockId{0}, bytes_ / kBlockBytes});
-    ::mprotect(v_, bytes_, PROT_NONE);
-    uffd_.wake(v_, bytes_);
+    shut();
+    for (const Window& part : map_.parts()) uffd_.wake(part.at, part.bytes);
   }
 
   static Access wanted(const UserFault& fault) noexcept { return fault.write ? Access::write : Access::read; }
   BlockId block(const UserFault& fault) const noexcept {
-    return block_of(static_cast<std::uint64_t>(fault.address - v_));
+    return block_of(map_.offset(fault.address));
   }
 
   bool serve_allowed(const UserFault& fault) noexcept override {
@@ -392,7 +401,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   void answer(const UserFault& fault) noexcept override {
     if (serve_allowed(fault)) return;  // allowed meanwhile
     const BlockId b = block(fault);
-    if (!handler_(context_, static_cast<std::uint64_t>(fault.address - v_), wanted(fault),
+    if (!handler_(context_, map_.offset(fault.address), wanted(fault),
                   Served::for_another))
       closed_.close(b, [this, b] { return (byte(raw(b)).load() & kRights) != 0; });
     put_off(fault);
@@ -437,7 +446,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     return result == 0;
   }
 
-  std::byte* const v_;
+  const AddressMap map_;
   std::byte* const a_;
   const std::size_t bytes_;
   Userfaultfd uffd_;

@@ -39,8 +39,7 @@ int run(Call call) {
     return api_fail(EINVAL, call.name,
                     "count * element_bytes is more than there can be, or an element has no bytes");
   const auto* first = static_cast<const std::byte*>(call.data);
-  if (bytes != 0 &&
-      (!r->contains(first) || bytes > r->options().space_bytes || !r->contains(first + bytes - 1)))
+  if (bytes != 0 && !r->space().contains(first, bytes))
     return api_fail(EINVAL, call.name, "the range is not in global memory");
   if (kasane::ult::Pool::self() != kasane::kNoSlot) {
     kasane::runtime::check_no_mutex_held(call.name);

@@ -71,16 +71,16 @@ int with_shape(const kasane_strides_t* shape, const char* call, const With& with
   return answer(with(empty ? contiguous(0) : Cursor(s)), call);
 }
 
-/// The pieces relative to the space's base and to address 0.
-std::vector<kasane::comm::Piece> pieces_of(const kasane_piece_t* pieces, std::size_t count,
-                                           const std::byte* base) {
+/// The pieces relative to offset 0 and to address 0.
+std::vector<kasane::comm::Piece> pieces_of(const kasane_piece_t* pieces, std::size_t count) {
+  constexpr std::uint64_t kNowhere = std::uint64_t{1} << 62;
+  const kasane::mem::Space& space = Runtime::current()->space();
   const kasane::ult::RuntimeSection section;  // private memory
   std::vector<kasane::comm::Piece> list;
   list.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    list.push_back(
-        {reinterpret_cast<std::uintptr_t>(pieces[i].global) - reinterpret_cast<std::uintptr_t>(base),
-         reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
+    const std::uint64_t at = space.contains(pieces[i].global) ? space.offset(pieces[i].global) : kNowhere;
+    list.push_back({at, reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
   }
   return list;
 }
@@ -208,7 +208,7 @@ int kasane_get_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
-  const auto list = pieces_of(pieces, count, base);
+  const auto list = pieces_of(pieces, count);
   d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), false, call,
            __builtin_return_address(0));
   return answer(d->get(nullptr, base, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)),
@@ -220,7 +220,7 @@ int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
-  const auto list = pieces_of(pieces, count, base);
+  const auto list = pieces_of(pieces, count);
   d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), true, call, __builtin_return_address(0));
   return answer(d->put(base, nullptr, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)),
                 call);

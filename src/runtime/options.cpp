@@ -87,12 +87,16 @@ void add_memory(OptionTable& table, Options& o) {
              {0, 1 << 22})
       .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes,
              "Stack of main, which lies in the space.", {64 << 10, kGiB})
+      .choice("--globals", "KASANE_GLOBALS", o.globals_shared, "private", "shared",
+              "Whether each rank has variables of its own (those of file and namespace scope, and static "
+              "ones), or all ranks share the program's. With --main all each has its own.")
+      .text("--globals-of", "KASANE_GLOBALS_OF", o.globals_of,
+            "Libraries whose variables are shared, too: LIB or LIB,LIB…, each the beginning of a file name "
+            "(libfoo).")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
-              "Where operator new on a user-level thread allocates: in each rank's own heap, or in the "
-              "space.")
+              "Where the program's operator new allocates: in each rank's own heap, or in the space.")
       .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space",
-              "Where the program's malloc on a user-level thread allocates: in each rank's own heap, or in "
-              "the space.");
+              "Where the program's malloc allocates: in each rank's own heap, or in the space.");
 }
 
 void add_coherence(OptionTable& table, Options& o) {

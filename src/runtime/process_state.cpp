@@ -17,7 +17,6 @@ namespace {
 
 Process g_process;
 std::atomic<comm::Phase> g_phase{comm::Phase::starting};
-void (*g_end_job)() noexcept = nullptr;
 SlotId g_main_slot = kNoSlot;
 const std::byte* g_main_stack = nullptr;
 
@@ -46,8 +45,6 @@ void at_exit(int code, void*) {
   const SlotId self = ult::Pool::self();
   const bool from_main = g_process.main_here && (self == kNoSlot || self == g_main_slot);
   if (!from_main) exit_early(code);
-  set_phase(comm::Phase::ended);
-  if (g_end_job != nullptr) g_end_job();
 }
 
 }  // namespace
@@ -99,10 +96,7 @@ void give_up(const Error& error) noexcept {
   ::_exit(1);
 }
 
-void install_exit_check(void (*end_job)() noexcept) {
-  g_end_job = end_job;
-  ::on_exit(at_exit, nullptr);
-}
+void install_exit_check() { ::on_exit(at_exit, nullptr); }
 
 void note_main_thread() noexcept {
   g_main_slot = ult::Pool::self();

@@ -50,9 +50,9 @@ void tell(const char* text, std::size_t bytes) noexcept;
 [[noreturn]] void give_up(const Error&) noexcept;
 
 /// Registers what happens at exit() while the job runs. On a rank that runs main, an exit() in main's own
-/// control flow is orderly and calls `end_job`. Elsewhere (a serving rank, a user-level thread) the process
-/// ends at once with a message and a status that is not 0.
-void install_exit_check(void (*end_job)() noexcept);
+/// control flow is orderly. Elsewhere (a serving rank, a user-level thread) the process ends at once with a
+/// message and a status that is not 0.
+void install_exit_check();
 
 /// The caller is main: from now on an exit() on its stack is main's own.
 void note_main_thread() noexcept;

@@ -143,10 +143,11 @@ struct Runtime::State {
   std::atomic<std::uint32_t> workers_left{0};
   std::byte* main_stack_low = nullptr;
 
-  Result<void> build(comm::Job job, std::byte* space_base);
+  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
-  Result<void> build_memory(std::byte* space_base);
+  Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
+  void share_variables();
   Result<void> build_threads();
   Result<void> build_access();
   std::vector<sched::Distance> distances_from_here();
@@ -196,10 +197,10 @@ struct Runtime::State {
 // ---- construction -----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job,
-                                                 std::byte* space_base) {
+                                                 std::byte* space_base, std::vector<mem::Window> variables) {
   auto state = std::make_unique<State>();
   state->options = options;
-  if (auto built = state->build(std::move(job), space_base); !built) {
+  if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
     // Not destroyed: MPI_Finalize waits for all ranks, and ranks without an error wait for this one. The
     // caller ends the process, and the launcher the job.
     (void)state.release();
@@ -228,7 +229,7 @@ Runtime::~Runtime() {
 
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
 
-Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
+Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
@@ -240,7 +241,8 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base) {
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   KASANE_TRY(build_engine());
-  KASANE_TRY(build_memory(space_base));
+  if (ranks == 1 || !options.globals_shared || options.main_in_every_rank) variables.clear();
+  KASANE_TRY(build_memory(space_base, std::move(variables)));
   KASANE_TRY(build_threads());
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
   return compare_objects();
@@ -331,8 +333,9 @@ Result<void> Runtime::State::build_engine() {
   return {};
 }
 
-Result<void> Runtime::State::build_memory(std::byte* space_base) {
-  auto made_space = mem::Space::create(space_base, options.space_bytes);
+Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+  mem::place_windows(variables, options.space_bytes);
+  auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
@@ -347,8 +350,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
   // the heaps are adjacent, the one with default pages is the last
   const std::uint64_t all_heaps = segments.heaps[1].offset;
   const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
+  const std::uint64_t movable = space->bytes() - all_heaps;  // the program's variables, too
   auto made_sharing =
-      gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, heap_bytes});
+      gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, movable});
   KASANE_TRY(made_sharing);
   sharing = std::move(*made_sharing);
   const auto here = session->job().host_ranks();
@@ -388,7 +392,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base) {
         {mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
   if (!options.relocation_off && ranks > 1) {
-    auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, heap_bytes});
+    auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, movable});
     KASANE_TRY(made_relocator);
     auto_relocator = std::move(*made_relocator);
   }
@@ -428,14 +432,26 @@ Result<void> Runtime::State::build_access() {
   }
   contexts.emplace(*transport, job_counters->own(), workers);
   auto made_access =
-      gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->v(0));
+      gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->addresses());
   KASANE_TRY(made_access);
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
+  share_variables();
   return engine->start(&State::on_fault, this);
+}
+
+/// Rank 0 owns the program's variables first: M has their bytes there. Before any rank touches one, since
+/// create() ends with a barrier.
+void Runtime::State::share_variables() {
+  if (raw(rank) != 0) return;
+  auto& io = contexts->here().io;
+  for (const mem::Window& window : space->addresses().parts().subspan(1)) {
+    const mem::PageRange pages = directory->pages().in(window.offset, window.bytes);
+    directory->name_fresh(io, PageId{pages.first}, pages.size(), [this](PageId) { return rank; });
+  }
 }
 
 /// The distance of each rank from this one. Collective.
@@ -731,7 +747,7 @@ void Runtime::State::report() {
     const auto same_clock = [&](Rank r) {
       return here.empty() || std::find(here.begin(), here.end(), r) != here.end();
     };
-    const auto written = trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->v(0)});
+    const auto written = trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->addresses()});
     std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
   }
   if (options.check_races) count_races();
@@ -787,7 +803,6 @@ struct MainCall {
   int (*main)(int, char**, char**);
   int argc;
   char **argv, **envp;
-  int status;
   ult::SanitizerStackSwitch trip;
 };
 MainCall* g_main_call = nullptr;  // makecontext passes no pointers
@@ -795,39 +810,35 @@ MainCall* g_main_call = nullptr;  // makecontext passes no pointers
 void call_main() {
   MainCall& call = *g_main_call;
   call.trip.arrived();
-  call.status = call.main(call.argc, call.argv, call.envp);
-  call.trip.leaving_again();
+  call.main(call.argc, call.argv, call.envp);
 }
 
 }  // namespace
 
-int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
+void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
   auto& s = *state_;
   if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
-    const int status = main(argc, argv, envp);
-    s.stop_requested.wait(false);
-    shut_down();
-    return status;
+    main(argc, argv, envp);
+    std::abort();  // main ends by exit()
   }
   s.contexts->enter(0);
   if (const auto started = s.start_threads(1); !started) give_up(started.error());
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
-  MainCall call{main, argc, argv, envp, 0, {}};
+  if (!s.options.main_in_every_rank) ult::Pool::enter_program();
+  MainCall call{main, argc, argv, envp, {}};
   g_main_call = &call;
-  ucontext_t here, there;
+  ucontext_t there;
   ::getcontext(&there);
   there.uc_stack.ss_sp = s.main_stack_low;
   there.uc_stack.ss_size = s.segments.main_bytes;
-  there.uc_link = &here;
+  there.uc_link = nullptr;
   ::makecontext(&there, call_main, 0);
   call.trip.leaving(s.main_stack_low, s.segments.main_bytes);
-  ::swapcontext(&here, &there);
-  call.trip.back();
-  shut_down();
-  return call.status;
+  ::setcontext(&there);
+  std::abort();
 }
 
 void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
@@ -848,6 +859,8 @@ std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
+const mem::Space& Runtime::space() const noexcept { return *state_->space; }
+bool Runtime::shares_variables() const noexcept { return state_->space->addresses().parts().size() > 1; }
 bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
 std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
 
@@ -938,7 +951,7 @@ void Runtime::acquire_all() {
 
 namespace {
 Result<void> check_range(const mem::Space& space, const void* p, std::size_t bytes, const char* what) {
-  if (space.contains(p) && bytes <= space.bytes() - space.offset(p)) return {};
+  if (space.contains(p, bytes)) return {};
   return fail(Errc::out_of_range, std::string(what) + ": the range is not in global memory");
 }
 }  // namespace
@@ -990,6 +1003,7 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
     const std::uint64_t offset = space->offset(p);
     if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
   }
+  if (space->offset(p) >= segments.variables_offset) return {};
   return fail(Errc::invalid_argument,
               fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what,
                           p, bytes));

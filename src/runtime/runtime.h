@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
@@ -15,6 +16,7 @@
 #include "dsm/protocol.h"
 #include "gas/advisor.h"
 #include "gas/placement.h"
+#include "mem/space.h"
 #include "runtime/job_counters.h"
 #include "runtime/options.h"
 
@@ -26,10 +28,12 @@ class Direct;
 
 class Runtime {
  public:
-  /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork.
+  /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork. variables:
+  /// of the program, not placed; they become global memory, with rank 0's bytes, where the options say so.
   /// After an error this process can only end (_exit), and so does the job: other ranks may already wait for
   /// this one.
-  static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base);
+  static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base,
+                                                 std::vector<mem::Window> variables);
   ~Runtime();
 
   /// The runtime of this process, or null before create() and after the destructor.
@@ -37,9 +41,8 @@ class Runtime {
 
   /// Ranks other than 0: runs threads until rank 0's main has ended.
   void serve();
-  /// Rank 0: runs main on a stack in the space, as worker 0, and ends the job when it returns (or exit() is
-  /// called).
-  int run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp);
+  /// Calls main, which ends by exit(): on rank 0 on a stack in the space, as worker 0.
+  [[noreturn]] void run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp);
   /// Ends the job from exit(): tells the other ranks to stop. Rank 0 only; idempotent.
   void shut_down() noexcept;
   /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
@@ -65,7 +68,10 @@ class Runtime {
   [[nodiscard]] bool contains(const void*) const noexcept;
   /// Whether an allocation may lie there.
   [[nodiscard]] bool in_heap(const void*) const noexcept;
-  /// The reserved space [base, base + bytes).
+  [[nodiscard]] const mem::Space& space() const noexcept;
+  /// The program's variables are global memory.
+  [[nodiscard]] bool shares_variables() const noexcept;
+  /// The reserved space [base, base + bytes), without the program's variables.
   [[nodiscard]] std::byte* space_base() const noexcept;
 
   /// Global memory. align: a power of two up to 64 KiB. Any thread of any rank (also OS threads of the

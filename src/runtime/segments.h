@@ -7,11 +7,13 @@
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
 //   9/32         heap in pages of 2 MiB
 //   1/2 … end    heap in pages of 64 KiB, the default; all that is no heap has such pages, too
+//   end …        the program's variables, in pages of 4 KiB: windows of V (mem/space.h)
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/ids.h"
@@ -28,6 +30,7 @@ struct Segments {
   };
   /// The first has pages of the default size.
   std::array<Heap, 3> heaps{};
+  std::uint64_t variables_offset = 0;  ///< the end of the space's own range; the windows follow
 
   [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept {
     return stacks_offset + raw(stack) * stack_bytes;
@@ -45,14 +48,16 @@ struct Segments {
         std::min<std::uint64_t>(16 * stacks_per_rank, (raw(kNoSlot) - 1) / ranks));
   }
 
-  /// The page sizes of all its parts.
-  [[nodiscard]] Result<mem::Pages> pages(std::uint64_t space_bytes) const {
+  /// The page sizes of all its parts. all_bytes: windows included.
+  [[nodiscard]] Result<mem::Pages> pages(std::uint64_t all_bytes) const {
     const auto& [usual, small, large] = heaps;
     const std::array parts{mem::Pages::Segment{0, usual.page_bytes},
                            mem::Pages::Segment{small.offset, small.page_bytes},
                            mem::Pages::Segment{large.offset, large.page_bytes},
-                           mem::Pages::Segment{usual.offset, usual.page_bytes}};
-    return mem::Pages::create(space_bytes, parts);
+                           mem::Pages::Segment{usual.offset, usual.page_bytes},
+                           mem::Pages::Segment{variables_offset, mem::kSmallestPageBytes}};
+    const std::size_t used = all_bytes > variables_offset ? parts.size() : parts.size() - 1;
+    return mem::Pages::create(all_bytes, std::span(parts).first(used));
   }
 
   /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
@@ -69,6 +74,7 @@ struct Segments {
                       " (KASANE_SPACE): a multiple of 64 KiB, at least 64 MiB, is needed");
     }
     Segments s;
+    s.variables_offset = space_bytes;
     const auto page_up = [](std::uint64_t n) { return (n + page - 1) / page * page; };
     s.main_offset = page_up(space_bytes / 64);
     s.main_bytes = std::min(page_up(main_bytes), page_up(space_bytes / 16));

@@ -30,10 +30,10 @@ constexpr KindText kKinds[] = {{"", "", ""},
 using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
 File open_to_write(const std::string& path) { return {std::fopen(path.c_str(), "we"), &std::fclose}; }
 
-std::string number_text(const KindText& kind, std::uint64_t number, const std::byte* base) {
+std::string number_text(const KindText& kind, std::uint64_t number, const mem::AddressMap& space) {
   if (*kind.number == '\0') return "";
   if (std::strcmp(kind.number, "address") == 0)
-    return fmt::format(R"(,"args":{{"address":"{}"}})", fmt::ptr(base + number));
+    return fmt::format(R"(,"args":{{"address":"{}"}})", fmt::ptr(space.address(number)));
   return fmt::format(R"(,"args":{{"{}":{}}})", kind.number, number);
 }
 
@@ -119,7 +119,7 @@ Result<std::string> TraceRegion::write(const std::string& path, comm::Blocking& 
                        "{}{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":\"{}\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03}"
                        ",\"dur\":{}.{:03}{}}}",
                        comma, k.name, k.category, r, t, from / 1000, from % 1000, (to - from) / 1000,
-                       (to - from) % 1000, number_text(k, number, job.space_base));
+                       (to - from) % 1000, number_text(k, number, job.space));
         if (text.size() > (1 << 20)) good &= flush();
       });
     }

@@ -38,7 +38,7 @@ class TraceRegion {
   struct Job {
     std::uint32_t ranks;
     std::function<bool(Rank)> same_clock;  ///< whether the rank is on this host
-    const std::byte* space_base;
+    const mem::AddressMap& space;
   };
   /// Reads the logs of all ranks and writes them to the file at path. A line for the user where events were
   /// lost.

@@ -411,16 +411,32 @@ SlotId Pool::self() noexcept {
   const Worker* worker = current_worker();
   return worker ? worker->self() : kNoSlot;
 }
+namespace {
+// Of an OS thread that runs the program outside of user-level threads. Such a thread does not move, so the
+// address may be kept; noinline, since callers may be on a user-level thread.
+struct Outside {
+  bool program = false;
+  std::uint32_t runtime_depth = 0;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Outside t_outside;
+[[gnu::noinline]] Outside& outside() noexcept { return t_outside; }
+}  // namespace
+
 bool Pool::in_user_code() noexcept {
-  const Worker* worker = current_worker();
-  return worker && worker->self() != kNoSlot && worker->runtime_depth == 0;
+  if (const Worker* worker = current_worker()) return worker->self() != kNoSlot && worker->runtime_depth == 0;
+  const Outside& here = outside();
+  return here.program && here.runtime_depth == 0;
 }
 
+void Pool::enter_program() noexcept { outside().program = true; }
+
 void RuntimeSection::enter() noexcept {
-  if (Worker* worker = current_worker()) ++worker->runtime_depth;
+  Worker* const worker = current_worker();
+  ++(worker != nullptr ? worker->runtime_depth : outside().runtime_depth);
 }
 void RuntimeSection::leave() noexcept {
-  if (Worker* worker = current_worker()) --worker->runtime_depth;
+  Worker* const worker = current_worker();
+  --(worker != nullptr ? worker->runtime_depth : outside().runtime_depth);
 }
 
 // ---- threads ----

@@ -115,6 +115,8 @@ class Pool {
   /// Whether the calling OS thread runs user code on a user-level thread, outside every RuntimeSection
   /// (ult/runtime_section.h). Also from a fault handler.
   [[nodiscard]] static bool in_user_code() noexcept;
+  /// The calling OS thread runs code of the program from now on wherever it runs no user-level thread: main.
+  static void enter_program() noexcept;
 
   // ---- on a thread (thesis §6.1) ----
   struct Allocated {

@@ -156,13 +156,9 @@ struct SanitizerStackSwitch {
     __sanitizer_start_switch_fiber(nullptr, to, to_bytes);
   }
   void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, &bottom, &bytes); }
-  void leaving_again() const noexcept { __sanitizer_start_switch_fiber(nullptr, bottom, bytes); }
-  static void back() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
 #else
   static void leaving(const void*, std::size_t) noexcept {}
   static void arrived() noexcept {}
-  static void leaving_again() noexcept {}
-  static void back() noexcept {}
 #endif
 };
 

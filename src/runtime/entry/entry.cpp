@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the start that has to lie in the executable itself: the dynamic loader runs .preinit_array of
-// the executable alone, its first constructor runs before its other ones, and crt1.o's call of
-// __libc_start_main is bound to it first. A static archive (libkasane_start.a) that kasane::kasane and
+// the executable alone, and crt1.o's call of __libc_start_main is bound to it first. A static archive (libkasane_start.a) that kasane::kasane and
 // kasane.pc add; it only calls the library (runtime/start/start.h). It holds no variable that is written
 // after the dynamic loader has finished.
 //
@@ -24,9 +23,6 @@ namespace {
 [[gnu::section(".preinit_array"),
   gnu::used]] void (*g_before_all_constructors)(int, char**, char**) noexcept = kasane_start_process;
 #endif
-
-/// The first constructor of the executable.
-[[gnu::constructor(101)]] void before_own_constructors() { kasane_start_constructors(); }
 
 }  // namespace
 

@@ -7,11 +7,16 @@
 //   an MPI launcher's variables        this process is a rank already, made like its peers (same_image.h)
 //   neither                            one rank, this process
 //
-//   our main: create the Runtime → run the program's main, or serve until it has ended → exit
+//   our main   creates the Runtime
+//              on a rank that runs main: constructs the program → main → exit(): functions of atexit(),
+//                destructors of the program, the end of the job, destructors of libraries
+//              on other ranks: serves until main has ended → exit()
+//
+// Where the variables are each rank's own (--globals private, or no windows), all ranks construct the program.
 //
 // Code that runs in .preinit_array depends on no constructor, and libc has not read the environment yet.
 //
-// Thread safety: the process's first thread calls kasane_start_process and kasane_start_constructors.
+// Thread safety: the process's first thread calls kasane_start_process.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -32,8 +37,10 @@
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/start/launch.h"
+#include "runtime/start/program_image.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
+#include "ult/runtime_section.h"
 
 namespace kasane::runtime {
 namespace {
@@ -67,28 +74,51 @@ Result<Launched> launch() {
   return launch_alone(std::move(*options));
 }
 
-void end_job_from_exit() noexcept {
-  if (Runtime* runtime = Runtime::current()) runtime->shut_down();
-}
-
 /// status of a program that succeeded, but with data races that --check races found; as ThreadSanitizer's
 constexpr int kRacesFound = 66;
 
-/// Runs after the destructors of the program's static objects and before those of the shared libraries, whose
-/// objects remaining threads still use.
-void end_early(int status, void*) {
-  const Runtime* runtime = Runtime::current();
+/// This rank has constructed the program, and destroys it.
+bool g_constructed = false;
+
+/// Runs after the destructors of the program's static objects, which may use global memory, and before those
+/// of the shared libraries, whose objects remaining threads still use.
+void end_job(int status, void*) {
+  if (process().rank == kNoRank) return;  // a child of fork()
+  if (g_constructed) destroy_program();
+  Runtime* const runtime = Runtime::current();
   if (runtime == nullptr) return;
+  const ult::RuntimeSection section;
+  set_phase(comm::Phase::ended);
+  runtime->shut_down();
   const bool races = status == 0 && runtime->found_races();
   if (!races && !runtime->threads_remain()) return;
   std::fflush(nullptr);
   ::_exit(races ? kRacesFound : status);
 }
 
-/// The program's main, on the stack that the runtime gave it.
+void construct(int argc, char** argv, char** envp) {
+  g_constructed = true;
+  construct_program(argc, argv, envp);
+}
+
+/// The program from its constructors on, on the stack that the runtime gave it.
 int program_main(int argc, char** argv, char** envp) {
   note_main_thread();
-  return g_program_main(argc, argv, envp);
+  construct(argc, argv, envp);
+  // After the constructors: exit() calls it before the program's destructors.
+  install_exit_check();
+  std::exit(g_program_main(argc, argv, envp));
+}
+
+/// Once a job: what is not shared although the options ask for it.
+void tell_private_variables(const Runtime& runtime, const ProgramVariables& found) {
+  const Options& o = runtime.options();
+  if (runtime.rank() != Rank{0} || runtime.ranks() == 1 || !o.globals_shared || o.main_in_every_rank) return;
+  std::string text = found.refusal;
+  if (!text.empty()) text.insert(0, "the program's variables are each rank's own: ");
+  if (text.empty()) text = private_variables_text(found);
+  if (text.empty() || o.log_level == "error" || o.log_level == "off") return;
+  std::fputs(("kasane: warning: " + text + "\n").c_str(), stderr);
 }
 
 /// libc calls it as main, in every rank.
@@ -97,25 +127,27 @@ int rank_main(int argc, char** argv, char** envp) {
   if (!alt_stack) refuse(alt_stack.error());
   if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());
   install_fork_guard();
+  ::on_exit(end_job, nullptr);
   const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
-  auto runtime = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base);
-  if (!runtime) refuse(runtime.error());
-  // Registered after the program's constructors ran and before its main: exit() comes here before destructors
-  // of the program's statics.
-  install_exit_check(end_job_from_exit);
+  const ProgramVariables variables = variables_of_program();
+  auto created = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base,
+                                 variables.shared);
+  if (!created) refuse(created.error());
+  Runtime& runtime = *created->release();  // until the process ends
+  tell_private_variables(runtime, variables);
   if (by_mpi && process().main_here) let_user_signals_pass(false);
   set_phase(comm::Phase::running);
-  int status = 0;
-  if (process().main_here) {
-    status = (*runtime)->run_main(program_main, argc, argv, envp);
-  } else {
-    (*runtime)->serve();
+  if (process().main_here) runtime.run_main(program_main, argc, argv, envp);
+  if (!runtime.shares_variables()) {
+    construct(argc, argv, envp);
+    install_exit_check();
   }
-  set_phase(comm::Phase::ended);
-  if (status == 0 && (*runtime)->found_races()) status = kRacesFound;
-  if ((*runtime)->threads_remain()) (void)runtime->release();
-  return status;
+  runtime.serve();
+  return 0;
 }
+
+/// For __libc_start_main, which would construct the program: rank_main does it.
+void construct_later() {}
 
 /// Determines what this process is. The supervisor does not return from here.
 void become_launched() {
@@ -137,18 +169,15 @@ using namespace kasane::runtime;
   become_launched();
 }
 
-void kasane_start_constructors() noexcept {
-  ::on_exit(end_early, nullptr);  // runs after the destructors of all that is constructed from here on
-}
-
-int kasane_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*rtld_fini)(),
+int kasane_start_main(Main main, int argc, char** argv, void (*)(), void (*fini)(), void (*rtld_fini)(),
                       void* stack_end) {
   using LibcStartMain = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
   const auto libc_start_main = reinterpret_cast<LibcStartMain>(::dlsym(RTLD_NEXT, "__libc_start_main"));
   if (!g_launched) become_launched();  // under a sanitizer
   g_program_main = main;
+  take_destructors_of_program();
   // Programs that a rank starts are jobs of one rank. Without this, inside an mpirun they would act as its
   // ranks.
   if (g_launched->job.launcher != kasane::comm::Launcher::alone) ::setenv("KASANE_RANKS", "1", 1);
-  return libc_start_main(rank_main, argc, argv, init, fini, rtld_fini, stack_end);
+  return libc_start_main(rank_main, argc, argv, construct_later, fini, rtld_fini, stack_end);
 }

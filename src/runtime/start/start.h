@@ -3,8 +3,7 @@
 // else calls it; these names are no interface.
 //
 //   .preinit_array           kasane_start_process        before all constructors: becomes the ranks, or one
-//   __libc_start_main        kasane_start_main           libraries are constructed; main is replaced by ours
-//   first own constructor    kasane_start_constructors   before the program's static objects are constructed
+//   __libc_start_main        kasane_start_main           libraries are constructed; our main constructs the program
 #pragma once
 
 extern "C" {
@@ -12,5 +11,4 @@ extern "C" {
 void kasane_start_process(int argc, char** argv, char** environment) noexcept;
 int kasane_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(), void (*fini)(),
                       void (*rtld_fini)(), void* stack_end);
-void kasane_start_constructors() noexcept;
 }

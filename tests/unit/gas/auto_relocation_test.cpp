@@ -240,7 +240,7 @@ struct Drawn : testing::Test {
                                 {mem::kPageBytes, 4 * mem::kPageBytes, 4, [] { return 0u; }})
               .value());
       rank.access = DirectAccess::create(*rank.engine, *rank.addresses, auto_relocators.back().get(),
-                                         rank.frames.size(), nullptr)
+                                         rank.frames.size(), mem::AddressMap())
                         .value();
     }
     job.on(1, [](SimRank& here, comm::Blocking& io) {

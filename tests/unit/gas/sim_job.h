@@ -51,7 +51,7 @@ struct SimRank final : PageBlocks {
     addresses = AddressCache::create({transport, *directory, nullptr, page_in}).value();
     mover.emplace(transport, *addresses, *this);
     give_service.emplace(transport, *mover);
-    access = DirectAccess::create(*engine, *addresses, nullptr, frames.size(), nullptr).value();
+    access = DirectAccess::create(*engine, *addresses, nullptr, frames.size(), mem::AddressMap()).value();
   }
   comm::Blocking io() { return {transport, waiter, &counters}; }
 
