@@ -19,3 +19,12 @@ if(KASANE_SANITIZER)
   string(TOUPPER "${KASANE_SANITIZER}" upper)
   add_compile_definitions(KASANE_SANITIZER_${upper}=1)
 endif()
+
+# For programs: no copy of a library's variable lies among the program's own (library.cmake).
+if(KASANE_SHARED)
+  set(KASANE_NO_COPIES
+    "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<COMPILE_LANGUAGE:CXX>>:-mno-direct-extern-access>"
+    "$<$<AND:$<C_COMPILER_ID:GNU>,$<COMPILE_LANGUAGE:C>>:-mno-direct-extern-access>"
+    "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<COMPILE_LANGUAGE:CXX>>:-fno-direct-access-external-data>"
+    "$<$<AND:$<C_COMPILER_ID:Clang>,$<COMPILE_LANGUAGE:C>>:-fno-direct-access-external-data>")
+endif()

@@ -25,9 +25,7 @@ if(KASANE_SHARED)
   # The program's variables are shared by all ranks (src/runtime/start/program_image.h), but the libraries'
   # are not: so no copy of one of these may lie among the program's, and all of the table of addresses lies in
   # the read-only part.
-  target_compile_options(kasane_library INTERFACE
-    "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<COMPILE_LANGUAGE:C,CXX>>:-mno-direct-extern-access>"
-    "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<COMPILE_LANGUAGE:C,CXX>>:-fno-direct-access-external-data>")
+  target_compile_options(kasane_library INTERFACE ${KASANE_NO_COPIES})
   target_link_options(kasane_library INTERFACE LINKER:-z,now)
   set_property(TARGET kasane_library APPEND PROPERTY LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/kasane.map")
 else()

@@ -200,8 +200,7 @@ std::uint64_t AddressMap::room_in_window(const void* p) const noexcept {
 
 std::uint64_t AddressMap::offset_in_window(const void* p) const noexcept {
   const Window* const window = window_at(p);
-  KASANE_CHECK(window != nullptr, "the offset of an address outside of V");
-  return window->offset + distance(p, *window);
+  return window != nullptr ? window->offset + distance(p, *window) : kNowhere;
 }
 
 Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const Window> windows, bool keep) {

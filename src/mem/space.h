@@ -69,6 +69,7 @@ std::uint64_t place_windows(std::span<Window>, std::uint64_t bytes) noexcept;
 class AddressMap {
  public:
   static constexpr std::size_t kMostWindows = 15;
+  static constexpr std::uint64_t kNowhere = std::uint64_t{1} << 62;
 
   AddressMap() = default;
   AddressMap(std::byte* base, std::uint64_t bytes, std::span<const Window> windows) noexcept;
@@ -90,7 +91,7 @@ class AddressMap {
       return parts_[0].bytes - from;
     return count_ == 1 ? 0 : room_in_window(p);
   }
-  /// Only where contains(p).
+  /// Beyond the end where not contains(p).
   [[nodiscard]] std::uint64_t offset(const void* p) const noexcept {
     const std::uint64_t from = distance(p, parts_[0]);
     if (from < parts_[0].bytes || count_ == 1) [[likely]]
@@ -142,7 +143,7 @@ class Space {
     const std::uint64_t room = map_.room(p);
     return room != 0 && bytes <= room;
   }
-  /// Offset of an address in V; only where contains(p).
+  /// Offset of an address in V; beyond the end where not contains(p).
   [[nodiscard]] std::uint64_t offset(const void* p) const noexcept { return map_.offset(p); }
 
  private:

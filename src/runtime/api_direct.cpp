@@ -73,14 +73,12 @@ int with_shape(const kasane_strides_t* shape, const char* call, const With& with
 
 /// The pieces relative to offset 0 and to address 0.
 std::vector<kasane::comm::Piece> pieces_of(const kasane_piece_t* pieces, std::size_t count) {
-  constexpr std::uint64_t kNowhere = std::uint64_t{1} << 62;
   const kasane::mem::Space& space = Runtime::current()->space();
   const kasane::ult::RuntimeSection section;  // private memory
   std::vector<kasane::comm::Piece> list;
   list.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint64_t at = space.contains(pieces[i].global) ? space.offset(pieces[i].global) : kNowhere;
-    list.push_back({at, reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
+    list.push_back({space.offset(pieces[i].global), reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
   }
   return list;
 }

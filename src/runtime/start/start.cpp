@@ -101,9 +101,28 @@ void construct(int argc, char** argv, char** envp) {
   construct_program(argc, argv, envp);
 }
 
+/// Copies the program's arguments to `to`, which has arguments_bytes(): global memory, as threads on other
+/// ranks may read them.
+char** copy_arguments(int argc, char** argv, void* to) {
+  auto** const copy = static_cast<char**>(to);
+  char* text = reinterpret_cast<char*>(copy + argc + 1);
+  for (int i = 0; i < argc; ++i) {
+    copy[i] = text;
+    text = ::stpcpy(text, argv[i]) + 1;
+  }
+  copy[argc] = nullptr;
+  return copy;
+}
+std::size_t arguments_bytes(int argc, char** argv) {
+  std::size_t bytes = static_cast<std::size_t>(argc + 1) * sizeof(char*);
+  for (int i = 0; i < argc; ++i) bytes += std::strlen(argv[i]) + 1;
+  return bytes;
+}
+
 /// The program from its constructors on, on the stack that the runtime gave it.
 int program_main(int argc, char** argv, char** envp) {
   note_main_thread();
+  if (argv[0] != nullptr) argv = copy_arguments(argc, argv, __builtin_alloca(arguments_bytes(argc, argv)));
   construct(argc, argv, envp);
   // After the constructors: exit() calls it before the program's destructors.
   install_exit_check();
@@ -143,6 +162,7 @@ int rank_main(int argc, char** argv, char** envp) {
     install_exit_check();
   }
   runtime.serve();
+  set_phase(comm::Phase::ended);
   return 0;
 }
 
