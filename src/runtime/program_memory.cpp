@@ -70,8 +70,8 @@ Result<void*> checked_allocate(Runtime& runtime, std::size_t bytes, std::size_t 
 
 /// The record of p, after a check of the marks around its bytes.
 Record checked_record(Runtime& runtime, void* p, const char* what, const void* site) {
-  if (!runtime.contains(p))
-    report(fmt::format("{} of {}, which is not in global memory, at {}", what, p, site_text(site)));
+  if (!runtime.in_heap(p))
+    report(fmt::format("{} of {}, which is not from the global heap, at {}", what, p, site_text(site)));
   const Record record = *record_before(p);
   if (record.seal == freed_seal(address_of(p))) {
     report(fmt::format("{} of {}, which is free already (it had {} bytes, allocated at {}), at {}", what, p,

@@ -157,10 +157,8 @@ int rank_main(int argc, char** argv, char** envp) {
   if (by_mpi && process().main_here) let_user_signals_pass(false);
   set_phase(comm::Phase::running);
   if (process().main_here) runtime.run_main(program_main, argc, argv, envp);
-  if (!runtime.shares_variables()) {
-    construct(argc, argv, envp);
-    install_exit_check();
-  }
+  if (!runtime.shares_variables()) construct(argc, argv, envp);
+  install_exit_check();
   runtime.serve();
   set_phase(comm::Phase::ended);
   return 0;

@@ -20,6 +20,11 @@
 
 namespace {
 
+/// Memory of this rank alone, which is no variable of the program and not from new.
+std::unique_ptr<int, void (*)(void*)> private_int() {
+  return {static_cast<int*>(std::calloc(1, sizeof(int))), std::free};
+}
+
 /// The code of the error that f throws, 0 if none. text: what() must say so.
 template <class F>
 int code_of(F&& f, const char* text) {
@@ -484,7 +489,8 @@ TEST(Memory, PutsAreSeenByGetsAndCheckTheirRange) {
     kasane::acquire_all();
     return in == out && a[99'999] == 100'004;
   }));
-  static int global;
+  const auto owned = private_int();
+  int& global = *owned;
   int x = 0;
   EXPECT_EQ(code_of([&] { kasane::get(&x, &global); }, "global memory"), EINVAL);
   EXPECT_EQ(code_of([&] { kasane::put(&global, &x); }, "global memory"), EINVAL);
@@ -573,7 +579,8 @@ TEST(Relocation, PagesComeGoAndSayWhereTheyAre) {
 }
 
 TEST(Relocation, RefusesWhatIsNotItsOwnToMove) {
-  static int global;
+  const auto owned = private_int();
+  int& global = *owned;
   EXPECT_EQ(code_of([&] { kasane::own(&global); }, "global memory"), EINVAL);
   EXPECT_EQ(code_of([&] { kasane::give(&global, 1, 0); }, "global memory"), EINVAL);
   EXPECT_EQ(code_of([&] { (void)kasane::where(&global); }, "global memory"), EINVAL);

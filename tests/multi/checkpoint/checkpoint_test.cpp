@@ -163,10 +163,11 @@ TEST_F(Checkpoint, KnowsItsElements) {
 
 TEST_F(Checkpoint, RefusesWhatCannotBe) {
   const auto a = kasane::make_array<Word>(10);
-  std::vector<Word> mine(10);
-  expect_failure(failure_of([&] { kasane::persist(mine, file()); }), EINVAL,
+  const std::unique_ptr<void, void (*)(void*)> local(std::calloc(10, sizeof(Word)), std::free);
+  auto* const words = static_cast<Word*>(local.get());
+  expect_failure(failure_of([&] { kasane::persist(words, 10, file()); }), EINVAL,
                  "kasane::persist: the range is not in global memory");
-  expect_failure(failure_of([&] { kasane::restore(mine, file()); }), EINVAL,
+  expect_failure(failure_of([&] { kasane::restore(words, 10, file()); }), EINVAL,
                  "kasane::restore: the range is not in global memory");
   expect_failure(failure_of([&] { kasane::persist(a.get(), std::size_t{1} << 61, file()); }), EINVAL,
                  "not in global memory");

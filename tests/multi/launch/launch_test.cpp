@@ -125,9 +125,10 @@ TEST(Launch, MainRunsEverywhereIfTheProgramSaysSo) {
     EXPECT_EQ(count_of(o.out, "hello from rank " + std::to_string(r) + " of 4\n"), 1);
 }
 
-TEST(Launch, StaticObjectsLiveOnceInEveryRank) {
+TEST(Launch, StaticObjectsLiveOnce) {
   EXPECT_EQ(run_on(2, "constructed", {"KASANE_MAIN=all"}).code, 0);
-  EXPECT_EQ(count_of(run_on(3, "return").out, "destroyed\n"), 3);
+  EXPECT_EQ(count_of(run_on(3, "return").out, "destroyed\n"), 1);
+  EXPECT_EQ(count_of(run_on(3, "return", {"KASANE_GLOBALS=private"}).out, "destroyed\n"), 3);
 }
 
 // ---- what cannot start ----
