@@ -237,7 +237,8 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const 
   s.map_ = AddressMap(base, bytes, {});
   for (const Window& window : windows) {
     if (keep) s.copy_in(window);
-    KASANE_TRY(map_file("the program's variables", s.m_fd_, window.offset, window.bytes, PROT_NONE, window.at));
+    KASANE_TRY(
+        map_file("the program's variables", s.m_fd_, window.offset, window.bytes, PROT_NONE, window.at));
   }
   s.map_ = AddressMap(base, bytes, windows);
   return s;
@@ -249,7 +250,8 @@ void Space::copy_in(const Window& window) const noexcept {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62;
   const int map = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   std::array<std::uint64_t, 512> entries;
-  const std::uint64_t blocks = window.bytes / kBlockBytes, first = reinterpret_cast<std::uintptr_t>(window.at) / kBlockBytes;
+  const std::uint64_t blocks = window.bytes / kBlockBytes,
+                      first = reinterpret_cast<std::uintptr_t>(window.at) / kBlockBytes;
   for (std::uint64_t at = 0; at < blocks; at += entries.size()) {
     const std::uint64_t count = std::min<std::uint64_t>(entries.size(), blocks - at);
     const auto wanted = static_cast<ssize_t>(count * sizeof entries[0]);

@@ -75,7 +75,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     for (const Window& part : map_.parts()) {
       if (const int result = uffd_.add(part.at, part.bytes); result != 0)
         return fail_errno(Errc::unsupported,
-                          "userfaultfd does not take " + std::to_string(part.bytes) + " bytes of the space", result);
+                          "userfaultfd does not take " + std::to_string(part.bytes) + " bytes of the space",
+                          result);
     }
     return allow_all();  // only now: until here the protection of the whole mapping kept all threads out
   }
@@ -365,7 +366,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   Result<void> allow_all() noexcept {
     for (const Window& part : map_.parts()) {
       if (::mprotect(part.at, part.bytes, PROT_READ | PROT_WRITE) != 0)
-        return fail_errno(Errc::limit, "cannot make " + std::to_string(part.bytes) + " bytes of the space accessible");
+        return fail_errno(Errc::limit,
+                          "cannot make " + std::to_string(part.bytes) + " bytes of the space accessible");
     }
     return {};
   }
@@ -386,9 +388,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   static Access wanted(const UserFault& fault) noexcept { return fault.write ? Access::write : Access::read; }
-  BlockId block(const UserFault& fault) const noexcept {
-    return block_of(map_.offset(fault.address));
-  }
+  BlockId block(const UserFault& fault) const noexcept { return block_of(map_.offset(fault.address)); }
 
   bool serve_allowed(const UserFault& fault) noexcept override {
     const BlockId b = block(fault);
@@ -401,8 +401,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   void answer(const UserFault& fault) noexcept override {
     if (serve_allowed(fault)) return;  // allowed meanwhile
     const BlockId b = block(fault);
-    if (!handler_(context_, map_.offset(fault.address), wanted(fault),
-                  Served::for_another))
+    if (!handler_(context_, map_.offset(fault.address), wanted(fault), Served::for_another))
       closed_.close(b, [this, b] { return (byte(raw(b)).load() & kRights) != 0; });
     put_off(fault);
   }

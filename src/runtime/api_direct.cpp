@@ -78,7 +78,8 @@ std::vector<kasane::comm::Piece> pieces_of(const kasane_piece_t* pieces, std::si
   std::vector<kasane::comm::Piece> list;
   list.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    list.push_back({space.offset(pieces[i].global), reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
+    list.push_back(
+        {space.offset(pieces[i].global), reinterpret_cast<std::uintptr_t>(pieces[i].local), pieces[i].bytes});
   }
   return list;
 }

@@ -55,15 +55,37 @@ T& inside(Public* p) noexcept {
   return *std::launder(reinterpret_cast<T*>(&p->handle));
 }
 
+/// Calls act() on a user-level thread: the calling one, or from main one of its own. So static objects and
+/// objects of main may be made before run() and destroyed after it.
+template <class F>
+int on_a_thread(const char* call, const F& act) noexcept {
+  if (kasane::ult::Pool::self() != kasane::kNoSlot) [[likely]]
+    return act();
+  Runtime* const r = Runtime::current();
+  if (r == nullptr || !r->at_main()) return kasane::runtime::api_fail_outside(call);
+  struct Root {
+    const F& act;
+    int code;
+  } root{act, 0};
+  r->run_root(
+      [](void* p) {
+        auto& here = *static_cast<Root*>(p);
+        here.code = here.act();
+      },
+      &root);
+  return root.code;
+}
+
 template <class T, class Public, class... Args>
 int init(Public* p, const char* call, Args... args) noexcept {
-  if (const int code = require_thread(call)) return code;
-  try {
-    ::new (static_cast<void*>(&p->handle)) T(args...);
-    return 0;
-  } catch (const std::exception& e) {
-    return api_fail(EAGAIN, call, e.what());
-  }
+  return on_a_thread(call, [&] {
+    try {
+      ::new (static_cast<void*>(&p->handle)) T(args...);
+      return 0;
+    } catch (const std::exception& e) {
+      return api_fail(EAGAIN, call, e.what());
+    }
+  });
 }
 
 /// Calls act(object) on a thread, else returns EPERM. Where act may fail to get something, it returns whether
@@ -80,15 +102,14 @@ int with(Public* p, const char* call, const F& act) {
 
 template <class T, class Public>
 int destroy(Public* p, const char* call) noexcept {
-  if (const int code = require_thread(call)) return code;
-  inside<T>(p).~T();
-  return 0;
+  return on_a_thread(call, [&] {
+    inside<T>(p).~T();
+    return 0;
+  });
 }
 
 /// The offset of the word in the space, for Watch. On a thread.
-Watch watch_of(const void* global) {
-  return Watch(Runtime::current()->space().offset(global));
-}
+Watch watch_of(const void* global) { return Watch(Runtime::current()->space().offset(global)); }
 
 template <class F>
 int notify(const void* global, const char* call, const F& act) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
@@ -142,6 +143,7 @@ struct Runtime::State {
   std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
   std::byte* main_stack_low = nullptr;
+  pthread_t main_thread{};  ///< of rank 0
 
   Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
@@ -196,8 +198,8 @@ struct Runtime::State {
 
 // ---- construction -----------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job,
-                                                 std::byte* space_base, std::vector<mem::Window> variables) {
+Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base,
+                                                 std::vector<mem::Window> variables) {
   auto state = std::make_unique<State>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
@@ -431,8 +433,8 @@ Result<void> Runtime::State::build_access() {
     trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
   }
   contexts.emplace(*transport, job_counters->own(), workers);
-  auto made_access =
-      gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(), space->addresses());
+  auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(),
+                                               space->addresses());
   KASANE_TRY(made_access);
   access = std::move(*made_access);
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
@@ -747,7 +749,8 @@ void Runtime::State::report() {
     const auto same_clock = [&](Rank r) {
       return here.empty() || std::find(here.begin(), here.end(), r) != here.end();
     };
-    const auto written = trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->addresses()});
+    const auto written =
+        trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->addresses()});
     std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
   }
   if (options.check_races) count_races();
@@ -823,6 +826,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
     std::abort();  // main ends by exit()
   }
   s.contexts->enter(0);
+  s.main_thread = ::pthread_self();
   if (const auto started = s.start_threads(1); !started) give_up(started.error());
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
@@ -839,6 +843,11 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   call.trip.leaving(s.main_stack_low, s.segments.main_bytes);
   ::setcontext(&there);
   std::abort();
+}
+
+bool Runtime::at_main() const noexcept {
+  return state_->running.load() && state_->main_thread == ::pthread_self() && raw(state_->rank) == 0 &&
+         ult::Pool::current() == nullptr;
 }
 
 void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }

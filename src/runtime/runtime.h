@@ -54,6 +54,8 @@ class Runtime {
   /// --check races, on rank 0 after the end: a rank has reported a race.
   [[nodiscard]] bool found_races() const noexcept;
 
+  /// The caller is main on rank 0, or a constructor or destructor of the program there, and not in run().
+  [[nodiscard]] bool at_main() const noexcept;
   /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is
   /// rethrown.
   void run_root(void (*entry)(void*), void* arg);

@@ -71,8 +71,9 @@ class RankMemory {
                                             write_buffer_blocks});
     mover = &coherence->mover();
     heap.emplace(*transport, config, *directory, *mover, *coherence);
-    access =
-        gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes, space.addresses()).value();
+    access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes,
+                                       space.addresses())
+                 .value();
     enter();
     // The test's thread, which reads its counters, sleeps while its faults are served.
     for_others.emplace(*transport, start_waiter, context().counters, dsm::Serves::others);

@@ -37,16 +37,16 @@ struct Image {
   std::span<const ElfW(Phdr)> headers;
   const char* file = nullptr;
 
-  [[nodiscard]] const ElfW(Phdr)* header(std::uint32_t type) const noexcept {
+  [[nodiscard]] const ElfW(Phdr) * header(std::uint32_t type) const noexcept {
     for (const auto& h : headers)
       if (h.p_type == type) return &h;
     return nullptr;
   }
-  [[nodiscard]] ElfW(Dyn)* dynamic() const noexcept {
+  [[nodiscard]] ElfW(Dyn) * dynamic() const noexcept {
     const ElfW(Phdr)* const h = header(PT_DYNAMIC);
     return h != nullptr ? reinterpret_cast<ElfW(Dyn)*>(base + h->p_vaddr) : nullptr;
   }
-  [[nodiscard]] ElfW(Dyn)* entry(std::int64_t tag) const noexcept {
+  [[nodiscard]] ElfW(Dyn) * entry(std::int64_t tag) const noexcept {
     for (ElfW(Dyn)* d = dynamic(); d != nullptr && d->d_tag != DT_NULL; ++d)
       if (d->d_tag == tag) return d;
     return nullptr;
@@ -99,14 +99,15 @@ std::vector<AddressRange> copied(const Image& image, std::vector<std::string>& n
 }
 
 /// The windows of one writable segment, without its read-only pages and without pages that hold copies.
-void add_windows(const Image& image, const ElfW(Phdr)& segment, AddressRange relro,
+void add_windows(const Image& image, const ElfW(Phdr) & segment, AddressRange relro,
                  const std::vector<AddressRange>& copies, std::vector<mem::Window>& windows) {
-  AddressRange rest{down_to_page(image.base + segment.p_vaddr), up_to_page(image.base + segment.p_vaddr + segment.p_memsz)};
+  AddressRange rest{down_to_page(image.base + segment.p_vaddr),
+                    up_to_page(image.base + segment.p_vaddr + segment.p_memsz)};
   if (relro.holds(rest.begin)) rest.begin = relro.end;
   const std::uintptr_t filled = image.base + segment.p_vaddr + segment.p_filesz;
   const auto holds_copy = [&](std::uintptr_t page) {
-    return std::ranges::any_of(copies,
-                               [&](const AddressRange& c) { return c.begin < page + kImagePage && page < c.end; });
+    return std::ranges::any_of(
+        copies, [&](const AddressRange& c) { return c.begin < page + kImagePage && page < c.end; });
   };
   for (std::uintptr_t page = rest.begin; page < rest.end;) {
     while (page < rest.end && holds_copy(page)) page += kImagePage;
@@ -136,11 +137,12 @@ class MappedFile {
  public:
   explicit MappedFile(const char* path) {
     const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    struct stat facts {};
+    struct stat facts{};
     if (fd < 0) return;
     if (::fstat(fd, &facts) == 0 && facts.st_size > 0) {
       void* got = ::mmap(nullptr, static_cast<std::size_t>(facts.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-      if (got != MAP_FAILED) bytes_ = {static_cast<const std::byte*>(got), static_cast<std::size_t>(facts.st_size)};
+      if (got != MAP_FAILED)
+        bytes_ = {static_cast<const std::byte*>(got), static_cast<std::size_t>(facts.st_size)};
     }
     ::close(fd);
   }
@@ -174,17 +176,19 @@ void for_each_variable(const Image& image, const See& see) {
     const auto names = file.at<char>(sections[section.sh_link].sh_offset, sections[section.sh_link].sh_size);
     for (const auto& s : file.at<ElfW(Sym)>(section.sh_offset, section.sh_size / sizeof(ElfW(Sym)))) {
       if (ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_size == 0 || s.st_name >= names.size()) continue;
-      see(names.data() + s.st_name, AddressRange{image.base + s.st_value, image.base + s.st_value + s.st_size});
+      see(names.data() + s.st_name,
+          AddressRange{image.base + s.st_value, image.base + s.st_value + s.st_size});
     }
   }
 }
 
 /// Variables of the program in writable pages that are neither read-only nor in a window, but for the copies.
-std::vector<std::string> others(const Image& image, AddressRange relro, const std::vector<AddressRange>& copies,
+std::vector<std::string> others(const Image& image, AddressRange relro,
+                                const std::vector<AddressRange>& copies,
                                 const std::vector<mem::Window>& windows) {
   std::vector<std::string> names;
   const auto writable = [&](std::uintptr_t a) {
-    return std::ranges::any_of(image.headers, [&](const ElfW(Phdr)& h) {
+    return std::ranges::any_of(image.headers, [&](const ElfW(Phdr) & h) {
       return h.p_type == PT_LOAD && (h.p_flags & PF_W) != 0 && a - (image.base + h.p_vaddr) < h.p_memsz;
     });
   };
@@ -192,9 +196,8 @@ std::vector<std::string> others(const Image& image, AddressRange relro, const st
     return std::ranges::any_of(copies, [&](const AddressRange& c) { return c.holds(a); });
   };
   const auto is_shared = [&](std::uintptr_t a) {
-    return std::ranges::any_of(windows, [&](const mem::Window& w) {
-      return a - reinterpret_cast<std::uintptr_t>(w.at) < w.bytes;
-    });
+    return std::ranges::any_of(
+        windows, [&](const mem::Window& w) { return a - reinterpret_cast<std::uintptr_t>(w.at) < w.bytes; });
   };
   for_each_variable(image, [&](const char* name, AddressRange at) {
     // the compiler's and the linker's own begin so, and crtbegin.o's
@@ -211,13 +214,15 @@ ProgramVariables variables_of(const Image& image) {
   ProgramVariables found;
   const AddressRange relro = read_only(image);
   if (relro.end == 0) {
-    found.refusal = "it was linked without -z relro, so what the dynamic loader reads lies between its variables";
+    found.refusal =
+        "it was linked without -z relro, so what the dynamic loader reads lies between its variables";
     return found;
   }
   const auto ours = reinterpret_cast<std::uintptr_t>(&variables_of_program);
   for (const auto& h : image.headers) {
     if (h.p_type == PT_LOAD && ours - (image.base + h.p_vaddr) < h.p_memsz) {
-      found.refusal = "it contains the runtime, whose variables are each rank's own; link the shared libkasane";
+      found.refusal =
+          "it contains the runtime, whose variables are each rank's own; link the shared libkasane";
       return found;
     }
   }
@@ -240,7 +245,7 @@ std::span<const Function> functions(const Image& image, std::int64_t array, std:
 std::span<const Function> g_at_end;
 
 /// Sets an entry of .dynamic, which is read-only by now, to 0.
-void clear(ElfW(Dyn)* entry) noexcept {
+void clear(ElfW(Dyn) * entry) noexcept {
   if (entry == nullptr) return;
   const std::uintptr_t page = down_to_page(reinterpret_cast<std::uintptr_t>(entry));
   void* const at = reinterpret_cast<void*>(page);
@@ -282,9 +287,11 @@ std::string private_variables_text(const ProgramVariables& found) {
     return text;
   };
   return fmt::format(
-      "each rank has its own of these variables: {}. They share a page with a copy of {}; compile the program "
+      "each rank has its own of these variables: {}. They share a page with a copy of {}; compile the "
+      "program "
       "with -mno-direct-extern-access, as kasane::kasane and kasane.pc do",
-      list(found.kept_private), found.copies.empty() ? std::string("a library's variable") : list(found.copies));
+      list(found.kept_private),
+      found.copies.empty() ? std::string("a library's variable") : list(found.copies));
 }
 
 }  // namespace kasane::runtime

@@ -7,10 +7,12 @@
 #include <cerrno>
 #include <complex>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <kasane/checkpoint.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 

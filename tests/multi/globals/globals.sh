@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# globals.sh KASANE PROGRAM EXPECTED OPTION…: the program prints what stands in EXPECTED and ends with status 3.
+set -u
+kasane=$1 program=$2 expected=$3
+shift 3
+out=$("$kasane" run "$@" -- "$program" argument 3)
+status=$?
+if [ $status -ne 3 ]; then
+  echo "status $status"
+  exit 1
+fi
+printf '%s\n' "$out" | diff - "$expected"
