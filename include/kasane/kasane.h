@@ -491,7 +491,10 @@ int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents);
 /* ---- synchronisation ----------------------------------------------------------------------------------- */
 /*
  * Objects are initialised, used and destroyed on threads (EPERM elsewhere), of any rank. An object may be
- * copied bitwise; a copy names the same one. Each _init returns EAGAIN where this rank has no record left.
+ * copied bitwise; a copy names the same one. Each _init returns EAGAIN where this rank has no record left (it
+ * has 131072, for objects that were initialised and not destroyed).
+ * An object that no thread uses may be initialised again in its place without being destroyed, which takes no
+ * other record: it is another object then, and copies of the former one are not to be used any more.
  */
 
 /** not recursive; may be held over a fork, a join and a move */

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/ids.h"
 #include "ult/edges.h"
@@ -32,6 +33,20 @@ struct SyncHandle {
   friend constexpr bool operator==(SyncHandle, SyncHandle) = default;
 };
 
+/// What a record is for.
+enum class SyncKind : std::uint8_t {
+  mutex,
+  condition_variable,
+  barrier,
+  shared_mutex,
+  semaphore,
+  latch,
+  once
+};
+
+/// Whether no thread holds the object, waits for it or changes it, as its record's word says.
+[[nodiscard]] bool is_idle(SyncKind, Word word) noexcept;
+
 /// The pool of the calling thread. A check failure naming `what` where no user-level thread runs (main, a
 /// std::thread).
 [[nodiscard]] Pool& pool_of_thread(const char* what);
@@ -45,6 +60,11 @@ class SyncRecords {
   [[nodiscard]] SyncHandle take();
   /// From any rank; the record must be unused.
   void give_back(SyncHandle);
+  /// The object of that kind at `address` was constructed with the record, and is not destroyed yet.
+  void note_object(SyncHandle, SyncKind, const void* address) const;
+  /// The kind of the object that was constructed at `address` with the record and never destroyed; empty if
+  /// there is none. The handle may be any value, such as what uninitialised memory holds.
+  [[nodiscard]] std::optional<SyncKind> object_at(SyncHandle, const void* address) const;
 
   [[nodiscard]] Word load(SyncHandle, SyncField) const;
   void store(SyncHandle, SyncField, Word) const;
