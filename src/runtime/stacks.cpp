@@ -45,13 +45,11 @@ Result<void> CommonStacks::show(mem::Space& space, const Segments& segments,
   return {};
 }
 
-// Populates the top block in M and V, so that the first frames do not fault. On other ranks than the birth
-// rank the kernel maps the stack when it is touched, with adjacent pages.
+// Nothing is populated: the kernel maps the stack when it is touched, for less than a system call costs.
 void CommonStacks::prepare(StackId stack) {
   if (birth_rank(stack) == me_) {
     count_frames(stack);
     assign(stack);
-    mem::populate(space_.v(top_block(stack)), kBlockBytes);
   }
   guard(stack);
 }
@@ -63,10 +61,7 @@ void CommonStacks::trim(StackId stack) {
   if (tiers_ != nullptr) tiers_->forget_stack(stack);
 }
 
-void CommonStacks::use_trimmed(StackId stack) {
-  count_frames(stack);
-  mem::populate(space_.v(top_block(stack)), kBlockBytes);
-}
+void CommonStacks::use_trimmed(StackId stack) { count_frames(stack); }
 
 // ---- moving -----------------------------------------------------------------------------------------------
 
