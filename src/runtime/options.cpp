@@ -86,7 +86,7 @@ void add_memory(OptionTable& table, Options& o) {
              "ended and wait to be joined. 0: as many as an eighth of the space holds, at most 65536.",
              {0, 1 << 22})
       .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes,
-             "Stack of main, which lies in the space.", {64 << 10, kGiB})
+             "Stack of main, and of the first thread of each run; both lie in the space.", {64 << 10, kGiB})
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
               "Where operator new on a user-level thread allocates: in each rank's own heap, or in the "
               "space.")
