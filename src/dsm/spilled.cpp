@@ -75,8 +75,8 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   return Fault::served;
 }
 
-/// After a store to a page of one block: the other pages of its 64 KiB become writable, too, as far as they are
-/// this rank's and have no bytes yet. A program that allocates many small pages stores to most of them.
+/// After a store to a page of one block: the other pages of its 64 KiB become writable, too, as far as they
+/// are this rank's and have no bytes yet. A program that allocates many small pages stores to most of them.
 void Coherence::arm_small_pages(comm::Blocking& io, BlockId b) noexcept {
   constexpr std::uint64_t kTogether = mem::kPageBytes / kBlockBytes;
   if (pages_.bytes_of(pages_.page_of(b)) != kBlockBytes || !residency_->admitted(kTogether)) return;

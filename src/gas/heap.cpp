@@ -270,8 +270,8 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
 
 /// Names the owners of a run's first pages, of which the first asked_bytes are distributed; small pages
 /// behind them in the last heap page go with the last part. Where this rank is the owner, pages for slabs are
-/// present and writable, and others if that makes no frames: a program may never touch them. Elsewhere nothing
-/// of former uses is cached here.
+/// present and writable, and others if that makes no frames: a program may never touch them. Elsewhere
+/// nothing of former uses is cached here.
 Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, std::uint64_t asked_bytes,
                        Placement placement, Use use) {
   const Rank me = transport_.rank();

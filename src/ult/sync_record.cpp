@@ -31,6 +31,7 @@ constexpr std::size_t field_offset(SyncField f) noexcept {
     case SyncField::last: return offsetof(SyncRecord, last);
     case SyncField::data0: return offsetof(SyncRecord, data);
     case SyncField::object: return offsetof(SyncRecord, object);
+    case SyncField::since: return offsetof(SyncRecord, data[1]);
     case SyncField::next:
     case SyncField::timed: break;
   }
@@ -185,7 +186,7 @@ SyncHandle SyncRecords::take() {
         "destroy them (kasane_mutex_destroy and its kin) before their memory is freed or used for others");
   }
   const SyncHandle record = SyncHandle::of(pool_.config().rank, index);
-  for (SyncField f : {SyncField::word, SyncField::fifo, SyncField::last, SyncField::data0})
+  for (SyncField f : {SyncField::word, SyncField::fifo, SyncField::last, SyncField::data0, SyncField::since})
     store(record, f, 0);
   return record;
 }

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/ids.h"
+#include "ult/controls.h"
 #include "ult/edges.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
@@ -83,6 +84,32 @@ class SyncRecords {
 
   /// Performs a step other than requeue and done; see sync_record_step.h. A settled thread is woken.
   Word perform(SyncHandle, const SyncStep&) const;
+  /// As run(), of a record whose words the CPU's atomics reach: loads, stores and compare-swaps of its own
+  /// fields are carried out in place.
+  template <class Outcome, class Machine>
+  static Outcome run_near(Pool& pool, SyncHandle record, SyncRecord& near, Machine machine) {
+    SyncStep s = machine.next(0);
+    while (s.kind != SyncStep::Kind::done) {
+      Word* const word = s.field == SyncField::word   ? &near.word
+                         : s.field == SyncField::fifo ? &near.fifo
+                         : s.field == SyncField::last ? &near.last
+                                                      : nullptr;
+      Word result = 0;
+      // seq_cst, as Words are
+      if (word != nullptr && s.kind == SyncStep::Kind::load) {
+        result = atomic(*word).load();
+      } else if (word != nullptr && s.kind == SyncStep::Kind::store) {
+        atomic(*word).store(s.value);
+      } else if (word != nullptr && s.kind == SyncStep::Kind::compare_swap) {
+        result = s.expected;
+        atomic(*word).compare_exchange_strong(result, s.value);
+      } else {
+        result = SyncRecords(pool).perform(record, s);
+      }
+      s = machine.next(result);
+    }
+    return static_cast<Outcome>(s.value);
+  }
   /// Runs a protocol that needs no requeue to its end. Returns its outcome.
   template <class Outcome, class Machine>
   Outcome run(SyncHandle record, Machine machine) const {
