@@ -6,12 +6,12 @@
 //   since    a word of the record: when its rank took the mutex over from another one. Until kLeaseNs later
 //            the mutex is that rank's (`last`) while it is free, and threads of other ranks let it be
 //   look     at most kLookNs without a pause, then naps of kNapNs, with looks between
-//   take     where it is free: at once if this rank had it last, or the lease is over, or it was seen free for
-//            kUnusedNs: its rank does not use its lease
+//   take     where it is free: at once if this rank had it last, or the lease is over, or it was seen free
+//            for kUnusedNs: its rank does not use its lease
 //   queue    after kPatienceNs: the holder hands it over, in the order of arrival, whatever leases there are
 //
-// Bounds: a thread is passed by for kPatienceNs and a nap at most, then it is served first come first served. A
-// lease delays the first thread that finds the mutex free and unused by kUnusedNs, else by kLeaseNs.
+// Bounds: a thread is passed by for kPatienceNs and a nap at most, then it is served first come first served.
+// A lease delays the first thread that finds the mutex free and unused by kUnusedNs, else by kLeaseNs.
 //
 // Thread safety: pure.
 #pragma once
