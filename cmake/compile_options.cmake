@@ -8,8 +8,11 @@ target_compile_options(kasane_warnings INTERFACE
   # In a unit of several sources no source is the main file.
   $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU>,$<BOOL:${KASANE_QUICK_BUILD}>>:-Wno-subobject-linkage>
   $<$<BOOL:${KASANE_WERROR}>:-Werror>)
-set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer")
-set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer")
+# What runs on a thread's stack touches each OS page of a large frame in order, so it meets the guard and
+# nothing beyond it. Programs get the same flag (cmake/library.cmake).
+set(KASANE_STACK_FLAGS -fstack-clash-protection)
+set(CMAKE_C_FLAGS "${CMAKE_C_FLAGS} -fno-omit-frame-pointer ${KASANE_STACK_FLAGS}")
+set(CMAKE_CXX_FLAGS "${CMAKE_CXX_FLAGS} -fno-omit-frame-pointer ${KASANE_STACK_FLAGS}")
 
 if(KASANE_SANITIZER)
   # GCC takes a sanitizer's own checks for proof that a pointer may be null.

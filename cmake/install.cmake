@@ -51,11 +51,11 @@ install(FILES "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
 # pkg-config kasane, kasane-comm: the paths are relative to the .pc files, so that a moved prefix needs no
 # --define-prefix.
 set(static_libraries "")
-set(shared_flags "-fno-plt -mno-direct-extern-access ")
-set(shared_link_flags "-Wl,-z,now ")
+set(program_flags "${KASANE_STACK_FLAGS} -fno-plt -mno-direct-extern-access ")
+set(program_link_flags "-Wl,-z,now ")
 if(NOT KASANE_SHARED)
-  set(shared_flags "")
-  set(shared_link_flags "")
+  set(program_flags "${KASANE_STACK_FLAGS} ")
+  set(program_link_flags "")
   set(static_libraries "-lspdlog -lfmt -lhwloc -luring -lstdc++ -lm -lpthread")
 endif()
 file(RELATIVE_PATH prefix_from_pc "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")

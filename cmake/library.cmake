@@ -37,6 +37,7 @@ set_target_properties(kasane_library PROPERTIES OUTPUT_NAME kasane EXPORT_NAME l
 target_include_directories(kasane_library
   PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(kasane_library INTERFACE cxx_std_20)
+target_compile_options(kasane_library INTERFACE ${KASANE_STACK_FLAGS})
 target_link_libraries(kasane_library
   PRIVATE tl::expected fmt::fmt spdlog::spdlog PkgConfig::hwloc PkgConfig::liburing Threads::Threads dl)
 

@@ -156,7 +156,11 @@ typedef enum kasane_placement {
 void* kasane_malloc(size_t bytes);
 /** As kasane_malloc, aligned to `alignment` (a power of two). */
 void* kasane_aligned_alloc(size_t alignment, size_t bytes);
-/** As kasane_aligned_alloc with a placement. Placements other than local round up to whole pages. */
+/**
+ * As kasane_aligned_alloc with a placement. Objects of up to 32 KiB, and of a page at most, share pages: they
+ * are dealt out to the ranks in turn, 64 KiB at each (cyclic), lie at rank 0 (block, block_cyclic) or at this
+ * rank (first_touch). Larger objects, and those bound to a NUMA node, get whole pages.
+ */
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement);
 /** As kasane_aligned_alloc, at `rank`, which takes no part in the call. EINVAL: no such rank. */
 void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank);
@@ -491,7 +495,10 @@ int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents);
 /* ---- synchronisation ----------------------------------------------------------------------------------- */
 /*
  * Objects are initialised, used and destroyed on threads (EPERM elsewhere), of any rank. An object may be
- * copied bitwise; a copy names the same one. Each _init returns EAGAIN where this rank has no record left.
+ * copied bitwise; a copy names the same one. Each _init returns EAGAIN where this rank has no record left (it
+ * has 131072, for objects that were initialised and not destroyed).
+ * An object that no thread uses may be initialised again in its place without being destroyed, which takes no
+ * other record: it is another object then, and copies of the former one are not to be used any more.
  */
 
 /** not recursive; may be held over a fork, a join and a move */

@@ -27,6 +27,7 @@ class RegionWords {
   [[nodiscard]] RegionId region() const noexcept { return region_; }
   /// Are the rank's words mapped here?
   [[nodiscard]] bool is_direct(Rank rank) const noexcept { return bases_[raw(rank)] != nullptr; }
+  [[nodiscard]] std::byte* base(Rank rank) const noexcept { return bases_[raw(rank)]; }
 
   std::uint64_t load(Blocking& io, Rank rank, std::uint64_t offset) const {
     if (auto* word = direct(rank, offset)) return word->load();

@@ -146,6 +146,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
   void discard(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override;
+  [[nodiscard]] bool arms_without_frames() const noexcept override { return residency_ == nullptr; }
   [[nodiscard]] bool fits(std::uint64_t bytes) noexcept override;
 
   // gas::PageBlocks
@@ -220,6 +221,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void claim_part(comm::Blocking&, mem::BlockRange part, BackgroundRead&);
   void complete_read(const BackgroundRead&) noexcept;
   Fault bring_blocks(ThreadContext&, BlockId, const Stripe&, BlockEvent, gas::Location found);
+  void arm_small_pages(comm::Blocking&, BlockId) noexcept;
   /// The address where the owner's bytes are mapped here, or null.
   [[nodiscard]] const std::byte* frame_of(Rank owner, std::uint64_t offset) const noexcept {
     const std::byte* frames = transport_.mapped(owner, gas::kFrames);

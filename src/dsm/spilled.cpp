@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <bitset>
 
 #include "base/trace.h"
 #include "dsm/background_read.h"
@@ -70,7 +71,40 @@ Coherence::Fault Coherence::bring_blocks(ThreadContext& ctx, BlockId b, const St
   }
   protect(blocks, right);
   blocks.for_each([&](BlockId brought) { finish(brought, brought == b ? step.after : others.after); });
+  if (event == BlockEvent::store) arm_small_pages(ctx.io, b);
   return Fault::served;
+}
+
+/// After a store to a page of one block: the other pages of its 64 KiB become writable, too, as far as they
+/// are this rank's and have no bytes yet. A program that allocates many small pages stores to most of them.
+void Coherence::arm_small_pages(comm::Blocking& io, BlockId b) noexcept {
+  constexpr std::uint64_t kTogether = mem::kPageBytes / kBlockBytes;
+  if (pages_.bytes_of(pages_.page_of(b)) != kBlockBytes || !residency_->admitted(kTogether)) return;
+  const BlockRange all{BlockId{raw(b) / kTogether * kTogether}, kTogether};
+  const PageId first = pages_.page_of(all.first);
+  std::bitset<kTogether> held, own;
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockState s = state(block_at(all.first, i));
+    const BlockStep step = next(s, BlockEvent::store);
+    held[i] = step.verdict == Verdict::proceed && step.actions[0] == Action::fetch &&
+              !tiers_->stored(block_at(all.first, i)) && try_claim(block_at(all.first, i), s, step);
+  }
+  if (held.none()) return;
+  directory_.look_at(io, first, kTogether, [&](PageId page, const gas::Location& where) {
+    const std::uint64_t i = raw(page) - raw(first);
+    own[i] = held[i] && !where.busy && gas::owned_on_ssd(where, transport_.rank()) &&
+             tiers_->make_partial(io, page, where);
+  });
+  for (std::uint64_t begin = 0, end; begin < all.count; begin = end + 1) {
+    for (end = begin; end < all.count && own[end];) sharing_.mark(PageId{raw(first) + end++});
+    if (begin == end) continue;
+    fill({block_at(all.first, begin), end - begin});
+    protect(BlockRange{block_at(all.first, begin), end - begin}, Access::write);
+  }
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockId block = block_at(all.first, i);
+    if (held[i]) finish(block, own[i] ? found_on_ssd(state(block), BlockEvent::store).after : BlockState{});
+  }
 }
 
 /// Reads ahead in b's sweep, if it is long enough: in several background reads, so that the first ends, and

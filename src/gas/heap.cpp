@@ -92,24 +92,40 @@ Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t ca
                                             std::to_string(page_bytes_) + ")");
   }
   if (bytes == 0) bytes = 1;
-  const bool at_one_rank =
-      placement.kind == Placement::Kind::local || placement.kind == Placement::Kind::one_rank;
-  if (!at_one_rank || bytes > kLargestSmall || align > kLargestSmall || unit_ > 1) {
+  const std::optional<Rank> at = bytes > kLargestSmall || align > kLargestSmall || unit_ > 1
+                                     ? std::nullopt
+                                     : rank_of_small(bytes, placement);
+  if (!at) {
     auto run = allocate_large(io, bytes, placement);
     if (!run && run.error().code == Errc::out_of_memory && give_back_all(io, cache))
       run = allocate_large(io, bytes, placement);
     return run;
   }
   const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
-  const Rank rank = placement.kind == Placement::Kind::local ? transport_.rank() : placement.rank;
-  auto got = allocate_small(io, cache, rank, c, align);
-  if (!got && give_back_all(io, cache)) got = allocate_small(io, cache, rank, c, align);
+  auto got = allocate_small(io, cache, *at, c, align);
+  if (!got && give_back_all(io, cache)) got = allocate_small(io, cache, *at, c, align);
   if (!got)
     got.error().message = "allocate: no room for " + std::to_string(bytes) + " bytes: " + got.error().message;
   return got;
 }
 
 // ---- small objects ---------------------------------------------------------------------------------------
+
+/// The rank where a small object lies, beside others; empty: it gets pages of its own. An object of at most a
+/// page has one owner whatever its placement.
+std::optional<Rank> Heap::rank_of_small(std::size_t bytes, Placement placement) noexcept {
+  using Kind = Placement::Kind;
+  const Rank me = transport_.rank();
+  if (placement.kind == Kind::local) return me;
+  if (placement.kind == Kind::one_rank) return placement.rank;
+  // Pages that are distributed, or bound to memory of a node
+  if (bytes > page_bytes_ || placement.kind == Kind::numa) return std::nullopt;
+  if (alone_ || placement.kind == Kind::first_touch) return me;
+  if (placement.kind != Kind::cyclic) return placement.owner(0, 1, page_bytes_, me, ranks_);
+  // relaxed: a number. A page's worth of objects after the other, as pages of larger ones.
+  const std::uint64_t before = dealt_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return Rank{static_cast<std::uint32_t>(before / kHeapPageBytes % ranks_)};
+}
 
 Result<std::uint64_t> Heap::allocate_small(comm::Blocking& io, std::uint32_t cache, Rank rank,
                                            unsigned size_class, std::size_t align) {
@@ -242,7 +258,7 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
     if (!run) return tl::unexpected<Error>(std::move(run.error()));
     // no longer a run, and not yet a slab
     if (!run->fresh) at.store(layout_.page(run->first), PageHeader{}.word());
-    KASANE_TRY(own(at, *run, run->pages, run->pages * kHeapPageBytes, Placement::on(at.rank())));
+    KASANE_TRY(own(at, *run, run->pages, run->pages * kHeapPageBytes, Placement::on(at.rank()), Use::slabs));
     Extent left{run->first, run->first + run->pages};
     {
       const std::lock_guard guard(extent_mutex_);
@@ -253,10 +269,11 @@ Result<std::uint64_t> Heap::slab_space(HeapAccess& at, std::uint64_t pages) {
 }
 
 /// Names the owners of a run's first pages, of which the first asked_bytes are distributed; small pages
-/// behind them in the last heap page go with the last part. Where this rank is the owner, the pages are
-/// present and writable; elsewhere nothing of former uses is cached here.
+/// behind them in the last heap page go with the last part. Where this rank is the owner, pages for slabs are
+/// present and writable, and others if that makes no frames: a program may never touch them. Elsewhere
+/// nothing of former uses is cached here.
 Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, std::uint64_t asked_bytes,
-                       Placement placement) {
+                       Placement placement, Use use) {
   const Rank me = transport_.rank();
   const std::uint64_t offset = offset_of(at.rank(), run.first), bytes = pages * kHeapPageBytes;
   // of the directory: their size is the segment's
@@ -267,7 +284,8 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
     return placement.owner(std::min(raw(page) - range.first, shared - 1), shared, page_bytes_, me, ranks_);
   };
   const bool untouched = placement.kind == Placement::Kind::first_touch && !alone_;
-  const bool armed = ((placement.together() && owner(first) == me) || alone_) && hooks_.fits(bytes);
+  const bool here = (placement.together() && owner(first) == me) || alone_;
+  const bool armed = here && (use == Use::slabs ? hooks_.fits(bytes) : hooks_.arms_without_frames());
   if (run.fresh) {
     directory_.name_fresh(at.io(), first, range.size(), owner, untouched,
                           armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first));
@@ -491,7 +509,7 @@ Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes
   HeapAccess at = access(io, share, Trips::allocate);
   const auto run = HeapRuns::take(at, pages);
   if (!run) return fail(run.error().code, "allocate: " + run.error().message);
-  if (auto owned = own(at, *run, pages, bytes, placement); !owned) {
+  if (auto owned = own(at, *run, pages, bytes, placement, Use::large); !owned) {
     HeapRuns::give(at, run->first, pages);
     return tl::unexpected<Error>(std::move(owned.error()));
   }
@@ -534,7 +552,7 @@ bool Heap::resize(comm::Blocking& io, std::uint64_t offset, std::size_t bytes) {
   }
   if (!HeapRuns::extend(at, page, pages, wanted)) return false;
   const HeapRun more{page + pages, wanted - pages, true};
-  if (!own(at, more, more.pages, more.pages * kHeapPageBytes, Placement::on(share))) {
+  if (!own(at, more, more.pages, more.pages * kHeapPageBytes, Placement::on(share), Use::large)) {
     HeapRuns::give(at, more.first, more.pages);
     return false;
   }

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "base/result.h"
@@ -66,8 +67,8 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  /// align: a power of two up to 64 KiB. Returns the offset in the space. Placements but local and one rank
-  /// start at a page.
+  /// align: a power of two up to 64 KiB. Returns the offset in the space. Small objects share pages, if no
+  /// placement keeps that from being so (rank_of_small()); others begin at a page.
   Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,
                                  std::size_t align, Placement placement) {
     if (placement.kind == Placement::Kind::local && align <= 16 && bytes <= kLargestSmall && cache != kShared)
@@ -149,6 +150,7 @@ class Heap {
 
   Result<std::uint64_t> allocate_slowly(comm::Blocking&, std::uint32_t cache, std::size_t bytes,
                                         std::size_t align, Placement);
+  std::optional<Rank> rank_of_small(std::size_t bytes, Placement) noexcept;
   Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class,
                                        std::size_t align);
   std::uint64_t allocate_larger(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class,
@@ -162,7 +164,9 @@ class Heap {
   Result<bool> refill(comm::Blocking&, std::uint32_t cache, HeapBin&, Rank, unsigned size_class, bool grow);
   Result<Holding> new_slab(HeapAccess&, unsigned size_class, StackHead& known);
   Result<std::uint64_t> slab_space(HeapAccess&, std::uint64_t pages);
-  Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, std::uint64_t asked_bytes, Placement);
+  enum class Use : std::uint8_t { large, slabs };
+  Result<void> own(HeapAccess&, const HeapRun&, std::uint64_t pages, std::uint64_t asked_bytes, Placement,
+                   Use);
   void free_slowly(comm::Blocking&, std::uint32_t cache, std::uint64_t offset);
   void free_large(comm::Blocking&, std::uint64_t offset, PageHeader);
   void drop(comm::Blocking&, const Holding&, unsigned size_class);
@@ -212,9 +216,10 @@ class Heap {
   /// One for each page of the heap segment: 0, or size class + 1 | pages from the slab's first << 8. It lies
   /// in the region: a rank that turns a slab into pages clears it everywhere.
   std::atomic<std::uint16_t>* known_;
-  HeapCache* caches_;        ///< config_.caches + 1 of them
-  Extent* extents_;          ///< one a rank, under extent_mutex_
-  std::mutex extent_mutex_;  ///< held for a few instructions
+  HeapCache* caches_;                          ///< config_.caches + 1 of them
+  Extent* extents_;                            ///< one a rank, under extent_mutex_
+  std::mutex extent_mutex_;                    ///< held for a few instructions
+  std::atomic<std::uint64_t> dealt_bytes_{0};  ///< of small objects that are dealt out in turn
   std::mutex shared_mutex_;  ///< the cache of threads that are no workers; held for a few instructions
 };
 

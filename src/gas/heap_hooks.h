@@ -14,6 +14,8 @@ class HeapHooks {
   virtual ~HeapHooks() = default;
   /// Makes whole pages that this rank owns, and whose bytes are undefined, present and writable.
   virtual void arm_owned(comm::Blocking&, std::uint64_t offset, std::size_t bytes) = 0;
+  /// Does arming make no frames, so that memory which is armed and never touched costs nothing?
+  [[nodiscard]] virtual bool arms_without_frames() const noexcept { return true; }
   /// Is there room for so much memory to be armed at once? Else its pages are counted as they are touched.
   [[nodiscard]] virtual bool fits(std::uint64_t /*bytes*/) noexcept { return true; }
   /// This rank takes memory into use that was last used elsewhere: what is cached of it here is dropped.

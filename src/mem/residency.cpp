@@ -119,7 +119,10 @@ void Residency::use_stack(StackId stack) noexcept {
   const std::uint64_t presumed = stacks_->note(stack);
   if (presumed == 0) return;
   charge(BudgetUse::stacks, presumed);
-  if (stacks_->many_presumed()) measure_stacks();
+  // Where there is room the pager's measurements do: a look costs as much as the stack.
+  if (stacks_->many_presumed() && !room_.admitted(stacks_->presumed())) {
+    if (const auto measured = stacks_->measure_new()) correct(BudgetUse::stacks, *measured);
+  }
   // After it was noted: from now on the pager never sleeps without a limit.
   if (!stacks_used_.exchange(true)) ring();
 }

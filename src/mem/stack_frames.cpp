@@ -21,19 +21,25 @@ Result<std::unique_ptr<StackFrames>> StackFrames::create(const Space& space, Lay
                                                          std::uint64_t each_ns) {
   auto known = Set<StackId>::create(layout.stacks);
   KASANE_TRY(known);
+  auto fresh = Set<StackId>::create(layout.stacks);
+  KASANE_TRY(fresh);
   return std::unique_ptr<StackFrames>(
-      new StackFrames(space.v(layout.offset), layout, std::move(*known), each_ns));
+      new StackFrames(space.v(layout.offset), layout, std::move(*known), std::move(*fresh), each_ns));
 }
 
-StackFrames::StackFrames(std::byte* first, Layout layout, Set<StackId> known, std::uint64_t each_ns) noexcept
+StackFrames::StackFrames(std::byte* first, Layout layout, Set<StackId> known, Set<StackId> fresh,
+                         std::uint64_t each_ns) noexcept
     : first_(first),
       layout_(layout),
       presumed_of_one_(std::min(kPresumed, layout.stack_bytes / kBlockBytes)),
       known_(std::move(known)),
+      new_(std::move(fresh)),
       each_ns_(each_ns) {}
 
 std::uint64_t StackFrames::note(StackId stack) noexcept {
   if (!known_.insert(stack)) return 0;
+  // Before it is presumed: what a measurement takes off, it has found.
+  new_.insert(stack);
   stacks_known_.fetch_add(1, std::memory_order_relaxed);
   presumed_.fetch_add(presumed_of_one_, std::memory_order_relaxed);
   return presumed_of_one_;
@@ -42,6 +48,7 @@ std::uint64_t StackFrames::note(StackId stack) noexcept {
 void StackFrames::forget(StackId stack) noexcept {
   if (!known_.contains(stack)) return;
   known_.erase(stack);
+  new_.erase(stack);
   stacks_known_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -51,7 +58,7 @@ std::optional<Measured> StackFrames::measure() noexcept {
   const std::uint64_t begin = now_ns();
   // Before the look, which finds their frames
   const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed);
-  const std::uint64_t before = measured_.load(std::memory_order_relaxed), now = frames();
+  const std::uint64_t before = measured_.load(std::memory_order_relaxed), now = frames(known_);
   measured_.store(now, std::memory_order_relaxed);
   presumed_.fetch_sub(presumed, std::memory_order_relaxed);
   const std::uint64_t end = now_ns();
@@ -60,18 +67,27 @@ std::optional<Measured> StackFrames::measure() noexcept {
   return Measured{before + presumed, now};
 }
 
+std::optional<Measured> StackFrames::measure_new() noexcept {
+  if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;
+  const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed), now = frames(new_);
+  measured_.fetch_add(now, std::memory_order_relaxed);
+  presumed_.fetch_sub(presumed, std::memory_order_relaxed);
+  measuring_.clear(std::memory_order_release);
+  return Measured{presumed, now};
+}
+
 std::uint64_t StackFrames::ns_until_due() const noexcept {
   const std::uint64_t next = next_ns_.load(std::memory_order_relaxed), now = now_ns();
   return next - std::min(next, now);
 }
 
 /// One system call for neighbouring stacks.
-std::uint64_t StackFrames::frames() noexcept {
+std::uint64_t StackFrames::frames(const Set<StackId>& stacks) noexcept {
   const std::uint64_t blocks_of_one = layout_.stack_bytes / kBlockBytes;
+  const auto id = [](std::uint64_t stack) { return StackId{static_cast<std::uint32_t>(stack)}; };
   std::uint64_t n = 0;
-  for (std::uint64_t first = known_.next(0), end = 0; first < layout_.stacks; first = known_.next(end)) {
-    for (end = first + 1; end < layout_.stacks && known_.contains(StackId{static_cast<std::uint32_t>(end)});)
-      ++end;
+  for (std::uint64_t first = stacks.next(0), end = 0; first < layout_.stacks; first = stacks.next(end)) {
+    for (end = first; end < layout_.stacks && stacks.contains(id(end)); ++end) new_.erase(id(end));
     n += frames_in(first_ + first * layout_.stack_bytes, (end - first) * blocks_of_one);
   }
   return n;

@@ -2,19 +2,21 @@
 // The number of frames that stacks of user-level threads have in this rank's memory file. Stacks cannot leave
 // DRAM, since threads run on them; a stack keeps its frames as long as it is kept.
 //
-//   a stack is used here for the first time   note()      kPresumed blocks (or all of a smaller stack)
-//   … has given its frames back               forget()    its next use is the first again
-//   at intervals                              measure()   the kernel's number for all known stacks replaces
-//                                                         the presumed one
+//   a stack is used here for the first time   note()          kPresumed blocks (or all of a smaller stack)
+//   … has given its frames back               forget()        its next use is the first again
+//   many are presumed                         measure_new()   the kernel's number for the stacks noted since
+//                                                             the last measurement replaces the presumed one
+//   at intervals                              measure()       … for all known stacks
 //
 // The kernel makes a frame when a thread's stack becomes deeper, and tells no thread. So frames are looked
-// up: mincore() of a shared mapping of a file says which pages the file has, whichever process touched them.
-// Where this process did, which is most of them, it reads page tables only: 0.2 µs a stack, else 6. A
-// measurement is due
+// up: mincore() of a shared mapping of a file says which pages the file has, whichever process touched them,
+// in 1 to 6 µs a stack. A measurement is due
 //
-//   when more than an eighth of what is known is presumed,   for the thread that notes a stack: the number of
-//   and kManyPresumed at least                               unmeasured stacks stays bounded
-//   after each_ns, or 50 times the last measurement's time   for the pager: stacks that became deeper
+//   of new stacks: when more than an eighth of what is   for the thread that notes a stack, where room is
+//   known is presumed, and kManyPresumed at least        short: it is not used up by what is presumed, and
+//                                                        each stack is looked at once for it
+//   of all: after each_ns, or 50 times the last          for the pager: stacks that became deeper
+//   measurement's time
 //
 // Thread safety: all from any thread, but not from fault handlers; create() comes first.
 #pragma once
@@ -55,6 +57,8 @@ class StackFrames {
 
   /// Those that are noted meanwhile stay presumed. Empty: another thread measures.
   std::optional<Measured> measure() noexcept;
+  /// The same, only for the stacks that were noted since the last measurement of either kind.
+  std::optional<Measured> measure_new() noexcept;
   /// Is a large part presumed? For a thread that has noted a stack.
   [[nodiscard]] bool many_presumed() const noexcept {
     return presumed() >= std::max(kManyPresumed, measured() / 8);
@@ -70,14 +74,17 @@ class StackFrames {
  private:
   static constexpr std::size_t kLookBlocks = 4096;
 
-  StackFrames(std::byte* first, Layout layout, Set<StackId> known, std::uint64_t each_ns) noexcept;
-  [[nodiscard]] std::uint64_t frames() noexcept;
+  StackFrames(std::byte* first, Layout layout, Set<StackId> known, Set<StackId> fresh,
+              std::uint64_t each_ns) noexcept;
+  /// Of the stacks in the set, which are not new any more.
+  [[nodiscard]] std::uint64_t frames(const Set<StackId>&) noexcept;
   [[nodiscard]] std::uint64_t frames_in(std::byte* begin, std::uint64_t blocks) noexcept;
 
   std::byte* const first_;
   const Layout layout_;
   const std::uint64_t presumed_of_one_;
   Set<StackId> known_;
+  Set<StackId> new_;  ///< noted, but not measured
   const std::uint64_t each_ns_;
   std::atomic<std::uint64_t> stacks_known_{0}, measured_{0}, presumed_{0}, next_ns_{0};
   std::atomic_flag measuring_;

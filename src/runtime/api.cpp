@@ -38,6 +38,7 @@ using kasane::ult::ThreadId;
 static_assert(static_cast<int>(Placement::Kind::local) == KASANE_PLACEMENT_LOCAL);
 static_assert(static_cast<int>(Placement::Kind::block) == KASANE_PLACEMENT_BLOCK);
 static_assert(static_cast<int>(Placement::Kind::cyclic) == KASANE_PLACEMENT_CYCLIC);
+static_assert(static_cast<int>(Placement::Kind::first_touch) == KASANE_PLACEMENT_FIRST_TOUCH);
 
 constexpr const char* kNotRunning =
     "Kasane is not running in this process: it starts before main and ends when main returns";
@@ -207,9 +208,17 @@ void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t 
   return allocate(bytes, alignment, where, KASANE_CALL_SITE);
 }
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
-  if (placement < KASANE_PLACEMENT_LOCAL || placement > KASANE_PLACEMENT_CYCLIC) {
-    api_fail(EINVAL, kAllocate, "no such placement without an argument");
-    return nullptr;
+  switch (placement) {
+    case KASANE_PLACEMENT_LOCAL:
+    case KASANE_PLACEMENT_BLOCK:
+    case KASANE_PLACEMENT_CYCLIC:
+    case KASANE_PLACEMENT_FIRST_TOUCH: break;
+    case KASANE_PLACEMENT_BLOCK_CYCLIC:
+    case KASANE_PLACEMENT_ONE_RANK:
+    case KASANE_PLACEMENT_NUMA:
+      api_fail(EINVAL, kAllocate, "this placement has an argument: call kasane_allocate_placed");
+      return nullptr;
+    default: api_fail(EINVAL, kAllocate, "no such placement"); return nullptr;
   }
   return allocate(bytes, alignment, Placement{.kind = static_cast<Placement::Kind>(placement)},
                   KASANE_CALL_SITE);

@@ -26,6 +26,7 @@
 #include "ult/semaphore.h"
 #include "ult/semaphore_record.h"
 #include "ult/shared_mutex.h"
+#include "ult/sync_record.h"
 #include "ult/watch.h"
 
 namespace {
@@ -35,12 +36,18 @@ using kasane::runtime::require_thread;
 using kasane::runtime::Runtime;
 using kasane::ult::Barrier;
 using kasane::ult::ConditionVariable;
+using kasane::ult::is_idle;
 using kasane::ult::Latch;
 using kasane::ult::Locals;
 using kasane::ult::Mutex;
 using kasane::ult::Once;
+using kasane::ult::pool_of_thread;
 using kasane::ult::Semaphore;
 using kasane::ult::SharedMutex;
+using kasane::ult::SyncField;
+using kasane::ult::SyncHandle;
+using kasane::ult::SyncKind;
+using kasane::ult::SyncRecords;
 using kasane::ult::Watch;
 
 static_assert(KASANE_SEM_MAX == kasane::ult::kMaxPermits &&
@@ -53,6 +60,23 @@ template <class T, class Public>
 T& inside(Public* p) noexcept {
   static_assert(sizeof(T) == sizeof(Public) && alignof(T) <= alignof(Public));
   return *std::launder(reinterpret_cast<T*>(&p->handle));
+}
+
+template <class T>
+constexpr SyncKind kKindOf = std::is_same_v<T, Mutex>               ? SyncKind::mutex
+                             : std::is_same_v<T, ConditionVariable> ? SyncKind::condition_variable
+                             : std::is_same_v<T, Barrier>           ? SyncKind::barrier
+                             : std::is_same_v<T, SharedMutex>       ? SyncKind::shared_mutex
+                             : std::is_same_v<T, Semaphore>         ? SyncKind::semaphore
+                             : std::is_same_v<T, Latch>             ? SyncKind::latch
+                                                                    : SyncKind::once;
+
+/// Programs initialise an object again where it lies and never destroy it (Pthreads programs for each step of
+/// a loop). If no thread uses the former object, its record is free from now on. handle: what lies there.
+void forget_former_object(SyncHandle handle, const void* address) {
+  SyncRecords records(pool_of_thread("the constructor of a synchronisation object"));
+  const auto kind = records.object_at(handle, address);
+  if (kind && is_idle(*kind, records.load(handle, SyncField::word))) records.give_back(handle);
 }
 
 /// Calls act() on a user-level thread: the calling one, or from main one of its own. So static objects and
@@ -80,7 +104,9 @@ template <class T, class Public, class... Args>
 int init(Public* p, const char* call, Args... args) noexcept {
   return on_a_thread(call, [&] {
     try {
+      forget_former_object({p->handle}, p);
       ::new (static_cast<void*>(&p->handle)) T(args...);
+      SyncRecords(pool_of_thread(call)).note_object({p->handle}, kKindOf<T>, p);
       return 0;
     } catch (const std::exception& e) {
       return api_fail(EAGAIN, call, e.what());

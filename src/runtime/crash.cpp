@@ -78,9 +78,12 @@ InStack find_stack(std::uintptr_t address) noexcept {
   const ult::Pool* pool = ult::Pool::current();
   if (pool == nullptr) return {};
   const ult::Config& c = pool->config();
-  const std::uintptr_t from_first = address - reinterpret_cast<std::uintptr_t>(c.stacks);
-  if (c.stack_bytes == 0 || from_first >= c.stack_bytes * c.ranks * c.stacks_per_rank) return {};
-  return {from_first / c.stack_bytes, from_first % c.stack_bytes, c.stack_bytes};
+  if (c.stack_bytes == 0) return {};
+  const std::uintptr_t begin = c.stack_end(StackId{0}) - c.bytes_of_stack(StackId{0});
+  if (address < begin || address >= c.stack_end(StackId{c.ranks * c.stacks_per_rank - 1})) return {};
+  const StackId stack = c.stack_at(address);
+  const std::size_t bytes = c.bytes_of_stack(stack);
+  return {raw(stack), address - (c.stack_end(stack) - bytes), bytes};
 }
 
 void explain_stack(CrashText& text, const InStack& in) noexcept {

@@ -86,13 +86,10 @@ void add_memory(OptionTable& table, Options& o) {
              "ended and wait to be joined. 0: as many as an eighth of the space holds, at most 65536.",
              {0, 1 << 22})
       .bytes("--main-stack", "KASANE_MAIN_STACK", o.main_stack_bytes,
-             "Stack of main, which lies in the space.", {64 << 10, kGiB})
+             "Stack of main, and of the first thread of each run; both lie in the space.", {64 << 10, kGiB})
       .choice("--globals", "KASANE_GLOBALS", o.globals_shared, "private", "shared",
               "Whether each rank has variables of its own (those of file and namespace scope, and static "
               "ones), or all ranks share the program's. With --main all each has its own.")
-      .text("--globals-of", "KASANE_GLOBALS_OF", o.globals_of,
-            "Libraries whose variables are shared, too: LIB or LIB,LIB…, each the beginning of a file name "
-            "(libfoo).")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
               "Where the program's operator new allocates: in each rank's own heap, or in the space.")
       .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space",

@@ -192,6 +192,7 @@ struct Runtime::State {
   /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
   /// address means.
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
+  [[nodiscard]] const char* overflow_text(StackId) const noexcept;
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served);
   static void on_stop(void* self, const comm::Message&) noexcept;
 };
@@ -391,7 +392,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   engine = std::move(*made_engine);
   if (common_stacks) {
     KASANE_TRY(engine->leave_open(
-        {mem::block_of(segments.stacks_offset), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
+        {mem::block_of(segments.all_stacks_offset()), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
   if (!options.relocation_off && ranks > 1) {
     auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, movable});
@@ -507,6 +508,7 @@ Result<void> Runtime::State::build_threads() {
   config.stacks_per_rank = static_cast<std::uint32_t>(segments.stacks_per_rank);
   config.stack_bytes = segments.stack_bytes;
   config.stacks = space->v(segments.stacks_offset);
+  config.first_stack_bytes = segments.first_stack_bytes;
   config.region = region->base;
   config.counters = job_counters->own();
   config.words = &*words;
@@ -534,16 +536,34 @@ Result<void> Runtime::State::build_threads() {
 
 // ---- faults -----------------------------------------------------------------------------------------------
 
+/// What an access to the stack's guard means.
+const char* Runtime::State::overflow_text(StackId stack) const noexcept {
+  if (raw(stack) == 0 && segments.first_stack_bytes != segments.stack_bytes)
+    return "stack overflow of the first thread; give it more with kasane run --main-stack SIZE, or "
+           "KASANE_MAIN_STACK";
+  if (pool != nullptr && pool->has_refused_threads())
+    return "stack overflow of a thread. All call stacks of the rank were in use, so threads ran on their "
+           "creators' stacks what they would have forked; give the rank more stacks with kasane run --slots "
+           "N, "
+           "or KASANE_SLOTS, or fork less deeply";
+  return "stack overflow of a thread; give threads more with kasane run --stack SIZE, or KASANE_STACK";
+}
+
 const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
   if (network_closed.load())
     return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was "
            "detached?)";
   if (segments.in_stacks(offset, ranks) &&
-      (offset - segments.stacks_offset) % segments.stack_bytes < mem::kBlockBytes)
-    return "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)";
+      offset - segments.stack_offset(segments.stack_at(offset)) < mem::kBlockBytes)
+    return overflow_text(segments.stack_at(offset));
   if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
   if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
-  if (coherence->fault(contexts->of(served), offset, wanted)) return nullptr;
+  const bool deep = segments.in_stacks(offset, ranks) && offset < segments.stacks_offset;
+  if (deep) stacks->before_service(offset);
+  if (coherence->fault(contexts->of(served), offset, wanted)) {
+    if (deep) stacks->after_service(offset);
+    return nullptr;
+  }
   return segments.in_stacks(offset, ranks)
              ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
                "--stack, KASANE_STACK), or a wild pointer"

@@ -3,6 +3,7 @@
 //
 //   0            nothing: small offsets from the base are wild pointers
 //   1/64         main's stack (rank 0)          grows down; what lies below it is not allocated
+//   … 1/8        the first thread's stack, of main's size: it ends where the first of the stacks ends
 //   1/8          stacks, ranks × --slots × --stack
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
 //   9/32         heap in pages of 2 MiB
@@ -25,6 +26,7 @@ namespace kasane::runtime {
 struct Segments {
   std::uint64_t main_offset = 0, main_bytes = 0;
   std::uint64_t stacks_offset = 0, stack_bytes = 0, stacks_per_rank = 0;
+  std::uint64_t first_stack_bytes = 0;  ///< of StackId 0, the first thread's: at least stack_bytes
   struct Heap {
     std::uint64_t offset = 0, bytes = 0, page_bytes = 0;
   };
@@ -32,14 +34,23 @@ struct Segments {
   std::array<Heap, 3> heaps{};
   std::uint64_t variables_offset = 0;  ///< the end of the space's own range; the windows follow
 
-  [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept {
-    return stacks_offset + raw(stack) * stack_bytes;
+  [[nodiscard]] std::uint64_t stack_end(StackId stack) const noexcept {
+    return stacks_offset + (std::uint64_t{raw(stack)} + 1) * stack_bytes;
   }
+  [[nodiscard]] std::uint64_t stack_offset(StackId stack) const noexcept {
+    return stack_end(stack) - (raw(stack) == 0 ? first_stack_bytes : stack_bytes);
+  }
+  [[nodiscard]] std::uint64_t all_stacks_offset() const noexcept { return stack_offset(StackId{0}); }
   [[nodiscard]] std::uint64_t all_stacks_bytes(std::uint32_t ranks) const noexcept {
-    return ranks * stacks_per_rank * stack_bytes;
+    return ranks * stacks_per_rank * stack_bytes + first_stack_bytes - stack_bytes;
   }
   [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept {
-    return offset - stacks_offset < all_stacks_bytes(ranks);
+    return offset - all_stacks_offset() < all_stacks_bytes(ranks);
+  }
+  /// Of an offset in the stacks.
+  [[nodiscard]] StackId stack_at(std::uint64_t offset) const noexcept {
+    return StackId{
+        offset < stacks_offset ? 0 : static_cast<std::uint32_t>((offset - stacks_offset) / stack_bytes)};
   }
 
   /// Threads of a rank that may wait to be joined: their control blocks outlive their stacks, and are small.
@@ -80,6 +91,8 @@ struct Segments {
     s.main_bytes = std::min(page_up(main_bytes), page_up(space_bytes / 16));
     s.stack_bytes = stack_bytes;
     s.stacks_offset = page_up(space_bytes / 8);
+    s.first_stack_bytes =
+        std::max(stack_bytes, std::min(s.main_bytes, s.stacks_offset - s.main_offset - s.main_bytes));
     const std::uint64_t room = space_bytes / 8 / (ranks * stack_bytes);
     s.stacks_per_rank = slots != 0 ? slots : std::min<std::uint64_t>(room, 65536);
     if (s.stacks_per_rank == 0 || s.stacks_per_rank > room) {

@@ -39,19 +39,22 @@ Result<void> CommonStacks::show(mem::Space& space, const Segments& segments,
   const std::uint64_t bytes = segments.stacks_per_rank * segments.stack_bytes;  // of one rank
   for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
     if (Rank{r} == transport.rank()) continue;
-    const std::uint64_t offset = segments.stacks_offset + r * bytes;
-    KASANE_TRY(space.show(offset, bytes, transport.mapped(Rank{r}, gas::kFrames) + offset));
+    const std::uint64_t end = segments.stacks_offset + (r + 1) * bytes,
+                        offset = r == 0 ? segments.all_stacks_offset() : end - bytes;
+    KASANE_TRY(space.show(offset, end - offset, transport.mapped(Rank{r}, gas::kFrames) + offset));
   }
   return {};
 }
 
-// Populates the top block in M and V, so that the first frames do not fault. On other ranks than the birth
-// rank the kernel maps the stack when it is touched, with adjacent pages.
+// Nothing is populated: the kernel maps the stack when it is touched, for less than a system call costs.
 void CommonStacks::prepare(StackId stack) {
   if (birth_rank(stack) == me_) {
     count_frames(stack);
     assign(stack);
-    mem::populate(space_.v(top_block(stack)), kBlockBytes);
+    if (raw(stack) == 0) {
+      for (const PageId page : more_pages(segments_.all_stacks_offset()))
+        KASANE_CHECK(mover_.assign(contexts_.here().io, page, me_).has_value());
+    }
   }
   guard(stack);
 }
@@ -63,10 +66,7 @@ void CommonStacks::trim(StackId stack) {
   if (tiers_ != nullptr) tiers_->forget_stack(stack);
 }
 
-void CommonStacks::use_trimmed(StackId stack) {
-  count_frames(stack);
-  mem::populate(space_.v(top_block(stack)), kBlockBytes);
-}
+void CommonStacks::use_trimmed(StackId stack) { count_frames(stack); }
 
 // ---- moving -----------------------------------------------------------------------------------------------
 
@@ -78,12 +78,20 @@ void MovingStacks::adopt(StackId stack, std::uintptr_t live_lo, std::uintptr_t l
     const auto moved = mover_.bring(context.io, page, live);
     KASANE_CHECK(moved.has_value(), "a stack that waits to be run is not pinned");
   }
+  if (raw(stack) == 0) {
+    for (const PageId page : more_pages(lowest_used()))
+      KASANE_CHECK(mover_.bring(context.io, page, live).has_value(), "likewise");
+  }
   guard_again(stack);
   count(context.counters.bytes_moved, live.end - live.begin);
 }
 
 void MovingStacks::surrender(StackId stack) {
   auto& context = contexts_.here();
+  if (raw(stack) == 0) {  // false: large frames have left it untouched
+    for (const PageId page : more_pages(lowest_used()))
+      static_cast<void>(mover_.hand_back(context.io, page, birth_rank(stack)));
+  }
   for (const PageId page : pages(stack)) {
     KASANE_CHECK(mover_.hand_back(context.io, page, birth_rank(stack)),
                  "the rank that ran a thread owns its stack");
@@ -91,7 +99,7 @@ void MovingStacks::surrender(StackId stack) {
 }
 
 void MovingStacks::reclaim(StackId stack) {
-  coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
+  coherence_.arm_owned(contexts_.here().io, offset_of(stack), segments_.stack_bytes);
   guard_again(stack);
 }
 
@@ -100,12 +108,28 @@ void MovingStacks::guard_again(StackId stack) {
   if (mem::guards_available()) guard(stack);
 }
 
+// Before: afterwards another rank may have taken the thread, and with it the pages from there on.
+void MovingStacks::before_service(std::uint64_t offset) {
+  const std::uint64_t page = pages_.offset_of(pages_.page_of(mem::block_of(offset)));
+  if (page < lowest_used()) lowest_used() = page;
+}
+
+void MovingStacks::after_service(std::uint64_t offset) {
+  if (pages_.page_of(mem::block_of(offset)) == pages_.page_of(mem::block_of(segments_.all_stacks_offset())))
+    guard_again(StackId{0});
+}
+
 void MovingStacks::prepare(StackId stack) {
   const bool born_here = birth_rank(stack) == me_;
   count_frames(stack);  // on every rank: where the stack is used it gets frames, and keeps them
   if (born_here) {
     assign(stack);
-    coherence_.arm_owned(contexts_.here().io, segments_.stack_offset(stack), segments_.stack_bytes);
+    coherence_.arm_owned(contexts_.here().io, offset_of(stack), segments_.stack_bytes);
+    if (raw(stack) == 0) {
+      for (const PageId page : more_pages(segments_.all_stacks_offset()))
+        KASANE_CHECK(mover_.assign_untouched(contexts_.here().io, page).has_value());
+      lowest_used() = segments_.stacks_offset;
+    }
   }
   // Populates the top block in M, A and V, so that neither the first frames nor a move fault page by page
   // (rule 12).

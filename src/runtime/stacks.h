@@ -8,6 +8,11 @@
 //   moving    else: the rank that runs a thread owns the pages of its stack, and its live bytes are brought
 //             there (rule 12)
 //
+// The first thread's stack has main's size. Where stacks move, what it has more than others is untouched
+// memory (gas.md, "First touch") until the thread gets that far: the fault makes the page that of the rank
+// where the thread runs. The lowest page of which this is so is noted in the stack's last word, which comes
+// along with the stack: as many pages move with the thread.
+//
 // Thread safety: from any worker. Waiting is done by polling: no switch to another user-level thread happens
 // inside.
 #pragma once
@@ -43,6 +48,10 @@ class Stacks : public ult::StackMover {
   /// Called before this process uses a stack for the first time: installs the guard, and on the birth rank
   /// assigns pages and access.
   virtual void prepare(StackId) = 0;
+  /// Around the service of a fault below the other stacks: the block becomes accessible between the two, and
+  /// the thread may go on at once.
+  virtual void before_service(std::uint64_t /*offset*/) {}
+  virtual void after_service(std::uint64_t /*offset*/) {}
 
  protected:
   void assign(StackId);
@@ -50,10 +59,18 @@ class Stacks : public ult::StackMover {
   void count_frames(StackId);
   /// The block where frames begin.
   [[nodiscard]] std::uint64_t top_block(StackId stack) const noexcept {
-    return segments_.stack_offset(stack) + segments_.stack_bytes - mem::kBlockBytes;
+    return segments_.stack_end(stack) - mem::kBlockBytes;
+  }
+  /// All of a stack, but of the first thread's no more than others have.
+  [[nodiscard]] std::uint64_t offset_of(StackId stack) const noexcept {
+    return segments_.stack_end(stack) - segments_.stack_bytes;
   }
   [[nodiscard]] mem::PageRange pages(StackId stack) const noexcept {
-    return pages_.in(segments_.stack_offset(stack), segments_.stack_bytes);
+    return pages_.in(offset_of(stack), segments_.stack_bytes);
+  }
+  /// What the first thread's stack has more: from this offset to the others.
+  [[nodiscard]] mem::PageRange more_pages(std::uint64_t from) const noexcept {
+    return pages_.in(from, segments_.stacks_offset - from);
   }
   [[nodiscard]] Rank birth_rank(StackId stack) const noexcept {
     return Rank{static_cast<std::uint32_t>(raw(stack) / segments_.stacks_per_rank)};
@@ -96,9 +113,17 @@ class MovingStacks final : public Stacks {
   void surrender(StackId) override;
   void reclaim(StackId) override;
   void prepare(StackId) override;
+  void before_service(std::uint64_t offset) override;
+  void after_service(std::uint64_t offset) override;
 
  private:
   void guard_again(StackId);
+  /// Of the first thread's stack, the offset of the lowest page that has been used. It is this rank's while
+  /// the thread is here.
+  [[nodiscard]] std::uint64_t& lowest_used() const noexcept {
+    return *reinterpret_cast<std::uint64_t*>(
+        space_.a(segments_.stack_end(StackId{0}) - sizeof(std::uint64_t)));
+  }
 
   dsm::Coherence& coherence_;
 };

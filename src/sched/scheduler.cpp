@@ -134,9 +134,8 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
       return words_.load(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, sp)));
     case TheftStep::Kind::ask_release: edges_.ask_release(victim); return 0;
     case TheftStep::Kind::adopt: {
-      const auto stacks = reinterpret_cast<std::uintptr_t>(config_.stacks);
-      const StackId stack{static_cast<std::uint32_t>((s.value - stacks) / config_.stack_bytes)};
-      mover_.adopt(stack, s.value, stacks + (std::uintptr_t{raw(stack)} + 1) * config_.stack_bytes, victim);
+      const StackId stack = config_.stack_at(s.value);
+      mover_.adopt(stack, s.value, config_.stack_end(stack), victim);
       return 0;
     }
     case TheftStep::Kind::acquire: edges_.acquire(); return 0;

@@ -28,6 +28,7 @@ class RegionWords final : public ult::Words {
   explicit RegionWords(comm::Transport& transport, comm::RegionId region = gas::kThreads)
       : transport_(transport), words_(transport, region) {}
 
+  [[nodiscard]] std::byte* region(Rank rank) noexcept override { return words_.base(rank); }
   std::uint64_t load(Rank rank, std::uint64_t offset) override {
     return with_io([&](comm::Blocking& io) { return words_.load(io, rank, offset); });
   }

@@ -3,6 +3,7 @@
 // a complete thread library; sched and runtime implement it for several ranks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/ids.h"
@@ -44,6 +45,8 @@ class StackMover {
 class Words {
  public:
   virtual ~Words() = default;
+  /// The rank's region, if the CPU's atomics on it are these; null: the calls below. The same at each call.
+  [[nodiscard]] virtual std::byte* region(Rank) noexcept { return nullptr; }
   virtual std::uint64_t load(Rank, std::uint64_t offset) = 0;
   virtual void store(Rank, std::uint64_t offset, std::uint64_t value) = 0;
   virtual std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected,

@@ -82,13 +82,14 @@ enum SlotFlags : Word {
 };
 
 /// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). Its protocol
-/// defines what the words mean; next_free belongs to the allocator.
+/// defines what the words mean; next_free and object belong to the allocator.
 struct alignas(64) SyncRecord {
   Word word;
   Word fifo;
   Word last;
   Word next_free;  ///< index + 1 of the next free record while this one is free
-  Word data[4];
+  Word data[3];
+  Word object;  ///< kind + 1 8 | address 56 of the public object; 0: no such object
 };
 static_assert(sizeof(SyncRecord) == 64);
 

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+// The usual calls meet a record whose words the CPU's atomics reach, a free mutex, and no waiter: they take
+// some nanoseconds. The machines are the same as elsewhere; their steps are carried out in place.
 #include "ult/mutex.h"
 
+#include <time.h>
+
 #include "base/assert.h"
+#include "base/clock.h"
+#include "ult/mutex_patience.h"
 #include "ult/mutex_record.h"
+#include "ult/pool_core.h"
 
 namespace kasane::ult {
 namespace {
@@ -12,12 +19,82 @@ struct ForMutex {
   SyncHandle record;
 };
 
+/// The calling thread, its worker and rank.
+Worker& worker_on_thread(const char* what) {
+  Worker* const worker = current_worker();
+  if (worker == nullptr || worker->self() == kNoSlot) [[unlikely]]
+    static_cast<void>(pool_of_thread(what));  // ends the program
+  return *worker;
+}
+
+SyncRecord* near_record(const Worker& worker, SyncHandle record) noexcept {
+  return worker.core->near_record(record.rank(), record.index());
+}
+
+// seq_cst, as Words are.
+Word load(const Word& word) noexcept { return atomic(const_cast<Word&>(word)).load(); }
+bool take_free(SyncRecord& near, SlotId self) noexcept {
+  Word expected = MutexWord{}.pack();
+  return atomic(near.word).compare_exchange_strong(
+      expected, next(MutexWord{}, {MutexEvent::Kind::lock, self}).next.pack());
+}
+
+/// The machine's steps (MutexUnlock) where this rank unlocked last and no thread waits. False: nothing was
+/// changed.
+bool release_alone(SyncRecord& near, SlotId self, Rank here, bool orders) noexcept {
+  if ((orders && load(near.last) != Word{raw(here)} + 1) || load(near.fifo) != 0) return false;
+  const MutexWord held{self, kNoSlot};
+  Word expected = held.pack();
+  return atomic(near.word).compare_exchange_strong(expected,
+                                                   next(held, {MutexEvent::Kind::unlock, self}).next.pack());
+}
+
 // Runs when the thread's registers are saved. Once the thread is in the list, or awake, its stack (and
 // *context on it) belongs to the worker that runs it, so nothing of it is touched after run().
 void queue_for_mutex(void* context, SlotId self) {
   const auto [pool, record] = *static_cast<ForMutex*>(context);
   const auto outcome = SyncRecords(pool).run<MutexAction>(record, MutexLock(self, /*relock=*/false));
   if (outcome == MutexAction::acquired) pool.make_ready(self, pool.config().rank);
+}
+
+void nap() noexcept {
+  const timespec time{0, static_cast<long>(MutexPatience::kNapNs)};
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+/// Looks for a mutex that was held, as long as the worker has nothing else to do. False: the thread is to
+/// queue. It stays on its worker.
+[[gnu::noinline]] bool take_patiently(Worker& worker, SyncRecord& near, bool leases) {
+  PoolCore& core = *worker.core;
+  // Where this worker alone could run the holder, nothing is to be seen.
+  if (core.config.ranks == 1 && core.config.workers == 1) return false;
+  const Word here = Word{raw(core.config.rank)} + 1;
+  MutexPatience patience(now_ns());
+  while (!Pool::others_here()) {
+    const bool free = load(near.word) == MutexWord{}.pack();
+    const Word last = leases && free ? load(near.last) : 0;
+    const MutexSeen seen{free, last != 0 && last != here, last != 0 ? load(near.data[1]) : 0};
+    switch (patience.next(seen, now_ns())) {
+      case MutexWish::take:
+        if (take_free(near, worker.self())) return true;
+        break;
+      case MutexWish::look: relax(); break;
+      case MutexWish::nap: nap(); break;
+      case MutexWish::queue: return false;
+    }
+    core.answer_if_asked();
+  }
+  return false;
+}
+
+/// The thread has come to hold the mutex, which was last held by another rank or by none yet.
+[[gnu::noinline]] void take_over(SyncHandle record) {
+  Pool& pool = pool_of_thread("mutex::lock");
+  const SyncRecords records(pool);
+  records.cross_from_last(record);
+  // Only where others may see it cheaply: over a network threads queue at once.
+  if (SyncRecord* const near = pool.core().near_record(record.rank(), record.index()))
+    atomic(near->data[1]).store(now_ns());
 }
 
 }  // namespace
@@ -32,24 +109,43 @@ Mutex::~Mutex() {
 
 /// This may be another rank afterwards, with a pool of its own: the thread is made ready here, but may be
 /// stolen from here before it runs.
-void Mutex::enter(const char* what) {
-  Pool& pool = pool_of_thread(what);
+void Mutex::enter_slowly(bool orders) {
+  Pool& pool = pool_of_thread("mutex::lock");
   const SyncRecords records(pool);
   const SlotId self = Pool::self();
+  Worker& worker = *current_worker();
+  SyncRecord* const near = near_record(worker, record_);
   const MutexStep first = next(MutexWord{}, {MutexEvent::Kind::lock, self});
-  const Word seen = records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack());
-  if (seen == MutexWord{}.pack()) return;
+  const Word seen =
+      near != nullptr ? load(near->word)
+                      : records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack());
+  if (near == nullptr && seen == MutexWord{}.pack()) return;
   KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
+  if (near != nullptr && take_patiently(worker, *near, orders)) return;
   ForMutex queueing{pool, record_};
   Pool::suspend(queue_for_mutex, &queueing);
 }
 
 void Mutex::lock() {
-  enter("mutex::lock");
-  SyncRecords(pool_of_thread("mutex::lock")).cross_from_last(record_);
+  const Worker& worker = worker_on_thread("mutex::lock");
+  SyncRecord* const near = near_record(worker, record_);
+  if (near != nullptr && take_free(*near, worker.self())) [[likely]] {
+    if (load(near->last) == Word{raw(worker.core->config.rank)} + 1) [[likely]]
+      return;
+    return take_over(record_);
+  }
+  const SyncHandle record = record_;
+  enter_slowly(/*orders=*/true);
+  SyncRecords records(pool_of_thread("mutex::lock"));
+  if (records.load(record, SyncField::last) != Word{raw(current_worker()->core->config.rank)} + 1)
+    take_over(record);
 }
 
-void Mutex::lock_relaxed() { enter("mutex::lock_relaxed"); }
+void Mutex::lock_relaxed() {
+  const Worker& worker = worker_on_thread("mutex::lock_relaxed");
+  SyncRecord* const near = near_record(worker, record_);
+  if (near == nullptr || !take_free(*near, worker.self())) enter_slowly(/*orders=*/false);
+}
 
 bool Mutex::try_lock() {
   Pool& pool = pool_of_thread("mutex::try_lock");
@@ -58,7 +154,7 @@ bool Mutex::try_lock() {
   if (records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack()) !=
       MutexWord{}.pack())
     return false;
-  records.cross_from_last(record_);
+  if (records.load(record_, SyncField::last) != Word{raw(pool.config().rank)} + 1) take_over(record_);
   return true;
 }
 
@@ -67,9 +163,16 @@ void Mutex::unlock() { leave("mutex::unlock", true); }
 void Mutex::unlock_relaxed() { leave("mutex::unlock_relaxed", false); }
 
 void Mutex::leave(const char* what, bool orders) {
-  Pool& pool = pool_of_thread(what);
-  const auto outcome = SyncRecords(pool).run<MutexAction>(
-      record_, MutexUnlock(Pool::self(), orders ? pool.config().rank : kNoRank));
+  const Worker& worker = worker_on_thread(what);
+  PoolCore& core = *worker.core;
+  const SlotId self = worker.self();
+  SyncRecord* const near = near_record(worker, record_);
+  if (near != nullptr && release_alone(*near, self, core.config.rank, orders)) [[likely]]
+    return;
+  const MutexUnlock machine(self, orders ? core.config.rank : kNoRank);
+  const auto outcome = near != nullptr
+                           ? SyncRecords::run_near<MutexAction>(*core.pool, record_, *near, machine)
+                           : SyncRecords(*core.pool).run<MutexAction>(record_, machine);
   KASANE_CHECK(outcome != MutexAction::refuse, "a thread unlocks a mutex that it does not hold");
 }
 

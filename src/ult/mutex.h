@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutual exclusion between threads on any ranks. Waiting threads are suspended, not their workers. The
-// unlocking thread hands the mutex over directly, in FIFO batches (mutex_record.h).
+// Mutual exclusion between threads on any ranks. A thread whose worker has nothing else to run looks for the
+// mutex a while, and lets the rank that had it last take it several times (mutex_patience.h). Then it waits
+// suspended, not its worker. The unlocking thread hands the mutex over directly, in FIFO batches
+// (mutex_record.h).
 //
 // Consistency: lock() sees everything that earlier holders wrote before they unlocked. If the last of them
 // was on another rank, that rank releases and this one acquires (rule 1); else nothing is fenced. The relaxed
@@ -36,7 +38,7 @@ class Mutex {
 
  private:
   friend class ConditionVariable;
-  void enter(const char* what);
+  void enter_slowly(bool orders);
   void leave(const char* what, bool orders);
   SyncHandle record_;
 };

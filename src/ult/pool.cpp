@@ -113,17 +113,22 @@ inline Pool::Allocated make_thread(SlotControl& control, Word stack_end, std::si
   return {ThreadId{control.id}, reinterpret_cast<void*>(argument)};
 }
 
-[[gnu::noinline]] Pool::Allocated allocate_slowly(std::size_t alignment, std::size_t size) {
-  Worker& worker = *current_worker();
+/// With a stack of this rank, which is given back if there is no slot.
+Pool::Allocated allocate_on(Worker& worker, Word stack_end, std::size_t alignment, std::size_t size) {
   PoolCore& core = *worker.core;
-  if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
-  const Word stack_end = core.slots.take_stack(worker.stacks);
   try {
     return make_thread(core.slots.take(worker.cache), stack_end, alignment, size);
   } catch (...) {
     core.slots.release_stack(worker.stacks, stack_end);
     throw;
   }
+}
+
+[[gnu::noinline]] Pool::Allocated allocate_slowly(std::size_t alignment, std::size_t size) {
+  Worker& worker = *current_worker();
+  PoolCore& core = *worker.core;
+  if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
+  return allocate_on(worker, core.slots.take_stack(worker.stacks), alignment, size);
 }
 
 inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread, void (*function)(void*)) {
@@ -372,7 +377,8 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
   std::exception_ptr exception;
   {
     Attached attached(worker);
-    const Allocated root = allocate_slowly(16, sizeof(RootCall));
+    const Allocated root =
+        allocate_on(worker, core_->slots.take_stack_of_root(worker.stacks), 16, sizeof(RootCall));
     const SlotId slot = root.id.slot();
     new (root.argument) RootCall{entry, arg};
     // It has no parent to return into: what is in the deque then is left over from an earlier root.
@@ -394,6 +400,8 @@ void Pool::stop() noexcept {
   core_->stopping.store(true, std::memory_order_seq_cst);
   core_->idle_workers.wake_all();
 }
+
+bool Pool::has_refused_threads() const noexcept { return core_->slots.has_refused(); }
 
 std::uint32_t Pool::trim_stacks(std::uint32_t most) { return core_->slots.trim(most); }
 

@@ -64,6 +64,9 @@ struct Config {
   std::size_t stack_bytes = 64 * 1024;   ///< a multiple of 64 KiB
   /// the stacks segment: ranks × stacks_per_rank × stack_bytes, at the same address on every rank
   std::byte* stacks = nullptr;
+  /// of the stack with id 0, which run_root() on rank 0 uses and no other thread: it begins so much below its
+  /// end, and its last bytes are the mover's (kReservedOfFirstStack). 0: it is like the others
+  std::size_t first_stack_bytes = 0;
   /// this rank's threads region: layout.h says how many bytes; zeroed
   std::byte* region = nullptr;
   Counters* counters = nullptr;       ///< workers of them
@@ -80,6 +83,20 @@ struct Config {
   /// Called on a worker before it uses such a stack again.
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
   void* stack_context = nullptr;  ///< of the three
+
+  static constexpr std::size_t kReservedOfFirstStack = 64;
+  /// The stack that holds the address.
+  [[nodiscard]] StackId stack_at(std::uintptr_t address) const noexcept {
+    const auto first = reinterpret_cast<std::uintptr_t>(stacks);
+    return StackId{address < first ? 0 : static_cast<std::uint32_t>((address - first) / stack_bytes)};
+  }
+  /// Its highest address, exclusive.
+  [[nodiscard]] std::uintptr_t stack_end(StackId stack) const noexcept {
+    return reinterpret_cast<std::uintptr_t>(stacks) + (std::uintptr_t{raw(stack)} + 1) * stack_bytes;
+  }
+  [[nodiscard]] std::size_t bytes_of_stack(StackId stack) const noexcept {
+    return raw(stack) == 0 && first_stack_bytes != 0 ? first_stack_bytes : stack_bytes;
+  }
 };
 
 class PoolCore;
@@ -99,6 +116,8 @@ class Pool {
   /// Gives back the frames of up to `most` free stacks, those first that have been free for longest, and of
   /// each once until it is used again. Returns how many. Any thread.
   std::uint32_t trim_stacks(std::uint32_t most);
+  /// Was a thread refused because all call stacks were in use? Any thread, also from a fault handler.
+  [[nodiscard]] bool has_refused_threads() const noexcept;
   /// Makes the workers return from run_worker. Any thread.
   void stop() noexcept;
 

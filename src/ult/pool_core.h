@@ -26,6 +26,7 @@ namespace kasane::ult {
 class OwnWords final : public Words {
  public:
   explicit OwnWords(std::byte* region) noexcept : region_(region) {}
+  [[nodiscard]] std::byte* region(Rank) noexcept override { return region_; }
   std::uint64_t load(Rank, std::uint64_t offset) override;
   void store(Rank, std::uint64_t offset, std::uint64_t value) override;
   std::uint64_t compare_swap(Rank, std::uint64_t offset, std::uint64_t expected,
@@ -112,6 +113,15 @@ class PoolCore {
   Timers timers;
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
+  /// Where the sync records of each rank are, if the CPU's atomics work on them; else null.
+  std::vector<std::byte*> sync_records;
+  /// The words of a record; null: Words.
+  [[nodiscard]] SyncRecord* near_record(Rank rank, std::uint32_t index) const noexcept {
+    std::byte* const records = sync_records[raw(rank)];
+    return records == nullptr
+               ? nullptr
+               : reinterpret_cast<SyncRecord*>(records + std::size_t{index} * sizeof(SyncRecord));
+  }
   std::uint32_t mxcsr;  ///< of the creator; all workers get it, so that a switch need not carry it
   std::uint16_t x87;
 

@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "ult/controls.h"
+#include "ult/pool.h"
 
 #if defined(__SANITIZE_THREAD__)
 #include <atomic>
@@ -59,7 +60,7 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(const Controls&, std::size_t, std::uint32_t slots) : fibers_(slots) {}
+  SanitizerSlots(const Controls&, const Config& config) : fibers_(config.ranks * config.slots_per_rank) {}
   ~SanitizerSlots() {
     for (auto& f : fibers_)
       if (void* fiber = f.load(std::memory_order_relaxed)) __tsan_destroy_fiber(fiber);
@@ -104,16 +105,18 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(const Controls& controls, std::size_t stack_bytes, std::uint32_t)
-      : controls_(controls), bytes_(stack_bytes) {}
+  SanitizerSlots(const Controls& controls, const Config& config) : controls_(controls), config_(config) {}
   static void reuse(SlotId) noexcept {}
   /// Frames that never returned left their red zones behind.
   void reuse_stack(Word stack_end) noexcept {
-    ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stack_end - bytes_), bytes_);
+    const std::size_t bytes = bytes_below(stack_end);
+    ASAN_UNPOISON_MEMORY_REGION(reinterpret_cast<void*>(stack_end - bytes), bytes);
   }
   static void ended(SlotId) noexcept {}
   void leaving_to_thread(SlotId slot) noexcept {
-    __sanitizer_start_switch_fiber(nullptr, stack(slot), bytes_);
+    const Word end = controls_.get(slot, offsetof(SlotControl, stack_end));
+    const std::size_t bytes = bytes_below(end);
+    __sanitizer_start_switch_fiber(nullptr, reinterpret_cast<void*>(end - bytes), bytes);
   }
   static void leaving_to_worker(SanitizerWorker& w) noexcept {
     __sanitizer_start_switch_fiber(nullptr, w.bottom, w.bytes);
@@ -121,11 +124,12 @@ class SanitizerSlots {
   static void arrived() noexcept { __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr); }
 
  private:
-  const void* stack(SlotId slot) const noexcept {
-    return reinterpret_cast<void*>(controls_.get(slot, offsetof(SlotControl, stack_end)) - bytes_);
+  std::size_t bytes_below(Word end) const noexcept {
+    const StackId stack = config_.stack_at(end - 1);
+    return config_.bytes_of_stack(stack) - (config_.stack_end(stack) - end);
   }
   const Controls& controls_;
-  std::size_t bytes_;
+  const Config& config_;
 };
 
 #else
@@ -136,7 +140,7 @@ struct SanitizerWorker {
 
 class SanitizerSlots {
  public:
-  SanitizerSlots(const Controls&, std::size_t, std::uint32_t) {}
+  SanitizerSlots(const Controls&, const Config&) {}
   static void reuse(SlotId) noexcept {}
   static void reuse_stack(Word) noexcept {}
   static void ended(SlotId) noexcept {}

@@ -6,17 +6,20 @@
 #include <string>
 #include <utility>
 
+#include "base/assert.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::ult {
 
 Slots::Slots(const Config& config, const Controls& controls)
-    : sanitizer(controls, config.stack_bytes, config.ranks * config.slots_per_rank),
+    : sanitizer(controls, config),
       config_(config),
       controls_(controls),
-      stacks_(reinterpret_cast<std::uintptr_t>(config.stacks)),
-      stack_bytes_(config.stack_bytes),
+      first_end_(config.first_stack_bytes != 0 && raw(config.rank) == 0
+                     ? config.stack_end(StackId{0}) - Config::kReservedOfFirstStack
+                     : 0),
       free_stacks_(std::make_unique_for_overwrite<Word[]>(config.stacks_per_rank)) {
+  if (first_end_ != 0) used_stacks_ = 1;
   if (config.prepare_stack && config.ranks > 1)
     prepared_ = std::make_unique<std::atomic<std::uint64_t>[]>(
         (std::size_t{config.ranks} * config.stacks_per_rank + 63) / 64);
@@ -99,7 +102,12 @@ void Slots::drain_returned() {
     if (flags & kSlotMoved) config_.mover->reclaim(stack_at(control.stack_end - 1));
     control.rank = raw(config_.rank);
     std::scoped_lock lock(mutex_);
-    if (flags & (kSlotMoved | kSlotAbandoned)) free_stacks_[free_stack_count_++] = control.stack_end;
+    if (flags & (kSlotMoved | kSlotAbandoned)) {
+      if (control.stack_end == first_end_)
+        first_used_ = false;
+      else
+        free_stacks_[free_stack_count_++] = control.stack_end;
+    }
     control.next = link_to(free_);
     free_ = slot;
     slot = following_slot;
@@ -124,12 +132,33 @@ Word Slots::refill(StackCache& cache) {
     if (const Word trimmed = take_trimmed_stack(); trimmed != 0) return trimmed;
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
+  refused_.store(true, std::memory_order_relaxed);
   // OtherRanks the section, as above.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) +
                            " has no call stack left for another thread: all " +
                            std::to_string(config_.stacks_per_rank) +
                            " are in use by threads that have not ended; fork less deeply, or give each rank "
                            "more (kasane run --slots, or KASANE_SLOTS)");
+}
+
+Word Slots::take_stack_of_root(StackCache& cache) {
+  if (first_end_ == 0) return take_stack(cache);
+  drain_returned();  // the former root may have ended on another rank
+  bool prepared;
+  {
+    std::scoped_lock lock(mutex_);
+    KASANE_CHECK(!first_used_, "there is one root at a time");
+    first_used_ = true;
+    prepared = std::exchange(first_prepared_, true);
+  }
+  if (!prepared && config_.prepare_stack) config_.prepare_stack(config_.stack_context, StackId{0});
+  sanitizer.reuse_stack(first_end_);
+  return first_end_;
+}
+
+void Slots::release_first_stack() {
+  std::scoped_lock lock(mutex_);
+  first_used_ = false;
 }
 
 bool Slots::refill_from_free(StackCache& cache) {

@@ -63,8 +63,12 @@ class Slots {
     sanitizer.reuse_stack(end);
     return end;
   }
+  /// The end of the stack of a root: there is one root at a time.
+  Word take_stack_of_root(StackCache& cache);
   /// Frees an unused stack of this rank whose pages are here.
   void release_stack(StackCache& cache, Word end) {
+    if (end == first_end_) [[unlikely]]
+      return release_first_stack();
     if (cache.full()) [[unlikely]]
       spill(cache);
     cache.push(end);
@@ -100,13 +104,11 @@ class Slots {
   void prepare_foreign(std::uintptr_t address);
 
   /// The stack that holds the address.
-  [[nodiscard]] StackId stack_at(std::uintptr_t address) const noexcept {
-    return StackId{static_cast<std::uint32_t>((address - stacks_) / stack_bytes_)};
-  }
+  [[nodiscard]] StackId stack_at(std::uintptr_t address) const noexcept { return config_.stack_at(address); }
   /// Its highest address, exclusive.
-  [[nodiscard]] Word stack_end(StackId stack) const noexcept {
-    return stacks_ + (std::uintptr_t{raw(stack)} + 1) * stack_bytes_;
-  }
+  [[nodiscard]] Word stack_end(StackId stack) const noexcept { return config_.stack_end(stack); }
+  /// Was a thread refused because no stack was left? From any thread, also from a fault handler.
+  [[nodiscard]] bool has_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
   SanitizerSlots sanitizer;
 
@@ -122,14 +124,17 @@ class Slots {
   [[gnu::noinline]] void return_to_birth_rank(SlotId slot);
   SlotControl* take_never_used();
   Word take_never_used_stack();
+  void release_first_stack();
   Word take_trimmed_stack();
   bool refill_from_free(SlotCache& cache);
   bool refill_from_free(StackCache& cache);
 
   const Config& config_;
   const Controls& controls_;
-  std::uintptr_t stacks_;
-  std::size_t stack_bytes_;
+  /// The end of the first thread's stack; 0: there is no such stack here.
+  const Word first_end_;
+  bool first_used_ = false, first_prepared_ = false;  ///< under mutex_
+  std::atomic<bool> refused_{false};                  ///< relaxed: for a message
   /// held for a batch; never over a switch or a communication; trim() holds it for a system call
   std::mutex mutex_;
   SlotId free_ = kNoSlot;   ///< list through SlotControl::next

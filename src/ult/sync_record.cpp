@@ -6,6 +6,9 @@
 #include <string>
 
 #include "base/assert.h"
+#include "ult/barrier_record.h"
+#include "ult/latch_record.h"
+#include "ult/semaphore_record.h"
 
 namespace kasane::ult {
 namespace {
@@ -27,13 +30,34 @@ constexpr std::size_t field_offset(SyncField f) noexcept {
     case SyncField::fifo: return offsetof(SyncRecord, fifo);
     case SyncField::last: return offsetof(SyncRecord, last);
     case SyncField::data0: return offsetof(SyncRecord, data);
+    case SyncField::object: return offsetof(SyncRecord, object);
+    case SyncField::since: return offsetof(SyncRecord, data[1]);
     case SyncField::next:
     case SyncField::timed: break;
   }
   return offsetof(SyncRecord, next_free);
 }
 
+/// SyncRecord::object.
+constexpr unsigned kAddressBits = 56;
+Word object_word(SyncKind kind, const void* address) noexcept {
+  return (Word{static_cast<std::uint8_t>(kind)} + 1) << kAddressBits | reinterpret_cast<Word>(address);
+}
+
 }  // namespace
+
+bool is_idle(SyncKind kind, Word word) noexcept {
+  switch (kind) {
+    case SyncKind::mutex:
+    case SyncKind::once:
+    case SyncKind::condition_variable: return word == 0;
+    case SyncKind::barrier: return BarrierWord::unpack(word).newest == kNoSlot;
+    case SyncKind::latch: return LatchWord::unpack(word).newest == kNoSlot;
+    case SyncKind::semaphore: return !SemaphoreWord::unpack(word).waited_for();
+    case SyncKind::shared_mutex: return word == SemaphoreWord{kNoSlot, kMaxPermits}.pack();
+  }
+  return false;
+}
 
 Pool& pool_of_thread(const char* what) {
   Pool* pool = Pool::current();
@@ -156,16 +180,34 @@ SyncHandle SyncRecords::take() {
   if (index == kNone) index = take_new();
   if (index == kNone) {
     throw std::runtime_error(
-        "rank " + std::to_string(raw(pool_.config().rank)) + " has " + std::to_string(kSyncRecords) +
-        " mutexes, condition variables and barriers at once, which is the limit: destroy some first");
+        "rank " + std::to_string(raw(pool_.config().rank)) + " has initialised " +
+        std::to_string(kSyncRecords) +
+        " mutexes, condition variables, barriers and others that were not destroyed, which is the limit: "
+        "destroy them (kasane_mutex_destroy and its kin) before their memory is freed or used for others");
   }
   const SyncHandle record = SyncHandle::of(pool_.config().rank, index);
-  for (SyncField f : {SyncField::word, SyncField::fifo, SyncField::last, SyncField::data0})
+  for (SyncField f : {SyncField::word, SyncField::fifo, SyncField::last, SyncField::data0, SyncField::since})
     store(record, f, 0);
   return record;
 }
 
+void SyncRecords::note_object(SyncHandle record, SyncKind kind, const void* address) const {
+  store(record, SyncField::object, object_word(kind, address));
+}
+
+std::optional<SyncKind> SyncRecords::object_at(SyncHandle record, const void* address) const {
+  // Zeros are what most memory holds. They name a record, too: its object is then not found.
+  if (record.value == 0 || record.index() >= kSyncRecords || raw(record.rank()) >= pool_.config().ranks)
+    return std::nullopt;
+  const Word object = load(record, SyncField::object);
+  if (object == 0) return std::nullopt;
+  const auto kind = static_cast<SyncKind>((object >> kAddressBits) - 1);
+  return object == object_word(kind, address) ? std::optional(kind) : std::nullopt;
+}
+
+// The object's name goes first: the record is never free while an object is found with it.
 void SyncRecords::give_back(SyncHandle record) {
+  store(record, SyncField::object, 0);
   const Rank rank = record.rank();
   Word seen = words_.load(rank, Layout::sync_free_head());
   for (;;) {

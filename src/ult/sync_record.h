@@ -10,8 +10,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/ids.h"
+#include "ult/controls.h"
 #include "ult/edges.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
@@ -32,6 +34,20 @@ struct SyncHandle {
   friend constexpr bool operator==(SyncHandle, SyncHandle) = default;
 };
 
+/// What a record is for.
+enum class SyncKind : std::uint8_t {
+  mutex,
+  condition_variable,
+  barrier,
+  shared_mutex,
+  semaphore,
+  latch,
+  once
+};
+
+/// Whether no thread holds the object, waits for it or changes it, as its record's word says.
+[[nodiscard]] bool is_idle(SyncKind, Word word) noexcept;
+
 /// The pool of the calling thread. A check failure naming `what` where no user-level thread runs (main, a
 /// std::thread).
 [[nodiscard]] Pool& pool_of_thread(const char* what);
@@ -45,6 +61,11 @@ class SyncRecords {
   [[nodiscard]] SyncHandle take();
   /// From any rank; the record must be unused.
   void give_back(SyncHandle);
+  /// The object of that kind at `address` was constructed with the record, and is not destroyed yet.
+  void note_object(SyncHandle, SyncKind, const void* address) const;
+  /// The kind of the object that was constructed at `address` with the record and never destroyed; empty if
+  /// there is none. The handle may be any value, such as what uninitialised memory holds.
+  [[nodiscard]] std::optional<SyncKind> object_at(SyncHandle, const void* address) const;
 
   [[nodiscard]] Word load(SyncHandle, SyncField) const;
   void store(SyncHandle, SyncField, Word) const;
@@ -63,6 +84,32 @@ class SyncRecords {
 
   /// Performs a step other than requeue and done; see sync_record_step.h. A settled thread is woken.
   Word perform(SyncHandle, const SyncStep&) const;
+  /// As run(), of a record whose words the CPU's atomics reach: loads, stores and compare-swaps of its own
+  /// fields are carried out in place.
+  template <class Outcome, class Machine>
+  static Outcome run_near(Pool& pool, SyncHandle record, SyncRecord& near, Machine machine) {
+    SyncStep s = machine.next(0);
+    while (s.kind != SyncStep::Kind::done) {
+      Word* const word = s.field == SyncField::word   ? &near.word
+                         : s.field == SyncField::fifo ? &near.fifo
+                         : s.field == SyncField::last ? &near.last
+                                                      : nullptr;
+      Word result = 0;
+      // seq_cst, as Words are
+      if (word != nullptr && s.kind == SyncStep::Kind::load) {
+        result = atomic(*word).load();
+      } else if (word != nullptr && s.kind == SyncStep::Kind::store) {
+        atomic(*word).store(s.value);
+      } else if (word != nullptr && s.kind == SyncStep::Kind::compare_swap) {
+        result = s.expected;
+        atomic(*word).compare_exchange_strong(result, s.value);
+      } else {
+        result = SyncRecords(pool).perform(record, s);
+      }
+      s = machine.next(result);
+    }
+    return static_cast<Outcome>(s.value);
+  }
   /// Runs a protocol that needs no requeue to its end. Returns its outcome.
   template <class Outcome, class Machine>
   Outcome run(SyncHandle record, Machine machine) const {

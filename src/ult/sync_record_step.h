@@ -21,7 +21,7 @@
 namespace kasane::ult {
 
 /// A word of the sync record, or of a slot: its link, its wait with a deadline (timed_wait.h).
-enum class SyncField : std::uint32_t { word, fifo, last, data0, next, timed };
+enum class SyncField : std::uint32_t { word, fifo, last, data0, since, next, timed, object };
 
 /// How a wait with a deadline ended.
 enum class TimedOutcome : std::uint32_t { granted, expired };

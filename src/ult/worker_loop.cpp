@@ -57,6 +57,11 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
       slots(config, controls),
       idle_workers(config_.rank, config_.ranks > 1, config_.other_ranks) {
   asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
+  Words& words = config.words != nullptr ? *config.words : own_words;
+  for (std::uint32_t r = 0; r < config.ranks; ++r) {
+    std::byte* const region = Rank{r} == config.rank ? config.region : words.region(Rank{r});
+    sync_records.push_back(region == nullptr ? nullptr : region + controls.layout().sync_records());
+  }
   for (std::uint32_t i = 0; i < config.workers; ++i)
     workers.push_back(std::make_unique<Worker>(
         this, controls, i, RunQueue(config.region, controls.layout(), i),

@@ -34,10 +34,6 @@ struct ProgramVariables {
 /// The variables of the executable.
 ProgramVariables variables_of_program();
 
-/// Those of a library that is loaded and whose file name begins with `name` ("libfoo.so", or "foo" for it);
-/// an error if there is none. Its constructors do not run where they have not run yet.
-Result<ProgramVariables> variables_of_library(const std::string& name);
-
 /// From now on the dynamic loader does not run the functions of the executable that are to run at the end.
 void take_destructors_of_program() noexcept;
 /// Runs the executable's constructors, as the C library would.

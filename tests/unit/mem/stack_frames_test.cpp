@@ -34,8 +34,9 @@ class StackFramesTest : public ::testing::Test {
           std::byte{1};
   }
 
-  std::unique_ptr<Residency> make_residency(std::uint64_t low, std::unique_ptr<StackFrames> stacks) const {
-    auto made = Residency::create(space_, pages_, *host_, 0,
+  std::unique_ptr<Residency> make_residency(std::uint64_t low, std::unique_ptr<StackFrames> stacks,
+                                            std::uint64_t budget = 1 << 20) const {
+    auto made = Residency::create(space_, pages_, *new (memory_.get()) HostBudget(budget, 1), 0,
                                   {.range = {0, space_.bytes()}, .low = low, .stacks = std::move(stacks)});
     if (!made) std::abort();
     return std::move(*made);
@@ -45,7 +46,6 @@ class StackFramesTest : public ::testing::Test {
   const Pages pages_ = *Pages::uniform(space_.bytes());
   const std::unique_ptr<void, void (*)(void*)> memory_{std::aligned_alloc(64, HostBudget::bytes(1)),
                                                        &std::free};
-  HostBudget* const host_ = new (memory_.get()) HostBudget(1 << 20, 1);
 };
 
 TEST_F(StackFramesTest, AStackIsPresumedOnceUntilItIsMeasured) {
@@ -120,6 +120,56 @@ TEST_F(StackFramesTest, ItIsDueWhenManyArePresumedOrLongAgo) {
   EXPECT_FALSE(frames->many_presumed()) << "an eighth of what there is";
   frames->note(StackId{s});
   EXPECT_TRUE(frames->many_presumed());
+}
+
+// Else the time that a stack costs would grow with their number.
+TEST_F(StackFramesTest, ForNewStacksOldOnesAreNotLookedAt) {
+  const auto frames = make();
+  for (std::uint32_t s = 0; s < 10; ++s) frames->note(StackId{s});
+  for (std::uint64_t s = 0; s < 12; ++s) touch(s, 2);
+  const auto first = frames->measure_new();
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->charged, 10 * kOne);
+  EXPECT_EQ(first->now, 20u);
+  for (std::uint64_t s = 0; s < 10; ++s) touch(s, 5);  // they became deeper
+  frames->note(StackId{10});
+  frames->note(StackId{11});
+  frames->forget(StackId{11});
+  const auto second = frames->measure_new();
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->charged, 2 * kOne);
+  EXPECT_EQ(second->now, 2u);
+  EXPECT_EQ(frames->measured(), 22u);
+  EXPECT_EQ(frames->presumed(), 0u);
+  const auto all = frames->measure();
+  ASSERT_TRUE(all.has_value());
+  EXPECT_EQ(all->charged, 22u);
+  EXPECT_EQ(all->now, 10u * 5 + 2u);
+  EXPECT_EQ(frames->measure_new()->now, 0u) << "none is new";
+}
+
+TEST_F(StackFramesTest, AThreadThatTakesAStackLooksAtNewOnesOnly) {
+  const auto residency = make_residency(0, make(), 100 * kOne);
+  std::uint32_t s = 0;
+  for (; s < 100; ++s) {
+    touch(s, 2);
+    residency->use_stack(StackId{s});
+  }
+  const std::uint64_t before = residency->used_by_stacks();
+  EXPECT_NE(before, 0u) << "what is presumed would not fit";
+  for (std::uint64_t k = 0; k < 100; ++k) touch(k, 16);
+  for (; s < 200; ++s) residency->use_stack(StackId{s});
+  EXPECT_LE(residency->used_by_stacks(), before + 100 * kOne / 8);
+  residency->measure_stacks();
+  EXPECT_EQ(residency->used_by_stacks(), 100u * 16);
+}
+
+TEST_F(StackFramesTest, WhereThereIsRoomNoThreadLooks) {
+  const auto residency = make_residency(0, make());
+  for (std::uint32_t s = 0; s < kStacks; ++s) residency->use_stack(StackId{s});
+  EXPECT_EQ(residency->used_by_stacks(), 0u);
+  residency->measure_stacks();
+  EXPECT_EQ(residency->used_by_stacks(), 0u) << "no thread has touched them";
 }
 
 TEST_F(StackFramesTest, WhoMakesRoomIsRungForTheFirstStackSinceItMaySleepForEver) {

@@ -24,13 +24,23 @@ TEST(Segments, DoNotMeetAndConsistOfWholePages) {
       EXPECT_EQ(small.page_bytes, 4 * kKiB);
       EXPECT_EQ(large.page_bytes, 2 * kMiB);
       const std::uint64_t stacks = ranks * s.stacks_per_rank * s.stack_bytes;
-      EXPECT_LE(s.main_offset + s.main_bytes, s.stacks_offset);
+      EXPECT_LE(s.main_offset + s.main_bytes, s.all_stacks_offset()) << "the first thread's stack";
+      EXPECT_GE(s.first_stack_bytes, s.stack_bytes);
+      EXPECT_EQ(s.stack_offset(StackId{0}), s.all_stacks_offset());
+      EXPECT_EQ(s.stack_end(StackId{0}), s.stack_offset(StackId{1}));
+      EXPECT_EQ(raw(s.stack_at(s.all_stacks_offset())), 0u);
+      EXPECT_EQ(raw(s.stack_at(s.stack_end(StackId{0}) - 1)), 0u);
+      EXPECT_EQ(raw(s.stack_at(s.stack_end(StackId{0}))), 1u);
+      EXPECT_TRUE(s.in_stacks(s.all_stacks_offset(), ranks));
+      EXPECT_FALSE(s.in_stacks(s.all_stacks_offset() - 1, ranks));
+      EXPECT_EQ(s.in_stacks(s.stacks_offset + ranks * s.stacks_per_rank * s.stack_bytes, ranks), false);
       EXPECT_LE(s.stacks_offset + stacks, small.offset);
       EXPECT_LE(small.offset + small.bytes, large.offset);
       EXPECT_LE(large.offset + large.bytes, usual.offset);
       EXPECT_LE(usual.offset + usual.bytes, space);
       EXPECT_TRUE(pages.whole(s.main_offset, s.main_bytes));
       EXPECT_TRUE(pages.whole(s.stacks_offset, stacks));
+      EXPECT_TRUE(pages.whole(s.all_stacks_offset(), s.all_stacks_bytes(ranks)));
       for (const Segments::Heap& heap : s.heaps) {
         EXPECT_EQ(pages.page_bytes_at(heap.offset), heap.page_bytes);
         EXPECT_TRUE(pages.whole(heap.offset, heap.bytes / ranks)) << "a rank's share";
