@@ -50,6 +50,7 @@
 #include "runtime/loaded_objects.h"
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
+#include "runtime/output.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
@@ -504,6 +505,7 @@ Result<void> Runtime::State::build_threads() {
     };
   }
   config.stack_context = stacks.get();
+  config.leftover = g_partial_line;
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.other_ranks = &*scheduler;
   transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); },

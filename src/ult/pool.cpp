@@ -537,6 +537,7 @@ ThreadId Pool::id() noexcept {
 
 void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
   Worker& worker = worker_of_thread();
+  worker.settle_leftover();
   const std::uint32_t depth = worker.runtime_depth;
   count(worker.counters->suspends);
   worker.core->suspend(worker, {publish, context});
@@ -573,6 +574,7 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
+  worker->settle_leftover();  // before a thief may take the forker
   if (forker->flags & kSlotElsewhere || !worker->exceptions->empty()) [[unlikely]]
     return begin_slowly(*worker, *own);
   const Parent parent{reinterpret_cast<Word>(forker)};
@@ -598,6 +600,7 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   using namespace kasane;
   using namespace kasane::ult;
   Worker* const here = current_worker();
+  here->settle_leftover();
   SlotControl* const child = here->control;
   // Sanitizers want each end in the fiber of the thread that goes on.
   if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]]

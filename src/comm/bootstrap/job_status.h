@@ -9,7 +9,7 @@
 //
 // Thread safety: a rank writes only its own entry, by the thread that ends the rank (crash.cpp elects one).
 // The supervisor reads an entry after waitpid() returned its rank, when it no longer changes; words that a
-// signal handler may interrupt are atomic.
+// signal handler may interrupt are atomic. output_taken goes the other way, while the rank runs.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,9 @@ struct alignas(4096) RankStatus {
   std::atomic<std::int32_t> exit_argument;  ///< in phase leaving: what exit() was called with
   std::atomic<std::int32_t> signal;         ///< the fatal signal whose report follows; 0: none
   std::atomic<std::uint32_t> report_bytes;
-  char report[16 * 1024 - 16];
+  /// with tagged output: bytes of the rank's standard output that the supervisor has taken
+  std::atomic<std::uint64_t> output_taken;
+  char report[16 * 1024 - 24];
 
   /// Adds text to the report, as much as fits. Async-signal-safe.
   void append(std::string_view text) noexcept;

@@ -109,7 +109,7 @@ Result<Supervisor> Supervisor::create(std::uint32_t ranks, SupervisorOptions opt
   Supervisor supervisor(*status, options);
   supervisor.children_.resize(ranks);
   if (options.tag_output) {
-    auto pump = OutputPump::create(ranks);
+    auto pump = OutputPump::create(ranks, *status);
     KASANE_TRY(pump);
     supervisor.pump_ = std::move(*pump);
   }
@@ -163,8 +163,6 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   ::close(signals_);
   if (pump_) pump_->become_writer(rank);
   if (raw(rank) != 0) read_from_dev_null();
-  // Line-buffered, so that the pump gets whole lines while the rank still runs.
-  if (pump_) ::setvbuf(stdout, nullptr, _IOLBF, 0);
   g_supervisor = supervisor;
   if (raw(rank) != 0 && !options_.main_in_every_rank) ignore_signals_for_main();
   if (child_signal_ignored_) ::signal(SIGCHLD, SIG_IGN);

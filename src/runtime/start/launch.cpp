@@ -16,6 +16,7 @@
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
 #include "mem/space.h"
+#include "runtime/output.h"
 
 namespace kasane::runtime {
 namespace {
@@ -81,6 +82,7 @@ void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
                .status = status,
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
+  order_output(launched.job.ranks, launched.options.tag_output ? status : nullptr);
 }
 
 void pass(int) {}
