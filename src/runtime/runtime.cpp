@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -136,12 +137,17 @@ struct Runtime::State {
   Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
-  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false}, shut_down{false};
+  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false};
+  std::atomic<pid_t> shut_down_by{0};       ///< the OS thread that ends the job; 0: none yet
   std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
   std::uint64_t races_found = 0;            ///< by all ranks; set on rank 0 at the end
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
+  const std::thread::id first_thread = std::this_thread::get_id();
+  /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
+  static constexpr std::int64_t kNoExit = INT64_MIN;
+  std::atomic<std::int64_t> exit_asked{kNoExit};
   std::byte* main_stack_low = nullptr;
 
   Result<void> build(comm::Job job, std::byte* space_base);
@@ -162,6 +168,7 @@ struct Runtime::State {
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
   void service_loop();
+  void exit_as_asked();
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
@@ -594,12 +601,32 @@ void Runtime::State::service_loop() {
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
+    exit_as_asked();
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
 
-void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
+/// Another rank's thread has called exit().
+void Runtime::State::exit_as_asked() {
+  const std::int64_t code = exit_asked.exchange(kNoExit);
+  if (code == kNoExit) return;
+  auto thread = topo::start_thread("the thread that ends the job", [code] {
+    const auto alternate = mem::AltStack::create();
+    std::exit(static_cast<int>(code));
+  });
+  if (!thread) give_up(thread.error());
+  thread->detach();
+}
+
+/// On rank 0 with the code of an exit(), which is called by a thread of its own: a handler must not block.
+void Runtime::State::on_stop(void* self, const comm::Message& message) noexcept {
   auto& state = *static_cast<State*>(self);
+  std::int32_t code = 0;
+  if (message.payload.size() == sizeof code) {
+    std::memcpy(&code, message.payload.data(), sizeof code);
+    state.exit_asked.store(code);
+    return state.transport->wake(state.rank, comm::Doorbell::messages);
+  }
   state.stop_requested.store(true);
   state.stop_requested.notify_all();
 }
@@ -611,15 +638,19 @@ void Runtime::State::stop_service() {
     service_thread.join();
 }
 
-/// False: detached threads still run, and the process ends while they run, as with std::thread::detach
-/// (threads_remain()).
+/// False: threads still run, and the process ends while they run: detached ones, as with std::thread::detach,
+/// or those beside which one called exit() (threads_remain()).
 bool Runtime::State::join_workers() {
+  const bool beside_threads = ult::Pool::self() != kNoSlot || std::this_thread::get_id() != first_thread;
+  // the first thread, which is worker 0 of rank 0, is not counted
+  const std::uint32_t own =
+      ult::Pool::current() != nullptr && std::this_thread::get_id() != first_thread ? 1 : 0;
   pool->stop();
-  for (int i = 0; i < 500 && workers_left.load() != 0; ++i) {
+  for (int i = 0; i < 500 && workers_left.load() != own; ++i) {
     transport->wake(rank, comm::Doorbell::work);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const bool all = workers_left.load() == 0;
+  const bool all = !beside_threads && workers_left.load() == 0;
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
   worker_threads.clear();
   return all;
@@ -633,7 +664,13 @@ void Runtime::serve() {
 
 void Runtime::shut_down() noexcept {
   auto& s = *state_;
-  if (s.shut_down.exchange(true) || !s.running.load()) return;
+  const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
+  pid_t by = 0;
+  if (!s.shut_down_by.compare_exchange_strong(by, self)) {
+    while (by != self) ::pause();  // the process ends under this thread, which called exit() too late
+    return;
+  }
+  if (!s.running.load()) return;
   s.ticker.reset();
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
@@ -830,6 +867,12 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   call.trip.back();
   shut_down();
   return call.status;
+}
+
+void Runtime::ask_exit(int code) noexcept {
+  const ult::RuntimeSection section;
+  const std::int32_t word = code;
+  state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
 }
 
 void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }

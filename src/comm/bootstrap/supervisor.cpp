@@ -307,13 +307,10 @@ void Supervisor::note_exit(Rank rank, int code) {
     return;
   }
   if (phase == Phase::ended && code == 0) return;
+  // One program has ended, not one of several.
+  if (phase == Phase::exited && !options_.main_in_every_rank) return begin_shutdown(code);
   if (phase == Phase::ended) {
     messages_ += who + " ended with exit code " + std::to_string(code) + "\n";
-  } else if (phase == Phase::leaving) {
-    // relaxed: the process is gone, and waitpid() ordered its stores.
-    messages_ += who + " called exit(" +
-                 std::to_string(status.exit_argument.load(std::memory_order_relaxed)) +
-                 ") while the job was running\n";
   } else if (phase == Phase::gave_up) {
     messages_ += who + " gave up\n";
   } else if (phase == Phase::starting) {
@@ -322,8 +319,7 @@ void Supervisor::note_exit(Rank rank, int code) {
     refusal_ = why;
     messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
   } else {
-    messages_ += who + " exited with code " + std::to_string(code) +
-                 " while the job was running (_exit or quick_exit?)\n";
+    messages_ += who + " exited with code " + std::to_string(code) + " while the job was running\n";
   }
   messages_ += indented(demangle_all(status.text()));
   begin_shutdown(code != 0 ? code : 1);

@@ -44,5 +44,7 @@ kasane_add_case_program(print)
 kasane_test_case(print "${CMAKE_CURRENT_SOURCE_DIR}/print.py" $<TARGET_FILE:case_print> @RUN@ --)
 kasane_test_case(print_tagged
   "${CMAKE_CURRENT_SOURCE_DIR}/print.py" $<TARGET_FILE:case_print> @RUN@ --tag-output --)
+kasane_add_case_program(exits)
+kasane_test_case(exits "${CMAKE_CURRENT_SOURCE_DIR}/exits.py" $<TARGET_FILE:case_exits> @RUN@ --)
 
 kasane_long()
