@@ -148,6 +148,7 @@ struct Runtime::State {
   /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
   static constexpr std::int64_t kNoExit = INT64_MIN;
   std::atomic<std::int64_t> exit_asked{kNoExit};
+  std::uint64_t roots = 0;  ///< root threads started, by main
   std::byte* main_stack_low = nullptr;
 
   Result<void> build(comm::Job job, std::byte* space_base);
@@ -875,7 +876,11 @@ void Runtime::ask_exit(int code) noexcept {
   state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
 }
 
-void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
+void Runtime::run_root(void (*entry)(void*), void* arg) {
+  ++state_->roots;
+  state_->pool->run_root(0, entry, arg);
+}
+std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
 
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }

@@ -56,6 +56,8 @@ class Runtime {
   /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is
   /// rethrown.
   void run_root(void (*entry)(void*), void* arg);
+  /// How many root threads have been started.
+  [[nodiscard]] std::uint64_t roots() const noexcept;
 
   [[nodiscard]] Rank rank() const noexcept;
   [[nodiscard]] std::uint32_t ranks() const noexcept;

@@ -19,6 +19,7 @@
 
 #include "base/assert.h"
 #include "ult/context.h"
+#include "ult/forced_unwind.h"
 #include "ult/locals.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
@@ -528,6 +529,9 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
 }
 
 void Pool::exit() { throw ThreadExit{}; }
+void Pool::end_by_unwinding(const char* call) {
+  ForcedUnwind::to(reinterpret_cast<const void*>(&kasane_ult_thread_run), call);
+}
 
 ThreadId Pool::id() noexcept {
   const Worker* worker = current_worker();
@@ -590,10 +594,13 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
 void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
   using namespace kasane::ult;
   try {
-    function(argument);
+    return function(argument);
+  } catch (abi::__forced_unwind&) {  // Pool::end_by_unwinding()
   } catch (...) {
-    keep_exception();
+    return keep_exception();
   }
+  // libstdc++ counts each rethrow of a forced unwinding as an exception more that is under way.
+  *current_worker()->exceptions = {};
 }
 
 KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult::Parent parent) {

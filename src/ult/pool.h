@@ -164,6 +164,8 @@ class Pool {
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
   /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();
+  /// The same past every handler but those of `catch (...)`, which have to rethrow (ult/forced_unwind.h).
+  [[noreturn]] static void end_by_unwinding(const char* call);
   [[nodiscard]] static ThreadId id() noexcept;
 
   // ---- for synchronisation objects (ult/mutex.h …) ----

@@ -34,6 +34,7 @@
 #include "runtime/start/launch.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
+#include "runtime/thread_end.h"
 
 namespace kasane::runtime {
 namespace {
@@ -88,7 +89,7 @@ void end_early(int status, void*) {
 /// The program's main, on the stack that the runtime gave it.
 int program_main(int argc, char** argv, char** envp) {
   note_main_thread();
-  return g_program_main(argc, argv, envp);
+  return run_program(g_program_main, argc, argv, envp);
 }
 
 /// libc calls it as main, in every rank.

@@ -160,7 +160,8 @@ END
     shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
     public='kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::'
     public="$public|operator (new|delete)|sigaction\$|signal\$|__cxa_(allocate|free)_(dependent_)?exception\$"
-    public="$public|pthread_mutex_(lock|trylock|unlock)\$|setvbuf\$|setbuf(fer)?\$|(quick|_)?_?exit\$|_Exit\$"
+    public="$public|pthread_mutex_(lock|trylock|unlock)\$"
+    public="$public|setvbuf\$|setbuf(fer)?\$|((quick|pthread|thrd|)_)?exit\$|_Exit\$"
     public="$public|std::ios_base::sync_with_stdio"
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"

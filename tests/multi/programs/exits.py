@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 ORDERLY = "part of a line, atexit on rank 0\n"
-AT_ONCE = "part of a line, "  # printed before the thread forked; else lost in the buffer, as in a plain program
+# The part was printed before its thread forked; else it is lost in the buffer, as in a plain program.
+AT_ONCE = "part of a line, "
 
 # the deed: status, standard output
 ENDS = {
@@ -17,7 +18,8 @@ ENDS = {
     "last-exit0": (0, {ORDERLY}),
     "last-exit5": (5, {ORDERLY}),
     "errx": (3, {ORDERLY}),
-    "last-errx": (3, {ORDERLY, AT_ONCE}),  # libc's own call of exit(): on another rank it ends the job at once
+    # libc's own call of exit(): on another rank it ends the job at once
+    "last-errx": (3, {ORDERLY, AT_ONCE}),
     "last-_exit0": (0, {AT_ONCE, ""}),
     "last-_Exit6": (6, {AT_ONCE, ""}),
     "quick_exit6": (6, {AT_ONCE, ""}),
@@ -34,7 +36,8 @@ def main():
     for deed, (status, outputs) in ENDS.items():
         if deed == "busy" and command[command.index("-n") + 1] == "1":
             continue  # one worker: the first thread never goes on
-        ended = subprocess.run(command + [program, deed], capture_output=True, text=True, check=False, timeout=60)
+        job = command + [program, deed]
+        ended = subprocess.run(job, capture_output=True, text=True, check=False, timeout=60)
         said = ended.stderr.replace(program.rsplit("/", 1)[1] + ": as told\n", "")
         if ended.returncode != status or ended.stdout not in outputs or said:
             sys.exit(f"{deed}: status {ended.returncode}, output {ended.stdout!r}, errors {ended.stderr!r}")

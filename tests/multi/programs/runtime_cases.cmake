@@ -46,5 +46,15 @@ kasane_test_case(print_tagged
   "${CMAKE_CURRENT_SOURCE_DIR}/print.py" $<TARGET_FILE:case_print> @RUN@ --tag-output --)
 kasane_add_case_program(exits)
 kasane_test_case(exits "${CMAKE_CURRENT_SOURCE_DIR}/exits.py" $<TARGET_FILE:case_exits> @RUN@ --)
+kasane_add_case_program(thread_exits)
+foreach(how main-alone main-with-os-threads main-with-threads on-threads moving first-thread)
+  kasane_test_case(thread_exits_${how} @RUN@ -- $<TARGET_FILE:case_thread_exits> ${how})
+endforeach()
+if(NOT KASANE_SANITIZER)
+  add_test(NAME case_thread_exits_swallowed COMMAND $<TARGET_FILE:kasane_command> run -n 2 --
+    $<TARGET_FILE:case_thread_exits> swallowed)
+  set_tests_properties(case_thread_exits_swallowed PROPERTIES TIMEOUT 60 LABELS multi
+    PASS_REGULAR_EXPRESSION "pthread_exit: a catch [(][.][.][.][)] did not rethrow")
+endif()
 
 kasane_long()
