@@ -56,5 +56,8 @@ if(NOT KASANE_SANITIZER)
   set_tests_properties(case_thread_exits_swallowed PROPERTIES TIMEOUT 60 LABELS multi
     PASS_REGULAR_EXPRESSION "pthread_exit: a catch [(][.][.][.][)] did not rethrow")
 endif()
+kasane_add_case_program(errno_of_thread)
+target_sources(case_errno_of_thread PRIVATE errno_calls.c)
+kasane_test_case(errno_of_thread @RUN@ --workers 2 -- $<TARGET_FILE:case_errno_of_thread>)
 
 kasane_long()
