@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* errno is the thread's, wherever the thread runs. <errno.h> says that its address never changes in a function,
- * so a compiler would keep it over a call by which the thread moves to another worker or rank. With this header
- * errno asks for the address at each use. kasane.h and kasane.hpp include it; kasane::kasane and kasane.pc have
- * it included into all sources of a program, since any function may call one that moves the thread.
- * It includes nothing, so that the feature macros of sources (_GNU_SOURCE …) keep their effect. */
+/* errno is the thread's, wherever the thread runs. <errno.h> says that its address never changes in a
+ * function, so a compiler would keep it over a call by which the thread moves to another worker or rank. With
+ * this header errno asks for the address at each use. kasane.h and kasane.hpp include it; kasane::kasane and
+ * kasane.pc have it included into all sources of a program, since any function may call one that moves the
+ * thread. It includes nothing, so that the feature macros of sources (_GNU_SOURCE …) keep their effect. */
 #ifndef KASANE_ERRNO_H
 #define KASANE_ERRNO_H
 
