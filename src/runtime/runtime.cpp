@@ -59,6 +59,7 @@
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
 #include "runtime/thread_contexts.h"
+#include "runtime/thread_locals_check.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
@@ -123,8 +124,9 @@ struct Runtime::State {
   std::optional<StatisticsTicker> ticker;  ///< --stats=TIME
   std::optional<TraceRegion> trace;        ///< --trace
   std::optional<ThreadContexts> contexts;
-  std::unique_ptr<MixingCheck> mixing;  ///< --check mixing
-  std::optional<RaceReport> races;      ///< --check races
+  std::unique_ptr<MixingCheck> mixing;               ///< --check mixing
+  std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
+  std::optional<RaceReport> races;                   ///< --check races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
@@ -164,6 +166,7 @@ struct Runtime::State {
   void count_races();
   [[nodiscard]] std::string transport_and_engine() const;
   void print_statistics();
+  void report_thread_locals();
   void report_heap(bool all_joined);
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
@@ -514,6 +517,7 @@ Result<void> Runtime::State::build_threads() {
   }
   config.stack_context = stacks.get();
   config.leftover = g_partial_line;
+  if (options.check_globals && ranks * workers > 1) thread_locals = ThreadLocalsCheck::create(workers);
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.other_ranks = &*scheduler;
   transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); },
@@ -577,7 +581,9 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       binding.bind_worker(w);
+      if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
+      if (thread_locals != nullptr) thread_locals->end(w);
       workers_left.fetch_sub(1);
     });
     KASANE_TRY(worker);
@@ -688,6 +694,7 @@ void Runtime::shut_down() noexcept {
     });
     s.coherence->mover().await_entry_updates(io);
   }
+  s.report_thread_locals();
   s.report_heap(joined);
   // A service thread that pulls a page sends requests to other service threads, so none ends before all have
   // pulled their last page.
@@ -744,6 +751,11 @@ void Runtime::State::progress_pending_sends() {
     transport->progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void Runtime::State::report_thread_locals() {
+  const std::string text = thread_locals != nullptr ? thread_locals->text() : std::string();
+  if (!text.empty()) fmt::print(stderr, "kasane: rank {}: {}\n", raw(rank), text);
 }
 
 /// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
@@ -878,6 +890,13 @@ void Runtime::ask_exit(int code) noexcept {
 
 void Runtime::run_root(void (*entry)(void*), void* arg) {
   ++state_->roots;
+  ThreadLocalsCheck* const check = state_->thread_locals.get();
+  if (check == nullptr) return state_->pool->run_root(0, entry, arg);
+  struct Around {
+    ThreadLocalsCheck& check;
+    explicit Around(ThreadLocalsCheck& c) : check(c) { check.begin(0); }
+    ~Around() { check.end(0); }
+  } const around(*check);
   state_->pool->run_root(0, entry, arg);
 }
 std::uint64_t Runtime::roots() const noexcept { return state_->roots; }

@@ -59,5 +59,16 @@ endif()
 kasane_add_case_program(errno_of_thread)
 target_sources(case_errno_of_thread PRIVATE errno_calls.c)
 kasane_test_case(errno_of_thread @RUN@ --workers 2 -- $<TARGET_FILE:case_errno_of_thread>)
+kasane_add_case_program(thread_locals)
+kasane_test_case(thread_locals @RUN@ --workers 2 --check globals -- $<TARGET_FILE:case_thread_locals>)
+if(NOT KASANE_SANITIZER)
+  foreach(suffix 1 2 4)
+    set_tests_properties(case_thread_locals_${suffix} PROPERTIES PASS_REGULAR_EXPRESSION
+      "thread_local variables, which are their worker's, not theirs: .*counted, .*cached[.] Use"
+      FAIL_REGULAR_EXPRESSION "only_read|of_main|Error")
+  endforeach()
+endif()
+kasane_add_case_program(process_state LIBS ${CMAKE_DL_LIBS})
+kasane_test_case(process_state @RUN@ -- $<TARGET_FILE:case_process_state>)
 
 kasane_long()
