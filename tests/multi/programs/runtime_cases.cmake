@@ -70,5 +70,8 @@ if(NOT KASANE_SANITIZER)
 endif()
 kasane_add_case_program(process_state LIBS ${CMAKE_DL_LIBS})
 kasane_test_case(process_state @RUN@ -- $<TARGET_FILE:case_process_state>)
+kasane_add_case_program(read_input)
+kasane_test_case(read_input
+  "${CMAKE_CURRENT_SOURCE_DIR}/read_input.sh" @RUN@ -- $<TARGET_FILE:case_read_input>)
 
 kasane_long()
