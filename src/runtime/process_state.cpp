@@ -33,7 +33,7 @@ void exit_early(int code) {
         .add(") while the job was running\n");
     tell(text.data(), text.size());
   }
-  note_end_of_process(code);
+  note_end_of_process();
   std::fflush(nullptr);
   // exit() does not continue: destructors of the program's static objects would run while its threads run.
   // Without a supervisor the launcher has to take it for a failure, or it would wait for the other ranks.
@@ -99,12 +99,9 @@ void give_up(const Error& error) noexcept {
   ::_exit(1);
 }
 
-void note_end_of_process(int code) noexcept {
+void note_end_of_process() noexcept {
   // the child of vfork() or of a bare clone() runs on its parent's memory, or on a copy of it
   if (g_process.rank == kNoRank || phase() != comm::Phase::running || ::getpid() != g_pid) return;
-  if (g_process.status == nullptr) return;
-  // relaxed: the supervisor reads it after this process has ended.
-  g_process.status->exit_argument.store(code, std::memory_order_relaxed);
   set_phase(comm::Phase::exited);
 }
 

@@ -50,8 +50,8 @@ void tell(const char* text, std::size_t bytes) noexcept;
 [[noreturn]] void give_up(const Error&) noexcept;
 
 /// The program ends this process, on whatever thread, past exit(): the supervisor then ends the job with
-/// this code. Async-signal-safe.
-void note_end_of_process(int code) noexcept;
+/// its exit code. Async-signal-safe.
+void note_end_of_process() noexcept;
 
 /// Registers what happens at exit() while the job runs. On a rank that runs main it is orderly, on whatever
 /// thread, and calls `end_job`. On other ranks, which exit() leaves for rank 0 where it can

@@ -74,13 +74,13 @@ extern "C" [[gnu::visibility("default")]] void exit(int code) noexcept {
 }
 
 extern "C" [[gnu::visibility("default")]] void _exit(int code) noexcept {
-  note_end_of_process(code);
+  note_end_of_process();
   for (;;) ::syscall(SYS_exit_group, code);
 }
 extern "C" [[gnu::visibility("default")]] void _Exit(int code) noexcept { ::_exit(code); }
 
 extern "C" [[gnu::visibility("default")]] void quick_exit(int code) noexcept {
-  note_end_of_process(code);
+  note_end_of_process();
   next_definition<void (*)(int)>("quick_exit")(code);
   __builtin_unreachable();
 }
