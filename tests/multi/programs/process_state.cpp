@@ -135,6 +135,23 @@ bool formatting_of_streams() {
   return !away;
 }
 
+dev_t device_of_output() {
+  struct stat facts = {};
+  ::fstat(1, &facts);
+  return facts.st_rdev;
+}
+bool redirections() {
+  const int before = ::dup(1), null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  struct stat facts = {};
+  ::fstat(null, &facts);
+  ::dup2(null, 1);
+  const dev_t here = device_of_output(), away = there(device_of_output);
+  ::dup2(before, 1);
+  ::close(before);
+  ::close(null);
+  return here == facts.st_rdev && away != here;
+}
+
 bool signal_handlers() {
   void (*const handler)(int) = [](int) {};
   const auto before = std::signal(SIGUSR2, handler);
@@ -277,6 +294,7 @@ const std::vector<std::pair<const char*, bool (*)()>> kRows = {
     {"static buffers", static_buffers_of_libc},
     {"locale", locale_of_a_rank},
     {"formatting of streams", formatting_of_streams},
+    {"redirections", redirections},
     {"signal handlers", signal_handlers},
     {"timers", timers},
     {"limits", limits},
