@@ -166,6 +166,7 @@ SlotId slot_of(Parent parent) noexcept {
 // sleeper to wake; a full deque. In all but the third the child sets kSlotReturnsSlowly, and returns by
 // end_slowly.
 [[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl& own) {
+  worker.settle_leftover();  // before a thief may take the forker
   const Parent parent = running_on(worker);
   const bool none = worker.self() == kNoSlot;  // a root
   if (!none) {
@@ -208,6 +209,7 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
 [[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_slowly(Parent parent) {
   Locals::destroy_all();
   Worker& here = *current_worker();
+  here.settle_leftover();
   if ((here.control->flags & ~Word{kSlotReturnsSlowly}) != 0) here.core->leave_for_good(here);
   here.control->flags = 0;
   if (here.queue.pop(here.core->controls) == kNoSlot) here.core->leave_for_good(here);
@@ -578,8 +580,7 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
-  worker->settle_leftover();  // before a thief may take the forker
-  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty()) [[unlikely]]
+  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty() || worker->has_leftover()) [[unlikely]]
     return begin_slowly(*worker, *own);
   const Parent parent{reinterpret_cast<Word>(forker)};
   worker->control = own;
@@ -607,10 +608,9 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   using namespace kasane;
   using namespace kasane::ult;
   Worker* const here = current_worker();
-  here->settle_leftover();
   SlotControl* const child = here->control;
   // Sanitizers want each end in the fiber of the thread that goes on.
-  if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]]
+  if (child->flags != 0 || here->stacks.full() || here->has_leftover() || kSanitized) [[unlikely]]
     return end_slowly(parent);
   // The thread was never switched out: this is the worker on which it began, and all that was pushed after
   // the parent has been popped or stolen. So a pop gives the parent, or nothing if the parent was stolen. The

@@ -97,8 +97,9 @@ struct alignas(128) Worker {
     return SlotId{static_cast<std::uint32_t>(atomic(control.id).load(std::memory_order_relaxed))};
   }
 
+  [[nodiscard]] bool has_leftover() const noexcept { return *leftover.begin != *leftover.end; }
   void settle_leftover() const noexcept {
-    if (*leftover.begin != *leftover.end) [[unlikely]]
+    if (has_leftover()) [[unlikely]]
       leftover.settle();
   }
 

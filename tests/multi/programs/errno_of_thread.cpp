@@ -83,7 +83,7 @@ void fork_and_fail() {
 
 int all() {
   int wrong = kasane::parallel_reduce(
-      0, 16, 0, [](int) { return over_forks(100) + over_one_fork(100); }, [](int a, int b) { return a + b; },
+      0, 16, 0, [](int) { return over_forks(40) + over_one_fork(40); }, [](int a, int b) { return a + b; },
       1);
   auto* const mutex = new kasane::mutex;
   auto* const places = new void*[kasane_ranks()];
