@@ -51,6 +51,8 @@ set_target_properties(kasane_entry PROPERTIES OUTPUT_NAME kasane_start EXPORT_NA
 
 add_library(kasane INTERFACE)
 target_link_libraries(kasane INTERFACE kasane_entry kasane_library)
+# Compilers must not keep the address of errno over a call that may move the thread.
+target_compile_options(kasane INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:--include=kasane/errno.h>)
 add_library(kasane::kasane ALIAS kasane)
 
 add_library(kasane_comm_alone INTERFACE)

@@ -801,7 +801,13 @@ decltype(auto) at(F& f, I i) {
 /// rank does not fetch them from the caller's stack again; others by a pointer to the caller's.
 template <class F>
 class Carried {
-  static constexpr bool kByValue = std::is_trivially_copyable_v<F> && sizeof(F) <= 64;
+  static constexpr bool is_by_value() {
+    if constexpr (std::is_trivially_copyable_v<F>)  // an object, not a function
+      return sizeof(F) <= 64;
+    else
+      return false;
+  }
+  static constexpr bool kByValue = is_by_value();
 
  public:
   explicit Carried(F& f) noexcept : f_(hold(f)) {}

@@ -8,6 +8,7 @@
 
 #include "runtime/api_error.h"
 #include "runtime/direct.h"
+#include "runtime/output.h"
 #include "runtime/runtime.h"
 #include "ult/runtime_section.h"
 
@@ -15,7 +16,8 @@ namespace {
 
 using kasane::comm::AtomicOp, kasane::comm::Cursor, kasane::comm::Element, kasane::comm::Strides,
     kasane::comm::Width;
-using kasane::runtime::answer, kasane::runtime::api_fail, kasane::runtime::Direct, kasane::runtime::Runtime;
+using kasane::runtime::answer, kasane::runtime::api_fail, kasane::runtime::Direct,
+    kasane::runtime::keep_output_in_order, kasane::runtime::Runtime;
 
 static_assert(static_cast<int>(Element::int32) == KASANE_INT32 &&
               static_cast<int>(Element::int64) == KASANE_INT64);
@@ -255,6 +257,7 @@ int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t 
   if (d == nullptr) return EPERM;
   if (op < KASANE_FETCH_ADD || op > KASANE_COMPARE_SWAP) return api_fail(EINVAL, call, "no such operation");
   if (width != 4 && width != 8) return api_fail(EINVAL, call, "atomics are 4 or 8 bytes wide");
+  keep_output_in_order();
   d->check(global, contiguous(width), true, call, __builtin_return_address(0));
   return answer(d->atomic(static_cast<AtomicOp>(op), static_cast<Width>(width), global, operand, compare, old,
                           id_of(pending)),

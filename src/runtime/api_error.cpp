@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <kasane/kasane.hpp>
 
+#include "ult/context.h"
+
 namespace kasane::runtime {
 namespace {
 
@@ -54,6 +56,7 @@ int api_fail_outside(const char* call) noexcept {
 
 }  // namespace kasane::runtime
 
+extern "C" int* kasane_errno_location(void) { return kasane::ult::errno_of_os_thread(); }
 extern "C" int kasane_error_code(void) { return kasane::runtime::last_error().code; }
 extern "C" const char* kasane_error_message(void) { return kasane::runtime::last_error().message; }
 

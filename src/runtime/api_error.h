@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "runtime/output.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {

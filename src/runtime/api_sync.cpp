@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "runtime/api_error.h"
+#include "runtime/output.h"
 #include "runtime/runtime.h"
 #include "ult/barrier.h"
 #include "ult/condition_variable.h"
@@ -32,7 +33,6 @@
 namespace {
 
 using kasane::runtime::api_fail;
-using kasane::runtime::require_thread;
 using kasane::runtime::Runtime;
 using kasane::ult::Barrier;
 using kasane::ult::ConditionVariable;
@@ -52,6 +52,13 @@ using kasane::ult::Watch;
 
 static_assert(KASANE_SEM_MAX == kasane::ult::kMaxPermits &&
               KASANE_BARRIER_MAX == kasane::ult::kMostAtBarrier);
+
+/// As runtime::require_thread(). What the thread has printed is written first: by the call another thread may
+/// learn how far it is.
+int require_thread(const char* call) noexcept {
+  kasane::runtime::keep_output_in_order();
+  return kasane::runtime::require_thread(call);
+}
 
 constexpr const char* kAllDropped = "all threads that the barrier was for have dropped out of it";
 

@@ -15,6 +15,9 @@ OptionTable checks(Options& o) {
       .flag("races", "", o.check_races,
             "Report words that two ranks change with no fence between; a job with races ends with status 66. "
             "Slower.")
+      .flag("globals", "", o.check_globals,
+            "Report at the end the thread_local variables of the program that threads have changed: they are "
+            "a worker's, not a thread's.")
       .flag("mixing", "", o.check_mixing,
             "Report places where loads and stores and direct access meet with no fence between. Slower.")
       .flag("heap", "", o.check_heap,
@@ -133,7 +136,7 @@ OptionTable option_table(Options& o) {
       .list("--check", "KASANE_CHECK", checks(o),
             "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
             "loads and stores and direct access with no fence between. heap: writes beside allocations, and "
-            "what is not freed.")
+            "what is not freed. globals: thread_local variables that threads change.")
       .list("--debug", "KASANE_DEBUG", debug_items(o),
             "Settings for developers of Kasane, listed in docs/guide/options.md.");
   comm::add_engine_settings(table, o.engine);

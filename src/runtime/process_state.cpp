@@ -16,15 +16,14 @@ namespace kasane::runtime {
 namespace {
 
 Process g_process;
+pid_t g_pid = 0;  // whose process that is
 std::atomic<comm::Phase> g_phase{comm::Phase::starting};
-SlotId g_main_slot = kNoSlot;
 const std::byte* g_main_stack = nullptr;
 
+/// A rank that does not run main ends the job here: rank 0, where exit() is orderly, cannot be told.
 void exit_early(int code) {
-  if (g_process.status != nullptr) {
-    // relaxed: the supervisor reads it after this process has ended.
-    g_process.status->exit_argument.store(code, std::memory_order_relaxed);
-  } else {
+  const bool supervised = g_process.status != nullptr;
+  if (!supervised) {
     CrashText text;
     text.add("kasane: rank ")
         .decimal(raw(g_process.rank))
@@ -33,33 +32,34 @@ void exit_early(int code) {
         .add(") while the job was running\n");
     tell(text.data(), text.size());
   }
-  set_phase(comm::Phase::leaving);
+  note_end_of_process();
   std::fflush(nullptr);
-  // exit() does not continue: destructors of the program's static objects would run while its threads still
-  // run.
-  ::_exit((code & 0xff) != 0 ? code : 1);
+  // exit() does not continue: destructors of the program's static objects would run while its threads run.
+  // Without a supervisor the launcher has to take it for a failure, or it would wait for the other ranks.
+  ::_exit(supervised || (code & 0xff) != 0 ? code : 1);
 }
 
 void at_exit(int code, void*) {
   if (g_process.rank == kNoRank || phase() != comm::Phase::running) return;
-  const SlotId self = ult::Pool::self();
-  const bool from_main = g_process.main_here && (self == kNoSlot || self == g_main_slot);
-  if (!from_main) exit_early(code);
+  if (!g_process.main_here) exit_early(code);
 }
 
 }  // namespace
 
-void set_process(const Process& p) noexcept { g_process = p; }
+void set_process(const Process& p) noexcept {
+  g_process = p;
+  g_pid = ::getpid();
+}
 
 void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const std::byte* space_base,
                  std::size_t space_bytes) noexcept {
   set_process_rank(rank);
-  g_process = {.rank = rank,
+  set_process({.rank = rank,
                .ranks = ranks,
                .main_here = raw(rank) == 0 || main_in_every_rank,
                .status = g_process.status,
                .space_base = space_base,
-               .space_bytes = space_bytes};
+               .space_bytes = space_bytes});
 }
 
 const Process& process() noexcept { return g_process; }
@@ -96,12 +96,15 @@ void give_up(const Error& error) noexcept {
   ::_exit(1);
 }
 
+void note_end_of_process() noexcept {
+  // the child of vfork() or of a bare clone() runs on its parent's memory, or on a copy of it
+  if (g_process.rank == kNoRank || phase() != comm::Phase::running || ::getpid() != g_pid) return;
+  set_phase(comm::Phase::exited);
+}
+
 void install_exit_check() { ::on_exit(at_exit, nullptr); }
 
-void note_main_thread() noexcept {
-  g_main_slot = ult::Pool::self();
-  g_main_stack = static_cast<const std::byte*>(__builtin_frame_address(0));
-}
+void note_main_thread() noexcept { g_main_stack = static_cast<const std::byte*>(__builtin_frame_address(0)); }
 
 const std::byte* main_stack() noexcept { return g_main_stack; }
 

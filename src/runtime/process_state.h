@@ -49,12 +49,16 @@ void tell(const char* text, std::size_t bytes) noexcept;
 /// This rank cannot continue: reports why, and ends the process; the launcher ends the job.
 [[noreturn]] void give_up(const Error&) noexcept;
 
-/// Registers what happens at exit() while the job runs. On a rank that runs main, an exit() in main's own
-/// control flow is orderly. Elsewhere (a serving rank, a user-level thread) the process ends at once with a
-/// message and a status that is not 0.
+/// The program ends this process, on whatever thread, past exit(): the supervisor then ends the job with
+/// its exit code. Async-signal-safe.
+void note_end_of_process() noexcept;
+
+/// Registers what happens at exit() while the job runs. On a rank that runs main it is orderly, on whatever
+/// thread. On other ranks, which exit() leaves for rank 0 where it can (program_end.cpp), the process ends at
+/// once, and with it the job, with exit()'s code.
 void install_exit_check();
 
-/// The caller is main: from now on an exit() on its stack is main's own.
+/// The caller is main.
 void note_main_thread() noexcept;
 /// An address near the end of main's stack, from which it grows down; null where main does not run (yet).
 [[nodiscard]] const std::byte* main_stack() noexcept;

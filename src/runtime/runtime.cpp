@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@
 #include "runtime/loaded_objects.h"
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
+#include "runtime/output.h"
 #include "runtime/peer_lost.h"
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
@@ -58,6 +60,7 @@
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
 #include "runtime/thread_contexts.h"
+#include "runtime/thread_locals_check.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
@@ -122,8 +125,9 @@ struct Runtime::State {
   std::optional<StatisticsTicker> ticker;  ///< --stats=TIME
   std::optional<TraceRegion> trace;        ///< --trace
   std::optional<ThreadContexts> contexts;
-  std::unique_ptr<MixingCheck> mixing;  ///< --check mixing
-  std::optional<RaceReport> races;      ///< --check races
+  std::unique_ptr<MixingCheck> mixing;               ///< --check mixing
+  std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
+  std::optional<RaceReport> races;                   ///< --check races
   std::optional<Direct> direct;
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
@@ -136,12 +140,18 @@ struct Runtime::State {
   Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
-  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false}, shut_down{false};
+  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false};
+  std::atomic<pid_t> shut_down_by{0};       ///< the OS thread that ends the job; 0: none yet
   std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
   std::uint64_t races_found = 0;            ///< by all ranks; set on rank 0 at the end
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
+  const std::thread::id first_thread = std::this_thread::get_id();
+  /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
+  static constexpr std::int64_t kNoExit = INT64_MIN;
+  std::atomic<std::int64_t> exit_asked{kNoExit};
+  std::uint64_t roots = 0;  ///< root threads started, by main
   std::byte* main_stack_low = nullptr;
   pthread_t main_thread{};  ///< of rank 0
 
@@ -159,11 +169,13 @@ struct Runtime::State {
   void count_races();
   [[nodiscard]] std::string transport_and_engine() const;
   void print_statistics();
+  void report_thread_locals();
   void report_heap(bool all_joined);
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
   void service_loop();
+  void exit_as_asked();
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
@@ -524,6 +536,8 @@ Result<void> Runtime::State::build_threads() {
     };
   }
   config.stack_context = stacks.get();
+  config.leftover = g_partial_line;
+  if (options.check_globals && ranks * workers > 1) thread_locals = ThreadLocalsCheck::create(workers);
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.other_ranks = &*scheduler;
   transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); },
@@ -605,7 +619,9 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       binding.bind_worker(w);
+      if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
+      if (thread_locals != nullptr) thread_locals->end(w);
       workers_left.fetch_sub(1);
     });
     KASANE_TRY(worker);
@@ -630,12 +646,32 @@ void Runtime::State::service_loop() {
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
+    exit_as_asked();
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }
 
-void Runtime::State::on_stop(void* self, const comm::Message&) noexcept {
+/// Another rank's thread has called exit().
+void Runtime::State::exit_as_asked() {
+  const std::int64_t code = exit_asked.exchange(kNoExit);
+  if (code == kNoExit) return;
+  auto thread = topo::start_thread("the thread that ends the job", [code] {
+    const auto alternate = mem::AltStack::create();
+    std::exit(static_cast<int>(code));
+  });
+  if (!thread) give_up(thread.error());
+  thread->detach();
+}
+
+/// On rank 0 with the code of an exit(), which is called by a thread of its own: a handler must not block.
+void Runtime::State::on_stop(void* self, const comm::Message& message) noexcept {
   auto& state = *static_cast<State*>(self);
+  std::int32_t code = 0;
+  if (message.payload.size() == sizeof code) {
+    std::memcpy(&code, message.payload.data(), sizeof code);
+    state.exit_asked.store(code);
+    return state.transport->wake(state.rank, comm::Doorbell::messages);
+  }
   state.stop_requested.store(true);
   state.stop_requested.notify_all();
 }
@@ -647,15 +683,19 @@ void Runtime::State::stop_service() {
     service_thread.join();
 }
 
-/// False: detached threads still run, and the process ends while they run, as with std::thread::detach
-/// (threads_remain()).
+/// False: threads still run, and the process ends while they run: detached ones, as with std::thread::detach,
+/// or those beside which one called exit() (threads_remain()).
 bool Runtime::State::join_workers() {
+  const bool beside_threads = ult::Pool::self() != kNoSlot || std::this_thread::get_id() != first_thread;
+  // the first thread, which is worker 0 of rank 0, is not counted
+  const std::uint32_t own =
+      ult::Pool::current() != nullptr && std::this_thread::get_id() != first_thread ? 1 : 0;
   pool->stop();
-  for (int i = 0; i < 500 && workers_left.load() != 0; ++i) {
+  for (int i = 0; i < 500 && workers_left.load() != own; ++i) {
     transport->wake(rank, comm::Doorbell::work);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const bool all = workers_left.load() == 0;
+  const bool all = !beside_threads && workers_left.load() == 0;
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
   worker_threads.clear();
   return all;
@@ -669,7 +709,13 @@ void Runtime::serve() {
 
 void Runtime::shut_down() noexcept {
   auto& s = *state_;
-  if (s.shut_down.exchange(true) || !s.running.load()) return;
+  const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
+  pid_t by = 0;
+  if (!s.shut_down_by.compare_exchange_strong(by, self)) {
+    while (by != self) ::pause();  // the process ends under this thread, which called exit() too late
+    return;
+  }
+  if (!s.running.load()) return;
   s.ticker.reset();
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
@@ -686,6 +732,7 @@ void Runtime::shut_down() noexcept {
     });
     s.coherence->mover().await_entry_updates(io);
   }
+  s.report_thread_locals();
   s.report_heap(joined);
   // A service thread that pulls a page sends requests to other service threads, so none ends before all have
   // pulled their last page.
@@ -742,6 +789,11 @@ void Runtime::State::progress_pending_sends() {
     transport->progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void Runtime::State::report_thread_locals() {
+  const std::string text = thread_locals != nullptr ? thread_locals->text() : std::string();
+  if (!text.empty()) fmt::print(stderr, "kasane: rank {}: {}\n", raw(rank), text);
 }
 
 /// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
@@ -870,7 +922,24 @@ bool Runtime::at_main() const noexcept {
          ult::Pool::current() == nullptr;
 }
 
-void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
+void Runtime::ask_exit(int code) noexcept {
+  const ult::RuntimeSection section;
+  const std::int32_t word = code;
+  state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
+}
+
+void Runtime::run_root(void (*entry)(void*), void* arg) {
+  ++state_->roots;
+  ThreadLocalsCheck* const check = state_->thread_locals.get();
+  if (check == nullptr) return state_->pool->run_root(0, entry, arg);
+  struct Around {
+    ThreadLocalsCheck& check;
+    explicit Around(ThreadLocalsCheck& c) : check(c) { check.begin(0); }
+    ~Around() { check.end(0); }
+  } const around(*check);
+  state_->pool->run_root(0, entry, arg);
+}
+std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
 
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }

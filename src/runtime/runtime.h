@@ -45,10 +45,12 @@ class Runtime {
   [[noreturn]] void run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp);
   /// Ends the job from exit(): tells the other ranks to stop. Rank 0 only; idempotent.
   void shut_down() noexcept;
+  /// On a rank that does not run main: rank 0 calls exit(code), on an OS thread of its own.
+  void ask_exit(int code) noexcept;
   /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
   /// is then too early.
   [[nodiscard]] bool running() const noexcept;
-  /// The job has ended, but detached threads still run: on this rank, or over a network on any rank. This
+  /// The job has ended, but threads still run: on this rank, or over a network on any rank. This
   /// object is not destroyed then, and the process ends while they run.
   [[nodiscard]] bool threads_remain() const noexcept;
   /// --check races, on rank 0 after the end: a rank has reported a race.
@@ -59,6 +61,8 @@ class Runtime {
   /// From main on rank 0: runs entry(arg) as the root thread, returns when it has ended; its exception is
   /// rethrown.
   void run_root(void (*entry)(void*), void* arg);
+  /// How many root threads have been started.
+  [[nodiscard]] std::uint64_t roots() const noexcept;
 
   [[nodiscard]] Rank rank() const noexcept;
   [[nodiscard]] std::uint32_t ranks() const noexcept;

@@ -5,16 +5,18 @@
 //                      calls and both returns pair up, which makes a fork cheap for the return predictor
 //   kasane_ult_switch  saves the caller and goes on where another stack was saved, by either of the two
 //
-// A saved context is six callee-saved registers under a return address, and one stack pointer that names
-// them. MXCSR and the x87 control word are not in it: all workers have equal ones (Pool sets them).
+// A saved context is six callee-saved registers and errno under a return address, and one stack pointer that
+// names them. MXCSR and the x87 control word are not in it: all workers have equal ones (Pool sets them).
 //
 // What the compiler learnt about the OS thread (addresses of thread_locals and of errno) may be wrong after
 // either call returns: the caller may go on in another OS thread or another process. Code after them asks
-// current_worker() anew.
+// current_worker() anew. Programs are compiled with a header that keeps compilers from learning errno's
+// address (include/kasane/errno.h).
 //
 // No other architecture is supported yet. A slow fallback would hide that.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "ult/layout.h"
@@ -36,6 +38,9 @@ struct Parent {
 }  // namespace kasane::ult
 
 extern "C" {
+
+/// A constant of the process image, known when its libraries are loaded: the distance of errno from %fs.
+[[gnu::visibility("hidden")]] extern const std::ptrdiff_t kasane_ult_errno_offset;
 
 /// Saves the caller's context in forker->sp, then, with rsp = argument (16-byte aligned), calls the three
 /// parts of the child's life below. If the last one returns, goes back to the caller's stack and to the
@@ -64,3 +69,14 @@ void kasane_ult_child_returned(kasane::ult::SlotControl* child);
 void kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);
 
 }  // extern "C"
+
+namespace kasane::ult {
+
+/// The calling OS thread's errno. In assembly, as current_worker().
+[[nodiscard]] inline int* errno_of_os_thread() noexcept {
+  char* thread;
+  asm volatile("movq %%fs:0, %0" : "=r"(thread) : : "memory");
+  return reinterpret_cast<int*>(thread + kasane_ult_errno_offset);
+}
+
+}  // namespace kasane::ult

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch of rule 13 for x86-64, System V ABI. See context.h.
 //
-// Frame of a saved context, from its stack pointer up: r15 r14 r13 r12 rbx rbp return-address.
+// Frame of a saved context, from its stack pointer up: r15 r14 r13 r12 rbx rbp errno return-address.
+//
+// errno lies at the same distance from every OS thread's %fs (context.cpp), and on every rank.
 //
 // CET. Entry points begin with endbr64, so indirect-branch tracking works. A shadow stack cannot follow a
 // switch of stacks by ret. The property note below therefore declares IBT only, and a program linked with
@@ -17,7 +19,14 @@
 
         .text
 
-        .macro  SAVE_SIX
+        .hidden kasane_ult_errno_offset
+
+        // Leaves the distance of errno in rax.
+        .macro  SAVE_CONTEXT
+        movq    kasane_ult_errno_offset(%rip), %rax
+        movl    %fs:(%rax), %r9d
+        pushq   %r9
+        .cfi_adjust_cfa_offset 8
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset rbp, 0
@@ -50,7 +59,7 @@
 kasane_ult_fork:
         .cfi_startproc
         ENDBR
-        SAVE_SIX
+        SAVE_CONTEXT
         movq    %rsp, (%rdx)            // sp is its first field
         movq    %rsp, %rbx              // the calls below keep it, and r12, for us
         movq    %rcx, %rsp
@@ -67,11 +76,14 @@ kasane_ult_fork:
         call    kasane_ult_thread_end
         movq    %rbx, %rsp              // the parent was not stolen: its frame is as we left it
         .cfi_restore_state
+        movq    kasane_ult_errno_offset(%rip), %rcx
+        movl    48(%rsp), %edx
+        movl    %edx, %fs:(%rcx)
         movq    24(%rsp), %r12
         movq    32(%rsp), %rbx
         movq    40(%rsp), %rbp
-        addq    $48, %rsp
-        .cfi_adjust_cfa_offset -48
+        addq    $56, %rsp
+        .cfi_adjust_cfa_offset -56
         .cfi_restore rbp
         .cfi_restore rbx
         .cfi_restore r12
@@ -94,7 +106,7 @@ kasane_ult_fork:
 kasane_ult_switch:
         .cfi_startproc
         ENDBR
-        SAVE_SIX
+        SAVE_CONTEXT
         movq    %rsp, (%rdi)
         movq    %rsi, %rsp              // same frame there, so the same rules go on describing it
         popq    %r15
@@ -115,6 +127,9 @@ kasane_ult_switch:
         popq    %rbp
         .cfi_adjust_cfa_offset -8
         .cfi_restore rbp
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        movl    %ecx, %fs:(%rax)
         ret
         .cfi_endproc
         .size   kasane_ult_switch, .-kasane_ult_switch

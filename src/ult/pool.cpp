@@ -19,6 +19,7 @@
 
 #include "base/assert.h"
 #include "ult/context.h"
+#include "ult/forced_unwind.h"
 #include "ult/locals.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
@@ -170,6 +171,7 @@ SlotId slot_of(Parent parent) noexcept {
 // sleeper to wake; a full deque. In all but the third the child sets kSlotReturnsSlowly, and returns by
 // end_slowly.
 [[gnu::noinline]] Parent begin_slowly(Worker& worker, SlotControl& own) {
+  worker.settle_leftover();  // before a thief may take the forker
   const Parent parent = running_on(worker);
   const bool none = worker.self() == kNoSlot;  // a root
   if (!none) {
@@ -212,6 +214,7 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
 [[gnu::noinline]] KASANE_ULT_SWITCHES SlotControl* end_slowly(Parent parent) {
   Locals::destroy_all();
   Worker& here = *current_worker();
+  here.settle_leftover();
   if ((here.control->flags & ~Word{kSlotReturnsSlowly}) != 0) here.core->leave_for_good(here);
   here.control->flags = 0;
   if (here.queue.pop(here.core->controls) == kNoSlot) here.core->leave_for_good(here);
@@ -552,6 +555,9 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
 }
 
 void Pool::exit() { throw ThreadExit{}; }
+void Pool::end_by_unwinding(const char* call) {
+  ForcedUnwind::to(reinterpret_cast<const void*>(&kasane_ult_thread_run), call);
+}
 
 ThreadId Pool::id() noexcept {
   const Worker* worker = current_worker();
@@ -561,6 +567,7 @@ ThreadId Pool::id() noexcept {
 
 void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
   Worker& worker = worker_of_thread();
+  worker.settle_leftover();
   const std::uint32_t depth = worker.runtime_depth;
   count(worker.counters->suspends);
   worker.core->suspend(worker, {publish, context});
@@ -597,7 +604,7 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
-  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty()) [[unlikely]]
+  if (forker->flags & kSlotElsewhere || !worker->exceptions->empty() || worker->has_leftover()) [[unlikely]]
     return begin_slowly(*worker, *own);
   const Parent parent{reinterpret_cast<Word>(forker)};
   worker->control = own;
@@ -612,10 +619,13 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
 void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
   using namespace kasane::ult;
   try {
-    function(argument);
+    return function(argument);
+  } catch (abi::__forced_unwind&) {  // Pool::end_by_unwinding()
   } catch (...) {
-    keep_exception();
+    return keep_exception();
   }
+  // libstdc++ counts each rethrow of a forced unwinding as an exception more that is under way.
+  *current_worker()->exceptions = {};
 }
 
 KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult::Parent parent) {
@@ -624,7 +634,7 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   Worker* const here = current_worker();
   SlotControl* const child = here->control;
   // Sanitizers want each end in the fiber of the thread that goes on.
-  if (child->flags != 0 || here->stacks.full() || kSanitized) [[unlikely]]
+  if (child->flags != 0 || here->stacks.full() || here->has_leftover() || kSanitized) [[unlikely]]
     return end_slowly(parent);
   // The thread was never switched out: this is the worker on which it began, and all that was pushed after
   // the parent has been popped or stolen. So a pop gives the parent, or nothing if the parent was stolen. The

@@ -55,6 +55,15 @@ class OtherRanks {
   virtual void sleep(std::uint32_t seen, std::int64_t timeout_ns) = 0;
 };
 
+/// What a rank's threads have printed in part: settle() is called before others may learn what a thread did,
+/// where *begin and *end differ. The default: never.
+struct Leftover {
+  static constexpr char* kNothing = nullptr;
+  char* const* begin = &kNothing;
+  char* const* end = &kNothing;
+  void (*settle)() noexcept = nullptr;
+};
+
 struct Config {
   Rank rank{0};
   std::uint32_t ranks = 1;
@@ -83,6 +92,7 @@ struct Config {
   /// Called on a worker before it uses such a stack again.
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
   void* stack_context = nullptr;  ///< of the three
+  Leftover leftover;              ///< looked at where a thread forks and where it ends
 
   static constexpr std::size_t kReservedOfFirstStack = 64;
   /// The stack that holds the address.
@@ -175,6 +185,8 @@ class Pool {
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
   /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();
+  /// The same past every handler but those of `catch (...)`, which have to rethrow (ult/forced_unwind.h).
+  [[noreturn]] static void end_by_unwinding(const char* call);
   [[nodiscard]] static ThreadId id() noexcept;
 
   // ---- for synchronisation objects (ult/mutex.h …) ----

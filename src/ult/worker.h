@@ -12,6 +12,7 @@
 #include "ult/controls.h"
 #include "ult/exception_state.h"
 #include "ult/join_record.h"
+#include "ult/pool.h"
 #include "ult/run_queue.h"
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
@@ -47,7 +48,7 @@ struct StandIn : SlotControl {
 
 struct alignas(128) Worker {
   Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_,
-         StackCache stacks_, Counters* counters_)
+         StackCache stacks_, Counters* counters_, const Leftover& leftover_)
       : core(core_),
         index(index_),
         queue(queue_),
@@ -55,6 +56,7 @@ struct alignas(128) Worker {
         controls(controls_),
         cache(cache_),
         stacks(stacks_),
+        leftover(leftover_),
         random(index_ + 1) {}
 
   PoolCore* core;
@@ -71,6 +73,7 @@ struct alignas(128) Worker {
   SlotCache cache;
   StackCache stacks;
 
+  Leftover leftover;  ///< as the core's
   AfterSwitch after{};
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
   SanitizerWorker sanitizer;
@@ -92,6 +95,12 @@ struct alignas(128) Worker {
   [[nodiscard]] static SlotId slot_of(SlotControl& control) noexcept {
     // relaxed: the half that is read never changes; the other does when the slot is freed.
     return SlotId{static_cast<std::uint32_t>(atomic(control.id).load(std::memory_order_relaxed))};
+  }
+
+  [[nodiscard]] bool has_leftover() const noexcept { return *leftover.begin != *leftover.end; }
+  void settle_leftover() const noexcept {
+    if (has_leftover()) [[unlikely]]
+      leftover.settle();
   }
 
   /// A number below n, for the order of victims (xorshift32 after Marsaglia, "Xorshift RNGs").

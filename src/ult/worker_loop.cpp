@@ -66,7 +66,7 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
     workers.push_back(std::make_unique<Worker>(
         this, controls, i, RunQueue(config.region, controls.layout(), i),
         SlotCache(slots.cache_capacity(config.slots_per_rank)),
-        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i]));
+        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i], config.leftover));
 }
 
 // ---- leaving a thread ----

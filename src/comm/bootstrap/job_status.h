@@ -3,13 +3,14 @@
 // across the fork, because a rank that dies of a signal can do little more than store words.
 //
 //   starting → running → ended          main returned, or the rank served until it did: an orderly exit
-//                     ↘ leaving         the program called exit() too early
+//                     ↘ exited          the program ended this process: by _exit(), or by exit() where it
+//                                       does not run main
 //   any of them → gave_up               the rank cannot go on without another; the report says why
 //   any of them, then a crash: signal and report are filled by the rank's fatal-signal handler
 //
 // Thread safety: a rank writes only its own entry, by the thread that ends the rank (crash.cpp elects one).
 // The supervisor reads an entry after waitpid() returned its rank, when it no longer changes; words that a
-// signal handler may interrupt are atomic.
+// signal handler may interrupt are atomic. output_taken goes the other way, while the rank runs.
 #pragma once
 
 #include <atomic>
@@ -22,15 +23,16 @@
 
 namespace kasane::comm {
 
-enum class Phase : std::uint32_t { starting, running, leaving, ended, gave_up };
+enum class Phase : std::uint32_t { starting, running, exited, ended, gave_up };
 
 /// One rank's entry. All zero is the valid start state.
 struct alignas(4096) RankStatus {
   std::atomic<Phase> phase;
-  std::atomic<std::int32_t> exit_argument;  ///< in phase leaving: what exit() was called with
-  std::atomic<std::int32_t> signal;         ///< the fatal signal whose report follows; 0: none
+  std::atomic<std::int32_t> signal;  ///< the fatal signal whose report follows; 0: none
   std::atomic<std::uint32_t> report_bytes;
-  char report[16 * 1024 - 16];
+  /// with tagged output: bytes of the rank's standard output that the supervisor has taken
+  std::atomic<std::uint64_t> output_taken;
+  char report[16 * 1024 - 24];
 
   /// Adds text to the report, as much as fits. Async-signal-safe.
   void append(std::string_view text) noexcept;

@@ -23,7 +23,7 @@ void close_end(int& fd) {
 
 }  // namespace
 
-Result<OutputPump> OutputPump::create(std::uint32_t ranks) {
+Result<OutputPump> OutputPump::create(std::uint32_t ranks, const JobStatus& status) {
   OutputPump pump;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     for (std::size_t sink = 0; sink < 2; ++sink) {
@@ -32,7 +32,12 @@ Result<OutputPump> OutputPump::create(std::uint32_t ranks) {
         return fail_errno(Errc::limit, "pipe for the output of rank " + std::to_string(r) +
                                            " (four descriptors a rank; raise the limit with ulimit -n)");
       }
-      pump.sources_.push_back({.rank = Rank{r}, .sink = sink, .in = ends[0], .out = ends[1], .line = {}});
+      pump.sources_.push_back({.rank = Rank{r},
+                               .sink = sink,
+                               .in = ends[0],
+                               .out = ends[1],
+                               .line = {},
+                               .taken = sink == 0 ? &status.of(Rank{r}).output_taken : nullptr});
     }
   }
   return pump;
@@ -91,6 +96,9 @@ bool OutputPump::read_once(Source& source) {
   const ssize_t n = ::read(source.in, buffer, sizeof buffer);
   if (n > 0) {
     take(source, buffer, static_cast<std::size_t>(n));
+    // release: the rank that waits for the count goes on when its lines stand before all later ones
+    if (source.taken != nullptr)
+      source.taken->fetch_add(static_cast<std::uint64_t>(n), std::memory_order_release);
     return true;
   }
   if (n < 0 && errno == EINTR) return true;

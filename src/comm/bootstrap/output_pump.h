@@ -9,12 +9,13 @@
 // the pump.
 //
 // Thread safety: one thread, the supervisor's.
-// Invariant: bytes leave in the order in which they came from one pipe; nothing is dropped unless the sink's
-// reader has closed it.
+// Invariant: bytes leave in the order in which they came from one pipe, and as they were taken from several;
+// nothing is dropped unless the sink's reader has closed it.
 #pragma once
 
 #include <poll.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -22,13 +23,14 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "comm/bootstrap/job_status.h"
 
 namespace kasane::comm {
 
 class OutputPump {
  public:
-  /// Two pipes a rank, close-on-exec.
-  static Result<OutputPump> create(std::uint32_t ranks);
+  /// Two pipes a rank, close-on-exec. What is taken of a rank's standard output is counted in its status.
+  static Result<OutputPump> create(std::uint32_t ranks, const JobStatus& status);
 
   /// In the rank's process: connects its standard output and error to its pipes and closes all other ends.
   void become_writer(Rank rank);
@@ -47,7 +49,8 @@ class OutputPump {
     Rank rank;
     std::size_t sink;
     int in = -1, out = -1;
-    std::string line;  ///< the beginning of an unfinished line
+    std::string line;                             ///< the beginning of an unfinished line
+    std::atomic<std::uint64_t>* taken = nullptr;  ///< null for standard error, which is not counted
   };
   struct Sink {
     int fd;

@@ -109,7 +109,7 @@ Result<Supervisor> Supervisor::create(std::uint32_t ranks, SupervisorOptions opt
   Supervisor supervisor(*status, options);
   supervisor.children_.resize(ranks);
   if (options.tag_output) {
-    auto pump = OutputPump::create(ranks);
+    auto pump = OutputPump::create(ranks, *status);
     KASANE_TRY(pump);
     supervisor.pump_ = std::move(*pump);
   }
@@ -163,8 +163,6 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   ::close(signals_);
   if (pump_) pump_->become_writer(rank);
   if (raw(rank) != 0) read_from_dev_null();
-  // Line-buffered, so that the pump gets whole lines while the rank still runs.
-  if (pump_) ::setvbuf(stdout, nullptr, _IOLBF, 0);
   g_supervisor = supervisor;
   if (raw(rank) != 0 && !options_.main_in_every_rank) ignore_signals_for_main();
   if (child_signal_ignored_) ::signal(SIGCHLD, SIG_IGN);
@@ -309,13 +307,10 @@ void Supervisor::note_exit(Rank rank, int code) {
     return;
   }
   if (phase == Phase::ended && code == 0) return;
+  // One program has ended, not one of several.
+  if (phase == Phase::exited && !options_.main_in_every_rank) return begin_shutdown(code);
   if (phase == Phase::ended) {
     messages_ += who + " ended with exit code " + std::to_string(code) + "\n";
-  } else if (phase == Phase::leaving) {
-    // relaxed: the process is gone, and waitpid() ordered its stores.
-    messages_ += who + " called exit(" +
-                 std::to_string(status.exit_argument.load(std::memory_order_relaxed)) +
-                 ") while the job was running\n";
   } else if (phase == Phase::gave_up) {
     messages_ += who + " gave up\n";
   } else if (phase == Phase::starting) {
@@ -324,8 +319,7 @@ void Supervisor::note_exit(Rank rank, int code) {
     refusal_ = why;
     messages_ += who + " did not start: exit code " + std::to_string(code) + "\n";
   } else {
-    messages_ += who + " exited with code " + std::to_string(code) +
-                 " while the job was running (_exit or quick_exit?)\n";
+    messages_ += who + " exited with code " + std::to_string(code) + " while the job was running\n";
   }
   messages_ += indented(demangle_all(status.text()));
   begin_shutdown(code != 0 ? code : 1);

@@ -4,8 +4,9 @@
 //
 //   supervisor ──fork──▶ rank 0 … rank n-1      passes on signals, stdin, (tagged) output; collects deaths
 //
-// **Ends.** The job's exit status is rank 0's. A rank that dies of a signal, exits before main on rank 0 has
-// ended, or exits with a status other than 0 ends the job: one message names the rank and the reason; the
+// **Ends.** The job's exit status is rank 0's, or that of a program that ended itself on another rank (phase
+// exited). A rank that dies of a signal, exits otherwise before main on rank 0 has ended, or exits with a
+// status other than 0 ends the job: one message names the rank and the reason; the
 // others get SIGTERM and, a second later, SIGKILL. The status is then 128 + signal, or the exit code, and
 // never 0. Processes that the ranks started and left behind are killed (the supervisor is their subreaper).
 // If the supervisor itself dies, the kernel kills the ranks (parent-death signal).

@@ -16,6 +16,8 @@
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
 #include "mem/space.h"
+#include "runtime/input.h"
+#include "runtime/output.h"
 
 namespace kasane::runtime {
 namespace {
@@ -81,6 +83,8 @@ void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
                .status = status,
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
+  if (raw(rank) != 0 && !launched.options.main_in_every_rank) input_is_elsewhere();
+  order_output(launched.job.ranks, launched.options.tag_output ? status : nullptr);
 }
 
 void pass(int) {}

@@ -40,6 +40,7 @@
 #include "runtime/start/program_image.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
+#include "runtime/thread_end.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -126,7 +127,7 @@ int program_main(int argc, char** argv, char** envp) {
   construct(argc, argv, envp);
   // After the constructors: exit() calls it before the program's destructors.
   install_exit_check();
-  std::exit(g_program_main(argc, argv, envp));
+  std::exit(run_program(g_program_main, argc, argv, envp));
 }
 
 /// Once a job: what is not shared although the options ask for it.

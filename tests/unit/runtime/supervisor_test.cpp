@@ -65,15 +65,17 @@ TEST(SupervisorDeathTest, ARankThatCannotStartSaysWhy) {
               "rank 1 \\(pid [0-9]+\\) did not start(.|\n)*no memory for the test");
 }
 
-TEST(SupervisorDeathTest, AnEarlyExitTellsItsArgument) {
-  EXPECT_EXIT(run_job(2, {},
-                      [](Rank r, RankStatus& s) {
-                        if (raw(r) == 0) return wait_for_ever();
-                        s.exit_argument.store(-5);
-                        s.phase.store(Phase::leaving);
-                        return 9;
-                      }),
-              testing::ExitedWithCode(9), "rank 1 \\(pid [0-9]+\\) called exit\\(-5\\)");
+TEST(SupervisorDeathTest, AProgramThatEndsItselfOnAnyRankEndsTheJobWithItsStatus) {
+  for (const int code : {0, 9}) {
+    const auto work = [=](Rank r, RankStatus& s) {
+      if (raw(r) == 0) return wait_for_ever();
+      s.phase.store(Phase::exited);
+      return code;
+    };
+    EXPECT_EXIT(run_job(2, {}, work), testing::ExitedWithCode(code), "^$");
+    EXPECT_EXIT(run_job(2, {.main_in_every_rank = true}, work), testing::ExitedWithCode(code == 0 ? 1 : code),
+                "rank 1 \\(pid [0-9]+\\) exited with code [09] while the job was running");
+  }
 }
 
 TEST(SupervisorDeathTest, AFailureAfterTheEndOfMainIsNoSuccess) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/output.h"
+
+#include <dlfcn.h>
+#include <stdio_ext.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <ios>
+
+#include "ult/runtime_section.h"
+
+namespace kasane::runtime {
+namespace {
+
+bool g_several_ranks = false;
+const comm::RankStatus* g_pump = nullptr;
+/// of the stdio buffer: private, since the kernel reads it in write(2) (rule 10)
+char g_buffer[64 * 1024];
+
+template <class F>
+F next_definition(const char* name) noexcept {
+  return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
+}
+
+/// A request of the program to buffer whole blocks of output, or lines in a small buffer: lines would be cut.
+bool keeps_lines_instead(const std::FILE* stream, int mode) noexcept {
+  return g_several_ranks && mode != _IONBF && (stream == stdout || stream == stderr);
+}
+
+void write_partial_line() noexcept {
+  const int kept = errno;
+  const ult::RuntimeSection section;
+  std::fflush(stdout);
+  errno = kept;
+}
+
+std::uint64_t taken() noexcept {
+  // acquire: pairs with the supervisor's count (output_pump.cpp)
+  return g_pump->output_taken.load(std::memory_order_acquire);
+}
+
+/// Bytes that this rank has written to the supervisor's pipe since its start. 0: standard output is no pipe
+/// (any more).
+std::uint64_t written() noexcept {
+  for (;;) {
+    const std::uint64_t before = taken();
+    int waiting = 0;
+    if (::ioctl(STDOUT_FILENO, FIONREAD, &waiting) != 0) return 0;
+    if (taken() == before) return before + static_cast<std::uint64_t>(waiting);
+  }
+}
+
+void hand_to_supervisor() noexcept {
+  if (__fpending(stdout) != 0) write_partial_line();
+  const int kept = errno;
+  for (const std::uint64_t until = written(); taken() < until;) ::usleep(20);
+  errno = kept;
+}
+
+}  // namespace
+
+constinit ult::Leftover g_partial_line;
+
+void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept {
+  if (ranks < 2) return;
+  using Setvbuf = int (*)(std::FILE*, char*, int, std::size_t);
+  next_definition<Setvbuf>("setvbuf")(stdout, g_buffer, _IOLBF, sizeof g_buffer);
+  g_partial_line = {&stdout->_IO_write_base, &stdout->_IO_write_ptr, write_partial_line};
+  g_several_ranks = true;
+  if (pump == nullptr) return;
+  static char always;
+  static char* const kAlways = &always;
+  g_pump = pump;
+  g_partial_line = {&ult::Leftover::kNothing, &kAlways, hand_to_supervisor};
+}
+
+}  // namespace kasane::runtime
+
+// What programs call to change the buffers.
+
+extern "C" [[gnu::visibility("default")]] int setvbuf(std::FILE* stream, char* buffer, int mode,
+                                                      std::size_t bytes) noexcept {
+  using namespace kasane::runtime;
+  if (keeps_lines_instead(stream, mode)) return 0;
+  return next_definition<int (*)(std::FILE*, char*, int, std::size_t)>("setvbuf")(stream, buffer, mode,
+                                                                                  bytes);
+}
+
+extern "C" [[gnu::visibility("default")]] void setbuffer(std::FILE* stream, char* buffer,
+                                                         std::size_t bytes) noexcept {
+  setvbuf(stream, buffer, buffer != nullptr ? _IOFBF : _IONBF, bytes);
+}
+
+extern "C" [[gnu::visibility("default")]] void setbuf(std::FILE* stream, char* buffer) noexcept {
+  setbuffer(stream, buffer, BUFSIZ);
+}
+
+[[gnu::visibility("default")]] bool std::ios_base::sync_with_stdio(bool sync) {
+  using namespace kasane::runtime;
+  if (g_several_ranks) return true;
+  return next_definition<bool (*)(bool)>("_ZNSt8ios_base15sync_with_stdioEb")(sync);
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Standard output of a job of several ranks. Each rank has a libc of its own, hence a buffer of its own, for
+// one common file. So that lines stay whole and a thread's lines stay in its order:
+//
+//   stdout is line-buffered in every rank, also into pipes and files     a line is one write(2)
+//   a part of a line is written when its thread forks, ends, waits or    what another rank prints afterwards
+//   lets another thread go on                                            comes behind it
+//   std::cout shares stdout's buffer, whatever sync_with_stdio() asks
+//
+// With --tag-output each rank writes into a pipe of its own. There the thread waits, before it forks, ends or
+// calls Kasane, until the supervisor has taken what its rank has written.
+//
+// With one rank nothing changes: one process, one buffer.
+//
+// Limits: a line of more than 64 KiB is cut, and the kernel may cut one of more than PIPE_BUF (4096) bytes
+// when it goes into a pipe that is full. The program's own buffers (fopen, std::ofstream) are a rank's.
+//
+// Thread safety: order_output() before other threads exist; the rest from any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "comm/bootstrap/job_status.h"
+#include "ult/pool.h"
+
+namespace kasane::runtime {
+
+/// In a rank of a job of `ranks`, before the constructors of the program's static objects. pump: this rank's
+/// status where its output goes through a pipe of its own to the supervisor (--tag-output), else null.
+void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept;
+
+/// settle() writes the part of a line that stdout holds, and with --tag-output waits for the supervisor. On a
+/// worker: it may block as any printing does.
+[[gnu::visibility("hidden")]] extern ult::Leftover g_partial_line;
+
+/// Before another thread may learn what the caller did. Costs four loads.
+inline void keep_output_in_order() noexcept {
+  if (*g_partial_line.begin != *g_partial_line.end) [[unlikely]]
+    g_partial_line.settle();
+}
+
+}  // namespace kasane::runtime

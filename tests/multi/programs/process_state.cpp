@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of docs/guide/process.md, each as it says: what a thread finds of its process's state where it
+// goes on, on another rank. On two ranks or more.
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cfenv>
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <iostream>
+#include <kasane/kasane.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+extern char** environ;
+
+namespace {
+
+/// f() on the last rank. The caller is on rank 0 before and afterwards.
+template <class F>
+auto there(const F& f) {
+  void* const home = kasane_allocate_at(8, 8, 0);
+  void* const away = kasane_allocate_at(8, 8, kasane_ranks() - 1);
+  kasane::this_thread::move_near(away);
+  const auto result = f();
+  kasane::this_thread::move_near(home);
+  return result;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "(unset)";
+}
+
+[[gnu::noinline]] std::thread::id os_thread() { return std::this_thread::get_id(); }
+[[gnu::noinline]] int rounding() { return std::fegetround(); }
+
+bool environment_of_a_rank() {
+  const std::string home = environment("PATH");
+  const bool equal_at_start = there([&] { return environment("PATH"); }) == home;
+  ::setenv("KASANE_TEST_ROW", "set", 1);
+  return equal_at_start && there([] { return environment("KASANE_TEST_ROW"); }) == "(unset)";
+}
+
+std::string folder() {
+  char path[4096];
+  return ::getcwd(path, sizeof path) != nullptr ? path : "?";
+}
+bool folder_of_a_rank() {
+  const std::string before = folder();
+  if (::chdir("/") != 0) return false;
+  const std::string away = there(folder);
+  return ::chdir(before.c_str()) == 0 && away == before;
+}
+
+bool mask_of_files() {
+  const mode_t before = ::umask(0077);
+  const mode_t away = there([] {
+    const mode_t now = ::umask(022);
+    ::umask(now);
+    return now;
+  });
+  ::umask(before);
+  return away == before;
+}
+
+bool pids() {
+  const pid_t own = ::getpid(), parent = ::getppid();
+  return there(::getpid) != own && there(::getppid) == parent;
+}
+
+bool random_numbers() {
+  std::srand(42);
+  ::srand48(42);
+  const int first = std::rand();
+  const long first_of_48 = ::lrand48();
+  std::srand(42);
+  ::srand48(42);
+  return there([] { return std::pair(std::rand(), ::lrand48()); }) != std::pair(first, first_of_48);
+}
+
+bool drawn_numbers() {
+  const auto draw = [] {
+    std::random_device device;
+    return std::pair(device(), device());
+  };
+  return draw() != there(draw);
+}
+
+bool hidden_state_of_libc() {
+  char* const text = static_cast<char*>(kasane_malloc(16));
+  char* const other = static_cast<char*>(kasane_malloc(16));
+  std::strcpy(text, "a b");
+  std::strcpy(other, "x y");
+  there([other] { return std::strtok(other, " "); });
+  std::strtok(text, " ");
+  return there([] { return *std::strtok(nullptr, " "); }) == 'y';
+}
+
+bool static_buffers_of_libc() {
+  std::tm day = {};
+  day.tm_mday = 1;
+  const char* const text = std::asctime(&day);
+  const std::string here = text;
+  return there([text] { return std::string(text); }) != here;
+}
+
+bool locale_of_a_rank() {
+  if (std::setlocale(LC_NUMERIC, "C.UTF-8") == nullptr) return false;
+  const std::string away = there([] { return std::string(std::setlocale(LC_NUMERIC, nullptr)); });
+  std::setlocale(LC_NUMERIC, "C");
+  return away == "C";
+}
+
+bool formatting_of_streams() {
+  std::cout << std::hex;
+  const bool away = there([] { return (std::cout.flags() & std::ios::hex) != 0; });
+  std::cout << std::dec;
+  return !away;
+}
+
+dev_t device_of_output() {
+  struct stat facts = {};
+  ::fstat(1, &facts);
+  return facts.st_rdev;
+}
+bool redirections() {
+  const int before = ::dup(1), null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  struct stat facts = {};
+  ::fstat(null, &facts);
+  ::dup2(null, 1);
+  const dev_t here = device_of_output(), away = there(device_of_output);
+  ::dup2(before, 1);
+  ::close(before);
+  ::close(null);
+  return here == facts.st_rdev && away != here;
+}
+
+bool signal_handlers() {
+  void (*const handler)(int) = [](int) {};
+  const auto before = std::signal(SIGUSR2, handler);
+  const bool changed = there([handler] {
+    struct sigaction now = {};
+    ::sigaction(SIGUSR2, nullptr, &now);
+    return now.sa_handler == handler;
+  });
+  std::signal(SIGUSR2, before);
+  return !changed;
+}
+
+bool timers() {
+  itimerval hour = {{0, 0}, {3600, 0}}, off = {};
+  ::setitimer(ITIMER_REAL, &hour, nullptr);
+  const bool away = there([] {
+    itimerval now = {};
+    ::getitimer(ITIMER_REAL, &now);
+    return now.it_value.tv_sec != 0;
+  });
+  ::setitimer(ITIMER_REAL, &off, nullptr);
+  return !away;
+}
+
+bool limits() {
+  rlimit before = {};
+  ::getrlimit(RLIMIT_CPU, &before);
+  rlimit changed = before;
+  changed.rlim_cur = 1'000'000;
+  ::setrlimit(RLIMIT_CPU, &changed);
+  const rlim_t away = there([] {
+    rlimit now = {};
+    ::getrlimit(RLIMIT_CPU, &now);
+    return now.rlim_cur;
+  });
+  ::setrlimit(RLIMIT_CPU, &before);
+  return away == before.rlim_cur;
+}
+
+bool loaded_libraries() {
+  const auto loaded = [] { return ::dlopen("libanl.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr; };
+  return ::dlopen("libanl.so.1", RTLD_NOW) != nullptr && loaded() && !there(loaded);
+}
+
+bool variables_of_libraries() {
+  ::optind = 7;
+  const int away = there([] { return ::optind; });
+  ::optind = 1;
+  return away == 1;
+}
+
+bool mapped_memory() {
+  constexpr long kValue = 0x6b6173616e65;
+  void* const p = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  std::memcpy(p, &kValue, sizeof kValue);
+  const bool away = there([p] {
+    // what lies there, if anything does
+    int ends[2];
+    long found = 0;
+    if (::pipe2(ends, O_CLOEXEC) != 0) return true;
+    const bool readable = ::write(ends[1], p, sizeof found) == sizeof found;
+    if (readable && ::read(ends[0], &found, sizeof found) < 0) return true;
+    ::close(ends[0]);
+    ::close(ends[1]);
+    return readable && found == kValue;
+  });
+  return ::munmap(p, 4096) == 0 && !away;
+}
+
+bool children() {
+  char name[] = "true";
+  char* const arguments[] = {name, nullptr};
+  pid_t child = 0;
+  if (::posix_spawnp(&child, "true", nullptr, nullptr, arguments, environ) != 0) return false;
+  const pid_t away = there([child] { return ::waitpid(child, nullptr, 0); });
+  return away == -1 && ::waitpid(child, nullptr, 0) == child;
+}
+
+bool locks_of_files() {
+  char path[] = "/tmp/kasane-row-XXXXXX";
+  const int fd = ::mkstemp(path);
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  const bool locked = ::fcntl(fd, F_SETLK, &lock) == 0;
+  const std::string name = path;
+  const bool others = there([&name] {
+    const int own = ::open(name.c_str(), O_RDWR | O_CLOEXEC);
+    struct flock mine = {};
+    mine.l_type = F_WRLCK;
+    const bool refused = ::fcntl(own, F_SETLK, &mine) != 0;
+    ::close(own);
+    return refused;
+  });
+  ::unlink(path);
+  ::close(fd);
+  return locked && others;
+}
+
+bool ids_of_threads() {
+  const std::thread::id here = os_thread();
+  const kasane_thread_t self = kasane_thread_self();
+  const bool same_name = there([self] { return kasane_thread_self() == self; });
+  // a child runs on its parent's worker
+  bool child_is_told_apart = false;
+  kasane::thread([&] { child_is_told_apart = kasane_thread_self() != self && os_thread() == here; }).join();
+  return same_name && child_is_told_apart;
+}
+
+bool keys_of_pthreads() {
+  pthread_key_t key;
+  if (::pthread_key_create(&key, nullptr) != 0) return false;
+  ::pthread_setspecific(key, &key);
+  return there([key] { return ::pthread_getspecific(key); }) != static_cast<void*>(&key);
+}
+
+bool rounding_of_a_worker() {
+  std::fesetround(FE_UPWARD);
+  const int away = there(rounding);
+  std::fesetround(FE_TONEAREST);
+  return away == FE_TONEAREST;
+}
+
+bool functions_at_the_end() {
+  return there([] {
+    return std::atexit([] {
+             static constexpr char kText[] = "atexit on the last rank\n";
+             (void)!::write(1, kText, sizeof kText - 1);
+           }) == 0;
+  });
+}
+
+const std::vector<std::pair<const char*, bool (*)()>> kRows = {
+    {"environment", environment_of_a_rank},
+    {"current folder", folder_of_a_rank},
+    {"umask", mask_of_files},
+    {"process ids", pids},
+    {"rand, drand48", random_numbers},
+    {"random_device", drawn_numbers},
+    {"strtok", hidden_state_of_libc},
+    {"static buffers", static_buffers_of_libc},
+    {"locale", locale_of_a_rank},
+    {"formatting of streams", formatting_of_streams},
+    {"redirections", redirections},
+    {"signal handlers", signal_handlers},
+    {"timers", timers},
+    {"limits", limits},
+    {"dlopen", loaded_libraries},
+    {"variables of libraries", variables_of_libraries},
+    {"mmap", mapped_memory},
+    {"children", children},
+    {"record locks", locks_of_files},
+    {"ids of threads", ids_of_threads},
+    {"pthread_key", keys_of_pthreads},
+    {"rounding", rounding_of_a_worker},
+    {"atexit", functions_at_the_end},
+};
+
+}  // namespace
+
+int main() {
+  if (kasane_ranks() == 1) return 0;
+  int wrong = 0;
+  kasane::run([&] {
+    for (const auto& [name, holds] : kRows) {
+      if (holds()) continue;
+      std::printf("not as the guide says: %s\n", name);
+      ++wrong;
+    }
+  });
+  return wrong;
+}
