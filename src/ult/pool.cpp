@@ -18,6 +18,7 @@
 #include <sched.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "ult/context.h"
 #include "ult/locals.h"
 #include "ult/pool_core.h"
@@ -302,6 +303,7 @@ void publish_wait(void* context, SlotId self) {
   WorkerWait** last = &current_worker()->waits;
   while (*last != nullptr) last = &(*last)->next;
   *last = wait;
+  ++current_worker()->waiting;
 }
 
 void publish_yield(void* context, SlotId self) {
@@ -525,6 +527,15 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   WorkerWait wait{.ready = ready, .argument = argument};
   suspend(publish_wait, &wait);
   return true;
+}
+
+void Pool::look_at_turn() {
+  Worker& worker = *current_worker();
+  // In a runtime section the thread may hold what others need. Its own stack: no thread runs.
+  const bool others = worker.self() != kNoSlot && worker.runtime_depth == 0 && others_here();
+  if (!worker.turn.look(worker.control->id, now_ns(), others)) return;
+  WorkerWait wait{.ready = [](const void*) { return true; }, .argument = nullptr};
+  suspend(publish_wait, &wait);
 }
 
 void Pool::exit() { throw ThreadExit{}; }

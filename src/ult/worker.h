@@ -15,6 +15,7 @@
 #include "ult/run_queue.h"
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
+#include "ult/turns.h"
 
 namespace kasane::ult {
 
@@ -73,6 +74,9 @@ struct alignas(128) Worker {
 
   AfterSwitch after{};
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
+  std::uint32_t waiting = 0;    ///< how many
+  Picks picks;
+  Turn turn;  ///< of the running thread
   SanitizerWorker sanitizer;
   /// control while no thread runs; its sp is the worker's own stack while one does
   StandIn idle{kNoSlot};
