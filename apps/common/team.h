@@ -8,9 +8,9 @@
 //     for (…) { step(first, last); me.wait(); }
 //   });
 //
-// How members get to their workers: each begins near a page of its rank (a placed spawn), and waits there until
-// all have begun; so no worker is idle, and looks for others' work, when they go on. A member's index names the
-// same rank in every team.
+// How members get to their workers: each begins near a page of its rank (a placed spawn), and waits there
+// until all have begun; so no worker is idle, and looks for others' work, when they go on. A member's index
+// names the same rank in every team.
 #pragma once
 
 #include <cstddef>

@@ -242,7 +242,7 @@ int kasane_rwlock_timedrdlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
 }
 int kasane_rwlock_rdunlock(kasane_rwlock_t* lock) {
   return without_waiting<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared",
-                           [](SharedMutex& m) { m.unlock_shared(); });
+                                      [](SharedMutex& m) { m.unlock_shared(); });
 }
 int kasane_rwlock_wrlock(kasane_rwlock_t* lock) {
   return with<SharedMutex>(lock, "kasane::shared_mutex::lock", [](SharedMutex& m) { m.lock(); });
@@ -256,7 +256,8 @@ int kasane_rwlock_timedwrlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
                                       [=](SharedMutex& m) { return m.try_lock_until(deadline_ns); });
 }
 int kasane_rwlock_wrunlock(kasane_rwlock_t* lock) {
-  return without_waiting<SharedMutex>(lock, "kasane::shared_mutex::unlock", [](SharedMutex& m) { m.unlock(); });
+  return without_waiting<SharedMutex>(lock, "kasane::shared_mutex::unlock",
+                                      [](SharedMutex& m) { m.unlock(); });
 }
 
 int kasane_sem_init(kasane_sem_t* sem, uint32_t permits) {
@@ -280,7 +281,7 @@ int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns) {
 }
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits) {
   return without_waiting<Semaphore>(sem, "kasane::counting_semaphore::release",
-                         [permits](Semaphore& s) { s.release(permits); });
+                                    [permits](Semaphore& s) { s.release(permits); });
 }
 
 int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) {

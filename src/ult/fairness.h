@@ -2,8 +2,9 @@
 // What calls of the public interface do that may wait and often need not: without it a thread that polls by
 // such calls keeps its worker for ever, and what it polls for may be a thread that is ready there.
 //
-// Thread safety: any OS thread; where no user-level thread runs nothing happens. The caller holds nothing that
-// another thread could wait for, and uses nothing afterwards that belongs to the OS thread. Cost: a decrement.
+// Thread safety: any OS thread; where no user-level thread runs nothing happens. The caller holds nothing
+// that another thread could wait for, and uses nothing afterwards that belongs to the OS thread. Cost: a
+// decrement.
 #pragma once
 
 #include "ult/pool.h"

@@ -151,8 +151,8 @@ class Pool {
   /// worker, and its stack stays where it is, so an outstanding operation may go on using the stack. The
   /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
-  /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over. It goes
-  /// on on this worker.
+  /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over. It
+  /// goes on on this worker.
   static void look_at_turn();
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
   /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.

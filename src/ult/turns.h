@@ -6,9 +6,9 @@
 //   calls of the running thread that may wait ─ every so many ─▶ look at the clock ─ turn over ─▶ yield
 //   a worker without a running thread ─▶ Picks says which sources to ask, in which order
 //
-// Thread safety: pure; a worker has one of each. Invariants: a thread keeps its worker for at most kTurnNs and
-// 2 × kMostCalls calls while another one could run there; a source that has a thread that can run gives one
-// after a bounded number of picks.
+// Thread safety: pure; a worker has one of each. Invariants: a thread keeps its worker for at most kTurnNs
+// and 2 × kMostCalls calls while another one could run there; a source that has a thread that can run gives
+// one after a bounded number of picks.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ struct Turn {
   [[nodiscard]] constexpr bool look(std::uint64_t running, std::uint64_t now_ns, bool others) noexcept {
     // As many calls as fit into an eighth of a turn, so that slow calls do not make turns long.
     const std::uint64_t passed = std::max<std::uint64_t>(now_ns - looked_ns, 1);
-    calls = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(calls * (kTurnNs / 8) / passed, 1, kMostCalls));
+    calls =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(calls * (kTurnNs / 8) / passed, 1, kMostCalls));
     calls_left = calls;
     looked_ns = now_ns;
     if (!others || thread != running) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that polls by calls of any kind lets the thread run that it polls for, also where this one is ready
-// on the same worker: a fork runs the child first, so on one worker each child here polls before its creator
-// can give it what it waits for.
+// A thread that polls by calls of any kind lets the thread run that it polls for, also where this one is
+// ready on the same worker: a fork runs the child first, so on one worker each child here polls before its
+// creator can give it what it waits for.
 #include <time.h>
 
 #include <chrono>
@@ -76,8 +76,8 @@ void two_poll_for_a_third() {
   std::printf("two that yield\n");
 }
 
-/// A thread for each worker of the job, which waits by direct reads, and sleeps meanwhile with its worker, until
-/// all are there.
+/// A thread for each worker of the job, which waits by direct reads, and sleeps meanwhile with its worker,
+/// until all are there.
 void all_workers_meet() {
   kasane::run([] {
     const std::uint32_t size = kasane::ranks() * kasane::workers();

@@ -17,8 +17,8 @@ namespace {
 
 // ---- Turn: how long a thread that polls keeps its worker ----
 
-/// Polls by calls of call_ns each, while others wait. Returns after how long, and how many calls, it yields; 0:
-/// never within ten seconds.
+/// Polls by calls of call_ns each, while others wait. Returns after how long, and how many calls, it yields;
+/// 0: never within ten seconds.
 std::pair<std::uint64_t, std::uint64_t> polls(Turn turn, std::uint64_t call_ns, std::uint64_t start_ns) {
   std::uint64_t now = start_ns, calls = 0;
   while (now - start_ns < 10'000'000'000) {
@@ -70,9 +70,9 @@ TEST(TurnTest, LooksAreRareWhereCallsAreCheap) {
 
 enum class Place : std::uint8_t { waiting, queue, ready };
 
-/// One worker and its threads by name, 0 the victim. What a thread does when its turn ends is chosen by the walk:
-/// it waits here and can go on, it becomes ready again (by another worker), or it forks: its continuation goes to
-/// the queue and the child, as its successor of the same name, ends where the walk says.
+/// One worker and its threads by name, 0 the victim. What a thread does when its turn ends is chosen by the
+/// walk: it waits here and can go on, it becomes ready again (by another worker), or it forks: its
+/// continuation goes to the queue and the child, as its successor of the same name, ends where the walk says.
 template <class P>
 struct Model {
   P picks;
@@ -142,7 +142,8 @@ struct Without : Picks {
   auto state() const { return Picks::state(); }
 };
 
-/// The most picks that pass before the victim runs, over all that the others may do; more than `limit`: limit + 1.
+/// The most picks that pass before the victim runs, over all that the others may do; more than `limit`: limit
+/// + 1.
 template <class P>
 int longest_wait(int threads, int limit) {
   std::vector<Model<P>> states;
@@ -181,7 +182,9 @@ TEST(PicksWalk, EveryThreadThatCanRunRunsWithinTheBound) {
   EXPECT_LE(longest, kBound);
   RecordProperty("longest", longest);
 }
-TEST(PicksWalk, WithoutTurnsAThreadWaitsForEver) { EXPECT_GT(longest_wait<WaitingFirst>(kThreads, kBound), kBound); }
+TEST(PicksWalk, WithoutTurnsAThreadWaitsForEver) {
+  EXPECT_GT(longest_wait<WaitingFirst>(kThreads, kBound), kBound);
+}
 TEST(PicksWalk, WithoutTheTurnOfTheOldestAThreadWaitsForEver) {
   EXPECT_GT(longest_wait<Without<Source::oldest>>(kThreads, kBound), kBound);
 }
