@@ -60,11 +60,12 @@ enum class Source : std::uint8_t {
 };
 
 /// Waiting threads first, since what they wait for has arrived; but after as many as there are, one of the
-/// others. Of these the newest, depth first; but every fourth time the oldest, or the ready list.
+/// others. Of these the newest, depth first; but where the queue has not been empty for many picks, once the
+/// ready list, then the oldest.
 class Picks {
  public:
   using Order = std::array<Source, 4>;
-  static constexpr std::uint32_t kTurnOfReady = 4, kTurnOfOldest = 8, kCycle = 8;
+  static constexpr std::uint32_t kTurnOfReady = 16, kTurnOfOldest = 32, kCycle = 32;
 
   /// The sources to ask, one after the other, until one has a thread. waiting: how many wait on this worker.
   [[nodiscard]] constexpr Order order(std::uint32_t waiting) const noexcept {
@@ -83,7 +84,8 @@ class Picks {
       return;
     }
     waiting_left_ = waiting;
-    turns_ = turns_ % kCycle + 1;
+    const bool queue_was_empty = source == Source::ready && turns_ != kTurnOfReady;
+    turns_ = queue_was_empty ? 1 : turns_ % kCycle + 1;
   }
   /// For walks: equal objects have equal states.
   [[nodiscard]] constexpr std::uint64_t state() const noexcept {
