@@ -96,7 +96,8 @@ int destroy(Public* p, const char* call) noexcept {
 /// The offset of the word in the space, for Watch. On a thread.
 Watch watch_of(const void* global) {
   return Watch(
-      static_cast<std::uint64_t>(static_cast<const std::byte*>(global) - Runtime::current()->space_base()));
+      static_cast<std::uint64_t>(static_cast<const std::byte*>(global) - Runtime::current()->space_base()),
+      global);
 }
 
 template <class F>

@@ -45,6 +45,11 @@ OptionTable debug_items(Options& o) {
       .count("trace-events", "", o.trace_events,
              "Events that --trace keeps of a thread, 32 bytes each; later events are only counted.",
              {1, kGiB})
+      .count("deadlock", "", o.deadlock_s,
+             "Seconds after which a job whose threads are all blocked reports what each waits for, and ends "
+             "with "
+             "status 67. 0: it waits for ever.",
+             {0, kGiB})
       .count("seed", "", o.seed, "Seed of the random order in which workers look for work.");
   comm::add_session_items(items, o.session);
   return items;

@@ -57,6 +57,7 @@
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
 #include "runtime/thread_contexts.h"
+#include "runtime/thread_report.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
@@ -129,6 +130,7 @@ struct Runtime::State {
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
+  std::optional<ThreadReporter> reporter;
   std::uint64_t clock_offset_ns = 0;        ///< the job's clock minus now_ns()
   const std::uint64_t begin_ns = now_ns();  ///< start of this process
 
@@ -511,6 +513,8 @@ Result<void> Runtime::State::build_threads() {
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
   pool = std::move(*made);
+  reporter.emplace(*pool, process().threads, options.deadlock_s * 1'000'000'000,
+                   options.main_in_every_rank && raw(rank) != 0);
   return {};
 }
 
@@ -573,6 +577,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
     KASANE_TRY(worker);
     worker_threads.push_back(std::move(*worker));
   }
+  reporter->note_started();
   if (first_worker != 0) binding.bind_worker(0);  // this thread, after it has created the others
   return {};
 }
@@ -592,6 +597,7 @@ void Runtime::State::service_loop() {
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
+    if (!busy) reporter->serve();
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }

@@ -41,7 +41,8 @@ void Mutex::enter(const char* what) {
   if (seen == MutexWord{}.pack()) return;
   KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
   ForMutex queueing{pool, record_};
-  Pool::suspend(queue_for_mutex, &queueing);
+  Pool::suspend(queue_for_mutex, &queueing,
+                {.kind = WaitsFor::Kind::mutex, .call = what, .object = record_.value, .address = this});
 }
 
 void Mutex::lock() {

@@ -282,7 +282,7 @@ void check_generation(const PoolCore& core, ThreadId id) {
       refuse(std::errc::invalid_argument,
              "kasane: this thread is being joined by another thread, or is detached");
     JoinWait wait{&core, slot};
-    Pool::suspend(publish_join, &wait);
+    Pool::suspend(publish_join, &wait, {.kind = WaitsFor::Kind::thread, .call = "join", .object = raw(slot)});
   }
 }
 
@@ -400,6 +400,40 @@ void Pool::stop() noexcept {
 std::uint32_t Pool::trim_stacks(std::uint32_t most) { return core_->slots.trim(most); }
 
 bool Pool::asleep() const noexcept { return core_->idle_workers.sleepers() == core_->config.workers; }
+
+void Pool::for_each_thread(void (*visit)(void* context, const ThreadState&), void* context) const {
+  const Controls& controls = core_->controls;
+  for (std::uint32_t i = 0; i < core_->slots.used(); ++i) {
+    const SlotId slot = controls.layout().slot_at(core_->config.rank, i);
+    const auto kind = JoinRecord::unpack(controls.get(slot, offsetof(SlotControl, join))).kind;
+    if (kind != JoinKind::running && kind != JoinKind::waited && kind != JoinKind::detached) continue;
+    visit(context, {slot, Rank{static_cast<std::uint32_t>(controls.get(slot, offsetof(SlotControl, rank)))},
+                    controls.get(slot, offsetof(SlotControl, sp)),
+                    controls.get(slot, offsetof(SlotControl, stack_end))});
+  }
+}
+SlotId Pool::running_on(std::uint32_t worker) const noexcept {
+  // relaxed: whatever it runs at some recent time; control blocks and stand-ins live as long as the pool
+  SlotControl* control = std::atomic_ref(core_->workers[worker]->control).load(std::memory_order_relaxed);
+  return Worker::slot_of(*control);
+}
+bool Pool::quiet() const noexcept {
+  const PoolCore& core = *core_;
+  if (!asleep() || core.timers.earliest() != Timers::kNever) return false;
+  // relaxed: a thread that is pushed later wakes a worker, or changes activity()
+  if (atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0) return false;
+  for (const auto& worker : core.workers)
+    if (worker->queue.stealable()) return false;
+  return true;
+}
+std::uint64_t Pool::activity() const noexcept {
+  std::uint64_t sum = 0;
+  for (const auto& worker : core_->workers)  // relaxed: counts
+    sum += worker->counters->suspends.load(std::memory_order_relaxed) +
+           worker->counters->threads.load(std::memory_order_relaxed) +
+           worker->counters->forks.load(std::memory_order_relaxed);
+  return sum;
+}
 
 const Config& Pool::config() const noexcept { return core_->config; }
 std::uint64_t Pool::clock_ns() const noexcept { return now_ns() + core_->config.clock_offset_ns; }
@@ -525,7 +559,7 @@ bool Pool::others_here() noexcept {
 bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   if (!others_here()) return false;
   WorkerWait wait{.ready = ready, .argument = argument};
-  suspend(publish_wait, &wait);
+  suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network});
   return true;
 }
 
@@ -546,7 +580,8 @@ ThreadId Pool::id() noexcept {
   return {worker->controls.get(worker->self(), offsetof(SlotControl, id))};
 }
 
-void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
+void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits) {
+  const WaitNote note(waits);
   Worker& worker = worker_of_thread();
   const std::uint32_t depth = worker.runtime_depth;
   count(worker.counters->suspends);

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "ult/edges.h"
+#include "ult/waits_for.h"
 
 namespace kasane::ult {
 
@@ -116,6 +117,21 @@ class Pool {
   /// (ult/runtime_section.h). Also from a fault handler.
   [[nodiscard]] static bool in_user_code() noexcept;
 
+  // ---- for reports (runtime/thread_report.h), from any thread; what is running may change meanwhile ----
+  struct ThreadState {
+    SlotId slot;
+    Rank rank;  ///< where it runs, or ran last
+    Word sp, stack_end;
+  };
+  /// Threads that were born here and have not ended.
+  void for_each_thread(void (*visit)(void* context, const ThreadState&), void* context) const;
+  /// The thread that the worker runs, or kNoSlot.
+  [[nodiscard]] SlotId running_on(std::uint32_t worker) const noexcept;
+  /// No worker runs anything, nothing is ready, and no thread waits with a deadline.
+  [[nodiscard]] bool quiet() const noexcept;
+  /// Changes whenever a thread of this rank was run.
+  [[nodiscard]] std::uint64_t activity() const noexcept;
+
   // ---- on a thread (thesis §6.1) ----
   struct Allocated {
     ThreadId id;
@@ -162,7 +178,8 @@ class Pool {
   // ---- for synchronisation objects (ult/mutex.h …) ----
   /// Suspends the calling thread: saves its registers, then publish(context, slot) runs on the worker's own
   /// stack, and may make the thread ready at once. Returns when the thread was made ready.
-  static void suspend(void (*publish)(void* context, SlotId), void* context);
+  /// waits: for reports.
+  static void suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits = {});
   /// Makes a suspended thread ready at rank (where it last ran), from any thread of any rank.
   void make_ready(SlotId, Rank rank);
   /// Local or remote words of the threads region.

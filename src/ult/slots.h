@@ -108,6 +108,11 @@ class Slots {
     return stacks_ + (std::uintptr_t{raw(stack)} + 1) * stack_bytes_;
   }
 
+  /// Slots below this index have been taken at least once. For reports.
+  [[nodiscard]] std::uint32_t used() const noexcept {
+    return std::atomic_ref(const_cast<std::uint32_t&>(used_)).load(std::memory_order_relaxed);
+  }
+
   SanitizerSlots sanitizer;
 
  private:
