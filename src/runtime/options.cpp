@@ -17,6 +17,9 @@ OptionTable checks(Options& o) {
             "Slower.")
       .flag("mixing", "", o.check_mixing,
             "Report places where loads and stores and direct access meet with no fence between. Slower.")
+      .flag("polling", "", o.check_polling,
+            "Report threads that read a plain word of another rank's again and again, for 2 s, with no call "
+            "that would let them see its change.")
       .flag("heap", "", o.check_heap,
             "Detect writes beside allocations of global memory when these are freed, and report at the end "
             "what was not freed.");
@@ -134,10 +137,11 @@ OptionTable option_table(Options& o) {
   comm::add_session_options(table, o.session);
   add_reports(table, o);
   table.heading("Checks and settings for developers")
-      .list("--check", "KASANE_CHECK", checks(o),
-            "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
-            "loads and stores and direct access with no fence between. heap: writes beside allocations, and "
-            "what is not freed.")
+      .list(
+          "--check", "KASANE_CHECK", checks(o),
+          "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
+          "loads and stores and direct access with no fence between. polling: threads that wait for a plain "
+          "word to change. heap: writes beside allocations, and what is not freed.")
       .list("--debug", "KASANE_DEBUG", debug_items(o),
             "Settings for developers of Kasane, listed in docs/guide/options.md.");
   comm::add_engine_settings(table, o.engine);

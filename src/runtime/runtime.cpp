@@ -51,6 +51,7 @@
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
 #include "runtime/peer_lost.h"
+#include "runtime/polling_check.h"
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
@@ -131,6 +132,7 @@ struct Runtime::State {
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
   std::optional<ThreadReporter> reporter;
+  std::optional<PollingCheck> polling;      ///< --check polling
   std::uint64_t clock_offset_ns = 0;        ///< the job's clock minus now_ns()
   const std::uint64_t begin_ns = now_ns();  ///< start of this process
 
@@ -513,6 +515,7 @@ Result<void> Runtime::State::build_threads() {
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
   pool = std::move(*made);
+  if (options.check_polling && ranks > 1) polling.emplace(*pool, *space);
   reporter.emplace(*pool, process().threads, options.deadlock_s * 1'000'000'000,
                    options.main_in_every_rank && raw(rank) != 0);
   return {};
@@ -529,7 +532,12 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
     return "stack overflow: the guard page of a thread's stack; raise --stack (KASANE_STACK)";
   if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
   if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
-  if (coherence->fault(contexts->of(served), offset, wanted)) return nullptr;
+  PollingCheck::Watched watched;
+  if (polling && served == mem::Served::in_place) watched = polling->before(offset);
+  if (coherence->fault(contexts->of(served), offset, wanted)) {
+    if (watched.yes) polling->after(offset, watched);
+    return nullptr;
+  }
   return segments.in_stacks(offset, ranks)
              ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
                "--stack, KASANE_STACK), or a wild pointer"
@@ -598,6 +606,7 @@ void Runtime::State::service_loop() {
     busy |= access->serve(context.io);
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     if (!busy) reporter->serve();
+    if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }

@@ -426,12 +426,17 @@ bool Pool::quiet() const noexcept {
     if (worker->queue.stealable()) return false;
   return true;
 }
+Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
+  Worker& worker = *core_->workers[index];
+  // relaxed, all: numbers at some recent time
+  return {running_on(index), std::atomic_ref(worker.turn.calls_left).load(std::memory_order_relaxed),
+          worker.counters->suspends.load(std::memory_order_relaxed) +
+              worker.counters->threads.load(std::memory_order_relaxed) +
+              worker.counters->forks.load(std::memory_order_relaxed)};
+}
 std::uint64_t Pool::activity() const noexcept {
   std::uint64_t sum = 0;
-  for (const auto& worker : core_->workers)  // relaxed: counts
-    sum += worker->counters->suspends.load(std::memory_order_relaxed) +
-           worker->counters->threads.load(std::memory_order_relaxed) +
-           worker->counters->forks.load(std::memory_order_relaxed);
+  for (std::uint32_t w = 0; w < core_->config.workers; ++w) sum += state_of(w).activity;
   return sum;
 }
 

@@ -127,6 +127,13 @@ class Pool {
   void for_each_thread(void (*visit)(void* context, const ThreadState&), void* context) const;
   /// The thread that the worker runs, or kNoSlot.
   [[nodiscard]] SlotId running_on(std::uint32_t worker) const noexcept;
+  /// The same, and two numbers that change when the thread makes a call that may wait, or another one is run.
+  struct WorkerState {
+    SlotId slot;
+    std::uint32_t calls_left;
+    std::uint64_t activity;
+  };
+  [[nodiscard]] WorkerState state_of(std::uint32_t worker) const noexcept;
   /// No worker runs anything, nothing is ready, and no thread waits with a deadline.
   [[nodiscard]] bool quiet() const noexcept;
   /// Changes whenever a thread of this rank was run.

@@ -30,7 +30,9 @@ struct alignas(4096) RankStatus {
   std::atomic<std::int32_t> exit_argument;  ///< in phase leaving: what exit() was called with
   std::atomic<std::int32_t> signal;         ///< the fatal signal whose report follows; 0: none
   std::atomic<std::uint32_t> report_bytes;
-  char report[16 * 1024 - 16];
+  /// of the access that failed, outside of the space: perhaps another rank's private memory; 0: none
+  std::atomic<std::uint64_t> fault_address;
+  char report[16 * 1024 - 24];
 
   /// Adds text to the report, as much as fits. Async-signal-safe.
   void append(std::string_view text) noexcept;

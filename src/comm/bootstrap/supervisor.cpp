@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
+#include "comm/bootstrap/private_memory.h"
 #include "comm/bootstrap/source_lines.h"
 #include "comm/shm_files.h"
 #include "topo/threads.h"
@@ -387,8 +388,26 @@ void Supervisor::note_signal(Rank rank, int signal) {
                std::to_string(children_[raw(rank)].pid) + ") was ended by " + signal_text(cause);
   const bool asked = std::find(received_.begin(), received_.end(), cause) != received_.end();
   if (asked) messages_ += ", which was sent to the job";
-  messages_ += "\n" + indented(with_source_lines(demangle_all(status.text())));
+  messages_ += "\n" + indented(with_source_lines(demangle_all(status.text()))) + explain_address(rank);
   begin_shutdown(128 + cause);
+}
+
+/// Where the address at which the rank faulted is mapped in other ranks, which still live.
+std::string Supervisor::explain_address(Rank rank) const {
+  // relaxed: as in note_signal()
+  const std::uint64_t address = status_.of(rank).fault_address.load(std::memory_order_relaxed);
+  if (address == 0) return {};
+  for (std::uint32_t r = 0; r < children_.size(); ++r) {
+    if (Rank{r} == rank || !children_[r].alive) continue;
+    const std::string what = memory_at(children_[r].pid, address);
+    if (what.empty()) continue;
+    const std::string owner = "rank " + std::to_string(r), user = "rank " + std::to_string(raw(rank));
+    return "kasane:   on " + owner + " this address lies in " + what +
+           ". If the pointer came from there: that memory is private to " + owner + ", and " + user +
+           " has other memory, or none, at its address. Memory that threads share is allocated by new, "
+           "kasane::allocate, or malloc with --malloc space\n";
+  }
+  return {};
 }
 
 void Supervisor::begin_shutdown(int exit_status) {

@@ -90,6 +90,7 @@ class Supervisor {
   void note_death(Rank rank, int wait_status);
   void note_exit(Rank rank, int code);
   void note_signal(Rank rank, int signal);
+  [[nodiscard]] std::string explain_address(Rank rank) const;
   void begin_shutdown(int exit_status);
   void check_deadlines();
   [[nodiscard]] bool any_alive() const;

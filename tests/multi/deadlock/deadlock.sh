@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What `kasane run` says of threads that are blocked: deadlock.sh KASANE PROGRAM RANKS; KASANE_TRANSPORT counts.
+# What `kasane run` says of threads that are blocked: deadlock.sh KASANE PROGRAM RANKS
 kasane=$1 program=$2 ranks=$3
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
@@ -22,16 +22,19 @@ never() { ! grep -Eq -- "$1" "$out" || fail "a line matches: $1"; }
 run 67 crosswise
 says 'all threads of the job are blocked, and have been for 1 s'
 says 'waits in join for thread [0-9]+$'
-[ "$(grep -cE 'waits in mutex::lock for the mutex at 0x[0-9a-f]+.*, which thread [0-9]+ holds$' "$out")" = 2 ] ||
-  fail "not two that wait for a mutex"
+waiting='waits in mutex::lock for the mutex at 0x[0-9a-f]+.*, which thread [0-9]+ holds$'
+[ "$(grep -cE "$waiting" "$out")" = 2 ] || fail "not two that wait for a mutex"
 says 'lock_both\(.*blocked_program\+0x[0-9a-f]+\)'
-if command -v addr2line >/dev/null; then says 'lock_both\(.*at .*tests/multi/deadlock/blocked\.cpp:[0-9]+$'; fi
+if command -v addr2line >/dev/null; then
+  says 'lock_both\(.*at .*tests/multi/deadlock/blocked\.cpp:[0-9]+$'
+fi
 says 'ending the job with status 67'
 
 # Each kind of object.
 run 67 everything
 for what in 'condition_variable::wait for the condition variable' 'barrier for the barrier' \
-  'latch::wait for the latch' 'semaphore::acquire for' 'shared_mutex::lock_shared for' 'atomic::wait for the word'; do
+  'latch::wait for the latch' 'semaphore::acquire for' 'shared_mutex::lock_shared for' \
+  'atomic::wait for the word'; do
   says "waits in $what"
 done
 
