@@ -2,10 +2,10 @@
 // --check polling: a thread that reads a plain word again and again until another rank changes it, without
 // any call that acquires, waits for ever: its rank keeps the copy that it has.
 //
-//   service thread   a worker has run the same thread for 2 s, and the thread has made no call ─▶ acquires for
-//                    it, as it may at any time: copies of blocks that other ranks have changed are dropped
-//   fault handler    the next load of that thread faults on one of these ─▶ is the word that it loads another one
-//                    than before? Then the thread is reported, with the word and its frames
+//   service thread   a worker has run the same thread for 2 s, and the thread has made no call ─▶ acquires
+//                    for it, as it may at any time: copies of blocks that other ranks have changed are dropped
+//   fault handler    the next load of that thread faults on one of these ─▶ is the word that it loads another
+//                    one than before? Then the thread is reported, with the word and its frames
 //
 // A thread that computes is told apart by that: without a data race it reads no word that another rank
 // changes meanwhile. It costs such a thread a few fetches. Not found: a thread that polls memory of its own

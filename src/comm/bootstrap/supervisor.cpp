@@ -259,6 +259,7 @@ void Supervisor::stop_with_ranks() {
   const std::uint64_t before = now_ns();
   ::kill(::getpid(), SIGSTOP);
   send_to_all(SIGCONT);
+  threads_.were_stopped();
   if (deadline_ns_ != 0) deadline_ns_ += now_ns() - before;
 }
 
@@ -283,8 +284,9 @@ void Supervisor::send_to_main(int signal) {
 
 void Supervisor::report_threads() {
   std::uint32_t doubt = 0;
-  write_all(2,
-            "kasane: threads of the job:\n" + indented(with_source_lines(demangle_all(threads_.ask(doubt)))));
+  bool all = true;
+  write_all(2, "kasane: threads of the job:\n" +
+                   indented(with_source_lines(demangle_all(threads_.ask(doubt, all)))));
 }
 
 void Supervisor::check_blocked() {

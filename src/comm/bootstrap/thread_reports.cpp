@@ -42,7 +42,7 @@ void ThreadReports::step(std::uint32_t which, std::vector<bool>& answers) {
   }
 }
 
-std::string ThreadReports::ask(std::uint32_t& doubt) {
+std::string ThreadReports::ask(std::uint32_t& doubt, bool& all) {
   std::vector<bool> answers(ranks_);
   for (std::uint32_t r = 0; r < ranks_; ++r) answers[r] = runs(r);
   ++round_;
@@ -52,6 +52,7 @@ std::string ThreadReports::ask(std::uint32_t& doubt) {
   for (std::uint32_t r = 0; r < ranks_; ++r) {
     text += "rank " + std::to_string(r);
     if (!answers[r]) {
+      all = all && !runs(r);
       text += runs(r) ? " does not answer\n" : " does not run threads now\n";
       continue;
     }
@@ -66,10 +67,14 @@ std::string ThreadReports::ask(std::uint32_t& doubt) {
 
 ThreadReports::Blocked ThreadReports::look() {
   const std::uint64_t since = quiet_since();
-  if (since == 0 || since == reported_since_ns_ || now_ns() - since < blocked_ns_) return {};
+  if (since == 0 || since == reported_since_ns_ ||
+      now_ns() - std::max(since, stopped_until_ns_) < blocked_ns_)
+    return {};
   Blocked blocked;
-  blocked.report = ask(blocked.doubt);
-  if (quiet_since() != since) return {};  // a thread has run meanwhile
+  bool all = true;
+  blocked.report = ask(blocked.doubt, all);
+  // A thread has run meanwhile, or a rank is stopped, or has no time: it is asked again.
+  if (!all || quiet_since() != since) return {};
   reported_since_ns_ = since;
   return blocked;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "comm/bootstrap/job_status.h"
 
 namespace kasane::comm {
@@ -22,7 +23,8 @@ class ThreadReports {
   [[nodiscard]] std::uint64_t look_every_ns() const noexcept { return blocked_ns_ == 0 ? 0 : kLookEveryNs; }
   /// Asks the ranks that run, and waits for their answers for at most a few seconds. A line for each rank,
   /// and those of its threads. Also says whether a rank doubts that the job cannot go on (kDoubt… bits).
-  std::string ask(std::uint32_t& doubt);
+  /// all: no rank that runs failed to answer.
+  std::string ask(std::uint32_t& doubt, bool& all);
   /// Have all threads of all ranks been blocked for long enough, and has that not been reported? Then the
   /// report, else nothing.
   struct Blocked {
@@ -30,6 +32,8 @@ class ThreadReports {
     std::uint32_t doubt = 0;
   };
   Blocked look();
+  /// The ranks were stopped until now: what they said before does not count.
+  void were_stopped() { stopped_until_ns_ = now_ns(); }
 
  private:
   static constexpr std::uint64_t kLookEveryNs = 250'000'000, kAnswerNs = 3'000'000'000;
@@ -43,6 +47,7 @@ class ThreadReports {
   std::uint32_t ranks_;
   std::uint64_t blocked_ns_;
   std::uint64_t reported_since_ns_ = 0;  ///< quiet_since() of the last report
+  std::uint64_t stopped_until_ns_ = 0;
   std::uint32_t round_ = 0;
 };
 

@@ -48,6 +48,10 @@ run 4 os-thread
 says 'the job goes on, since the program has OS threads of its own'
 run 142 alarm
 says 'the job goes on, since the program has set a timer'
+timeout --preserve-status 5 "$kasane" run -n "$ranks" --debug deadlock=1 -- "$program" handler >"$out" 2>&1
+status=$?
+[ $status = 3 ] || fail "handler: status $status, not 3"
+says 'the job goes on, since the program handles signals'
 
 # By SIGQUIT at any time; the job goes on.
 "$kasane" run -n "$ranks" --debug deadlock=0 -- "$program" slow >"$out" 2>&1 &

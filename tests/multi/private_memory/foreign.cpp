@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread on the last rank uses a pointer to private memory of rank 0, a "small" or "large" part of its heap.
+// A thread on the last rank uses a pointer to private memory of rank 0, a "small" or "large" part of its
+// heap.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
