@@ -3,7 +3,7 @@
 // any call that acquires, waits for ever: its rank keeps the copy that it has.
 //
 //   service thread   a worker has run the same thread for 2 s, and the thread has made no call ─▶ acquires
-//                    for it, as it may at any time: copies of blocks that other ranks have changed are dropped
+//                    for it, as it may at any time: copies of blocks that others have changed are dropped
 //   fault handler    the next load of that thread faults on one of these ─▶ is the word that it loads another
 //                    one than before? Then the thread is reported, with the word and its frames
 //
