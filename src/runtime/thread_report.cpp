@@ -4,9 +4,11 @@
 #include <link.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "base/clock.h"
@@ -78,6 +80,58 @@ const char* noun(WaitsFor::Kind kind) noexcept {
   return "object";
 }
 
+// ---- frames of a thread that runs: its OS thread unwinds itself in a handler of SIGQUIT ----
+
+struct Sample {
+  std::atomic<pid_t> of{0};  ///< the OS thread that is to fill it in; 0: it has
+  Backtrace trace;
+};
+Sample g_sample;  // of the service thread; static, since the handler may run late
+
+/// In place of the one that the supervisor installed: SIGQUIT from elsewhere does nothing (supervisor.h).
+void on_quit(int, siginfo_t* info, void* context) {
+  const int saved = errno;
+  const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
+  // acquire/release: the trace belongs to this thread in between
+  if (info->si_code == SI_TKILL && g_sample.of.load(std::memory_order_acquire) == self) {
+    unwind(context, g_sample.trace);
+    g_sample.of.store(0, std::memory_order_release);
+  }
+  errno = saved;
+}
+
+/// Also where SIGQUIT is ignored, as in jobs that a shell script starts in the background; not where the
+/// program has a handler, or wants to end by it.
+void install_quit_handler() noexcept {
+  struct sigaction now = {};
+  if (mem::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_handler == SIG_DFL) return;
+  if (now.sa_handler != SIG_IGN && !in_this_library(reinterpret_cast<const void*>(now.sa_handler))) return;
+  struct sigaction mine = {};
+  mine.sa_sigaction = on_quit;
+  mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  mem::raw_sigaction(SIGQUIT, &mine, nullptr);
+}
+
+/// False: the OS thread did not answer in time.
+bool unwind_running(pid_t os_thread, Backtrace& out) noexcept {
+  struct sigaction now = {};
+  if (os_thread == 0 || mem::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_sigaction != on_quit)
+    return false;
+  g_sample.trace.count = 0;
+  g_sample.of.store(os_thread, std::memory_order_release);  // release: the count
+  if (::syscall(SYS_tgkill, ::getpid(), os_thread, SIGQUIT) != 0) return false;
+  for (int i = 0; i < 100; ++i) {
+    if (g_sample.of.load(std::memory_order_acquire) == 0) {
+      out = g_sample.trace;
+      leave_out_runtime(out);
+      return true;
+    }
+    const timespec moment{0, 2'000'000};
+    ::nanosleep(&moment, nullptr);
+  }
+  return false;
+}
+
 }  // namespace
 
 ThreadReporter::ThreadReporter(ult::Pool& pool, ThreadReport* all, std::uint64_t deadlock_ns, bool other_main)
@@ -89,7 +143,10 @@ ThreadReporter::ThreadReporter(ult::Pool& pool, ThreadReport* all, std::uint64_t
       other_main_(other_main) {}
 ThreadReporter::~ThreadReporter() = default;
 
-void ThreadReporter::note_started() noexcept { os_threads_.store(os_threads(), std::memory_order_relaxed); }
+void ThreadReporter::note_started() noexcept {
+  install_quit_handler();
+  os_threads_.store(os_threads(), std::memory_order_relaxed);
+}
 
 void ThreadReporter::serve() noexcept {
   const std::uint64_t now = now_ns();
@@ -174,17 +231,24 @@ void ThreadReporter::describe_all() noexcept {
   (void)append(text.add("  and ").decimal(left_out).add(" threads more\n"));
 }
 
+std::optional<std::uint32_t> ThreadReporter::runs_on(SlotId slot) const noexcept {
+  for (std::uint32_t w = 0; w < pool_.config().workers; ++w)
+    if (pool_.running_on(w) == slot) return w;
+  return std::nullopt;
+}
+
 void ThreadReporter::describe(const ThreadEntry& entry, SuspendedStack& stack) noexcept {
   const bool copied = stack.copy(entry.sp, entry.stack_end);
   CrashText text;
   text.add("  thread ").decimal(entry.slot).add(" ");
   add_state(text, entry, stack, copied);
   if (!append(text.add("\n"))) return;
-  for (std::uint32_t w = 0; w < pool_.config().workers; ++w)
-    if (raw(pool_.running_on(w)) == entry.slot) return;  // its stack changes
-  if (!copied) return;
   Backtrace trace;
-  stack.unwind(trace);
+  if (const auto worker = runs_on(SlotId{entry.slot})) {
+    if (!unwind_running(pool_.os_thread_of(*worker), trace)) return;
+  } else if (copied) {
+    stack.unwind(trace);
+  }
   for (std::size_t i = 0; i < trace.count && i < kShownFrames; ++i) {
     CrashText line;
     line.add("    #").decimal(i).add(" ");
@@ -196,9 +260,8 @@ void ThreadReporter::describe(const ThreadEntry& entry, SuspendedStack& stack) n
 
 void ThreadReporter::add_state(CrashText& text, const ThreadEntry& entry, const SuspendedStack& stack,
                                bool copied) const noexcept {
-  for (std::uint32_t w = 0; w < pool_.config().workers; ++w) {
-    if (raw(pool_.running_on(w)) != entry.slot) continue;
-    text.add("runs on worker ").decimal(w);
+  if (const auto worker = runs_on(SlotId{entry.slot})) {
+    text.add("runs on worker ").decimal(*worker);
     return;
   }
   WaitsFor waits;

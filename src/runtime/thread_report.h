@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/ids.h"
 #include "comm/bootstrap/job_status.h"
@@ -43,6 +44,8 @@ class ThreadReporter {
   [[nodiscard]] std::uint32_t doubt() const noexcept;
   void list() noexcept;
   void describe_all() noexcept;
+  /// The worker that runs the thread now.
+  [[nodiscard]] std::optional<std::uint32_t> runs_on(SlotId) const noexcept;
   void describe(const comm::ThreadEntry&, SuspendedStack&) noexcept;
   void add_state(CrashText&, const comm::ThreadEntry&, const SuspendedStack&, bool copied) const noexcept;
   void add_wait(CrashText&, SlotId self, const ult::WaitsFor&) const noexcept;

@@ -16,6 +16,8 @@
 
 #include <cxxabi.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -53,10 +55,13 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
+    // relaxed: a number
+    worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
     kasane_ult_worker = &worker;
   }
   ~Attached() {
     kasane_ult_worker = nullptr;
+    worker_.os_thread.store(0, std::memory_order_relaxed);
     worker_.exceptions->take(exceptions_[0], exceptions_[1]);
     asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr_), "m"(x87_));
   }
@@ -433,6 +438,9 @@ Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
           worker.counters->suspends.load(std::memory_order_relaxed) +
               worker.counters->threads.load(std::memory_order_relaxed) +
               worker.counters->forks.load(std::memory_order_relaxed)};
+}
+std::int32_t Pool::os_thread_of(std::uint32_t worker) const noexcept {
+  return core_->workers[worker]->os_thread.load(std::memory_order_relaxed);  // relaxed: a number
 }
 std::uint64_t Pool::activity() const noexcept {
   std::uint64_t sum = 0;

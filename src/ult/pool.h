@@ -134,6 +134,8 @@ class Pool {
     std::uint64_t activity;
   };
   [[nodiscard]] WorkerState state_of(std::uint32_t worker) const noexcept;
+  /// The id of the OS thread that is the worker; 0: none is now.
+  [[nodiscard]] std::int32_t os_thread_of(std::uint32_t worker) const noexcept;
   /// No worker runs anything, nothing is ready, and no thread waits with a deadline.
   [[nodiscard]] bool quiet() const noexcept;
   /// Changes whenever a thread of this rank was run.

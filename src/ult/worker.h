@@ -5,6 +5,7 @@
 // handlers on that OS thread read self, too.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/counters.h"
@@ -61,6 +62,7 @@ struct alignas(128) Worker {
   PoolCore* core;
   SlotControl* control = &idle;  ///< of the running thread, or a stand-in; never null
   std::uint32_t index;
+  std::atomic<std::int32_t> os_thread{0};  ///< its id while it works; for reports
   /// number of nested runtime sections of the running thread (ult/runtime_section.h)
   std::uint32_t runtime_depth = 0;
   ExceptionState* exceptions = nullptr;

@@ -56,6 +56,18 @@ void everything() {
   for (auto& t : threads) t.join();
 }
 
+/// A thread that computes.
+[[gnu::noinline]] void compute_for_long(volatile int* sum) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  while (std::chrono::steady_clock::now() < end) ++*sum;
+}
+void computes() {
+  int sum = 0;
+  kasane::thread one([&] { compute_for_long(&sum); });
+  one.join();
+  std::puts("computed");
+}
+
 /// Threads that wait, and one that ends it after some seconds.
 void only_slow() {
   kasane::latch latch(1);
@@ -84,6 +96,8 @@ int main(int argc, char** argv) {
   if (how == "alarm") ::alarm(3);
   if (how == "everything")
     kasane::run([] { everything(); });
+  else if (how == "computes")
+    kasane::run([] { computes(); });
   else if (how == "slow")
     kasane::run([] { only_slow(); });
   else

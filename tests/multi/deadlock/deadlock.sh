@@ -54,16 +54,20 @@ status=$?
 says 'the job goes on, since the program handles signals'
 
 # By SIGQUIT at any time; the job goes on.
-"$kasane" run -n "$ranks" --debug deadlock=0 -- "$program" slow >"$out" 2>&1 &
-job=$!
-for _ in $(seq 100); do
-  kill -QUIT $job 2>/dev/null
-  grep -q 'waits in latch::wait' "$out" && break
-  sleep 0.2
-done
-wait $job || fail "status $? after SIGQUIT"
-says 'threads of the job:'
-says 'waits in latch::wait for the latch at'
-says 'waits in condition_variable::wait_until, with a deadline, for'
-says 'slow, but right'
+asked() {  # ARGUMENT LINE…: each line is in a report on the program
+  "$kasane" run -n "$ranks" --debug deadlock=0 -- "$program" "$1" >"$out" 2>&1 &
+  local job=$! line
+  for _ in $(seq 100); do
+    kill -QUIT $job 2>/dev/null
+    grep -Eq "$2" "$out" && break
+    sleep 0.2
+  done
+  wait $job || fail "$1: status $? after SIGQUIT"
+  says 'threads of the job:'
+  shift
+  for line in "$@"; do says "$line"; done
+}
+asked slow 'waits in latch::wait for the latch at' \
+  'waits in condition_variable::wait_until, with a deadline, for' 'slow, but right'
+asked computes '#[0-9] .*compute_for_long' 'runs on worker [0-9]+$' 'computed'
 exit 0
