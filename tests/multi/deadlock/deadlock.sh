@@ -53,6 +53,14 @@ status=$?
 [ $status = 3 ] || fail "handler: status $status, not 3"
 says 'the job goes on, since the program handles signals'
 
+# A program of one rank without kasane run.
+if [ "$ranks" = 1 ]; then
+  KASANE_DEBUG=deadlock=1 timeout 50 "$program" crosswise >"$out" 2>&1
+  status=$?
+  [ $status = 67 ] || fail "alone: status $status, not 67"
+  says 'waits in mutex::lock for the mutex at 0x[0-9a-f]+, which thread [0-9]+ holds$'
+fi
+
 # By SIGQUIT at any time; the job goes on.
 asked() {  # ARGUMENT LINE…: each line is in a report on the program
   "$kasane" run -n "$ranks" --debug deadlock=0 -- "$program" "$1" >"$out" 2>&1 &
