@@ -8,14 +8,12 @@
 //     for (…) { step(first, last); me.wait(); }
 //   });
 //
-// How members get to their workers: a fork runs the child at once, and its parent can only go on elsewhere
-// while the child keeps its worker. So each child sleeps (as its worker's OS thread) until all have started.
-// Over a network a look at the count lets the worker run others: there members may start together and part at
-// later waits.
+// How members get to their workers: each begins near a page of its rank (a placed spawn), and waits there
+// until all have begun; so no worker is idle, and looks for others' work, when they go on. A member's index
+// names the same rank in every team.
 #pragma once
 
-#include <time.h>
-
+#include <cstddef>
 #include <cstdint>
 #include <kasane/kasane.hpp>
 #include <vector>
@@ -25,29 +23,18 @@
 namespace apps {
 
 namespace detail {
-/// A seat for each member, those of a rank side by side, so that a member's index names the same rank in
-/// every team; a word each, 1 if it is taken. The last word counts.
-class Seats {
+/// A page of each rank, the first of rank 0.
+class Homes {
  public:
-  Seats() : size_(kasane::ranks() * kasane::workers()), words_(kasane::make_array<std::uint32_t>(size_ + 1)) {
-    for (std::uint32_t i = 0; i <= size_; ++i) kasane::put(at(i), std::uint32_t{0});
+  Homes()
+      : pages_(kasane::make_array<std::byte>(kasane::ranks() * kasane::page_default,
+                                             kasane::placement::block)) {}
+  [[nodiscard]] const std::byte* of(std::uint32_t rank) const noexcept {
+    return pages_.get() + rank * kasane::page_default;
   }
-  [[nodiscard]] std::uint32_t size() const noexcept { return size_; }
-  /// Takes a seat of this rank, if one is free, else the next one.
-  [[nodiscard]] std::uint32_t take() const {
-    std::uint32_t i = kasane::rank() * kasane::workers();
-    while (kasane::swap(at(i), std::uint32_t{1}) != 0) i = (i + 1) % size_;
-    kasane::fetch_add(at(size_), std::uint32_t{1});
-    return i;
-  }
-  [[nodiscard]] bool all_taken() const { return kasane::get(at(size_)) == size_; }
 
  private:
-  [[nodiscard]] kasane::global_ptr<std::uint32_t> at(std::uint32_t i) const noexcept {
-    return kasane::global_ptr<std::uint32_t>(words_.get() + i);
-  }
-  std::uint32_t size_;
-  kasane::unique_array<std::uint32_t> words_;
+  kasane::unique_array<std::byte> pages_;
 };
 }  // namespace detail
 
@@ -55,22 +42,21 @@ class Seats {
 template <class F>
 void team(F body) {
   kasane::run([&body] {
-    const detail::Seats seats;
-    kasane::barrier barrier(seats.size());
-    const auto member = [&seats, &barrier, &body] {
-      Member me(seats.take(), seats.size(), &barrier,
-                [](void* b) { static_cast<kasane::barrier*>(b)->arrive_and_wait(); });
-      while (!seats.all_taken()) {
-        const timespec moment{0, 50'000};
-        ::nanosleep(&moment, nullptr);
-      }
+    const std::uint32_t workers = kasane::workers(), size = kasane::ranks() * workers;
+    const detail::Homes homes;
+    kasane::barrier barrier(size);
+    const auto member = [size, &barrier, &body](std::uint32_t index) {
+      Member me(index, size, &barrier, [](void* b) { static_cast<kasane::barrier*>(b)->arrive_and_wait(); });
+      me.wait();
       F mine(body);
       mine(me);
     };
     std::vector<kasane::thread> others;
-    others.reserve(seats.size() - 1);
-    for (std::uint32_t i = 0; i + 1 < seats.size(); ++i) others.emplace_back(member);
-    member();
+    others.reserve(size - 1);
+    for (std::uint32_t i = 1; i < size; ++i)
+      others.emplace_back(kasane::near{homes.of(i / workers)}, member, i);
+    kasane::this_thread::move_near(homes.of(0));  // it may have been stolen
+    member(0);
     for (auto& t : others) t.join();
   });
 }

@@ -10,6 +10,7 @@
 #include "runtime/direct.h"
 #include "runtime/output.h"
 #include "runtime/runtime.h"
+#include "ult/fairness.h"
 #include "ult/runtime_section.h"
 
 namespace {
@@ -32,7 +33,9 @@ static_assert(static_cast<int>(AtomicOp::fetch_or) == KASANE_FETCH_OR &&
 static_assert(static_cast<int>(AtomicOp::swap) == KASANE_SWAP &&
               static_cast<int>(AtomicOp::compare_swap) == KASANE_COMPARE_SWAP);
 
+/// Of every call here: each may wait.
 Direct* direct_for(const char* call) noexcept {
+  kasane::ult::let_others_run();
   Runtime* r = Runtime::current();
   if (r != nullptr) [[likely]]
     return &r->direct();

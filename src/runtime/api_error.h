@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "runtime/output.h"
+#include "ult/fairness.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -30,6 +31,13 @@ namespace kasane::runtime {
   if (ult::Pool::self() != kNoSlot) [[likely]]
     return 0;
   return api_fail_outside(call);
+}
+/// The same for calls that may wait: they let others run now and then.
+[[nodiscard]] inline int may_wait(const char* call) {
+  if (const int code = require_thread(call)) [[unlikely]]
+    return code;
+  ult::let_others_run();
+  return 0;
 }
 
 }  // namespace kasane::runtime

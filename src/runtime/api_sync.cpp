@@ -33,6 +33,7 @@
 namespace {
 
 using kasane::runtime::api_fail;
+using kasane::runtime::may_wait;
 using kasane::runtime::Runtime;
 using kasane::ult::Barrier;
 using kasane::ult::ConditionVariable;
@@ -124,13 +125,20 @@ int init(Public* p, const char* call, Args... args) noexcept {
 /// Calls act(object) on a thread, else returns EPERM. Where act may fail to get something, it returns whether
 /// it has; kFailed if not.
 template <class T, int kFailed = EBUSY, class Public, class F>
-int with(Public* p, const char* call, const F& act) {
+int without_waiting(Public* p, const char* call, const F& act) {
   if (const int code = require_thread(call)) [[unlikely]]
     return code;
   if constexpr (std::is_same_v<decltype(act(inside<T>(p))), bool>)
     return act(inside<T>(p)) ? 0 : kFailed;
   else
     return act(inside<T>(p)), 0;
+}
+/// The same for an act that may wait.
+template <class T, int kFailed = EBUSY, class Public, class F>
+int with(Public* p, const char* call, const F& act) {
+  if (const int code = may_wait(call)) [[unlikely]]
+    return code;
+  return without_waiting<T, kFailed>(p, call, act);
 }
 
 template <class T, class Public>
@@ -142,7 +150,7 @@ int destroy(Public* p, const char* call) noexcept {
 }
 
 /// The offset of the word in the space, for Watch. On a thread.
-Watch watch_of(const void* global) { return Watch(Runtime::current()->space().offset(global)); }
+Watch watch_of(const void* global) { return Watch(Runtime::current()->space().offset(global), global); }
 
 template <class F>
 int notify(const void* global, const char* call, const F& act) {
@@ -157,12 +165,13 @@ int notify(const void* global, const char* call, const F& act) {
 extern "C" {
 
 uint64_t kasane_clock_ns(void) {
+  kasane::ult::let_others_run();  // programs wait for a time
   const Runtime* r = Runtime::current();
   return r != nullptr ? r->clock_ns() : kasane::now_ns();
 }
 
 int kasane_atomic_wait(uint32_t width, const void* global, uint64_t old) {
-  if (const int code = require_thread("kasane::atomic::wait")) return code;
+  if (const int code = may_wait("kasane::atomic::wait")) return code;
   void* const word = const_cast<void*>(global);
   // The first comparison comes before any announcement, since the value has often changed already. Afterwards
   // each comparison comes between the preparation and the begin of a wait.
@@ -186,13 +195,13 @@ int kasane_atomic_notify_all(const void* global) {
 int kasane_mutex_init(kasane_mutex_t* mutex) { return init<Mutex>(mutex, "kasane::mutex"); }
 int kasane_mutex_destroy(kasane_mutex_t* mutex) { return destroy<Mutex>(mutex, "kasane::mutex::~mutex"); }
 int kasane_mutex_lock(kasane_mutex_t* mutex) {
-  if (const int code = require_thread("kasane::mutex::lock")) [[unlikely]]
+  if (const int code = may_wait("kasane::mutex::lock")) [[unlikely]]
     return code;
   inside<Mutex>(mutex).lock();
   return 0;
 }
 int kasane_mutex_trylock(kasane_mutex_t* mutex) {
-  if (const int code = require_thread("kasane::mutex::try_lock")) [[unlikely]]
+  if (const int code = may_wait("kasane::mutex::try_lock")) [[unlikely]]
     return code;
   return inside<Mutex>(mutex).try_lock() ? 0 : EBUSY;
 }
@@ -207,7 +216,7 @@ int kasane_mutex_lock_relaxed(kasane_mutex_t* mutex) {
   return with<Mutex>(mutex, "kasane_mutex_lock_relaxed", [](Mutex& m) { m.lock_relaxed(); });
 }
 int kasane_mutex_unlock_relaxed(kasane_mutex_t* mutex) {
-  return with<Mutex>(mutex, "kasane_mutex_unlock_relaxed", [](Mutex& m) { m.unlock_relaxed(); });
+  return without_waiting<Mutex>(mutex, "kasane_mutex_unlock_relaxed", [](Mutex& m) { m.unlock_relaxed(); });
 }
 
 int kasane_cond_init(kasane_cond_t* cond) {
@@ -248,7 +257,7 @@ int kasane_barrier_destroy(kasane_barrier_t* barrier) {
 }
 int kasane_barrier_wait(kasane_barrier_t* barrier) {
   constexpr const char* call = "kasane::barrier::arrive_and_wait";
-  if (const int code = require_thread(call)) return code;
+  if (const int code = may_wait(call)) return code;
   return inside<Barrier>(barrier).arrive_and_wait() ? 0 : api_fail(EINVAL, call, kAllDropped);
 }
 int kasane_barrier_arrive(kasane_barrier_t* barrier, uint32_t count, uint32_t* phase) {
@@ -285,8 +294,8 @@ int kasane_rwlock_timedrdlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
                                       [=](SharedMutex& m) { return m.try_lock_shared_until(deadline_ns); });
 }
 int kasane_rwlock_rdunlock(kasane_rwlock_t* lock) {
-  return with<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared",
-                           [](SharedMutex& m) { m.unlock_shared(); });
+  return without_waiting<SharedMutex>(lock, "kasane::shared_mutex::unlock_shared",
+                                      [](SharedMutex& m) { m.unlock_shared(); });
 }
 int kasane_rwlock_wrlock(kasane_rwlock_t* lock) {
   return with<SharedMutex>(lock, "kasane::shared_mutex::lock", [](SharedMutex& m) { m.lock(); });
@@ -300,7 +309,8 @@ int kasane_rwlock_timedwrlock(kasane_rwlock_t* lock, uint64_t deadline_ns) {
                                       [=](SharedMutex& m) { return m.try_lock_until(deadline_ns); });
 }
 int kasane_rwlock_wrunlock(kasane_rwlock_t* lock) {
-  return with<SharedMutex>(lock, "kasane::shared_mutex::unlock", [](SharedMutex& m) { m.unlock(); });
+  return without_waiting<SharedMutex>(lock, "kasane::shared_mutex::unlock",
+                                      [](SharedMutex& m) { m.unlock(); });
 }
 
 int kasane_sem_init(kasane_sem_t* sem, uint32_t permits) {
@@ -323,8 +333,8 @@ int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns) {
                                     [=](Semaphore& s) { return s.try_acquire_until(deadline_ns); });
 }
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits) {
-  return with<Semaphore>(sem, "kasane::counting_semaphore::release",
-                         [permits](Semaphore& s) { s.release(permits); });
+  return without_waiting<Semaphore>(sem, "kasane::counting_semaphore::release",
+                                    [permits](Semaphore& s) { s.release(permits); });
 }
 
 int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) {
@@ -332,7 +342,7 @@ int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) {
 }
 int kasane_latch_destroy(kasane_latch_t* latch) { return destroy<Latch>(latch, "kasane::latch::~latch"); }
 int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n) {
-  return with<Latch>(latch, "kasane::latch::count_down", [n](Latch& l) { l.count_down(n); });
+  return without_waiting<Latch>(latch, "kasane::latch::count_down", [n](Latch& l) { l.count_down(n); });
 }
 int kasane_latch_wait(const kasane_latch_t* latch) {
   return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::wait",

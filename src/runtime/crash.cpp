@@ -210,6 +210,14 @@ const char* cause_of(int signal, const siginfo_t& info) noexcept {
   return nullptr;
 }
 
+/// For the supervisor, which looks what other ranks have there.
+void note_address(const void* address) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  // relaxed: as above
+  if (process().status != nullptr && !in_space(address) && at >= 4096)
+    process().status->fault_address.store(at, std::memory_order_relaxed);
+}
+
 void say_what(int signal, const siginfo_t& info) noexcept {
   CrashText text;
   if (process().status == nullptr) text.add("kasane: ");
@@ -225,7 +233,9 @@ void say_what(int signal, const siginfo_t& info) noexcept {
   }
   if (const char* cause = cause_of(signal, info)) text.add(" (").add(cause).add(")");
   say(text.add("\n"));
-  if (is_fault(signal, info)) explain_address(info.si_addr, nullptr);
+  if (!is_fault(signal, info)) return;
+  explain_address(info.si_addr, nullptr);
+  note_address(info.si_addr);
 }
 
 void on_fatal_signal(int signal, siginfo_t* info, void* context) {

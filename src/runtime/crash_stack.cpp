@@ -128,10 +128,10 @@ class MappedFile {
   std::size_t bytes_ = 0;
 };
 
-/// Adds "name+0x12" of the function at address (relative to the object's load address). False if no symbol
-/// covers it.
-bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t address,
-                  std::uintptr_t shown) noexcept {
+/// Adds "name+0x12" of the function (or variable: "name" alone at its beginning) at address, relative to the
+/// object's load address. False if no symbol of this type covers it.
+bool add_symbol(CrashText& text, const MappedFile& file, unsigned type, std::uintptr_t address,
+                std::uintptr_t shown) noexcept {
   const auto* header = file.at<ElfW(Ehdr)>(0);
   if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
   const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
@@ -144,19 +144,60 @@ bool add_function(CrashText& text, const MappedFile& file, std::uintptr_t addres
     const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
     for (std::uint64_t i = 0; symbols != nullptr && i < count; ++i) {
       const auto& symbol = symbols[i];
-      if ((symbol.st_info & 0xf) != STT_FUNC || address < symbol.st_value ||
+      if ((symbol.st_info & 0xf) != type || address < symbol.st_value ||
           address - symbol.st_value >= symbol.st_size)
         continue;
       const char* name = file.string(sections[table.sh_link].sh_offset + symbol.st_name);
       if (name == nullptr) return false;
-      text.add(name).add("+").hex(shown - symbol.st_value);
+      text.add(name);
+      if (type == STT_FUNC || shown != symbol.st_value) text.add("+").hex(shown - symbol.st_value);
       return true;
     }
   }
   return false;
 }
 
+/// The file of an object, and its path to show.
+class ObjectFile {
+ public:
+  explicit ObjectFile(const dl_find_object& object) noexcept
+      : path_(object.dlfo_link_map->l_name), program_(path_ == nullptr || *path_ == 0) {
+    if (!program_) return;
+    const ssize_t n = ::readlink("/proc/self/exe", program_path_, sizeof program_path_ - 1);
+    program_path_[n > 0 ? n : 0] = 0;
+  }
+  [[nodiscard]] const char* shown() const noexcept { return program_ ? program_path_ : path_; }
+  [[nodiscard]] const char* opened() const noexcept { return program_ ? "/proc/self/exe" : path_; }
+
+ private:
+  const char* path_;
+  bool program_;
+  char program_path_[256];
+};
+
+bool in_runtime(std::uintptr_t address) noexcept {
+  dl_find_object object, own;
+  return object_of(address, object) && object_of(reinterpret_cast<std::uintptr_t>(&in_runtime), own) &&
+         object.dlfo_link_map == own.dlfo_link_map;
+}
+
 }  // namespace
+
+void leave_out_runtime(Backtrace& trace) noexcept {
+  while (trace.count > 0 && in_runtime(trace.frames[trace.count - 1].address)) --trace.count;
+  std::size_t first = 0;
+  while (first < trace.count && in_runtime(trace.frames[first].address)) ++first;
+  for (std::size_t i = first; i < trace.count; ++i) trace.frames[i - first] = trace.frames[i];
+  trace.count -= first;
+}
+
+bool describe_variable(CrashText& text, const void* address) noexcept {
+  dl_find_object object;
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  if (!object_of(at, object)) return false;
+  const std::uintptr_t relative = at - object.dlfo_link_map->l_addr;
+  return add_symbol(text, MappedFile(ObjectFile(object).opened()), STT_OBJECT, relative, relative);
+}
 
 void unwind(const void* registers, Backtrace& out) noexcept {
   out.count = 0;
@@ -180,19 +221,12 @@ void describe(CrashText& text, Frame frame) noexcept {
     return;
   }
   const std::uintptr_t relative = frame.address - object.dlfo_link_map->l_addr;
-  const char* path = object.dlfo_link_map->l_name;
-  const bool program = path == nullptr || *path == 0;
-  char program_path[256];
-  if (program) {
-    const ssize_t n = ::readlink("/proc/self/exe", program_path, sizeof program_path - 1);
-    program_path[n > 0 ? n : 0] = 0;
-    path = program_path;
-  }
-  const MappedFile file(program ? "/proc/self/exe" : path);
+  const ObjectFile names(object);
+  const MappedFile file(names.opened());
   // A return address may already be the next function's: a call that never returns is its function's last
   // instruction.
-  if (!add_function(text, file, frame.exact ? relative : relative - 1, relative)) text.add("??");
-  text.add(" (").add(path).add("+").hex(relative).add(")");
+  if (!add_symbol(text, file, STT_FUNC, frame.exact ? relative : relative - 1, relative)) text.add("??");
+  text.add(" (").add(names.shown()).add("+").hex(relative).add(")");
 }
 
 }  // namespace kasane::runtime

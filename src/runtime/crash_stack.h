@@ -27,6 +27,12 @@ struct Backtrace {
 /// handler's ucontext, or null.
 void unwind(const void* registers, Backtrace& out) noexcept;
 
+/// Drops the frames of libkasane at both ends.
+void leave_out_runtime(Backtrace&) noexcept;
+
+/// Appends the name of the variable at address, if a symbol covers it. False: none does.
+bool describe_variable(CrashText& text, const void* address) noexcept;
+
 /// Appends "function+0x12 (/path/of/object+0x1234)", as much of it as is known.
 void describe(CrashText& text, Frame frame) noexcept;
 

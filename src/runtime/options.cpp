@@ -20,6 +20,9 @@ OptionTable checks(Options& o) {
             "a worker's, not a thread's.")
       .flag("mixing", "", o.check_mixing,
             "Report places where loads and stores and direct access meet with no fence between. Slower.")
+      .flag("polling", "", o.check_polling,
+            "Report threads that read a plain word of another rank's again and again, for 2 s, with no call "
+            "that would let them see its change.")
       .flag("heap", "", o.check_heap,
             "Detect writes beside allocations of global memory when these are freed, and report at the end "
             "what was not freed.");
@@ -48,6 +51,11 @@ OptionTable debug_items(Options& o) {
       .count("trace-events", "", o.trace_events,
              "Events that --trace keeps of a thread, 32 bytes each; later events are only counted.",
              {1, kGiB})
+      .count("deadlock", "", o.deadlock_s,
+             "Seconds after which a job whose threads are all blocked reports what each waits for, and ends "
+             "with "
+             "status 67. 0: it waits for ever.",
+             {0, kGiB})
       .count("seed", "", o.seed, "Seed of the random order in which workers look for work.");
   comm::add_session_items(items, o.session);
   return items;
@@ -135,8 +143,9 @@ OptionTable option_table(Options& o) {
   table.heading("Checks and settings for developers")
       .list("--check", "KASANE_CHECK", checks(o),
             "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
-            "loads and stores and direct access with no fence between. heap: writes beside allocations, and "
-            "what is not freed. globals: thread_local variables that threads change.")
+            "loads and stores and direct access with no fence between. polling: threads that wait for a plain "
+            "word to change. heap: writes beside allocations, and what is not freed. globals: thread_local "
+            "variables that threads change.")
       .list("--debug", "KASANE_DEBUG", debug_items(o),
             "Settings for developers of Kasane, listed in docs/guide/options.md.");
   comm::add_engine_settings(table, o.engine);

@@ -64,10 +64,12 @@ struct Options {
   std::uint64_t trace_events = 1 << 20;   ///< that a thread keeps
   /// look for writes beside allocations, and report what was not freed
   bool check_heap = false;
-  bool check_globals = false;  ///< report thread_local variables that threads changed
-  bool check_mixing = false;   ///< report data used by both views without a fence between
-  bool check_races = false;    ///< report words that two ranks changed without a fence between
-  std::uint64_t seed = 1;      ///< of the order in which workers look for victims
+  bool check_globals = false;     ///< report thread_local variables that threads changed
+  bool check_mixing = false;      ///< report data used by both views without a fence between
+  bool check_polling = false;     ///< report threads that read a plain word until another rank changes it
+  bool check_races = false;       ///< report words that two ranks changed without a fence between
+  std::uint64_t deadlock_s = 10;  ///< all threads blocked for so long: a report, and the job ends; 0: never
+  std::uint64_t seed = 1;         ///< of the order in which workers look for victims
   std::string log_level = "warning";
   comm::SessionOptions session;  ///< what runs between ranks
   comm::EngineSettings engine;   ///< and which threads issue operations there

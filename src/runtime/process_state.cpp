@@ -58,6 +58,7 @@ void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const 
                .ranks = ranks,
                .main_here = raw(rank) == 0 || main_in_every_rank,
                .status = g_process.status,
+               .threads = g_process.threads,
                .space_base = space_base,
                .space_bytes = space_bytes});
 }

@@ -20,8 +20,9 @@ struct Process {
   /// kNoRank: not a rank (the supervisor, a forked child of a rank, a unit test)
   Rank rank = kNoRank;
   std::uint32_t ranks = 0;
-  bool main_here = false;              ///< this rank runs the program's main
-  comm::RankStatus* status = nullptr;  ///< its page for the supervisor; null without one
+  bool main_here = false;                 ///< this rank runs the program's main
+  comm::RankStatus* status = nullptr;     ///< its page for the supervisor; null without one
+  comm::ThreadReport* threads = nullptr;  ///< of all ranks; null without a supervisor
   const std::byte* space_base = nullptr;
   std::size_t space_bytes = 0;
 };

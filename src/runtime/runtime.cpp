@@ -54,6 +54,7 @@
 #include "runtime/mixing_check.h"
 #include "runtime/output.h"
 #include "runtime/peer_lost.h"
+#include "runtime/polling_check.h"
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
@@ -61,6 +62,7 @@
 #include "runtime/statistics_ticker.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/thread_locals_check.h"
+#include "runtime/thread_report.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
@@ -134,6 +136,8 @@ struct Runtime::State {
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
   std::unique_ptr<ult::Pool> pool;
+  std::optional<ThreadReporter> reporter;
+  std::optional<PollingCheck> polling;      ///< --check polling
   std::uint64_t clock_offset_ns = 0;        ///< the job's clock minus now_ns()
   const std::uint64_t begin_ns = now_ns();  ///< start of this process
 
@@ -545,6 +549,9 @@ Result<void> Runtime::State::build_threads() {
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
   pool = std::move(*made);
+  if (options.check_polling && ranks > 1) polling.emplace(*pool, *space);
+  reporter.emplace(*pool, process().threads, options.deadlock_s * 1'000'000'000,
+                   options.main_in_every_rank && raw(rank) != 0);
   return {};
 }
 
@@ -574,8 +581,11 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
   if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
   const bool deep = segments.in_stacks(offset, ranks) && offset < segments.stacks_offset;
   if (deep) stacks->before_service(offset);
+  PollingCheck::Watched watched;
+  if (polling && served == mem::Served::in_place) watched = polling->before(offset);
   if (coherence->fault(contexts->of(served), offset, wanted)) {
     if (deep) stacks->after_service(offset);
+    if (watched.yes) polling->after(offset, watched);
     return nullptr;
   }
   return segments.in_stacks(offset, ranks)
@@ -627,6 +637,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
     KASANE_TRY(worker);
     worker_threads.push_back(std::move(*worker));
   }
+  reporter->note_started();
   if (first_worker != 0) binding.bind_worker(0);  // this thread, after it has created the others
   return {};
 }
@@ -647,6 +658,8 @@ void Runtime::State::service_loop() {
     busy |= access->serve(context.io);
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     exit_as_asked();
+    if (!busy) reporter->serve();
+    if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
 }

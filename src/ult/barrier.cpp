@@ -50,7 +50,9 @@ bool Barrier::run_to_the_end(Pool& pool, const Make& make) {
       BarrierCall::action_of(SyncRecords(pool).run<Word>(record, make(/*may_wait=*/false)));
   if (outcome == BarrierAction::declined) {
     AtBarrier waiting{pool, record, make(/*may_wait=*/true)};
-    Pool::suspend(call_suspended, &waiting);
+    Pool::suspend(
+        call_suspended, &waiting,
+        {.kind = WaitsFor::Kind::barrier, .call = "barrier", .object = record.value, .address = this});
     outcome = waiting.outcome;
   }
   if (outcome == BarrierAction::refuse) return false;

@@ -98,7 +98,11 @@ void ConditionVariable::wait(Mutex& mutex) {
   check_held(mutex);
   const SyncHandle held = mutex.record_;
   AtCondition waiting{pool_of_thread("condition_variable::wait"), record_, held};
-  Pool::suspend(enlist, &waiting);
+  Pool::suspend(enlist, &waiting,
+                {.kind = WaitsFor::Kind::condition,
+                 .call = "condition_variable::wait",
+                 .object = record_.value,
+                 .address = this});
   // The mutex's holder again, by hand-over or by the notifier; perhaps on another rank, with a pool of its
   // own.
   SyncRecords(pool_of_thread("condition_variable::wait")).cross_from_last(held);
@@ -108,7 +112,12 @@ bool ConditionVariable::wait_until(Mutex& mutex, std::uint64_t deadline_ns) {
   check_held(mutex);
   const SyncHandle held = mutex.record_;
   AtCondition waiting{pool_of_thread("condition_variable::wait_until"), record_, held, deadline_ns};
-  Pool::suspend(enlist_timed, &waiting);
+  Pool::suspend(enlist_timed, &waiting,
+                {.kind = WaitsFor::Kind::condition,
+                 .timed = true,
+                 .call = "condition_variable::wait_until",
+                 .object = record_.value,
+                 .address = this});
   const bool notified = collect("condition_variable::wait_until");
   SyncRecords(pool_of_thread("condition_variable::wait_until")).cross_from_last(held);
   return notified;

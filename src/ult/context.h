@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Switches between stacks (rule 13). Two routines in context_x86_64.S, both ordinary calls for the compiler:
+// Switches between stacks (rule 13). Routines in context_x86_64.S, ordinary calls for the compiler:
 //
 //   kasane_ult_fork    saves the caller and *calls* the child on its own stack; if the child returns, both
 //                      calls and both returns pair up, which makes a fork cheap for the return predictor
 //   kasane_ult_switch  saves the caller and goes on where another stack was saved, by either of the two
+//   kasane_ult_visit   lets an unwinder see a saved context, in a copy of its stack
 //
 // A saved context is six callee-saved registers and errno under a return address, and one stack pointer that
 // names them. MXCSR and the x87 control word are not in it: all workers have equal ones (Pool sets them).
@@ -67,6 +68,10 @@ void kasane_ult_child_returned(kasane::ult::SlotControl* child);
 /// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns when the caller's context
 /// is resumed.
 void kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);
+
+/// Calls visit(argument) below copied_sp, the stack pointer of a saved context in a copy of its stack, which
+/// has room below. For the unwinder the caller of visit() is where the context was saved.
+void kasane_ult_visit(void* copied_sp, void (*visit)(void*), void* argument);
 
 }  // extern "C"
 

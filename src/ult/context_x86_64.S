@@ -134,6 +134,45 @@ kasane_ult_switch:
         .cfi_endproc
         .size   kasane_ult_switch, .-kasane_ult_switch
 
+// void kasane_ult_visit(rdi copied_sp, rsi visit, rdx argument)
+        .globl  kasane_ult_visit
+        .hidden kasane_ult_visit
+        .type   kasane_ult_visit, @function
+        .p2align 5
+kasane_ult_visit:
+        .cfi_startproc
+        ENDBR
+        SAVE_SIX
+        movq    %rsp, %rbx              // visit() keeps it
+        movq    %rdi, %rsp              // the frame of a context that was saved: the same rules
+        subq    $8, %rsp                // aligned as at any call
+        .cfi_adjust_cfa_offset 8
+        movq    %rdx, %rdi
+        call    *%rsi
+        movq    %rbx, %rsp
+        .cfi_adjust_cfa_offset -8
+        popq    %r15
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r15
+        popq    %r14
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r14
+        popq    %r13
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r13
+        popq    %r12
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore r12
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbx
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore rbp
+        ret
+        .cfi_endproc
+        .size   kasane_ult_visit, .-kasane_ult_visit
+
         .section .note.GNU-stack, "", @progbits
 
 #if defined(__CET__) && (__CET__ & 1)

@@ -54,7 +54,9 @@ bool Latch::try_wait() const {
 void Latch::wait() const {
   if (try_wait()) return;
   AtLatch waiting{pool_of_thread("latch::wait"), record_};
-  Pool::suspend(wait_at_latch, &waiting);
+  Pool::suspend(
+      wait_at_latch, &waiting,
+      {.kind = WaitsFor::Kind::latch, .call = "latch::wait", .object = record_.value, .address = this});
   // Perhaps on another rank than it began on, with a pool of its own.
   pool_of_thread("latch::wait").acquire();
 }

@@ -16,8 +16,11 @@
 
 #include <cxxabi.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "ult/context.h"
 #include "ult/forced_unwind.h"
 #include "ult/locals.h"
@@ -53,10 +56,13 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
+    // relaxed: a number
+    worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
     kasane_ult_worker = &worker;
   }
   ~Attached() {
     kasane_ult_worker = nullptr;
+    worker_.os_thread.store(0, std::memory_order_relaxed);
     worker_.exceptions->take(exceptions_[0], exceptions_[1]);
     asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr_), "m"(x87_));
   }
@@ -289,7 +295,7 @@ void check_generation(const PoolCore& core, ThreadId id) {
       refuse(std::errc::invalid_argument,
              "kasane: this thread is being joined by another thread, or is detached");
     JoinWait wait{&core, slot};
-    Pool::suspend(publish_join, &wait);
+    Pool::suspend(publish_join, &wait, {.kind = WaitsFor::Kind::thread, .call = "join", .object = raw(slot)});
   }
 }
 
@@ -310,6 +316,7 @@ void publish_wait(void* context, SlotId self) {
   WorkerWait** last = &current_worker()->waits;
   while (*last != nullptr) last = &(*last)->next;
   *last = wait;
+  ++current_worker()->waiting;
 }
 
 void publish_yield(void* context, SlotId self) {
@@ -409,6 +416,48 @@ bool Pool::has_refused_threads() const noexcept { return core_->slots.has_refuse
 std::uint32_t Pool::trim_stacks(std::uint32_t most) { return core_->slots.trim(most); }
 
 bool Pool::asleep() const noexcept { return core_->idle_workers.sleepers() == core_->config.workers; }
+
+void Pool::for_each_thread(void (*visit)(void* context, const ThreadState&), void* context) const {
+  const Controls& controls = core_->controls;
+  for (std::uint32_t i = 0; i < core_->slots.used(); ++i) {
+    const SlotId slot = controls.layout().slot_at(core_->config.rank, i);
+    const auto kind = JoinRecord::unpack(controls.get(slot, offsetof(SlotControl, join))).kind;
+    if (kind != JoinKind::running && kind != JoinKind::waited && kind != JoinKind::detached) continue;
+    visit(context, {slot, Rank{static_cast<std::uint32_t>(controls.get(slot, offsetof(SlotControl, rank)))},
+                    controls.get(slot, offsetof(SlotControl, sp)),
+                    controls.get(slot, offsetof(SlotControl, stack_end))});
+  }
+}
+SlotId Pool::running_on(std::uint32_t worker) const noexcept {
+  // relaxed: whatever it runs at some recent time; control blocks and stand-ins live as long as the pool
+  SlotControl* control = std::atomic_ref(core_->workers[worker]->control).load(std::memory_order_relaxed);
+  return Worker::slot_of(*control);
+}
+bool Pool::quiet() const noexcept {
+  const PoolCore& core = *core_;
+  if (!asleep() || core.timers.earliest() != Timers::kNever) return false;
+  // relaxed: a thread that is pushed later wakes a worker, or changes activity()
+  if (atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0) return false;
+  for (const auto& worker : core.workers)
+    if (worker->queue.stealable()) return false;
+  return true;
+}
+Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
+  Worker& worker = *core_->workers[index];
+  // relaxed, all: numbers at some recent time
+  return {running_on(index), std::atomic_ref(worker.turn.calls_left).load(std::memory_order_relaxed),
+          worker.counters->suspends.load(std::memory_order_relaxed) +
+              worker.counters->threads.load(std::memory_order_relaxed) +
+              worker.counters->forks.load(std::memory_order_relaxed)};
+}
+std::int32_t Pool::os_thread_of(std::uint32_t worker) const noexcept {
+  return core_->workers[worker]->os_thread.load(std::memory_order_relaxed);  // relaxed: a number
+}
+std::uint64_t Pool::activity() const noexcept {
+  std::uint64_t sum = 0;
+  for (std::uint32_t w = 0; w < core_->config.workers; ++w) sum += state_of(w).activity;
+  return sum;
+}
 
 const Config& Pool::config() const noexcept { return core_->config; }
 std::uint64_t Pool::clock_ns() const noexcept { return now_ns() + core_->config.clock_offset_ns; }
@@ -550,8 +599,17 @@ bool Pool::others_here() noexcept {
 bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   if (!others_here()) return false;
   WorkerWait wait{.ready = ready, .argument = argument};
-  suspend(publish_wait, &wait);
+  suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network});
   return true;
+}
+
+void Pool::look_at_turn() {
+  Worker& worker = *current_worker();
+  // In a runtime section the thread may hold what others need. Its own stack: no thread runs.
+  const bool others = worker.self() != kNoSlot && worker.runtime_depth == 0 && others_here();
+  if (!worker.turn.look(worker.control->id, now_ns(), others)) return;
+  WorkerWait wait{.ready = [](const void*) { return true; }, .argument = nullptr};
+  suspend(publish_wait, &wait);
 }
 
 void Pool::exit() { throw ThreadExit{}; }
@@ -565,7 +623,8 @@ ThreadId Pool::id() noexcept {
   return {worker->controls.get(worker->self(), offsetof(SlotControl, id))};
 }
 
-void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
+void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits) {
+  const WaitNote note(waits);
   Worker& worker = worker_of_thread();
   worker.settle_leftover();
   const std::uint32_t depth = worker.runtime_depth;

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "ult/edges.h"
+#include "ult/waits_for.h"
 
 namespace kasane::ult {
 
@@ -147,6 +148,30 @@ class Pool {
   /// The calling OS thread runs code of the program from now on wherever it runs no user-level thread: main.
   static void enter_program() noexcept;
 
+  // ---- for reports (runtime/thread_report.h), from any thread; what is running may change meanwhile ----
+  struct ThreadState {
+    SlotId slot;
+    Rank rank;  ///< where it runs, or ran last
+    Word sp, stack_end;
+  };
+  /// Threads that were born here and have not ended.
+  void for_each_thread(void (*visit)(void* context, const ThreadState&), void* context) const;
+  /// The thread that the worker runs, or kNoSlot.
+  [[nodiscard]] SlotId running_on(std::uint32_t worker) const noexcept;
+  /// The same, and two numbers that change when the thread makes a call that may wait, or another one is run.
+  struct WorkerState {
+    SlotId slot;
+    std::uint32_t calls_left;
+    std::uint64_t activity;
+  };
+  [[nodiscard]] WorkerState state_of(std::uint32_t worker) const noexcept;
+  /// The id of the OS thread that is the worker; 0: none is now.
+  [[nodiscard]] std::int32_t os_thread_of(std::uint32_t worker) const noexcept;
+  /// No worker runs anything, nothing is ready, and no thread waits with a deadline.
+  [[nodiscard]] bool quiet() const noexcept;
+  /// Changes whenever a thread of this rank was run.
+  [[nodiscard]] std::uint64_t activity() const noexcept;
+
   // ---- on a thread (thesis §6.1) ----
   struct Allocated {
     ThreadId id;
@@ -182,6 +207,9 @@ class Pool {
   /// worker, and its stack stays where it is, so an outstanding operation may go on using the stack. The
   /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
+  /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over. It
+  /// goes on on this worker.
+  static void look_at_turn();
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
   /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();
@@ -192,7 +220,8 @@ class Pool {
   // ---- for synchronisation objects (ult/mutex.h …) ----
   /// Suspends the calling thread: saves its registers, then publish(context, slot) runs on the worker's own
   /// stack, and may make the thread ready at once. Returns when the thread was made ready.
-  static void suspend(void (*publish)(void* context, SlotId), void* context);
+  /// waits: for reports.
+  static void suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits = {});
   /// Makes a suspended thread ready at rank (where it last ran), from any thread of any rank.
   void make_ready(SlotId, Rank rank);
   /// Local or remote words of the threads region.

@@ -131,6 +131,7 @@ class PoolCore {
   }
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
+  SlotId take_from(Source source, Worker& worker);
   SlotId take_ready(Worker& worker);
   void take_over(SlotId slot);
   SlotId take_waiting(Worker& worker, bool only_ready);

@@ -33,6 +33,12 @@ class RunQueue {
     return deque_->pop(value) ? SlotId{static_cast<std::uint32_t>(value)} : kNoSlot;
   }
 
+  /// The owner takes the oldest, as a thief would.
+  [[nodiscard]] SlotId take_oldest() const noexcept {
+    SlotId slot;
+    return steal(slot) == Steal::taken ? slot : kNoSlot;
+  }
+
   // The usual halves of push and pop, for callers that keep the other out of line.
   /// False: push() it.
   [[nodiscard]] bool try_push(SlotId slot) noexcept { return deque_->push_below_limit(raw(slot)); }

@@ -21,7 +21,7 @@ Semaphore::~Semaphore() {
 }
 
 void Semaphore::acquire() {
-  acquire_permits(record_, 1, "semaphore::acquire");
+  acquire_permits(record_, 1, "semaphore::acquire", this);
   // Perhaps on another rank than it began on, with a pool of its own.
   pool_of_thread("semaphore::acquire").acquire();
 }
@@ -33,7 +33,7 @@ bool Semaphore::try_acquire() {
 }
 
 bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
-  if (!acquire_permits_until(record_, 1, deadline_ns, "semaphore::try_acquire_until")) return false;
+  if (!acquire_permits_until(record_, 1, deadline_ns, "semaphore::try_acquire_until", this)) return false;
   pool_of_thread("semaphore::try_acquire_until").acquire();
   return true;
 }

@@ -47,19 +47,25 @@ bool try_acquire_permits(SyncHandle record, std::uint32_t amount, const char* wh
          SemaphoreAction::taken;
 }
 
-void acquire_permits(SyncHandle record, std::uint32_t amount, const char* what) {
+void acquire_permits(SyncHandle record, std::uint32_t amount, const char* what, const void* object) {
   if (try_acquire_permits(record, amount, what)) return;
   PermitWait queueing{pool_of_thread(what), record, amount};
-  Pool::suspend(queue_for_permits, &queueing);
+  Pool::suspend(queue_for_permits, &queueing,
+                {.kind = WaitsFor::Kind::permits, .call = what, .object = record.value, .address = object});
 }
 
 bool acquire_permits_until(SyncHandle record, std::uint32_t amount, std::uint64_t deadline_ns,
-                           const char* what) {
+                           const char* what, const void* object) {
   if (try_acquire_permits(record, amount, what)) return true;
   Pool& pool = pool_of_thread(what);
   if (pool.clock_ns() >= deadline_ns) return false;
   PermitWait queueing{pool, record, amount, deadline_ns};
-  Pool::suspend(queue_for_permits_until, &queueing);
+  Pool::suspend(queue_for_permits_until, &queueing,
+                {.kind = WaitsFor::Kind::permits,
+                 .timed = true,
+                 .call = what,
+                 .object = record.value,
+                 .address = object});
   return collect(what);
 }
 

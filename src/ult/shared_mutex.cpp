@@ -36,7 +36,7 @@ SharedMutex::~SharedMutex() {
 
 void SharedMutex::lock() {
   const SyncHandle record = record_;
-  acquire_permits(record, kMaxPermits, "shared_mutex::lock");
+  acquire_permits(record, kMaxPermits, "shared_mutex::lock", this);
   cross_to_writer(record, "shared_mutex::lock");
 }
 
@@ -48,7 +48,8 @@ bool SharedMutex::try_lock() {
 
 bool SharedMutex::try_lock_until(std::uint64_t deadline_ns) {
   const SyncHandle record = record_;
-  if (!acquire_permits_until(record, kMaxPermits, deadline_ns, "shared_mutex::try_lock_until")) return false;
+  if (!acquire_permits_until(record, kMaxPermits, deadline_ns, "shared_mutex::try_lock_until", this))
+    return false;
   cross_to_writer(record, "shared_mutex::try_lock_until");
   return true;
 }
@@ -66,7 +67,7 @@ void SharedMutex::unlock() {
 
 void SharedMutex::lock_shared() {
   const SyncHandle record = record_;
-  acquire_permits(record, 1, "shared_mutex::lock_shared");
+  acquire_permits(record, 1, "shared_mutex::lock_shared", this);
   SyncRecords(pool_of_thread("shared_mutex::lock_shared")).cross_from_last(record);
 }
 
@@ -78,7 +79,8 @@ bool SharedMutex::try_lock_shared() {
 
 bool SharedMutex::try_lock_shared_until(std::uint64_t deadline_ns) {
   const SyncHandle record = record_;
-  if (!acquire_permits_until(record, 1, deadline_ns, "shared_mutex::try_lock_shared_until")) return false;
+  if (!acquire_permits_until(record, 1, deadline_ns, "shared_mutex::try_lock_shared_until", this))
+    return false;
   SyncRecords(pool_of_thread("shared_mutex::try_lock_shared_until")).cross_from_last(record);
   return true;
 }

@@ -110,6 +110,11 @@ class Slots {
   /// Was a thread refused because no stack was left? From any thread, also from a fault handler.
   [[nodiscard]] bool has_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
+  /// Slots below this index have been taken at least once. For reports.
+  [[nodiscard]] std::uint32_t used() const noexcept {
+    return std::atomic_ref(const_cast<std::uint32_t&>(used_)).load(std::memory_order_relaxed);
+  }
+
   SanitizerSlots sanitizer;
 
  private:

@@ -36,7 +36,7 @@ void wait_at_watch(void* context, SlotId self) {
 
 }  // namespace
 
-Watch::Watch(std::uint64_t offset) {
+Watch::Watch(std::uint64_t offset, const void* word) : word_(word) {
   const std::uint64_t scattered = scatter(offset / 4);
   const std::uint32_t ranks = pool_of_thread("atomic::wait").config().ranks;
   list_ = SyncHandle::of(Rank{static_cast<std::uint32_t>(offset / kSpread % ranks)},
@@ -51,7 +51,9 @@ std::uint32_t Watch::prepare() const {
 
 void Watch::wait(std::uint32_t epoch) const {
   AtWatch waiting{pool_of_thread("atomic::wait"), list_, key_, epoch};
-  Pool::suspend(wait_at_watch, &waiting);
+  Pool::suspend(
+      wait_at_watch, &waiting,
+      {.kind = WaitsFor::Kind::word, .call = "atomic::wait", .object = list_.value, .address = word_});
 }
 
 void Watch::notify(bool all) const {

@@ -25,7 +25,8 @@ namespace kasane::ult {
 class Watch {
  public:
   /// offset: of the word in the space, a multiple of 4.
-  explicit Watch(std::uint64_t offset);
+  /// word: where it is, for reports.
+  explicit Watch(std::uint64_t offset, const void* word = nullptr);
 
   [[nodiscard]] std::uint32_t prepare() const;
   /// Returns after a notify() that came since prepare() returned epoch; perhaps on another rank.
@@ -37,6 +38,7 @@ class Watch {
   void notify(bool all) const;
   SyncHandle list_;
   std::uint32_t key_;
+  const void* word_;
 };
 
 }  // namespace kasane::ult

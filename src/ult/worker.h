@@ -5,6 +5,7 @@
 // handlers on that OS thread read self, too.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "base/counters.h"
@@ -16,6 +17,7 @@
 #include "ult/run_queue.h"
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
+#include "ult/turns.h"
 
 namespace kasane::ult {
 
@@ -62,6 +64,7 @@ struct alignas(128) Worker {
   PoolCore* core;
   SlotControl* control = &idle;  ///< of the running thread, or a stand-in; never null
   std::uint32_t index;
+  std::atomic<std::int32_t> os_thread{0};  ///< its id while it works; for reports
   /// number of nested runtime sections of the running thread (ult/runtime_section.h)
   std::uint32_t runtime_depth = 0;
   ExceptionState* exceptions = nullptr;
@@ -76,6 +79,9 @@ struct alignas(128) Worker {
   Leftover leftover;  ///< as the core's
   AfterSwitch after{};
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
+  std::uint32_t waiting = 0;    ///< how many
+  Picks picks;
+  Turn turn;  ///< of the running thread
   SanitizerWorker sanitizer;
   /// control while no thread runs; its sp is the worker's own stack while one does
   StandIn idle{kNoSlot};

@@ -234,15 +234,27 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
 // ---- finding the next thread ----
 
 SlotId PoolCore::find_work(Worker& worker, SlotId root) {
-  if (worker.waits != nullptr) [[unlikely]]
-    if (const SlotId slot = take_waiting(worker, true); slot != kNoSlot) return slot;
-  if (const SlotId slot = worker.queue.pop(controls); slot != kNoSlot) return slot;
-  if (const SlotId slot = take_ready(worker); slot != kNoSlot) return slot;
+  for (const Source source : worker.picks.order(worker.waiting)) {
+    const SlotId slot = take_from(source, worker);
+    if (slot == kNoSlot) continue;
+    worker.picks.picked(source, worker.waiting);
+    return slot;
+  }
   // Nothing can run meanwhile: the oldest waiting thread goes on and polls. So a worker with waiting threads
   // never sleeps here.
   if (worker.waits != nullptr) [[unlikely]]
     return take_waiting(worker, false);
   return search(worker, root);
+}
+
+SlotId PoolCore::take_from(Source source, Worker& worker) {
+  switch (source) {
+    case Source::waiting: return worker.waits != nullptr ? take_waiting(worker, true) : kNoSlot;
+    case Source::newest: return worker.queue.pop(controls);
+    case Source::oldest: return worker.queue.take_oldest();
+    case Source::ready: return take_ready(worker);
+  }
+  return kNoSlot;
 }
 
 // The oldest of the threads that wait here (Pool::wait_here), or of those whose wait is over.
@@ -251,6 +263,7 @@ SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
     WorkerWait* const wait = *at;
     if (only_ready && !wait->ready(wait->argument)) continue;
     *at = wait->next;
+    --worker.waiting;
     return wait->slot;
   }
   return kNoSlot;

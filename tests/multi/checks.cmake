@@ -12,7 +12,7 @@ function(kasane_add_check_tests name)
   set(command "${CMAKE_CURRENT_SOURCE_DIR}/${name}.sh" $<TARGET_FILE:kasane_command>
     $<TARGET_FILE:${name}_program>)
   add_test(NAME ${name} COMMAND ${command})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 60 LABELS multi)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 90 LABELS multi)
   if(UCX_FOUND)
     add_test(NAME ${name}_over_ucx COMMAND ${command})
     set_tests_properties(${name}_over_ucx PROPERTIES TIMEOUT 60 LABELS "multi;network"

@@ -23,14 +23,15 @@ std::string_view RankStatus::text() const noexcept {
 }
 
 Result<JobStatus> JobStatus::create(std::uint32_t ranks) {
-  const std::size_t bytes = ranks * sizeof(RankStatus);
+  const std::size_t bytes = ranks * (sizeof(RankStatus) + sizeof(ThreadReport));
   void* memory =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     return fail_errno(Errc::out_of_memory, "mapping " + std::to_string(bytes) + " bytes for the status of " +
                                                std::to_string(ranks) + " ranks");
   }
-  return JobStatus(static_cast<RankStatus*>(memory));
+  auto* const status = static_cast<RankStatus*>(memory);
+  return JobStatus(status, reinterpret_cast<ThreadReport*>(status + ranks));
 }
 
 }  // namespace kasane::comm

@@ -18,6 +18,8 @@
 #include "base/clock.h"
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
+#include "comm/bootstrap/private_memory.h"
+#include "comm/bootstrap/source_lines.h"
 #include "comm/shm_files.h"
 #include "topo/threads.h"
 
@@ -59,6 +61,19 @@ void ignore_unless_supervisor(int signal, siginfo_t* info, void*) {
   standard.sa_handler = SIG_DFL;
   ::sigaction(signal, &standard, nullptr);
   ::raise(signal);  // taken when this handler returns
+}
+
+void ignore(int) {}
+
+/// Of ranks that run main: the supervisor prints a report on its threads, and the program goes on.
+void pass_quit() {
+  struct sigaction old = {};
+  ::sigaction(SIGQUIT, nullptr, &old);
+  if (old.sa_handler == SIG_IGN) return;
+  struct sigaction mine = {};
+  mine.sa_handler = ignore;  // rather than SIG_IGN, as above
+  mine.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigaction(SIGQUIT, &mine, nullptr);
 }
 
 void ignore_signals_for_main() {
@@ -106,7 +121,7 @@ std::string indented(std::string_view report) {
 Result<Supervisor> Supervisor::create(std::uint32_t ranks, SupervisorOptions options) {
   auto status = JobStatus::create(ranks);
   KASANE_TRY(status);
-  Supervisor supervisor(*status, options);
+  Supervisor supervisor(*status, ranks, options);
   supervisor.children_.resize(ranks);
   if (options.tag_output) {
     auto pump = OutputPump::create(ranks, *status);
@@ -164,7 +179,10 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   if (pump_) pump_->become_writer(rank);
   if (raw(rank) != 0) read_from_dev_null();
   g_supervisor = supervisor;
-  if (raw(rank) != 0 && !options_.main_in_every_rank) ignore_signals_for_main();
+  if (raw(rank) != 0 && !options_.main_in_every_rank)
+    ignore_signals_for_main();
+  else
+    pass_quit();
   if (child_signal_ignored_) ::signal(SIGCHLD, SIG_IGN);
   ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
 }
@@ -181,6 +199,7 @@ int Supervisor::run() {
     take_signals();
     if (pump_) pump_->pump();
     reap();
+    check_blocked();
     check_deadlines();
   }
   const int left = end_descendants(static_cast<std::int64_t>(kSecond));
@@ -200,9 +219,11 @@ void Supervisor::wait_for_events() {
   std::vector<pollfd> fds{{signals_, POLLIN, 0}};
   if (pump_) pump_->watch(fds);
   int timeout_ms = -1;
-  if (deadline_ns_ != 0) {
+  std::uint64_t until = deadline_ns_;
+  if (!ending_ && threads_.look_every_ns() != 0 && (until == 0 || look_at_ns_ < until)) until = look_at_ns_;
+  if (until != 0) {
     const std::uint64_t now = now_ns();
-    timeout_ms = now >= deadline_ns_ ? 0 : static_cast<int>((deadline_ns_ - now) / 1'000'000 + 1);
+    timeout_ms = now >= until ? 0 : static_cast<int>((until - now) / 1'000'000 + 1);
   }
   ::poll(fds.data(), fds.size(), timeout_ms);
 }
@@ -225,6 +246,7 @@ void Supervisor::take_signal(const signalfd_siginfo& info) {
     send_to_all(SIGCONT);
   } else if (for_main(signal)) {
     received_.push_back(signal);
+    if (signal == SIGQUIT) report_threads();
     if (!ranks_have_it) send_to_main(signal);
   }
 }
@@ -235,6 +257,7 @@ void Supervisor::stop_with_ranks() {
   const std::uint64_t before = now_ns();
   ::kill(::getpid(), SIGSTOP);
   send_to_all(SIGCONT);
+  threads_.were_stopped();
   if (deadline_ns_ != 0) deadline_ns_ += now_ns() - before;
 }
 
@@ -253,6 +276,32 @@ void Supervisor::send_to_main(int signal) {
   } else {
     send(Rank{0}, signal);
   }
+}
+
+// ---- threads ----
+
+void Supervisor::report_threads() {
+  std::uint32_t doubt = 0;
+  bool all = true;
+  write_all(2, "kasane: threads of the job:\n" +
+                   indented(with_source_lines(demangle_all(threads_.ask(doubt, all)))));
+}
+
+void Supervisor::check_blocked() {
+  if (ending_ || threads_.look_every_ns() == 0 || now_ns() < look_at_ns_) return;
+  look_at_ns_ = now_ns() + threads_.look_every_ns();
+  const ThreadReports::Blocked blocked = threads_.look();
+  if (blocked.report.empty()) return;
+  std::string text = "kasane: all threads of the job are blocked, and have been for " +
+                     std::to_string(options_.deadlock_ns / kSecond) + " s:\n" +
+                     indented(with_source_lines(demangle_all(blocked.report)));
+  if (blocked.doubt != 0) {
+    write_all(2, text + "kasane: the job goes on, since the program " + doubt_text(blocked.doubt) + "\n");
+    return;
+  }
+  write_all(2, text + "kasane: no thread can go on: ending the job with status " +
+                   std::to_string(kDeadlockStatus) + "\n");
+  begin_shutdown(kDeadlockStatus);
 }
 
 // ---- deaths ----
@@ -321,7 +370,7 @@ void Supervisor::note_exit(Rank rank, int code) {
   } else {
     messages_ += who + " exited with code " + std::to_string(code) + " while the job was running\n";
   }
-  messages_ += indented(demangle_all(status.text()));
+  messages_ += indented(with_source_lines(demangle_all(status.text())));
   begin_shutdown(code != 0 ? code : 1);
 }
 
@@ -335,8 +384,26 @@ void Supervisor::note_signal(Rank rank, int signal) {
                std::to_string(children_[raw(rank)].pid) + ") was ended by " + signal_text(cause);
   const bool asked = std::find(received_.begin(), received_.end(), cause) != received_.end();
   if (asked) messages_ += ", which was sent to the job";
-  messages_ += "\n" + indented(demangle_all(status.text()));
+  messages_ += "\n" + indented(with_source_lines(demangle_all(status.text()))) + explain_address(rank);
   begin_shutdown(128 + cause);
+}
+
+/// Where the address at which the rank faulted is mapped in other ranks, which still live.
+std::string Supervisor::explain_address(Rank rank) const {
+  // relaxed: as in note_signal()
+  const std::uint64_t address = status_.of(rank).fault_address.load(std::memory_order_relaxed);
+  if (address == 0) return {};
+  for (std::uint32_t r = 0; r < children_.size(); ++r) {
+    if (Rank{r} == rank || !children_[r].alive) continue;
+    const std::string what = memory_at(children_[r].pid, address);
+    if (what.empty()) continue;
+    const std::string owner = "rank " + std::to_string(r), user = "rank " + std::to_string(raw(rank));
+    return "kasane:   on " + owner + " this address lies in " + what +
+           ". If the pointer came from there: that memory is private to " + owner + ", and " + user +
+           " has other memory, or none, at its address. Memory that threads share is allocated by new, "
+           "kasane::allocate, or malloc with --malloc space\n";
+  }
+  return {};
 }
 
 void Supervisor::begin_shutdown(int exit_status) {

@@ -13,7 +13,12 @@
 //
 // **Signals.** INT, TERM, HUP, QUIT, USR1 and USR2 are for the program, so they go to the ranks that run its
 // main: to rank 0, or to all. A signal from the terminal has reached every process of the group already and
-// is not sent again. Ranks that only serve ignore these signals. TSTP and CONT stop and continue all ranks.
+// is not sent again. Ranks that only serve ignore these signals. QUIT also prints a report on the threads of
+// all ranks, and ends no rank that has no handler of it. TSTP and CONT stop and continue all ranks.
+//
+// **Deadlocks.** When all threads of all ranks have been blocked for long (deadlock_ns), the same report is
+// printed, and the job ends with kDeadlockStatus, unless something else than a thread may act
+// (thread_reports.h).
 //
 // Thread safety: one thread; the process must have no other (fork).
 // Invariant: a rank's pid is valid until it is reaped here.
@@ -31,6 +36,7 @@
 #include "base/result.h"
 #include "comm/bootstrap/job_status.h"
 #include "comm/bootstrap/output_pump.h"
+#include "comm/bootstrap/thread_reports.h"
 
 struct signalfd_siginfo;
 
@@ -39,6 +45,7 @@ namespace kasane::comm {
 struct SupervisorOptions {
   bool tag_output = false;          ///< "[rank] " before each line
   bool main_in_every_rank = false;  ///< else ranks other than 0 only serve
+  std::uint64_t deadlock_ns = 0;    ///< 0: a job whose threads are all blocked waits for ever
 };
 
 class Supervisor {
@@ -62,7 +69,8 @@ class Supervisor {
     bool alive = false;
   };
 
-  Supervisor(JobStatus status, SupervisorOptions options) : status_(status), options_(options) {}
+  Supervisor(JobStatus status, std::uint32_t ranks, SupervisorOptions options)
+      : status_(status), options_(options), threads_(status, ranks, options.deadlock_ns) {}
 
   void block_signals();
   void become_rank(Rank rank, pid_t supervisor);
@@ -76,16 +84,22 @@ class Supervisor {
   void send_to_all(int signal);
   void send_to_main(int signal);
 
+  void report_threads();
+  void check_blocked();
+
   void reap();
   void note_death(Rank rank, int wait_status);
   void note_exit(Rank rank, int code);
   void note_signal(Rank rank, int signal);
+  [[nodiscard]] std::string explain_address(Rank rank) const;
   void begin_shutdown(int exit_status);
   void check_deadlines();
   [[nodiscard]] bool any_alive() const;
 
   JobStatus status_;
   SupervisorOptions options_;
+  ThreadReports threads_;
+  std::uint64_t look_at_ns_ = 1;  ///< when the next look at whether all threads are blocked is due
   std::optional<OutputPump> pump_;
   std::vector<Child> children_;
   sigset_t old_mask_{};                ///< the signal mask with which the program was started

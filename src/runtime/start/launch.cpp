@@ -75,12 +75,13 @@ Result<Launched> prepare(Options options, comm::Launcher launcher) {
   return Launched{.options = std::move(options), .job = std::move(*job), .space_base = *base};
 }
 
-void become(const Launched& launched, Rank rank, comm::RankStatus* status) {
+void become(const Launched& launched, Rank rank, const comm::JobStatus* status) {
   set_process_rank(rank);
   set_process({.rank = rank,
                .ranks = launched.job.ranks,
                .main_here = raw(rank) == 0 || launched.options.main_in_every_rank,
-               .status = status,
+               .status = status != nullptr ? &status->of(rank) : nullptr,
+               .threads = status != nullptr ? status->all_threads() : nullptr,
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
   if (raw(rank) != 0 && !launched.options.main_in_every_rank) input_is_elsewhere();
@@ -155,14 +156,15 @@ Result<Launched> launch_ranks(Options options) {
   KASANE_TRY(launched);
   auto supervisor = comm::Supervisor::create(launched->job.ranks,
                                              {.tag_output = launched->options.tag_output,
-                                              .main_in_every_rank = launched->options.main_in_every_rank});
+                                              .main_in_every_rank = launched->options.main_in_every_rank,
+                                              .deadlock_ns = launched->options.deadlock_s * 1'000'000'000});
   KASANE_TRY(supervisor);
   const auto rank = supervisor->fork_ranks();
   KASANE_TRY(rank);
   // _exit: handlers that libraries registered for exit() belong to the program, which runs in the ranks.
   if (*rank == kNoRank) ::_exit(supervisor->run());
   launched->job.rank = *rank;
-  become(*launched, *rank, &supervisor->status().of(*rank));
+  become(*launched, *rank, &supervisor->status());
   return launched;
 }
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/bootstrap/private_memory.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <memory>
+
+namespace kasane::comm {
+
+std::string memory_at(pid_t process, std::uint64_t address) {
+  const auto close = [](std::FILE* f) { std::fclose(f); };
+  const std::unique_ptr<std::FILE, decltype(close)> maps(
+      std::fopen(("/proc/" + std::to_string(process) + "/maps").c_str(), "re"), close);
+  if (maps == nullptr) return {};
+  char line[4352];
+  while (std::fgets(line, sizeof line, maps.get()) != nullptr) {
+    std::uint64_t first = 0, end = 0;
+    char access[5] = {};
+    int name_at = 0;
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %*u %n", &first, &end, access, &name_at) !=
+            3 ||
+        address < first || address >= end)
+      continue;
+    if (access[1] != 'w') return {};
+    std::string name(line + name_at);
+    if (!name.empty() && name.back() == '\n') name.pop_back();
+    if (name == "[heap]") return "the heap (malloc)";
+    if (name.starts_with("[stack")) return "the stack of the first OS thread";
+    if (name.empty() || name.starts_with("[anon"))
+      return "anonymous memory (a large malloc, an OS thread's stack, or mmap)";
+    return name.substr(name.rfind('/') + 1) + " (variables of the program or of a library)";
+  }
+  return {};
+}
+
+}  // namespace kasane::comm

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread on the last rank uses a pointer to private memory of rank 0, a "small" or "large" part of its
+// heap.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <kasane/kasane.hpp>
+#include <string_view>
+
+namespace {
+
+constexpr std::size_t kLarge = std::size_t{256} << 20;  // libc maps it by itself
+constexpr std::size_t kSmall = 64 << 10;
+
+[[gnu::noinline]] int use(const volatile int* p) { return *p; }
+
+int* private_memory(std::string_view kind) {
+  void* p = nullptr;
+  if (kind == "large") {
+    p = std::malloc(kLarge);
+  } else {
+    for (int i = 0; i < 1000; ++i) p = std::malloc(kSmall);  // the heap grows beyond that of other ranks
+  }
+  std::memset(p, 1, 4096);
+  return static_cast<int*>(p);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int* const p = private_memory(argc > 1 ? argv[1] : "small");
+  kasane::run([p] {
+    const auto home = kasane::make_array<char>(1, kasane::placement::on(kasane::ranks() - 1));
+    kasane::thread(kasane::near{home.get()}, [p] { std::printf("%d\n", use(p)); }).join();
+  });
+  return 0;
+}

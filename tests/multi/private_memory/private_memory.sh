@@ -1,0 +1,20 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A crash on a pointer to another rank's private memory says so: private_memory.sh KASANE PROGRAM RANKS
+kasane=$1 program=$2 ranks=$3
+# expect KIND WHERE
+expect() {
+  out=$(timeout 50 "$kasane" run -n "$ranks" -- "$program" "$1" 2>&1)
+  status=$?
+  if [ "$ranks" = 1 ]; then
+    [ $status = 0 ] && return
+  else
+    said="on rank 0 this address lies in $2.*private to rank 0, and rank $((ranks - 1))"
+    [ $status = 139 ] && grep -Eq "$said" <<<"$out" && return
+  fi
+  echo "$1: status $status"
+  echo "$out"
+  exit 1
+}
+expect small 'the heap \(malloc\)'
+expect large 'anonymous memory \(a large malloc'
