@@ -31,6 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <kasane/built_with.h>
 #include <kasane/version.h>
 
 #ifdef __cplusplus
