@@ -48,6 +48,9 @@ use_it() {
       expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"
     done
   done
+  for program in hello hello_pc hello_c hello_c_pc; do
+    expect "hold between ranks" "$kasane" info "$work/$program"
+  done
   expect "(1 ranks)" "$work/hello"
   # What is loaded by name is found in the moved prefix, from the command and from the program's library.
   expect "(2 ranks)" "$kasane" run -n 2 --malloc space -- "$work/hello"
@@ -161,6 +164,8 @@ END
     public='kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::'
     public="$public|operator (new|delete)|sigaction\$|signal\$|__cxa_(allocate|free)_(dependent_)?exception\$"
     public="$public|pthread_mutex_(lock|trylock|unlock)\$"
+    public="$public|__atomic_|syscall\$|__cxa_guard_(acquire|release|abort)\$"
+    public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
     # Every function of the C header is there.
