@@ -79,4 +79,29 @@ std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std:
   return rows;
 }
 
+std::vector<Row> core_atomics(bool quick, std::optional<unsigned> asked, const std::string& command,
+                              const std::string& players) {
+  struct Way {
+    std::string arguments, name, system;
+    std::vector<double> ns;
+  };
+  Way ways[] = {
+      {"alone add", "atomic-add", "kasane", {}},         {"inline add", "atomic-add", "inline", {}},
+      {"alone load", "atomic-load", "kasane", {}},       {"inline load", "atomic-load", "inline", {}},
+      {"alone compare", "atomic-compare", "kasane", {}}, {"inline compare", "atomic-compare", "inline", {}},
+      {"both count", "atomic-count", "kasane", {}},      {"both add", "atomic-count-ordered", "kasane", {}}};
+  for (unsigned turn = 0; turn < asked.value_or(quick ? 1 : 3); ++turn) {
+    for (Way& way : ways) {
+      const auto rounds = run_app(
+          command + " run -n 2 --workers 1 -- " + players + "/player-atomics " + way.arguments, {"/ns"});
+      way.ns.insert(way.ns.end(), rounds.begin(), rounds.end());
+    }
+  }
+  std::vector<Row> rows;
+  for (const Way& way : ways)
+    rows.push_back(
+        {"core", way.name, way.system, 2, 1, 4, median(way.ns), "ns", static_cast<unsigned>(way.ns.size())});
+  return rows;
+}
+
 }  // namespace kasane::bench

@@ -30,4 +30,10 @@ std::vector<Row> core_steal(bool quick, std::optional<unsigned> repetitions, con
 std::vector<Row> core_lock(bool quick, std::optional<unsigned> repetitions, const std::string& command,
                            const std::string& players);
 
+/// Rows suite "core", cases "atomic-add", "atomic-load", "atomic-compare" and, of two ranks that add at once,
+/// "atomic-count" (relaxed), "atomic-count-ordered"; unit "ns": systems "kasane" and, of one rank, "inline".
+/// players: the folder of player-atomics.
+std::vector<Row> core_atomics(bool quick, std::optional<unsigned> repetitions, const std::string& command,
+                              const std::string& players);
+
 }  // namespace kasane::bench

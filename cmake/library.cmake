@@ -51,8 +51,15 @@ set_target_properties(kasane_entry PROPERTIES OUTPUT_NAME kasane_start EXPORT_NA
 
 add_library(kasane INTERFACE)
 target_link_libraries(kasane INTERFACE kasane_entry kasane_library)
+# The program's atomics become calls of libkasane.so, which executes them where the object lies. Only GCC can.
 # Compilers must not keep the address of errno over a call that may move the thread.
-target_compile_options(kasane INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:--include=kasane/errno.h>)
+# A target that precompiles <kasane/atomic_calls.h> and <kasane/errno.h> as its first headers says so by its
+# property KASANE_ATOMIC_CALLS_PRECOMPILED, since forced headers would come before them.
+set(gnu "$<COMPILE_LANG_AND_ID:CXX,GNU>,$<COMPILE_LANG_AND_ID:C,GNU>")
+set(forced "$<NOT:$<BOOL:$<TARGET_PROPERTY:KASANE_ATOMIC_CALLS_PRECOMPILED>>>")
+target_compile_options(kasane INTERFACE $<$<OR:${gnu}>:-fno-inline-atomics>
+  "$<$<AND:${forced},$<OR:${gnu}>>:SHELL:-include kasane/atomic_calls.h>"
+  "$<$<AND:${forced},$<COMPILE_LANGUAGE:C,CXX>>:SHELL:-include kasane/errno.h>")
 add_library(kasane::kasane ALIAS kasane)
 
 add_library(kasane_comm_alone INTERFACE)

@@ -39,6 +39,7 @@
 #include "mem/spill_engine.h"
 #include "mem/stack_guard.h"
 #include "mpirun.h"
+#include "program_file.h"
 #include "report.h"
 #include "runtime/options.h"
 #include "topo/cgroup.h"
@@ -327,14 +328,7 @@ void say_limits(Report& report) {
       "; ranks x --space is 64 TiB at most: without --space 1 TiB, or what they hold for more ranks than 64");
 }
 
-int info(bool json) {
-  Report report;
-  report.line("kasane", kasane_version(), {{"version", kasane_version()}});
-  say_machine(report);
-  say_transports(report);
-  say_fault_engines(report);
-  say_spill_engines(report);
-  say_limits(report);
+int print(const Report& report, bool json) {
   if (!json) {
     report.print_text();
     return 0;
@@ -344,6 +338,39 @@ int info(bool json) {
   return 0;
 }
 
+/// How a program was compiled.
+void say_program(Report& report, const std::string& name) {
+  const auto built = built_with(name);
+  if (!built) throw std::runtime_error(name + ": no program of Kasane (an ELF file that links it)");
+  report.section("program", "program");
+  report.line("file", find_program(name), {{"file", find_program(name)}});
+  const bool calls = built->find('c') != std::string::npos, inlined = built->find('i') != std::string::npos;
+  const char* const between =
+      inlined ? "std::atomic and shared_ptr hold within a rank alone: part of it was compiled without "
+                "-fno-inline-atomics (GCC has it; Clang has no such option)"
+      : calls ? "std::atomic and shared_ptr hold between ranks (compiled with -fno-inline-atomics)"
+              : "not known: no part of it includes a header of Kasane";
+  report.line("atomics", between,
+              {{"atomics_between_ranks", inlined ? Json(false)
+                                         : calls ? Json(true)
+                                                 : Json()}});
+}
+
+int info(bool json, const std::string& program) {
+  Report report;
+  report.line("kasane", kasane_version(), {{"version", kasane_version()}});
+  if (!program.empty()) {
+    say_program(report, program);
+    return print(report, json);
+  }
+  say_machine(report);
+  say_transports(report);
+  say_fault_engines(report);
+  say_spill_engines(report);
+  say_limits(report);
+  return print(report, json);
+}
+
 }  // namespace
 
 Command make_info(CLI::App& kasane) {
@@ -351,7 +378,9 @@ Command make_info(CLI::App& kasane) {
       kasane.add_subcommand("info", "Say what this machine offers: cores, transports, fault engines, limits");
   auto json = std::make_shared<bool>(false);
   app->add_flag("--json", *json, "print the same as JSON, for programs");
-  return {app, [json] { return info(*json); }};
+  auto program = std::make_shared<std::string>();
+  app->add_option("PROGRAM", *program, "say instead how this program was compiled");
+  return {app, [json, program] { return info(*json, *program); }};
 }
 
 }  // namespace kasane::tools

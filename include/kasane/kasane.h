@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include <kasane/errno.h>
+#include <kasane/built_with.h>
 #include <kasane/version.h>
 
 #ifdef __cplusplus

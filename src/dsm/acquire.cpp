@@ -106,14 +106,18 @@ void Coherence::stay_reader(comm::Blocking& io, PageId page) {
 
 /// Rule 4: bytes of the owner that have changed since the twin was made go into M and the twin, nothing else.
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
+  refresh(io, mem::offset_of(b), kBlockBytes, twin);
+}
+
+/// The same for bytes of one block.
+void Coherence::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
-  const std::uint64_t at = mem::offset_of(b);
-  if (!read_as_reader(io, pages_.page_of(b),
-                      [&](Rank owner) { io.read({owner, gas::kFrames, at}, fresh, kBlockBytes); }))
+  if (!read_as_reader(io, pages_.page_of(mem::block_of(offset)),
+                      [&](Rank owner) { io.read({owner, gas::kFrames, offset}, fresh, bytes); }))
     return;
-  std::byte* mine = space_.a(at);
-  std::byte* base = twin ? space_.t(at) : mine;
-  for (std::size_t i = 0; i < kBlockBytes; ++i) {
+  std::byte* mine = space_.a(offset);
+  std::byte* base = twin ? space_.t(offset) : mine;
+  for (std::size_t i = 0; i < bytes; ++i) {
     if (fresh[i] == base[i]) continue;
     mine[i] = fresh[i];
     base[i] = fresh[i];

@@ -112,6 +112,15 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   [[nodiscard]] std::optional<BlockId> pin(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
   void unpin(ThreadContext&, std::uint64_t offset, std::size_t bytes);
 
+  // ---- atomics of the program, executed at the owner (bytes within one block; words.cpp) ----
+  /// Called before: what this rank has stored to these bytes has arrived at their owner afterwards.
+  void send_bytes(ThreadContext&, std::uint64_t offset, std::size_t bytes);
+  /// Called after the owner's bytes were changed for this rank: its copy of them is as new.
+  void renew_bytes(ThreadContext&, std::uint64_t offset, std::size_t bytes);
+  /// From now on threads of this rank may change owned blocks by restartable sequences (mem/restartable.h)
+  /// that look at the block's word first: a page that leaves restarts them.
+  void allow_restartable() noexcept { restartable_.store(true); }
+
   /// A hint. Makes the range present, like a view that ends at once. Blocks on SSD are only requested, and
   /// write_only blocks that lie in the range only in part are skipped.
   void prefetch(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
@@ -272,6 +281,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   bool read_as_reader(comm::Blocking&, PageId, const F& read);
   void stay_reader(comm::Blocking&, PageId);
   void refresh(comm::Blocking&, BlockId, bool twin);
+  void refresh(comm::Blocking&, std::uint64_t offset, std::size_t bytes, bool twin);
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
   void unclaim(BlockId first, std::uint64_t count) noexcept;
@@ -322,6 +332,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   std::atomic<std::uint64_t> acquires_{0};
   /// acquires that dropped something; rule 2: a fetch that finds another number at its end is repeated
   std::atomic<std::uint64_t> drops_{0};
+  std::atomic<bool> restartable_{false};
   WriteBuffer write_buffer_;
   Rounds release_rounds_, acquire_rounds_, notice_rounds_;
 

@@ -5,6 +5,7 @@
 #include <bitset>
 
 #include "dsm/coherence.h"
+#include "mem/restartable.h"
 
 namespace kasane::dsm {
 
@@ -40,6 +41,9 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
     }
     i = end + 1;
   }
+  // Whatever looked at the blocks' words before has changed a byte by now, or looks again. seq_cst: a thread
+  // that is allowed to do so later sees the claims.
+  if (answer == gas::YieldAnswer::yielded && restartable_.load()) mem::restart_sequences();
   return answer;
 }
 

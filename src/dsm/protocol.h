@@ -87,6 +87,8 @@ enum class BlockEvent : std::uint8_t {
   /// the block is invisible and lies between blocks that are hidden: with its bit held, one call changes V
   /// for all
   pass,
+  /// an atomic of this rank has changed bytes at the owner: a copy of them here is brought up to date
+  renew,
 };
 
 /// What a pinned range is for. write_only: every byte is stored to before the pin ends, and none is read
@@ -257,6 +259,11 @@ struct BlockStep {
     case BlockEvent::pass:
       if (s.access != Access::none) return BlockStep{};
       return proceed(s, {});
+
+    // by the merge of rule 4, of those bytes alone; of a whole block no byte is the owner's
+    case BlockEvent::renew:
+      if (s.owned || s.access == Access::none || s.whole) return BlockStep{};
+      return proceed(s, {refresh});
 
     case BlockEvent::blank:  // as if the spill file had the same bytes
       if (!s.owned || s.pins != 0) return BlockStep{};

@@ -213,8 +213,9 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
   }
 }
 
-void AddressCache::end_put(PageId page, PartMask parts) noexcept {
-  if (sharing_ != nullptr) sharing_->changed_directly(page, parts);
+void AddressCache::end_put(PageId page, PartMask parts, OwnCopies copies) noexcept {
+  if (sharing_ != nullptr)
+    copies == OwnCopies::renewed ? sharing_->changed(page, parts) : sharing_->changed_directly(page, parts);
   end_use(page);
 }
 

@@ -114,6 +114,10 @@ class AddressCache {
   static constexpr std::size_t kMostLearnt = 64;
   void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
 
+  /// What becomes of this rank's copies of what a put changes. renewed: the caller brings them up to date, so
+  /// this rank needs no notice.
+  enum class OwnCopies : std::uint8_t { outdated, renewed };
+
   struct OnlyHere {};
   static constexpr OnlyHere kOnlyHere{};
 
@@ -136,12 +140,15 @@ class AddressCache {
     Put(const Put&) = delete;
     Put& operator=(const Put&) = delete;
     ~Put() {
-      if (counted_) diff_ ? cache_.end_use(page_) : cache_.end_put(page_, parts_);
+      if (counted_) diff_ ? cache_.end_use(page_) : cache_.end_put(page_, parts_, copies_);
     }
     /// The put is a diff: dsm itself records which parts of the page have changed.
     void is_diff() noexcept { diff_ = true; }
     /// The put changes only these parts of the page.
-    void within(PartMask parts) noexcept { parts_ = parts; }
+    void within(PartMask parts, OwnCopies copies = OwnCopies::outdated) noexcept {
+      parts_ = parts;
+      copies_ = copies;
+    }
     /// kNoRank: the page is not allocated.
     [[nodiscard]] Rank owner() const noexcept { return owner_; }
     /// The use outlives this object. True: end_put() must end it, once, on any thread. False: there is none.
@@ -151,13 +158,14 @@ class AddressCache {
     AddressCache& cache_;
     PageId page_;
     bool counted_ = false, diff_ = false;
+    OwnCopies copies_ = OwnCopies::outdated;
     PartMask parts_ = kAllParts;
     Rank owner_;
   };
 
   /// Ends a use that was handed over: its bytes have arrived, so these parts of the page have changed. May
   /// run in a completion.
-  void end_put(PageId, PartMask) noexcept;
+  void end_put(PageId, PartMask, OwnCopies = OwnCopies::outdated) noexcept;
 
   /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders`
   /// (holder_bit() of each): directly where their words are mapped here, else by requests. When this was done

@@ -378,7 +378,7 @@ DirectAccess::Found DirectAccess::accumulate_batch(comm::Blocking& io, Outstandi
 
 Result<void> DirectAccess::atomic(comm::Blocking& io, Outstanding& o, comm::AtomicOp op, comm::Width width,
                                   std::uint64_t at, std::uint64_t operand, std::uint64_t compare,
-                                  std::uint64_t* result) {
+                                  std::uint64_t* result, OwnCopies copies) {
   const auto bytes = static_cast<std::uint64_t>(width);
   KASANE_TRY(check(at, bytes));
   if (at % bytes != 0) {
@@ -389,6 +389,7 @@ Result<void> DirectAccess::atomic(comm::Blocking& io, Outstanding& o, comm::Atom
   Rank owner{};
   const PageId page = pages_.page_of(at);
   if (use(io, part, page, parts(page, at, bytes), false, owner) != Found::yes) return drop(part), wild(at);
+  part.copies = copies;
   io.count_round_trip({owner, kFrames, 0});
   post(io, [&] {
     return engine_.try_atomic_async({.op = op,
@@ -459,6 +460,7 @@ DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) 
   part.outstanding = &o;
   part.source = nullptr;
   part.counted = false;
+  part.copies = OwnCopies::outdated;
   part.staged = {};
   // relaxed, both: the part belongs to this thread until it is posted.
   part.left.store(1, std::memory_order_relaxed);
@@ -509,7 +511,7 @@ void DirectAccess::end(Part& part, comm::Status status) noexcept {
   if (status != comm::Status::ok) part.failed.store(true, std::memory_order_relaxed);
   // acq_rel: the thread that ends the last operation of the part has the bytes of all.
   if (part.left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (part.counted) addresses_.end_put(part.page, part.parts);
+  if (part.counted) addresses_.end_put(part.page, part.parts, part.copies);
   if (part.staged.units != 0) staging_.put(part.staged);
   Outstanding& o = *part.outstanding;
   Read* const source = part.source;

@@ -55,6 +55,7 @@ enum class Source : std::uint8_t { kept, copied };
 
 class DirectAccess {
  public:
+  using OwnCopies = AddressCache::OwnCopies;
   /// kFrames is attached through the engine, with `bytes` on every rank. base: the address that programs have
   /// for offset 0. The auto-relocator, if not null, counts uses of other ranks' pages.
   static Result<std::unique_ptr<DirectAccess>> create(comm::Engine&, AddressCache&, AutoRelocator*,
@@ -80,7 +81,8 @@ class DirectAccess {
   /// *result (may be null; not in V but on the running stack): the old value, zero-extended. The offset is a
   /// multiple of the width.
   Result<void> atomic(comm::Blocking&, Outstanding&, comm::AtomicOp, comm::Width, std::uint64_t at,
-                      std::uint64_t operand, std::uint64_t compare, std::uint64_t* result);
+                      std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+                      OwnCopies = OwnCopies::outdated);
   /// Between two places of global memory that do not overlap.
   Result<void> copy(comm::Blocking&, Outstanding&, std::uint64_t from, std::uint64_t to, std::size_t bytes);
   /// Ends when everything that this rank issued before has completed at its owner.
@@ -128,14 +130,15 @@ class DirectAccess {
   }
   /// Likewise atomic(), where the CPU's atomics are the transport's.
   [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at,
-                                 std::uint64_t operand, std::uint64_t compare, std::uint64_t* result) {
+                                 std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
+                                 OwnCopies copies = OwnCopies::outdated) {
     if (!cpu_atomics_ || at >= bytes_ || at % static_cast<std::uint64_t>(width) != 0) return false;
     const PageId page = pages_.page_of(at);
     std::uint64_t old;
     {
       AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
       if (put.owner() == kNoRank || frames_[raw(put.owner())] == nullptr) return false;
-      put.within(parts(page, at, 1));
+      put.within(parts(page, at, 1), copies);
       old = comm::cpu_atomic(op, width, frames_[raw(put.owner())] + at, operand, compare);
       note_use(page, put.owner());
     }
@@ -154,6 +157,7 @@ class DirectAccess {
     PartMask parts;  ///< that change, of the page
     std::uint32_t index;
     bool counted;  ///< as a use of the page's entry
+    OwnCopies copies;
     Staging::Run staged;
     std::atomic<std::uint32_t> left;  ///< outstanding operations of the engine
     std::atomic<bool> failed;

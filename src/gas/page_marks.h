@@ -91,6 +91,8 @@ class PageMarks {
   void end() const noexcept { here(head_).fetch_sub(1); }
   /// Nothing is in the set and no thread is between begin() and end().
   [[nodiscard]] bool idle() const noexcept { return here(head_).load() == 0; }
+  /// The word that is 0 then.
+  [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return here(head_); }
   /// Is the page in the set, or may a thread have taken it and not called end() yet? The set is read first: a
   /// taker calls begin() before.
   [[nodiscard]] bool may_hold(PageId page) const noexcept {

@@ -54,6 +54,7 @@ class PageNotices {
   void begin() const noexcept { marks_.begin(); }
   void end() const noexcept { marks_.end(); }
   [[nodiscard]] bool idle() const noexcept { return marks_.idle(); }
+  [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return marks_.word(); }
   [[nodiscard]] bool may_hold(PageId page) const noexcept { return marks_.may_hold(page); }
 
  private:

@@ -22,6 +22,7 @@ inline constexpr comm::RegionId kHeapOfLargePages{7};
 inline constexpr comm::RegionId kTrace{8};      ///< runtime/trace_file.h; only with --trace
 inline constexpr comm::RegionId kAddresses{9};  ///< gas/address_cache.h; only where peers are mapped
 inline constexpr comm::RegionId kBudget{10};    ///< mem/budget.h; the first rank of a host has it
+inline constexpr comm::RegionId kAtomics{11};   ///< runtime/atomics.h; only with several ranks
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

@@ -153,6 +153,8 @@ class Sharing {
 
   // ---- notices of this rank ----
   [[nodiscard]] bool no_notices() const noexcept { return notices_.idle(); }
+  /// The word that is 0 while there are none.
+  [[nodiscard]] const std::atomic<std::uint64_t>& notices_word() const noexcept { return notices_.word(); }
   /// May there be a notice of the page, so that a copy must be dropped? True too while a thread is dropping,
   /// and where there are no notices at all.
   [[nodiscard]] bool may_have_notice(PageId page) const noexcept { return !on_ || notices_.may_hold(page); }

@@ -40,8 +40,10 @@
 #include "mem/alt_stack.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
+#include "mem/restartable.h"
 #include "mem/uffd_engine.h"
 #include "runtime/agreement.h"
+#include "runtime/atomics.h"
 #include "runtime/binding.h"
 #include "runtime/crash.h"
 #include "runtime/direct.h"
@@ -131,6 +133,7 @@ struct Runtime::State {
   std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
   std::optional<RaceReport> races;                   ///< --check races
   std::optional<Direct> direct;
+  std::optional<Atomics> atomics;  ///< with several ranks
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
   std::optional<sched::RegionWords> words;
@@ -166,6 +169,7 @@ struct Runtime::State {
   void share_variables();
   Result<void> build_threads();
   Result<void> build_access();
+  void connect_atomics() noexcept;
   std::vector<sched::Distance> distances_from_here();
   std::uint64_t agree_on_clock();
   Result<void> compare_objects();
@@ -234,6 +238,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   // every rank has its handlers and memory before the first message
   runtime->state_->collectives->barrier();
   if (runtime->state_->trace) runtime->state_->trace->note_start();
+  runtime->state_->connect_atomics();
   return runtime;
 }
 
@@ -459,6 +464,11 @@ Result<void> Runtime::State::build_access() {
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
   direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
   share_variables();
+  if (ranks > 1) {
+    KASANE_TRY(attach_region(*comm_engine, gas::kAtomics, Atomics::kRegionBytes));
+    atomics.emplace(Atomics::Parts{*transport, *access, *coherence, *sharing, *contexts, *space, segments,
+                                   common_stacks});
+  }
   return engine->start(&State::on_fault, this);
 }
 
@@ -471,6 +481,16 @@ void Runtime::State::share_variables() {
     const mem::PageRange pages = directory->pages().in(window.offset, window.bytes);
     directory->name_fresh(io, PageId{pages.first}, pages.size(), [this](PageId) { return rank; });
   }
+}
+
+/// From here on the program's atomics in the space go to their owners.
+void Runtime::State::connect_atomics() noexcept {
+  if (!atomics) return;
+  const bool restartable = mem::can_restart_sequences();
+  if (restartable) coherence->allow_restartable();
+  const std::atomic<std::uint32_t>& first = (*table)[BlockId{0}];
+  runtime::connect_atomics(
+      &*atomics, atomics->connection(restartable ? reinterpret_cast<const std::uint32_t*>(&first) : nullptr));
 }
 
 /// The distance of each rank from this one. Collective.
@@ -758,6 +778,7 @@ void Runtime::shut_down() noexcept {
   }
   if (s.ranks > 1 && s.over_network()) return s.end_over_network(joined);
   if (s.ranks > 1) s.collectives->barrier();
+  if (joined) runtime::connect_atomics(nullptr, {});
   s.stop_service();
   s.running.store(false);
   s.threads_remain.store(!joined);
@@ -787,6 +808,7 @@ void Runtime::State::end_over_network(bool all_joined) {
     session->end_mpi();
     return;
   }
+  runtime::connect_atomics(nullptr, {});
   network_closed.store(true);
   engine->await_handlers();  // a handler that began before still uses the network
   direct->close();
@@ -953,6 +975,8 @@ void Runtime::run_root(void (*entry)(void*), void* arg) {
   state_->pool->run_root(0, entry, arg);
 }
 std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
+
+ult::Pool& Runtime::pool() noexcept { return *state_->pool; }
 
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }

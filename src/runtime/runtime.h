@@ -20,6 +20,10 @@
 #include "runtime/job_counters.h"
 #include "runtime/options.h"
 
+namespace kasane::ult {
+class Pool;
+}
+
 namespace kasane::runtime {
 
 using gas::Placement;
@@ -107,6 +111,7 @@ class Runtime {
   Result<void> tell(const void* p, std::size_t bytes, gas::Advisor::What, const char* call);
   /// Whether global memory may leave DRAM.
   [[nodiscard]] bool has_tiers() const noexcept;
+  [[nodiscard]] ult::Pool& pool() noexcept;
   /// Direct, uncached access to the owners' copies.
   [[nodiscard]] Direct& direct() noexcept { return *direct_; }
   /// Makes this rank the owner of the pages that hold the range, with their bytes; several move at once.

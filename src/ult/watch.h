@@ -24,9 +24,10 @@ namespace kasane::ult {
 
 class Watch {
  public:
-  /// offset: of the word in the space, a multiple of 4.
-  /// word: where it is, for reports.
+  /// offset: of the word in the space, a multiple of 4. word: where it is, for reports. On a thread.
   explicit Watch(std::uint64_t offset, const void* word = nullptr);
+  /// The same for any OS thread of the rank, which may only notify.
+  Watch(Pool&, std::uint64_t offset, const void* word = nullptr);
 
   [[nodiscard]] std::uint32_t prepare() const;
   /// Returns after a notify() that came since prepare() returned epoch; perhaps on another rank.
@@ -36,6 +37,7 @@ class Watch {
 
  private:
   void notify(bool all) const;
+  Pool& pool_;
   SyncHandle list_;
   std::uint32_t key_;
   const void* word_;

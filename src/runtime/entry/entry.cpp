@@ -17,11 +17,23 @@ namespace {
 /// The mark by which kasane run knows that this program becomes ranks.
 [[gnu::used]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
+}  // namespace
+
+// What <kasane/built_with.h> left in the program's object files: the linker's names.
+extern "C" [[gnu::weak, gnu::visibility("hidden")]] const char __start_kasane_atomics[],
+    __stop_kasane_atomics[];
+
+namespace {
+
 // A sanitizer's runtime starts in this array too, and code compiled for it cannot run earlier:
 // kasane_start_main does it all then.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+void before_all_constructors(int argc, char** argv, char** environment) noexcept {
+  kasane_start_built_with(__start_kasane_atomics, __stop_kasane_atomics);
+  kasane_start_process(argc, argv, environment);
+}
 [[gnu::section(".preinit_array"),
-  gnu::used]] void (*g_before_all_constructors)(int, char**, char**) noexcept = kasane_start_process;
+  gnu::used]] void (*g_before_all_constructors)(int, char**, char**) noexcept = before_all_constructors;
 #endif
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,6 +50,7 @@ namespace {
 using Main = int (*)(int, char**, char**);
 
 Main g_program_main = nullptr;
+bool g_inline_atomics = false;  ///< of a part of the program at least
 std::optional<Launched> g_launched;
 
 /// Reports why the job cannot start. For a rank the supervisor prints it, once, with the rank's number.
@@ -156,6 +158,12 @@ int rank_main(int argc, char** argv, char** envp) {
   Runtime& runtime = *created->release();  // until the process ends
   tell_private_variables(runtime, variables);
   if (by_mpi && process().main_here) let_user_signals_pass(false);
+  if (g_inline_atomics && runtime.ranks() > 1 && raw(runtime.rank()) == 0) {
+    std::fputs(
+        "kasane: part of this program was compiled without -fno-inline-atomics, so its std::atomic and "
+        "shared_ptr hold within a rank alone (docs/guide/programming.md, Atomics)\n",
+        stderr);
+  }
   set_phase(comm::Phase::running);
   if (process().main_here) runtime.run_main(program_main, argc, argv, envp);
   if (!runtime.shares_variables()) construct(argc, argv, envp);
@@ -186,6 +194,10 @@ using namespace kasane::runtime;
   become_same_image(argv, environment);
   if (environ == nullptr) environ = environment;  // libc's own constructor sets it to the same value later
   become_launched();
+}
+
+void kasane_start_built_with(const char* begin, const char* end) noexcept {
+  g_inline_atomics = std::find(begin, end, 'i') != end;
 }
 
 int kasane_start_main(Main main, int argc, char** argv, void (*)(), void (*fini)(), void (*rtld_fini)(),

@@ -48,6 +48,9 @@ use_it() {
       expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"
     done
   done
+  for program in hello hello_pc hello_c hello_c_pc; do
+    expect "hold between ranks" "$kasane" info "$work/$program"
+  done
   expect "(1 ranks)" "$work/hello"
   # What is loaded by name is found in the moved prefix, from the command and from the program's library.
   expect "(2 ranks)" "$kasane" run -n 2 --malloc space -- "$work/hello"
@@ -167,6 +170,8 @@ END
     public="$public|f?getc(har)?(_unlocked)?\$|__uflow\$|ungetc\$|fgets(_unlocked)?\$|fread(_unlocked)?\$"
     public="$public|__(fgets|fread)_chk\$|getline\$|(__)?getdelim\$|feof\$|ferror\$|read\$"
     public="$public|(__isoc(99|23)_)?v?f?scanf\$"
+    public="$public|__atomic_|syscall\$|__cxa_guard_(acquire|release|abort)\$"
+    public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
     # Every function of the C header is there.

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// std::atomic::wait and notify, std::counting_semaphore, latch and barrier: libstdc++'s headers wait for a
+// word by syscall(SYS_futex, …). libkasane defines syscall(): on a user-level thread such a wait suspends the
+// thread, not its worker, and a wake-up reaches the threads of all ranks (ult/watch.h). All other calls go on
+// to the kernel.
+//
+//   waits on              a user-level thread                    another OS thread
+//   private memory        a watch list                           the kernel
+//   global memory         a watch list                           looks again and again (kNap): a wake-up of
+// another rank would not reach the kernel's list
+//
+// A wake-up goes to both. The word is compared where its atomics are executed (runtime/atomics.h).
+//
+// Thread safety: from any thread. The runtime's own calls of syscall() come here, too, and pass.
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdarg>
+#include <cstdint>
+
+#include "runtime/atomics.h"
+#include "runtime/runtime.h"
+#include "ult/pool.h"
+#include "ult/runtime_section.h"
+#include "ult/watch.h"
+
+// Where this library's code lies.
+extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
+
+namespace kasane::runtime {
+namespace {
+
+using Arguments = std::array<long, 6>;
+
+/// With libc's convention for errors.
+long by_kernel(long number, const Arguments& a) noexcept {
+  long result;
+  register long r10 asm("r10") = a[3];
+  register long r8 asm("r8") = a[4];
+  register long r9 asm("r9") = a[5];
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  if (static_cast<unsigned long>(result) < -4095ul) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+
+long fail_with(int error) noexcept {
+  errno = error;
+  return -1;
+}
+
+constexpr long kNapNs = 200'000;
+
+/// A futex of the program.
+class Futex {
+ public:
+  Futex(Runtime& runtime, void* word) noexcept
+      : runtime_(runtime), word_(word), global_(runtime.contains(word)) {}
+
+  [[nodiscard]] bool is_global() const noexcept { return global_; }
+  [[nodiscard]] std::uint32_t value() const noexcept { return load_atomic(word_); }
+
+  /// On a user-level thread. deadline_ns: of now_ns() of the clock, or none.
+  long wait(std::uint32_t expected) const {
+    if (value() != expected) return fail_with(EAGAIN);
+    const ult::Watch list = watch();
+    const std::uint32_t epoch = list.prepare();
+    if (value() != expected) return fail_with(EAGAIN);
+    list.wait(epoch);
+    return 0;
+  }
+  /// Until wait() would return, or the time has come: the thread lets others run meanwhile.
+  long wait_until(std::uint32_t expected, clockid_t clock, const timespec& deadline) const {
+    while (value() == expected) {
+      timespec now;
+      ::clock_gettime(clock, &now);
+      if (now.tv_sec > deadline.tv_sec || (now.tv_sec == deadline.tv_sec && now.tv_nsec >= deadline.tv_nsec))
+        return fail_with(ETIMEDOUT);
+      if (ult::Pool::self() != kNoSlot && ult::Pool::others_here()) {
+        ult::Pool::yield();
+      } else {
+        const timespec nap{0, kNapNs};
+        ::nanosleep(&nap, nullptr);
+      }
+    }
+    return fail_with(EAGAIN);
+  }
+  void wake(bool all) const {
+    // Of private memory threads of another rank may have the same key: their wake-up would be lost.
+    const ult::Watch list = watch();
+    all || !global_ ? list.notify_all() : list.notify_one();
+  }
+
+ private:
+  [[nodiscard]] ult::Watch watch() const {
+    return ult::Watch(runtime_.pool(),
+                      global_ ? runtime_.space().offset(word_) : reinterpret_cast<std::uintptr_t>(word_));
+  }
+  Runtime& runtime_;
+  void* word_;
+  bool global_;
+};
+
+constexpr int kForEver = 0x7fffffff;
+
+long wait(const Futex& futex, int op, const Arguments& a) {
+  const auto expected = static_cast<std::uint32_t>(a[2]);
+  const auto* const time = reinterpret_cast<const timespec*>(a[3]);
+  if (time == nullptr && ult::Pool::in_user_code()) return futex.wait(expected);
+  const clockid_t clock = (op & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
+  timespec deadline{kForEver, 0};
+  if (time != nullptr) deadline = *time;
+  if (time != nullptr && (op & FUTEX_CMD_MASK) == FUTEX_WAIT) {  // relative
+    timespec now;
+    ::clock_gettime(clock, &now);
+    deadline.tv_sec += now.tv_sec;
+    deadline.tv_nsec += now.tv_nsec;
+    if (deadline.tv_nsec >= 1'000'000'000) deadline.tv_nsec -= 1'000'000'000, ++deadline.tv_sec;
+  }
+  return futex.wait_until(expected, clock, deadline);
+}
+
+/// A futex call of the program.
+long call_futex(Runtime& runtime, const Arguments& a) {
+  const Futex futex(runtime, reinterpret_cast<void*>(a[0]));
+  const int op = static_cast<int>(a[1]), command = op & FUTEX_CMD_MASK;
+  const bool waits = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
+  const bool on_thread = ult::Pool::in_user_code();
+  if (waits && (on_thread || futex.is_global())) return wait(futex, op, a);
+  if (command != FUTEX_WAKE && command != FUTEX_WAKE_BITSET) return by_kernel(SYS_futex, a);
+  futex.wake(a[2] != 1);
+  return futex.is_global() ? 1 : by_kernel(SYS_futex, a);
+}
+
+[[nodiscard]] bool is_ours(const void* code) noexcept {
+  return reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(&__ehdr_start) <
+         static_cast<std::uintptr_t>(&etext - &__ehdr_start);
+}
+
+}  // namespace
+}  // namespace kasane::runtime
+
+extern "C" long syscall(long number, ...) noexcept {
+  using namespace kasane::runtime;
+  std::va_list list;
+  va_start(list, number);
+  Arguments a;
+  for (long& argument : a) argument = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_futex) [[unlikely]] {
+    Runtime* const runtime = Runtime::current();
+    if (runtime != nullptr && runtime->running() && !is_ours(__builtin_return_address(0)))
+      return call_futex(*runtime, a);
+  }
+  return by_kernel(number, a);
+}
+
+#endif
