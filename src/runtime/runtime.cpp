@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_file.h"
@@ -36,6 +37,7 @@
 #include "gas/pending.h"
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
+#include "mem/caught_calls.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
 #include "mem/uffd_engine.h"
@@ -56,8 +58,10 @@
 #include "runtime/segments.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
+#include "runtime/system_calls.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/trace_file.h"
+#include "runtime/warn.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
 #include "topo/threads.h"
@@ -146,6 +150,7 @@ struct Runtime::State {
   Result<void> build(comm::Job job, std::byte* space_base);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
+  void catch_calls() const;
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
   Result<void> build_access();
@@ -213,8 +218,21 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   }
   // every rank has its handlers and memory before the first message
   runtime->state_->collectives->barrier();
+  runtime->state_->catch_calls();
   if (runtime->state_->trace) runtime->state_->trace->note_start();
   return runtime;
+}
+
+/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it.
+void Runtime::State::catch_calls() const {
+  if (ult::kSanitized || (ranks == 1 && tiers == nullptr) || engine->name() == mem::kUffdThread) return;
+  const auto begun = begin_catching_calls();
+  if (begun || raw(rank) != 0) return;
+  CrashText text;
+  text.add("kasane: this kernel cannot catch system calls (").add(begun.error().message.c_str());
+  text.add("; Linux 5.11 can): read, write and other calls fail with EFAULT where their buffers are global "
+           "memory that is absent; use private buffers, views (kasane::view), or --faults uffd-thread\n");
+  warn(text);
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
@@ -222,6 +240,7 @@ Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direc
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
+  mem::pass_caught_calls();
   g_current.store(nullptr);
   state_->engine->stop();  // before what its handler uses
 }
@@ -567,6 +586,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       binding.bind_worker(w);
+      catch_calls_here();
       pool->run_worker(w);
       workers_left.fetch_sub(1);
     });
@@ -630,6 +650,7 @@ void Runtime::serve() {
 }
 
 void Runtime::shut_down() noexcept {
+  const PassedCalls passed;
   auto& s = *state_;
   if (s.shut_down.exchange(true) || !s.running.load()) return;
   s.ticker.reset();
@@ -795,7 +816,9 @@ MainCall* g_main_call = nullptr;  // makecontext passes no pointers
 void call_main() {
   MainCall& call = *g_main_call;
   call.trip.arrived();
+  set_calls(Calls::caught);
   call.status = call.main(call.argc, call.argv, call.envp);
+  set_calls(Calls::passed);
   call.trip.leaving_again();
 }
 
@@ -805,7 +828,9 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   auto& s = *state_;
   if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
+    set_calls(Calls::caught);
     const int status = main(argc, argv, envp);
+    set_calls(Calls::passed);
     s.stop_requested.wait(false);
     shut_down();
     return status;
@@ -830,7 +855,10 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   return call.status;
 }
 
-void Runtime::run_root(void (*entry)(void*), void* arg) { state_->pool->run_root(0, entry, arg); }
+void Runtime::run_root(void (*entry)(void*), void* arg) {
+  const PassedCalls passed;  // those of the worker's loop
+  state_->pool->run_root(0, entry, arg);
+}
 
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
@@ -930,9 +958,11 @@ std::size_t Runtime::usable_size(const void* p) const {
 }
 
 void Runtime::release_all() {
+  const PassedCalls passed;
   if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
 }
 void Runtime::acquire_all() {
+  const PassedCalls passed;
   if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
 }
 
@@ -944,6 +974,7 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 }  // namespace
 
 Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
+  const PassedCalls passed;
   KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
   KASANE_TRY(state_->check_open("view"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
@@ -960,12 +991,44 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
 }
 
+std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
+  auto& s = *state_;
+  if (!s.space->contains(p) || s.network_closed.load()) return 0;
+  const std::uint64_t offset = s.space->offset(p);
+  bytes = std::min(bytes, s.space->bytes() - offset);
+  if (s.in_common_stacks(offset)) return bytes;
+  const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
+  while (const auto wild = s.coherence->pin(s.contexts->here(), offset, bytes, use)) {
+    const std::uint64_t end = mem::offset_of(*wild);
+    if (end <= offset || end - offset >= bytes) return 0;
+    bytes = end - offset;
+  }
+  return bytes;
+}
+
+bool Runtime::can_pin(std::size_t bytes) noexcept {
+  return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
+}
+
+std::size_t Runtime::part_of_calls() const noexcept {
+  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
+  if (state_->tiers == nullptr) return kMost;
+  // All workers may be in such calls, and the rest of the program needs room beside them.
+  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers), kLeast, kMost);
+}
+
+bool Runtime::in_open_stacks(const void* p) const noexcept {
+  return state_->space->contains(p) && state_->in_common_stacks(state_->space->offset(p));
+}
+
 void Runtime::unpin(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
   if (state_->network_closed.load() || state_->in_common_stacks(state_->space->offset(p))) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
 }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
+  const PassedCalls passed;
   if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") ||
       state_->in_common_stacks(state_->space->offset(p)))
     return;
@@ -975,6 +1038,7 @@ void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
   KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
   KASANE_TRY(state_->check_open("discard"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
@@ -1015,6 +1079,7 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
@@ -1024,6 +1089,7 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks)
@@ -1035,6 +1101,7 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
 }
 
 Result<Rank> Runtime::where(const void* global) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));

@@ -18,6 +18,7 @@
 #include <sched.h>
 
 #include "base/assert.h"
+#include "base/call_selector.h"
 #include "ult/context.h"
 #include "ult/locals.h"
 #include "ult/pool_core.h"
@@ -417,10 +418,14 @@ bool Pool::in_user_code() noexcept {
 }
 
 void RuntimeSection::enter() noexcept {
-  if (Worker* worker = current_worker()) ++worker->runtime_depth;
+  if (Worker* worker = current_worker()) {
+    if (worker->runtime_depth++ == 0) set_calls(Calls::passed);
+  }
 }
 void RuntimeSection::leave() noexcept {
-  if (Worker* worker = current_worker()) --worker->runtime_depth;
+  if (Worker* worker = current_worker()) {
+    if (--worker->runtime_depth == 0 && worker->runs_a_thread()) set_calls(Calls::caught);
+  }
 }
 
 // ---- threads ----
@@ -541,6 +546,7 @@ void Pool::suspend(void (*publish)(void* context, SlotId), void* context) {
   count(worker.counters->suspends);
   worker.core->suspend(worker, {publish, context});
   current_worker()->runtime_depth = depth;
+  if (depth != 0) set_calls(Calls::passed);
 }
 
 void Pool::make_ready(SlotId slot, Rank rank) { core_->make_ready(slot, rank); }

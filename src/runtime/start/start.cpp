@@ -32,6 +32,7 @@
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/start/launch.h"
+#include "runtime/signals.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
 
@@ -93,6 +94,7 @@ int program_main(int argc, char** argv, char** envp) {
 
 /// libc calls it as main, in every rank.
 int rank_main(int argc, char** argv, char** envp) {
+  let_faults_through();
   auto alt_stack = AltStack::create();
   if (!alt_stack) refuse(alt_stack.error());
   if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());
