@@ -156,18 +156,12 @@ void Caught::change_mask() noexcept {
 void route(Caught& thread) noexcept {
   const CaughtCall call = thread.call();
   switch (call.number) {
-    case SYS_rt_sigreturn:
-      return thread.return_from_handler();
-    case SYS_rt_sigprocmask:
-      return thread.change_mask();
-    case SYS_clone:
-      return thread.clone();
-    case SYS_clone3:
-      return thread.clone3();
-    case SYS_vfork:
-      return thread.fork_and_wait(CLONE_VFORK | SIGCHLD);
-    default:
-      break;
+    case SYS_rt_sigreturn: return thread.return_from_handler();
+    case SYS_rt_sigprocmask: return thread.change_mask();
+    case SYS_clone: return thread.clone();
+    case SYS_clone3: return thread.clone3();
+    case SYS_vfork: return thread.fork_and_wait(CLONE_VFORK | SIGCHLD);
+    default: break;
   }
   // acquire: what the rules use
   const CallRules* const rules = g_rules.load(std::memory_order_acquire);

@@ -58,7 +58,7 @@ bool catch_calls_of_this_thread() noexcept;
 
 /// The call itself, from code that is never caught: the kernel's answer, -errno for an error.
 extern "C" [[gnu::visibility("hidden")]] long kasane_calls_issue(long number,
-                                                                const long (&arguments)[6]) noexcept;
+                                                                 const long (&arguments)[6]) noexcept;
 inline long issue_call(long number, const long (&arguments)[6]) noexcept {
   return kasane_calls_issue(number, arguments);
 }

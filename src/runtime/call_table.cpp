@@ -31,9 +31,7 @@ constexpr NamedMemory text(std::uint8_t a) { return {a, Shape::text}; }
 constexpr NamedMemory texts(std::uint8_t a) { return {a, Shape::texts}; }
 constexpr NamedMemory value(std::uint8_t a, std::uint8_t n) { return {a, Shape::value, Way::out, n}; }
 constexpr NamedMemory bits(std::uint8_t a) { return {a, Shape::bits, Way::both, 0}; }
-constexpr NamedMemory vectors(std::uint8_t a, std::uint8_t n, Way way) {
-  return {a, Shape::vectors, way, n};
-}
+constexpr NamedMemory vectors(std::uint8_t a, std::uint8_t n, Way way) { return {a, Shape::vectors, way, n}; }
 constexpr NamedMemory header(std::uint8_t a, Way way) { return {a, Shape::header, way}; }
 
 struct Row {
@@ -262,10 +260,8 @@ bool manages_addresses(long number) noexcept {
     case SYS_set_tid_address:
     case SYS_set_robust_list:
     case SYS_exit:
-    case SYS_exit_group:
-      return true;
-    default:
-      return false;
+    case SYS_exit_group: return true;
+    default: return false;
   }
 }
 
@@ -284,18 +280,14 @@ NamedMemory argument_of_fcntl(std::uint64_t command) noexcept {
     case F_SETLKW:
     case F_OFD_GETLK:
     case F_OFD_SETLK:
-    case F_OFD_SETLKW:
-      return both(2, sizeof(struct flock));
+    case F_OFD_SETLKW: return both(2, sizeof(struct flock));
     case F_GETOWN_EX:
-    case F_SETOWN_EX:
-      return both(2, 8);
+    case F_SETOWN_EX: return both(2, 8);
     case F_GET_RW_HINT:
     case F_SET_RW_HINT:
     case F_GET_FILE_RW_HINT:
-    case F_SET_FILE_RW_HINT:
-      return both(2, 8);
-    default:
-      return {};
+    case F_SET_FILE_RW_HINT: return both(2, 8);
+    default: return {};
   }
 }
 

@@ -14,16 +14,16 @@ namespace kasane::runtime {
 /// How much memory an argument names.
 enum class Shape : std::uint8_t {
   none,
-  fixed,     ///< `item` bytes
-  items,     ///< the argument `length` times `item` bytes
-  message,   ///< items, after a word (System V messages)
-  bits,      ///< the argument `length` bits, in whole words (select)
-  value,     ///< as many bytes as the 32-bit word says that the argument `length` names; the word, too
-  text,      ///< up to a 0
-  texts,     ///< words up to a 0, each names a text (execve)
-  vectors,   ///< the argument `length` iovecs, and what they name
-  header,    ///< a msghdr, and what it names
-  headers,   ///< the argument `length` mmsghdrs, and what they name
+  fixed,    ///< `item` bytes
+  items,    ///< the argument `length` times `item` bytes
+  message,  ///< items, after a word (System V messages)
+  bits,     ///< the argument `length` bits, in whole words (select)
+  value,    ///< as many bytes as the 32-bit word says that the argument `length` names; the word, too
+  text,     ///< up to a 0
+  texts,    ///< words up to a 0, each names a text (execve)
+  vectors,  ///< the argument `length` iovecs, and what they name
+  header,   ///< a msghdr, and what it names
+  headers,  ///< the argument `length` mmsghdrs, and what they name
 };
 enum class Way : std::uint8_t { in, out, both };  ///< the kernel reads it, writes it
 
@@ -37,10 +37,10 @@ struct NamedMemory {
 
 /// What may be done of a call whose memory is more than can be pinned at once.
 enum class Parts : std::uint8_t {
-  none,     ///< it is made as a whole, or fails
-  reads,    ///< its first memory may be cut; the call goes on behind it where it would not wait
-  writes,   ///< cut, and goes on until it is short
-  sends,    ///< as writes, on a stream; else as none
+  none,    ///< it is made as a whole, or fails
+  reads,   ///< its first memory may be cut; the call goes on behind it where it would not wait
+  writes,  ///< cut, and goes on until it is short
+  sends,   ///< as writes, on a stream; else as none
 };
 
 struct CallEntry {

@@ -28,11 +28,13 @@ void* begin(void* p) {
 
 }  // namespace
 
-extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
+                                                             const pthread_attr_t* attributes,
                                                              void* (*function)(void*),
                                                              void* argument) noexcept {
   // Perhaps looked up twice.
-  static const auto libcs = reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  static const auto libcs =
+      reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
   if (kasane::calls() == kasane::Calls::passed) return libcs(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;

@@ -230,8 +230,9 @@ void Runtime::State::catch_calls() const {
   if (begun || raw(rank) != 0) return;
   CrashText text;
   text.add("kasane: this kernel cannot catch system calls (").add(begun.error().message.c_str());
-  text.add("; Linux 5.11 can): read, write and other calls fail with EFAULT where their buffers are global "
-           "memory that is absent; use private buffers, views (kasane::view), or --faults uffd-thread\n");
+  text.add(
+      "; Linux 5.11 can): read, write and other calls fail with EFAULT where their buffers are global "
+      "memory that is absent; use private buffers, views (kasane::view), or --faults uffd-thread\n");
   warn(text);
 }
 

@@ -159,7 +159,9 @@ int install(int signal, const struct sigaction* action, struct sigaction* old) n
   struct sigaction on_stack = *action;
   never_block(on_stack.sa_mask);
   // relaxed: before the start nothing needs the flag, and a handler set then is set by one thread.
-  if (g_guarded.load(std::memory_order_relaxed) && on_stack.sa_handler != SIG_DFL && on_stack.sa_handler != SIG_IGN) on_stack.sa_flags |= SA_ONSTACK;
+  if (g_guarded.load(std::memory_order_relaxed) && on_stack.sa_handler != SIG_DFL &&
+      on_stack.sa_handler != SIG_IGN)
+    on_stack.sa_flags |= SA_ONSTACK;
   return libc_sigaction()(signal, &on_stack, old);
 }
 
@@ -244,23 +246,20 @@ extern "C" [[gnu::visibility("default")]] sighandler_t signal(int signal, sighan
 
 extern "C" [[gnu::visibility("default")]] int pthread_sigmask(int how, const sigset_t* set,
                                                               sigset_t* old) noexcept {
-  static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs(
-      "pthread_sigmask");
+  static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs("pthread_sigmask");
   if (how == SIG_UNBLOCK) return libcs.get()(how, set, old);
   return libcs.get()(how, kasane::runtime::ProgramMask(set).get(), old);
 }
 
 extern "C" [[gnu::visibility("default")]] int sigprocmask(int how, const sigset_t* set,
                                                           sigset_t* old) noexcept {
-  static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs(
-      "sigprocmask");
+  static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs("sigprocmask");
   if (how == SIG_UNBLOCK) return libcs.get()(how, set, old);
   return libcs.get()(how, kasane::runtime::ProgramMask(set).get(), old);
 }
 
 extern "C" [[gnu::visibility("default")]] int sigsuspend(const sigset_t* set) {
-  static constinit kasane::runtime::Hidden<int (*)(const sigset_t*)> libcs(
-      "sigsuspend");
+  static constinit kasane::runtime::Hidden<int (*)(const sigset_t*)> libcs("sigsuspend");
   return libcs.get()(kasane::runtime::ProgramMask(set).get());
 }
 
@@ -273,8 +272,9 @@ extern "C" [[gnu::visibility("default")]] int ppoll(pollfd* files, nfds_t n, con
 
 extern "C" [[gnu::visibility("default")]] int pselect(int n, fd_set* in, fd_set* out, fd_set* other,
                                                       const timespec* limit, const sigset_t* set) {
-  static constinit kasane::runtime::Hidden<int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*)> libcs(
-      "pselect");
+  static constinit kasane::runtime::Hidden<int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*,
+                                                   const sigset_t*)>
+      libcs("pselect");
   return libcs.get()(n, in, out, other, limit, kasane::runtime::ProgramMask(set).get());
 }
 

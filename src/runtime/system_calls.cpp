@@ -210,10 +210,8 @@ class Carried {
   long carry_out() noexcept {
     const NamedMemory& first = entry_.memory[0];
     switch (first.shape) {
-      case Shape::vectors:
-        return vectors(first);
-      case Shape::header:
-        return message(first);
+      case Shape::vectors: return vectors(first);
+      case Shape::header: return message(first);
       default:
         if (entry_.parts != Parts::none && count(first) > part_bytes() && runtime_.contains(pointer(first)) &&
             may_be_cut())
@@ -243,8 +241,9 @@ class Carried {
   [[gnu::noinline]] long refuse() noexcept {
     CrashText text;
     text.add("kasane: ").add(entry_.name);
-    text.add(": the call names more global memory than DRAM holds at once, and cannot be made in parts; "
-             "raise --dram (KASANE_DRAM), or pass less\n");
+    text.add(
+        ": the call names more global memory than DRAM holds at once, and cannot be made in parts; "
+        "raise --dram (KASANE_DRAM), or pass less\n");
     warn(text);
     return -ENOMEM;
   }
@@ -254,11 +253,8 @@ class Carried {
     switch (m.shape) {
       case Shape::none:
       case Shape::vectors:
-      case Shape::header:
-        return;
-      case Shape::fixed:
-        pins.add(at, m.item, m.way);
-        return;
+      case Shape::header: return;
+      case Shape::fixed: pins.add(at, m.item, m.way); return;
       case Shape::items:
         if (count(m) < std::size_t{1} << 47) pins.add(at, count(m) * m.item, m.way);
         return;
@@ -268,14 +264,10 @@ class Carried {
       case Shape::bits:
         if (count(m) <= 1 << 20) pins.add(at, (count(m) + 63) / 64 * 8, m.way);
         return;
-      case Shape::value:
-        return pin_value(pins, m);
-      case Shape::text:
-        return pins.add_text(at);
-      case Shape::texts:
-        return pins.add_texts(a_[m.argument]);
-      case Shape::headers:
-        return pin_headers(pins, m);
+      case Shape::value: return pin_value(pins, m);
+      case Shape::text: return pins.add_text(at);
+      case Shape::texts: return pins.add_texts(a_[m.argument]);
+      case Shape::headers: return pin_headers(pins, m);
     }
   }
   void pin_value(Pins& pins, const NamedMemory& m) noexcept {
@@ -325,8 +317,9 @@ class Carried {
     Pins pins(runtime_);
     pins.add(&type, sizeof type, Way::out);
     pins.add(&bytes, sizeof bytes, Way::both);
-    const long got = mem::issue_call(SYS_getsockopt, {a_[0], SOL_SOCKET, SO_TYPE, reinterpret_cast<long>(&type),
-                                                      reinterpret_cast<long>(&bytes), 0});
+    const long got = mem::issue_call(
+        SYS_getsockopt,
+        {a_[0], SOL_SOCKET, SO_TYPE, reinterpret_cast<long>(&type), reinterpret_cast<long>(&bytes), 0});
     return got == 0 && type == SOCK_STREAM;
   }
   /// Whether the call goes on after a whole part. A read of a pipe or a socket might wait, and may be short.
@@ -457,8 +450,9 @@ long carry_out_unknown(const CaughtCall& call) noexcept {
   if (result != -EFAULT) return result;
   CrashText text;
   text.add("kasane: system call ").signed_decimal(call.number);
-  text.add(": its arguments are not known, and one that is an address of global memory is not present; use "
-           "private memory, a view (kasane::view), or --faults uffd-thread\n");
+  text.add(
+      ": its arguments are not known, and one that is an address of global memory is not present; use "
+      "private memory, a view (kasane::view), or --faults uffd-thread\n");
   warn(text);
   return result;
 }
@@ -484,13 +478,13 @@ bool concerns(const CaughtCall& call) noexcept {
   CallEntry own;
   const CallEntry* const entry = entry_of(call, own);
   if (entry == nullptr) {
-    return !manages_addresses(call.number) && std::any_of(std::begin(call.argument), std::end(call.argument), absent);
+    return !manages_addresses(call.number) &&
+           std::any_of(std::begin(call.argument), std::end(call.argument), absent);
   }
   for (const NamedMemory& m : entry->memory) {
     const long word = call.argument[m.argument];
     switch (m.shape) {
-      case Shape::none:
-        break;
+      case Shape::none: break;
       case Shape::texts:
       case Shape::vectors:
       case Shape::header:

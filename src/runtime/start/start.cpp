@@ -31,8 +31,8 @@
 #include "runtime/options.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
-#include "runtime/start/launch.h"
 #include "runtime/signals.h"
+#include "runtime/start/launch.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
 
