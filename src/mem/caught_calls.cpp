@@ -12,12 +12,14 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 #include "base/call_selector.h"
 #include "mem/signal_dispatch.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_OFF 0
 #define PR_SYS_DISPATCH_ON 1
 #endif
 #ifndef SYS_USER_DISPATCH
@@ -169,8 +171,38 @@ void route(Caught& thread) noexcept {
   thread.pass();
 }
 
+bool switch_on_here(int mode = PR_SYS_DISPATCH_ON) noexcept {
+  const long begin = mode == PR_SYS_DISPATCH_ON ? reinterpret_cast<long>(kasane_calls_begin) : 0,
+             bytes = mode == PR_SYS_DISPATCH_ON ? kasane_calls_end - kasane_calls_begin : 0;
+  return ::prctl(PR_SET_SYSCALL_USER_DISPATCH, mode, begin, bytes,
+                 mode == PR_SYS_DISPATCH_ON ? &kasane_call_selector : nullptr) == 0;
+}
+
+// ---- the program's threads ----
+
+/// Held for a few instructions, but by catch_calls_of_program() for all its time.
+constinit std::mutex g_threads_lock;
+constinit ProgramThread* g_threads = nullptr;
+bool g_on = false;  ///< under the lock
+std::atomic<std::uint32_t> g_to_switch{0};
+
+/// The SIGSYS by which catch_calls_of_program() asks a thread.
+bool asked_to_switch(const siginfo_t& info) noexcept {
+  // acquire, acq_rel: with the store and the loads there
+  if (info.si_code != SI_TKILL || g_to_switch.load(std::memory_order_acquire) == 0) return false;
+  switch_on_here();
+  g_to_switch.fetch_sub(1, std::memory_order_acq_rel);
+  return true;
+}
+
 void on_caught(int signal, siginfo_t* info, void* context) {
-  if (info->si_code != SYS_USER_DISPATCH) return g_other(signal, info, context);
+  if (info->si_code != SYS_USER_DISPATCH) {
+    const int saved = errno;
+    const PassedCalls passed;
+    if (!asked_to_switch(*info)) g_other(signal, info, context);
+    errno = saved;
+    return;
+  }
   set_calls(Calls::passed);
   const int saved = errno;
   Caught thread(context);
@@ -210,7 +242,8 @@ bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*)) no
     unsigned long flags;
     const char* restorer;
     std::uint64_t mask;
-  } action{handler, SA_SIGINFO | SA_ONSTACK | SA_NODEFER, kasane_calls_restorer, ~std::uint64_t{0}};
+  } action{handler, SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART, kasane_calls_restorer,
+           ~std::uint64_t{0}};
   constexpr unsigned long kRestorer = 0x04000000;
   action.flags |= kRestorer;
   for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
@@ -230,10 +263,39 @@ Result<void> rule_caught_calls(const CallRules& rules, void (*other)(int, siginf
 
 void pass_caught_calls() noexcept { g_rules.store(nullptr, std::memory_order_seq_cst); }
 
-bool catch_calls_of_this_thread() noexcept {
-  set_calls(Calls::passed);
-  return ::prctl(PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, kasane_calls_begin,
-                 kasane_calls_end - kasane_calls_begin, &kasane_call_selector) == 0;
+bool catch_calls_of_program() noexcept {
+  const PassedCalls passed;
+  const std::lock_guard lock(g_threads_lock);
+  if (g_on) return true;
+  if (!switch_on_here()) return false;
+  switch_on_here(PR_SYS_DISPATCH_OFF);
+  g_on = true;
+  for (const ProgramThread* t = g_threads; t != nullptr; t = t->next_) {
+    if (t->id_ == ::gettid()) {
+      switch_on_here();
+      continue;
+    }
+    g_to_switch.fetch_add(1, std::memory_order_acq_rel);
+    if (::syscall(SYS_tgkill, ::getpid(), t->id_, SIGSYS) != 0)
+      g_to_switch.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  for (int i = 0; i < 1000 && g_to_switch.load(std::memory_order_acquire) != 0; ++i) ::usleep(1000);
+  return true;
+}
+
+ProgramThread::ProgramThread() noexcept : id_(::gettid()) {
+  const PassedCalls passed;
+  const std::lock_guard lock(g_threads_lock);
+  next_ = g_threads;
+  if (next_ != nullptr) next_->before_ = this;
+  g_threads = this;
+  if (g_on) switch_on_here();
+}
+
+ProgramThread::~ProgramThread() {
+  const std::lock_guard lock(g_threads_lock);
+  if (next_ != nullptr) next_->before_ = before_;
+  (before_ != nullptr ? before_->next_ : g_threads) = next_;
 }
 
 }  // namespace kasane::mem

@@ -12,8 +12,10 @@
 // The handler only chooses, so a call that waits is interrupted by signals as usual, and the program's
 // handlers run outside of ours. A mask of the program's never blocks what the runtime needs (kNeverBlocked).
 //
-// Thread safety: each OS thread is switched on by itself; a new thread is not caught. Invariant: a thread
-// that is switched on does not block SIGSYS.
+// The kernel switches it on for one OS thread at a time, and does not inherit it. So the OS threads that run
+// user code are known (ProgramThread). Those that exist when catching begins are told by a SIGSYS.
+//
+// Thread safety: any thread. Invariant: a thread that is switched on does not block SIGSYS.
 #pragma once
 
 #include <signal.h>
@@ -52,9 +54,24 @@ inline constexpr std::array kNeverBlocked{SIGSEGV, SIGBUS, SIGSYS};
 Result<void> rule_caught_calls(const CallRules&, void (*other)(int, siginfo_t*, void*)) noexcept;
 /// From now on caught calls pass.
 void pass_caught_calls() noexcept;
-/// Switches catching on for the calling OS thread. Its calls pass until its selector says otherwise
-/// (base/call_selector.h). False: this kernel cannot.
-bool catch_calls_of_this_thread() noexcept;
+/// From now on the calls of all ProgramThreads are caught where their selector says so
+/// (base/call_selector.h). After rule_caught_calls(). Returns when no thread is in a call that was not caught,
+/// or after a second. False: this kernel cannot; errno says why.
+bool catch_calls_of_program() noexcept;
+
+/// The calling OS thread may run user code while the object lives. Its selector stays.
+class ProgramThread {
+ public:
+  ProgramThread() noexcept;
+  ~ProgramThread();
+  ProgramThread(const ProgramThread&) = delete;
+  ProgramThread& operator=(const ProgramThread&) = delete;
+
+ private:
+  friend bool catch_calls_of_program() noexcept;
+  const int id_;
+  ProgramThread *next_, *before_ = nullptr;  ///< in the list of all
+};
 
 /// The call itself, from code that is never caught: the kernel's answer, -errno for an error.
 extern "C" [[gnu::visibility("hidden")]] long kasane_calls_issue(long number,
@@ -69,7 +86,7 @@ inline long issue_call(long number, const long (&arguments)[6]) noexcept {
 /// For the handler of faults: the fault was copy_named()'s, which returns false when the thread goes on.
 [[nodiscard]] bool end_named_copy(void* ucontext) noexcept;
 
-/// As sigaction, with flags SA_SIGINFO | SA_ONSTACK | SA_NODEFER; all signals but those of crashes are held
+/// As sigaction, with flags SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART; all signals but those of crashes are held
 /// back meanwhile, and the handler's return is never caught. False: errno says why.
 bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*)) noexcept;
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "base/call_selector.h"
-#include "runtime/system_calls.h"
+#include "mem/caught_calls.h"
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
@@ -22,7 +22,8 @@ struct Begin {
 void* begin(void* p) {
   const Begin begin = *static_cast<Begin*>(p);
   std::free(p);
-  kasane::runtime::enter_user_code();
+  const kasane::mem::ProgramThread here;
+  kasane::set_calls(kasane::Calls::caught);
   return begin.function(begin.argument);
 }
 

@@ -61,7 +61,6 @@
 #include "runtime/system_calls.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/trace_file.h"
-#include "runtime/warn.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
 #include "topo/threads.h"
@@ -223,17 +222,11 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   return runtime;
 }
 
-/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it.
+/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it. On
+/// one rank without --dram the pager asks for it, before it evicts anything.
 void Runtime::State::catch_calls() const {
-  if (ult::kSanitized || (ranks == 1 && tiers == nullptr) || engine->name() == mem::kUffdThread) return;
-  const auto begun = begin_catching_calls();
-  if (begun || raw(rank) != 0) return;
-  CrashText text;
-  text.add("kasane: this kernel cannot catch system calls (").add(begun.error().message.c_str());
-  text.add(
-      "; Linux 5.11 can): read, write and other calls fail with EFAULT where their buffers are global "
-      "memory that is absent; use private buffers, views (kasane::view), or --faults uffd-thread\n");
-  warn(text);
+  if (!ult::kSanitized && (ranks > 1 || options.dram_bytes != 0) && engine->name() != mem::kUffdThread)
+    begin_catching_calls();
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
@@ -577,7 +570,10 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   if (tiers != nullptr) {
     auto started = tiers->start(
         job_counters->own()[counted_threads() - 1], binding,
-        {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+        {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); },
+         [this] {
+           if (!ult::kSanitized && engine->name() != mem::kUffdThread) begin_catching_calls();
+         }});
     KASANE_TRY(started);
   }
   for (std::uint32_t w = first_worker; w < workers; ++w) {
@@ -587,7 +583,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       binding.bind_worker(w);
-      catch_calls_here();
+      const mem::ProgramThread runs_user_code;
       pool->run_worker(w);
       workers_left.fetch_sub(1);
     });
@@ -829,6 +825,7 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   auto& s = *state_;
   if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
+    const mem::ProgramThread runs_user_code;
     set_calls(Calls::caught);
     const int status = main(argc, argv, envp);
     set_calls(Calls::passed);
@@ -841,6 +838,7 @@ int Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, c
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
+  const mem::ProgramThread runs_user_code;
   MainCall call{main, argc, argv, envp, 0, {}};
   g_main_call = &call;
   ucontext_t here, there;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -94,6 +95,16 @@ class Remembered {
 Remembered g_segv, g_bus, g_sys;
 std::atomic<bool> g_guarded{false}, g_sys_guarded{false};
 
+/// Of the action in g_sys, what a handler of SIGSYS may read: a filter of the program's (seccomp) may turn any
+/// call into a SIGSYS, those of a Lock included.
+std::atomic<sighandler_t> g_sys_handler{SIG_DFL};
+std::atomic<bool> g_sys_takes_info{false};
+
+void note_sys(const struct sigaction& action) noexcept {
+  g_sys_takes_info.store((action.sa_flags & SA_SIGINFO) != 0, std::memory_order_relaxed);
+  g_sys_handler.store(action.sa_handler, std::memory_order_release);  // release: with the flag
+}
+
 Remembered* guarded(int signal) noexcept {
   // acquire: guard_fault_signals() has stored what the program had before.
   if (!g_guarded.load(std::memory_order_acquire)) return nullptr;
@@ -153,6 +164,7 @@ bool is_sanitizers(const struct sigaction& action) noexcept {
 int install(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
   if (Remembered* kept = guarded(signal)) {
     kept->exchange(action, old);
+    if (signal == SIGSYS && action != nullptr) note_sys(*action);
     return 0;
   }
   if (action == nullptr) return libc_sigaction()(signal, action, old);
@@ -182,7 +194,10 @@ void guard_fault_signals() noexcept {
 void guard_call_signal() noexcept {
   struct sigaction before = {};
   if (g_sys_guarded.load(std::memory_order_relaxed)) return;  // relaxed: called at the start, by one thread
-  if (libc_sigaction()(SIGSYS, nullptr, &before) == 0) g_sys.exchange(&before, nullptr);
+  if (libc_sigaction()(SIGSYS, nullptr, &before) == 0) {
+    g_sys.exchange(&before, nullptr);
+    note_sys(before);
+  }
   g_sys_guarded.store(true, std::memory_order_release);  // release: see guarded()
 }
 
@@ -194,7 +209,11 @@ void let_faults_through() noexcept {
 }
 
 void call_other_sigsys(int signal, siginfo_t* info, void* context) {
-  if (call_program_fault_handler(signal, info, context)) return;
+  const sighandler_t handler = g_sys_handler.load(std::memory_order_acquire);  // acquire: see note_sys()
+  if (handler != SIG_DFL && handler != SIG_IGN) {
+    if (!g_sys_takes_info.load(std::memory_order_relaxed)) return handler(signal);
+    return std::bit_cast<void (*)(int, siginfo_t*, void*)>(handler)(signal, info, context);
+  }
   const struct sigaction standard = {};
   mem::raw_sigaction(signal, &standard, nullptr);
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);

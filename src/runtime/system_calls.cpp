@@ -2,9 +2,9 @@
 #include "runtime/system_calls.h"
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
+#include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
 #include "runtime/warn.h"
@@ -28,8 +29,6 @@ namespace {
 
 using mem::CaughtCall;
 using mem::copy_named;
-
-std::atomic<bool> g_catching{false};
 
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 
@@ -322,14 +321,16 @@ class Carried {
         {a_[0], SOL_SOCKET, SO_TYPE, reinterpret_cast<long>(&type), reinterpret_cast<long>(&bytes), 0});
     return got == 0 && type == SOCK_STREAM;
   }
-  /// Whether the call goes on after a whole part. A read of a pipe or a socket might wait, and may be short.
+  /// Whether the call goes on after a whole part. What is read may be short where the rest would wait.
   [[nodiscard]] bool goes_on() noexcept {
     if (!reads()) return true;
-    struct stat file;
+    if (number_ == SYS_recvfrom) return (a_[3] & MSG_WAITALL) != 0;
+    if (number_ == SYS_recvmsg) return (a_[2] & MSG_WAITALL) != 0;
+    pollfd file{static_cast<int>(a_[0]), POLLIN, 0};
     Pins pins(runtime_);
-    pins.add(&file, sizeof file, Way::out);
-    return mem::issue_call(SYS_fstat, {a_[0], reinterpret_cast<long>(&file), 0, 0, 0, 0}) == 0 &&
-           (S_ISREG(file.st_mode) || S_ISBLK(file.st_mode));
+    pins.add(&file, sizeof file, Way::both);
+    return mem::issue_call(SYS_poll, {reinterpret_cast<long>(&file), 1, 0, 0, 0, 0}) == 1 &&
+           (file.revents & POLLIN) != 0;
   }
   void advance_place(long bytes) noexcept {
     if (entry_.offset != 0 && a_[entry_.offset] != -1) a_[entry_.offset] += bytes;
@@ -513,23 +514,18 @@ long carry_out(CaughtCall& call) noexcept {
 
 }  // namespace
 
-Result<void> begin_catching_calls() noexcept {
+void begin_catching_calls() noexcept {
   guard_call_signal();
-  KASANE_TRY(mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys));
-  if (!mem::catch_calls_of_this_thread())
-    return fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH)");
-  g_catching.store(true, std::memory_order_release);  // release: what the handler uses
-  return {};
-}
-
-void catch_calls_here() noexcept {
-  // acquire: as above
-  if (g_catching.load(std::memory_order_acquire)) (void)mem::catch_calls_of_this_thread();
-}
-
-void enter_user_code() noexcept {
-  catch_calls_here();
-  set_calls(Calls::caught);
+  Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
+  if (ruled && !mem::catch_calls_of_program())
+    ruled = fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH)");
+  if (ruled || raw(process().rank) != 0) return;
+  CrashText text;
+  text.add("kasane: system calls cannot be caught here: ").add(ruled.error().message.c_str());
+  text.add(
+      "; Linux 5.11 can. read, write and other calls fail with EFAULT where their buffers are global "
+      "memory that is absent: use private buffers, views (kasane::view), or --faults uffd-thread\n");
+  warn(text);
 }
 
 }  // namespace kasane::runtime

@@ -7,16 +7,10 @@
 // Thread safety: the process's calls; any OS thread.
 #pragma once
 
-#include "base/result.h"
-
 namespace kasane::runtime {
 
-/// From now on caught calls are carried out for Runtime::current().
-Result<void> begin_catching_calls() noexcept;
-/// The calling OS thread runs user code of the program: its calls are caught from now on, if
-/// begin_catching_calls() succeeded, whenever its selector says so.
-void catch_calls_here() noexcept;
-/// As catch_calls_here(), and user code runs from here on.
-void enter_user_code() noexcept;
+/// From now on the calls of the program's threads (mem::ProgramThread) are caught, and carried out for
+/// Runtime::current(). Where the kernel cannot, rank 0 says so, once.
+void begin_catching_calls() noexcept;
 
 }  // namespace kasane::runtime
