@@ -300,15 +300,21 @@ ProgramThread::~ProgramThread() {
 
 }  // namespace kasane::mem
 
+namespace {
+// Not inlined: the thread may be on another OS thread after the call, and errno at another address.
+[[gnu::noinline]] int read_errno() noexcept { return errno; }
+[[gnu::noinline]] void write_errno(int value) noexcept { errno = value; }
+}  // namespace
+
 long kasane_calls_carry_out_here(kasane::mem::CaughtCall* call) noexcept {
   using namespace kasane;
   set_calls(Calls::passed);
-  const int saved = errno;
+  const int saved = read_errno();
   // acquire: see route()
   const mem::CallRules* const rules = mem::g_rules.load(std::memory_order_acquire);
   const long result =
       rules != nullptr ? rules->carry_out(*call) : mem::issue_call(call->number, call->argument);
-  errno = saved;
+  write_errno(saved);
   set_calls(Calls::caught);
   return result;
 }

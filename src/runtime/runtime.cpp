@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -149,7 +150,7 @@ struct Runtime::State {
   Result<void> build(comm::Job job, std::byte* space_base);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
-  void catch_calls() const;
+  void catch_calls();
   Result<void> build_memory(std::byte* space_base);
   Result<void> build_threads();
   Result<void> build_access();
@@ -224,9 +225,17 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
 
 /// Where memory that a program names in a system call may be absent, and the kernel does not wait for it. On
 /// one rank without --dram the pager asks for it, before it evicts anything.
-void Runtime::State::catch_calls() const {
-  if (!ult::kSanitized && (ranks > 1 || options.dram_bytes != 0) && engine->name() != mem::kUffdThread)
-    begin_catching_calls();
+void Runtime::State::catch_calls() {
+  if (ult::kSanitized || (ranks == 1 && options.dram_bytes == 0) || engine->name() == mem::kUffdThread)
+    return;
+  if (ranks > 1) {
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    std::uint64_t least = files.rlim_cur;
+    collectives->allreduce(comm::Reduce::min, {&least, 1});
+    number_descriptors(Descriptors(ranks, rank, least));
+  }
+  begin_catching_calls();
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}

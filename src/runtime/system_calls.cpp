@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/system_calls.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -18,10 +19,12 @@
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
+#include "runtime/held_mutexes.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
 #include "runtime/warn.h"
+#include "ult/pool.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -29,6 +32,8 @@ namespace {
 
 using mem::CaughtCall;
 using mem::copy_named;
+
+Descriptors g_descriptors;  ///< constant before calls are caught
 
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 
@@ -458,6 +463,56 @@ long carry_out_unknown(const CaughtCall& call) noexcept {
   return result;
 }
 
+/// A new descriptor's number becomes one of this rank's. It stays what it is where the rank has none left, or
+/// it takes the place of a standard one.
+long number_of_this_rank(long opened, long least) noexcept {
+  if (opened <= STDERR_FILENO || g_descriptors.owner(opened) != kNoRank) return opened;
+  const bool closes = (mem::issue_call(SYS_fcntl, {opened, F_GETFD, 0, 0, 0, 0}) & FD_CLOEXEC) != 0;
+  for (const Descriptors::Part& part : g_descriptors.own()) {
+    if (part.count == 0 || part.first < least) continue;
+    const long number =
+        mem::issue_call(SYS_fcntl, {opened, closes ? F_DUPFD_CLOEXEC : F_DUPFD, part.first, 0, 0, 0});
+    if (number < 0) continue;
+    const bool fits = number < part.first + part.count;
+    mem::issue_call(SYS_close, {fits ? opened : number, 0, 0, 0, 0, 0});
+    if (fits) return number;
+  }
+  return opened;
+}
+
+long number_opened(const CaughtCall& call, const UsedDescriptors& used, long result) noexcept {
+  if (used.opens) return number_of_this_rank(result, call.number == SYS_fcntl ? call.argument[2] : 0);
+  if (used.opens_two < 0) return result;
+  int two[2];
+  auto* const named = reinterpret_cast<int*>(call.argument[used.opens_two]);
+  if (!copy_named(two, named, sizeof two)) return result;
+  for (int& number : two) number = static_cast<int>(number_of_this_rank(number, 0));
+  (void)copy_named(named, two, sizeof two);
+  return result;
+}
+
+/// After a call said that a descriptor is not open: the thread goes on at the rank whose number it is. False:
+/// it is here already, or cannot move.
+bool go_to_opener(const CaughtCall& call, const UsedDescriptors& used) noexcept {
+  for (const std::int8_t argument : used.used) {
+    const long number = argument < 0 ? -1 : call.argument[argument];
+    if (!g_descriptors.elsewhere(number)) continue;
+    if (ult::Pool::self() != kNoSlot) {
+      check_no_mutex_held("a call on a descriptor of another rank");
+      ult::Pool::move_to(g_descriptors.owner(number));
+      return true;
+    }
+    static std::atomic_flag said;
+    if (said.test_and_set()) return false;
+    CrashText text;
+    text.add("kasane: descriptor ").signed_decimal(number).add(" was opened on rank ");
+    text.decimal(raw(g_descriptors.owner(number)));
+    text.add(", and main and OS threads of the program stay where they are: use it on a thread, in run()\n");
+    warn(text);
+  }
+  return false;
+}
+
 /// The entry of the call, or `own` for one whose command says what it names. Null: not in the table.
 const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
   const auto command = static_cast<std::uint64_t>(call.argument[1]);
@@ -476,6 +531,12 @@ bool concerns(const CaughtCall& call) noexcept {
   const auto absent = [&](long word) {
     return runtime->contains(address(word)) && !runtime->in_open_stacks(address(word));
   };
+  if (g_descriptors.divided()) {
+    const UsedDescriptors d = used_descriptors(call.number, call.argument[1]);
+    if (d.opens || d.opens_two >= 0) return true;
+    for (const std::int8_t argument : d.used)
+      if (argument >= 0 && g_descriptors.elsewhere(call.argument[argument])) return true;
+  }
   CallEntry own;
   const CallEntry* const entry = entry_of(call, own);
   if (entry == nullptr) {
@@ -502,7 +563,8 @@ bool concerns(const CaughtCall& call) noexcept {
   return false;
 }
 
-long carry_out(CaughtCall& call) noexcept {
+/// Not inlined: the caller may go on in another OS thread and process between two calls.
+[[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
   Runtime* const runtime = Runtime::current();
   if (runtime == nullptr) return mem::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
@@ -512,7 +574,17 @@ long carry_out(CaughtCall& call) noexcept {
   return entry == nullptr ? carry_out_unknown(call) : Carried(*runtime, call, *entry).carry_out();
 }
 
+long carry_out(CaughtCall& call) noexcept {
+  UsedDescriptors used;
+  if (g_descriptors.divided()) used = used_descriptors(call.number, call.argument[1]);
+  long result = carry_out_here(call);
+  if (result == -EBADF && go_to_opener(call, used)) result = carry_out_here(call);
+  return result < 0 ? result : number_opened(call, used, result);
+}
+
 }  // namespace
+
+void number_descriptors(const Descriptors& descriptors) noexcept { g_descriptors = descriptors; }
 
 void begin_catching_calls() noexcept {
   guard_call_signal();

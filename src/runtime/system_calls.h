@@ -7,10 +7,15 @@
 // Thread safety: the process's calls; any OS thread.
 #pragma once
 
+#include "runtime/descriptors.h"
+
 namespace kasane::runtime {
 
 /// From now on the calls of the program's threads (mem::ProgramThread) are caught, and carried out for
 /// Runtime::current(). Where the kernel cannot, rank 0 says so, once.
 void begin_catching_calls() noexcept;
+
+/// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its rank's.
+void number_descriptors(const Descriptors&) noexcept;
 
 }  // namespace kasane::runtime
