@@ -55,8 +55,8 @@ Result<void> rule_caught_calls(const CallRules&, void (*other)(int, siginfo_t*, 
 /// From now on caught calls pass.
 void pass_caught_calls() noexcept;
 /// From now on the calls of all ProgramThreads are caught where their selector says so
-/// (base/call_selector.h). After rule_caught_calls(). Returns when no thread is in a call that was not caught,
-/// or after a second. False: this kernel cannot; errno says why.
+/// (base/call_selector.h). After rule_caught_calls(). Returns when no thread is in a call that was not
+/// caught, or after a second. False: this kernel cannot; errno says why.
 bool catch_calls_of_program() noexcept;
 
 /// The calling OS thread may run user code while the object lives. Its selector stays.
@@ -86,8 +86,8 @@ inline long issue_call(long number, const long (&arguments)[6]) noexcept {
 /// For the handler of faults: the fault was copy_named()'s, which returns false when the thread goes on.
 [[nodiscard]] bool end_named_copy(void* ucontext) noexcept;
 
-/// As sigaction, with flags SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART; all signals but those of crashes are held
-/// back meanwhile, and the handler's return is never caught. False: errno says why.
+/// As sigaction, with flags SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART; all signals but those of
+/// crashes are held back meanwhile, and the handler's return is never caught. False: errno says why.
 bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*)) noexcept;
 
 }  // namespace kasane::mem

@@ -79,8 +79,8 @@ kasane_calls_issue:
         .hidden kasane_calls_end
 kasane_calls_end:
 
-// A call that the runtime carries out. rsp: a CaughtCall on the thread's own stack, 64-byte aligned. Code that
-// makes a system call expects all registers but rax, rcx and r11 to stay.
+// A call that the runtime carries out. rsp: a CaughtCall on the thread's own stack, 64-byte aligned. Code
+// that makes a system call expects all registers but rax, rcx and r11 to stay.
 #define ARGUMENTS 8
 #define RIP 56
 #define RSP 64

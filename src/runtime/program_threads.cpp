@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program's own OS threads (std::thread, OpenMP): pthread_create() for the whole program. A thread that is
-// made by user code runs user code, so its system calls are caught; the kernel does not inherit that.
+// The program's own OS threads (std::thread, OpenMP): pthread_create() for the whole program. A thread that
+// is made by user code runs user code, so its system calls are caught; the kernel does not inherit that.
 #include <dlfcn.h>
 #include <pthread.h>
 

@@ -95,8 +95,8 @@ class Remembered {
 Remembered g_segv, g_bus, g_sys;
 std::atomic<bool> g_guarded{false}, g_sys_guarded{false};
 
-/// Of the action in g_sys, what a handler of SIGSYS may read: a filter of the program's (seccomp) may turn any
-/// call into a SIGSYS, those of a Lock included.
+/// Of the action in g_sys, what a handler of SIGSYS may read: a filter of the program's (seccomp) may turn
+/// any call into a SIGSYS, those of a Lock included.
 std::atomic<sighandler_t> g_sys_handler{SIG_DFL};
 std::atomic<bool> g_sys_takes_info{false};
 

@@ -30,8 +30,8 @@ void guard_call_signal() noexcept;
 /// The calling thread does not block what the runtime needs: the parent's mask may.
 void let_faults_through() noexcept;
 
-/// A SIGSYS that is no caught call goes to the program's handler, or ends the process. The handler's own calls
-/// pass, since it may let through only what its own instructions do.
+/// A SIGSYS that is no caught call goes to the program's handler, or ends the process. The handler's own
+/// calls pass, since it may let through only what its own instructions do.
 void call_other_sigsys(int signal, siginfo_t*, void* context);
 
 /// Calls the program's own handler for a fault that is not ours, as the kernel would. False: it has none.

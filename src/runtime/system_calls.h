@@ -15,7 +15,8 @@ namespace kasane::runtime {
 /// Runtime::current(). Where the kernel cannot, rank 0 says so, once.
 void begin_catching_calls() noexcept;
 
-/// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its rank's.
+/// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
+/// rank's.
 void number_descriptors(const Descriptors&) noexcept;
 
 }  // namespace kasane::runtime

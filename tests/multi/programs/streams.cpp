@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of the standard library over more memory than DRAM holds: streams MIB writes a vector of so many MiB
-// as a whole by ofstream::write and by fwrite, and reads it back; then it copies a text line by line while it
-// works on other memory. Status 1 if a byte or a line is missing.
+// Streams of the standard library over more memory than DRAM holds: streams MIB writes a vector of so many
+// MiB as a whole by ofstream::write and by fwrite, and reads it back; then it copies a text line by line
+// while it works on other memory. Status 1 if a byte or a line is missing.
 #include <unistd.h>
 
 #include <cstdio>
