@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a system call of a thread costs: a write of BYTES to /dev/null, from private or from global memory. On
-// one rank it is the kernel's own, on two it is caught; `passed`: the kernel's own on an OS thread whose calls
-// could be caught, and pass.
+// one rank it is the kernel's own, on two it is caught; `passed`: the kernel's own on an OS thread whose
+// calls could be caught, and pass.
 //   kasane run -n 1|2 --workers 1 -- player-calls private|global|passed BYTES CALLS
 // Prints one JSON object: the mean time of a call in each of 20 rounds, in ns.
 #include <fcntl.h>

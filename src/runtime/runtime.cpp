@@ -1022,7 +1022,8 @@ std::size_t Runtime::part_of_calls() const noexcept {
   constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
   if (state_->tiers == nullptr) return kMost;
   // All workers may be in such calls, and the rest of the program needs room beside them.
-  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks), kLeast, kMost);
+  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks),
+                                 kLeast, kMost);
 }
 
 bool Runtime::in_open_stacks(const void* p) const noexcept {

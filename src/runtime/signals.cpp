@@ -262,6 +262,9 @@ extern "C" [[gnu::visibility("default")]] sighandler_t signal(int signal, sighan
 }
 
 // Masks of the program's, for good or for the time of a wait.
+// A sanitizer has its own.
+
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
 extern "C" [[gnu::visibility("default")]] int pthread_sigmask(int how, const sigset_t* set,
                                                               sigset_t* old) noexcept {
@@ -303,3 +306,5 @@ extern "C" [[gnu::visibility("default")]] int epoll_pwait(int epoll, epoll_event
       "epoll_pwait");
   return libcs.get()(epoll, events, most, limit, kasane::runtime::ProgramMask(set).get());
 }
+
+#endif
