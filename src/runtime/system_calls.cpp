@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/system_calls.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -14,7 +16,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
@@ -601,3 +606,90 @@ void begin_catching_calls() noexcept {
 }
 
 }  // namespace kasane::runtime
+
+// A child that shares the memory until it has become another program (posix_spawn, and within libc system and
+// popen): its calls are not caught, so what they name is pinned before. A sanitizer has its own.
+
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+namespace {
+
+using kasane::runtime::Way;
+
+class ForChild {
+ public:
+  void text(const char* at) noexcept {
+    if (pins_) pins_->add_text(at);
+  }
+  void texts(char* const* list) noexcept {
+    if (pins_) pins_->add_texts(reinterpret_cast<long>(list));
+  }
+  template <class T>
+  void object(const T* at) noexcept {
+    if (pins_) pins_->add(at, sizeof(T), Way::in);
+  }
+
+ private:
+  struct Made : std::optional<kasane::runtime::Pins> {
+    Made() noexcept {
+      if (auto* const runtime = kasane::runtime::Runtime::current()) emplace(*runtime);
+    }
+  };
+  Made pins_;
+};
+
+template <class Function>
+Function libcs(std::atomic<Function>& found, const char* name) noexcept {
+  // relaxed: a pointer to code; a second look-up does no harm
+  Function f = found.load(std::memory_order_relaxed);
+  if (f == nullptr) found.store(f = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name)));
+  return f;
+}
+
+using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
+                      char* const*, char* const*);
+
+int spawn(Spawn libc, pid_t* child, const char* file, const posix_spawn_file_actions_t* actions,
+          const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+  ForChild present;
+  present.text(file);
+  present.object(actions);
+  present.object(attributes);
+  present.texts(arguments);
+  present.texts(environment);
+  return libc(child, file, actions, attributes, arguments, environment);
+}
+
+constinit std::atomic<Spawn> g_spawn{nullptr}, g_spawnp{nullptr};
+constinit std::atomic<int (*)(const char*)> g_system{nullptr};
+constinit std::atomic<FILE* (*)(const char*, const char*)> g_popen{nullptr};
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] int posix_spawn(pid_t* child, const char* path,
+                                                          const posix_spawn_file_actions_t* actions,
+                                                          const posix_spawnattr_t* attributes,
+                                                          char* const* arguments, char* const* environment) {
+  return spawn(libcs(g_spawn, "posix_spawn"), child, path, actions, attributes, arguments, environment);
+}
+
+extern "C" [[gnu::visibility("default")]] int posix_spawnp(pid_t* child, const char* file,
+                                                           const posix_spawn_file_actions_t* actions,
+                                                           const posix_spawnattr_t* attributes,
+                                                           char* const* arguments, char* const* environment) {
+  return spawn(libcs(g_spawnp, "posix_spawnp"), child, file, actions, attributes, arguments, environment);
+}
+
+extern "C" [[gnu::visibility("default")]] int system(const char* command) {
+  ForChild present;
+  present.text(command);
+  return libcs(g_system, "system")(command);
+}
+
+extern "C" [[gnu::visibility("default")]] FILE* popen(const char* command, const char* mode) {
+  ForChild present;
+  present.text(command);
+  return libcs(g_popen, "popen")(command, mode);
+}
+
+#endif
