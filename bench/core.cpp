@@ -24,7 +24,7 @@ void append(std::vector<Row>& rows, std::vector<Row> more) {
 
 int main(int argc, char** argv) {
   kasane::bench::CommandLine line("core", "smaller sizes and fewer repetitions: seconds instead of minutes");
-  line.names("groups of cases", {"fork-join", "steal", "lock", "atomics", "pages", "apps"});
+  line.names("groups of cases", {"fork-join", "steal", "lock", "atomics", "calls", "pages", "apps"});
   line.names(kEngines, {"uffd", "mprotect", "uffd-thread"});
   line.repetitions("1 to 9 by the group, with --quick 1 to 3");
   if (const auto status = line.parse(argc, argv)) return *status;
@@ -50,6 +50,10 @@ int main(int argc, char** argv) {
     if (line.wants("atomics")) {
       std::fputs("atomics: std::atomic of one rank, and of two at once …\n", stderr);
       append(rows, kasane::bench::core_atomics(quick, repetitions, kasane::bench::kasane_command(), here));
+    }
+    if (line.wants("calls")) {
+      std::fputs("calls: a system call of a thread, caught or not …\n", stderr);
+      append(rows, kasane::bench::core_calls(quick, repetitions, kasane::bench::kasane_command(), here));
     }
     if (line.wants("apps")) {
       std::fputs("apps: cilksort and uts at 1, 2 and 4 ranks …\n", stderr);

@@ -79,6 +79,32 @@ std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std:
   return rows;
 }
 
+std::vector<Row> core_calls(bool quick, std::optional<unsigned> asked, const std::string& command,
+                            const std::string& players) {
+  struct Way {
+    std::string system, argument;
+    unsigned ranks, bytes;
+    std::vector<double> ns = {};
+  };
+  Way ways[] = {{"kernel", "private", 1, 64},          {"kernel, let pass", "passed", 1, 64},
+                {"kasane, private", "private", 2, 64}, {"kasane, global", "global", 2, 64},
+                {"kernel", "private", 1, 65536},       {"kasane, global", "global", 2, 65536}};
+  for (unsigned turn = 0; turn < asked.value_or(quick ? 1 : 5); ++turn) {
+    for (Way& way : ways) {
+      const auto rounds = run_app(command + " run -n " + std::to_string(way.ranks) + " --workers 1 -- " +
+                                      players + "/player-calls " + way.argument + " " +
+                                      std::to_string(way.bytes) + (quick ? " 500" : " 5000"),
+                                  {"/ns"});
+      way.ns.insert(way.ns.end(), rounds.begin(), rounds.end());
+    }
+  }
+  std::vector<Row> rows;
+  for (const Way& way : ways)
+    rows.push_back({"core", "call", way.system, way.ranks, way.ranks, way.bytes, median(way.ns), "ns",
+                    static_cast<unsigned>(way.ns.size())});
+  return rows;
+}
+
 std::vector<Row> core_atomics(bool quick, std::optional<unsigned> asked, const std::string& command,
                               const std::string& players) {
   struct Way {

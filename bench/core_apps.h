@@ -36,4 +36,10 @@ std::vector<Row> core_lock(bool quick, std::optional<unsigned> repetitions, cons
 std::vector<Row> core_atomics(bool quick, std::optional<unsigned> repetitions, const std::string& command,
                               const std::string& players);
 
+/// Rows suite "core", case "call", unit "ns": a write to /dev/null of so many bytes: systems "kernel" (one
+/// rank), "kernel, let pass" (a thread whose calls could be caught), "kasane, private" and "kasane, global"
+/// (two ranks: caught). players: the folder of player-calls.
+std::vector<Row> core_calls(bool quick, std::optional<unsigned> repetitions, const std::string& command,
+                            const std::string& players);
+
 }  // namespace kasane::bench

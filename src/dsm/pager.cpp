@@ -72,6 +72,7 @@ void Pager::stop() noexcept {
 
 void Pager::run(comm::Blocking& io, const Threads& threads) {
   nap_ns_ = kShortestNapNs;
+  before_evictions_ = threads.before_evictions;
   for (std::uint32_t seen = residency_.rings(); !stop_.load(); seen = residency_.rings()) {
     check_stacks(threads, io.counters());
     check_tables(io.counters());
@@ -178,6 +179,7 @@ bool Pager::ready() {
       }
     }
   }
+  if (before_evictions_) before_evictions_();
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
   arming_ = std::make_unique<mem::Arming>(

@@ -50,6 +50,7 @@ class Pager final : private mem::PageProbe {
     std::function<bool()> idle;  ///< are all threads of this rank idle?
     /// frees the frames of at most so many unused stacks; returns how many
     std::function<std::uint32_t(std::uint32_t most)> trim_stacks;
+    std::function<void()> before_evictions;  ///< called once, before anything is evicted
   };
   struct Parts {
     comm::Transport& transport;
@@ -121,8 +122,9 @@ class Pager final : private mem::PageProbe {
   /// pages that are used once, and freed ones: they are evicted before all others. Made on demand
   Line first_;
   Line usual_;
-  std::unique_ptr<mem::Arming> arming_;  ///< made with the usual line
-  std::uint32_t room_ = 0;               ///< pages that a line can hold
+  std::function<void()> before_evictions_;  ///< run()'s
+  std::unique_ptr<mem::Arming> arming_;     ///< made with the usual line
+  std::uint32_t room_ = 0;                  ///< pages that a line can hold
   /// in this turn a page stayed since it has just arrived. The thread that waited for it is about to use it,
   /// so progress is made
   bool too_young_ = false;

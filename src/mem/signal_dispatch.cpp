@@ -19,6 +19,8 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/call_selector.h"
+#include "mem/caught_calls.h"
 
 extern "C" int __sigaction(int, const struct sigaction*, struct sigaction*) noexcept;
 
@@ -118,7 +120,8 @@ void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
 
 void on_signal(int signal, siginfo_t* info, void* ucontext) {
   const int saved = errno;
-  if (!serve(signal, *info, ucontext)) {
+  const PassedCalls passed;
+  if (!serve(signal, *info, ucontext) && !end_named_copy(ucontext)) {
     // acquire: what its installer prepared for it.
     const FaultFallback chosen = fallback.load(std::memory_order_acquire);
     (chosen ? chosen : default_fault_action)(signal, info, ucontext);
@@ -132,13 +135,7 @@ bool install(int signal, struct sigaction& previous) {
   if (raw_sigaction(signal, nullptr, &current) != 0) return false;
   if ((current.sa_flags & SA_SIGINFO) && current.sa_sigaction == on_signal) return true;
   previous = current;
-  struct sigaction action{};
-  action.sa_sigaction = on_signal;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-  ::sigfillset(&action.sa_mask);
-  for (int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
-    ::sigdelset(&action.sa_mask, crash);
-  return raw_sigaction(signal, &action, nullptr) == 0;
+  return install_own_handler(signal, on_signal);
 }
 
 // The slot that holds any byte of [base, base+bytes), or null.

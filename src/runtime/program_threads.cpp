@@ -1,46 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// OS threads that the program starts (std::thread, OpenMP, pthread_create) allocate as main does: their new
-// and malloc give global memory. A thread that a library starts by itself does not. Off in sanitizer builds,
-// which have their own pthread_create.
+// The program's own OS threads (std::thread, OpenMP): pthread_create() for the whole program. A thread that
+// user code makes runs user code: its new and malloc give global memory as main's do, and its system calls
+// are caught, which the kernel does not inherit. A thread that a library starts by itself does neither. Off
+// in sanitizer builds, which have their own pthread_create.
 //
 // Thread safety: as pthread_create().
-#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
-
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/call_selector.h"
+#include "mem/caught_calls.h"
 #include "ult/pool.h"
+
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
 namespace {
 
-struct Start {
+struct Begin {
   void* (*function)(void*);
   void* argument;
+  bool allocates_globally, caught;
 };
 
-void* run(void* allocated) {
-  const Start start = *static_cast<Start*>(allocated);
-  std::free(allocated);
-  kasane::ult::Pool::enter_program();
-  return start.function(start.argument);
+void* begin(void* p) {
+  const Begin begin = *static_cast<Begin*>(p);
+  std::free(p);
+  if (begin.allocates_globally) kasane::ult::Pool::enter_program();
+  if (!begin.caught) return begin.function(begin.argument);
+  const kasane::mem::ProgramThread here;
+  kasane::set_calls(kasane::Calls::caught);
+  return begin.function(begin.argument);
 }
 
 }  // namespace
 
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
-                              void* argument) {
-  using Real = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const Real real = reinterpret_cast<Real>(::dlsym(RTLD_NEXT, "pthread_create"));
-  if (!kasane::ult::Pool::in_user_code()) return real(thread, attributes, function, argument);
-  auto* const start = static_cast<Start*>(std::malloc(sizeof(Start)));
-  if (start == nullptr) return EAGAIN;
-  *start = {function, argument};
-  const int result = real(thread, attributes, run, start);
-  if (result != 0) std::free(start);
-  return result;
+extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
+                                                             const pthread_attr_t* attributes,
+                                                             void* (*function)(void*),
+                                                             void* argument) noexcept {
+  // Perhaps looked up twice.
+  static const auto libcs =
+      reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  const bool globally = kasane::ult::Pool::in_user_code(), caught = kasane::calls() != kasane::Calls::passed;
+  if (!globally && !caught) return libcs(thread, attributes, function, argument);
+  auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
+  if (begins == nullptr) return EAGAIN;
+  *begins = {function, argument, globally, caught};
+  const int error = libcs(thread, attributes, begin, begins);
+  if (error != 0) std::free(begins);
+  return error;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_file.h"
@@ -38,6 +40,7 @@
 #include "gas/pending.h"
 #include "gas/sharing.h"
 #include "mem/alt_stack.h"
+#include "mem/caught_calls.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
 #include "mem/restartable.h"
@@ -62,6 +65,7 @@
 #include "runtime/segments.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
+#include "runtime/system_calls.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/thread_locals_check.h"
 #include "runtime/thread_report.h"
@@ -165,6 +169,7 @@ struct Runtime::State {
   Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
+  void catch_calls();
   Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
   void share_variables();
   Result<void> build_threads();
@@ -237,9 +242,25 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   }
   // every rank has its handlers and memory before the first message
   runtime->state_->collectives->barrier();
+  runtime->state_->catch_calls();
   if (runtime->state_->trace) runtime->state_->trace->note_start();
   runtime->state_->connect_atomics();
   return runtime;
+}
+
+/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it. On
+/// one rank without --dram the pager asks for it, before it evicts anything.
+void Runtime::State::catch_calls() {
+  if (ult::kSanitized || (ranks == 1 && options.dram_bytes == 0) || engine->name() == mem::kUffdThread)
+    return;
+  if (ranks > 1) {
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    std::uint64_t least = files.rlim_cur;
+    collectives->allreduce(comm::Reduce::min, {&least, 1});
+    number_descriptors(Descriptors(ranks, rank, least));
+  }
+  begin_catching_calls();
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
@@ -247,6 +268,7 @@ Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direc
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
+  mem::pass_caught_calls();
   g_current.store(nullptr);
   state_->engine->stop();  // before what its handler uses
 }
@@ -639,7 +661,10 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   if (tiers != nullptr) {
     auto started = tiers->start(
         job_counters->own()[counted_threads() - 1], binding,
-        {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); }});
+        {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); },
+         [this] {
+           if (!ult::kSanitized && engine->name() != mem::kUffdThread) begin_catching_calls();
+         }});
     KASANE_TRY(started);
   }
   for (std::uint32_t w = first_worker; w < workers; ++w) {
@@ -649,6 +674,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       binding.bind_worker(w);
+      const mem::ProgramThread runs_user_code;
       if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
       if (thread_locals != nullptr) thread_locals->end(w);
@@ -741,6 +767,7 @@ void Runtime::serve() {
 }
 
 void Runtime::shut_down() noexcept {
+  const PassedCalls passed;
   auto& s = *state_;
   const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
   pid_t by = 0;
@@ -920,6 +947,7 @@ MainCall* g_main_call = nullptr;  // makecontext passes no pointers
 void call_main() {
   MainCall& call = *g_main_call;
   call.trip.arrived();
+  set_calls(Calls::caught);
   call.main(call.argc, call.argv, call.envp);
 }
 
@@ -929,6 +957,8 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   auto& s = *state_;
   if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
+    const mem::ProgramThread runs_user_code;
+    set_calls(Calls::caught);
     main(argc, argv, envp);
     std::abort();  // main ends by exit()
   }
@@ -938,6 +968,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
+  const mem::ProgramThread runs_user_code;
   if (!s.options.main_in_every_rank) ult::Pool::enter_program();
   MainCall call{main, argc, argv, envp, {}};
   g_main_call = &call;
@@ -964,6 +995,7 @@ void Runtime::ask_exit(int code) noexcept {
 }
 
 void Runtime::run_root(void (*entry)(void*), void* arg) {
+  const PassedCalls passed;  // those of the worker's loop
   ++state_->roots;
   ThreadLocalsCheck* const check = state_->thread_locals.get();
   if (check == nullptr) return state_->pool->run_root(0, entry, arg);
@@ -1078,9 +1110,11 @@ std::size_t Runtime::usable_size(const void* p) const {
 }
 
 void Runtime::release_all() {
+  const PassedCalls passed;
   if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
 }
 void Runtime::acquire_all() {
+  const PassedCalls passed;
   if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
 }
 
@@ -1092,6 +1126,7 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 }  // namespace
 
 Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
+  const PassedCalls passed;
   KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
   KASANE_TRY(state_->check_open("view"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
@@ -1108,12 +1143,45 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
 }
 
+std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
+  auto& s = *state_;
+  if (!s.space->contains(p) || s.network_closed.load()) return 0;
+  const std::uint64_t offset = s.space->offset(p);
+  bytes = std::min(bytes, s.space->bytes() - offset);
+  if (s.in_common_stacks(offset)) return bytes;
+  const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
+  while (const auto wild = s.coherence->pin(s.contexts->here(), offset, bytes, use)) {
+    const std::uint64_t end = mem::offset_of(*wild);
+    if (end <= offset || end - offset >= bytes) return 0;
+    bytes = end - offset;
+  }
+  return bytes;
+}
+
+bool Runtime::can_pin(std::size_t bytes) noexcept {
+  return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
+}
+
+std::size_t Runtime::part_of_calls() const noexcept {
+  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
+  if (state_->tiers == nullptr) return kMost;
+  // All workers may be in such calls, and the rest of the program needs room beside them.
+  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks),
+                                 kLeast, kMost);
+}
+
+bool Runtime::in_open_stacks(const void* p) const noexcept {
+  return state_->space->contains(p) && state_->in_common_stacks(state_->space->offset(p));
+}
+
 void Runtime::unpin(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
   if (state_->network_closed.load() || state_->in_common_stacks(state_->space->offset(p))) return;
   state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
 }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
+  const PassedCalls passed;
   if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") ||
       state_->in_common_stacks(state_->space->offset(p)))
     return;
@@ -1123,6 +1191,7 @@ void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
   KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
   KASANE_TRY(state_->check_open("discard"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
@@ -1164,6 +1233,7 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
@@ -1173,6 +1243,7 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks)
@@ -1184,6 +1255,7 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
 }
 
 Result<Rank> Runtime::where(const void* global) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));

@@ -103,6 +103,14 @@ class Runtime {
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
   Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
   void unpin(const void* p, std::size_t bytes);
+  /// As pin(), of what is allocated of the range from p on: returns how much that is, and says nothing.
+  std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept;
+  /// Whether so much can be pinned at once.
+  [[nodiscard]] bool can_pin(std::size_t bytes) noexcept;
+  /// How much of a longer system call is pinned at once.
+  [[nodiscard]] std::size_t part_of_calls() const noexcept;
+  /// Whether the address lies in stacks that are always present, on all ranks.
+  [[nodiscard]] bool in_open_stacks(const void* p) const noexcept;
   /// As pin() and unpin() of a piece at a time, for at most as much as DRAM holds at once; ends at the first
   /// page that is not allocated.
   void prefetch(const void* p, std::size_t bytes, dsm::Use);

@@ -2,28 +2,52 @@
 #include "runtime/signals.h"
 
 #include <dlfcn.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+
+#include "base/call_selector.h"
+#include "mem/caught_calls.h"
+#include "mem/signal_dispatch.h"
 
 namespace kasane::runtime {
 namespace {
 
 using Sigaction = int (*)(int, const struct sigaction*, struct sigaction*);
 
-Sigaction libc_sigaction() noexcept {
-  // No function static with a guard, since signal handlers call this. A second look-up does no harm.
-  static std::atomic<Sigaction> found{nullptr};
-  // relaxed: a pointer to code, nothing is published with it
-  Sigaction f = found.load(std::memory_order_relaxed);
-  if (f == nullptr) {
-    f = reinterpret_cast<Sigaction>(::dlsym(RTLD_NEXT, "sigaction"));
-    found.store(f, std::memory_order_relaxed);
+/// A function of libc's that one of ours hides.
+template <class Function>
+class Hidden {
+ public:
+  constexpr explicit Hidden(const char* name) noexcept : name_(name) {}
+  /// Signal handlers call it. A second look-up does no harm.
+  [[nodiscard]] Function get() noexcept {
+    // relaxed: a pointer to code, nothing is published with it
+    Function f = found_.load(std::memory_order_relaxed);
+    if (f == nullptr) {
+      f = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name_));
+      found_.store(f, std::memory_order_relaxed);
+    }
+    return f;
   }
-  return f;
+
+ private:
+  const char* name_;
+  std::atomic<Function> found_{nullptr};
+};
+
+Sigaction libc_sigaction() noexcept {
+  static constinit Hidden<Sigaction> libcs("sigaction");
+  return libcs.get();
 }
 
 /// A struct sigaction that a fault handler may read while a thread changes it.
@@ -68,14 +92,44 @@ class Remembered {
   struct sigaction action_ = {};
 };
 
-Remembered g_segv, g_bus;
-std::atomic<bool> g_guarded{false};
+Remembered g_segv, g_bus, g_sys;
+std::atomic<bool> g_guarded{false}, g_sys_guarded{false};
+
+/// Of the action in g_sys, what a handler of SIGSYS may read: a filter of the program's (seccomp) may turn
+/// any call into a SIGSYS, those of a Lock included.
+std::atomic<sighandler_t> g_sys_handler{SIG_DFL};
+std::atomic<bool> g_sys_takes_info{false};
+
+void note_sys(const struct sigaction& action) noexcept {
+  g_sys_takes_info.store((action.sa_flags & SA_SIGINFO) != 0, std::memory_order_relaxed);
+  g_sys_handler.store(action.sa_handler, std::memory_order_release);  // release: with the flag
+}
 
 Remembered* guarded(int signal) noexcept {
   // acquire: guard_fault_signals() has stored what the program had before.
   if (!g_guarded.load(std::memory_order_acquire)) return nullptr;
+  if (signal == SIGSYS) return g_sys_guarded.load(std::memory_order_acquire) ? &g_sys : nullptr;
   return signal == SIGSEGV ? &g_segv : signal == SIGBUS ? &g_bus : nullptr;
 }
+
+void never_block(sigset_t& mask) noexcept {
+  for (const int signal : mem::kNeverBlocked) ::sigdelset(&mask, signal);
+}
+
+/// A mask of the program's, without what the runtime needs.
+class ProgramMask {
+ public:
+  explicit ProgramMask(const sigset_t* named) noexcept : named_(named) {
+    if (named == nullptr) return;
+    mask_ = *named;
+    never_block(mask_);
+  }
+  [[nodiscard]] const sigset_t* get() const noexcept { return named_ != nullptr ? &mask_ : nullptr; }
+
+ private:
+  const sigset_t* named_;
+  sigset_t mask_;
+};
 
 /// Runs the program's handler as the kernel would: with the mask of the interrupted code and the handler's
 /// own. Faults of the space are served meanwhile.
@@ -87,8 +141,7 @@ class HandlerMask {
     for (int s = 1; s < _NSIG; ++s) {
       if (::sigismember(&action.sa_mask, s) == 1) ::sigaddset(&mask, s);
     }
-    ::sigdelset(&mask, SIGSEGV);
-    ::sigdelset(&mask, SIGBUS);
+    never_block(mask);
     ::pthread_sigmask(SIG_SETMASK, &mask, &old_);
   }
   HandlerMask(const HandlerMask&) = delete;
@@ -111,13 +164,16 @@ bool is_sanitizers(const struct sigaction& action) noexcept {
 int install(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
   if (Remembered* kept = guarded(signal)) {
     kept->exchange(action, old);
+    if (signal == SIGSYS && action != nullptr) note_sys(*action);
     return 0;
   }
-  // relaxed: before the start nothing needs the flag, and a handler set then is set by one thread.
-  if (action == nullptr || !g_guarded.load(std::memory_order_relaxed))
-    return libc_sigaction()(signal, action, old);
+  if (action == nullptr) return libc_sigaction()(signal, action, old);
   struct sigaction on_stack = *action;
-  if (on_stack.sa_handler != SIG_DFL && on_stack.sa_handler != SIG_IGN) on_stack.sa_flags |= SA_ONSTACK;
+  never_block(on_stack.sa_mask);
+  // relaxed: before the start nothing needs the flag, and a handler set then is set by one thread.
+  if (g_guarded.load(std::memory_order_relaxed) && on_stack.sa_handler != SIG_DFL &&
+      on_stack.sa_handler != SIG_IGN)
+    on_stack.sa_flags |= SA_ONSTACK;
   return libc_sigaction()(signal, &on_stack, old);
 }
 
@@ -135,6 +191,34 @@ void guard_fault_signals() noexcept {
   g_guarded.store(true, std::memory_order_release);  // release: see guarded()
 }
 
+void guard_call_signal() noexcept {
+  struct sigaction before = {};
+  if (g_sys_guarded.load(std::memory_order_relaxed)) return;  // relaxed: called at the start, by one thread
+  if (libc_sigaction()(SIGSYS, nullptr, &before) == 0) {
+    g_sys.exchange(&before, nullptr);
+    note_sys(before);
+  }
+  g_sys_guarded.store(true, std::memory_order_release);  // release: see guarded()
+}
+
+void let_faults_through() noexcept {
+  sigset_t needed;
+  ::sigemptyset(&needed);
+  for (const int signal : mem::kNeverBlocked) ::sigaddset(&needed, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &needed, nullptr);
+}
+
+void call_other_sigsys(int signal, siginfo_t* info, void* context) {
+  const sighandler_t handler = g_sys_handler.load(std::memory_order_acquire);  // acquire: see note_sys()
+  if (handler != SIG_DFL && handler != SIG_IGN) {
+    if (!g_sys_takes_info.load(std::memory_order_relaxed)) return handler(signal);
+    return std::bit_cast<void (*)(int, siginfo_t*, void*)>(handler)(signal, info, context);
+  }
+  const struct sigaction standard = {};
+  mem::raw_sigaction(signal, &standard, nullptr);
+  ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
+}
+
 bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noexcept {
   Remembered* kept = guarded(signal);
   if (kept == nullptr) return false;
@@ -147,11 +231,13 @@ bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noex
     kept->exchange(&standard, nullptr);
   }
   const HandlerMask mask(signal, action, context);
+  set_calls(Calls::caught);  // it is user code, and may leave by longjmp
   if ((action.sa_flags & SA_SIGINFO) != 0) {
     action.sa_sigaction(signal, info, context);
   } else {
     action.sa_handler(signal);
   }
+  set_calls(Calls::passed);
   return true;
 }
 
@@ -174,3 +260,51 @@ extern "C" [[gnu::visibility("default")]] sighandler_t signal(int signal, sighan
   }
   return kasane::runtime::install(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
+
+// Masks of the program's, for good or for the time of a wait.
+// A sanitizer has its own.
+
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+extern "C" [[gnu::visibility("default")]] int pthread_sigmask(int how, const sigset_t* set,
+                                                              sigset_t* old) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs("pthread_sigmask");
+  if (how == SIG_UNBLOCK) return libcs.get()(how, set, old);
+  return libcs.get()(how, kasane::runtime::ProgramMask(set).get(), old);
+}
+
+extern "C" [[gnu::visibility("default")]] int sigprocmask(int how, const sigset_t* set,
+                                                          sigset_t* old) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs("sigprocmask");
+  if (how == SIG_UNBLOCK) return libcs.get()(how, set, old);
+  return libcs.get()(how, kasane::runtime::ProgramMask(set).get(), old);
+}
+
+extern "C" [[gnu::visibility("default")]] int sigsuspend(const sigset_t* set) {
+  static constinit kasane::runtime::Hidden<int (*)(const sigset_t*)> libcs("sigsuspend");
+  return libcs.get()(kasane::runtime::ProgramMask(set).get());
+}
+
+extern "C" [[gnu::visibility("default")]] int ppoll(pollfd* files, nfds_t n, const timespec* limit,
+                                                    const sigset_t* set) {
+  static constinit kasane::runtime::Hidden<int (*)(pollfd*, nfds_t, const timespec*, const sigset_t*)> libcs(
+      "ppoll");
+  return libcs.get()(files, n, limit, kasane::runtime::ProgramMask(set).get());
+}
+
+extern "C" [[gnu::visibility("default")]] int pselect(int n, fd_set* in, fd_set* out, fd_set* other,
+                                                      const timespec* limit, const sigset_t* set) {
+  static constinit kasane::runtime::Hidden<int (*)(int, fd_set*, fd_set*, fd_set*, const timespec*,
+                                                   const sigset_t*)>
+      libcs("pselect");
+  return libcs.get()(n, in, out, other, limit, kasane::runtime::ProgramMask(set).get());
+}
+
+extern "C" [[gnu::visibility("default")]] int epoll_pwait(int epoll, epoll_event* events, int most, int limit,
+                                                          const sigset_t* set) {
+  static constinit kasane::runtime::Hidden<int (*)(int, epoll_event*, int, int, const sigset_t*)> libcs(
+      "epoll_pwait");
+  return libcs.get()(epoll, events, most, limit, kasane::runtime::ProgramMask(set).get());
+}
+
+#endif

@@ -5,8 +5,12 @@
 //   SIGSEGV, SIGBUS   ours stays installed, since page faults of the space arrive there; the program's
 //                     handler is stored, returned by sigaction(), and called for faults outside of the space,
 //                     on our alternate stack
+//   SIGSYS            the same, where system calls are caught (runtime/system_calls.h)
 //   all others        the program's handler is installed with SA_ONSTACK: on a user-level stack the kernel
 //                     may find no memory for a frame (rule 14)
+//
+// A mask of the program's (pthread_sigmask, sigprocmask, sa_mask, sigsuspend, ppoll, pselect, epoll_pwait)
+// never blocks these three: a blocked fault ends the process.
 //
 // Until guard_fault_signals() everything passes through unchanged. Thread safety: all from any thread;
 // installing is as in libc.
@@ -19,6 +23,16 @@ namespace kasane::runtime {
 /// Called once, before our fault handlers are installed. A handler that the program has installed by then is
 /// stored as its own.
 void guard_fault_signals() noexcept;
+
+/// The same for SIGSYS, before the handler of caught calls is installed.
+void guard_call_signal() noexcept;
+
+/// The calling thread does not block what the runtime needs: the parent's mask may.
+void let_faults_through() noexcept;
+
+/// A SIGSYS that is no caught call goes to the program's handler, or ends the process. The handler's own
+/// calls pass, since it may let through only what its own instructions do.
+void call_other_sigsys(int signal, siginfo_t*, void* context);
 
 /// Calls the program's own handler for a fault that is not ours, as the kernel would. False: it has none.
 bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noexcept;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/call_selector.h"
 #include "base/clock.h"
 #include "ult/context.h"
 #include "ult/forced_unwind.h"
@@ -477,6 +478,7 @@ namespace {
 struct Outside {
   bool program = false;
   std::uint32_t runtime_depth = 0;
+  Calls before = Calls::passed;  ///< the outermost section
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Outside t_outside;
 [[gnu::noinline]] Outside& outside() noexcept { return t_outside; }
@@ -491,12 +493,22 @@ bool Pool::in_user_code() noexcept {
 void Pool::enter_program() noexcept { outside().program = true; }
 
 void RuntimeSection::enter() noexcept {
-  Worker* const worker = current_worker();
-  ++(worker != nullptr ? worker->runtime_depth : outside().runtime_depth);
+  if (Worker* worker = current_worker()) {
+    if (worker->runtime_depth++ == 0) set_calls(Calls::passed);
+    return;
+  }
+  Outside& here = outside();
+  if (here.runtime_depth++ != 0) return;
+  here.before = calls();
+  set_calls(Calls::passed);
 }
 void RuntimeSection::leave() noexcept {
-  Worker* const worker = current_worker();
-  --(worker != nullptr ? worker->runtime_depth : outside().runtime_depth);
+  if (Worker* worker = current_worker()) {
+    if (--worker->runtime_depth == 0 && worker->runs_a_thread()) set_calls(Calls::caught);
+    return;
+  }
+  Outside& here = outside();
+  if (--here.runtime_depth == 0) set_calls(here.before);
 }
 
 // ---- threads ----
@@ -631,6 +643,7 @@ void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const 
   count(worker.counters->suspends);
   worker.core->suspend(worker, {publish, context});
   current_worker()->runtime_depth = depth;
+  if (depth != 0) set_calls(Calls::passed);
 }
 
 void Pool::make_ready(SlotId slot, Rank rank) { core_->make_ready(slot, rank); }

@@ -91,6 +91,7 @@ struct alignas(128) Worker {
 
   /// The running thread, or kNoSlot.
   [[nodiscard]] SlotId self() const noexcept { return slot_of(*control); }
+  [[nodiscard]] bool runs_a_thread() const noexcept { return control != &idle; }
   [[nodiscard]] bool runs_one_of_elsewhere() const noexcept { return (control->flags & kSlotElsewhere) != 0; }
   /// A stand-in for slot that is not in use.
   [[nodiscard]] SlotControl* stand_in(SlotId slot) noexcept {

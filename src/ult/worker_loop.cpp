@@ -3,6 +3,7 @@
 // own stack, except push, suspend and leave_for_good.
 #include <exception>
 
+#include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/trace.h"
 #include "ult/context.h"
@@ -118,6 +119,7 @@ void PoolCore::restore_exceptions(Worker& worker) {
 // ---- after it has left ----
 
 void PoolCore::after_switch(Worker& worker) {
+  set_calls(Calls::passed);
   const SlotId left = worker.self();
   if (worker.runs_one_of_elsewhere()) controls.put(left, offsetof(SlotControl, sp), worker.control->sp);
   worker.control = &worker.idle;
@@ -205,6 +207,7 @@ void PoolCore::work(Worker& worker, SlotId root) {
 
 void PoolCore::start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*)) {
   slots.sanitizer.leaving_to_thread(slot);
+  set_calls(Calls::caught);
   kasane_ult_fork(&worker, controls.local(slot), &worker.idle, argument, function);
   SanitizerSlots::arrived();
   after_switch(worker);
@@ -227,6 +230,7 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
   if (flags & kSlotExceptionState) [[unlikely]]
     restore_exceptions(worker);
   slots.sanitizer.leaving_to_thread(slot);
+  set_calls(Calls::caught);
   kasane_ult_switch(&worker.idle.sp, sp);
   SanitizerSlots::arrived();
 }

@@ -37,6 +37,7 @@
 #include "runtime/options.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
+#include "runtime/signals.h"
 #include "runtime/start/launch.h"
 #include "runtime/start/program_image.h"
 #include "runtime/start/same_image.h"
@@ -145,6 +146,7 @@ void tell_private_variables(const Runtime& runtime, const ProgramVariables& foun
 
 /// libc calls it as main, in every rank.
 int rank_main(int argc, char** argv, char** envp) {
+  let_faults_through();
   auto alt_stack = AltStack::create();
   if (!alt_stack) refuse(alt_stack.error());
   if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// System calls of user code work on any global memory, absent, evicted or another rank's
+// (docs/design/system_calls.md): caught calls (mem/caught_calls.h) whose memory lies in the space are carried
+// out here. What the call table says of them is pinned as in a view, and they are made; those that name more
+// than can be pinned at once are made in parts.
+//
+// Thread safety: the process's calls; any OS thread.
+#pragma once
+
+#include "runtime/descriptors.h"
+
+namespace kasane::runtime {
+
+/// From now on the calls of the program's threads (mem::ProgramThread) are caught, and carried out for
+/// Runtime::current(). Where the kernel cannot, rank 0 says so, once.
+void begin_catching_calls() noexcept;
+
+/// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
+/// rank's.
+void number_descriptors(const Descriptors&) noexcept;
+
+}  // namespace kasane::runtime

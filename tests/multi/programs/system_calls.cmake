@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# System calls on global memory that is absent, signal masks, files. The programs check themselves.
+include(../over_ranks.cmake)
+
+# kasane_test_calls(NAME PROGRAM [ARGS …] [OPTIONS …]): NAME_RANKS on 1, 2 and 4 ranks, with options of
+# kasane run.
+function(kasane_test_calls name program)
+  cmake_parse_arguments(arg "" "" "ARGS;OPTIONS" ${ARGN})
+  foreach(ranks IN LISTS KASANE_RANKS_TESTED)
+    add_test(NAME ${name}_${ranks} COMMAND $<TARGET_FILE:kasane_command> run -n ${ranks} ${arg_OPTIONS}
+      -- $<TARGET_FILE:${program}> ${arg_ARGS})
+    set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT 240 LABELS multi)
+  endforeach()
+endfunction()
+
+function(kasane_test_calls_over_ucx name program)
+  add_test(NAME ${name}_over_ucx_2
+    COMMAND $<TARGET_FILE:kasane_command> run -n 2 --transport ucx -- $<TARGET_FILE:${program}>)
+  set_tests_properties(${name}_over_ucx_2 PROPERTIES TIMEOUT 240 LABELS "multi;network")
+endfunction()
+
+foreach(program system_calls streams descriptors evicted_late)
+  add_executable(program_${program} ${program}.cpp)
+  target_link_libraries(program_${program} PRIVATE kasane kasane_warnings)
+endforeach()
+target_compile_options(program_system_calls PRIVATE -Wno-stringop-overread)   # wild pointers are meant
+
+if(KASANE_SANITIZER)   # a sanitizer's operator new is not global memory, and calls are not caught
+  return()
+endif()
+
+kasane_test_calls(calls program_system_calls)
+kasane_test_calls(calls_dram program_system_calls OPTIONS --dram 24M --spill /dev/shm)
+kasane_test_calls(calls_mprotect program_system_calls OPTIONS --faults mprotect)
+add_test(NAME calls_evicted_late COMMAND $<TARGET_FILE:kasane_command> run -n 1 --spill /dev/shm
+  -- $<TARGET_FILE:program_evicted_late>)
+set_tests_properties(calls_evicted_late PROPERTIES TIMEOUT 240 LABELS multi)
+kasane_test_calls(streams_dram program_streams ARGS 48 OPTIONS --dram 24M --spill /dev/shm)
+kasane_test_calls(streams program_streams ARGS 16)
+kasane_test_calls(streams_large program_streams ARGS 192 OPTIONS --dram 64M)
+kasane_test_calls(descriptors program_descriptors)
+if(UCX_FOUND)
+  kasane_test_calls_over_ucx(calls program_system_calls)
+  kasane_test_calls_over_ucx(descriptors program_descriptors)
+endif()
+kasane_long("streams_large" "calls_mprotect_[14]" "streams_[124]")
