@@ -29,19 +29,19 @@ inline void set_calls(Calls calls) noexcept {
       "movq kasane_call_selector@gottpoff(%%rip), %0\n\t"
       "movb %b1, %%fs:(%0)"
       : "=&r"(at)
-      : "q"(calls)
+      : "q"(static_cast<std::uint8_t>(calls))
       : "memory");
 }
 [[nodiscard]] inline Calls calls() noexcept {
   std::uintptr_t at;
-  Calls calls;
+  std::uint8_t calls;
   asm volatile(
       "movq kasane_call_selector@gottpoff(%%rip), %0\n\t"
       "movb %%fs:(%0), %b1"
       : "=&r"(at), "=q"(calls)
       :
       : "memory");
-  return calls;
+  return Calls{calls};
 }
 
 /// The calls of a scope pass. The OS thread may be another one at its end.

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "comm/copy.h"
 #include "gas/users_word.h"
 #include "mem/restartable.h"
 #include "runtime/atomics.h"
@@ -556,7 +557,7 @@ void kasane_atomic_thread_fence(int order) {
   if (g_fast.bytes.load(std::memory_order_relaxed) != 0)  // relaxed: as is_global()
     g_fast.atomics->fence(order);
   else if (order != __ATOMIC_RELAXED)
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    comm::fence_all();
 }
 
 }  // extern "C"

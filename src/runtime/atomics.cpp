@@ -6,7 +6,7 @@
 #include <new>
 
 #include "base/assert.h"
-#include "comm/cpu_atomic.h"
+#include "comm/copy.h"
 #include "gas/regions.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -176,7 +176,7 @@ void Atomics::fence(int order) {
   if (order == __ATOMIC_RELAXED) return;
   if (order != __ATOMIC_ACQUIRE && order != __ATOMIC_CONSUME) release();
   if (order != __ATOMIC_RELEASE) acquire();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  comm::fence_all();
 }
 
 // ---- at the owner -----------------------------------------------------------------------------------------

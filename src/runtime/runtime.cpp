@@ -1147,7 +1147,7 @@ std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write)
   auto& s = *state_;
   if (!s.space->contains(p) || s.network_closed.load()) return 0;
   const std::uint64_t offset = s.space->offset(p);
-  bytes = std::min(bytes, s.space->bytes() - offset);
+  bytes = std::min<std::size_t>(bytes, s.space->addresses().room(p));
   if (s.in_common_stacks(offset)) return bytes;
   const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
   while (const auto wild = s.coherence->pin(s.contexts->here(), offset, bytes, use)) {

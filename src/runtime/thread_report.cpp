@@ -30,7 +30,7 @@ constexpr std::uint64_t kLookEveryNs = 50'000'000;
 constexpr std::uint32_t kLeftForTheRest = 8 * 1024;  ///< bytes of text, for one more thread and the last line
 
 /// Of this process.
-std::uint32_t os_threads() noexcept {
+std::uint32_t count_os_threads() noexcept {
   struct stat info = {};
   return ::stat("/proc/self/task", &info) == 0 ? static_cast<std::uint32_t>(info.st_nlink) - 2 : 0;
 }
@@ -145,7 +145,7 @@ ThreadReporter::~ThreadReporter() = default;
 
 void ThreadReporter::note_started() noexcept {
   install_quit_handler();
-  os_threads_.store(os_threads(), std::memory_order_relaxed);
+  os_threads_.store(count_os_threads(), std::memory_order_relaxed);
 }
 
 void ThreadReporter::serve() noexcept {
@@ -191,7 +191,7 @@ void ThreadReporter::end_alone(std::uint64_t now) noexcept {
 }
 
 std::uint32_t ThreadReporter::doubt() const noexcept {
-  return (os_threads() != os_threads_.load(std::memory_order_relaxed) ? comm::kDoubtOsThreads : 0) |
+  return (count_os_threads() != os_threads_.load(std::memory_order_relaxed) ? comm::kDoubtOsThreads : 0) |
          (handles_signals() ? comm::kDoubtHandlers : 0) | (timer_runs() ? comm::kDoubtTimer : 0) |
          (other_main_ ? comm::kDoubtMain : 0);
 }

@@ -142,15 +142,13 @@ kasane_ult_switch:
 kasane_ult_visit:
         .cfi_startproc
         ENDBR
-        SAVE_SIX
+        movq    %rdx, %r8
+        SAVE_CONTEXT                    // aligned as at any call
         movq    %rsp, %rbx              // visit() keeps it
         movq    %rdi, %rsp              // the frame of a context that was saved: the same rules
-        subq    $8, %rsp                // aligned as at any call
-        .cfi_adjust_cfa_offset 8
-        movq    %rdx, %rdi
+        movq    %r8, %rdi
         call    *%rsi
         movq    %rbx, %rsp
-        .cfi_adjust_cfa_offset -8
         popq    %r15
         .cfi_adjust_cfa_offset -8
         .cfi_restore r15
@@ -169,6 +167,8 @@ kasane_ult_visit:
         popq    %rbp
         .cfi_adjust_cfa_offset -8
         .cfi_restore rbp
+        popq    %rcx                    // errno stays as visit() left it
+        .cfi_adjust_cfa_offset -8
         ret
         .cfi_endproc
         .size   kasane_ult_visit, .-kasane_ult_visit

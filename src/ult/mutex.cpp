@@ -124,7 +124,7 @@ void Mutex::enter_slowly(bool orders) {
   if (near != nullptr && take_patiently(worker, *near, orders)) return;
   ForMutex queueing{pool, record_};
   Pool::suspend(queue_for_mutex, &queueing,
-                {.kind = WaitsFor::Kind::mutex, .call = what, .object = record_.value, .address = this});
+                {.kind = WaitsFor::Kind::mutex, .call = "mutex::lock", .object = record_.value, .address = this});
 }
 
 void Mutex::lock() {

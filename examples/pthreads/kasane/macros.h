@@ -62,7 +62,8 @@ static inline int run_program(int argc, char** argv) {
 }
 
 /* A fork runs the child at once; the caller goes on where another worker takes it over. So that threads
- * spread over all ranks, each keeps its worker until as many have started as there are workers. */
+ * spread over all ranks, each keeps its worker, for some milliseconds, until as many have started as there
+ * are workers. */
 static inline void start_thread(void* p) {
   const struct start start = *(const struct start*)p;
   uint64_t started = 0;

@@ -19,24 +19,25 @@ int run(bool race, bool ordered) {
   std::memset(words, 0, kPageBytes);
   kasane::release_all();
   const auto step = [&] { kasane::fetch_add(steps, 1); };
-  const auto wait_for =
-      [&](std::uint64_t n) {  // without a turn for other threads: so that main is stolen by another rank
-        while (kasane::fetch_add(steps, 0) < n) {
-        }
-      };
-  kasane::thread other([&] {
+  const auto wait_for = [&](std::uint64_t n) {
+    while (kasane::fetch_add(steps, 0) < n) {
+    }
+  };
+  kasane::thread other(kasane::near{pages + (kasane::ranks() - 1) * kPageBytes}, [&] {
     kasane::put(ranks, std::uint64_t{kasane::rank()});
-    wait_for(1);
+    step();
+    wait_for(2);
     auto* const page = reinterpret_cast<volatile std::uint16_t*>(kasane::get(ranks + 1));
     (void)page[0];
     step();
-    wait_for(3);
+    wait_for(4);
     page[0] = 0x1111;
     kasane::release_all();
     step();
   });
-  // Here on another rank.
+  kasane::this_thread::move_near(pages);  // to rank 0
   std::byte* page = pages;
+  wait_for(1);
   const auto first = kasane::get(ranks);
   for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
     if (const auto owner = kasane::where(pages + r * kPageBytes); owner == first || owner == kasane::rank())
@@ -50,7 +51,7 @@ int run(bool race, bool ordered) {
   step();
   (void)seen[0];
   step();
-  wait_for(4);
+  wait_for(5);
   if (ordered) kasane::acquire_all();
   seen[race || ordered ? 0 : 1] = 0x2222;
   kasane::release_all();
