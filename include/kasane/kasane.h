@@ -31,8 +31,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <kasane/errno.h>
 #include <kasane/built_with.h>
+#include <kasane/errno.h>
 #include <kasane/version.h>
 
 #ifdef __cplusplus

@@ -141,11 +141,12 @@ OptionTable option_table(Options& o) {
   comm::add_session_options(table, o.session);
   add_reports(table, o);
   table.heading("Checks and settings for developers")
-      .list("--check", "KASANE_CHECK", checks(o),
-            "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
-            "loads and stores and direct access with no fence between. polling: threads that wait for a plain "
-            "word to change. heap: writes beside allocations, and what is not freed. globals: thread_local "
-            "variables that threads change.")
+      .list(
+          "--check", "KASANE_CHECK", checks(o),
+          "Detect errors of the program. races: words that two ranks change with no fence between. mixing: "
+          "loads and stores and direct access with no fence between. polling: threads that wait for a plain "
+          "word to change. heap: writes beside allocations, and what is not freed. globals: thread_local "
+          "variables that threads change.")
       .list("--debug", "KASANE_DEBUG", debug_items(o),
             "Settings for developers of Kasane, listed in docs/guide/options.md.");
   comm::add_engine_settings(table, o.engine);

@@ -123,8 +123,9 @@ void Mutex::enter_slowly(bool orders) {
   KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
   if (near != nullptr && take_patiently(worker, *near, orders)) return;
   ForMutex queueing{pool, record_};
-  Pool::suspend(queue_for_mutex, &queueing,
-                {.kind = WaitsFor::Kind::mutex, .call = "mutex::lock", .object = record_.value, .address = this});
+  Pool::suspend(
+      queue_for_mutex, &queueing,
+      {.kind = WaitsFor::Kind::mutex, .call = "mutex::lock", .object = record_.value, .address = this});
 }
 
 void Mutex::lock() {

@@ -36,8 +36,7 @@ void wait_at_watch(void* context, SlotId self) {
 
 }  // namespace
 
-Watch::Watch(std::uint64_t offset, const void* word)
-    : Watch(pool_of_thread("atomic::wait"), offset, word) {}
+Watch::Watch(std::uint64_t offset, const void* word) : Watch(pool_of_thread("atomic::wait"), offset, word) {}
 
 Watch::Watch(Pool& pool, std::uint64_t offset, const void* word) : pool_(pool), word_(word) {
   const std::uint64_t scattered = scatter(offset / 4);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of the start that has to lie in the executable itself: the dynamic loader runs .preinit_array of
-// the executable alone, and crt1.o's call of __libc_start_main is bound to it first. A static archive (libkasane_start.a) that kasane::kasane and
-// kasane.pc add; it only calls the library (runtime/start/start.h). It holds no variable that is written
-// after the dynamic loader has finished.
+// the executable alone, and crt1.o's call of __libc_start_main is bound to it first. A static archive
+// (libkasane_start.a) that kasane::kasane and kasane.pc add; it only calls the library
+// (runtime/start/start.h). It holds no variable that is written after the dynamic loader has finished.
 //
 // A program that links the runtime without it (kasane::comm, unit tests, tools) is an ordinary process.
 //

@@ -85,7 +85,8 @@ void become(const Launched& launched, Rank rank, const comm::JobStatus* status) 
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
   if (raw(rank) != 0 && !launched.options.main_in_every_rank) input_is_elsewhere();
-  order_output(launched.job.ranks, launched.options.tag_output && status != nullptr ? &status->of(rank) : nullptr);
+  order_output(launched.job.ranks,
+               launched.options.tag_output && status != nullptr ? &status->of(rank) : nullptr);
 }
 
 void pass(int) {}

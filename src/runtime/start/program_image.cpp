@@ -163,8 +163,8 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-/// Calls see(name, range) for each variable in the object's symbol table, static ones included; for none if it
-/// has been stripped.
+/// Calls see(name, range) for each variable in the object's symbol table, static ones included; for none if
+/// it has been stripped.
 template <class See>
 void for_each_variable(const Image& image, const See& see) {
   const MappedFile file(image.file);

@@ -25,8 +25,8 @@ namespace kasane::runtime {
 
 struct ProgramVariables {
   std::vector<mem::Window> shared;  ///< whole OS pages, in ascending order, not placed yet
-  /// Variables of the program that lie in pages of it that cannot be shared, and of which libraries' variables
-  /// there are copies.
+  /// Variables of the program that lie in pages of it that cannot be shared, and of which libraries'
+  /// variables there are copies.
   std::vector<std::string> kept_private, copies;
   std::string refusal;  ///< not empty: why nothing is shared
 };

@@ -62,9 +62,10 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
                  "kasane run has no option --check-races; did you mean --check?\n");
   expect_refused({"run", "--stats-every", "2s", "--", kProgram},
                  "kasane run has no option --stats-every; did you mean --stats?\n");
-  expect_refused({"run", "--check", "race", "--", kProgram},
-                 "--check race: there is no race; did you mean races? (known: races, globals, mixing, polling, "
-                 "heap)");
+  expect_refused(
+      {"run", "--check", "race", "--", kProgram},
+      "--check race: there is no race; did you mean races? (known: races, globals, mixing, polling, "
+      "heap)");
   expect_refused({"run", "--debug", "help", "--", kProgram},
                  "--debug help: there is no help (known: relocate, ");
   expect_refused({"info", "--jsno"}, "kasane info has no option --jsno; did you mean --json?\n");

@@ -1,6 +1,7 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# globals.sh KASANE PROGRAM EXPECTED OPTION…: the program prints what stands in EXPECTED and ends with status 3.
+# globals.sh KASANE PROGRAM EXPECTED OPTION…: the program prints what stands in EXPECTED below its first
+# line, and ends with status 3.
 set -u
 kasane=$1 program=$2 expected=$3
 shift 3
@@ -10,4 +11,4 @@ if [ $status -ne 3 ]; then
   echo "status $status"
   exit 1
 fi
-printf '%s\n' "$out" | diff - "$expected"
+printf '%s\n' "$out" | diff - <(tail -n +2 "$expected")
