@@ -180,9 +180,8 @@ int kasane_atomic_wait(uint32_t width, const void* global, uint64_t old) {
     uint64_t now = 0;
     if (const int code = kasane_atomic(KASANE_FETCH_ADD, width, word, 0, 0, &now, nullptr)) return code;
     if (now != old) return 0;
-    const Watch watch = watch_of(global);
-    if (epoch) watch.wait(*epoch);
-    epoch = watch.prepare();
+    if (epoch) watch_of(global).wait(*epoch);
+    epoch = watch_of(global).prepare();  // perhaps on another rank
   }
 }
 int kasane_atomic_notify_one(const void* global) {

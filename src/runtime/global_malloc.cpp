@@ -28,7 +28,7 @@ void* reallocate(void* p, std::size_t bytes, const void* site) {
   return q ? *q : nullptr;
 }
 std::size_t usable_size(const void* p) { return program_usable_size(*Runtime::current(), p); }
-bool user_code() { return Runtime::current() != nullptr && ult::Pool::in_user_code(); }
+bool user_code() { return Runtime::current() != nullptr && ult::Pool::in_program(); }
 
 }  // namespace
 

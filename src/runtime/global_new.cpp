@@ -26,7 +26,7 @@ using kasane::runtime::Placement;
 using kasane::runtime::Runtime;
 
 bool wants_space(Runtime* runtime) noexcept {
-  return runtime != nullptr && runtime->options().new_in_space && kasane::ult::Pool::in_user_code();
+  return runtime != nullptr && runtime->options().new_in_space && kasane::ult::Pool::in_program();
 }
 
 /// Null where there is no memory.

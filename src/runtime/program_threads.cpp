@@ -44,7 +44,7 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
   // Perhaps looked up twice.
   static const auto libcs =
       reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
-  const bool globally = kasane::ult::Pool::in_user_code(), caught = kasane::calls() != kasane::Calls::passed;
+  const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() != kasane::Calls::passed;
   if (!globally && !caught) return libcs(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;

@@ -485,7 +485,12 @@ struct Outside {
 }  // namespace
 
 bool Pool::in_user_code() noexcept {
-  if (const Worker* worker = current_worker()) return worker->self() != kNoSlot && worker->runtime_depth == 0;
+  const Worker* worker = current_worker();
+  return worker && worker->self() != kNoSlot && worker->runtime_depth == 0;
+}
+
+bool Pool::in_program() noexcept {
+  if (current_worker() != nullptr) return in_user_code();
   const Outside& here = outside();
   return here.program && here.runtime_depth == 0;
 }

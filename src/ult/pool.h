@@ -145,6 +145,8 @@ class Pool {
   /// Whether the calling OS thread runs user code on a user-level thread, outside every RuntimeSection
   /// (ult/runtime_section.h). Also from a fault handler.
   [[nodiscard]] static bool in_user_code() noexcept;
+  /// The same, or whether it runs the program elsewhere: main, OS threads that the program has started.
+  [[nodiscard]] static bool in_program() noexcept;
   /// The calling OS thread runs code of the program from now on wherever it runs no user-level thread: main.
   static void enter_program() noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marks a stretch of runtime code on a user-level thread. The interposed operator new gives memory of the
-// space to user code only (rule 10), and Pool::in_user_code() is how it knows.
+// space to user code only (rule 10), and Pool::in_program() is how it knows.
 //
 // Thread safety: per user-level thread; sections nest, and one may be held over a switch: the count travels
 // with the thread.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <kasane/kasane.hpp>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <string_view>
@@ -172,7 +173,9 @@ TEST(PlacedLoop, PassesOnWhatIterationsThrowAndWhatCannotBePlaced) {
     } catch (int i) {
       result.first = i;
     }
-    static int globals[10];
+    const std::unique_ptr<int[], void (*)(void*)> mine(static_cast<int*>(std::calloc(10, sizeof(int))),
+                                                       std::free);
+    int* const globals = mine.get();
     try {
       kasane::parallel_for(kasane::near_array{globals}, 0, 10, [](int) {});
     } catch (const kasane::error& e) {
@@ -219,7 +222,9 @@ TEST(PlacedThread, LeavesItsStackWhereItIsWithinAHost) {
 
 TEST(PlacedThread, IsRefusedWhereNothingIsAllocated) {
   const int code = kasane::run([] {
-    static int global;
+    const std::unique_ptr<int, void (*)(void*)> mine(static_cast<int*>(std::calloc(1, sizeof(int))),
+                                                     std::free);
+    int& global = *mine;
     int local = 0;
     kasane::this_thread::move_near(&local);  // a stack has an owner, too
     kasane::thread nowhere(kasane::near{&global}, [] {});

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <future>
 #include <kasane/kasane.hpp>
 #include <memory>
@@ -329,7 +330,9 @@ TEST(AtomicWait, NotifyAllWakesAllAndMisuseIsRefused) {
               gate.notify_all();
               for (auto& t : threads) t.join();
               wrong += through.load() == kThreads ? 0 : 1;
-              static std::uint64_t outside = 0;
+              const std::unique_ptr<std::uint64_t, void (*)(void*)> mine(
+                  static_cast<std::uint64_t*>(std::calloc(1, sizeof(std::uint64_t))), std::free);
+              std::uint64_t& outside = *mine;
               wrong += kasane_atomic_wait(8, &outside, 0) == EINVAL &&
                                kasane_atomic_notify_one(&outside) == EINVAL &&
                                kasane_atomic_wait(2, &gate, 0) == EINVAL
