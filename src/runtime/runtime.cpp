@@ -170,6 +170,8 @@ struct Runtime::State {
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
   void catch_calls();
+  void begin_catching_on_one_rank() noexcept;
+  std::atomic<bool> calls_caught{false};
   Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
   void share_variables();
   Result<void> build_threads();
@@ -249,10 +251,12 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
 }
 
 /// Where memory that a program names in a system call may be absent, and the kernel does not wait for it. On
-/// one rank without --dram the pager asks for it, before it evicts anything.
+/// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
+/// are touched, or with the first eviction (begin_catching_on_one_rank()).
 void Runtime::State::catch_calls() {
   if (ult::kSanitized || (ranks == 1 && options.dram_bytes == 0) || engine->name() == mem::kUffdThread)
     return;
+  calls_caught.store(true);
   if (ranks > 1) {
     rlimit files{};
     ::getrlimit(RLIMIT_NOFILE, &files);
@@ -261,6 +265,11 @@ void Runtime::State::catch_calls() {
     number_descriptors(Descriptors(ranks, rank, least));
   }
   begin_catching_calls();
+}
+
+void Runtime::State::begin_catching_on_one_rank() noexcept {
+  if (tiers == nullptr || ult::kSanitized || engine->name() == mem::kUffdThread) return;
+  if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls();
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
@@ -662,9 +671,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
     auto started = tiers->start(
         job_counters->own()[counted_threads() - 1], binding,
         {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); },
-         [this] {
-           if (!ult::kSanitized && engine->name() != mem::kUffdThread) begin_catching_calls();
-         }});
+         [this] { begin_catching_on_one_rank(); }});
     KASANE_TRY(started);
   }
   for (std::uint32_t w = first_worker; w < workers; ++w) {
@@ -1070,6 +1077,7 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
   }
   auto offset = heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
+  if (s.ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) s.begin_catching_on_one_rank();
   if (placement.kind == Placement::Kind::numa) {
     const std::size_t whole = (bytes + gas::kHeapPageBytes - 1) / gas::kHeapPageBytes * gas::kHeapPageBytes;
     if (auto bound = topo::bind_memory(s.space->a(*offset), whole, placement.numa); !bound) {
