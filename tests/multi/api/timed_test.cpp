@@ -331,7 +331,7 @@ TEST(AtomicWait, NotifyAllWakesAllAndMisuseIsRefused) {
               for (auto& t : threads) t.join();
               wrong += through.load() == kThreads ? 0 : 1;
               const std::unique_ptr<std::uint64_t, void (*)(void*)> mine(
-                  static_cast<std::uint64_t*>(std::calloc(1, sizeof(std::uint64_t))), std::free);
+                  static_cast<std::uint64_t*>(std::calloc(1, sizeof(std::uint64_t))), [](void*) {});
               std::uint64_t& outside = *mine;
               wrong += kasane_atomic_wait(8, &outside, 0) == EINVAL &&
                                kasane_atomic_notify_one(&outside) == EINVAL &&
