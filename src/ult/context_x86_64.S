@@ -98,17 +98,8 @@ kasane_ult_fork:
         .cfi_endproc
         .size   kasane_ult_fork, .-kasane_ult_fork
 
-// void kasane_ult_switch(rdi save_sp, rsi load_sp)
-        .globl  kasane_ult_switch
-        .hidden kasane_ult_switch
-        .type   kasane_ult_switch, @function
-        .p2align 5
-kasane_ult_switch:
-        .cfi_startproc
-        ENDBR
-        SAVE_CONTEXT
-        movq    %rsp, (%rdi)
-        movq    %rsi, %rsp              // same frame there, so the same rules go on describing it
+        // What SAVE_CONTEXT has saved; errno in ecx.
+        .macro  LOAD_REGISTERS
         popq    %r15
         .cfi_adjust_cfa_offset -8
         .cfi_restore r15
@@ -129,6 +120,20 @@ kasane_ult_switch:
         .cfi_restore rbp
         popq    %rcx
         .cfi_adjust_cfa_offset -8
+        .endm
+
+// void kasane_ult_switch(rdi save_sp, rsi load_sp)
+        .globl  kasane_ult_switch
+        .hidden kasane_ult_switch
+        .type   kasane_ult_switch, @function
+        .p2align 5
+kasane_ult_switch:
+        .cfi_startproc
+        ENDBR
+        SAVE_CONTEXT
+        movq    %rsp, (%rdi)
+        movq    %rsi, %rsp              // same frame there, so the same rules go on describing it
+        LOAD_REGISTERS
         movl    %ecx, %fs:(%rax)
         ret
         .cfi_endproc
@@ -149,26 +154,7 @@ kasane_ult_visit:
         movq    %r8, %rdi
         call    *%rsi
         movq    %rbx, %rsp
-        popq    %r15
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r15
-        popq    %r14
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r14
-        popq    %r13
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r13
-        popq    %r12
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore r12
-        popq    %rbx
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore rbx
-        popq    %rbp
-        .cfi_adjust_cfa_offset -8
-        .cfi_restore rbp
-        popq    %rcx                    // errno stays as visit() left it
-        .cfi_adjust_cfa_offset -8
+        LOAD_REGISTERS                  // errno stays as visit() left it
         ret
         .cfi_endproc
         .size   kasane_ult_visit, .-kasane_ult_visit
