@@ -4,13 +4,11 @@
 // bad address instead of faulting. Names come from the ELF symbol table of the object's file: the dynamic
 // symbols that dladdr(3) knows lack most functions of a program, and dladdr takes the loader's lock.
 #include "runtime/crash_stack.h"
+#include "runtime/symbols.h"
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -90,71 +88,19 @@ void follow_frame_pointers(const Registers& r, Backtrace& trace) noexcept {
 
 // ---- names ----
 
-/// A file, mapped for reading. mmap and friends are plain system calls, fit for a handler.
-class MappedFile {
- public:
-  explicit MappedFile(const char* path) noexcept {
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    struct stat info;
-    if (::fstat(fd, &info) == 0 && info.st_size > 0) {
-      void* p = ::mmap(nullptr, static_cast<std::size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-      if (p != MAP_FAILED) {
-        data_ = static_cast<const char*>(p);
-        bytes_ = static_cast<std::size_t>(info.st_size);
-      }
-    }
-    ::close(fd);
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), bytes_);
-  }
-  /// `count` objects of T at offset, or null if they do not all lie in the file.
-  template <class T>
-  [[nodiscard]] const T* at(std::uint64_t offset, std::uint64_t count = 1) const noexcept {
-    if (data_ == nullptr || offset > bytes_ || count > (bytes_ - offset) / sizeof(T)) return nullptr;
-    return reinterpret_cast<const T*>(data_ + offset);
-  }
-  /// A string that ends within the file, or null.
-  [[nodiscard]] const char* string(std::uint64_t offset) const noexcept {
-    if (data_ == nullptr || offset >= bytes_) return nullptr;
-    return std::memchr(data_ + offset, 0, bytes_ - offset) != nullptr ? data_ + offset : nullptr;
-  }
-
- private:
-  const char* data_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
 /// Adds "name+0x12" of the function (or variable: "name" alone at its beginning) at address, relative to the
 /// object's load address. False if no symbol of this type covers it.
 bool add_symbol(CrashText& text, const MappedFile& file, unsigned type, std::uintptr_t address,
                 std::uintptr_t shown) noexcept {
-  const auto* header = file.at<ElfW(Ehdr)>(0);
-  if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
-  const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
-  if (sections == nullptr) return false;
-  for (unsigned s = 0; s < header->e_shnum; ++s) {
-    const auto& table = sections[s];
-    if ((table.sh_type != SHT_SYMTAB && table.sh_type != SHT_DYNSYM) || table.sh_link >= header->e_shnum)
-      continue;
-    const std::uint64_t count = table.sh_size / sizeof(ElfW(Sym));
-    const auto* symbols = file.at<ElfW(Sym)>(table.sh_offset, count);
-    for (std::uint64_t i = 0; symbols != nullptr && i < count; ++i) {
-      const auto& symbol = symbols[i];
-      if ((symbol.st_info & 0xf) != type || address < symbol.st_value ||
-          address - symbol.st_value >= symbol.st_size)
-        continue;
-      const char* name = file.string(sections[table.sh_link].sh_offset + symbol.st_name);
-      if (name == nullptr) return false;
-      text.add(name);
-      if (type == STT_FUNC || shown != symbol.st_value) text.add("+").hex(shown - symbol.st_value);
-      return true;
-    }
-  }
-  return false;
+  bool added = false;
+  for_each_symbol(file, type, SymbolTables::any, [&](const ElfW(Sym) & symbol, const char* name) {
+    if (address < symbol.st_value || address - symbol.st_value >= symbol.st_size) return false;
+    if (name == nullptr) return true;
+    text.add(name);
+    if (type == STT_FUNC || shown != symbol.st_value) text.add("+").hex(shown - symbol.st_value);
+    return added = true;
+  });
+  return added;
 }
 
 /// The file of an object, and its path to show.

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/thread_locals_check.h"
 
-#include <cxxabi.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
+
+#include "comm/bootstrap/demangle.h"
+#include "runtime/symbols.h"
 
 namespace kasane::runtime {
 namespace {
@@ -35,60 +32,10 @@ std::span<const std::byte> own_block() noexcept {
   return {};
 }
 
-/// The executable's file, mapped.
-class ProgramFile {
- public:
-  ProgramFile() {
-    const int fd = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    struct stat facts{};
-    if (::fstat(fd, &facts) == 0 && facts.st_size > 0) {
-      const auto bytes = static_cast<std::size_t>(facts.st_size);
-      void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-      if (at != MAP_FAILED) bytes_ = {static_cast<const std::byte*>(at), bytes};
-    }
-    ::close(fd);
-  }
-  ~ProgramFile() {
-    if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-  }
-  ProgramFile(const ProgramFile&) = delete;
-  ProgramFile& operator=(const ProgramFile&) = delete;
-
-  /// Empty where the file has not so many.
-  template <class T>
-  [[nodiscard]] std::span<const T> at(std::uint64_t offset, std::uint64_t count) const noexcept {
-    if (offset > bytes_.size() || count > (bytes_.size() - offset) / sizeof(T)) return {};
-    return {reinterpret_cast<const T*>(bytes_.data() + offset), count};
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
-std::string readable(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                    std::free);
-  return text != nullptr ? text.get() : name;
-}
-
 /// Of the compiler ("initialised" flags), of the C++ library or of the runtime.
 bool is_programs(std::string_view name) noexcept {
   return !name.starts_with("__") && !name.starts_with("guard variable") && !name.starts_with("kasane") &&
          name.find("kasane::runtime") == name.npos && name.find("__gnu_cxx") == name.npos;
-}
-
-void add_symbols(const ProgramFile& file, const Elf64_Shdr& table, const Elf64_Shdr& strings,
-                 std::vector<ThreadLocal>& found) {
-  const auto names = file.at<char>(strings.sh_offset, strings.sh_size);
-  for (const auto& symbol : file.at<Elf64_Sym>(table.sh_offset, table.sh_size / sizeof(Elf64_Sym))) {
-    if (ELF64_ST_TYPE(symbol.st_info) != STT_TLS || symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 ||
-        symbol.st_name >= names.size())
-      continue;
-    std::string name = readable(names.data() + symbol.st_name);
-    if (is_programs(name)) found.push_back({symbol.st_value, symbol.st_size, std::move(name)});
-  }
 }
 
 }  // namespace
@@ -96,19 +43,19 @@ void add_symbols(const ProgramFile& file, const Elf64_Shdr& table, const Elf64_S
 std::vector<ThreadLocal> thread_locals_of_program() {
   const std::size_t block_bytes = own_block().size();
   if (block_bytes == 0) return {};
-  const ProgramFile file;
-  const auto header = file.at<Elf64_Ehdr>(0, 1);
-  if (header.empty()) return {};
-  const auto sections = file.at<Elf64_Shdr>(header[0].e_shoff, header[0].e_shnum);
-  bool stripped = true;
   std::vector<ThreadLocal> found;
-  for (const auto& section : sections) {
-    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
-    stripped = false;
-    add_symbols(file, section, sections[section.sh_link], found);
-  }
+  const bool listed =
+      for_each_symbol(MappedFile("/proc/self/exe"), STT_TLS, SymbolTables::full,
+                      [&](const ElfW(Sym) & symbol, const char* name) {
+                        if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 || name == nullptr)
+                          return false;
+                        std::string text = comm::demangle_all(name);
+                        if (is_programs(text))
+                          found.push_back({symbol.st_value, symbol.st_size, std::move(text)});
+                        return false;
+                      });
   std::erase_if(found, [&](const ThreadLocal& v) { return v.offset + v.bytes > block_bytes; });
-  if (stripped) found.push_back({0, block_bytes, "(the program has no symbol table)"});
+  if (!listed) found.push_back({0, block_bytes, "(the program has no symbol table)"});
   return found;
 }
 

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/start/program_image.h"
 
-#include <cxxabi.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
+
+#include "comm/bootstrap/demangle.h"
+#include "runtime/symbols.h"
 
 namespace kasane::runtime {
 namespace {
@@ -125,63 +121,6 @@ void add_windows(const Image& image, const ElfW(Phdr) & segment, AddressRange re
 
 // ---- names ------------------------------------------------------------------------------------------------
 
-std::string readable(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                    std::free);
-  return text != nullptr ? text.get() : name;
-}
-
-/// A file, mapped for reading.
-class MappedFile {
- public:
-  explicit MappedFile(const char* path) {
-    const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    struct stat facts{};
-    if (fd < 0) return;
-    if (::fstat(fd, &facts) == 0 && facts.st_size > 0) {
-      void* got = ::mmap(nullptr, static_cast<std::size_t>(facts.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
-      if (got != MAP_FAILED)
-        bytes_ = {static_cast<const std::byte*>(got), static_cast<std::size_t>(facts.st_size)};
-    }
-    ::close(fd);
-  }
-  ~MappedFile() {
-    if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
-  }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-
-  /// Empty where the file is shorter.
-  template <class T>
-  [[nodiscard]] std::span<const T> at(std::uint64_t offset, std::uint64_t count) const noexcept {
-    if (offset > bytes_.size() || count > (bytes_.size() - offset) / sizeof(T)) return {};
-    return {reinterpret_cast<const T*>(bytes_.data() + offset), count};
-  }
-
- private:
-  std::span<const std::byte> bytes_;
-};
-
-/// Calls see(name, range) for each variable in the object's symbol table, static ones included; for none if
-/// it has been stripped.
-template <class See>
-void for_each_variable(const Image& image, const See& see) {
-  const MappedFile file(image.file);
-  const auto header = file.at<ElfW(Ehdr)>(0, 1);
-  if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0) return;
-  const auto sections = file.at<ElfW(Shdr)>(header[0].e_shoff, header[0].e_shnum);
-  for (const auto& section : sections) {
-    if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
-    const auto names = file.at<char>(sections[section.sh_link].sh_offset, sections[section.sh_link].sh_size);
-    for (const auto& s : file.at<ElfW(Sym)>(section.sh_offset, section.sh_size / sizeof(ElfW(Sym)))) {
-      if (ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_size == 0 || s.st_name >= names.size()) continue;
-      see(names.data() + s.st_name,
-          AddressRange{image.base + s.st_value, image.base + s.st_value + s.st_size});
-    }
-  }
-}
-
 /// Variables of the program in writable pages that are neither read-only nor in a window, but for the copies.
 std::vector<std::string> others(const Image& image, AddressRange relro,
                                 const std::vector<AddressRange>& copies,
@@ -199,13 +138,18 @@ std::vector<std::string> others(const Image& image, AddressRange relro,
     return std::ranges::any_of(
         windows, [&](const mem::Window& w) { return a - reinterpret_cast<std::uintptr_t>(w.at) < w.bytes; });
   };
-  for_each_variable(image, [&](const char* name, AddressRange at) {
-    // the compiler's and the linker's own begin so, and crtbegin.o's
-    if (std::strncmp(name, "__", 2) == 0 || std::string_view(name) == "completed.0") return;
-    const bool all = is_shared(at.begin) && is_shared(at.end - 1);
-    if (writable(at.begin) && !relro.holds(at.begin) && !is_copy(at.begin) && !all)
-      names.push_back(readable(name));
-  });
+  for_each_symbol(MappedFile(image.file), STT_OBJECT, SymbolTables::full,
+                  [&](const ElfW(Sym) & symbol, const char* name) {
+                    // the compiler's and the linker's own begin so, and crtbegin.o's
+                    if (symbol.st_size == 0 || name == nullptr || std::strncmp(name, "__", 2) == 0 ||
+                        std::string_view(name) == "completed.0")
+                      return false;
+                    const std::uintptr_t at = image.base + symbol.st_value;
+                    const bool all = is_shared(at) && is_shared(at + symbol.st_size - 1);
+                    if (writable(at) && !relro.holds(at) && !is_copy(at) && !all)
+                      names.push_back(comm::demangle_all(name));
+                    return false;
+                  });
   std::ranges::sort(names);
   return names;
 }
