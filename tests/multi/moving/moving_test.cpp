@@ -49,8 +49,11 @@ bool hop() {
     std::vector<kasane::thread> children;
     for (unsigned i = 0; i < kasane::workers() && kasane::rank() == from; ++i) {
       children.emplace_back([signal = taken.get()] {
-        const auto limit =
-            std::chrono::steady_clock::now() + std::chrono::seconds(5);  // a hang must become a failure
+        const auto begin = std::chrono::steady_clock::now();
+        const auto limit = begin + std::chrono::seconds(5);  // a hang must become a failure
+        // A thread that calls lets the others of its worker run after 4 ms, the caller among them.
+        while (std::chrono::steady_clock::now() < begin + std::chrono::milliseconds(20)) {
+        }
         while (signal->get() == 0 && std::chrono::steady_clock::now() < limit) {
         }
       });
