@@ -5,9 +5,9 @@
  * same.
  *
  * A *rank* is one process of the job and one coherence domain. It has workers (OS threads) that run
- * user-level threads. The *space* is one range of addresses, the same in every rank. Threads' stacks and what
- * threads allocate lie in it. Each rank has its own globals, function statics, thread_local variables and
- * malloc heap.
+ * user-level threads. The *space* is the same addresses in every rank: one range, with threads' stacks and
+ * what the program allocates, and the program's variables where they are. Each rank has its own thread_local
+ * variables, variables of libraries and malloc heap.
  *
  * **Errors.** A function that returns int returns 0 or an errno value: EPERM (called where it makes no sense,
  * for example outside of kasane_run), EINVAL (a bad argument), ENOMEM, EAGAIN (no thread slot left), EBUSY,

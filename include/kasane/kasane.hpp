@@ -13,13 +13,13 @@
 ///       return sum == 42 ? 0 : 1;
 ///     }
 ///
-/// **What is shared**: thread stacks, main's stack, what new gives on a user-level thread, what allocate()
-/// gives; at the same address on every rank. **What is not**: globals, function statics, thread_local and
-/// malloc's heap belong to each rank.
+/// **What is shared**: the program's variables, thread stacks, main's stack, what the program's new and
+/// allocate() give; at the same address on every rank. **What is not**: thread_local, variables of libraries
+/// and malloc's heap belong to each rank.
 ///
 /// **Consistency**: programs without data races see sequential consistency. Fork, join and the
-/// synchronisation of this header and of kasane/sync.hpp order memory, also between ranks; std::atomic and
-/// std::mutex order memory only inside one rank.
+/// synchronisation of this header and of kasane/sync.hpp order memory, also between ranks; std::atomic
+/// does so where GCC compiles the program, std::mutex only inside one rank.
 ///
 /// **Errors**: misuse and failures of the machine throw kasane::error with a text that says what to do;
 /// exhausted memory throws out_of_memory (a std::bad_alloc). Misuse that would lose data ends the program

@@ -117,7 +117,7 @@ void explain_address(const void* address, const char* meaning) noexcept {
   } else {
     text.add(
         "that lies outside of the global space: a wild pointer, or memory of another rank's heap (malloc, "
-        "globals)\n");
+        "a library's variables)\n");
   }
   say(text);
 }

@@ -4,7 +4,6 @@
 // bad address instead of faulting. Names come from the ELF symbol table of the object's file: the dynamic
 // symbols that dladdr(3) knows lack most functions of a program, and dladdr takes the loader's lock.
 #include "runtime/crash_stack.h"
-#include "runtime/symbols.h"
 
 #include <dlfcn.h>
 #include <elf.h>
@@ -13,6 +12,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 #include <unwind.h>
+
+#include "runtime/symbols.h"
 
 namespace kasane::runtime {
 namespace {

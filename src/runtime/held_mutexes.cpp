@@ -3,13 +3,13 @@
 
 #if KASANE_ASSERT_LEVEL >= 1 && !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "ult/pool.h"
 
@@ -20,17 +20,8 @@ namespace {
 
 using MutexCall = int (*)(pthread_mutex_t*);
 
-/// libc's own function of that name. Concurrent first calls find the same.
-int call_real(std::atomic<MutexCall>& real, const char* name, pthread_mutex_t* mutex) noexcept {
-  MutexCall call = real.load(std::memory_order_relaxed);  // relaxed: any thread may look it up again
-  if (call == nullptr) {
-    call = reinterpret_cast<MutexCall>(::dlsym(RTLD_NEXT, name));
-    real.store(call, std::memory_order_relaxed);
-  }
-  return call(mutex);
-}
-
-constinit std::atomic<MutexCall> g_lock{nullptr}, g_trylock{nullptr}, g_unlock{nullptr};
+constinit Hidden<MutexCall> g_lock("pthread_mutex_lock"), g_trylock("pthread_mutex_trylock"),
+    g_unlock("pthread_mutex_unlock");
 
 /// Not inlined, so that the address of the thread-local is computed again after the caller has moved to
 /// another OS thread.
@@ -57,20 +48,20 @@ void check_no_mutex_held(const char* where) {
 extern "C" {
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
-  const int error = kasane::runtime::call_real(kasane::runtime::g_lock, "pthread_mutex_lock", mutex);
+  const int error = kasane::runtime::g_lock.get()(mutex);
   if (error == 0) kasane::runtime::count_held(1);
   return error;
 }
 
 int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
-  const int error = kasane::runtime::call_real(kasane::runtime::g_trylock, "pthread_mutex_trylock", mutex);
+  const int error = kasane::runtime::g_trylock.get()(mutex);
   if (error == 0) kasane::runtime::count_held(1);
   return error;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
   kasane::runtime::count_held(-1);
-  return kasane::runtime::call_real(kasane::runtime::g_unlock, "pthread_mutex_unlock", mutex);
+  return kasane::runtime::g_unlock.get()(mutex);
 }
 
 }  // extern "C"

@@ -15,7 +15,6 @@ void input_is_elsewhere() noexcept { g_elsewhere = true; }
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
-#include <dlfcn.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -23,6 +22,7 @@ void input_is_elsewhere() noexcept { g_elsewhere = true; }
 #include <cstdarg>
 #include <cstdio>
 
+#include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "ult/pool.h"
 
@@ -39,26 +39,18 @@ inline void before_input(const std::FILE* stream) noexcept {
     go_to_input();
 }
 
-/// Without a guard, which another rank's thread might hold: a second look-up does no harm.
-inline void* libc(std::atomic<void*>& found, const char* name) noexcept {
-  // relaxed: a pointer to code, nothing is published with it
-  void* f = found.load(std::memory_order_relaxed);
-  if (f == nullptr) found.store(f = ::dlsym(RTLD_NEXT, name), std::memory_order_relaxed);
-  return f;
-}
-
 }  // namespace
 }  // namespace kasane::runtime
 
 using kasane::runtime::before_input;
 
 /// Defines the symbol `name`: a function that reads `stream`.
-#define KASANE_READS(name, stream, result, parameters, arguments)                                 \
-  extern "C" [[gnu::visibility("default")]] result kasane_input_##name parameters asm(#name);     \
-  result kasane_input_##name parameters {                                                         \
-    before_input(stream);                                                                         \
-    static std::atomic<void*> found{nullptr};                                                     \
-    return reinterpret_cast<result(*) parameters>(kasane::runtime::libc(found, #name)) arguments; \
+#define KASANE_READS(name, stream, result, parameters, arguments)                             \
+  extern "C" [[gnu::visibility("default")]] result kasane_input_##name parameters asm(#name); \
+  result kasane_input_##name parameters {                                                     \
+    before_input(stream);                                                                     \
+    static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);              \
+    return libcs.get() arguments;                                                             \
   }
 
 using File = std::FILE;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/output.h"
 
-#include <dlfcn.h>
 #include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include <cstdio>
 #include <ios>
 
+#include "runtime/hidden.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -19,11 +19,6 @@ bool g_several_ranks = false;
 const comm::RankStatus* g_pump = nullptr;
 /// of the stdio buffer: private, since the kernel reads it in write(2) (rule 10)
 char g_buffer[64 * 1024];
-
-template <class F>
-F next_definition(const char* name) noexcept {
-  return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
-}
 
 /// A request of the program to buffer whole blocks of output, or lines in a small buffer: lines would be cut.
 bool keeps_lines_instead(const std::FILE* stream, int mode) noexcept {
@@ -60,14 +55,16 @@ void hand_to_supervisor() noexcept {
   errno = kept;
 }
 
+using Setvbuf = int (*)(std::FILE*, char*, int, std::size_t);
+constinit Hidden<Setvbuf> g_setvbuf("setvbuf");
+
 }  // namespace
 
 constinit ult::Leftover g_partial_line;
 
 void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept {
   if (ranks < 2) return;
-  using Setvbuf = int (*)(std::FILE*, char*, int, std::size_t);
-  next_definition<Setvbuf>("setvbuf")(stdout, g_buffer, _IOLBF, sizeof g_buffer);
+  g_setvbuf.get()(stdout, g_buffer, _IOLBF, sizeof g_buffer);
   g_partial_line = {&stdout->_IO_write_base, &stdout->_IO_write_ptr, write_partial_line};
   g_several_ranks = true;
   if (pump == nullptr) return;
@@ -85,8 +82,7 @@ extern "C" [[gnu::visibility("default")]] int setvbuf(std::FILE* stream, char* b
                                                       std::size_t bytes) noexcept {
   using namespace kasane::runtime;
   if (keeps_lines_instead(stream, mode)) return 0;
-  return next_definition<int (*)(std::FILE*, char*, int, std::size_t)>("setvbuf")(stream, buffer, mode,
-                                                                                  bytes);
+  return g_setvbuf.get()(stream, buffer, mode, bytes);
 }
 
 extern "C" [[gnu::visibility("default")]] void setbuffer(std::FILE* stream, char* buffer,
@@ -101,5 +97,6 @@ extern "C" [[gnu::visibility("default")]] void setbuf(std::FILE* stream, char* b
 [[gnu::visibility("default")]] bool std::ios_base::sync_with_stdio(bool sync) {
   using namespace kasane::runtime;
   if (g_several_ranks) return true;
-  return next_definition<bool (*)(bool)>("_ZNSt8ios_base15sync_with_stdioEb")(sync);
+  static constinit Hidden<bool (*)(bool)> libs("_ZNSt8ios_base15sync_with_stdioEb");
+  return libs.get()(sync);
 }

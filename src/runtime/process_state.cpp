@@ -41,7 +41,7 @@ void exit_early(int code) {
 
 void at_exit(int code, void*) {
   if (g_process.rank == kNoRank || phase() != comm::Phase::running) return;
-  if (!g_process.main_here) exit_early(code);
+  exit_early(code);
 }
 
 }  // namespace

@@ -54,9 +54,8 @@ void tell(const char* text, std::size_t bytes) noexcept;
 /// its exit code. Async-signal-safe.
 void note_end_of_process() noexcept;
 
-/// Registers what happens at exit() while the job runs. On a rank that runs main it is orderly, on whatever
-/// thread. On other ranks, which exit() leaves for rank 0 where it can (program_end.cpp), the process ends at
-/// once, and with it the job, with exit()'s code.
+/// On a rank that does not run main, which exit() leaves for rank 0 where it can (program_end.cpp): from now
+/// on an exit() while the job runs ends the process at once, and with it the job, with exit()'s code.
 void install_exit_check();
 
 /// The caller is main.

@@ -11,7 +11,6 @@
 // ever, as in glibc 2.41.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
-#include <dlfcn.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
@@ -28,11 +28,6 @@ namespace {
 using kasane::runtime::note_end_of_process;
 using kasane::runtime::process;
 using kasane::ult::Pool;
-
-template <class F>
-F next_definition(const char* name) noexcept {
-  return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
-}
 
 bool job_runs() noexcept {
   return process().rank != kasane::kNoRank && kasane::runtime::phase() == kasane::comm::Phase::running;
@@ -69,7 +64,8 @@ void be_the_one_that_exits() noexcept {
 extern "C" [[gnu::visibility("default")]] void exit(int code) noexcept {
   if (job_runs() && !process().main_here) leave_to_rank_0(code);
   if (process().rank != kasane::kNoRank) be_the_one_that_exits();
-  next_definition<void (*)(int)>("exit")(code);
+  static constinit kasane::runtime::Hidden<void (*)(int)> libcs("exit");
+  libcs.get()(code);
   __builtin_unreachable();
 }
 
@@ -81,7 +77,8 @@ extern "C" [[gnu::visibility("default")]] void _Exit(int code) noexcept { ::_exi
 
 extern "C" [[gnu::visibility("default")]] void quick_exit(int code) noexcept {
   note_end_of_process();
-  next_definition<void (*)(int)>("quick_exit")(code);
+  static constinit kasane::runtime::Hidden<void (*)(int)> libcs("quick_exit");
+  libcs.get()(code);
   __builtin_unreachable();
 }
 

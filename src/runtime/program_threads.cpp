@@ -5,7 +5,6 @@
 // in sanitizer builds, which have their own pthread_create.
 //
 // Thread safety: as pthread_create().
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
+#include "runtime/hidden.h"
 #include "ult/pool.h"
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -41,15 +41,14 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
                                                              const pthread_attr_t* attributes,
                                                              void* (*function)(void*),
                                                              void* argument) noexcept {
-  // Perhaps looked up twice.
-  static const auto libcs =
-      reinterpret_cast<decltype(&::pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static constinit kasane::runtime::Hidden<Create> libcs("pthread_create");
   const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() != kasane::Calls::passed;
-  if (!globally && !caught) return libcs(thread, attributes, function, argument);
+  if (!globally && !caught) return libcs.get()(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;
   *begins = {function, argument, globally, caught};
-  const int error = libcs(thread, attributes, begin, begins);
+  const int error = libcs.get()(thread, attributes, begin, begins);
   if (error != 0) std::free(begins);
   return error;
 }

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -164,7 +163,6 @@ struct Runtime::State {
   std::atomic<std::int64_t> exit_asked{kNoExit};
   std::uint64_t roots = 0;  ///< root threads started, by main
   std::byte* main_stack_low = nullptr;
-  pthread_t main_thread{};  ///< of rank 0
 
   Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
@@ -970,7 +968,6 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
     std::abort();  // main ends by exit()
   }
   s.contexts->enter(0);
-  s.main_thread = ::pthread_self();
   if (const auto started = s.start_threads(1); !started) give_up(started.error());
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
@@ -991,8 +988,8 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
 }
 
 bool Runtime::at_main() const noexcept {
-  return state_->running.load() && state_->main_thread == ::pthread_self() && raw(state_->rank) == 0 &&
-         ult::Pool::current() == nullptr;
+  return state_->running.load() && state_->first_thread == std::this_thread::get_id() &&
+         raw(state_->rank) == 0 && ult::Pool::current() == nullptr;
 }
 
 void Runtime::ask_exit(int code) noexcept {

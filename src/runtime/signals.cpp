@@ -18,32 +18,12 @@
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "mem/signal_dispatch.h"
+#include "runtime/hidden.h"
 
 namespace kasane::runtime {
 namespace {
 
 using Sigaction = int (*)(int, const struct sigaction*, struct sigaction*);
-
-/// A function of libc's that one of ours hides.
-template <class Function>
-class Hidden {
- public:
-  constexpr explicit Hidden(const char* name) noexcept : name_(name) {}
-  /// Signal handlers call it. A second look-up does no harm.
-  [[nodiscard]] Function get() noexcept {
-    // relaxed: a pointer to code, nothing is published with it
-    Function f = found_.load(std::memory_order_relaxed);
-    if (f == nullptr) {
-      f = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name_));
-      found_.store(f, std::memory_order_relaxed);
-    }
-    return f;
-  }
-
- private:
-  const char* name_;
-  std::atomic<Function> found_{nullptr};
-};
 
 Sigaction libc_sigaction() noexcept {
   static constinit Hidden<Sigaction> libcs("sigaction");

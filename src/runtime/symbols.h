@@ -61,8 +61,8 @@ enum class SymbolTables : std::uint8_t {
   any,   ///< that, and .dynsym: what is exported, named again
 };
 
-/// Calls see(symbol, name) for each symbol of this type (STT_FUNC, …) until it returns true. name: null if the
-/// file is damaged. Returns whether the file has such a table.
+/// Calls see(symbol, name) for each symbol of this type (STT_FUNC, …) until it returns true. name: null if
+/// the file is damaged. Returns whether the file has such a table.
 template <class See>
 bool for_each_symbol(const MappedFile& file, unsigned type, SymbolTables which, const See& see) {
   const auto* header = file.at<ElfW(Ehdr)>(0);

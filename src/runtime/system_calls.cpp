@@ -25,6 +25,7 @@
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
 #include "runtime/held_mutexes.h"
+#include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
@@ -614,6 +615,7 @@ void begin_catching_calls() noexcept {
 
 namespace {
 
+using kasane::runtime::Hidden;
 using kasane::runtime::Way;
 
 class ForChild {
@@ -638,14 +640,6 @@ class ForChild {
   Made pins_;
 };
 
-template <class Function>
-Function libcs(std::atomic<Function>& found, const char* name) noexcept {
-  // relaxed: a pointer to code; a second look-up does no harm
-  Function f = found.load(std::memory_order_relaxed);
-  if (f == nullptr) found.store(f = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name)));
-  return f;
-}
-
 using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*,
                       char* const*, char* const*);
 
@@ -660,9 +654,9 @@ int spawn(Spawn libc, pid_t* child, const char* file, const posix_spawn_file_act
   return libc(child, file, actions, attributes, arguments, environment);
 }
 
-constinit std::atomic<Spawn> g_spawn{nullptr}, g_spawnp{nullptr};
-constinit std::atomic<int (*)(const char*)> g_system{nullptr};
-constinit std::atomic<FILE* (*)(const char*, const char*)> g_popen{nullptr};
+constinit Hidden<Spawn> g_spawn("posix_spawn"), g_spawnp("posix_spawnp");
+constinit Hidden<int (*)(const char*)> g_system("system");
+constinit Hidden<FILE* (*)(const char*, const char*)> g_popen("popen");
 
 }  // namespace
 
@@ -670,26 +664,26 @@ extern "C" [[gnu::visibility("default")]] int posix_spawn(pid_t* child, const ch
                                                           const posix_spawn_file_actions_t* actions,
                                                           const posix_spawnattr_t* attributes,
                                                           char* const* arguments, char* const* environment) {
-  return spawn(libcs(g_spawn, "posix_spawn"), child, path, actions, attributes, arguments, environment);
+  return spawn(g_spawn.get(), child, path, actions, attributes, arguments, environment);
 }
 
 extern "C" [[gnu::visibility("default")]] int posix_spawnp(pid_t* child, const char* file,
                                                            const posix_spawn_file_actions_t* actions,
                                                            const posix_spawnattr_t* attributes,
                                                            char* const* arguments, char* const* environment) {
-  return spawn(libcs(g_spawnp, "posix_spawnp"), child, file, actions, attributes, arguments, environment);
+  return spawn(g_spawnp.get(), child, file, actions, attributes, arguments, environment);
 }
 
 extern "C" [[gnu::visibility("default")]] int system(const char* command) {
   ForChild present;
   present.text(command);
-  return libcs(g_system, "system")(command);
+  return g_system.get()(command);
 }
 
 extern "C" [[gnu::visibility("default")]] FILE* popen(const char* command, const char* mode) {
   ForChild present;
   present.text(command);
-  return libcs(g_popen, "popen")(command, mode);
+  return g_popen.get()(command, mode);
 }
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <cxxabi.h>
 #include <dirent.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <threads.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <kasane/kasane.hpp>
 #include <vector>
 
+#include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "ult/forced_unwind.h"
@@ -80,11 +80,6 @@ void end_own_thread() {
   if (g_main_thread == ::gettid()) end_main_thread();
 }
 
-template <class F>
-F next_definition(const char* name) noexcept {
-  return reinterpret_cast<F>(::dlsym(RTLD_NEXT, name));
-}
-
 }  // namespace
 
 [[gnu::noipa]] int run_program(ProgramMain main, int argc, char** argv, char** environment) {
@@ -103,12 +98,14 @@ F next_definition(const char* name) noexcept {
 
 extern "C" [[gnu::visibility("default")]] void pthread_exit(void* value) {
   kasane::runtime::end_own_thread();
-  kasane::runtime::next_definition<void (*)(void*)>("pthread_exit")(value);
+  static constinit kasane::runtime::Hidden<void (*)(void*)> libcs("pthread_exit");
+  libcs.get()(value);
   __builtin_unreachable();
 }
 
 extern "C" [[gnu::visibility("default")]] void thrd_exit(int value) {
   kasane::runtime::end_own_thread();
-  kasane::runtime::next_definition<void (*)(int)>("thrd_exit")(value);
+  static constinit kasane::runtime::Hidden<void (*)(int)> libcs("thrd_exit");
+  libcs.get()(value);
   __builtin_unreachable();
 }

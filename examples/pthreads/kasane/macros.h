@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The macros of ../posix/macros.h for Kasane: the same program, its threads on all ranks.
  *
- * A variable at file scope is another one on each rank. So nothing here lies in one: a thread has a pointer
- * to the environment in a key (the first that the job makes has the number 0), which CREATE hands on. main
- * becomes the function of the first thread, so that it may create others and take locks.
+ * Nothing here lies in a variable at file scope, so that it works with --globals private, too: a thread has
+ * a pointer to the environment in a key (the first that the job makes has the number 0), which CREATE hands
+ * on. main becomes the function of the first thread, so that it may create others and take locks.
  */
 #ifndef EXAMPLES_PTHREADS_KASANE_MACROS_H
 #define EXAMPLES_PTHREADS_KASANE_MACROS_H

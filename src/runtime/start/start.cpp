@@ -129,8 +129,6 @@ int program_main(int argc, char** argv, char** envp) {
   note_main_thread();
   if (argv[0] != nullptr) argv = copy_arguments(argc, argv, __builtin_alloca(arguments_bytes(argc, argv)));
   construct(argc, argv, envp);
-  // After the constructors: exit() calls it before the program's destructors.
-  install_exit_check();
   std::exit(run_program(g_program_main, argc, argv, envp));
 }
 
