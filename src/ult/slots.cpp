@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ult/slots.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -141,16 +143,17 @@ Word Slots::refill(StackCache& cache) {
                            "more (kasane run --slots, or KASANE_SLOTS)");
 }
 
+bool Slots::try_take_first_stack() {
+  drain_returned();  // the former root may have ended on another rank
+  std::scoped_lock lock(mutex_);
+  return !std::exchange(first_used_, true);
+}
+
 Word Slots::take_stack_of_root(StackCache& cache) {
   if (first_end_ == 0) return take_stack(cache);
-  drain_returned();  // the former root may have ended on another rank
-  bool prepared;
-  {
-    std::scoped_lock lock(mutex_);
-    KASANE_CHECK(!first_used_, "there is one root at a time");
-    first_used_ = true;
-    prepared = std::exchange(first_prepared_, true);
-  }
+  // The former root has ended, which wakes main, but the worker that ran it may be about to return its stack.
+  while (!try_take_first_stack()) ::sched_yield();
+  const bool prepared = std::exchange(first_prepared_, true);
   if (!prepared && config_.prepare_stack) config_.prepare_stack(config_.stack_context, StackId{0});
   sanitizer.reuse_stack(first_end_);
   return first_end_;

@@ -65,6 +65,8 @@ class Slots {
   }
   /// The end of the stack of a root: there is one root at a time.
   Word take_stack_of_root(StackCache& cache);
+  /// False: the former root's thread has not left it yet.
+  bool try_take_first_stack();
   /// Frees an unused stack of this rank whose pages are here.
   void release_stack(StackCache& cache, Word end) {
     if (end == first_end_) [[unlikely]]
