@@ -150,7 +150,10 @@ int destroy(Public* p, const char* call) noexcept {
 }
 
 /// The offset of the word in the space, for Watch. On a thread.
-Watch watch_of(const void* global) { return Watch(Runtime::current()->space().offset(global), global); }
+Watch watch_of(const void* global) {
+  const Runtime& r = *Runtime::current();
+  return {r.space().offset(global), r.ranks(), global};
+}
 
 template <class F>
 int notify(const void* global, const char* call, const F& act) {
@@ -180,15 +183,18 @@ int kasane_atomic_wait(uint32_t width, const void* global, uint64_t old) {
     uint64_t now = 0;
     if (const int code = kasane_atomic(KASANE_FETCH_ADD, width, word, 0, 0, &now, nullptr)) return code;
     if (now != old) return 0;
-    if (epoch) watch_of(global).wait(*epoch);
-    epoch = watch_of(global).prepare();  // perhaps on another rank
+    const Watch watch = watch_of(global);
+    if (epoch) watch.wait(*epoch);
+    epoch = watch.prepare();
   }
 }
 int kasane_atomic_notify_one(const void* global) {
-  return notify(global, "kasane::atomic::notify_one", [](const Watch& w) { w.notify_one(); });
+  return notify(global, "kasane::atomic::notify_one",
+                [](const Watch& w) { w.notify_one(Runtime::current()->pool()); });
 }
 int kasane_atomic_notify_all(const void* global) {
-  return notify(global, "kasane::atomic::notify_all", [](const Watch& w) { w.notify_all(); });
+  return notify(global, "kasane::atomic::notify_all",
+                [](const Watch& w) { w.notify_all(Runtime::current()->pool()); });
 }
 
 int kasane_mutex_init(kasane_mutex_t* mutex) { return init<Mutex>(mutex, "kasane::mutex"); }

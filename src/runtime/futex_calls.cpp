@@ -63,8 +63,7 @@ constexpr long kNapNs = 200'000;
 /// A futex of the program.
 class Futex {
  public:
-  Futex(Runtime& runtime, void* word) noexcept
-      : runtime_(runtime), word_(word), global_(runtime.contains(word)) {}
+  explicit Futex(void* word) noexcept : word_(word), global_(here().contains(word)) {}
 
   [[nodiscard]] bool is_global() const noexcept { return global_; }
   [[nodiscard]] std::uint32_t value() const noexcept { return load_atomic(word_); }
@@ -97,15 +96,15 @@ class Futex {
   void wake(bool all) const {
     // Of private memory threads of another rank may have the same key: their wake-up would be lost.
     const ult::Watch list = watch();
-    all || !global_ ? list.notify_all() : list.notify_one();
+    all || !global_ ? list.notify_all(here().pool()) : list.notify_one(here().pool());
   }
 
  private:
   [[nodiscard]] ult::Watch watch() const {
-    return ult::Watch(runtime_.pool(),
-                      global_ ? runtime_.space().offset(word_) : reinterpret_cast<std::uintptr_t>(word_));
+    return {global_ ? here().space().offset(word_) : reinterpret_cast<std::uintptr_t>(word_), here().ranks()};
   }
-  Runtime& runtime_;
+  /// Of the rank where the thread is now: each look at the word may let others run, and so move it.
+  [[nodiscard]] static Runtime& here() noexcept { return *Runtime::current(); }
   void* word_;
   bool global_;
 };
@@ -130,8 +129,8 @@ long wait(const Futex& futex, int op, const Arguments& a) {
 }
 
 /// A futex call of the program.
-long call_futex(Runtime& runtime, const Arguments& a) {
-  const Futex futex(runtime, reinterpret_cast<void*>(a[0]));
+long call_futex(const Arguments& a) {
+  const Futex futex(reinterpret_cast<void*>(a[0]));
   const int op = static_cast<int>(a[1]), command = op & FUTEX_CMD_MASK;
   const bool waits = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
   const bool on_thread = ult::Pool::in_user_code();
@@ -157,9 +156,9 @@ extern "C" long syscall(long number, ...) noexcept {
   for (long& argument : a) argument = va_arg(list, long);
   va_end(list);
   if (number == SYS_futex) [[unlikely]] {
-    Runtime* const runtime = Runtime::current();
+    const Runtime* const runtime = Runtime::current();
     if (runtime != nullptr && runtime->running() && !is_ours(__builtin_return_address(0)))
-      return call_futex(*runtime, a);
+      return call_futex(a);
   }
   return by_kernel(number, a);
 }

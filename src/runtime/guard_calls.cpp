@@ -76,10 +76,7 @@ std::uint32_t this_thread(const Runtime* runtime) noexcept {
 /// A guard of the program.
 class Guard {
  public:
-  explicit Guard(void* word) noexcept : word_(word), runtime_(Runtime::current()) {
-    if (runtime_ != nullptr && !runtime_->running()) runtime_ = nullptr;
-    shared_ = is_shared_atomic(word);
-  }
+  explicit Guard(void* word) noexcept : word_(word), shared_(is_shared_atomic(word)) {}
 
   /// True: the caller initialises the object.
   [[nodiscard]] bool acquire() const {
@@ -108,7 +105,7 @@ class Guard {
 
  private:
   GuardAction advance(GuardEvent event) const {
-    const std::uint32_t self = this_thread(runtime_);
+    const std::uint32_t self = this_thread(runtime());
     std::uint64_t seen = load_atomic_word(word_);
     for (;;) {
       const ult::GuardStep step = next(GuardWord::unpack(seen), event, self);
@@ -117,16 +114,17 @@ class Guard {
     }
   }
   void leave(GuardEvent event) const {
-    if (advance(event) == GuardAction::wake && runtime_ != nullptr) watch().notify_all();
+    if (advance(event) != GuardAction::wake) return;
+    if (Runtime* const here = runtime()) watch(*here).notify_all(here->pool());
   }
-  [[nodiscard]] ult::Watch watch() const {
-    const auto address = reinterpret_cast<std::uintptr_t>(word_);
-    return ult::Watch(runtime_->pool(), address & ~std::uintptr_t{3});
+  [[nodiscard]] ult::Watch watch(const Runtime& here) const {
+    return {reinterpret_cast<std::uintptr_t>(word_) & ~std::uintptr_t{3}, here.ranks()};
   }
   [[nodiscard]] GuardWord word() const { return GuardWord::unpack(load_atomic_word(word_)); }
   void wait() const {
-    if (runtime_ != nullptr && ult::Pool::in_user_code()) {
-      const ult::Watch list = watch();
+    const Runtime* const here = runtime();
+    if (here != nullptr && ult::Pool::in_user_code()) {
+      const ult::Watch list = watch(*here);
       const std::uint32_t epoch = list.prepare();
       if (may_sleep(word())) list.wait(epoch);
       return;
@@ -135,8 +133,13 @@ class Guard {
     while (word().busy) ::nanosleep(&nap, nullptr);
   }
 
+  /// Of the rank where the thread is now: an initialiser, a wait and each access to the word may move it.
+  [[nodiscard]] static Runtime* runtime() noexcept {
+    Runtime* const here = Runtime::current();
+    return here != nullptr && here->running() ? here : nullptr;
+  }
+
   void* word_;
-  Runtime* runtime_;
   bool shared_;
 };
 

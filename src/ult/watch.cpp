@@ -36,27 +36,27 @@ void wait_at_watch(void* context, SlotId self) {
 
 }  // namespace
 
-Watch::Watch(std::uint64_t offset, const void* word) : Watch(pool_of_thread("atomic::wait"), offset, word) {}
-
-Watch::Watch(Pool& pool, std::uint64_t offset, const void* word) : pool_(pool), word_(word) {
+Watch::Watch(std::uint64_t offset, std::uint32_t ranks, const void* word) : word_(word) {
   const std::uint64_t scattered = scatter(offset / 4);
-  const std::uint32_t ranks = pool.config().ranks;
   list_ = SyncHandle::of(Rank{static_cast<std::uint32_t>(offset / kSpread % ranks)},
                          kSyncRecords + static_cast<std::uint32_t>(scattered >> kKeyBits));
   key_ = static_cast<std::uint32_t>(scattered);
 }
 
 std::uint32_t Watch::prepare() const {
-  return static_cast<std::uint32_t>(SyncRecords(pool_).run<Word>(list_, WatchPrepare()));
+  return static_cast<std::uint32_t>(
+      SyncRecords(pool_of_thread("atomic::wait")).run<Word>(list_, WatchPrepare()));
 }
 
 void Watch::wait(std::uint32_t epoch) const {
-  AtWatch waiting{pool_, list_, key_, epoch};
+  AtWatch waiting{pool_of_thread("atomic::wait"), list_, key_, epoch};
   Pool::suspend(
       wait_at_watch, &waiting,
       {.kind = WaitsFor::Kind::word, .call = "atomic::wait", .object = list_.value, .address = word_});
 }
 
-void Watch::notify(bool all) const { SyncRecords(pool_).run<WatchAction>(list_, WatchNotify(key_, all)); }
+void Watch::notify(Pool& here, bool all) const {
+  SyncRecords(here).run<WatchAction>(list_, WatchNotify(key_, all));
+}
 
 }  // namespace kasane::ult

@@ -24,20 +24,19 @@ namespace kasane::ult {
 
 class Watch {
  public:
-  /// offset: of the word in the space, a multiple of 4. word: where it is, for reports. On a thread.
-  explicit Watch(std::uint64_t offset, const void* word = nullptr);
-  /// The same for any OS thread of the rank, which may only notify.
-  Watch(Pool&, std::uint64_t offset, const void* word = nullptr);
+  /// offset: of the word in the space, a multiple of 4. ranks: of the job. word: where it is, for reports.
+  Watch(std::uint64_t offset, std::uint32_t ranks, const void* word = nullptr);
 
+  /// On a user-level thread, as wait(); it may have come from another rank since.
   [[nodiscard]] std::uint32_t prepare() const;
   /// Returns after a notify() that came since prepare() returned epoch; perhaps on another rank.
   void wait(std::uint32_t epoch) const;
-  void notify_one() const { notify(/*all=*/false); }
-  void notify_all() const { notify(/*all=*/true); }
+  /// On any OS thread. here: the pool of the calling rank.
+  void notify_one(Pool& here) const { notify(here, /*all=*/false); }
+  void notify_all(Pool& here) const { notify(here, /*all=*/true); }
 
  private:
-  void notify(bool all) const;
-  Pool& pool_;
+  void notify(Pool& here, bool all) const;
   SyncHandle list_;
   std::uint32_t key_;
   const void* word_;

@@ -163,7 +163,9 @@ END
     shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
     public='kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::'
     public="$public|operator (new|delete)|sigaction\$|signal\$|__cxa_(allocate|free)_(dependent_)?exception\$"
-    public="$public|pthread_mutex_(lock|trylock|unlock)\$"
+    public="$public|pthread_mutex_(lock|trylock|unlock)\$|pthread_create\$"
+    public="$public|pthread_sigmask\$|sigprocmask\$|sigsuspend\$|ppoll\$|pselect\$|epoll_pwait\$"
+    public="$public|posix_spawnp?\$|system\$|popen\$"
     public="$public|setvbuf\$|setbuf(fer)?\$|((quick|pthread|thrd|)_)?exit\$|_Exit\$"
     public="$public|std::ios_base::sync_with_stdio"
     # input.cpp

@@ -47,15 +47,16 @@ TEST_P(WatchTest, EveryChangeIsSeen) {
     for (auto& w : words) w = 0;
     return [&words](std::uint32_t t, std::minstd_rand& random) {
       const std::uint32_t before = (t + kThreads - 1) % kThreads;
-      const Watch own(std::uint64_t{t} * 4), previous(std::uint64_t{before} * 4);
+      const std::uint32_t ranks = Pool::current()->config().ranks;
+      const Watch own(std::uint64_t{t} * 4, ranks), previous(std::uint64_t{before} * 4, ranks);
       for (std::uint32_t round = 0; round < kRounds; ++round) {
         if (t != 0 || round != 0) wait_while(words[before], previous, t == 0 ? round - 1 : round);
         maybe_yield(random);
         words[t].fetch_add(1);
         if (random() % 2 == 0)
-          own.notify_one();
+          own.notify_one(*Pool::current());
         else
-          own.notify_all();
+          own.notify_all(*Pool::current());
       }
     };
   });
@@ -69,12 +70,12 @@ TEST_P(WatchTest, NotifyOneWakesEnough) {
   std::atomic<std::uint32_t> tokens{0};
   for_seeds(2 * kPairs, [&tokens] {
     return [&tokens](std::uint32_t t, std::minstd_rand& random) {
-      const Watch watch(0x7FFF'FFFF'FFFC);
+      const Watch watch(0x7FFF'FFFF'FFFC, Pool::current()->config().ranks);
       for (std::uint32_t i = 0; i < kEach; ++i) {
         maybe_yield(random);
         if (t % 2 == 0) {
           tokens.fetch_add(1);
-          watch.notify_one();
+          watch.notify_one(*Pool::current());
           continue;
         }
         for (std::uint32_t seen = tokens.load();;) {
