@@ -87,13 +87,14 @@ void Coherence::arm_small_pages(comm::Blocking& io, BlockId b) noexcept {
     const BlockState s = state(block_at(all.first, i));
     const BlockStep step = next(s, BlockEvent::store);
     held[i] = step.verdict == Verdict::proceed && step.actions[0] == Action::fetch &&
-              !tiers_->stored(block_at(all.first, i)) && try_claim(block_at(all.first, i), s, step);
+              try_claim(block_at(all.first, i), s, step);
   }
   if (held.none()) return;
   directory_.look_at(io, first, kTogether, [&](PageId page, const gas::Location& where) {
     const std::uint64_t i = raw(page) - raw(first);
-    own[i] = held[i] && !where.busy && gas::owned_on_ssd(where, transport_.rank()) &&
-             tiers_->make_partial(io, page, where);
+    // stored() is asked only now: before it was claimed the block may have been evicted, with bytes
+    own[i] = held[i] && !tiers_->stored(block_at(all.first, i)) && !where.busy &&
+             gas::owned_on_ssd(where, transport_.rank()) && tiers_->make_partial(io, page, where);
   });
   for (std::uint64_t begin = 0, end; begin < all.count; begin = end + 1) {
     for (end = begin; end < all.count && own[end];) sharing_.mark(PageId{raw(first) + end++});

@@ -49,7 +49,8 @@ TEST(SharedPtr, IsFreedOnceByTheLastOfAllRanks) {
               const auto again = object;
               const std::weak_ptr<Object> other = again;
               linger(random);
-              if (other.lock()->values[static_cast<std::size_t>(i)] != 7) std::terminate();
+              const auto locked = other.lock();
+              if (!locked || locked->values.at(static_cast<std::size_t>(i)) != 7) std::terminate();
             }
           });
         }

@@ -59,7 +59,7 @@ void everything() {
 /// A thread that computes.
 [[gnu::noinline]] void compute_for_long(volatile int* sum) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
-  while (std::chrono::steady_clock::now() < end) ++*sum;
+  while (std::chrono::steady_clock::now() < end) *sum = *sum + 1;
 }
 void computes() {
   int sum = 0;

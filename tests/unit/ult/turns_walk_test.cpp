@@ -49,7 +49,9 @@ TEST(TurnTest, AThreadThatKeepsNoneWaitingNeverYields) {
   std::uint64_t now = 1;
   for (int i = 0; i < 100'000; ++i) {
     now += 1'000;
-    if (turn.call()) EXPECT_FALSE(turn.look(1, now, false));
+    if (turn.call()) {
+      EXPECT_FALSE(turn.look(1, now, false));
+    }
   }
 }
 
