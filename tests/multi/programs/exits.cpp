@@ -54,7 +54,8 @@ const std::map<std::string, std::function<void()>> kDeeds = {
     {"busy",
      [] {
        kasane::thread other([] {
-         for (volatile int i = 0;; i = i + 1) {
+         for (volatile int i = 0;;) {
+           i = i + 1;
          }
        });
        std::exit(5);
