@@ -1,45 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A threaded program in macros: A = L U of a dense matrix in blocks, without pivoting. Built twice from this
- * file, with Pthreads (posix/macros.h) and with Kasane (kasane/macros.h).
+/* A = L U of a dense matrix in blocks, without pivoting.
  *
  *   step k:   the owner of block (k, k) factors it and says so (condition)
  *             owners divide their blocks of column k and row k by it; all wait (barrier)
  *             owners subtract products of those from their blocks to the right and below, and go on:
  *             the next step's waits guard what it reads of others
  *
- * usage: lu [rows [threads]]
+ * Each block is computed by its owner in the order of the steps, so the factors are the same, bit by bit,
+ * for any number of threads.
+ *
+ * usage: lu [-n rows] [-p threads] [-t]      -t: test, compare L U with A
  */
 #include MACROS /* posix/macros.h or kasane/macros.h, from the command line */
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 enum { kBlock = 16 };
 
-struct shared {
-  LOCKDEC(lock)
-  CONDVARDEC(factored_more)
-  BARDEC(all)
-  int rows, blocks, threads;
-  int next_id;  /* under the lock, as the next two */
-  int factored; /* steps whose diagonal block is done */
-  double error; /* the largest difference of L U to A */
-  double* a;    /* blocks one after the other, row by row */
-};
-
 MAIN_ENV
 
+struct progress {
+  LOCKDEC(lock)
+  CONDVARDEC(more)
+  int factored; /* steps whose diagonal block is done */
+};
+
+static int rows = 128, threads = 4, test = 0;
+static int blocks;
+static double** block; /* block (i, j): block[i * blocks + j], of kBlock rows */
+static struct progress progress;
+static struct {
+  LOCKDEC(id_lock)
+  LOCKDEC(error_lock)
+  int next_id;
+  double error; /* the largest difference of L U to A */
+} global;
+BARDEC(all)
+
 /* Element (i, j) of A: scattered, below 1; the diagonal outweighs its row. */
-static double element(const struct shared* g, int i, int j) {
+static double element(int i, int j) {
   const unsigned mixed = ((unsigned)i * 2654435761u ^ (unsigned)j * 2246822519u) * 3266489917u;
-  return mixed / 4294967296.0 + (i == j ? g->rows : 0);
+  return mixed / 4294967296.0 + (i == j ? rows : 0);
 }
 
-static double* block(const struct shared* g, int i, int j) {
-  return g->a + (size_t)(i * g->blocks + j) * kBlock * kBlock;
-}
-static int owner(const struct shared* g, int i, int j) { return (i + j * 3) % g->threads; }
+static int owner(int i, int j) { return (i + j * 3) % threads; }
 
 static void factor(double* d) {
   for (int k = 0; k < kBlock; ++k) {
@@ -70,95 +74,126 @@ static void subtract_product(double* c, const double* l, const double* u) {
       for (int j = 0; j < kBlock; ++j) c[i * kBlock + j] -= l[i * kBlock + k] * u[k * kBlock + j];
 }
 
-static void fill(const struct shared* g, int me) {
-  for (int i = 0; i < g->blocks; ++i)
-    for (int j = 0; j < g->blocks; ++j)
-      if (owner(g, i, j) == me)
+static void fill(int me) {
+  for (int i = 0; i < blocks; ++i)
+    for (int j = 0; j < blocks; ++j)
+      if (owner(i, j) == me)
         for (int e = 0; e < kBlock * kBlock; ++e)
-          block(g, i, j)[e] = element(g, i * kBlock + e / kBlock, j * kBlock + e % kBlock);
+          block[i * blocks + j][e] = element(i * kBlock + e / kBlock, j * kBlock + e % kBlock);
 }
 
-static void step(struct shared* g, int me, int k) {
-  const int n = g->blocks;
-  if (owner(g, k, k) == me) {
-    factor(block(g, k, k));
-    LOCK(g->lock);
-    g->factored = k + 1;
-    CONDVARBCAST(g->factored_more);
-    UNLOCK(g->lock);
+/* Until the diagonal block of step k is factored, by this thread or by its owner. */
+static void factor_or_wait(int me, int k) {
+  if (owner(k, k) == me) {
+    factor(block[k * blocks + k]);
+    LOCK(progress.lock)
+    progress.factored = k + 1;
+    CONDVARBCAST(progress.more)
+    UNLOCK(progress.lock)
   } else {
-    LOCK(g->lock);
-    while (g->factored <= k) CONDVARWAIT(g->factored_more, g->lock);
-    UNLOCK(g->lock);
+    LOCK(progress.lock)
+    while (progress.factored <= k) CONDVARWAIT(progress.more, progress.lock)
+    UNLOCK(progress.lock)
   }
-  for (int i = k + 1; i < n; ++i) {
-    if (owner(g, i, k) == me) divide_right(block(g, i, k), block(g, k, k));
-    if (owner(g, k, i) == me) divide_left(block(g, k, i), block(g, k, k));
-  }
-  BARRIER(g->all, g->threads);
-  for (int i = k + 1; i < n; ++i)
-    for (int j = k + 1; j < n; ++j)
-      if (owner(g, i, j) == me) subtract_product(block(g, i, j), block(g, i, k), block(g, k, j));
 }
 
-static double factor_at(const struct shared* g, int i, int j) {
-  return block(g, i / kBlock, j / kBlock)[i % kBlock * kBlock + j % kBlock];
+static void step(int me, int k) {
+  factor_or_wait(me, k);
+  const double* const diagonal = block[k * blocks + k];
+  for (int i = k + 1; i < blocks; ++i) {
+    if (owner(i, k) == me) divide_right(block[i * blocks + k], diagonal);
+    if (owner(k, i) == me) divide_left(block[k * blocks + i], diagonal);
+  }
+  BARRIER(all, threads)
+  for (int i = k + 1; i < blocks; ++i)
+    for (int j = k + 1; j < blocks; ++j)
+      if (owner(i, j) == me)
+        subtract_product(block[i * blocks + j], block[i * blocks + k], block[k * blocks + j]);
+}
+
+static double factor_at(int i, int j) {
+  return block[i / kBlock * blocks + j / kBlock][i % kBlock * kBlock + j % kBlock];
 }
 
 /* Compares rows me, me + threads … of L U with A. */
-static void compare(struct shared* g, int me) {
+static void compare(int me) {
   double error = 0;
-  for (int i = me; i < g->rows; i += g->threads) {
-    for (int j = 0; j < g->rows; ++j) {
-      double sum = i <= j ? factor_at(g, i, j) : 0;
-      for (int k = 0; k < i && k <= j; ++k) sum += factor_at(g, i, k) * factor_at(g, k, j);
-      error = fmax(error, fabs(sum - element(g, i, j)));
+  for (int i = me; i < rows; i += threads) {
+    for (int j = 0; j < rows; ++j) {
+      double sum = i <= j ? factor_at(i, j) : 0;
+      for (int k = 0; k < i && k <= j; ++k) sum += factor_at(i, k) * factor_at(k, j);
+      error = fmax(error, fabs(sum - element(i, j)));
     }
   }
-  LOCK(g->lock);
-  g->error = fmax(g->error, error);
-  UNLOCK(g->lock);
+  LOCK(global.error_lock)
+  if (error > global.error) global.error = error;
+  UNLOCK(global.error_lock)
 }
 
 static void work(void) {
-  struct shared* const g = SHARED(struct shared);
-  LOCK(g->lock);
-  const int me = g->next_id++;
-  UNLOCK(g->lock);
-  fill(g, me);
-  BARRIER(g->all, g->threads);
-  for (int k = 0; k < g->blocks; ++k) step(g, me, k);
-  BARRIER(g->all, g->threads);
-  compare(g, me);
+  LOCK(global.id_lock)
+  const int me = global.next_id++;
+  UNLOCK(global.id_lock)
+  fill(me);
+  BARRIER(all, threads)
+  for (int k = 0; k < blocks; ++k) step(me, k);
+  BARRIER(all, threads)
+  if (test) compare(me);
+}
+
+/* Of all bits of the factors. */
+static uint64_t checksum(void) {
+  uint64_t sum = 0;
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < rows; ++j) {
+      const double value = factor_at(i, j);
+      uint64_t bits;
+      memcpy(&bits, &value, sizeof bits);
+      sum = (sum ^ bits) * 0x9e3779b97f4a7c15u;
+    }
+  }
+  return sum;
+}
+
+static void options(int argc, char** argv) {
+  for (int c; (c = getopt(argc, argv, "n:p:t")) != -1;) {
+    switch (c) {
+      case 'n': rows = atoi(optarg); break;
+      case 'p': threads = atoi(optarg); break;
+      case 't': test = 1; break;
+      default: fprintf(stderr, "usage: lu [-n rows] [-p threads] [-t]\n"); exit(2);
+    }
+  }
+  if (rows < kBlock || rows % kBlock != 0 || threads < 1) {
+    fprintf(stderr, "lu: rows is a multiple of %d, and there is a thread at least\n", kBlock);
+    exit(2);
+  }
 }
 
 int main(int argc, char** argv) {
-  const int rows = argc > 1 ? atoi(argv[1]) : 128, threads = argc > 2 ? atoi(argv[2]) : 4;
-  if (rows < kBlock || rows % kBlock != 0 || threads < 1 || threads > kMostThreads) {
-    fprintf(stderr, "usage: lu [rows [threads]]: rows a multiple of %d, 1 to %d threads\n", kBlock,
-            kMostThreads);
-    return 2;
-  }
-  struct shared* const g = G_MALLOC(sizeof *g);
-  SHARE(g);
-  g->rows = rows, g->blocks = rows / kBlock, g->threads = threads;
-  g->next_id = g->factored = 0;
-  g->error = 0;
-  g->a = G_MALLOC((size_t)rows * (size_t)rows * sizeof(double));
-  LOCKINIT(g->lock);
-  CONDVARINIT(g->factored_more);
-  BARINIT(g->all, threads);
+  MAIN_INITENV(, 80000000)
+  options(argc, argv);
+  blocks = rows / kBlock;
+  block = G_MALLOC((size_t)blocks * (size_t)blocks * sizeof *block);
+  double* const elements = G_MALLOC((size_t)rows * (size_t)rows * sizeof *elements);
+  for (int i = 0; i < blocks * blocks; ++i) block[i] = elements + (size_t)i * kBlock * kBlock;
+  LOCKINIT(global.id_lock)
+  LOCKINIT(global.error_lock)
+  LOCKINIT(progress.lock)
+  CONDVARINIT(progress.more)
+  BARINIT(all, threads)
 
   unsigned long start, end;
-  CLOCK(start);
-  CREATE(work, threads);
-  WAIT_FOR_END(threads);
-  CLOCK(end);
+  CLOCK(start)
+  CREATE(work, threads)
+  WAIT_FOR_END(threads)
+  CLOCK(end)
 
-  const int good = g->error <= 1e-12 * rows && g->factored == g->blocks;
-  printf("lu: %d rows, %d threads, %lu us, L U differs from A by %.1e: %s\n", rows, threads, end - start,
-         g->error, good ? "ok" : "FAILED");
-  G_FREE(g->a);
-  G_FREE(g);
-  return !good;
+  const int good = global.error <= 1e-12 * rows && progress.factored == blocks;
+  printf("time %lu us\n", end - start);
+  printf("lu: %d rows, checksum %016llx: %s\n", rows, (unsigned long long)checksum(), good ? "ok" : "FAILED");
+  G_FREE(elements);
+  G_FREE(block);
+  if (!good) exit(1);
+  MAIN_END
 }
