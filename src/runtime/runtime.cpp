@@ -135,6 +135,7 @@ struct Runtime::State {
   std::unique_ptr<MixingCheck> mixing;               ///< --check mixing
   std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
   std::optional<RaceReport> races;                   ///< --check races
+  OneRankVariables own_variables;
   std::optional<Direct> direct;
   std::optional<Atomics> atomics;  ///< with several ranks
   std::optional<Fences> fences;
@@ -294,7 +295,8 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   KASANE_TRY(build_engine());
-  if (ranks == 1 || !options.globals_shared || options.main_in_every_rank) variables.clear();
+  if (!options.globals_shared || options.main_in_every_rank) variables.clear();
+  if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
   KASANE_TRY(build_memory(space_base, std::move(variables)));
   KASANE_TRY(build_threads());
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
@@ -491,7 +493,7 @@ Result<void> Runtime::State::build_access() {
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
-  direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
+  direct.emplace(*access, *space, *contexts, pending->base, mixing.get(), own_variables);
   share_variables();
   if (ranks > 1) {
     KASANE_TRY(attach_region(*comm_engine, gas::kAtomics, Atomics::kRegionBytes));
@@ -1030,6 +1032,7 @@ std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
+const OneRankVariables& Runtime::one_rank_variables() const noexcept { return state_->own_variables; }
 const mem::Space& Runtime::space() const noexcept { return *state_->space; }
 bool Runtime::shares_variables() const noexcept { return state_->space->addresses().parts().size() > 1; }
 bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
@@ -1240,6 +1243,7 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
   const PassedCalls passed;
   auto& s = *state_;
+  if (s.own_variables.contains(global, bytes)) return {};
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
@@ -1250,10 +1254,12 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   const PassedCalls passed;
   auto& s = *state_;
-  KASANE_TRY(s.check_movable(global, bytes, "give"));
+  const bool variable = s.own_variables.contains(global, bytes);
+  if (!variable) KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks)
     return fail(Errc::invalid_argument,
                 fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
+  if (variable) return {};
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
   return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to),
                    "give");
@@ -1262,6 +1268,7 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
 Result<Rank> Runtime::where(const void* global) {
   const PassedCalls passed;
   auto& s = *state_;
+  if (s.own_variables.contains(global)) return s.rank;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
   s.coherence->mover().await_entry_updates(s.contexts->here().io);
