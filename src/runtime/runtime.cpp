@@ -158,6 +158,7 @@ struct Runtime::State {
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
+  bool others_ended = false;  ///< after join_workers(): no worker runs but perhaps the one that calls exit()
   const std::thread::id first_thread = std::this_thread::get_id();
   /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
   static constexpr std::int64_t kNoExit = INT64_MIN;
@@ -184,7 +185,7 @@ struct Runtime::State {
   [[nodiscard]] std::string transport_and_engine() const;
   void print_statistics();
   void report_thread_locals();
-  void report_heap(bool all_joined);
+  void report_heap();
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
@@ -761,6 +762,7 @@ bool Runtime::State::join_workers() {
     transport->wake(rank, comm::Doorbell::work);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  others_ended = workers_left.load() == own;
   const bool all = !beside_threads && workers_left.load() == 0;
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
   worker_threads.clear();
@@ -774,7 +776,7 @@ void Runtime::serve() {
 }
 
 void Runtime::shut_down() noexcept {
-  const PassedCalls passed;
+  const ult::RuntimeSection section;  // exit() may be called on a thread, whose allocations are global
   auto& s = *state_;
   const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
   pid_t by = 0;
@@ -800,7 +802,7 @@ void Runtime::shut_down() noexcept {
     s.coherence->mover().await_entry_updates(io);
   }
   s.report_thread_locals();
-  s.report_heap(joined);
+  s.report_heap();
   // A service thread that pulls a page sends requests to other service threads, so none ends before all have
   // pulled their last page.
   if (s.auto_relocator != nullptr) s.auto_relocator->close();
@@ -867,10 +869,10 @@ void Runtime::State::report_thread_locals() {
 
 /// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
 /// records of allocations to their owners; then each rank reports what was not freed in its share.
-void Runtime::State::report_heap(bool all_joined) {
+void Runtime::State::report_heap() {
   if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
-  if (all_joined) {  // else detached threads still use the caches
+  if (others_ended) {  // else detached threads still use the caches
     for (gas::Heap* heap : all_heaps()) {
       for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
       heap->flush(context.io, gas::Heap::kShared);
