@@ -4,6 +4,7 @@
 // Thread safety: as the header says.
 #include <kasane/kasane.h>
 #include <cerrno>
+#include <cstring>
 
 #include "runtime/api_error.h"
 #include "runtime/checkpoint.h"
@@ -25,7 +26,22 @@ struct Call {
   Contents contents;
   const char* path;
   CheckpointFailure failure;
+  bool restores;
 };
+
+int run(Call call);
+
+/// Variables of the program in a job of one rank, which are not in the space: a copy of them that is.
+int run_on_copy(Call call, std::uint64_t bytes) {
+  void* const variables = call.data;
+  call.data = kasane_malloc(bytes);
+  if (call.data == nullptr) return ENOMEM;
+  std::memcpy(call.data, variables, bytes);
+  const int code = run(call);
+  if (code == 0 && call.restores) std::memcpy(variables, call.data, bytes);
+  kasane_free(call.data);
+  return code;
+}
 
 int run(Call call) {
   Runtime* r = Runtime::current();
@@ -39,6 +55,7 @@ int run(Call call) {
     return api_fail(EINVAL, call.name,
                     "count * element_bytes is more than there can be, or an element has no bytes");
   const auto* first = static_cast<const std::byte*>(call.data);
+  if (bytes != 0 && r->one_rank_variables().contains(first, bytes)) return run_on_copy(call, bytes);
   if (bytes != 0 && !r->space().contains(first, bytes))
     return api_fail(EINVAL, call.name, "the range is not in global memory");
   if (kasane::ult::Pool::self() != kasane::kNoSlot) {
@@ -68,7 +85,8 @@ int kasane_persist(const void* pointer, const kasane_checkpoint_t* contents, con
               const_cast<void*>(pointer),
               contents_of(*contents),
               path,
-              {}});
+              {},
+              false});
 }
 
 int kasane_restore(void* pointer, const kasane_checkpoint_t* contents, const char* path) {
@@ -77,7 +95,8 @@ int kasane_restore(void* pointer, const kasane_checkpoint_t* contents, const cha
               pointer,
               contents_of(*contents),
               path,
-              {}});
+              {},
+              true});
 }
 
 int kasane_describe_checkpoint(const char* path, kasane_checkpoint_t* contents) {

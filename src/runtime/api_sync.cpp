@@ -158,7 +158,9 @@ Watch watch_of(const void* global) {
 template <class F>
 int notify(const void* global, const char* call, const F& act) {
   if (const int code = require_thread(call)) return code;
-  if (!Runtime::current()->contains(global)) return api_fail(EINVAL, call, "not in global memory");
+  const Runtime& r = *Runtime::current();
+  if (!r.contains(global) && !r.one_rank_variables().contains(global))
+    return api_fail(EINVAL, call, "not in global memory");
   act(watch_of(global));
   return 0;
 }

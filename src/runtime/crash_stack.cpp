@@ -146,6 +146,12 @@ bool describe_variable(CrashText& text, const void* address) noexcept {
   return add_symbol(text, MappedFile(ObjectFile(object).opened()), STT_OBJECT, relative, relative);
 }
 
+CrashText& describe_data(CrashText& text, const void* address) noexcept {
+  CrashText name;
+  text.address(address);
+  return describe_variable(name, address) ? text.add(" (").add(name.data(), name.size()).add(")") : text;
+}
+
 void unwind(const void* registers, Backtrace& out) noexcept {
   out.count = 0;
   Registers r;

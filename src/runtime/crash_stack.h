@@ -33,6 +33,9 @@ void leave_out_runtime(Backtrace&) noexcept;
 /// Appends the name of the variable at address, if a symbol covers it. False: none does.
 bool describe_variable(CrashText& text, const void* address) noexcept;
 
+/// Appends the address of data, and behind it the name of the variable there, in brackets, if it has one.
+CrashText& describe_data(CrashText& text, const void* address) noexcept;
+
 /// Appends "function+0x12 (/path/of/object+0x1234)", as much of it as is known.
 void describe(CrashText& text, Frame frame) noexcept;
 

@@ -75,12 +75,13 @@ class Direct::RecordHere {
 };
 
 Direct::Direct(gas::DirectAccess& access, mem::Space& space, ThreadContexts& contexts,
-               std::byte* pending_region, MixingCheck* mixing)
+               std::byte* pending_region, MixingCheck* mixing, const OneRankVariables& variables)
     : access_(access),
       space_(space),
       contexts_(contexts),
       transport_(access.transport()),
       mixing_(mixing),
+      variables_(variables),
       not_here_(mixing != nullptr),
       all_mapped_(transport_.facts().completes_inline),
       pending_(transport_.rank(), pending_region),
@@ -125,6 +126,8 @@ Result<void> Direct::await(Waiting& w, gas::Outstanding& o, Result<void> issued)
 // ---- reads ------------------------------------------------------------------------------------------------
 
 Result<void> Direct::get(void* to, const void* from, const comm::Cursor& cursor, Id* id) {
+  if (variables_.any_in(from, cursor)) [[unlikely]]
+    return get_variables(to, from, cursor);
   const ult::RuntimeSection section;
   const auto offset = offset_of(from, "get");
   KASANE_TRY(offset);
@@ -305,6 +308,8 @@ Result<void> Direct::change(Id* id, const Issue& issue) {
 }
 
 Result<void> Direct::put(void* to, const void* from, const comm::Cursor& cursor, Id* id) {
+  if (variables_.any_in(to, cursor)) [[unlikely]]
+    return put_variables(to, from, cursor);
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "put");
   KASANE_TRY(offset);
@@ -317,6 +322,8 @@ Result<void> Direct::put(void* to, const void* from, const comm::Cursor& cursor,
 }
 
 Result<void> Direct::put_detached(void* to, const void* from, const comm::Cursor& cursor) {
+  if (variables_.any_in(to, cursor)) [[unlikely]]
+    return put_variables(to, from, cursor);
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "put");
   KASANE_TRY(offset);
@@ -326,6 +333,8 @@ Result<void> Direct::put_detached(void* to, const void* from, const comm::Cursor
 
 Result<void> Direct::accumulate(void* to, const void* from, const comm::Cursor& cursor, comm::Element element,
                                 std::complex<double> scale, Id* id) {
+  if (variables_.any_in(to, cursor)) [[unlikely]]
+    return accumulate_variables(to, from, cursor, element, scale);
   const ult::RuntimeSection section;
   const auto offset = offset_of(to, "accumulate");
   KASANE_TRY(offset);
@@ -338,6 +347,8 @@ Result<void> Direct::accumulate(void* to, const void* from, const comm::Cursor& 
 }
 
 Result<void> Direct::copy(void* to, const void* from, std::size_t bytes, Id* id) {
+  if (variables_.contains(to) || variables_.contains(from)) [[unlikely]]
+    return copy_variables(to, from, bytes);
   const ult::RuntimeSection section;
   const auto there = offset_of(to, "copy"), here = offset_of(from, "copy");
   KASANE_TRY(there);
@@ -349,6 +360,8 @@ Result<void> Direct::copy(void* to, const void* from, std::size_t bytes, Id* id)
 
 Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std::uint64_t operand,
                             std::uint64_t compare, std::uint64_t* old, Id* id) {
+  if (variables_.contains(at)) [[unlikely]]
+    return atomic_in_variable(op, width, at, operand, compare, old);
   const ult::RuntimeSection section;
   const auto offset = offset_of(at, "atomic");
   KASANE_TRY(offset);

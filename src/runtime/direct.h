@@ -27,6 +27,7 @@
 #include "gas/direct_access.h"
 #include "gas/pending.h"
 #include "mem/space.h"
+#include "runtime/one_rank_variables.h"
 #include "runtime/thread_contexts.h"
 
 namespace kasane::runtime {
@@ -39,7 +40,8 @@ class Direct {
   using Id = std::uint64_t;
 
   /// pending_region: this rank's region kPending. mixing: called before each access; may be null.
-  Direct(gas::DirectAccess&, mem::Space&, ThreadContexts&, std::byte* pending_region, MixingCheck* mixing);
+  Direct(gas::DirectAccess&, mem::Space&, ThreadContexts&, std::byte* pending_region, MixingCheck* mixing,
+         const OneRankVariables&);
   ~Direct();
 
   /// get() of a few bytes that can be copied here at once. False: nothing happened.
@@ -110,6 +112,20 @@ class Direct {
   Result<void> await(Waiting&, gas::Outstanding&, Result<void> issued);
   Result<void> get_staged(Waiting&, std::byte* to, std::uint64_t from, comm::Cursor);
   Result<bool> get_pending(Waiting&, std::byte* to, std::uint64_t from, const comm::Cursor&, Id* id);
+
+  // of the program's variables in a job of one rank
+  template <class Here, class Elsewhere>
+  Result<void> each_piece(const void* global, const void* local, comm::Cursor, const char* what, const Here&,
+                          const Elsewhere&);
+  Result<void> get_variables(void* to, const void* from, const comm::Cursor&);
+  Result<void> put_variables(void* to, const void* from, const comm::Cursor&);
+  Result<void> accumulate_variables(void* to, const void* from, const comm::Cursor&, comm::Element,
+                                    std::complex<double> scale);
+  Result<void> copy_variables(void* to, const void* from, std::uint64_t bytes);
+  Result<void> atomic_in_variable(comm::AtomicOp, comm::Width, void* word, std::uint64_t operand,
+                                  std::uint64_t compare, std::uint64_t* old);
+  static Result<void> outside(const void* p, const char* what);
+
   template <class Issue>
   Result<void> change(Id* id, const Issue& issue);
   template <class Issue>
@@ -125,6 +141,7 @@ class Direct {
   ThreadContexts& contexts_;
   comm::Transport& transport_;
   MixingCheck* mixing_;
+  const OneRankVariables& variables_;
   std::atomic<bool> closed_{false}, not_here_;  ///< not_here_: closed, or each access is to be checked
   const bool all_mapped_;
   gas::PendingTable pending_;

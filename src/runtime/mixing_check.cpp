@@ -65,8 +65,7 @@ void MixingCheck::report_unreleased(std::uint64_t offset, const char* call, cons
   CrashText text;
   text.add("kasane: rank ").decimal(raw(rank_)).add(": ").add(call).add(" at ");
   add_site(text, site);
-  warn(text.add(" uses ")
-           .address(space_.v(offset))
+  warn(describe_data(text.add(" uses "), space_.v(offset))
            .add(" directly, but this rank has changed it by a store that no release has sent: the owner's "
                 "copy is older, and the "
                 "change may come later. Call kasane::release_all() between the store and the direct "
@@ -88,13 +87,8 @@ void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
       !first(mark.site, 1))
     return;
   CrashText text;
-  text.add("kasane: rank ")
-      .decimal(raw(rank_))
-      .add(store ? ": a store to " : ": a load of ")
-      .address(space_.v(offset))
-      .add(" after ")
-      .add(mark.call)
-      .add(" at ");
+  text.add("kasane: rank ").decimal(raw(rank_)).add(store ? ": a store to " : ": a load of ");
+  describe_data(text, space_.v(offset)).add(" after ").add(mark.call).add(" at ");
   add_site(text, mark.site);
   warn(
       text.add(" changed it directly, without an acquire between: it may see the copy from before. Call "

@@ -49,12 +49,12 @@ void PollingCheck::after(std::uint64_t offset, Watched watched) noexcept {
   const std::uint64_t now = watched.yes ? word_at(offset) : 0;
   if (!watched.yes || now == watched.before || !reported_.first(offset)) return;
   CrashText text;
-  warn(text.add("kasane: rank ")
-           .decimal(raw(process().rank))
-           .add(": polling: thread ")
-           .decimal(raw(ult::Pool::self()))
-           .add(" has run for 2 s without a call, and reads the word at ")
-           .address(space_.v(offset))
+  text.add("kasane: rank ")
+      .decimal(raw(process().rank))
+      .add(": polling: thread ")
+      .decimal(raw(ult::Pool::self()))
+      .add(" has run for 2 s without a call, and reads the word at ");
+  warn(describe_data(text, space_.v(offset))
            .add(", which another rank has changed from ")
            .hex(watched.before)
            .add(" to ")

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "runtime/crash_stack.h"
 #include "runtime/warn.h"
 
 namespace kasane::runtime {
@@ -14,12 +15,12 @@ void RaceReport::race(const dsm::Race& race) noexcept {
              width = 64 - skipped - static_cast<unsigned>(std::countl_zero(race.bytes));
   const auto part = [&](std::uint64_t word) { return word >> skipped & (~std::uint64_t{0} >> (64 - width)); };
   CrashText text;
-  warn(text.add("kasane: rank ")
-           .decimal(raw(rank_))
-           .add(": data race: two ranks changed the ")
-           .decimal(width / 8)
-           .add(width == 8 ? " byte at " : " bytes at ")
-           .address(space_.v(race.offset) + skipped / 8)
+  text.add("kasane: rank ")
+      .decimal(raw(rank_))
+      .add(": data race: two ranks changed the ")
+      .decimal(width / 8)
+      .add(width == 8 ? " byte at " : " bytes at ");
+  warn(describe_data(text, space_.v(race.offset) + skipped / 8)
            .add(" and no fence lies between: from ")
            .hex(part(race.before))
            .add(" to ")

@@ -135,6 +135,7 @@ struct Runtime::State {
   std::unique_ptr<MixingCheck> mixing;               ///< --check mixing
   std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
   std::optional<RaceReport> races;                   ///< --check races
+  OneRankVariables own_variables;
   std::optional<Direct> direct;
   std::optional<Atomics> atomics;  ///< with several ranks
   std::optional<Fences> fences;
@@ -157,6 +158,7 @@ struct Runtime::State {
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
   std::atomic<std::uint32_t> workers_left{0};
+  bool others_ended = false;  ///< after join_workers(): no worker runs but perhaps the one that calls exit()
   const std::thread::id first_thread = std::this_thread::get_id();
   /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
   static constexpr std::int64_t kNoExit = INT64_MIN;
@@ -183,7 +185,7 @@ struct Runtime::State {
   [[nodiscard]] std::string transport_and_engine() const;
   void print_statistics();
   void report_thread_locals();
-  void report_heap(bool all_joined);
+  void report_heap();
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
@@ -294,7 +296,8 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   KASANE_TRY(build_engine());
-  if (ranks == 1 || !options.globals_shared || options.main_in_every_rank) variables.clear();
+  if (!options.globals_shared || options.main_in_every_rank) variables.clear();
+  if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
   KASANE_TRY(build_memory(space_base, std::move(variables)));
   KASANE_TRY(build_threads());
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
@@ -491,7 +494,7 @@ Result<void> Runtime::State::build_access() {
   auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
   KASANE_TRY(pending);
   if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
-  direct.emplace(*access, *space, *contexts, pending->base, mixing.get());
+  direct.emplace(*access, *space, *contexts, pending->base, mixing.get(), own_variables);
   share_variables();
   if (ranks > 1) {
     KASANE_TRY(attach_region(*comm_engine, gas::kAtomics, Atomics::kRegionBytes));
@@ -759,6 +762,7 @@ bool Runtime::State::join_workers() {
     transport->wake(rank, comm::Doorbell::work);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  others_ended = workers_left.load() == own;
   const bool all = !beside_threads && workers_left.load() == 0;
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
   worker_threads.clear();
@@ -772,7 +776,7 @@ void Runtime::serve() {
 }
 
 void Runtime::shut_down() noexcept {
-  const PassedCalls passed;
+  const ult::RuntimeSection section;  // exit() may be called on a thread, whose allocations are global
   auto& s = *state_;
   const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
   pid_t by = 0;
@@ -798,7 +802,7 @@ void Runtime::shut_down() noexcept {
     s.coherence->mover().await_entry_updates(io);
   }
   s.report_thread_locals();
-  s.report_heap(joined);
+  s.report_heap();
   // A service thread that pulls a page sends requests to other service threads, so none ends before all have
   // pulled their last page.
   if (s.auto_relocator != nullptr) s.auto_relocator->close();
@@ -865,10 +869,10 @@ void Runtime::State::report_thread_locals() {
 
 /// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
 /// records of allocations to their owners; then each rank reports what was not freed in its share.
-void Runtime::State::report_heap(bool all_joined) {
+void Runtime::State::report_heap() {
   if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
-  if (all_joined) {  // else detached threads still use the caches
+  if (others_ended) {  // else detached threads still use the caches
     for (gas::Heap* heap : all_heaps()) {
       for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
       heap->flush(context.io, gas::Heap::kShared);
@@ -1030,6 +1034,7 @@ std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
 const Options& Runtime::options() const noexcept { return state_->options; }
 std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
 bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
+const OneRankVariables& Runtime::one_rank_variables() const noexcept { return state_->own_variables; }
 const mem::Space& Runtime::space() const noexcept { return *state_->space; }
 bool Runtime::shares_variables() const noexcept { return state_->space->addresses().parts().size() > 1; }
 bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
@@ -1240,6 +1245,7 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
   const PassedCalls passed;
   auto& s = *state_;
+  if (s.own_variables.contains(global, bytes)) return {};
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
@@ -1250,10 +1256,12 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   const PassedCalls passed;
   auto& s = *state_;
-  KASANE_TRY(s.check_movable(global, bytes, "give"));
+  const bool variable = s.own_variables.contains(global, bytes);
+  if (!variable) KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks)
     return fail(Errc::invalid_argument,
                 fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
+  if (variable) return {};
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
   return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to),
                    "give");
@@ -1262,6 +1270,7 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
 Result<Rank> Runtime::where(const void* global) {
   const PassedCalls passed;
   auto& s = *state_;
+  if (s.own_variables.contains(global)) return s.rank;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
   s.coherence->mover().await_entry_updates(s.contexts->here().io);

@@ -18,6 +18,7 @@
 #include "gas/placement.h"
 #include "mem/space.h"
 #include "runtime/job_counters.h"
+#include "runtime/one_rank_variables.h"
 #include "runtime/options.h"
 
 namespace kasane::ult {
@@ -76,6 +77,8 @@ class Runtime {
   [[nodiscard]] const Options& options() const noexcept;
   /// Whether the address lies in global memory.
   [[nodiscard]] bool contains(const void*) const noexcept;
+  /// The program's variables where they are not in V: in a job of one rank.
+  [[nodiscard]] const OneRankVariables& one_rank_variables() const noexcept;
   /// Whether an allocation may lie there.
   [[nodiscard]] bool in_heap(const void*) const noexcept;
   [[nodiscard]] const mem::Space& space() const noexcept;

@@ -17,6 +17,7 @@
 #include "runtime/runtime.h"
 #include "ult/forced_unwind.h"
 #include "ult/pool.h"
+#include "ult/runtime_section.h"
 
 namespace kasane::runtime {
 namespace {
@@ -25,8 +26,9 @@ constexpr std::uint64_t kLookAgainNs = 1'000'000;
 
 pid_t g_main_thread = 0;  ///< 0: main does not run
 
-/// The OS threads of this process.
+/// The OS threads of this process. In private memory: main may end by exit(), and never frees it.
 std::vector<pid_t> os_threads() {
+  const ult::RuntimeSection section;
   std::vector<pid_t> found;
   DIR* const folder = ::opendir("/proc/self/task");
   if (folder == nullptr) return found;

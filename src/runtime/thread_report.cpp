@@ -284,9 +284,8 @@ void ThreadReporter::add_wait(CrashText& text, SlotId self, const WaitsFor& wait
     text.add(" for thread ").decimal(waits.object);
     return;
   }
-  text.add(" for the ").add(noun(waits.kind)).add(" at ").address(waits.address);
-  CrashText name;
-  if (describe_variable(name, waits.address)) text.add(" (").add(name.data(), name.size()).add(")");
+  text.add(" for the ").add(noun(waits.kind)).add(" at ");
+  describe_data(text, waits.address);
   if (waits.kind != WaitsFor::Kind::mutex) return;
   const SlotId holder = ult::MutexWord::unpack(
                             ult::SyncRecords(pool_).load(ult::SyncHandle{waits.object}, ult::SyncField::word))
