@@ -64,6 +64,7 @@
 #include "runtime/segments.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
+#include "runtime/streams.h"
 #include "runtime/system_calls.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/thread_locals_check.h"
@@ -318,6 +319,7 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
     KASANE_TRY(agreed);
     space_base = *agreed;
     note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
+    divide_streams(ranks, rank);
   }
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
   if (options.bind_to_cores) {

@@ -29,6 +29,7 @@
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
+#include "runtime/streams.h"
 #include "runtime/warn.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -497,26 +498,22 @@ long number_opened(const CaughtCall& call, const UsedDescriptors& used, long res
   return result;
 }
 
-/// After a call said that a descriptor is not open: the thread goes on at the rank whose number it is. False:
-/// it is here already, or cannot move.
-bool go_to_opener(const CaughtCall& call, const UsedDescriptors& used) noexcept {
+/// The rank that opened a descriptor of the call, which is not open here. kNoRank: none did.
+Rank opener_of(const CaughtCall& call, const UsedDescriptors& used) noexcept {
   for (const std::int8_t argument : used.used) {
     const long number = argument < 0 ? -1 : call.argument[argument];
-    if (!g_descriptors.elsewhere(number)) continue;
-    if (ult::Pool::self() != kNoSlot) {
-      check_no_mutex_held("a call on a descriptor of another rank");
-      ult::Pool::move_to(g_descriptors.owner(number));
-      return true;
-    }
-    static std::atomic_flag said;
-    if (said.test_and_set()) return false;
-    CrashText text;
-    text.add("kasane: descriptor ").signed_decimal(number).add(" was opened on rank ");
-    text.decimal(raw(g_descriptors.owner(number)));
-    text.add(", and main and OS threads of the program stay where they are: use it on a thread, in run()\n");
-    warn(text);
+    if (g_descriptors.elsewhere(number)) return g_descriptors.owner(number);
   }
-  return false;
+  return kNoRank;
+}
+
+[[gnu::cold]] void say_that_threads_stay(Rank opener) noexcept {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  CrashText text;
+  text.add("kasane: a descriptor was opened on rank ").decimal(raw(opener));
+  text.add(", and OS threads of the program stay where they are: use it on a thread, in run(), or in main\n");
+  warn(text);
 }
 
 /// The entry of the call, or `own` for one whose command says what it names. Null: not in the table.
@@ -580,17 +577,49 @@ bool concerns(const CaughtCall& call) noexcept {
   return entry == nullptr ? carry_out_unknown(call) : Carried(*runtime, call, *entry).carry_out();
 }
 
+/// The call at another rank: a thread goes there, and stays; main has a thread make it.
+long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
+  if (ult::Pool::self() != kNoSlot) {
+    check_no_mutex_held("a call on a descriptor of another rank");
+    go_to(opener);
+    return carry_out_here(call);
+  }
+  if (!Runtime::current()->at_main()) {
+    say_that_threads_stay(opener);
+    return -EBADF;
+  }
+  struct Trip {
+    const CaughtCall& call;
+    long result;
+  } trip{call, 0};
+  call_for_main(
+      {opener, "system call"},
+      [](void* p) {
+        auto& t = *static_cast<Trip*>(p);
+        t.result = carry_out_here(t.call);
+      },
+      &trip);
+  return trip.result;
+}
+
 long carry_out(CaughtCall& call) noexcept {
   UsedDescriptors used;
   if (g_descriptors.divided()) used = used_descriptors(call.number, call.argument[1]);
   long result = carry_out_here(call);
-  if (result == -EBADF && go_to_opener(call, used)) result = carry_out_here(call);
+  if (result == -EBADF)
+    if (const Rank opener = opener_of(call, used); opener != kNoRank) result = carry_out_at(opener, call);
   return result < 0 ? result : number_opened(call, used, result);
 }
 
 }  // namespace
 
 void number_descriptors(const Descriptors& descriptors) noexcept { g_descriptors = descriptors; }
+
+Rank descriptor_elsewhere(int descriptor) noexcept {
+  if (!g_descriptors.elsewhere(descriptor)) return kNoRank;
+  const bool open_here = mem::issue_call(SYS_fcntl, {descriptor, F_GETFD, 0, 0, 0, 0}) >= 0;
+  return open_here ? kNoRank : g_descriptors.owner(descriptor);
+}
 
 void begin_catching_calls() noexcept {
   guard_call_signal();
@@ -680,7 +709,7 @@ extern "C" [[gnu::visibility("default")]] int system(const char* command) {
   return g_system.get()(command);
 }
 
-extern "C" [[gnu::visibility("default")]] FILE* popen(const char* command, const char* mode) {
+std::FILE* kasane::runtime::popen_of_libc(const char* command, const char* mode) noexcept {
   ForChild present;
   present.text(command);
   return g_popen.get()(command, mode);

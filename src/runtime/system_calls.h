@@ -7,6 +7,8 @@
 // Thread safety: the process's calls; any OS thread.
 #pragma once
 
+#include <cstdio>
+
 #include "runtime/descriptors.h"
 
 namespace kasane::runtime {
@@ -18,5 +20,8 @@ void begin_catching_calls() noexcept;
 /// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
 /// rank's.
 void number_descriptors(const Descriptors&) noexcept;
+
+/// libc's popen(), with what it names present for its child.
+[[nodiscard]] std::FILE* popen_of_libc(const char* command, const char* mode) noexcept;
 
 }  // namespace kasane::runtime
