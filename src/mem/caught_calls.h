@@ -52,6 +52,8 @@ inline constexpr std::array kNeverBlocked{SIGSEGV, SIGBUS, SIGSYS};
 /// From now on calls that are caught go by the rules. Installs the handler of SIGSYS; a SIGSYS that is no
 /// caught call (seccomp) goes to `other`.
 Result<void> rule_caught_calls(const CallRules&, void (*other)(int, siginfo_t*, void*)) noexcept;
+/// Whether catch_calls_of_program() can work here. Before the calling thread's calls are caught.
+[[nodiscard]] bool calls_can_be_caught() noexcept;
 /// From now on caught calls pass.
 void pass_caught_calls() noexcept;
 /// From now on the calls of all ProgramThreads are caught where their selector says so

@@ -249,11 +249,12 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   return runtime;
 }
 
-/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it. On
+/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it; and
+/// with several ranks, whose descriptors differ. On
 /// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
 /// are touched, or with the first eviction (begin_catching_on_one_rank()).
 void Runtime::State::catch_calls() {
-  if (ult::kSanitized || (ranks == 1 && options.dram_bytes == 0) || engine->name() == mem::kUffdThread)
+  if (ult::kSanitized || (ranks == 1 && (options.dram_bytes == 0 || engine->name() == mem::kUffdThread)))
     return;
   calls_caught.store(true);
   if (ranks > 1) {
@@ -263,12 +264,12 @@ void Runtime::State::catch_calls() {
     collectives->allreduce(comm::Reduce::min, {&least, 1});
     number_descriptors(Descriptors(ranks, rank, least));
   }
-  begin_catching_calls();
+  begin_catching_calls(engine->name() == mem::kUffdThread);
 }
 
 void Runtime::State::begin_catching_on_one_rank() noexcept {
   if (tiers == nullptr || ult::kSanitized || engine->name() == mem::kUffdThread) return;
-  if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls();
+  if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}

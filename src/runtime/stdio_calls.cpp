@@ -8,6 +8,7 @@
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
 #include <dirent.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -17,11 +18,16 @@
 
 #include "runtime/hidden.h"
 #include "runtime/streams.h"
+#include "runtime/system_calls.h"
 
 using kasane::kNoRank;
 using kasane::Rank;
+using kasane::runtime::call_checked;
 using kasane::runtime::call_there;
+using kasane::runtime::calls_are_wrapped;
 using kasane::runtime::directory_elsewhere;
+using kasane::runtime::g_streams;
+using kasane::runtime::make_wrapped_call;
 using kasane::runtime::stream_elsewhere;
 
 /// Defines the symbol `name`: a function that is made at the rank `where`.
@@ -29,10 +35,13 @@ using kasane::runtime::stream_elsewhere;
   extern "C" [[gnu::visibility("default")]] result kasane_stdio_##name parameters asm(#name); \
   result kasane_stdio_##name parameters {                                                     \
     static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);              \
+    const auto call = [&] { return libcs.get() arguments; };                                  \
     const Rank there = where;                                                                 \
-    if (there == kNoRank) [[likely]]                                                          \
-      return libcs.get() arguments;                                                           \
-    return call_there({there, #name, stream}, [&] { return libcs.get() arguments; });         \
+    if (there != kNoRank) [[unlikely]]                                                        \
+      return call_there({there, #name, stream}, call);                                        \
+    if (g_streams.checks_errors) [[unlikely]]                                                 \
+      return call_checked(#name, call);                                                       \
+    return call();                                                                            \
   }
 #define KASANE_STREAM(name, stream, result, parameters, arguments) \
   KASANE_CALL(name, stream_elsewhere(stream), stream, result, parameters, arguments)
@@ -65,7 +74,6 @@ KASANE_STREAM(__fread_unlocked_chk, f, Bytes, (void* p, Bytes all, Bytes b, Byte
 KASANE_STREAM(getline, f, ssize_t, (char** s, Bytes* n, File* f), (s, n, f))
 KASANE_STREAM(getdelim, f, ssize_t, (char** s, Bytes* n, int end, File* f), (s, n, end, f))
 KASANE_STREAM(__getdelim, f, ssize_t, (char** s, Bytes* n, int end, File* f), (s, n, end, f))
-KASANE_STREAM(read, fd == 0 ? stdin : nullptr, ssize_t, (int fd, void* p, Bytes n), (fd, p, n))
 KASANE_STREAM(getwc, f, std::wint_t, (File * f), (f))
 KASANE_STREAM(fgetwc, f, std::wint_t, (File * f), (f))
 KASANE_STREAM(getwchar, stdin, std::wint_t, (), ())
@@ -157,6 +165,20 @@ KASANE_FORMAT(__fwprintf_chk, __vfwprintf_chk, t, (File * f, int flag, WideText 
 KASANE_SCANS()
 KASANE_SCANS(__isoc99_)
 KASANE_SCANS(__isoc23_)
+
+// ---- read(2), which reads standard input, too ----
+extern "C" [[gnu::visibility("default")]] ssize_t kasane_stdio_read(int, void*, Bytes) asm("read");
+ssize_t kasane_stdio_read(int fd, void* p, Bytes n) {
+  static constinit kasane::runtime::Hidden<ssize_t (*)(int, void*, Bytes)> libcs("read");
+  const auto call = [&] {
+    return calls_are_wrapped()
+               ? make_wrapped_call(
+                     {SYS_read, {fd, reinterpret_cast<long>(p), static_cast<long>(n)}, 0, 0, 0, 0})
+               : libcs.get()(fd, p, n);
+  };
+  const Rank there = fd == 0 ? stream_elsewhere(stdin) : kNoRank;
+  return there == kNoRank ? call() : call_there({there, "read", stdin}, call);
+}
 
 // ---- directories ----
 KASANE_DIRECTORY(readdir, dirent*, (DIR * d), (d))

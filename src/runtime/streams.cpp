@@ -75,6 +75,16 @@ void check_open(const CallElsewhere& call) noexcept {
 
 }  // namespace
 
+void check_stream_errors() noexcept { g_streams.checks_errors = true; }
+
+void refuse_absent(const char* name) noexcept {
+  CrashText text;
+  text.add("kasane: ").add(name).add("() on rank ").decimal(raw(process().rank));
+  refuse(
+      text.add(": a system call met absent global memory (EFAULT), and this kernel cannot catch calls within "
+               "libc: use --faults uffd-thread, a view (kasane::view), or private memory\n"));
+}
+
 Rank find_stream(const std::FILE* stream) noexcept {
   if (stream == stdout || stream == stderr || stream == nullptr) return kNoRank;
   if (stream == stdin) return g_streams.input_elsewhere ? Rank{0} : kNoRank;

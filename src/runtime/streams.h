@@ -27,10 +27,14 @@ void divide_streams(std::uint32_t ranks, Rank me) noexcept;
 /// On a rank whose threads have to go to rank 0 for standard input.
 void input_is_elsewhere() noexcept;
 
+/// From now on a function of stdio whose system call fails with EFAULT ends the program with a message: the
+/// kernel does not catch calls within libc.
+void check_stream_errors() noexcept;
+
 struct StreamState {
   std::uint32_t ranks = 1;
   Rank me{0};
-  bool input_elsewhere = false;
+  bool input_elsewhere = false, checks_errors = false;
 };
 [[gnu::visibility("hidden")]] extern constinit StreamState g_streams;
 
@@ -79,6 +83,20 @@ template <class Call>
         &both);
     return both.result;
   }
+}
+
+/// The call here, as check_stream_errors() says.
+[[noreturn, gnu::cold]] void refuse_absent(const char* name) noexcept;
+template <class Call>
+[[gnu::cold, gnu::noinline]] auto call_checked(const char* name, const Call& call) {
+  struct Checked {
+    const char* name;
+    explicit Checked(const char* n) noexcept : name(n) { errno = 0; }
+    ~Checked() {
+      if (errno == EFAULT) refuse_absent(name);
+    }
+  } const checked(name);
+  return call();
 }
 
 /// As fdopen(), where the descriptor is open here.

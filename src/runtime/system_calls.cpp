@@ -621,17 +621,37 @@ Rank descriptor_elsewhere(int descriptor) noexcept {
   return open_here ? kNoRank : g_descriptors.owner(descriptor);
 }
 
-void begin_catching_calls() noexcept {
+constinit bool g_calls_wrapped = false;
+
+// Not inlined: the thread may be another OS thread after the call.
+[[gnu::noinline]] static void set_errno(int value) noexcept { errno = value; }
+
+long make_wrapped_call(CaughtCall call) noexcept {
+  set_calls(Calls::passed);
+  const long result = concerns(call) ? carry_out(call) : mem::issue_call(call.number, call.argument);
+  set_calls(Calls::caught);
+  if (static_cast<unsigned long>(result) < -4095ul) return result;
+  set_errno(static_cast<int>(-result));
+  return -1;
+}
+
+void begin_catching_calls(bool kernel_waits) noexcept {
   guard_call_signal();
   Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
   if (ruled && !mem::catch_calls_of_program())
     ruled = fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH)");
-  if (ruled || raw(process().rank) != 0) return;
+  if (ruled) return;
+  g_calls_wrapped = true;
+  if (kernel_waits) return;
+  check_stream_errors();
+  if (raw(process().rank) != 0) return;
   CrashText text;
   text.add("kasane: system calls cannot be caught here: ").add(ruled.error().message.c_str());
   text.add(
-      "; Linux 5.11 can. read, write and other calls fail with EFAULT where their buffers are global "
-      "memory that is absent: use private buffers, views (kasane::view), or --faults uffd-thread\n");
+      "; Linux 5.11 can. Those by libc's functions (read, write) work on global memory; those within libc or "
+      "by "
+      "syscall() may fail with EFAULT: then use private buffers, views (kasane::view), or --faults "
+      "uffd-thread\n");
   warn(text);
 }
 

@@ -9,13 +9,22 @@
 
 #include <cstdio>
 
+#include "base/call_selector.h"
+#include "mem/caught_calls.h"
 #include "runtime/descriptors.h"
 
 namespace kasane::runtime {
 
 /// From now on the calls of the program's threads (mem::ProgramThread) are caught, and carried out for
-/// Runtime::current(). Where the kernel cannot, rank 0 says so, once.
-void begin_catching_calls() noexcept;
+/// Runtime::current(). Where the kernel cannot catch them, those that are made by libc's functions are carried
+/// out (call_wrappers.cpp); and rank 0 says so, once, unless the kernel waits for absent memory.
+void begin_catching_calls(bool kernel_waits) noexcept;
+
+/// The calling thread runs user code, and the kernel does not catch its calls.
+[[gnu::visibility("hidden")]] extern constinit bool g_calls_wrapped;
+[[nodiscard]] inline bool calls_are_wrapped() noexcept { return g_calls_wrapped && calls() == Calls::caught; }
+/// Such a call: the result and errno as libc's functions have them.
+[[nodiscard, gnu::cold]] long make_wrapped_call(mem::CaughtCall) noexcept;
 
 /// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
 /// rank's.

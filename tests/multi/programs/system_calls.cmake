@@ -49,6 +49,22 @@ set_tests_properties(files_closed PROPERTIES TIMEOUT 60 LABELS multi
   PASS_REGULAR_EXPRESSION "(fputs|fwrite).. on rank 1: no stream .* is open")
 set_tests_properties(files_os_thread PROPERTIES TIMEOUT 60 LABELS multi
   PASS_REGULAR_EXPRESSION "(fputs|fwrite).. on rank 0: the file or stream was opened on rank 1")
+
+# As on a kernel that cannot catch calls: with uffd-thread, which the kernel may refuse, too.
+add_executable(without_dispatch without_dispatch.c)
+target_link_libraries(without_dispatch PRIVATE kasane_warnings)
+foreach(lacks dispatch nor-userfaultfd)
+  foreach(program files descriptors)
+    add_test(NAME ${program}_without_${lacks} COMMAND without_dispatch ${lacks}
+      $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:program_${program}>)
+    set_tests_properties(${program}_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
+  endforeach()
+  add_test(NAME streams_without_${lacks} COMMAND without_dispatch ${lacks}
+    $<TARGET_FILE:kasane_command> run -n 2 --dram 24M --spill /dev/shm -- $<TARGET_FILE:program_streams> 48)
+  set_tests_properties(streams_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
+endforeach()
+set_tests_properties(streams_without_nor-userfaultfd PROPERTIES
+  PASS_REGULAR_EXPRESSION "(fwrite|fread)[(][)] on rank .*EFAULT.*--faults uffd-thread")
 if(UCX_FOUND)
   kasane_test_calls_over_ucx(calls program_system_calls)
   kasane_test_calls_over_ucx(descriptors program_descriptors)
