@@ -288,6 +288,8 @@ bool catch_calls_of_program() noexcept {
   return true;
 }
 
+bool catch_calls_of_child() noexcept { return g_on = switch_on_here(); }
+
 ProgramThread::ProgramThread() noexcept : id_(::gettid()) {
   const PassedCalls passed;
   const std::lock_guard lock(g_threads_lock);

@@ -61,6 +61,9 @@ void pass_caught_calls() noexcept;
 /// caught, or after a second. False: this kernel cannot; errno says why.
 bool catch_calls_of_program() noexcept;
 
+/// As catch_calls_of_program(), in a child of fork() for its only thread.
+bool catch_calls_of_child() noexcept;
+
 /// The calling OS thread may run user code while the object lives. Its selector stays.
 class ProgramThread {
  public:

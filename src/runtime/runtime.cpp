@@ -1178,6 +1178,24 @@ std::size_t Runtime::part_of_calls() const noexcept {
                                  kLeast, kMost);
 }
 
+void Runtime::forget_process() noexcept { g_current.store(nullptr); }
+
+std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
+  const auto& s = *state_;
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  const auto within = [at](std::byte* low, std::size_t bytes) {
+    return at - reinterpret_cast<std::uintptr_t>(low) < bytes;
+  };
+  if (s.main_stack_low != nullptr && within(s.main_stack_low, s.segments.main_bytes))
+    return {s.main_stack_low, s.segments.main_bytes};
+  const ult::Config& c = s.pool->config();
+  if (c.stack_bytes == 0 || !within(c.stacks, std::size_t{c.ranks} * c.stacks_per_rank * c.stack_bytes))
+    return {};
+  const StackId stack = c.stack_at(at);
+  const std::size_t bytes = c.bytes_of_stack(stack);
+  return {reinterpret_cast<std::byte*>(c.stack_end(stack) - bytes), bytes};
+}
+
 bool Runtime::in_open_stacks(const void* p) const noexcept {
   return state_->space->contains(p) && state_->in_common_stacks(state_->space->offset(p));
 }

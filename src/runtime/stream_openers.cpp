@@ -181,10 +181,7 @@ class Children {
   std::mutex lock_;
   std::vector<Child> all_;
 };
-Children& children() {
-  static Children all;
-  return all;
-}
+constinit Children g_children;
 
 pid_t start_shell(const char* command, int theirs, int as) noexcept {
   posix_spawn_file_actions_t actions;
@@ -217,7 +214,7 @@ File* open_process(const char* command, const char* mode) noexcept {
   close_keeping_errno(theirs);
   if (child > 0) {
     const ult::RuntimeSection section;
-    children().add(stream, child);
+    g_children.add(stream, child);
     return stream;
   }
   if (stream == nullptr)
@@ -234,7 +231,7 @@ int close_stream(File* stream, const char* name) noexcept {
     pid_t child = -1;
     if (!one_rank()) {
       const ult::RuntimeSection section;
-      child = children().take(stream);
+      child = g_children.take(stream);
     }
     const int closed = libcs.get()(stream);
     if (child < 0) return closed;

@@ -24,6 +24,7 @@
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
+#include "runtime/forks.h"
 #include "runtime/held_mutexes.h"
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
@@ -96,6 +97,7 @@ class Pins {
   /// finds the rest missing, if it gets there.
   std::size_t add(const void* at, std::size_t bytes, Way way) noexcept {
     if (bytes == 0 || !runtime_.contains(at)) return bytes;
+    if (runtime_of_parent() != nullptr) return touch_in_child(at, bytes);
     if (!runtime_.can_pin(total_ + bytes) || (count_ == pins_.room() && !pins_.reserve(4 * count_, count_))) {
       too_much_ = true;
       return 0;
@@ -153,7 +155,17 @@ class Pins {
       const auto begin = reinterpret_cast<std::uintptr_t>(pin.at), p = reinterpret_cast<std::uintptr_t>(at);
       if (p >= begin && p - begin + bytes <= pin.bytes) return true;
     }
-    return runtime_.in_open_stacks(at);
+    return runtime_.in_open_stacks(at) || runtime_of_parent() != nullptr;
+  }
+  /// In a child of fork() memory stays once it is there.
+  static std::size_t touch_in_child(const void* at, std::size_t bytes) noexcept {
+    const auto* const first = static_cast<const char*>(at);
+    for (std::size_t k = 0, part; k < bytes; k += part) {
+      char byte;
+      part = mem::kBlockBytes - reinterpret_cast<std::uintptr_t>(first + k) % mem::kBlockBytes;
+      if (!copy_named(&byte, first + k, 1)) return k;
+    }
+    return bytes;
   }
 
   Runtime& runtime_;
@@ -528,11 +540,19 @@ const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
   return &own;
 }
 
+/// Null: calls pass.
+Runtime* runtime_for_calls() noexcept {
+  Runtime* const runtime = Runtime::current();
+  return runtime != nullptr ? runtime : runtime_of_parent();
+}
+
 bool concerns(const CaughtCall& call) noexcept {
-  const Runtime* const runtime = Runtime::current();
+  const Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return false;
+  const bool open_stacks = runtime_of_parent() == nullptr;
+  if (!open_stacks) note_call_of_child(call);
   const auto absent = [&](long word) {
-    return runtime->contains(address(word)) && !runtime->in_open_stacks(address(word));
+    return runtime->contains(address(word)) && !(open_stacks && runtime->in_open_stacks(address(word)));
   };
   if (g_descriptors.divided()) {
     const UsedDescriptors d = used_descriptors(call.number, call.argument[1]);
@@ -568,7 +588,7 @@ bool concerns(const CaughtCall& call) noexcept {
 
 /// Not inlined: the caller may go on in another OS thread and process between two calls.
 [[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
-  Runtime* const runtime = Runtime::current();
+  Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return mem::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
   if (call.number == SYS_futex) return carry_out_futex(*runtime, call);
@@ -635,6 +655,13 @@ long make_wrapped_call(CaughtCall call) noexcept {
   return -1;
 }
 
+void catch_calls_of_child() noexcept {
+  g_descriptors = {};
+  guard_call_signal();
+  const Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
+  g_calls_wrapped = !ruled || !mem::catch_calls_of_child();
+}
+
 void begin_catching_calls(bool kernel_waits) noexcept {
   guard_call_signal();
   Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
@@ -683,7 +710,7 @@ class ForChild {
  private:
   struct Made : std::optional<kasane::runtime::Pins> {
     Made() noexcept {
-      if (auto* const runtime = kasane::runtime::Runtime::current()) emplace(*runtime);
+      if (auto* const runtime = kasane::runtime::runtime_for_calls()) emplace(*runtime);
     }
   };
   Made pins_;

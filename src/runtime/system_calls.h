@@ -16,8 +16,8 @@
 namespace kasane::runtime {
 
 /// From now on the calls of the program's threads (mem::ProgramThread) are caught, and carried out for
-/// Runtime::current(). Where the kernel cannot catch them, those that are made by libc's functions are carried
-/// out (call_wrappers.cpp); and rank 0 says so, once, unless the kernel waits for absent memory.
+/// Runtime::current(). Where the kernel cannot catch them, those by libc's functions are carried out
+/// (call_wrappers.cpp); and rank 0 says so, once, unless the kernel waits for absent memory.
 void begin_catching_calls(bool kernel_waits) noexcept;
 
 /// The calling thread runs user code, and the kernel does not catch its calls.
@@ -25,6 +25,9 @@ void begin_catching_calls(bool kernel_waits) noexcept;
 [[nodiscard]] inline bool calls_are_wrapped() noexcept { return g_calls_wrapped && calls() == Calls::caught; }
 /// Such a call: the result and errno as libc's functions have them.
 [[nodiscard, gnu::cold]] long make_wrapped_call(mem::CaughtCall) noexcept;
+
+/// In a child of fork(): as before in its parent, whether that has begun or not.
+void catch_calls_of_child() noexcept;
 
 /// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
 /// rank's.

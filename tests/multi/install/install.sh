@@ -177,7 +177,8 @@ END
     public="$public|(__isoc(99|23)_)?v?f?w?scanf\$|f(re|d|mem)?open(64)?\$|tmpfile(64)?\$|open_memstream\$"
     public="$public|[fp]close\$|(fd)?opendir\$|readdir(64|_r)?\$|(close|rewind|seek|tell)dir\$|dirfd\$"
     # call_wrappers.cpp
-    public="$public|p?(read|write)(v|64)?\$|close\$|lseek(64)?\$|ftruncate\$|fsync\$|dup\$|pipe2?\$|poll\$|socket(pair)?\$"
+    public="$public|p?(read|write)(v|64)?\$|close\$|lseek(64)?\$|ftruncate\$|fsync\$|dup\$|pipe2?\$|poll\$"
+    public="$public|socket(pair)?\$|fork\$"
     public="$public|connect\$|bind\$|accept\$|(send|recv)(to|from|msg)?\$|[lf]?stat(64)?\$|access\$|unlink\$"
     public="$public|rename\$|(mk|rm|ch)dir\$|creat\$|open(at)?(64)?\$"
     public="$public|__atomic_|syscall\$|__cxa_guard_(acquire|release|abort)\$"
