@@ -21,4 +21,10 @@ int* kasane_errno_location(void) __attribute__((nothrow));
 #define KASANE_ERRNO_LOCATION_void kasane_errno_location_of_libc(void)
 #define KASANE_ERRNO_LOCATION_ kasane_errno_location()
 
+/* Nor may the compiler inline what glibc's headers have inline: getc_unlocked and its like would load from a
+ * stream (FILE) of another rank, before the thread goes there. */
+#ifndef __NO_INLINE__
+#define __NO_INLINE__ 1
+#endif
+
 #endif

@@ -261,6 +261,11 @@ Result<void> rule_caught_calls(const CallRules& rules, void (*other)(int, siginf
   return {};
 }
 
+bool calls_can_be_caught() noexcept {
+  if (!can_save_vectors() || !switch_on_here()) return false;
+  return switch_on_here(PR_SYS_DISPATCH_OFF);
+}
+
 void pass_caught_calls() noexcept { g_rules.store(nullptr, std::memory_order_seq_cst); }
 
 bool catch_calls_of_program() noexcept {
@@ -282,6 +287,8 @@ bool catch_calls_of_program() noexcept {
   for (int i = 0; i < 1000 && g_to_switch.load(std::memory_order_acquire) != 0; ++i) ::usleep(1000);
   return true;
 }
+
+bool catch_calls_of_child() noexcept { return g_on = switch_on_here(); }
 
 ProgramThread::ProgramThread() noexcept : id_(::gettid()) {
   const PassedCalls passed;

@@ -52,12 +52,17 @@ inline constexpr std::array kNeverBlocked{SIGSEGV, SIGBUS, SIGSYS};
 /// From now on calls that are caught go by the rules. Installs the handler of SIGSYS; a SIGSYS that is no
 /// caught call (seccomp) goes to `other`.
 Result<void> rule_caught_calls(const CallRules&, void (*other)(int, siginfo_t*, void*)) noexcept;
+/// Whether catch_calls_of_program() can work here. Before the calling thread's calls are caught.
+[[nodiscard]] bool calls_can_be_caught() noexcept;
 /// From now on caught calls pass.
 void pass_caught_calls() noexcept;
 /// From now on the calls of all ProgramThreads are caught where their selector says so
 /// (base/call_selector.h). After rule_caught_calls(). Returns when no thread is in a call that was not
 /// caught, or after a second. False: this kernel cannot; errno says why.
 bool catch_calls_of_program() noexcept;
+
+/// As catch_calls_of_program(), in a child of fork() for its only thread.
+bool catch_calls_of_child() noexcept;
 
 /// The calling OS thread may run user code while the object lives. Its selector stays.
 class ProgramThread {

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "mem/caught_calls.h"
 #include "mem/mprotect_engine.h"
 #include "mem/uffd_engine.h"
 #include "mem/userfaultfd.h"
@@ -23,6 +24,12 @@ tl::unexpected<Error> refused(Errc code, std::string_view name, const std::strin
                         "; auto takes what can be had");
 }
 
+/// What auto takes where system calls cannot be caught: the kernel then waits for absent memory.
+bool takes_thread() {
+  static const bool takes = !calls_can_be_caught() && probe_userfaultfd(Delivery::thread).empty();
+  return takes;
+}
+
 }  // namespace
 
 std::vector<EngineInfo> engines() {
@@ -31,7 +38,7 @@ std::vector<EngineInfo> engines() {
       {"mprotect", true, "SIGSEGV and mprotect; any kernel"},
       offered(kUffdThread, Delivery::thread,
               "userfaultfd, its faults to a thread, so that system calls wait for absent memory; slower, "
-              "only if asked for")};
+              "for kernels that cannot catch calls")};
 }
 
 std::vector<std::string> engine_choices() {
@@ -39,6 +46,7 @@ std::vector<std::string> engine_choices() {
 }
 
 Result<std::string_view> engine_for(std::string_view name) {
+  if (name == "auto" && takes_thread()) return kUffdThread;
   for (const EngineInfo& e : engines()) {
     if (name == "auto" ? e.available && e.name != kUffdThread : e.name == name && e.available) return e.name;
     if (e.name == name) return refused(Errc::unsupported, name, e.reason);
@@ -48,6 +56,7 @@ Result<std::string_view> engine_for(std::string_view name) {
 }
 
 Result<std::unique_ptr<FaultEngine>> make_fault_engine(const Space& space, std::string_view name) {
+  if (name == "auto" && takes_thread()) name = kUffdThread;
   if (name == "mprotect") return make_mprotect_engine(space);
   auto uffd = make_uffd_engine(space, name == kUffdThread ? Delivery::thread : Delivery::in_place);
   if (uffd) return uffd;

@@ -27,9 +27,9 @@ struct EngineInfo {
 /// What a user may ask for: "auto", then the engines' names.
 [[nodiscard]] std::vector<std::string> engine_choices();
 
-/// The engine that a job takes which asks for `name`: "auto" takes the first available one, but never
-/// uffd-thread. Errc::unsupported says what the kernel lacks for the engine asked for. Probes the kernel, as
-/// engines() does.
+/// The engine that a job takes which asks for `name`: "auto" takes the first available one, and uffd-thread
+/// only where system calls cannot be caught (mem/caught_calls.h). Errc::unsupported says what the kernel
+/// lacks for the engine asked for. Probes the kernel, as engines() does.
 Result<std::string_view> engine_for(std::string_view name);
 
 /// The engine of this space, whose maps must outlive it, by a name as in engine_for().

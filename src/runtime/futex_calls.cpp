@@ -26,6 +26,7 @@
 
 #include "runtime/atomics.h"
 #include "runtime/runtime.h"
+#include "runtime/system_calls.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 #include "ult/watch.h"
@@ -160,6 +161,8 @@ extern "C" long syscall(long number, ...) noexcept {
     if (runtime != nullptr && runtime->running() && !is_ours(__builtin_return_address(0)))
       return call_futex(a);
   }
+  if (calls_are_wrapped()) [[unlikely]]
+    return make_wrapped_call({number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0});
   return by_kernel(number, a);
 }
 

@@ -16,6 +16,7 @@
 #include <exception>
 #include <new>
 
+#include "runtime/forks.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
@@ -53,6 +54,8 @@ void release(void* p, const void* site) noexcept {
   if (p == nullptr) return;
   Runtime* runtime = Runtime::current();
   if (runtime != nullptr && runtime->contains(p)) return kasane::runtime::program_free(*runtime, p, site);
+  const Runtime* const parents = kasane::runtime::runtime_of_parent();
+  if (parents != nullptr && parents->contains(p)) return;  // a child of fork(): it stays its parent's
   std::free(p);
 }
 

@@ -10,6 +10,7 @@
 #include <ios>
 
 #include "runtime/hidden.h"
+#include "runtime/streams.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -82,7 +83,9 @@ extern "C" [[gnu::visibility("default")]] int setvbuf(std::FILE* stream, char* b
                                                       std::size_t bytes) noexcept {
   using namespace kasane::runtime;
   if (keeps_lines_instead(stream, mode)) return 0;
-  return g_setvbuf.get()(stream, buffer, mode, bytes);
+  const kasane::Rank there = stream_elsewhere(stream);
+  if (there == kasane::kNoRank) return g_setvbuf.get()(stream, buffer, mode, bytes);
+  return call_there({there, "setvbuf", stream}, [&] { return g_setvbuf.get()(stream, buffer, mode, bytes); });
 }
 
 extern "C" [[gnu::visibility("default")]] void setbuffer(std::FILE* stream, char* buffer,

@@ -64,6 +64,7 @@
 #include "runtime/segments.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
+#include "runtime/streams.h"
 #include "runtime/system_calls.h"
 #include "runtime/thread_contexts.h"
 #include "runtime/thread_locals_check.h"
@@ -250,11 +251,12 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   return runtime;
 }
 
-/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it. On
+/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it; and
+/// with several ranks, whose descriptors differ. On
 /// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
 /// are touched, or with the first eviction (begin_catching_on_one_rank()).
 void Runtime::State::catch_calls() {
-  if (ult::kSanitized || (ranks == 1 && options.dram_bytes == 0) || engine->name() == mem::kUffdThread)
+  if (ult::kSanitized || (ranks == 1 && (options.dram_bytes == 0 || engine->name() == mem::kUffdThread)))
     return;
   calls_caught.store(true);
   if (ranks > 1) {
@@ -264,12 +266,12 @@ void Runtime::State::catch_calls() {
     collectives->allreduce(comm::Reduce::min, {&least, 1});
     number_descriptors(Descriptors(ranks, rank, least));
   }
-  begin_catching_calls();
+  begin_catching_calls(engine->name() == mem::kUffdThread);
 }
 
 void Runtime::State::begin_catching_on_one_rank() noexcept {
   if (tiers == nullptr || ult::kSanitized || engine->name() == mem::kUffdThread) return;
-  if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls();
+  if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
 }
 
 Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
@@ -321,6 +323,7 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
     KASANE_TRY(agreed);
     space_base = *agreed;
     note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
+    divide_streams(ranks, rank);
   }
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
   if (options.bind_to_cores) {
@@ -1178,6 +1181,24 @@ std::size_t Runtime::part_of_calls() const noexcept {
   // All workers may be in such calls, and the rest of the program needs room beside them.
   return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks),
                                  kLeast, kMost);
+}
+
+void Runtime::forget_process() noexcept { g_current.store(nullptr); }
+
+std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
+  const auto& s = *state_;
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  const auto within = [at](std::byte* low, std::size_t bytes) {
+    return at - reinterpret_cast<std::uintptr_t>(low) < bytes;
+  };
+  if (s.main_stack_low != nullptr && within(s.main_stack_low, s.segments.main_bytes))
+    return {s.main_stack_low, s.segments.main_bytes};
+  const ult::Config& c = s.pool->config();
+  if (c.stack_bytes == 0 || !within(c.stacks, std::size_t{c.ranks} * c.stacks_per_rank * c.stack_bytes))
+    return {};
+  const StackId stack = c.stack_at(at);
+  const std::size_t bytes = c.bytes_of_stack(stack);
+  return {reinterpret_cast<std::byte*>(c.stack_end(stack) - bytes), bytes};
 }
 
 bool Runtime::in_open_stacks(const void* p) const noexcept {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -112,6 +113,10 @@ class Runtime {
   [[nodiscard]] bool can_pin(std::size_t bytes) noexcept;
   /// How much of a longer system call is pinned at once.
   [[nodiscard]] std::size_t part_of_calls() const noexcept;
+  /// The stack of main or of a thread that holds the address; empty: it lies in none.
+  [[nodiscard]] std::span<std::byte> stack_at(const void*) const noexcept;
+  /// In a child of fork(): current() is null from now on.
+  static void forget_process() noexcept;
   /// Whether the address lies in stacks that are always present, on all ranks.
   [[nodiscard]] bool in_open_stacks(const void* p) const noexcept;
   /// As pin() and unpin() of a piece at a time, for at most as much as DRAM holds at once; ends at the first

@@ -24,11 +24,13 @@
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
+#include "runtime/forks.h"
 #include "runtime/held_mutexes.h"
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
+#include "runtime/streams.h"
 #include "runtime/warn.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -95,6 +97,7 @@ class Pins {
   /// finds the rest missing, if it gets there.
   std::size_t add(const void* at, std::size_t bytes, Way way) noexcept {
     if (bytes == 0 || !runtime_.contains(at)) return bytes;
+    if (runtime_of_parent() != nullptr) return touch_in_child(at, bytes);
     if (!runtime_.can_pin(total_ + bytes) || (count_ == pins_.room() && !pins_.reserve(4 * count_, count_))) {
       too_much_ = true;
       return 0;
@@ -152,7 +155,17 @@ class Pins {
       const auto begin = reinterpret_cast<std::uintptr_t>(pin.at), p = reinterpret_cast<std::uintptr_t>(at);
       if (p >= begin && p - begin + bytes <= pin.bytes) return true;
     }
-    return runtime_.in_open_stacks(at);
+    return runtime_.in_open_stacks(at) || runtime_of_parent() != nullptr;
+  }
+  /// In a child of fork() memory stays once it is there.
+  static std::size_t touch_in_child(const void* at, std::size_t bytes) noexcept {
+    const auto* const first = static_cast<const char*>(at);
+    for (std::size_t k = 0, part; k < bytes; k += part) {
+      char byte;
+      part = mem::kBlockBytes - reinterpret_cast<std::uintptr_t>(first + k) % mem::kBlockBytes;
+      if (!copy_named(&byte, first + k, 1)) return k;
+    }
+    return bytes;
   }
 
   Runtime& runtime_;
@@ -497,26 +510,22 @@ long number_opened(const CaughtCall& call, const UsedDescriptors& used, long res
   return result;
 }
 
-/// After a call said that a descriptor is not open: the thread goes on at the rank whose number it is. False:
-/// it is here already, or cannot move.
-bool go_to_opener(const CaughtCall& call, const UsedDescriptors& used) noexcept {
+/// The rank that opened a descriptor of the call, which is not open here. kNoRank: none did.
+Rank opener_of(const CaughtCall& call, const UsedDescriptors& used) noexcept {
   for (const std::int8_t argument : used.used) {
     const long number = argument < 0 ? -1 : call.argument[argument];
-    if (!g_descriptors.elsewhere(number)) continue;
-    if (ult::Pool::self() != kNoSlot) {
-      check_no_mutex_held("a call on a descriptor of another rank");
-      ult::Pool::move_to(g_descriptors.owner(number));
-      return true;
-    }
-    static std::atomic_flag said;
-    if (said.test_and_set()) return false;
-    CrashText text;
-    text.add("kasane: descriptor ").signed_decimal(number).add(" was opened on rank ");
-    text.decimal(raw(g_descriptors.owner(number)));
-    text.add(", and main and OS threads of the program stay where they are: use it on a thread, in run()\n");
-    warn(text);
+    if (g_descriptors.elsewhere(number)) return g_descriptors.owner(number);
   }
-  return false;
+  return kNoRank;
+}
+
+[[gnu::cold]] void say_that_threads_stay(Rank opener) noexcept {
+  static std::atomic_flag said;
+  if (said.test_and_set()) return;
+  CrashText text;
+  text.add("kasane: a descriptor was opened on rank ").decimal(raw(opener));
+  text.add(", and OS threads of the program stay where they are: use it on a thread, in run(), or in main\n");
+  warn(text);
 }
 
 /// The entry of the call, or `own` for one whose command says what it names. Null: not in the table.
@@ -531,11 +540,19 @@ const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
   return &own;
 }
 
+/// Null: calls pass.
+Runtime* runtime_for_calls() noexcept {
+  Runtime* const runtime = Runtime::current();
+  return runtime != nullptr ? runtime : runtime_of_parent();
+}
+
 bool concerns(const CaughtCall& call) noexcept {
-  const Runtime* const runtime = Runtime::current();
+  const Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return false;
+  const bool open_stacks = runtime_of_parent() == nullptr;
+  if (!open_stacks) note_call_of_child(call);
   const auto absent = [&](long word) {
-    return runtime->contains(address(word)) && !runtime->in_open_stacks(address(word));
+    return runtime->contains(address(word)) && !(open_stacks && runtime->in_open_stacks(address(word)));
   };
   if (g_descriptors.divided()) {
     const UsedDescriptors d = used_descriptors(call.number, call.argument[1]);
@@ -571,7 +588,7 @@ bool concerns(const CaughtCall& call) noexcept {
 
 /// Not inlined: the caller may go on in another OS thread and process between two calls.
 [[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
-  Runtime* const runtime = Runtime::current();
+  Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return mem::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
   if (call.number == SYS_futex) return carry_out_futex(*runtime, call);
@@ -580,11 +597,37 @@ bool concerns(const CaughtCall& call) noexcept {
   return entry == nullptr ? carry_out_unknown(call) : Carried(*runtime, call, *entry).carry_out();
 }
 
+/// The call at another rank: a thread goes there, and stays; main has a thread make it.
+long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
+  if (ult::Pool::self() != kNoSlot) {
+    check_no_mutex_held("a call on a descriptor of another rank");
+    go_to(opener);
+    return carry_out_here(call);
+  }
+  if (!Runtime::current()->at_main()) {
+    say_that_threads_stay(opener);
+    return -EBADF;
+  }
+  struct Trip {
+    const CaughtCall& call;
+    long result;
+  } trip{call, 0};
+  call_for_main(
+      {opener, "system call"},
+      [](void* p) {
+        auto& t = *static_cast<Trip*>(p);
+        t.result = carry_out_here(t.call);
+      },
+      &trip);
+  return trip.result;
+}
+
 long carry_out(CaughtCall& call) noexcept {
   UsedDescriptors used;
   if (g_descriptors.divided()) used = used_descriptors(call.number, call.argument[1]);
   long result = carry_out_here(call);
-  if (result == -EBADF && go_to_opener(call, used)) result = carry_out_here(call);
+  if (result == -EBADF)
+    if (const Rank opener = opener_of(call, used); opener != kNoRank) result = carry_out_at(opener, call);
   return result < 0 ? result : number_opened(call, used, result);
 }
 
@@ -592,17 +635,50 @@ long carry_out(CaughtCall& call) noexcept {
 
 void number_descriptors(const Descriptors& descriptors) noexcept { g_descriptors = descriptors; }
 
-void begin_catching_calls() noexcept {
+Rank descriptor_elsewhere(int descriptor) noexcept {
+  if (!g_descriptors.elsewhere(descriptor)) return kNoRank;
+  const bool open_here = mem::issue_call(SYS_fcntl, {descriptor, F_GETFD, 0, 0, 0, 0}) >= 0;
+  return open_here ? kNoRank : g_descriptors.owner(descriptor);
+}
+
+constinit bool g_calls_wrapped = false;
+
+// Not inlined: the thread may be another OS thread after the call.
+[[gnu::noinline]] static void set_errno(int value) noexcept { errno = value; }
+
+long make_wrapped_call(CaughtCall call) noexcept {
+  set_calls(Calls::passed);
+  const long result = concerns(call) ? carry_out(call) : mem::issue_call(call.number, call.argument);
+  set_calls(Calls::caught);
+  if (static_cast<unsigned long>(result) < -4095ul) return result;
+  set_errno(static_cast<int>(-result));
+  return -1;
+}
+
+void catch_calls_of_child() noexcept {
+  g_descriptors = {};
+  guard_call_signal();
+  const Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
+  g_calls_wrapped = !ruled || !mem::catch_calls_of_child();
+}
+
+void begin_catching_calls(bool kernel_waits) noexcept {
   guard_call_signal();
   Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
   if (ruled && !mem::catch_calls_of_program())
     ruled = fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH)");
-  if (ruled || raw(process().rank) != 0) return;
+  if (ruled) return;
+  g_calls_wrapped = true;
+  if (kernel_waits) return;
+  check_stream_errors();
+  if (raw(process().rank) != 0) return;
   CrashText text;
   text.add("kasane: system calls cannot be caught here: ").add(ruled.error().message.c_str());
   text.add(
-      "; Linux 5.11 can. read, write and other calls fail with EFAULT where their buffers are global "
-      "memory that is absent: use private buffers, views (kasane::view), or --faults uffd-thread\n");
+      "; Linux 5.11 can. Those by libc's functions (read, write) work on global memory; those within libc or "
+      "by "
+      "syscall() may fail with EFAULT: then use private buffers, views (kasane::view), or --faults "
+      "uffd-thread\n");
   warn(text);
 }
 
@@ -634,7 +710,7 @@ class ForChild {
  private:
   struct Made : std::optional<kasane::runtime::Pins> {
     Made() noexcept {
-      if (auto* const runtime = kasane::runtime::Runtime::current()) emplace(*runtime);
+      if (auto* const runtime = kasane::runtime::runtime_for_calls()) emplace(*runtime);
     }
   };
   Made pins_;
@@ -680,7 +756,7 @@ extern "C" [[gnu::visibility("default")]] int system(const char* command) {
   return g_system.get()(command);
 }
 
-extern "C" [[gnu::visibility("default")]] FILE* popen(const char* command, const char* mode) {
+std::FILE* kasane::runtime::popen_of_libc(const char* command, const char* mode) noexcept {
   ForChild present;
   present.text(command);
   return g_popen.get()(command, mode);

@@ -7,16 +7,33 @@
 // Thread safety: the process's calls; any OS thread.
 #pragma once
 
+#include <cstdio>
+
+#include "base/call_selector.h"
+#include "mem/caught_calls.h"
 #include "runtime/descriptors.h"
 
 namespace kasane::runtime {
 
 /// From now on the calls of the program's threads (mem::ProgramThread) are caught, and carried out for
-/// Runtime::current(). Where the kernel cannot, rank 0 says so, once.
-void begin_catching_calls() noexcept;
+/// Runtime::current(). Where the kernel cannot catch them, those by libc's functions are carried out
+/// (call_wrappers.cpp); and rank 0 says so, once, unless the kernel waits for absent memory.
+void begin_catching_calls(bool kernel_waits) noexcept;
+
+/// The calling thread runs user code, and the kernel does not catch its calls.
+[[gnu::visibility("hidden")]] extern constinit bool g_calls_wrapped;
+[[nodiscard]] inline bool calls_are_wrapped() noexcept { return g_calls_wrapped && calls() == Calls::caught; }
+/// Such a call: the result and errno as libc's functions have them.
+[[nodiscard, gnu::cold]] long make_wrapped_call(mem::CaughtCall) noexcept;
+
+/// In a child of fork(): as before in its parent, whether that has begun or not.
+void catch_calls_of_child() noexcept;
 
 /// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
 /// rank's.
 void number_descriptors(const Descriptors&) noexcept;
+
+/// libc's popen(), with what it names present for its child.
+[[nodiscard]] std::FILE* popen_of_libc(const char* command, const char* mode) noexcept;
 
 }  // namespace kasane::runtime

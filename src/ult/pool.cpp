@@ -500,6 +500,11 @@ bool Pool::in_program() noexcept {
 
 void Pool::enter_program() noexcept { outside().program = true; }
 
+void Pool::forget_process() noexcept {
+  kasane_ult_worker = nullptr;
+  outside() = {};
+}
+
 void RuntimeSection::enter() noexcept {
   if (Worker* worker = current_worker()) {
     if (worker->runtime_depth++ == 0) set_calls(Calls::passed);
@@ -712,6 +717,8 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   using namespace kasane;
   using namespace kasane::ult;
   Worker* const here = current_worker();
+  if (here == nullptr) [[unlikely]]
+    std::exit(0);  // a child of fork(), whose only thread ends
   SlotControl* const child = here->control;
   // Sanitizers want each end in the fiber of the thread that goes on.
   if (child->flags != 0 || here->stacks.full() || here->has_leftover() || kSanitized) [[unlikely]]

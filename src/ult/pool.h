@@ -150,6 +150,9 @@ class Pool {
   /// The calling OS thread runs code of the program from now on wherever it runs no user-level thread: main.
   static void enter_program() noexcept;
 
+  /// In a child of fork(): the calling OS thread is no worker, and runs no user-level thread.
+  static void forget_process() noexcept;
+
   // ---- for reports (runtime/thread_report.h), from any thread; what is running may change meanwhile ----
   struct ThreadState {
     SlotId slot;

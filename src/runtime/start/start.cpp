@@ -34,7 +34,7 @@
 #include "base/standard_descriptors.h"
 #include "comm/mpi/place.h"
 #include "runtime/crash.h"
-#include "runtime/fork_guard.h"
+#include "runtime/forks.h"
 #include "runtime/options.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"

@@ -168,10 +168,19 @@ END
     public="$public|posix_spawnp?\$|system\$|popen\$"
     public="$public|setvbuf\$|setbuf(fer)?\$|((quick|pthread|thrd|)_)?exit\$|_Exit\$"
     public="$public|std::ios_base::sync_with_stdio"
-    # input.cpp
-    public="$public|f?getc(har)?(_unlocked)?\$|__uflow\$|ungetc\$|fgets(_unlocked)?\$|fread(_unlocked)?\$"
-    public="$public|__(fgets|fread)_chk\$|getline\$|(__)?getdelim\$|feof\$|ferror\$|read\$"
-    public="$public|(__isoc(99|23)_)?v?f?scanf\$"
+    # stdio_calls.cpp, stream_openers.cpp
+    public="$public|(un)?f?(get|put)w?c(har)?(_unlocked)?\$|f(get|put)w?s(_unlocked)?\$|(get|put)w\$"
+    public="$public|f?read(_unlocked)?\$|fwrite(_unlocked)?\$|__(fgets|fread)(_unlocked)?_chk\$"
+    public="$public|getline\$|(__)?getdelim\$|__(uflow|overflow)\$|f(seek|tell)o?(64)?\$|f[gs]etpos(64)?\$"
+    public="$public|rewind\$|(feof|ferror|clearerr|fileno|fflush)(_unlocked)?\$|f(try|un)?lockfile\$|fwide\$"
+    public="$public|__(fpending|fpurge|fbufsize|freading|fwriting)\$|(__)?v?fw?printf(_chk)?\$"
+    public="$public|(__isoc(99|23)_)?v?f?w?scanf\$|f(re|d|mem)?open(64)?\$|tmpfile(64)?\$|open_memstream\$"
+    public="$public|[fp]close\$|(fd)?opendir\$|readdir(64|_r)?\$|(close|rewind|seek|tell)dir\$|dirfd\$"
+    # call_wrappers.cpp
+    public="$public|p?(read|write)(v|64)?\$|close\$|lseek(64)?\$|ftruncate\$|fsync\$|dup\$|pipe2?\$|poll\$"
+    public="$public|socket(pair)?\$|fork\$"
+    public="$public|connect\$|bind\$|accept\$|(send|recv)(to|from|msg)?\$|[lf]?stat(64)?\$|access\$|unlink\$"
+    public="$public|rename\$|(mk|rm|ch)dir\$|creat\$|open(at)?(64)?\$"
     public="$public|__atomic_|syscall\$|__cxa_guard_(acquire|release|abort)\$"
     public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
     strange=$(grep -vE "^($public)" <<<"$shown" || true)

@@ -309,12 +309,15 @@ TEST(LaunchThreads, AStackOverflowSaysSo) {
   }
 }
 
-TEST(LaunchThreads, ForkOnASharedStackIsRefused) {
+TEST(LaunchThreads, ForkOnASharedStackWorksOrIsRefused) {
   for (const char* deed : {"fork-thread", "fork-main"}) {
     const Outcome o = run_on(2, deed);
+#if defined(KASANE_SANITIZER_ADDRESS) || defined(KASANE_SANITIZER_THREAD)
     EXPECT_EQ(o.code, 128 + SIGABRT) << deed;
-    expect_says(o, "fork()");
-    expect_says(o, "posix_spawn");
+    expect_says(o, "a fork within a library");
+#else
+    EXPECT_EQ(o.code, 0) << deed << o.err;
+#endif
   }
 }
 

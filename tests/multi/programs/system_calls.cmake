@@ -19,7 +19,7 @@ function(kasane_test_calls_over_ucx name program)
   set_tests_properties(${name}_over_ucx_2 PROPERTIES TIMEOUT 240 LABELS "multi;network")
 endfunction()
 
-foreach(program system_calls streams descriptors evicted_late)
+foreach(program system_calls streams descriptors files forks evicted_late)
   add_executable(program_${program} ${program}.cpp)
   target_link_libraries(program_${program} PRIVATE kasane kasane_warnings)
 endforeach()
@@ -39,8 +39,38 @@ kasane_test_calls(streams_dram program_streams ARGS 48 OPTIONS --dram 24M --spil
 kasane_test_calls(streams program_streams ARGS 16)
 kasane_test_calls(streams_large program_streams ARGS 192 OPTIONS --dram 64M)
 kasane_test_calls(descriptors program_descriptors)
+kasane_test_calls(files program_files)
+kasane_test_calls(forks program_forks)
+kasane_test_calls(forks_dram program_forks OPTIONS --dram 24M --spill /dev/shm)
+kasane_test_calls(files_dram program_files OPTIONS --dram 24M --spill /dev/shm)
+foreach(how closed os_thread)
+  add_test(NAME files_${how} COMMAND $<TARGET_FILE:kasane_command> run -n 2 --
+    $<TARGET_FILE:program_files> ${how})
+endforeach()
+set_tests_properties(files_closed PROPERTIES TIMEOUT 60 LABELS multi
+  PASS_REGULAR_EXPRESSION "(fputs|fwrite).. on rank 1: no stream .* is open")
+set_tests_properties(files_os_thread PROPERTIES TIMEOUT 60 LABELS multi
+  PASS_REGULAR_EXPRESSION "(fputs|fwrite).. on rank 0: the file or stream was opened on rank 1")
+
+# As on a kernel that cannot catch calls: with uffd-thread, which the kernel may refuse, too.
+add_executable(without_dispatch without_dispatch.c)
+target_link_libraries(without_dispatch PRIVATE kasane_warnings)
+foreach(lacks dispatch nor-userfaultfd)
+  foreach(program files descriptors)
+    add_test(NAME ${program}_without_${lacks} COMMAND without_dispatch ${lacks}
+      $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:program_${program}>)
+    set_tests_properties(${program}_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
+  endforeach()
+  add_test(NAME streams_without_${lacks} COMMAND without_dispatch ${lacks}
+    $<TARGET_FILE:kasane_command> run -n 2 --dram 24M --spill /dev/shm -- $<TARGET_FILE:program_streams> 48)
+  set_tests_properties(streams_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
+endforeach()
+set_tests_properties(streams_without_nor-userfaultfd PROPERTIES
+  PASS_REGULAR_EXPRESSION "(fwrite|fread)[(][)] on rank .*EFAULT.*--faults uffd-thread")
 if(UCX_FOUND)
   kasane_test_calls_over_ucx(calls program_system_calls)
   kasane_test_calls_over_ucx(descriptors program_descriptors)
+  kasane_test_calls_over_ucx(files program_files)
+  kasane_test_calls_over_ucx(forks program_forks)
 endif()
-kasane_long("streams_large" "calls_mprotect_[14]" "streams_[124]")
+kasane_long("streams_large" "(files|forks)_dram_[12]" "calls_mprotect_[14]" "streams_[124]")

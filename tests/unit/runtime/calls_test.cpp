@@ -9,6 +9,7 @@
 
 #include "runtime/call_table.h"
 #include "runtime/descriptors.h"
+#include "runtime/stream_ranks.h"
 
 namespace kasane::runtime {
 namespace {
@@ -68,6 +69,19 @@ TEST(Descriptors, EachNumberIsOneRanks) {
   }
   EXPECT_FALSE(Descriptors(1, Rank{0}, 20000).divided());
   EXPECT_FALSE(Descriptors(4, Rank{0}, 256).divided());
+}
+
+// However far apart an allocator places streams, each rank finds an address of its own soon.
+TEST(StreamRanks, SpreadsEveryStrideOverTheRanks) {
+  for (const std::uint32_t ranks : {2u, 3u, 4u, 64u, 1024u}) {
+    for (const std::uint64_t stride : {16u, 480u, 544u, 4096u, 32816u}) {
+      std::map<Rank, int> found;
+      for (std::uint64_t i = 0; i < 32 * ranks; ++i)
+        ++found[rank_of_stream(0x55d91f06d8b0 + i * stride, ranks)];
+      EXPECT_EQ(found.size(), ranks) << stride;
+      EXPECT_LT(raw(found.rbegin()->first), ranks);
+    }
+  }
 }
 
 }  // namespace

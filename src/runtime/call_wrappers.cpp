@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// libc's functions that are one system call, where the kernel cannot catch calls (Linux before 5.11, or
+// prctl is refused): user code's calls of them are carried out as caught calls are
+// (runtime/system_calls.h). What libc calls by itself passes, and fails with EFAULT on absent memory: the
+// functions of stdio then end the program with a message. A sanitizer has its own.
+//
+// Thread safety: as the functions that are replaced.
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <type_traits>
+
+#include "runtime/hidden.h"
+#include "runtime/system_calls.h"
+
+using kasane::runtime::calls_are_wrapped;
+using kasane::runtime::make_wrapped_call;
+
+namespace {
+template <class T>
+long word(T value) noexcept {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<long>(value);
+  else
+    return static_cast<long>(value);
+}
+template <class... T>
+long wrapped(long number, T... arguments) noexcept {
+  return make_wrapped_call({number, {word(arguments)...}, 0, 0, 0, 0});
+}
+}  // namespace
+
+/// Defines the symbol `name`. call: its number, and the kernel's arguments.
+#define KASANE_WRAP(name, result, parameters, arguments, ...)                                \
+  extern "C" [[gnu::visibility("default")]] result kasane_wrap_##name parameters asm(#name); \
+  result kasane_wrap_##name parameters {                                                     \
+    if (calls_are_wrapped()) [[unlikely]]                                                    \
+      return static_cast<result>(wrapped(__VA_ARGS__));                                      \
+    static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);             \
+    return libcs.get() arguments;                                                            \
+  }
+
+using Bytes = std::size_t;
+using Signed = ssize_t;
+using Socklen = socklen_t;
+using Iov = iovec;
+using Address = sockaddr;
+using Status = struct stat;
+
+KASANE_WRAP(write, Signed, (int d, const void* p, Bytes n), (d, p, n), SYS_write, d, p, n)
+KASANE_WRAP(readv, Signed, (int d, const Iov* v, int n), (d, v, n), SYS_readv, d, v, n)
+KASANE_WRAP(writev, Signed, (int d, const Iov* v, int n), (d, v, n), SYS_writev, d, v, n)
+KASANE_WRAP(pread, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
+KASANE_WRAP(pread64, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
+KASANE_WRAP(pwrite, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d, p, n,
+            at)
+KASANE_WRAP(pwrite64, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d, p, n,
+            at)
+KASANE_WRAP(preadv, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_preadv, d, v, n, at)
+KASANE_WRAP(pwritev, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_pwritev, d, v, n, at)
+KASANE_WRAP(close, int, (int d), (d), SYS_close, d)
+KASANE_WRAP(lseek, off_t, (int d, off_t to, int from), (d, to, from), SYS_lseek, d, to, from)
+KASANE_WRAP(lseek64, off_t, (int d, off_t to, int from), (d, to, from), SYS_lseek, d, to, from)
+KASANE_WRAP(ftruncate, int, (int d, off_t n), (d, n), SYS_ftruncate, d, n)
+KASANE_WRAP(fsync, int, (int d), (d), SYS_fsync, d)
+KASANE_WRAP(dup, int, (int d), (d), SYS_dup, d)
+KASANE_WRAP(pipe, int, (int* two), (two), SYS_pipe, two)
+KASANE_WRAP(pipe2, int, (int* two, int flags), (two, flags), SYS_pipe2, two, flags)
+KASANE_WRAP(poll, int, (pollfd * all, nfds_t n, int ms), (all, n, ms), SYS_poll, all, n, ms)
+
+KASANE_WRAP(socket, int, (int a, int b, int c), (a, b, c), SYS_socket, a, b, c)
+KASANE_WRAP(socketpair, int, (int a, int b, int c, int* two), (a, b, c, two), SYS_socketpair, a, b, c, two)
+KASANE_WRAP(connect, int, (int d, const Address* a, Socklen n), (d, a, n), SYS_connect, d, a, n)
+KASANE_WRAP(bind, int, (int d, const Address* a, Socklen n), (d, a, n), SYS_bind, d, a, n)
+KASANE_WRAP(accept, int, (int d, Address* a, Socklen* n), (d, a, n), SYS_accept, d, a, n)
+KASANE_WRAP(send, Signed, (int d, const void* p, Bytes n, int f), (d, p, n, f), SYS_sendto, d, p, n, f, 0, 0)
+KASANE_WRAP(recv, Signed, (int d, void* p, Bytes n, int f), (d, p, n, f), SYS_recvfrom, d, p, n, f, 0, 0)
+KASANE_WRAP(sendto, Signed, (int d, const void* p, Bytes n, int f, const Address* a, Socklen m),
+            (d, p, n, f, a, m), SYS_sendto, d, p, n, f, a, m)
+KASANE_WRAP(recvfrom, Signed, (int d, void* p, Bytes n, int f, Address* a, Socklen* m), (d, p, n, f, a, m),
+            SYS_recvfrom, d, p, n, f, a, m)
+KASANE_WRAP(sendmsg, Signed, (int d, const msghdr* m, int f), (d, m, f), SYS_sendmsg, d, m, f)
+KASANE_WRAP(recvmsg, Signed, (int d, msghdr* m, int f), (d, m, f), SYS_recvmsg, d, m, f)
+
+KASANE_WRAP(stat, int, (const char* p, Status* s), (p, s), SYS_stat, p, s)
+KASANE_WRAP(stat64, int, (const char* p, Status* s), (p, s), SYS_stat, p, s)
+KASANE_WRAP(lstat, int, (const char* p, Status* s), (p, s), SYS_lstat, p, s)
+KASANE_WRAP(lstat64, int, (const char* p, Status* s), (p, s), SYS_lstat, p, s)
+KASANE_WRAP(fstat, int, (int d, Status* s), (d, s), SYS_fstat, d, s)
+KASANE_WRAP(fstat64, int, (int d, Status* s), (d, s), SYS_fstat, d, s)
+KASANE_WRAP(access, int, (const char* p, int how), (p, how), SYS_access, p, how)
+KASANE_WRAP(unlink, int, (const char* p), (p), SYS_unlink, p)
+KASANE_WRAP(rename, int, (const char* p, const char* q), (p, q), SYS_rename, p, q)
+KASANE_WRAP(mkdir, int, (const char* p, mode_t mode), (p, mode), SYS_mkdir, p, mode)
+KASANE_WRAP(rmdir, int, (const char* p), (p), SYS_rmdir, p)
+KASANE_WRAP(chdir, int, (const char* p), (p), SYS_chdir, p)
+KASANE_WRAP(creat, int, (const char* p, mode_t mode), (p, mode), SYS_creat, p, mode)
+
+// open(2) and openat(2), whose mode may be left out.
+#define KASANE_OPEN(name)                                                                             \
+  extern "C" [[gnu::visibility("default")]] int kasane_wrap_##name(const char*, int, ...) asm(#name); \
+  int kasane_wrap_##name(const char* path, int flags, ...) {                                          \
+    std::va_list a;                                                                                   \
+    va_start(a, flags);                                                                               \
+    const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(a, mode_t) : 0;                 \
+    va_end(a);                                                                                        \
+    if (calls_are_wrapped()) [[unlikely]]                                                             \
+      return static_cast<int>(wrapped(SYS_openat, AT_FDCWD, path, flags, mode));                      \
+    static constinit kasane::runtime::Hidden<int (*)(const char*, int, ...)> libcs(#name);            \
+    return libcs.get()(path, flags, mode);                                                            \
+  }
+#define KASANE_OPENAT(name)                                                                                \
+  extern "C" [[gnu::visibility("default")]] int kasane_wrap_##name(int, const char*, int, ...) asm(#name); \
+  int kasane_wrap_##name(int folder, const char* path, int flags, ...) {                                   \
+    std::va_list a;                                                                                        \
+    va_start(a, flags);                                                                                    \
+    const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(a, mode_t) : 0;                      \
+    va_end(a);                                                                                             \
+    if (calls_are_wrapped()) [[unlikely]]                                                                  \
+      return static_cast<int>(wrapped(SYS_openat, folder, path, flags, mode));                             \
+    static constinit kasane::runtime::Hidden<int (*)(int, const char*, int, ...)> libcs(#name);            \
+    return libcs.get()(folder, path, flags, mode);                                                         \
+  }
+KASANE_OPEN(open)
+KASANE_OPEN(open64)
+KASANE_OPENAT(openat)
+KASANE_OPENAT(openat64)
+
+#endif
