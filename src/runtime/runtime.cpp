@@ -57,6 +57,7 @@
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
 #include "runtime/output.h"
+#include "runtime/own_addresses.h"
 #include "runtime/peer_lost.h"
 #include "runtime/polling_check.h"
 #include "runtime/process_state.h"
@@ -245,6 +246,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   runtime->state_->catch_calls();
   if (runtime->state_->trace) runtime->state_->trace->note_start();
   runtime->state_->connect_atomics();
+  leave_common_heap(runtime->state_->ranks);
   return runtime;
 }
 
@@ -296,6 +298,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   KASANE_TRY(build_engine());
   if (ranks == 1 || !options.globals_shared || options.main_in_every_rank) variables.clear();
   KASANE_TRY(build_memory(space_base, std::move(variables)));
+  take_own_addresses(rank, ranks);
   KASANE_TRY(build_threads());
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
   return compare_objects();
