@@ -19,7 +19,7 @@
 ///
 /// **Consistency**: programs without data races see sequential consistency. Fork, join and the
 /// synchronisation of this header and of kasane/sync.hpp order memory, also between ranks; std::atomic
-/// does so where GCC compiles the program, std::mutex only inside one rank.
+/// does so where GCC compiles the program, std::mutex and its like where they lie in global memory.
 ///
 /// **Errors**: misuse and failures of the machine throw kasane::error with a text that says what to do;
 /// exhausted memory throws out_of_memory (a std::bad_alloc). Misuse that would lose data ends the program
@@ -570,7 +570,7 @@ inline void move_near(const void* p) { detail::check(kasane_thread_move_near(p))
 // ---- synchronisation (more: kasane/sync.hpp) ------------------------------------------------------------
 
 /// Mutual exclusion among all threads of the job. Lockable: std::lock_guard, std::unique_lock and
-/// std::scoped_lock work. Not recursive; may be held over a fork, a join or a move (a std::mutex may not).
+/// std::scoped_lock work. Not recursive; may be held over a fork, a join or a move.
 /// lock() sees all that earlier holders did. Waiters are served in batches, in the order of their arrival.
 /// It is made inside of run(), and lies where all its users reach it: on a stack, or in global memory.
 class mutex {

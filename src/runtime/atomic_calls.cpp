@@ -404,6 +404,16 @@ bool swap_atomic_word(void* p, std::uint64_t& seen, std::uint64_t wanted) noexce
 int add_atomic(void* p, int n) noexcept {
   return static_cast<int>(fetch_add<std::uint32_t>(p, static_cast<std::uint32_t>(n), __ATOMIC_ACQ_REL));
 }
+std::uint32_t load_atomic(const void* p, int order) noexcept { return load<std::uint32_t>(p, order); }
+std::uint32_t exchange_atomic(void* p, std::uint32_t value, int order) noexcept {
+  return exchange<std::uint32_t>(p, value, order);
+}
+std::uint32_t add_atomic(void* p, std::uint32_t n, int order) noexcept {
+  return fetch_add<std::uint32_t>(p, n, order);
+}
+bool swap_atomic(void* p, std::uint32_t& seen, std::uint32_t wanted, int order) noexcept {
+  return compare_exchange<std::uint32_t>(p, &seen, wanted, order, __ATOMIC_RELAXED);
+}
 void release_atomics() noexcept { g_fast.atomics->release(); }
 void acquire_atomics() noexcept { g_fast.atomics->acquire(); }
 

@@ -149,6 +149,12 @@ class Atomics {
 bool swap_atomic_word(void*, std::uint64_t& seen, std::uint64_t wanted) noexcept;
 /// An int; acquires and releases. Returns the old value.
 int add_atomic(void*, int) noexcept;
+// Words of 4 bytes, with an order of the __atomic builtins.
+[[nodiscard]] std::uint32_t load_atomic(const void*, int order) noexcept;
+std::uint32_t exchange_atomic(void*, std::uint32_t, int order) noexcept;
+std::uint32_t add_atomic(void*, std::uint32_t, int order) noexcept;
+/// False: seen becomes what it is.
+bool swap_atomic(void*, std::uint32_t& seen, std::uint32_t wanted, int order) noexcept;
 /// Of a shared one: what this rank wrote is released; what other ranks released is acquired.
 void release_atomics() noexcept;
 void acquire_atomics() noexcept;

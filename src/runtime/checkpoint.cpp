@@ -51,11 +51,6 @@ struct Shared {
   CheckpointProgress::Show show;
 };
 
-/// Moves the thread to rank `to`. (An idle worker of another rank may steal it on its way.)
-void move_to(Rank to) {
-  while (Runtime::current()->rank() != to) ult::Pool::move_to(to);
-}
-
 void note(CheckpointFailure& failure, int code, const char* text) noexcept {
   failure.code = code;
   std::snprintf(failure.text, sizeof failure.text, "%s", text);
@@ -140,7 +135,7 @@ class Work {
     const std::uint64_t start_ns = now_ns();
     everywhere([](const Tools& t) { return write_part(t); });
     // The thread is at the holder again: only the holder can rename the file, or delete it.
-    move_to(s.holder);
+    ult::Pool::go_to(s.holder);
     first_failure(failure);
     NewFile file = s.file;
     if (failure.code == 0) {
@@ -172,7 +167,7 @@ class Work {
     verb_ = "restore";
     const std::uint64_t start_ns = now_ns();
     everywhere([](const Tools& t) { return read_part(t); });
-    move_to(s.holder);  // whose clock measured the start
+    ult::Pool::go_to(s.holder);  // whose clock measured the start
     first_failure(failure);
     const RuntimeSection section;
     if (failure.code == 0) tell_end(start_ns);
@@ -230,7 +225,7 @@ class Work {
       const std::uint32_t r = (raw(shared_[0].holder) + i) % ranks_;
       if (!parts_[r].has_chunks) continue;
       const auto run = [t = tools_of(r), do_part] {
-        move_to(Rank{t.rank});
+        ult::Pool::go_to(Rank{t.rank});
         attempt(t.part.failure, [&] { return do_part(t); });
       };
       try {
@@ -243,7 +238,7 @@ class Work {
       if (threads[r].joinable()) threads[r].join();
     for (std::uint32_t r = 0; r < ranks_; ++r) {
       if (!parts_[r].cannot_see_file) continue;
-      move_to(shared_[0].holder);
+      ult::Pool::go_to(shared_[0].holder);
       attempt(parts_[r].failure, [&] { return do_part(tools_of(r)); });
     }
   }

@@ -23,8 +23,10 @@
 #include <array>
 #include <cstdarg>
 #include <cstdint>
+#include <utility>
 
 #include "runtime/atomics.h"
+#include "runtime/futex_calls.h"
 #include "runtime/runtime.h"
 #include "runtime/system_calls.h"
 #include "ult/pool.h"
@@ -54,7 +56,8 @@ long by_kernel(long number, const Arguments& a) noexcept {
   return -1;
 }
 
-long fail_with(int error) noexcept {
+// Not inlined: where errno is has to be found again after a wait, which may move the thread.
+[[gnu::noinline]] long fail_with(int error) noexcept {
   errno = error;
   return -1;
 }
@@ -69,13 +72,13 @@ class Futex {
   [[nodiscard]] bool is_global() const noexcept { return global_; }
   [[nodiscard]] std::uint32_t value() const noexcept { return load_atomic(word_); }
 
-  /// On a user-level thread. deadline_ns: of now_ns() of the clock, or none.
-  long wait(std::uint32_t expected) const {
+  /// On a user-level thread. call: in reports.
+  long wait(std::uint32_t expected, const char* call = "atomic::wait") const {
     if (value() != expected) return fail_with(EAGAIN);
     const ult::Watch list = watch();
     const std::uint32_t epoch = list.prepare();
     if (value() != expected) return fail_with(EAGAIN);
-    list.wait(epoch);
+    list.wait(epoch, call);
     return 0;
   }
   /// Until wait() would return, or the time has come: the thread lets others run meanwhile.
@@ -102,7 +105,8 @@ class Futex {
 
  private:
   [[nodiscard]] ult::Watch watch() const {
-    return {global_ ? here().space().offset(word_) : reinterpret_cast<std::uintptr_t>(word_), here().ranks()};
+    return {global_ ? here().space().offset(word_) : reinterpret_cast<std::uintptr_t>(word_), here().ranks(),
+            word_};
   }
   /// Of the rank where the thread is now: each look at the word may let others run, and so move it.
   [[nodiscard]] static Runtime& here() noexcept { return *Runtime::current(); }
@@ -140,6 +144,39 @@ long call_futex(const Arguments& a) {
   futex.wake(a[2] != 1);
   return futex.is_global() ? 1 : by_kernel(SYS_futex, a);
 }
+
+}  // namespace
+
+namespace {
+[[gnu::noinline]] int exchange_errno(int value) noexcept { return std::exchange(errno, value); }
+}  // namespace
+
+int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, const char* call) noexcept {
+  const int before = exchange_errno(0);
+  const Futex futex(word);
+  const Deadline never{CLOCK_MONOTONIC, {kForEver, 0}};
+  const Deadline& until = deadline != nullptr ? *deadline : never;
+  if (ult::Pool::in_user_code()) {
+    (void)(deadline == nullptr ? futex.wait(expected, call)
+                               : futex.wait_until(expected, until.clock, until.time));
+  } else if (futex.is_global()) {
+    (void)futex.wait_until(expected, until.clock, until.time);
+  } else {
+    const int clock = until.clock == CLOCK_REALTIME ? FUTEX_CLOCK_REALTIME : 0;
+    by_kernel(SYS_futex, {reinterpret_cast<long>(word), FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | clock,
+                          static_cast<long>(expected), reinterpret_cast<long>(&until.time), 0,
+                          static_cast<long>(FUTEX_BITSET_MATCH_ANY)});
+  }
+  return exchange_errno(before) == ETIMEDOUT ? ETIMEDOUT : 0;
+}
+void wake_word(void* word, bool all) noexcept {
+  const Futex futex(word);
+  futex.wake(all);
+  if (!futex.is_global())
+    by_kernel(SYS_futex, {reinterpret_cast<long>(word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, all ? kForEver : 1});
+}
+
+namespace {
 
 [[nodiscard]] bool is_ours(const void* code) noexcept {
   return reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(&__ehdr_start) <

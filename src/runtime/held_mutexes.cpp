@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "runtime/hidden.h"
+#include "runtime/lock_calls.h"
 #include "runtime/process_state.h"
 #include "ult/pool.h"
 
@@ -48,18 +49,24 @@ void check_no_mutex_held(const char* where) {
 extern "C" {
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  if (kasane::runtime::is_mutex_of_program(mutex, __builtin_return_address(0)))
+    return kasane::runtime::lock_of_program(mutex);
   const int error = kasane::runtime::g_lock.get()(mutex);
   if (error == 0) kasane::runtime::count_held(1);
   return error;
 }
 
 int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  if (kasane::runtime::is_mutex_of_program(mutex, __builtin_return_address(0)))
+    return kasane::runtime::try_lock_of_program(mutex);
   const int error = kasane::runtime::g_trylock.get()(mutex);
   if (error == 0) kasane::runtime::count_held(1);
   return error;
 }
 
 int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+  if (kasane::runtime::is_mutex_of_program(mutex, __builtin_return_address(0)))
+    return kasane::runtime::unlock_of_program(mutex);
   kasane::runtime::count_held(-1);
   return kasane::runtime::g_unlock.get()(mutex);
 }

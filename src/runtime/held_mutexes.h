@@ -3,7 +3,7 @@
 // another OS thread, or on another rank, which does not own the mutex (rule 14). In builds with assertions
 // (KASANE_ASSERT_LEVEL ≥ 1) this file defines pthread_mutex_lock, trylock and unlock for the whole program,
 // counts per OS thread the mutexes that user-level threads hold, and reports those that are held over a fork
-// or join. kasane::mutex may be held.
+// or join. kasane::mutex may be held, and so may any mutex of the program's (lock_calls.h).
 // Thread safety: any thread.
 #pragma once
 

@@ -54,9 +54,11 @@
 #include "runtime/heap_report.h"
 #include "runtime/job_counters.h"
 #include "runtime/loaded_objects.h"
+#include "runtime/lock_calls.h"
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
 #include "runtime/output.h"
+#include "runtime/own_addresses.h"
 #include "runtime/peer_lost.h"
 #include "runtime/polling_check.h"
 #include "runtime/process_state.h"
@@ -178,6 +180,7 @@ struct Runtime::State {
   Result<void> build_threads();
   Result<void> build_access();
   void connect_atomics() noexcept;
+  void own_locks() noexcept;
   std::vector<sched::Distance> distances_from_here();
   std::uint64_t agree_on_clock();
   Result<void> compare_objects();
@@ -248,6 +251,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   runtime->state_->catch_calls();
   if (runtime->state_->trace) runtime->state_->trace->note_start();
   runtime->state_->connect_atomics();
+  runtime->state_->own_locks();
+  leave_common_heap(runtime->state_->ranks);
   return runtime;
 }
 
@@ -301,6 +306,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   if (!options.globals_shared || options.main_in_every_rank) variables.clear();
   if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
   KASANE_TRY(build_memory(space_base, std::move(variables)));
+  take_own_addresses(rank, ranks);
   KASANE_TRY(build_threads());
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
   return compare_objects();
@@ -519,6 +525,13 @@ void Runtime::State::share_variables() {
 }
 
 /// From here on the program's atomics in the space go to their owners.
+void Runtime::State::own_locks() noexcept {
+  const std::byte* const base = space->v(0);
+  const std::uint64_t end = segments.all_stacks_offset() + segments.all_stacks_bytes(ranks);
+  own_locks_of_program({base, options.space_bytes},
+                       {base + segments.main_offset, base + end});  // main's stack lies before the others
+}
+
 void Runtime::State::connect_atomics() noexcept {
   if (!atomics) return;
   const bool restartable = mem::can_restart_sequences();
@@ -788,6 +801,7 @@ void Runtime::shut_down() noexcept {
     return;
   }
   if (!s.running.load()) return;
+  own_locks_of_program({}, {});  // a network is used on main's stack from here on
   s.ticker.reset();
   if (raw(s.rank) == 0) {
     for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});

@@ -98,18 +98,11 @@ Rank directory_elsewhere(const void* directory) noexcept {
   return rank == g_streams.me ? kNoRank : rank;
 }
 
-// Not inlined: process() is another one's after a move.
-[[gnu::noinline]] static Rank rank_here() noexcept { return process().rank; }
-
-void go_to(Rank rank) noexcept {
-  while (rank_here() != rank) ult::Pool::move_to(rank);
-}
-
 bool go_to_stream(const CallElsewhere& call) noexcept {
   // A signal handler runs on top of a thread, and cannot move it.
   if (ult::Pool::in_user_code() && in_space(__builtin_frame_address(0))) {
     check_no_mutex_held(call.name);
-    go_to(call.rank);
+    ult::Pool::go_to(call.rank);
     check_open(call);
     return true;
   }
@@ -129,7 +122,7 @@ void call_for_main(const CallElsewhere& call, void (*function)(void*), void* arg
   Runtime::current()->run_root(
       [](void* p) {
         auto& t = *static_cast<Trip*>(p);
-        go_to(t.call.rank);
+        ult::Pool::go_to(t.call.rank);
         check_open(t.call);
         t.function(t.argument);
         t.error = errno;

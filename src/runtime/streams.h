@@ -47,9 +47,6 @@ struct StreamState {
 /// The rank that opened the descriptor, if it is not open here (runtime/system_calls.h).
 [[nodiscard]] Rank descriptor_elsewhere(int descriptor) noexcept;
 
-/// A thread of run(): goes on at the rank, in the end. (Another rank may take it on the way.)
-void go_to(Rank) noexcept;
-
 /// A call on something of another rank.
 struct CallElsewhere {
   Rank rank;

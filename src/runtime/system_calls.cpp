@@ -601,7 +601,7 @@ bool concerns(const CaughtCall& call) noexcept {
 long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
   if (ult::Pool::self() != kNoSlot) {
     check_no_mutex_held("a call on a descriptor of another rank");
-    go_to(opener);
+    ult::Pool::go_to(opener);
     return carry_out_here(call);
   }
   if (!Runtime::current()->at_main()) {

@@ -614,6 +614,10 @@ void Pool::move_to(Rank rank) {
   if (rank != departure.core->config.rank) suspend(publish_departure, &departure);
 }
 
+void Pool::go_to(Rank rank) {
+  while (worker_of_thread().core->config.rank != rank) move_to(rank);
+}
+
 bool Pool::others_here() noexcept {
   Worker& worker = worker_of_thread();
   // relaxed: a hint.

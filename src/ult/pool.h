@@ -204,6 +204,8 @@ class Pool {
   /// The calling thread goes on at `rank`, with its stack, when a worker there takes it from the ready list.
   /// Does nothing if it is there already.
   static void move_to(Rank rank);
+  /// As move_to, until the thread is there: on its way an idle worker of another rank may steal it.
+  static void go_to(Rank rank);
   /// Is there another thread that the calling worker could run now, without looking elsewhere? Cheap.
   [[nodiscard]] static bool others_here() noexcept;
   /// Suspends the calling thread until ready(argument), which its worker evaluates between other threads.

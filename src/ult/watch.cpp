@@ -48,11 +48,10 @@ std::uint32_t Watch::prepare() const {
       SyncRecords(pool_of_thread("atomic::wait")).run<Word>(list_, WatchPrepare()));
 }
 
-void Watch::wait(std::uint32_t epoch) const {
-  AtWatch waiting{pool_of_thread("atomic::wait"), list_, key_, epoch};
-  Pool::suspend(
-      wait_at_watch, &waiting,
-      {.kind = WaitsFor::Kind::word, .call = "atomic::wait", .object = list_.value, .address = word_});
+void Watch::wait(std::uint32_t epoch, const char* call) const {
+  AtWatch waiting{pool_of_thread(call), list_, key_, epoch};
+  Pool::suspend(wait_at_watch, &waiting,
+                {.kind = WaitsFor::Kind::word, .call = call, .object = list_.value, .address = word_});
 }
 
 void Watch::notify(Pool& here, bool all) const {

@@ -29,8 +29,9 @@ class Watch {
 
   /// On a user-level thread, as wait(); it may have come from another rank since.
   [[nodiscard]] std::uint32_t prepare() const;
-  /// Returns after a notify() that came since prepare() returned epoch; perhaps on another rank.
-  void wait(std::uint32_t epoch) const;
+  /// Returns after a notify() that came since prepare() returned epoch; perhaps on another rank. call: in
+  /// reports.
+  void wait(std::uint32_t epoch, const char* call = "atomic::wait") const;
   /// On any OS thread. here: the pool of the calling rank.
   void notify_one(Pool& here) const { notify(here, /*all=*/false); }
   void notify_all(Pool& here) const { notify(here, /*all=*/true); }

@@ -27,7 +27,7 @@ std::string memory_at(pid_t process, std::uint64_t address) {
     if (name == "[heap]") return "the heap (malloc)";
     if (name.starts_with("[stack")) return "the stack of the first OS thread";
     if (name.empty() || name.starts_with("[anon"))
-      return "anonymous memory (a large malloc, an OS thread's stack, or mmap)";
+      return "anonymous memory (malloc, an OS thread's stack, or mmap)";
     return name.substr(name.rfind('/') + 1) + " (variables of the program or of a library)";
   }
   return {};

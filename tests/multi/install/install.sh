@@ -163,7 +163,10 @@ END
     shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
     public='kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::'
     public="$public|operator (new|delete)|sigaction\$|signal\$|__cxa_(allocate|free)_(dependent_)?exception\$"
-    public="$public|pthread_mutex_(lock|trylock|unlock)\$|pthread_create\$"
+    # lock_calls.cpp
+    public="$public|pthread_(mutex|rwlock|spin)_(try|timed|clock|un)?(rd|wr)?lock\$|pthread_create\$"
+    public="$public|pthread_cond_((timed|clock)?wait|signal|broadcast)\$|pthread_(once|barrier_wait)\$"
+    public="$public|sem_((try|timed|clock)?wait|post|getvalue)\$"
     public="$public|pthread_sigmask\$|sigprocmask\$|sigsuspend\$|ppoll\$|pselect\$|epoll_pwait\$"
     public="$public|posix_spawnp?\$|system\$|popen\$"
     public="$public|setvbuf\$|setbuf(fer)?\$|((quick|pthread|thrd|)_)?exit\$|_Exit\$"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread on the last rank uses a pointer to private memory of rank 0, a "small" or "large" part of its
-// heap.
+// A thread on the last rank uses a pointer to private memory of rank 0, a "tiny", "small" or "large" part
+// of its heap, or what a library's function allocated ("copy").
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,10 +18,14 @@ int* private_memory(std::string_view kind) {
   void* p = nullptr;
   if (kind == "large") {
     p = std::malloc(kLarge);
+  } else if (kind == "tiny") {
+    p = std::malloc(sizeof(int));  // of a size that was freed before main, perhaps
+  } else if (kind == "copy") {
+    p = ::strdup("text");
   } else {
-    for (int i = 0; i < 1000; ++i) p = std::malloc(kSmall);  // the heap grows beyond that of other ranks
+    for (int i = 0; i < 1000; ++i) p = std::malloc(kSmall);
   }
-  std::memset(p, 1, 4096);
+  std::memset(p, 1, sizeof(int));
   return static_cast<int*>(p);
 }
 

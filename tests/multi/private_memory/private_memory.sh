@@ -16,5 +16,6 @@ expect() {
   echo "$out"
   exit 1
 }
-expect small 'the heap \(malloc\)'
-expect large 'anonymous memory \(a large malloc'
+for kind in tiny small large copy; do
+  expect "$kind" 'anonymous memory \(malloc'
+done

@@ -77,6 +77,16 @@ int main() {
         });
       }
     }
+    // All at once: a thread on its way may be stolen by the rank that it comes from.
+    for (int round = 0; round < 20; ++round) {
+      kasane::parallel_for(
+          std::uint32_t{0}, 8 * ranks,
+          [=](std::uint32_t i) {
+            kasane::this_thread::move_near(words + i % ranks * kWord);
+            NEED(::write(before, words, 1) == 1 && ::lseek(fd[6 * (i / 8)], 0, SEEK_CUR) >= 0);
+          },
+          1);
+    }
     for (std::uint32_t r = 0; r < ranks; ++r) {
       at(words, (r + 1) % ranks, [=] {
         const int* const f = fd + 6 * r;

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// std::mutex and its like, and what Pthreads calls them: libkasane defines the functions of libc. An object
+// of the program's, in one of its variables or in the space, is worked on by the atomics of the program
+// (runtime/atomics.h), which order memory between ranks, and a thread that waits is suspended, not its
+// worker (runtime/futex_calls.h). Any other object is libc's matter, and all are before the runtime is there.
+//
+//   object          word                   what it says
+//   mutex           __lock                 0 free, 1 locked, 2 locked and perhaps awaited
+//   condition       the first              counts signals
+//   shared mutex    __readers              kWriter, kAwaited, number of readers
+//   once            itself                 0, kRuns, kRuns | kAwaitedRun, kDone
+//   semaphore       the first              permits
+//   barrier         the first two          threads that have arrived; phases
+//   spin lock       itself                 1 free, 0 locked
+//
+// These words are 0 (a spin lock's: 1) in what libc's initialisers make, so static objects, and those of
+// pthread_mutex_init, are ready. kind, owner and count of a mutex have their places in libc's object.
+//
+// Thread safety: as the functions that are replaced. Robust mutexes and those with a protocol stay libc's.
+#include "ult/sanitizer.h"
+
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string_view>
+
+#include "runtime/atomics.h"
+#include "runtime/futex_calls.h"
+#include "runtime/hidden.h"
+#include "runtime/lock_calls.h"
+#include "ult/pool.h"
+
+namespace kasane::runtime {
+namespace {
+
+constexpr int kRelaxed = __ATOMIC_RELAXED, kAcquire = __ATOMIC_ACQUIRE, kRelease = __ATOMIC_RELEASE;
+
+/// Where objects are the program's.
+struct Ranges {
+  std::uintptr_t space = 0, stacks = 0, variables = 0;
+  std::size_t space_bytes = 0, stacks_bytes = 0, variables_bytes = 0;
+};
+constinit Ranges g_ranges;  ///< constant while threads of the program run
+
+/// Whether the code is a network library's, which the runtime calls, perhaps for an atomic of this file.
+[[gnu::noinline]] bool is_network(const void* code) noexcept {
+  Dl_info object{};
+  if (::dladdr(code, &object) == 0 || object.dli_fname == nullptr) return false;
+  const std::string_view name(object.dli_fname);
+  for (const std::string_view part : {"/libmpi", "/libopen-", "/openmpi", "/mca_", "/libuc", "/libpmix"})
+    if (name.find(part) != name.npos) return true;
+  return false;
+}
+
+/// caller: the code that calls. Libraries in C have nothing in the space but what lies on their stacks.
+inline bool is_programs(const volatile void* p, const void* caller) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  if (at - g_ranges.variables < g_ranges.variables_bytes) return true;
+  if (at - g_ranges.space >= g_ranges.space_bytes) return false;
+  return at - g_ranges.stacks >= g_ranges.stacks_bytes || !is_network(caller);
+}
+
+/// The executable's variables, but for one that contains the runtime, whose mutexes are libc's.
+int find_variables(dl_phdr_info* object, std::size_t, void* found) {
+  auto& ranges = *static_cast<Ranges*>(found);
+  for (const ElfW(Phdr) & part : std::span(object->dlpi_phdr, object->dlpi_phnum)) {
+    const std::uintptr_t first = object->dlpi_addr + part.p_vaddr;
+    if (part.p_type != PT_LOAD || (part.p_flags & PF_W) == 0 ||
+        reinterpret_cast<std::uintptr_t>(&g_ranges) - first < part.p_memsz)
+      continue;
+    ranges.variables = first;
+    ranges.variables_bytes = part.p_memsz;
+  }
+  return 1;  // the first object is the executable
+}
+
+// ---- mutexes ----------------------------------------------------------------------------------------------
+
+/// A number that no other living thread of the job has, but for OS threads of other ranks.
+[[gnu::noinline]] int self() noexcept {
+  const SlotId slot = ult::Pool::self();
+  return slot != kNoSlot ? static_cast<int>(raw(slot)) + 1 : -static_cast<int>(::gettid());
+}
+
+class Mutex {
+ public:
+  explicit Mutex(pthread_mutex_t* mutex) noexcept : data_(mutex->__data) {}
+
+  int lock(const Deadline* deadline) noexcept {
+    if (const int done = again(); done >= 0) return done;
+    if (!try_word()) {
+      while (exchange_atomic(&data_.__lock, 2, kAcquire) != 0)
+        if (wait_for_word(&data_.__lock, 2, deadline, "std::mutex::lock") != 0) return ETIMEDOUT;
+    }
+    return own();
+  }
+  int try_lock() noexcept {
+    if (const int done = again(); done >= 0) return done == EDEADLK ? EBUSY : done;
+    return try_word() ? own() : EBUSY;
+  }
+  int unlock() noexcept {
+    if (has_owner()) {
+      if (data_.__owner != self()) return EPERM;
+      if (is_recursive() && --data_.__count != 0) return 0;
+      data_.__owner = 0;
+    }
+    if (exchange_atomic(&data_.__lock, 0, kRelease) == 2) wake_word(&data_.__lock, false);
+    return 0;
+  }
+
+ private:
+  [[nodiscard]] bool is_recursive() const noexcept { return (data_.__kind & 3) == PTHREAD_MUTEX_RECURSIVE; }
+  [[nodiscard]] bool has_owner() const noexcept {
+    return is_recursive() || (data_.__kind & 3) == PTHREAD_MUTEX_ERRORCHECK;
+  }
+  /// Of the thread that has it; -1: it has not. The owner's own store is the only one that it can see as such.
+  int again() noexcept {
+    if (!has_owner() || data_.__owner != self()) return -1;
+    if (!is_recursive()) return EDEADLK;
+    ++data_.__count;
+    return 0;
+  }
+  bool try_word() noexcept {
+    std::uint32_t seen = 0;
+    return swap_atomic(&data_.__lock, seen, 1, kAcquire);
+  }
+  int own() noexcept {
+    if (has_owner()) data_.__owner = self(), data_.__count = 1;
+    return 0;
+  }
+  decltype(pthread_mutex_t::__data)& data_;
+};
+
+constexpr int kRobust = 16, kInherit = 32, kProtect = 64;
+inline bool is_programs_mutex(const pthread_mutex_t* m, const void* caller) noexcept {
+  return is_programs(m, caller) && (m->__data.__kind & (kRobust | kInherit | kProtect)) == 0;
+}
+
+// ---- conditions -------------------------------------------------------------------------------------------
+
+int wait_at(pthread_cond_t* condition, pthread_mutex_t* mutex, const Deadline* deadline) noexcept {
+  const std::uint32_t seen = load_atomic(condition, kRelaxed);  // with the mutex held
+  if (const int error = ::pthread_mutex_unlock(mutex); error != 0) return error;
+  const int result = wait_for_word(condition, seen, deadline, "std::condition_variable::wait");
+  ::pthread_mutex_lock(mutex);
+  return result;
+}
+int notify(pthread_cond_t* condition, bool all) noexcept {
+  add_atomic(condition, 1, kRelaxed);  // the mutex orders
+  wake_word(condition, all);
+  return 0;
+}
+/// That pthread_condattr_setclock chose.
+clockid_t clock_of(const pthread_cond_t* condition) noexcept {
+  return (condition->__data.__wrefs & 2) != 0 ? CLOCK_MONOTONIC : CLOCK_REALTIME;
+}
+
+// ---- shared mutexes ---------------------------------------------------------------------------------------
+
+constexpr std::uint32_t kWriter = 1u << 31, kAwaited = 1u << 30;
+
+class SharedMutex {
+ public:
+  explicit SharedMutex(pthread_rwlock_t* lock) noexcept : word_(lock) {}
+  bool try_lock() noexcept {
+    std::uint32_t seen = load_atomic(word_, kRelaxed);
+    while ((seen & ~kAwaited) == 0)
+      if (swap_atomic(word_, seen, seen | kWriter, kAcquire)) return true;
+    return false;
+  }
+  bool try_lock_shared() noexcept {
+    std::uint32_t seen = load_atomic(word_, kRelaxed);
+    while ((seen & kWriter) == 0)
+      if (swap_atomic(word_, seen, seen + 1, kAcquire)) return true;
+    return false;
+  }
+  template <class Try>
+  int lock(const Try& tried, const Deadline* deadline) noexcept {
+    while (!tried(*this)) {
+      std::uint32_t seen = load_atomic(word_, kRelaxed);
+      if ((seen & ~kAwaited) == 0) continue;
+      if ((seen & kAwaited) == 0 && !swap_atomic(word_, seen, seen | kAwaited, kRelaxed)) continue;
+      if (wait_for_word(word_, seen | kAwaited, deadline, "std::shared_mutex::lock") != 0) return ETIMEDOUT;
+    }
+    return 0;
+  }
+  int unlock() noexcept {
+    std::uint32_t seen = load_atomic(word_, kRelaxed), left = 0;
+    do {
+      left = (seen & kWriter) != 0 ? 0 : seen - 1;
+      if ((left & ~kAwaited) == 0) left = 0;
+    } while (!swap_atomic(word_, seen, left, kRelease));
+    if ((seen & kAwaited) != 0 && left == 0) wake_word(word_, true);
+    return 0;
+  }
+
+ private:
+  void* word_;
+};
+constexpr auto kTryLock = [](SharedMutex& m) { return m.try_lock(); };
+constexpr auto kTryLockShared = [](SharedMutex& m) { return m.try_lock_shared(); };
+
+// ---- once -------------------------------------------------------------------------------------------------
+
+constexpr std::uint32_t kRuns = 1, kDone = 2, kAwaitedRun = 4;
+
+/// std::call_once says in variables of the OS thread what its function is to call. They go with the thread.
+class CallOfOnce {
+ public:
+  [[gnu::noinline]] CallOfOnce() noexcept : callable_(std::__once_callable), call_(std::__once_call) {}
+  [[gnu::noinline]] void bring_here() const noexcept {
+    std::__once_callable = callable_;
+    std::__once_call = call_;
+  }
+
+ private:
+  void* callable_;
+  void (*call_)();
+};
+
+void end_of_once(pthread_once_t* once, std::uint32_t value) noexcept {
+  if ((exchange_atomic(once, value, kRelease) & kAwaitedRun) != 0) wake_word(once, true);
+}
+
+int call_once(pthread_once_t* once, void (*function)()) {
+  const CallOfOnce call;
+  for (;;) {
+    std::uint32_t seen = load_atomic(once, kAcquire);
+    if (seen == kDone) return 0;
+    if (seen == 0) {
+      if (swap_atomic(once, seen, kRuns, kAcquire)) break;
+    } else if (seen != kRuns || swap_atomic(once, seen, kRuns | kAwaitedRun, kRelaxed)) {
+      wait_for_word(once, kRuns | kAwaitedRun, nullptr, "std::call_once");
+    }
+  }
+  call.bring_here();
+  try {
+    function();
+  } catch (...) {  // the end of a thread, too
+    end_of_once(once, 0);
+    throw;
+  }
+  end_of_once(once, kDone);
+  return 0;
+}
+
+// ---- C's semaphores, barriers -----------------------------------------------------------------------------
+
+bool try_acquire(sem_t* semaphore) noexcept {
+  std::uint32_t seen = load_atomic(semaphore, kRelaxed);
+  while (seen != 0)
+    if (swap_atomic(semaphore, seen, seen - 1, kAcquire)) return true;
+  return false;
+}
+/// With libc's convention for errors.
+int acquire(sem_t* semaphore, const Deadline* deadline) noexcept {
+  while (!try_acquire(semaphore)) {
+    if (wait_for_word(semaphore, 0, deadline, "sem_wait") == 0) continue;
+    errno = ETIMEDOUT;
+    return -1;
+  }
+  return 0;
+}
+
+struct BarrierWords {
+  std::uint32_t arrived, phase, count;  ///< where libc's pthread_barrier_init puts the count
+};
+int pass(pthread_barrier_t* barrier) noexcept {
+  auto* const words = reinterpret_cast<BarrierWords*>(barrier);
+  const std::uint32_t phase = load_atomic(&words->phase, kAcquire);
+  if (add_atomic(&words->arrived, 1, __ATOMIC_ACQ_REL) + 1 == words->count) {
+    exchange_atomic(&words->arrived, 0, kRelaxed);
+    add_atomic(&words->phase, 1, kRelease);
+    wake_word(&words->phase, true);
+    return PTHREAD_BARRIER_SERIAL_THREAD;
+  }
+  while (load_atomic(&words->phase, kAcquire) == phase)
+    wait_for_word(&words->phase, phase, nullptr, "pthread_barrier_wait");
+  return 0;
+}
+
+}  // namespace
+}  // namespace kasane::runtime
+
+using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for the functions below
+
+#define KASANE_CALLER __builtin_return_address(0)
+
+/// Defines libc's function `name`: `ours` where the object is the program's, else libc's.
+#define KASANE_LOCKS(name, parameters, arguments, global, ours)                                      \
+  extern "C" [[gnu::visibility("default"), gnu::weak]] int kasane_lock_##name parameters asm(#name); \
+  int kasane_lock_##name parameters {                                                                \
+    if (global) [[unlikely]]                                                                         \
+      return ours;                                                                                   \
+    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);                        \
+    return libcs.get() arguments;                                                                    \
+  }
+
+using Mutex_ = pthread_mutex_t;
+using Cond_ = pthread_cond_t;
+using Shared_ = pthread_rwlock_t;
+using Time_ = const timespec;
+
+namespace {
+/// For the time of the call.
+struct Until {
+  Until(clockid_t clock, Time_* time) noexcept : deadline{clock, *time} {}
+  const Deadline* operator&() const noexcept { return &deadline; }  // NOLINT(google-runtime-operator)
+  Deadline deadline;
+};
+}  // namespace
+
+// Weak: with assertions held_mutexes.cpp has the first three, and calls what is at the end of this file.
+KASANE_LOCKS(pthread_mutex_lock, (Mutex_ * m), (m), is_programs_mutex(m, KASANE_CALLER),
+             Mutex(m).lock(nullptr))
+KASANE_LOCKS(pthread_mutex_trylock, (Mutex_ * m), (m), is_programs_mutex(m, KASANE_CALLER),
+             Mutex(m).try_lock())
+KASANE_LOCKS(pthread_mutex_unlock, (Mutex_ * m), (m), is_programs_mutex(m, KASANE_CALLER), Mutex(m).unlock())
+KASANE_LOCKS(pthread_mutex_timedlock, (Mutex_ * m, Time_* t), (m, t), is_programs_mutex(m, KASANE_CALLER),
+             Mutex(m).lock(&Until(CLOCK_REALTIME, t)))
+KASANE_LOCKS(pthread_mutex_clocklock, (Mutex_ * m, clockid_t c, Time_* t), (m, c, t),
+             is_programs_mutex(m, KASANE_CALLER), Mutex(m).lock(&Until(c, t)))
+
+KASANE_LOCKS(pthread_cond_wait, (Cond_ * c, Mutex_* m), (c, m), is_programs(c, KASANE_CALLER),
+             wait_at(c, m, nullptr))
+KASANE_LOCKS(pthread_cond_timedwait, (Cond_ * c, Mutex_* m, Time_* t), (c, m, t),
+             is_programs(c, KASANE_CALLER), wait_at(c, m, &Until(clock_of(c), t)))
+KASANE_LOCKS(pthread_cond_clockwait, (Cond_ * c, Mutex_* m, clockid_t clock, Time_* t), (c, m, clock, t),
+             is_programs(c, KASANE_CALLER), wait_at(c, m, &Until(clock, t)))
+KASANE_LOCKS(pthread_cond_signal, (Cond_ * c), (c), is_programs(c, KASANE_CALLER), notify(c, false))
+KASANE_LOCKS(pthread_cond_broadcast, (Cond_ * c), (c), is_programs(c, KASANE_CALLER), notify(c, true))
+
+KASANE_LOCKS(pthread_rwlock_rdlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).lock(kTryLockShared, nullptr))
+KASANE_LOCKS(pthread_rwlock_tryrdlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).try_lock_shared() ? 0 : EBUSY)
+KASANE_LOCKS(pthread_rwlock_timedrdlock, (Shared_ * l, Time_* t), (l, t), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).lock(kTryLockShared, &Until(CLOCK_REALTIME, t)))
+KASANE_LOCKS(pthread_rwlock_clockrdlock, (Shared_ * l, clockid_t c, Time_* t), (l, c, t),
+             is_programs(l, KASANE_CALLER), SharedMutex(l).lock(kTryLockShared, &Until(c, t)))
+KASANE_LOCKS(pthread_rwlock_wrlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).lock(kTryLock, nullptr))
+KASANE_LOCKS(pthread_rwlock_trywrlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).try_lock() ? 0 : EBUSY)
+KASANE_LOCKS(pthread_rwlock_timedwrlock, (Shared_ * l, Time_* t), (l, t), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).lock(kTryLock, &Until(CLOCK_REALTIME, t)))
+KASANE_LOCKS(pthread_rwlock_clockwrlock, (Shared_ * l, clockid_t c, Time_* t), (l, c, t),
+             is_programs(l, KASANE_CALLER), SharedMutex(l).lock(kTryLock, &Until(c, t)))
+KASANE_LOCKS(pthread_rwlock_unlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
+             SharedMutex(l).unlock())
+
+KASANE_LOCKS(pthread_once, (pthread_once_t * o, void (*f)()), (o, f), is_programs(o, KASANE_CALLER),
+             call_once(o, f))
+
+KASANE_LOCKS(sem_wait, (sem_t * s), (s), is_programs(s, KASANE_CALLER), acquire(s, nullptr))
+KASANE_LOCKS(sem_trywait, (sem_t * s), (s), is_programs(s, KASANE_CALLER),
+             try_acquire(s) ? 0 : (errno = EAGAIN, -1))
+KASANE_LOCKS(sem_timedwait, (sem_t * s, Time_* t), (s, t), is_programs(s, KASANE_CALLER),
+             acquire(s, &Until(CLOCK_REALTIME, t)))
+KASANE_LOCKS(sem_clockwait, (sem_t * s, clockid_t c, Time_* t), (s, c, t), is_programs(s, KASANE_CALLER),
+             acquire(s, &Until(c, t)))
+KASANE_LOCKS(sem_post, (sem_t * s), (s), is_programs(s, KASANE_CALLER),
+             (add_atomic(s, 1, kRelease), wake_word(s, false), 0))
+KASANE_LOCKS(sem_getvalue, (sem_t * s, int* value), (s, value), is_programs(s, KASANE_CALLER),
+             (*value = static_cast<int>(load_atomic(s, kRelaxed)), 0))
+
+KASANE_LOCKS(pthread_barrier_wait, (pthread_barrier_t * b), (b), is_programs(b, KASANE_CALLER), pass(b))
+
+KASANE_LOCKS(pthread_spin_lock, (pthread_spinlock_t * s), (s), is_programs(s, KASANE_CALLER), [s] {
+  while (exchange_atomic(const_cast<int*>(s), 0, kAcquire) != 1) {
+  }
+  return 0;
+}())
+KASANE_LOCKS(pthread_spin_trylock, (pthread_spinlock_t * s), (s), is_programs(s, KASANE_CALLER),
+             exchange_atomic(const_cast<int*>(s), 0, kAcquire) == 1 ? 0 : EBUSY)
+KASANE_LOCKS(pthread_spin_unlock, (pthread_spinlock_t * s), (s), is_programs(s, KASANE_CALLER),
+             (exchange_atomic(const_cast<int*>(s), 1, kRelease), 0))
+
+namespace kasane::runtime {
+void own_locks_of_program(std::span<const std::byte> space, std::span<const std::byte> stacks) noexcept {
+  Ranges ranges{.space = reinterpret_cast<std::uintptr_t>(space.data()),
+                .stacks = reinterpret_cast<std::uintptr_t>(stacks.data()),
+                .space_bytes = space.size(),
+                .stacks_bytes = stacks.size()};
+  if (!space.empty()) ::dl_iterate_phdr(find_variables, &ranges);
+  g_ranges = ranges;
+}
+
+bool is_mutex_of_program(const pthread_mutex_t* mutex, const void* caller) noexcept {
+  return is_programs_mutex(mutex, caller);
+}
+int lock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).lock(nullptr); }
+int try_lock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).try_lock(); }
+int unlock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).unlock(); }
+}  // namespace kasane::runtime
+
+#endif
