@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/trace.h"
 #include "comm/blocking.h"
+#include "mem/space.h"
 
 namespace kasane::runtime {
 
