@@ -31,7 +31,8 @@ namespace {
 
 [[gnu::cold, gnu::noinline]] void go_to_input() noexcept {
   // Not from a signal handler, which runs on top of a thread.
-  if (ult::Pool::self() != kNoSlot && in_space(__builtin_frame_address(0))) ult::Pool::move_to(Rank{0});
+  if (ult::Pool::self() == kNoSlot || !in_space(__builtin_frame_address(0))) return;
+  while (process().rank != Rank{0}) ult::Pool::move_to(Rank{0});  // others may steal it on its way
 }
 
 inline void before_input(const std::FILE* stream) noexcept {

@@ -505,7 +505,8 @@ bool go_to_opener(const CaughtCall& call, const UsedDescriptors& used) noexcept 
     if (!g_descriptors.elsewhere(number)) continue;
     if (ult::Pool::self() != kNoSlot) {
       check_no_mutex_held("a call on a descriptor of another rank");
-      ult::Pool::move_to(g_descriptors.owner(number));
+      // others may steal it on its way
+      while (g_descriptors.elsewhere(number)) ult::Pool::move_to(g_descriptors.owner(number));
       return true;
     }
     static std::atomic_flag said;
