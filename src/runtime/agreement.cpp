@@ -94,9 +94,9 @@ Result<std::byte*> agree(comm::OutOfBand& ranks, Options& options, std::uint64_t
   const std::string libraries = options.globals_of;  // they have been taken from the dynamic loader
   KASANE_TRY(take(options, texts->front()));
   if (options.globals_of != libraries)
-    return fail(Errc::invalid_argument, "KASANE_GLOBALS_OF=" + libraries + " is not rank 0's, " +
+    return fail(Errc::invalid_argument, "KASANE_GLOBALS_OF is \"" + libraries + "\" on this rank and \"" +
                                             options.globals_of +
-                                            ": pass the variable to all ranks (mpirun -x, -genv)");
+                                            "\" on rank 0: pass it to all ranks (mpirun -x, -genv)");
   const auto workers = gather(ranks, default_workers);
   KASANE_TRY(workers);
   if (options.workers == 0) options.workers = *std::min_element(workers->begin(), workers->end());
