@@ -50,6 +50,8 @@ int run(Run& state) {
   }
   state.table.write_environment();
   if (state.options.malloc_in_space) preload_malloc();
+  // Calls of such a library do not write to its memory then (src/runtime/start/program_libraries.h).
+  if (!state.options.globals_of.empty()) ::setenv("LD_BIND_NOW", "1", 0);
   const bool linked = may_be_kasane_program(state.command[0]);
   if (linked && state.options.session.transport == "mpi")
     return run_by_mpi(state.options, std::move(state.command));

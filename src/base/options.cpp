@@ -154,7 +154,8 @@ Result<> assign_list(const Option& row, std::string_view text) {
 
 Result<> assign(const Option& row, std::string_view text) {
   switch (row.unit) {
-    case Unit::text: *std::get<std::string*>(row.value) = text; return {};
+    case Unit::text:
+    case Unit::names: *std::get<std::string*>(row.value) = text; return {};
     case Unit::choice: return assign_choice(row, text);
     case Unit::flag: return assign_flag(row, text);
     case Unit::list: return assign_list(row, text);
@@ -261,6 +262,11 @@ OptionTable& OptionTable::duration(std::string flag, std::string variable, std::
 
 OptionTable& OptionTable::text(std::string flag, std::string variable, std::string& value, std::string help) {
   return add({std::move(flag), std::move(variable), Unit::text, std::move(help), &value});
+}
+
+OptionTable& OptionTable::names(std::string flag, std::string variable, std::string& value,
+                                std::string help) {
+  return add({std::move(flag), std::move(variable), Unit::names, std::move(help), &value});
 }
 
 OptionTable& OptionTable::choice(std::string flag, std::string variable, std::string& value,
@@ -375,6 +381,7 @@ std::string OptionTable::placeholder(const Option& row) {
     case Unit::bytes: return "SIZE";
     case Unit::duration: return "TIME";
     case Unit::text: return "TEXT";
+    case Unit::names: return "NAME,...";
     case Unit::choice: return fmt::format("{}", fmt::join(row.choices, "|"));
     case Unit::list:
       return std::ranges::all_of(row.items, [](const Option& item) { return item.unit == Unit::flag; })

@@ -30,8 +30,8 @@ namespace kasane {
 
 /// How a value is written: `bytes` 4096, 64K, 1T (powers of 1024); `duration` 20us, 1.5s (kept in ns); `flag`
 /// a bool;
-/// `list` items of other units, separated by commas: races,seed=3.
-enum class Unit : std::uint8_t { count, bytes, duration, text, choice, flag, list };
+/// `list` items of other units, separated by commas: races,seed=3; `names` words, separated by commas.
+enum class Unit : std::uint8_t { count, bytes, duration, text, choice, flag, list, names };
 
 /// The values accepted, both ends included.
 struct Range {
@@ -73,6 +73,8 @@ class OptionTable {
   OptionTable& duration(std::string flag, std::string variable, std::uint64_t& value, std::string help,
                         Range = {});
   OptionTable& text(std::string flag, std::string variable, std::string& value, std::string help);
+  /// Words, separated by commas; on the command line each may have a flag of its own.
+  OptionTable& names(std::string flag, std::string variable, std::string& value, std::string help);
   OptionTable& choice(std::string flag, std::string variable, std::string& value,
                       std::vector<std::string> choices, std::string help);
   /// A choice of two words: the first means false.

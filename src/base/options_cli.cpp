@@ -77,7 +77,7 @@ void add_flags(CLI::App& app, OptionTable& table) {
       option = app.add_option_function<std::string>(
           row.flag, [&table, i](const std::string& text) { set_from_flag(table, i, text); }, help);
       option->type_name(OptionTable::placeholder(row));
-      if (row.unit == Unit::list) option->join(',');
+      if (row.unit == Unit::list || row.unit == Unit::names) option->join(',');
     }
     if (!row.group.empty()) option->group(row.group);
   }

@@ -68,7 +68,7 @@ std::uint64_t place_windows(std::span<Window>, std::uint64_t bytes) noexcept;
 /// Where the parts of V lie: the space's own range, which begins at offset 0, and the windows. A value.
 class AddressMap {
  public:
-  static constexpr std::size_t kMostWindows = 15;
+  static constexpr std::size_t kMostWindows = 31;
   static constexpr std::uint64_t kNowhere = std::uint64_t{1} << 62;
 
   AddressMap() = default;

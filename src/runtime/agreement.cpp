@@ -91,7 +91,12 @@ Result<std::byte*> agree_on_base(comm::OutOfBand& ranks, std::size_t bytes) {
 Result<std::byte*> agree(comm::OutOfBand& ranks, Options& options, std::uint64_t default_workers) {
   const auto texts = ranks.allgather(written(options));
   if (!texts) return tl::unexpected<Error>(texts.error());
+  const std::string libraries = options.globals_of;  // they have been taken from the dynamic loader
   KASANE_TRY(take(options, texts->front()));
+  if (options.globals_of != libraries)
+    return fail(Errc::invalid_argument, "KASANE_GLOBALS_OF is \"" + libraries + "\" on this rank and \"" +
+                                            options.globals_of +
+                                            "\" on rank 0: pass it to all ranks (mpirun -x, -genv)");
   const auto workers = gather(ranks, default_workers);
   KASANE_TRY(workers);
   if (options.workers == 0) options.workers = *std::min_element(workers->begin(), workers->end());

@@ -101,6 +101,9 @@ void add_memory(OptionTable& table, Options& o) {
       .choice("--globals", "KASANE_GLOBALS", o.globals_shared, "private", "shared",
               "Whether each rank has variables of its own (those of file and namespace scope, and static "
               "ones), or all ranks share the program's. With --main all each has its own.")
+      .names("--globals-of", "KASANE_GLOBALS_OF", o.globals_of,
+             "Libraries of the program, as ldd names them, whose variables are shared like the program's: "
+             "--globals-of libmine.so,libyours.so.")
       .choice("--new", "KASANE_NEW", o.new_in_space, "local", "space",
               "Where the program's operator new allocates: in each rank's own heap, or in the space.")
       .choice("--malloc", "KASANE_MALLOC", o.malloc_in_space, "local", "space",

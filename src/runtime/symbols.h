@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The symbol tables in the file of an executable or a library: names of functions and of variables, static
-// ones included.
+// ones included. And its other sections.
 //
 // Thread safety: every call from any thread. Nothing allocates; async-signal-safe.
 #pragma once
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 namespace kasane::runtime {
 
@@ -55,6 +56,22 @@ class MappedFile {
   const char* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
+
+/// The bytes of the section of this name; empty: the file has none.
+[[nodiscard]] inline std::string_view section_of(const MappedFile& file, std::string_view wanted) noexcept {
+  const auto* header = file.at<ElfW(Ehdr)>(0);
+  if (header == nullptr || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return {};
+  const auto* sections = file.at<ElfW(Shdr)>(header->e_shoff, header->e_shnum);
+  if (sections == nullptr || header->e_shstrndx >= header->e_shnum) return {};
+  const std::uint64_t names = sections[header->e_shstrndx].sh_offset;
+  for (unsigned s = 0; s < header->e_shnum; ++s) {
+    const char* const name = file.string(names + sections[s].sh_name);
+    if (name == nullptr || wanted != name || sections[s].sh_type == SHT_NOBITS) continue;
+    const char* const bytes = file.at<char>(sections[s].sh_offset, sections[s].sh_size);
+    return bytes != nullptr ? std::string_view(bytes, sections[s].sh_size) : std::string_view();
+  }
+  return {};
+}
 
 enum class SymbolTables : std::uint8_t {
   full,  ///< .symtab, which `strip` removes

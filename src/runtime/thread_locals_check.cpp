@@ -3,7 +3,6 @@
 
 #include <elf.h>
 #include <fmt/format.h>
-#include <link.h>
 
 #include <cstring>
 #include <string_view>
@@ -15,21 +14,16 @@
 namespace kasane::runtime {
 namespace {
 
-int first_object(dl_phdr_info* info, std::size_t, void* out) {
-  *static_cast<dl_phdr_info*>(out) = *info;
-  return 1;
-}
-
-/// The calling OS thread's block of the executable's thread_locals.
-std::span<const std::byte> own_block() noexcept {
-  dl_phdr_info program = {};
-  ::dl_iterate_phdr(first_object, &program);
-  for (int i = 0; i < program.dlpi_phnum; ++i) {
-    const auto& header = program.dlpi_phdr[i];
-    if (header.p_type == PT_TLS && program.dlpi_tls_data != nullptr)
-      return {static_cast<const std::byte*>(program.dlpi_tls_data), header.p_memsz};
+/// A copy of the calling OS thread's thread_locals of these objects, one after the other.
+std::vector<std::byte> copy_of_blocks(const std::vector<Image>& images) {
+  std::vector<std::byte> copy;
+  for (const Image& image : images) {
+    const auto block = image.thread_locals();
+    const std::size_t at = copy.size();
+    copy.resize(at + block.size());
+    if (block.data() != nullptr) std::memcpy(copy.data() + at, block.data(), block.size());
   }
-  return {};
+  return copy;
 }
 
 /// Of the compiler ("initialised" flags), of the C++ library or of the runtime.
@@ -38,25 +32,33 @@ bool is_programs(std::string_view name) noexcept {
          name.find("kasane::runtime") == name.npos && name.find("__gnu_cxx") == name.npos;
 }
 
+std::vector<ThreadLocal> thread_locals_of(const Image& image, std::uint64_t begin) {
+  const std::size_t block_bytes = image.thread_locals().size();
+  if (block_bytes == 0) return {};
+  std::vector<ThreadLocal> found;
+  const bool listed = for_each_symbol(
+      MappedFile(image.file), STT_TLS, SymbolTables::full, [&](const ElfW(Sym) & symbol, const char* name) {
+        if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 || name == nullptr) return false;
+        std::string text = comm::demangle_all(name);
+        if (is_programs(text)) found.push_back({symbol.st_value, symbol.st_size, std::move(text)});
+        return false;
+      });
+  std::erase_if(found, [&](const ThreadLocal& v) { return v.offset + v.bytes > block_bytes; });
+  if (!listed) found.push_back({0, block_bytes, fmt::format("({} has no symbol table)", image.name())});
+  for (ThreadLocal& v : found) v.offset += begin;
+  return found;
+}
+
 }  // namespace
 
 std::vector<ThreadLocal> thread_locals_of_program() {
-  const std::size_t block_bytes = own_block().size();
-  if (block_bytes == 0) return {};
-  std::vector<ThreadLocal> found;
-  const bool listed =
-      for_each_symbol(MappedFile("/proc/self/exe"), STT_TLS, SymbolTables::full,
-                      [&](const ElfW(Sym) & symbol, const char* name) {
-                        if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 || name == nullptr)
-                          return false;
-                        std::string text = comm::demangle_all(name);
-                        if (is_programs(text))
-                          found.push_back({symbol.st_value, symbol.st_size, std::move(text)});
-                        return false;
-                      });
-  std::erase_if(found, [&](const ThreadLocal& v) { return v.offset + v.bytes > block_bytes; });
-  if (!listed) found.push_back({0, block_bytes, "(the program has no symbol table)"});
-  return found;
+  std::vector<ThreadLocal> all;
+  std::uint64_t begin = 0;
+  for (const Image& image : program_images()) {
+    for (ThreadLocal& v : thread_locals_of(image, begin)) all.push_back(std::move(v));
+    begin += image.thread_locals().size();
+  }
+  return all;
 }
 
 std::unique_ptr<ThreadLocalsCheck> ThreadLocalsCheck::create(std::uint32_t workers) {
@@ -66,16 +68,14 @@ std::unique_ptr<ThreadLocalsCheck> ThreadLocalsCheck::create(std::uint32_t worke
   check->changed_.resize(variables.size());
   check->variables_ = std::move(variables);
   check->before_.resize(workers);
+  check->images_ = program_images();
   return check;
 }
 
-void ThreadLocalsCheck::begin(std::uint32_t worker) {
-  const auto block = own_block();
-  before_[worker].assign(block.begin(), block.end());
-}
+void ThreadLocalsCheck::begin(std::uint32_t worker) { before_[worker] = copy_of_blocks(images_); }
 
 void ThreadLocalsCheck::end(std::uint32_t worker) {
-  const auto block = own_block();
+  const std::vector<std::byte> block = copy_of_blocks(images_);
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     const ThreadLocal& v = variables_[i];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// --check globals: reports the thread_local variables of the program (of its executable) that user-level
-// threads have changed. Such a variable is the worker's, not the thread's: a thread that goes on elsewhere
-// finds another one there, and threads that share a worker share it.
+// --check globals: reports the thread_local variables of the program (of its executable, and of the libraries
+// that --globals-of names) that user-level threads have changed. Such a variable is the worker's, not the
+// thread's: a thread that goes on elsewhere finds another one there, and threads that share a worker share
+// it.
 //
 // Each worker keeps a copy of its OS thread's block of thread_locals from before it ran threads, and compares
 // afterwards. So a variable that got its old value back, or was only read, is not seen, and neither are those
-// of libraries.
+// of other libraries.
 //
 // Thread safety: as noted.
 #pragma once
@@ -18,9 +19,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/program_objects.h"
+
 namespace kasane::runtime {
 
-/// A thread_local variable: where it lies in each OS thread's block, and its readable name.
+/// A thread_local variable: where it lies in each OS thread's blocks, which follow each other in the order of
+/// program_images(), and its readable name.
 struct ThreadLocal {
   std::uint64_t offset, bytes;
   std::string name;
@@ -39,6 +43,7 @@ class ThreadLocalsCheck {
   [[nodiscard]] std::string text() const;
 
  private:
+  std::vector<Image> images_;
   std::vector<ThreadLocal> variables_;
   std::vector<std::vector<std::byte>> before_;  ///< of each worker
   mutable std::mutex mutex_;                    ///< of changed_, which ends of workers write

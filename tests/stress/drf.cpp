@@ -13,6 +13,9 @@
 // threads share lies in global memory, the program's tables too, so that a thread can run anywhere. The table
 // of object addresses is itself ordinary shared data, written by the thread that allocates or begins, read by
 // threads ordered after it.
+//
+// Every third object lies in a variable of this program instead of the heap, and so do all counters of every
+// other seed. Where each rank has its own variables (sanitizers) none does.
 #include <kasane/kasane.hpp>
 
 #include <atomic>
@@ -22,6 +25,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "stress/page_bytes.h"
 #include "stress/program.h"
@@ -60,6 +64,16 @@ struct Counter {
   std::uint64_t* second = nullptr;
 };
 
+/// File-scope variables: the memory of objects, and of counters.
+alignas(64) std::byte g_objects[std::size_t{1} << 20];
+alignas(64) std::byte g_counters[kLocks * sizeof(Counter)];
+constexpr std::uint32_t kOnHeap = 0xFFFFFFFFu;
+
+bool variables_are_shared() {
+  std::byte copy;
+  return kasane::ranks() == 1 || kasane_get(&copy, g_objects, 1) == 0;
+}
+
 /// A program in global memory.
 struct Shared {
   std::uint64_t seed;
@@ -67,7 +81,8 @@ struct Shared {
   const Op* ops;
   const Thread* threads;
   const Object* objects;
-  std::byte** where;  ///< of each object
+  std::byte** where;            ///< of each object
+  const std::uint32_t* places;  ///< of each object in g_objects, or kOnHeap
   Counter* counters;
   kasane::barrier* barriers;
   kasane::mutex* failing;
@@ -152,6 +167,18 @@ void each_fill(const Shared& s, std::uint32_t number, F&& body) {
   for (std::uint64_t i = 0; i < iterations * 50; ++i) __asm__ volatile("" ::: "memory");
 }
 
+std::byte* memory_of(const Shared& s, std::uint32_t number) {
+  if (s.places[number] != kOnHeap) return g_objects + s.places[number];
+  return static_cast<std::byte*>(kasane::allocate(
+      s.objects[number].bytes, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+}
+
+void give_back(const Shared& s, std::uint32_t number) {
+  look_at_fill(s, number);
+  if (s.places[number] == kOnHeap) kasane::deallocate(s.where[number]);
+  s.where[number] = nullptr;
+}
+
 void run_thread(const Shared* shared, std::uint32_t thread);
 
 [[gnu::noinline]] void run_op(const Shared& s, std::uint32_t thread, std::uint32_t index,
@@ -190,15 +217,10 @@ void run_thread(const Shared* shared, std::uint32_t thread);
     }
     case OpKind::barrier: s.barriers[op.target].arrive_and_wait(); break;
     case OpKind::allocate:
-      s.where[op.target] = static_cast<std::byte*>(kasane::allocate(
-          s.objects[op.target].bytes, 16, kasane::placement::local.in_pages(kasane::stress::page_bytes())));
+      s.where[op.target] = memory_of(s, op.target);
       fill(s, op.target);
       break;
-    case OpKind::release:
-      look_at_fill(s, op.target);
-      kasane::deallocate(s.where[op.target]);
-      s.where[op.target] = nullptr;
-      break;
+    case OpKind::release: give_back(s, op.target); break;
     case OpKind::work: work(op.value); break;
     case OpKind::yield: kasane::this_thread::yield(); break;
   }
@@ -229,16 +251,43 @@ T* copy_of(const std::vector<T>& v) {
   return p;
 }
 
+/// Of each object its place in g_objects, or kOnHeap.
+std::vector<std::uint32_t> places(const Program& p) {
+  std::vector<std::uint32_t> all(p.objects.size(), kOnHeap);
+  std::uint32_t end = 0;
+  const bool shared = variables_are_shared();
+  for (std::uint32_t i = 0; shared && i < all.size(); ++i) {
+    const std::uint32_t bytes = (p.objects[i].bytes + 15) / 16 * 16;
+    if ((p.seed + i) % 3 != 0 || p.objects[i].thread != kHeap || p.objects[i].distance != 0 ||
+        bytes > sizeof g_objects - end)
+      continue;
+    all[i] = end;
+    end += bytes;
+  }
+  return all;
+}
+
 /// Runs the program of a seed once; the number of reads that differed.
 std::uint64_t run_program(const Program& p, std::uint64_t data) {
   auto* s = static_cast<Shared*>(kasane::allocate(sizeof(Shared)));
-  *s = {p.seed,  data,    copy_of(p.ops), copy_of(p.threads), copy_of(p.objects), nullptr, nullptr,
-        nullptr, nullptr, nullptr};
+  *s = {p.seed,
+        data,
+        copy_of(p.ops),
+        copy_of(p.threads),
+        copy_of(p.objects),
+        nullptr,
+        copy_of(places(p)),
+        nullptr,
+        nullptr,
+        nullptr,
+        nullptr};
   s->where = static_cast<std::byte**>(
       kasane::allocate(p.objects.size() * sizeof(std::byte*), 64,
                        kasane::placement::local.in_pages(kasane::stress::page_bytes())));
   std::memset(static_cast<void*>(s->where), 0, p.objects.size() * sizeof(std::byte*));
-  s->counters = static_cast<Counter*>(kasane::allocate(kLocks * sizeof(Counter), 64));
+  const bool in_variable = p.seed % 2 == 1 && variables_are_shared();
+  s->counters =
+      static_cast<Counter*>(in_variable ? g_counters : kasane::allocate(kLocks * sizeof(Counter), 64));
   auto* seconds = static_cast<std::uint64_t*>(kasane::allocate(
       kLocks * sizeof(std::uint64_t), 64, kasane::placement::cyclic.in_pages(kasane::stress::page_bytes())));
   for (std::uint32_t i = 0; i < kLocks; ++i) {
@@ -259,9 +308,7 @@ std::uint64_t run_program(const Program& p, std::uint64_t data) {
   root.join();
   for (std::uint32_t i = 0; i < p.objects.size(); ++i) {
     // this thread may be at another rank now, which has no p
-    if (s->objects[i].thread != kHeap || s->where[i] == nullptr) continue;
-    look_at_fill(*s, i);
-    kasane::deallocate(s->where[i]);
+    if (s->objects[i].thread == kHeap && s->where[i] != nullptr) give_back(*s, i);
   }
   const std::uint64_t failures = *s->failures;
 
@@ -273,11 +320,12 @@ std::uint64_t run_program(const Program& p, std::uint64_t data) {
   if (counted != 0)
     std::fprintf(stderr, "stress_drf: %llu shared_ptr have a wrong count\n",
                  static_cast<unsigned long long>(counted));
+  if (!in_variable) kasane::deallocate(s->counters);
   for (std::size_t i = 0; i < p.barriers.size(); ++i) std::destroy_at(&s->barriers[i]);
   std::destroy_at(s->failing);
   for (const void* block : {static_cast<const void*>(s->ops), static_cast<const void*>(s->threads),
                             static_cast<const void*>(s->objects), static_cast<const void*>(s->where),
-                            static_cast<const void*>(s->counters), static_cast<const void*>(seconds),
+                            static_cast<const void*>(s->places), static_cast<const void*>(seconds),
                             static_cast<const void*>(s->barriers), static_cast<const void*>(s->failing),
                             static_cast<const void*>(s->failures), static_cast<const void*>(s)})
     kasane::deallocate(const_cast<void*>(block));

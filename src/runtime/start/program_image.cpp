@@ -12,7 +12,9 @@
 #include <string_view>
 #include <utility>
 
+#include "base/assert.h"
 #include "comm/bootstrap/demangle.h"
+#include "runtime/program_objects.h"
 #include "runtime/symbols.h"
 
 namespace kasane::runtime {
@@ -21,53 +23,6 @@ namespace {
 constexpr std::uintptr_t kImagePage = mem::kBlockBytes;
 constexpr std::uintptr_t down_to_page(std::uintptr_t a) { return a / kImagePage * kImagePage; }
 constexpr std::uintptr_t up_to_page(std::uintptr_t a) { return down_to_page(a + kImagePage - 1); }
-
-struct AddressRange {
-  std::uintptr_t begin = 0, end = 0;
-  [[nodiscard]] bool holds(std::uintptr_t a) const noexcept { return a - begin < end - begin; }
-};
-
-/// A loaded object.
-struct Image {
-  std::uintptr_t base = 0;  ///< what is added to the addresses in its file
-  std::span<const ElfW(Phdr)> headers;
-  const char* file = nullptr;
-
-  [[nodiscard]] const ElfW(Phdr) * header(std::uint32_t type) const noexcept {
-    for (const auto& h : headers)
-      if (h.p_type == type) return &h;
-    return nullptr;
-  }
-  [[nodiscard]] ElfW(Dyn) * dynamic() const noexcept {
-    const ElfW(Phdr)* const h = header(PT_DYNAMIC);
-    return h != nullptr ? reinterpret_cast<ElfW(Dyn)*>(base + h->p_vaddr) : nullptr;
-  }
-  [[nodiscard]] ElfW(Dyn) * entry(std::int64_t tag) const noexcept {
-    for (ElfW(Dyn)* d = dynamic(); d != nullptr && d->d_tag != DT_NULL; ++d)
-      if (d->d_tag == tag) return d;
-    return nullptr;
-  }
-  [[nodiscard]] std::uint64_t value(std::int64_t tag) const noexcept {
-    const ElfW(Dyn)* const d = entry(tag);
-    return d != nullptr ? d->d_un.d_val : 0;
-  }
-  /// Of an entry that is an address: the dynamic loader has added the base to some of them.
-  [[nodiscard]] std::uintptr_t address(std::int64_t tag) const noexcept {
-    const std::uint64_t a = value(tag);
-    return a == 0 || a >= base ? a : base + a;
-  }
-};
-
-int first_object(dl_phdr_info* info, std::size_t, void* image) {
-  *static_cast<Image*>(image) = {info->dlpi_addr, {info->dlpi_phdr, info->dlpi_phnum}, "/proc/self/exe"};
-  return 1;
-}
-
-Image program() noexcept {
-  Image image;
-  ::dl_iterate_phdr(first_object, &image);
-  return image;
-}
 
 // ---- what the pages hold ----------------------------------------------------------------------------------
 
@@ -78,8 +33,21 @@ AddressRange read_only(const Image& image) {
   return {down_to_page(image.base + h->p_vaddr), down_to_page(image.base + h->p_vaddr + h->p_memsz)};
 }
 
-/// The copies of libraries' variables.
-std::vector<AddressRange> copied(const Image& image, std::vector<std::string>& names) {
+/// Whether it exports a variable of this name.
+bool defines(const Image& image, const char* wanted) {
+  bool found = false;
+  for_each_symbol(
+      MappedFile(image.file), STT_OBJECT, SymbolTables::any, [&](const ElfW(Sym) & symbol, const char* name) {
+        const bool global = ELF64_ST_BIND(symbol.st_info) != STB_LOCAL;
+        found = global && symbol.st_shndx != SHN_UNDEF && name != nullptr && std::strcmp(name, wanted) == 0;
+        return found;
+      });
+  return found;
+}
+
+/// The copies of the variables of libraries that are not the program's.
+std::vector<AddressRange> copied(const Image& image, std::span<const Image> libraries,
+                                 std::vector<std::string>& names) {
   std::vector<AddressRange> ranges;
   const auto* const relocations = reinterpret_cast<const ElfW(Rela)*>(image.address(DT_RELA));
   const auto* const symbols = reinterpret_cast<const ElfW(Sym)*>(image.address(DT_SYMTAB));
@@ -88,8 +56,10 @@ std::vector<AddressRange> copied(const Image& image, std::vector<std::string>& n
   for (const auto& r : std::span(relocations, image.value(DT_RELASZ) / sizeof *relocations)) {
     if (ELF64_R_TYPE(r.r_info) != R_X86_64_COPY) continue;
     const ElfW(Sym)& symbol = symbols[ELF64_R_SYM(r.r_info)];
+    const char* const name = strings + symbol.st_name;
+    if (std::ranges::any_of(libraries, [&](const Image& l) { return defines(l, name); })) continue;
     ranges.push_back({image.base + r.r_offset, image.base + r.r_offset + symbol.st_size});
-    names.emplace_back(strings + symbol.st_name);
+    names.emplace_back(name);
   }
   return ranges;
 }
@@ -121,6 +91,11 @@ void add_windows(const Image& image, const ElfW(Phdr) & segment, AddressRange re
 
 // ---- names ------------------------------------------------------------------------------------------------
 
+/// The compiler's, the linker's, crtbegin.o's.
+bool is_compilers(std::string_view name) noexcept {
+  return name.starts_with("__") || name.starts_with("DW.ref.") || name == "completed.0";
+}
+
 /// Variables of the program in writable pages that are neither read-only nor in a window, but for the copies.
 std::vector<std::string> others(const Image& image, AddressRange relro,
                                 const std::vector<AddressRange>& copies,
@@ -140,10 +115,7 @@ std::vector<std::string> others(const Image& image, AddressRange relro,
   };
   for_each_symbol(MappedFile(image.file), STT_OBJECT, SymbolTables::full,
                   [&](const ElfW(Sym) & symbol, const char* name) {
-                    // the compiler's and the linker's own begin so, and crtbegin.o's
-                    if (symbol.st_size == 0 || name == nullptr || std::strncmp(name, "__", 2) == 0 ||
-                        std::string_view(name) == "completed.0")
-                      return false;
+                    if (symbol.st_size == 0 || name == nullptr || is_compilers(name)) return false;
                     const std::uintptr_t at = image.base + symbol.st_value;
                     const bool all = is_shared(at) && is_shared(at + symbol.st_size - 1);
                     if (writable(at) && !relro.holds(at) && !is_copy(at) && !all)
@@ -154,27 +126,19 @@ std::vector<std::string> others(const Image& image, AddressRange relro,
   return names;
 }
 
-ProgramVariables variables_of(const Image& image) {
-  ProgramVariables found;
-  const AddressRange relro = read_only(image);
-  if (relro.end == 0) {
-    found.refusal =
-        "it was linked without -z relro, so what the dynamic loader reads lies between its variables";
-    return found;
-  }
-  const auto ours = reinterpret_cast<std::uintptr_t>(&variables_of_program);
-  for (const auto& h : image.headers) {
-    if (h.p_type == PT_LOAD && ours - (image.base + h.p_vaddr) < h.p_memsz) {
-      found.refusal =
-          "it contains the runtime, whose variables are each rank's own; link the shared libkasane";
-      return found;
-    }
-  }
-  const std::vector<AddressRange> copies = copied(image, found.copies);
+void add_windows(const Image& image, AddressRange relro, const std::vector<AddressRange>& copies,
+                 std::vector<mem::Window>& windows) {
   for (const auto& h : image.headers)
-    if (h.p_type == PT_LOAD && (h.p_flags & PF_W) != 0) add_windows(image, h, relro, copies, found.shared);
-  found.kept_private = others(image, relro, copies, found.shared);
-  return found;
+    if (h.p_type == PT_LOAD && (h.p_flags & PF_W) != 0) add_windows(image, h, relro, copies, windows);
+}
+
+/// Why the variables of the executable cannot be shared; empty: they can.
+std::string refusal(const Image& executable) {
+  if (read_only(executable).end == 0)
+    return "it was linked without -z relro, so what the dynamic loader reads lies between its variables";
+  if (executable.holds(reinterpret_cast<const void*>(&variables_of_program)))
+    return "it contains the runtime, whose variables are each rank's own; link the shared libkasane";
+  return {};
 }
 
 // ---- constructors and destructors -------------------------------------------------------------------------
@@ -186,39 +150,93 @@ std::span<const Function> functions(const Image& image, std::int64_t array, std:
   return {reinterpret_cast<const Function*>(at), at == 0 ? 0 : image.value(bytes) / sizeof(Function)};
 }
 
-std::span<const Function> g_at_end;
+/// What the dynamic loader and the C library would call for one object of the program.
+struct Taken {
+  Function init = nullptr;
+  std::span<const Function> init_array, fini_array;
+  void (*fini)() = nullptr;
+};
 
-/// Sets an entry of .dynamic, which is read-only by now, to 0.
-void clear(ElfW(Dyn) * entry) noexcept {
+/// In the order of construction. Filled before constructors run.
+constinit std::vector<Taken> g_taken;
+
+/// Sets an entry of .dynamic, which the dynamic loader has made read-only by now.
+void write(const Image& image, std::int64_t tag, std::uint64_t value) noexcept {
+  ElfW(Dyn)* const entry = image.entry(tag);
   if (entry == nullptr) return;
   const std::uintptr_t page = down_to_page(reinterpret_cast<std::uintptr_t>(entry));
   void* const at = reinterpret_cast<void*>(page);
   const std::size_t bytes = up_to_page(reinterpret_cast<std::uintptr_t>(entry + 1)) - page;
-  if (::mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return;
-  entry->d_un.d_val = 0;
-  ::mprotect(at, bytes, PROT_READ);
+  KASANE_CHECK(::mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0, "the dynamic section becomes writable");
+  entry->d_un.d_val = value;
+  if (page + bytes <= read_only(image).end) ::mprotect(at, bytes, PROT_READ);
+}
+
+void nothing() {}
+
+/// Of a library. The dynamic loader adds the base to the addresses of functions.
+void take(const Image& library) {
+  g_taken.push_back({.init = reinterpret_cast<Function>(library.address(DT_INIT)),
+                     .init_array = functions(library, DT_INIT_ARRAY, DT_INIT_ARRAYSZ),
+                     .fini_array = functions(library, DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
+                     .fini = reinterpret_cast<void (*)()>(library.address(DT_FINI))});
+  const std::uint64_t harmless = reinterpret_cast<std::uintptr_t>(&nothing) - library.base;
+  write(library, DT_INIT, harmless);
+  write(library, DT_FINI, harmless);
+  write(library, DT_INIT_ARRAYSZ, 0);
+  write(library, DT_FINI_ARRAYSZ, 0);
 }
 
 }  // namespace
 
-ProgramVariables variables_of_program() { return variables_of(program()); }
+ProgramVariables variables_of_program() {
+  const std::vector<Image> images = program_images();
+  const Image& executable = images.front();
+  const auto libraries = std::span(images).subspan(1);
+  ProgramVariables found;
+  found.refusal = refusal(executable);
+  if (!found.refusal.empty()) return found;
+  const AddressRange relro = read_only(executable);
+  const std::vector<AddressRange> copies = copied(executable, libraries, found.copies);
+  add_windows(executable, relro, copies, found.shared);
+  found.kept_private = others(executable, relro, copies, found.shared);
+  for (const Image& library : libraries) add_windows(library, read_only(library), {}, found.shared);
+  if (found.shared.size() > mem::AddressMap::kMostWindows) {
+    found.refusal = fmt::format("they lie in {} ranges of memory, and {} can be shared", found.shared.size(),
+                                mem::AddressMap::kMostWindows);
+    found.shared.clear();
+  }
+  return found;
+}
 
-void take_destructors_of_program() noexcept {
-  const Image image = program();
-  g_at_end = functions(image, DT_FINI_ARRAY, DT_FINI_ARRAYSZ);
-  clear(image.entry(DT_FINI_ARRAYSZ));
+void take_libraries(std::vector<Image> libraries) {
+  for (const Image& library : libraries) take(library);
+  set_program_libraries(std::move(libraries));
+}
+
+void take_destructors_of_program() {
+  const Image image = loaded_images().front();
+  g_taken.push_back({.init = reinterpret_cast<Function>(image.address(DT_INIT)),
+                     .init_array = functions(image, DT_INIT_ARRAY, DT_INIT_ARRAYSZ),
+                     .fini_array = functions(image, DT_FINI_ARRAY, DT_FINI_ARRAYSZ)});
+  write(image, DT_FINI_ARRAYSZ, 0);
 }
 
 void construct_program(int argc, char** argv, char** environment) {
-  const Image image = program();
-  if (const std::uintptr_t init = image.address(DT_INIT); init != 0)
-    reinterpret_cast<Function>(init)(argc, argv, environment);
-  for (const Function f : functions(image, DT_INIT_ARRAY, DT_INIT_ARRAYSZ)) f(argc, argv, environment);
+  for (const Taken& object : g_taken) {
+    if (object.init != nullptr) object.init(argc, argv, environment);
+    for (const Function f : object.init_array) f(argc, argv, environment);
+  }
 }
 
 void destroy_program() noexcept {
-  const std::span<const Function> all = std::exchange(g_at_end, {});
-  for (std::size_t i = all.size(); i-- != 0;) reinterpret_cast<void (*)()>(all[i])();
+  while (!g_taken.empty()) {
+    const Taken last = g_taken.back();
+    g_taken.pop_back();
+    for (std::size_t i = last.fini_array.size(); i-- != 0;)
+      reinterpret_cast<void (*)()>(last.fini_array[i])();
+    if (last.fini != nullptr) last.fini();
+  }
 }
 
 std::string private_variables_text(const ProgramVariables& found) {
@@ -233,7 +251,8 @@ std::string private_variables_text(const ProgramVariables& found) {
   return fmt::format(
       "each rank has its own of these variables: {}. They share a page with a copy of {}; compile the "
       "program "
-      "with -mno-direct-extern-access, as kasane::kasane and kasane.pc do",
+      "with -mno-direct-extern-access, as kasane::kasane and kasane.pc do, or name the library if it is the "
+      "program's own (--globals-of)",
       list(found.kept_private),
       found.copies.empty() ? std::string("a library's variable") : list(found.copies));
 }

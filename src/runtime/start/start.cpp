@@ -7,6 +7,8 @@
 //   an MPI launcher's variables        this process is a rank already, made like its peers (same_image.h)
 //   neither                            one rank, this process
 //
+//   --globals-of names libraries       they become parts of the program (program_libraries.h)
+//
 //   our main   creates the Runtime
 //              on a rank that runs main: constructs the program → main → exit(): functions of atexit(),
 //                destructors of the program, the end of the job, destructors of libraries
@@ -27,8 +29,11 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/standard_descriptors.h"
@@ -37,12 +42,15 @@
 #include "runtime/forks.h"
 #include "runtime/options.h"
 #include "runtime/process_state.h"
+#include "runtime/program_objects.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
 #include "runtime/start/launch.h"
 #include "runtime/start/program_image.h"
+#include "runtime/start/program_libraries.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
+#include "runtime/symbols.h"
 #include "runtime/thread_end.h"
 #include "ult/runtime_section.h"
 
@@ -52,8 +60,9 @@ namespace {
 using Main = int (*)(int, char**, char**);
 
 Main g_program_main = nullptr;
-bool g_inline_atomics = false;  ///< of a part of the program at least
+bool g_inline_atomics = false;  ///< of a part of the executable at least
 std::optional<Launched> g_launched;
+constinit std::vector<Image> g_loaded_at_start;  ///< where --globals-of is given
 
 /// Reports why the job cannot start. For a rank the supervisor prints it, once, with the rank's number.
 [[noreturn]] void refuse(const Error& error) {
@@ -65,6 +74,24 @@ std::optional<Launched> g_launched;
   ::_exit(1);
 }
 
+/// The libraries that --globals-of names become the program's.
+Result<void> take_named_libraries(const Options& o) {
+  if (o.globals_of.empty()) return {};
+#if defined(KASANE_SANITIZER_ADDRESS) || defined(KASANE_SANITIZER_THREAD)
+  return fail(Errc::unsupported,
+              "--globals-of (KASANE_GLOBALS_OF): with a sanitizer each rank has variables of its own");
+#endif
+  if (!o.globals_shared || o.main_in_every_rank)
+    return fail(Errc::invalid_argument, std::string("--globals-of (KASANE_GLOBALS_OF): with ") +
+                                            (o.main_in_every_rank ? "--main all" : "--globals private") +
+                                            " each rank has variables of its own");
+  g_loaded_at_start = loaded_images();
+  auto libraries = choose_libraries(o.globals_of, g_loaded_at_start);
+  KASANE_TRY(libraries);
+  take_libraries(std::move(*libraries));
+  return {};
+}
+
 Result<Launched> launch() {
   auto options = options_from_environment();
   KASANE_TRY(options);
@@ -73,6 +100,7 @@ Result<Launched> launch() {
     const std::string unknown = unknown_variables_text(*options);
     tell(unknown.data(), unknown.size());
   }
+  KASANE_TRY(take_named_libraries(*options));
   if (place.launched()) return launch_by_mpi(std::move(*options), place);
   if (variable("KASANE_RANKS") != nullptr) return launch_ranks(std::move(*options));
   KASANE_TRY(comm::mpi::refuse_unjoined_tasks(environ));
@@ -143,6 +171,35 @@ void tell_private_variables(const Runtime& runtime, const ProgramVariables& foun
   std::fputs(("kasane: warning: " + text + "\n").c_str(), stderr);
 }
 
+/// Once a job: the parts of the program whose atomics hold within a rank alone.
+void tell_inline_atomics(const Runtime& runtime) {
+  if (runtime.ranks() == 1 || raw(runtime.rank()) != 0) return;
+  std::string parts = g_inline_atomics ? "part of this program" : "";
+  const std::vector<Image> images = program_images();
+  for (const Image& library : std::span(images).subspan(1)) {
+    if (section_of(MappedFile(library.file), "kasane_atomics").find('i') == std::string_view::npos) continue;
+    parts += parts.empty() ? "part of " : " and of ";
+    parts += library.name();
+  }
+  if (parts.empty()) return;
+  std::fputs(
+      ("kasane: " + parts +
+       " was compiled without -fno-inline-atomics, so its std::atomic and shared_ptr hold within a rank "
+       "alone (docs/guide/programming.md, Atomics)\n")
+          .c_str(),
+      stderr);
+}
+
+/// The program's variables, and those of the libraries that --globals-of names.
+Result<ProgramVariables> variables_to_share(const Options& options) {
+  ProgramVariables variables = variables_of_program();
+  if (options.globals_of.empty() || variables.refusal.empty()) return variables;
+  return fail(Errc::unsupported,
+              "--globals-of (KASANE_GLOBALS_OF): not even the program's own variables can be "
+              "shared: " +
+                  variables.refusal);
+}
+
 /// libc calls it as main, in every rank.
 int rank_main(int argc, char** argv, char** envp) {
   let_faults_through();
@@ -152,19 +209,16 @@ int rank_main(int argc, char** argv, char** envp) {
   install_fork_guard();
   ::on_exit(end_job, nullptr);
   const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
-  const ProgramVariables variables = variables_of_program();
+  const auto variables = variables_to_share(g_launched->options);
+  if (!variables) refuse(variables.error());
   auto created = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base,
-                                 variables.shared);
+                                 variables->shared);
   if (!created) refuse(created.error());
+  if (auto checked = check_later_libraries(g_loaded_at_start); !checked) refuse(checked.error());
   Runtime& runtime = *created->release();  // until the process ends
-  tell_private_variables(runtime, variables);
+  tell_private_variables(runtime, *variables);
+  tell_inline_atomics(runtime);
   if (by_mpi && process().main_here) let_user_signals_pass(false);
-  if (g_inline_atomics && runtime.ranks() > 1 && raw(runtime.rank()) == 0) {
-    std::fputs(
-        "kasane: part of this program was compiled without -fno-inline-atomics, so its std::atomic and "
-        "shared_ptr hold within a rank alone (docs/guide/programming.md, Atomics)\n",
-        stderr);
-  }
   set_phase(comm::Phase::running);
   if (process().main_here) runtime.run_main(program_main, argc, argv, envp);
   if (!runtime.shares_variables()) construct(argc, argv, envp);

@@ -13,6 +13,16 @@
 
 namespace kasane::test {
 
+/// The tests link gtest's archive, for which the linker copies stdout and its like into the first page of
+/// .bss: that page stays private. So the variables of what includes this begin a page.
+[[gnu::used]] alignas(4096) static char g_begins_a_page;
+
+/// Whether all ranks have the same variables.
+inline bool variables_are_shared() {
+  char copy;
+  return kasane::ranks() == 1 || kasane_get(&copy, &g_begins_a_page, 1) == 0;
+}
+
 template <class T>
 struct Freed {
   void operator()(T* p) const {

@@ -106,8 +106,7 @@ TEST(FunctionStatic, AThreadThatEntersAgainIsTold) {
   });
 }
 
-/// The program's own, initialised by a thread that forks while others wait for it. Each rank has its own
-/// where the variables of the program are not shared.
+/// The program's own, initialised by a thread that forks while others wait for it.
 const std::vector<int>& table() {
   static const std::vector<int>& t = *[] {
     auto* v = new std::vector<int>(2000);
@@ -118,10 +117,7 @@ const std::vector<int>& table() {
 }
 
 TEST(FunctionStatic, AnInitialiserForks) {
-  int copy;
-  static int g_variable;
-  if (kasane::ranks() > 1 && kasane_get(&copy, &g_variable, sizeof copy) != 0)
-    GTEST_SKIP() << "each rank has its own variables";
+  if (!kasane::test::variables_are_shared()) GTEST_SKIP() << "each rank has its own variables";
   const long sum = kasane::run([] {
     return kasane::parallel_reduce(
         0, 1000, 0L, [](int i) { return static_cast<long>(table()[static_cast<std::size_t>(i)]); },

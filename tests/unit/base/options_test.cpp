@@ -268,6 +268,18 @@ TEST_F(OptionTest, GivenValuesGoToTheEnvironment) {
   EXPECT_EQ(std::getenv("KASANE_T_RANKS"), nullptr) << "a default stays unsaid";
 }
 
+TEST(Names, AreOneListHoweverTheyAreGiven) {
+  std::string names;
+  OptionTable table;
+  table.names("--of", "KASANE_T_OF", names, "some words");
+  CLI::App app;
+  add_flags(app, table);
+  app.parse("--of one --of two,three");
+  EXPECT_EQ(names, "one,two,three");
+  EXPECT_EQ(table.value_text(0), names);
+  EXPECT_EQ(OptionTable::placeholder(table.rows()[0]), "NAME,...");
+}
+
 TEST(Nearest, FindsWhatWasMeant) {
   const std::vector<std::string> known{"ranks", "workers", "stats", "stats-every", "run"};
   EXPECT_EQ(nearest("rank", known), "ranks");
