@@ -24,6 +24,8 @@ class Hidden {
     Function f = found_.load(std::memory_order_relaxed);
     if (f == nullptr) {
       f = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, symbol_));
+      // none follows: a library that needs ours was preloaded, or the program names libc before ours
+      if (f == nullptr) f = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, symbol_));
       found_.store(f, std::memory_order_relaxed);
     }
     return f;
