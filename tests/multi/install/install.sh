@@ -184,7 +184,7 @@ END
     public="$public|socket(pair)?\$|fork\$"
     public="$public|connect\$|bind\$|accept\$|(send|recv)(to|from|msg)?\$|[lf]?stat(64)?\$|access\$|unlink\$"
     public="$public|rename\$|(mk|rm|ch)dir\$|creat\$|open(at)?(64)?\$"
-    public="$public|__atomic_|syscall\$|__cxa_guard_(acquire|release|abort)\$"
+    public="$public|__atomic_|syscall\$|__cxa_(atexit|guard_(acquire|release|abort))\$"
     public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
