@@ -36,8 +36,7 @@ bool is_of_program(const void* object) {
 [[gnu::cold, gnu::noinline]] void go_to_main(const void* object) noexcept {
   if (!is_of_program(object)) return;
   check_no_mutex_held("the registration of a function for the program's end");
-  // others may steal it on its way
-  while (!process().main_here) ult::Pool::move_to(Rank{0});
+  ult::Pool::go_to(Rank{0});
 }
 
 }  // namespace
