@@ -133,7 +133,8 @@ static inline void anl_thread(void* p) {
   start.function();
 }
 static inline void anl_create(void (*function)(void), uint32_t rank) {
-  const kasane_allocated_t t = kasane_thread_allocate(_Alignof(struct anl_start), sizeof(struct anl_start));
+  const kasane_allocated_t t =
+      kasane_thread_allocate(__alignof__(struct anl_start), sizeof(struct anl_start));
   struct anl_start* const start = (struct anl_start*)t.argument;
   if (t.id == 0) anl_fail(__FILE__, __LINE__);
   if (anl.alive == anl.room) {
