@@ -7,7 +7,7 @@ include(../over_networks.cmake)
 # Sizes: those of the quick tests, others with another number of threads, and more than --dram 24M.
 set(small_lu -n 96 -t)
 set(many_lu -n 64 -p 13 -t)
-set(large_lu -n 2048)
+set(large_lu -n 1792)
 set(small_fft -t)
 set(many_fft -m 32 -p 13 -t)
 set(large_fft -m 1024)
