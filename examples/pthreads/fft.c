@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Fourier transform of n = m² complex numbers, seen as a matrix of m rows, in six steps.
  *
- *   transpose | transform each row, multiply by the twiddle factors | transpose | transform each row | transpose
+ *   transpose | transform each row, multiply by twiddle factors | transpose | transform each row | transpose
  *
  * Each thread has a strip of rows, which it initialises, so that the strip lies near it; a transposition
  * reads a block from the strip of every other thread. Barriers stand between the steps.

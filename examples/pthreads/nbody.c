@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies that attract each other, by a tree of cubes (J. Barnes and P. Hut, 1986): far cubes act as points.
  *
- *   each step:  the box around all bodies (under a lock) | the tree, part by part (an array of locks) | masses
- *               of the parts, which threads take in turns (GETSUB) | pulls of some bodies at a time, which
- *               threads take in turns, too | each thread moves its own bodies
+ *   each step:  the box around all bodies (under a lock)
+ *               the tree, part by part (an array of locks)
+ *               masses of the parts, which threads take in turns (GETSUB)
+ *               pulls of some bodies at a time, which threads take in turns, too
+ *               each thread moves its own bodies
  *
  * usage: nbody [-n bodies] [-s steps] [-p threads] [-v]
  */

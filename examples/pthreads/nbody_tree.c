@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree of nbody. The two levels below the root always exist; each of the 64 cubes of the second has a tree
- * of its own, a lock and a stock of cells. A thread sorts its bodies by cube and puts them into one tree after
- * another, each under its lock. What tree results depends on the bodies alone, not on their order, since a
- * leaf is one body.
+/* The tree of nbody. The two levels below the root always exist; each of the 64 cubes of the second has a
+ * tree of its own, a lock and a stock of cells. A thread sorts its bodies by cube and puts them into one tree
+ * after another, each under its lock. What tree results depends on the bodies alone, not on their order,
+ * since a leaf is one body.
  */
 #include MACROS
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Mandelbrot set by rectangles: where all points of a rectangle's border belong together, so do those
- * inside; else it is cut into four. Rectangles are tasks in queues, one a thread, each with its lock. A thread
- * takes the newest task of its own queue, or the oldest one of another's; if all are empty it waits (condition)
- * until there are tasks, or until the last one is done.
+ * inside; else it is cut into four. Rectangles are tasks in queues, one a thread, each with its lock. A
+ * thread takes the newest task of its own queue, or the oldest one of another's; if all are empty it waits
+ * (condition) until there are tasks, or until the last one is done.
  *
  * The points' values and the number of tasks do not depend on who computed what.
  *

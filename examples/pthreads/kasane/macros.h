@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The macros of SPLASH-2 and SPLASH-3 (Argonne National Laboratory's, "ANL") for Kasane: a program that was
- * written in them runs on all ranks without another change. ../posix/macros.h has the same macros for Pthreads.
+/* The macros of SPLASH-2 and SPLASH-3 (Argonne National Laboratory's, "ANL") for Kasane: a program that
+ * was written in them runs on all ranks without another change. ../posix/macros.h has the same macros for
+ * Pthreads.
  *
  * How it is used. Programs include this file before all else (or a compiler option does: -include), or m4 is
  * given an empty macro file in its place. A program that was written for m4 may use a macro with or without a
@@ -16,7 +17,7 @@
  *   CONDVARDEC(c) CONDVARINIT(c) CONDVARWAIT(c, l) CONDVARSIGNAL(c) CONDVARBCAST(c)
  *   PAUSEDEC(p) PAUSEINIT(p) SETPAUSE(p) WAITPAUSE(p) CLEARPAUSE(p)            a flag to wait for
  *   SEMDEC(s) SEMINIT(s, n) SEMP(s) SEMV(s)                                    a semaphore
- *   GSDEC(g) GSINIT(g) GETSUB(g, i, last, n)                                   i: the next of 0 ... last, then -1
+ *   GSDEC(g) GSINIT(g) GETSUB(g, i, last, n)                        i: the next of 0 ... last, then -1
  *   G_MALLOC(bytes) G_FREE(p) NU_MALLOC NU_FREE
  *   CLOCK(t)                       t becomes microseconds of the job's clock
  *   GET_PID(i) GET_HOME(i), and those for simulators (AUG_ON, TRACE_ON ...), which do nothing
@@ -27,9 +28,9 @@
  * Where threads run. CREATE deals the n threads out to the ranks: the first n / ranks of them, of which the
  * caller is one, to the rank of the caller, the next to the next rank. A thread begins at its rank.
  *
- * Where memory lies. Objects of less than kSharedPages lie at the rank that allocates them. Larger ones lie, page
- * by page (64 KiB), at the rank that touches a page first. So a program whose threads initialise what they
- * will use has it near; one whose main initialises all has all at main's rank.
+ * Where memory lies. Objects of less than kSharedPages lie at the rank that allocates them. Larger ones lie,
+ * page by page (64 KiB), at the rank that touches a page first. So a program whose threads initialise what
+ * they will use has it near; one whose main initialises all has all at main's rank.
  *
  * Thread safety: each macro may be used by any thread; CREATE and WAIT_FOR_END by one thread at a time.
  * Errors: the program ends with a message that names file and line, status 1. G_MALLOC returns NULL.
@@ -53,7 +54,7 @@
 extern "C" {
 #endif
 
-/* ---- what the macros are made of ------------------------------------------------------------------------ */
+/* ---- what the macros are made of ---------------------------------------------------------------------- */
 
 enum { kSharedPages = 32768, kStaggered = 1 << 20 }; /* bytes */
 
@@ -132,7 +133,8 @@ static inline void anl_thread(void* p) {
   start.function();
 }
 static inline void anl_create(void (*function)(void), uint32_t rank) {
-  const kasane_allocated_t t = kasane_thread_allocate(_Alignof(struct anl_start), sizeof(struct anl_start));
+  const kasane_allocated_t t =
+      kasane_thread_allocate(__alignof__(struct anl_start), sizeof(struct anl_start));
   struct anl_start* const start = (struct anl_start*)t.argument;
   if (t.id == 0) anl_fail(__FILE__, __LINE__);
   if (anl.alive == anl.room) {
@@ -233,9 +235,9 @@ static inline long anl_subscript(anl_subscripts_t* g, long last, long threads) {
 
 /* -- memory -- */
 
-/* Large arrays get a page more than they ask for, which is never touched. So arrays of equal size, say 256 MiB,
- * do not begin at addresses that differ in high bits only: loads and stores that go through several such arrays
- * in step miss the first-level caches of some processors each time. */
+/* Large arrays get a page more than they ask for, which is never touched. So arrays of equal size, say
+ * 256 MiB, do not begin at addresses that differ in high bits only: loads and stores that go through several
+ * such arrays in step miss the first-level caches of some processors each time. */
 static inline void* anl_allocate(size_t bytes) {
   if (bytes < kSharedPages) return kasane_malloc(bytes);
   if (bytes >= kStaggered) bytes += KASANE_PAGE_DEFAULT;
@@ -246,7 +248,7 @@ static inline void* anl_allocate(size_t bytes) {
 }
 #endif
 
-/* ---- the macros ----------------------------------------------------------------------------------------- */
+/* ---- the macros --------------------------------------------------------------------------------------- */
 
 /* The program's main has another name, whatever its parameters are; the name in brackets is not the macro. */
 #ifdef __cplusplus

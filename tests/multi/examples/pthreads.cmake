@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# The threaded programs in macros (examples/pthreads): each gives the result of its build with Pthreads on 1, 2
-# and 4 ranks, over each network and fault engine, with more threads than workers, and with data beyond DRAM.
+# The threaded programs in macros (examples/pthreads): each gives the result of its build with Pthreads on
+# 1, 2 and 4 ranks, over each network and fault engine, with more threads than workers, and with data beyond
+# DRAM.
 include(../over_networks.cmake)
 
 # Sizes: those of the quick tests, others with another number of threads, and more than --dram 24M.
 set(small_lu -n 96 -t)
 set(many_lu -n 64 -p 13 -t)
-set(large_lu -n 2048)
+set(large_lu -n 1792)
 set(small_fft -t)
 set(many_fft -m 32 -p 13 -t)
 set(large_fft -m 1024)
@@ -28,8 +29,8 @@ function(kasane_add_pthreads_test name program size ranks)
   list(JOIN ${size}_${program} " " arguments)
   add_test(NAME ${name}_${ranks}
     COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/same_result.sh" ${program} $<TARGET_FILE:example_${program}_posix>
-      "${arguments}" $<TARGET_FILE:kasane_command> run -n ${ranks} ${ARGN} -- $<TARGET_FILE:example_${program}>
-      ${${size}_${program}})
+      "${arguments}" $<TARGET_FILE:kasane_command> run -n ${ranks} ${ARGN}
+      -- $<TARGET_FILE:example_${program}> ${${size}_${program}})
   set_tests_properties(${name}_${ranks} PROPERTIES TIMEOUT 120 LABELS multi)
 endfunction()
 
