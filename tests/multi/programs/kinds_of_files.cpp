@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files, pipes, sockets and children of threads on all ranks; a program that works on more memory than --dram.
+// Files, sockets and children of threads on all ranks; `lines` works on more memory than a small --dram.
 #include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
