@@ -122,7 +122,7 @@ class Mutex {
   [[nodiscard]] bool has_owner() const noexcept {
     return is_recursive() || (data_.__kind & 3) == PTHREAD_MUTEX_ERRORCHECK;
   }
-  /// Of the thread that has it; -1: it has not. The owner's own store is the only one that it can see as such.
+  /// Of the thread that has it; -1: it has not. Only its own store can name it.
   int again() noexcept {
     if (!has_owner() || data_.__owner != self()) return -1;
     if (!is_recursive()) return EDEADLK;

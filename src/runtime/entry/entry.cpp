@@ -14,8 +14,8 @@
 
 namespace {
 
-/// The mark by which kasane run knows that this program becomes ranks.
-[[gnu::used]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
+/// The mark by which kasane run knows that this program becomes ranks. retain: also with --gc-sections.
+[[gnu::used, gnu::retain]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
 }  // namespace
 

@@ -41,6 +41,7 @@
 #include "runtime/crash.h"
 #include "runtime/forks.h"
 #include "runtime/options.h"
+#include "runtime/own_addresses.h"
 #include "runtime/process_state.h"
 #include "runtime/program_objects.h"
 #include "runtime/runtime.h"
@@ -131,6 +132,7 @@ void end_job(int status, void*) {
 
 void construct(int argc, char** argv, char** envp) {
   g_constructed = true;
+  leave_common_heap(Runtime::current()->ranks());  // what the start has freed
   construct_program(argc, argv, envp);
 }
 

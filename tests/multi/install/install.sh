@@ -169,7 +169,7 @@ END
     public="$public|sem_((try|timed|clock)?wait|post|getvalue)\$"
     public="$public|pthread_sigmask\$|sigprocmask\$|sigsuspend\$|ppoll\$|pselect\$|epoll_pwait\$"
     public="$public|posix_spawnp?\$|system\$|popen\$"
-    public="$public|setvbuf\$|setbuf(fer)?\$|((quick|pthread|thrd|)_)?exit\$|_Exit\$"
+    public="$public|setvbuf\$|setbuf(fer)?\$|((quick|pthread|thrd|)_)?exit\$|_Exit\$|__cxa_atexit\$"
     public="$public|std::ios_base::sync_with_stdio"
     # stdio_calls.cpp, stream_openers.cpp
     public="$public|(un)?f?(get|put)w?c(har)?(_unlocked)?\$|f(get|put)w?s(_unlocked)?\$|(get|put)w\$"

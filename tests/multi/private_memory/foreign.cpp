@@ -19,9 +19,10 @@ int* private_memory(std::string_view kind) {
   if (kind == "large") {
     p = std::malloc(kLarge);
   } else if (kind == "tiny") {
-    p = std::malloc(sizeof(int));  // of a size that was freed before main, perhaps
+    // The runtime's threads may have freed some of this size, at addresses that ranks have in common.
+    for (int i = 0; i < 1000; ++i) p = std::malloc(sizeof(int));
   } else if (kind == "copy") {
-    p = ::strdup("text");
+    for (int i = 0; i < 1000; ++i) p = ::strdup("text");
   } else {
     for (int i = 0; i < 1000; ++i) p = std::malloc(kSmall);
   }

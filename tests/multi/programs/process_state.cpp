@@ -275,12 +275,7 @@ bool rounding_of_a_worker() {
 }
 
 bool functions_at_the_end() {
-  return there([] {
-    return std::atexit([] {
-             static constexpr char kText[] = "atexit on the last rank\n";
-             (void)!::write(1, kText, sizeof kText - 1);
-           }) == 0;
-  });
+  return there([] { return std::atexit([] {}) == 0 && kasane_rank() == 0; });
 }
 
 const std::vector<std::pair<const char*, bool (*)()>> kRows = {
