@@ -4,7 +4,7 @@
  * Pthreads.
  *
  * How it is used. Programs include this file before all else (or a compiler option does: -include), or m4 is
- * given an empty macro file in its place. A program that was written for m4 may use a macro with or without a
+ * given suite.m4 in its place. A program that was written for m4 may use a macro with or without a
  * semicolon behind it: what is a statement is a block here too.
  *
  *   MAIN_ENV                       once, at file scope, in the file of main; EXTERN_ENV in the others
@@ -35,7 +35,7 @@
  * Thread safety: each macro may be used by any thread; CREATE and WAIT_FOR_END by one thread at a time.
  * Errors: the program ends with a message that names file and line, status 1. G_MALLOC returns NULL.
  */
-#ifndef EXAMPLES_PTHREADS_KASANE_MACROS_H
+#if !defined(EXAMPLES_PTHREADS_KASANE_MACROS_H) && (defined(__cplusplus) || __STDC_VERSION__ >= 199901L)
 #define EXAMPLES_PTHREADS_KASANE_MACROS_H
 
 #include <kasane/kasane.h>
@@ -49,6 +49,10 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef PAGE_SIZE
+#define PAGE_SIZE 4096
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -411,20 +415,22 @@ int anl_main(int argc, char** argv) __asm__("anl_program_main");
   }
 
 /* C11's, between ranks too where the program is compiled as kasane.pc says. */
-#define RELEASE_FENCE                        \
+#define RELEASE_FENCE(...)                   \
   {                                          \
     __atomic_thread_fence(__ATOMIC_RELEASE); \
   }
-#define ACQUIRE_FENCE                        \
+#define ACQUIRE_FENCE(...)                   \
   {                                          \
     __atomic_thread_fence(__ATOMIC_ACQUIRE); \
   }
-#define FULL_FENCE                           \
+#define FULL_FENCE(...)                      \
   {                                          \
     __atomic_thread_fence(__ATOMIC_SEQ_CST); \
   }
 
-/* For simulators. */
+/* For simulators; SPLASH3_ROI: the region of interest. */
+#define SPLASH3_ROI_BEGIN()
+#define SPLASH3_ROI_END()
 #define EVENT(...) \
   {                \
   }

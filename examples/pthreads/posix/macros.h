@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The macros of SPLASH-2 and SPLASH-3 for Pthreads; ../kasane/macros.h has the same, with their meaning. */
-#ifndef EXAMPLES_PTHREADS_POSIX_MACROS_H
+#if !defined(EXAMPLES_PTHREADS_POSIX_MACROS_H) && (defined(__cplusplus) || __STDC_VERSION__ >= 199901L)
 #define EXAMPLES_PTHREADS_POSIX_MACROS_H
 
 #include <assert.h>
@@ -13,6 +13,10 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef PAGE_SIZE
+#define PAGE_SIZE 4096
+#endif
 
 enum { kMostThreads = 1024 };
 
@@ -291,15 +295,15 @@ static inline unsigned long anl_microseconds(void) {
     (i) = 0;        \
   }
 
-#define RELEASE_FENCE                        \
+#define RELEASE_FENCE(...)                   \
   {                                          \
     __atomic_thread_fence(__ATOMIC_RELEASE); \
   }
-#define ACQUIRE_FENCE                        \
+#define ACQUIRE_FENCE(...)                   \
   {                                          \
     __atomic_thread_fence(__ATOMIC_ACQUIRE); \
   }
-#define FULL_FENCE                           \
+#define FULL_FENCE(...)                      \
   {                                          \
     __atomic_thread_fence(__ATOMIC_SEQ_CST); \
   }
