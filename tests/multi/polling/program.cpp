@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // For --check polling. "plain": a thread on the last rank reads a plain word until a thread of rank 0 changes
-// it, which it would not see; "variable": a variable of the program. "computes": it computes instead, beside words that rank 0 changes. "waits": it
-// reads the word by kasane::atomic_ref.
+// it, which it would not see; "variable": a variable of the program. "computes": it computes instead, beside
+// words that rank 0 changes. "waits": it reads the word by kasane::atomic_ref.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
