@@ -44,6 +44,9 @@ kasane_add_case_program(print)
 kasane_test_case(print "${CMAKE_CURRENT_SOURCE_DIR}/print.py" $<TARGET_FILE:case_print> @RUN@ --)
 kasane_test_case(print_tagged
   "${CMAKE_CURRENT_SOURCE_DIR}/print.py" $<TARGET_FILE:case_print> @RUN@ --tag-output --)
+kasane_add_case_program(long_lines)
+kasane_test_case(long_lines
+  "${CMAKE_CURRENT_SOURCE_DIR}/long_lines.sh" @RUN@ -- $<TARGET_FILE:case_long_lines>)
 kasane_add_case_program(exits)
 kasane_test_case(exits "${CMAKE_CURRENT_SOURCE_DIR}/exits.py" $<TARGET_FILE:case_exits> @RUN@ --)
 kasane_add_case_program(thread_exits)
@@ -70,6 +73,8 @@ if(NOT KASANE_SANITIZER)
 endif()
 kasane_add_case_program(process_state LIBS ${CMAKE_DL_LIBS})
 kasane_test_case(process_state @RUN@ -- $<TARGET_FILE:case_process_state>)
+kasane_add_case_program(os_threads)
+kasane_test_case(os_threads @RUN@ -- $<TARGET_FILE:case_os_threads> 3000)
 kasane_add_case_program(read_input)
 kasane_test_case(read_input
   "${CMAKE_CURRENT_SOURCE_DIR}/read_input.sh" @RUN@ -- $<TARGET_FILE:case_read_input>)
