@@ -75,6 +75,8 @@ kasane_add_case_program(process_state LIBS ${CMAKE_DL_LIBS})
 kasane_test_case(process_state @RUN@ -- $<TARGET_FILE:case_process_state>)
 kasane_add_case_program(os_threads)
 kasane_test_case(os_threads @RUN@ -- $<TARGET_FILE:case_os_threads> 3000)
+kasane_add_case_program(keys)
+kasane_test_case(keys @RUN@ -- $<TARGET_FILE:case_keys>)
 kasane_add_case_program(read_input)
 kasane_test_case(read_input
   "${CMAKE_CURRENT_SOURCE_DIR}/read_input.sh" @RUN@ -- $<TARGET_FILE:case_read_input>)
