@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of Pthreads and of C11 (tss_t): those that the executable makes are Kasane's (ult/locals.h), so a
-// thread finds its value wherever it runs, and every rank knows the key. There are kLocalKeys a job, which are
-// not made free again. Main and OS threads have values of their own, without destructors. Keys that libraries
-// make are libc's, hence a worker's. A sanitizer has its own.
+// thread finds its value wherever it runs, and every rank knows the key. There are kLocalKeys a job, which
+// are not made free again. Main and OS threads have values of their own, without destructors. Keys that
+// libraries make are libc's, hence a worker's. A sanitizer has its own.
 //
 // Thread safety: as the functions that are replaced.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -132,7 +132,9 @@ KASANE_SHOWN int pthread_key_create(pthread_key_t* key, void (*destructor)(void*
 }
 KASANE_SHOWN int pthread_key_delete(pthread_key_t key) noexcept { return kasane::runtime::destroy(key); }
 KASANE_SHOWN void* pthread_getspecific(pthread_key_t key) noexcept { return kasane::runtime::get(key); }
-KASANE_SHOWN int pthread_setspecific(pthread_key_t key, const void* value) noexcept {
+// Under another name, since <pthread.h> declares that the function does not use the value.
+KASANE_SHOWN int kasane_set_specific(pthread_key_t, const void*) noexcept asm("pthread_setspecific");
+int kasane_set_specific(pthread_key_t key, const void* value) noexcept {
   return kasane::runtime::set(key, value);
 }
 KASANE_SHOWN int tss_create(tss_t* key, tss_dtor_t destructor) {
