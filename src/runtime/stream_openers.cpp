@@ -266,6 +266,8 @@ int flush_all(int (*flush)(File*)) noexcept {
 }  // namespace
 }  // namespace kasane::runtime
 
+using kasane::kNoRank;
+using kasane::Rank;
 using namespace kasane::runtime;
 
 extern "C" {
