@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/output.h"
 
+#include <fcntl.h>
 #include <stdio_ext.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +19,7 @@ namespace kasane::runtime {
 namespace {
 
 bool g_several_ranks = false;
+bool g_pipes[3] = {};  ///< of descriptors: those that all ranks write into
 const comm::RankStatus* g_pump = nullptr;
 /// of the stdio buffer: private, since the kernel reads it in write(2) (rule 10)
 char g_buffer[64 * 1024];
@@ -63,8 +66,36 @@ constinit Hidden<Setvbuf> g_setvbuf("setvbuf");
 
 constinit ult::Leftover g_partial_line;
 
+bool writes_in_turns(long descriptor) noexcept {
+  return (descriptor == STDOUT_FILENO || descriptor == STDERR_FILENO) && g_pipes[descriptor];
+}
+
+namespace {
+bool is_pipe(int descriptor) noexcept {
+  struct stat status;
+  return ::fstat(descriptor, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+bool lock_pipe(int descriptor, short how) noexcept {
+  struct flock all = {};
+  all.l_type = how;
+  all.l_whence = SEEK_SET;
+  while (::fcntl(descriptor, F_SETLKW, &all) != 0)
+    if (errno != EINTR) return false;
+  return true;
+}
+}  // namespace
+
+// The program may have put another file there, whose locks are its own.
+OutputTurn::OutputTurn(int descriptor) noexcept
+    : descriptor_(is_pipe(descriptor) && lock_pipe(descriptor, F_WRLCK) ? descriptor : -1) {}
+OutputTurn::~OutputTurn() {
+  if (descriptor_ >= 0) lock_pipe(descriptor_, F_UNLCK);
+}
+
 void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept {
   if (ranks < 2) return;
+  for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO})
+    g_pipes[descriptor] = pump == nullptr && is_pipe(descriptor);
   g_setvbuf.get()(stdout, g_buffer, _IOLBF, sizeof g_buffer);
   g_partial_line = {&stdout->_IO_write_base, &stdout->_IO_write_ptr, write_partial_line};
   g_several_ranks = true;

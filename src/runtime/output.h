@@ -12,8 +12,10 @@
 //
 // With one rank nothing changes: one process, one buffer.
 //
-// Limits: a line of more than 64 KiB is cut, and the kernel may cut one of more than PIPE_BUF (4096) bytes
-// when it goes into a pipe that is full. The program's own buffers (fopen, std::ofstream) are a rank's.
+// The kernel cuts a write of more than PIPE_BUF (4096) bytes into a pipe that is full, and lets other ranks'
+// writes between. So ranks of a host take turns there, by a lock of the pipe (OutputTurn).
+//
+// Limits: a line of more than 64 KiB is several writes. Over several hosts mpirun joins the output.
 //
 // Thread safety: order_output() before other threads exist; the rest from any thread.
 #pragma once
@@ -28,6 +30,21 @@ namespace kasane::runtime {
 /// In a rank of a job of `ranks`, before the constructors of the program's static objects. pump: this rank's
 /// status where its output goes through a pipe of its own to the supervisor (--tag-output), else null.
 void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept;
+
+/// Whether ranks take turns in writing to the descriptor: standard output or error, a pipe of all ranks.
+[[nodiscard]] bool writes_in_turns(long descriptor) noexcept;
+
+/// The calling rank's turn. Its threads may share one.
+class OutputTurn {
+ public:
+  explicit OutputTurn(int descriptor) noexcept;
+  ~OutputTurn();
+  OutputTurn(const OutputTurn&) = delete;
+  OutputTurn& operator=(const OutputTurn&) = delete;
+
+ private:
+  int descriptor_;  ///< -1: there is nothing to lock
+};
 
 /// settle() writes the part of a line that stdout holds, and with --tag-output waits for the supervisor. On a
 /// worker: it may block as any printing does.

@@ -31,8 +31,6 @@
 namespace kasane::runtime {
 namespace {
 
-using File = std::FILE;
-
 bool one_rank() noexcept { return g_streams.ranks == 1; }
 bool is_of_here(const void* stream) noexcept {
   return rank_of_stream(reinterpret_cast<std::uintptr_t>(stream), g_streams.ranks) == g_streams.me;
@@ -64,8 +62,8 @@ bool only_by_fopen(const char* mode) noexcept {
   return std::strchr(mode, ',') != nullptr || std::strchr(mode, 'm') != nullptr;
 }
 
-File* open_file(const char* path, const char* mode) noexcept {
-  static constinit Hidden<File* (*)(const char*, const char*)> libcs("fopen");
+FILE* open_file(const char* path, const char* mode) noexcept {
+  static constinit Hidden<FILE* (*)(const char*, const char*)> libcs("fopen");
   if (one_rank() || only_by_fopen(mode)) return libcs.get()(path, mode);
   const int flags = flags_of(mode);
   if (flags == -1) {
@@ -75,7 +73,7 @@ File* open_file(const char* path, const char* mode) noexcept {
   const int descriptor = ::open(path, flags, 0666);
   if (descriptor < 0) return nullptr;
   if ((flags & (O_APPEND | O_ACCMODE)) == (O_APPEND | O_WRONLY)) ::lseek(descriptor, 0, SEEK_END);
-  File* const stream = open_stream(descriptor, mode);
+  FILE* const stream = open_stream(descriptor, mode);
   if (stream == nullptr) close_keeping_errno(descriptor);
   return stream;
 }
@@ -87,8 +85,8 @@ auto open_where(int descriptor, const char* name, const Open& open) {
   return there == kNoRank ? open() : call_there({there, name}, open);
 }
 
-File* open_temporary() noexcept {
-  static constinit Hidden<File* (*)()> libcs("tmpfile");
+FILE* open_temporary() noexcept {
+  static constinit Hidden<FILE* (*)()> libcs("tmpfile");
   if (one_rank()) return libcs.get()();
   int descriptor = ::open(P_tmpdir, O_TMPFILE | O_RDWR | O_EXCL, 0600);
   if (descriptor < 0) {
@@ -97,7 +95,7 @@ File* open_temporary() noexcept {
     if (descriptor < 0) return nullptr;
     ::unlink(path);
   }
-  File* const stream = open_stream(descriptor, "w+");
+  FILE* const stream = open_stream(descriptor, "w+");
   if (stream == nullptr) close_keeping_errno(descriptor);
   return stream;
 }
@@ -118,15 +116,15 @@ auto open_until_ours(const Open& open, const Undo& undo) {
   return stream;
 }
 
-File* open_memory(void* at, std::size_t bytes, const char* mode) noexcept {
-  static constinit Hidden<File* (*)(void*, std::size_t, const char*)> libcs("fmemopen");
-  return open_until_ours([&] { return libcs.get()(at, bytes, mode); }, [](File* f) { std::fclose(f); });
+FILE* open_memory(void* at, std::size_t bytes, const char* mode) noexcept {
+  static constinit Hidden<FILE* (*)(void*, std::size_t, const char*)> libcs("fmemopen");
+  return open_until_ours([&] { return libcs.get()(at, bytes, mode); }, [](FILE* f) { std::fclose(f); });
 }
 
-File* open_growing(char** at, std::size_t* bytes) noexcept {
-  static constinit Hidden<File* (*)(char**, std::size_t*)> libcs("open_memstream");
+FILE* open_growing(char** at, std::size_t* bytes) noexcept {
+  static constinit Hidden<FILE* (*)(char**, std::size_t*)> libcs("open_memstream");
   return open_until_ours([&] { return libcs.get()(at, bytes); },
-                         [&](File* f) {
+                         [&](FILE* f) {
                            std::fclose(f);
                            std::free(*at);
                          });
@@ -156,12 +154,12 @@ DIR* open_directory(const char* path) noexcept {
 /// Streams of popen(), and the child of each.
 class Children {
  public:
-  void add(File* stream, pid_t child) {
+  void add(FILE* stream, pid_t child) {
     const std::lock_guard lock(lock_);
     all_.push_back({stream, child});
   }
   /// -1: no child has this stream.
-  [[nodiscard]] pid_t take(const File* stream) {
+  [[nodiscard]] pid_t take(const FILE* stream) {
     const std::lock_guard lock(lock_);
     for (Child& c : all_) {
       if (c.stream != stream) continue;
@@ -175,7 +173,7 @@ class Children {
 
  private:
   struct Child {
-    File* stream;
+    FILE* stream;
     pid_t child;
   };
   std::mutex lock_;
@@ -199,7 +197,7 @@ pid_t start_shell(const char* command, int theirs, int as) noexcept {
 }
 
 /// What is open in one child is not in another: all ends of this process close on exec.
-File* open_process(const char* command, const char* mode) noexcept {
+FILE* open_process(const char* command, const char* mode) noexcept {
   const bool reads = *mode == 'r';
   int ends[2];
   if ((!reads && *mode != 'w') || (mode[1] != 0 && std::strcmp(mode + 1, "e") != 0)) {
@@ -208,7 +206,7 @@ File* open_process(const char* command, const char* mode) noexcept {
   }
   if (::pipe2(ends, O_CLOEXEC) != 0) return nullptr;
   const int ours = ends[reads ? 0 : 1], theirs = ends[reads ? 1 : 0];
-  File* const stream = open_stream(ours, reads ? "r" : "w");
+  FILE* const stream = open_stream(ours, reads ? "r" : "w");
   const pid_t child =
       stream == nullptr ? -1 : start_shell(command, theirs, reads ? STDOUT_FILENO : STDIN_FILENO);
   close_keeping_errno(theirs);
@@ -224,8 +222,8 @@ File* open_process(const char* command, const char* mode) noexcept {
   return nullptr;
 }
 
-int close_stream(File* stream, const char* name) noexcept {
-  static constinit Hidden<int (*)(File*)> libcs("fclose");
+int close_stream(FILE* stream, const char* name) noexcept {
+  static constinit Hidden<int (*)(FILE*)> libcs("fclose");
   const Rank there = stream_elsewhere(stream);
   const auto close = [&] {
     pid_t child = -1;
@@ -244,7 +242,7 @@ int close_stream(File* stream, const char* name) noexcept {
 }
 
 /// fflush(nullptr): the streams of all ranks.
-int flush_all(int (*flush)(File*)) noexcept {
+int flush_all(int (*flush)(FILE*)) noexcept {
   int result = 0;
   const Rank home = g_streams.me;
   const auto flush_at = [&](Rank rank) {
@@ -266,6 +264,8 @@ int flush_all(int (*flush)(File*)) noexcept {
 }  // namespace
 }  // namespace kasane::runtime
 
+using kasane::kNoRank;
+using kasane::Rank;
 using namespace kasane::runtime;
 
 extern "C" {

@@ -27,6 +27,7 @@
 #include "runtime/forks.h"
 #include "runtime/held_mutexes.h"
 #include "runtime/hidden.h"
+#include "runtime/output.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
@@ -510,6 +511,16 @@ long number_opened(const CaughtCall& call, const UsedDescriptors& used, long res
   return result;
 }
 
+bool writes_line(const CaughtCall& call) noexcept {
+  return (call.number == SYS_write || call.number == SYS_writev) && writes_in_turns(call.argument[0]);
+}
+
+/// Null: calls pass.
+Runtime* runtime_for_calls() noexcept {
+  Runtime* const runtime = Runtime::current();
+  return runtime != nullptr ? runtime : runtime_of_parent();
+}
+
 /// The rank that opened a descriptor of the call, which is not open here. kNoRank: none did.
 Rank opener_of(const CaughtCall& call, const UsedDescriptors& used) noexcept {
   for (const std::int8_t argument : used.used) {
@@ -540,12 +551,6 @@ const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
   return &own;
 }
 
-/// Null: calls pass.
-Runtime* runtime_for_calls() noexcept {
-  Runtime* const runtime = Runtime::current();
-  return runtime != nullptr ? runtime : runtime_of_parent();
-}
-
 bool concerns(const CaughtCall& call) noexcept {
   const Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return false;
@@ -554,6 +559,7 @@ bool concerns(const CaughtCall& call) noexcept {
   const auto absent = [&](long word) {
     return runtime->contains(address(word)) && !(open_stacks && runtime->in_open_stacks(address(word)));
   };
+  if (writes_line(call)) return true;
   if (g_descriptors.divided()) {
     const UsedDescriptors d = used_descriptors(call.number, call.argument[1]);
     if (d.opens || d.opens_two >= 0) return true;
@@ -594,7 +600,10 @@ bool concerns(const CaughtCall& call) noexcept {
   if (call.number == SYS_futex) return carry_out_futex(*runtime, call);
   CallEntry own;
   const CallEntry* const entry = entry_of(call, own);
-  return entry == nullptr ? carry_out_unknown(call) : Carried(*runtime, call, *entry).carry_out();
+  if (entry == nullptr) return carry_out_unknown(call);
+  std::optional<OutputTurn> turn;
+  if (writes_line(call)) turn.emplace(static_cast<int>(call.argument[0]));
+  return Carried(*runtime, call, *entry).carry_out();
 }
 
 /// The call at another rank: a thread goes there, and stays; main has a thread make it.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that each OS thread of this rank passes to dsm: waiter, counters, read-ahead state. Workers and
 // the service thread have theirs from the start; any other OS thread gets one when it first touches global
-// memory (they share one block of counters). The threads that serve faults of other threads
-// (mem/fault_threads.h) do so one at a time, and share one context.
+// memory (they share one block of counters), which another thread takes over when it has ended. The threads
+// that serve faults of other threads (mem/fault_threads.h) do so one at a time, and share one context.
 // Thread safety: here() from any thread, also in a fault handler: it allocates nothing.
 #pragma once
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstddef>
@@ -25,16 +27,20 @@ class ThreadContexts {
       : transport_(transport),
         counters_(counters),
         workers_(workers),
-        for_others_(transport, counters[workers + 2], dsm::Serves::others) {}
+        for_others_(transport, counters[workers + 2], dsm::Serves::others) {
+    has_key_ = ::pthread_key_create(&key_, &ThreadContexts::end_of_thread) == 0;
+  }
   ~ThreadContexts() {
+    if (has_key_) ::pthread_key_delete(key_);
     for (std::uint32_t i = 0; i < used_.load(); ++i)
       std::launder(reinterpret_cast<Entry*>(entries_[i].bytes))->~Entry();
   }
 
   /// The calling OS thread is worker `index` from now on; index == workers: the service thread.
-  void enter(std::uint32_t index) noexcept { t_context = make(counters_[index]); }
+  void enter(std::uint32_t index) noexcept { t_context = &make(counters_[index])->context; }
   [[nodiscard]] dsm::ThreadContext& here() noexcept {
-    if (t_context == nullptr) t_context = make(counters_[workers_ + 1]);
+    if (t_context == nullptr) [[unlikely]]
+      t_context = take();
     return *t_context;
   }
   /// The context of the thread that serves a fault.
@@ -48,20 +54,49 @@ class ThreadContexts {
         : waiter(transport), context(transport, waiter, counters, serves) {}
     comm::PollWaiter waiter;
     dsm::ThreadContext context;
+    std::atomic<bool> free{false};
   };
   static constexpr std::uint32_t kMost = 1024;
 
-  dsm::ThreadContext* make(Counters& counters) noexcept {
+  [[nodiscard]] Entry& entry(std::uint32_t i) noexcept {
+    return *std::launder(reinterpret_cast<Entry*>(entries_[i].bytes));
+  }
+  Entry* make(Counters& counters) noexcept {
     const std::uint32_t i = used_.fetch_add(1);
-    KASANE_CHECK_OP(i, <, kMost);
-    return &(new (entries_[i].bytes) Entry(transport_, counters))->context;
+    KASANE_CHECK(i < kMost, "more than 1000 OS threads of a rank use global memory at a time");
+    Entry* const made = new (entries_[i].bytes) Entry(transport_, counters);
+    made_.fetch_add(1);  // seq_cst, as the load in take(): all before are constructed when the sums agree
+    return made;
+  }
+  /// One of a thread that has ended, or a new one.
+  [[gnu::noinline]] dsm::ThreadContext* take() noexcept {
+    const std::uint32_t n = made_.load() == used_.load() ? made_.load() : 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      bool free = true;
+      // acquire: what its last thread has left
+      if (!entry(i).free.compare_exchange_strong(free, false, std::memory_order_acquire)) continue;
+      return note_for_end(&entry(i));
+    }
+    return note_for_end(make(counters_[workers_ + 1]));
+  }
+  /// libc keeps the values of the first 32 keys in the thread itself, so a fault handler may set one.
+  dsm::ThreadContext* note_for_end(Entry* taken) noexcept {
+    constexpr pthread_key_t kInThread = 32;
+    if (has_key_ && key_ < kInThread) ::pthread_setspecific(key_, taken);
+    return &taken->context;
+  }
+  static void end_of_thread(void* taken) noexcept {
+    t_context = nullptr;
+    static_cast<Entry*>(taken)->free.store(true, std::memory_order_release);  // release: for the next thread
   }
 
   comm::Transport& transport_;
   Counters* counters_;
   std::uint32_t workers_;
   Entry for_others_;
-  std::atomic<std::uint32_t> used_{0};
+  std::atomic<std::uint32_t> used_{0}, made_{0};
+  pthread_key_t key_ = 0;
+  bool has_key_ = false;
   // Allocated in advance, since a fault handler may need one. Not constructed until used, so that they take
   // no frames (2 MiB), as an array of optionals would.
   struct Room {

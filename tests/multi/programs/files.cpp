@@ -3,6 +3,7 @@
 // missing or a byte wrong.
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -253,11 +254,19 @@ void use_on_an_os_thread() {
   at(0, [&] { std::thread([&] { std::fputs("lost", f); }).join(); });
 }
 
+/// More than DRAM holds, by a call within libc.
+void write_absent() {
+  const std::vector<char> all(std::size_t{48} << 20, 'x');
+  FILE* const f = ::fdopen(::memfd_create("kasane-files", 0), "w");
+  NEED(f != nullptr);
+  NEED(std::fwrite(all.data(), 1, all.size(), f) == all.size());
+}
+
 void run_failing(const std::string& how) {
   kasane::run([&] {
     const auto words = kasane::make_array<int>(kasane::ranks() * kWord, kasane::placement::block);
     g_words = words.get();
-    how == "closed" ? use_after_close() : use_on_an_os_thread();
+    how == "closed" ? use_after_close() : how == "absent" ? write_absent() : use_on_an_os_thread();
   });
 }
 

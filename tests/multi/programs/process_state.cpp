@@ -264,7 +264,7 @@ bool keys_of_pthreads() {
   pthread_key_t key;
   if (::pthread_key_create(&key, nullptr) != 0) return false;
   ::pthread_setspecific(key, &key);
-  return there([key] { return ::pthread_getspecific(key); }) != static_cast<void*>(&key);
+  return there([key] { return ::pthread_getspecific(key); }) == static_cast<void*>(&key);
 }
 
 bool rounding_of_a_worker() {

@@ -61,12 +61,16 @@ foreach(lacks dispatch nor-userfaultfd)
       $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:program_${program}>)
     set_tests_properties(${program}_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
   endforeach()
-  add_test(NAME streams_without_${lacks} COMMAND without_dispatch ${lacks}
-    $<TARGET_FILE:kasane_command> run -n 2 --dram 24M --spill /dev/shm -- $<TARGET_FILE:program_streams> 48)
-  set_tests_properties(streams_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
 endforeach()
-set_tests_properties(streams_without_nor-userfaultfd PROPERTIES
-  PASS_REGULAR_EXPRESSION "(fwrite|fread)[(][)] on rank .*EFAULT.*--faults uffd-thread")
+set(run $<TARGET_FILE:kasane_command> run -n 2 --dram 24M --spill /dev/shm --)
+add_test(NAME streams_without_dispatch
+  COMMAND without_dispatch dispatch ${run} $<TARGET_FILE:program_streams> 48)
+add_test(NAME absent_without_nor-userfaultfd
+  COMMAND without_dispatch nor-userfaultfd ${run} $<TARGET_FILE:program_files> absent)
+set_tests_properties(streams_without_dispatch absent_without_nor-userfaultfd
+  PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
+set_tests_properties(absent_without_nor-userfaultfd PROPERTIES
+  PASS_REGULAR_EXPRESSION "fwrite[(][)] on rank .*EFAULT.*--faults uffd-thread")
 if(UCX_FOUND)
   kasane_test_calls_over_ucx(calls program_system_calls)
   kasane_test_calls_over_ucx(descriptors program_descriptors)
