@@ -198,7 +198,7 @@ bool asked_to_switch(const siginfo_t& info) noexcept {
 void on_caught(int signal, siginfo_t* info, void* context) {
   if (info->si_code != SYS_USER_DISPATCH) {
     const int saved = errno;
-    const PassedCalls passed;
+    const PassedInHandler passed;
     if (!asked_to_switch(*info)) g_other(signal, info, context);
     errno = saved;
     return;

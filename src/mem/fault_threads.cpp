@@ -24,15 +24,6 @@ namespace {
 
 constexpr std::uint64_t kSpinNs = 20'000;  // as comm::PollWaiter
 
-/// All signals but those of crashes: a handler of the program could touch V, and no thread would answer.
-void block_signals() noexcept {
-  sigset_t mask;
-  ::sigfillset(&mask);
-  for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
-    ::sigdelset(&mask, crash);
-  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-}
-
 }  // namespace
 
 struct FaultThreads::Own {
@@ -76,7 +67,7 @@ void FaultThreads::await_answer() const noexcept {
 }
 
 void FaultThreads::run(unsigned me) noexcept {
-  block_signals();
+  topo::block_signals_of_program();
   const auto alternate = AltStack::create();  // for the report of a crash
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   set_thread_role("faults");

@@ -120,7 +120,7 @@ void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
 
 void on_signal(int signal, siginfo_t* info, void* ucontext) {
   const int saved = errno;
-  const PassedCalls passed;
+  const PassedInHandler passed;
   if (!serve(signal, *info, ucontext) && !end_named_copy(ucontext)) {
     // acquire: what its installer prepared for it.
     const FaultFallback chosen = fallback.load(std::memory_order_acquire);

@@ -119,7 +119,7 @@ constexpr int kForEver = 0x7fffffff;
 long wait(const Futex& futex, int op, const Arguments& a) {
   const auto expected = static_cast<std::uint32_t>(a[2]);
   const auto* const time = reinterpret_cast<const timespec*>(a[3]);
-  if (time == nullptr && ult::Pool::in_user_code()) return futex.wait(expected);
+  if (time == nullptr && ult::Pool::may_wait()) return futex.wait(expected);
   const clockid_t clock = (op & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
   timespec deadline{kForEver, 0};
   if (time != nullptr) deadline = *time;
@@ -138,7 +138,7 @@ long call_futex(const Arguments& a) {
   const Futex futex(reinterpret_cast<void*>(a[0]));
   const int op = static_cast<int>(a[1]), command = op & FUTEX_CMD_MASK;
   const bool waits = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
-  const bool on_thread = ult::Pool::in_user_code();
+  const bool on_thread = ult::Pool::may_wait();
   if (waits && (on_thread || futex.is_global())) return wait(futex, op, a);
   if (command != FUTEX_WAKE && command != FUTEX_WAKE_BITSET) return by_kernel(SYS_futex, a);
   futex.wake(a[2] != 1);

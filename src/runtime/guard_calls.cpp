@@ -123,7 +123,7 @@ class Guard {
   [[nodiscard]] GuardWord word() const { return GuardWord::unpack(load_atomic_word(word_)); }
   void wait() const {
     const Runtime* const here = runtime();
-    if (here != nullptr && ult::Pool::in_user_code()) {
+    if (here != nullptr && ult::Pool::may_wait()) {
       const ult::Watch list = watch(*here);
       const std::uint32_t epoch = list.prepare();
       if (may_sleep(word())) list.wait(epoch);

@@ -170,6 +170,7 @@ Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm:
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("pager");
+    topo::block_signals_of_program();
     binding.bind_server();
     comm::PollWaiter waiter(transport_);
     comm::Blocking io(transport_, waiter, &counters);
@@ -181,6 +182,7 @@ Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm:
     const auto alternate = mem::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("reader");
+    topo::block_signals_of_program();
     binding.bind_server();
     tiers_->run_reader();
   });

@@ -43,7 +43,7 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
                                                              void* argument) noexcept {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static constinit kasane::runtime::Hidden<Create> libcs("pthread_create");
-  const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() != kasane::Calls::passed;
+  const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() == kasane::Calls::caught;
   if (!globally && !caught) return libcs.get()(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;

@@ -64,6 +64,7 @@
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
+#include "runtime/signals.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
 #include "runtime/streams.h"
@@ -166,7 +167,10 @@ struct Runtime::State {
   /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
   static constexpr std::int64_t kNoExit = INT64_MIN;
   std::atomic<std::int64_t> exit_asked{kNoExit};
-  std::uint64_t roots = 0;  ///< root threads started, by main
+  /// handlers of the program's signals have stored, and their rank has released
+  std::atomic<bool> handlers_stored_elsewhere{false};
+  std::uint64_t handlers_ns = 0;  ///< when the service thread last released what handlers stored here
+  std::uint64_t roots = 0;        ///< root threads started, by main
   std::byte* main_stack_low = nullptr;
 
   Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
@@ -195,6 +199,7 @@ struct Runtime::State {
   Result<void> start_threads(std::uint32_t first_worker);
   void service_loop();
   void exit_as_asked();
+  void pass_on_stores_of_handlers(dsm::ThreadContext&);
   bool join_workers();
   void stop_service();
   Result<void> check_open(const char* what) const;
@@ -718,6 +723,7 @@ void Runtime::State::service_loop() {
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
   set_thread_role("service");
+  topo::block_signals_of_program();
   binding.bind_server();
   auto& context = contexts->here();
   while (!service_stop.load()) {
@@ -730,8 +736,22 @@ void Runtime::State::service_loop() {
     exit_as_asked();
     if (!busy) reporter->serve();
     if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
+    if (!busy) pass_on_stores_of_handlers(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
+}
+
+/// What the program's signal handlers stored, in words that threads poll perhaps, becomes visible everywhere.
+void Runtime::State::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
+  constexpr std::uint64_t kAtMostEveryNs = 50'000'000;
+  if (handlers_stored_elsewhere.exchange(false)) coherence->acquire_noticed(context);
+  if (ranks == 1 || shut_down_by.load() != 0 || now_ns() - handlers_ns < kAtMostEveryNs ||
+      !handlers_have_run())
+    return;
+  handlers_ns = now_ns();
+  coherence->release_all(context);
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    if (Rank{r} != rank) context.io.send(Rank{r}, gas::kStopHandler, std::as_bytes(std::span("", 1)));
 }
 
 /// Another rank's thread has called exit().
@@ -746,13 +766,18 @@ void Runtime::State::exit_as_asked() {
   thread->detach();
 }
 
-/// On rank 0 with the code of an exit(), which is called by a thread of its own: a handler must not block.
+/// The end of the job. With one byte: handlers of the sender's signals have stored, and it has released. On
+/// rank 0 with the code of an exit(), which is called by a thread of its own: a handler must not block.
 void Runtime::State::on_stop(void* self, const comm::Message& message) noexcept {
   auto& state = *static_cast<State*>(self);
   std::int32_t code = 0;
   if (message.payload.size() == sizeof code) {
     std::memcpy(&code, message.payload.data(), sizeof code);
     state.exit_asked.store(code);
+    return state.transport->wake(state.rank, comm::Doorbell::messages);
+  }
+  if (message.payload.size() == 1) {
+    state.handlers_stored_elsewhere.store(true);
     return state.transport->wake(state.rank, comm::Doorbell::messages);
   }
   state.stop_requested.store(true);
@@ -787,6 +812,7 @@ bool Runtime::State::join_workers() {
 
 void Runtime::serve() {
   if (const auto started = state_->start_threads(0); !started) give_up(started.error());
+  const mem::ProgramThread runs_signal_handlers;  // those of signals to the process
   state_->stop_requested.wait(false);
   shut_down();
 }
@@ -809,6 +835,7 @@ void Runtime::shut_down() noexcept {
     s.stop_requested.wait(false);  // exit() with --main all: rank 0 ends the job
   }
   const bool joined = s.join_workers();
+  end_signal_handlers();
   // completes puts that have no waiter; by polling, since exit() may be called anywhere
   if (s.over_network()) {
     auto& io = s.contexts->here().io;
@@ -973,7 +1000,7 @@ MainCall* g_main_call = nullptr;  // makecontext passes no pointers
 void call_main() {
   MainCall& call = *g_main_call;
   call.trip.arrived();
-  set_calls(Calls::caught);
+  leave_runtime(Calls::caught);
   call.main(call.argc, call.argv, call.envp);
 }
 
@@ -984,7 +1011,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const mem::ProgramThread runs_user_code;
-    set_calls(Calls::caught);
+    leave_runtime(Calls::caught);
     main(argc, argv, envp);
     std::abort();  // main ends by exit()
   }
@@ -1171,6 +1198,7 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
 }
 
 std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
+  const PassedCalls passed;
   auto& s = *state_;
   if (!s.space->contains(p) || s.network_closed.load()) return 0;
   const std::uint64_t offset = s.space->offset(p);
@@ -1270,6 +1298,7 @@ Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refu
 bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
 
 Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What what, const char* call) {
+  const PassedCalls passed;
   auto& s = *state_;
   KASANE_TRY(s.check_movable(p, bytes, call));
   if (s.tiers != nullptr)

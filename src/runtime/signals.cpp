@@ -13,12 +13,14 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "mem/signal_dispatch.h"
 #include "runtime/hidden.h"
+#include "ult/runtime_section.h"
 
 namespace kasane::runtime {
 namespace {
@@ -141,20 +143,158 @@ bool is_sanitizers(const struct sigaction& action) noexcept {
          std::strstr(info.dli_fname, "/libtsan.") != nullptr;
 }
 
+// ---- all other signals ----
+
+/// What the program has installed for a signal, for sigaction(), and what our handler calls.
+struct Installed {
+  Remembered action;
+  /// The handler's address and, above the addresses of user code, its flags. 0: the default action.
+  std::atomic<std::uint64_t> call{0};
+};
+constexpr std::uint64_t kTakesInfo = std::uint64_t{1} << 63, kOnce = std::uint64_t{1} << 62;
+Installed g_installed[_NSIG];
+
+/// Since the service thread has asked. Stores of a handler, like others, are written back at an edge, and
+/// some threads have none for long.
+std::atomic<bool> g_handled{false};
+
+std::atomic<bool> g_ended{false};
+
+std::uint64_t call_of(const struct sigaction& action) noexcept {
+  const auto address = std::bit_cast<std::uint64_t>(action.sa_handler);
+  return address | ((action.sa_flags & SA_SIGINFO) != 0 ? kTakesInfo : 0) |
+         ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 ? kOnce : 0);
+}
+
+/// The instruction that raised it would run again, or the thread has no more to run.
+bool can_wait(int signal, const siginfo_t& info) noexcept {
+  if (signal == SIGABRT) return false;
+  return info.si_code <= 0 || (signal != SIGILL && signal != SIGFPE && signal != SIGTRAP);
+}
+
+/// The signal is blocked for the interrupted code, and queued for this OS thread again. False: the kernel has
+/// no memory for that.
+bool defer(int signal, siginfo_t* info, ucontext_t& interrupted) noexcept {
+  const std::uint64_t mask = std::uint64_t{1} << (signal - 1);
+  // First: the program's flags may let the signal interrupt its own handler.
+  mem::issue_call(SYS_rt_sigprocmask, {SIG_BLOCK, reinterpret_cast<long>(&mask), 0, sizeof mask, 0, 0});
+  const long process = mem::issue_call(SYS_getpid, {}), thread = mem::issue_call(SYS_gettid, {});
+  const auto queue = [&] {
+    return mem::issue_call(SYS_rt_tgsigqueueinfo,
+                           {process, thread, signal, reinterpret_cast<long>(info), 0, 0});
+  };
+  long result = queue();
+  for (int tries = 0; result == -EAGAIN && tries < 1000; ++tries) {
+    mem::issue_call(SYS_sched_yield, {});
+    result = queue();
+  }
+  if (result != 0) return false;
+  note_deferred_signal(signal);
+  // All: a signal that was deferred while this handler began is not in the mask that the kernel has saved.
+  const std::uint64_t waiting = deferred_signals();
+  std::uint64_t after;
+  std::memcpy(&after, &interrupted.uc_sigmask, sizeof after);
+  after |= waiting;
+  std::memcpy(&interrupted.uc_sigmask, &after, sizeof after);
+  return true;
+}
+
+void take_default_action(int signal) noexcept {
+  const struct sigaction standard = {};
+  libc_sigaction()(signal, &standard, nullptr);
+}
+
+void call_handler(int signal, siginfo_t* info, void* context) noexcept {
+  Installed& installed = g_installed[signal];
+  std::uint64_t call = installed.call.load(std::memory_order_acquire);  // acquire: what install() did before
+  if ((call & kOnce) != 0 && installed.call.compare_exchange_strong(call, 0)) take_default_action(signal);
+  const std::uint64_t handler = call & ~(kTakesInfo | kOnce);
+  if (handler == 0) {  // another thread has taken it, or the program has taken it back
+    mem::issue_call(SYS_tgkill,
+                    {mem::issue_call(SYS_getpid, {}), mem::issue_call(SYS_gettid, {}), signal, 0, 0, 0});
+    return;
+  }
+  const std::uint64_t waiting = hide_deferred_signals();
+  {
+    const ult::UserCode user_code;
+    if ((call & kTakesInfo) != 0)
+      std::bit_cast<void (*)(int, siginfo_t*, void*)>(handler)(signal, info, context);
+    else
+      std::bit_cast<sighandler_t>(handler)(signal);
+  }
+  show_deferred_signals(waiting);
+  g_handled.store(true, std::memory_order_release);  // release: the handler's stores
+}
+
+/// Installed for all signals for which the program has a handler.
+void on_signal_of_program(int signal, siginfo_t* info, void* context) {
+  if (g_ended.load(std::memory_order_relaxed)) return;  // relaxed: a handler that has begun is not stopped
+  const int saved = errno;
+  if (calls() != Calls::passed || !can_wait(signal, *info) ||
+      !defer(signal, info, *static_cast<ucontext_t*>(context)))
+    call_handler(signal, info, context);
+  errno = saved;
+}
+
+bool is_handler(const struct sigaction& action) noexcept {
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
+/// What sigaction() says of the kernel's action.
+struct sigaction seen_by_program(Installed& installed, const struct sigaction& kernels) noexcept {
+  struct sigaction seen = kernels;
+  if ((kernels.sa_flags & SA_SIGINFO) != 0 && kernels.sa_sigaction == on_signal_of_program)
+    installed.action.get(seen);
+  return seen;
+}
+
+int install_behind_ours(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
+  if (signal <= 0 || signal >= _NSIG) return libc_sigaction()(signal, action, old);
+  Installed& installed = g_installed[signal];
+  struct sigaction before;
+  if (libc_sigaction()(signal, nullptr, &before) != 0) return -1;
+  before = seen_by_program(installed, before);
+  if (action != nullptr) {
+    struct sigaction ours = *action;
+    never_block(ours.sa_mask);
+    if (is_handler(ours)) {
+      installed.action.exchange(&ours, nullptr);
+      installed.call.store(call_of(ours), std::memory_order_release);  // release: before its first signal
+      ours.sa_sigaction = on_signal_of_program;
+      ours.sa_flags = (ours.sa_flags | SA_SIGINFO | SA_ONSTACK) & ~static_cast<int>(SA_RESETHAND);
+    }
+    if (libc_sigaction()(signal, &ours, nullptr) != 0) return -1;
+  }
+  if (old != nullptr) *old = before;
+  return 0;
+}
+
 int install(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
   if (Remembered* kept = guarded(signal)) {
     kept->exchange(action, old);
     if (signal == SIGSYS && action != nullptr) note_sys(*action);
     return 0;
   }
+  // acquire: see guarded(). Before the start nothing needs more, and a handler set then is a library's.
+  if (g_guarded.load(std::memory_order_acquire)) return install_behind_ours(signal, action, old);
   if (action == nullptr) return libc_sigaction()(signal, action, old);
-  struct sigaction on_stack = *action;
-  never_block(on_stack.sa_mask);
-  // relaxed: before the start nothing needs the flag, and a handler set then is set by one thread.
-  if (g_guarded.load(std::memory_order_relaxed) && on_stack.sa_handler != SIG_DFL &&
-      on_stack.sa_handler != SIG_IGN)
-    on_stack.sa_flags |= SA_ONSTACK;
-  return libc_sigaction()(signal, &on_stack, old);
+  struct sigaction without = *action;
+  never_block(without.sa_mask);
+  return libc_sigaction()(signal, &without, old);
+}
+
+/// As signal() and its like install.
+sighandler_t install(int signal, sighandler_t handler, int flags) noexcept {
+  struct sigaction action = {}, old = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  ::sigemptyset(&action.sa_mask);
+  if ((flags & SA_RESTART) != 0) ::sigaddset(&action.sa_mask, signal);
+  if (handler == SIG_ERR) {
+    errno = EINVAL;
+    return SIG_ERR;
+  }
+  return install(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
 
 }  // namespace
@@ -199,6 +339,13 @@ void call_other_sigsys(int signal, siginfo_t* info, void* context) {
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
 }
 
+void end_signal_handlers() noexcept { g_ended.store(true, std::memory_order_relaxed); }
+
+bool handlers_have_run() noexcept {
+  // acquire: what they stored. relaxed: a hint, which costs no other CPU its line.
+  return g_handled.load(std::memory_order_relaxed) && g_handled.exchange(false, std::memory_order_acquire);
+}
+
 bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noexcept {
   Remembered* kept = guarded(signal);
   if (kept == nullptr) return false;
@@ -211,13 +358,12 @@ bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noex
     kept->exchange(&standard, nullptr);
   }
   const HandlerMask mask(signal, action, context);
-  set_calls(Calls::caught);  // it is user code, and may leave by longjmp
+  const ult::UserCode user_code;  // which may leave by longjmp
   if ((action.sa_flags & SA_SIGINFO) != 0) {
     action.sa_sigaction(signal, info, context);
   } else {
     action.sa_handler(signal);
   }
-  set_calls(Calls::passed);
   return true;
 }
 
@@ -229,16 +375,13 @@ extern "C" [[gnu::visibility("default")]] int sigaction(int signal, const struct
 }
 
 extern "C" [[gnu::visibility("default")]] sighandler_t signal(int signal, sighandler_t handler) noexcept {
-  struct sigaction action = {}, old = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;  // BSD semantics, as glibc's signal()
-  ::sigemptyset(&action.sa_mask);
-  ::sigaddset(&action.sa_mask, signal);
-  if (handler == SIG_ERR) {
-    errno = EINVAL;
-    return SIG_ERR;
-  }
-  return kasane::runtime::install(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+  return kasane::runtime::install(signal, handler, SA_RESTART);  // BSD semantics, as glibc's signal()
+}
+
+/// signal() of programs that are compiled for POSIX or ISO C alone (-std=c11).
+extern "C" [[gnu::visibility("default")]] sighandler_t __sysv_signal(int signal,
+                                                                     sighandler_t handler) noexcept {
+  return kasane::runtime::install(signal, handler, static_cast<int>(SA_RESETHAND) | SA_NODEFER);
 }
 
 // Masks of the program's, for good or for the time of a wait.

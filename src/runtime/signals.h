@@ -6,8 +6,11 @@
 //                     handler is stored, returned by sigaction(), and called for faults outside of the space,
 //                     on our alternate stack
 //   SIGSYS            the same, where system calls are caught (runtime/system_calls.h)
-//   all others        the program's handler is installed with SA_ONSTACK: on a user-level stack the kernel
-//                     may find no memory for a frame (rule 14)
+//   all others        one handler of ours calls the program's, in user code and where a worker sleeps. Where
+//                     it interrupts the runtime it blocks the signal and queues it again; when the runtime is
+//                     left, the kernel delivers it (base/call_selector.h, docs/design/system_calls.md). So
+//                     the program's handlers may touch global memory. On the alternate stack: on a user-level
+//                     stack the kernel may find no memory for a frame (rule 14)
 //
 // A mask of the program's (pthread_sigmask, sigprocmask, sa_mask, sigsuspend, ppoll, pselect, epoll_pwait)
 // never blocks these three: a blocked fault ends the process.
@@ -36,5 +39,12 @@ void call_other_sigsys(int signal, siginfo_t*, void* context);
 
 /// Calls the program's own handler for a fault that is not ours, as the kernel would. False: it has none.
 bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noexcept;
+
+/// The job ends, and with it the memory that handlers use: from now on the signals for which the program has
+/// handlers are taken and forgotten.
+void end_signal_handlers() noexcept;
+
+/// Whether a handler of the program's has returned since the last call: what it stored waits for a release.
+[[nodiscard]] bool handlers_have_run() noexcept;
 
 }  // namespace kasane::runtime

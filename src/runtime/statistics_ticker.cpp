@@ -29,6 +29,7 @@ StatisticsTicker::~StatisticsTicker() {
 }
 
 void StatisticsTicker::run(const std::stop_token& stop) {
+  topo::block_signals_of_program();
   CounterSums before = totals_();
   std::uint64_t then = now_ns();
   for (std::uint64_t next = then + every_ns_;; next += every_ns_) {

@@ -47,10 +47,8 @@ Descriptors g_descriptors;  ///< constant before calls are caught
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 
 long make_call(long number, const long (&arguments)[6]) noexcept {
-  set_calls(Calls::caught);  // the program's signal handlers may run meanwhile
-  const long result = mem::issue_call(number, arguments);
-  set_calls(Calls::passed);
-  return result;
+  const ult::UserCode may_be_interrupted;  // the program's signal handlers run meanwhile
+  return mem::issue_call(number, arguments);
 }
 
 /// Private memory for n objects, gone at the end of the scope: on the stack if they are few.
@@ -609,6 +607,7 @@ bool concerns(const CaughtCall& call) noexcept {
 /// The call at another rank: a thread goes there, and stays; main has a thread make it.
 long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
   if (ult::Pool::self() != kNoSlot) {
+    if (!ult::Pool::may_switch()) return -EBADF;  // in a handler of a signal
     check_no_mutex_held("a call on a descriptor of another rank");
     ult::Pool::go_to(opener);
     return carry_out_here(call);
@@ -656,9 +655,8 @@ constinit bool g_calls_wrapped = false;
 [[gnu::noinline]] static void set_errno(int value) noexcept { errno = value; }
 
 long make_wrapped_call(CaughtCall call) noexcept {
-  set_calls(Calls::passed);
+  // As user code, which a signal may interrupt; sections are opened within.
   const long result = concerns(call) ? carry_out(call) : mem::issue_call(call.number, call.argument);
-  set_calls(Calls::caught);
   if (static_cast<unsigned long>(result) < -4095ul) return result;
   set_errno(static_cast<int>(-result));
   return -1;

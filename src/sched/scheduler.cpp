@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "base/assert.h"
+#include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/trace.h"
@@ -266,6 +267,7 @@ std::uint32_t Scheduler::activity() { return transport_.activity(comm::Doorbell:
 
 void Scheduler::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
   if (naps_) return watch(seen, timeout_ns);
+  const OpenForSignals waits;  // the doorbell of work is a Bell, and sleeping there holds nothing
   transport_.sleep(comm::Doorbell::work, seen, timeout_ns);
 }
 
@@ -283,8 +285,10 @@ void Scheduler::watch(std::uint32_t seen, std::int64_t timeout_ns) {
         const auto until_due = [&] {
           return timeout_ns < 0 ? s.nap_ns : timeout_ns - static_cast<std::int64_t>(now_ns() - start);
         };
-        if (const std::int64_t left = until_due(); left > 0)
+        if (const std::int64_t left = until_due(); left > 0) {
+          const OpenForSignals waits;
           transport_.sleep(comm::Doorbell::work, seen, std::min(s.nap_ns, left));
+        }
         yes = until_due() <= 0 || activity() != seen;
         break;
       }

@@ -6,6 +6,7 @@
 // (rule 15).
 #pragma once
 
+#include "base/call_selector.h"
 #include "comm/blocking.h"
 #include "comm/region_words.h"
 #include "gas/regions.h"
@@ -18,6 +19,7 @@ class RegionWords final : public ult::Words {
   // A Blocking belongs to one thread, so each call has its own: a few words on the stack.
   template <class F>
   decltype(auto) with_io(F&& call) {
+    const PassedCalls passed;  // threads call it outside of RuntimeSections
     comm::PollWaiter waiter(transport_);
     comm::Blocking io(transport_, waiter);
     return call(io);

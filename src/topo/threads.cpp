@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topo/threads.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -19,6 +20,14 @@ std::string number_in(const char* file) {
 }
 
 }  // namespace
+
+void block_signals_of_program() noexcept {
+  sigset_t mask;
+  ::sigfillset(&mask);
+  for (const int crash : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS})
+    ::sigdelset(&mask, crash);
+  ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+}
 
 std::string full_process_limit() {
   // Other processes of the group may have ended since, or may have been refused as well.

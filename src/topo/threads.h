@@ -17,6 +17,10 @@ namespace kasane::topo {
 /// raise it.
 std::string full_process_limit();
 
+/// For threads that run no user code: blocks all signals but those of crashes, so that the kernel gives a
+/// signal of the program's to another thread. Its handler could touch V, which waits for such threads.
+void block_signals_of_program() noexcept;
+
 /// what: "the service thread".
 template <class F>
 Result<std::thread> start_thread(const char* what, F&& body) {

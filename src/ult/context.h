@@ -77,6 +77,18 @@ void kasane_ult_visit(void* copied_sp, void (*visit)(void*), void* argument);
 
 namespace kasane::ult {
 
+/// What kasane_ult_fork and kasane_ult_switch save, where the stack pointer points.
+struct SavedContext {
+  Word registers[6];
+  std::int32_t error;
+  std::uint32_t in_runtime;  ///< they save 0; the worker that the thread has left may set it
+  Word return_address;
+};
+static_assert(offsetof(SavedContext, error) == 48);
+[[nodiscard]] inline SavedContext& saved_context(Word sp) noexcept {
+  return *reinterpret_cast<SavedContext*>(sp);
+}
+
 /// The calling OS thread's errno. In assembly, as current_worker().
 [[nodiscard]] inline int* errno_of_os_thread() noexcept {
   char* thread;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The switch of rule 13 for x86-64, System V ABI. See context.h.
 //
-// Frame of a saved context, from its stack pointer up: r15 r14 r13 r12 rbx rbp errno return-address.
+// Frame of a saved context, from its stack pointer up: r15 r14 r13 r12 rbx rbp errno return-address. The half
+// above errno is 0, and of no matter here (SavedContext::in_runtime).
 //
 // errno lies at the same distance from every OS thread's %fs (context.cpp), and on every rank.
 //

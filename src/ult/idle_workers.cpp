@@ -9,6 +9,8 @@
 
 #include <climits>
 
+#include "base/call_selector.h"
+
 namespace kasane::ult {
 namespace {
 
@@ -28,6 +30,7 @@ std::uint32_t FutexDoorbell::activity() {
 
 void FutexDoorbell::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
   const timespec limit{.tv_sec = timeout_ns / 1'000'000'000, .tv_nsec = timeout_ns % 1'000'000'000};
+  const OpenForSignals waits;
   // Returns at once if the number has changed; the caller's loop handles early returns. Private: only this
   // process sleeps on it.
   futex(events_, FUTEX_WAIT_PRIVATE, seen, timeout_ns < 0 ? nullptr : &limit);

@@ -16,6 +16,7 @@
 
 #include <cxxabi.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -57,6 +58,7 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
+    ::sigaltstack(nullptr, &worker.signal_stack);
     // relaxed: a number
     worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
     kasane_ult_worker = &worker;
@@ -378,6 +380,7 @@ Pool::Pool() = default;
 Pool::~Pool() = default;
 
 void Pool::run_worker(std::uint32_t index) {
+  const PassedCalls passed;  // those of the worker's loop
   Worker& worker = *core_->workers.at(index);
   Attached attached(worker);
   core_->work(worker, kNoSlot);
@@ -480,8 +483,7 @@ namespace {
 // address may be kept; noinline, since callers may be on a user-level thread.
 struct Outside {
   bool program = false;
-  std::uint32_t runtime_depth = 0;
-  Calls before = Calls::passed;  ///< the outermost section
+  UserCode::Depth runtime_sections;
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Outside t_outside;
 [[gnu::noinline]] Outside& outside() noexcept { return t_outside; }
@@ -489,13 +491,13 @@ struct Outside {
 
 bool Pool::in_user_code() noexcept {
   const Worker* worker = current_worker();
-  return worker && worker->self() != kNoSlot && worker->runtime_depth == 0;
+  return worker && worker->self() != kNoSlot && worker->runtime_sections.sections == 0;
 }
 
 bool Pool::in_program() noexcept {
   if (current_worker() != nullptr) return in_user_code();
   const Outside& here = outside();
-  return here.program && here.runtime_depth == 0;
+  return here.program && here.runtime_sections.sections == 0;
 }
 
 void Pool::enter_program() noexcept { outside().program = true; }
@@ -505,23 +507,30 @@ void Pool::forget_process() noexcept {
   outside() = {};
 }
 
+UserCode::Depth& UserCode::depth() noexcept {
+  Worker* const worker = current_worker();
+  return worker != nullptr ? worker->runtime_sections : outside().runtime_sections;
+}
+UserCode::UserCode() noexcept : sections_(depth()), calls_(calls()) {
+  depth() = {};
+  leave_runtime(Calls::caught);
+}
+UserCode::~UserCode() {
+  set_calls(calls_);
+  depth() = sections_;
+}
+
 void RuntimeSection::enter() noexcept {
-  if (Worker* worker = current_worker()) {
-    if (worker->runtime_depth++ == 0) set_calls(Calls::passed);
-    return;
-  }
-  Outside& here = outside();
-  if (here.runtime_depth++ != 0) return;
-  here.before = calls();
+  Worker* const worker = current_worker();
+  UserCode::Depth& depth = worker != nullptr ? worker->runtime_sections : outside().runtime_sections;
+  if (depth.sections++ != 0) return;
+  depth.before = calls();
   set_calls(Calls::passed);
 }
 void RuntimeSection::leave() noexcept {
-  if (Worker* worker = current_worker()) {
-    if (--worker->runtime_depth == 0 && worker->runs_a_thread()) set_calls(Calls::caught);
-    return;
-  }
-  Outside& here = outside();
-  if (--here.runtime_depth == 0) set_calls(here.before);
+  Worker* const worker = current_worker();
+  UserCode::Depth& depth = worker != nullptr ? worker->runtime_sections : outside().runtime_sections;
+  if (--depth.sections == 0) leave_runtime(depth.before);
 }
 
 // ---- threads ----
@@ -554,7 +563,7 @@ void Pool::abandon(Allocated thread) {
 void Pool::fork(Allocated thread, void (*function)(void*)) {
   Worker* worker = current_worker();
   KASANE_ASSERT(worker != nullptr && worker->self() != kNoSlot);
-  KASANE_ASSERT(worker->runtime_depth == 0, "a fork inside of a runtime section");
+  KASANE_ASSERT(worker->runtime_depth() == 0, "a fork inside of a runtime section");
   const Controls& controls = worker->controls;
   const SlotId slot = thread.id.slot();
   if (!controls.is_local(slot)) [[unlikely]]
@@ -602,12 +611,18 @@ void Pool::detach(ThreadId id) {
 
 void Pool::yield() {
   // Nothing else can run here: lets other OS threads run, which may be about to make something ready.
-  if (!others_here()) {
+  if (!others_here() || !may_switch()) {
     ::sched_yield();
     return;
   }
   suspend(publish_yield, worker_of_thread().core);
 }
+
+bool Pool::may_switch() noexcept {
+  const Worker* const worker = current_worker();
+  return worker != nullptr && worker->self() != kNoSlot && !worker->on_signal_stack();
+}
+bool Pool::may_wait() noexcept { return in_user_code() && may_switch(); }
 
 void Pool::move_to(Rank rank) {
   Departure departure{worker_of_thread().core, rank};
@@ -626,7 +641,7 @@ bool Pool::others_here() noexcept {
 }
 
 bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
-  if (!others_here()) return false;
+  if (!others_here() || !may_switch()) return false;
   WorkerWait wait{.ready = ready, .argument = argument};
   suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network});
   return true;
@@ -635,7 +650,8 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
 void Pool::look_at_turn() {
   Worker& worker = *current_worker();
   // In a runtime section the thread may hold what others need. Its own stack: no thread runs.
-  const bool others = worker.self() != kNoSlot && worker.runtime_depth == 0 && others_here();
+  const bool others =
+      worker.self() != kNoSlot && worker.runtime_depth() == 0 && !worker.on_signal_stack() && others_here();
   if (!worker.turn.look(worker.control->id, now_ns(), others)) return;
   WorkerWait wait{.ready = [](const void*) { return true; }, .argument = nullptr};
   suspend(publish_wait, &wait);
@@ -655,12 +671,12 @@ ThreadId Pool::id() noexcept {
 void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits) {
   const WaitNote note(waits);
   Worker& worker = worker_of_thread();
+  KASANE_CHECK(!worker.on_signal_stack(), "a handler of a signal waits for a thread");
   worker.settle_leftover();
-  const std::uint32_t depth = worker.runtime_depth;
+  const UserCode::Depth sections = worker.runtime_sections;
   count(worker.counters->suspends);
-  worker.core->suspend(worker, {publish, context});
-  current_worker()->runtime_depth = depth;
-  if (depth != 0) set_calls(Calls::passed);
+  worker.core->suspend(worker, {publish, context, calls() == Calls::passed});
+  current_worker()->runtime_sections = sections;
 }
 
 void Pool::make_ready(SlotId slot, Rank rank) { core_->make_ready(slot, rank); }

@@ -214,6 +214,10 @@ class Pool {
   /// worker, and its stack stays where it is, so an outstanding operation may go on using the stack. The
   /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
+  /// Whether the calling OS thread runs a user-level thread, and no handler of a signal on top of it.
+  [[nodiscard]] static bool may_switch() noexcept;
+  /// The same, and outside of every RuntimeSection.
+  [[nodiscard]] static bool may_wait() noexcept;
   /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over. It
   /// goes on on this worker.
   static void look_at_turn();

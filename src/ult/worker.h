@@ -5,6 +5,8 @@
 // handlers on that OS thread read self, too.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -15,6 +17,7 @@
 #include "ult/join_record.h"
 #include "ult/pool.h"
 #include "ult/run_queue.h"
+#include "ult/runtime_section.h"
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
 #include "ult/turns.h"
@@ -27,6 +30,7 @@ class PoolCore;
 struct AfterSwitch {
   void (*publish)(void* context, SlotId);
   void* context;
+  bool in_runtime = false;  ///< the thread left from within the runtime
 };
 
 /// A thread that waits for something that this rank itself will see (Pool::wait_here). It lies on that
@@ -65,8 +69,7 @@ struct alignas(128) Worker {
   SlotControl* control = &idle;  ///< of the running thread, or a stand-in; never null
   std::uint32_t index;
   std::atomic<std::int32_t> os_thread{0};  ///< its id while it works; for reports
-  /// number of nested runtime sections of the running thread (ult/runtime_section.h)
-  std::uint32_t runtime_depth = 0;
+  UserCode::Depth runtime_sections;        ///< of the running thread
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
   Counters* counters;
@@ -87,8 +90,16 @@ struct alignas(128) Worker {
   StandIn idle{kNoSlot};
   /// control while a thread born elsewhere runs; two, since such a thread may fork another one
   StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};
-  std::uint32_t random;  ///< state of pick()
+  std::uint32_t random;    ///< state of pick()
+  stack_t signal_stack{};  ///< of the OS thread
 
+  [[nodiscard]] std::uint32_t& runtime_depth() noexcept { return runtime_sections.sections; }
+  /// A handler of a signal runs: no switch to another thread.
+  [[nodiscard]] bool on_signal_stack() const noexcept {
+    return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) -
+               reinterpret_cast<std::uintptr_t>(signal_stack.ss_sp) <
+           signal_stack.ss_size;
+  }
   /// The running thread, or kNoSlot.
   [[nodiscard]] SlotId self() const noexcept { return slot_of(*control); }
   [[nodiscard]] bool runs_a_thread() const noexcept { return control != &idle; }

@@ -122,9 +122,11 @@ void PoolCore::after_switch(Worker& worker) {
   set_calls(Calls::passed);
   const SlotId left = worker.self();
   if (worker.runs_one_of_elsewhere()) controls.put(left, offsetof(SlotControl, sp), worker.control->sp);
-  worker.control = &worker.idle;
-  worker.runtime_depth = 0;
   const AfterSwitch after = worker.after;
+  if (after.in_runtime) [[unlikely]]
+    saved_context(worker.control->sp).in_runtime = 1;
+  worker.control = &worker.idle;
+  worker.runtime_sections = {};
   after.publish(after.context, left);
 }
 
@@ -160,11 +162,11 @@ std::exception_ptr PoolCore::take_exception(SlotId slot) {
 }
 
 void PoolCore::make_ready(SlotId slot, Rank rank) {
+  RuntimeSection section;
   if (slot == kNoSlot) {  // the waiter of a root: the OS thread of one worker, which looks when it wakes
     if (rank == config.rank) return idle_workers.wake_all();
     return idle_workers.other_ranks().ring(rank);
   }
-  RuntimeSection section;
   controls.push(rank, Layout::ready_head(), slot);
   if (rank == config.rank) return pushed();
   idle_workers.other_ranks().ring(rank);
@@ -207,7 +209,7 @@ void PoolCore::work(Worker& worker, SlotId root) {
 
 void PoolCore::start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*)) {
   slots.sanitizer.leaving_to_thread(slot);
-  set_calls(Calls::caught);
+  leave_runtime(Calls::caught);
   kasane_ult_fork(&worker, controls.local(slot), &worker.idle, argument, function);
   SanitizerSlots::arrived();
   after_switch(worker);
@@ -230,7 +232,8 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
   if (flags & kSlotExceptionState) [[unlikely]]
     restore_exceptions(worker);
   slots.sanitizer.leaving_to_thread(slot);
-  set_calls(Calls::caught);
+  if (saved_context(sp).in_runtime == 0) [[likely]]
+    leave_runtime(Calls::caught);
   kasane_ult_switch(&worker.idle.sp, sp);
   SanitizerSlots::arrived();
 }
@@ -348,6 +351,9 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
   while (!finished(root)) {
     answer_if_asked();
     fire_timers();
+    if (deferred_signals() != 0) [[unlikely]] {
+      const OpenForSignals now;
+    }
     slot = look_around(worker);
     if (slot != kNoSlot) break;
     if (now_ns() < give_up) {

@@ -162,7 +162,8 @@ END
     readelf -d "$library" | grep -q 'SONAME.*libkasane\.so\.[0-9]*\.[0-9]*\]' || fail "no soname"
     shown=$(nm -D --defined-only -C "$library" | cut -d' ' -f3-)
     public='kasane_|kasane::(detail|comm)::|(vtable|typeinfo|typeinfo name) for kasane::comm::'
-    public="$public|operator (new|delete)|sigaction\$|signal\$|__cxa_(allocate|free)_(dependent_)?exception\$"
+    public="$public|operator (new|delete)|sigaction\$|(__sysv_)?signal\$"
+    public="$public|__cxa_(allocate|free)_(dependent_)?exception\$"
     # lock_calls.cpp
     public="$public|pthread_(mutex|rwlock|spin)_(try|timed|clock|un)?(rd|wr)?lock\$|pthread_create\$"
     public="$public|pthread_cond_((timed|clock)?wait|signal|broadcast)\$|pthread_(once|barrier_wait)\$"

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that come all the time, as a profiler's do, on every rank: the program's handlers run, and faults,
-// steals, locks and puts go on as if there were none.
+// Signals that come all the time, as a profiler's do, on every rank: the program's handlers store to its
+// shared variables, and faults, steals, locks and puts go on as if there were none.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,14 +13,36 @@
 #include <cstdint>
 #include <kasane/kasane.hpp>
 #include <mutex>
+#include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
 namespace {
 
-std::atomic<std::uint64_t> ticks{0};  // of this rank: a global is each rank's own
+constexpr std::uint32_t kMostRanks = 4, kLines = 64;
+/// Each rank counts what it handles, where no other rank sees it; all count together in one variable.
+std::uint64_t* g_own[kMostRanks];
+std::atomic<std::uint64_t> g_all{0};
+/// Blocks that all ranks store to, each to words of its own. They are evicted where DRAM is small.
+struct Line {
+  std::uint64_t of_rank[kMostRanks];
+  char rest[4096 - kMostRanks * 8];
+};
+Line g_lines[kLines];
 
-void on_tick(int) { ticks.fetch_add(1, std::memory_order_relaxed); }
+void on_tick(int) {
+  const std::uint32_t rank = kasane::rank();
+  const std::uint64_t own = __atomic_add_fetch(g_own[rank], 1, __ATOMIC_RELAXED);
+  g_all.fetch_add(1, std::memory_order_relaxed);
+  g_lines[own % kLines].of_rank[rank] = own;
+}
+
+/// Outside of the space.
+std::uint64_t* private_word() {
+  return static_cast<std::uint64_t*>(
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
 
 /// This rank's process is interrupted every `microseconds`, by turns of real and of used time: the first also
 /// while its threads sleep. 0: no more.
@@ -82,22 +107,84 @@ Work work() {
   return w;
 }
 
-TEST(Signals, InterruptNothingThatMatters) {
-  const auto [wrong, quiet] = kasane::run([] {
-    on_every_rank([] { interrupt_every(500); });
-    unsigned bad = 0;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-    while (std::chrono::steady_clock::now() < end) bad += work().wrong;
-    unsigned without = 0;  // ranks that nobody interrupted
-    on_every_rank([] { interrupt_every(0); });
-    on_every_rank([&] { without += ticks.load() < 100; });
-    return std::pair(bad, without);
-  });
-  EXPECT_EQ(wrong, 0u);
-  if (kasane::workers() ==
-      1) {  // else a thread may be stolen before it has begun, and some rank is not asked
-    EXPECT_EQ(quiet, 0u);
+struct Outcome {
+  unsigned wrong = 0;
+  std::uint64_t handled[kMostRanks] = {};
+  [[nodiscard]] std::uint64_t all() const {
+    return std::accumulate(handled, handled + kMostRanks, std::uint64_t{0});
   }
+};
+
+/// Works until each rank has handled `most` signals, or the time is over; then stop() ends them.
+template <typename Start, typename Stop>
+Outcome work_while(std::uint64_t most, Start start, Stop stop) {
+  on_every_rank([] {
+    if (g_own[kasane::rank()] == nullptr) g_own[kasane::rank()] = private_word();
+    *g_own[kasane::rank()] = 0;
+  });
+  g_all = 0;
+  on_every_rank(start);
+  Outcome o;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (bool enough = false; !enough && std::chrono::steady_clock::now() < end;) {
+    o.wrong += work().wrong;
+    enough = g_all.load() >= most * kasane::ranks();
+  }
+  on_every_rank(stop);
+  // The last ones are handled when the runtime leaves their threads.
+  do {
+    ::usleep(10'000);
+    on_every_rank([&o] { o.handled[kasane::rank()] = *g_own[kasane::rank()]; });
+  } while (o.all() != g_all.load() && std::chrono::steady_clock::now() < end + std::chrono::seconds(5));
+  return o;
+}
+
+void expect_all_counted(const Outcome& o, std::uint64_t least) {
+  EXPECT_EQ(o.wrong, 0u);
+  EXPECT_EQ(g_all.load(), o.all());
+  EXPECT_GE(o.all(), least);
+}
+
+TEST(Signals, InterruptNothingThatMatters) {
+  const Outcome o =
+      kasane::run([] { return work_while(5000, [] { interrupt_every(100); }, [] { interrupt_every(0); }); });
+  expect_all_counted(o, 100);
+}
+
+/// On each rank an OS thread of the program that sends signals to the worker on which it was started.
+struct Sender {
+  pthread_t to;
+  bool started;
+  std::atomic<bool> stop;
+};
+Sender g_senders[kMostRanks];
+
+TEST(Signals, ToAWorkerInterruptNothingThatMatters) {
+  const Outcome o = kasane::run([] {
+    return work_while(
+        5000,
+        [] {
+          Sender& s = g_senders[kasane::rank()];
+          if (s.started) return;  // the thread was stolen before it began
+          s.started = true;
+          struct sigaction action{};
+          action.sa_handler = on_tick;
+          action.sa_flags = SA_RESTART;
+          ::sigaction(SIGUSR1, &action, nullptr);
+          s.to = ::pthread_self();
+          s.stop = false;
+          std::thread([&s] {
+            while (!s.stop.load()) {
+              ::pthread_kill(s.to, SIGUSR1);
+              ::usleep(50);
+            }
+          }).detach();
+        },
+        [] {
+          for (Sender& s : g_senders) s.stop = true;
+        });
+  });
+  expect_all_counted(o, 100);
 }
 
 }  // namespace

@@ -4,12 +4,15 @@
 #include "runtime/signals.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <sys/mman.h>
 
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/call_selector.h"
 #include "mem/alt_stack.h"
 #include "mem/signal_dispatch.h"
 #include "runtime/crash.h"
@@ -91,6 +94,108 @@ TEST(SignalsDeathTest, TheKernelKeepsOurHandler) {
         ::signal(SIGSEGV, jump_back);
         mem::raw_sigaction(SIGSEGV, nullptr, &after);
         pass_if(before.sa_sigaction == after.sa_sigaction);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+void count_calls(int) { g_calls = g_calls + 1; }
+volatile int g_value = 0;
+void keep_value(int, siginfo_t* info, void*) {
+  g_calls = g_calls + 1;
+  g_value = info->si_value.sival_int;
+}
+
+void install_for(int signal, int flags, void (*handler)(int, siginfo_t*, void*)) {
+  struct sigaction action = {};
+  action.sa_sigaction = handler;
+  action.sa_flags = flags | SA_SIGINFO;
+  if (::sigaction(signal, &action, nullptr) != 0) std::abort();
+}
+
+#if !defined(KASANE_SANITIZER_THREAD)  // which calls handlers when it likes, with a copy of the context
+
+TEST(SignalsDeathTest, AHandlerWaitsUntilTheRuntimeIsLeft) {
+  for (const int flags : {0, static_cast<int>(SA_NODEFER), static_cast<int>(SA_RESETHAND)}) {
+    EXPECT_EXIT(
+        {
+          install();
+          install_for(SIGRTMIN + 1, flags, keep_value);
+          {
+            const PassedCalls outer;
+            {
+              const PassedCalls inner;
+              sigval value;
+              value.sival_int = 7;
+              ::pthread_sigqueue(::pthread_self(), SIGRTMIN + 1, value);
+            }
+            if (g_calls != 0) pass_if(false);
+            {
+              const OpenForSignals waits;
+              if (g_calls != 1) pass_if(false);
+            }
+          }
+          struct sigaction seen = {};
+          ::sigaction(SIGRTMIN + 1, nullptr, &seen);
+          const bool reset = (flags & static_cast<int>(SA_RESETHAND)) != 0;
+          sigset_t mask;
+          ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+          pass_if(g_calls == 1 && g_value == 7 && (seen.sa_handler == SIG_DFL) == reset &&
+                  sigismember(&mask, SIGRTMIN + 1) == 0 && deferred_signals() == 0);
+        },
+        testing::ExitedWithCode(0), "")
+        << flags;
+  }
+}
+
+/// A handler that the runtime's end lets run interrupts another one's stay in the runtime, and so on.
+void raises_in_the_runtime(int signal, siginfo_t*, void*) {
+  g_calls = g_calls + 1;
+  const PassedCalls passed;
+  if (signal < SIGRTMIN + 10) std::raise(signal + 1);
+}
+
+TEST(SignalsDeathTest, HandlersThatWaitedNest) {
+  EXPECT_EXIT(
+      {
+        install();
+        for (int signal = SIGRTMIN + 1; signal <= SIGRTMIN + 10; ++signal)
+          install_for(signal, 0, raises_in_the_runtime);
+        {
+          const PassedCalls passed;
+          std::raise(SIGRTMIN + 1);
+          std::raise(SIGRTMIN + 5);
+        }
+        sigset_t mask;
+        ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+        bool blocked = false;
+        for (int signal = SIGRTMIN + 1; signal <= SIGRTMIN + 10; ++signal)
+          blocked |= sigismember(&mask, signal) == 1;
+        pass_if(g_calls == 16 && !blocked && deferred_signals() == 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+#endif
+
+TEST(SignalsDeathTest, WhatCannotWaitDoesNot) {
+  EXPECT_EXIT(
+      {
+        install();
+        ::signal(SIGABRT, [](int) { pass_if(true); });
+        const PassedCalls passed;
+        std::abort();
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(SignalsDeathTest, NoHandlerRunsWhenTheJobHasEnded) {
+  EXPECT_EXIT(
+      {
+        install();
+        ::signal(SIGUSR1, count_calls);
+        end_signal_handlers();
+        std::raise(SIGUSR1);
+        pass_if(g_calls == 0);
       },
       testing::ExitedWithCode(0), "");
 }
