@@ -16,8 +16,8 @@
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
 #include "mem/space.h"
-#include "runtime/streams.h"
 #include "runtime/output.h"
+#include "runtime/streams.h"
 
 namespace kasane::runtime {
 namespace {
