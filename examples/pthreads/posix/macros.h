@@ -308,6 +308,8 @@ static inline unsigned long anl_microseconds(void) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST); \
   }
 
+#define SPLASH3_ROI_BEGIN()
+#define SPLASH3_ROI_END()
 #define EVENT(...) \
   {                \
   }
