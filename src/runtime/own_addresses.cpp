@@ -33,8 +33,8 @@ void* reserve(void* at, std::size_t bytes, int flags) noexcept {
   return ::mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/// What is mapped from `from` on, below the first OS thread's stack, which grows.
-std::vector<Range> mapped_from(std::uintptr_t from) {
+/// What is mapped below the first OS thread's stack, which grows. name: only what has it in the kernel's list.
+std::vector<Range> mapped(const char* name) {
   std::vector<Range> ranges;
   const auto close = [](std::FILE* f) { std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> maps(std::fopen("/proc/self/maps", "re"), close);
@@ -42,7 +42,8 @@ std::vector<Range> mapped_from(std::uintptr_t from) {
   while (maps != nullptr && std::fgets(line.data(), static_cast<int>(line.size()), maps.get()) != nullptr) {
     std::uintptr_t first = 0, end = 0;
     if (std::strstr(line.data(), "[stack]") != nullptr) break;
-    if (std::sscanf(line.data(), "%" SCNxPTR "-%" SCNxPTR, &first, &end) == 2 && first >= from)
+    if (std::sscanf(line.data(), "%" SCNxPTR "-%" SCNxPTR, &first, &end) == 2 &&
+        std::strstr(line.data(), name) != nullptr)
       ranges.push_back({first, end});
   }
   return ranges;
@@ -50,25 +51,29 @@ std::vector<Range> mapped_from(std::uintptr_t from) {
 
 /// Reserves the free places between what is mapped there.
 void fill_gaps(std::uintptr_t from) {
-  const std::vector<Range> ranges = mapped_from(from);
+  const std::vector<Range> ranges = mapped("");
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     const std::uintptr_t gap = ranges[i - 1].end;
-    if (ranges[i].first > gap)
+    if (ranges[i - 1].first >= from && ranges[i].first > gap)
       reserve(reinterpret_cast<void*>(gap), ranges[i].first - gap, MAP_FIXED_NOREPLACE);
   }
 }
 
-/// Takes what malloc can still give of this size below `end`. False: no memory.
-bool take_all_below(std::uintptr_t end, std::size_t bytes) noexcept {
+/// libc's heap: empty where malloc is another one, or has mapped all that it gave.
+Range find_heap() {
+  for (const Range& range : mapped("[heap]")) return range;
+  return {};
+}
+
+/// Takes what malloc can still give of this size in the heap.
+void take_all_of(const Range& heap, std::size_t bytes) noexcept {
   for (;;) {
     void* p = std::malloc(bytes);
     asm volatile("" : "+r"(p));  // kept, though never used
-    if (p == nullptr || reinterpret_cast<std::uintptr_t>(p) < end) {
-      if (p == nullptr) return false;
-      continue;
-    }
+    const auto at = reinterpret_cast<std::uintptr_t>(p);
+    if (at >= heap.first && at < heap.end) continue;
     std::free(p);
-    return true;
+    return;
   }
 }
 
@@ -88,10 +93,10 @@ void take_own_addresses(Rank rank, std::uint32_t ranks) noexcept {
 
 void leave_common_heap(std::uint32_t ranks) noexcept {
   if (ranks == 1 || ult::kSanitized) return;
-  const auto end = reinterpret_cast<std::uintptr_t>(::sbrk(0));
+  const Range heap = find_heap();
   constexpr std::size_t kLargest = 1 << 20, kSmall = 1024, kStepOfSizes = 16;
   for (std::size_t bytes = kLargest; bytes != 0; bytes = bytes > kSmall ? bytes / 2 : bytes - kStepOfSizes)
-    if (!take_all_below(end, bytes)) return;
+    take_all_of(heap, bytes);
 }
 
 }  // namespace kasane::runtime
