@@ -49,7 +49,7 @@ bool handles_signals() noexcept {
         s == SIGSYS)
       continue;
     struct sigaction action = {};
-    if (mem::raw_sigaction(s, nullptr, &action) != 0) continue;
+    if (::sigaction(s, nullptr, &action) != 0) continue;  // the program's, which ours calls
     if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) continue;
     if (!in_this_library(reinterpret_cast<const void*>(action.sa_handler))) return true;
   }
@@ -104,7 +104,7 @@ void on_quit(int, siginfo_t* info, void* context) {
 /// program has a handler, or wants to end by it.
 void install_quit_handler() noexcept {
   struct sigaction now = {};
-  if (mem::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_handler == SIG_DFL) return;
+  if (::sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_handler == SIG_DFL) return;
   if (now.sa_handler != SIG_IGN && !in_this_library(reinterpret_cast<const void*>(now.sa_handler))) return;
   struct sigaction mine = {};
   mine.sa_sigaction = on_quit;
