@@ -403,4 +403,16 @@ int try_lock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).t
 int unlock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).unlock(); }
 }  // namespace kasane::runtime
 
+#else  // the sanitizers have functions of their own, and only one rank runs: all mutexes are libc's
+
+#include "runtime/lock_calls.h"
+
+namespace kasane::runtime {
+void own_locks_of_program(std::span<const std::byte>, std::span<const std::byte>) noexcept {}
+bool is_mutex_of_program(const pthread_mutex_t*, const void*) noexcept { return false; }
+int lock_of_program(pthread_mutex_t*) noexcept { return 0; }
+int try_lock_of_program(pthread_mutex_t*) noexcept { return 0; }
+int unlock_of_program(pthread_mutex_t*) noexcept { return 0; }
+}  // namespace kasane::runtime
+
 #endif
