@@ -202,15 +202,7 @@ Result<ProgramVariables> variables_to_share(const Options& options) {
                   variables.refusal);
 }
 
-/// libc calls it as main, in every rank.
-int rank_main(int argc, char** argv, char** envp) {
-  let_faults_through();
-  auto alt_stack = AltStack::create();
-  if (!alt_stack) refuse(alt_stack.error());
-  if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());
-  install_fork_guard();
-  ::on_exit(end_job, nullptr);
-  const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
+Runtime& make_runtime() {
   const auto variables = variables_to_share(g_launched->options);
   if (!variables) refuse(variables.error());
   auto created = Runtime::create(g_launched->options, std::move(g_launched->job), g_launched->space_base,
@@ -220,6 +212,19 @@ int rank_main(int argc, char** argv, char** envp) {
   Runtime& runtime = *created->release();  // until the process ends
   tell_private_variables(runtime, *variables);
   tell_inline_atomics(runtime);
+  return runtime;
+}
+
+/// libc calls it as main, in every rank.
+int rank_main(int argc, char** argv, char** envp) {
+  let_faults_through();
+  auto alt_stack = AltStack::create();
+  if (!alt_stack) refuse(alt_stack.error());
+  if (auto installed = install_crash_handlers(process().rank); !installed) refuse(installed.error());
+  install_fork_guard();
+  ::on_exit(end_job, nullptr);
+  const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
+  Runtime& runtime = make_runtime();
   if (by_mpi && process().main_here) let_user_signals_pass(false);
   set_phase(comm::Phase::running);
   if (process().main_here) runtime.run_main(program_main, argc, argv, envp);

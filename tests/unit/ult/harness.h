@@ -18,6 +18,10 @@
 #include "ult/layout.h"
 #include "ult/pool.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace kasane::ult {
 
 /// Zeroed memory that costs nothing until it is touched.
@@ -29,6 +33,9 @@ class Pages {
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) std::abort();
     raw_ = static_cast<std::byte*>(p);
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_UNPOISON_MEMORY_REGION(raw_, bytes_ + kSlack);  // stacks of a former pool lay there
+#endif
   }
   ~Pages() { ::munmap(raw_, bytes_ + kSlack); }
   Pages(const Pages&) = delete;
