@@ -158,7 +158,12 @@ struct Taken {
 };
 
 /// In the order of construction. Filled before constructors run.
-constinit std::vector<Taken> g_taken;
+/// Never destroyed: in a program that contains the runtime that would happen with the program's own objects.
+std::vector<Taken>& taken() {
+  static constinit std::vector<Taken>* objects = nullptr;
+  if (objects == nullptr) objects = new std::vector<Taken>;
+  return *objects;
+}
 
 /// Sets an entry of .dynamic, which the dynamic loader has made read-only by now.
 void write(const Image& image, std::int64_t tag, std::uint64_t value) noexcept {
@@ -176,7 +181,7 @@ void nothing() {}
 
 /// Of a library. The dynamic loader adds the base to the addresses of functions.
 void take(const Image& library) {
-  g_taken.push_back({.init = reinterpret_cast<Function>(library.address(DT_INIT)),
+  taken().push_back({.init = reinterpret_cast<Function>(library.address(DT_INIT)),
                      .init_array = functions(library, DT_INIT_ARRAY, DT_INIT_ARRAYSZ),
                      .fini_array = functions(library, DT_FINI_ARRAY, DT_FINI_ARRAYSZ),
                      .fini = reinterpret_cast<void (*)()>(library.address(DT_FINI))});
@@ -216,23 +221,23 @@ void take_libraries(std::vector<Image> libraries) {
 
 void take_destructors_of_program() {
   const Image image = loaded_images().front();
-  g_taken.push_back({.init = reinterpret_cast<Function>(image.address(DT_INIT)),
+  taken().push_back({.init = reinterpret_cast<Function>(image.address(DT_INIT)),
                      .init_array = functions(image, DT_INIT_ARRAY, DT_INIT_ARRAYSZ),
                      .fini_array = functions(image, DT_FINI_ARRAY, DT_FINI_ARRAYSZ)});
   write(image, DT_FINI_ARRAYSZ, 0);
 }
 
 void construct_program(int argc, char** argv, char** environment) {
-  for (const Taken& object : g_taken) {
+  for (const Taken& object : taken()) {
     if (object.init != nullptr) object.init(argc, argv, environment);
     for (const Function f : object.init_array) f(argc, argv, environment);
   }
 }
 
 void destroy_program() noexcept {
-  while (!g_taken.empty()) {
-    const Taken last = g_taken.back();
-    g_taken.pop_back();
+  while (!taken().empty()) {
+    const Taken last = taken().back();
+    taken().pop_back();
     for (std::size_t i = last.fini_array.size(); i-- != 0;)
       reinterpret_cast<void (*)()>(last.fini_array[i])();
     if (last.fini != nullptr) last.fini();
