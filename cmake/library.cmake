@@ -15,10 +15,11 @@ endforeach()
 
 if(KASANE_SHARED)
   add_library(kasane_library SHARED ${objects})
-  # Calls inside the library bind inside it, except new and delete, which a program may replace. No symbol is
-  # looked up after the start, since threads have small stacks.
+  # Calls inside the library bind inside it, except new and delete, which a program may replace, and those of
+  # preloadable.list. No symbol is looked up after the start, since threads have small stacks.
   target_link_options(kasane_library PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/kasane.map"
-    LINKER:-Bsymbolic-functions LINKER:--dynamic-list-cpp-new LINKER:-z,now)
+    LINKER:-Bsymbolic-functions LINKER:--dynamic-list-cpp-new
+    "LINKER:--dynamic-list=${PROJECT_SOURCE_DIR}/cmake/preloadable.list" LINKER:-z,now)
   # Programs call the library through their table of addresses instead of a stub. The stub was a third of what
   # a shared library costs a fork.
   target_compile_options(kasane_library INTERFACE -fno-plt)

@@ -33,7 +33,8 @@ void* reserve(void* at, std::size_t bytes, int flags) noexcept {
   return ::mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-/// What is mapped below the first OS thread's stack, which grows. name: only what has it in the kernel's list.
+/// What is mapped below the first OS thread's stack, which grows. name: only what has it in the kernel's
+/// list.
 std::vector<Range> mapped(const char* name) {
   std::vector<Range> ranges;
   const auto close = [](std::FILE* f) { std::fclose(f); };

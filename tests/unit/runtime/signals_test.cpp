@@ -100,12 +100,12 @@ TEST(SignalsDeathTest, TheKernelKeepsOurHandler) {
 
 void count_calls(int) { g_calls = g_calls + 1; }
 volatile int g_value = 0;
-void keep_value(int, siginfo_t* info, void*) {
+[[maybe_unused]] void keep_value(int, siginfo_t* info, void*) {
   g_calls = g_calls + 1;
   g_value = info->si_value.sival_int;
 }
 
-void install_for(int signal, int flags, void (*handler)(int, siginfo_t*, void*)) {
+[[maybe_unused]] void install_for(int signal, int flags, void (*handler)(int, siginfo_t*, void*)) {
   struct sigaction action = {};
   action.sa_sigaction = handler;
   action.sa_flags = flags | SA_SIGINFO;
