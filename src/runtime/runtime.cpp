@@ -258,6 +258,8 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   runtime->state_->connect_atomics();
   runtime->state_->own_locks();
   leave_common_heap(runtime->state_->ranks);
+  // Last: from here on the search for a stream's address costs a try for each rank.
+  divide_streams(runtime->state_->ranks, runtime->state_->rank);
   return runtime;
 }
 
@@ -334,7 +336,6 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
     KASANE_TRY(agreed);
     space_base = *agreed;
     note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
-    divide_streams(ranks, rank);
   }
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
   if (options.bind_to_cores) {

@@ -84,7 +84,6 @@ void become(const Launched& launched, Rank rank, const comm::JobStatus* status) 
                .threads = status != nullptr ? status->all_threads() : nullptr,
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
-  divide_streams(launched.job.ranks, rank);
   if (raw(rank) != 0 && !launched.options.main_in_every_rank) input_is_elsewhere();
   order_output(launched.job.ranks,
                launched.options.tag_output && status != nullptr ? &status->of(rank) : nullptr);
