@@ -19,6 +19,8 @@
 #include <thread>
 #include <vector>
 
+#include "need.h"
+
 namespace {
 
 constexpr std::size_t kWord = 65536 / sizeof(int);
@@ -29,14 +31,6 @@ FILE* g_log;          ///< opened by main
 std::ofstream g_out;  ///< opened on the last rank
 kasane::mutex g_lock;
 std::string g_folder;
-
-void need(bool holds, const char* what, int line) {
-  if (holds) return;
-  std::fprintf(stderr, "rank %u, line %d: wrong: %s (%s)\n", kasane::rank(), line, what,
-               std::strerror(errno));
-  std::abort();
-}
-#define NEED(holds) need(holds, #holds, __LINE__)
 
 std::uint32_t last() { return kasane::ranks() - 1; }
 

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "need.h"
+
 namespace {
 
 constexpr std::size_t kWord = 65536 / sizeof(int);
@@ -24,14 +26,6 @@ std::vector<int> g_numbers;
 std::string g_text = "a text that is too long to lie within the string itself";
 int g_counter = 5;
 int* g_words;
-
-void need(bool holds, const char* what, int line) {
-  if (holds) return;
-  std::fprintf(stderr, "rank %u, line %d: wrong: %s (%s)\n", kasane::rank(), line, what,
-               std::strerror(errno));
-  std::abort();
-}
-#define NEED(holds) need(holds, #holds, __LINE__)
 
 int status_of(pid_t child) {
   int status = -1;
