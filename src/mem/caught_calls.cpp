@@ -322,6 +322,6 @@ long kasane_calls_carry_out_here(kasane::mem::CaughtCall* call) noexcept {
   const long result =
       rules != nullptr ? rules->carry_out(*call) : mem::issue_call(call->number, call->argument);
   write_errno(saved);
-  set_calls(Calls::caught);
+  leave_runtime(Calls::caught);
   return result;
 }

@@ -64,6 +64,7 @@
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
+#include "runtime/signal_actions.h"
 #include "runtime/signals.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
@@ -118,6 +119,7 @@ struct Runtime::State {
   std::vector<LoadedObject> objects;          ///< loaded before any network library
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
+  std::optional<SignalActions> signal_actions;  ///< null where each rank runs main
   std::optional<mem::Space> space;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
@@ -309,6 +311,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   start_waiter.emplace(*transport);
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
+  if (ranks > 1 && !options.main_in_every_rank) signal_actions.emplace(*transport);
   KASANE_TRY(build_engine());
   if (!options.globals_shared || options.main_in_every_rank) variables.clear();
   if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
@@ -1045,6 +1048,12 @@ void Runtime::ask_exit(int code) noexcept {
   const ult::RuntimeSection section;
   const std::int32_t word = code;
   state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
+}
+
+void Runtime::tell_signal_action(int signal, const struct sigaction& action) noexcept {
+  if (!state_->signal_actions || state_->shut_down_by.load() != 0) return;
+  const ult::RuntimeSection section;
+  state_->signal_actions->tell_all(state_->contexts->here().io, signal, action);
 }
 
 void Runtime::run_root(void (*entry)(void*), void* arg) {

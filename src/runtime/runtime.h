@@ -4,6 +4,8 @@
 // Runtime::current().
 #pragma once
 
+#include <signal.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -53,6 +55,8 @@ class Runtime {
   void shut_down() noexcept;
   /// On a rank that does not run main: rank 0 calls exit(code), on an OS thread of its own.
   void ask_exit(int code) noexcept;
+  /// This rank has taken the action; returns when all ranks have. Nothing where each rank runs main.
+  void tell_signal_action(int signal, const struct sigaction&) noexcept;
   /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
   /// is then too early.
   [[nodiscard]] bool running() const noexcept;

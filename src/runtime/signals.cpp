@@ -17,9 +17,13 @@
 #include <cstring>
 
 #include "base/call_selector.h"
+#include "comm/bootstrap/signals_for_main.h"
 #include "mem/caught_calls.h"
 #include "mem/signal_dispatch.h"
+#include "runtime/action_order.h"
 #include "runtime/hidden.h"
+#include "runtime/process_state.h"
+#include "runtime/runtime.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -32,44 +36,43 @@ Sigaction libc_sigaction() noexcept {
   return libcs.get();
 }
 
+/// A lock for a few instructions. All signals are blocked, so no handler of the same thread waits for it.
+class SignalLock {
+ public:
+  explicit SignalLock(std::atomic_flag& flag) noexcept : flag_(flag) {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &mask_);
+    // acquire: see what the last holder stored
+    while (flag_.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  SignalLock(const SignalLock&) = delete;
+  SignalLock& operator=(const SignalLock&) = delete;
+  ~SignalLock() {
+    flag_.clear(std::memory_order_release);  // release: the next holder sees our stores
+    ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+
+ private:
+  std::atomic_flag& flag_;
+  sigset_t mask_;
+};
+
 /// A struct sigaction that a fault handler may read while a thread changes it.
 class Remembered {
  public:
   void get(struct sigaction& out) noexcept {
-    Lock lock(*this);
+    const SignalLock lock(locked_);
     out = action_;
   }
   void exchange(const struct sigaction* action, struct sigaction* old) noexcept {
-    Lock lock(*this);
+    const SignalLock lock(locked_);
     if (old != nullptr) *old = action_;
     if (action != nullptr) action_ = *action;
   }
 
  private:
-  /// Held for a copy of 152 bytes with all signals blocked, so that no handler of the same thread can wait
-  /// for it.
-  class Lock {
-   public:
-    explicit Lock(Remembered& r) noexcept : owner_(r) {
-      sigset_t all;
-      ::sigfillset(&all);
-      ::pthread_sigmask(SIG_SETMASK, &all, &mask_);
-      // acquire: see what the last holder stored
-      while (owner_.locked_.test_and_set(std::memory_order_acquire)) {
-      }
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-    ~Lock() {
-      owner_.locked_.clear(std::memory_order_release);  // release: the next holder sees our stores
-      ::pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
-    }
-
-   private:
-    Remembered& owner_;
-    sigset_t mask_;
-  };
-
   std::atomic_flag locked_;
   struct sigaction action_ = {};
 };
@@ -78,7 +81,7 @@ Remembered g_segv, g_bus, g_sys;
 std::atomic<bool> g_guarded{false}, g_sys_guarded{false};
 
 /// Of the action in g_sys, what a handler of SIGSYS may read: a filter of the program's (seccomp) may turn
-/// any call into a SIGSYS, those of a Lock included.
+/// any call into a SIGSYS, those of a SignalLock included.
 std::atomic<sighandler_t> g_sys_handler{SIG_DFL};
 std::atomic<bool> g_sys_takes_info{false};
 
@@ -199,15 +202,38 @@ bool defer(int signal, siginfo_t* info, ucontext_t& interrupted) noexcept {
   return true;
 }
 
-void take_default_action(int signal) noexcept {
-  const struct sigaction standard = {};
+/// Whether signals from elsewhere do nothing here (comm/bootstrap/signals_for_main.h).
+bool is_for_other_rank(int signal) noexcept {
+  return comm::for_main(signal) && process().rank != kNoRank && !process().main_here;
+}
+
+/// SIG_DFL, as the kernel has it. Under mpirun the other signals for main end a rank that only serves.
+struct sigaction standard_action(int signal) noexcept {
+  struct sigaction action = {};
+  const bool user = signal == SIGUSR1 || signal == SIGUSR2;
+  if (!is_for_other_rank(signal) || (process().status == nullptr && !user)) return action;
+  action.sa_sigaction = comm::on_signal_for_main;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  return action;
+}
+
+/// The action that sigaction() has named: all ranks have it when this returns. Nothing in jobs where each
+/// rank runs main, and where the runtime or a library of its installs a handler.
+void tell_all_ranks(int signal, const struct sigaction& action) noexcept {
+  Runtime* const runtime = calls() == Calls::passed ? nullptr : Runtime::current();
+  if (runtime != nullptr) runtime->tell_signal_action(signal, action);
+}
+
+void restore_default_action(int signal) noexcept {
+  const struct sigaction standard = standard_action(signal), named = {};
   libc_sigaction()(signal, &standard, nullptr);
+  tell_all_ranks(signal, named);
 }
 
 void call_handler(int signal, siginfo_t* info, void* context) noexcept {
   Installed& installed = g_installed[signal];
   std::uint64_t call = installed.call.load(std::memory_order_acquire);  // acquire: what install() did before
-  if ((call & kOnce) != 0 && installed.call.compare_exchange_strong(call, 0)) take_default_action(signal);
+  if ((call & kOnce) != 0 && installed.call.compare_exchange_strong(call, 0)) restore_default_action(signal);
   const std::uint64_t handler = call & ~(kTakesInfo | kOnce);
   if (handler == 0) {  // another thread has taken it, or the program has taken it back
     mem::issue_call(SYS_tgkill,
@@ -230,6 +256,8 @@ void call_handler(int signal, siginfo_t* info, void* context) noexcept {
 void on_signal_of_program(int signal, siginfo_t* info, void* context) {
   if (g_ended.load(std::memory_order_relaxed)) return;  // relaxed: a handler that has begun is not stopped
   const int saved = errno;
+  if (is_for_other_rank(signal) && comm::sender_of(*info) != comm::Sender::job)
+    return comm::on_signal_for_main(signal, info, context);
   if (calls() != Calls::passed || !can_wait(signal, *info) ||
       !defer(signal, info, *static_cast<ucontext_t*>(context)))
     call_handler(signal, info, context);
@@ -245,6 +273,8 @@ struct sigaction seen_by_program(Installed& installed, const struct sigaction& k
   struct sigaction seen = kernels;
   if ((kernels.sa_flags & SA_SIGINFO) != 0 && kernels.sa_sigaction == on_signal_of_program)
     installed.action.get(seen);
+  else if ((kernels.sa_flags & SA_SIGINFO) != 0 && kernels.sa_sigaction == comm::on_signal_for_main)
+    seen = {};
   return seen;
 }
 
@@ -262,6 +292,8 @@ int install_behind_ours(int signal, const struct sigaction* action, struct sigac
       installed.call.store(call_of(ours), std::memory_order_release);  // release: before its first signal
       ours.sa_sigaction = on_signal_of_program;
       ours.sa_flags = (ours.sa_flags | SA_SIGINFO | SA_ONSTACK) & ~static_cast<int>(SA_RESETHAND);
+    } else if (ours.sa_handler == SIG_DFL) {
+      ours = standard_action(signal);
     }
     if (libc_sigaction()(signal, &ours, nullptr) != 0) return -1;
   }
@@ -283,6 +315,27 @@ int install(int signal, const struct sigaction* action, struct sigaction* old) n
   return libc_sigaction()(signal, &without, old);
 }
 
+bool has(int signal, const struct sigaction& action) noexcept {
+  constexpr int kRestorer = 0x04000000;  // libc's
+  struct sigaction now = {};
+  return install(signal, nullptr, &now) == 0 && now.sa_handler == action.sa_handler &&
+         ((now.sa_flags ^ action.sa_flags) & ~kRestorer) == 0 &&
+         std::memcmp(&now.sa_mask, &action.sa_mask, sizeof(std::uint64_t)) == 0;
+}
+
+/// sigaction() of the program. What is installed already is not installed again: it costs no messages, and
+/// what another rank installs meanwhile stays.
+int install_in_job(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
+  const ActionStep step =
+      action != nullptr ? next(ActionEvent::named, has(signal, *action), 0) : ActionStep{};
+  if (install(signal, step.install ? action : nullptr, old) != 0) return -1;
+  if (step.tell) tell_all_ranks(signal, *action);
+  return 0;
+}
+
+std::atomic_flag g_taking;
+std::uint64_t g_numbers[_NSIG];  ///< of the actions, under g_taking (signal_actions.h)
+
 /// As signal() and its like install.
 sighandler_t install(int signal, sighandler_t handler, int flags) noexcept {
   struct sigaction action = {}, old = {};
@@ -294,7 +347,7 @@ sighandler_t install(int signal, sighandler_t handler, int flags) noexcept {
     errno = EINVAL;
     return SIG_ERR;
   }
-  return install(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+  return install_in_job(signal, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
 }
 
 }  // namespace
@@ -339,6 +392,13 @@ void call_other_sigsys(int signal, siginfo_t* info, void* context) {
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
 }
 
+void take_action(int signal, const struct sigaction& action, std::uint64_t number) noexcept {
+  const SignalLock lock(g_taking);
+  const ActionStep step = next(ActionEvent::told, false, g_numbers[signal], number);
+  g_numbers[signal] = step.number;
+  if (step.install) install(signal, &action, nullptr);
+}
+
 void end_signal_handlers() noexcept { g_ended.store(true, std::memory_order_relaxed); }
 
 bool handlers_have_run() noexcept {
@@ -371,7 +431,7 @@ bool call_program_fault_handler(int signal, siginfo_t* info, void* context) noex
 
 extern "C" [[gnu::visibility("default")]] int sigaction(int signal, const struct sigaction* action,
                                                         struct sigaction* old) noexcept {
-  return kasane::runtime::install(signal, action, old);
+  return kasane::runtime::install_in_job(signal, action, old);
 }
 
 extern "C" [[gnu::visibility("default")]] sighandler_t signal(int signal, sighandler_t handler) noexcept {

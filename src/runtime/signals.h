@@ -21,6 +21,8 @@
 
 #include <signal.h>
 
+#include <cstdint>
+
 namespace kasane::runtime {
 
 /// Called once, before our fault handlers are installed. A handler that the program has installed by then is
@@ -32,6 +34,10 @@ void guard_call_signal() noexcept;
 
 /// The calling thread does not block what the runtime needs: the parent's mask may.
 void let_faults_through() noexcept;
+
+/// Another rank's sigaction(): taken if no action of a higher number has come for the signal
+/// (runtime/signal_actions.h). Async-signal-safe.
+void take_action(int signal, const struct sigaction&, std::uint64_t number) noexcept;
 
 /// A SIGSYS that is no caught call goes to the program's handler, or ends the process. The handler's own
 /// calls pass, since it may let through only what its own instructions do.

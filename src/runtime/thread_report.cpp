@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "comm/bootstrap/signals_for_main.h"
 #include "mem/signal_dispatch.h"
 #include "runtime/crash_stack.h"
 #include "runtime/suspended_stack.h"
@@ -88,14 +89,19 @@ struct Sample {
 };
 Sample g_sample;  // of the service thread; static, since the handler may run late
 
-/// In place of the one that the supervisor installed: SIGQUIT from elsewhere does nothing (supervisor.h).
-void on_quit(int, siginfo_t* info, void* context) {
+/// In place of the one that the supervisor installed: SIGQUIT from outside of the job does nothing
+/// (supervisor.h).
+void on_quit(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
   const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
   // acquire/release: the trace belongs to this thread in between
-  if (info->si_code == SI_TKILL && g_sample.of.load(std::memory_order_acquire) == self) {
-    unwind(context, g_sample.trace);
-    g_sample.of.store(0, std::memory_order_release);
+  if (info->si_code == SI_QUEUE && info->si_ptr == &g_sample) {
+    if (g_sample.of.load(std::memory_order_acquire) == self) {
+      unwind(context, g_sample.trace);
+      g_sample.of.store(0, std::memory_order_release);
+    }
+  } else if (comm::sender_of(*info) == comm::Sender::job) {
+    comm::on_signal_for_main(signal, info, context);
   }
   errno = saved;
 }
@@ -104,8 +110,11 @@ void on_quit(int, siginfo_t* info, void* context) {
 /// program has a handler, or wants to end by it.
 void install_quit_handler() noexcept {
   struct sigaction now = {};
-  if (::sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_handler == SIG_DFL) return;
-  if (now.sa_handler != SIG_IGN && !in_this_library(reinterpret_cast<const void*>(now.sa_handler))) return;
+  mem::raw_sigaction(SIGQUIT, nullptr, &now);
+  const bool serves = now.sa_sigaction == comm::on_signal_for_main;
+  if (!serves && (::sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_handler == SIG_DFL)) return;
+  if (!serves && now.sa_handler != SIG_IGN && !in_this_library(reinterpret_cast<const void*>(now.sa_handler)))
+    return;
   struct sigaction mine = {};
   mine.sa_sigaction = on_quit;
   mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
@@ -119,7 +128,12 @@ bool unwind_running(pid_t os_thread, Backtrace& out) noexcept {
     return false;
   g_sample.trace.count = 0;
   g_sample.of.store(os_thread, std::memory_order_release);  // release: the count
-  if (::syscall(SYS_tgkill, ::getpid(), os_thread, SIGQUIT) != 0) return false;
+  siginfo_t asks = {};
+  asks.si_signo = SIGQUIT;
+  asks.si_code = SI_QUEUE;
+  asks.si_pid = ::getpid();
+  asks.si_ptr = &g_sample;
+  if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), os_thread, SIGQUIT, &asks) != 0) return false;
   for (int i = 0; i < 100; ++i) {
     if (g_sample.of.load(std::memory_order_acquire) == 0) {
       out = g_sample.trace;

@@ -19,6 +19,7 @@
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
 #include "comm/bootstrap/private_memory.h"
+#include "comm/bootstrap/signals_for_main.h"
 #include "comm/bootstrap/source_lines.h"
 #include "comm/shm_files.h"
 #include "topo/threads.h"
@@ -31,10 +32,6 @@ constexpr std::uint64_t kTermGrace = kSecond;           ///< from SIGTERM to SIG
 constexpr std::uint64_t kShutdownGrace = 30 * kSecond;  ///< from the end of rank 0 to the end of all others
 
 constexpr int kForMain[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-bool for_main(int signal) {
-  return std::find(std::begin(kForMain), std::end(kForMain), signal) != std::end(kForMain);
-}
 
 sigset_t watched_signals() {
   sigset_t set;
@@ -49,18 +46,6 @@ void read_from_dev_null() {
   if (null < 0) return;
   ::dup2(null, 0);
   ::close(null);
-}
-
-pid_t g_supervisor = 0;  // of a rank: read by its signal handler, set before the handler is installed
-
-/// A serving rank's handler of signals for main: ignores them, unless the supervisor sent them. A handler
-/// rather than SIG_IGN, so that programs started from threads begin with the default action.
-void ignore_unless_supervisor(int signal, siginfo_t* info, void*) {
-  if (info->si_code != SI_USER || info->si_pid != g_supervisor) return;
-  struct sigaction standard = {};
-  standard.sa_handler = SIG_DFL;
-  ::sigaction(signal, &standard, nullptr);
-  ::raise(signal);  // taken when this handler returns
 }
 
 void ignore(int) {}
@@ -82,7 +67,7 @@ void ignore_signals_for_main() {
     ::sigaction(s, nullptr, &old);
     if (old.sa_handler == SIG_IGN) continue;  // e.g. under nohup
     struct sigaction mine = {};
-    mine.sa_sigaction = ignore_unless_supervisor;
+    mine.sa_sigaction = on_signal_for_main;
     mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
     ::sigaction(s, &mine, nullptr);
   }
@@ -178,7 +163,7 @@ void Supervisor::become_rank(Rank rank, pid_t supervisor) {
   ::close(signals_);
   if (pump_) pump_->become_writer(rank);
   if (raw(rank) != 0) read_from_dev_null();
-  g_supervisor = supervisor;
+  note_supervisor(supervisor);
   if (raw(rank) != 0 && !options_.main_in_every_rank)
     ignore_signals_for_main();
   else

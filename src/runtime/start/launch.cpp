@@ -13,8 +13,10 @@
 
 #include "base/memory_file.h"
 #include "base/process.h"
+#include "comm/bootstrap/signals_for_main.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
+#include "mem/signal_dispatch.h"
 #include "mem/space.h"
 #include "runtime/output.h"
 #include "runtime/streams.h"
@@ -89,24 +91,22 @@ void become(const Launched& launched, Rank rank, const comm::JobStatus* status) 
                launched.options.tag_output && status != nullptr ? &status->of(rank) : nullptr);
 }
 
-void pass(int) {}
-
-/// Does nothing where the program has a handler of its own (from a static object's constructor).
-void exchange_handler(int signal, void (*from)(int), void (*to)(int)) {
-  struct sigaction now = {};
-  if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != from)
-    return;
-  now.sa_handler = to;
-  now.sa_flags = SA_RESTART | SA_ONSTACK;
-  ::sigaction(signal, &now, nullptr);
-}
-
 }  // namespace
 
 void let_user_signals_pass(bool yes) {
-  // A handler rather than SIG_IGN, which programs started from threads would inherit.
-  for (const int s : {SIGUSR1, SIGUSR2})
-    yes ? exchange_handler(s, SIG_DFL, pass) : exchange_handler(s, pass, SIG_DFL);
+  for (const int s : {SIGUSR1, SIGUSR2}) {
+    struct sigaction now = {};
+    if (mem::raw_sigaction(s, nullptr, &now) != 0) continue;
+    const bool passes = (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == comm::on_signal_for_main;
+    // Else the program has a handler of its own (from a static object's constructor).
+    if (yes ? now.sa_handler != SIG_DFL : !passes) continue;
+    struct sigaction next = {};
+    if (yes) {
+      next.sa_sigaction = comm::on_signal_for_main;
+      next.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    }
+    mem::raw_sigaction(s, &next, nullptr);
+  }
 }
 
 Result<void> check_job_size(std::uint64_t ranks, std::uint64_t here, std::uint64_t space_bytes) {
