@@ -11,9 +11,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
 #include <kasane/kasane.hpp>
 #include <mutex>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -145,10 +149,22 @@ Outcome work_while(std::uint64_t most, Start start, Stop stop) {
   return o;
 }
 
+/// Which signals wait, and which are blocked, of each OS thread of rank 0.
+void print_masks() {
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(thread.path() / "status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("Sig") || line.starts_with("State") || line.starts_with("Pid"))
+        std::cerr << line << "  ";
+    std::cerr << '\n';
+  }
+}
+
 void expect_all_counted(const Outcome& o, std::uint64_t least) {
   EXPECT_EQ(o.wrong, 0u);
   EXPECT_EQ(g_all.load(), o.all());
   EXPECT_GE(o.all(), least);
+  if (testing::Test::HasFailure()) print_masks();
 }
 
 TEST(Signals, InterruptNothingThatMatters) {
