@@ -2,8 +2,8 @@
 // What sigaction() of the program installs on one rank, all ranks take: a handler is code of the one image,
 // and the thread that raises the signal may run on any rank.
 //
-//   a rank that calls sigaction()   takes the action itself; asks rank 0 for a number; tells all ranks, itself
-//                                   included, and waits until each has it
+//   a rank that calls sigaction()   takes the action itself; asks rank 0 for a number; tells all ranks,
+//                                   itself included, and waits until each has it
 //   a rank that is told             takes the action if its number is higher than that of the action that it
 //                                   has for the signal (action_order.h)
 //

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sigaction() on several ranks (runtime/action_order.h): each of three ranks names an action at the same time,
-// two of them the same one, in every order of looks, installations, numbers and messages.
+// sigaction() on several ranks (runtime/action_order.h): each of three ranks names an action at the same
+// time, two of them the same one, in every order of looks, installations, numbers and messages.
 //
-// Checked: a call returns when each rank has its action or a later one, and in the end all ranks have the same.
+// Checked: a call returns when each rank has its action or a later one, and in the end all have the same.
 #include "runtime/action_order.h"
 
 #include <gtest/gtest.h>

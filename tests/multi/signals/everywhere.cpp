@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program installs for a signal on one rank holds on all: in main, on a thread of any rank, in a handler.
+// What a program installs for a signal on one rank holds on all: in main, on a thread of any rank, in a
+// handler.
 //   everywhere        checks itself
 //   everywhere ends   a thread of the last rank raises SIGTERM, for which nothing is installed
 #include <sys/wait.h>
