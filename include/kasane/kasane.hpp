@@ -83,8 +83,10 @@ auto run(F&& f) -> std::invoke_result_t<F&> {
   using Value = std::invoke_result_t<F&>;
   static_assert(!std::is_reference_v<Value>, "return a value or a pointer from run()");
   if constexpr (std::is_void_v<Value>) {
-    detail::check(kasane_run([](void* p) { std::invoke(*static_cast<std::remove_reference_t<F>*>(p)); },
-                             const_cast<void*>(static_cast<const void*>(std::addressof(f)))));
+    struct Root {
+      std::remove_reference_t<F>& f;
+    } root{f};
+    detail::check(kasane_run([](void* p) { std::invoke(static_cast<Root*>(p)->f); }, &root));
   } else {
     struct Root {
       std::remove_reference_t<F>& f;

@@ -7,7 +7,7 @@
 
 namespace kasane::comm {
 
-std::string memory_at(pid_t process, std::uint64_t address) {
+MemoryAt memory_at(pid_t process, std::uint64_t address) {
   const auto close = [](std::FILE* f) { std::fclose(f); };
   const std::unique_ptr<std::FILE, decltype(close)> maps(
       std::fopen(("/proc/" + std::to_string(process) + "/maps").c_str(), "re"), close);
@@ -21,14 +21,15 @@ std::string memory_at(pid_t process, std::uint64_t address) {
             3 ||
         address < first || address >= end)
       continue;
-    if (access[1] != 'w') return {};
     std::string name(line + name_at);
     if (!name.empty() && name.back() == '\n') name.pop_back();
-    if (name == "[heap]") return "the heap (malloc)";
-    if (name.starts_with("[stack")) return "the stack of the first OS thread";
-    if (name.empty() || name.starts_with("[anon"))
-      return "anonymous memory (malloc, an OS thread's stack, or mmap)";
-    return name.substr(name.rfind('/') + 1) + " (variables of the program or of a library)";
+    if (name == "[heap]") return {"the heap (malloc)"};
+    if (name.starts_with("[stack")) return {"the stack of the first OS thread"};
+    const bool file = name.starts_with('/');
+    name = name.substr(name.rfind('/') + 1);
+    if (access[1] != 'w') return file && access[0] == 'r' ? MemoryAt{name, true} : MemoryAt{};
+    if (!file) return {"anonymous memory (malloc, an OS thread's stack, or mmap)"};
+    return {name + " (variables of the program or of a library)"};
   }
   return {};
 }

@@ -11,8 +11,12 @@
 
 namespace kasane::comm {
 
-/// "the heap (malloc)", "the stack of main", "libfoo.so" …, as /proc/PID/maps has it; empty: nothing is
-/// mapped there that code of the program may store to.
-std::string memory_at(pid_t process, std::uint64_t address);
+struct MemoryAt {
+  /// "the heap (malloc)", "the stack of main", "libfoo.so" …; empty: nothing that the program may use
+  std::string what;
+  bool constant = false;  ///< code or constants of the file that it names
+};
+/// As /proc/PID/maps has it.
+MemoryAt memory_at(pid_t process, std::uint64_t address);
 
 }  // namespace kasane::comm

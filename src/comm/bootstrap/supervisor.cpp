@@ -380,9 +380,12 @@ std::string Supervisor::explain_address(Rank rank) const {
   if (address == 0) return {};
   for (std::uint32_t r = 0; r < children_.size(); ++r) {
     if (Rank{r} == rank || !children_[r].alive) continue;
-    const std::string what = memory_at(children_[r].pid, address);
+    const auto [what, constant] = memory_at(children_[r].pid, address);
     if (what.empty()) continue;
     const std::string owner = "rank " + std::to_string(r), user = "rank " + std::to_string(raw(rank));
+    if (constant)
+      return "kasane:   on " + owner + " this address lies in the code or constants of " + what + ", which " +
+             user + " has not loaded there. Link the program with it, or set LD_PRELOAD, instead of dlopen\n";
     return "kasane:   on " + owner + " this address lies in " + what +
            ". If the pointer came from there: that memory is private to " + owner + ", and " + user +
            " has other memory, or none, at its address. Memory that threads share is allocated by new, "

@@ -44,6 +44,9 @@ std::uint64_t fib(unsigned n) {
   return a + b;
 }
 
+int seven() { return 7; }
+void nothing() {}
+
 // ---- run --------------------------------------------------------------------------------------------------
 
 TEST(Run, ReturnsValuesAndSeesMainsLocals) {
@@ -54,6 +57,8 @@ TEST(Run, ReturnsValuesAndSeesMainsLocals) {
   EXPECT_EQ(x, 7);
   EXPECT_EQ(kasane::run([] { return std::string(200, 's'); }), std::string(200, 's'));
   EXPECT_EQ(*kasane::run([] { return std::make_unique<int>(9); }), 9);
+  EXPECT_EQ(kasane::run(seven), 7);
+  kasane::run(nothing);
 }
 
 TEST(Run, LetsExceptionsPassAndWorksAgain) {

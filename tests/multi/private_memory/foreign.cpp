@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread on the last rank uses a pointer to private memory of rank 0, a "tiny", "small" or "large" part
-// of its heap, or what a library's function allocated ("copy").
+// of its heap, or what a library's function allocated ("copy"); or it calls a function of a library that main
+// has loaded ("code", with the library's path).
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +36,16 @@ int* private_memory(std::string_view kind) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3) {
+    void* const library = ::dlopen(argv[2], RTLD_NOW);
+    if (library == nullptr) return 1;
+    const auto twice = reinterpret_cast<int (*)(int)>(::dlsym(library, "kasane_foreign_twice"));
+    kasane::run([twice] {
+      const auto home = kasane::make_array<char>(1, kasane::placement::on(kasane::ranks() - 1));
+      kasane::thread(kasane::near{home.get()}, [twice] { std::printf("%d\n", twice(2)); }).join();
+    });
+    return 0;
+  }
   int* const p = private_memory(argc > 1 ? argv[1] : "small");
   kasane::run([p] {
     const auto home = kasane::make_array<char>(1, kasane::placement::on(kasane::ranks() - 1));
