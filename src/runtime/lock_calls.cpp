@@ -4,14 +4,15 @@
 // (runtime/atomics.h), which order memory between ranks, and a thread that waits is suspended, not its
 // worker (runtime/futex_calls.h). Any other object is libc's matter, and all are before the runtime is there.
 //
-//   object          word                   what it says
-//   mutex           __lock                 0 free, 1 locked, 2 locked and perhaps awaited
-//   condition       the first              counts signals
-//   shared mutex    __readers              kWriter, kAwaited, number of readers
-//   once            itself                 0, kRuns, kRuns | kAwaitedRun, kDone
-//   semaphore       the first              permits
-//   barrier         the first two          threads that have arrived; phases
-//   spin lock       itself                 1 free, 0 locked
+//   object          word
+//   mutex           __lock
+//   condition       the first; counts signals
+//   shared mutex    __readers
+//   once, spin lock itself
+//   semaphore       the first
+//   barrier         the first: threads that have arrived; the second: phases
+//
+// lock_words.h says what the words mean. A spin lock is 1 free, 0 locked.
 //
 // These words are 0 (a spin lock's: 1) in what libc's initialisers make, so static objects, and those of
 // pthread_mutex_init, are ready. kind, owner and count of a mutex have their places in libc's object.
@@ -37,6 +38,7 @@
 #include "runtime/futex_calls.h"
 #include "runtime/hidden.h"
 #include "runtime/lock_calls.h"
+#include "runtime/lock_words.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -98,8 +100,8 @@ class Mutex {
   int lock(const Deadline* deadline) noexcept {
     if (const int done = again(); done >= 0) return done;
     if (!try_word()) {
-      while (exchange_atomic(&data_.__lock, 2, kAcquire) != 0)
-        if (wait_for_word(&data_.__lock, 2, deadline, "std::mutex::lock") != 0) return ETIMEDOUT;
+      while (set(MutexEvent::lock, kAcquire) != LockAction::has)
+        if (wait_for_word(&data_.__lock, kAfterLock, deadline, "std::mutex::lock") != 0) return ETIMEDOUT;
     }
     return own();
   }
@@ -113,7 +115,7 @@ class Mutex {
       if (is_recursive() && --data_.__count != 0) return 0;
       data_.__owner = 0;
     }
-    if (exchange_atomic(&data_.__lock, 0, kRelease) == 2) wake_word(&data_.__lock, false);
+    if (set(MutexEvent::unlock, kRelease) == LockAction::wake_one) wake_word(&data_.__lock, false);
     return 0;
   }
 
@@ -131,8 +133,17 @@ class Mutex {
   }
   bool try_word() noexcept {
     std::uint32_t seen = 0;
-    return swap_atomic(&data_.__lock, seen, 1, kAcquire);
+    return swap_atomic(&data_.__lock, seen, next(MutexEvent::try_lock, 0).word, kAcquire);
   }
+  /// These events leave the same word whatever it was, so one atomic operation does them.
+  LockAction set(MutexEvent event, int order) noexcept {
+    return next(event, exchange_atomic(&data_.__lock, next(event, 0).word, order)).action;
+  }
+  static constexpr std::uint32_t kAfterLock = next(MutexEvent::lock, 0).word;
+  static_assert(next(MutexEvent::lock, 1).word == kAfterLock &&
+                next(MutexEvent::lock, 2).word == kAfterLock &&
+                next(MutexEvent::unlock, 1).word == next(MutexEvent::unlock, 2).word);
+
   int own() noexcept {
     if (has_owner()) data_.__owner = self(), data_.__count = 1;
     return 0;
@@ -166,52 +177,34 @@ clockid_t clock_of(const pthread_cond_t* condition) noexcept {
 
 // ---- shared mutexes ---------------------------------------------------------------------------------------
 
-constexpr std::uint32_t kWriter = 1u << 31, kAwaited = 1u << 30;
+/// The step that the word took, by compare and swap.
+template <class Event>
+LockStep change(void* word, Event event, int order) noexcept {
+  std::uint32_t seen = load_atomic(word, kRelaxed);
+  for (;;) {
+    const LockStep step = next(event, seen);
+    if (step.word == seen || swap_atomic(word, seen, step.word, order)) return step;
+  }
+}
 
-class SharedMutex {
- public:
-  explicit SharedMutex(pthread_rwlock_t* lock) noexcept : word_(lock) {}
-  bool try_lock() noexcept {
-    std::uint32_t seen = load_atomic(word_, kRelaxed);
-    while ((seen & ~kAwaited) == 0)
-      if (swap_atomic(word_, seen, seen | kWriter, kAcquire)) return true;
-    return false;
+bool try_shared_mutex(pthread_rwlock_t* lock, SharedEvent tried) noexcept {
+  return change(lock, tried, kAcquire).action == LockAction::has;
+}
+int lock_shared_mutex(pthread_rwlock_t* lock, SharedEvent tried, const Deadline* deadline) noexcept {
+  while (!try_shared_mutex(lock, tried)) {
+    const LockStep step = change(lock, SharedEvent::announce, kRelaxed);
+    if (step.action == LockAction::wait &&
+        wait_for_word(lock, step.word, deadline, "std::shared_mutex::lock") != 0)
+      return ETIMEDOUT;
   }
-  bool try_lock_shared() noexcept {
-    std::uint32_t seen = load_atomic(word_, kRelaxed);
-    while ((seen & kWriter) == 0)
-      if (swap_atomic(word_, seen, seen + 1, kAcquire)) return true;
-    return false;
-  }
-  template <class Try>
-  int lock(const Try& tried, const Deadline* deadline) noexcept {
-    while (!tried(*this)) {
-      std::uint32_t seen = load_atomic(word_, kRelaxed);
-      if ((seen & ~kAwaited) == 0) continue;
-      if ((seen & kAwaited) == 0 && !swap_atomic(word_, seen, seen | kAwaited, kRelaxed)) continue;
-      if (wait_for_word(word_, seen | kAwaited, deadline, "std::shared_mutex::lock") != 0) return ETIMEDOUT;
-    }
-    return 0;
-  }
-  int unlock() noexcept {
-    std::uint32_t seen = load_atomic(word_, kRelaxed), left = 0;
-    do {
-      left = (seen & kWriter) != 0 ? 0 : seen - 1;
-      if ((left & ~kAwaited) == 0) left = 0;
-    } while (!swap_atomic(word_, seen, left, kRelease));
-    if ((seen & kAwaited) != 0 && left == 0) wake_word(word_, true);
-    return 0;
-  }
-
- private:
-  void* word_;
-};
-constexpr auto kTryLock = [](SharedMutex& m) { return m.try_lock(); };
-constexpr auto kTryLockShared = [](SharedMutex& m) { return m.try_lock_shared(); };
+  return 0;
+}
+int unlock_shared_mutex(pthread_rwlock_t* lock) noexcept {
+  if (change(lock, SharedEvent::unlock, kRelease).action == LockAction::wake_all) wake_word(lock, true);
+  return 0;
+}
 
 // ---- once -------------------------------------------------------------------------------------------------
-
-constexpr std::uint32_t kRuns = 1, kDone = 2, kAwaitedRun = 4;
 
 /// std::call_once says in variables of the OS thread what its function is to call. They go with the thread.
 class CallOfOnce {
@@ -227,39 +220,33 @@ class CallOfOnce {
   void (*call_)();
 };
 
-void end_of_once(pthread_once_t* once, std::uint32_t value) noexcept {
-  if ((exchange_atomic(once, value, kRelease) & kAwaitedRun) != 0) wake_word(once, true);
+void end_of_once(pthread_once_t* once, OnceEvent event) noexcept {
+  if (change(once, event, kRelease).action == LockAction::wake_all) wake_word(once, true);
 }
 
 int call_once(pthread_once_t* once, void (*function)()) {
   const CallOfOnce call;
   for (;;) {
-    std::uint32_t seen = load_atomic(once, kAcquire);
-    if (seen == kDone) return 0;
-    if (seen == 0) {
-      if (swap_atomic(once, seen, kRuns, kAcquire)) break;
-    } else if (seen != kRuns || swap_atomic(once, seen, kRuns | kAwaitedRun, kRelaxed)) {
-      wait_for_word(once, kRuns | kAwaitedRun, nullptr, "std::call_once");
-    }
+    if (load_atomic(once, kAcquire) == kDone) return 0;
+    const LockStep step = change(once, OnceEvent::enter, kAcquire);
+    if (step.action == LockAction::has) break;
+    if (step.action == LockAction::wait) wait_for_word(once, step.word, nullptr, "std::call_once");
   }
   call.bring_here();
   try {
     function();
   } catch (...) {  // the end of a thread, too
-    end_of_once(once, 0);
+    end_of_once(once, OnceEvent::abort);
     throw;
   }
-  end_of_once(once, kDone);
+  end_of_once(once, OnceEvent::end);
   return 0;
 }
 
 // ---- C's semaphores, barriers -----------------------------------------------------------------------------
 
 bool try_acquire(sem_t* semaphore) noexcept {
-  std::uint32_t seen = load_atomic(semaphore, kRelaxed);
-  while (seen != 0)
-    if (swap_atomic(semaphore, seen, seen - 1, kAcquire)) return true;
-  return false;
+  return change(semaphore, SemaphoreEvent::acquire, kAcquire).action == LockAction::has;
 }
 /// With libc's convention for errors.
 int acquire(sem_t* semaphore, const Deadline* deadline) noexcept {
@@ -270,6 +257,11 @@ int acquire(sem_t* semaphore, const Deadline* deadline) noexcept {
   }
   return 0;
 }
+int release(sem_t* semaphore) noexcept {
+  add_atomic(semaphore, 1, kRelease);  // as next() says, in one operation
+  wake_word(semaphore, false);
+  return 0;
+}
 
 struct BarrierWords {
   std::uint32_t arrived, phase, count;  ///< where libc's pthread_barrier_init puts the count
@@ -277,8 +269,9 @@ struct BarrierWords {
 int pass(pthread_barrier_t* barrier) noexcept {
   auto* const words = reinterpret_cast<BarrierWords*>(barrier);
   const std::uint32_t phase = load_atomic(&words->phase, kAcquire);
-  if (add_atomic(&words->arrived, 1, __ATOMIC_ACQ_REL) + 1 == words->count) {
-    exchange_atomic(&words->arrived, 0, kRelaxed);
+  const LockStep step = next_at_barrier(add_atomic(&words->arrived, 1, __ATOMIC_ACQ_REL), words->count);
+  if (step.action == LockAction::wake_all) {
+    exchange_atomic(&words->arrived, step.word, kRelaxed);
     add_atomic(&words->phase, 1, kRelease);
     wake_word(&words->phase, true);
     return PTHREAD_BARRIER_SERIAL_THREAD;
@@ -340,23 +333,22 @@ KASANE_LOCKS(pthread_cond_signal, (Cond_ * c), (c), is_programs(c, KASANE_CALLER
 KASANE_LOCKS(pthread_cond_broadcast, (Cond_ * c), (c), is_programs(c, KASANE_CALLER), notify(c, true))
 
 KASANE_LOCKS(pthread_rwlock_rdlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).lock(kTryLockShared, nullptr))
+             lock_shared_mutex(l, SharedEvent::try_shared, nullptr))
 KASANE_LOCKS(pthread_rwlock_tryrdlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).try_lock_shared() ? 0 : EBUSY)
+             try_shared_mutex(l, SharedEvent::try_shared) ? 0 : EBUSY)
 KASANE_LOCKS(pthread_rwlock_timedrdlock, (Shared_ * l, Time_* t), (l, t), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).lock(kTryLockShared, &Until(CLOCK_REALTIME, t)))
+             lock_shared_mutex(l, SharedEvent::try_shared, &Until(CLOCK_REALTIME, t)))
 KASANE_LOCKS(pthread_rwlock_clockrdlock, (Shared_ * l, clockid_t c, Time_* t), (l, c, t),
-             is_programs(l, KASANE_CALLER), SharedMutex(l).lock(kTryLockShared, &Until(c, t)))
+             is_programs(l, KASANE_CALLER), lock_shared_mutex(l, SharedEvent::try_shared, &Until(c, t)))
 KASANE_LOCKS(pthread_rwlock_wrlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).lock(kTryLock, nullptr))
+             lock_shared_mutex(l, SharedEvent::try_lock, nullptr))
 KASANE_LOCKS(pthread_rwlock_trywrlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).try_lock() ? 0 : EBUSY)
+             try_shared_mutex(l, SharedEvent::try_lock) ? 0 : EBUSY)
 KASANE_LOCKS(pthread_rwlock_timedwrlock, (Shared_ * l, Time_* t), (l, t), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).lock(kTryLock, &Until(CLOCK_REALTIME, t)))
+             lock_shared_mutex(l, SharedEvent::try_lock, &Until(CLOCK_REALTIME, t)))
 KASANE_LOCKS(pthread_rwlock_clockwrlock, (Shared_ * l, clockid_t c, Time_* t), (l, c, t),
-             is_programs(l, KASANE_CALLER), SharedMutex(l).lock(kTryLock, &Until(c, t)))
-KASANE_LOCKS(pthread_rwlock_unlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER),
-             SharedMutex(l).unlock())
+             is_programs(l, KASANE_CALLER), lock_shared_mutex(l, SharedEvent::try_lock, &Until(c, t)))
+KASANE_LOCKS(pthread_rwlock_unlock, (Shared_ * l), (l), is_programs(l, KASANE_CALLER), unlock_shared_mutex(l))
 
 KASANE_LOCKS(pthread_once, (pthread_once_t * o, void (*f)()), (o, f), is_programs(o, KASANE_CALLER),
              call_once(o, f))
@@ -368,8 +360,7 @@ KASANE_LOCKS(sem_timedwait, (sem_t * s, Time_* t), (s, t), is_programs(s, KASANE
              acquire(s, &Until(CLOCK_REALTIME, t)))
 KASANE_LOCKS(sem_clockwait, (sem_t * s, clockid_t c, Time_* t), (s, c, t), is_programs(s, KASANE_CALLER),
              acquire(s, &Until(c, t)))
-KASANE_LOCKS(sem_post, (sem_t * s), (s), is_programs(s, KASANE_CALLER),
-             (add_atomic(s, 1, kRelease), wake_word(s, false), 0))
+KASANE_LOCKS(sem_post, (sem_t * s), (s), is_programs(s, KASANE_CALLER), release(s))
 KASANE_LOCKS(sem_getvalue, (sem_t * s, int* value), (s, value), is_programs(s, KASANE_CALLER),
              (*value = static_cast<int>(load_atomic(s, kRelaxed)), 0))
 
