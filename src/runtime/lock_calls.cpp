@@ -26,6 +26,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <threads.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -375,6 +376,46 @@ KASANE_LOCKS(pthread_spin_trylock, (pthread_spinlock_t * s), (s), is_programs(s,
              exchange_atomic(const_cast<int*>(s), 0, kAcquire) == 1 ? 0 : EBUSY)
 KASANE_LOCKS(pthread_spin_unlock, (pthread_spinlock_t * s), (s), is_programs(s, KASANE_CALLER),
              (exchange_atomic(const_cast<int*>(s), 1, kRelease), 0))
+
+// C11's functions, which libc binds within itself to Pthreads' (threads.h).
+
+namespace {
+using MutexC_ = mtx_t;
+using CondC_ = cnd_t;
+static_assert(sizeof(mtx_t) == sizeof(pthread_mutex_t) && sizeof(cnd_t) == sizeof(pthread_cond_t));
+pthread_mutex_t* as_pthreads(mtx_t* m) noexcept { return reinterpret_cast<pthread_mutex_t*>(m); }
+pthread_cond_t* as_pthreads(cnd_t* c) noexcept { return reinterpret_cast<pthread_cond_t*>(c); }
+int as_c11(int error) noexcept {
+  switch (error) {
+    case 0: return thrd_success;
+    case EBUSY: return thrd_busy;
+    case ETIMEDOUT: return thrd_timedout;
+    case ENOMEM: return thrd_nomem;
+    default: return thrd_error;
+  }
+}
+}  // namespace
+
+KASANE_LOCKS(mtx_lock, (MutexC_ * m), (m), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
+             as_c11(Mutex(as_pthreads(m)).lock(nullptr)))
+KASANE_LOCKS(mtx_trylock, (MutexC_ * m), (m), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
+             as_c11(Mutex(as_pthreads(m)).try_lock()))
+KASANE_LOCKS(mtx_timedlock, (MutexC_ * m, Time_* t), (m, t), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
+             as_c11(Mutex(as_pthreads(m)).lock(&Until(CLOCK_REALTIME, t))))
+KASANE_LOCKS(mtx_unlock, (MutexC_ * m), (m), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
+             as_c11(Mutex(as_pthreads(m)).unlock()))
+KASANE_LOCKS(cnd_wait, (CondC_ * c, MutexC_* m), (c, m), is_programs(c, KASANE_CALLER),
+             as_c11(wait_at(as_pthreads(c), as_pthreads(m), nullptr)))
+KASANE_LOCKS(cnd_timedwait, (CondC_ * c, MutexC_* m, Time_* t), (c, m, t), is_programs(c, KASANE_CALLER),
+             as_c11(wait_at(as_pthreads(c), as_pthreads(m), &Until(CLOCK_REALTIME, t))))
+KASANE_LOCKS(cnd_signal, (CondC_ * c), (c), is_programs(c, KASANE_CALLER),
+             as_c11(notify(as_pthreads(c), false)))
+KASANE_LOCKS(cnd_broadcast, (CondC_ * c), (c), is_programs(c, KASANE_CALLER),
+             as_c11(notify(as_pthreads(c), true)))
+
+extern "C" [[gnu::visibility("default")]] void call_once(once_flag* flag, void (*function)()) {
+  (void)::pthread_once(reinterpret_cast<pthread_once_t*>(flag), function);
+}
 
 namespace kasane::runtime {
 void own_locks_of_program(std::span<const std::byte> space, std::span<const std::byte> stacks) noexcept {

@@ -6,8 +6,10 @@
 //
 // Thread safety: as pthread_create().
 #include <pthread.h>
+#include <threads.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 
 #include "base/call_selector.h"
@@ -51,6 +53,33 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
   const int error = libcs.get()(thread, attributes, begin, begins);
   if (error != 0) std::free(begins);
   return error;
+}
+
+namespace {
+
+struct BeginC {
+  thrd_start_t function;
+  void* argument;
+};
+
+void* begin_c(void* p) {
+  const BeginC begin = *static_cast<BeginC*>(p);
+  std::free(p);
+  return reinterpret_cast<void*>(static_cast<std::intptr_t>(begin.function(begin.argument)));
+}
+
+}  // namespace
+
+/// C11's, which libc binds within itself to another function. A thrd_t is a pthread_t.
+extern "C" [[gnu::visibility("default")]] int thrd_create(thrd_t* thread, thrd_start_t function,
+                                                          void* argument) noexcept {
+  auto* const begins = static_cast<BeginC*>(std::malloc(sizeof(BeginC)));
+  if (begins == nullptr) return thrd_nomem;
+  *begins = {function, argument};
+  const int error = ::pthread_create(thread, nullptr, begin_c, begins);
+  if (error == 0) return thrd_success;
+  std::free(begins);
+  return error == ENOMEM ? thrd_nomem : thrd_error;
 }
 
 #endif
