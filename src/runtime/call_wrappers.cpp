@@ -102,7 +102,6 @@ KASANE_WRAP(unlink, int, (const char* p), (p), SYS_unlink, p)
 KASANE_WRAP(rename, int, (const char* p, const char* q), (p, q), SYS_rename, p, q)
 KASANE_WRAP(mkdir, int, (const char* p, mode_t mode), (p, mode), SYS_mkdir, p, mode)
 KASANE_WRAP(rmdir, int, (const char* p), (p), SYS_rmdir, p)
-KASANE_WRAP(chdir, int, (const char* p), (p), SYS_chdir, p)
 KASANE_WRAP(creat, int, (const char* p, mode_t mode), (p, mode), SYS_creat, p, mode)
 
 // open(2) and openat(2), whose mode may be left out.

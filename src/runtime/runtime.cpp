@@ -119,7 +119,9 @@ struct Runtime::State {
   std::vector<LoadedObject> objects;          ///< loaded before any network library
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
-  std::optional<SignalActions> signal_actions;  ///< null where each rank runs main
+  const pid_t pid = ::getpid();
+  std::optional<SignalActions> signal_actions;  ///< null on one rank, and where each rank runs main
+  std::optional<ProcessCalls> process_calls;    ///< likewise
   std::optional<mem::Space> space;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
@@ -311,7 +313,10 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   start_waiter.emplace(*transport);
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
-  if (ranks > 1 && !options.main_in_every_rank) signal_actions.emplace(*transport);
+  if (ranks > 1 && !options.main_in_every_rank) {
+    signal_actions.emplace(*transport);
+    process_calls.emplace(*transport);
+  }
   KASANE_TRY(build_engine());
   if (!options.globals_shared || options.main_in_every_rank) variables.clear();
   if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
@@ -736,6 +741,7 @@ void Runtime::State::service_loop() {
     busy |= coherence->serve(context);
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
+    if (process_calls) busy |= process_calls->serve();
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     exit_as_asked();
     if (!busy) reporter->serve();
@@ -1050,8 +1056,18 @@ void Runtime::ask_exit(int code) noexcept {
   state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
 }
 
+bool Runtime::shares_process_state() const noexcept {
+  return state_->signal_actions && state_->shut_down_by.load() == 0 &&
+         mem::issue_call(SYS_getpid, {}) == state_->pid;
+}
+
+ProcessCalls::Refusal Runtime::tell_process_call(ProcessCall& call) noexcept {
+  const ult::RuntimeSection section;
+  return state_->process_calls->tell_all(state_->contexts->here().io, call);
+}
+
 void Runtime::tell_signal_action(int signal, const struct sigaction& action) noexcept {
-  if (!state_->signal_actions || state_->shut_down_by.load() != 0) return;
+  if (!shares_process_state()) return;
   const ult::RuntimeSection section;
   state_->signal_actions->tell_all(state_->contexts->here().io, signal, action);
 }

@@ -169,6 +169,7 @@ END
     public="$public|pthread_cond_((timed|clock)?wait|signal|broadcast)\$|pthread_(once|barrier_wait)\$"
     public="$public|sem_((try|timed|clock)?wait|post|getvalue)\$"
     public="$public|mtx_(try|timed|un)?lock\$|cnd_((timed)?wait|signal|broadcast)\$|call_once\$|thrd_create\$"
+    public="$public|f?chdir\$|umask\$|(un)?setenv\$|putenv\$|setlocale\$|setrlimit(64)?\$|std::locale::global"
     public="$public|pthread_key_(create|delete)\$|pthread_[gs]etspecific\$|tss_(create|delete|get|set)\$"
     public="$public|pthread_sigmask\$|sigprocmask\$|sigsuspend\$|ppoll\$|pselect\$|epoll_pwait\$"
     public="$public|posix_spawnp?\$|system\$|popen\$"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C11's mutexes, conditions, call_once and threads (threads.h), as variables that threads of all ranks use, on
-   user-level threads and on OS threads of the program. */
+/* C11's mutexes, conditions, call_once and threads (threads.h), as variables that threads of all ranks use,
+   on user-level threads and on OS threads of the program. */
 #include <kasane/kasane.h>
 #include <threads.h>
 

@@ -51,33 +51,9 @@ std::string environment(const char* name) {
 [[gnu::noinline]] std::thread::id os_thread() { return std::this_thread::get_id(); }
 [[gnu::noinline]] int rounding() { return std::fegetround(); }
 
-bool environment_of_a_rank() {
+bool environment_at_the_start() {
   const std::string home = environment("PATH");
-  const bool equal_at_start = there([&] { return environment("PATH"); }) == home;
-  ::setenv("KASANE_TEST_ROW", "set", 1);
-  return equal_at_start && there([] { return environment("KASANE_TEST_ROW"); }) == "(unset)";
-}
-
-std::string folder() {
-  char path[4096];
-  return ::getcwd(path, sizeof path) != nullptr ? path : "?";
-}
-bool folder_of_a_rank() {
-  const std::string before = folder();
-  if (::chdir("/") != 0) return false;
-  const std::string away = there(folder);
-  return ::chdir(before.c_str()) == 0 && away == before;
-}
-
-bool mask_of_files() {
-  const mode_t before = ::umask(0077);
-  const mode_t away = there([] {
-    const mode_t now = ::umask(022);
-    ::umask(now);
-    return now;
-  });
-  ::umask(before);
-  return away == before;
+  return there([&] { return environment("PATH"); }) == home;
 }
 
 bool pids() {
@@ -121,13 +97,6 @@ bool static_buffers_of_libc() {
   return there([text] { return std::string(text); }) != here;
 }
 
-bool locale_of_a_rank() {
-  if (std::setlocale(LC_NUMERIC, "C.UTF-8") == nullptr) return false;
-  const std::string away = there([] { return std::string(std::setlocale(LC_NUMERIC, nullptr)); });
-  std::setlocale(LC_NUMERIC, "C");
-  return away == "C";
-}
-
 bool formatting_of_streams() {
   std::cout << std::hex;
   const bool away = there([] { return (std::cout.flags() & std::ios::hex) != 0; });
@@ -152,18 +121,6 @@ bool redirections() {
   return here == facts.st_rdev && away != here;
 }
 
-bool signal_handlers() {
-  void (*const handler)(int) = [](int) {};
-  const auto before = std::signal(SIGUSR2, handler);
-  const bool changed = there([handler] {
-    struct sigaction now = {};
-    ::sigaction(SIGUSR2, nullptr, &now);
-    return now.sa_handler == handler;
-  });
-  std::signal(SIGUSR2, before);
-  return !changed;
-}
-
 bool timers() {
   itimerval hour = {{0, 0}, {3600, 0}}, off = {};
   ::setitimer(ITIMER_REAL, &hour, nullptr);
@@ -174,21 +131,6 @@ bool timers() {
   });
   ::setitimer(ITIMER_REAL, &off, nullptr);
   return !away;
-}
-
-bool limits() {
-  rlimit before = {};
-  ::getrlimit(RLIMIT_CPU, &before);
-  rlimit changed = before;
-  changed.rlim_cur = 1'000'000;
-  ::setrlimit(RLIMIT_CPU, &changed);
-  const rlim_t away = there([] {
-    rlimit now = {};
-    ::getrlimit(RLIMIT_CPU, &now);
-    return now.rlim_cur;
-  });
-  ::setrlimit(RLIMIT_CPU, &before);
-  return away == before.rlim_cur;
 }
 
 bool loaded_libraries() {
@@ -279,20 +221,15 @@ bool functions_at_the_end() {
 }
 
 const std::vector<std::pair<const char*, bool (*)()>> kRows = {
-    {"environment", environment_of_a_rank},
-    {"current folder", folder_of_a_rank},
-    {"umask", mask_of_files},
+    {"environment", environment_at_the_start},
     {"process ids", pids},
     {"rand, drand48", random_numbers},
     {"random_device", drawn_numbers},
     {"strtok", hidden_state_of_libc},
     {"static buffers", static_buffers_of_libc},
-    {"locale", locale_of_a_rank},
     {"formatting of streams", formatting_of_streams},
     {"redirections", redirections},
-    {"signal handlers", signal_handlers},
     {"timers", timers},
-    {"limits", limits},
     {"dlopen", loaded_libraries},
     {"variables of libraries", variables_of_libraries},
     {"mmap", mapped_memory},

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// chdir, fchdir, umask, setenv, unsetenv, putenv, setlocale, std::locale::global and setrlimit for the whole
+// program. Thread safety: as libc's.
+#include "runtime/process_calls.h"
+
+#include <locale.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <locale>
+
+#include "base/call_selector.h"
+#include "comm/requests.h"
+#include "gas/regions.h"
+#include "runtime/action_order.h"
+#include "runtime/hidden.h"
+#include "runtime/runtime.h"
+#include "runtime/warn.h"
+
+namespace kasane::runtime {
+namespace {
+
+constinit Hidden<int (*)(const char*)> g_chdir("chdir"), g_unsetenv("unsetenv");
+constinit Hidden<int (*)(int)> g_fchdir("fchdir");
+constinit Hidden<mode_t (*)(mode_t)> g_umask("umask");
+constinit Hidden<int (*)(const char*, const char*, int)> g_setenv("setenv");
+constinit Hidden<int (*)(char*)> g_putenv("putenv");
+constinit Hidden<char* (*)(int, const char*)> g_setlocale("setlocale");
+constinit Hidden<int (*)(__rlimit_resource_t, const rlimit*)> g_setrlimit("setrlimit");
+constinit Hidden<std::locale (*)(const std::locale&)> g_global("_ZNSt6locale6globalERKS_");
+
+/// Whether other ranks are to be told what user code changes.
+Runtime* runtime_of_job() noexcept {
+  Runtime* const runtime = calls() == Calls::passed ? nullptr : Runtime::current();
+  return runtime != nullptr && runtime->shares_process_state() ? runtime : nullptr;
+}
+
+/// A text that may lie in global memory, in private memory.
+class Copy {
+ public:
+  explicit Copy(const char* text) noexcept : text_(text != nullptr ? ::strdup(text) : nullptr) {}
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+  ~Copy() { std::free(text_); }
+  [[nodiscard]] const char* get() const noexcept { return text_; }
+
+ private:
+  char* text_;
+};
+
+/// False: it is too long for a message.
+bool put(ProcessCall& call, std::string_view text) noexcept {
+  if (call.bytes + text.size() + 1 > ProcessCall::kMostText) return false;
+  std::copy(text.begin(), text.end(), call.text + call.bytes);
+  call.bytes = static_cast<std::uint16_t>(call.bytes + text.size() + 1);
+  return true;
+}
+
+void warn_of(const char* what, const char* name) noexcept {
+  CrashText text;
+  text.add("kasane: ").add(what).add(name != nullptr ? name : "").add("\n");
+  warn(text);
+}
+
+/// name: of what has changed, in a warning.
+void tell_all(ProcessCall& call, bool fits, const char* name) noexcept {
+  Runtime* const runtime = runtime_of_job();
+  if (runtime == nullptr) return;
+  const int saved = errno;
+  if (!fits) {
+    warn_of("the value is longer than 3500 bytes, so other ranks keep the old one: ", name);
+  } else if (const auto refusal = runtime->tell_process_call(call); refusal.rank != kNoRank) {
+    CrashText text;
+    text.add("kasane: rank ").decimal(raw(refusal.rank)).add(" could not change what this rank has: ");
+    text.add(name).add(": ").add(::strerrordesc_np(refusal.error)).add("\n");
+    warn(text);
+  }
+  errno = saved;
+}
+
+void tell_folder() noexcept {
+  ProcessCall call;
+  char path[4096];
+  const bool fits = ::getcwd(path, sizeof path) != nullptr && put(call, path);
+  tell_all(call, fits, "the folder");
+}
+
+void tell_variable(const char* name, const char* value) noexcept {
+  ProcessCall call;
+  call.kind = value != nullptr ? ProcessCall::Kind::set_variable : ProcessCall::Kind::unset_variable;
+  tell_all(call, put(call, name) && (value == nullptr || put(call, value)), name);
+}
+
+int as_error(bool ok) noexcept { return ok ? 0 : errno; }
+
+}  // namespace
+
+// What this rank has already is left as it is: a string given to putenv, the result of setlocale.
+int carry_out(const ProcessCall& call) noexcept {
+  switch (call.kind) {
+    case ProcessCall::Kind::folder: return as_error(g_chdir.get()(call.text) == 0);
+    case ProcessCall::Kind::file_mask: g_umask.get()(static_cast<mode_t>(call.argument[0])); return 0;
+    case ProcessCall::Kind::set_variable: {
+      const char* const value = call.text + std::strlen(call.text) + 1;
+      const char* const now = ::getenv(call.text);
+      if (now != nullptr && std::strcmp(now, value) == 0) return 0;
+      return as_error(g_setenv.get()(call.text, value, 1) == 0);
+    }
+    case ProcessCall::Kind::unset_variable: return as_error(g_unsetenv.get()(call.text) == 0);
+    case ProcessCall::Kind::limit: {
+      const rlimit limit{call.argument[0], call.argument[1]};
+      return as_error(g_setrlimit.get()(static_cast<__rlimit_resource_t>(call.which), &limit) == 0);
+    }
+    case ProcessCall::Kind::locale: break;
+  }
+  if (call.which >= 0) {
+    const char* const now = g_setlocale.get()(call.which, nullptr);
+    if (now != nullptr && std::strcmp(now, call.text) == 0) return 0;
+    return g_setlocale.get()(call.which, call.text) != nullptr ? 0 : ENOENT;
+  }
+  try {
+    if (std::locale().name() == call.text) return 0;
+    g_global.get()(std::locale(call.text));
+    return 0;
+  } catch (const std::exception&) {
+    return ENOENT;
+  }
+}
+
+ProcessCalls::ProcessCalls(comm::Transport& transport) : transport_(transport) {
+  transport_.set_handler(gas::kProcessCallHandler, &ProcessCalls::on_message, this);
+}
+
+ProcessCalls::Refusal ProcessCalls::tell_all(comm::Blocking& io, ProcessCall& call) {
+  const auto message = [&] {
+    return std::as_bytes(std::span(&call, 1)).first(offsetof(ProcessCall, text) + call.bytes);
+  };
+  call.number = io.request(Rank{0}, gas::kProcessCallHandler, message());
+  Refusal first;
+  for (std::uint32_t r = 0; r < transport_.ranks(); ++r) {
+    std::uint64_t answer = gas::kAgain;
+    while ((answer = io.request(Rank{r}, gas::kProcessCallHandler, message())) == gas::kAgain)
+      io.waiter().pause();
+    if (answer != 0 && first.rank == kNoRank) first = {Rank{r}, static_cast<int>(answer)};
+  }
+  return first;
+}
+
+void ProcessCalls::on_message(void* self, const comm::Message& received) noexcept {
+  auto& calls = *static_cast<ProcessCalls*>(self);
+  Noted noted{{}, received.token};
+  std::memcpy(&noted.call, received.payload.data(), std::min(received.payload.size(), sizeof noted.call));
+  // relaxed: the numbers order the calls, and the answer's message the rest
+  if (noted.call.number == 0)
+    return calls.transport_.reply(received.token, calls.last_.fetch_add(1, std::memory_order_relaxed) + 1);
+  if (!calls.noted_.add(noted)) return calls.transport_.reply(received.token, gas::kAgain);
+  calls.transport_.wake(calls.transport_.rank(), comm::Doorbell::messages);
+}
+
+std::string ProcessCalls::thing_of(const ProcessCall& call) {
+  const bool variable =
+      call.kind == ProcessCall::Kind::set_variable || call.kind == ProcessCall::Kind::unset_variable;
+  const auto kind = variable ? ProcessCall::Kind::set_variable : call.kind;
+  return std::to_string(static_cast<int>(kind)) + ":" + (variable ? call.text : std::to_string(call.which));
+}
+
+bool ProcessCalls::serve() {
+  Noted noted;
+  if (!noted_.any() || !noted_.take(noted)) return false;
+  const PassedCalls alone;  // what libc and libstdc++ call tells no rank
+  std::uint64_t& number = numbers_[thing_of(noted.call)];
+  const ActionStep step = next(ActionEvent::told, false, number, noted.call.number);
+  number = step.number;
+  transport_.reply(noted.token, step.install ? static_cast<std::uint64_t>(carry_out(noted.call)) : 0);
+  return true;
+}
+
+}  // namespace kasane::runtime
+
+using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for the functions below
+
+#define KASANE_SHOWN extern "C" [[gnu::visibility("default")]]
+
+KASANE_SHOWN int chdir(const char* path) noexcept {
+  const Copy copy(path);
+  const int result = g_chdir.get()(copy.get());
+  if (result == 0) tell_folder();
+  return result;
+}
+KASANE_SHOWN int fchdir(int file) noexcept {
+  const int result = g_fchdir.get()(file);
+  if (result == 0) tell_folder();
+  return result;
+}
+
+KASANE_SHOWN mode_t umask(mode_t mask) noexcept {
+  const mode_t before = g_umask.get()(mask);
+  ProcessCall call;
+  call.kind = ProcessCall::Kind::file_mask;
+  call.argument[0] = mask;
+  tell_all(call, true, "umask");
+  return before;
+}
+
+KASANE_SHOWN int setenv(const char* name, const char* value, int overwrite) noexcept {
+  const Copy own_name(name), own_value(value);
+  const bool stays = overwrite == 0 && own_name.get() != nullptr && ::getenv(own_name.get()) != nullptr;
+  const int result = g_setenv.get()(own_name.get(), own_value.get(), overwrite);
+  if (result == 0 && !stays) tell_variable(own_name.get(), own_value.get());
+  return result;
+}
+KASANE_SHOWN int unsetenv(const char* name) noexcept {
+  const Copy own(name);
+  const int result = g_unsetenv.get()(own.get());
+  if (result == 0) tell_variable(own.get(), nullptr);
+  return result;
+}
+/// Other ranks take a copy of the text.
+KASANE_SHOWN int putenv(char* text) noexcept {
+  const int result = g_putenv.get()(text);
+  if (result != 0) return result;
+  const std::string own(text);
+  const std::size_t end = own.find('=');
+  tell_variable(own.substr(0, end).c_str(), end != own.npos ? own.c_str() + end + 1 : nullptr);
+  return 0;
+}
+
+KASANE_SHOWN char* setlocale(int category, const char* name) noexcept {
+  if (name == nullptr) return g_setlocale.get()(category, nullptr);
+  const Copy own(name);
+  char* const result = g_setlocale.get()(category, own.get());
+  if (result == nullptr) return nullptr;
+  ProcessCall call;
+  call.kind = ProcessCall::Kind::locale;
+  call.which = category;
+  tell_all(call, put(call, result), "the locale");
+  return result;
+}
+
+KASANE_SHOWN int setrlimit(__rlimit_resource_t resource, const rlimit* limit) noexcept {
+  const rlimit own = *limit;
+  const int result = g_setrlimit.get()(resource, &own);
+  if (result != 0) return result;
+  ProcessCall call;
+  call.kind = ProcessCall::Kind::limit;
+  call.which = static_cast<int>(resource);
+  call.argument[0] = own.rlim_cur;
+  call.argument[1] = own.rlim_max;
+  tell_all(call, true, "setrlimit");
+  return 0;
+}
+
+KASANE_SHOWN int setrlimit64(__rlimit_resource_t resource, const rlimit64* limit) noexcept {
+  static_assert(sizeof(rlimit) == sizeof(rlimit64));
+  return ::setrlimit(resource, reinterpret_cast<const rlimit*>(limit));
+}
+
+/// std::locale::global.
+[[gnu::visibility("default")]] std::locale kasane_locale_global(const std::locale& locale) asm(
+    "_ZNSt6locale6globalERKS_");
+std::locale kasane_locale_global(const std::locale& locale) {
+  // libstdc++ calls setlocale, with a lock held for which another rank's call would wait
+  std::locale before = [&] {
+    const kasane::PassedCalls alone;
+    return g_global.get()(locale);
+  }();
+  ProcessCall call;
+  call.kind = ProcessCall::Kind::locale;
+  call.which = -1;
+  const std::string name = locale.name();
+  if (name == "*" && runtime_of_job() != nullptr)
+    warn_of("std::locale::global: a locale with facets of the program's own holds on this rank only",
+            nullptr);
+  else
+    tell_all(call, put(call, name), "std::locale::global");
+  return before;
+}

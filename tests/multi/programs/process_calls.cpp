@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a thread or main changes for its process (the folder, the mask of new files, the environment, the
+// locale, limits) holds on all ranks.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <clocale>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <locale>
+#include <memory>
+#include <string>
+
+#include "cases.h"
+
+namespace {
+
+using cases::elsewhere;
+using cases::on_ranks;
+
+std::string folder() {
+  char path[4096];
+  return ::getcwd(path, sizeof path) != nullptr ? path : "?";
+}
+/// umask() would change it.
+mode_t mask() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("Umask:")) return static_cast<mode_t>(std::stoul(line.substr(6), nullptr, 8));
+  return static_cast<mode_t>(-1);
+}
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "(unset)";
+}
+rlim_t limit() {
+  rlimit now = {};
+  ::getrlimit(RLIMIT_CORE, &now);
+  return now.rlim_cur;
+}
+
+/// On each rank.
+template <class F>
+void expect_everywhere(F holds) {
+  on_ranks(static_cast<int>(kasane::ranks()), [&](int) { EXPECT(holds()); });
+}
+
+void folders() {
+  const std::string before = folder();
+  EXPECT_EQ(::chdir("/usr"), 0);  // in main
+  kasane::run([&before] {
+    expect_everywhere([] { return folder() == "/usr"; });
+    // a relative path means the same file everywhere; a path in global memory
+    elsewhere([] { EXPECT_EQ(::chdir(std::make_unique<std::string>("lib")->c_str()), 0); });
+    expect_everywhere([] { return folder() == "/usr/lib"; });
+    const int above = ::open("..", O_RDONLY | O_DIRECTORY);
+    elsewhere([above] { EXPECT_EQ(::fchdir(above), 0); });
+    expect_everywhere([] { return folder() == "/usr"; });
+    elsewhere([] { EXPECT(::chdir("/there is no such folder") == -1 && errno == ENOENT); });
+    expect_everywhere([] { return folder() == "/usr"; });
+    EXPECT_EQ(::chdir(before.c_str()), 0);
+    // not the child's
+    elsewhere([] {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(::chdir("/usr") == 0 && ::setenv("KASANE_TEST_A", "child", 1) == 0 ? 7 : 1);
+      int status = 0;
+      EXPECT(::waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 7);
+    });
+    expect_everywhere([&before] { return folder() == before && variable("KASANE_TEST_A") == "(unset)"; });
+  });
+}
+
+void environment() {
+  static char text[] = "KASANE_TEST_C=as it is";
+  ::setenv("KASANE_TEST_A", "main's", 1);
+  kasane::run([] {
+    expect_everywhere([] { return variable("KASANE_TEST_A") == "main's"; });
+    elsewhere([] {
+      ::setenv("KASANE_TEST_A", "not this", 0);
+      ::setenv("KASANE_TEST_B", std::string(3000, 'b').c_str(), 1);
+      ::putenv(text);
+    });
+    expect_everywhere([] {
+      return variable("KASANE_TEST_A") == "main's" && variable("KASANE_TEST_B") == std::string(3000, 'b') &&
+             variable("KASANE_TEST_C") == "as it is";
+    });
+    ::unsetenv("KASANE_TEST_A");
+    expect_everywhere([] { return variable("KASANE_TEST_A") == "(unset)"; });
+    EXPECT(::setenv("a=b", "", 1) == -1 && errno == EINVAL);
+    // different values at the same time
+    for (int round = 0; round < 20; ++round) {
+      on_ranks(4, [](int i) { ::setenv("KASANE_TEST_D", std::to_string(i).c_str(), 1); });
+      const std::string one = variable("KASANE_TEST_D");
+      expect_everywhere([&one] { return variable("KASANE_TEST_D") == one; });
+    }
+  });
+}
+
+void others() {
+  const mode_t before = mask();
+  kasane::run([] {
+    elsewhere([] { ::umask(0027); });
+    expect_everywhere([] { return mask() == 0027; });
+    elsewhere([] { EXPECT(std::setlocale(LC_NUMERIC, "C.UTF-8") != nullptr); });
+    expect_everywhere([] { return std::strcmp(std::setlocale(LC_NUMERIC, nullptr), "C.UTF-8") == 0; });
+    std::locale::global(std::locale("C.UTF-8"));
+    expect_everywhere([] { return std::locale().name() == "C.UTF-8"; });
+    elsewhere([] { std::locale::global(std::locale::classic()); });
+    expect_everywhere([] { return std::locale().name() == "C"; });
+    rlimit now = {};
+    ::getrlimit(RLIMIT_CORE, &now);
+    now.rlim_cur = 0;
+    elsewhere([now] { EXPECT_EQ(::setrlimit(RLIMIT_CORE, &now), 0); });
+    expect_everywhere([] { return limit() == 0; });
+  });
+  ::umask(before);
+}
+
+constexpr cases::Case kAll[] = {{"folders", folders}, {"environment", environment}, {"others", others}};
+
+}  // namespace
+
+int main(int argc, char** argv) { return cases::main_of(argc, argv, kAll); }
