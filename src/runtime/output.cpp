@@ -32,7 +32,8 @@ bool keeps_lines_instead(const std::FILE* stream, int mode) noexcept {
 void write_partial_line() noexcept {
   const int kept = errno;
   const ult::RuntimeSection section;
-  std::fflush(stdout);
+  static constinit Hidden<int (*)(std::FILE*)> libcs("fflush");
+  libcs.get()(stdout);
   errno = kept;
 }
 
@@ -104,6 +105,14 @@ void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept {
   static char* const kAlways = &always;
   g_pump = pump;
   g_partial_line = {&ult::Leftover::kNothing, &kAlways, hand_to_supervisor};
+}
+
+void flush_output_unless_locked() noexcept {
+  static constinit Hidden<int (*)(std::FILE*)> trylock("ftrylockfile"), flush("fflush_unlocked");
+  static constinit Hidden<void (*)(std::FILE*)> unlock("funlockfile");
+  if (trylock.get()(stdout) != 0) return;
+  flush.get()(stdout);
+  unlock.get()(stdout);
 }
 
 }  // namespace kasane::runtime

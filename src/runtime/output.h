@@ -31,6 +31,10 @@ namespace kasane::runtime {
 /// status where its output goes through a pipe of its own to the supervisor (--tag-output), else null.
 void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept;
 
+/// Writes what this rank's stdout holds, where no thread is printing. For a thread of the runtime, which must
+/// not wait for one.
+void flush_output_unless_locked() noexcept;
+
 /// Whether ranks take turns in writing to the descriptor: standard output or error, a pipe of all ranks.
 [[nodiscard]] bool writes_in_turns(long descriptor) noexcept;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // chdir, fchdir, umask, setenv, unsetenv, putenv, setlocale, std::locale::global and setrlimit for the whole
-// program. Thread safety: as libc's.
+// program, and the redirections of standard streams. Thread safety: as libc's.
 #include "runtime/process_calls.h"
 
 #include <locale.h>
@@ -20,7 +20,10 @@
 #include "gas/regions.h"
 #include "runtime/action_order.h"
 #include "runtime/hidden.h"
+#include "runtime/output.h"
+#include "runtime/process_state.h"
 #include "runtime/runtime.h"
+#include "runtime/streams.h"
 #include "runtime/warn.h"
 
 namespace kasane::runtime {
@@ -28,6 +31,8 @@ namespace {
 
 constinit Hidden<int (*)(const char*)> g_chdir("chdir"), g_unsetenv("unsetenv");
 constinit Hidden<int (*)(int)> g_fchdir("fchdir");
+constinit Hidden<int (*)(int, int)> g_dup2("dup2");
+constinit Hidden<int (*)(int, int, int)> g_dup3("dup3");
 constinit Hidden<mode_t (*)(mode_t)> g_umask("umask");
 constinit Hidden<int (*)(const char*, const char*, int)> g_setenv("setenv");
 constinit Hidden<int (*)(char*)> g_putenv("putenv");
@@ -97,6 +102,19 @@ void tell_variable(const char* name, const char* value) noexcept {
   tell_all(call, put(call, name) && (value == nullptr || put(call, value)), name);
 }
 
+// Not inlined: the call may take the thread to another rank.
+[[gnu::noinline]] Rank rank_now() noexcept { return process().rank; }
+
+/// call: makes `from` the descriptor `to`, on the rank that has opened it.
+template <class Call>
+int redirect(int to, int from, const Call& call) noexcept {
+  const bool standard = to >= 0 && to <= 2 && runtime_of_job() != nullptr;
+  const Rank there = standard ? descriptor_elsewhere(from) : kNoRank;
+  const int result = call();
+  if (standard && result == to) tell_redirection(to, there != kNoRank ? there : rank_now());
+  return result;
+}
+
 int as_error(bool ok) noexcept { return ok ? 0 : errno; }
 
 }  // namespace
@@ -117,6 +135,10 @@ int carry_out(const ProcessCall& call) noexcept {
       const rlimit limit{call.argument[0], call.argument[1]};
       return as_error(g_setrlimit.get()(static_cast<__rlimit_resource_t>(call.which), &limit) == 0);
     }
+    case ProcessCall::Kind::stream:
+      if (call.which == 1) flush_output_unless_locked();  // to where it has gone so far
+      standard_stream_is_at(call.which, Rank{static_cast<std::uint32_t>(call.argument[0])});
+      return 0;
     case ProcessCall::Kind::locale: break;
   }
   if (call.which >= 0) {
@@ -131,6 +153,14 @@ int carry_out(const ProcessCall& call) noexcept {
   } catch (const std::exception&) {
     return ENOENT;
   }
+}
+
+void tell_redirection(int which, Rank rank) noexcept {
+  ProcessCall call;
+  call.kind = ProcessCall::Kind::stream;
+  call.which = which;
+  call.argument[0] = raw(rank);
+  tell_all(call, true, "a standard stream");
 }
 
 ProcessCalls::ProcessCalls(comm::Transport& transport) : transport_(transport) {
@@ -197,6 +227,13 @@ KASANE_SHOWN int fchdir(int file) noexcept {
   const int result = g_fchdir.get()(file);
   if (result == 0) tell_folder();
   return result;
+}
+
+KASANE_SHOWN int dup2(int from, int to) noexcept {
+  return redirect(to, from, [=] { return g_dup2.get()(from, to); });
+}
+KASANE_SHOWN int dup3(int from, int to, int flags) noexcept {
+  return redirect(to, from, [=] { return g_dup3.get()(from, to, flags); });
 }
 
 KASANE_SHOWN mode_t umask(mode_t mask) noexcept {

@@ -33,12 +33,12 @@
 namespace kasane::runtime {
 
 struct ProcessCall {
-  enum class Kind : std::uint8_t { folder, file_mask, set_variable, unset_variable, locale, limit };
+  enum class Kind : std::uint8_t { folder, file_mask, set_variable, unset_variable, locale, limit, stream };
   static constexpr std::size_t kMostText = 3500;
 
   std::uint64_t number = 0;  ///< 0: asks for one
   std::uint64_t argument[2] = {};
-  std::int32_t which = 0;  ///< the locale's category, the limit's resource
+  std::int32_t which = 0;  ///< the locale's category, the limit's resource, the standard stream
   Kind kind = Kind::folder;
   std::uint16_t bytes = 0;    ///< of the text
   char text[kMostText] = {};  ///< path, "name\0value", locale
@@ -73,6 +73,9 @@ class ProcessCalls {
   std::map<std::string, std::uint64_t> numbers_;  ///< of the last call for each thing
   Notes<Noted, 4> noted_;
 };
+
+/// The program has redirected a standard stream (0, 1, 2) on that rank.
+void tell_redirection(int which, Rank) noexcept;
 
 /// What the call says, by libc's function. 0, or errno.
 int carry_out(const ProcessCall&) noexcept;

@@ -17,6 +17,8 @@
 #include <cwchar>
 
 #include "runtime/hidden.h"
+#include "runtime/process_calls.h"
+#include "runtime/process_state.h"
 #include "runtime/streams.h"
 #include "runtime/system_calls.h"
 
@@ -91,6 +93,10 @@ KASANE_STREAM(fputs, f, int, (const char* s, File* f), (s, f))
 KASANE_STREAM(fputs_unlocked, f, int, (const char* s, File* f), (s, f))
 KASANE_STREAM(fwrite, f, Bytes, (const void* p, Bytes b, Bytes n, File* f), (p, b, n, f))
 KASANE_STREAM(fwrite_unlocked, f, Bytes, (const void* p, Bytes b, Bytes n, File* f), (p, b, n, f))
+KASANE_STREAM(puts, stdout, int, (const char* s), (s))
+KASANE_STREAM(putchar, stdout, int, (int c), (c))
+KASANE_STREAM(putchar_unlocked, stdout, int, (int c), (c))
+KASANE_STREAM(putwchar, stdout, std::wint_t, (Wide c), (c))
 KASANE_STREAM(putwc, f, std::wint_t, (Wide c, File* f), (c, f))
 KASANE_STREAM(fputwc, f, std::wint_t, (Wide c, File* f), (c, f))
 KASANE_STREAM(fputws, f, int, (const Wide* s, File* f), (s, f))
@@ -124,8 +130,25 @@ KASANE_STREAM(__fpurge, f, void, (File * f), (f))
 KASANE_STREAM(__fbufsize, f, Bytes, (File * f), (f))
 KASANE_STREAM(__freading, f, int, (File * f), (f))
 KASANE_STREAM(__fwriting, f, int, (File * f), (f))
-KASANE_STREAM(freopen, f, File*, (const char* path, const char* mode, File* f), (path, mode, f))
-KASANE_STREAM(freopen64, f, File*, (const char* path, const char* mode, File* f), (path, mode, f))
+#define KASANE_REOPEN(name)                                                                                 \
+  extern "C"                                                                                                \
+      [[gnu::visibility("default")]] File* kasane_stdio_##name(const char*, const char*, File*) asm(#name); \
+  File* kasane_stdio_##name(const char* path, const char* mode, File* f) {                                  \
+    static constinit kasane::runtime::Hidden<File* (*)(const char*, const char*, File*)> libcs(#name);      \
+    const auto call = [&] { return reopened(libcs.get()(path, mode, f)); };                                 \
+    const Rank there = stream_elsewhere(f);                                                                 \
+    return there == kNoRank ? call() : call_there({there, #name, f}, call);                                 \
+  }
+namespace {
+File* reopened(File* stream) noexcept {
+  if (stream == nullptr) return nullptr;
+  const int which = stream == stdin ? 0 : stream == stdout ? 1 : stream == stderr ? 2 : -1;
+  if (which >= 0) kasane::runtime::tell_redirection(which, kasane::runtime::process().rank);
+  return stream;
+}
+}  // namespace
+KASANE_REOPEN(freopen)
+KASANE_REOPEN(freopen64)
 
 // ---- formats ----
 /// name(f, fixed …, format, …), by its sister with a va_list.
@@ -146,6 +169,14 @@ KASANE_STREAM(vfprintf, f, int, (File * f, Text t, List a), (f, t, a))
 KASANE_STREAM(__vfprintf_chk, f, int, (File * f, int flag, Text t, List a), (f, flag, t, a))
 KASANE_STREAM(vfwprintf, f, int, (File * f, WideText t, List a), (f, t, a))
 KASANE_STREAM(__vfwprintf_chk, f, int, (File * f, int flag, WideText t, List a), (f, flag, t, a))
+KASANE_STREAM(vprintf, stdout, int, (Text t, List a), (t, a))
+KASANE_STREAM(__vprintf_chk, stdout, int, (int flag, Text t, List a), (flag, t, a))
+KASANE_STREAM(vwprintf, stdout, int, (WideText t, List a), (t, a))
+KASANE_STREAM(__vwprintf_chk, stdout, int, (int flag, WideText t, List a), (flag, t, a))
+KASANE_FORMAT(printf, vprintf, t, (Text t, ...), (t, a))
+KASANE_FORMAT(__printf_chk, __vprintf_chk, t, (int flag, Text t, ...), (flag, t, a))
+KASANE_FORMAT(wprintf, vwprintf, t, (WideText t, ...), (t, a))
+KASANE_FORMAT(__wprintf_chk, __vwprintf_chk, t, (int flag, WideText t, ...), (flag, t, a))
 KASANE_FORMAT(fprintf, vfprintf, t, (File * f, Text t, ...), (f, t, a))
 KASANE_FORMAT(__fprintf_chk, __vfprintf_chk, t, (File * f, int flag, Text t, ...), (f, flag, t, a))
 KASANE_FORMAT(fwprintf, vfwprintf, t, (File * f, WideText t, ...), (f, t, a))

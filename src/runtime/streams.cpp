@@ -28,9 +28,17 @@ void divide_streams(std::uint32_t ranks, Rank me) noexcept {
   g_streams.ranks = ranks;
   g_streams.me = me;
 }
-void input_is_elsewhere() noexcept { g_streams.input_elsewhere = true; }
+void standard_stream_is_at(int which, Rank rank) noexcept {
+  g_streams.standard[which].store(rank, std::memory_order_relaxed);
+  if (which != 0) g_streams.output_redirected.store(true, std::memory_order_relaxed);
+}
 
 namespace {
+
+/// -1: not a standard stream.
+int number_of_standard(const std::FILE* stream) noexcept {
+  return stream == stdin ? 0 : stream == stdout ? 1 : stream == stderr ? 2 : -1;
+}
 
 /// Also those that were opened before the ranks were known, or by functions of libc's that ours do not hide
 /// (setmntent).
@@ -59,7 +67,7 @@ CrashText begin_refusal(const CallElsewhere& call) noexcept {
 
 /// After a thread went to where the stream should be.
 void check_open(const CallElsewhere& call) noexcept {
-  if (call.stream == nullptr || call.stream == stdin || is_open_here(call.stream)) return;
+  if (call.stream == nullptr || number_of_standard(call.stream) >= 0 || is_open_here(call.stream)) return;
   CrashText text = begin_refusal(call);
   text.add("no stream ").address(call.stream);
   refuse(text.add(
@@ -86,8 +94,11 @@ void refuse_absent(const char* name) noexcept {
 }
 
 Rank find_stream(const std::FILE* stream) noexcept {
-  if (stream == stdout || stream == stderr || stream == nullptr) return kNoRank;
-  if (stream == stdin) return g_streams.input_elsewhere ? Rank{0} : kNoRank;
+  if (stream == nullptr) return kNoRank;
+  if (const int which = number_of_standard(stream); which >= 0) {
+    const Rank rank = g_streams.standard[which].load(std::memory_order_relaxed);
+    return rank == g_streams.me ? kNoRank : rank;
+  }
   const Rank rank = rank_of(stream);
   return rank == g_streams.me || is_open_here(stream) ? kNoRank : rank;
 }

@@ -7,12 +7,13 @@
 //   another OS thread     ends the program with a message, unless the stream is of its rank
 //   the runtime's own     is made here
 //
-// Standard input is rank 0's; standard output and error are every rank's (runtime/output.h).
+// Standard input is rank 0's; standard output and error are every rank's (runtime/output.h). One that the
+// program redirects (freopen, dup2) is from then on that of the rank that did it.
 //
-// Thread safety: divide_streams() and input_is_elsewhere() before other threads exist; the rest from any
-// thread.
+// Thread safety: divide_streams() before other threads exist; the rest from any thread.
 #pragma once
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -24,8 +25,8 @@ namespace kasane::runtime {
 
 /// From now on the streams that this process opens have addresses of its rank's.
 void divide_streams(std::uint32_t ranks, Rank me) noexcept;
-/// On a rank whose threads have to go to rank 0 for standard input.
-void input_is_elsewhere() noexcept;
+/// Threads of this rank have to go to that rank for a standard stream (0 input, 1 output, 2 error).
+void standard_stream_is_at(int which, Rank) noexcept;
 
 /// From now on a function of stdio whose system call fails with EFAULT ends the program with a message: the
 /// kernel does not catch calls within libc.
@@ -34,7 +35,9 @@ void check_stream_errors() noexcept;
 struct StreamState {
   std::uint32_t ranks = 1;
   Rank me{0};
-  bool input_elsewhere = false, checks_errors = false;
+  bool checks_errors = false;
+  std::atomic<bool> output_redirected = false;
+  std::atomic<Rank> standard[3] = {kNoRank, kNoRank, kNoRank};  ///< where they are; kNoRank: here
 };
 [[gnu::visibility("hidden")]] extern constinit StreamState g_streams;
 
@@ -42,6 +45,14 @@ struct StreamState {
 [[nodiscard, gnu::cold]] Rank find_stream(const std::FILE*) noexcept;
 [[nodiscard]] inline Rank stream_elsewhere(const std::FILE* stream) noexcept {
   return g_streams.ranks == 1 ? kNoRank : find_stream(stream);
+}
+/// Of standard output or error, by its descriptor.
+[[nodiscard]] inline Rank output_elsewhere(long descriptor) noexcept {
+  // relaxed: a thread that redirects has told all ranks before it goes on
+  if (!g_streams.output_redirected.load(std::memory_order_relaxed) || (descriptor != 1 && descriptor != 2))
+    return kNoRank;
+  const Rank rank = g_streams.standard[descriptor].load(std::memory_order_relaxed);
+  return rank == g_streams.me ? kNoRank : rank;
 }
 [[nodiscard]] Rank directory_elsewhere(const void* directory) noexcept;
 /// The rank that opened the descriptor, if it is not open here (runtime/system_calls.h).

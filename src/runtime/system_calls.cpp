@@ -528,6 +528,12 @@ Rank opener_of(const CaughtCall& call, const UsedDescriptors& used) noexcept {
   return kNoRank;
 }
 
+/// The rank that has redirected standard output or error, if the call writes there. kNoRank: this one.
+Rank standard_of(const CaughtCall& call) noexcept {
+  const bool writes = call.number == SYS_write || call.number == SYS_writev;
+  return writes ? output_elsewhere(call.argument[0]) : kNoRank;
+}
+
 [[gnu::cold]] void say_that_threads_stay(Rank opener) noexcept {
   static std::atomic_flag said;
   if (said.test_and_set()) return;
@@ -557,7 +563,7 @@ bool concerns(const CaughtCall& call) noexcept {
   const auto absent = [&](long word) {
     return runtime->contains(address(word)) && !(open_stacks && runtime->in_open_stacks(address(word)));
   };
-  if (writes_line(call)) return true;
+  if (writes_line(call) || standard_of(call) != kNoRank) return true;
   if (g_descriptors.divided()) {
     const UsedDescriptors d = used_descriptors(call.number, call.argument[1]);
     if (d.opens || d.opens_two >= 0) return true;
@@ -633,6 +639,7 @@ long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
 long carry_out(CaughtCall& call) noexcept {
   UsedDescriptors used;
   if (g_descriptors.divided()) used = used_descriptors(call.number, call.argument[1]);
+  if (const Rank there = standard_of(call); there != kNoRank) return carry_out_at(there, call);
   long result = carry_out_here(call);
   if (result == -EBADF)
     if (const Rank opener = opener_of(call, used); opener != kNoRank) result = carry_out_at(opener, call);

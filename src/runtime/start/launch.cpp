@@ -86,7 +86,7 @@ void become(const Launched& launched, Rank rank, const comm::JobStatus* status) 
                .threads = status != nullptr ? status->all_threads() : nullptr,
                .space_base = launched.space_base,
                .space_bytes = launched.options.space_bytes});
-  if (raw(rank) != 0 && !launched.options.main_in_every_rank) input_is_elsewhere();
+  if (raw(rank) != 0 && !launched.options.main_in_every_rank) standard_stream_is_at(0, Rank{0});
   order_output(launched.job.ranks,
                launched.options.tag_output && status != nullptr ? &status->of(rank) : nullptr);
 }

@@ -7,14 +7,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <clocale>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <locale>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cases.h"
 
@@ -121,7 +125,55 @@ void others() {
   ::umask(before);
 }
 
-constexpr cases::Case kAll[] = {{"folders", folders}, {"environment", environment}, {"others", others}};
+std::string lines_of(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  std::sort(lines.begin(), lines.end());
+  std::string all;
+  for (const std::string& line : lines) all += line + ";";
+  return all;
+}
+
+void print(int i) {
+  std::printf("%d by printf\n", i);
+  std::cout << i << " by cout\n" << std::flush;
+  std::fflush(stdout);
+  const std::string line = std::to_string(i) + " by write\n";
+  EXPECT_EQ(::write(1, line.data(), line.size()), static_cast<ssize_t>(line.size()));
+}
+
+/// What threads of all ranks print is in the file to which one rank has redirected standard output.
+void redirections() {
+  std::fflush(stdout);
+  const int terminal = ::dup(1);
+  const std::string path = "/tmp/kasane_process_calls." + std::to_string(::getpid());
+  std::string expected;
+  for (int i = 0; i < 6; ++i)
+    for (const char* const by : {" by cout;", " by printf;", " by write;"})
+      expected += std::to_string(i) + by;
+  kasane::run([&] {
+    EXPECT(std::freopen(path.c_str(), "w", stdout) != nullptr);
+    on_ranks(6, print);
+    std::fflush(stdout);
+    EXPECT(lines_of(path) == expected);
+    // by another rank, with another file
+    elsewhere([&path] {
+      const int file = ::open((path + ".2").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      EXPECT_EQ(::dup2(file, 1), 1);
+      ::close(file);
+    });
+    on_ranks(6, print);
+    EXPECT(lines_of(path + ".2") == expected);
+  });
+  EXPECT_EQ(::dup2(terminal, 1), 1);
+  ::unlink(path.c_str());
+  ::unlink((path + ".2").c_str());
+  std::puts("printed at the end");
+}
+
+constexpr cases::Case kAll[] = {
+    {"folders", folders}, {"environment", environment}, {"others", others}, {"redirections", redirections}};
 
 }  // namespace
 

@@ -104,23 +104,6 @@ bool formatting_of_streams() {
   return !away;
 }
 
-dev_t device_of_output() {
-  struct stat facts = {};
-  ::fstat(1, &facts);
-  return facts.st_rdev;
-}
-bool redirections() {
-  const int before = ::dup(1), null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  struct stat facts = {};
-  ::fstat(null, &facts);
-  ::dup2(null, 1);
-  const dev_t here = device_of_output(), away = there(device_of_output);
-  ::dup2(before, 1);
-  ::close(before);
-  ::close(null);
-  return here == facts.st_rdev && away != here;
-}
-
 bool timers() {
   itimerval hour = {{0, 0}, {3600, 0}}, off = {};
   ::setitimer(ITIMER_REAL, &hour, nullptr);
@@ -228,7 +211,6 @@ const std::vector<std::pair<const char*, bool (*)()>> kRows = {
     {"strtok", hidden_state_of_libc},
     {"static buffers", static_buffers_of_libc},
     {"formatting of streams", formatting_of_streams},
-    {"redirections", redirections},
     {"timers", timers},
     {"dlopen", loaded_libraries},
     {"variables of libraries", variables_of_libraries},
