@@ -76,6 +76,7 @@ const char* noun(WaitsFor::Kind kind) noexcept {
     case WaitsFor::Kind::word: return "word";
     case WaitsFor::Kind::turn:
     case WaitsFor::Kind::network:
+    case WaitsFor::Kind::outside:
     case WaitsFor::Kind::thread: break;
   }
   return "object";
@@ -159,7 +160,7 @@ ThreadReporter::~ThreadReporter() = default;
 
 void ThreadReporter::note_started() noexcept {
   install_quit_handler();
-  os_threads_.store(count_os_threads(), std::memory_order_relaxed);
+  os_threads_.store(count_os_threads() - pool_.outside_callers(), std::memory_order_relaxed);
 }
 
 void ThreadReporter::serve() noexcept {
@@ -205,7 +206,8 @@ void ThreadReporter::end_alone(std::uint64_t now) noexcept {
 }
 
 std::uint32_t ThreadReporter::doubt() const noexcept {
-  return (count_os_threads() != os_threads_.load(std::memory_order_relaxed) ? comm::kDoubtOsThreads : 0) |
+  const std::uint32_t of_program = count_os_threads() - pool_.outside_callers();
+  return (of_program != os_threads_.load(std::memory_order_relaxed) ? comm::kDoubtOsThreads : 0) |
          (handles_signals() ? comm::kDoubtHandlers : 0) | (timer_runs() ? comm::kDoubtTimer : 0) |
          (other_main_ ? comm::kDoubtMain : 0);
 }
@@ -293,6 +295,7 @@ void ThreadReporter::add_wait(CrashText& text, SlotId self, const WaitsFor& wait
     return;
   }
   text.add("waits in ").add(waits.call);
+  if (waits.kind == WaitsFor::Kind::outside) return;
   if (waits.timed) text.add(", with a deadline,");
   if (waits.kind == WaitsFor::Kind::thread) {
     text.add(" for thread ").decimal(waits.object);

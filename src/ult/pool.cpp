@@ -312,14 +312,28 @@ void publish_departure(void* context, SlotId self) {
   core->make_ready(self, rank);
 }
 
-// At the end of the list, so that all waiting threads have their turn.
 void publish_wait(void* context, SlotId self) {
-  auto* const wait = static_cast<WorkerWait*>(context);
-  wait->slot = self;
-  WorkerWait** last = &current_worker()->waits;
-  while (*last != nullptr) last = &(*last)->next;
-  *last = wait;
-  ++current_worker()->waiting;
+  auto& wait = *static_cast<WorkerWait*>(context);
+  wait.slot = self;
+  current_worker()->wait_for_turn(wait);
+}
+
+/// A thread that waits for something outside of the job; one of the two.
+struct OutsideThread {
+  WorkerWait wait{.ready = [](const void*) { return true; }, .argument = nullptr};
+  OutsideCaller* caller = nullptr;
+  OutsideSleep sleep{};
+};
+void publish_outside(void* context, SlotId self) {
+  auto& thread = *static_cast<OutsideThread*>(context);
+  thread.wait.slot = self;
+  OutsideWaits& waits = current_worker()->outside;
+  if (thread.caller == nullptr) {
+    thread.sleep.wait = &thread.wait;
+    return waits.add(thread.sleep);
+  }
+  thread.caller->wait = &thread.wait;
+  waits.add(*thread.caller);
 }
 
 void publish_yield(void* context, SlotId self) {
@@ -445,7 +459,7 @@ bool Pool::quiet() const noexcept {
   // relaxed: a thread that is pushed later wakes a worker, or changes activity()
   if (atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0) return false;
   for (const auto& worker : core.workers)
-    if (worker->queue.stealable()) return false;
+    if (worker->queue.stealable() || worker->outside.any()) return false;
   return true;
 }
 [[gnu::no_sanitize("thread")]] Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
@@ -465,6 +479,9 @@ std::uint64_t Pool::activity() const noexcept {
   for (std::uint32_t w = 0; w < core_->config.workers; ++w) sum += state_of(w).activity;
   return sum;
 }
+
+std::uint32_t Pool::outside_callers() const noexcept { return core_->outside_callers.count(); }
+bool Pool::calls_outside() const noexcept { return core_->outside_callers.busy(); }
 
 const Config& Pool::config() const noexcept { return core_->config; }
 std::uint64_t Pool::clock_ns() const noexcept { return now_ns() + core_->config.clock_offset_ns; }
@@ -637,6 +654,7 @@ bool Pool::others_here() noexcept {
   Worker& worker = worker_of_thread();
   // relaxed: a hint.
   return !worker.queue.empty_for_owner() || worker.waits != nullptr ||
+         (worker.outside.any() && worker.outside.ready()) ||
          atomic(worker.core->controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0;
 }
 
@@ -645,6 +663,38 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   WorkerWait wait{.ready = ready, .argument = argument};
   suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network});
   return true;
+}
+
+std::optional<long> Pool::call_outside(const OutsideRequest& request) {
+  OutsideThread thread;
+  OutsideCallers* const callers = &worker_of_thread().core->outside_callers;
+  {
+    const RuntimeSection section;
+    thread.caller = callers->take();
+  }
+  if (thread.caller == nullptr) return std::nullopt;
+  thread.caller->request = request;
+  suspend(publish_outside, &thread, {.kind = WaitsFor::Kind::outside, .call = request.call});
+  const RuntimeSection section;
+  const long result = thread.caller->result;
+  callers->give_back(thread.caller);
+  return result;
+}
+
+bool Pool::sleep(const char* call, std::uint64_t until_ns) {
+  OutsideThread thread;
+  thread.sleep.until_ns = until_ns;
+  suspend(publish_outside, &thread, {.kind = WaitsFor::Kind::outside, .call = call});
+  return !thread.sleep.interrupted;
+}
+
+void Pool::note_handler(bool restarts) noexcept {
+  Worker* const worker = current_worker();
+  if (worker == nullptr) return;
+  worker->outside.note_handler(restarts);
+  if (!worker->outside.any()) return;
+  const PassedInHandler passed;  // the kernel may go on with the worker's sleep after the handler
+  worker->core->idle_workers.wake_all();
 }
 
 void Pool::look_at_turn() {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "base/counters.h"
 #include "base/ids.h"
@@ -27,6 +28,8 @@ struct ThreadId {
   [[nodiscard]] SlotId slot() const noexcept { return SlotId{static_cast<std::uint32_t>(value)}; }
   friend bool operator==(ThreadId, ThreadId) = default;
 };
+
+struct OutsideRequest;  // ult/outside_callers.h
 
 /// What a worker asks of other ranks; the defaults are those of a job of one rank.
 class OtherRanks {
@@ -176,6 +179,10 @@ class Pool {
   [[nodiscard]] bool quiet() const noexcept;
   /// Changes whenever a thread of this rank was run.
   [[nodiscard]] std::uint64_t activity() const noexcept;
+  /// OS threads that make calls for threads (ult/outside_callers.h) now.
+  [[nodiscard]] std::uint32_t outside_callers() const noexcept;
+  /// Whether one of them has a call to make.
+  [[nodiscard]] bool calls_outside() const noexcept;
 
   // ---- on a thread (thesis §6.1) ----
   struct Allocated {
@@ -214,6 +221,14 @@ class Pool {
   /// worker, and its stack stays where it is, so an outstanding operation may go on using the stack. The
   /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
+  /// Suspends the calling thread until an OS thread of the pool's has run the request's function. Meanwhile
+  /// its worker runs others, or sleeps; the thread goes on on this worker, and is not stolen. Empty: there is
+  /// no OS thread to be had. -EINTR: also after a handler on this worker (note_handler) interrupted it.
+  [[nodiscard]] static std::optional<long> call_outside(const OutsideRequest& request);
+  /// The same until a time of now_ns(). False: after a handler on this worker. call: a literal, for reports.
+  static bool sleep(const char* call, std::uint64_t until_ns);
+  /// In a handler of a signal: one of the program's has run, which was installed with SA_RESTART or not.
+  static void note_handler(bool restarts) noexcept;
   /// Whether the calling OS thread runs a user-level thread, and no handler of a signal on top of it.
   [[nodiscard]] static bool may_switch() noexcept;
   /// The same, and outside of every RuntimeSection.

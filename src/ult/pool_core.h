@@ -15,6 +15,7 @@
 #include "ult/controls.h"
 #include "ult/idle_workers.h"
 #include "ult/join_record.h"
+#include "ult/outside_callers.h"
 #include "ult/pool.h"
 #include "ult/slots.h"
 #include "ult/timers.h"
@@ -113,6 +114,7 @@ class PoolCore {
   Timers timers;
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
+  OutsideCallers outside_callers{this};
   /// Where the sync records of each rank are, if the CPU's atomics work on them; else null.
   std::vector<std::byte*> sync_records;
   /// The words of a record; null: Words.
@@ -135,6 +137,8 @@ class PoolCore {
   SlotId take_ready(Worker& worker);
   void take_over(SlotId slot);
   SlotId take_waiting(Worker& worker, bool only_ready);
+  /// Threads whose wait for something outside of the job is over wait for their turn from now on.
+  static void collect_outside(Worker& worker);
   SlotId steal_here(Worker& worker);
   SlotId look_around(Worker& worker);
   /// Rings those that are due. One relaxed load where there is none.
@@ -143,7 +147,8 @@ class PoolCore {
       fire_due_timers();
   }
   [[gnu::noinline]] void fire_due_timers();
-  [[nodiscard]] std::int64_t until_next_timer_ns() const noexcept;
+  /// Until a timer or a sleep of a thread is over.
+  [[nodiscard]] std::int64_t may_sleep_ns(const Worker&) const noexcept;
   [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
   [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);
   void resume(Worker& worker, SlotId slot);

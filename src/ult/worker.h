@@ -15,6 +15,7 @@
 #include "ult/controls.h"
 #include "ult/exception_state.h"
 #include "ult/join_record.h"
+#include "ult/outside_waits.h"
 #include "ult/pool.h"
 #include "ult/run_queue.h"
 #include "ult/runtime_section.h"
@@ -82,7 +83,9 @@ struct alignas(128) Worker {
   Leftover leftover;  ///< as the core's
   AfterSwitch after{};
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
-  std::uint32_t waiting = 0;    ///< how many
+  WorkerWait** waits_end = &waits;
+  std::uint32_t waiting = 0;  ///< how many
+  OutsideWaits outside;       ///< threads that join them when what they wait for is there
   Picks picks;
   Turn turn;  ///< of the running thread
   SanitizerWorker sanitizer;
@@ -99,6 +102,13 @@ struct alignas(128) Worker {
     return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) -
                reinterpret_cast<std::uintptr_t>(signal_stack.ss_sp) <
            signal_stack.ss_size;
+  }
+  /// At the end of the list, so that all waiting threads have their turn.
+  void wait_for_turn(WorkerWait& wait) noexcept {
+    wait.next = nullptr;
+    *waits_end = &wait;
+    waits_end = &wait.next;
+    ++waiting;
   }
   /// The running thread, or kNoSlot.
   [[nodiscard]] SlotId self() const noexcept { return slot_of(*control); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker finds its next thread and what it does for the one that left. All of it runs on the worker's
 // own stack, except push, suspend and leave_for_good.
+#include <algorithm>
 #include <exception>
 
 #include "base/call_selector.h"
@@ -241,6 +242,8 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
 // ---- finding the next thread ----
 
 SlotId PoolCore::find_work(Worker& worker, SlotId root) {
+  if (worker.outside.any()) [[unlikely]]
+    collect_outside(worker);
   for (const Source source : worker.picks.order(worker.waiting)) {
     const SlotId slot = take_from(source, worker);
     if (slot == kNoSlot) continue;
@@ -264,12 +267,17 @@ SlotId PoolCore::take_from(Source source, Worker& worker) {
   return kNoSlot;
 }
 
+void PoolCore::collect_outside(Worker& worker) {
+  worker.outside.collect([&](WorkerWait& wait) { worker.wait_for_turn(wait); });
+}
+
 // The oldest of the threads that wait here (Pool::wait_here), or of those whose wait is over.
 SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
   for (WorkerWait** at = &worker.waits; *at != nullptr; at = &(*at)->next) {
     WorkerWait* const wait = *at;
     if (only_ready && !wait->ready(wait->argument)) continue;
     *at = wait->next;
+    if (*at == nullptr) worker.waits_end = at;
     --worker.waiting;
     return wait->slot;
   }
@@ -328,14 +336,17 @@ void PoolCore::fire_due_timers() {
   while (timers.take_due(now_ns(), timer)) fire(*pool, timer);
 }
 
-std::int64_t PoolCore::until_next_timer_ns() const noexcept {
-  const std::uint64_t at = timers.earliest();
-  if (at == Timers::kNever) return IdleWorkers::kForever;
-  const std::uint64_t now = now_ns();
-  return at > now ? static_cast<std::int64_t>(at - now) : 0;
+std::int64_t PoolCore::may_sleep_ns(const Worker& worker) const noexcept {
+  std::int64_t limit = worker.outside.any() ? worker.outside.limit_ns() : OutsideWaits::kForever;
+  if (const std::uint64_t at = timers.earliest(); at != Timers::kNever) {
+    const std::uint64_t now = now_ns();
+    limit = std::min(limit, at > now ? static_cast<std::int64_t>(at - now) : 0);
+  }
+  return limit == OutsideWaits::kForever ? IdleWorkers::kForever : limit;
 }
 
 bool PoolCore::something_to_do(Worker& worker, SlotId root) {
+  if (worker.outside.any() && worker.outside.ready()) return true;
   if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0)
     return true;
   for (const auto& other : workers)
@@ -354,7 +365,9 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     if (deferred_signals() != 0) [[unlikely]] {
       const OpenForSignals now;
     }
-    slot = look_around(worker);
+    if (worker.outside.any()) [[unlikely]]
+      collect_outside(worker);
+    slot = worker.waits != nullptr ? take_waiting(worker, true) : look_around(worker);
     if (slot != kNoSlot) break;
     if (now_ns() < give_up) {
       relax();
@@ -362,7 +375,7 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     }
     slots.drain_returned();
     idle_workers.sleep(worker.index, [&] {
-      const std::int64_t limit = something_to_do(worker, root) ? 0 : until_next_timer_ns();
+      const std::int64_t limit = something_to_do(worker, root) ? 0 : may_sleep_ns(worker);
       if (limit != 0) count(worker.counters->sleeps);
       return limit;
     });
