@@ -2,13 +2,13 @@
 // libc's functions that are one system call, where the kernel cannot catch calls (Linux before 5.11, or
 // prctl is refused): user code's calls of them are carried out as caught calls are
 // (runtime/system_calls.h). What libc calls by itself passes, and fails with EFAULT on absent memory: the
-// functions of stdio then end the program with a message. A sanitizer has its own.
+// functions of stdio then end the program with a message. Those that may wait are in waiting_calls.cpp. A
+// sanitizer has its own.
 //
 // Thread safety: as the functions that are replaced.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,27 +17,13 @@
 #include <unistd.h>
 
 #include <cstdarg>
-#include <type_traits>
 
 #include "runtime/hidden.h"
 #include "runtime/system_calls.h"
+#include "runtime/wrapped_call.h"
 
 using kasane::runtime::calls_are_wrapped;
-using kasane::runtime::make_wrapped_call;
-
-namespace {
-template <class T>
-long word(T value) noexcept {
-  if constexpr (std::is_pointer_v<T>)
-    return reinterpret_cast<long>(value);
-  else
-    return static_cast<long>(value);
-}
-template <class... T>
-long wrapped(long number, T... arguments) noexcept {
-  return make_wrapped_call({number, {word(arguments)...}, 0, 0, 0, 0});
-}
-}  // namespace
+using kasane::runtime::wrapped;
 
 /// Defines the symbol `name`. call: its number, and the kernel's arguments.
 #define KASANE_WRAP(name, result, parameters, arguments, ...)                                \
@@ -56,9 +42,6 @@ using Iov = iovec;
 using Address = sockaddr;
 using Status = struct stat;
 
-KASANE_WRAP(write, Signed, (int d, const void* p, Bytes n), (d, p, n), SYS_write, d, p, n)
-KASANE_WRAP(readv, Signed, (int d, const Iov* v, int n), (d, v, n), SYS_readv, d, v, n)
-KASANE_WRAP(writev, Signed, (int d, const Iov* v, int n), (d, v, n), SYS_writev, d, v, n)
 KASANE_WRAP(pread, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
 KASANE_WRAP(pread64, Signed, (int d, void* p, Bytes n, off_t at), (d, p, n, at), SYS_pread64, d, p, n, at)
 KASANE_WRAP(pwrite, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, n, at), SYS_pwrite64, d, p, n,
@@ -75,21 +58,10 @@ KASANE_WRAP(fsync, int, (int d), (d), SYS_fsync, d)
 KASANE_WRAP(dup, int, (int d), (d), SYS_dup, d)
 KASANE_WRAP(pipe, int, (int* two), (two), SYS_pipe, two)
 KASANE_WRAP(pipe2, int, (int* two, int flags), (two, flags), SYS_pipe2, two, flags)
-KASANE_WRAP(poll, int, (pollfd * all, nfds_t n, int ms), (all, n, ms), SYS_poll, all, n, ms)
 
 KASANE_WRAP(socket, int, (int a, int b, int c), (a, b, c), SYS_socket, a, b, c)
 KASANE_WRAP(socketpair, int, (int a, int b, int c, int* two), (a, b, c, two), SYS_socketpair, a, b, c, two)
-KASANE_WRAP(connect, int, (int d, const Address* a, Socklen n), (d, a, n), SYS_connect, d, a, n)
 KASANE_WRAP(bind, int, (int d, const Address* a, Socklen n), (d, a, n), SYS_bind, d, a, n)
-KASANE_WRAP(accept, int, (int d, Address* a, Socklen* n), (d, a, n), SYS_accept, d, a, n)
-KASANE_WRAP(send, Signed, (int d, const void* p, Bytes n, int f), (d, p, n, f), SYS_sendto, d, p, n, f, 0, 0)
-KASANE_WRAP(recv, Signed, (int d, void* p, Bytes n, int f), (d, p, n, f), SYS_recvfrom, d, p, n, f, 0, 0)
-KASANE_WRAP(sendto, Signed, (int d, const void* p, Bytes n, int f, const Address* a, Socklen m),
-            (d, p, n, f, a, m), SYS_sendto, d, p, n, f, a, m)
-KASANE_WRAP(recvfrom, Signed, (int d, void* p, Bytes n, int f, Address* a, Socklen* m), (d, p, n, f, a, m),
-            SYS_recvfrom, d, p, n, f, a, m)
-KASANE_WRAP(sendmsg, Signed, (int d, const msghdr* m, int f), (d, m, f), SYS_sendmsg, d, m, f)
-KASANE_WRAP(recvmsg, Signed, (int d, msghdr* m, int f), (d, m, f), SYS_recvmsg, d, m, f)
 
 KASANE_WRAP(stat, int, (const char* p, Status* s), (p, s), SYS_stat, p, s)
 KASANE_WRAP(stat64, int, (const char* p, Status* s), (p, s), SYS_stat, p, s)

@@ -29,12 +29,10 @@
 #include "runtime/futex_calls.h"
 #include "runtime/runtime.h"
 #include "runtime/system_calls.h"
+#include "runtime/waits.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 #include "ult/watch.h"
-
-// Where this library's code lies.
-extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
 
 namespace kasane::runtime {
 namespace {
@@ -176,14 +174,6 @@ void wake_word(void* word, bool all) noexcept {
     by_kernel(SYS_futex, {reinterpret_cast<long>(word), FUTEX_WAKE | FUTEX_PRIVATE_FLAG, all ? kForEver : 1});
 }
 
-namespace {
-
-[[nodiscard]] bool is_ours(const void* code) noexcept {
-  return reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(&__ehdr_start) <
-         static_cast<std::uintptr_t>(&etext - &__ehdr_start);
-}
-
-}  // namespace
 }  // namespace kasane::runtime
 
 extern "C" long syscall(long number, ...) noexcept {
@@ -195,7 +185,7 @@ extern "C" long syscall(long number, ...) noexcept {
   va_end(list);
   if (number == SYS_futex) [[unlikely]] {
     const Runtime* const runtime = Runtime::current();
-    if (runtime != nullptr && runtime->running() && !is_ours(__builtin_return_address(0)))
+    if (runtime != nullptr && runtime->running() && !is_code_of_runtime(__builtin_return_address(0)))
       return call_futex(a);
   }
   if (calls_are_wrapped()) [[unlikely]]

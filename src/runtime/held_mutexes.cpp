@@ -44,6 +44,8 @@ void check_no_mutex_held(const char* where) {
   std::abort();
 }
 
+[[gnu::noinline]] bool holds_mutex_of_libc() noexcept { return t_held > 0; }
+
 }  // namespace kasane::runtime
 
 extern "C" {
@@ -78,6 +80,7 @@ int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
 namespace kasane::runtime {
 // the sanitizer has its own pthread_mutex_lock, and reports such an unlock
 void check_no_mutex_held(const char*) {}
+bool holds_mutex_of_libc() noexcept { return false; }
 }  // namespace kasane::runtime
 
 #endif

@@ -19,4 +19,8 @@ void check_no_mutex_held(const char* where);
 inline void check_no_mutex_held(const char*) {}
 #endif
 
+/// Whether the calling user-level thread holds a mutex that is libc's, not the program's. With a sanitizer it
+/// is not known: false. Without assertions lock_calls.cpp counts.
+[[nodiscard]] bool holds_mutex_of_libc() noexcept;
+
 }  // namespace kasane::runtime

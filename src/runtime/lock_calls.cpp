@@ -37,6 +37,7 @@
 
 #include "runtime/atomics.h"
 #include "runtime/futex_calls.h"
+#include "runtime/held_mutexes.h"
 #include "runtime/hidden.h"
 #include "runtime/lock_calls.h"
 #include "runtime/lock_words.h"
@@ -299,6 +300,34 @@ using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for t
     return libcs.get() arguments;                                                                    \
   }
 
+#if KASANE_ASSERT_LEVEL == 0
+namespace {
+[[gnu::tls_model("initial-exec")]] thread_local constinit int t_held = 0;
+/// Not inlined: the thread may be on another OS thread than at its last call.
+[[gnu::noinline]] void count_held(int change) noexcept {
+  if (kasane::ult::Pool::in_user_code()) t_held += change;
+}
+}  // namespace
+/// Weak: a program may be built with assertions and this file without.
+[[gnu::noinline, gnu::weak]] bool kasane::runtime::holds_mutex_of_libc() noexcept { return t_held > 0; }
+#else
+namespace {
+void count_held(int) noexcept {}  // by held_mutexes.cpp
+}  // namespace
+#endif
+
+/// The same for mutexes; libc's are counted.
+#define KASANE_LOCKS_MUTEX(name, parameters, arguments, ours, change)                                \
+  extern "C" [[gnu::visibility("default"), gnu::weak]] int kasane_lock_##name parameters asm(#name); \
+  int kasane_lock_##name parameters {                                                                \
+    if (is_programs_mutex(m, KASANE_CALLER)) [[unlikely]]                                            \
+      return ours;                                                                                   \
+    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);                        \
+    const int error = libcs.get() arguments;                                                         \
+    if (error == 0) count_held(change);                                                              \
+    return error;                                                                                    \
+  }
+
 using Mutex_ = pthread_mutex_t;
 using Cond_ = pthread_cond_t;
 using Shared_ = pthread_rwlock_t;
@@ -314,15 +343,13 @@ struct Until {
 }  // namespace
 
 // Weak: with assertions held_mutexes.cpp has the first three, and calls what is at the end of this file.
-KASANE_LOCKS(pthread_mutex_lock, (Mutex_ * m), (m), is_programs_mutex(m, KASANE_CALLER),
-             Mutex(m).lock(nullptr))
-KASANE_LOCKS(pthread_mutex_trylock, (Mutex_ * m), (m), is_programs_mutex(m, KASANE_CALLER),
-             Mutex(m).try_lock())
-KASANE_LOCKS(pthread_mutex_unlock, (Mutex_ * m), (m), is_programs_mutex(m, KASANE_CALLER), Mutex(m).unlock())
-KASANE_LOCKS(pthread_mutex_timedlock, (Mutex_ * m, Time_* t), (m, t), is_programs_mutex(m, KASANE_CALLER),
-             Mutex(m).lock(&Until(CLOCK_REALTIME, t)))
-KASANE_LOCKS(pthread_mutex_clocklock, (Mutex_ * m, clockid_t c, Time_* t), (m, c, t),
-             is_programs_mutex(m, KASANE_CALLER), Mutex(m).lock(&Until(c, t)))
+KASANE_LOCKS_MUTEX(pthread_mutex_lock, (Mutex_ * m), (m), Mutex(m).lock(nullptr), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_trylock, (Mutex_ * m), (m), Mutex(m).try_lock(), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_unlock, (Mutex_ * m), (m), Mutex(m).unlock(), -1)
+KASANE_LOCKS_MUTEX(pthread_mutex_timedlock, (Mutex_ * m, Time_* t), (m, t),
+                   Mutex(m).lock(&Until(CLOCK_REALTIME, t)), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_clocklock, (Mutex_ * m, clockid_t c, Time_* t), (m, c, t),
+                   Mutex(m).lock(&Until(c, t)), 1)
 
 KASANE_LOCKS(pthread_cond_wait, (Cond_ * c, Mutex_* m), (c, m), is_programs(c, KASANE_CALLER),
              wait_at(c, m, nullptr))
@@ -437,10 +464,14 @@ int unlock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).unl
 
 #else  // the sanitizers have functions of their own, and only one rank runs: all mutexes are libc's
 
+#include "runtime/held_mutexes.h"
 #include "runtime/lock_calls.h"
 
 namespace kasane::runtime {
 void own_locks_of_program(std::span<const std::byte>, std::span<const std::byte>) noexcept {}
+#if KASANE_ASSERT_LEVEL == 0
+bool holds_mutex_of_libc() noexcept { return false; }
+#endif
 bool is_mutex_of_program(const pthread_mutex_t*, const void*) noexcept { return false; }
 int lock_of_program(pthread_mutex_t*) noexcept { return 0; }
 int try_lock_of_program(pthread_mutex_t*) noexcept { return 0; }

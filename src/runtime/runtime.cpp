@@ -801,8 +801,8 @@ void Runtime::State::stop_service() {
     service_thread.join();
 }
 
-/// False: threads still run, and the process ends while they run: detached ones, as with std::thread::detach,
-/// or those beside which one called exit() (threads_remain()).
+/// False: threads still run, or wait in a system call, and the process ends meanwhile: detached ones, as with
+/// std::thread::detach, or those beside which one called exit() (threads_remain()).
 bool Runtime::State::join_workers() {
   const bool beside_threads = ult::Pool::self() != kNoSlot || std::this_thread::get_id() != first_thread;
   // the first thread, which is worker 0 of rank 0, is not counted
@@ -814,7 +814,8 @@ bool Runtime::State::join_workers() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   others_ended = workers_left.load() == own;
-  const bool all = !beside_threads && workers_left.load() == 0;
+  // A call that another OS thread makes may name memory of the space.
+  const bool all = !beside_threads && workers_left.load() == 0 && !pool->calls_outside();
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
   worker_threads.clear();
   return all;
@@ -1239,6 +1240,7 @@ std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write)
   return bytes;
 }
 
+bool Runtime::has_budget() const noexcept { return state_->tiers != nullptr; }
 bool Runtime::can_pin(std::size_t bytes) noexcept {
   return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
 }

@@ -119,6 +119,8 @@ class Runtime {
   void unpin(const void* p, std::size_t bytes);
   /// As pin(), of what is allocated of the range from p on: returns how much that is, and says nothing.
   std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept;
+  /// Of DRAM, for global memory.
+  [[nodiscard]] bool has_budget() const noexcept;
   /// Whether so much can be pinned at once.
   [[nodiscard]] bool can_pin(std::size_t bytes) noexcept;
   /// How much of a longer system call is pinned at once.

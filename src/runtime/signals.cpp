@@ -24,6 +24,7 @@
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
+#include "ult/pool.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -154,7 +155,8 @@ struct Installed {
   /// The handler's address and, above the addresses of user code, its flags. 0: the default action.
   std::atomic<std::uint64_t> call{0};
 };
-constexpr std::uint64_t kTakesInfo = std::uint64_t{1} << 63, kOnce = std::uint64_t{1} << 62;
+constexpr std::uint64_t kTakesInfo = std::uint64_t{1} << 63, kOnce = std::uint64_t{1} << 62,
+                        kRestarts = std::uint64_t{1} << 61;
 Installed g_installed[_NSIG];
 
 /// Since the service thread has asked. Stores of a handler, like others, are written back at an edge, and
@@ -166,7 +168,8 @@ std::atomic<bool> g_ended{false};
 std::uint64_t call_of(const struct sigaction& action) noexcept {
   const auto address = std::bit_cast<std::uint64_t>(action.sa_handler);
   return address | ((action.sa_flags & SA_SIGINFO) != 0 ? kTakesInfo : 0) |
-         ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 ? kOnce : 0);
+         ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 ? kOnce : 0) |
+         ((action.sa_flags & SA_RESTART) != 0 ? kRestarts : 0);
 }
 
 /// The instruction that raised it would run again, or the thread has no more to run.
@@ -234,12 +237,13 @@ void call_handler(int signal, siginfo_t* info, void* context) noexcept {
   Installed& installed = g_installed[signal];
   std::uint64_t call = installed.call.load(std::memory_order_acquire);  // acquire: what install() did before
   if ((call & kOnce) != 0 && installed.call.compare_exchange_strong(call, 0)) restore_default_action(signal);
-  const std::uint64_t handler = call & ~(kTakesInfo | kOnce);
+  const std::uint64_t handler = call & ~(kTakesInfo | kOnce | kRestarts);
   if (handler == 0) {  // another thread has taken it, or the program has taken it back
     mem::issue_call(SYS_tgkill,
                     {mem::issue_call(SYS_getpid, {}), mem::issue_call(SYS_gettid, {}), signal, 0, 0, 0});
     return;
   }
+  ult::Pool::note_handler((call & kRestarts) != 0);
   const std::uint64_t waiting = hide_deferred_signals();
   {
     const ult::UserCode user_code;

@@ -21,16 +21,21 @@
 #include "runtime/process_state.h"
 #include "runtime/streams.h"
 #include "runtime/system_calls.h"
+#include "runtime/waits.h"
 
 using kasane::kNoRank;
 using kasane::Rank;
 using kasane::runtime::call_checked;
+using kasane::runtime::call_of;
 using kasane::runtime::call_there;
 using kasane::runtime::calls_are_wrapped;
 using kasane::runtime::directory_elsewhere;
+using kasane::runtime::finish_call;
 using kasane::runtime::g_streams;
 using kasane::runtime::make_wrapped_call;
 using kasane::runtime::stream_elsewhere;
+using kasane::runtime::wait_for_input;
+using kasane::runtime::waits_without_worker;
 
 /// Defines the symbol `name`: a function that is made at the rank `where`.
 #define KASANE_CALL(name, where, stream, result, parameters, arguments)                       \
@@ -198,17 +203,29 @@ KASANE_SCANS(__isoc99_)
 KASANE_SCANS(__isoc23_)
 
 // ---- read(2), which reads standard input, too ----
-extern "C" [[gnu::visibility("default")]] ssize_t kasane_stdio_read(int, void*, Bytes) asm("read");
-ssize_t kasane_stdio_read(int fd, void* p, Bytes n) {
+namespace {
+ssize_t read_at_rank(bool waits, int fd, void* p, Bytes n) {
   static constinit kasane::runtime::Hidden<ssize_t (*)(int, void*, Bytes)> libcs("read");
-  const auto call = [&] {
-    return calls_are_wrapped()
-               ? make_wrapped_call(
-                     {SYS_read, {fd, reinterpret_cast<long>(p), static_cast<long>(n)}, 0, 0, 0, 0})
-               : libcs.get()(fd, p, n);
+  const auto call = [&]() -> ssize_t {
+    const auto read = call_of(SYS_read, fd, reinterpret_cast<long>(p), static_cast<long>(n));
+    if (waits) return finish_call(wait_for_input("read", read));
+    return calls_are_wrapped() ? make_wrapped_call(read) : libcs.get()(fd, p, n);
   };
   const Rank there = fd == 0 ? stream_elsewhere(stdin) : kNoRank;
   return there == kNoRank ? call() : call_there({there, "read", stdin}, call);
+}
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] ssize_t kasane_stdio_read(int, void*, Bytes) asm("read");
+ssize_t kasane_stdio_read(int fd, void* p, Bytes n) {
+  return read_at_rank(waits_without_worker(__builtin_return_address(0)), fd, p, n);
+}
+extern "C" [[noreturn]] void __chk_fail();
+extern "C" [[gnu::visibility("default")]] ssize_t kasane_stdio_read_chk(int, void*, Bytes,
+                                                                        Bytes) asm("__read_chk");
+ssize_t kasane_stdio_read_chk(int fd, void* p, Bytes n, Bytes room) {
+  if (n > room) __chk_fail();
+  return read_at_rank(waits_without_worker(__builtin_return_address(0)), fd, p, n);
 }
 
 // ---- directories ----

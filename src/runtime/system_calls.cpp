@@ -658,16 +658,19 @@ Rank descriptor_elsewhere(int descriptor) noexcept {
 
 constinit bool g_calls_wrapped = false;
 
-// Not inlined: the thread may be another OS thread after the call.
-[[gnu::noinline]] static void set_errno(int value) noexcept { errno = value; }
-
-long make_wrapped_call(CaughtCall call) noexcept {
+long make_call_here(CaughtCall call) noexcept {
   // As user code, which a signal may interrupt; sections are opened within.
-  const long result = concerns(call) ? carry_out(call) : mem::issue_call(call.number, call.argument);
+  return concerns(call) ? carry_out(call) : mem::issue_call(call.number, call.argument);
+}
+
+// Not inlined: the thread may be on another OS thread after the call.
+[[gnu::noinline]] long finish_call(long result) noexcept {
   if (static_cast<unsigned long>(result) < -4095ul) return result;
-  set_errno(static_cast<int>(-result));
+  errno = static_cast<int>(-result);
   return -1;
 }
+
+long make_wrapped_call(CaughtCall call) noexcept { return finish_call(make_call_here(call)); }
 
 void catch_calls_of_child() noexcept {
   g_descriptors = {};

@@ -23,6 +23,10 @@ void begin_catching_calls(bool kernel_waits) noexcept;
 /// The calling thread runs user code, and the kernel does not catch its calls.
 [[gnu::visibility("hidden")]] extern constinit bool g_calls_wrapped;
 [[nodiscard]] inline bool calls_are_wrapped() noexcept { return g_calls_wrapped && calls() == Calls::caught; }
+/// A call of user code, carried out where its memory lies in the space; the kernel's answer.
+[[nodiscard]] long make_call_here(mem::CaughtCall) noexcept;
+/// That answer as libc's functions have it, with errno of the OS thread on which the caller is now.
+long finish_call(long result) noexcept;
 /// Such a call: the result and errno as libc's functions have them.
 [[nodiscard, gnu::cold]] long make_wrapped_call(mem::CaughtCall) noexcept;
 

@@ -65,8 +65,10 @@ void await_all(const std::vector<pid_t>& of_runtime) {
   for (;;) {
     std::uint64_t roots = runtime.roots();
     if (raw(runtime.rank()) == 0) runtime.run_root(await_threads, &roots);
-    const std::vector<pid_t> now = os_threads();
-    if (std::ranges::includes(of_runtime, now)) return;
+    // Callers of the pool (ult/outside_callers.h) may have come and gone.
+    const auto programs = std::ranges::count_if(
+        os_threads(), [&](pid_t thread) { return !std::ranges::binary_search(of_runtime, thread); });
+    if (programs <= static_cast<std::ptrdiff_t>(runtime.pool().outside_callers())) return;
     ::usleep(kLookAgainNs / 1000);
   }
 }

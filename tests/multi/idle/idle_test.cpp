@@ -75,8 +75,24 @@ void expect_next_to_nothing(const Cost& cost, std::uint32_t ranks) {
 }
 
 TEST(Idle, RanksWithoutWorkCostNextToNothing) {
-  // The operating system's sleep: rank 0 has a worker that is busy, all the others have nothing.
+  // A thread that sleeps keeps no worker: none of them has anything.
   expect_next_to_nothing(cost_of([](auto time) { std::this_thread::sleep_for(time); }), kasane::ranks());
+}
+
+TEST(Idle, NorDoesAThreadThatWaitsInACall) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  expect_next_to_nothing(cost_of([&](auto time) {
+                           kasane::thread writer([&, time] {
+                             std::this_thread::sleep_for(time);
+                             EXPECT_EQ(::write(ends[1], "x", 1), 1);
+                           });
+                           char byte = 0;
+                           EXPECT_EQ(::read(ends[0], &byte, 1), 1);
+                           writer.join();
+                         }),
+                         kasane::ranks());
+  for (const int end : ends) ::close(end);
 }
 
 TEST(Idle, NorDoesAJobWhoseThreadsAllWait) {
@@ -87,8 +103,14 @@ TEST(Idle, NorDoesAJobWhoseThreadsAllWait) {
                          kasane::ranks());
 }
 
-// The child keeps its worker until its parent goes on, on a worker that slept. Where a wake-up is lost the
-// child yields after more than a second (64 calls), and its parent goes on on the same worker.
+// The child computes until its parent goes on, on a worker that slept. Where a wake-up is lost the child
+// yields after more than ten seconds (64 calls), and its parent goes on on the same worker.
+void compute(std::chrono::milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
 TEST(Idle, WhoHasSleptLongTakesTheNextWork) {
   if (kasane::ranks() * kasane::workers() == 1) GTEST_SKIP() << "nobody else";
   const int taken = kasane::run([] {
@@ -99,7 +121,7 @@ TEST(Idle, WhoHasSleptLongTakesTheNextWork) {
       pid_t of_child = 0;
       kasane::thread child([&] {
         of_child = ::gettid();
-        while (goes_on.load() == 0) std::this_thread::sleep_for(20ms);
+        while (goes_on.load() == 0) compute(200ms);
       });
       const pid_t of_parent = ::gettid();
       goes_on.store(1);

@@ -189,6 +189,9 @@ END
     public="$public|socket(pair)?\$|fork\$"
     public="$public|connect\$|bind\$|accept\$|(send|recv)(to|from|msg)?\$|[lf]?stat(64)?\$|access\$|unlink\$"
     public="$public|rename\$|(mk|rm|ch)dir\$|creat\$|open(at)?(64)?\$"
+    # waiting_calls.cpp
+    public="$public|select\$|epoll_wait\$|accept4\$|__(read|recv|recvfrom|poll)_chk\$|flock\$"
+    public="$public|wait(4|pid)?\$|(clock_)?nanosleep\$|u?sleep\$"
     public="$public|__atomic_|syscall\$|__cxa_(atexit|guard_(acquire|release|abort))\$"
     public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
     strange=$(grep -vE "^($public)" <<<"$shown" || true)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # System calls on global memory that is absent, signal masks, files. The programs check themselves.
+include(../over_networks.cmake)
 include(../over_ranks.cmake)
 
 # kasane_test_calls(NAME PROGRAM [ARGS …] [OPTIONS …]): NAME_RANKS on 1, 2 and 4 ranks, with options of
@@ -19,7 +20,7 @@ function(kasane_test_calls_over_ucx name program)
   set_tests_properties(${name}_over_ucx_2 PROPERTIES TIMEOUT 240 LABELS "multi;network")
 endfunction()
 
-foreach(program system_calls streams descriptors files forks evicted_late)
+foreach(program system_calls streams descriptors files forks evicted_late waiting_calls)
   add_executable(program_${program} ${program}.cpp)
   target_link_libraries(program_${program} PRIVATE kasane kasane_warnings)
 endforeach()
@@ -40,6 +41,16 @@ kasane_test_calls(streams program_streams ARGS 16)
 kasane_test_calls(streams_large program_streams ARGS 192 OPTIONS --dram 64M)
 kasane_test_calls(descriptors program_descriptors)
 kasane_test_calls(files program_files)
+kasane_test_calls(waiting_calls program_waiting_calls OPTIONS --workers 1)
+kasane_test_calls(waiting_calls_of_workers program_waiting_calls OPTIONS --workers 3)
+kasane_test_calls(waiting_calls_at_the_end program_waiting_calls ARGS end OPTIONS --workers 1)
+foreach(ranks IN LISTS KASANE_RANKS_TESTED)
+  set_tests_properties(waiting_calls_at_the_end_${ranks} PROPERTIES
+    PASS_REGULAR_EXPRESSION "the last thread has read")
+endforeach()
+kasane_test_calls(waiting_calls_mprotect program_waiting_calls OPTIONS --workers 1 --faults mprotect)
+kasane_test_calls(waiting_calls_uffd_thread program_waiting_calls OPTIONS --workers 1 --faults uffd-thread)
+kasane_test_calls(waiting_calls_dram program_waiting_calls OPTIONS --workers 1 --dram 24M --spill /dev/shm)
 kasane_test_calls(forks program_forks)
 kasane_test_calls(forks_dram program_forks OPTIONS --dram 24M --spill /dev/shm)
 kasane_test_calls(files_dram program_files OPTIONS --dram 24M --spill /dev/shm)
@@ -61,6 +72,9 @@ foreach(lacks dispatch nor-userfaultfd)
       $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:program_${program}>)
     set_tests_properties(${program}_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
   endforeach()
+  add_test(NAME waiting_calls_without_${lacks} COMMAND without_dispatch ${lacks}
+    $<TARGET_FILE:kasane_command> run -n 2 --workers 1 -- $<TARGET_FILE:program_waiting_calls> pipes)
+  set_tests_properties(waiting_calls_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
 endforeach()
 set(run $<TARGET_FILE:kasane_command> run -n 2 --dram 24M --spill /dev/shm --)
 add_test(NAME streams_without_dispatch
@@ -77,4 +91,6 @@ if(UCX_FOUND)
   kasane_test_calls_over_ucx(files program_files)
   kasane_test_calls_over_ucx(forks program_forks)
 endif()
-kasane_long("streams_large" "(files|forks)_dram_[12]" "calls_mprotect_[14]" "streams_[124]")
+kasane_add_network_tests(waiting_calls 2 240 $<TARGET_FILE:program_waiting_calls>)
+kasane_long("streams_large" "waiting_calls_(of_workers|mprotect|uffd_thread|dram)_[14]$"
+  "(files|forks)_dram_[12]" "calls_mprotect_[14]" "streams_[124]")

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call by one of libc's functions that is one system call, with its arguments in their own types
+// (call_wrappers.cpp, waiting_calls.cpp). Thread safety: any thread.
+#pragma once
+
+#include <type_traits>
+
+#include "runtime/system_calls.h"
+
+namespace kasane::runtime {
+
+template <class T>
+[[nodiscard]] long word_of(T value) noexcept {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<long>(value);
+  else
+    return static_cast<long>(value);
+}
+/// Where calls_are_wrapped().
+template <class... T>
+[[nodiscard]] long wrapped(long number, T... arguments) noexcept {
+  return make_wrapped_call({number, {word_of(arguments)...}, 0, 0, 0, 0});
+}
+
+}  // namespace kasane::runtime
