@@ -45,10 +45,8 @@ int run_on_copy(Call call, std::uint64_t bytes) {
 
 int run(Call call) {
   Runtime* r = Runtime::current();
-  if (r == nullptr)
-    return api_fail(
-        EPERM, call.name,
-        "Kasane is not running in this process: it starts before main and ends when main returns");
+  if (r == nullptr) return kasane::runtime::api_fail_not_running(call.name);
+  if (r->attached()) return kasane::runtime::api_fail_outside(call.name);
   std::uint64_t bytes = 0;
   if (call.contents.element_bytes == 0 ||
       __builtin_mul_overflow(call.contents.count, call.contents.element_bytes, &bytes))
