@@ -108,6 +108,8 @@ void explain_address(const void* address, const char* meaning) noexcept {
     text.add(meaning).add("\n");
   } else if (const InStack in = find_stack(at); in.bytes != 0) {
     explain_stack(text, in);
+  } else if (in_space(address) && process().rank == kNoRank) {
+    text.add("that was global memory until this process detached (kasane_detach, MPI_Finalize)\n");
   } else if (in_space(address)) {
     text.add("that lies in the global space, at offset ")
         .hex(at - reinterpret_cast<std::uintptr_t>(process().space_base));

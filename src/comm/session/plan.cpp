@@ -10,10 +10,6 @@ Result<SessionPlan> over_ucx(const Situation& s, bool within_hosts) {
 }
 
 Result<SessionPlan> over_mpi(const Situation& s) {
-  if (s.attached)
-    return fail(Errc::unsupported,
-                "--transport mpi (KASANE_TRANSPORT): not where the program has initialised the MPI "
-                "(kasane_attach), in whose calls it may touch absent memory; use auto or ucx");
   if (s.launcher != Launcher::mpi) {
     return fail(Errc::unsupported,
                 "--transport mpi: the ranks were not started by mpirun; `kasane run --transport mpi` does "
@@ -28,7 +24,9 @@ Result<SessionPlan> automatic(const Situation& s) {
   if (s.launcher == Launcher::mpi && !s.attached)
     return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
   return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") +
-                                     " need UCX, or a start by mpirun: " + s.why_no_ucx);
+                                     (s.attached ? " need UCX where the program has its own MPI: "
+                                                 : " need UCX, or a start by mpirun: ") +
+                                     s.why_no_ucx);
 }
 
 }  // namespace

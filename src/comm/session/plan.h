@@ -6,8 +6,9 @@
 //   auto     shm          shm within, UCX between; else MPI
 //   shm      shm          refused
 //   ucx      UCX          UCX                                  (to all other ranks, also within a host)
-//   mpi      MPI          MPI                                  (likewise; refused unless mpirun started them,
-//                                                              and where the MPI is the program's own)
+//   mpi      MPI          MPI                                  (likewise; refused unless mpirun started them)
+//
+// Where the MPI is the program's own it is no network (attached).
 #pragma once
 
 #include <cstdint>

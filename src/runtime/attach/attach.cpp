@@ -34,6 +34,10 @@ Runtime* g_attached = nullptr;  // never destroyed at exit(): its threads run un
 Result<Options> options_of_attached() {
   auto options = options_from_environment();
   KASANE_TRY(options);
+  if (options->session.transport == "mpi")
+    return fail(Errc::invalid_argument,
+                "--transport mpi (KASANE_TRANSPORT): not where the program has initialised the MPI, in whose "
+                "calls it may touch absent memory; use auto or ucx");
   options->workers = 1;
   options->slots = 1;
   options->bind_to_cores = false;
@@ -144,7 +148,8 @@ void detach() noexcept {
   set_calls(Calls::passed);
   g_attached->detach();
   delete std::exchange(g_attached, nullptr);
-  forget_process();
+  // the range stays known: for messages
+  set_process({.space_base = process().space_base, .space_bytes = process().space_bytes});
   leave_runtime(Calls::open);
 }
 
