@@ -79,10 +79,11 @@ uint32_t kasane_workers(void);
 /* ---- attached processes -------------------------------------------------------------------------------- */
 /*
  * A program that has its own start, MPI (or none) and main in every rank may attach to Kasane: it links
- * libkasane.so alone (kasane-attach.pc, kasane::attach), or loads it. From kasane_attach to kasane_detach global
- * memory works, from any OS thread of any rank: allocation, direct access, views, pins, fences, advice.
+ * libkasane.so alone (kasane-attach.pc, kasane::attach), or loads it. From kasane_attach to kasane_detach
+ * global memory works, from any OS thread of any rank: allocation, direct access, views, pins, fences,
+ * advice. kasane_persist and kasane_restore are collective, by one thread of each rank.
  * There are no user-level threads, and what needs them is EPERM: kasane_run, threads, locks and other
- * synchronisation, checkpoints. Variables, new and malloc stay each process's own. Options come from KASANE_*
+ * synchronisation. Variables, new and malloc stay each process's own. Options come from KASANE_*
  * variables, those of rank 0.
  *
  * Pages stay where they were allocated, until kasane_own or kasane_give moves them. So for each datum the
@@ -93,7 +94,7 @@ uint32_t kasane_workers(void);
  */
 
 typedef struct kasane_attach_options {
-  /** "openmpi" or "mpich", which the program has initialised; NULL: by its launcher's variables, else alone */
+  /** "openmpi" or "mpich", which the program has initialised; NULL: by its launcher's variables, or none */
   const char* mpi;
   const void* communicator; /**< an MPI_Comm*, whose ranks are the job's; NULL: MPI_COMM_WORLD */
 } kasane_attach_options_t;
@@ -102,9 +103,9 @@ typedef struct kasane_attach_options {
  * Joins the ranks of the communicator. NULL: all members NULL. Collective, after MPI_Init (any thread level):
  * until the return, and in kasane_detach, Kasane calls the MPI on the calling thread, at no other time.
  * MPI_Finalize detaches first. A process that exits without either waits for no other rank.
- * EPERM: attached already, or linked with Kasane's start. EINVAL: nothing has begun on any rank: an option of no
- * use, an MPI that does not run or is not the program's, too many ranks for the space. Other errors: the process
- * can only end (MPI_Abort).
+ * EPERM: attached already, or linked with Kasane's start. EINVAL: nothing has begun on any rank: an option of
+ * no use, an MPI that does not run or is not the program's, too many ranks for the space. Other errors: the
+ * process can only end (MPI_Abort).
  */
 int kasane_attach(const kasane_attach_options_t* options);
 /**

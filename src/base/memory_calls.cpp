@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mmap and its like for Kasane's own code: the system calls themselves. A library of an MPI (UCX) patches libc's
-// functions, before any of our code runs, by ones that take locks and keep books: a fault handler must not
-// wait for a lock that the thread it interrupts may hold. Hidden, so all other code goes on calling libc's. A
+// mmap and its like for Kasane's own code: the system calls themselves. A library of an MPI (UCX) patches
+// libc's functions, before any of our code runs, by ones that take locks: a fault handler must not wait for a
+// lock that the thread that it interrupts may hold. Hidden, so all other code goes on calling libc's. A
 // sanitizer has its own.
 //
 // Thread safety: as the functions that are replaced; async-signal-safe.

@@ -1096,7 +1096,7 @@ Named frame_to_and_fro() {
 // The other rank has a copy, which its get does not take.
 Named frame_beside_a_copy() {
   return {"a get beside a copy",
-          {{{1, {load(0, 0), see(0), get(0, 0), put(0, 1, 3), set(1)}},
+          {{{1, {load(0, 1), see(0), get(0, 0), put(0, 1, 3), set(1)}},
             {0, {store(0, 0, 1), set(0), see(1), load(0, 1)}}}}};
 }
 // Two ranks put to one block, to which the owner stores meanwhile.

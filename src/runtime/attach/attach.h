@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kasane in a process that it did not start: the program has its own main, mpirun and MPI, and calls
-// kasane_attach() (include/kasane/kasane.h; docs/design/attach.md). No thread crosses ranks there, so ranks need
-// no common image: no fork, no second start, no comparison of objects, no user-level threads.
+// kasane_attach() (include/kasane/kasane.h; docs/design/attach.md). No thread crosses ranks there, so ranks
+// need no common image: no fork, no second start, no comparison of objects, no user-level threads.
 //
 //   detached ─ attach ─▶ attached ─ detach, MPI_Finalize ─▶ detached ─ attach ─▶ …
 //                          └ exit ─▶ the process ends as it is; the launcher ends the others

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program with a start of its own that attaches to Kasane, in each of several ways: `program CASE`. It is built
- * for each MPI, and without one (then it is one rank). A failed check ends the job by abort(). */
+/* A program with a start of its own that attaches to Kasane, in each of several ways: `program CASE`. It is
+ * built for each MPI, and without one (then it is one rank). A failed check ends the job by abort(). */
 #include <errno.h>
 #include <fcntl.h>
 #include <kasane/kasane.h>
@@ -76,7 +76,7 @@ static void expect(const uint64_t* words, size_t n, uint32_t rank, uint64_t roun
            (unsigned long long)value(rank, i, round));
 }
 
-/* ---- one frame: the owner's loads and stores, everybody's direct access, no fence ------------------------ */
+/* ---- one frame: the owner's loads and stores, everybody's direct access, no fence -------------------- */
 
 static void test_memory(size_t words) {
   uint64_t *const mine = allocate(words * 8), *const buffer = malloc(words * 8);
@@ -250,7 +250,7 @@ static void all_of_memory(void) {
   test_collectives();
 }
 
-/* ---- more data than DRAM -------------------------------------------------------------------------------- */
+/* ---- more data than DRAM ----------------------------------------------------------------------------- */
 
 /* KASANE_DRAM is an eighth of it. */
 static size_t words_out_of_core(void) {
@@ -304,7 +304,7 @@ static void test_out_of_core(void) {
   free(all);
 }
 
-/* ---- system calls, threads, children --------------------------------------------------------------------- */
+/* ---- system calls, threads, children ----------------------------------------------------------------- */
 
 /* Makes pages absent where the tiers are: they go to SSD. */
 static void make_absent(void* p, size_t bytes) { OK(kasane_evict(p, bytes)); }
@@ -446,7 +446,7 @@ static void threads_case(void) {
   }
 }
 
-/* ---- attaching again, and to parts ----------------------------------------------------------------------- */
+/* ---- attaching again, and to parts ------------------------------------------------------------------- */
 
 static long lines_of(const char* name) {
   FILE* const file = fopen(name, "r");
@@ -540,7 +540,7 @@ static void system_case(void) {
   OK(kasane_detach());
 }
 
-/* ---- ends ------------------------------------------------------------------------------------------------ */
+/* ---- ends -------------------------------------------------------------------------------------------- */
 
 /* The last rank ends while the others wait for it. */
 static void lose_last(const char* how) {
