@@ -219,8 +219,6 @@ static void test_refusals(void) {
   kasane_mutex_t mutex;
   CHECK(kasane_mutex_init(&mutex) == EPERM);
   CHECK(kasane_ranks_broadcast(&mutex, 8, ranks) == EINVAL);
-  kasane_checkpoint_t contents = {.count = 1, .element_bytes = 8};
-  CHECK(kasane_persist(&mutex, &contents, "/nowhere") == EPERM);
   uint64_t word = 0;
   CHECK(kasane_get(&word, &word, 8) == EINVAL);  // not in global memory
 }
@@ -241,6 +239,35 @@ static void test_collectives(void) {
   kasane_free(all);
 }
 
+/* Written and read by all ranks together; errors come to all. */
+static void test_checkpoint(void) {
+  const size_t words = 1 << 18;
+  uint64_t* array = NULL;
+  char name[64] = "/tmp/kasane-attach-checkpoint-XXXXXX";
+  if (me == 0) {
+    array = kasane_allocate(words * 8, 64, KASANE_PLACEMENT_CYCLIC);
+    const int fd = mkstemp(name);
+    CHECK(fd >= 0 && close(fd) == 0);
+  }
+  OK(kasane_ranks_broadcast(&array, sizeof array, 0));
+  OK(kasane_ranks_broadcast(name, sizeof name, 0));
+  for (size_t i = me; i < words; i += ranks) array[i] = value(me, i, 11);
+  OK(kasane_ranks_barrier());
+  const kasane_checkpoint_t contents = {.count = words, .element_bytes = 8};
+  CHECK(kasane_persist(array, &contents, "/nowhere/at/all") == ENOENT);
+  OK(kasane_persist(array, &contents, name));
+  for (size_t i = me; i < words; i += ranks) array[i] = 0;
+  OK(kasane_ranks_barrier());
+  CHECK(array[words - 1] == 0);
+  OK(kasane_restore(array, &contents, name));
+  for (size_t i = 0; i < words; i += 7) CHECK(array[i] == value(i % ranks, i, 11));
+  OK(kasane_ranks_barrier());
+  if (me == 0) {
+    CHECK(unlink(name) == 0);
+    kasane_free(array);
+  }
+}
+
 static void all_of_memory(void) {
   test_memory(1 << 16);
   test_polling();
@@ -248,6 +275,7 @@ static void all_of_memory(void) {
   test_views();
   test_refusals();
   test_collectives();
+  test_checkpoint();
 }
 
 /* ---- more data than DRAM ----------------------------------------------------------------------------- */
