@@ -524,6 +524,8 @@ typedef struct kasane_checkpoint {
  * or save a copy.
  * Called by one thread, or from main on rank 0; other threads need not take part, but each rank must have a
  * worker that is free. One call at a time for a path. The thread may be on another rank afterwards.
+ * In attached processes collective: by one thread of each rank, with the same arguments; the result is rank
+ * 0's on all, and all that ranks have stored before is in the file.
  * EPERM: called elsewhere. EINVAL: a range that is not in global memory, or not allocated. ENOMEM. Else what
  * the system said of the file (ENOENT, EACCES, EROFS, ENOSPC, EDQUOT, EFBIG, EIO …); the message has path,
  * chunk and the bytes needed and free.
