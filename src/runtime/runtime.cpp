@@ -355,12 +355,13 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   KASANE_TRY(build_memory(space_base, std::move(variables)));
   if (attached) {
     clock_offset_ns = agree_on_clock();
-    return {};
+    KASANE_TRY(collectives->attach());  // the program's barriers
+  } else {
+    take_own_addresses(rank, ranks);
+    KASANE_TRY(build_threads());
   }
-  take_own_addresses(rank, ranks);
-  KASANE_TRY(build_threads());
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
-  return compare_objects();
+  return attached ? Result<void>() : compare_objects();
 }
 
 /// Joins the other ranks, and agrees with them on what the launcher has not fixed before the fork.

@@ -202,6 +202,10 @@ END
     public="$public|rename\$|(mk|rm|ch)dir\$|creat\$|open(at)?(64)?\$"
     public="$public|__atomic_|syscall\$|__cxa_(atexit|guard_(acquire|release|abort))\$"
     public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
+    # mmap and its like are system calls of its own (src/base/memory_calls.cpp).
+    if nm -D --undefined-only "$library" | grep -wE "mmap(64)?|munmap|mremap|madvise"; then
+      fail "the library calls libc's mmap"
+    fi
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
     # Every function of the C header is there.
