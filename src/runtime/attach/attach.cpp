@@ -10,6 +10,7 @@
 
 #include "base/call_selector.h"
 #include "comm/agree.h"
+#include "comm/bootstrap/job.h"
 #include "comm/mpi/library.h"
 #include "comm/mpi/place.h"
 #include "comm/shm/shm_transport.h"
@@ -29,6 +30,13 @@ namespace {
 using Mpi = std::shared_ptr<comm::mpi::Library>;
 
 Runtime* g_attached = nullptr;  // never destroyed at exit(): its threads run until the process ends
+
+std::optional<comm::Job> g_job;  ///< of one rank, whose descriptors are closed at the end
+
+void close_own_job() {
+  if (g_job) comm::close_job(*g_job);
+  g_job.reset();
+}
 
 /// Rows of the table that mean user-level threads, or what ranks of one image have in common.
 Result<Options> options_of_attached() {
@@ -52,7 +60,11 @@ Result<Options> options_of_attached() {
 
 /// Of this rank, as far as it is known before the ranks meet.
 Result<comm::Job> job_of(const Mpi& mpi) {
-  if (mpi == nullptr) return comm::create_job(1, comm::shm::job_bytes(1));
+  if (mpi == nullptr) {
+    auto alone = comm::create_job(1, comm::shm::job_bytes(1));
+    if (alone) g_job = *alone;
+    return alone;
+  }
   comm::Job job;
   job.launcher = comm::Launcher::mpi;
   job.rank = mpi->rank();
@@ -72,8 +84,9 @@ Result<comm::Job> prepare(const Mpi& mpi, Options& options) {
     here = tl::unexpected<Error>(job.error());
   }
   if (mpi != nullptr) here = comm::agree(mpi->out_of_band(), here, "kasane_attach");
-  if (!here) return fail(Errc::invalid_argument, here.error().message);
-  return job;
+  if (here) return job;
+  close_own_job();
+  return fail(Errc::invalid_argument, here.error().message);
 }
 
 /// What the attaching thread needs as long as the process lives.
@@ -148,6 +161,7 @@ void detach() noexcept {
   set_calls(Calls::passed);
   g_attached->detach();
   delete std::exchange(g_attached, nullptr);
+  close_own_job();
   // the range stays known: for messages
   set_process({.space_base = process().space_base, .space_bytes = process().space_bytes});
   leave_runtime(Calls::open);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program with a start of its own that attaches to Kasane, in each of several ways: `program CASE`. It is
  * built for each MPI, and without one (then it is one rank). A failed check ends the job by abort(). */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <kasane/kasane.h>
@@ -485,8 +486,17 @@ static long lines_of(const char* name) {
   return lines;
 }
 
+static long descriptors(void) {
+  DIR* const folder = opendir("/proc/self/fd");
+  CHECK(folder != NULL);
+  long n = 0;
+  while (readdir(folder) != NULL) ++n;
+  closedir(folder);
+  return n;
+}
+
 static void again_case(void) {
-  long before = 0;
+  long before = 0, open_before = 0;
   for (int round = 0; round < 12; ++round) {
     CHECK(kasane_ranks_barrier() == EPERM && kasane_malloc(8) == NULL && kasane_error_code() == EPERM);
     CHECK(kasane_detach() == EPERM);
@@ -494,8 +504,10 @@ static void again_case(void) {
     test_memory(1 << 13);
     OK(kasane_detach());
     CHECK(kasane_rank() == 0 && kasane_ranks() == 1);
-    if (round == 3) before = lines_of("/proc/self/maps");
+    if (round == 3) before = lines_of("/proc/self/maps"), open_before = descriptors();
   }
+  if (descriptors() != open_before)
+    FAIL("%ld descriptors after 4 rounds, %ld after 12", open_before, descriptors());
   const long after = lines_of("/proc/self/maps");
   if (after > before + 8) FAIL("%ld mappings after 4 rounds, %ld after 12", before, after);
 }
