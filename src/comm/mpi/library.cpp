@@ -291,7 +291,8 @@ Result<std::shared_ptr<Library>> adopt(std::string_view which, const void* commu
   if (!(*table)->running())
     return fail(Errc::invalid_argument, std::string((*table)->name) + " does not run: call MPI_Init before");
   std::shared_ptr<Library> library(new Library(*table, false));
-  claim_segments_of_open_mpi();
+  static bool claimed = false;  // for good
+  if (!std::exchange(claimed, true)) claim_segments_of_open_mpi();
   KASANE_TRY(library->join(communicator));
   return library;
 }
