@@ -62,8 +62,8 @@ case $set in
     ends wild ' (139|11|9|15) ' 'global memory until this process detached'
     ends left ' (3|9|15) ' ''
     ends killed ' (137|9|15) ' ''
-    # exit() without an end of the MPI is an error to Open MPI
-    ends exit ' [01] ' '' ;;
+    # exit() without an end of the MPI is an error to launchers, which may end ranks that are still there
+    ends exit ' ([01]|9|15) ' '' ;;
   network)
     "$kasane" info | grep -q '^ *ucx  *between' || exit 77
     for flags in "--transport ucx" "--debug hosts=2"; do
