@@ -21,21 +21,29 @@ passes() {
   echo "$name $*: passed"
 }
 
-# ends CASE STATUS TEXT: it ends by itself, with that status (a pattern), and what it prints has the text.
+# ends CASE STATUS TEXT: it ends by itself, with that status (a pattern), and what it prints has the text. For
+# root /dev/shm is the case's own, and empty afterwards.
 ends() {
-  local before status
-  before=$(ls /dev/shm)
-  timeout 30 "$kasane" run -n "$ranks" -- "$program" "$1" >"$out" 2>&1
+  local status
+  timeout 60 "${own_shm[@]}" '
+    timeout 30 "$1" run -n "$2" -- "$3" "$4"
+    status=$?
+    [ -n "$5" ] || exit $status
+    for _ in 1 2 3 4 5 6 7 8 9 10; do   # ranks that mpirun has killed may still be leaving
+      [ -z "$(ls /dev/shm)" ] && exit $status
+      sleep 0.3
+    done
+    echo "left in /dev/shm: $(ls /dev/shm)"
+    exit 99' sh "$kasane" "$ranks" "$program" "$1" "${own_shm[3]:-}" >"$out" 2>&1
   status=$?
   [[ " $status " =~ $2 ]] || fail "$1: status $status"
   [ -z "$3" ] || grep -q -- "$3" "$out" || fail "$1: no '$3'"
-  for _ in 1 2 3 4 5 6 7 8 9 10; do   # ranks that mpirun has killed may still be leaving
-    [ "$(comm -13 <(echo "$before") <(ls /dev/shm))" = "" ] && break
-    sleep 0.3
-  done
-  [ "$(comm -13 <(echo "$before") <(ls /dev/shm))" = "" ] || fail "$1: left in /dev/shm: $(ls /dev/shm)"
   echo "$1: ended with $status"
 }
+own_shm=(sh -c)
+if [ "$(id -u)" = 0 ] && unshare -m mount -t tmpfs none /dev/shm 2>/dev/null; then
+  own_shm=(unshare -m sh -c 'mount -t tmpfs none /dev/shm || exit 98; exec sh -c "$0" "$@"')
+fi
 
 dram=$((ranks > 2 ? 32 : 16))M
 case $set in
