@@ -152,9 +152,10 @@ Result<void> attach(const char* mpi, const void* communicator) {
     tell(unknown.data(), unknown.size());
   }
   set_calls(Calls::passed);
-  const auto joined = join(*library, std::move(*options), std::move(*job));
+  auto joined = join(*library, std::move(*options), std::move(*job));
   leave_runtime(joined ? Calls::caught : Calls::open);
-  return joined;
+  if (joined || joined.error().code != Errc::invalid_argument) return joined;
+  return fail(Errc::unsupported, joined.error().message);  // ranks have begun
 }
 
 void detach() noexcept {
