@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `loaded LIBRARY`: loads libkasane.so after MPI_Init, for itself alone, attaches, and sends global memory. */
+/* `loaded LIBRARY`: loads libkasane.so after MPI_Init, for itself alone, attaches, sends global memory. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>
