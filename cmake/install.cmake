@@ -7,7 +7,8 @@ include(CMakePackageConfigHelpers)
 install(TARGETS kasane_library EXPORT KasaneTargets
   LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
   ARCHIVE COMPONENT devel)
-install(TARGETS kasane_entry kasane kasane_comm_alone EXPORT KasaneTargets ARCHIVE COMPONENT devel)
+install(TARGETS kasane_entry kasane kasane_attaching kasane_comm_alone EXPORT KasaneTargets
+  ARCHIVE COMPONENT devel)
 file(GLOB public_headers "${PROJECT_SOURCE_DIR}/include/kasane/*.h"
   "${PROJECT_SOURCE_DIR}/include/kasane/*.hpp")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane" COMPONENT devel)
@@ -48,8 +49,8 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.
 install(FILES "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
   "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
 
-# pkg-config kasane, kasane-comm: the paths are relative to the .pc files, so that a moved prefix needs no
-# --define-prefix.
+# pkg-config kasane, kasane-attach, kasane-comm: the paths are relative to the .pc files, so that a moved
+# prefix needs no --define-prefix.
 set(static_libraries "")
 set(program_flags "${KASANE_STACK_FLAGS} -fno-plt -mno-direct-extern-access ")
 set(program_link_flags "-Wl,-z,now ")
@@ -59,7 +60,7 @@ if(NOT KASANE_SHARED)
   set(static_libraries "-lspdlog -lfmt -lhwloc -luring -lstdc++ -lm -lpthread")
 endif()
 file(RELATIVE_PATH prefix_from_pc "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
-foreach(name kasane kasane-comm)
+foreach(name kasane kasane-attach kasane-comm)
   configure_file("cmake/${name}.pc.in" "${CMAKE_BINARY_DIR}/cmake/${name}.pc" @ONLY)
   install(FILES "${CMAKE_BINARY_DIR}/cmake/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
     COMPONENT devel)

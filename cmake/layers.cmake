@@ -24,6 +24,7 @@ set(KASANE_LAYERS
   "checkpoint | src/checkpoint     | base"
   "runtime    | src/runtime        | dsm sched checkpoint comm_session comm_shm bootstrap api"
   "start      | src/runtime/start  | runtime"
+  "attach     | src/runtime/attach | start comm_mpi"
   "entry      | src/runtime/entry  | start bootstrap"
   "api        | include/kasane     | "
   "comm_api   | include/kasane/comm | comm_launch comm_engine"

@@ -4,6 +4,8 @@
 #
 #   kasane::kasane   the public headers, libkasane, and the part of the start that lies in the executable
 #                    (src/runtime/entry): it takes over main
+#   kasane::attach   the public headers and libkasane for a program with a start and an MPI of its own, which
+#                    calls kasane_attach() (docs/guide/attach.md): nothing takes over main
 #   kasane::comm     the communication layer alone (docs/guide/communication.md): nothing takes over main;
 #                    the program calls comm::launch()
 
@@ -62,6 +64,11 @@ target_compile_options(kasane INTERFACE $<$<OR:${gnu}>:-fno-inline-atomics>
   "$<$<AND:${forced},$<OR:${gnu}>>:SHELL:-include kasane/atomic_calls.h>"
   "$<$<AND:${forced},$<COMPILE_LANGUAGE:C,CXX>>:SHELL:-include kasane/errno.h>")
 add_library(kasane::kasane ALIAS kasane)
+
+add_library(kasane_attaching INTERFACE)
+set_target_properties(kasane_attaching PROPERTIES EXPORT_NAME attach)
+target_link_libraries(kasane_attaching INTERFACE kasane_library)
+add_library(kasane::attach ALIAS kasane_attaching)
 
 add_library(kasane_comm_alone INTERFACE)
 set_target_properties(kasane_comm_alone PROPERTIES EXPORT_NAME comm)

@@ -19,17 +19,19 @@
 
 #include "base/clock.h"
 #include "execute.h"
+#include "mem/engines.h"
+#include "mem/uffd_engine.h"
 #include "program_file.h"
 #include "runtime/start/same_image.h"
 
 namespace kasane::tools {
 namespace {
 
-/// a launcher that takes longer to print its version is not used
+/// a program that takes longer to answer is not asked further
 constexpr std::int64_t kAnswerNs = 5'000'000'000;
 
-/// The reading end of a pipe with the output of `program --version`; -1: it cannot be started.
-int ask_version(const std::string& program, pid_t& child) {
+/// The reading end of a pipe with the command's output; -1: it cannot be started.
+int start(std::vector<std::string> command, pid_t& child) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return -1;
   posix_spawn_file_actions_t actions;
@@ -37,9 +39,10 @@ int ask_version(const std::string& program, pid_t& child) {
   ::posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-  std::string name = program, option = "--version";
-  char* words[] = {name.data(), option.data(), nullptr};
-  const int error = ::posix_spawn(&child, program.c_str(), &actions, nullptr, words, environ);
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  const int error = ::posix_spawn(&child, words.front(), &actions, nullptr, words.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   if (error == 0) return ends[0];
@@ -47,10 +50,10 @@ int ask_version(const std::string& program, pid_t& child) {
   return -1;
 }
 
-/// What `program --version` prints within kAnswerNs.
-std::string version_text(const std::string& program) {
+/// What the command prints within kAnswerNs.
+std::string output_of(std::vector<std::string> command) {
   pid_t child = 0;
-  const int in = ask_version(program, child);
+  const int in = start(std::move(command), child);
   if (in < 0) return {};
   const std::uint64_t deadline = now_ns() + kAnswerNs;
   std::string text;
@@ -73,7 +76,7 @@ std::string version_text(const std::string& program) {
 /// By its output, since names are ambiguous: Open MPI 5 has only mpirun and mpiexec, as have MPIs for which
 /// Kasane has no module.
 std::string mpi_of(const std::string& launcher) {
-  const std::string text = version_text(launcher);
+  const std::string text = output_of({launcher, "--version"});
   for (const char* open_mpi : {"(Open MPI)", "(OpenRTE)"}) {
     if (text.find(open_mpi) != std::string::npos) return "openmpi";
   }
@@ -120,12 +123,11 @@ std::vector<std::string> mpich_command(const MpiLauncher& launcher, const runtim
   return words;
 }
 
-int refuse(const runtime::Options& options) {
-  const std::string& mpi = options.session.mpi;
+int refuse(const std::string& mpi, const char* what) {
   const bool any = mpi == "auto";
   std::fprintf(stderr,
-               "kasane: --transport mpi needs an mpirun of %s in the PATH, and there is none: install the "
-               "package %s\n",
+               "kasane: %s needs an mpirun of %s in the PATH, and there is none: install the package %s\n",
+               what,
                any                ? "Open MPI or MPICH"
                : mpi == "openmpi" ? "Open MPI"
                                   : "MPICH",
@@ -144,7 +146,23 @@ MpiLauncher mpi_launcher(const std::string& mpi) {
   return {mpi, "mpich", launcher_of(mpi, {"mpirun.mpich", "mpirun", "mpiexec", "mpiexec.hydra"})};
 }
 
-int run_by_mpi(const runtime::Options& options, std::vector<std::string> command) {
+Libraries libraries_of(const std::string& name) {
+  // The dynamic loader follows all names, as at a start.
+  const std::string text = output_of({"/lib64/ld-linux-x86-64.so.2", "--list", find_program(name)});
+  const auto has = [&](const char* library) { return text.find(library) != std::string::npos; };
+  return {has("libkasane.so"), has("libmpi.so") ? "openmpi" : has("libmpich.so") ? "mpich" : "auto"};
+}
+
+int run_attaching(runtime::Options options, const std::string& mpi, std::vector<std::string> command) {
+  if (options.session.mpi == "auto") options.session.mpi = mpi;
+  // What the program would have to set before it loads its MPI (UCX), and cannot.
+  const bool waits =
+      (options.faults == "auto" || options.faults == mem::kUffdThread) && mem::engine_for(mem::kUffdThread);
+  if (!waits) ::setenv("UCX_TLS", "posix,self", 0);
+  return run_by_mpi(options, std::move(command), "a program that attaches");
+}
+
+int run_by_mpi(const runtime::Options& options, std::vector<std::string> command, const char* what) {
   // mpirun's message about a missing program is less clear, and its status is another.
   const std::string program = find_program(command[0]);
   if (::access(program.c_str(), X_OK) != 0) return execute(std::move(command));
@@ -161,7 +179,7 @@ int run_by_mpi(const runtime::Options& options, std::vector<std::string> command
     ::unsetenv("KASANE_RANKS");  // else each rank would fork as many
     return execute(std::move(words));
   }
-  return refuse(options);
+  return refuse(options.session.mpi, what);
 }
 
 }  // namespace kasane::tools

@@ -23,7 +23,20 @@ inline constexpr const char* kMpis[] = {"openmpi", "mpich"};
 /// Searches the PATH for it, and asks each candidate by --version which MPI it belongs to.
 MpiLauncher mpi_launcher(const std::string& mpi);
 
-/// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that fails.
-int run_by_mpi(const runtime::Options& options, std::vector<std::string> command);
+/// Becomes mpirun with options.ranks ranks of the command; returns the exit status if that fails. what: needs
+/// it, for the message.
+int run_by_mpi(const runtime::Options& options, std::vector<std::string> command,
+               const char* what = "--transport mpi");
+
+/// What a program loads at its start.
+struct Libraries {
+  bool kasane;      ///< libkasane.so
+  std::string mpi;  ///< as --mpi names it; auto: none of those that Kasane knows
+};
+Libraries libraries_of(const std::string& program);
+
+/// As run_by_mpi(), a program with a start of its own that attaches (kasane_attach). mpi: its MPI, unless
+/// --mpi says another.
+int run_attaching(runtime::Options options, const std::string& mpi, std::vector<std::string> command);
 
 }  // namespace kasane::tools

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // kasane run: turns the flags into KASANE_* variables and becomes the program, whose load-time start
 // (src/runtime/start) then forks the ranks. With --transport mpi it becomes mpirun instead, which starts each
-// rank (tools/mpirun.h).
+// rank (tools/mpirun.h); likewise for a program that attaches (src/runtime/attach).
 #include <unistd.h>
 
 #include <CLI/App.hpp>
@@ -32,6 +32,7 @@ struct Run {
   runtime::Options options;
   OptionTable table = runtime::option_table(options);
   std::vector<std::string> command;
+  bool attach = false;
 };
 
 /// --malloc space: preloads the library by which the program's malloc takes global memory.
@@ -55,6 +56,10 @@ int run(Run& state) {
   const bool linked = may_be_kasane_program(state.command[0]);
   if (linked && state.options.session.transport == "mpi")
     return run_by_mpi(state.options, std::move(state.command));
+  const Libraries libraries = linked && !state.attach ? Libraries{} : libraries_of(state.command[0]);
+  // Without an MPI it is one rank.
+  if (state.attach || (libraries.kasane && (libraries.mpi != "auto" || state.options.ranks > 1)))
+    return run_attaching(state.options, libraries.mpi, std::move(state.command));
   // The load-time start reads only this variable, so it is set even to the default.
   ::setenv("KASANE_RANKS", std::to_string(state.options.ranks).c_str(), 1);
   if (state.options.ranks > 1 && !linked) {
@@ -118,6 +123,9 @@ Command make_run(CLI::App& kasane) {
          },
          "Print all options and variables as docs/guide/options.md has them, and exit")
       ->group("");
+  app->add_flag("--attach", state->attach,
+                "Start a program that has its own MPI and calls kasane_attach by that MPI's mpirun. Implied "
+                "where the program needs libkasane.so, and not Kasane's start.");
   app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")
       ->required();
   app->positionals_at_end();  // from the first word that is none of our flags

@@ -76,6 +76,54 @@ uint32_t kasane_ranks(void);
 /** Workers of each rank. */
 uint32_t kasane_workers(void);
 
+/* ---- attached processes -------------------------------------------------------------------------------- */
+/*
+ * A program that has its own start, MPI (or none) and main in every rank may attach to Kasane: it links
+ * libkasane.so alone (kasane-attach.pc, kasane::attach), or loads it. From kasane_attach to kasane_detach
+ * global memory works, from any OS thread of any rank: allocation, direct access, views, pins, fences,
+ * advice. kasane_persist and kasane_restore are collective, by one thread of each rank.
+ * There are no user-level threads, and what needs them is EPERM: kasane_run, threads, locks and other
+ * synchronisation. Variables, new and malloc stay each process's own. Options come from KASANE_*
+ * variables, those of rank 0.
+ *
+ * Pages stay where they were allocated, until kasane_own or kasane_give moves them. So for each datum the
+ * loads and stores of the rank that owns it and everybody's direct access (kasane_get, put, accumulate,
+ * atomic) meet in one frame: each sees what the others did, with no fence, in DRAM or on SSD.
+ *
+ * Global memory may be passed to MPI and to system calls. docs/guide/attach.md has what that needs.
+ */
+
+typedef struct kasane_attach_options {
+  /** "openmpi" or "mpich", which the program has initialised; NULL: by its launcher's variables, or none */
+  const char* mpi;
+  const void* communicator; /**< an MPI_Comm*, whose ranks are the job's; NULL: MPI_COMM_WORLD */
+} kasane_attach_options_t;
+
+/**
+ * Joins the ranks of the communicator. NULL: all members NULL. Collective, after MPI_Init (any thread level):
+ * until the return, and in kasane_detach, Kasane calls the MPI on the calling thread, at no other time.
+ * MPI_Finalize detaches first. A process that exits without either waits for no other rank.
+ * EPERM: attached already, or linked with Kasane's start. EINVAL: nothing has begun on any rank: an option of
+ * no use, an MPI that does not run or is not the program's, too many ranks for the space. Other errors: the
+ * process can only end (MPI_Abort).
+ */
+int kasane_attach(const kasane_attach_options_t* options);
+/**
+ * The end of global memory: its contents are gone. Collective; no other thread uses global memory. Afterwards
+ * kasane_attach may be called again, also with other ranks.
+ * EPERM: not attached.
+ */
+int kasane_detach(void);
+/*
+ * Collective, in attached processes, by one thread of each rank. EPERM elsewhere.
+ */
+/** Releases, waits until all ranks have called it, acquires. */
+int kasane_ranks_barrier(void);
+/** Copies root's bytes to every rank; no fence. EINVAL: no such rank. */
+int kasane_ranks_broadcast(void* data, size_t bytes, uint32_t root);
+/** Rank r's `bytes` at `mine` come to all + r * bytes on every rank; no fence. */
+int kasane_ranks_allgather(const void* mine, void* all, size_t bytes);
+
 /* ---- threads (thesis, section 6.1) --------------------------------------------------------------------- */
 
 /** The identifier of a thread, unique in the job; 0 is no thread. */
@@ -476,6 +524,8 @@ typedef struct kasane_checkpoint {
  * or save a copy.
  * Called by one thread, or from main on rank 0; other threads need not take part, but each rank must have a
  * worker that is free. One call at a time for a path. The thread may be on another rank afterwards.
+ * In attached processes collective: by one thread of each rank, with the same arguments; the result is rank
+ * 0's on all, and all that ranks have stored before is in the file.
  * EPERM: called elsewhere. EINVAL: a range that is not in global memory, or not allocated. ENOMEM. Else what
  * the system said of the file (ENOENT, EACCES, EROFS, ENOSPC, EDQUOT, EFBIG, EIO …); the message has path,
  * chunk and the bytes needed and free.

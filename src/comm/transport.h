@@ -145,6 +145,8 @@ class Transport {
   /// order. For regions that need no file of their own: on a host one mapping shows the memory of all its
   /// ranks.
   virtual Result<std::byte*> make_memory(RegionId id, std::size_t bytes);
+  /// What make_memory() gave lives no longer than this object.
+  virtual void limit_memory() noexcept {}
   /// Registers [local, local + bytes), which maps memfd fd from offset 0 or comes from make_memory(), as
   /// region id of this rank.
   /// Collective: returns when every rank's region id can be reached. All ranks give the same size.

@@ -41,14 +41,11 @@ static_assert(static_cast<int>(Placement::Kind::block) == KASANE_PLACEMENT_BLOCK
 static_assert(static_cast<int>(Placement::Kind::cyclic) == KASANE_PLACEMENT_CYCLIC);
 static_assert(static_cast<int>(Placement::Kind::first_touch) == KASANE_PLACEMENT_FIRST_TOUCH);
 
-constexpr const char* kNotRunning =
-    "Kasane is not running in this process: it starts before main and ends when main returns";
-
 /// The runtime; or null, and the failure is noted.
 Runtime* runtime_for(const char* call) noexcept {
   Runtime* r = Runtime::current();
   if (r == nullptr) [[unlikely]]
-    api_fail(EPERM, call, kNotRunning);
+    kasane::runtime::api_fail_not_running(call);
   return r;
 }
 
@@ -82,6 +79,7 @@ int kasane_run(void (*entry)(void*), void* argument) {
   constexpr const char* call = "kasane::run";
   Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
+  if (r->attached()) return kasane::runtime::api_fail_outside(call);
   if (Pool::self() != kasane::kNoSlot)
     return api_fail(EPERM, call,
                     "called on a user-level thread; there fork threads (kasane::thread, "

@@ -45,10 +45,7 @@ int run_on_copy(Call call, std::uint64_t bytes) {
 
 int run(Call call) {
   Runtime* r = Runtime::current();
-  if (r == nullptr)
-    return api_fail(
-        EPERM, call.name,
-        "Kasane is not running in this process: it starts before main and ends when main returns");
+  if (r == nullptr) return kasane::runtime::api_fail_not_running(call.name);
   std::uint64_t bytes = 0;
   if (call.contents.element_bytes == 0 ||
       __builtin_mul_overflow(call.contents.count, call.contents.element_bytes, &bytes))
@@ -58,7 +55,7 @@ int run(Call call) {
   if (bytes != 0 && r->one_rank_variables().contains(first, bytes)) return run_on_copy(call, bytes);
   if (bytes != 0 && !r->space().contains(first, bytes))
     return api_fail(EINVAL, call.name, "the range is not in global memory");
-  if (kasane::ult::Pool::self() != kasane::kNoSlot) {
+  if (r->attached() || kasane::ult::Pool::self() != kasane::kNoSlot) {
     kasane::runtime::check_no_mutex_held(call.name);
     call.failure = call.act(call);
   } else if (raw(r->rank()) == 0) {

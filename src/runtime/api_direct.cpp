@@ -39,8 +39,7 @@ Direct* direct_for(const char* call) noexcept {
   Runtime* r = Runtime::current();
   if (r != nullptr) [[likely]]
     return &r->direct();
-  api_fail(EPERM, call,
-           "Kasane is not running in this process: it starts before main and ends when main returns");
+  kasane::runtime::api_fail_not_running(call);
   return nullptr;
 }
 

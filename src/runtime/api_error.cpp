@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <kasane/kasane.hpp>
 
+#include "runtime/runtime.h"
 #include "ult/context.h"
 
 namespace kasane::runtime {
@@ -51,7 +52,18 @@ int api_fail(const Error& error, const char* call) noexcept {
 }
 
 int api_fail_outside(const char* call) noexcept {
-  return api_fail(EPERM, call, "not on a user-level thread; call it inside of kasane::run (kasane_run)");
+  const Runtime* const runtime = Runtime::current();
+  return api_fail(EPERM, call,
+                  runtime != nullptr && runtime->attached()
+                      ? "an attached process (kasane_attach) has global memory and no user-level threads; "
+                        "for those kasane run starts a program that is linked with Kasane's start"
+                      : "not on a user-level thread; call it inside of kasane::run (kasane_run)");
+}
+
+int api_fail_not_running(const char* call) noexcept {
+  return api_fail(EPERM, call,
+                  "Kasane is not running in this process: it starts before main and ends when main returns, "
+                  "or is there from kasane_attach to kasane_detach");
 }
 
 }  // namespace kasane::runtime

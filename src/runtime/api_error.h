@@ -24,7 +24,10 @@ namespace kasane::runtime {
   return api_fail(result.error(), call);
 }
 
+/// EPERM: the call belongs on a user-level thread.
 [[gnu::cold, gnu::noinline]] int api_fail_outside(const char* call) noexcept;
+/// EPERM: there is no runtime.
+[[gnu::cold, gnu::noinline]] int api_fail_not_running(const char* call) noexcept;
 
 /// 0 where `call` may be made (on a user-level thread), else EPERM with a text that says where it may be.
 [[nodiscard]] inline int require_thread(const char* call) noexcept {

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/file.h"
+#include "comm/collectives.h"
 #include "runtime/checkpoint_progress.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"
@@ -69,6 +70,40 @@ bool attempt(CheckpointFailure& failure, Step&& step) {
     note(failure, ENOMEM, "no private memory for its buffers");
   }
   return false;
+}
+
+// ---- attached ranks: all call together, and rank 0 leads ----
+
+bool attached() noexcept { return Runtime::current()->attached(); }
+
+/// What rank 0 tells the others.
+struct Asked {
+  Shared* shared = nullptr;  ///< null: there is nothing to do
+  Part* parts = nullptr;
+  const std::uint32_t* owners = nullptr;
+  std::uint64_t* table = nullptr;
+  std::uint64_t restores = 0;
+};
+
+template <class T>
+void tell_all(T& value) {
+  const RuntimeSection section;
+  Runtime::current()->release_all();
+  Runtime::current()->collectives().broadcast(Rank{0}, std::as_writable_bytes(std::span(&value, 1)));
+  Runtime::current()->acquire_all();
+}
+
+/// What each rank stored before is seen by all afterwards.
+void meet() {
+  const RuntimeSection section;
+  Runtime::current()->release_all();
+  Runtime::current()->collectives().barrier();
+  Runtime::current()->acquire_all();
+}
+
+/// To the rank that has the file open; attached ranks are there.
+void go_to_holder(const Shared& s) {
+  if (!attached()) ult::Pool::go_to(s.holder);
 }
 
 /// Objects in global memory, whatever --new says; no destructors are run.
@@ -133,9 +168,9 @@ class Work {
     if (!ready) return failure;
     verb_ = "persist";
     const std::uint64_t start_ns = now_ns();
-    everywhere([](const Tools& t) { return write_part(t); });
+    everywhere(write_part);
     // The thread is at the holder again: only the holder can rename the file, or delete it.
-    ult::Pool::go_to(s.holder);
+    go_to_holder(s);
     first_failure(failure);
     NewFile file = s.file;
     if (failure.code == 0) {
@@ -166,13 +201,25 @@ class Work {
     if (!ready) return failure;
     verb_ = "restore";
     const std::uint64_t start_ns = now_ns();
-    everywhere([](const Tools& t) { return read_part(t); });
-    ult::Pool::go_to(s.holder);  // whose clock measured the start
+    everywhere(read_part);
+    go_to_holder(s);  // whose clock measured the start
     first_failure(failure);
     const RuntimeSection section;
     if (failure.code == 0) tell_end(start_ns);
     return failure;
   }
+
+  /// In an attached rank other than 0: does its part of what rank 0 leads.
+  static CheckpointFailure take_part() {
+    Asked asked;
+    tell_all(asked);
+    if (asked.shared != nullptr) do_own_part(asked);
+    CheckpointFailure failure;
+    tell_all(failure);
+    return failure;
+  }
+  /// Attached rank 0: the others were told what to do.
+  [[nodiscard]] bool told() const noexcept { return told_; }
 
  private:
   /// The state of a thread that does a rank's part; on its stack.
@@ -217,9 +264,38 @@ class Work {
     return {shared_[0], parts_[rank], rank, layout_, owners_.get(), table_.get(), verb_};
   }
 
-  /// Runs each rank's part at that rank, all at once; the holder's is forked last, since it runs here
-  /// immediately. Then the holder does the parts that other ranks could not do.
+  /// Runs each rank's part at that rank, all at once. Then the holder does the parts that other ranks could
+  /// not do.
   void everywhere(DoPart do_part) {
+    attached() ? ask_ranks(do_part) : fork_parts(do_part);
+    for (std::uint32_t r = 0; r < ranks_; ++r) {
+      if (!parts_[r].cannot_see_file) continue;
+      go_to_holder(shared_[0]);
+      attempt(parts_[r].failure, [&] { return do_part(tools_of(r)); });
+    }
+  }
+
+  void ask_ranks(DoPart do_part) {
+    Asked asked{shared_.get(), parts_.get(), owners_.get(), table_.get(), do_part == read_part};
+    told_ = true;
+    tell_all(asked);
+    do_own_part(asked);
+  }
+  /// What any rank has stored before is in it; what it stores itself is seen by all afterwards.
+  static void do_own_part(const Asked& a) {
+    meet();
+    if (const std::uint32_t me = raw(Runtime::current()->rank()); a.parts[me].has_chunks) do_asked(a, me);
+    meet();
+  }
+  static void do_asked(const Asked& a, std::uint32_t me) {
+    const FileLayout layout(a.shared->contents.bytes());
+    const Tools tools{
+        *a.shared, a.parts[me], me, layout, a.owners, a.table, a.restores != 0 ? "restore" : "persist"};
+    attempt(a.parts[me].failure, [&] { return a.restores != 0 ? read_part(tools) : write_part(tools); });
+  }
+
+  /// The holder's is forked last, since it runs here immediately.
+  void fork_parts(DoPart do_part) {
     const auto threads = global_array<thread>(ranks_);
     for (std::uint32_t i = 1; i <= ranks_; ++i) {
       const std::uint32_t r = (raw(shared_[0].holder) + i) % ranks_;
@@ -236,11 +312,6 @@ class Work {
     }
     for (std::uint32_t r = 0; r < ranks_; ++r)
       if (threads[r].joinable()) threads[r].join();
-    for (std::uint32_t r = 0; r < ranks_; ++r) {
-      if (!parts_[r].cannot_see_file) continue;
-      ult::Pool::go_to(shared_[0].holder);
-      attempt(parts_[r].failure, [&] { return do_part(tools_of(r)); });
-    }
   }
 
   void first_failure(CheckpointFailure& failure) const noexcept {
@@ -372,6 +443,7 @@ class Work {
   const std::uint32_t ranks_;
   const FileLayout layout_;
   const char* verb_ = "";
+  bool told_ = false;
   const unique_array<Shared> shared_;
   const unique_array<Part> parts_;
   const unique_array<std::uint32_t> owners_;  ///< of each chunk's first byte, at the begin
@@ -380,15 +452,21 @@ class Work {
 
 template <class Act>
 CheckpointFailure with_work(const void* data, const Contents& contents, Act&& act) {
+  if (attached() && raw(Runtime::current()->rank()) != 0) return Work::take_part();
   CheckpointFailure failure;
+  bool told = false;
   try {
     Work work(data, contents);
-    return act(work);
+    failure = act(work);
+    told = work.told();
   } catch (const out_of_memory& e) {
     note(failure, ENOMEM, e.what());
   } catch (const error& e) {
     note(failure, e.code(), e.what());
   }
+  if (!attached()) return failure;
+  if (Asked nothing; !told) tell_all(nothing);
+  tell_all(failure);
   return failure;
 }
 

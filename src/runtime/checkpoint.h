@@ -20,7 +20,8 @@ struct CheckpointFailure {
   char text[448] = {};
 };
 
-/// Both on a user-level thread, which may be on another rank afterwards. The range lies in the space.
+/// Both on a user-level thread, which may be on another rank afterwards; in attached processes by a thread of
+/// each rank, together, with the same arguments. The range lies in the space.
 [[nodiscard]] CheckpointFailure persist(const char* path, const void* data, const checkpoint::Contents&);
 [[nodiscard]] CheckpointFailure restore(const char* path, void* data, const checkpoint::Contents&);
 /// What the file holds, without reading its data. On any thread.

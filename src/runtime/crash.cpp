@@ -108,6 +108,8 @@ void explain_address(const void* address, const char* meaning) noexcept {
     text.add(meaning).add("\n");
   } else if (const InStack in = find_stack(at); in.bytes != 0) {
     explain_stack(text, in);
+  } else if (in_space(address) && process().rank == kNoRank) {
+    text.add("that was global memory until this process detached (kasane_detach, MPI_Finalize)\n");
   } else if (in_space(address)) {
     text.add("that lies in the global space, at offset ")
         .hex(at - reinterpret_cast<std::uintptr_t>(process().space_base));
@@ -265,13 +267,19 @@ Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {
 
 }  // namespace
 
-Result<void> install_crash_handlers(Rank) {
+Result<void> install_crash_handlers(Rank, OtherHandlers others) {
   guard_fault_signals();
   mem::set_fallback(on_fault);
   // Until the first range of the space is registered, faults arrive here directly; mem's handlers then
   // replace these.
   for (const int signal : {SIGSEGV, SIGBUS}) KASANE_TRY(install(signal, on_fault));
-  for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) KASANE_TRY(install(signal, on_fatal_signal));
+  for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) {
+    struct sigaction before = {};
+    if (others == OtherHandlers::stay && mem::raw_sigaction(signal, nullptr, &before) == 0 &&
+        before.sa_handler != SIG_DFL)
+      continue;
+    KASANE_TRY(install(signal, on_fatal_signal));
+  }
   // A process inherits blocked signals from its parent, and page faults of the space arrive as signals.
   // Threads inherit the mask from here.
   unblock({SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP});

@@ -15,9 +15,11 @@
 
 namespace kasane::runtime {
 
+/// Whose handlers of SIGILL, SIGFPE, SIGABRT and SIGTRAP stay: those that libraries installed, or nobody's.
+enum class OtherHandlers : bool { go, stay };
 /// Fatal signals of this process are reported from now on. Needs process_state. Faults come through mem's
 /// signal dispatch.
-Result<void> install_crash_handlers(Rank rank);
+Result<void> install_crash_handlers(Rank rank, OtherHandlers = OtherHandlers::go);
 
 /// A load or store that nothing can serve, from the runtime's fault handler (or anywhere): reports and dies
 /// as by SIGSEGV.

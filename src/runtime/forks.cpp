@@ -369,7 +369,8 @@ extern "C" [[gnu::visibility("default")]] pid_t fork() noexcept {
   using namespace kasane::runtime;
   static constinit Hidden<pid_t (*)()> libcs("fork");
   Runtime* const runtime = Runtime::current();
-  if (runtime == nullptr || !runtime->running() || process().rank == kasane::kNoRank) return libcs.get()();
+  if (runtime == nullptr || !(runtime->running() || runtime->attached()) || process().rank == kasane::kNoRank)
+    return libcs.get()();
   const kasane::PassedCalls passed;
   return fork_on_private_stack(*runtime);
 }

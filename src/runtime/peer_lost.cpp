@@ -19,7 +19,7 @@ std::atomic_flag g_said;
 }  // namespace
 
 // relaxed: a barrier of the job comes after it
-void expect_peers_to_leave() noexcept { g_expected.store(true, std::memory_order_relaxed); }
+void expect_peers_to_leave(bool yes) noexcept { g_expected.store(yes, std::memory_order_relaxed); }
 
 void end_of_peer(void*, Rank peer, std::string_view why) noexcept {
   // relaxed: a thread that does not see it yet has not left the barrier either.

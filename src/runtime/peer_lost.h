@@ -15,7 +15,7 @@ namespace kasane::runtime {
 /// A comm::Transport::PeerLost.
 void end_of_peer(void* context, Rank peer, std::string_view why) noexcept;
 
-/// From this call on peers leave because the job has ended.
-void expect_peers_to_leave() noexcept;
+/// From this call on peers leave because the job has ended; yes = false: they stay again.
+void expect_peers_to_leave(bool yes = true) noexcept;
 
 }  // namespace kasane::runtime

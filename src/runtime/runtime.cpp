@@ -31,6 +31,7 @@
 #include "base/process.h"
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
+#include "comm/mpi/library.h"
 #include "comm/session/session.h"
 #include "gas/auto_relocator.h"
 #include "gas/direct_access.h"
@@ -108,6 +109,8 @@ std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::u
 
 struct Runtime::State {
   Options options;
+  bool attached = false;                        ///< no pool, scheduler, stacks and fences
+  std::shared_ptr<comm::mpi::Library> own_mpi;  ///< attached: the program's
   Rank rank{0};
   std::uint32_t ranks = 1, workers = 1;
   Segments segments;
@@ -180,6 +183,7 @@ struct Runtime::State {
   Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
+  void begin();
   void catch_calls();
   void begin_catching_on_one_rank() noexcept;
   std::atomic<bool> calls_caught{false};
@@ -201,6 +205,7 @@ struct Runtime::State {
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
+  Result<void> start_servers();
   void service_loop();
   void exit_as_asked();
   void pass_on_stores_of_handlers(dsm::ThreadContext&);
@@ -220,6 +225,7 @@ struct Runtime::State {
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void end_over_network(bool all_joined);
+  void complete_puts();
   void progress_pending_sends();
   /// Workers, the service thread, all other threads, faults served for other threads, the pager.
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
@@ -255,11 +261,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
     (void)runtime.release();  // as above
     return tl::unexpected(std::move(attached.error()));
   }
-  // every rank has its handlers and memory before the first message
-  runtime->state_->collectives->barrier();
-  runtime->state_->catch_calls();
-  if (runtime->state_->trace) runtime->state_->trace->note_start();
-  runtime->state_->connect_atomics();
+  runtime->state_->begin();
   runtime->state_->own_locks();
   leave_common_heap(runtime->state_->ranks);
   // Last: from here on the search for a stream's address costs a try for each rank.
@@ -267,22 +269,52 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   return runtime;
 }
 
+Result<std::unique_ptr<Runtime>> Runtime::attach(const Options& options, comm::Job job,
+                                                 std::shared_ptr<comm::mpi::Library> mpi) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  state->attached = true;
+  state->own_mpi = std::move(mpi);
+  expect_peers_to_leave(false);
+  if (auto built = state->build(std::move(job), nullptr, {}); !built) {
+    (void)state.release();  // other ranks may use what it has given them
+    return tl::unexpected(std::move(built.error()));
+  }
+  std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
+  g_current.store(runtime.get());
+  runtime->state_->begin();
+  if (auto started = runtime->state_->start_servers(); !started) {
+    (void)runtime.release();
+    return tl::unexpected(std::move(started.error()));
+  }
+  return runtime;
+}
+
+void Runtime::State::begin() {
+  // every rank has its handlers and memory before the first message
+  collectives->barrier();
+  catch_calls();
+  if (trace) trace->note_start();
+  connect_atomics();
+}
+
 /// Where memory that a program names in a system call may be absent, and the kernel does not wait for it; and
 /// with several ranks, whose descriptors differ. On
 /// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
 /// are touched, or with the first eviction (begin_catching_on_one_rank()).
 void Runtime::State::catch_calls() {
-  if (ult::kSanitized || (ranks == 1 && (options.dram_bytes == 0 || engine->name() == mem::kUffdThread)))
-    return;
+  const bool all_here = ranks == 1 || attached;  // and their descriptors
+  const bool kernel_waits = engine->name() == mem::kUffdThread;
+  if (ult::kSanitized || (all_here && kernel_waits) || (ranks == 1 && options.dram_bytes == 0)) return;
   calls_caught.store(true);
-  if (ranks > 1) {
+  if (!all_here) {
     rlimit files{};
     ::getrlimit(RLIMIT_NOFILE, &files);
     std::uint64_t least = files.rlim_cur;
     collectives->allreduce(comm::Reduce::min, {&least, 1});
     number_descriptors(Descriptors(ranks, rank, least));
   }
-  begin_catching_calls(engine->name() == mem::kUffdThread);
+  begin_catching_calls(kernel_waits);
 }
 
 void Runtime::State::begin_catching_on_one_rank() noexcept {
@@ -321,22 +353,28 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   if (!options.globals_shared || options.main_in_every_rank) variables.clear();
   if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
   KASANE_TRY(build_memory(space_base, std::move(variables)));
-  take_own_addresses(rank, ranks);
-  KASANE_TRY(build_threads());
+  if (attached) {
+    clock_offset_ns = agree_on_clock();
+    KASANE_TRY(collectives->attach());  // the program's barriers
+  } else {
+    take_own_addresses(rank, ranks);
+    KASANE_TRY(build_threads());
+  }
   log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
-  return compare_objects();
+  return attached ? Result<void>() : compare_objects();
 }
 
 /// Joins the other ranks, and agrees with them on what the launcher has not fixed before the fork.
 Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   objects = loaded_objects();
-  auto joined = comm::Session::join(options.session, std::move(job));
+  auto joined = comm::Session::join(options.session, std::move(job), std::move(own_mpi));
   KASANE_TRY(joined);
   session = std::move(*joined);
   transport = &session->transport();
   rank = transport->rank();
   ranks = transport->ranks();
   transport->set_peer_lost(end_of_peer, nullptr);
+  if (attached) transport->limit_memory();
   const std::uint32_t here =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
   if (space_base == nullptr) {
@@ -463,7 +501,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
     KASANE_TRY(made);
     set->emplace(std::move(*made));
   }
-  auto made_engine = mem::make_fault_engine(*space, options.faults);
+  // MPI reads memory of other processes, for which only this engine's faults wait.
+  const bool by_thread = attached && options.faults == "auto" && mem::engine_for(mem::kUffdThread);
+  auto made_engine = mem::make_fault_engine(*space, by_thread ? mem::kUffdThread : options.faults);
   KASANE_TRY(made_engine);
   engine = std::move(*made_engine);
   if (common_stacks) {
@@ -695,16 +735,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
                    [this] { return job_counters->total(contexts->here().io); });
     KASANE_TRY(ticker->start());
   }
-  auto service = topo::start_thread("the service thread", [this] { service_loop(); });
-  KASANE_TRY(service);
-  service_thread = std::move(*service);
-  if (tiers != nullptr) {
-    auto started = tiers->start(
-        job_counters->own()[counted_threads() - 1], binding,
-        {[this] { return pool->asleep(); }, [this](std::uint32_t most) { return pool->trim_stacks(most); },
-         [this] { begin_catching_on_one_rank(); }});
-    KASANE_TRY(started);
-  }
+  KASANE_TRY(start_servers());
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     auto worker = topo::start_thread("a worker", [this, w] {
@@ -726,6 +757,18 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   return {};
 }
 
+/// The threads that serve the rank itself.
+Result<void> Runtime::State::start_servers() {
+  auto service = topo::start_thread("the service thread", [this] { service_loop(); });
+  KASANE_TRY(service);
+  service_thread = std::move(*service);
+  if (tiers == nullptr) return {};
+  dsm::Pager::Threads threads{[this] { return pool != nullptr && pool->asleep(); }, nullptr,
+                              [this] { begin_catching_on_one_rank(); }};
+  if (pool != nullptr) threads.trim_stacks = [this](std::uint32_t most) { return pool->trim_stacks(most); };
+  return tiers->start(job_counters->own()[counted_threads() - 1], binding, std::move(threads));
+}
+
 /// Serves requests of other ranks. Sleeps when there are none.
 void Runtime::State::service_loop() {
   const auto alternate = mem::AltStack::create();
@@ -744,7 +787,7 @@ void Runtime::State::service_loop() {
     if (process_calls) busy |= process_calls->serve();
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     exit_as_asked();
-    if (!busy) reporter->serve();
+    if (!busy && reporter) reporter->serve();
     if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
     if (!busy) pass_on_stores_of_handlers(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
@@ -847,15 +890,7 @@ void Runtime::shut_down() noexcept {
   }
   const bool joined = s.join_workers();
   end_signal_handlers();
-  // completes puts that have no waiter; by polling, since exit() may be called anywhere
-  if (s.over_network()) {
-    auto& io = s.contexts->here().io;
-    (void)gas::await(io, *s.access, [&](gas::Outstanding& o) {
-      s.access->flush(io, o);
-      return Result<void>();
-    });
-    s.coherence->mover().await_entry_updates(io);
-  }
+  s.complete_puts();
   s.report_thread_locals();
   s.report_heap();
   // A service thread that pulls a page sends requests to other service threads, so none ends before all have
@@ -876,6 +911,33 @@ void Runtime::shut_down() noexcept {
   if (raw(s.rank) == 0) s.report();
   // all ranks wait for each other in it; after exit() no destructor of the session runs
   s.session->end_mpi();
+}
+
+/// Those that have no waiter; by polling, since exit() may be called anywhere.
+void Runtime::State::complete_puts() {
+  if (!over_network()) return;
+  auto& io = contexts->here().io;
+  (void)gas::await(io, *access, [&](gas::Outstanding& o) {
+    access->flush(io, o);
+    return Result<void>();
+  });
+  coherence->mover().await_entry_updates(io);
+}
+
+/// As shut_down(), of ranks that all end at once.
+void Runtime::detach() noexcept {
+  auto& s = *state_;
+  s.complete_puts();
+  s.report_heap();
+  s.collectives->barrier();  // no rank sends requests to pagers
+  if (s.tiers != nullptr) s.tiers->stop();
+  expect_peers_to_leave();
+  if (raw(s.rank) == 0) s.report();
+  s.collectives->barrier();  // no rank sends requests
+  s.stop_service();
+  runtime::connect_atomics(nullptr, {});
+  s.network_closed.store(true);
+  s.direct->close();
 }
 
 /// Over a network a rank's own service thread serves accesses to its memory, so it runs until no rank sends
@@ -1089,6 +1151,9 @@ std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
 
 ult::Pool& Runtime::pool() noexcept { return *state_->pool; }
 
+bool Runtime::attached() const noexcept { return state_->attached; }
+std::string_view Runtime::fault_engine() const noexcept { return state_->engine->name(); }
+comm::Collectives& Runtime::collectives() noexcept { return *state_->collectives; }
 bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
 
@@ -1263,6 +1328,7 @@ std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
   };
   if (s.main_stack_low != nullptr && within(s.main_stack_low, s.segments.main_bytes))
     return {s.main_stack_low, s.segments.main_bytes};
+  if (s.pool == nullptr) return {};
   const ult::Config& c = s.pool->config();
   if (c.stack_bytes == 0 || !within(c.stacks, std::size_t{c.ranks} * c.stacks_per_rank * c.stack_bytes))
     return {};

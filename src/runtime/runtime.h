@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -25,6 +26,12 @@
 #include "runtime/options.h"
 #include "runtime/process_calls.h"
 
+namespace kasane::comm {
+class Collectives;
+namespace mpi {
+class Library;
+}
+}  // namespace kasane::comm
 namespace kasane::ult {
 class Pool;
 }
@@ -43,6 +50,14 @@ class Runtime {
   /// this one.
   static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base,
                                                  std::vector<mem::Window> variables);
+  /// A rank of a program that had its start and its main without us (attach/attach.h): global memory, without
+  /// user-level threads, workers and variables. mpi: the program's, null: one rank. Collective over the ranks
+  /// of the MPI. After an error the ranks that have none may wait for this one.
+  static Result<std::unique_ptr<Runtime>> attach(const Options&, comm::Job,
+                                                 std::shared_ptr<comm::mpi::Library> mpi);
+  /// Made by attach(): the end, by the thread that attached, while no other thread of any rank uses global
+  /// memory. Collective; the object is destroyed afterwards.
+  void detach() noexcept;
   ~Runtime();
 
   /// The runtime of this process, or null before create() and after the destructor.
@@ -71,6 +86,13 @@ class Runtime {
   [[nodiscard]] bool threads_remain() const noexcept;
   /// --check races, on rank 0 after the end: a rank has reported a race.
   [[nodiscard]] bool found_races() const noexcept;
+
+  /// Made by attach(): there are no user-level threads, and no pool().
+  [[nodiscard]] bool attached() const noexcept;
+  /// How this rank learns of accesses to absent memory (mem/engines.h).
+  [[nodiscard]] std::string_view fault_engine() const noexcept;
+  /// For one thread of each rank at a time.
+  [[nodiscard]] comm::Collectives& collectives() noexcept;
 
   /// The caller is main on rank 0, or a constructor or destructor of the program there, and not in run().
   [[nodiscard]] bool at_main() const noexcept;

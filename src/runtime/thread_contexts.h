@@ -3,6 +3,7 @@
 // the service thread have theirs from the start; any other OS thread gets one when it first touches global
 // memory (they share one block of counters), which another thread takes over when it has ended. The threads
 // that serve faults of other threads (mem/fault_threads.h) do so one at a time, and share one context.
+// A thread may outlive the object (attach/attach.h): what it kept of a former one is not used any more.
 // Thread safety: here() from any thread, also in a fault handler: it allocates nothing.
 #pragma once
 
@@ -37,11 +38,11 @@ class ThreadContexts {
   }
 
   /// The calling OS thread is worker `index` from now on; index == workers: the service thread.
-  void enter(std::uint32_t index) noexcept { t_context = &make(counters_[index])->context; }
+  void enter(std::uint32_t index) noexcept { t_kept = {&make(counters_[index])->context, number_}; }
   [[nodiscard]] dsm::ThreadContext& here() noexcept {
-    if (t_context == nullptr) [[unlikely]]
-      t_context = take();
-    return *t_context;
+    if (t_kept.number != number_) [[unlikely]]
+      t_kept = {take(), number_};
+    return *t_kept.context;
   }
   /// The context of the thread that serves a fault.
   [[nodiscard]] dsm::ThreadContext& of(mem::Served served) noexcept {
@@ -86,7 +87,7 @@ class ThreadContexts {
     return &taken->context;
   }
   static void end_of_thread(void* taken) noexcept {
-    t_context = nullptr;
+    t_kept = {};
     static_cast<Entry*>(taken)->free.store(true, std::memory_order_release);  // release: for the next thread
   }
 
@@ -103,9 +104,14 @@ class ThreadContexts {
     alignas(Entry) std::byte bytes[sizeof(Entry)];
   };
   std::unique_ptr<Room[]> entries_ = std::make_unique_for_overwrite<Room[]>(kMost);
-  // One runtime a process. initial-exec: no allocation on first use, so a fault handler may use it.
-  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit dsm::ThreadContext* t_context =
-      nullptr;
+  struct Kept {
+    dsm::ThreadContext* context;
+    std::uint32_t number;  ///< number_ of whose it is; 0: none
+  };
+  // One runtime a process at a time. initial-exec: no allocation on first use, so a fault handler may use it.
+  [[gnu::tls_model("initial-exec")]] static inline thread_local constinit Kept t_kept{};
+  static inline constinit std::uint32_t g_made = 0;  ///< objects so far
+  const std::uint32_t number_ = ++g_made;
 };
 
 }  // namespace kasane::runtime

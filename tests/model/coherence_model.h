@@ -126,6 +126,7 @@ enum class Mutation : std::uint8_t {
   tier_read_asleep,         ///< a fetch reads the frame of a page on SSD
   tier_own_asleep,          ///< a rank takes what its M holds for a page of its own that is on SSD
   tier_put_asleep,          ///< a put begins though the page is on SSD
+  tier_get_not_stood,       ///< a direct get does not look whether the page stood meanwhile
   tier_move_asleep,         ///< a page moves from the frame that was punched
   /// own, writable blocks are not claimed when memory is allocated anew, but made writable with the others
   tier_armed_unheld,
@@ -194,6 +195,7 @@ enum class Do : std::uint8_t {
   send,
   blank,
   put,
+  get,
   keep,
   end
 };
@@ -254,6 +256,9 @@ inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
+inline Instr get(int b, int c) {
+  return {Do::get, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
+}  ///< a direct get: the owner's byte, whatever copy this rank has
 
 inline Instr keep() { return {Do::keep}; }                ///< the only instruction of a pager
 inline Instr keep_resting() { return {Do::keep, 0, 1}; }  ///< … that retires pages, too
@@ -489,6 +494,7 @@ class Coherence {
                                              "tells which blocks: rank",
                                              "tells: nothing of it is its own any more, page",
                                              "puts directly",
+                                             "gets directly",
                                              "has room",
                                              "sends changes, since there is no room: block",
                                              "asks for the page: its owner is rank",
@@ -595,6 +601,7 @@ class Coherence {
     kTellParts,
     kNotOurs,
     kPut,
+    kGet,
     kRoom,
     kSends,
     kAskOwner,
@@ -654,11 +661,15 @@ class Coherence {
   }
   /// A worker between its two looks at the page will see it.
   void has_not_stood(State& n, std::uint8_t p) const noexcept {
-    for (Actor& other : n.actor)
-      if (other.acting && page(other.block) == p &&
-          (fetching(n, other) ? other.sub >= 2 && other.sub < 5
-                              : refreshing(n, other) && other.sub >= 1 && other.sub <= 3))
+    for (std::uint8_t a = 0; a < W; ++a) {
+      Actor& other = n.actor[a];
+      const Instr& i = instr(n, a);
+      if ((i.what == Do::get && other.stage != 0 && page(i.block) == p) ||
+          (other.acting && page(other.block) == p &&
+           (fetching(n, other) ? other.sub >= 2 && other.sub < 5
+                               : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)))
         set_bits(other.stale, 4);
+    }
   }
   [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
     static constexpr Instr kEndInstr{};
@@ -1317,6 +1328,7 @@ class Coherence {
       case Do::release: return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
+      case Do::get: return get_directly(s, a, emit);
       case Do::keep: return keep_budget(s, a, emit);
       case Do::end: return;
     }
@@ -1774,6 +1786,38 @@ class Coherence {
     }
     ++y.stage;
     emit(n, Step{kPut, a, x.stage});
+  }
+
+  /// A direct get (gas::DirectAccess): the owner's frame is found, read, and looked at again.
+  template <class Emit>
+  void get_directly(const State& s, std::uint8_t a, Emit&& emit) const {
+    const Actor& x = s.actor[a];
+    const Instr& i = instr(s, a);
+    const std::uint8_t p = page(i.block);
+    State n = s;
+    Actor& y = n.actor[a];
+    switch (x.stage) {
+      case 0:
+        if (s.tier[p] != 0 && s.recalled[p] && !without(Mutation::tier_read_asleep)) {
+          if (!asleep(s, p)) return;
+          y.waking = kAsking;
+          y.whom = static_cast<std::uint8_t>(s.owner[p] + 1);
+          return emit(n, Step{kGet, a, 3});
+        }
+        y.owner = s.owner[p];
+        break;
+      case 1: y.loaded = s.memory[x.owner][i.block][i.cell]; break;
+      default:
+        if ((x.stale & 4) && !without(Mutation::tier_get_not_stood)) {
+          y.stage = y.stale = y.owner = y.loaded = 0;
+          return emit(n, Step{kGet, a, 4});
+        }
+        next_instr(n, a);
+        return emit(n, Step{kGet, a, 2},
+                    x.loaded != s.ghost[i.block][i.cell] ? "a get returned a stale or lost value" : nullptr);
+    }
+    ++y.stage;
+    emit(n, Step{kGet, a, x.stage});
   }
 
   /// An instruction that is one event of one block.

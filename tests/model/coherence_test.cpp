@@ -1078,6 +1078,65 @@ std::vector<Named> kept_programs() {
           evicted_page_of_two()};
 }
 
+// ---- one frame (include/kasane/kasane.h, attached processes): the owner's loads and stores and everybody's
+// direct access, ordered by facts that are seen without a fence, on a page that stays with its owner
+
+// The owner loads what another rank has put, which gets what the owner has stored.
+Named frame_put_and_load() {
+  return {
+      "a load sees a put, and a get a store",
+      {{{1, {put(0, 0, 1), set(0), see(1), get(0, 1)}}, {0, {see(0), load(0, 0), store(0, 1, 2), set(1)}}}}};
+}
+// Both ways again and again, on one byte.
+Named frame_to_and_fro() {
+  return {
+      "one byte to and fro",
+      {{{1, {put(0, 0, 1), set(0), see(1), get(0, 0)}}, {0, {see(0), load(0, 0), store(0, 0, 2), set(1)}}}}};
+}
+// The other rank has a copy, which its get does not take.
+Named frame_beside_a_copy() {
+  return {"a get beside a copy",
+          {{{1, {load(0, 1), see(0), get(0, 0), put(0, 1, 3), set(1)}},
+            {0, {store(0, 0, 1), set(0), see(1), load(0, 1)}}}}};
+}
+// Two ranks put to one block, to which the owner stores meanwhile.
+Named frame_of_three() {
+  return {"two put beside the owner's store",
+          {{{1, {put(0, 0, 1), set(0)}},
+            {2, {see(0), get(0, 0), put(0, 0, 2), set(1)}},
+            {0, {store(0, 1, 4), see(1), load(0, 0), load(0, 1)}}}}};
+}
+// What a rank has stored to its copy and released is at the owner.
+Named frame_of_a_release() {
+  return {"what was released, without an acquire",
+          {{{1, {store(0, 1, 2), release(), set(0), see(1), get(0, 0)}},
+            {0, {see(0), load(0, 1), store(0, 0, 1), set(1)}}}}};
+}
+// A page of two blocks.
+Named frame_of_two_blocks() {
+  Named n{
+      "a put to one block, a store to the other",
+      {{{1, {put(0, 0, 1), set(0), see(1), get(1, 0)}}, {0, {store(1, 0, 2), see(0), load(0, 0), set(1)}}}},
+      2};
+  n.program.blocks_per_page = 2;
+  return n;
+}
+
+/// Each in DRAM, and where the owner's pager evicts the page as often as it likes, and retires it.
+std::vector<Named> frame_programs() {
+  std::vector<Named> all;
+  for (const Named& n : {frame_put_and_load(), frame_to_and_fro(), frame_beside_a_copy(), frame_of_three(),
+                         frame_of_a_release(), frame_of_two_blocks()}) {
+    all.push_back(n);
+    for (const bool rests : {false, true}) {
+      Named little = kept(n, {n.program.blocks_per_page}, rests);
+      little.name += rests ? ", evicted and retired" : ", evicted";
+      all.push_back(little);
+    }
+  }
+  return all;
+}
+
 std::vector<Named> programs() {
   return {owner_and_reader(),
           owner_releases_meanwhile(),
@@ -1235,6 +1294,8 @@ std::string as_name(std::string name) {
   return name;
 }
 INSTANTIATE_TEST_SUITE_P(Programs, EveryInterleaving, testing::ValuesIn(programs()),
+                         [](const auto& param) { return as_name(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(OneFrame, EveryInterleaving, testing::ValuesIn(frame_programs()),
                          [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(Tiers, EveryInterleaving, testing::ValuesIn(kept_programs()),
                          [](const auto& param) { return as_name(param.param.name); });
@@ -1512,6 +1573,12 @@ std::vector<Mutant> mutants() {
       {"ours_unnoted", ours_unnoted, copy_outlives_a_move()},
       {"ours_noted_late", ours_noted_late, late_meeting()},
       {"ours_forgotten", ours_forgotten, evicted_and_told_twice()},
+      {"frame_not_stood", tier_get_not_stood, kept(frame_put_and_load(), {1})},
+      {"frame_read_asleep", tier_read_asleep, kept(frame_put_and_load(), {1})},
+      {"frame_put_asleep", tier_put_asleep, kept(frame_put_and_load(), {1})},
+      {"frame_undrained", tier_undrained, kept(frame_to_and_fro(), {1})},
+      {"frame_unprotected", tier_unprotected, kept(frame_to_and_fro(), {1})},
+      {"frame_unrecalled", tier_unrecalled, kept(frame_of_three(), {1})},
       {"tier_holds_and_waits", tier_holds_and_waits, copies_dropped(), Verdict::trapped},
       {"tier_keeps_changes", tier_keeps_changes, copies_dropped(), Verdict::trapped},
   };

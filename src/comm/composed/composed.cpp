@@ -34,6 +34,7 @@ class ComposedTransport final : public Transport {
   Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override {
     return near_->make_memory(id, bytes);
   }
+  void limit_memory() noexcept override { near_->limit_memory(); }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
   std::byte* mapped(Rank r, RegionId id) const noexcept override { return part(r).mapped(r, id); }
 

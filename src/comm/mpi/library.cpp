@@ -64,8 +64,13 @@ Result<const Module*> open_module(const std::string& name) {
 
 // ---- what the MPI must leave alone ------------------------------------------------------------------------
 
+constexpr const char* kSingleCopy = "OMPI_MCA_btl_vader_single_copy_mechanism";
+bool g_single_copy_off = false;  ///< by set_defaults_for_program()
+
 /// Defaults, where the user has set nothing else.
 void prepare_environment() noexcept {
+  if (g_single_copy_off) ::unsetenv(kSingleCopy);
+  g_single_copy_off = false;
   constexpr int kKeep = 0;
   // no stack-trace handlers on SIGSEGV: Kasane handles faults
   ::setenv("OMPI_MCA_opal_signal", "", kKeep);
@@ -168,18 +173,24 @@ tl::unexpected<Error> Library::failed(int code, std::string_view what) {
   return fail(Errc::io, std::string(name()) + ": " + std::string(what) + ": " + text.data());
 }
 
+Result<void> Library::before_finalize(void (*function)()) {
+  if (const int code = table_->before_finalize(function); code != 0)
+    return failed(code, "an attribute of MPI_COMM_SELF");
+  return {};
+}
+
 void Library::abort(int status) noexcept {
   // Without the lock: its holder may be the cause of the error, and nothing comes after this.
   table_->abort(status);
   std::abort();
 }
 
-Result<void> Library::join() {
+Result<void> Library::join(const void* communicator) {
   std::array<char, 64> text{};
   table_->version(text.data(), text.size());
   version_ = text.data();
-  const int code = table_->communicator(&out_of_band_channel_, &rank_, &ranks_);
-  if (code != 0) return failed(code, "duplicating the world");
+  const int code = table_->communicator(communicator, &out_of_band_channel_, &rank_, &ranks_);
+  if (code != 0) return failed(code, "duplicating the communicator");
   out_of_band_ = std::make_unique<OverMpi>(*this, out_of_band_channel_);
   return {};
 }
@@ -190,7 +201,7 @@ void Library::end() noexcept {
   if (std::exchange(ended_, true)) return;
   while (!lock_.try_lock()) yield();  // never unlocked
   for (AtEnd* user : at_end_) user->give_back();
-  if (out_of_band_ != nullptr) table_->free_communicator(&out_of_band_channel_);
+  if (out_of_band_ != nullptr && table_->running()) table_->free_communicator(&out_of_band_channel_);
   if (finalize_) table_->finalize();
 }
 
@@ -225,13 +236,65 @@ Result<std::shared_ptr<Library>> load(std::string_view which, int* argc, char***
     joined = fail(Errc::unsupported, std::string((*table)->name) +
                                          " allows one thread only: MPI_THREAD_SERIALIZED or above is needed");
   } else {
-    joined = library->join();
+    joined = library->join(nullptr);
   }
   if (joined) return library;
   // Other ranks may go on, and MPI_Finalize would wait for them. Without it mpirun ends the job when this
   // process ends.
   library->ended_ = true;
   return tl::unexpected<Error>(std::move(joined).error());
+}
+
+// ---- the program's own MPI --------------------------------------------------------------------------------
+
+void set_defaults_for_program(bool single_copy) noexcept {
+  prepare_environment();
+  if (single_copy || std::getenv(kSingleCopy) != nullptr) return;
+  ::setenv(kSingleCopy, "none", 1);
+  g_single_copy_off = true;
+}
+
+namespace {
+
+/// The MPI whose functions this process has; empty: none that is seen by all, or one that is not known.
+std::string loaded_mpi() {
+  const auto version =
+      reinterpret_cast<int (*)(char*, int*)>(::dlsym(RTLD_DEFAULT, "MPI_Get_library_version"));
+  if (version == nullptr) return {};
+  constexpr std::size_t kLongest = 8192;
+  std::string text(kLongest, '\0');
+  int length = 0;
+  version(text.data(), &length);
+  if (text.starts_with("Open MPI")) return "openmpi";
+  return text.starts_with("MPICH") ? "mpich" : std::string();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Library>> adopt(std::string_view which, const void* communicator) {
+  const std::string loaded = loaded_mpi();
+  if (which == "auto" && place(environ).mpi == LaunchedFor::none) {
+    if (communicator == nullptr) return nullptr;
+    if (!loaded.empty()) which = loaded;
+  }
+  auto name = resolve(which);
+  if (!name) return tl::unexpected<Error>(std::move(name).error());
+  if (!loaded.empty() && loaded != *name) {
+    return fail(Errc::invalid_argument,
+                "the program uses " + loaded + ", and " +
+                    (which == "auto" ? "the launcher that started it is that of " : "was asked for is ") +
+                    *name + ": use one MPI");
+  }
+  const KeepSignals keep;
+  auto table = open_module(*name);
+  if (!table) return tl::unexpected<Error>(std::move(table).error());
+  if (!(*table)->running())
+    return fail(Errc::invalid_argument, std::string((*table)->name) + " does not run: call MPI_Init before");
+  std::shared_ptr<Library> library(new Library(*table, false));
+  static bool claimed = false;  // for good
+  if (!std::exchange(claimed, true)) claim_segments_of_open_mpi();
+  KASANE_TRY(library->join(communicator));
+  return library;
 }
 
 }  // namespace kasane::comm::mpi

@@ -52,6 +52,8 @@ class Library {
   /// Finalises the MPI if load() initialised it. Collective. Transports, and threads that use them, may still
   /// exist: they find the lock taken for ever.
   void end() noexcept;
+  /// MPI_Finalize, called by the program, calls function first. Once a process.
+  Result<void> before_finalize(void (*function)());
   /// Ends the whole job with status, also on ranks that wait for this one.
   [[noreturn]] void abort(int status) noexcept;
 
@@ -95,8 +97,9 @@ class Library {
 
  private:
   friend Result<std::shared_ptr<Library>> load(std::string_view, int*, char***);
+  friend Result<std::shared_ptr<Library>> adopt(std::string_view, const void*);
   Library(const Module* table, bool finalize) noexcept : table_(table), finalize_(finalize) {}
-  Result<void> join();
+  Result<void> join(const void* communicator);
   static void yield() noexcept;
 
   const Module* table_;
@@ -116,5 +119,16 @@ class Library {
 /// dispositions that the MPI changes. Call it early, from the main thread. After an error this process can
 /// only end, and with it the job: the MPI is not finalised.
 Result<std::shared_ptr<Library>> load(std::string_view which, int* argc = nullptr, char*** argv = nullptr);
+
+/// The MPI that the program has initialised, at any thread level. communicator: an MPI_Comm*, or null for the
+/// world; its ranks are the job's. Collective over it. No launcher's variables and no communicator: null, and
+/// no error. All calls of the MPI, those of out_of_band() and end() included, are made by the calling thread;
+/// no transport over it may be made.
+Result<std::shared_ptr<Library>> adopt(std::string_view which, const void* communicator);
+
+/// Before the program initialises its MPI: defaults, where the user has set nothing else, by which it leaves
+/// faults and mappings alone. single_copy false: and copies no memory of another process. load() takes the
+/// latter back.
+void set_defaults_for_program(bool single_copy) noexcept;
 
 }  // namespace kasane::comm::mpi

@@ -7,7 +7,7 @@
 // widened to 64 bits.
 //
 // Thread safety: none. The MPI is initialised for MPI_THREAD_SERIALIZED: Library's lock is held around every
-// call.
+// call. Of a program's own MPI (adopt()) it may be any level: one thread makes all calls.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace kasane::comm::mpi {
 
 /// Increased whenever the table changes: a module of another build is refused instead of misread.
-inline constexpr std::uint32_t kModuleAbi = 1;
+inline constexpr std::uint32_t kModuleAbi = 2;
 inline constexpr const char* kModuleSymbol = "kasane_mpi_module";
 
 struct Request {
@@ -47,13 +47,17 @@ struct Module {
   /// Initialises the MPI unless the program has done so. *ours: Kasane must call finalize(). *level_ok: calls
   /// from changing threads are allowed.
   int (*init)(int* argc, char*** argv, bool* ours, bool* level_ok);
+  /// Between MPI_Init and MPI_Finalize.
+  bool (*running)();
+  /// MPI_Finalize calls function before it does anything. Once a process.
+  int (*before_finalize)(void (*function)());
   int (*finalize)();
   void (*version)(char* text, std::size_t bytes);
   void (*error_text)(int code, char* text, std::size_t bytes);
   void (*abort)(int status);  ///< ends the job; does not return
 
-  /// A duplicate of the world whose errors come back as codes. Collective.
-  int (*communicator)(Communicator*, std::uint32_t* rank, std::uint32_t* ranks);
+  /// A duplicate whose errors come back as codes. of: an MPI_Comm*; null: the world. Collective over it.
+  int (*communicator)(const void* of, Communicator*, std::uint32_t* rank, std::uint32_t* ranks);
   int (*free_communicator)(Communicator*);  ///< collective
 
   int (*send)(Communicator, const void* from, std::uint32_t bytes, std::uint32_t to, int tag, Request*);

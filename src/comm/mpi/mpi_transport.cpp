@@ -841,7 +841,7 @@ Result<std::unique_ptr<Transport>> create(std::shared_ptr<Library> library, Bell
   Communicator communicator{};
   std::uint32_t rank = 0, ranks = 0;
   const int code =
-      library->locked([&] { return library->table().communicator(&communicator, &rank, &ranks); });
+      library->locked([&] { return library->table().communicator(nullptr, &communicator, &rank, &ranks); });
   if (code != 0) return library->failed(code, "duplicating the world");
   auto transport = std::make_unique<MpiTransport>(std::move(library), bells, communicator);
   KASANE_TRY(transport->start(options));

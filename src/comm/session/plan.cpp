@@ -21,9 +21,12 @@ Result<SessionPlan> over_mpi(const Situation& s) {
 Result<SessionPlan> automatic(const Situation& s) {
   if (s.hosts == 1) return SessionPlan{};
   if (s.ucx) return SessionPlan{.network = NetworkKind::ucx, .within_hosts = false};
-  if (s.launcher == Launcher::mpi) return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
+  if (s.launcher == Launcher::mpi && !s.attached)
+    return SessionPlan{.network = NetworkKind::mpi, .within_hosts = false};
   return fail(Errc::unsupported, counted(s.ranks, "rank") + " on " + counted(s.hosts, "host") +
-                                     " need UCX, or a start by mpirun: " + s.why_no_ucx);
+                                     (s.attached ? " need UCX where the program has its own MPI: "
+                                                 : " need UCX, or a start by mpirun: ") +
+                                     s.why_no_ucx);
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 //   shm      shm          refused
 //   ucx      UCX          UCX                                  (to all other ranks, also within a host)
 //   mpi      MPI          MPI                                  (likewise; refused unless mpirun started them)
+//
+// Where the MPI is the program's own it is no network (attached).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,8 @@ struct Situation {
   std::string asked = {};  ///< SessionOptions::transport
   Launcher launcher = Launcher::alone;
   std::uint32_t ranks = 1, hosts = 1;
-  bool ucx = false;  ///< every rank has it
+  bool attached = false;  ///< the MPI is the program's: a fault in a call of it could wait for that call
+  bool ucx = false;       ///< every rank has it
   std::string why_no_ucx = {};
 };
 

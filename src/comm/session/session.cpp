@@ -50,7 +50,11 @@ class Session::HostExchange {
   OverTransport over_;
 };
 
-Session::Session(SessionOptions options, Job job) : options_(std::move(options)), job_(std::move(job)) {}
+Session::Session(SessionOptions options, Job job, std::shared_ptr<mpi::Library> adopted)
+    : options_(std::move(options)),
+      job_(std::move(job)),
+      adopted_(adopted != nullptr),
+      mpi_(std::move(adopted)) {}
 
 Session::~Session() {
   if (transport_ != nullptr && !settled_by_fork()) out_of_band().set_built(nullptr);
@@ -61,9 +65,10 @@ Session::~Session() {
   if (made_job_) close_job(job_);
 }
 
-Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Job job) {
+Result<std::unique_ptr<Session>> Session::join(const SessionOptions& options, Job job,
+                                               std::shared_ptr<mpi::Library> adopted) {
   const RaisedFileLimit raised;  // networks make memory files of their own
-  std::unique_ptr<Session> session(new Session(options, std::move(job)));
+  std::unique_ptr<Session> session(new Session(options, std::move(job), std::move(adopted)));
   KASANE_TRY(session->build());
   if (!session->settled_by_fork()) session->out_of_band().set_built(session->transport_.get());
   return session;
@@ -89,9 +94,11 @@ Result<void> Session::meet() {
 }
 
 Result<void> Session::load_mpi() {
-  auto library = mpi::load(options_.mpi);
-  KASANE_TRY(library);
-  mpi_ = std::move(*library);
+  if (!adopted_) {
+    auto library = mpi::load(options_.mpi);
+    KASANE_TRY(library);
+    mpi_ = std::move(*library);
+  }
   // An MPI that was started by another MPI's mpirun finds one rank only.
   if (job_.ranks > 1 && job_.ranks != mpi_->ranks()) {
     return fail(Errc::unsupported, "mpirun started " + counted(job_.ranks, "rank") + ", but " +
@@ -147,8 +154,11 @@ Result<void> Session::find_host() {
 }
 
 Result<void> Session::decide() {
-  Situation situation{
-      .asked = options_.transport, .launcher = job_.launcher, .ranks = job_.ranks, .hosts = job_.hosts};
+  Situation situation{.asked = options_.transport,
+                      .launcher = job_.launcher,
+                      .ranks = job_.ranks,
+                      .hosts = job_.hosts,
+                      .attached = adopted_};
   if (ucx_matters(situation)) {
     const Result<void> here = ucx::available();
     // If one rank has no UCX, no rank uses it; that is no failure yet.

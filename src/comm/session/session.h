@@ -52,7 +52,10 @@ class Session {
   /// Collective. job: a forked or single one (create_job), or one with only Launcher::mpi set: then the MPI
   /// is loaded and initialised here, and gives rank and ranks. A job's descriptors remain its maker's, which
   /// must keep them open as long as the session lives.
-  static Result<std::unique_ptr<Session>> join(const SessionOptions& options, Job job);
+  /// adopted: the MPI of the program, whose ranks join. It serves for meeting only: no transport is made over
+  /// it.
+  static Result<std::unique_ptr<Session>> join(const SessionOptions& options, Job job,
+                                               std::shared_ptr<mpi::Library> adopted = nullptr);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -73,7 +76,7 @@ class Session {
  private:
   class HostExchange;
 
-  Session(SessionOptions options, Job job);
+  Session(SessionOptions options, Job job, std::shared_ptr<mpi::Library> adopted);
   Result<void> build();
   Result<void> meet();
   Result<void> load_mpi();
@@ -87,6 +90,7 @@ class Session {
 
   SessionOptions options_;
   Job job_;
+  const bool adopted_;  ///< mpi_ is the program's
   SessionPlan plan_;
   std::string network_;  ///< describes what runs between ranks
   // Destroyed from the last to the first.

@@ -83,6 +83,11 @@ class ShmTransport final : public MailboxTransport {
     }
   }
 
+  ~ShmTransport() override {
+    for (const Source& source : sources_)
+      if (memory_limited_ && source.made != nullptr) ::munmap(source.made, source.made_bytes);
+  }
+
   Facts facts() const noexcept override {
     return {.name = "shm",
             .target_cpu_needed = false,
@@ -93,6 +98,7 @@ class ShmTransport final : public MailboxTransport {
   }
 
   Result<std::byte*> make_memory(RegionId id, std::size_t bytes) override;
+  void limit_memory() noexcept override { memory_limited_ = true; }
   Result<void> attach(RegionId id, int fd, std::byte* local, std::size_t bytes) override;
 
   Post read(RemoteAddr from, void* to, std::size_t bytes, Completion*) noexcept override;
@@ -118,6 +124,7 @@ class ShmTransport final : public MailboxTransport {
   struct Source {
     /// from make_memory(): the memory of all ranks of this host, by position
     std::byte* made = nullptr;
+    std::size_t made_bytes = 0;
     std::vector<SharedMap> peers;  ///< else, by rank: the mappings of this process
   };
 
@@ -149,6 +156,7 @@ class ShmTransport final : public MailboxTransport {
   std::size_t own_position_;  ///< of this rank in host_
   RankArea* own_;
   std::array<Source, kMaxRegions> sources_;
+  bool memory_limited_ = false;
   ReplySlots replies_;
   DoorbellDelays doorbell_delays_;
   alignas(kLine) std::atomic<std::uint32_t> gate_{0};  ///< 1 while a thread of this rank consumes
@@ -186,6 +194,7 @@ Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
   // it is used.
   (void)::madvise(map->data(), all, MADV_NOHUGEPAGE);
   sources_[raw(id)].made = std::move(*map).keep();
+  sources_[raw(id)].made_bytes = all;
   return sources_[raw(id)].made + own_position_ * each;
 }
 

@@ -36,6 +36,17 @@ use_it() {
   "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane)
   "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" \
     $(pkg-config --cflags --libs kasane-comm)
+  "$CC" -std=c11 "$here/hello/hello_attach.c" -o "$work/hello_attach_pc" \
+    $(pkg-config --cflags --libs kasane-attach)
+  for program in hello_attach hello_attach_pc; do
+    expect "rank 0 is the last (1 ranks)" "$work/$program"
+  done
+  for mpi in openmpi mpich; do
+    [ -n "$(find "$prefix" -name "kasane-mpi-$mpi.so")" ] && command -v mpicc.$mpi >/dev/null || continue
+    mpicc.$mpi -DWITH_MPI "$here/hello/hello_attach.c" -o "$work/hello_attach_$mpi" \
+      $(pkg-config --cflags --libs kasane-attach)
+    expect "rank 2 is the last (3 ranks)" "$kasane" run -n 3 -- "$work/hello_attach_$mpi"
+  done
   for ranks in 1 4; do
     for program in hello hello_pc; do
       expect "hello from a thread that may be anywhere, and from another ($ranks ranks)" \
@@ -194,6 +205,10 @@ END
     public="$public|wait(4|pid)?\$|(clock_)?nanosleep\$|u?sleep\$"
     public="$public|__atomic_|syscall\$|__cxa_(atexit|guard_(acquire|release|abort))\$"
     public="$public|std::__exception_ptr::exception_ptr::_M_(addref|release)\(|std::rethrow_exception\("
+    # mmap and its like are system calls of its own (src/base/memory_calls.cpp).
+    if nm -D --undefined-only "$library" | grep -wE "mmap(64)?|munmap|mremap|madvise"; then
+      fail "the library calls libc's mmap"
+    fi
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
     # Every function of the C header is there.

@@ -55,6 +55,16 @@ TEST(SessionPlan, EverythingThatWorks) {
   }
 }
 
+TEST(SessionPlan, RanksOfAProgramsOwnMpiAreNotJoinedByIt) {
+  Situation s{.asked = "auto", .launcher = Launcher::mpi, .ranks = 4, .hosts = 2, .attached = true};
+  s.why_no_ucx = "there is none";
+  EXPECT_FALSE(make_plan(s));
+  s.ucx = true;
+  EXPECT_EQ(make_plan(s).value().network, NetworkKind::ucx);
+  s.hosts = 1;
+  EXPECT_EQ(make_plan(s).value().network, NetworkKind::none);
+}
+
 TEST(SessionPlan, EveryRefusalSaysWhyAndWhatToDo) {
   struct Refusal {
     const char* asked;

@@ -95,6 +95,27 @@ int init(int* argc, char*** argv, bool* ours_to_end, bool* level_ok) {
   return code;
 }
 
+bool running() {
+  int initialised = 0, finalized = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalized);
+  return initialised != 0 && finalized == 0;
+}
+
+int call_stored(MPI_Comm, int, void* function, void*) {
+  reinterpret_cast<void (*)()>(function)();
+  return MPI_SUCCESS;
+}
+
+/// MPI_Finalize begins with the attributes of MPI_COMM_SELF (MPI 3.1, 8.7.1).
+int before_finalize(void (*function)()) {
+  int key = MPI_KEYVAL_INVALID;
+  int code = MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, call_stored, &key, nullptr);
+  if (code == MPI_SUCCESS) code = MPI_Comm_set_attr(MPI_COMM_SELF, key, reinterpret_cast<void*>(function));
+  if (code == MPI_SUCCESS) code = MPI_Comm_free_keyval(&key);
+  return code;
+}
+
 int finalize() {
   const Yielding yielding;
   int finalized = 0;
@@ -124,11 +145,11 @@ void error_text(int code, char* text, std::size_t bytes) {
   __builtin_trap();  // MPI_Abort does not return
 }
 
-int communicator(Communicator* out, std::uint32_t* rank, std::uint32_t* ranks) {
+int communicator(const void* of, Communicator* out, std::uint32_t* rank, std::uint32_t* ranks) {
   const Yielding yielding;
   MPI_Comm comm = MPI_COMM_NULL;
   int me = 0, size = 0;
-  int code = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  int code = MPI_Comm_dup(of != nullptr ? *static_cast<const MPI_Comm*>(of) : MPI_COMM_WORLD, &comm);
   if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   if (code == MPI_SUCCESS) code = MPI_Comm_rank(comm, &me);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(comm, &size);
@@ -265,6 +286,8 @@ const Module kasane_mpi_module = {
     .bytes = sizeof(Module),
     .name = kName,
     .init = &init,
+    .running = &running,
+    .before_finalize = &before_finalize,
     .finalize = &finalize,
     .version = &version,
     .error_text = &error_text,

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/attach/attach.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/call_selector.h"
+#include "comm/agree.h"
+#include "comm/bootstrap/job.h"
+#include "comm/mpi/library.h"
+#include "comm/mpi/place.h"
+#include "comm/shm/shm_transport.h"
+#include "mem/alt_stack.h"
+#include "mem/caught_calls.h"
+#include "mem/uffd_engine.h"
+#include "runtime/crash.h"
+#include "runtime/options.h"
+#include "runtime/process_state.h"
+#include "runtime/runtime.h"
+#include "runtime/signals.h"
+#include "runtime/start/launch.h"
+
+namespace kasane::runtime {
+namespace {
+
+using Mpi = std::shared_ptr<comm::mpi::Library>;
+
+Runtime* g_attached = nullptr;  // never destroyed at exit(): its threads run until the process ends
+
+std::optional<comm::Job> g_job;  ///< of one rank, whose descriptors are closed at the end
+
+void close_own_job() {
+  if (g_job) comm::close_job(*g_job);
+  g_job.reset();
+}
+
+/// Rows of the table that mean user-level threads, or what ranks of one image have in common.
+Result<Options> options_of_attached() {
+  auto options = options_from_environment();
+  KASANE_TRY(options);
+  if (options->session.transport == "mpi")
+    return fail(Errc::invalid_argument,
+                "--transport mpi (KASANE_TRANSPORT): not where the program has initialised the MPI, in whose "
+                "calls it may touch absent memory; use auto or ucx");
+  options->workers = 1;
+  options->slots = 1;
+  options->bind_to_cores = false;
+  options->main_in_every_rank = true;
+  options->globals_shared = options->new_in_space = options->malloc_in_space = false;
+  options->globals_of.clear();
+  options->common_stacks = false;
+  options->relocation_off = true;  // pages stay
+  options->check_globals = options->check_polling = false;
+  return options;
+}
+
+/// Of this rank, as far as it is known before the ranks meet.
+Result<comm::Job> job_of(const Mpi& mpi) {
+  if (mpi == nullptr) {
+    auto alone = comm::create_job(1, comm::shm::job_bytes(1));
+    if (alone) g_job = *alone;
+    return alone;
+  }
+  comm::Job job;
+  job.launcher = comm::Launcher::mpi;
+  job.rank = mpi->rank();
+  job.ranks = mpi->ranks();
+  return job;
+}
+
+/// What one rank could refuse alone, before any rank begins.
+Result<comm::Job> prepare(const Mpi& mpi, Options& options) {
+  auto job = job_of(mpi);
+  Result<void> here;
+  if (job) {
+    options.ranks = job->ranks;
+    here = check_job_size(job->ranks, mpi != nullptr ? comm::mpi::place(environ).local_ranks : 1,
+                          options.space_bytes);
+  } else {
+    here = tl::unexpected<Error>(job.error());
+  }
+  if (mpi != nullptr) here = comm::agree(mpi->out_of_band(), here, "kasane_attach");
+  if (here) return job;
+  close_own_job();
+  return fail(Errc::invalid_argument, here.error().message);
+}
+
+/// What the attaching thread needs as long as the process lives.
+Result<void> prepare_thread(Rank rank) {
+  static std::optional<mem::AltStack> stack;
+  static std::optional<mem::ProgramThread> caught;
+  if (!stack) {
+    auto made = mem::AltStack::create();
+    KASANE_TRY(made);
+    stack.emplace(std::move(*made));
+  }
+  let_faults_through();
+  KASANE_TRY(install_crash_handlers(rank, OtherHandlers::stay));
+  if (!caught) caught.emplace();
+  return {};
+}
+
+/// An MPI that copies from the memory of other processes does not find pages that are absent there.
+void warn_of_single_copy(const Runtime& runtime, const std::string& mpi) {
+  if (raw(runtime.rank()) != 0 || runtime.ranks() == 1 || runtime.fault_engine() == mem::kUffdThread ||
+      mpi != "MPICH" || std::getenv("UCX_TLS") != nullptr || runtime.options().log_level == "error" ||
+      runtime.options().log_level == "off")
+    return;
+  std::fputs(
+      "kasane: warning: MPICH may read global memory of other ranks that is absent, and abort: start it with "
+      "UCX_TLS=posix,self, or as a user who may use userfaultfd (--faults uffd-thread)\n",
+      stderr);
+}
+
+/// MPI_Finalize was called.
+void detach_before_finalize() {
+  if (g_attached != nullptr) detach();
+}
+
+Result<void> detach_at_finalize(const Mpi& mpi) {
+  static bool known = false;
+  if (mpi == nullptr || std::exchange(known, true)) return {};
+  return mpi->before_finalize(&detach_before_finalize);
+}
+
+Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
+  const std::string name = mpi != nullptr ? std::string(mpi->name()) : std::string();
+  KASANE_TRY(prepare_thread(job.rank));
+  KASANE_TRY(detach_at_finalize(mpi));
+  auto runtime = Runtime::attach(std::move(options), std::move(job), mpi);
+  KASANE_TRY(runtime);
+  g_attached = runtime->release();
+  warn_of_single_copy(*g_attached, name);
+  return {};
+}
+
+}  // namespace
+
+Result<void> attach(const char* mpi, const void* communicator) {
+  auto options = options_of_attached();
+  if (!options) return fail(Errc::invalid_argument, options.error().message);
+  auto library = comm::mpi::adopt(mpi != nullptr ? mpi : options->session.mpi, communicator);
+  if (!library) return fail(Errc::invalid_argument, library.error().message);
+  auto job = prepare(*library, *options);
+  KASANE_TRY(job);
+  if (raw(job->rank) == 0) {
+    const std::string unknown = unknown_variables_text(*options);
+    tell(unknown.data(), unknown.size());
+  }
+  set_calls(Calls::passed);
+  auto joined = join(*library, std::move(*options), std::move(*job));
+  leave_runtime(joined ? Calls::caught : Calls::open);
+  if (joined || joined.error().code != Errc::invalid_argument) return joined;
+  return fail(Errc::unsupported, joined.error().message);  // ranks have begun
+}
+
+void detach() noexcept {
+  set_calls(Calls::passed);
+  g_attached->detach();
+  delete std::exchange(g_attached, nullptr);
+  close_own_job();
+  // the range stays known: for messages
+  set_process({.space_base = process().space_base, .space_bytes = process().space_bytes});
+  leave_runtime(Calls::open);
+}
+
+}  // namespace kasane::runtime
