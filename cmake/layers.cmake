@@ -26,6 +26,7 @@ set(KASANE_LAYERS
   "start      | src/runtime/start  | runtime"
   "entry      | src/runtime/entry  | start bootstrap"
   "api        | include/kasane     | "
+  "arrays     | src/arrays         | api"
   "comm_api   | include/kasane/comm | comm_launch comm_engine"
 )
 
