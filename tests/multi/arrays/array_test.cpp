@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation on arrays gives what a dense vector gives, for random shapes, distributions and patches.
-// Threads compute, main expects. KASANE_ARRAYS_SEED=N replays one seed.
+// Threads compute, main expects. ARRAYS_SEED=N replays one seed.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -24,12 +24,19 @@
 namespace kasane::test {
 namespace {
 
+/// ARRAYS_TIMES=N: so many times the seeds.
+unsigned times() {
+  const char* const given = std::getenv("ARRAYS_TIMES");
+  return given != nullptr ? static_cast<unsigned>(std::atoi(given)) : 1;
+}
+
 /// Runs body(random), which returns what is wrong, as a root thread, for some seeds.
 template <class F>
 void for_seeds(unsigned seeds, const F& body) {
-  const char* const given = std::getenv("KASANE_ARRAYS_SEED");
+  const char* const given = std::getenv("ARRAYS_SEED");
   const unsigned first = given != nullptr ? static_cast<unsigned>(std::atoi(given)) : 1;
-  for (unsigned seed = first; seed < first + (given != nullptr ? 1 : seeds); ++seed) {
+  const unsigned last = first + (given != nullptr ? 1 : seeds * times());
+  for (unsigned seed = first; seed < last; ++seed) {
     const std::string wrong = kasane::run([&body, seed] {
       Random random(seed);
       return body(random);
