@@ -138,29 +138,29 @@ R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& com
   return combine(std::move(left), std::move(right));
 }
 
-/// How a tile is divided among the workers of its rank: into pieces of at most so many elements along its first
-/// dimensions, so that a piece is contiguous or nearly so; or of at most `side` along each dimension.
+/// How a tile is divided among the workers of its rank.
 struct Division {
+  /// Pieces have at most so many elements, and are cut along the first dimension that has several, so that they
+  /// are contiguous or nearly so. 0: `most` counts.
   std::size_t elements = 0;
-  std::size_t side = 0;
+  /// The largest piece of a matrix.
+  std::size_t most[2] = {};
 
   /// The dimension to halve; N: none.
   template <std::size_t N>
   [[nodiscard]] std::size_t dimension(const box<N>& b) const noexcept {
-    if (side == 0) {
+    std::size_t d = 0;
+    if (elements != 0) {
       if (b.size() <= elements) return N;
-      std::size_t d = 0;
       while (d < N && b.extent(d) == 1) ++d;
-      return d;
+    } else {
+      while (d < 2 && b.extent(d) <= most[d]) ++d;
     }
-    std::size_t longest = 0;
-    for (std::size_t d = 1; d < N; ++d)
-      if (b.extent(d) > b.extent(longest)) longest = d;
-    return b.extent(longest) > side ? longest : N;
+    return d;
   }
+  /// Halves of matrices begin at multiples of 16, so that rows of vectors stay whole.
   [[nodiscard]] std::size_t half(std::size_t extent) const noexcept {
-    const std::size_t middle = extent / 2;
-    return side != 0 && middle > 64 ? (middle + 63) / 64 * 64 : middle;
+    return elements == 0 && extent > 64 ? (extent / 2 + 15) / 16 * 16 : extent / 2;
   }
 };
 
@@ -214,6 +214,16 @@ template <std::size_t N, class F>
 void at_owners(const ArrayLayout& l, const Division& division, F f) {
   reduce_pieces_at_owners<Nothing, N>(
       l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
+}
+
+/// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows or
+/// more. Whole rows of a tile are contiguous, so rows are cut before columns.
+[[nodiscard]] inline Division in_rows(const ArrayLayout& l, std::size_t rows, std::size_t columns) noexcept {
+  std::size_t most[2] = {std::min(rows, l.tile[0]), std::min(columns, l.tile[1])};
+  const auto pieces = [&] { return ((l.extents[0] - 1) / most[0] + 1) * ((l.extents[1] - 1) / most[1] + 1); };
+  for (std::size_t& n : most)
+    while (n > 64 && pieces() < std::size_t{4} * ranks() * workers()) n = (n + 1) / 2;
+  return {.elements = 0, .most = {most[0], most[1]}};
 }
 
 /// Pieces of 256 KiB or less, eight a worker or more; of at least 4 KiB.
@@ -755,7 +765,7 @@ void transpose(const array<T, 2>& from, array<T, 2>& to) {
         EINVAL,
         "kasane::transpose: the output must be another array, with as many rows as the input has columns "
         "and as many columns as the input has rows");
-  detail::at_owners<2>(out, {.side = 256}, [&](const box<2>& whole) {
+  detail::at_owners<2>(out, detail::in_rows(out, 512, SIZE_MAX), [&](const box<2>& whole) {
     detail::expect(out, whole, write_only);
     const box<2> turned{{whole.first[1], whole.first[0]}, {whole.last[1], whole.last[0]}};
     detail::each_tile_of(in, turned, [&](const box<2>& b) {

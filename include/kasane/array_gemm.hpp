@@ -112,14 +112,6 @@ class Product {
   T alpha_, beta_;
 };
 
-/// The side of pieces of c: large, for much reuse, but so that there are four for each worker.
-[[nodiscard]] inline std::size_t side_for_gemm(const ArrayLayout& c) noexcept {
-  std::size_t side = 1024;
-  const auto pieces = [&] { return ((c.extents[0] - 1) / side + 1) * ((c.extents[1] - 1) / side + 1); };
-  while (side > 128 && pieces() < std::size_t{4} * ranks() * workers()) side /= 2;
-  return side;
-}
-
 }  // namespace detail
 
 /// c = alpha a b + beta c, for matrices of float, double or their complex numbers, however they are distributed;
@@ -141,7 +133,8 @@ void gemm(const std::type_identity_t<T>& alpha, const array<T, 2>& a, const arra
     if (l->stride[0] / sizeof(T) > INT_MAX || l->tile[0] > INT_MAX)
       throw error(EINVAL, "kasane::gemm: tiles of more than 2^31 - 1 rows or columns; give smaller tiles");
   const detail::Product<T> product(la, lb, lc, alpha, beta);
-  detail::at_owners<2>(lc, {.side = detail::side_for_gemm(lc)},
+  detail::at_owners<2>(lc, detail::in_rows(lc, 1024, 4096),  // large, for much reuse
+
                        [&product](const box<2>& whole) { product.compute(whole); });
 }
 
