@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Distributed arrays: a 9-point stencil with ghost cells, and a product of matrices by the BLAS that the program
-// links (kasane::blas).
+// Distributed arrays: a 9-point stencil with ghost cells, and a product of matrices by the BLAS that the
+// program links (kasane::blas).
 #include <cmath>
 #include <cstdio>
 #include <kasane/array.hpp>
@@ -18,7 +18,8 @@ double wave(std::size_t i, double waves) {
   return std::sin(std::numbers::pi * waves * static_cast<double>(i + 1) / (n + 1));
 }
 
-/// One step from one grid to another. Each part is computed where it lies; its neighbours' points are in ghosts.
+/// One step from one grid to another. Each part is computed where it lies; its neighbours' points are in
+/// ghosts.
 void step(Grid& from, Grid& to) {
   from.update_ghosts();
   to.for_each_part([&from](auto out) {

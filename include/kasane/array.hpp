@@ -3,16 +3,16 @@
 /// Dense arrays of up to 8 dimensions that are distributed over all ranks, and may be larger than DRAM.
 ///
 ///     kasane::run([&] {
-///       kasane::array<double, 2> a({n, n}, kasane::tiles{512, 512});      // or blocks, one a rank: the default
+///       kasane::array<double, 2> a({n, n}, kasane::tiles{512, 512});   // without: a block for each rank
 ///       a.fill(0);
-///       a.put({{0, 0}, {2, 3}}, values);                                  // rows 0 to 1, columns 0 to 2
-///       a.for_each_part([](auto part) { part(0, 0) += 1; });              // at the owners
-///       kasane::gemm(1.0, a, b, 0.0, c);                                  // link kasane::blas
+///       a.put({{0, 0}, {2, 3}}, values);                               // rows 0 to 1, columns 0 to 2
+///       a.for_each_part([](auto part) { part(0, 0) += 1; });           // at the owners
+///       kasane::gemm(1.0, a, b, 0.0, c);                               // link kasane::blas
 ///       c.save("c.npy");
 ///     });
 ///
-/// Elements are counted from 0, in C's order: the last dimension is contiguous within a tile. docs/guide/arrays.md
-/// is a guide, kasane/array_layout.hpp has the distributions.
+/// Elements are counted from 0, in C's order: the last dimension is contiguous within a tile.
+/// docs/guide/arrays.md is a guide, kasane/array_layout.hpp has the distributions.
 ///
 /// **Patches, gather, scatter, fetch_add, get, set** go to the elements' owners at once, as the functions of
 /// kasane/global_ptr.hpp do, whichever rank calls; the caller's memory may be private or global.
@@ -21,17 +21,17 @@
 /// **local()** gives loads and stores.
 ///
 /// **Consistency**: as of threads: what is ordered by fork, join, locks or barriers is seen. A bulk operation
-/// sees all patch operations and stores that the caller did before, and later patch operations and loads of the
-/// caller see what it did. Between loads or stores of one element by local() and patch operations on it a fence
-/// is needed: kasane::release_all() after stores, kasane::acquire_all() before loads.
+/// sees all patch operations and stores that the caller did before, and later patch operations and loads of
+/// the caller see what it did. Between loads or stores of one element by local() and patch operations on it
+/// a fence is needed: kasane::release_all() after stores, kasane::acquire_all() before loads.
 ///
-/// **Thread safety**: const functions and patch operations from any thread of any rank; two operations at once
-/// on one element are a data race if one changes it and they are not both accumulates, or both fetch_adds. An
-/// array is moved and destroyed by one thread, while no other uses it.
+/// **Thread safety**: const functions and patch operations from any thread of any rank; two operations at
+/// once on one element are a data race if one changes it and they are not both accumulates, or both
+/// fetch_adds. An array is moved and destroyed by one thread, while no other uses it.
 ///
 /// **Errors**: error EINVAL: an index, patch or shape that does not fit, with the numbers; nothing was done.
-/// EPERM: a bulk operation outside of run(). EIO: a peer was lost. out_of_memory. Errors of files: the system's
-/// codes.
+/// EPERM: a bulk operation outside of run(). EIO: a peer was lost. out_of_memory. Errors of files: the
+/// system's codes.
 ///
 /// After a bulk operation the caller may be on another rank, as after any fork.
 ///
@@ -66,8 +66,8 @@ template <class T, std::size_t N>
 class array;
 
 /// A patch of an array that lies in one tile, for loads and stores. Index 0 is the patch's first element in
-/// each dimension; negative ones, and those from the extent on, reach what is beside it: the rest of the tile,
-/// and its ghost cells. A plain value; valid as long as the array.
+/// each dimension; negative ones, and those from the extent on, reach what is beside it: the rest of the
+/// tile, and its ghost cells. A plain value; valid as long as the array.
 template <class T, std::size_t N>
 class patch_view {
  public:
@@ -111,7 +111,8 @@ class patch_view {
   std::array<std::ptrdiff_t, N> stride_;
 };
 
-// ---- how bulk operations run --------------------------------------------------------------------------------
+// ---- how bulk operations run
+// --------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -140,8 +141,8 @@ R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& com
 
 /// How a tile is divided among the workers of its rank.
 struct Division {
-  /// Pieces have at most so many elements, and are cut along the first dimension that has several, so that they
-  /// are contiguous or nearly so. 0: `most` counts.
+  /// Pieces have at most so many elements, and are cut along the first dimension that has several, so that
+  /// they are contiguous or nearly so. 0: `most` counts.
   std::size_t elements = 0;
   /// The largest piece of a matrix.
   std::size_t most[2] = {};
@@ -216,8 +217,8 @@ void at_owners(const ArrayLayout& l, const Division& division, F f) {
       l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
 }
 
-/// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows or
-/// more. Whole rows of a tile are contiguous, so rows are cut before columns.
+/// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows
+/// or more. Whole rows of a tile are contiguous, so rows are cut before columns.
 [[nodiscard]] inline Division in_rows(const ArrayLayout& l, std::size_t rows, std::size_t columns) noexcept {
   std::size_t most[2] = {std::min(rows, l.tile[0]), std::min(columns, l.tile[1])};
   const auto pieces = [&] { return ((l.extents[0] - 1) / most[0] + 1) * ((l.extents[1] - 1) / most[1] + 1); };
@@ -318,10 +319,11 @@ template <class T>
 
 }  // namespace detail
 
-// ---- the array ----------------------------------------------------------------------------------------------
+// ---- the array
+// ----------------------------------------------------------------------------------------------
 
-/// A dense array of N dimensions (1 to 8) of trivially copyable T, distributed over all ranks, in global memory.
-/// Moved, not copied; its memory is freed by the destructor.
+/// A dense array of N dimensions (1 to 8) of trivially copyable T, distributed over all ranks, in global
+/// memory. Moved, not copied; its memory is freed by the destructor.
 /// The elements, and the ghost cells, are not initialised.
 template <class T, std::size_t N>
 class array {
@@ -332,8 +334,8 @@ class array {
   using value_type = T;
   using index = std::array<std::size_t, N>;
 
-  /// extents: elements along each dimension, 1 or more. Throws error EINVAL: a distribution that does not fit,
-  /// or ghosts wider than the array. The ranks' memory is taken when it is first written.
+  /// extents: elements along each dimension, 1 or more. Throws error EINVAL: a distribution that does not
+  /// fit, or ghosts wider than the array. The ranks' memory is taken when it is first written.
   explicit array(const index& extents, const distribution& how = blocks(), const ghosts& around = ghosts(0))
       : layout_(N, extents.data(), sizeof(T), how, around) {
     layout_.allocate();
@@ -387,8 +389,8 @@ class array {
   void put_async(const box<N>& patch, const T* p, const leading<N>& ld, pending_group& group) {
     layout_.put(patch.first.data(), patch.last.data(), p, ld.extents.data(), &group);
   }
-  /// element += alpha * p's, each element atomic with respect to other accumulates. T: int32_t, int64_t, float,
-  /// double and their complex numbers. Complete at the owners on return.
+  /// element += alpha * p's, each element atomic with respect to other accumulates. T: int32_t, int64_t,
+  /// float, double and their complex numbers. Complete at the owners on return.
   void accumulate(const box<N>& patch, const T* p, const leading<N>& ld = {}, T alpha = T(1)) {
     accumulate_to(patch, p, ld, alpha, nullptr);
   }
@@ -401,8 +403,8 @@ class array {
 
   [[nodiscard]] T get(const index& i) const { return kasane::get(address(i)); }
   void set(const index& i, const T& value) { kasane::put(address(i), value); }
-  /// Adds n at the owner, atomic among all fetch_adds of the element; returns the value before. T: integers and
-  /// floating-point numbers of 4 or 8 bytes.
+  /// Adds n at the owner, atomic among all fetch_adds of the element; returns the value before. T: integers
+  /// and floating-point numbers of 4 or 8 bytes.
   T fetch_add(const index& i, T n) {
     static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
                   "fetch_add: numbers of 4 or 8 bytes");
@@ -425,10 +427,10 @@ class array {
   [[nodiscard]] std::vector<patch_view<T, N>> local() { return local_views<T>(); }
   [[nodiscard]] std::vector<patch_view<const T, N>> local() const { return local_views<const T>(); }
   /// Calls f(part) for patches that together are the array, by threads that begin at their owners: part is a
-  /// patch_view<T, N> of whole rows of a tile or of pieces of one row, of at most `grain` elements. For changes
-  /// of part's own elements, which may read ghost cells; those are as update_ghosts() left them, while other
-  /// elements of the tile beside the part may be changing by then. Exceptions of f are thrown on, after all
-  /// threads have ended.
+  /// patch_view<T, N> of whole rows of a tile or of pieces of one row, of at most `grain` elements. For
+  /// changes of part's own elements, which may read ghost cells; those are as update_ghosts() left them,
+  /// while other elements of the tile beside the part may be changing by then. Exceptions of f are thrown
+  /// on, after all threads have ended.
   template <class F>
   void for_each_part(F f, std::size_t grain = automatic) {
     parts<T>(f, grain);
@@ -637,8 +639,9 @@ T array<T, N>::extreme(Replaces replaces) const {
   return *best;
 }
 
-// ---- operations on several arrays -----------------------------------------------------------------------------
-// Distributions may differ: work is done where the output lies.
+// ---- operations on several arrays
+// ----------------------------------------------------------------------------- Distributions may differ:
+// work is done where the output lies.
 
 /// out's element at each index = f(a's element there). out may be a. Throws error EINVAL: different extents.
 template <class T, class U, std::size_t N, class F>

@@ -3,9 +3,9 @@
 /// The product of distributed matrices, by the BLAS that the program links. Included by kasane/array.hpp.
 ///
 /// A program that calls gemm links kasane::blas (CMake), or any library with the functions of cblas.h whose
-/// integers have 32 bits: `-lopenblas`. Without one the linker misses cblas_dgemm. libkasane itself needs none.
-/// Each worker calls the BLAS by itself: `OPENBLAS_NUM_THREADS=1` keeps OpenBLAS from starting a team of threads
-/// in each.
+/// integers have 32 bits: `-lopenblas`. Without one the linker misses cblas_dgemm. libkasane itself needs
+/// none. Each worker calls the BLAS by itself: `OPENBLAS_NUM_THREADS=1` keeps OpenBLAS from starting a team
+/// of threads in each.
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,8 @@ void multiply(std::size_t m, std::size_t n, std::size_t k, const T& alpha, Matri
     call(kasane_cblas_zgemm, &alpha, &beta);
 }
 
-/// One piece of c: its products with the patches of a and b, each of which lies in one tile of its array. While
-/// a product is computed, the next patches are on their way from SSD.
+/// One piece of c: its products with the patches of a and b, each of which lies in one tile of its array.
+/// While a product is computed, the next patches are on their way from SSD.
 template <class T>
 class Product {
  public:
@@ -114,9 +114,9 @@ class Product {
 
 }  // namespace detail
 
-/// c = alpha a b + beta c, for matrices of float, double or their complex numbers, however they are distributed;
-/// where beta is 0, c is not read. Pieces of c are computed at their owners; a rank keeps what it fetches of a
-/// and b. Tiles of 512 x 512 or more suit it best, above all for matrices larger than DRAM.
+/// c = alpha a b + beta c, for matrices of float, double or their complex numbers, however they are
+/// distributed; where beta is 0, c is not read. Pieces of c are computed at their owners; a rank keeps what
+/// it fetches of a and b. Tiles of 512 x 512 or more suit it best, above all for matrices larger than DRAM.
 /// Throws error EINVAL: extents that do not fit; c is a or b; more than 2^31 - 1 elements in a row of a tile.
 template <class T>
 void gemm(const std::type_identity_t<T>& alpha, const array<T, 2>& a, const array<T, 2>& b,

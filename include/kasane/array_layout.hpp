@@ -4,8 +4,8 @@
 /// by kasane/array.hpp; docs/design/arrays.md has pictures.
 ///
 /// An array is cut into *tiles* of one shape; those at its upper edges may be smaller. Tiles are dealt to a
-/// grid of *parts*, in turn along each dimension; with blocks a part has one tile. Part k lies at rank k modulo
-/// ranks().
+/// grid of *parts*, in turn along each dimension; with blocks a part has one tile. Part k lies at rank k
+/// modulo ranks().
 ///
 /// **Units**: elements, unless a name ends with bytes. **Thread safety**: values; functions of the layout
 /// change nothing.
@@ -46,8 +46,8 @@ struct blocks : distribution {
   blocks() noexcept : distribution(false, {}) {}
   blocks(std::initializer_list<std::size_t> grid) noexcept : distribution(false, grid) {}
 };
-/// Tiles of that shape, dealt to a grid of ranks in turn along each dimension. A tile is contiguous in memory:
-/// for gemm, for arrays larger than DRAM, and where work is unequal.
+/// Tiles of that shape, dealt to a grid of ranks in turn along each dimension. A tile is contiguous in
+/// memory: for gemm, for arrays larger than DRAM, and where work is unequal.
 struct tiles : distribution {
   tiles(std::initializer_list<std::size_t> shape) noexcept : distribution(true, shape) {}
 };
@@ -87,8 +87,8 @@ struct box {
 };
 
 /// The leading dimensions of a patch in the caller's memory: how many elements lie between neighbours of
-/// dimension d is the product of the extents that follow. For a matrix one number, the distance of rows; for N
-/// dimensions the extents of dimensions 1 to N - 1. Without: the patch is dense.
+/// dimension d is the product of the extents that follow. For a matrix one number, the distance of rows; for
+/// N dimensions the extents of dimensions 1 to N - 1. Without: the patch is dense.
 template <std::size_t N>
 struct leading {
   constexpr leading() noexcept = default;
@@ -151,7 +151,8 @@ struct ArrayLayout {
     return tile_at(at) + inside;
   }
 
-  /// Throws error EINVAL, naming `call`, if the index or the patch is not within the array; an empty patch is.
+  /// Throws error EINVAL, naming `call`, if the index or the patch is not within the array; an empty patch
+  /// is.
   void check_index(const char* call, const std::size_t* index) const;
   void check_box(const char* call, const std::size_t* first, const std::size_t* last) const;
   /// Throws error EINVAL if the two have different extents, or are one array.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of NumPy's .npy files, format 1.0 and 2.0 (numpy.lib.format): magic, version, length, and a Python
-// dictionary with the type, the order and the shape.
+// The header of NumPy's .npy files, format 1.0 and 2.0 (numpy.lib.format): magic, version, length, and a
+// Python dictionary with the type, the order and the shape.
 // Thread safety: values.
 #pragma once
 

@@ -191,12 +191,13 @@ void ArrayLayout::scatter(const std::size_t* indices, std::size_t n, const void*
       [](const kasane_piece_t* p, std::size_t count) { return kasane_put_vector(p, count, nullptr); });
 }
 
-// ---- ghosts -------------------------------------------------------------------------------------------------
+// ---- ghosts
+// -------------------------------------------------------------------------------------------------
 
 namespace {
 
-/// A range of ghost cells along one dimension, `from` on in coordinates of the array, which may be outside; and
-/// the elements that it copies. Without a copy count is 0.
+/// A range of ghost cells along one dimension, `from` on in coordinates of the array, which may be outside;
+/// and the elements that it copies. Without a copy count is 0.
 struct Span {
   std::ptrdiff_t from;
   std::size_t first, count;
@@ -272,7 +273,8 @@ void ArrayLayout::fetch_ghosts(std::size_t k, std::size_t t) const {
   group.wait();
 }
 
-// ---- loads and stores ---------------------------------------------------------------------------------------
+// ---- loads and stores
+// ---------------------------------------------------------------------------------------
 
 void ArrayLayout::expect(const std::size_t* first, const std::size_t* last, view_access use) const {
   constexpr std::size_t kLeast = 4096;

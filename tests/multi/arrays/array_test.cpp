@@ -46,7 +46,8 @@ void for_seeds(unsigned seeds, const F& body) {
   }
 }
 
-// ---- patches ------------------------------------------------------------------------------------------------
+// ---- patches
+// ------------------------------------------------------------------------------------------------
 
 /// A patch in the caller's memory, with gaps that nothing may change.
 template <class T, std::size_t N>
@@ -244,7 +245,8 @@ TEST(Array, ThreadsOfAllRanksAccumulateAndCount) {
   });
 }
 
-// ---- bulk operations ----------------------------------------------------------------------------------------
+// ---- bulk operations
+// ----------------------------------------------------------------------------------------
 
 template <class T, std::size_t N>
 std::string bulk(Random& random) {
@@ -355,7 +357,8 @@ TEST(Array, LocalPartsAreTheWholeArray) {
   });
 }
 
-// ---- ghosts -------------------------------------------------------------------------------------------------
+// ---- ghosts
+// -------------------------------------------------------------------------------------------------
 
 /// Every ghost cell of the array, as an index that may be outside, and what it should be.
 template <std::size_t N>
@@ -442,7 +445,8 @@ TEST(Array, StencilWithGhosts) {
   });
 }
 
-// ---- gemm ---------------------------------------------------------------------------------------------------
+// ---- gemm
+// ---------------------------------------------------------------------------------------------------
 
 #ifdef KASANE_HAVE_BLAS
 template <class T>
@@ -481,7 +485,8 @@ TEST(Array, GemmOfManyPieces) {
 }
 #endif
 
-// ---- files --------------------------------------------------------------------------------------------------
+// ---- files
+// --------------------------------------------------------------------------------------------------
 
 class Files : public testing::Test {
  protected:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of each type and of several shapes in FOLDER, for numpy.py: `npy save FOLDER` writes TYPE_DIMENSIONS.npy,
-// `npy load FOLDER` checks those that NumPy wrote. Element k in C's order is k % 100; of complex numbers the
-// imaginary part is -k % 7.
+// Arrays of each type and of several shapes in FOLDER, for numpy.py: `npy save FOLDER` writes
+// TYPE_DIMENSIONS.npy, `npy load FOLDER` checks those that NumPy wrote. Element k in C's order is k % 100;
+// of complex numbers the imaginary part is -k % 7.
 #include <algorithm>
 #include <complex>
 #include <concepts>

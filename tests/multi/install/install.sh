@@ -28,7 +28,8 @@ use_it() {
   rm -rf "$work"
   "$kasane" --version
   cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
-    -DARRAYS_EXAMPLE="$source/examples/arrays.cpp" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "find_package(Kasane)"; }
+    -DARRAYS_EXAMPLE="$source/examples/arrays.cpp" >"$scratch/log" 2>&1 ||
+    { cat "$scratch/log"; fail "find_package(Kasane)"; }
   cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
   pc=$(dirname "$(find "$prefix" -name kasane.pc)")
   export PKG_CONFIG_PATH=$pc
