@@ -3,8 +3,8 @@
 //   kasane run … -- player-arrays gemm N REPETITIONS
 //     C = A B of N x N doubles in tiles of 512 x 512, once to begin with, then REPETITIONS times
 //   kasane run -n 2 --workers 1 --debug relocate=off -- player-arrays patches REPETITIONS
-//     a thread on rank 0 gets, puts and accumulates patches of an array of two blocks, one at each rank; copies
-//     of the same shape between private arrays beside it
+//     a thread on rank 0 gets, puts and accumulates patches of an array of two blocks, one at each rank;
+//     copies of the same shape between private arrays beside it
 // Prints one JSON object: "gigaflops", a list; or lists of GB/s, "get-SHAPE-own", "put-SHAPE-other",
 // "memcpy-SHAPE" …
 #include <chrono>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The BLAS by itself, in private memory: C = A B of N x N doubles, once to begin with, then REPETITIONS times.
+// The BLAS by itself, in private memory: C = A B of N x N doubles, once to begin with, then REPETITIONS
+// times.
 //   OPENBLAS_NUM_THREADS=2 player-openblas N REPETITIONS
 // Prints one JSON object: "gigaflops", a list.
 #include <chrono>
