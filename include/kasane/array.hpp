@@ -492,6 +492,7 @@ class array {
     detail::npy_extents(path.c_str(), detail::npy_type<T>(), N, extents.data());
     array a(extents, how, around);
     a.layout_.load(path.c_str(), detail::npy_type<T>());
+    kasane_acquire_all();  // after direct changes
     return a;
   }
 

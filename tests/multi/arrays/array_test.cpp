@@ -336,6 +336,27 @@ TEST(Array, BulkOperationsAndPatchesSeeEachOther) {
   });
 }
 
+/// A rank keeps what it has read of another's, and changes that directly; then it reads it again.
+TEST(Array, BulkOperationsSeeWhatTheirCallerPutAtAnotherRank) {
+  const std::string wrong = kasane::run([]() -> std::string {
+    constexpr std::size_t n = 8192;
+    array<double, 2> a({ranks(), n}, blocks{ranks(), 1}), out({ranks(), n}, blocks{1, 1});
+    std::vector<double> row(n), seen(n);
+    for (int turn = 0; turn < 30; ++turn) {
+      this_thread::move_near(out.address({0, 0}).get());
+      std::fill(row.begin(), row.end(), turn);
+      for (std::size_t r = 0; r < ranks(); ++r) a.put({{r, 0}, {r + 1, n}}, row.data());
+      copy(a, out);
+      for (std::size_t r = 0; r < ranks(); ++r) {
+        out.get({{r, 0}, {r + 1, n}}, seen.data());
+        if (seen != row) return "turn " + std::to_string(turn) + ", row " + std::to_string(r);
+      }
+    }
+    return "";
+  });
+  EXPECT_EQ(wrong, "");
+}
+
 TEST(Array, LocalPartsAreTheWholeArray) {
   for_seeds(6, [](Random& random) -> std::string {
     const auto extents = draw_extents<3>(random);
@@ -614,6 +635,19 @@ TEST(ArrayErrors, SayWhatIsWrong) {
                EINVAL, "another array");
   expect_error(error_of([] { static_cast<void>(Doubles({4, 4}, tiles{2, 2}).view_of({{0, 0}, {3, 1}})); }),
                EINVAL, "several tiles");
+}
+
+TEST(ArrayErrors, BulkOperationsNeedAThread) {
+  array<double, 2> a({40, 40});  // patches do not
+  a.set({1, 1}, 5);
+  EXPECT_EQ(a.get({1, 1}), 5);
+  try {
+    a.fill(1);
+    ADD_FAILURE() << "fill outside of run()";
+  } catch (const error& e) {
+    EXPECT_EQ(e.code(), EPERM);
+  }
+  EXPECT_EQ(a.get({1, 1}), 5);
 }
 
 TEST(ArrayErrors, ExceptionsOfFunctionsPass) {
