@@ -111,8 +111,7 @@ class patch_view {
   std::array<std::ptrdiff_t, N> stride_;
 };
 
-// ---- how bulk operations run
-// --------------------------------------------------------------------------------
+// ---- how bulk operations run -----------------------------------------------------------------------------
 
 namespace detail {
 
@@ -178,23 +177,31 @@ R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& com
   return combine(std::move(left), std::move(right));
 }
 
+/// At its begin, and at its end, direct access and loads and stores of the caller's rank meet (Consistency
+/// above).
+struct BothViews {
+  BothViews() {
+    kasane_release_all();
+    kasane_acquire_all();
+  }
+  BothViews(const BothViews&) = delete;
+  BothViews& operator=(const BothViews&) = delete;
+  ~BothViews() { kasane_release_all(); }
+};
+
 /// All bulk operations come from here: the combination of of_tile(k, t) over the tiles t of each part k, in
 /// order, by threads that begin at the parts' owners. of_tile is called by several threads at once. R{} is
 /// neutral.
-/// Before, and after, direct access and loads and stores of the caller's rank meet (Consistency above).
 template <class R, class OfTile, class Combine>
 R reduce_at_owners(const ArrayLayout& l, OfTile of_tile, Combine combine) {
-  kasane_release_all();
-  kasane_acquire_all();
+  const BothViews meet;
   auto of_part = [&](std::uint64_t k) {
     const std::size_t n = l.tiles_of_part(k);
     if (n != 0) check(kasane_thread_move_near(l.part(k)));
     auto one = [&of_tile, k](std::uint64_t t) -> R { return of_tile(k, t); };
     return reduce_halves<R>(0, n, one, combine);
   };
-  R all = reduce_halves<R>(0, l.parts, of_part, combine);
-  kasane_release_all();
-  return all;
+  return reduce_halves<R>(0, l.parts, of_part, combine);
 }
 /// The same over pieces of tiles: f(box).
 template <class R, std::size_t N, class F, class Combine>
@@ -319,8 +326,7 @@ template <class T>
 
 }  // namespace detail
 
-// ---- the array
-// ----------------------------------------------------------------------------------------------
+// ---- the array -------------------------------------------------------------------------------------------
 
 /// A dense array of N dimensions (1 to 8) of trivially copyable T, distributed over all ranks, in global
 /// memory. Moved, not copied; its memory is freed by the destructor.
@@ -640,9 +646,8 @@ T array<T, N>::extreme(Replaces replaces) const {
   return *best;
 }
 
-// ---- operations on several arrays
-// ----------------------------------------------------------------------------- Distributions may differ:
-// work is done where the output lies.
+// ---- operations on several arrays ------------------------------------------------------------------------
+// Distributions may differ: work is done where the output lies.
 
 /// out's element at each index = f(a's element there). out may be a. Throws error EINVAL: different extents.
 template <class T, class U, std::size_t N, class F>

@@ -191,8 +191,7 @@ void ArrayLayout::scatter(const std::size_t* indices, std::size_t n, const void*
       [](const kasane_piece_t* p, std::size_t count) { return kasane_put_vector(p, count, nullptr); });
 }
 
-// ---- ghosts
-// -------------------------------------------------------------------------------------------------
+// ---- ghosts ----------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -273,8 +272,7 @@ void ArrayLayout::fetch_ghosts(std::size_t k, std::size_t t) const {
   group.wait();
 }
 
-// ---- loads and stores
-// ---------------------------------------------------------------------------------------
+// ---- loads and stores ------------------------------------------------------------------------------------
 
 void ArrayLayout::expect(const std::size_t* first, const std::size_t* last, view_access use) const {
   constexpr std::size_t kLeast = 4096;

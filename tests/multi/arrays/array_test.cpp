@@ -46,8 +46,7 @@ void for_seeds(unsigned seeds, const F& body) {
   }
 }
 
-// ---- patches
-// ------------------------------------------------------------------------------------------------
+// ---- patches ---------------------------------------------------------------------------------------------
 
 /// A patch in the caller's memory, with gaps that nothing may change.
 template <class T, std::size_t N>
@@ -245,8 +244,7 @@ TEST(Array, ThreadsOfAllRanksAccumulateAndCount) {
   });
 }
 
-// ---- bulk operations
-// ----------------------------------------------------------------------------------------
+// ---- bulk operations -------------------------------------------------------------------------------------
 
 template <class T, std::size_t N>
 std::string bulk(Random& random) {
@@ -357,6 +355,18 @@ TEST(Array, BulkOperationsSeeWhatTheirCallerPutAtAnotherRank) {
   EXPECT_EQ(wrong, "");
 }
 
+TEST(Array, ElementsLieAtTheirOwners) {
+  for_seeds(10, [](Random& random) -> std::string {
+    const auto extents = draw_extents<2>(random);
+    array<double, 2> a(extents, draw_distribution(random, extents));
+    std::string wrong;
+    each_index(a.all(), [&](const auto& i) {
+      if (where(a.address(i).get()) != a.owner(i)) wrong = text(i);
+    });
+    return wrong;
+  });
+}
+
 TEST(Array, LocalPartsAreTheWholeArray) {
   for_seeds(6, [](Random& random) -> std::string {
     const auto extents = draw_extents<3>(random);
@@ -378,8 +388,7 @@ TEST(Array, LocalPartsAreTheWholeArray) {
   });
 }
 
-// ---- ghosts
-// -------------------------------------------------------------------------------------------------
+// ---- ghosts ----------------------------------------------------------------------------------------------
 
 /// Every ghost cell of the array, as an index that may be outside, and what it should be.
 template <std::size_t N>
@@ -466,8 +475,7 @@ TEST(Array, StencilWithGhosts) {
   });
 }
 
-// ---- gemm
-// ---------------------------------------------------------------------------------------------------
+// ---- gemm ------------------------------------------------------------------------------------------------
 
 #ifdef KASANE_HAVE_BLAS
 template <class T>
@@ -506,8 +514,7 @@ TEST(Array, GemmOfManyPieces) {
 }
 #endif
 
-// ---- files
-// --------------------------------------------------------------------------------------------------
+// ---- files -----------------------------------------------------------------------------------------------
 
 class Files : public testing::Test {
  protected:
