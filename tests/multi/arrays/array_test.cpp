@@ -607,6 +607,27 @@ TEST_F(Files, WrongFilesAreRefused) {
   expect_error(error_of([&] { static_cast<void>(array<float, 2>::load(path)); }), EIO, "cut off");
 }
 
+TEST_F(Files, DamagedHeadersAreRefusedOrRead) {
+  const std::string path = file("a.npy");
+  kasane::run([&] { array<float, 2>({4, 4}).save(path); });
+  std::stringstream whole;
+  whole << std::ifstream(path, std::ios::binary).rdbuf();
+  Random random(7);
+  for (int i = 0; i < 400; ++i) {
+    std::string bytes = whole.str();
+    for (std::size_t k = draw(random, 1, 3); k > 0; --k)
+      bytes[draw(random, 0, 75)] = static_cast<char>(draw(random, 0, 255));
+    std::ofstream(path, std::ios::binary) << bytes;
+    kasane::run([&] {
+      try {
+        static_cast<void>(array<float, 2>::load(path));
+      } catch (const error&) {
+      } catch (const std::bad_alloc&) {  // large extents
+      }
+    });
+  }
+}
+
 TEST(ArrayErrors, SayWhatIsWrong) {
   using Doubles = array<double, 2>;
   expect_error(error_of([] { Doubles({0, 3}); }), EINVAL, "dimension 0");
