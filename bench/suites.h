@@ -20,6 +20,7 @@ inline constexpr Suite kSuites[] = {
     {"spill", "Rates between frames and a spill file, beside fio and mmap"},
     {"eviction", "How well eviction policies choose, on traces of page numbers"},
     {"tier", "Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio"},
+    {"arrays", "What distributed arrays cost: gemm beside OpenBLAS, patches beside memcpy"},
     {"stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking"},
 };
 

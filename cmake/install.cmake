@@ -46,7 +46,7 @@ configure_package_config_file(cmake/KasaneConfig.cmake.in "${CMAKE_BINARY_DIR}/c
   INSTALL_DESTINATION "${config_folder}")
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
-install(FILES "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
+install(FILES cmake/KasaneBlas.cmake "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
   "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
 
 # pkg-config kasane, kasane-attach, kasane-comm: the paths are relative to the .pc files, so that a moved

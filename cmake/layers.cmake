@@ -27,6 +27,7 @@ set(KASANE_LAYERS
   "attach     | src/runtime/attach | start comm_mpi"
   "entry      | src/runtime/entry  | start bootstrap"
   "api        | include/kasane     | "
+  "arrays     | src/arrays         | api"
   "comm_api   | include/kasane/comm | comm_launch comm_engine"
 )
 

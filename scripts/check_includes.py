@@ -11,7 +11,7 @@ import re
 import sys
 
 SUFFIXES = {".h", ".hpp", ".c", ".cpp", ".S", ".inc"}
-FOLDERS = ["src", "include", "apps", "examples", "tools", "bench", "containers", "arrays"]
+FOLDERS = ["src", "include", "apps", "examples", "tools", "bench", "containers"]
 
 # A third-party header, by the beginning of its name, and the parts that may include it. Everything else in <>
 # is the language's or the system's. Every layer of src, tools and bench may include it.
@@ -35,7 +35,6 @@ PARTS = {
     "apps": set(),
     "examples": set(),
     "containers": set(),
-    "arrays": set(),
     "tools": None,
     "bench": None,
 }

@@ -18,7 +18,7 @@ networks='libucx-dev libopenmpi-dev openmpi-bin'
 system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || system=''
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
 tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib'
-tests="$tests libmimalloc-dev libgtest-dev libtbb-dev fio gdb"
+tests="$tests libmimalloc-dev libgtest-dev libtbb-dev libopenblas-dev python3-numpy fio gdb"
 tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no

@@ -28,7 +28,8 @@ use_it() {
   rm -rf "$work"
   "$kasane" --version
   cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
-    >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "find_package(Kasane)"; }
+    -DARRAYS_EXAMPLE="$source/examples/arrays.cpp" >"$scratch/log" 2>&1 ||
+    { cat "$scratch/log"; fail "find_package(Kasane)"; }
   cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
   pc=$(dirname "$(find "$prefix" -name kasane.pc)")
   export PKG_CONFIG_PATH=$pc
@@ -59,6 +60,15 @@ use_it() {
       expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"
     done
   done
+  if [ -e "$work/arrays" ] && pkg-config --exists openblas; then
+    "$CXX" -std=c++20 -O2 "$source/examples/arrays.cpp" -o "$work/arrays_pc" \
+      $(pkg-config --cflags --libs kasane openblas)
+    for ranks in 1 4; do
+      for program in arrays arrays_pc; do
+        expect "product's error" "$kasane" run -n $ranks -- "$work/$program"
+      done
+    done
+  fi
   for program in hello hello_pc hello_c hello_c_pc; do
     expect "hold between ranks" "$kasane" info "$work/$program"
   done

@@ -1,0 +1,792 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Dense arrays of up to 8 dimensions that are distributed over all ranks, and may be larger than DRAM.
+///
+///     kasane::run([&] {
+///       kasane::array<double, 2> a({n, n}, kasane::tiles{512, 512});   // without: a block for each rank
+///       a.fill(0);
+///       a.put({{0, 0}, {2, 3}}, values);                               // rows 0 to 1, columns 0 to 2
+///       a.for_each_part([](auto part) { part(0, 0) += 1; });           // at the owners
+///       kasane::gemm(1.0, a, b, 0.0, c);                               // link kasane::blas
+///       c.save("c.npy");
+///     });
+///
+/// Elements are counted from 0, in C's order: the last dimension is contiguous within a tile.
+/// docs/guide/arrays.md is a guide, kasane/array_layout.hpp has the distributions.
+///
+/// **Patches, gather, scatter, fetch_add, get, set** go to the elements' owners at once, as the functions of
+/// kasane/global_ptr.hpp do, whichever rank calls; the caller's memory may be private or global.
+/// **Bulk operations** (fill, copy, gemm, sum, update_ghosts … and for_each_part) fork threads that begin at
+/// the owners, and join them.
+/// **local()** gives loads and stores.
+///
+/// **Consistency**: as of threads: what is ordered by fork, join, locks or barriers is seen. A bulk operation
+/// sees all patch operations and stores that the caller did before, and later patch operations and loads of
+/// the caller see what it did. Between loads or stores of one element by local() and patch operations on it
+/// a fence is needed: kasane::release_all() after stores, kasane::acquire_all() before loads.
+///
+/// **Thread safety**: const functions and patch operations from any thread of any rank; two operations at
+/// once on one element are a data race if one changes it and they are not both accumulates, or both
+/// fetch_adds. An array is moved and destroyed by one thread, while no other uses it.
+///
+/// **Errors**: error EINVAL: an index, patch or shape that does not fit, with the numbers; nothing was done.
+/// EPERM: a bulk operation outside of run(). EIO: a peer was lost. out_of_memory. Errors of files: the
+/// system's codes.
+///
+/// After a bulk operation the caller may be on another rank, as after any fork.
+///
+/// Sources: the operations are those of the Global Arrays toolkit (Nieplocha, Harrison, Littlefield 1994).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <kasane/array_layout.hpp>
+#include <kasane/kasane.hpp>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+#include <version>
+#ifdef __cpp_lib_mdspan
+#include <mdspan>
+#endif
+
+namespace kasane {
+
+template <class T, std::size_t N>
+class array;
+
+/// A patch of an array that lies in one tile, for loads and stores. Index 0 is the patch's first element in
+/// each dimension; negative ones, and those from the extent on, reach what is beside it: the rest of the
+/// tile, and its ghost cells. A plain value; valid as long as the array.
+template <class T, std::size_t N>
+class patch_view {
+ public:
+  using index = std::array<std::size_t, N>;
+
+  patch_view(T* data, const box<N>& where, const std::array<std::ptrdiff_t, N>& strides) noexcept
+      : data_(data), box_(where), stride_(strides) {}
+
+  template <std::integral... I>
+    requires(sizeof...(I) == N)
+  [[nodiscard]] T& operator()(I... i) const noexcept {
+    std::size_t d = 0;
+    std::ptrdiff_t at = 0;
+    ((at += static_cast<std::ptrdiff_t>(i) * stride_[d++]), ...);
+    return data_[at];
+  }
+  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t extent(std::size_t d) const noexcept { return box_.extent(d); }
+  /// Elements between neighbours of dimension d; 1 for the last.
+  [[nodiscard]] std::ptrdiff_t stride(std::size_t d) const noexcept { return stride_[d]; }
+  /// Which elements of the array these are.
+  [[nodiscard]] const box<N>& where() const noexcept { return box_; }
+  /// The array's index of element 0 in dimension d.
+  [[nodiscard]] std::size_t first(std::size_t d) const noexcept { return box_.first[d]; }
+
+#ifdef __cpp_lib_mdspan
+  using mdspan = std::mdspan<T, std::dextents<std::size_t, N>, std::layout_stride>;
+  operator mdspan() const noexcept {
+    std::array<std::size_t, N> extents, strides;
+    for (std::size_t d = 0; d < N; ++d) {
+      extents[d] = extent(d);
+      strides[d] = static_cast<std::size_t>(stride_[d]);
+    }
+    return mdspan(data_, typename mdspan::mapping_type(std::dextents<std::size_t, N>(extents), strides));
+  }
+#endif
+
+ private:
+  T* data_;
+  box<N> box_;
+  std::array<std::ptrdiff_t, N> stride_;
+};
+
+// ---- how bulk operations run -----------------------------------------------------------------------------
+
+namespace detail {
+
+template <std::size_t N>
+[[nodiscard]] box<N> tile_of(const ArrayLayout& l, std::size_t part, std::size_t t) noexcept {
+  box<N> b;
+  l.box_of(part, t, b.first.data(), b.last.data());
+  return b;
+}
+template <std::size_t N>
+void expect(const ArrayLayout& l, const box<N>& b, view_access use) {
+  l.expect(b.first.data(), b.last.data(), use);
+}
+
+/// The combination of leaf(i) over [begin, end), by halving, in order.
+template <class R, class Leaf, class Combine>
+R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& combine) {
+  if (begin == end) return R{};
+  if (end - begin == 1) return leaf(begin);
+  const std::uint64_t middle = begin + (end - begin) / 2;
+  R left{}, right{};
+  fork_join([=, &leaf, &combine, out = &left] { *out = reduce_halves<R>(begin, middle, leaf, combine); },
+            [&] { right = reduce_halves<R>(middle, end, leaf, combine); });
+  return combine(std::move(left), std::move(right));
+}
+
+/// How a tile is divided among the workers of its rank.
+struct Division {
+  /// Pieces have at most so many elements, and are cut along the first dimension that has several, so that
+  /// they are contiguous or nearly so. 0: `most` counts.
+  std::size_t elements = 0;
+  /// The largest piece of a matrix.
+  std::size_t most[2] = {};
+
+  /// The dimension to halve; N: none.
+  template <std::size_t N>
+  [[nodiscard]] std::size_t dimension(const box<N>& b) const noexcept {
+    std::size_t d = 0;
+    if (elements != 0) {
+      if (b.size() <= elements) return N;
+      while (d < N && b.extent(d) == 1) ++d;
+    } else {
+      while (d < 2 && b.extent(d) <= most[d]) ++d;
+    }
+    return d;
+  }
+  /// Halves of matrices begin at multiples of 16, so that rows of vectors stay whole.
+  [[nodiscard]] std::size_t half(std::size_t extent) const noexcept {
+    return elements == 0 && extent > 64 ? (extent / 2 + 15) / 16 * 16 : extent / 2;
+  }
+};
+
+/// The combination of f(piece) over the pieces of b.
+template <class R, std::size_t N, class F, class Combine>
+R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& combine) {
+  const std::size_t d = division.dimension(b);
+  if (d == N) return f(b);
+  box<N> low = b, high = b;
+  low.last[d] = high.first[d] = b.first[d] + division.half(b.extent(d));
+  R left{}, right{};
+  fork_join([=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
+            [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
+  return combine(std::move(left), std::move(right));
+}
+
+/// At its begin, and at its end, direct access and loads and stores of the caller's rank meet (Consistency
+/// above).
+struct BothViews {
+  BothViews() {
+    kasane_release_all();
+    kasane_acquire_all();
+  }
+  BothViews(const BothViews&) = delete;
+  BothViews& operator=(const BothViews&) = delete;
+  ~BothViews() { kasane_release_all(); }
+};
+
+/// All bulk operations come from here: the combination of of_tile(k, t) over the tiles t of each part k, in
+/// order, by threads that begin at the parts' owners. of_tile is called by several threads at once. R{} is
+/// neutral.
+template <class R, class OfTile, class Combine>
+R reduce_at_owners(const ArrayLayout& l, OfTile of_tile, Combine combine) {
+  const BothViews meet;
+  auto of_part = [&](std::uint64_t k) {
+    const std::size_t n = l.tiles_of_part(k);
+    if (n != 0) check(kasane_thread_move_near(l.part(k)));
+    auto one = [&of_tile, k](std::uint64_t t) -> R { return of_tile(k, t); };
+    return reduce_halves<R>(0, n, one, combine);
+  };
+  return reduce_halves<R>(0, l.parts, of_part, combine);
+}
+/// The same over pieces of tiles: f(box).
+template <class R, std::size_t N, class F, class Combine>
+R reduce_pieces_at_owners(const ArrayLayout& l, const Division& division, F f, Combine combine) {
+  return reduce_at_owners<R>(
+      l,
+      [&](std::size_t k, std::size_t t) {
+        return reduce_pieces_of<R>(tile_of<N>(l, k, t), division, f, combine);
+      },
+      combine);
+}
+
+/// What threads that are there for their effects return.
+struct Nothing {
+  friend Nothing operator+(Nothing, Nothing) noexcept { return {}; }
+};
+template <std::size_t N, class F>
+void at_owners(const ArrayLayout& l, const Division& division, F f) {
+  reduce_pieces_at_owners<Nothing, N>(
+      l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
+}
+
+/// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows
+/// or more. Whole rows of a tile are contiguous, so rows are cut before columns.
+[[nodiscard]] inline Division in_rows(const ArrayLayout& l, std::size_t rows, std::size_t columns) noexcept {
+  std::size_t most[2] = {std::min(rows, l.tile[0]), std::min(columns, l.tile[1])};
+  const auto pieces = [&] { return ((l.extents[0] - 1) / most[0] + 1) * ((l.extents[1] - 1) / most[1] + 1); };
+  for (std::size_t& n : most)
+    while (n > 64 && pieces() < std::size_t{4} * ranks() * workers()) n = (n + 1) / 2;
+  return {.elements = 0, .most = {most[0], most[1]}};
+}
+
+/// Pieces of 256 KiB or less, eight a worker or more; of at least 4 KiB.
+[[nodiscard]] inline Division streaming(const ArrayLayout& l, std::size_t grain = automatic) noexcept {
+  if (grain != automatic) return {.elements = grain};
+  std::size_t n = 1;
+  for (std::size_t d = 0; d < l.dimensions; ++d) n *= l.extents[d];
+  const std::size_t even = n / (std::size_t{8} * ranks() * workers());
+  const std::size_t least = std::max<std::size_t>(1, 4096 / l.element_bytes),
+                    most = std::max<std::size_t>(1, 262144 / l.element_bytes);
+  return {.elements = std::clamp(even, least, most)};
+}
+
+/// Calls f(part) for the part of the patch in each tile of l, in C's order.
+template <std::size_t N, class F>
+void each_tile_of(const ArrayLayout& l, const box<N>& b, const F& f) {
+  const auto end_of = [&](const box<N>& part, std::size_t d) {
+    return std::min(b.last[d], (part.first[d] / l.tile[d] + 1) * l.tile[d]);
+  };
+  box<N> part{b.first, {}};
+  for (std::size_t d = 0; d < N; ++d) part.last[d] = end_of(part, d);
+  for (;;) {
+    f(part);
+    std::size_t d = N;
+    for (; d > 0 && part.last[d - 1] == b.last[d - 1]; --d) {
+      part.first[d - 1] = b.first[d - 1];
+      part.last[d - 1] = end_of(part, d - 1);
+    }
+    if (d == 0) return;
+    part.first[d - 1] = part.last[d - 1];
+    part.last[d - 1] = end_of(part, d - 1);
+  }
+}
+
+/// K patches of equal extents in memory: where each begins, and bytes between neighbours.
+template <std::size_t N, std::size_t K>
+struct Walk {
+  std::array<std::size_t, N> extents;
+  std::array<std::array<std::size_t, N>, K> stride;
+
+  /// row(pointers, n) for each n consecutive elements of the last dimension.
+  template <class Row>
+  void rows(std::array<std::byte*, K> at, const Row& row) const {
+    along<0>(at, row);
+  }
+
+ private:
+  template <std::size_t D, class Row>
+  void along(std::array<std::byte*, K> at, const Row& row) const {
+    if constexpr (D == N - 1) {
+      row(at, extents[D]);
+    } else {
+      for (std::size_t i = 0; i < extents[D]; ++i) {
+        along<D + 1>(at, row);
+        for (std::size_t k = 0; k < K; ++k) at[k] += stride[k][D];
+      }
+    }
+  }
+};
+/// row(pointers, n) for the rows of a patch that lies in one tile of each layout.
+template <std::size_t N, class Row, class... L>
+void rows_of(const box<N>& b, const Row& row, const L&... layouts) {
+  constexpr std::size_t K = sizeof...(L);
+  Walk<N, K> walk;
+  std::array<std::byte*, K> at;
+  for (std::size_t d = 0; d < N; ++d) walk.extents[d] = b.extent(d);
+  std::size_t k = 0;
+  ((at[k] = layouts.address(b.first.data()), std::copy_n(layouts.stride, N, walk.stride[k].begin()), ++k),
+   ...);
+  walk.rows(at, row);
+}
+
+/// NumPy's name of an element.
+template <class T>
+[[nodiscard]] constexpr const char* npy_type() noexcept {
+  constexpr const char* names[4][5] = {{"|i1", "<i2", "<i4", "<i8", nullptr},
+                                       {"|u1", "<u2", "<u4", "<u8", nullptr},
+                                       {nullptr, nullptr, "<f4", "<f8", nullptr},
+                                       {nullptr, nullptr, nullptr, "<c8", "<c16"}};
+  constexpr int size = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : sizeof(T) == 8 ? 3 : 4;
+  if constexpr (std::same_as<T, bool>)
+    return "|b1";
+  else if constexpr (std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>)
+    return names[3][size];
+  else if constexpr (std::same_as<T, float> || std::same_as<T, double>)
+    return names[2][size];
+  else if constexpr (std::integral<T>)
+    return names[std::unsigned_integral<T> ? 1 : 0][size];
+  else
+    return nullptr;
+}
+
+}  // namespace detail
+
+// ---- the array -------------------------------------------------------------------------------------------
+
+/// A dense array of N dimensions (1 to 8) of trivially copyable T, distributed over all ranks, in global
+/// memory. Moved, not copied; its memory is freed by the destructor.
+/// The elements, and the ghost cells, are not initialised.
+template <class T, std::size_t N>
+class array {
+  static_assert(N >= 1 && N <= array_dimensions_max, "an array has 1 to 8 dimensions");
+  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
+
+ public:
+  using value_type = T;
+  using index = std::array<std::size_t, N>;
+
+  /// extents: elements along each dimension, 1 or more. Throws error EINVAL: a distribution that does not
+  /// fit, or ghosts wider than the array. The ranks' memory is taken when it is first written.
+  explicit array(const index& extents, const distribution& how = blocks(), const ghosts& around = ghosts(0))
+      : layout_(N, extents.data(), sizeof(T), how, around) {
+    layout_.allocate();
+  }
+  array(array&& other) noexcept : layout_(other.layout_) { other.layout_.base = nullptr; }
+  array& operator=(array&& other) noexcept {
+    std::swap(layout_, other.layout_);
+    return *this;
+  }
+  ~array() { deallocate(layout_.base); }
+
+  [[nodiscard]] std::size_t extent(std::size_t d) const noexcept { return layout_.extents[d]; }
+  /// Number of elements.
+  [[nodiscard]] std::size_t size() const noexcept { return all().size(); }
+  /// All elements, as a patch.
+  [[nodiscard]] box<N> all() const noexcept {
+    box<N> b;
+    std::copy_n(layout_.extents, N, b.last.begin());
+    return b;
+  }
+  /// The rank at which an element was placed. Its page may have moved (kasane::where).
+  [[nodiscard]] std::uint32_t owner(const index& i) const {
+    layout_.check_index("kasane::array::owner", i.data());
+    std::size_t part = 0;
+    for (std::size_t d = 0; d < N; ++d)
+      part = part * layout_.grid[d] + i[d] / layout_.tile[d] % layout_.grid[d];
+    return static_cast<std::uint32_t>(part % ranks());
+  }
+  /// The address of an element in global memory.
+  [[nodiscard]] global_ptr<T> address(const index& i) const {
+    layout_.check_index("kasane::array::address", i.data());
+    return global_ptr<T>(at(i));
+  }
+  [[nodiscard]] const detail::ArrayLayout& layout() const noexcept { return layout_; }
+
+  // Patches. p: the patch in the caller's memory; ld: its leading dimensions, in elements.
+
+  /// Reads a patch.
+  void get(const box<N>& patch, T* p, const leading<N>& ld = {}) const {
+    layout_.get(patch.first.data(), patch.last.data(), p, ld.extents.data(), nullptr);
+  }
+  /// Writes a patch; complete at the owners on return.
+  void put(const box<N>& patch, const T* p, const leading<N>& ld = {}) {
+    layout_.put(patch.first.data(), patch.last.data(), p, ld.extents.data(), nullptr);
+  }
+  /// The same, complete when group.wait() returns. Of a put p may be used again at once; of a get p is filled
+  /// then.
+  void get_async(const box<N>& patch, T* p, const leading<N>& ld, pending_group& group) const {
+    layout_.get(patch.first.data(), patch.last.data(), p, ld.extents.data(), &group);
+  }
+  void put_async(const box<N>& patch, const T* p, const leading<N>& ld, pending_group& group) {
+    layout_.put(patch.first.data(), patch.last.data(), p, ld.extents.data(), &group);
+  }
+  /// element += alpha * p's, each element atomic with respect to other accumulates. T: int32_t, int64_t,
+  /// float, double and their complex numbers. Complete at the owners on return.
+  void accumulate(const box<N>& patch, const T* p, const leading<N>& ld = {}, T alpha = T(1)) {
+    accumulate_to(patch, p, ld, alpha, nullptr);
+  }
+  void accumulate_async(const box<N>& patch, const T* p, const leading<N>& ld, T alpha,
+                        pending_group& group) {
+    accumulate_to(patch, p, ld, alpha, &group);
+  }
+
+  // Single elements.
+
+  [[nodiscard]] T get(const index& i) const { return kasane::get(address(i)); }
+  void set(const index& i, const T& value) { kasane::put(address(i), value); }
+  /// Adds n at the owner, atomic among all fetch_adds of the element; returns the value before. T: integers
+  /// and floating-point numbers of 4 or 8 bytes.
+  T fetch_add(const index& i, T n) {
+    static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+                  "fetch_add: numbers of 4 or 8 bytes");
+    return atomic_ref<T>(address(i)).fetch_add(n);
+  }
+  /// out[k] = the element at indices[k], all read together. out has as many elements (error EINVAL).
+  void gather(std::span<const index> indices, std::span<T> out) const {
+    check_lengths("kasane::array::gather", indices.size(), out.size());
+    layout_.gather(indices.empty() ? nullptr : indices[0].data(), indices.size(), out.data());
+  }
+  /// The element at indices[k] becomes values[k]. An index that occurs twice gets one of its values.
+  void scatter(std::span<const index> indices, std::span<const T> values) {
+    check_lengths("kasane::array::scatter", indices.size(), values.size());
+    layout_.scatter(indices.empty() ? nullptr : indices[0].data(), indices.size(), values.data());
+  }
+
+  // Loads and stores.
+
+  /// The tiles that were placed at the rank on which the caller runs now.
+  [[nodiscard]] std::vector<patch_view<T, N>> local() { return local_views<T>(); }
+  [[nodiscard]] std::vector<patch_view<const T, N>> local() const { return local_views<const T>(); }
+  /// Calls f(part) for patches that together are the array, by threads that begin at their owners: part is a
+  /// patch_view<T, N> of whole rows of a tile or of pieces of one row, of at most `grain` elements. For
+  /// changes of part's own elements, which may read ghost cells; those are as update_ghosts() left them,
+  /// while other elements of the tile beside the part may be changing by then. Exceptions of f are thrown
+  /// on, after all threads have ended.
+  template <class F>
+  void for_each_part(F f, std::size_t grain = automatic) {
+    parts<T>(f, grain);
+  }
+  template <class F>
+  void for_each_part(F f, std::size_t grain = automatic) const {
+    parts<const T>(f, grain);
+  }
+  /// patch has to lie in one tile (error EINVAL).
+  [[nodiscard]] patch_view<T, N> view_of(const box<N>& patch) { return checked_view<T>(patch); }
+  [[nodiscard]] patch_view<const T, N> view_of(const box<N>& patch) const {
+    return checked_view<const T>(patch);
+  }
+
+  // Bulk operations: on a thread.
+
+  /// All ghost cells become copies of the elements that they stand for. Elements must not change meanwhile.
+  void update_ghosts() {
+    detail::reduce_at_owners<detail::Nothing>(
+        layout_,
+        [l = &layout_](std::size_t k, std::size_t t) { return l->fetch_ghosts(k, t), detail::Nothing(); },
+        std::plus<>());
+  }
+  /// All elements, and all ghost cells, become value.
+  void fill(const T& value);
+  /// Every element is multiplied by alpha.
+  void scale(const T& alpha) {
+    transform_in_place([alpha](const T& x) { return static_cast<T>(alpha * x); });
+  }
+  /// Every element x becomes f(x).
+  template <class F>
+  void transform_in_place(F f);
+  /// The sum of all elements, in T; the order of additions depends on the distribution alone.
+  [[nodiscard]] T sum() const;
+  /// The smallest element; the largest one. With NaNs: any element.
+  [[nodiscard]] T min() const {
+    return extreme([](const T& x, const T& y) { return y < x; });
+  }
+  [[nodiscard]] T max() const {
+    return extreme([](const T& x, const T& y) { return x < y; });
+  }
+
+  // Files in NumPy's format .npy (1.0), in C's order; T: bool, integers, float, double and their complex
+  // numbers. The array may be larger than DRAM.
+
+  /// Writes all elements; the file replaces one of the same name at the end, atomically. The calling rank
+  /// writes. Throws error with the system's code (ENOENT, ENOSPC …).
+  void save(const std::string& path) const {
+    static_assert(detail::npy_type<T>() != nullptr, "NumPy has no name for elements of this type");
+    kasane_release_all();
+    layout_.save(path.c_str(), detail::npy_type<T>());
+  }
+  /// Reads a file of numpy.save or save() into a new array. Throws error EINVAL: not a .npy file, or one of
+  /// another type, order or number of dimensions; EIO: cut off; ENOENT ….
+  [[nodiscard]] static array load(const std::string& path, const distribution& how = blocks(),
+                                  const ghosts& around = ghosts(0)) {
+    static_assert(detail::npy_type<T>() != nullptr, "NumPy has no name for elements of this type");
+    index extents;
+    detail::npy_extents(path.c_str(), detail::npy_type<T>(), N, extents.data());
+    array a(extents, how, around);
+    a.layout_.load(path.c_str(), detail::npy_type<T>());
+    kasane_acquire_all();  // after direct changes
+    return a;
+  }
+
+ private:
+  [[nodiscard]] T* at(const index& i) const noexcept {
+    return reinterpret_cast<T*>(layout_.address(i.data()));
+  }
+
+  static void check_lengths(const char* call, std::size_t indices, std::size_t values) {
+    if (indices != values)
+      throw error(EINVAL, (std::string(call) + ": " + std::to_string(indices) + " indices and " +
+                           std::to_string(values) + " values; give as many of both")
+                              .c_str());
+  }
+
+  void accumulate_to(const box<N>& patch, const T* p, const leading<N>& ld, T alpha, pending_group* group) {
+    layout_.accumulate(patch.first.data(), patch.last.data(), p, ld.extents.data(), detail::element<T>::value,
+                       scale_of(alpha), group);
+  }
+  [[nodiscard]] static std::complex<double> scale_of(const T& alpha) noexcept {
+    if constexpr (std::is_arithmetic_v<T>)
+      return static_cast<double>(alpha);
+    else
+      return {static_cast<double>(alpha.real()), static_cast<double>(alpha.imag())};
+  }
+
+  template <class U>
+  [[nodiscard]] patch_view<U, N> view(const box<N>& b) const noexcept {
+    std::array<std::ptrdiff_t, N> strides;
+    for (std::size_t d = 0; d < N; ++d)
+      strides[d] = static_cast<std::ptrdiff_t>(layout_.stride[d] / sizeof(T));
+    return {at(b.first), b, strides};
+  }
+  template <class U>
+  [[nodiscard]] patch_view<U, N> checked_view(const box<N>& b) const {
+    layout_.check_box("kasane::array::view_of", b.first.data(), b.last.data());
+    for (std::size_t d = 0; d < N; ++d)
+      if (b.extent(d) == 0 || b.first[d] / layout_.tile[d] != (b.last[d] - 1) / layout_.tile[d])
+        throw error(EINVAL,
+                    "kasane::array::view_of: the patch is empty or lies in several tiles; use get and put");
+    return view<U>(b);
+  }
+  template <class U>
+  [[nodiscard]] std::vector<patch_view<U, N>> local_views() const {
+    std::vector<patch_view<U, N>> views;
+    for (std::size_t k = rank(); k < layout_.parts; k += ranks())
+      for (std::size_t t = 0; t < layout_.tiles_of_part(k); ++t)
+        views.push_back(view<U>(detail::tile_of<N>(layout_, k, t)));
+    return views;
+  }
+  template <class U, class F>
+  void parts(F& f, std::size_t grain) const {
+    detail::at_owners<N>(layout_, detail::streaming(layout_, grain), [this, &f](const box<N>& b) {
+      detail::expect(layout_, b, std::is_const_v<U> ? view_access::read : read_write);
+      f(view<U>(b));
+    });
+  }
+  template <class Replaces>
+  [[nodiscard]] T extreme(Replaces replaces) const;
+
+  detail::ArrayLayout layout_;
+};
+
+template <class T, std::size_t N>
+void array<T, N>::fill(const T& value) {
+  // with their ghosts, tiles are contiguous but for what rounds them up
+  detail::at_owners<N>(layout_, detail::streaming(layout_), [this, value](const box<N>& b) {
+    box<N> with_ghosts = b;
+    std::array<std::ptrdiff_t, N> before;
+    for (std::size_t d = 0; d < N; ++d) {
+      const std::size_t in_tile = b.first[d] % layout_.tile[d];
+      const bool begins = in_tile == 0,
+                 ends = b.last[d] == std::min(b.first[d] - in_tile + layout_.tile[d], layout_.extents[d]);
+      before[d] = begins ? static_cast<std::ptrdiff_t>(layout_.ghost[d]) : 0;
+      with_ghosts.last[d] += static_cast<std::size_t>(before[d]) + (ends ? layout_.ghost[d] : 0);
+    }
+    detail::expect(layout_, b, write_only);
+    std::byte* first = reinterpret_cast<std::byte*>(at(b.first));
+    detail::Walk<N, 1> walk;
+    for (std::size_t d = 0; d < N; ++d) {
+      first -= before[d] * static_cast<std::ptrdiff_t>(layout_.stride[d]);
+      walk.extents[d] = with_ghosts.extent(d);
+      walk.stride[0][d] = layout_.stride[d];
+    }
+    walk.rows({first},
+              [&value](const auto& p, std::size_t n) { std::fill_n(reinterpret_cast<T*>(p[0]), n, value); });
+  });
+}
+
+template <class T, std::size_t N>
+template <class F>
+void array<T, N>::transform_in_place(F f) {
+  detail::at_owners<N>(layout_, detail::streaming(layout_), [this, &f](const box<N>& b) {
+    detail::expect(layout_, b, read_write);
+    detail::rows_of(
+        b,
+        [&f](const auto& p, std::size_t n) {
+          T* const x = reinterpret_cast<T*>(p[0]);
+          for (std::size_t i = 0; i < n; ++i) x[i] = f(x[i]);
+        },
+        layout_);
+  });
+}
+
+template <class T, std::size_t N>
+T array<T, N>::sum() const {
+  return detail::reduce_pieces_at_owners<T, N>(
+      layout_, detail::streaming(layout_),
+      [this](const box<N>& b) {
+        detail::expect(layout_, b, view_access::read);
+        T total{};
+        detail::rows_of(
+            b,
+            [&total](const auto& p, std::size_t n) {
+              const T* const x = reinterpret_cast<const T*>(p[0]);
+              for (std::size_t i = 0; i < n; ++i) total += x[i];
+            },
+            layout_);
+        return total;
+      },
+      [](const T& a, const T& b) { return static_cast<T>(a + b); });
+}
+
+template <class T, std::size_t N>
+template <class Replaces>
+T array<T, N>::extreme(Replaces replaces) const {
+  const auto better = [replaces](const T& x, const T& y) { return replaces(x, y) ? y : x; };
+  const auto best = detail::reduce_pieces_at_owners<std::optional<T>, N>(
+      layout_, detail::streaming(layout_),
+      [this, better](const box<N>& b) -> std::optional<T> {
+        detail::expect(layout_, b, view_access::read);
+        T found = *at(b.first);
+        detail::rows_of(
+            b,
+            [&found, better](const auto& p, std::size_t n) {
+              const T* const x = reinterpret_cast<const T*>(p[0]);
+              for (std::size_t i = 0; i < n; ++i) found = better(found, x[i]);
+            },
+            layout_);
+        return found;
+      },
+      [better](std::optional<T> a, std::optional<T> b) -> std::optional<T> {
+        return !a ? b : !b ? a : std::optional<T>(better(*a, *b));
+      });
+  return *best;
+}
+
+// ---- operations on several arrays ------------------------------------------------------------------------
+// Distributions may differ: work is done where the output lies.
+
+/// out's element at each index = f(a's element there). out may be a. Throws error EINVAL: different extents.
+template <class T, class U, std::size_t N, class F>
+void transform(const array<T, N>& a, array<U, N>& out, F f) {
+  const detail::ArrayLayout &from = a.layout(), &to = out.layout();
+  from.check_same_extents("kasane::transform", to);
+  detail::at_owners<N>(to, detail::streaming(to), [&, apart = from.base != to.base](const box<N>& whole) {
+    detail::expect(to, whole, apart ? write_only : read_write);
+    detail::each_tile_of(from, whole, [&](const box<N>& b) {
+      detail::expect(from, b, view_access::read);
+      detail::rows_of(
+          b,
+          [&f](const auto& p, std::size_t n) {
+            const T* const x = reinterpret_cast<const T*>(p[0]);
+            U* const z = reinterpret_cast<U*>(p[1]);
+            for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
+          },
+          from, to);
+    });
+  });
+}
+
+namespace detail {
+template <class T, class V, class U, std::size_t N, class F>
+void transform_two(const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f) {
+  const detail::ArrayLayout &one = a.layout(), &two = b.layout(), &to = out.layout();
+  one.check_same_extents("kasane::transform", to);
+  two.check_same_extents("kasane::transform", to);
+  const bool apart = one.base != to.base && two.base != to.base;
+  detail::at_owners<N>(to, detail::streaming(to), [&, apart](const box<N>& whole) {
+    detail::expect(to, whole, apart ? write_only : read_write);
+    detail::each_tile_of(one, whole, [&](const box<N>& in_one) {
+      detail::expect(one, in_one, view_access::read);
+      detail::each_tile_of(two, in_one, [&](const box<N>& in_both) {
+        detail::expect(two, in_both, view_access::read);
+        detail::rows_of(
+            in_both,
+            [&f](const auto& p, std::size_t n) {
+              const T* const x = reinterpret_cast<const T*>(p[0]);
+              const V* const y = reinterpret_cast<const V*>(p[1]);
+              U* const z = reinterpret_cast<U*>(p[2]);
+              for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i], y[i]);
+            },
+            one, two, to);
+      });
+    });
+  });
+}
+}  // namespace detail
+
+/// out's element at each index = f(a's element there, b's). out may be a or b.
+template <class T, class U, std::size_t N, class F>
+void transform(const array<T, N>& a, const array<T, N>& b, array<U, N>& out, F f) {
+  detail::transform_two(a, b, out, f);
+}
+template <class T, class V, class U, std::size_t N, class F>
+  requires(!std::same_as<T, V>)
+void transform(const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f) {
+  detail::transform_two(a, b, out, f);
+}
+
+/// to = from. Throws error EINVAL: different extents.
+template <class T, std::size_t N>
+void copy(const array<T, N>& from, array<T, N>& to) {
+  kasane::transform(from, to, [](const T& x) { return x; });
+}
+/// c = alpha a + beta b; c may be a or b. Throws error EINVAL: different extents.
+template <class T, std::size_t N>
+void add(const std::type_identity_t<T>& alpha, const array<T, N>& a, const std::type_identity_t<T>& beta,
+         const array<T, N>& b, array<T, N>& c) {
+  kasane::transform(a, b, c,
+                    [alpha, beta](const T& x, const T& y) { return static_cast<T>(alpha * x + beta * y); });
+}
+
+/// The sum of a's elements times b's (of complex numbers without conjugates). Throws error EINVAL: different
+/// extents.
+template <class T, std::size_t N>
+[[nodiscard]] T dot(const array<T, N>& a, const array<T, N>& b) {
+  const detail::ArrayLayout &one = a.layout(), &two = b.layout();
+  one.check_same_extents("kasane::dot", two);
+  return detail::reduce_pieces_at_owners<T, N>(
+      one, detail::streaming(one),
+      [&](const box<N>& whole) {
+        detail::expect(one, whole, view_access::read);
+        T total{};
+        detail::each_tile_of(two, whole, [&](const box<N>& both) {
+          detail::expect(two, both, view_access::read);
+          detail::rows_of(
+              both,
+              [&total](const auto& p, std::size_t n) {
+                const T* const x = reinterpret_cast<const T*>(p[0]);
+                const T* const y = reinterpret_cast<const T*>(p[1]);
+                for (std::size_t i = 0; i < n; ++i) total += x[i] * y[i];
+              },
+              one, two);
+        });
+        return total;
+      },
+      [](const T& x, const T& y) { return static_cast<T>(x + y); });
+}
+
+namespace detail {
+
+/// out[j][i] = in[i][j] for rows x columns of `in`; strides in elements. In squares that fit the first cache.
+template <class T>
+void transpose_patch(const T* in, std::size_t in_stride, T* out, std::size_t out_stride, std::size_t rows,
+                     std::size_t columns) noexcept {
+  constexpr std::size_t kSquare = 32;
+  for (std::size_t i0 = 0; i0 < rows; i0 += kSquare)
+    for (std::size_t j0 = 0; j0 < columns; j0 += kSquare)
+      for (std::size_t j = j0; j < std::min(columns, j0 + kSquare); ++j)
+        for (std::size_t i = i0; i < std::min(rows, i0 + kSquare); ++i)
+          out[j * out_stride + i] = in[i * in_stride + j];
+}
+
+}  // namespace detail
+
+/// to's element (j, i) = from's element (i, j). Throws error EINVAL: extents that do not fit, or one array.
+template <class T>
+void transpose(const array<T, 2>& from, array<T, 2>& to) {
+  const detail::ArrayLayout &in = from.layout(), &out = to.layout();
+  if (in.extents[0] != out.extents[1] || in.extents[1] != out.extents[0] || in.base == out.base)
+    throw error(
+        EINVAL,
+        "kasane::transpose: the output must be another array, with as many rows as the input has columns "
+        "and as many columns as the input has rows");
+  detail::at_owners<2>(out, detail::in_rows(out, 512, SIZE_MAX), [&](const box<2>& whole) {
+    detail::expect(out, whole, write_only);
+    const box<2> turned{{whole.first[1], whole.first[0]}, {whole.last[1], whole.last[0]}};
+    detail::each_tile_of(in, turned, [&](const box<2>& b) {
+      detail::expect(in, b, view_access::read);
+      const std::size_t target[2] = {b.first[1], b.first[0]};
+      detail::transpose_patch(reinterpret_cast<const T*>(in.address(b.first.data())),
+                              in.stride[0] / sizeof(T), reinterpret_cast<T*>(out.address(target)),
+                              out.stride[0] / sizeof(T), b.extent(0), b.extent(1));
+    });
+  });
+}
+
+}  // namespace kasane
+
+#include <kasane/array_gemm.hpp>
