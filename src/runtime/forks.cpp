@@ -25,6 +25,7 @@
 #include <thread>
 
 #include "base/call_selector.h"
+#include "comm/bootstrap/signals_for_main.h"
 #include "mem/alt_stack.h"
 #include "mem/caught_calls.h"
 #include "mem/signal_dispatch.h"
@@ -347,6 +348,7 @@ void fork_there(unsigned high, unsigned low) {
   ::swapcontext(&f.caller, &f.forker);
   const pid_t result = f.result;
   const int error = f.error;
+  if (result > 0) comm::note_child(result);
   if (f.copy != nullptr) ::munmap(f.copy, static_cast<std::size_t>(f.stack.data() + f.stack.size() - f.live));
   if (result != 0) {
     ::close(f.ends[1]);

@@ -22,6 +22,7 @@
 #include <optional>
 
 #include "base/call_selector.h"
+#include "comm/bootstrap/signals_for_main.h"
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
 #include "runtime/forks.h"
@@ -744,7 +745,9 @@ int spawn(Spawn libc, pid_t* child, const char* file, const posix_spawn_file_act
   present.object(attributes);
   present.texts(arguments);
   present.texts(environment);
-  return libc(child, file, actions, attributes, arguments, environment);
+  const int error = libc(child, file, actions, attributes, arguments, environment);
+  if (error == 0 && child != nullptr) kasane::comm::note_child(*child);
+  return error;
 }
 
 constinit Hidden<Spawn> g_spawn("posix_spawn"), g_spawnp("posix_spawnp");

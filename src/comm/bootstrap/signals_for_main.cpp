@@ -5,13 +5,26 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
 namespace kasane::comm {
 namespace {
 
 constinit pid_t g_supervisor = 0;
+
+constexpr std::uint32_t kChildren = 64;
+constinit std::atomic<pid_t> g_children[kChildren] = {};
+constinit std::atomic<std::uint32_t> g_made{0};
+
+bool is_child(pid_t process) noexcept {
+  // relaxed: the parent notes it before it can wait for it
+  for (const auto& child : g_children)
+    if (child.load(std::memory_order_relaxed) == process) return true;
+  return false;
+}
 
 /// "/proc/PID/stat"; `to` has room for 32 bytes.
 void put_path(char* to, pid_t process) noexcept {
@@ -53,13 +66,14 @@ Sender sender_of(const siginfo_t& info) noexcept {
   if (info.si_code == SI_KERNEL) return Sender::other;  // the terminal's
   if (info.si_code != SI_USER && info.si_code != SI_TKILL && info.si_code != SI_QUEUE) return Sender::job;
   const pid_t self = ::getpid();
-  if (info.si_pid == self) return Sender::job;
   if (info.si_pid == 0) return Sender::other;  // of another PID namespace
+  if (info.si_pid == self || is_child(info.si_pid)) return Sender::job;
   if (info.si_pid == g_supervisor) return Sender::supervisor;
   const int saved = errno;
-  const pid_t parent = parent_of(info.si_pid);
+  pid_t parent = parent_of(info.si_pid);
+  if (parent != 0 && parent != self && parent != g_supervisor) parent = parent_of(parent);  // a rank's child
   errno = saved;
-  return parent == self || (parent != 0 && parent == g_supervisor) ? Sender::job : Sender::other;
+  return parent != 0 && (parent == self || parent == g_supervisor) ? Sender::job : Sender::other;
 }
 
 void on_signal_for_main(int signal, siginfo_t* info, void*) {
@@ -70,6 +84,11 @@ void on_signal_for_main(int signal, siginfo_t* info, void*) {
   ::syscall(SYS_rt_sigaction, signal, kDefault, nullptr, sizeof(unsigned long));
   // taken when this handler returns
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
+}
+
+void note_child(pid_t child) noexcept {
+  g_children[g_made.fetch_add(1, std::memory_order_relaxed) % kChildren].store(child,
+                                                                               std::memory_order_relaxed);
 }
 
 void note_supervisor(pid_t supervisor) noexcept { g_supervisor = supervisor; }

@@ -25,6 +25,10 @@ enum class Sender {
 /// threads begin with the default action.
 void on_signal_for_main(int signal, siginfo_t* info, void* context);
 
+/// This rank has made a child, which may have sent a signal and ended before sender_of() looks for it. The
+/// last 64 are kept.
+void note_child(pid_t child) noexcept;
+
 /// The supervisor of this rank; called before the first of its signals may come.
 void note_supervisor(pid_t supervisor) noexcept;
 
