@@ -55,7 +55,7 @@ int calls_by(int signal) {
 
 void raised_everywhere(int signal) {
   const int ranks = static_cast<int>(kasane::ranks());
-  CHECK(::signal(signal, first) == SIG_DFL);
+  CHECK(::signal(signal, first) != SIG_ERR);  // MPICH has one for SIGUSR1
   CHECK(calls_by(signal) == ranks);
   on_rank(kasane::ranks() - 1, [signal] { CHECK(::signal(signal, second) == first); });
   CHECK(installed(signal) == second && calls_by(signal) == 100 * ranks && g_seen == signal);
@@ -83,7 +83,7 @@ void once() {
 
 /// By other processes of the job.
 void sent() {
-  CHECK(::signal(SIGUSR2, first) == SIG_DFL);
+  CHECK(::signal(SIGUSR2, first) != SIG_ERR);
   g_calls = 0;
   on_every_rank([] {
     const int before = g_calls.load();
