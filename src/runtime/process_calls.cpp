@@ -30,12 +30,8 @@ namespace kasane::runtime {
 namespace {
 
 constinit Hidden<int (*)(const char*)> g_chdir("chdir"), g_unsetenv("unsetenv");
-constinit Hidden<int (*)(int)> g_fchdir("fchdir");
-constinit Hidden<int (*)(int, int)> g_dup2("dup2");
-constinit Hidden<int (*)(int, int, int)> g_dup3("dup3");
 constinit Hidden<mode_t (*)(mode_t)> g_umask("umask");
 constinit Hidden<int (*)(const char*, const char*, int)> g_setenv("setenv");
-constinit Hidden<int (*)(char*)> g_putenv("putenv");
 constinit Hidden<char* (*)(int, const char*)> g_setlocale("setlocale");
 constinit Hidden<int (*)(__rlimit_resource_t, const rlimit*)> g_setrlimit("setrlimit");
 constinit Hidden<std::locale (*)(const std::locale&)> g_global("_ZNSt6locale6globalERKS_");
@@ -44,27 +40,6 @@ constinit Hidden<std::locale (*)(const std::locale&)> g_global("_ZNSt6locale6glo
 Runtime* runtime_of_job() noexcept {
   Runtime* const runtime = calls() == Calls::passed ? nullptr : Runtime::current();
   return runtime != nullptr && runtime->shares_process_state() ? runtime : nullptr;
-}
-
-/// A text that may lie in global memory, in private memory.
-class Copy {
- public:
-  explicit Copy(const char* text) noexcept : text_(text != nullptr ? ::strdup(text) : nullptr) {}
-  Copy(const Copy&) = delete;
-  Copy& operator=(const Copy&) = delete;
-  ~Copy() { std::free(text_); }
-  [[nodiscard]] const char* get() const noexcept { return text_; }
-
- private:
-  char* text_;
-};
-
-/// False: it is too long for a message.
-bool put(ProcessCall& call, std::string_view text) noexcept {
-  if (call.bytes + text.size() + 1 > ProcessCall::kMostText) return false;
-  std::copy(text.begin(), text.end(), call.text + call.bytes);
-  call.bytes = static_cast<std::uint16_t>(call.bytes + text.size() + 1);
-  return true;
 }
 
 void warn_of(const char* what, const char* name) noexcept {
@@ -87,32 +62,6 @@ void tell_all(ProcessCall& call, bool fits, const char* name) noexcept {
     warn(text);
   }
   errno = saved;
-}
-
-void tell_folder() noexcept {
-  ProcessCall call;
-  char path[4096];
-  const bool fits = ::getcwd(path, sizeof path) != nullptr && put(call, path);
-  tell_all(call, fits, "the folder");
-}
-
-void tell_variable(const char* name, const char* value) noexcept {
-  ProcessCall call;
-  call.kind = value != nullptr ? ProcessCall::Kind::set_variable : ProcessCall::Kind::unset_variable;
-  tell_all(call, put(call, name) && (value == nullptr || put(call, value)), name);
-}
-
-// Not inlined: the call may take the thread to another rank.
-[[gnu::noinline]] Rank rank_now() noexcept { return process().rank; }
-
-/// call: makes `from` the descriptor `to`, on the rank that has opened it.
-template <class Call>
-int redirect(int to, int from, const Call& call) noexcept {
-  const bool standard = to >= 0 && to <= 2 && runtime_of_job() != nullptr;
-  const Rank there = standard ? descriptor_elsewhere(from) : kNoRank;
-  const int result = call();
-  if (standard && result == to) tell_redirection(to, there != kNoRank ? there : rank_now());
-  return result;
 }
 
 int as_error(bool ok) noexcept { return ok ? 0 : errno; }
@@ -211,6 +160,67 @@ bool ProcessCalls::serve() {
   return true;
 }
 
+}  // namespace kasane::runtime
+
+// A sanitizer calls some of them before it is ready, and only one rank runs there.
+#if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+namespace kasane::runtime {
+namespace {
+
+constinit Hidden<int (*)(int)> g_fchdir("fchdir");
+constinit Hidden<int (*)(int, int)> g_dup2("dup2");
+constinit Hidden<int (*)(int, int, int)> g_dup3("dup3");
+constinit Hidden<int (*)(char*)> g_putenv("putenv");
+
+/// A text that may lie in global memory, in private memory.
+class Copy {
+ public:
+  explicit Copy(const char* text) noexcept : text_(text != nullptr ? ::strdup(text) : nullptr) {}
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+  ~Copy() { std::free(text_); }
+  [[nodiscard]] const char* get() const noexcept { return text_; }
+
+ private:
+  char* text_;
+};
+
+/// False: it is too long for a message.
+bool put(ProcessCall& call, std::string_view text) noexcept {
+  if (call.bytes + text.size() + 1 > ProcessCall::kMostText) return false;
+  std::copy(text.begin(), text.end(), call.text + call.bytes);
+  call.bytes = static_cast<std::uint16_t>(call.bytes + text.size() + 1);
+  return true;
+}
+
+void tell_folder() noexcept {
+  ProcessCall call;
+  char path[4096];
+  const bool fits = ::getcwd(path, sizeof path) != nullptr && put(call, path);
+  tell_all(call, fits, "the folder");
+}
+
+void tell_variable(const char* name, const char* value) noexcept {
+  ProcessCall call;
+  call.kind = value != nullptr ? ProcessCall::Kind::set_variable : ProcessCall::Kind::unset_variable;
+  tell_all(call, put(call, name) && (value == nullptr || put(call, value)), name);
+}
+
+// Not inlined: the call may take the thread to another rank.
+[[gnu::noinline]] Rank rank_now() noexcept { return process().rank; }
+
+/// call: makes `from` the descriptor `to`, on the rank that has opened it.
+template <class Call>
+int redirect(int to, int from, const Call& call) noexcept {
+  const bool standard = to >= 0 && to <= 2 && runtime_of_job() != nullptr;
+  const Rank there = standard ? descriptor_elsewhere(from) : kNoRank;
+  const int result = call();
+  if (standard && result == to) tell_redirection(to, there != kNoRank ? there : rank_now());
+  return result;
+}
+
+}  // namespace
 }  // namespace kasane::runtime
 
 using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for the functions below
@@ -318,3 +328,5 @@ std::locale kasane_locale_global(const std::locale& locale) {
     tell_all(call, put(call, name), "std::locale::global");
   return before;
 }
+
+#endif
