@@ -418,7 +418,7 @@ void private_mutex() {
 }
 
 void many() {
-  constexpr int kThreads = 2000;
+  constexpr int kThreads = 800;
   const double begin = seconds();
   auto ends = std::make_unique<int[]>(2);
   int* const fd = ends.get();
