@@ -102,7 +102,9 @@ TEST(Outside, AHandlerInterruptsCallsAndSleeps) {
 }
 
 TEST(Outside, APoolMayEndWhileThreadsWait) {
-  Pipe pipe;
+  // Never closed: callers read it after the end of their pool.
+  static Pipe* const lasting = new Pipe;
+  Pipe& pipe = *lasting;
   for (int i = 0; i < 20; ++i) {
     TestPool pool(1);
     pool.run([&] {
