@@ -212,12 +212,10 @@ bool is_for_other_rank(int signal) noexcept {
 
 /// SIG_DFL, as the kernel has it. Under mpirun the other signals for main end a rank that only serves.
 struct sigaction standard_action(int signal) noexcept {
-  struct sigaction action = {};
   const bool user = signal == SIGUSR1 || signal == SIGUSR2;
-  if (!is_for_other_rank(signal) || (process().status == nullptr && !user)) return action;
-  action.sa_sigaction = comm::on_signal_for_main;
-  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  return action;
+  constexpr struct sigaction kDefault = {};
+  const bool passes = is_for_other_rank(signal) && (process().status != nullptr || user);
+  return passes ? comm::action_for_main() : kDefault;
 }
 
 /// The action that sigaction() has named: all ranks have it when this returns. Nothing in jobs where each
@@ -277,7 +275,7 @@ struct sigaction seen_by_program(Installed& installed, const struct sigaction& k
   struct sigaction seen = kernels;
   if ((kernels.sa_flags & SA_SIGINFO) != 0 && kernels.sa_sigaction == on_signal_of_program)
     installed.action.get(seen);
-  else if ((kernels.sa_flags & SA_SIGINFO) != 0 && kernels.sa_sigaction == comm::on_signal_for_main)
+  else if (comm::is_action_for_main(kernels))
     seen = {};
   return seen;
 }

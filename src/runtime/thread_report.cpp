@@ -110,12 +110,11 @@ void on_quit(int signal, siginfo_t* info, void* context) {
 /// Also where SIGQUIT is ignored, as in jobs that a shell script starts in the background; not where the
 /// program has a handler, or wants to end by it.
 void install_quit_handler() noexcept {
-  struct sigaction now = {};
-  mem::raw_sigaction(SIGQUIT, nullptr, &now);
-  const bool serves = now.sa_sigaction == comm::on_signal_for_main;
-  if (!serves && (::sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_handler == SIG_DFL)) return;
-  if (!serves && now.sa_handler != SIG_IGN && !in_this_library(reinterpret_cast<const void*>(now.sa_handler)))
-    return;
+  struct sigaction kernels = {}, seen = {};
+  mem::raw_sigaction(SIGQUIT, nullptr, &kernels);
+  ::sigaction(SIGQUIT, nullptr, &seen);
+  const bool ours = in_this_library(reinterpret_cast<const void*>(seen.sa_handler));
+  if (!comm::is_action_for_main(kernels) && seen.sa_handler != SIG_IGN && !ours) return;
   struct sigaction mine = {};
   mine.sa_sigaction = on_quit;
   mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;

@@ -5,10 +5,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 namespace kasane::comm {
 namespace {
@@ -58,8 +60,18 @@ pid_t parent_of(pid_t process) noexcept {
 }  // namespace
 
 bool for_main(int signal) noexcept {
-  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT ||
-         signal == SIGUSR1 || signal == SIGUSR2;
+  return std::find(std::begin(kForMain), std::end(kForMain), signal) != std::end(kForMain);
+}
+
+struct sigaction action_for_main() noexcept {
+  struct sigaction action = {};
+  action.sa_sigaction = on_signal_for_main;
+  action.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+  return action;
+}
+
+bool is_action_for_main(const struct sigaction& action) noexcept {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == on_signal_for_main;
 }
 
 Sender sender_of(const siginfo_t& info) noexcept {

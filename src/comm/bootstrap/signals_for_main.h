@@ -11,6 +11,7 @@
 
 namespace kasane::comm {
 
+inline constexpr int kForMain[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 [[nodiscard]] bool for_main(int signal) noexcept;
 
 enum class Sender {
@@ -23,6 +24,9 @@ enum class Sender {
 /// The action of a serving rank where the program has set none: the default one if the sender belongs to the
 /// job or is its supervisor, else nothing. A handler rather than SIG_IGN, so that programs started from
 /// threads begin with the default action.
+[[nodiscard]] struct sigaction action_for_main() noexcept;
+[[nodiscard]] bool is_action_for_main(const struct sigaction&) noexcept;
+/// Its handler.
 void on_signal_for_main(int signal, siginfo_t* info, void* context);
 
 /// This rank has made a child, which may have sent a signal and ended before sender_of() looks for it. The

@@ -31,8 +31,6 @@ constexpr std::uint64_t kSecond = 1'000'000'000;
 constexpr std::uint64_t kTermGrace = kSecond;           ///< from SIGTERM to SIGKILL
 constexpr std::uint64_t kShutdownGrace = 30 * kSecond;  ///< from the end of rank 0 to the end of all others
 
-constexpr int kForMain[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
 sigset_t watched_signals() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -66,9 +64,7 @@ void ignore_signals_for_main() {
     struct sigaction old = {};
     ::sigaction(s, nullptr, &old);
     if (old.sa_handler == SIG_IGN) continue;  // e.g. under nohup
-    struct sigaction mine = {};
-    mine.sa_sigaction = on_signal_for_main;
-    mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+    const struct sigaction mine = action_for_main();
     ::sigaction(s, &mine, nullptr);
   }
 }

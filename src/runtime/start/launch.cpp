@@ -97,14 +97,10 @@ void let_user_signals_pass(bool yes) {
   for (const int s : {SIGUSR1, SIGUSR2}) {
     struct sigaction now = {};
     if (mem::raw_sigaction(s, nullptr, &now) != 0) continue;
-    const bool passes = (now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == comm::on_signal_for_main;
     // Else the program has a handler of its own (from a static object's constructor).
-    if (yes ? now.sa_handler != SIG_DFL : !passes) continue;
-    struct sigaction next = {};
-    if (yes) {
-      next.sa_sigaction = comm::on_signal_for_main;
-      next.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-    }
+    if (yes ? now.sa_handler != SIG_DFL : !comm::is_action_for_main(now)) continue;
+    constexpr struct sigaction kDefault = {};
+    const struct sigaction next = yes ? comm::action_for_main() : kDefault;
     mem::raw_sigaction(s, &next, nullptr);
   }
 }
