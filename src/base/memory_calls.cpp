@@ -11,25 +11,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdarg>
+
+#include "base/raw_call.h"
 
 namespace {
 
-long call(long number, long a, long b, long c = 0, long d = 0, long e = 0, long f = 0) noexcept {
-  register long r10 asm("r10") = d;
-  register long r8 asm("r8") = e;
-  register long r9 asm("r9") = f;
-  long result;
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  if (static_cast<unsigned long>(result) < -4095ul) return result;
-  errno = static_cast<int>(-result);
-  return -1;
+template <class... T>
+long call(long number, T... arguments) noexcept {
+  return kasane::as_libc(kasane::raw_call(number, arguments...));
 }
-
 long word(const void* p) noexcept { return reinterpret_cast<long>(p); }
 
 }  // namespace

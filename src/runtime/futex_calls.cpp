@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/raw_call.h"
 #include "runtime/atomics.h"
 #include "runtime/futex_calls.h"
 #include "runtime/runtime.h"
@@ -41,17 +42,7 @@ using Arguments = std::array<long, 6>;
 
 /// With libc's convention for errors.
 long by_kernel(long number, const Arguments& a) noexcept {
-  long result;
-  register long r10 asm("r10") = a[3];
-  register long r8 asm("r8") = a[4];
-  register long r9 asm("r9") = a[5];
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(a[0]), "S"(a[1]), "d"(a[2]), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  if (static_cast<unsigned long>(result) < -4095ul) return result;
-  errno = static_cast<int>(-result);
-  return -1;
+  return as_libc(raw_call(number, a[0], a[1], a[2], a[3], a[4], a[5]));
 }
 
 // Not inlined: where errno is has to be found again after a wait, which may move the thread.

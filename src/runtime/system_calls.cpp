@@ -22,6 +22,7 @@
 #include <optional>
 
 #include "base/call_selector.h"
+#include "base/raw_call.h"
 #include "comm/bootstrap/signals_for_main.h"
 #include "mem/caught_calls.h"
 #include "runtime/call_table.h"
@@ -665,11 +666,7 @@ long make_call_here(CaughtCall call) noexcept {
 }
 
 // Not inlined: the thread may be on another OS thread after the call.
-[[gnu::noinline]] long finish_call(long result) noexcept {
-  if (static_cast<unsigned long>(result) < -4095ul) return result;
-  errno = static_cast<int>(-result);
-  return -1;
-}
+[[gnu::noinline]] long finish_call(long result) noexcept { return as_libc(result); }
 
 long make_wrapped_call(CaughtCall call) noexcept { return finish_call(make_call_here(call)); }
 

@@ -16,6 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/raw_call.h"
+
 namespace kasane::runtime {
 namespace {
 
@@ -30,27 +32,13 @@ constexpr Word kAlignment = 2 << 20;
 constexpr std::size_t kMostHeaders = 32;
 constexpr int kNothing = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 
-[[gnu::always_inline]] inline long call(long number, Word a = 0, Word b = 0, Word c = 0, Word d = 0,
-                                        Word e = 0, Word f = 0) noexcept {
-  register Word r10 asm("r10") = d;
-  register Word r8 asm("r8") = e;
-  register Word r9 asm("r9") = f;
-  long result;
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-               : "rcx", "r11", "memory");
-  return result;
-}
-
-[[gnu::always_inline]] inline bool failed(long result) noexcept { return result < 0 && result > -4096; }
 [[gnu::always_inline]] inline Word page_down(Word n) noexcept { return n & ~(kPage - 1); }
 [[gnu::always_inline]] inline Word page_up(Word n) noexcept { return page_down(n + kPage - 1); }
 
 [[gnu::always_inline]] inline long map(Word at, Word bytes, int access, int flags, int fd = -1,
                                        Word offset = 0) noexcept {
-  return call(SYS_mmap, at, bytes, static_cast<Word>(access), static_cast<Word>(flags), static_cast<Word>(fd),
-              offset);
+  return raw_call(SYS_mmap, at, bytes, static_cast<Word>(access), static_cast<Word>(flags),
+                  static_cast<Word>(fd), offset);
 }
 
 /// A file of which segments are mapped.
@@ -101,14 +89,15 @@ struct Object {
       const Word from_file = page_up(file_end), end = page_up(bias + s.p_vaddr + s.p_memsz);
       constexpr int kFile = MAP_PRIVATE | MAP_FIXED, kZeros = kFile | MAP_ANONYMOUS;
       const Word offset = page_down(s.p_offset);
-      if (s.p_filesz != 0 && failed(map(start, from_file - start, access, kFile, fd, offset))) return false;
+      if (s.p_filesz != 0 && call_failed(map(start, from_file - start, access, kFile, fd, offset)))
+        return false;
       if (s.p_memsz == s.p_filesz) continue;
       if (s.p_filesz != 0 && (s.p_flags & PF_W) != 0) {
         Word at = file_end, count = from_file - file_end;
         asm volatile("rep stosb" : "+D"(at), "+c"(count) : "a"(0) : "memory");
       }
       const Word zeros = s.p_filesz != 0 ? from_file : start;
-      if (end > zeros && failed(map(zeros, end - zeros, access, kZeros))) return false;
+      if (end > zeros && call_failed(map(zeros, end - zeros, access, kZeros))) return false;
     }
     return true;
   }
@@ -132,11 +121,11 @@ bool fill_above_top() noexcept {
   long got = 0;
   for (Word bytes = Word{1} << 44; bytes >= kPage;) {
     got = map(0, bytes, PROT_NONE, kNothing);
-    if (!failed(got) && static_cast<Word>(got) >= kTop) continue;
-    if (!failed(got)) call(SYS_munmap, static_cast<Word>(got), bytes);
+    if (!call_failed(got) && static_cast<Word>(got) >= kTop) continue;
+    if (!call_failed(got)) raw_call(SYS_munmap, static_cast<Word>(got), bytes);
     bytes /= 2;
   }
-  return !failed(got);
+  return !call_failed(got);
 }
 
 /// Else the kernel would continue to write into this image's thread block. Absent before glibc 2.35.
@@ -151,7 +140,7 @@ bool leave_rseq() noexcept {
   asm("mov %%fs:0, %0" : "=r"(area));
   area += static_cast<Word>(__rseq_offset);
   for (Word bytes = 32; bytes <= 256; bytes += 32) {  // the registered length is not known
-    if (call(SYS_rseq, area, bytes, kUnregister, kSignature) == 0) return true;
+    if (raw_call(SYS_rseq, area, bytes, kUnregister, kSignature) == 0) return true;
   }
   return false;
 }
@@ -185,7 +174,7 @@ void correct_kernel(char* const* environment) noexcept {
     if ((h.p_flags & PF_W) != 0) map.start_data = start, map.end_data = end;
   }
   map.start_brk = field[47];
-  map.brk = static_cast<Word>(call(SYS_brk));
+  map.brk = static_cast<Word>(raw_call(SYS_brk));
   map.start_stack = field[28];
   map.arg_start = field[48];
   map.arg_end = field[49];
@@ -253,9 +242,10 @@ void load_again(char** argv, char** environment, char* last) noexcept {
     *to++ = value;
   }
   if (!leave_rseq()) return;
-  if (!program.map_segments()) call(SYS_exit_group, 1);  // nothing of the first image can be used any more
-  call(SYS_close, static_cast<Word>(program.fd));
-  call(SYS_close, static_cast<Word>(loader.fd));
+  if (!program.map_segments())
+    raw_call(SYS_exit_group, 1);  // nothing of the first image can be used any more
+  raw_call(SYS_close, static_cast<Word>(program.fd));
+  raw_call(SYS_close, static_cast<Word>(loader.fd));
   // rdx: the function that libc calls at exit; as after an execve there is none.
   asm volatile("mov %0, %%rsp\n\txor %%edx, %%edx\n\txor %%ebp, %%ebp\n\tjmp *%1"
                :
