@@ -4,6 +4,7 @@
 // Thread safety: an object belongs to one thread. Nothing allocates.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -78,5 +79,27 @@ class Requests {
   std::array<Open, kAtOnce> open_{};
   std::size_t open_count_ = 0;
 };
+
+/// The request to every rank, the caller's included, at the same time; those that answer `again` are asked
+/// again. answered(rank, answer) for each rank's last answer.
+template <class Answered>
+void request_all(Blocking& io, HandlerId handler, std::span<const std::byte> payload, std::uint64_t again,
+                 Answered&& answered) {
+  constexpr std::uint32_t kTogether = 64;
+  const std::uint32_t ranks = io.transport().ranks();
+  for (std::uint32_t first = 0; first < ranks; first += kTogether) {
+    const std::uint32_t n = std::min(kTogether, ranks - first);
+    std::array<std::uint64_t, kTogether> answers;
+    answers.fill(again);
+    for (;; io.waiter().pause()) {
+      Requests requests(io);
+      for (std::uint32_t i = 0; i < n; ++i)
+        if (answers[i] == again) requests.post(Rank{first + i}, handler, payload, {&answers[i]});
+      requests.await();
+      if (std::find(answers.begin(), answers.begin() + n, again) == answers.begin() + n) break;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) answered(Rank{first + i}, answers[i]);
+  }
+}
 
 }  // namespace kasane::comm

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/advisor.h"
 
-#include <algorithm>
-#include <array>
-
 #include "comm/requests.h"
 
 namespace kasane::gas {
@@ -16,21 +13,7 @@ Advisor::Advisor(comm::Transport& transport, mem::AdviceTable& table, mem::Resid
 void Advisor::tell(comm::Blocking& io, mem::PageRange pages, What what) {
   if (pages.size() == 0) return;
   const Advice advice{pages, what};
-  constexpr std::uint32_t kTogether = 64;
-  for (std::uint32_t first = 0; first < transport_.ranks(); first += kTogether) {
-    const std::uint32_t n = std::min(kTogether, transport_.ranks() - first);
-    std::array<std::uint64_t, kTogether> answers;
-    answers.fill(kAgain);
-    for (;; io.waiter().pause()) {
-      comm::Requests requests(io);
-      for (std::uint32_t i = 0; i < n; ++i) {
-        if (answers[i] == kAgain)
-          requests.post(Rank{first + i}, kAdviceHandler, comm::as_payload(advice), {&answers[i]});
-      }
-      requests.await();
-      if (std::find(answers.begin(), answers.begin() + n, kAgain) == answers.begin() + n) break;
-    }
-  }
+  comm::request_all(io, kAdviceHandler, comm::as_payload(advice), kAgain, [](Rank, std::uint64_t) {});
 }
 
 void Advisor::on_advice(void* self, const comm::Message& message) noexcept {

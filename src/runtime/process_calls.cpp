@@ -122,12 +122,10 @@ ProcessCalls::Refusal ProcessCalls::tell_all(comm::Blocking& io, ProcessCall& ca
   };
   call.number = io.request(Rank{0}, gas::kProcessCallHandler, message());
   Refusal first;
-  for (std::uint32_t r = 0; r < transport_.ranks(); ++r) {
-    std::uint64_t answer = gas::kAgain;
-    while ((answer = io.request(Rank{r}, gas::kProcessCallHandler, message())) == gas::kAgain)
-      io.waiter().pause();
-    if (answer != 0 && first.rank == kNoRank) first = {Rank{r}, static_cast<int>(answer)};
-  }
+  comm::request_all(io, gas::kProcessCallHandler, message(), gas::kAgain,
+                    [&](Rank rank, std::uint64_t error) {
+                      if (error != 0 && first.rank == kNoRank) first = {rank, static_cast<int>(error)};
+                    });
   return first;
 }
 

@@ -24,9 +24,8 @@ SignalActions::SignalActions(comm::Transport& transport) : transport_(transport)
 void SignalActions::tell_all(comm::Blocking& io, int signal, const struct sigaction& action) {
   Message message{0, signal, action};
   message.number = io.request(Rank{0}, gas::kSignalHandler, comm::as_payload(message));
-  comm::Requests requests(io);
-  for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
-    requests.post(Rank{r}, gas::kSignalHandler, comm::as_payload(message));
+  comm::request_all(io, gas::kSignalHandler, comm::as_payload(message), gas::kAgain,
+                    [](Rank, std::uint64_t) {});
 }
 
 void SignalActions::on_message(void* self, const comm::Message& received) noexcept {
