@@ -291,41 +291,27 @@ using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for t
 #define KASANE_CALLER __builtin_return_address(0)
 
 /// Defines libc's function `name`: `ours` where the object is the program's, else libc's.
-#define KASANE_LOCKS(name, parameters, arguments, global, ours)                                      \
-  extern "C" [[gnu::visibility("default"), gnu::weak]] int kasane_lock_##name parameters asm(#name); \
-  int kasane_lock_##name parameters {                                                                \
-    if (global) [[unlikely]]                                                                         \
-      return ours;                                                                                   \
-    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);                        \
-    return libcs.get() arguments;                                                                    \
+#define KASANE_LOCKS(name, parameters, arguments, global, ours)                           \
+  extern "C" [[gnu::visibility("default")]] int kasane_lock_##name parameters asm(#name); \
+  int kasane_lock_##name parameters {                                                     \
+    if (global) [[unlikely]]                                                              \
+      return ours;                                                                        \
+    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);             \
+    return libcs.get() arguments;                                                         \
   }
 
-#if KASANE_ASSERT_LEVEL == 0
-namespace {
-[[gnu::tls_model("initial-exec")]] thread_local constinit int t_held = 0;
-/// Not inlined: the thread may be on another OS thread than at its last call.
-[[gnu::noinline]] void count_held(int change) noexcept {
-  if (kasane::ult::Pool::in_user_code()) t_held += change;
-}
-}  // namespace
-/// Weak: a program may be built with assertions and this file without.
-[[gnu::noinline, gnu::weak]] bool kasane::runtime::holds_mutex_of_libc() noexcept { return t_held > 0; }
-#else
-namespace {
-void count_held(int) noexcept {}  // by held_mutexes.cpp
-}  // namespace
-#endif
-
-/// The same for mutexes; libc's are counted.
-#define KASANE_LOCKS_MUTEX(name, parameters, arguments, ours, change)                                \
-  extern "C" [[gnu::visibility("default"), gnu::weak]] int kasane_lock_##name parameters asm(#name); \
-  int kasane_lock_##name parameters {                                                                \
-    if (is_programs_mutex(m, KASANE_CALLER)) [[unlikely]]                                            \
-      return ours;                                                                                   \
-    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);                        \
-    const int error = libcs.get() arguments;                                                         \
-    if (error == 0) count_held(change);                                                              \
-    return error;                                                                                    \
+/// The same for `mutex`, which `ours` calls m; libc's are counted.
+#define KASANE_LOCKS_MUTEX(name, parameters, arguments, mutex, ours, change)              \
+  extern "C" [[gnu::visibility("default")]] int kasane_lock_##name parameters asm(#name); \
+  int kasane_lock_##name parameters {                                                     \
+    if (is_programs_mutex(mutex, KASANE_CALLER)) [[unlikely]] {                           \
+      Mutex m(mutex);                                                                     \
+      return ours;                                                                        \
+    }                                                                                     \
+    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);             \
+    const int error = libcs.get() arguments;                                              \
+    if (error == 0) count_held(change);                                                   \
+    return error;                                                                         \
   }
 
 using Mutex_ = pthread_mutex_t;
@@ -342,14 +328,13 @@ struct Until {
 };
 }  // namespace
 
-// Weak: with assertions held_mutexes.cpp has the first three, and calls what is at the end of this file.
-KASANE_LOCKS_MUTEX(pthread_mutex_lock, (Mutex_ * m), (m), Mutex(m).lock(nullptr), 1)
-KASANE_LOCKS_MUTEX(pthread_mutex_trylock, (Mutex_ * m), (m), Mutex(m).try_lock(), 1)
-KASANE_LOCKS_MUTEX(pthread_mutex_unlock, (Mutex_ * m), (m), Mutex(m).unlock(), -1)
-KASANE_LOCKS_MUTEX(pthread_mutex_timedlock, (Mutex_ * m, Time_* t), (m, t),
-                   Mutex(m).lock(&Until(CLOCK_REALTIME, t)), 1)
-KASANE_LOCKS_MUTEX(pthread_mutex_clocklock, (Mutex_ * m, clockid_t c, Time_* t), (m, c, t),
-                   Mutex(m).lock(&Until(c, t)), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_lock, (Mutex_ * p), (p), p, m.lock(nullptr), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_trylock, (Mutex_ * p), (p), p, m.try_lock(), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_unlock, (Mutex_ * p), (p), p, m.unlock(), -1)
+KASANE_LOCKS_MUTEX(pthread_mutex_timedlock, (Mutex_ * p, Time_* t), (p, t), p,
+                   m.lock(&Until(CLOCK_REALTIME, t)), 1)
+KASANE_LOCKS_MUTEX(pthread_mutex_clocklock, (Mutex_ * p, clockid_t c, Time_* t), (p, c, t), p,
+                   m.lock(&Until(c, t)), 1)
 
 KASANE_LOCKS(pthread_cond_wait, (Cond_ * c, Mutex_* m), (c, m), is_programs(c, KASANE_CALLER),
              wait_at(c, m, nullptr))
@@ -407,8 +392,6 @@ KASANE_LOCKS(pthread_spin_unlock, (pthread_spinlock_t * s), (s), is_programs(s, 
 // C11's functions, which libc binds within itself to Pthreads' (threads.h).
 
 namespace {
-using MutexC_ = mtx_t;
-using CondC_ = cnd_t;
 static_assert(sizeof(mtx_t) == sizeof(pthread_mutex_t) && sizeof(cnd_t) == sizeof(pthread_cond_t));
 pthread_mutex_t* as_pthreads(mtx_t* m) noexcept { return reinterpret_cast<pthread_mutex_t*>(m); }
 pthread_cond_t* as_pthreads(cnd_t* c) noexcept { return reinterpret_cast<pthread_cond_t*>(c); }
@@ -423,21 +406,18 @@ int as_c11(int error) noexcept {
 }
 }  // namespace
 
-KASANE_LOCKS(mtx_lock, (MutexC_ * m), (m), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
-             as_c11(Mutex(as_pthreads(m)).lock(nullptr)))
-KASANE_LOCKS(mtx_trylock, (MutexC_ * m), (m), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
-             as_c11(Mutex(as_pthreads(m)).try_lock()))
-KASANE_LOCKS(mtx_timedlock, (MutexC_ * m, Time_* t), (m, t), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
-             as_c11(Mutex(as_pthreads(m)).lock(&Until(CLOCK_REALTIME, t))))
-KASANE_LOCKS(mtx_unlock, (MutexC_ * m), (m), is_programs_mutex(as_pthreads(m), KASANE_CALLER),
-             as_c11(Mutex(as_pthreads(m)).unlock()))
-KASANE_LOCKS(cnd_wait, (CondC_ * c, MutexC_* m), (c, m), is_programs(c, KASANE_CALLER),
+KASANE_LOCKS_MUTEX(mtx_lock, (mtx_t * c), (c), as_pthreads(c), as_c11(m.lock(nullptr)), 1)
+KASANE_LOCKS_MUTEX(mtx_trylock, (mtx_t * c), (c), as_pthreads(c), as_c11(m.try_lock()), 1)
+KASANE_LOCKS_MUTEX(mtx_timedlock, (mtx_t * c, Time_* t), (c, t), as_pthreads(c),
+                   as_c11(m.lock(&Until(CLOCK_REALTIME, t))), 1)
+KASANE_LOCKS_MUTEX(mtx_unlock, (mtx_t * c), (c), as_pthreads(c), as_c11(m.unlock()), -1)
+KASANE_LOCKS(cnd_wait, (cnd_t * c, mtx_t* m), (c, m), is_programs(c, KASANE_CALLER),
              as_c11(wait_at(as_pthreads(c), as_pthreads(m), nullptr)))
-KASANE_LOCKS(cnd_timedwait, (CondC_ * c, MutexC_* m, Time_* t), (c, m, t), is_programs(c, KASANE_CALLER),
+KASANE_LOCKS(cnd_timedwait, (cnd_t * c, mtx_t* m, Time_* t), (c, m, t), is_programs(c, KASANE_CALLER),
              as_c11(wait_at(as_pthreads(c), as_pthreads(m), &Until(CLOCK_REALTIME, t))))
-KASANE_LOCKS(cnd_signal, (CondC_ * c), (c), is_programs(c, KASANE_CALLER),
+KASANE_LOCKS(cnd_signal, (cnd_t * c), (c), is_programs(c, KASANE_CALLER),
              as_c11(notify(as_pthreads(c), false)))
-KASANE_LOCKS(cnd_broadcast, (CondC_ * c), (c), is_programs(c, KASANE_CALLER),
+KASANE_LOCKS(cnd_broadcast, (cnd_t * c), (c), is_programs(c, KASANE_CALLER),
              as_c11(notify(as_pthreads(c), true)))
 
 extern "C" [[gnu::visibility("default")]] void call_once(once_flag* flag, void (*function)()) {
@@ -453,29 +433,14 @@ void own_locks_of_program(std::span<const std::byte> space, std::span<const std:
   if (!space.empty()) ::dl_iterate_phdr(find_variables, &ranges);
   g_ranges = ranges;
 }
-
-bool is_mutex_of_program(const pthread_mutex_t* mutex, const void* caller) noexcept {
-  return is_programs_mutex(mutex, caller);
-}
-int lock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).lock(nullptr); }
-int try_lock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).try_lock(); }
-int unlock_of_program(pthread_mutex_t* mutex) noexcept { return Mutex(mutex).unlock(); }
 }  // namespace kasane::runtime
 
 #else  // the sanitizers have functions of their own, and only one rank runs: all mutexes are libc's
 
-#include "runtime/held_mutexes.h"
 #include "runtime/lock_calls.h"
 
 namespace kasane::runtime {
 void own_locks_of_program(std::span<const std::byte>, std::span<const std::byte>) noexcept {}
-#if KASANE_ASSERT_LEVEL == 0
-bool holds_mutex_of_libc() noexcept { return false; }
-#endif
-bool is_mutex_of_program(const pthread_mutex_t*, const void*) noexcept { return false; }
-int lock_of_program(pthread_mutex_t*) noexcept { return 0; }
-int try_lock_of_program(pthread_mutex_t*) noexcept { return 0; }
-int unlock_of_program(pthread_mutex_t*) noexcept { return 0; }
 }  // namespace kasane::runtime
 
 #endif

@@ -2,8 +2,6 @@
 // The mutexes of programs (lock_calls.cpp). Thread safety: any thread, if it does not say otherwise.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <span>
 
@@ -12,11 +10,5 @@ namespace kasane::runtime {
 /// From now on objects of the program's are not libc's; an empty space: they are again. Before threads of the
 /// program run, and after. stacks: the part of the space that has them.
 void own_locks_of_program(std::span<const std::byte> space, std::span<const std::byte> stacks) noexcept;
-
-// What Pthreads' functions do with such a mutex.
-[[nodiscard]] bool is_mutex_of_program(const pthread_mutex_t*, const void* caller) noexcept;
-int lock_of_program(pthread_mutex_t*) noexcept;
-int try_lock_of_program(pthread_mutex_t*) noexcept;
-int unlock_of_program(pthread_mutex_t*) noexcept;
 
 }  // namespace kasane::runtime
