@@ -77,11 +77,6 @@ KASANE_LIBCS(wait4, pid_t, (pid_t p, int* s, int o, rusage* r), (p, s, o, r), SY
 KASANE_LIBCS(flock, int, (int d, int o), (d, o), SYS_flock, d, o)
 KASANE_LIBCS(nanosleep, int, (const timespec* t, timespec* left), (t, left), SYS_nanosleep, t, left)
 
-template <class... T>
-CaughtCall make(long number, T... arguments) noexcept {
-  return call_of(number, word_of(arguments)...);
-}
-
 /// All of a transfer, of which `done` bytes (or -errno) came first. rest(): the answer for the others.
 template <class Rest>
 long complete(long done, Bytes bytes, int descriptor, const Rest& rest) {
@@ -95,7 +90,7 @@ long complete(long done, Bytes bytes, int descriptor, const Rest& rest) {
 long send_all(const char* name, int d, const void* p, Bytes n, int flags, const Address* a, socklen_t m) {
   go_to_descriptor(d);
   const auto call = [&](Bytes from, int more) {
-    return make(SYS_sendto, d, static_cast<const char*>(p) + from, n - from, flags | more, a, m);
+    return call_of(SYS_sendto, d, static_cast<const char*>(p) + from, n - from, flags | more, a, m);
   };
   const long done = make_call_here(call(0, MSG_DONTWAIT));
   if ((flags & MSG_DONTWAIT) != 0) return done;
@@ -119,21 +114,21 @@ long receive(const char* name, CaughtCall call, std::size_t flags, Bytes whole) 
 
 /// What a pipe takes now; -EAGAIN: nothing, or the kernel cannot say (before Linux 6.5).
 long write_at_once(int d, const iovec* v, int n) {
-  const long done = make_call_here(make(SYS_pwritev2, d, v, n, -1, 0, RWF_NOWAIT));
+  const long done = make_call_here(call_of(SYS_pwritev2, d, v, n, -1, 0, RWF_NOWAIT));
   return done != -EOPNOTSUPP ? done : -EAGAIN;
 }
 /// Writes more than a pipe takes at once.
 long write_large(const char* name, int d, const void* p, Bytes n) {
   const mode_t kind = kind_of(d);
   if (kind == S_IFSOCK) return send_all(name, d, p, n, 0, nullptr, 0);
-  if (kind != S_IFIFO) return make_call_here(make(SYS_write, d, p, n));
+  if (kind != S_IFIFO) return make_call_here(call_of(SYS_write, d, p, n));
   const iovec all = {const_cast<void*>(p), n};
   return complete(write_at_once(d, &all, 1), n, d, [&](Bytes from) {
-    return wait_in(name, make(SYS_write, d, static_cast<const char*>(p) + from, n - from));
+    return wait_in(name, call_of(SYS_write, d, static_cast<const char*>(p) + from, n - from));
   });
 }
 long write_all(const char* name, int d, const void* p, Bytes n) {
-  const CaughtCall call = make(SYS_write, d, p, n);
+  const CaughtCall call = call_of(SYS_write, d, p, n);
   if (writes_in_turns(d)) return make_call_here(call);
   go_to_descriptor(d);
   return n > PIPE_BUF ? write_large(name, d, p, n) : wait_for_output(name, call);
@@ -169,16 +164,16 @@ long complete_vectors(long done, const iovec* v, Bytes count, int d, const Write
 
 long send_message(const char* name, int d, const msghdr* m, int flags) {
   go_to_descriptor(d);
-  const long done = make_call_here(make(SYS_sendmsg, d, m, flags | MSG_DONTWAIT));
+  const long done = make_call_here(call_of(SYS_sendmsg, d, m, flags | MSG_DONTWAIT));
   if ((flags & MSG_DONTWAIT) != 0) return done;
-  if (done == -EAGAIN) return is_non_blocking(d) ? done : wait_in(name, make(SYS_sendmsg, d, m, flags));
+  if (done == -EAGAIN) return is_non_blocking(d) ? done : wait_in(name, call_of(SYS_sendmsg, d, m, flags));
   if (done < 0) return done;
   return complete_vectors(done, m->msg_iov, m->msg_iovlen, d,
                           [&](const void* p, Bytes n) { return send_all(name, d, p, n, flags, nullptr, 0); });
 }
 
 long write_vectors(int d, const iovec* v, int n) {
-  const CaughtCall call = make(SYS_writev, d, v, n);
+  const CaughtCall call = call_of(SYS_writev, d, v, n);
   if (n <= 0 || n > IOV_MAX || writes_in_turns(d)) return make_call_here(call);
   go_to_descriptor(d);
   const mode_t kind = kind_of(d);
@@ -224,9 +219,9 @@ std::uint64_t ns_of(const timespec& t) noexcept {
 }
 
 long wait_for_child(const char* name, pid_t which, int* status, int options, rusage* used) {
-  const CaughtCall call = make(SYS_wait4, which, status, options, used);
+  const CaughtCall call = call_of(SYS_wait4, which, status, options, used);
   if ((options & WNOHANG) != 0) return make_call_here(call);
-  return look_first(name, make(SYS_wait4, which, status, options | WNOHANG, used), call, true);
+  return look_first(name, call_of(SYS_wait4, which, status, options | WNOHANG, used), call, true);
 }
 
 long select_thread(int n, fd_set* r, fd_set* w, fd_set* e, timeval* t) {
@@ -236,10 +231,10 @@ long select_thread(int n, fd_set* r, fd_set* w, fd_set* e, timeval* t) {
   timeval none{};
   for (int i = 0; i < 3; ++i)
     if (named[i] != nullptr && !mem::copy_named(&asked[i], named[i], bytes)) return -EFAULT;
-  if (const long now = make_call_here(make(SYS_select, n, r, w, e, &none)); now != 0) return now;
+  if (const long now = make_call_here(call_of(SYS_select, n, r, w, e, &none)); now != 0) return now;
   for (int i = 0; i < 3; ++i)
     if (named[i] != nullptr && !mem::copy_named(named[i], &asked[i], bytes)) return -EFAULT;
-  return wait_in("select", make(SYS_select, n, r, w, e, t), false);
+  return wait_in("select", call_of(SYS_select, n, r, w, e, t), false);
 }
 
 }  // namespace
@@ -264,15 +259,15 @@ using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for t
 KASANE_DEFINE_BY(write, ssize_t, (int d, const void* p, Bytes n), write_all("write", d, p, n),
                  libcs_write(d, p, n))
 KASANE_DEFINE_BY(readv, ssize_t, (int d, const iovec* v, int n),
-                 wait_for_input("readv", make(SYS_readv, d, v, n)), libcs_readv(d, v, n))
+                 wait_for_input("readv", call_of(SYS_readv, d, v, n)), libcs_readv(d, v, n))
 KASANE_DEFINE_BY(writev, ssize_t, (int d, const iovec* v, int n), write_vectors(d, v, n),
                  libcs_writev(d, v, n))
 KASANE_DEFINE(flock, int, (int d, int operation)) {
   if ((operation & LOCK_NB) != 0 || !KASANE_WAITS) return libcs_flock(d, operation);
   go_to_descriptor(d);
-  const long now = make_call_here(make(SYS_flock, d, operation | LOCK_NB));
+  const long now = make_call_here(call_of(SYS_flock, d, operation | LOCK_NB));
   return static_cast<int>(
-      finish_call(now != -EWOULDBLOCK ? now : wait_in("flock", make(SYS_flock, d, operation))));
+      finish_call(now != -EWOULDBLOCK ? now : wait_in("flock", call_of(SYS_flock, d, operation))));
 }
 
 // ---- sockets ----
@@ -281,35 +276,35 @@ KASANE_DEFINE_BY(sendto, ssize_t, (int d, const void* p, Bytes n, int f, const A
 KASANE_DEFINE_BY(send, ssize_t, (int d, const void* p, Bytes n, int f),
                  send_all("send", d, p, n, f, nullptr, 0), libcs_sendto(d, p, n, f, nullptr, 0))
 KASANE_DEFINE_BY(recvfrom, ssize_t, (int d, void* p, Bytes n, int f, Address* a, socklen_t* m),
-                 receive("recvfrom", make(SYS_recvfrom, d, p, n, f, a, m), 3, n),
+                 receive("recvfrom", call_of(SYS_recvfrom, d, p, n, f, a, m), 3, n),
                  libcs_recvfrom(d, p, n, f, a, m))
 KASANE_DEFINE_BY(recv, ssize_t, (int d, void* p, Bytes n, int f),
-                 receive("recv", make(SYS_recvfrom, d, p, n, f, 0, 0), 3, n),
+                 receive("recv", call_of(SYS_recvfrom, d, p, n, f, 0, 0), 3, n),
                  libcs_recvfrom(d, p, n, f, nullptr, nullptr))
 extern "C" [[noreturn]] void __chk_fail();
 KASANE_DEFINE(__recv_chk, ssize_t, (int d, void* p, Bytes n, Bytes room, int f)) {
   if (n > room) __chk_fail();
   if (!KASANE_WAITS) return libcs_recvfrom(d, p, n, f, nullptr, nullptr);
-  return finish_call(receive("recv", make(SYS_recvfrom, d, p, n, f, 0, 0), 3, n));
+  return finish_call(receive("recv", call_of(SYS_recvfrom, d, p, n, f, 0, 0), 3, n));
 }
 KASANE_DEFINE(__recvfrom_chk, ssize_t,
               (int d, void* p, Bytes n, Bytes room, int f, Address* a, socklen_t* m)) {
   if (n > room) __chk_fail();
   if (!KASANE_WAITS) return libcs_recvfrom(d, p, n, f, a, m);
-  return finish_call(receive("recvfrom", make(SYS_recvfrom, d, p, n, f, a, m), 3, n));
+  return finish_call(receive("recvfrom", call_of(SYS_recvfrom, d, p, n, f, a, m), 3, n));
 }
 KASANE_DEFINE_BY(sendmsg, ssize_t, (int d, const msghdr* m, int f), send_message("sendmsg", d, m, f),
                  libcs_sendmsg(d, m, f))
 KASANE_DEFINE_BY(recvmsg, ssize_t, (int d, msghdr* m, int f),
-                 receive("recvmsg", make(SYS_recvmsg, d, m, f), 2, SIZE_MAX), libcs_recvmsg(d, m, f))
+                 receive("recvmsg", call_of(SYS_recvmsg, d, m, f), 2, SIZE_MAX), libcs_recvmsg(d, m, f))
 KASANE_DEFINE_BY(accept, int, (int d, Address* a, socklen_t* n),
-                 wait_for_input("accept", make(SYS_accept, d, a, n)), libcs_accept(d, a, n))
+                 wait_for_input("accept", call_of(SYS_accept, d, a, n)), libcs_accept(d, a, n))
 KASANE_DEFINE_BY(accept4, int, (int d, Address* a, socklen_t* n, int f),
-                 wait_for_input("accept4", make(SYS_accept4, d, a, n, f)), libcs_accept4(d, a, n, f))
+                 wait_for_input("accept4", call_of(SYS_accept4, d, a, n, f)), libcs_accept4(d, a, n, f))
 KASANE_DEFINE(connect, int, (int d, const Address* a, socklen_t n)) {
   if (!KASANE_WAITS) return libcs_connect(d, a, n);
   go_to_descriptor(d);
-  const CaughtCall call = make(SYS_connect, d, a, n);
+  const CaughtCall call = call_of(SYS_connect, d, a, n);
   return static_cast<int>(finish_call(is_non_blocking(d) ? make_call_here(call) : wait_in("connect", call)));
 }
 
@@ -317,19 +312,19 @@ KASANE_DEFINE(connect, int, (int d, const Address* a, socklen_t n)) {
 KASANE_DEFINE(poll, int, (pollfd * all, nfds_t n, int ms)) {
   if (ms == 0 || !KASANE_WAITS) return libcs_poll(all, n, ms);
   return static_cast<int>(
-      finish_call(look_first("poll", make(SYS_poll, all, n, 0), make(SYS_poll, all, n, ms))));
+      finish_call(look_first("poll", call_of(SYS_poll, all, n, 0), call_of(SYS_poll, all, n, ms))));
 }
 KASANE_DEFINE(__poll_chk, int, (pollfd * all, nfds_t n, int ms, Bytes room)) {
   if (room / sizeof *all < n) __chk_fail();
   if (ms == 0 || !KASANE_WAITS) return libcs_poll(all, n, ms);
   return static_cast<int>(
-      finish_call(look_first("poll", make(SYS_poll, all, n, 0), make(SYS_poll, all, n, ms))));
+      finish_call(look_first("poll", call_of(SYS_poll, all, n, 0), call_of(SYS_poll, all, n, ms))));
 }
 KASANE_DEFINE(epoll_wait, int, (int d, epoll_event* p, int n, int ms)) {
   if (ms == 0 || !KASANE_WAITS) return libcs_epoll_wait(d, p, n, ms);
   go_to_descriptor(d);
   return static_cast<int>(finish_call(
-      look_first("epoll_wait", make(SYS_epoll_wait, d, p, n, 0), make(SYS_epoll_wait, d, p, n, ms))));
+      look_first("epoll_wait", call_of(SYS_epoll_wait, d, p, n, 0), call_of(SYS_epoll_wait, d, p, n, ms))));
 }
 KASANE_DEFINE(select, int, (int n, fd_set* r, fd_set* w, fd_set* e, timeval* t)) {
   timeval time{};

@@ -24,6 +24,7 @@
 #include "runtime/runtime.h"
 #include "runtime/streams.h"
 #include "runtime/system_calls.h"
+#include "runtime/wrapped_call.h"
 #include "ult/outside_callers.h"
 #include "ult/pool.h"
 
@@ -43,13 +44,11 @@ struct Named {
 };
 [[gnu::tls_model("initial-exec")]] thread_local constinit Named t_named{};
 
-long word(const void* at) noexcept { return reinterpret_cast<long>(at); }
-
 // Not inlined, as others here that use t_named: the caller may go on in another OS thread between two calls.
 [[gnu::noinline]] bool is_ready(int descriptor, short events) noexcept {
   Named& named = t_named;
   named.file = {descriptor, events, 0};
-  return mem::issue_call(SYS_poll, {word(&named.file), 1, 0, 0, 0, 0}) != 0;
+  return mem::issue_call(SYS_poll, {word_of(&named.file), 1, 0, 0, 0, 0}) != 0;
 }
 
 // ---- on callers (ult/outside_callers.h) ----
@@ -61,7 +60,8 @@ constexpr long kBrokenPipe = -EPIPE - 4096;
 bool take_broken_pipe() noexcept {
   const std::uint64_t set = std::uint64_t{1} << (SIGPIPE - 1);
   const timespec at_once{};
-  return mem::issue_call(SYS_rt_sigtimedwait, {word(&set), 0, word(&at_once), sizeof set, 0, 0}) == SIGPIPE;
+  return mem::issue_call(SYS_rt_sigtimedwait, {word_of(&set), 0, word_of(&at_once), sizeof set, 0, 0}) ==
+         SIGPIPE;
 }
 
 /// The same call for input, if it does not wait. Number -1: there is none.
@@ -70,8 +70,8 @@ CaughtCall at_once(CaughtCall call, iovec& bytes) noexcept {
   switch (call.number) {
     case SYS_read:
       bytes = {reinterpret_cast<void*>(a[1]), static_cast<std::size_t>(a[2])};
-      return call_of(SYS_preadv2, a[0], word(&bytes), 1L, -1L, 0L, static_cast<long>(RWF_NOWAIT));
-    case SYS_readv: return call_of(SYS_preadv2, a[0], a[1], a[2], -1L, 0L, static_cast<long>(RWF_NOWAIT));
+      return call_of(SYS_preadv2, a[0], &bytes, 1, -1, 0, RWF_NOWAIT);
+    case SYS_readv: return call_of(SYS_preadv2, a[0], a[1], a[2], -1, 0, RWF_NOWAIT);
     case SYS_recvfrom:
     case SYS_recvmsg: {
       long& flags = a[call.number == SYS_recvmsg ? 2 : 3];
@@ -87,12 +87,12 @@ CaughtCall at_once(CaughtCall call, iovec& bytes) noexcept {
 long await_input(long descriptor) noexcept {
   timeval time{};
   int bytes = sizeof time;
-  const bool timed = mem::issue_call(SYS_getsockopt, {descriptor, SOL_SOCKET, SO_RCVTIMEO, word(&time),
-                                                      word(&bytes), 0}) == 0 &&
+  const bool timed = mem::issue_call(SYS_getsockopt, {descriptor, SOL_SOCKET, SO_RCVTIMEO, word_of(&time),
+                                                      word_of(&bytes), 0}) == 0 &&
                      (time.tv_sec != 0 || time.tv_usec != 0);
   const timespec limit = {time.tv_sec, time.tv_usec * 1000};
   pollfd file = {static_cast<int>(descriptor), POLLIN, 0};
-  return mem::issue_call(SYS_ppoll, {word(&file), 1, timed ? word(&limit) : 0, 0, 8, 0});
+  return mem::issue_call(SYS_ppoll, {word_of(&file), 1, timed ? word_of(&limit) : 0, 0, 8, 0});
 }
 
 /// With a budget no memory is pinned while a call waits for input: many threads may.
@@ -109,7 +109,7 @@ long call_for_input(const CaughtCall& call) noexcept {
     if (ready <= 0) return ready == 0 ? -EAGAIN : ready;
     if (tried.exchange(true, std::memory_order_acquire)) {
       constexpr timespec kNap = {0, 10'000'000};
-      if (mem::issue_call(SYS_nanosleep, {word(&kNap), 0, 0, 0, 0, 0}) == -EINTR) return -EINTR;
+      if (mem::issue_call(SYS_nanosleep, {word_of(&kNap), 0, 0, 0, 0, 0}) == -EINTR) return -EINTR;
       continue;
     }
     const long result =
@@ -223,8 +223,8 @@ long wait_for_output(const char* name, const CaughtCall& call) noexcept {
 
 [[gnu::noinline]] mode_t kind_of(int descriptor) noexcept {
   struct stat& status = t_named.status;
-  return mem::issue_call(SYS_fstat, {descriptor, word(&status), 0, 0, 0, 0}) == 0 ? status.st_mode & S_IFMT
-                                                                                  : 0;
+  return mem::issue_call(SYS_fstat, {descriptor, word_of(&status), 0, 0, 0, 0}) == 0 ? status.st_mode & S_IFMT
+                                                                                     : 0;
 }
 
 bool is_non_blocking(int descriptor) noexcept {
@@ -234,7 +234,7 @@ bool is_non_blocking(int descriptor) noexcept {
 
 [[gnu::noinline]] long readable_bytes(int descriptor) noexcept {
   int& bytes = t_named.bytes;
-  return mem::issue_call(SYS_ioctl, {descriptor, FIONREAD, word(&bytes), 0, 0, 0}) == 0 ? bytes : 0;
+  return mem::issue_call(SYS_ioctl, {descriptor, FIONREAD, word_of(&bytes), 0, 0, 0}) == 0 ? bytes : 0;
 }
 
 void go_to_descriptor(int descriptor) noexcept {

@@ -25,11 +25,6 @@ namespace kasane::runtime {
 /// wanted it would keep the worker.
 [[nodiscard]] bool waits_without_worker(const void* caller) noexcept;
 
-template <class... Arguments>
-[[nodiscard]] mem::CaughtCall call_of(long number, Arguments... arguments) noexcept {
-  return {number, {arguments...}, 0, 0, 0, 0};
-}
-
 /// The call while the worker runs other threads; the kernel's answer. Made on the worker where the system has
 /// no OS thread for it. name: a literal, for reports. restarts: only handlers without SA_RESTART interrupt
 /// it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call by one of libc's functions that is one system call, with its arguments in their own types
+// The system call of one of libc's functions that is one, with its arguments in their own types
 // (call_wrappers.cpp, waiting_calls.cpp). Thread safety: any thread.
 #pragma once
 
@@ -16,10 +16,14 @@ template <class T>
   else
     return static_cast<long>(value);
 }
+template <class... T>
+[[nodiscard]] mem::CaughtCall call_of(long number, T... arguments) noexcept {
+  return {number, {word_of(arguments)...}, 0, 0, 0, 0};
+}
 /// Where calls_are_wrapped().
 template <class... T>
 [[nodiscard]] long wrapped(long number, T... arguments) noexcept {
-  return make_wrapped_call({number, {word_of(arguments)...}, 0, 0, 0, 0});
+  return make_wrapped_call(call_of(number, arguments...));
 }
 
 }  // namespace kasane::runtime
