@@ -22,6 +22,7 @@
 #include "runtime/streams.h"
 #include "runtime/system_calls.h"
 #include "runtime/waits.h"
+#include "runtime/wrapped_call.h"
 
 using kasane::kNoRank;
 using kasane::Rank;
@@ -37,12 +38,12 @@ using kasane::runtime::stream_elsewhere;
 using kasane::runtime::wait_for_input;
 using kasane::runtime::waits_without_worker;
 
-/// Defines the symbol `name`: a function that is made at the rank `where`.
-#define KASANE_CALL(name, where, stream, result, parameters, arguments)                       \
+/// Defines the symbol `name`: a function that is made at the rank `where`. after(result) is what is returned.
+#define KASANE_CALL(name, where, stream, result, parameters, arguments, after)                \
   extern "C" [[gnu::visibility("default")]] result kasane_stdio_##name parameters asm(#name); \
   result kasane_stdio_##name parameters {                                                     \
     static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);              \
-    const auto call = [&] { return libcs.get() arguments; };                                  \
+    const auto call = [&] { return after(libcs.get() arguments); };                           \
     const Rank there = where;                                                                 \
     if (there != kNoRank) [[unlikely]]                                                        \
       return call_there({there, #name, stream}, call);                                        \
@@ -50,10 +51,11 @@ using kasane::runtime::waits_without_worker;
       return call_checked(#name, call);                                                       \
     return call();                                                                            \
   }
+#define KASANE_AS_IT_IS(result) result
 #define KASANE_STREAM(name, stream, result, parameters, arguments) \
-  KASANE_CALL(name, stream_elsewhere(stream), stream, result, parameters, arguments)
+  KASANE_CALL(name, stream_elsewhere(stream), stream, result, parameters, arguments, KASANE_AS_IT_IS)
 #define KASANE_DIRECTORY(name, result, parameters, arguments) \
-  KASANE_CALL(name, directory_elsewhere(d), nullptr, result, parameters, arguments)
+  KASANE_CALL(name, directory_elsewhere(d), nullptr, result, parameters, arguments, KASANE_AS_IT_IS)
 
 using File = std::FILE;
 using Bytes = std::size_t;
@@ -135,25 +137,18 @@ KASANE_STREAM(__fpurge, f, void, (File * f), (f))
 KASANE_STREAM(__fbufsize, f, Bytes, (File * f), (f))
 KASANE_STREAM(__freading, f, int, (File * f), (f))
 KASANE_STREAM(__fwriting, f, int, (File * f), (f))
-#define KASANE_REOPEN(name)                                                                                 \
-  extern "C"                                                                                                \
-      [[gnu::visibility("default")]] File* kasane_stdio_##name(const char*, const char*, File*) asm(#name); \
-  File* kasane_stdio_##name(const char* path, const char* mode, File* f) {                                  \
-    static constinit kasane::runtime::Hidden<File* (*)(const char*, const char*, File*)> libcs(#name);      \
-    const auto call = [&] { return reopened(libcs.get()(path, mode, f)); };                                 \
-    const Rank there = stream_elsewhere(f);                                                                 \
-    return there == kNoRank ? call() : call_there({there, #name, f}, call);                                 \
-  }
 namespace {
 File* reopened(File* stream) noexcept {
   if (stream == nullptr) return nullptr;
-  const int which = stream == stdin ? 0 : stream == stdout ? 1 : stream == stderr ? 2 : -1;
+  const int which = kasane::runtime::number_of_standard(stream);
   if (which >= 0) kasane::runtime::tell_redirection(which, kasane::runtime::process().rank);
   return stream;
 }
 }  // namespace
-KASANE_REOPEN(freopen)
-KASANE_REOPEN(freopen64)
+KASANE_CALL(freopen, stream_elsewhere(f), f, File*, (const char* path, const char* mode, File* f),
+            (path, mode, f), reopened)
+KASANE_CALL(freopen64, stream_elsewhere(f), f, File*, (const char* path, const char* mode, File* f),
+            (path, mode, f), reopened)
 
 // ---- formats ----
 /// name(f, fixed …, format, …), by its sister with a va_list.
@@ -207,7 +202,7 @@ namespace {
 ssize_t read_at_rank(bool waits, int fd, void* p, Bytes n) {
   static constinit kasane::runtime::Hidden<ssize_t (*)(int, void*, Bytes)> libcs("read");
   const auto call = [&]() -> ssize_t {
-    const auto read = call_of(SYS_read, fd, reinterpret_cast<long>(p), static_cast<long>(n));
+    const auto read = call_of(SYS_read, fd, p, n);
     if (waits) return finish_call(wait_for_input("read", read));
     return calls_are_wrapped() ? make_wrapped_call(read) : libcs.get()(fd, p, n);
   };

@@ -35,11 +35,6 @@ void standard_stream_is_at(int which, Rank rank) noexcept {
 
 namespace {
 
-/// -1: not a standard stream.
-int number_of_standard(const std::FILE* stream) noexcept {
-  return stream == stdin ? 0 : stream == stdout ? 1 : stream == stderr ? 2 : -1;
-}
-
 /// Also those that were opened before the ranks were known, or by functions of libc's that ours do not hide
 /// (setmntent).
 bool is_open_here(const std::FILE* stream) noexcept {

@@ -25,7 +25,11 @@ namespace kasane::runtime {
 
 /// From now on the streams that this process opens have addresses of its rank's.
 void divide_streams(std::uint32_t ranks, Rank me) noexcept;
-/// Threads of this rank have to go to that rank for a standard stream (0 input, 1 output, 2 error).
+/// 0 input, 1 output, 2 error; -1: not a standard stream.
+[[nodiscard]] inline int number_of_standard(const std::FILE* stream) noexcept {
+  return stream == stdin ? 0 : stream == stdout ? 1 : stream == stderr ? 2 : -1;
+}
+/// Threads of this rank have to go to that rank for a standard stream.
 void standard_stream_is_at(int which, Rank) noexcept;
 
 /// From now on a function of stdio whose system call fails with EFAULT ends the program with a message: the
