@@ -36,11 +36,13 @@ constinit Hidden<char* (*)(int, const char*)> g_setlocale("setlocale");
 constinit Hidden<int (*)(__rlimit_resource_t, const rlimit*)> g_setrlimit("setrlimit");
 constinit Hidden<std::locale (*)(const std::locale&)> g_global("_ZNSt6locale6globalERKS_");
 
-/// Whether other ranks are to be told what user code changes.
-Runtime* runtime_of_job() noexcept {
-  Runtime* const runtime = calls() == Calls::passed ? nullptr : Runtime::current();
+/// Null: no other rank is to be told what the program changes.
+Runtime* runtime_that_tells() noexcept {
+  Runtime* const runtime = Runtime::current();
   return runtime != nullptr && runtime->shares_process_state() ? runtime : nullptr;
 }
+/// Likewise where the runtime's own code may be the caller.
+Runtime* runtime_of_job() noexcept { return calls() == Calls::passed ? nullptr : runtime_that_tells(); }
 
 void warn_of(const char* what, const char* name) noexcept {
   CrashText text;
@@ -48,9 +50,8 @@ void warn_of(const char* what, const char* name) noexcept {
   warn(text);
 }
 
-/// name: of what has changed, in a warning.
-void tell_all(ProcessCall& call, bool fits, const char* name) noexcept {
-  Runtime* const runtime = runtime_of_job();
+/// runtime: null: there is no rank to tell. name: of what has changed, in a warning.
+void tell_all(ProcessCall& call, bool fits, const char* name, Runtime* runtime = runtime_of_job()) noexcept {
   if (runtime == nullptr) return;
   const int saved = errno;
   if (!fits) {
@@ -109,7 +110,7 @@ void tell_redirection(int which, Rank rank) noexcept {
   call.kind = ProcessCall::Kind::stream;
   call.which = which;
   call.argument[0] = raw(rank);
-  tell_all(call, true, "a standard stream");
+  tell_all(call, true, "a standard stream", runtime_that_tells());
 }
 
 ProcessCalls::ProcessCalls(comm::Transport& transport) : transport_(transport) {

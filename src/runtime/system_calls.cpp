@@ -30,6 +30,7 @@
 #include "runtime/held_mutexes.h"
 #include "runtime/hidden.h"
 #include "runtime/output.h"
+#include "runtime/process_calls.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/signals.h"
@@ -486,7 +487,11 @@ long carry_out_unknown(const CaughtCall& call) noexcept {
 /// A new descriptor's number becomes one of this rank's. It stays what it is where the rank has none left, or
 /// it takes the place of a standard one.
 long number_of_this_rank(long opened, long least) noexcept {
-  if (opened <= STDERR_FILENO || g_descriptors.owner(opened) != kNoRank) return opened;
+  if (opened <= STDERR_FILENO) {  // the program had closed it
+    tell_redirection(static_cast<int>(opened), process().rank);
+    return opened;
+  }
+  if (g_descriptors.owner(opened) != kNoRank) return opened;
   const bool closes = (mem::issue_call(SYS_fcntl, {opened, F_GETFD, 0, 0, 0, 0}) & FD_CLOEXEC) != 0;
   for (const Descriptors::Part& part : g_descriptors.own()) {
     if (part.count == 0 || part.first < least) continue;

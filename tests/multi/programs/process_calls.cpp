@@ -137,7 +137,7 @@ std::string lines_of(const std::string& path) {
 
 void print(int i) {
   std::printf("%d by printf\n", i);
-  std::cout << i << " by cout\n" << std::flush;
+  std::cout << std::to_string(i) + " by cout\n" << std::flush;  // one insertion, as a line
   std::fflush(stdout);
   const std::string line = std::to_string(i) + " by write\n";
   EXPECT_EQ(::write(1, line.data(), line.size()), static_cast<ssize_t>(line.size()));
@@ -165,10 +165,18 @@ void redirections() {
     });
     on_ranks(6, print);
     EXPECT(lines_of(path + ".2") == expected);
+    // as programs did before dup2
+    elsewhere([&path] {
+      ::close(1);
+      EXPECT_EQ(::open((path + ".3").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+    });
+    on_ranks(6, print);
+    EXPECT(lines_of(path + ".3") == expected);
   });
   EXPECT_EQ(::dup2(terminal, 1), 1);
   ::unlink(path.c_str());
   ::unlink((path + ".2").c_str());
+  ::unlink((path + ".3").c_str());
   std::puts("printed at the end");
 }
 
