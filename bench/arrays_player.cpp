@@ -13,15 +13,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <kasane/array.hpp>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "figures.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Figures = std::map<std::string, std::vector<double>>;
+using kasane::bench::Figures;
 using Matrix = kasane::array<double, 2>;
 
 double seconds_since(Clock::time_point start) {
@@ -126,16 +127,6 @@ bool measure_patches(int repetitions, Figures& figures) {
   return stayed;
 }
 
-void print(bool verified, const Figures& figures) {
-  std::printf("{\"verified\": %s", verified ? "true" : "false");
-  for (const auto& [name, values] : figures) {
-    std::printf(", \"%s\": [", name.c_str());
-    for (std::size_t i = 0; i < values.size(); ++i) std::printf("%s%.4f", i == 0 ? "" : ", ", values[i]);
-    std::printf("]");
-  }
-  std::puts("}");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -150,7 +141,7 @@ int main(int argc, char** argv) {
     const bool verified =
         gemm ? measure_gemm(static_cast<std::size_t>(std::atoi(argv[2])), std::atoi(argv[3]), figures)
              : measure_patches(std::atoi(argv[2]), figures);
-    print(verified, figures);
+    kasane::bench::print_figures(verified, figures);
     return verified ? 0 : 1;
   });
 }

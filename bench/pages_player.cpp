@@ -13,17 +13,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "figures.h"
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Figures = std::map<std::string, std::vector<double>>;
+using kasane::bench::Figures;
 
 constexpr std::size_t kBlockBytes = 4096;
 /// Blocks; with the wide one there is a block in each page or in every other.
@@ -239,16 +240,6 @@ bool measure(std::size_t blocks, unsigned repetitions, Figures& figures) {
   return verified && arrived && !epochs[0].empty() && !epochs[1].empty();
 }
 
-void print(bool verified, const Figures& figures) {
-  std::printf("{\"verified\": %s", verified ? "true" : "false");
-  for (const auto& [name, values] : figures) {
-    std::printf(", \"%s\": [", name.c_str());
-    for (std::size_t i = 0; i < values.size(); ++i) std::printf("%s%.4f", i == 0 ? "" : ", ", values[i]);
-    std::printf("]");
-  }
-  std::puts("}");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -261,7 +252,7 @@ int main(int argc, char** argv) {
   return kasane::run([=] {
     Figures figures;
     const bool verified = measure(blocks, repetitions, figures);
-    print(verified, figures);
+    kasane::bench::print_figures(verified, figures);
     return verified ? 0 : 1;
   });
 }

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <iostream>
 #include <string>
+#include <utility>
 
 #include "model/explorer.h"
 
@@ -94,6 +95,21 @@ void wake(State n, std::uint8_t t, std::uint8_t word, LockAction action, Without
 
 constexpr std::uint8_t kEnd = Threads<void>::kEnd;
 
+/// The thread has given something back: whom to wake is done at `then`, its next step.
+template <class Go>
+void wake_next(State n, std::uint8_t t, LockAction action, std::uint8_t then, Go&& go) {
+  n.seen[t] = static_cast<std::uint8_t>(action);
+  n.at[t] = then;
+  go(n);
+}
+/// That step; everything twice, from `again` on.
+template <class Go>
+void wake_and_repeat(State s, std::uint8_t t, Without without, std::uint8_t again, Go&& go) {
+  const LockAction action{std::exchange(s.seen[t], std::uint8_t{0})};
+  const std::uint8_t then = ++s.round[t] == 2 ? kEnd : again;
+  wake(s, t, 0, action, without, then, go);
+}
+
 /// Each thread locks twice; the first time it tries only.
 struct Mutexes {
   static State initial() { return {}; }
@@ -119,15 +135,8 @@ struct Mutexes {
         return go(n);
       }
       case kWait: return sleep(s, t, 0, without == Without::awaited ? 1 : 2, kLock, go);
-      case kHas:
-        --n.inside;
-        n.seen[t] = static_cast<std::uint8_t>(take(MutexEvent::unlock));
-        n.at[t] = kWake;
-        return go(n);
-      default:
-        n.seen[t] = 0;
-        return wake(n, t, 0, LockAction{s.seen[t]}, without, ++n.round[t] == 2 ? kEnd : std::uint8_t{kTry},
-                    go);
+      case kHas: --n.inside; return wake_next(n, t, take(MutexEvent::unlock), kWake, go);
+      default: return wake_and_repeat(s, t, without, kTry, go);
     }
   }
 };
@@ -170,15 +179,8 @@ struct SharedMutexes {
         n.seen[t] = 0;
         return sleep(n, t, 0, expected, kTry, go);
       }
-      case kHas:
-        n.inside -= weight;
-        n.seen[t] = static_cast<std::uint8_t>(take(SharedEvent::unlock));
-        n.at[t] = kWake;
-        return go(n);
-      default:
-        n.seen[t] = 0;
-        return wake(n, t, 0, LockAction{s.seen[t]}, without, ++n.round[t] == 2 ? kEnd : std::uint8_t{kTry},
-                    go);
+      case kHas: n.inside -= weight; return wake_next(n, t, take(SharedEvent::unlock), kWake, go);
+      default: return wake_and_repeat(s, t, without, kTry, go);
     }
   }
 };
@@ -254,11 +256,8 @@ struct Semaphores {
       case kHas:
         --n.inside;
         n.word[0] = next(SemaphoreEvent::release, s.word[0]).word;
-        n.at[t] = kWake;
-        return go(n);
-      default:
-        return wake(n, t, 0, LockAction::wake_one, without, ++n.round[t] == 2 ? kEnd : std::uint8_t{kAcquire},
-                    go);
+        return wake_next(n, t, LockAction::wake_one, kWake, go);
+      default: return wake_and_repeat(s, t, without, kAcquire, go);
     }
   }
 };
