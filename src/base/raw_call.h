@@ -8,7 +8,7 @@
 
 namespace kasane {
 
-/// The kernel's answer: -errno for an error. always_inline: a caller may have no frame that it could return to.
+/// The kernel's answer: -errno for an error. always_inline: a caller may have no frame to return to.
 [[gnu::always_inline]] inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0,
                                             long e = 0, long f = 0) noexcept {
   register long r10 asm("r10") = d;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutexes of libc's (std::mutex and its like outside of the program's variables and global memory)
-// that user-level threads hold: lock_calls.cpp counts them per OS thread. One that is held over a fork or a join is
-// a bug that shows itself rarely: the thread may continue on another OS thread, or on another rank, which
+// The mutexes of libc's (std::mutex and its like outside of the program's variables and global memory) that
+// user-level threads hold: lock_calls.cpp counts them per OS thread. One that is held over a fork or a join
+// is a bug that shows itself rarely: the thread may continue on another OS thread, or on another rank, which
 // does not own the mutex (rule 14). Builds with assertions (KASANE_ASSERT_LEVEL ≥ 1) report it. kasane::mutex
 // may be held, and so may any mutex of the program's (lock_calls.h). A sanitizer has its own
 // pthread_mutex_lock, so nothing is counted there.
