@@ -7,6 +7,7 @@
 // Thread safety: as the functions that are replaced.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
+#include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <threads.h>
@@ -15,9 +16,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 
 #include "runtime/hidden.h"
+#include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/streams.h"
 #include "runtime/warn.h"
@@ -82,11 +85,27 @@ void create_on_thread(void* argument) {
   }
 }
 
+/// Of libstdc++ one class makes keys, and throws where its key is not known.
+void warn_of_pool_resource(const void* caller, std::uint32_t ranks) noexcept {
+  Dl_info object{};
+  if (ranks == 1 || !ult::Pool::in_program() || ::dladdr(caller, &object) == 0 ||
+      object.dli_fname == nullptr || std::strstr(object.dli_fname, "/libstdc++.") == nullptr)
+    return;
+  CrashText text;
+  text.add("kasane: std::pmr::synchronized_pool_resource: its threads' pools are known on rank ");
+  text.decimal(raw(process().rank))
+      .add(" alone, and a thread that uses it elsewhere gets std::system_error ");
+  warn(text.add("(EINVAL): use unsynchronized_pool_resource with a lock, or new\n"));
+}
+
 int create(pthread_key_t* key, Destructor destructor, const void* caller) noexcept {
   static constinit Hidden<int (*)(pthread_key_t*, Destructor)> libcs("pthread_key_create");
   const Runtime* const runtime = Runtime::current();
-  if (runtime == nullptr || !runtime->running() || !is_of_executable(caller))
+  if (runtime == nullptr || !runtime->running()) return libcs.get()(key, destructor);
+  if (!is_of_executable(caller)) {
+    warn_of_pool_resource(caller, runtime->ranks());
     return libcs.get()(key, destructor);
+  }
   Creation c{destructor};
   if (ult::Pool::in_user_code())
     create_on_thread(&c);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <kasane/kasane.hpp>
 #include <memory>
+#include <memory_resource>
 #include <thread>
 #include <vector>
 
@@ -41,9 +42,19 @@ void use_keys(const int* words, int i) {
   expect(::tss_set(g_second, nullptr) == thrd_success);
 }
 
+/// argument "pool": a class of libstdc++'s with a key of its own, on another rank.
+void use_pool() {
+  std::pmr::synchronized_pool_resource pool;
+  const auto words = kasane::make_array<int>(kasane::ranks() * kWord, kasane::placement::block);
+  kasane::thread(kasane::near{words.get() + (kasane::ranks() - 1) * kWord}, [&pool] {
+    std::pmr::vector<int>(100, 1, &pool).push_back(2);
+  }).join();
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
+  if (argc == 2) return kasane::run(use_pool), 0;
   int of_main = 1;
   expect(::pthread_key_create(&g_key, destroy) == 0);
   expect(::pthread_setspecific(g_key, &of_main) == 0);

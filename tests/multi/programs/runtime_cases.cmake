@@ -77,6 +77,12 @@ kasane_add_case_program(os_threads)
 kasane_test_case(os_threads @RUN@ -- $<TARGET_FILE:case_os_threads> 3000)
 kasane_add_case_program(keys)
 kasane_test_case(keys @RUN@ -- $<TARGET_FILE:case_keys>)
+if(NOT KASANE_SANITIZER)
+  add_test(NAME keys_of_libstdcxx_2 COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/fails.sh"
+    "std::pmr::synchronized_pool_resource.*unsynchronized_pool_resource"
+    $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:case_keys> pool)
+  set_tests_properties(keys_of_libstdcxx_2 PROPERTIES TIMEOUT 60 LABELS multi)
+endif()
 kasane_add_case_program(read_input)
 kasane_test_case(read_input
   "${CMAKE_CURRENT_SOURCE_DIR}/read_input.sh" @RUN@ -- $<TARGET_FILE:case_read_input>)
