@@ -11,7 +11,7 @@
 static mtx_t lock, nested;
 static cnd_t changed;
 static once_flag once = ONCE_FLAG_INIT;
-static long counter, prepared, turn;
+static long counter /* by lock */, deeper /* by nested */, prepared, turn;
 static int words[1 << 14];
 
 static void prepare(void) { ++prepared; }
@@ -31,7 +31,7 @@ static void work(void* argument) {
   CHECK(cnd_broadcast(&changed) == thrd_success);
   CHECK(mtx_unlock(&lock) == thrd_success);
   CHECK(mtx_lock(&nested) == thrd_success && mtx_lock(&nested) == thrd_success);
-  ++counter;
+  ++deeper;
   CHECK(mtx_unlock(&nested) == thrd_success && mtx_unlock(&nested) == thrd_success);
 }
 
@@ -70,7 +70,7 @@ int main(void) {
   CHECK(mtx_init(&lock, mtx_timed) == thrd_success && mtx_init(&nested, mtx_recursive) == thrd_success);
   CHECK(cnd_init(&changed) == thrd_success);
   CHECK(kasane_run(on_ranks, NULL) == 0);
-  CHECK(counter == THREADS * 51 && prepared == 1 && turn == THREADS);
+  CHECK(counter == THREADS * 50 && deeper == THREADS && prepared == 1 && turn == THREADS);
   turn = 0;
   long number[THREADS];
   thrd_t thread[THREADS];
@@ -82,6 +82,6 @@ int main(void) {
     int result = 0;
     CHECK(thrd_join(thread[i], &result) == thrd_success && result == i + 40);
   }
-  CHECK(counter == 2 * THREADS * 51 && prepared == 1);
+  CHECK(counter == 2 * THREADS * 50 && deeper == 2 * THREADS && prepared == 1);
   return 0;
 }
