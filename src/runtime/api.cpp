@@ -21,6 +21,7 @@
 #include "runtime/job_counters.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
+#include "runtime/stream_formats.h"
 #include "ult/fairness.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -88,6 +89,7 @@ int kasane_run(void (*entry)(void*), void* argument) {
     return api_fail(
         EPERM, call,
         "called on a rank other than 0; the root thread starts on rank 0, and others take part by stealing");
+  kasane::runtime::tell_stream_formats();
   r->run_root(entry, argument);
   return 0;
 }

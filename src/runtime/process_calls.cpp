@@ -23,6 +23,7 @@
 #include "runtime/output.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
+#include "runtime/stream_formats.h"
 #include "runtime/streams.h"
 #include "runtime/warn.h"
 
@@ -89,6 +90,7 @@ int carry_out(const ProcessCall& call) noexcept {
       if (call.which == 1) flush_output_unless_locked();  // to where it has gone so far
       standard_stream_is_at(call.which, Rank{static_cast<std::uint32_t>(call.argument[0])});
       return 0;
+    case ProcessCall::Kind::format: return take_stream_format(call);
     case ProcessCall::Kind::locale: break;
   }
   if (call.which >= 0) {

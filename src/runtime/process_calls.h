@@ -33,12 +33,21 @@
 namespace kasane::runtime {
 
 struct ProcessCall {
-  enum class Kind : std::uint8_t { folder, file_mask, set_variable, unset_variable, locale, limit, stream };
+  enum class Kind : std::uint8_t {
+    folder,
+    file_mask,
+    set_variable,
+    unset_variable,
+    locale,
+    limit,
+    stream,
+    format
+  };
   static constexpr std::size_t kMostText = 3500;
 
   std::uint64_t number = 0;  ///< 0: asks for one
   std::uint64_t argument[2] = {};
-  std::int32_t which = 0;  ///< the locale's category, the limit's resource, the standard stream
+  std::int32_t which = 0;  ///< the locale's category, the limit's resource, the stream
   Kind kind = Kind::folder;
   std::uint16_t bytes = 0;    ///< of the text
   char text[kMostText] = {};  ///< path, "name\0value", locale

@@ -69,6 +69,7 @@
 #include "runtime/signals.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
+#include "runtime/stream_formats.h"
 #include "runtime/streams.h"
 #include "runtime/system_calls.h"
 #include "runtime/thread_contexts.h"
@@ -125,6 +126,7 @@ struct Runtime::State {
   const pid_t pid = ::getpid();
   std::optional<SignalActions> signal_actions;  ///< null on one rank, and where each rank runs main
   std::optional<ProcessCalls> process_calls;    ///< likewise
+  std::optional<RandomNumbers> random_numbers;  ///< likewise
   std::optional<mem::Space> space;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
@@ -348,6 +350,8 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   if (ranks > 1 && !options.main_in_every_rank) {
     signal_actions.emplace(*transport);
     process_calls.emplace(*transport);
+    random_numbers.emplace(*transport);
+    note_stream_formats();
   }
   KASANE_TRY(build_engine());
   if (!options.globals_shared || options.main_in_every_rank) variables.clear();
@@ -1127,6 +1131,11 @@ bool Runtime::shares_process_state() const noexcept {
 ProcessCalls::Refusal Runtime::tell_process_call(ProcessCall& call) noexcept {
   const ult::RuntimeSection section;
   return state_->process_calls->tell_all(state_->contexts->here().io, call);
+}
+
+std::uint64_t Runtime::draw(const RandomCall& call) noexcept {
+  const ult::RuntimeSection section;
+  return state_->random_numbers->draw(state_->contexts->here().io, call);
 }
 
 void Runtime::tell_signal_action(int signal, const struct sigaction& action) noexcept {

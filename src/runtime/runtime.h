@@ -25,6 +25,7 @@
 #include "runtime/one_rank_variables.h"
 #include "runtime/options.h"
 #include "runtime/process_calls.h"
+#include "runtime/random_numbers.h"
 
 namespace kasane::comm {
 class Collectives;
@@ -78,6 +79,8 @@ class Runtime {
   void tell_signal_action(int signal, const struct sigaction&) noexcept;
   /// Likewise. Only if shares_process_state().
   ProcessCalls::Refusal tell_process_call(ProcessCall&) noexcept;
+  /// From rank 0's state. Only if shares_process_state().
+  std::uint64_t draw(const RandomCall&) noexcept;
   /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
   /// is then too early.
   [[nodiscard]] bool running() const noexcept;

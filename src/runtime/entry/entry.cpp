@@ -2,13 +2,14 @@
 // The part of the start that has to lie in the executable itself: the dynamic loader runs .preinit_array of
 // the executable alone, and crt1.o's call of __libc_start_main is bound to it first. A static archive
 // (libkasane_start.a) that kasane::kasane and kasane.pc add; it only calls the library
-// (runtime/start/start.h). It holds no variable that is written after the dynamic loader has finished.
+// (runtime/start/start.h).
 //
 // A program that links the runtime without it (kasane::comm, unit tests, tools) is an ordinary process.
 //
 // Thread safety: called by the process's only thread, but for kasane_start_main, beside which libraries may
 // have threads already.
 #include "runtime/start/start.h"
+#include "runtime/static_results.h"
 
 #include "comm/bootstrap/start_mark.h"
 
@@ -16,6 +17,9 @@ namespace {
 
 /// The mark by which kasane run knows that this program becomes ranks. retain: also with --gc-sections.
 [[gnu::used, gnu::retain]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
+
+/// A variable of the program's: all ranks share it.
+constinit kasane::runtime::StaticResults g_static_results = {};
 
 }  // namespace
 
@@ -30,6 +34,7 @@ namespace {
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 void before_all_constructors(int argc, char** argv, char** environment) noexcept {
   kasane_start_built_with(__start_kasane_atomics, __stop_kasane_atomics);
+  kasane_start_static_results(&g_static_results);
   kasane_start_process(argc, argv, environment);
 }
 [[gnu::section(".preinit_array"),

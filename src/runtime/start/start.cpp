@@ -51,6 +51,7 @@
 #include "runtime/start/program_libraries.h"
 #include "runtime/start/same_image.h"
 #include "runtime/start/start.h"
+#include "runtime/static_results.h"
 #include "runtime/symbols.h"
 #include "runtime/thread_end.h"
 #include "ult/runtime_section.h"
@@ -260,6 +261,10 @@ using namespace kasane::runtime;
 
 void kasane_start_built_with(const char* begin, const char* end) noexcept {
   g_inline_atomics = std::find(begin, end, 'i') != end;
+}
+
+void kasane_start_static_results(void* results) noexcept {
+  leave_results_in(*static_cast<StaticResults*>(results));
 }
 
 int kasane_start_main(Main main, int argc, char** argv, void (*)(), void (*fini)(), void (*rtld_fini)(),

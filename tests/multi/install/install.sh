@@ -191,6 +191,8 @@ END
     public="$public|sem_((try|timed|clock)?wait|post|getvalue)\$"
     public="$public|mtx_(try|timed|un)?lock\$|cnd_((timed)?wait|signal|broadcast)\$|call_once\$|thrd_create\$"
     public="$public|dup[23]\$|f?chdir\$|umask\$|(un)?setenv\$|putenv\$|setlocale\$|setrlimit(64)?\$"
+    public="$public|s?rand(om)?\$|(init|set)state\$|[dlm]rand48\$|s(rand|eed)48\$|lcong48\$"
+    public="$public|strtok\$|(asc|c|local|gm)time\$|inet_ntoa\$"
     public="$public|std::locale::global|put(s|w?char|char_unlocked)\$|(__)?v?w?printf(_chk)?\$"
     public="$public|pthread_key_(create|delete)\$|pthread_[gs]etspecific\$|tss_(create|delete|get|set)\$"
     public="$public|pthread_sigmask\$|sigprocmask\$|sigsuspend\$|ppoll\$|pselect\$|epoll_pwait\$"

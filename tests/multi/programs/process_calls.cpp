@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a thread or main changes for its process (the folder, the mask of new files, the environment, the
-// locale, limits) holds on all ranks.
+// locale, limits, random numbers, static results) holds on all ranks.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,10 +14,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <locale>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -180,8 +184,127 @@ void redirections() {
   std::puts("printed at the end");
 }
 
-constexpr cases::Case kAll[] = {
-    {"folders", folders}, {"environment", environment}, {"others", others}, {"redirections", redirections}};
+/// libc's sequences, wherever the numbers are drawn: those that its functions with a state draw.
+void random_numbers() {
+  char state[128];
+  random_data random = {};
+  drand48_data of_48_bits = {};
+  const auto expected = [&random] {
+    std::int32_t number = 0;
+    ::random_r(&random, &number);
+    return number;
+  };
+  ::initstate_r(1, state, sizeof state, &random);
+  EXPECT_EQ(std::rand(), expected());  // no seed
+  kasane::run([&] {
+    for (int i = 0; i < 8; ++i) {
+      cases::go(static_cast<std::uint32_t>(i));
+      EXPECT_EQ(i % 2 == 0 ? std::rand() : ::random(), expected());
+    }
+    elsewhere([] { std::srand(42); });
+    ::srandom_r(42, &random);
+    for (int i = 0; i < 8; ++i) {
+      cases::go(static_cast<std::uint32_t>(i));
+      EXPECT_EQ(std::rand(), expected());
+    }
+    elsewhere([] { ::srand48(7); });
+    ::srand48_r(7, &of_48_bits);
+    for (int i = 0; i < 8; ++i) {
+      cases::go(static_cast<std::uint32_t>(i));
+      double fraction = 0;
+      long number = 0;
+      ::drand48_r(&of_48_bits, &fraction);
+      EXPECT(::drand48() == fraction);
+      ::lrand48_r(&of_48_bits, &number);
+      EXPECT_EQ(::lrand48(), number);
+      ::mrand48_r(&of_48_bits, &number);
+      EXPECT_EQ(::mrand48(), number);
+    }
+    std::uint16_t seed[3] = {1, 2, 3};
+    elsewhere([&seed] { ::seed48(seed); });
+    const std::uint16_t* const before = ::seed48(seed);
+    EXPECT(std::equal(seed, seed + 3, before));
+    // all ranks at the same time: each number once
+    std::srand(5);
+    ::srandom_r(5, &random);
+    constexpr int kEach = 100;
+    std::vector<int> drawn(4 * kEach), all(4 * kEach);
+    on_ranks(4, [&drawn](int i) {
+      for (int k = 0; k < kEach; ++k) drawn[static_cast<std::size_t>(i * kEach + k)] = std::rand();
+    });
+    for (int& number : all) number = expected();
+    std::sort(drawn.begin(), drawn.end());
+    std::sort(all.begin(), all.end());
+    EXPECT(drawn == all);
+  });
+}
+
+/// Results that libc leaves in variables of its own, read on another rank.
+void static_results() {
+  std::time_t leap = 951782400;  // 2000-02-29
+  kasane::run([leap] {
+    elsewhere([] {
+      char other[] = "x y";
+      std::strtok(other, " ");
+      std::strtok(nullptr, " ");
+    });
+    char text[] = "a b,c";
+    cases::go(0);
+    EXPECT_EQ(*std::strtok(text, " "), 'a');
+    cases::go(cases::last());
+    EXPECT_EQ(*std::strtok(nullptr, ","), 'b');
+    cases::go(0);
+    EXPECT_EQ(*std::strtok(nullptr, ","), 'c');
+    EXPECT(std::strtok(nullptr, ",") == nullptr);
+    const std::tm* const time = std::gmtime(&leap);
+    cases::go(cases::last());
+    EXPECT(time->tm_mon == 1 && time->tm_mday == 29);
+    const char* const written = std::asctime(time);
+    const std::tm* const local = std::localtime(&leap);
+    cases::go(0);
+    EXPECT(std::strcmp(written, "Tue Feb 29 00:00:00 2000\n") == 0);
+    EXPECT_EQ(std::mktime(const_cast<std::tm*>(local)), leap);
+    const char* const again = std::ctime(&leap);
+    in_addr address = {};
+    ::inet_pton(AF_INET, "10.20.30.40", &address);
+    const char* const name = ::inet_ntoa(address);
+    cases::go(cases::last());
+    EXPECT(std::strstr(again, " 2000\n") != nullptr && std::strcmp(name, "10.20.30.40") == 0);
+    cases::go(0);
+  });
+}
+
+/// What main has set before kasane::run.
+void formats() {
+  const auto written = [] {
+    std::ostringstream text;
+    text.copyfmt(std::cout);
+    text.precision(std::cout.precision());
+    text << 255 << ' ' << 1.0 / 3;
+    return text.str();
+  };
+  std::cout << std::fixed << std::setprecision(3) << std::setfill('*');
+  std::cerr << std::hex;
+  kasane::run([&written] {
+    expect_everywhere([&written] {
+      return written() == "255 0.333" && std::cout.fill() == '*' && (std::cerr.flags() & std::ios::hex) != 0;
+    });
+  });
+  std::cout << std::scientific;
+  std::cerr << std::dec;
+  kasane::run([&written] {
+    expect_everywhere(
+        [&written] { return written() == "255 3.333e-01" && (std::cerr.flags() & std::ios::hex) == 0; });
+  });
+}
+
+constexpr cases::Case kAll[] = {{"folders", folders},
+                                {"environment", environment},
+                                {"others", others},
+                                {"redirections", redirections},
+                                {"random_numbers", random_numbers},
+                                {"static_results", static_results},
+                                {"formats", formats}};
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of docs/guide/process.md, each as it says: what a thread finds of its process's state where it
 // goes on, on another rank. On two ranks or more.
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -61,40 +60,12 @@ bool pids() {
   return there(::getpid) != own && there(::getppid) == parent;
 }
 
-bool random_numbers() {
-  std::srand(42);
-  ::srand48(42);
-  const int first = std::rand();
-  const long first_of_48 = ::lrand48();
-  std::srand(42);
-  ::srand48(42);
-  return there([] { return std::pair(std::rand(), ::lrand48()); }) != std::pair(first, first_of_48);
-}
-
 bool drawn_numbers() {
   const auto draw = [] {
     std::random_device device;
     return std::pair(device(), device());
   };
   return draw() != there(draw);
-}
-
-bool hidden_state_of_libc() {
-  char* const text = static_cast<char*>(kasane_malloc(16));
-  char* const other = static_cast<char*>(kasane_malloc(16));
-  std::strcpy(text, "a b");
-  std::strcpy(other, "x y");
-  there([other] { return std::strtok(other, " "); });
-  std::strtok(text, " ");
-  return there([] { return *std::strtok(nullptr, " "); }) == 'y';
-}
-
-bool static_buffers_of_libc() {
-  std::tm day = {};
-  day.tm_mday = 1;
-  const char* const text = std::asctime(&day);
-  const std::string here = text;
-  return there([text] { return std::string(text); }) != here;
 }
 
 bool formatting_of_streams() {
@@ -206,11 +177,8 @@ bool functions_at_the_end() {
 const std::vector<std::pair<const char*, bool (*)()>> kRows = {
     {"environment", environment_at_the_start},
     {"process ids", pids},
-    {"rand, drand48", random_numbers},
     {"random_device", drawn_numbers},
-    {"strtok", hidden_state_of_libc},
-    {"static buffers", static_buffers_of_libc},
-    {"formatting of streams", formatting_of_streams},
+    {"formatting of streams in a thread", formatting_of_streams},
     {"timers", timers},
     {"dlopen", loaded_libraries},
     {"variables of libraries", variables_of_libraries},
