@@ -2,104 +2,212 @@
 // rand, random, drand48 and their seeds. What libraries below the runtime draw is libc's own. After initstate
 // or setstate, random() is libc's and the rank's.
 // Thread safety: as libc's.
-#include <dlfcn.h>
 #include <stdlib.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
 #include <span>
 
 #include "base/call_selector.h"
+#include "comm/requests.h"
 #include "gas/regions.h"
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/random_numbers.h"
 #include "runtime/runtime.h"
+#include "runtime/state_holder.h"
 #include "runtime/warn.h"
 
 namespace kasane::runtime {
 namespace {
 
-/// libc's states of the process, in its initial values: random's seed is 1.
+/// libc's states, as words that another rank can read; in their initial values, where random's seed is 1.
 struct Numbers {
-  std::atomic_flag locked;
+  std::int32_t state[32] = {};  ///< the first is libc's description
+  std::uint16_t front = 0, rear = 0;
   bool begun = false;
-  char state[128] = {};
-  random_data random = {};
   drand48_data of_48_bits = {};
-
-  void begin() noexcept {
-    if (begun) return;
-    ::initstate_r(1, state, sizeof state, &random);
-    begun = true;
-  }
 };
-constinit Numbers g_random_numbers;
+constexpr std::size_t kWords = sizeof(Numbers) / sizeof(std::uint64_t);
+static_assert(sizeof(Numbers) % sizeof(std::uint64_t) == 0);
 
-std::uint64_t next_of_48_bits(RandomCall::Kind kind) noexcept {
+constinit std::atomic_flag g_drawing;
+constinit Numbers g_random_numbers;              ///< under g_drawing, as the next
+constinit Holder g_holder{Holder::Place::held};  ///< so in a process that is no rank
+
+/// Short: the handler of a message waits for it. A signal handler, which may draw, comes afterwards.
+template <class F>
+auto while_drawing(const F& f) noexcept {
+  const PassedCalls passed;
+  while (g_drawing.test_and_set(std::memory_order_acquire)) {
+  }
+  const auto result = f(g_random_numbers);
+  g_drawing.clear(std::memory_order_release);
+  return result;
+}
+
+/// libc's random_data of these numbers, while the object lives.
+class RandomData {
+ public:
+  explicit RandomData(Numbers& n) noexcept : numbers_(n) {
+    auto* const text = reinterpret_cast<char*>(n.state);
+    if (!n.begun) {
+      ::initstate_r(1, text, sizeof n.state, &data_);
+      n.begun = true;
+      return;
+    }
+    data_.state = n.state + 1;
+    data_.fptr = data_.state + n.front;
+    data_.rptr = data_.state + n.rear;
+    data_.rand_type = 3;  // TYPE_3: x**31 + x**3 + 1
+    data_.rand_deg = 31;
+    data_.rand_sep = 3;
+    data_.end_ptr = data_.state + data_.rand_deg;
+  }
+  RandomData(const RandomData&) = delete;
+  RandomData& operator=(const RandomData&) = delete;
+  ~RandomData() {
+    numbers_.front = static_cast<std::uint16_t>(data_.fptr - data_.state);
+    numbers_.rear = static_cast<std::uint16_t>(data_.rptr - data_.state);
+  }
+  random_data* operator&() noexcept { return &data_; }
+
+ private:
+  Numbers& numbers_;
+  random_data data_ = {};
+};
+
+std::uint64_t next_of_48_bits(RandomCall::Kind kind, drand48_data& data) noexcept {
   double fraction = 0;
   long number = 0;
   switch (kind) {
     case RandomCall::Kind::drand48:
-      ::drand48_r(&g_random_numbers.of_48_bits, &fraction);
+      ::drand48_r(&data, &fraction);
       return std::bit_cast<std::uint64_t>(fraction);
-    case RandomCall::Kind::lrand48: ::lrand48_r(&g_random_numbers.of_48_bits, &number); break;
-    default: ::mrand48_r(&g_random_numbers.of_48_bits, &number);
+    case RandomCall::Kind::lrand48: ::lrand48_r(&data, &number); break;
+    default: ::mrand48_r(&data, &number);
   }
   return static_cast<std::uint64_t>(number);
 }
 
-std::uint64_t draw_alone(const RandomCall& call) noexcept {
+std::uint64_t draw_from(Numbers& numbers, const RandomCall& call) noexcept {
+  drand48_data& of_48_bits = numbers.of_48_bits;
   std::uint16_t parameter[7];
   std::memcpy(parameter, call.parameter, sizeof parameter);
   switch (call.kind) {
     case RandomCall::Kind::random: {
       std::int32_t number = 0;
-      ::random_r(&g_random_numbers.random, &number);
+      RandomData data(numbers);
+      ::random_r(&data, &number);
       return static_cast<std::uint64_t>(number);
     }
-    case RandomCall::Kind::srandom:
-      ::srandom_r(static_cast<unsigned>(call.seed), &g_random_numbers.random);
+    case RandomCall::Kind::srandom: {
+      RandomData data(numbers);
+      ::srandom_r(static_cast<unsigned>(call.seed), &data);
       return 0;
-    case RandomCall::Kind::srand48:
-      ::srand48_r(static_cast<long>(call.seed), &g_random_numbers.of_48_bits);
-      return 0;
+    }
+    case RandomCall::Kind::srand48: ::srand48_r(static_cast<long>(call.seed), &of_48_bits); return 0;
     case RandomCall::Kind::seed48: {
-      ::seed48_r(parameter, &g_random_numbers.of_48_bits);
+      ::seed48_r(parameter, &of_48_bits);
       std::uint64_t before = 0;
-      std::memcpy(&before, g_random_numbers.of_48_bits.__old_x, sizeof g_random_numbers.of_48_bits.__old_x);
+      std::memcpy(&before, of_48_bits.__old_x, sizeof of_48_bits.__old_x);
       return before;
     }
-    case RandomCall::Kind::lcong48: ::lcong48_r(parameter, &g_random_numbers.of_48_bits); return 0;
-    default: return next_of_48_bits(call.kind);
+    case RandomCall::Kind::lcong48: ::lcong48_r(parameter, &of_48_bits); return 0;
+    default: return next_of_48_bits(call.kind, of_48_bits);
   }
+}
+
+HolderAction after(HolderEvent event) noexcept {
+  return while_drawing([event](const Numbers&) {
+    const HolderStep step = next(g_holder, event);
+    g_holder = step.holder;
+    return step.action;
+  });
+}
+
+struct Question {
+  enum class Kind : std::uint32_t { last, state, word };
+  Kind kind;
+  std::uint32_t word = 0;
+};
+
+/// use: that was done. refuse: the rank does not hold the state, and another thread fetches it, or fetch is
+/// false.
+HolderAction try_to_draw(const RandomCall& call, std::uint64_t& number, bool fetch) noexcept {
+  return while_drawing([&](Numbers& numbers) {
+    const bool held = g_holder.place == Holder::Place::held;
+    if (!held && (!fetch || g_holder.place != Holder::Place::away)) return HolderAction::refuse;
+    const HolderStep step = next(g_holder, HolderEvent::want);
+    g_holder = step.holder;
+    if (step.action == HolderAction::use) number = draw_from(numbers, call);
+    return step.action;
+  });
 }
 
 }  // namespace
 
+/// Also where the rank does not hold the state: in a fork's child.
 std::uint64_t draw(const RandomCall& call) noexcept {
-  const PassedCalls passed;  // a handler of the program's, which may draw, waits
-  while (g_random_numbers.locked.test_and_set(std::memory_order_acquire)) {
-  }
-  g_random_numbers.begin();
-  const std::uint64_t number = draw_alone(call);
-  g_random_numbers.locked.clear(std::memory_order_release);
-  return number;
+  return while_drawing([&call](Numbers& numbers) { return draw_from(numbers, call); });
 }
 
-RandomNumbers::RandomNumbers(comm::Transport& transport) {
-  transport.set_handler(
-      gas::kRandomHandler,
-      [](void* at, const comm::Message& message) noexcept {
-        static_cast<comm::Transport*>(at)->reply(message.token,
-                                                 runtime::draw(gas::value_of<RandomCall>(message)));
-      },
-      &transport);
+RandomNumbers::RandomNumbers(comm::Transport& transport) : transport_(transport) {
+  if (raw(transport.rank()) != 0) g_holder.place = Holder::Place::away;
+  transport.set_handler(gas::kRandomHandler, &RandomNumbers::on_message, this);
+}
+
+void RandomNumbers::on_message(void* self, const comm::Message& received) noexcept {
+  auto& numbers = *static_cast<RandomNumbers*>(self);
+  const auto question = gas::value_of<Question>(received);
+  std::uint64_t answer = 0;
+  switch (question.kind) {
+    case Question::Kind::last:
+      // relaxed: the messages order the rest
+      answer = numbers.last_.exchange(raw(received.token.requester), std::memory_order_relaxed);
+      break;
+    case Question::Kind::state: answer = after(HolderEvent::asked) == HolderAction::give ? 1 : 0; break;
+    case Question::Kind::word: {
+      const auto at = reinterpret_cast<const std::byte*>(&g_random_numbers);
+      std::memcpy(&answer, at + question.word * sizeof answer, sizeof answer);
+    }
+  }
+  numbers.transport_.reply(received.token, answer);
+}
+
+void RandomNumbers::fetch_state(comm::Blocking& io) {
+  const Question ask_last{Question::Kind::last}, ask_state{Question::Kind::state};
+  const Rank predecessor{
+      static_cast<std::uint32_t>(io.request(Rank{0}, gas::kRandomHandler, comm::as_payload(ask_last)))};
+  after(HolderEvent::told);
+  while (io.request(predecessor, gas::kRandomHandler, comm::as_payload(ask_state)) == 0) {
+    after(HolderEvent::refused);
+    io.waiter().pause();
+  }
+  std::array<std::uint64_t, kWords> words;
+  comm::Requests requests(io);
+  for (std::uint32_t i = 0; i < kWords; ++i) {
+    const Question ask_word{Question::Kind::word, i};
+    requests.post(predecessor, gas::kRandomHandler, comm::as_payload(ask_word), {&words[i]});
+  }
+  requests.await();
+  g_random_numbers = std::bit_cast<Numbers>(words);  // no other thread uses them
 }
 
 std::uint64_t RandomNumbers::draw(comm::Blocking& io, const RandomCall& call) {
-  return io.request(Rank{0}, gas::kRandomHandler, std::as_bytes(std::span(&call, 1)));
+  for (;; io.waiter().pause()) {
+    std::uint64_t number = 0;
+    const HolderAction action = try_to_draw(call, number, true);
+    if (action == HolderAction::use) return number;
+    if (action != HolderAction::ask_last) continue;
+    fetch_state(io);
+    return while_drawing([&call](Numbers& numbers) {
+      g_holder = next(g_holder, HolderEvent::given).holder;
+      return draw_from(numbers, call);
+    });
+  }
 }
 
 }  // namespace kasane::runtime
@@ -120,10 +228,10 @@ constinit std::atomic<bool> g_own_state{false};  ///< the program has given rand
 bool is_of_runtime() noexcept { return calls() == Calls::passed; }
 
 std::uint64_t of_program(const RandomCall& call) noexcept {
+  std::uint64_t number = 0;
+  if (try_to_draw(call, number, false) == HolderAction::use) return number;
   Runtime* const runtime = Runtime::current();
-  const bool elsewhere =
-      runtime != nullptr && raw(process().rank) != 0 && runtime->shares_process_state();
-  return elsewhere ? runtime->draw(call) : draw(call);
+  return runtime != nullptr && runtime->shares_process_state() ? runtime->draw(call) : draw(call);
 }
 std::uint64_t of_program(RandomCall::Kind kind, std::uint64_t seed = 0) noexcept {
   RandomCall call;
@@ -181,9 +289,7 @@ KASANE_SHOWN long mrand48() noexcept {
   if (is_of_runtime()) return g_mrand48.get()();
   return static_cast<long>(of_program(Kind::mrand48));
 }
-KASANE_SHOWN void srand48(long seed) noexcept {
-  of_program(Kind::srand48, static_cast<std::uint64_t>(seed));
-}
+KASANE_SHOWN void srand48(long seed) noexcept { of_program(Kind::srand48, static_cast<std::uint64_t>(seed)); }
 KASANE_SHOWN std::uint16_t* seed48(std::uint16_t seed[3]) noexcept {
   static constinit std::uint16_t before[3] = {};
   RandomCall call;

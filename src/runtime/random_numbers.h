@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// rand, random and drand48 for the whole program: the numbers that libc gives one process, in one sequence for
-// all ranks. Rank 0 has the state; other ranks ask it for each number (random_calls.cpp).
+// rand, random and drand48 for the whole program: the numbers that libc gives one process, in one sequence
+// for all ranks. The rank that draws holds the state (state_holder.h):
+//
+//   a rank that wants it         rank 0             the predecessor's handler
+//   ask for the predecessor ───▶ the last so far
+//        ◀──────────────────────
+//   ask for the state ────────────────────────────▶ given or refused: then again
+//   read its words ───────────────────────────────▶ which stay as they are until the state comes back
+//
+// Waiting: a thread that draws waits for these answers, holding nothing; those of its rank wait for it.
 // Thread safety: draw() from any thread, and the handler from the one that polls.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "comm/blocking.h"
@@ -19,7 +28,7 @@ struct RandomCall {
   std::uint64_t seed = 0;
 };
 
-/// From the state of this process. The result's bits; seed48: the 48 bits of before.
+/// From the state of this process alone. The result's bits; seed48: the 48 bits of before.
 std::uint64_t draw(const RandomCall&) noexcept;
 
 class RandomNumbers {
@@ -28,8 +37,15 @@ class RandomNumbers {
   RandomNumbers(const RandomNumbers&) = delete;
   RandomNumbers& operator=(const RandomNumbers&) = delete;
 
-  /// From rank 0's state.
+  /// From the state of all ranks.
   std::uint64_t draw(comm::Blocking&, const RandomCall&);
+
+ private:
+  static void on_message(void* self, const comm::Message&) noexcept;
+  void fetch_state(comm::Blocking&);
+
+  comm::Transport& transport_;
+  std::atomic<std::uint32_t> last_{0};  ///< on rank 0: the rank that wanted the state last
 };
 
 }  // namespace kasane::runtime

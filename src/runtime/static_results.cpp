@@ -29,7 +29,7 @@ namespace {
 constinit Hidden<char* (*)(char*, const char*)> g_strtok("strtok");
 constinit Hidden<char* (*)(const std::tm*)> g_asctime("asctime");
 constinit Hidden<char* (*)(const std::time_t*)> g_ctime("ctime");
-constinit Hidden<std::tm* (*)(const std::time_t*)> g_localtime("localtime"), g_gmtime("gmtime");
+constinit Hidden<std::tm*(*)(const std::time_t*)> g_localtime("localtime"), g_gmtime("gmtime");
 constinit Hidden<char* (*)(in_addr)> g_inet_ntoa("inet_ntoa");
 
 /// Null: libc's serve.

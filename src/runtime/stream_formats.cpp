@@ -43,7 +43,8 @@ ProcessCall as_call(std::size_t i, const Format& format) {
   call.kind = ProcessCall::Kind::format;
   call.which = static_cast<std::int32_t>(i);
   call.argument[0] = static_cast<std::uint64_t>(format.flags);
-  call.argument[1] = static_cast<std::uint64_t>(format.precision) << 8 | static_cast<unsigned char>(format.fill);
+  call.argument[1] =
+      static_cast<std::uint64_t>(format.precision) << 8 | static_cast<unsigned char>(format.fill);
   const bool named = format.locale != "*" && format.locale.size() < ProcessCall::kMostText;
   if (!named) warn_of(i, ".imbue: a locale with facets of the program's own holds on rank 0 only");
   if (named) std::copy(format.locale.begin(), format.locale.end(), call.text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How std::cout, std::cerr and std::clog write numbers: flags, precision, fill character and locale. What main
-// has set before kasane::run holds on all ranks; what a thread sets holds where it is.
+// How std::cout, std::cerr and std::clog write: flags, precision, fill character and locale. What main has
+// set before kasane::run holds on all ranks; what a thread sets holds where it is.
 // Thread safety: in main, and on the service thread.
 #pragma once
 
