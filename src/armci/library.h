@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// libarmci: ARMCI, on which Global Arrays is built, over Kasane's global memory (docs/design/armci.md). The
+// library uses the public C interface and the MPI alone. ARMCI memory is global memory owned by the rank that
+// allocated it; that rank loads and stores it, and others access it directly.
+//
+// This header: what all parts share. Thread safety: everything but start and end, if the MPI's thread level
+// allows the MPI calls.
+#pragma once
+
+#include <kasane/kasane.h>
+#include <cstddef>
+
+#include "armci/header.h"
+
+namespace kasane::armci {
+
+struct Library {
+  int starts = 0;         ///< ARMCI_Init that no ARMCI_Finalize has ended
+  bool attached = false;  ///< by ARMCI_Init, so ARMCI_Finalize detaches
+  int me = 0;             ///< this process in the world group
+  int size = 1;
+  ARMCI_Group world = {};
+  ARMCI_Group default_group = {};
+};
+/// The process's one ARMCI.
+extern Library library;
+
+/// Says what is wrong on standard error, with this process's number, and ends the job (MPI_Abort).
+[[noreturn]] [[gnu::format(printf, 1, 2)]] void fatal(const char* format, ...);
+/// After a call of Kasane's for `call` with `process` and its address failed with `code`: fatal().
+[[noreturn]] void fatal_at(const char* call, int process, const void* address, int code);
+/// fatal() outside of ARMCI_Init … ARMCI_Finalize.
+void need_started(const char* call);
+
+/// Waits a little, longer each time: spins first, then sleeps, for at most a fifth of a millisecond.
+class Patience {
+ public:
+  void wait() noexcept;
+
+ private:
+  unsigned turns_ = 0;
+};
+
+/// Returns when each process of the group has called it. Waits asleep.
+void group_barrier(const ARMCI_Group& group);
+/// Process p's `bytes` at `mine` come to all + p * bytes on every process of the group.
+void group_gather(const ARMCI_Group& group, const void* mine, void* all, std::size_t bytes);
+/// The number in the group of a process of the world; -1: it is no member.
+int number_in(const ARMCI_Group& group, int process);
+/// Fills in group from group.comm.
+void describe_group(ARMCI_Group& group);
+
+/// Frees what ARMCI_Create_mutexes allocated, if it did. Collective.
+void destroy_mutexes();
+
+}  // namespace kasane::armci

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "armci/transfers.h"
+
+#include <cerrno>
+#include <vector>
+
+#include "armci/library.h"
+#include "armci/scale.h"
+
+namespace kasane::armci {
+namespace {
+
+bool is_global(const void* address) noexcept {
+  uint32_t rank = 0;
+  return kasane_where(address, &rank) == 0;
+}
+
+void check(const Call& call, const void* global, int code) {
+  if (code != 0) [[unlikely]]
+    fatal_at(call.name, call.process, global, code);
+}
+
+/// One get at a time is pending on a kasane_pending_t: all but the first wait.
+kasane_pending_t* pending_get(const Call& call) noexcept {
+  return call.pending != nullptr && call.pending->id == 0 ? call.pending : nullptr;
+}
+
+/// What accumulates in this process's private memory.
+bool accumulated_here(const Call& call, int code, int type, const void* scale, void* global, const char* local,
+                      const Patch& patch) {
+  if (code != EINVAL || call.process != library.me || is_global(global)) return false;
+  need_started(call.name);
+  each_row(patch, patch.dimensions, static_cast<char*>(global), const_cast<char*>(local),
+           [&](char* to, const char* from, std::size_t n) { added_here(type, scale, to, from, n); });
+  return true;
+}
+
+}  // namespace
+
+void put(const Call& call, void* global, const void* local, const Patch& patch) {
+  auto* const to = static_cast<char*>(global);
+  auto* const from = static_cast<char*>(const_cast<void*>(local));
+  if (call.process == library.me) {
+    return each_row(patch, patch.dimensions, to, from,
+                    [](char* t, const char* f, std::size_t n) { copy_row(t, f, n); });
+  }
+  if (patch.contiguous()) {
+    const std::size_t n = patch.count[0];
+    return check(call, global,
+                 call.pending == nullptr ? kasane_put(to, from, n) : kasane_put_async(to, from, n, call.pending));
+  }
+  each_shape(patch, patch.dimensions, to, from, [&](char* t, const char* f, const kasane_strides_t& shape) {
+    check(call, t, kasane_put_strided(t, f, &shape, call.pending));
+  });
+}
+
+void get(const Call& call, const void* global, void* local, const Patch& patch) {
+  auto* const from = static_cast<char*>(const_cast<void*>(global));
+  auto* const to = static_cast<char*>(local);
+  if (call.process == library.me) {
+    return each_row(patch, patch.dimensions, from, to,
+                    [](const char* f, char* t, std::size_t n) { copy_row(t, f, n); });
+  }
+  if (patch.contiguous()) {
+    const std::size_t n = patch.count[0];
+    kasane_pending_t* const pending = pending_get(call);
+    return check(call, global,
+                 pending == nullptr ? kasane_get(to, from, n) : kasane_get_async(to, from, n, pending));
+  }
+  each_shape(patch, patch.dimensions, from, to, [&](const char* f, char* t, const kasane_strides_t& shape) {
+    check(call, f, kasane_get_strided(t, f, &shape, pending_get(call)));
+  });
+}
+
+void accumulate(const Call& call, int type, const void* scale, void* global, const void* local,
+                const Patch& patch) {
+  const Scale s = scale_for(type, scale);
+  if (!s.known) fatal("%s: no accumulate of type %d", call.name, type);
+  if (patch.count[0] % s.type_bytes != 0)
+    fatal("%s: %zu bytes are no whole elements of %zu bytes", call.name, patch.count[0], s.type_bytes);
+  if (patch.count[0] == 0) return;
+  std::vector<char> products;
+  Patch from_products = patch;
+  auto* from = static_cast<char*>(const_cast<void*>(local));
+  if (s.multiply_first) {
+    products.resize(patch.total());
+    char* next = products.data();
+    each_row(patch, patch.dimensions, static_cast<char*>(global), from, [&](char*, const char* f, std::size_t n) {
+      multiplied(type, scale, next, f, n);
+      next += n;
+    });
+    from = products.data();
+    from_products = patch.packed();
+  }
+  const double factor[2] = {s.factor, 0};
+  const auto done = [&](int code, char* t) {
+    if (code == 0) [[likely]]
+      return true;
+    if (!accumulated_here(call, code, type, scale, global, static_cast<const char*>(local), patch))
+      fatal_at(call.name, call.process, t, code);
+    return false;
+  };
+  if (patch.contiguous()) {
+    const std::size_t elements = patch.count[0] / s.element_bytes;
+    auto* const to = static_cast<char*>(global);
+    done(kasane_accumulate(to, from, elements, s.element, factor, call.pending), to);
+    return;
+  }
+  bool here = false;  // in private memory all is done by the first part
+  each_shape(from_products, patch.dimensions, static_cast<char*>(global), from,
+             [&](char* t, const char* f, const kasane_strides_t& shape) {
+               if (!here)
+                 here = !done(kasane_accumulate_strided(t, f, &shape, s.element, factor, call.pending), t);
+             });
+}
+
+}  // namespace kasane::armci
