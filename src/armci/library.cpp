@@ -44,11 +44,6 @@ const char* other_armci() noexcept {
   std::_Exit(1);
 }
 
-int start_failed(const char* what) {
-  std::fprintf(stderr, "ARMCI_Init: %s\n", what);
-  return 1;
-}
-
 /// True: the process is in the job of exactly these ranks. A program may have attached by itself.
 bool attach(MPI_Comm communicator) {
   const kasane_attach_options_t options = {KASANE_ARMCI_MPI, &communicator};
@@ -69,12 +64,12 @@ int start(MPI_Comm communicator) {
   MPI_Initialized(&initialised);
   MPI_Finalized(&finalised);
   if (initialised == 0 || finalised != 0) {
-    library.starts = 0;
-    return start_failed("MPI_Init comes first");
+    std::fprintf(stderr, "ARMCI_Init: MPI_Init comes first\n");
+    std::_Exit(1);
   }
   if (!attach(communicator)) {
     library.starts = 0;
-    return start_failed(kasane_error_message());
+    fatal("ARMCI_Init: %s", kasane_error_message());  // most programs do not look at its result
   }
   MPI_Comm_dup(communicator, &library.world.comm);
   MPI_Comm_rank(library.world.comm, &library.me);
