@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake --install: a prefix that may be moved afterwards. The components are runtime (what programs need to
-# run), devel (what programs are built with), openmpi and mpich (the modules of these MPIs), and bench (kasane
+# run), devel (what programs are built with), openmpi and mpich (the modules of these MPIs), ga-openmpi and
+# ga-mpich (libarmci for Global Arrays programs of these MPIs), and bench (kasane
 # bench, with oneTBB and OpenMP as peers). The Debian packages consist of the same components (cpack -G DEB).
 include(CMakePackageConfigHelpers)
 
@@ -68,7 +69,8 @@ endforeach()
 
 # What make install needs built.
 add_custom_target(kasane_installed)
-foreach(target kasane_command kasane_library kasane_entry kasane_malloc kasane-mpi-openmpi kasane-mpi-mpich)
+foreach(target kasane_command kasane_library kasane_entry kasane_malloc kasane-mpi-openmpi kasane-mpi-mpich
+  armci-openmpi armci-mpich)
   if(TARGET ${target})
     add_dependencies(kasane_installed ${target})
   endif()
@@ -98,6 +100,14 @@ foreach(mpi openmpi mpich)
     set(CPACK_DEBIAN_${upper}_PACKAGE_NAME kasane-${mpi})
     set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "kasane (= ${PROJECT_VERSION})")
     set(CPACK_COMPONENT_${upper}_DESCRIPTION "Kasane: ranks joined by ${mpi}")
+  endif()
+  if(TARGET armci-${mpi})
+    list(APPEND CPACK_COMPONENTS_ALL ga-${mpi})
+    string(TOUPPER ga-${mpi} upper)
+    set(CPACK_DEBIAN_${upper}_PACKAGE_NAME kasane-ga-${mpi})
+    set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "kasane-${mpi} (= ${PROJECT_VERSION})")
+    set(CPACK_DEBIAN_${upper}_PACKAGE_SUGGESTS "libglobalarrays-dev")
+    set(CPACK_COMPONENT_${upper}_DESCRIPTION "Kasane: Global Arrays programs of ${mpi}")
   endif()
 endforeach()
 if(KASANE_BUILD_BENCH)

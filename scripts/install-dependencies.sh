@@ -19,6 +19,9 @@ system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || sys
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
 tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib'
 tests="$tests libmimalloc-dev libgtest-dev libtbb-dev libopenblas-dev python3-numpy fio gdb"
+# Global Arrays, and armci.h with the peer
+tests="$tests libglobalarrays-dev libarmci-mpi-dev gfortran libscalapack-mpi-dev libscalapack-mpich-dev"
+tests="$tests liblapack-dev"
 tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no

@@ -31,6 +31,7 @@
 #include "comm/ucx/ucx_transport.h"
 #include "commands.h"
 #include "execute.h"
+#include "ga.h"
 #include "mem/budget.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
@@ -380,7 +381,12 @@ Command make_info(CLI::App& kasane) {
   app->add_flag("--json", *json, "print the same as JSON, for programs");
   auto program = std::make_shared<std::string>();
   app->add_option("PROGRAM", *program, "say instead how this program was compiled");
-  return {app, [json, program] { return info(*json, *program); }};
+  auto mpi = std::make_shared<std::string>();
+  app->add_option("--ga", *mpi,
+                  "print the variables, for eval in a shell, with which Global Arrays programs of this MPI (openmpi, "
+                  "mpich) are linked and run on Kasane")
+      ->type_name("MPI");
+  return {app, [json, program, mpi] { return mpi->empty() ? info(*json, *program) : print_ga_variables(*mpi); }};
 }
 
 }  // namespace kasane::tools

@@ -128,6 +128,29 @@ class DirectAccess {
     note_use(page, put.owner());
     return true;
   }
+  /// Likewise accumulate(), of elements that do not lie across the page's end. False also: one is not aligned.
+  [[nodiscard]] bool accumulate_near(comm::Blocking& io, comm::Element element, std::complex<double> scale,
+                                     std::uint64_t offset, const void* from, std::size_t bytes) {
+    const std::size_t size = comm::element_bytes(element);
+    const std::size_t part =
+        element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
+    if (offset >= bytes_ || ((offset | reinterpret_cast<std::uintptr_t>(from)) & (part - 1)) != 0 ||
+        bytes % size != 0)
+      return false;
+    const auto [page, end] = pages_.place_of(offset);
+    if (bytes > end - offset) return false;
+    AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
+    const Rank owner = put.owner();
+    if (owner == kNoRank || frames_[raw(owner)] == nullptr) return false;
+    put.within(parts(page, offset, bytes));
+    if (!engine_.accumulate_here({owner, kFrames, offset}, frames_[raw(owner)] + offset,
+                                 static_cast<const std::byte*>(from), bytes, element, scale))
+      return false;
+    note_use(page, owner);
+    return true;
+  }
+  /// Bytes from the offset to the end of its page.
+  [[nodiscard]] std::uint64_t to_page_end(std::uint64_t offset) const noexcept { return rest_of_page(offset); }
   /// Likewise atomic(), where the CPU's atomics are the transport's.
   [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at,
                                  std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,

@@ -102,17 +102,30 @@ bool right_scale(kasane_element_t e, const double scale[2]) noexcept {
          (scale[0] >= -0x1p63 && scale[0] < 0x1p63);
 }
 
+/// What accumulates can use; else the error.
+int check_element(const char* call, kasane_element_t element, const double scale[2]) {
+  if (!right_element(element)) return api_fail(EINVAL, call, "no such kind of element");
+  if (!right_scale(element, scale))
+    return api_fail(EINVAL, call, "the scale of integers must be a number within 64 bits");
+  return 0;
+}
+
 int accumulate(const char* call, const void* site, void* global, const void* source, const Cursor& cursor,
                kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
-  if (!right_element(element)) return api_fail(EINVAL, call, "no such kind of element");
-  if (!right_scale(element, scale))
-    return api_fail(EINVAL, call, "the scale of integers must be a number within 64 bits");
+  if (const int wrong = check_element(call, element, scale); wrong != 0) return wrong;
   d->check(global, cursor, true, call, site);
   return answer(
       d->accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)),
       call);
+}
+
+// Out of line: as get_elsewhere().
+[[gnu::noinline]] int accumulate_elsewhere(const char* call, const void* site, void* global,
+                                           const void* source, std::size_t bytes, kasane_element_t element,
+                                           const double scale[2], kasane_pending_t* pending) {
+  return accumulate(call, site, global, source, contiguous(bytes), element, scale, pending);
 }
 
 }  // namespace
@@ -236,8 +249,16 @@ int kasane_accumulate(void* global, const void* source, size_t count, kasane_ele
       right_element(element) ? kasane::comm::element_bytes(static_cast<Element>(element)) : 1;
   if (count > static_cast<std::size_t>(-1) / size)
     return api_fail(EINVAL, call, "more elements than 64 bits can address");
-  return accumulate(call, __builtin_return_address(0), global, source, contiguous(count * size), element,
-                    scale, pending);
+  Direct* d = direct_for(call);
+  if (d == nullptr) return EPERM;
+  if (const int wrong = check_element(call, element, scale); wrong != 0) return wrong;
+  const std::size_t bytes = count * size;
+  const std::size_t done =
+      d->accumulate_here(global, source, bytes, static_cast<Element>(element), scale_of(scale));
+  if (done == bytes) [[likely]]
+    return 0;
+  return accumulate_elsewhere(call, __builtin_return_address(0), static_cast<char*>(global) + done,
+                              static_cast<const char*>(source) + done, bytes - done, element, scale, pending);
 }
 
 int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape,

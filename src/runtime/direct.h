@@ -15,6 +15,7 @@
 // thread touches V, no callback does.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <complex>
 #include <cstddef>
@@ -62,6 +63,29 @@ class Direct {
       from = std::memcpy(words, from, bytes);
     }
     return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
+  }
+
+  /// Likewise accumulate(), from memory outside V or of a few words. Returns how many bytes it has done.
+  [[nodiscard]] std::size_t accumulate_here(void* to, const void* from, std::size_t bytes,
+                                            comm::Element element, std::complex<double> scale) {
+    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
+      return 0;  // relaxed: as above
+    alignas(16) std::byte words[64];
+    if (in_space(from)) {
+      if (bytes > sizeof words) return 0;
+      from = std::memcpy(words, from, bytes);
+    }
+    comm::Blocking& io = contexts_.here().io;
+    const std::uint64_t offset = space_.offset(to);
+    std::size_t done = 0;
+    for (; done < bytes && in_space(static_cast<std::byte*>(to) + done);) {
+      const std::size_t n = std::min<std::size_t>(bytes - done, access_.to_page_end(offset + done));
+      if (!access_.accumulate_near(io, element, scale, offset + done, static_cast<const std::byte*>(from) + done,
+                                   n))
+        break;
+      done += n;
+    }
+    return done;
   }
 
   /// The job has ended: memory of other ranks cannot be reached any more.

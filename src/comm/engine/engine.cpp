@@ -232,6 +232,14 @@ bool Engine::vector(const VectorParams& p, bool reads) noexcept {
   return core_->launch(*op);
 }
 
+bool Engine::accumulate_here(RemoteAddr to, std::byte* y, const std::byte* x, std::size_t bytes, Element e,
+                             std::complex<double> scale) noexcept {
+  StripeLock* const locks = core_->locks_of(to.rank);
+  if (locks == nullptr) return false;
+  accumulate(e, scale, y, x, bytes, locks, to.region, to.offset);
+  return true;
+}
+
 bool Engine::try_accumulate_async(const AccumulateParams& p) noexcept {
   std::uint64_t there = 0, here = 0;
   if (!valid_shape(p.shape, &there, &here) || !valid_elements(p) || !valid_range(bounds(), p.to, there) ||

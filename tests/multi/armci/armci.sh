@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs programs of ARMCI and of Global Arrays on Kasane's libarmci. Exit status 77: the case cannot run here.
+# Usage: armci.sh calls|oracle|more|ga|dram|errors|names MPI RANKS KASANE PROGRAMS
+# PROGRAMS: the folder of the programs armci_NAME_MPI.
+set -uo pipefail
+set=$1 mpi=$2 ranks=$3 kasane=$4 programs=$5
+here=$(cd "$(dirname "$0")" && pwd)
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+unset KASANE_RANKS KASANE_FAULTS KASANE_DRAM KASANE_TRANSPORT LD_LIBRARY_PATH LIBRARY_PATH LD_RUN_PATH
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+out=$scratch/out
+
+fail() { echo "armci: FAILED: $*" >&2; head -60 "$out" >&2; exit 1; }
+
+# passes TEXT FLAGS… -- PROGRAM ARGUMENTS…: by kasane run
+passes() {
+  local text=$1
+  shift
+  timeout 150 "$kasane" run -n "$ranks" "$@" >"$out" 2>&1 || fail "status $?: $*"
+  grep -q "^$text: passed on $ranks processes" "$out" || fail "not passed: $*"
+  echo "$*: passed"
+}
+
+# ends TEXT PROGRAM ARGUMENTS…: not with 0, within seconds; what it prints has the text.
+ends() {
+  local text=$1
+  shift
+  timeout 30 "$kasane" run -n "$ranks" -- "$@" >"$out" 2>&1 && fail "status 0: $*"
+  grep -q -- "$text" "$out" || fail "no '$text': $*"
+  echo "$*: ended"
+}
+
+# The GA program is linked as its users do, and then with the variables of kasane info.
+build_ga() {
+  local libraries="-lga-$mpi -lscalapack-$mpi -llapack -lblas -larmci-$mpi -lgfortran -lm"
+  [ -f /usr/include/ga.h ] && command -v mpicc.$mpi mpif90.$mpi >/dev/null || exit 77
+  eval "$("$kasane" info --ga "$mpi")" || fail "kasane info --ga"
+  mpicc.$mpi -O2 "$here/ga_c.c" -o "$scratch/ga_c" $libraries >"$out" 2>&1 || fail "linking ga_c"
+  # Another line, with a folder of the system's, as ga-config prints it
+  mpif90.$mpi -cpp -fdefault-integer-8 -I/usr/include "$here/ga_fortran.f90" -o "$scratch/ga_fortran" \
+    -L/usr/lib/x86_64-linux-gnu $libraries >"$out" 2>&1 || fail "linking ga_fortran"
+  unset COMPILER_PATH LIBRARY_PATH LD_RUN_PATH LD_LIBRARY_PATH
+  readelf -d "$scratch/ga_c" "$scratch/ga_fortran" >"$out"
+  [ "$(grep -c "NEEDED.*libarmci-$mpi.so" "$out")" = 2 ] || fail "linked with another ARMCI"
+}
+
+case $set in
+  calls) passes calls -- "$programs/armci_calls_$mpi" ;;
+  oracle) for seed in 1 2; do passes oracle -- "$programs/armci_oracle_$mpi" $seed 12; done ;;
+  more)
+    for seed in 3 4 5 6; do passes oracle -- "$programs/armci_oracle_$mpi" $seed 60; done
+    passes oracle --dram 16M -- "$programs/armci_oracle_$mpi" 7 30
+    if "$kasane" info | grep -q '^ *ucx  *between'; then
+      passes oracle --transport ucx -- "$programs/armci_oracle_$mpi" 8 30
+      passes calls --transport ucx -- "$programs/armci_calls_$mpi"
+    fi ;;
+  ga)
+    build_ga
+    for program in ga_c ga_fortran; do
+      passes ga -- "$scratch/$program"
+      timeout 100 mpirun.$mpi $([ $mpi = openmpi ] && echo --oversubscribe) -n "$ranks" "$scratch/$program" \
+        >"$out" 2>&1 || fail "mpirun.$mpi $program"
+      grep -q "^ga: passed on $ranks processes" "$out" || fail "mpirun.$mpi $program: not passed"
+    done ;;
+  dram)
+    build_ga
+    passes ga --dram 16M -- "$scratch/ga_c" 1500 ;;
+  errors)
+    ends "ARMCI_Put with process 1 at 0x1234560" "$programs/armci_calls_$mpi" wild
+    ends "ARMCI_Barrier before ARMCI_Init or after ARMCI_Finalize" "$programs/armci_calls_$mpi" ended ;;
+  names)   # every function that the peer defines
+    [ -f /usr/lib/x86_64-linux-gnu/libarmci-$mpi.a ] || exit 77
+    functions() { awk 'NF == 3 && $2 ~ /[TW]/ { print $3 }' | grep -E '^(P?ARMCIX?_|p?armci_)' | sort -u; }
+    nm /usr/lib/x86_64-linux-gnu/libarmci-$mpi.a 2>/dev/null | functions >"$scratch/peer"
+    library=$(eval "$("$kasane" info --ga "$mpi")" && echo "${LD_RUN_PATH%%:*}/libarmci-$mpi.so")
+    nm -D --defined-only "$library" | functions >"$scratch/ours"
+    comm -23 "$scratch/peer" "$scratch/ours" >"$out"
+    [ ! -s "$out" ] && [ "$(wc -l <"$scratch/peer")" -gt 150 ] || fail "functions that are missing"
+    nm -D --defined-only "$library" | grep -c ' W ARMCI_' >"$out"
+    for name in ARMCI_Init_mpi_comm ARMCI_GroupFence armci_group_comm; do
+      grep -q "^$name$" "$scratch/ours" || fail "$name is missing"
+    done ;;
+  *) fail "unknown set $set" ;;
+esac
