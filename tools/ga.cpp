@@ -18,10 +18,11 @@ int print_ga_variables(const std::string& mpi) {
     for (const char* name : kMpis) known += (known.empty() ? "" : " or ") + std::string(name);
     const bool is_one = known.find(mpi) != std::string::npos;
     fmt::print(stderr, "kasane: {}\n",
-               is_one ? fmt::format("there is no ga/{0}/libarmci-{0}.so beside libkasane.so: build Kasane where "
-                                    "{0} and armci.h are installed (Debian: libarmci-mpi-dev)",
-                                    mpi)
-                      : fmt::format("--ga takes the MPI of the program: {}, not {}", known, mpi));
+               is_one
+                   ? fmt::format("there is no ga/{0}/libarmci-{0}.so beside libkasane.so: build Kasane where "
+                                 "{0} and armci.h are installed (Debian: libarmci-mpi-dev)",
+                                 mpi)
+                   : fmt::format("--ga takes the MPI of the program: {}, not {}", known, mpi));
     return 2;
   }
   const std::string folder = std::filesystem::canonical(library).parent_path();

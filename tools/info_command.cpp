@@ -382,11 +382,13 @@ Command make_info(CLI::App& kasane) {
   auto program = std::make_shared<std::string>();
   app->add_option("PROGRAM", *program, "say instead how this program was compiled");
   auto mpi = std::make_shared<std::string>();
-  app->add_option("--ga", *mpi,
-                  "print the variables, for eval in a shell, with which Global Arrays programs of this MPI (openmpi, "
-                  "mpich) are linked and run on Kasane")
+  app->add_option(
+         "--ga", *mpi,
+         "print the variables, for eval in a shell, with which Global Arrays programs of this MPI (openmpi, "
+         "mpich) are linked and run on Kasane")
       ->type_name("MPI");
-  return {app, [json, program, mpi] { return mpi->empty() ? info(*json, *program) : print_ga_variables(*mpi); }};
+  return {app,
+          [json, program, mpi] { return mpi->empty() ? info(*json, *program) : print_ga_variables(*mpi); }};
 }
 
 }  // namespace kasane::tools

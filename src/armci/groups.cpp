@@ -102,7 +102,8 @@ extern "C" {
 void ARMCI_Group_create(int grp_size, int* pid_list, ARMCI_Group* group_out) {
   kasane::armci::create(grp_size, pid_list, *group_out, library.default_group);
 }
-void ARMCI_Group_create_child(int grp_size, int* pid_list, ARMCI_Group* group_out, ARMCI_Group* group_parent) {
+void ARMCI_Group_create_child(int grp_size, int* pid_list, ARMCI_Group* group_out,
+                              ARMCI_Group* group_parent) {
   kasane::armci::create(grp_size, pid_list, *group_out, *group_parent);
 }
 void ARMCI_Group_free(ARMCI_Group* group) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Debian's armci.h, armcix.h and message.h (package libarmci-mpi-dev) for C++: C linkage, and visible outside of
-// the library. KASANE_WEAK_ALIAS defines the second name of a function of the profiling interface, which a
-// tool may replace.
+// Debian's armci.h, armcix.h and message.h (package libarmci-mpi-dev) for C++: C linkage, and visible
+// outside of the library. KASANE_WEAK_ALIAS defines the second name of a function of the profiling
+// interface, which a tool may replace.
 #pragma once
 
 #include <mpi.h>

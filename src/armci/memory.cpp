@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ARMCI_Malloc and its forms: each process of the group allocates its part at itself, and all get the addresses
-// of all parts, which are the same everywhere. If one process has no room, all fail.
+// ARMCI_Malloc and its forms: each process of the group allocates its part at itself, and all get the
+// addresses of all parts, which are the same everywhere. If one process has no room, all fail.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

@@ -176,12 +176,16 @@ void armci_msg_bcast_scope(int scope, void* buffer, int len, int root) {
   armci_msg_group_bcast_scope(scope, buffer, len, root, &library.world);
 }
 void armci_msg_bcast(void* buffer, int len, int root) { armci_msg_bcast_scope(SCOPE_ALL, buffer, len, root); }
-void armci_msg_brdcst(void* buffer, int len, int root) { armci_msg_bcast_scope(SCOPE_ALL, buffer, len, root); }
+void armci_msg_brdcst(void* buffer, int len, int root) {
+  armci_msg_bcast_scope(SCOPE_ALL, buffer, len, root);
+}
 
 void armci_msg_reduce_scope(int scope, void* x, int n, char* op, int type) {
   reduce_to_first(comm_of(scope, library.world), x, n, op, type);
 }
-void armci_msg_reduce(void* x, int n, char* op, int type) { armci_msg_reduce_scope(SCOPE_ALL, x, n, op, type); }
+void armci_msg_reduce(void* x, int n, char* op, int type) {
+  armci_msg_reduce_scope(SCOPE_ALL, x, n, op, type);
+}
 
 void armci_msg_sel_scope(int scope, void* x, int n, char* op, int type, int contribute) {
   select(comm_of(scope, library.world), x, n, op, type, contribute);
@@ -198,10 +202,14 @@ void armci_msg_gop_scope(int scope, void* x, int n, char* op, int type) {
 }
 void armci_msg_igop(int* x, int n, char* op) { reduce_all(library.world.comm, x, n, op, ARMCI_INT); }
 void armci_msg_lgop(long* x, int n, char* op) { reduce_all(library.world.comm, x, n, op, ARMCI_LONG); }
-void armci_msg_llgop(long long* x, int n, char* op) { reduce_all(library.world.comm, x, n, op, ARMCI_LONG_LONG); }
+void armci_msg_llgop(long long* x, int n, char* op) {
+  reduce_all(library.world.comm, x, n, op, ARMCI_LONG_LONG);
+}
 void armci_msg_fgop(float* x, int n, char* op) { reduce_all(library.world.comm, x, n, op, ARMCI_FLOAT); }
 void armci_msg_dgop(double* x, int n, char* op) { reduce_all(library.world.comm, x, n, op, ARMCI_DOUBLE); }
-void armci_msg_group_igop(int* x, int n, char* op, ARMCI_Group* g) { reduce_all(g->comm, x, n, op, ARMCI_INT); }
+void armci_msg_group_igop(int* x, int n, char* op, ARMCI_Group* g) {
+  reduce_all(g->comm, x, n, op, ARMCI_INT);
+}
 void armci_msg_group_lgop(long* x, int n, char* op, ARMCI_Group* g) {
   reduce_all(g->comm, x, n, op, ARMCI_LONG);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ARMCI's mutexes: two words at the owner, changed by direct access alone. `next` counts the processes that asked,
-// `serving` those that have unlocked. A process that asks takes the value of `next` as its ticket and holds the
-// mutex when `serving` is its ticket: so processes hold it in the order in which they asked. try_lock takes a
-// ticket only if it is the one that is served.
+// ARMCI's mutexes: two words at the owner, changed by direct access alone. `next` counts the processes that
+// asked, `serving` those that have unlocked. A process that asks takes the value of `next` as its ticket and
+// holds the mutex when `serving` is its ticket: so processes hold it in the order in which they asked.
+// try_lock takes a ticket only if it is the one that is served.
 //
 //   state       event                          next state   action
 //   idle        lock                           asking       next += 1, old value comes back
@@ -33,15 +33,15 @@ struct State {
 
 enum class Event : std::uint8_t { lock, try_lock, unlock, answer };  ///< answer: of the last action
 enum class Action : std::uint8_t {
-  none,              ///< the event has no meaning here
-  take_ticket,       ///< fetch_add(next, 1)
-  read_serving,      ///< read(serving)
-  read_again,        ///< the same, after a moment
-  take_if_served,    ///< compare_swap(next, ticket, ticket + 1)
-  advance,           ///< fetch_add(serving, 1)
-  entered,           ///< the call returns; the process holds the mutex
-  refused,           ///< try_lock returns false
-  left,              ///< unlock returns
+  none,            ///< the event has no meaning here
+  take_ticket,     ///< fetch_add(next, 1)
+  read_serving,    ///< read(serving)
+  read_again,      ///< the same, after a moment
+  take_if_served,  ///< compare_swap(next, ticket, ticket + 1)
+  advance,         ///< fetch_add(serving, 1)
+  entered,         ///< the call returns; the process holds the mutex
+  refused,         ///< try_lock returns false
+  left,            ///< unlock returns
 };
 struct Step {
   State state;
@@ -67,7 +67,8 @@ constexpr Step answered(State s, std::uint64_t value) noexcept {
 constexpr Step next(State s, Event event, std::uint64_t value = 0) noexcept {
   if (event == Event::answer) return answered(s, value);
   if (event == Event::unlock)
-    return s.phase == Phase::holding ? Step{{Phase::leaving, s.ticket}, Action::advance} : Step{s, Action::none};
+    return s.phase == Phase::holding ? Step{{Phase::leaving, s.ticket}, Action::advance}
+                                     : Step{s, Action::none};
   if (s.phase != Phase::idle) return {s, Action::none};
   return event == Event::lock ? Step{{Phase::asking, 0}, Action::take_ticket}
                               : Step{{Phase::looking, 0}, Action::read_serving};

@@ -89,9 +89,10 @@ void unlock(const char* call, armcix_mutex_hdl_t hdl, int number, int process) {
 armcix_mutex_hdl_t create(const char* call, int count, const ARMCI_Group& group) {
   need_started(call);
   if (count < 0) fatal("%s: %d mutexes", call, count);
-  auto* const words = static_cast<Words*>(kasane_aligned_alloc(
-      alignof(Words), (static_cast<std::size_t>(count) + 1) * sizeof(Words)));
-  if (words != nullptr) std::memset(static_cast<void*>(words), 0, static_cast<std::size_t>(count) * sizeof *words);
+  auto* const words = static_cast<Words*>(
+      kasane_aligned_alloc(alignof(Words), (static_cast<std::size_t>(count) + 1) * sizeof(Words)));
+  if (words != nullptr)
+    std::memset(static_cast<void*>(words), 0, static_cast<std::size_t>(count) * sizeof *words);
   const std::uint64_t mine[2] = {reinterpret_cast<std::uintptr_t>(words), static_cast<std::uint64_t>(count)};
   auto* const all = new std::uint64_t[2 * static_cast<std::size_t>(group.size)];
   group_gather(group, mine, all, sizeof mine);
@@ -133,7 +134,8 @@ namespace armci = kasane::armci;
 extern "C" {
 
 int PARMCI_Create_mutexes(int count) {
-  if (of_the_process != nullptr) armci::fatal("ARMCI_Create_mutexes: there are mutexes, which come first to an end");
+  if (of_the_process != nullptr)
+    armci::fatal("ARMCI_Create_mutexes: there are mutexes, which come first to an end");
   of_the_process = armci::create("ARMCI_Create_mutexes", count, library.world);
   return of_the_process == nullptr ? 1 : 0;
 }
@@ -155,8 +157,9 @@ void ARMCIX_Lock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc) {
   armci::lock("ARMCIX_Lock_hdl", hdl, mutex, proc);
 }
 int ARMCIX_Trylock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc) {
-  return armci::run(armci::find("ARMCIX_Trylock_hdl", hdl, mutex, proc), {}, armci::mutex::Event::try_lock) ? 0
-                                                                                                           : 1;
+  return armci::run(armci::find("ARMCIX_Trylock_hdl", hdl, mutex, proc), {}, armci::mutex::Event::try_lock)
+             ? 0
+             : 1;
 }
 void ARMCIX_Unlock_hdl(armcix_mutex_hdl_t hdl, int mutex, int proc) {
   armci::unlock("ARMCIX_Unlock_hdl", hdl, mutex, proc);

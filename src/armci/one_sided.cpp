@@ -88,9 +88,8 @@ int put_value(const char* call, T value, void* to, int process) {
 }
 template <class T>
 int put_value_later(const char* call, T value, void* to, int process, armci_hdl_t* handle) {
-  return non_blocking(handle, [&](kasane_pending_t* p) {
-    put({call, process, p}, to, &value, Patch::bytes(sizeof value));
-  });
+  return non_blocking(
+      handle, [&](kasane_pending_t* p) { put({call, process, p}, to, &value, Patch::bytes(sizeof value)); });
 }
 template <class T>
 T get_value(const char* call, const void* from, int process) {
@@ -231,10 +230,12 @@ int PARMCI_AccV(int datatype, void* scale, armci_giov_t* iov, int iov_len, int p
   return accumulate_vector({"ARMCI_AccV", proc}, datatype, scale, iov, iov_len), 0;
 }
 int PARMCI_NbPutV(armci_giov_t* iov, int iov_len, int proc, armci_hdl_t* handle) {
-  return non_blocking(handle, [&](kasane_pending_t* p) { put_vector({"ARMCI_NbPutV", proc, p}, iov, iov_len); });
+  return non_blocking(handle,
+                      [&](kasane_pending_t* p) { put_vector({"ARMCI_NbPutV", proc, p}, iov, iov_len); });
 }
 int PARMCI_NbGetV(armci_giov_t* iov, int iov_len, int proc, armci_hdl_t* handle) {
-  return non_blocking(handle, [&](kasane_pending_t* p) { get_vector({"ARMCI_NbGetV", proc, p}, iov, iov_len); });
+  return non_blocking(handle,
+                      [&](kasane_pending_t* p) { get_vector({"ARMCI_NbGetV", proc, p}, iov, iov_len); });
 }
 int PARMCI_NbAccV(int datatype, void* scale, armci_giov_t* iov, int iov_len, int proc, armci_hdl_t* handle) {
   return non_blocking(handle, [&](kasane_pending_t* p) {
@@ -244,7 +245,9 @@ int PARMCI_NbAccV(int datatype, void* scale, armci_giov_t* iov, int iov_len, int
 
 // ---- values ----------------------------------------------------------------------------------------------
 
-int PARMCI_PutValueInt(int src, void* dst, int proc) { return put_value("ARMCI_PutValueInt", src, dst, proc); }
+int PARMCI_PutValueInt(int src, void* dst, int proc) {
+  return put_value("ARMCI_PutValueInt", src, dst, proc);
+}
 int PARMCI_PutValueLong(long src, void* dst, int proc) {
   return put_value("ARMCI_PutValueLong", src, dst, proc);
 }

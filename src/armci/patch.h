@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of an ARMCI transfer: count[0] contiguous bytes, count[i] times at distances of stride[i-1] bytes on
-// either side. All arithmetic has 64 bits. Pure.
+// The shape of an ARMCI transfer: count[0] contiguous bytes, count[i] times at distances of stride[i-1]
+// bytes on either side. All arithmetic has 64 bits. Pure.
 #pragma once
 
 #include <kasane/kasane.h>
@@ -23,8 +23,9 @@ struct Patch {
     return p;
   }
 
-  /// counts and strides as of ARMCI_PutS; levels < kMost. Dimensions that continue the one before them on both
-  /// sides are joined with it, and those of one row are left out. A count below 1: nothing is transferred.
+  /// counts and strides as of ARMCI_PutS; levels < kMost. Dimensions that continue the one before them on
+  /// both sides are joined with it, and those of one row are left out. A count below 1: nothing is
+  /// transferred.
   static Patch strided(const int* global, const int* local, const int* counts, int levels) noexcept {
     Patch p = bytes(static_cast<std::size_t>(counts[0]));
     bool empty = counts[0] <= 0;

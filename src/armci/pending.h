@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What non-blocking calls have left to do.
 //
-// An armci_hdl_t has 8 bytes, which may hold garbage when a non-blocking call gets it. Here they are the name of
-// a record: its index and its generation. A call on a handle that names a record in use adds to it, so
-// aggregates need no mark; any other contents are overwritten. Operations without handle belong to record 0.
-// A generation is never 0, and differs each time that the record is taken.
+// An armci_hdl_t has 8 bytes, which may hold garbage when a non-blocking call gets it. Here they are the
+// name of a record: its index and its generation. A call on a handle that names a record in use adds to it,
+// so aggregates need no mark; any other contents are overwritten. Operations without handle belong to record
+// 0. A generation is never 0, and differs each time that the record is taken.
 //
 // Thread safety: all functions, from any thread.
 #pragma once

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The types of ARMCI_Acc as elements of kasane_accumulate.
 //
-// A complex accumulate is one of its parts: real scales are the scale of each part, and sources are multiplied
-// here by others. So an element need not lie in one page, nor be aligned to its own size: Global Arrays aligns
-// complex arrays to their parts only. Sources are also multiplied here by scales that no double holds.
-// Pure.
+// A complex accumulate is one of its parts: real scales are the scale of each part, and sources are
+// multiplied here by others. So an element need not lie in one page, nor be aligned to its own size: Global
+// Arrays aligns complex arrays to their parts only. Sources are also multiplied here by scales that no
+// double holds. Pure.
 #pragma once
 
 #include <kasane/kasane.h>

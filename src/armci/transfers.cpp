@@ -26,8 +26,8 @@ kasane_pending_t* pending_get(const Call& call) noexcept {
 }
 
 /// What accumulates in this process's private memory.
-bool accumulated_here(const Call& call, int code, int type, const void* scale, void* global, const char* local,
-                      const Patch& patch) {
+bool accumulated_here(const Call& call, int code, int type, const void* scale, void* global,
+                      const char* local, const Patch& patch) {
   if (code != EINVAL || call.process != library.me || is_global(global)) return false;
   need_started(call.name);
   each_row(patch, patch.dimensions, static_cast<char*>(global), const_cast<char*>(local),
@@ -46,8 +46,9 @@ void put(const Call& call, void* global, const void* local, const Patch& patch) 
   }
   if (patch.contiguous()) {
     const std::size_t n = patch.count[0];
-    return check(call, global,
-                 call.pending == nullptr ? kasane_put(to, from, n) : kasane_put_async(to, from, n, call.pending));
+    return check(
+        call, global,
+        call.pending == nullptr ? kasane_put(to, from, n) : kasane_put_async(to, from, n, call.pending));
   }
   each_shape(patch, patch.dimensions, to, from, [&](char* t, const char* f, const kasane_strides_t& shape) {
     check(call, t, kasane_put_strided(t, f, &shape, call.pending));
@@ -85,10 +86,11 @@ void accumulate(const Call& call, int type, const void* scale, void* global, con
   if (s.multiply_first) {
     products.resize(patch.total());
     char* next = products.data();
-    each_row(patch, patch.dimensions, static_cast<char*>(global), from, [&](char*, const char* f, std::size_t n) {
-      multiplied(type, scale, next, f, n);
-      next += n;
-    });
+    each_row(patch, patch.dimensions, static_cast<char*>(global), from,
+             [&](char*, const char* f, std::size_t n) {
+               multiplied(type, scale, next, f, n);
+               next += n;
+             });
     from = products.data();
     from_products = patch.packed();
   }

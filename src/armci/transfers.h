@@ -7,8 +7,8 @@
 //   another      direct access at the owner                   direct access at the owner
 //
 // A blocking call has completed at the owner when it returns. A non-blocking one has copied its source.
-// Thread safety: from any thread. Errors: an address of no allocation, or of another process's private memory:
-// fatal(), with the call, the process and the address.
+// Thread safety: from any thread. Errors: an address of no allocation, or of another process's private
+// memory: fatal(), with the call, the process and the address.
 #pragma once
 
 #include <cstddef>

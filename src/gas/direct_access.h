@@ -128,15 +128,11 @@ class DirectAccess {
     note_use(page, put.owner());
     return true;
   }
-  /// Likewise accumulate(), of elements that do not lie across the page's end. False also: one is not aligned.
+  /// Likewise accumulate(), of elements that do not lie across the page's end. False also: one is not
+  /// aligned.
   [[nodiscard]] bool accumulate_near(comm::Blocking& io, comm::Element element, std::complex<double> scale,
                                      std::uint64_t offset, const void* from, std::size_t bytes) {
-    const std::size_t size = comm::element_bytes(element);
-    const std::size_t part =
-        element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
-    if (offset >= bytes_ || ((offset | reinterpret_cast<std::uintptr_t>(from)) & (part - 1)) != 0 ||
-        bytes % size != 0)
-      return false;
+    if (offset >= bytes_ || !elements(element, offset, from, bytes)) return false;
     const auto [page, end] = pages_.place_of(offset);
     if (bytes > end - offset) return false;
     AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
@@ -149,8 +145,39 @@ class DirectAccess {
     note_use(page, owner);
     return true;
   }
+  // What is left of a walk, as the three above, page by page. Local memory of changes: not in V. False:
+  // something is left, from the cursor on.
+  [[nodiscard]] bool read_near(std::uint64_t from, std::byte* to, comm::Cursor& cursor) noexcept {
+    while (!cursor.done()) {
+      const comm::Piece piece = cursor.piece();
+      const std::uint64_t at = from + piece.remote_offset;
+      if (at >= bytes_) return false;
+      const std::uint64_t n = std::min(piece.bytes, pages_.place_of(at).end - at);
+      if (!read_near(plus(to, piece.local_offset), at, n)) return false;
+      cursor.consume(n);
+    }
+    return true;
+  }
+  [[nodiscard]] bool write_near(comm::Blocking& io, std::uint64_t to, const std::byte* from,
+                                comm::Cursor& cursor) {
+    return change_near(io, to, cursor, [&](Rank owner, std::uint64_t at, std::uint64_t local, std::size_t n) {
+      comm::copy_out(frames_[raw(owner)] + at, plus(from, local), n);
+      return true;
+    });
+  }
+  /// The sizes and strides of the walk are those of whole elements, or it stops.
+  [[nodiscard]] bool accumulate_near(comm::Blocking& io, comm::Element element, std::complex<double> scale,
+                                     std::uint64_t to, const std::byte* from, comm::Cursor& cursor) {
+    return change_near(io, to, cursor, [&](Rank owner, std::uint64_t at, std::uint64_t local, std::size_t n) {
+      const std::byte* x = plus(from, local);
+      return elements(element, at, x, n) &&
+             engine_.accumulate_here({owner, kFrames, at}, frames_[raw(owner)] + at, x, n, element, scale);
+    });
+  }
   /// Bytes from the offset to the end of its page.
-  [[nodiscard]] std::uint64_t to_page_end(std::uint64_t offset) const noexcept { return rest_of_page(offset); }
+  [[nodiscard]] std::uint64_t to_page_end(std::uint64_t offset) const noexcept {
+    return rest_of_page(offset);
+  }
   /// Likewise atomic(), where the CPU's atomics are the transport's.
   [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at,
                                  std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
@@ -245,6 +272,43 @@ class DirectAccess {
   /// Called for each operation; automatic relocation depends on it.
   void note_use(PageId page, Rank owner) noexcept {
     if (auto_relocator_ != nullptr && owner != rank_) auto_relocator_->used(page);
+  }
+  /// Whether these are whole elements, aligned to their parts on both sides.
+  [[nodiscard]] static bool elements(comm::Element element, std::uint64_t offset, const void* local,
+                                     std::size_t bytes) noexcept {
+    const std::size_t size = comm::element_bytes(element);
+    const std::size_t part =
+        element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
+    return ((offset | reinterpret_cast<std::uintptr_t>(local)) & (part - 1)) == 0 && bytes % size == 0;
+  }
+  /// change(owner, offset, local offset, bytes) for each piece of the walk, within a use of its page; pieces
+  /// that lie in one page share it. Stops where change() is false, or the page's location is not known here.
+  template <class Change>
+  bool change_near(comm::Blocking& io, std::uint64_t base, comm::Cursor& cursor, const Change& change) {
+    while (!cursor.done()) {
+      comm::Piece piece = cursor.piece();
+      std::uint64_t at = base + piece.remote_offset;
+      if (at >= bytes_) return false;
+      const auto [page, end] = pages_.place_of(at);
+      AddressCache::Put put(addresses_, io, page, AddressCache::kOnlyHere);
+      const Rank owner = put.owner();
+      if (owner == kNoRank || frames_[raw(owner)] == nullptr) return false;
+      note_use(page, owner);
+      PartMask changed = 0;
+      bool done = true;
+      do {
+        const std::uint64_t n = std::min(piece.bytes, end - at);
+        changed |= parts(page, at, n);
+        put.within(changed);
+        if (!(done = change(owner, at, piece.local_offset, n))) break;
+        cursor.consume(n);
+        if (cursor.done()) break;
+        piece = cursor.piece();
+        at = base + piece.remote_offset;
+      } while (at < bytes_ && pages_.place_of(at).page == page);
+      if (!done) return false;
+    }
+    return true;
   }
   template <class F>
   Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);

@@ -72,7 +72,8 @@ int with_shape(const kasane_strides_t* shape, const char* call, const With& with
       s.local_stride[d - 1] = shape->local_stride[d - 1];
     }
   }
-  return answer(with(empty ? contiguous(0) : Cursor(s)), call);
+  Cursor cursor = empty ? contiguous(0) : Cursor(s);
+  return answer(with(cursor), call);
 }
 
 /// The pieces relative to offset 0 and to address 0.
@@ -110,11 +111,12 @@ int check_element(const char* call, kasane_element_t element, const double scale
   return 0;
 }
 
-int accumulate(const char* call, const void* site, void* global, const void* source, const Cursor& cursor,
+int accumulate(const char* call, const void* site, void* global, const void* source, Cursor& cursor,
                kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
   Direct* d = direct_for(call);
   if (d == nullptr) return EPERM;
   if (const int wrong = check_element(call, element, scale); wrong != 0) return wrong;
+  if (d->accumulate_here(global, source, cursor, static_cast<Element>(element), scale_of(scale))) return 0;
   d->check(global, cursor, true, call, site);
   return answer(
       d->accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)),
@@ -125,7 +127,8 @@ int accumulate(const char* call, const void* site, void* global, const void* sou
 [[gnu::noinline]] int accumulate_elsewhere(const char* call, const void* site, void* global,
                                            const void* source, std::size_t bytes, kasane_element_t element,
                                            const double scale[2], kasane_pending_t* pending) {
-  return accumulate(call, site, global, source, contiguous(bytes), element, scale, pending);
+  Cursor cursor = contiguous(bytes);
+  return accumulate(call, site, global, source, cursor, element, scale, pending);
 }
 
 }  // namespace
@@ -202,7 +205,8 @@ int kasane_get_strided(void* destination, const void* global, const kasane_strid
   constexpr const char* call = "kasane::get_strided";
   Direct* d = direct_for(call);
   const void* site = __builtin_return_address(0);
-  return d == nullptr ? EPERM : with_shape(shape, call, [&](const Cursor& c) {
+  return d == nullptr ? EPERM : with_shape(shape, call, [&](Cursor& c) -> kasane::Result<void> {
+    if (d->get_here(destination, global, c)) return {};
     d->check(global, c, false, call, site);
     return d->get(destination, global, c, id_of(pending));
   });
@@ -213,7 +217,8 @@ int kasane_put_strided(void* global, const void* source, const kasane_strides_t*
   constexpr const char* call = "kasane::put_strided";
   Direct* d = direct_for(call);
   const void* site = __builtin_return_address(0);
-  return d == nullptr ? EPERM : with_shape(shape, call, [&](const Cursor& c) {
+  return d == nullptr ? EPERM : with_shape(shape, call, [&](Cursor& c) -> kasane::Result<void> {
+    if (d->put_here(global, source, c)) return {};
     d->check(global, c, true, call, site);
     return d->put(global, source, c, id_of(pending));
   });
@@ -225,10 +230,10 @@ int kasane_get_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
   const auto list = pieces_of(pieces, count);
-  d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), false, call,
-           __builtin_return_address(0));
-  return answer(d->get(nullptr, base, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)),
-                call);
+  Cursor cursor{std::span<const kasane::comm::Piece>(list)};
+  if (d->get_here(nullptr, base, cursor)) return 0;
+  d->check(base, cursor, false, call, __builtin_return_address(0));
+  return answer(d->get(nullptr, base, cursor, id_of(pending)), call);
 }
 
 int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending_t* pending) {
@@ -237,9 +242,10 @@ int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   if (d == nullptr) return EPERM;
   std::byte* const base = Runtime::current()->space_base();
   const auto list = pieces_of(pieces, count);
-  d->check(base, Cursor(std::span<const kasane::comm::Piece>(list)), true, call, __builtin_return_address(0));
-  return answer(d->put(base, nullptr, Cursor(std::span<const kasane::comm::Piece>(list)), id_of(pending)),
-                call);
+  Cursor cursor{std::span<const kasane::comm::Piece>(list)};
+  if (d->put_here(base, nullptr, cursor)) return 0;
+  d->check(base, cursor, true, call, __builtin_return_address(0));
+  return answer(d->put(base, nullptr, cursor, id_of(pending)), call);
 }
 
 int kasane_accumulate(void* global, const void* source, size_t count, kasane_element_t element,
@@ -266,7 +272,7 @@ int kasane_accumulate_strided(void* global, const void* source, const kasane_str
   constexpr const char* call = "kasane::accumulate_strided";
   int code = 0;
   const void* site = __builtin_return_address(0);
-  const int shaped = with_shape(shape, call, [&](const Cursor& c) {
+  const int shaped = with_shape(shape, call, [&](Cursor& c) {
     code = accumulate(call, site, global, source, c, element, scale, pending);
     return kasane::Result<void>{};
   });

@@ -106,12 +106,12 @@ Result<std::uint64_t> Direct::offset_of(const void* p, const char* what) const {
 }
 
 /// For a patch the first row decides; pieces may lie anywhere.
-bool Direct::touches_space(const std::byte* local, comm::Cursor cursor) const {
-  while (!cursor.done()) {
-    const comm::Piece piece = cursor.piece();
-    if (in_space(gas::plus(local, piece.local_offset))) return true;
-    if (!cursor.listed()) return false;
-    cursor.consume(piece.bytes);
+bool Direct::touches_space(const std::byte* local, const comm::Cursor& cursor) const {
+  if (cursor.done()) return false;
+  if (in_space(gas::plus(local, cursor.piece().local_offset))) return true;
+  if (!cursor.listed()) return false;
+  for (comm::Cursor rest = cursor; !rest.done(); rest.consume(rest.piece().bytes)) {
+    if (in_space(gas::plus(local, rest.piece().local_offset))) return true;
   }
   return false;
 }

@@ -80,12 +80,32 @@ class Direct {
     std::size_t done = 0;
     for (; done < bytes && in_space(static_cast<std::byte*>(to) + done);) {
       const std::size_t n = std::min<std::size_t>(bytes - done, access_.to_page_end(offset + done));
-      if (!access_.accumulate_near(io, element, scale, offset + done, static_cast<const std::byte*>(from) + done,
-                                   n))
+      if (!access_.accumulate_near(io, element, scale, offset + done,
+                                   static_cast<const std::byte*>(from) + done, n))
         break;
       done += n;
     }
     return done;
+  }
+
+  // The same of a walk, which is left where it could not go on. False: something is left.
+  [[nodiscard]] bool get_here(void* to, const void* from, comm::Cursor& cursor) noexcept {
+    if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
+      return false;  // relaxed: as above
+    return access_.read_near(space_.offset(from), static_cast<std::byte*>(to), cursor);
+  }
+  [[nodiscard]] bool put_here(void* to, const void* from, comm::Cursor& cursor) {
+    const auto* const source = static_cast<const std::byte*>(from);
+    if (not_here_.load(std::memory_order_relaxed) || touches_space(source, cursor)) [[unlikely]]
+      return false;  // relaxed: as above
+    return access_.write_near(contexts_.here().io, space_.offset(to), source, cursor);
+  }
+  [[nodiscard]] bool accumulate_here(void* to, const void* from, comm::Cursor& cursor, comm::Element element,
+                                     std::complex<double> scale) {
+    const auto* const source = static_cast<const std::byte*>(from);
+    if (not_here_.load(std::memory_order_relaxed) || touches_space(source, cursor)) [[unlikely]]
+      return false;  // relaxed: as above
+    return access_.accumulate_near(contexts_.here().io, element, scale, space_.offset(to), source, cursor);
   }
 
   /// The job has ended: memory of other ranks cannot be reached any more.
@@ -131,7 +151,7 @@ class Direct {
   void check_mixing(const void* global, const comm::Cursor&, bool changes, const char* call,
                     const void* site) noexcept;
   [[nodiscard]] bool in_space(const void* p) const noexcept { return space_.contains(p); }
-  [[nodiscard]] bool touches_space(const std::byte* local, comm::Cursor) const;
+  [[nodiscard]] bool touches_space(const std::byte* local, const comm::Cursor&) const;
   [[nodiscard]] Result<std::uint64_t> offset_of(const void* p, const char* what) const;
   Result<void> await(Waiting&, gas::Outstanding&, Result<void> issued);
   Result<void> get_staged(Waiting&, std::byte* to, std::uint64_t from, comm::Cursor);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ARMCI's mutexes (armci/mutex_protocol.h, the shipping table): processes lock, try to lock and unlock one mutex, in
-// every order of the accesses at its owner and of their answers.
+// ARMCI's mutexes (armci/mutex_protocol.h, the shipping table): processes lock, try to lock and unlock one
+// mutex, in every order of the accesses at its owner and of their answers.
 //
-// Checked: one process at most holds it; they hold it in the order in which they took tickets; from every state
-// there is a way on which all have ended. A rule taken away is noticed.
+// Checked: one process at most holds it; they hold it in the order in which they took tickets; from every
+// state there is a way on which all have ended. A rule taken away is noticed.
 #include "armci/mutex_protocol.h"
 
 #include <gtest/gtest.h>

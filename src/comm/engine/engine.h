@@ -133,8 +133,8 @@ class Engine {
   /// flush: counts towards to.rank; to this rank: from.rank
   [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
-  /// The same of contiguous elements at y, which is `to` as mapped here: at once. False: the locks of to's rank
-  /// are not mapped here, and nothing happened. Both sides are aligned to the element's part.
+  /// The same of contiguous elements at y, which is `to` as mapped here: at once. False: the locks of to's
+  /// rank are not mapped here, and nothing happened. Both sides are aligned to the element's part.
   [[nodiscard]] bool accumulate_here(RemoteAddr to, std::byte* y, const std::byte* x, std::size_t bytes,
                                      Element, std::complex<double> scale) noexcept;
   [[nodiscard]] bool try_send_async(const SendParams&) noexcept;

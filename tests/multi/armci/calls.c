@@ -161,7 +161,10 @@ static void messages(void) {
   int bits = 1 << me;
   armci_msg_igop(&bits, 1, "or");
   expect(bits == (1 << nproc) - 1, "or");
-  struct { double value; int where; } x = {me == nproc / 2 ? -5 : me, me};
+  struct {
+    double value;
+    int where;
+  } x = {me == nproc / 2 ? -5 : me, me};
   armci_msg_sel(&x, sizeof x, "min", ARMCI_DOUBLE, me != 0 || nproc == 1);
   expect(nproc == 1 || (x.value == -5 && x.where == nproc / 2), "select");
   int number = me, length = 0;
@@ -175,7 +178,8 @@ static void messages(void) {
   expect(root == 0 && (up >= 0) == (me != 0), "tree");
   armci_msg_reduce(&sum, 1, "+", ARMCI_INT);
   expect(me != 0 || sum == nproc, "reduce");
-  expect(armci_domain_count(ARMCI_DOMAIN_SMP) == nproc && armci_domain_my_id(ARMCI_DOMAIN_SMP) == me, "domains");
+  expect(armci_domain_count(ARMCI_DOMAIN_SMP) == nproc && armci_domain_my_id(ARMCI_DOMAIN_SMP) == me,
+         "domains");
   expect(ARMCI_Same_node(me) && !ARMCI_Uses_shm(), "node");
   int stride[1] = {12}, count[2] = {4, 3};
   char packed[12], rows[36] = "abcd........efgh........ijkl.......";

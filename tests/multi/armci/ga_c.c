@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Global Arrays program as its users write them: create, put, get and accumulate patches, atomics, gather and
- * scatter, groups, locks, a reduction and a matrix product, each checked. */
+/* A Global Arrays program as its users write them: create, put, get and accumulate patches, atomics, gather
+ * and scatter, groups, locks, a reduction and a matrix product, each checked. */
 #include <ga.h>
 #include <macdecls.h>
 #include <math.h>
@@ -193,7 +193,8 @@ static void product(int type, int n) {
   GA_Destroy(c);
 }
 
-/* Complex elements accumulated with a complex factor, in an array whose elements need not be aligned to 16. */
+/* Complex elements accumulated with a complex factor, in an array whose elements need not be aligned to 16.
+ * */
 static void complex_patches(void) {
   int dims[2] = {91, 130}, lo[2] = {0, 0}, hi[2] = {90, 129}, ld[1] = {130};
   int a = NGA_Create(C_DCPL, 2, dims, "z", NULL);
@@ -214,7 +215,8 @@ static void complex_patches(void) {
 /* Arrays of groups: halves of the world, each with its own. */
 static void groups(void) {
   if (nproc < 2) return;
-  const int half = me < nproc / 2 ? 0 : 1, first = half ? nproc / 2 : 0, size = half ? nproc - nproc / 2 : nproc / 2;
+  const int half = me < nproc / 2 ? 0 : 1, first = half ? nproc / 2 : 0,
+            size = half ? nproc - nproc / 2 : nproc / 2;
   int members[64];
   for (int i = 0; i < size; ++i) members[i] = first + i;
   int group = GA_Pgroup_create(members, size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every one-sided ARMCI call against an oracle. All processes generate the operations of all from one seed and
- * apply them to a model of all segments; each executes its own. A segment has a part for each process, where only
- * that process writes in a phase, and a part where all accumulate. After each phase each process compares its
- * segment, by plain loads, with the model. Usage: oracle SEED PHASES */
+/* Every one-sided ARMCI call against an oracle. All processes generate the operations of all from one seed
+ * and apply them to a model of all segments; each executes its own. A segment has a part for each process,
+ * where only that process writes in a phase, and a part where all accumulate. After each phase each process
+ * compares its segment, by plain loads, with the model. Usage: oracle SEED PHASES */
 #include <armci.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -217,14 +217,17 @@ static void vector(operation_t* o, char* far, char* near, armci_hdl_t* h) {
     o->later ? ARMCI_NbAccV(o->type, scale, iov, length, p, h) : ARMCI_AccV(o->type, scale, iov, length, p);
 }
 
-#define VALUE(type, Name)                                          \
-  do {                                                             \
-    type v;                                                        \
-    memcpy(&v, near, sizeof v);                                    \
-    if (o->kind == 1) v = ARMCI_GetValue##Name(far, p);            \
-    else if (o->later) ARMCI_NbPutValue##Name(v, far, p, h);       \
-    else ARMCI_PutValue##Name(v, far, p);                          \
-    if (o->kind == 1) memcpy(near, &v, sizeof v);                  \
+#define VALUE(type, Name)                         \
+  do {                                            \
+    type v;                                       \
+    memcpy(&v, near, sizeof v);                   \
+    if (o->kind == 1)                             \
+      v = ARMCI_GetValue##Name(far, p);           \
+    else if (o->later)                            \
+      ARMCI_NbPutValue##Name(v, far, p, h);       \
+    else                                          \
+      ARMCI_PutValue##Name(v, far, p);            \
+    if (o->kind == 1) memcpy(near, &v, sizeof v); \
   } while (0)
 static void value(const operation_t* o, char* far, char* near, armci_hdl_t* h) {
   const int p = o->target;
@@ -274,8 +277,8 @@ static void execute(operation_t* o, char* near) {
   each_row(o, o->levels, model[o->target] + o->at, near, row_compare);
   if (right) return;
   ++failures;
-  fprintf(stderr, "oracle: seed %ld: process %d: a get of form %d, type %d, %d levels from %d is wrong\n", seed, me,
-          o->form, o->type, o->levels, o->target);
+  fprintf(stderr, "oracle: seed %ld: process %d: a get of form %d, type %d, %d levels from %d is wrong\n",
+          seed, me, o->form, o->type, o->levels, o->target);
 }
 
 static void phase(int number, char* near) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times of ARMCI calls and of ga_dgemm on 2 processes: one line each, name and microseconds (dgemm: Gflop/s). The
- * same source is linked with either ARMCI. Usage: speed [dgemm]. Process 0 accesses memory of the last one. */
+/* Times of ARMCI calls and of ga_dgemm on 2 processes: one line each, name and microseconds (dgemm:
+ * Gflop/s). The same source is linked with either ARMCI. Usage: speed [dgemm]. Process 0 accesses memory of
+ * the last one. */
 #include <armci.h>
 #include <ga.h>
 #include <macdecls.h>
@@ -25,7 +26,10 @@ static void rows(int n, int what) {
 static void put_rows(int n) { rows(n, 0); }
 static void get_rows(int n) { rows(n, 1); }
 static void acc_rows(int n) { rows(n, 2); }
-static void rmw(int n) { long old = 0; ARMCI_Rmw(ARMCI_FETCH_AND_ADD_LONG, &old, theirs, n, nproc - 1); }
+static void rmw(int n) {
+  long old = 0;
+  ARMCI_Rmw(ARMCI_FETCH_AND_ADD_LONG, &old, theirs, n, nproc - 1);
+}
 
 static int compare(const void* a, const void* b) {
   const double x = *(const double*)a, y = *(const double*)b;
@@ -68,6 +72,41 @@ static void one_sided(void) {
   ARMCI_Free(parts[me]);
 }
 
+/* Patches through GA, of an array whose halves are the processes'. */
+static int array, patch_lo[2], patch_hi[2], patch_ld[1];
+static void ga_put(int n) { (void)n, NGA_Put(array, patch_lo, patch_hi, local, patch_ld); }
+static void ga_get(int n) { (void)n, NGA_Get(array, patch_lo, patch_hi, local, patch_ld); }
+static void ga_acc(int n) { (void)n, NGA_Acc(array, patch_lo, patch_hi, local, patch_ld, &one); }
+
+/* Collective. */
+static void synchronise(void) {
+  GA_Sync();
+  const double start = MPI_Wtime();
+  for (int i = 0; i < 2000; ++i) GA_Sync();
+  if (me == 0) printf("%-12s %8d %10.3f\n", "ga sync", nproc, (MPI_Wtime() - start) / 2000 * 1e6);
+}
+
+static void patches(void) {
+  const int dims[2] = {3000, 3000}, chunk[2] = {-1, 3000}, shapes[3][2] = {{1, 1}, {1000, 8}, {362, 362}};
+  array = NGA_Create(C_DBL, 2, (int*)dims, "a", (int*)chunk);
+  GA_Zero(array);
+  local = ARMCI_Malloc_local(8 << 20);
+  memset(local, 0, 8 << 20);
+  GA_Sync();
+  if (me == 0) {
+    for (int i = 0; i < 3; ++i) {
+      const int rows = shapes[i][0], columns = shapes[i][1], n = rows * columns, times = n == 1 ? 2000 : 20;
+      patch_lo[0] = 1700, patch_lo[1] = 33;
+      patch_hi[0] = 1700 + rows - 1, patch_hi[1] = 33 + columns - 1, patch_ld[0] = columns;
+      measure("ga put", ga_put, n, times);
+      measure("ga get", ga_get, n, times);
+      measure("ga acc", ga_acc, n, times);
+    }
+  }
+  GA_Sync();
+  GA_Destroy(array);
+}
+
 static void product(int n) {
   int dims[2] = {n, n};
   int a = NGA_Create(C_DBL, 2, dims, "a", NULL), b = GA_Duplicate(a, "b"), c = GA_Duplicate(a, "c");
@@ -95,6 +134,8 @@ int main(int argc, char** argv) {
     product(1024), product(2048);
   } else {
     one_sided();
+    patches();
+    synchronise();
   }
   GA_Terminate();
   MPI_Finalize();
