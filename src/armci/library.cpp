@@ -76,6 +76,7 @@ int start(MPI_Comm communicator) {
   MPI_Comm_size(library.world.comm, &library.size);
   describe_group(library.world);
   library.default_group = library.world;
+  if (!create_own_mutexes()) fatal("ARMCI_Init: %s", kasane_error_message());
   return 0;
 }
 

@@ -50,7 +50,21 @@ int number_in(const ARMCI_Group& group, int process);
 /// Fills in group from group.comm.
 void describe_group(ARMCI_Group& group);
 
-/// Frees what ARMCI_Create_mutexes allocated, if it did. Collective.
+/// The library's own mutex of each process. Collective. False: there is no memory for them.
+bool create_own_mutexes();
+/// Frees those, and what ARMCI_Create_mutexes allocated, if it did. Collective.
 void destroy_mutexes();
+/// Holds the library's own mutex of a process.
+class ProcessLock {
+ public:
+  ProcessLock(const char* call, int process);
+  ~ProcessLock();
+  ProcessLock(const ProcessLock&) = delete;
+  ProcessLock& operator=(const ProcessLock&) = delete;
+
+ private:
+  const char* call_;
+  int process_;
+};
 
 }  // namespace kasane::armci

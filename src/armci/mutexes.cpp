@@ -18,6 +18,8 @@ struct alignas(64) Words {
 
 /// The mutexes of ARMCI_Create_mutexes; null: there are none.
 armcix_mutex_hdl_t of_the_process = nullptr;
+/// The library's own: one at each process.
+armcix_mutex_hdl_t own = nullptr;
 
 struct Mutex {
   const char* call;
@@ -121,7 +123,16 @@ int destroy(const char* call, armcix_mutex_hdl_t hdl) {
 
 }  // namespace
 
+bool create_own_mutexes() { return (own = create("ARMCI_Init", 1, library.world)) != nullptr; }
+
+ProcessLock::ProcessLock(const char* call, int process) : call_(call), process_(process) {
+  lock(call, own, 0, process);
+}
+ProcessLock::~ProcessLock() { unlock(call_, own, 0, process_); }
+
 void destroy_mutexes() {
+  destroy("ARMCI_Finalize", own);
+  own = nullptr;
   if (of_the_process != nullptr) destroy("ARMCI_Finalize", of_the_process);
   of_the_process = nullptr;
 }

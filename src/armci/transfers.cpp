@@ -35,9 +35,35 @@ bool accumulated_here(const Call& call, int code, int type, const void* scale, v
   return true;
 }
 
+/// Whether all elements are aligned to what is accumulated, on both sides.
+bool aligned(const Scale& s, const void* global, const void* local, const Patch& patch) noexcept {
+  auto bits = reinterpret_cast<std::uintptr_t>(global) | reinterpret_cast<std::uintptr_t>(local);
+  for (std::uint32_t d = 1; d < patch.dimensions; ++d)
+    bits |= patch.global_stride[d - 1] | patch.local_stride[d - 1];
+  return bits % s.element_bytes == 0;
+}
+
+/// Reads, adds and writes under a lock of the process: atomic among such accumulates.
+void accumulate_unaligned(const Call& call, int type, const void* scale, void* global, const void* local,
+                          const Patch& patch) {
+  std::vector<char> sums(patch.total());
+  const Patch packed = patch.packed();
+  const Call blocking = {call.name, call.process};
+  const ProcessLock lock(call.name, call.process);
+  get(blocking, global, sums.data(), packed);
+  char* next = sums.data();
+  each_row(patch, patch.dimensions, static_cast<char*>(global), static_cast<char*>(const_cast<void*>(local)),
+           [&](char*, const char* from, std::size_t n) {
+             added_here(type, scale, next, from, n);
+             next += n;
+           });
+  put(blocking, global, sums.data(), packed);
+}
+
 }  // namespace
 
 void put(const Call& call, void* global, const void* local, const Patch& patch) {
+  if (patch.count[0] == 0) return;
   auto* const to = static_cast<char*>(global);
   auto* const from = static_cast<char*>(const_cast<void*>(local));
   if (call.process == library.me) {
@@ -56,6 +82,7 @@ void put(const Call& call, void* global, const void* local, const Patch& patch) 
 }
 
 void get(const Call& call, const void* global, void* local, const Patch& patch) {
+  if (patch.count[0] == 0) return;
   auto* const from = static_cast<char*>(const_cast<void*>(global));
   auto* const to = static_cast<char*>(local);
   if (call.process == library.me) {
@@ -80,6 +107,8 @@ void accumulate(const Call& call, int type, const void* scale, void* global, con
   if (patch.count[0] % s.type_bytes != 0)
     fatal("%s: %zu bytes are no whole elements of %zu bytes", call.name, patch.count[0], s.type_bytes);
   if (patch.count[0] == 0) return;
+  if (!aligned(s, global, local, patch)) [[unlikely]]
+    return accumulate_unaligned(call, type, scale, global, local, patch);
   std::vector<char> products;
   Patch from_products = patch;
   auto* from = static_cast<char*>(const_cast<void*>(local));

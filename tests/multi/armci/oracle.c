@@ -81,7 +81,7 @@ static int generate(operation_t* o, random_t* r, int actor, size_t* used) {
   }
   shape(o, r, kPart / 4);
   if (o->form == 3) o->count[0] = kSize[o->type], o->far_extent = o->near_extent = o->count[0];
-  const size_t place = (*used + 15) / 16 * 16 + upto(r, 2) * kPartSize[o->type];
+  const size_t place = (*used + 15) / 16 * 16 + (upto(r, 9) == 0 ? 3 : upto(r, 2) * kPartSize[o->type]);
   if (place + o->far_extent + 32 > kPart) return 0;
   o->at = (size_t)actor * kPart + place;
   *used = place + o->far_extent;

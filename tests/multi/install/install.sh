@@ -47,6 +47,11 @@ use_it() {
     mpicc.$mpi -DWITH_MPI "$here/hello/hello_attach.c" -o "$work/hello_attach_$mpi" \
       $(pkg-config --cflags --libs kasane-attach)
     expect "rank 2 is the last (3 ranks)" "$kasane" run -n 3 -- "$work/hello_attach_$mpi"
+    [ -n "$(find "$prefix" -name "libarmci-$mpi.so")" ] && [ -f /usr/include/ga.h ] || continue
+    (eval "$("$kasane" info --ga $mpi)"
+      mpicc.$mpi "$here/../armci/ga_c.c" -o "$work/ga_$mpi" -lga-$mpi -lscalapack-$mpi -llapack -lblas \
+        -larmci-$mpi -lgfortran -lm) || fail "linking a GA program"
+    expect "ga: passed on 2 processes" "$kasane" run -n 2 -- "$work/ga_$mpi"
   done
   for ranks in 1 4; do
     for program in hello hello_pc; do
@@ -137,7 +142,7 @@ END
     # hello is the README's.
     awk '/^```cpp/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/README.md" |
       cmp - "$here/hello/hello.cpp" || fail "README.md has another hello"
-    for component in runtime devel openmpi mpich; do
+    for component in runtime devel openmpi mpich ga-openmpi ga-mpich; do
       cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" ||
         fail "cmake --install"
     done
@@ -146,7 +151,7 @@ END
     use_it "$scratch/moved" ;;
   packages)
     make_packages
-    for package in kasane libkasane-dev kasane-openmpi kasane-mpich; do
+    for package in kasane libkasane-dev kasane-openmpi kasane-mpich kasane-ga-openmpi kasane-ga-mpich; do
       file=$(find "$scratch/packages" -maxdepth 1 -name "${package}_*.deb")
       case $package in *mpi*) [ -n "$file" ] || continue ;; esac   # built where this MPI is
       [ -n "$file" ] || fail "no package $package"
