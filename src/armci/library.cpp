@@ -89,7 +89,9 @@ void fatal(const char* format, ...) {
   va_start(arguments, format);
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  std::fprintf(stderr, "[%d] ARMCI Error: %s\n", library.me, text);
+  int me = library.me;
+  if (library.starts == 0) MPI_Comm_rank(MPI_COMM_WORLD, &me);
+  std::fprintf(stderr, "[%d] ARMCI Error: %s\n", me, text);
   std::fflush(stderr);
   MPI_Abort(library.starts != 0 ? library.world.comm : MPI_COMM_WORLD, 1);
   std::_Exit(1);

@@ -38,21 +38,23 @@ build_ga() {
   [ -f /usr/include/ga.h ] && command -v mpicc.$mpi mpif90.$mpi >/dev/null || exit 77
   eval "$("$kasane" info --ga "$mpi")" || fail "kasane info --ga"
   mpicc.$mpi -O2 "$here/ga_c.c" -o "$scratch/ga_c" $libraries >"$out" 2>&1 || fail "linking ga_c"
-  # (mafdecls.fh says that the arrays by which memory is indexed have 2 elements.)
-  # Another line, with a folder of the system's, as ga-config prints it
+  # Another line, with a folder of the system's, as ga-config prints it. (The arrays by which memory is indexed
+  # have 2 elements in mafdecls.fh: no loop over them may be optimised for that.)
   mpif90.$mpi -cpp -fdefault-integer-8 -fno-aggressive-loop-optimizations -I/usr/include \
-    "$here/ga_fortran.f90" -o "$scratch/ga_fortran" -L/usr/lib/x86_64-linux-gnu $libraries >"$out" 2>&1 || fail "linking ga_fortran"
+    "$here/ga_fortran.f90" -o "$scratch/ga_fortran" -L/usr/lib/x86_64-linux-gnu $libraries \
+    >"$out" 2>&1 || fail "linking ga_fortran"
   unset COMPILER_PATH LIBRARY_PATH LD_RUN_PATH LD_LIBRARY_PATH
   readelf -d "$scratch/ga_c" "$scratch/ga_fortran" >"$out"
   [ "$(grep -c "NEEDED.*libarmci-$mpi.so" "$out")" = 2 ] || fail "linked with another ARMCI"
 }
 
+dram=$((ranks > 2 ? 32 : 16))M
 case $set in
   calls) passes calls -- "$programs/armci_calls_$mpi" ;;
   oracle) for seed in 1 2; do passes oracle -- "$programs/armci_oracle_$mpi" $seed 12; done ;;
   more)
     for seed in 3 4 5 6; do passes oracle -- "$programs/armci_oracle_$mpi" $seed 60; done
-    passes oracle --dram 16M -- "$programs/armci_oracle_$mpi" 7 30
+    passes oracle --dram $dram -- "$programs/armci_oracle_$mpi" 7 30
     if "$kasane" info | grep -q '^ *ucx  *between'; then
       passes oracle --transport ucx -- "$programs/armci_oracle_$mpi" 8 30
       passes calls --transport ucx -- "$programs/armci_calls_$mpi"
@@ -67,7 +69,7 @@ case $set in
     done ;;
   dram)
     build_ga
-    passes ga --dram 16M -- "$scratch/ga_c" 1500 ;;
+    passes ga --dram $dram -- "$scratch/ga_c" 1500 ;;
   errors)
     ends "ARMCI_Put with process 1 at 0x1234560" "$programs/armci_calls_$mpi" wild
     ends "ARMCI_Barrier before ARMCI_Init or after ARMCI_Finalize" "$programs/armci_calls_$mpi" ended
