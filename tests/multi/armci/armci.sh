@@ -38,8 +38,8 @@ build_ga() {
   [ -f /usr/include/ga.h ] && command -v mpicc.$mpi mpif90.$mpi >/dev/null || exit 77
   eval "$("$kasane" info --ga "$mpi")" || fail "kasane info --ga"
   mpicc.$mpi -O2 "$here/ga_c.c" -o "$scratch/ga_c" $libraries >"$out" 2>&1 || fail "linking ga_c"
-  # Another line, with a folder of the system's, as ga-config prints it. (The arrays by which memory is indexed
-  # have 2 elements in mafdecls.fh: no loop over them may be optimised for that.)
+  # Another line, with a folder of the system's, as ga-config prints it. (The arrays by which memory is
+  # indexed have 2 elements in mafdecls.fh: no loop over them may be optimised for that.)
   mpif90.$mpi -cpp -fdefault-integer-8 -fno-aggressive-loop-optimizations -I/usr/include \
     "$here/ga_fortran.f90" -o "$scratch/ga_fortran" -L/usr/lib/x86_64-linux-gnu $libraries \
     >"$out" 2>&1 || fail "linking ga_fortran"
