@@ -269,7 +269,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   GA_Initialize();
   me = GA_Nodeid(), nproc = GA_Nnodes();
-  MA_init(C_DBL, 1000000, 1000000);
+  MA_init(C_DBL, 4000000, 4000000);
   patches();
   elements();
   product(C_DBL, argc > 1 ? atoi(argv[1]) : 150);
