@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small state that one rank holds at a time, and that goes to the rank which wants it: of the random numbers
-// (random_numbers.h). Ranks that want it stand in a queue: rank 0 knows the last in it and tells each new one
-// its predecessor, which gives the state away when it has used it. Pure; walked in tests/model.
+// A small state that one rank holds at a time, and that goes to the rank which wants it: of the random
+// numbers (random_numbers.h). Ranks that want it stand in a queue: rank 0 knows the last in it and tells each
+// new one its predecessor, which gives the state away when it has used it. Pure; walked in tests/model.
 //
 //   place     event    next      action
 //   away      want     asking    ask rank 0 for the predecessor
