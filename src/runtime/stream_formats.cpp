@@ -55,6 +55,7 @@ ProcessCall as_call(std::size_t i, const Format& format) {
 }  // namespace
 
 void note_stream_formats() noexcept {
+  const std::ios_base::Init constructed;  // where all is linked statically the program has not begun
   for (std::size_t i = 0; i < g_told.size(); ++i) g_told[i] = format_of(stream(i));
 }
 
