@@ -47,6 +47,7 @@
 #include <cstdint>
 #include <functional>
 #include <kasane/array_layout.hpp>
+#include <kasane/array_owners.hpp>
 #include <kasane/kasane.hpp>
 #include <memory>
 #include <optional>
@@ -111,198 +112,7 @@ class patch_view {
   std::array<std::ptrdiff_t, N> stride_;
 };
 
-// ---- how bulk operations run -----------------------------------------------------------------------------
-
 namespace detail {
-
-template <std::size_t N>
-[[nodiscard]] box<N> tile_of(const ArrayLayout& l, std::size_t part, std::size_t t) noexcept {
-  box<N> b;
-  l.box_of(part, t, b.first.data(), b.last.data());
-  return b;
-}
-template <std::size_t N>
-void expect(const ArrayLayout& l, const box<N>& b, view_access use) {
-  l.expect(b.first.data(), b.last.data(), use);
-}
-
-/// The combination of leaf(i) over [begin, end), by halving, in order.
-template <class R, class Leaf, class Combine>
-R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& combine) {
-  if (begin == end) return R{};
-  if (end - begin == 1) return leaf(begin);
-  const std::uint64_t middle = begin + (end - begin) / 2;
-  R left{}, right{};
-  fork_join([=, &leaf, &combine, out = &left] { *out = reduce_halves<R>(begin, middle, leaf, combine); },
-            [&] { right = reduce_halves<R>(middle, end, leaf, combine); });
-  return combine(std::move(left), std::move(right));
-}
-
-/// How a tile is divided among the workers of its rank.
-struct Division {
-  /// Pieces have at most so many elements, and are cut along the first dimension that has several, so that
-  /// they are contiguous or nearly so. 0: `most` counts.
-  std::size_t elements = 0;
-  /// The largest piece of a matrix.
-  std::size_t most[2] = {};
-
-  /// The dimension to halve; N: none.
-  template <std::size_t N>
-  [[nodiscard]] std::size_t dimension(const box<N>& b) const noexcept {
-    std::size_t d = 0;
-    if (elements != 0) {
-      if (b.size() <= elements) return N;
-      while (d < N && b.extent(d) == 1) ++d;
-    } else {
-      while (d < 2 && b.extent(d) <= most[d]) ++d;
-    }
-    return d;
-  }
-  /// Halves of matrices begin at multiples of 16, so that rows of vectors stay whole.
-  [[nodiscard]] std::size_t half(std::size_t extent) const noexcept {
-    return elements == 0 && extent > 64 ? (extent / 2 + 15) / 16 * 16 : extent / 2;
-  }
-};
-
-/// The combination of f(piece) over the pieces of b.
-template <class R, std::size_t N, class F, class Combine>
-R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& combine) {
-  const std::size_t d = division.dimension(b);
-  if (d == N) return f(b);
-  box<N> low = b, high = b;
-  low.last[d] = high.first[d] = b.first[d] + division.half(b.extent(d));
-  R left{}, right{};
-  fork_join([=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
-            [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
-  return combine(std::move(left), std::move(right));
-}
-
-/// At its begin, and at its end, direct access and loads and stores of the caller's rank meet (Consistency
-/// above).
-struct BothViews {
-  BothViews() {
-    kasane_release_all();
-    kasane_acquire_all();
-  }
-  BothViews(const BothViews&) = delete;
-  BothViews& operator=(const BothViews&) = delete;
-  ~BothViews() { kasane_release_all(); }
-};
-
-/// All bulk operations come from here: the combination of of_tile(k, t) over the tiles t of each part k, in
-/// order, by threads that begin at the parts' owners. of_tile is called by several threads at once. R{} is
-/// neutral.
-template <class R, class OfTile, class Combine>
-R reduce_at_owners(const ArrayLayout& l, OfTile of_tile, Combine combine) {
-  const BothViews meet;
-  auto of_part = [&](std::uint64_t k) {
-    const std::size_t n = l.tiles_of_part(k);
-    if (n != 0) check(kasane_thread_move_near(l.part(k)));
-    auto one = [&of_tile, k](std::uint64_t t) -> R { return of_tile(k, t); };
-    return reduce_halves<R>(0, n, one, combine);
-  };
-  return reduce_halves<R>(0, l.parts, of_part, combine);
-}
-/// The same over pieces of tiles: f(box).
-template <class R, std::size_t N, class F, class Combine>
-R reduce_pieces_at_owners(const ArrayLayout& l, const Division& division, F f, Combine combine) {
-  return reduce_at_owners<R>(
-      l,
-      [&](std::size_t k, std::size_t t) {
-        return reduce_pieces_of<R>(tile_of<N>(l, k, t), division, f, combine);
-      },
-      combine);
-}
-
-/// What threads that are there for their effects return.
-struct Nothing {
-  friend Nothing operator+(Nothing, Nothing) noexcept { return {}; }
-};
-template <std::size_t N, class F>
-void at_owners(const ArrayLayout& l, const Division& division, F f) {
-  reduce_pieces_at_owners<Nothing, N>(
-      l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
-}
-
-/// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows
-/// or more. Whole rows of a tile are contiguous, so rows are cut before columns.
-[[nodiscard]] inline Division in_rows(const ArrayLayout& l, std::size_t rows, std::size_t columns) noexcept {
-  std::size_t most[2] = {std::min(rows, l.tile[0]), std::min(columns, l.tile[1])};
-  const auto pieces = [&] { return ((l.extents[0] - 1) / most[0] + 1) * ((l.extents[1] - 1) / most[1] + 1); };
-  for (std::size_t& n : most)
-    while (n > 64 && pieces() < std::size_t{4} * ranks() * workers()) n = (n + 1) / 2;
-  return {.elements = 0, .most = {most[0], most[1]}};
-}
-
-/// Pieces of 256 KiB or less, eight a worker or more; of at least 4 KiB.
-[[nodiscard]] inline Division streaming(const ArrayLayout& l, std::size_t grain = automatic) noexcept {
-  if (grain != automatic) return {.elements = grain};
-  std::size_t n = 1;
-  for (std::size_t d = 0; d < l.dimensions; ++d) n *= l.extents[d];
-  const std::size_t even = n / (std::size_t{8} * ranks() * workers());
-  const std::size_t least = std::max<std::size_t>(1, 4096 / l.element_bytes),
-                    most = std::max<std::size_t>(1, 262144 / l.element_bytes);
-  return {.elements = std::clamp(even, least, most)};
-}
-
-/// Calls f(part) for the part of the patch in each tile of l, in C's order.
-template <std::size_t N, class F>
-void each_tile_of(const ArrayLayout& l, const box<N>& b, const F& f) {
-  const auto end_of = [&](const box<N>& part, std::size_t d) {
-    return std::min(b.last[d], (part.first[d] / l.tile[d] + 1) * l.tile[d]);
-  };
-  box<N> part{b.first, {}};
-  for (std::size_t d = 0; d < N; ++d) part.last[d] = end_of(part, d);
-  for (;;) {
-    f(part);
-    std::size_t d = N;
-    for (; d > 0 && part.last[d - 1] == b.last[d - 1]; --d) {
-      part.first[d - 1] = b.first[d - 1];
-      part.last[d - 1] = end_of(part, d - 1);
-    }
-    if (d == 0) return;
-    part.first[d - 1] = part.last[d - 1];
-    part.last[d - 1] = end_of(part, d - 1);
-  }
-}
-
-/// K patches of equal extents in memory: where each begins, and bytes between neighbours.
-template <std::size_t N, std::size_t K>
-struct Walk {
-  std::array<std::size_t, N> extents;
-  std::array<std::array<std::size_t, N>, K> stride;
-
-  /// row(pointers, n) for each n consecutive elements of the last dimension.
-  template <class Row>
-  void rows(std::array<std::byte*, K> at, const Row& row) const {
-    along<0>(at, row);
-  }
-
- private:
-  template <std::size_t D, class Row>
-  void along(std::array<std::byte*, K> at, const Row& row) const {
-    if constexpr (D == N - 1) {
-      row(at, extents[D]);
-    } else {
-      for (std::size_t i = 0; i < extents[D]; ++i) {
-        along<D + 1>(at, row);
-        for (std::size_t k = 0; k < K; ++k) at[k] += stride[k][D];
-      }
-    }
-  }
-};
-/// row(pointers, n) for the rows of a patch that lies in one tile of each layout.
-template <std::size_t N, class Row, class... L>
-void rows_of(const box<N>& b, const Row& row, const L&... layouts) {
-  constexpr std::size_t K = sizeof...(L);
-  Walk<N, K> walk;
-  std::array<std::byte*, K> at;
-  for (std::size_t d = 0; d < N; ++d) walk.extents[d] = b.extent(d);
-  std::size_t k = 0;
-  ((at[k] = layouts.address(b.first.data()), std::copy_n(layouts.stride, N, walk.stride[k].begin()), ++k),
-   ...);
-  walk.rows(at, row);
-}
 
 /// NumPy's name of an element.
 template <class T>
@@ -343,15 +153,13 @@ class array {
   /// extents: elements along each dimension, 1 or more. Throws error EINVAL: a distribution that does not
   /// fit, or ghosts wider than the array. The ranks' memory is taken when it is first written.
   explicit array(const index& extents, const distribution& how = blocks(), const ghosts& around = ghosts(0))
-      : layout_(N, extents.data(), sizeof(T), how, around) {
-    layout_.allocate();
-  }
+      : layout_(detail::ArrayLayout::make(N, extents.data(), sizeof(T), how, around)) {}
   array(array&& other) noexcept : layout_(other.layout_) { other.layout_.base = nullptr; }
   array& operator=(array&& other) noexcept {
     std::swap(layout_, other.layout_);
     return *this;
   }
-  ~array() { deallocate(layout_.base); }
+  ~array() { layout_.release(); }
 
   [[nodiscard]] std::size_t extent(std::size_t d) const noexcept { return layout_.extents[d]; }
   /// Number of elements.
@@ -455,8 +263,9 @@ class array {
 
   /// All ghost cells become copies of the elements that they stand for. Elements must not change meanwhile.
   void update_ghosts() {
+    const detail::Bulk bulk("kasane::array::update_ghosts", {&layout_});
     detail::reduce_at_owners<detail::Nothing>(
-        layout_,
+        bulk, layout_,
         [l = &layout_](std::size_t k, std::size_t t) { return l->fetch_ghosts(k, t), detail::Nothing(); },
         std::plus<>());
   }
@@ -486,7 +295,6 @@ class array {
   /// writes. Throws error with the system's code (ENOENT, ENOSPC …).
   void save(const std::string& path) const {
     static_assert(detail::npy_type<T>() != nullptr, "NumPy has no name for elements of this type");
-    kasane_release_all();
     layout_.save(path.c_str(), detail::npy_type<T>());
   }
   /// Reads a file of numpy.save or save() into a new array. Throws error EINVAL: not a .npy file, or one of
@@ -498,7 +306,6 @@ class array {
     detail::npy_extents(path.c_str(), detail::npy_type<T>(), N, extents.data());
     array a(extents, how, around);
     a.layout_.load(path.c_str(), detail::npy_type<T>());
-    kasane_acquire_all();  // after direct changes
     return a;
   }
 
@@ -551,7 +358,8 @@ class array {
   }
   template <class U, class F>
   void parts(F& f, std::size_t grain) const {
-    detail::at_owners<N>(layout_, detail::streaming(layout_, grain), [this, &f](const box<N>& b) {
+    const detail::Bulk bulk("kasane::array::for_each_part", {&layout_}, grain);
+    detail::at_owners<N>(bulk, layout_, detail::streaming(layout_, grain), [this, &f](const box<N>& b) {
       detail::expect(layout_, b, std::is_const_v<U> ? view_access::read : read_write);
       f(view<U>(b));
     });
@@ -564,8 +372,9 @@ class array {
 
 template <class T, std::size_t N>
 void array<T, N>::fill(const T& value) {
+  const detail::Bulk bulk("kasane::array::fill", {&layout_}, value);
   // with their ghosts, tiles are contiguous but for what rounds them up
-  detail::at_owners<N>(layout_, detail::streaming(layout_), [this, value](const box<N>& b) {
+  detail::at_owners<N>(bulk, layout_, detail::streaming(layout_), [this, value](const box<N>& b) {
     box<N> with_ghosts = b;
     std::array<std::ptrdiff_t, N> before;
     for (std::size_t d = 0; d < N; ++d) {
@@ -591,7 +400,8 @@ void array<T, N>::fill(const T& value) {
 template <class T, std::size_t N>
 template <class F>
 void array<T, N>::transform_in_place(F f) {
-  detail::at_owners<N>(layout_, detail::streaming(layout_), [this, &f](const box<N>& b) {
+  const detail::Bulk bulk("kasane::array::transform_in_place", {&layout_});
+  detail::at_owners<N>(bulk, layout_, detail::streaming(layout_), [this, &f](const box<N>& b) {
     detail::expect(layout_, b, read_write);
     detail::rows_of(
         b,
@@ -605,8 +415,9 @@ void array<T, N>::transform_in_place(F f) {
 
 template <class T, std::size_t N>
 T array<T, N>::sum() const {
+  const detail::Bulk bulk("kasane::array::sum", {&layout_});
   return detail::reduce_pieces_at_owners<T, N>(
-      layout_, detail::streaming(layout_),
+      bulk, layout_, detail::streaming(layout_),
       [this](const box<N>& b) {
         detail::expect(layout_, b, view_access::read);
         T total{};
@@ -626,8 +437,9 @@ template <class T, std::size_t N>
 template <class Replaces>
 T array<T, N>::extreme(Replaces replaces) const {
   const auto better = [replaces](const T& x, const T& y) { return replaces(x, y) ? y : x; };
+  const detail::Bulk bulk("kasane::array::min or max", {&layout_});
   const auto best = detail::reduce_pieces_at_owners<std::optional<T>, N>(
-      layout_, detail::streaming(layout_),
+      bulk, layout_, detail::streaming(layout_),
       [this, better](const box<N>& b) -> std::optional<T> {
         detail::expect(layout_, b, view_access::read);
         T found = *at(b.first);
@@ -653,31 +465,34 @@ T array<T, N>::extreme(Replaces replaces) const {
 template <class T, class U, std::size_t N, class F>
 void transform(const array<T, N>& a, array<U, N>& out, F f) {
   const detail::ArrayLayout &from = a.layout(), &to = out.layout();
+  const detail::Bulk bulk("kasane::transform", {&from, &to});
   from.check_same_extents("kasane::transform", to);
-  detail::at_owners<N>(to, detail::streaming(to), [&, apart = from.base != to.base](const box<N>& whole) {
-    detail::expect(to, whole, apart ? write_only : read_write);
-    detail::each_tile_of(from, whole, [&](const box<N>& b) {
-      detail::expect(from, b, view_access::read);
-      detail::rows_of(
-          b,
-          [&f](const auto& p, std::size_t n) {
-            const T* const x = reinterpret_cast<const T*>(p[0]);
-            U* const z = reinterpret_cast<U*>(p[1]);
-            for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
-          },
-          from, to);
-    });
-  });
+  detail::at_owners<N>(bulk, to, detail::streaming(to),
+                       [&, apart = from.base != to.base](const box<N>& whole) {
+                         detail::expect(to, whole, apart ? write_only : read_write);
+                         detail::each_tile_of(from, whole, [&](const box<N>& b) {
+                           detail::expect(from, b, view_access::read);
+                           detail::rows_of(
+                               b,
+                               [&f](const auto& p, std::size_t n) {
+                                 const T* const x = reinterpret_cast<const T*>(p[0]);
+                                 U* const z = reinterpret_cast<U*>(p[1]);
+                                 for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
+                               },
+                               from, to);
+                         });
+                       });
 }
 
 namespace detail {
 template <class T, class V, class U, std::size_t N, class F>
 void transform_two(const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f) {
   const detail::ArrayLayout &one = a.layout(), &two = b.layout(), &to = out.layout();
+  const detail::Bulk bulk("kasane::transform", {&one, &two, &to});
   one.check_same_extents("kasane::transform", to);
   two.check_same_extents("kasane::transform", to);
   const bool apart = one.base != to.base && two.base != to.base;
-  detail::at_owners<N>(to, detail::streaming(to), [&, apart](const box<N>& whole) {
+  detail::at_owners<N>(bulk, to, detail::streaming(to), [&, apart](const box<N>& whole) {
     detail::expect(to, whole, apart ? write_only : read_write);
     detail::each_tile_of(one, whole, [&](const box<N>& in_one) {
       detail::expect(one, in_one, view_access::read);
@@ -727,9 +542,10 @@ void add(const std::type_identity_t<T>& alpha, const array<T, N>& a, const std::
 template <class T, std::size_t N>
 [[nodiscard]] T dot(const array<T, N>& a, const array<T, N>& b) {
   const detail::ArrayLayout &one = a.layout(), &two = b.layout();
+  const detail::Bulk bulk("kasane::dot", {&one, &two});
   one.check_same_extents("kasane::dot", two);
   return detail::reduce_pieces_at_owners<T, N>(
-      one, detail::streaming(one),
+      bulk, one, detail::streaming(one),
       [&](const box<N>& whole) {
         detail::expect(one, whole, view_access::read);
         T total{};
@@ -769,12 +585,13 @@ void transpose_patch(const T* in, std::size_t in_stride, T* out, std::size_t out
 template <class T>
 void transpose(const array<T, 2>& from, array<T, 2>& to) {
   const detail::ArrayLayout &in = from.layout(), &out = to.layout();
+  const detail::Bulk bulk("kasane::transpose", {&in, &out});
   if (in.extents[0] != out.extents[1] || in.extents[1] != out.extents[0] || in.base == out.base)
     throw error(
         EINVAL,
         "kasane::transpose: the output must be another array, with as many rows as the input has columns "
         "and as many columns as the input has rows");
-  detail::at_owners<2>(out, detail::in_rows(out, 512, SIZE_MAX), [&](const box<2>& whole) {
+  detail::at_owners<2>(bulk, out, detail::in_rows(out, 512, SIZE_MAX), [&](const box<2>& whole) {
     detail::expect(out, whole, write_only);
     const box<2> turned{{whole.first[1], whole.first[0]}, {whole.last[1], whole.last[0]}};
     detail::each_tile_of(in, turned, [&](const box<2>& b) {

@@ -112,6 +112,23 @@ class Product {
   T alpha_, beta_;
 };
 
+/// gemm() of layouts of matrices of T.
+template <class T>
+void multiply_arrays(const T& alpha, const ArrayLayout& a, const ArrayLayout& b, const T& beta,
+                     const ArrayLayout& c) {
+  const Bulk bulk("kasane::gemm", {&a, &b, &c}, alpha, beta);
+  if (a.extents[0] != c.extents[0] || b.extents[1] != c.extents[1] || a.extents[1] != b.extents[0])
+    throw error(EINVAL, "kasane::gemm: extents that do not fit; give a of m x k, b of k x n and c of m x n");
+  if (a.base == c.base || b.base == c.base)
+    throw error(EINVAL, "kasane::gemm: the output is one of the factors; give it an array of its own");
+  for (const ArrayLayout* l : {&a, &b, &c})
+    if (l->stride[0] / sizeof(T) > INT_MAX || l->tile[0] > INT_MAX)
+      throw error(EINVAL, "kasane::gemm: tiles of more than 2^31 - 1 rows or columns; give smaller tiles");
+  const Product<T> product(a, b, c, alpha, beta);
+  at_owners<2>(bulk, c, in_rows(c, 1024, 4096),  // large, for much reuse
+               [&product](const box<2>& whole) { product.compute(whole); });
+}
+
 }  // namespace detail
 
 /// c = alpha a b + beta c, for matrices of float, double or their complex numbers, however they are
@@ -124,18 +141,7 @@ void gemm(const std::type_identity_t<T>& alpha, const array<T, 2>& a, const arra
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> ||
                     std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>,
                 "gemm: elements are float, double, std::complex<float> or std::complex<double>");
-  const detail::ArrayLayout &la = a.layout(), &lb = b.layout(), &lc = c.layout();
-  if (la.extents[0] != lc.extents[0] || lb.extents[1] != lc.extents[1] || la.extents[1] != lb.extents[0])
-    throw error(EINVAL, "kasane::gemm: extents that do not fit; give a of m x k, b of k x n and c of m x n");
-  if (la.base == lc.base || lb.base == lc.base)
-    throw error(EINVAL, "kasane::gemm: the output is one of the factors; give it an array of its own");
-  for (const detail::ArrayLayout* l : {&la, &lb, &lc})
-    if (l->stride[0] / sizeof(T) > INT_MAX || l->tile[0] > INT_MAX)
-      throw error(EINVAL, "kasane::gemm: tiles of more than 2^31 - 1 rows or columns; give smaller tiles");
-  const detail::Product<T> product(la, lb, lc, alpha, beta);
-  detail::at_owners<2>(lc, detail::in_rows(lc, 1024, 4096),  // large, for much reuse
-
-                       [&product](const box<2>& whole) { product.compute(whole); });
+  detail::multiply_arrays<T>(alpha, a.layout(), b.layout(), beta, c.layout());
 }
 
 }  // namespace kasane

@@ -108,6 +108,9 @@ struct ArrayLayout {
   static constexpr std::size_t kMost = array_dimensions_max;
 
   std::byte* base = nullptr;  ///< of part 0
+  /// In attached processes: how many ranks have the array, in global memory; and of which attach it is.
+  std::uint64_t* users = nullptr;
+  std::uint32_t attachment = 0;
   std::size_t element_bytes = 0;
   std::size_t dimensions = 0;
   std::size_t parts = 0;       ///< in the grid; some may have no tile
@@ -126,8 +129,14 @@ struct ArrayLayout {
   /// A wrong shape throws error EINVAL. Allocates nothing.
   ArrayLayout(std::size_t dimensions, const std::size_t* extents, std::size_t element_bytes,
               const distribution& how, const ghosts& around);
-  /// Throws out_of_memory.
-  void allocate();
+  /// With memory; in attached processes collective. Throws error EINVAL, out_of_memory.
+  static ArrayLayout make(std::size_t dimensions, const std::size_t* extents, std::size_t element_bytes,
+                          const distribution& how, const ghosts& around);
+  /// The end. In attached processes each rank calls it, at any time: the last one frees the memory. After a
+  /// detach it does nothing.
+  void release() noexcept;
+  /// Throws error EPERM, naming `call`: the array's memory ended with a detach.
+  void check_attached(const char* call) const;
 
   [[nodiscard]] std::byte* part(std::size_t k) const noexcept { return base + k * part_bytes; }
   [[nodiscard]] std::size_t tiles_of_part(std::size_t k) const noexcept;
@@ -176,12 +185,13 @@ struct ArrayLayout {
   /// overwritten.
   void expect(const std::size_t* first, const std::size_t* last, view_access use) const;
 
-  /// type: NumPy's name of the element ("<f8").
+  /// type: NumPy's name of the element ("<f8"). In attached processes collective.
   void save(const char* path, const char* type) const;
   void load(const char* path, const char* type) const;
 };
 
-/// Extents in a .npy file whose elements have that type; its number of dimensions must be `dimensions`.
+/// Extents in a .npy file whose elements have that type; its number of dimensions must be `dimensions`. In
+/// attached processes collective: rank 0 reads.
 void npy_extents(const char* path, const char* type, std::size_t dimensions, std::size_t* extents);
 
 }  // namespace detail

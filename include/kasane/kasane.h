@@ -114,6 +114,8 @@ int kasane_attach(const kasane_attach_options_t* options);
  * EPERM: not attached.
  */
 int kasane_detach(void);
+/** Which attach of this process holds now, counted from 1; 0: the process is not attached. */
+uint32_t kasane_attached(void);
 /*
  * Collective, in attached processes, by one thread of each rank. EPERM elsewhere.
  */

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <kasane/array_layout.hpp>
+#include <kasane/array_owners.hpp>
+#include <utility>
 
 #include "arrays/error.h"
 
@@ -114,9 +116,67 @@ ArrayLayout::ArrayLayout(std::size_t n, const std::size_t* sizes, std::size_t by
   static_cast<void>(product(part_bytes, parts));
 }
 
-void ArrayLayout::allocate() {
-  base = static_cast<std::byte*>(
-      kasane::allocate(part_bytes * parts, 4096, placement::block_cyclic(part_bytes)));
+namespace {
+
+/// The memory of an array.
+struct Memory {
+  std::byte* base = nullptr;
+  std::uint64_t* users = nullptr;
+
+  void allocate(const ArrayLayout& l) {
+    base = static_cast<std::byte*>(
+        kasane::allocate(l.part_bytes * l.parts, 4096, placement::block_cyclic(l.part_bytes)));
+    if (kasane_attached() == 0) return;
+    users = static_cast<std::uint64_t*>(kasane_malloc(sizeof *users));
+    if (users == nullptr) {
+      kasane::deallocate(base);
+      throw_last_error();
+    }
+    const std::uint64_t all = ranks();
+    check(kasane_put(users, &all, sizeof all));
+  }
+};
+
+Digest digest_of(std::size_t n, const std::size_t* sizes, std::size_t bytes_each, const distribution& how,
+                 const ghosts& around) {
+  Digest digest;
+  digest.add(n).add(bytes_each).bytes(sizes, n * sizeof *sizes);
+  digest.add(how.in_tiles).add(how.dimensions).bytes(how.values, sizeof how.values);
+  digest.add(around.dimensions).add(around.edges).bytes(around.widths, sizeof around.widths);
+  return digest;
+}
+
+}  // namespace
+
+ArrayLayout ArrayLayout::make(std::size_t n, const std::size_t* sizes, std::size_t bytes_each,
+                              const distribution& how, const ghosts& around) {
+  if (kasane_attached() != 0) ranks_meet("kasane::array", digest_of(n, sizes, bytes_each, how, around));
+  ArrayLayout l(n, sizes, bytes_each, how, around);
+  Memory memory;
+  by_one_rank([&] { memory.allocate(l); }, &memory, sizeof memory);
+  l.base = memory.base;
+  l.users = memory.users;
+  l.attachment = kasane_attached();
+  return l;
+}
+
+void ArrayLayout::release() noexcept {
+  std::byte* const memory = std::exchange(base, nullptr);
+  if (memory == nullptr || attachment != kasane_attached()) return;
+  if (attachment == 0) return kasane::deallocate(memory);
+  kasane_release_all();  // no store of this rank comes after the last one has freed the memory
+  std::uint64_t before = 0;
+  if (kasane_atomic(KASANE_FETCH_ADD, sizeof *users, users, ~std::uint64_t{0}, 0, &before, nullptr) != 0 ||
+      before != 1)
+    return;
+  kasane::deallocate(memory);
+  kasane::deallocate(users);
+}
+
+void ArrayLayout::check_attached(const char* call) const {
+  if (attachment != kasane_attached())
+    arrays::fail(EPERM, "%s: the process has detached since the array was made, which ended its memory",
+                 call);
 }
 
 std::size_t ArrayLayout::tiles_of_part(std::size_t k) const noexcept {

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <kasane/array_layout.hpp>
+#include <kasane/array_owners.hpp>
 #include <string>
 
 #include "arrays/error.h"
@@ -156,21 +157,19 @@ struct Unfinished {
   }
 };
 
-}  // namespace
-
-void ArrayLayout::save(const char* path, const char* type) const {
+void save_by_caller(const ArrayLayout& l, const char* path, const char* type) {
   const Name name("save", path), unfinished("save", path, ".kasane-new");
-  const std::string text = arrays::npy_text(header_of(*this, type));
+  const std::string text = arrays::npy_text(header_of(l, type));
   {
     const File file("save", unfinished, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW);
     const view bytes(text.data(), text.size());
     file.write(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), 0);
   }
   Unfinished remove{unfinished};
-  const auto buffer = make_array<std::byte>(kSlabBytes + element_bytes);
+  const auto buffer = make_array<std::byte>(kSlabBytes + l.element_bytes);
   std::size_t offset = text.size();
-  each_slab(*this, [&](const std::size_t* first, const std::size_t* last, std::size_t bytes) {
-    get(first, last, buffer.get(), nullptr, nullptr);
+  each_slab(l, [&](const std::size_t* first, const std::size_t* last, std::size_t bytes) {
+    l.get(first, last, buffer.get(), nullptr, nullptr);
     const view present(buffer.get(), bytes, read_write);
     File("save", unfinished, O_WRONLY).write(present.data(), bytes, offset);
     offset += bytes;
@@ -180,32 +179,54 @@ void ArrayLayout::save(const char* path, const char* type) const {
   remove.done = true;
 }
 
-void npy_extents(const char* path, const char* type, std::size_t dimensions, std::size_t* extents) {
-  std::size_t bytes = 0;
-  const NpyHeader h = checked_header(Name("load", path), type, dimensions, bytes);
-  std::copy(h.extents.begin(), h.extents.end(), extents);
-}
-
-void ArrayLayout::load(const char* path, const char* type) const {
+void load_by_caller(const ArrayLayout& l, const char* path, const char* type) {
   const Name name("load", path);
   std::size_t offset = 0;
-  const NpyHeader h = checked_header(name, type, dimensions, offset);
-  for (std::size_t d = 0; d < dimensions; ++d)
-    if (h.extents[d] != extents[d])
+  const NpyHeader h = checked_header(name, type, l.dimensions, offset);
+  for (std::size_t d = 0; d < l.dimensions; ++d)
+    if (h.extents[d] != l.extents[d])
       arrays::fail(EINVAL,
                    "kasane::array::load: %.300s has %zu elements in dimension %zu, the array %zu; make an "
-                   "array of the "
-                   "file's extents",
-                   name.text, h.extents[d], d, extents[d]);
-  const auto buffer = make_array<std::byte>(kSlabBytes + element_bytes);
-  each_slab(*this, [&](const std::size_t* first, const std::size_t* last, std::size_t bytes) {
+                   "array of the file's extents",
+                   name.text, h.extents[d], d, l.extents[d]);
+  const auto buffer = make_array<std::byte>(kSlabBytes + l.element_bytes);
+  each_slab(l, [&](const std::size_t* first, const std::size_t* last, std::size_t bytes) {
     {
       const view present(buffer.get(), bytes, write_only);
       File("load", name, O_RDONLY).read(present.data(), bytes, offset);
     }
-    put(first, last, buffer.get(), nullptr, nullptr);
+    l.put(first, last, buffer.get(), nullptr, nullptr);
     offset += bytes;
   });
+}
+
+Digest digest_of(const char* path, const char* type) {
+  Digest digest;
+  digest.bytes(path, std::strlen(path)).bytes(type, std::strlen(type));
+  return digest;
+}
+
+}  // namespace
+
+void ArrayLayout::save(const char* path, const char* type) const {
+  const Bulk bulk("kasane::array::save", {this}, digest_of(path, type).value());
+  by_one_rank([&] { save_by_caller(*this, path, type); });
+}
+
+void npy_extents(const char* path, const char* type, std::size_t dimensions, std::size_t* extents) {
+  ranks_meet("kasane::array::load", digest_of(path, type).add(dimensions));
+  const auto read = [&] {
+    std::size_t bytes = 0;
+    const NpyHeader h = checked_header(Name("load", path), type, dimensions, bytes);
+    std::copy(h.extents.begin(), h.extents.end(), extents);
+  };
+  by_one_rank(read, extents, dimensions * sizeof *extents);
+}
+
+void ArrayLayout::load(const char* path, const char* type) const {
+  const Bulk bulk("kasane::array::load", {this}, digest_of(path, type).value());
+  by_one_rank([&] { load_by_caller(*this, path, type); });
+  kasane_acquire_all();  // after direct changes
 }
 
 }  // namespace kasane::detail

@@ -76,6 +76,8 @@ int kasane_detach(void) {
   return 0;
 }
 
+uint32_t kasane_attached(void) { return kasane::runtime::attachment(); }
+
 int kasane_ranks_barrier(void) {
   Runtime* const r = attached_for("kasane_ranks_barrier");
   if (r == nullptr) return EPERM;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/attach/attach.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -30,6 +31,8 @@ namespace {
 using Mpi = std::shared_ptr<comm::mpi::Library>;
 
 Runtime* g_attached = nullptr;  // never destroyed at exit(): its threads run until the process ends
+/// Attaches so far, and whether the last one holds: 2 n + 1, or 2 n.
+std::atomic<std::uint32_t> g_attachments = 0;
 
 std::optional<comm::Job> g_job;  ///< of one rank, whose descriptors are closed at the end
 
@@ -134,6 +137,7 @@ Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
   auto runtime = Runtime::attach(std::move(options), std::move(job), mpi);
   KASANE_TRY(runtime);
   g_attached = runtime->release();
+  g_attachments.fetch_add(1, std::memory_order_release);
   warn_of_single_copy(*g_attached, name);
   return {};
 }
@@ -158,7 +162,14 @@ Result<void> attach(const char* mpi, const void* communicator) {
   return fail(Errc::unsupported, joined.error().message);  // ranks have begun
 }
 
+std::uint32_t attachment() noexcept {
+  // acquire: a thread that sees it also sees the runtime
+  const std::uint32_t n = g_attachments.load(std::memory_order_acquire);
+  return n % 2 == 0 ? 0 : n / 2 + 1;
+}
+
 void detach() noexcept {
+  g_attachments.fetch_add(1, std::memory_order_relaxed);  // no other thread uses it
   set_calls(Calls::passed);
   g_attached->detach();
   delete std::exchange(g_attached, nullptr);

@@ -9,6 +9,8 @@
 // Thread safety: attach() and detach() by one thread of each rank, while no other thread uses global memory.
 #pragma once
 
+#include <cstdint>
+
 #include "base/result.h"
 
 namespace kasane::runtime {
@@ -20,5 +22,8 @@ Result<void> attach(const char* mpi, const void* communicator);
 
 /// Where the process is attached. Collective.
 void detach() noexcept;
+
+/// Which attach of the process holds, from 1; 0: none. Any thread.
+[[nodiscard]] std::uint32_t attachment() noexcept;
 
 }  // namespace kasane::runtime

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How operations on whole arrays run where the elements lie. Included by kasane/array.hpp.
+///
+///     Bulk                 one operation: its begin, where views and ranks meet; its end
+///     reduce_at_owners     f(part, tile) over all tiles, at the owners:
+///                            inside run()   by threads that begin there, forked and joined
+///                            attached       by each rank its own parts; then all ranks have all results
+///     reduce_pieces_at_owners, at_owners    the same over pieces of tiles
+///
+/// **Thread safety**: a Bulk belongs to its caller. In attached processes one thread of each rank makes the
+/// same operations in the same order.
+#pragma once
+
+#include <kasane/kasane.h>
+
+#include <algorithm>
+#include <array>
+#include <complex>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <kasane/array_layout.hpp>
+#include <kasane/kasane.hpp>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace kasane::detail {
+
+// ---- begin and end ---------------------------------------------------------------------------------------
+
+/// A number for what ranks have to call alike: layouts and values, in order.
+class Digest {
+ public:
+  Digest& bytes(const void* p, std::size_t n) noexcept;
+  Digest& add(const ArrayLayout& l) noexcept;
+  /// A value whose bytes say what it is; others (with padding, functions) are left out.
+  template <class T>
+  Digest& add(const T& value) noexcept {
+    if constexpr (std::has_unique_object_representations_v<T> || std::same_as<T, float> ||
+                  std::same_as<T, double> || std::same_as<T, std::complex<float>> ||
+                  std::same_as<T, std::complex<double>>)
+      bytes(&value, sizeof value);
+    return *this;
+  }
+  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+/// In attached processes: releases, waits until all ranks have called it, compares, acquires. Throws error
+/// EINVAL at all ranks if call or digest differ. Elsewhere it does nothing.
+void ranks_meet(const char* call, const Digest& digest);
+/// In attached processes, the end of what ranks did each for itself: releases; rank r's `bytes` at `mine`
+/// come to all + r * bytes at all ranks; acquires. Where `failure` is not null that is thrown, and at the
+/// other ranks an error that names this rank and has its text.
+void ranks_end(const char* call, const std::exception_ptr& failure, const void* mine, void* all,
+               std::size_t bytes);
+/// f(), in attached processes at rank 0 alone: rank 0's `bytes` at `data` come to all ranks afterwards, and
+/// what f throws is thrown at all ranks. After ranks_meet().
+void by_one_rank(const std::function<void()>& f, void* data = nullptr, std::size_t bytes = 0);
+
+/// An operation on whole arrays. At its begin, and at its end, direct access and loads and stores of the
+/// caller's rank meet; in attached processes of all ranks, and the ranks compare what they were called with:
+/// so a check that follows fails at all ranks or at none.
+class Bulk {
+ public:
+  /// call: as messages name it, at most 47 characters. Throws error EINVAL: ranks that differ; EPERM: an
+  /// array of a former attach.
+  template <class... V>
+  explicit Bulk(const char* call, std::initializer_list<const ArrayLayout*> layouts, const V&... values)
+      : call_(call), attached_(kasane_attached() != 0) {
+    for (const ArrayLayout* l : layouts) l->check_attached(call);
+    if (!attached_) {
+      kasane_release_all();
+      kasane_acquire_all();
+      return;
+    }
+    Digest digest;
+    for (const ArrayLayout* l : layouts) digest.add(*l);
+    static_cast<void>((digest.add(values), ..., digest));
+    ranks_meet(call, digest);
+  }
+  Bulk(const Bulk&) = delete;
+  Bulk& operator=(const Bulk&) = delete;
+  ~Bulk() {
+    if (!attached_) kasane_release_all();
+  }
+  [[nodiscard]] const char* call() const noexcept { return call_; }
+  /// By ranks that each call it, not by threads.
+  [[nodiscard]] bool attached() const noexcept { return attached_; }
+
+ private:
+  const char* call_;
+  bool attached_;
+};
+
+// ---- at the owners ---------------------------------------------------------------------------------------
+
+/// Both, at once on a thread; one after the other in attached processes.
+template <class L, class R>
+void both(L&& left, R&& right) {
+  if (kasane_attached() == 0) return fork_join(std::forward<L>(left), std::forward<R>(right));
+  left();
+  right();
+}
+
+template <std::size_t N>
+[[nodiscard]] box<N> tile_of(const ArrayLayout& l, std::size_t part, std::size_t t) noexcept {
+  box<N> b;
+  l.box_of(part, t, b.first.data(), b.last.data());
+  return b;
+}
+template <std::size_t N>
+void expect(const ArrayLayout& l, const box<N>& b, view_access use) {
+  l.expect(b.first.data(), b.last.data(), use);
+}
+
+/// The combination of leaf(i) over [begin, end), by halving, in order.
+template <class R, class Leaf, class Combine>
+R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& combine) {
+  if (begin == end) return R{};
+  if (end - begin == 1) return leaf(begin);
+  const std::uint64_t middle = begin + (end - begin) / 2;
+  R left{}, right{};
+  both([=, &leaf, &combine, out = &left] { *out = reduce_halves<R>(begin, middle, leaf, combine); },
+       [&] { right = reduce_halves<R>(middle, end, leaf, combine); });
+  return combine(std::move(left), std::move(right));
+}
+
+/// How a tile is divided among the workers of its rank.
+struct Division {
+  /// Pieces have at most so many elements, and are cut along the first dimension that has several, so that
+  /// they are contiguous or nearly so. 0: `most` counts.
+  std::size_t elements = 0;
+  /// The largest piece of a matrix.
+  std::size_t most[2] = {};
+
+  /// The dimension to halve; N: none.
+  template <std::size_t N>
+  [[nodiscard]] std::size_t dimension(const box<N>& b) const noexcept {
+    std::size_t d = 0;
+    if (elements != 0) {
+      if (b.size() <= elements) return N;
+      while (d < N && b.extent(d) == 1) ++d;
+    } else {
+      while (d < 2 && b.extent(d) <= most[d]) ++d;
+    }
+    return d;
+  }
+  /// Halves of matrices begin at multiples of 16, so that rows of vectors stay whole.
+  [[nodiscard]] std::size_t half(std::size_t extent) const noexcept {
+    return elements == 0 && extent > 64 ? (extent / 2 + 15) / 16 * 16 : extent / 2;
+  }
+};
+
+/// The combination of f(piece) over the pieces of b.
+template <class R, std::size_t N, class F, class Combine>
+R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& combine) {
+  const std::size_t d = division.dimension(b);
+  if (d == N) return f(b);
+  box<N> low = b, high = b;
+  low.last[d] = high.first[d] = b.first[d] + division.half(b.extent(d));
+  R left{}, right{};
+  both([=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
+       [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
+  return combine(std::move(left), std::move(right));
+}
+
+/// The same of one value a part, which the part's rank has computed: all ranks get it.
+template <class R, class OfPart, class Combine>
+R reduce_parts_of_ranks(const Bulk& bulk, const ArrayLayout& l, OfPart& of_part, Combine& combine) {
+  static_assert(std::is_trivially_copyable_v<R>, "ranks send each other values as bytes");
+  constexpr bool kValues = !std::is_empty_v<R>;
+  const std::size_t each = kValues ? (l.parts - 1) / ranks() + 1 : 0;
+  const auto mine = std::make_unique<R[]>(each), all = std::make_unique<R[]>(each * ranks());
+  std::exception_ptr failure;
+  try {
+    for (std::size_t k = rank(); k < l.parts; k += ranks()) {
+      const R result = of_part(k);
+      if constexpr (kValues) mine[k / ranks()] = result;
+    }
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  ranks_end(bulk.call(), failure, mine.get(), all.get(), each * sizeof(R));
+  auto known = [&](std::uint64_t k) { return all[k % ranks() * each + k / ranks()]; };
+  return kValues ? reduce_halves<R>(0, l.parts, known, combine) : R{};
+}
+
+/// All bulk operations come from here: the combination of of_tile(k, t) over the tiles t of each part k, in
+/// order, at the parts' owners. On a thread of_tile is called by several threads at once. R{} is neutral. The
+/// result is the same with threads and in attached processes, for as many ranks and the same pieces.
+template <class R, class OfTile, class Combine>
+R reduce_at_owners(const Bulk& bulk, const ArrayLayout& l, OfTile of_tile, Combine combine) {
+  auto of_part = [&](std::uint64_t k) -> R {
+    const std::size_t n = l.tiles_of_part(k);
+    if (n != 0 && !bulk.attached()) check(kasane_thread_move_near(l.part(k)));
+    auto one = [&of_tile, k](std::uint64_t t) -> R { return of_tile(k, t); };
+    return reduce_halves<R>(0, n, one, combine);
+  };
+  if (bulk.attached()) return reduce_parts_of_ranks<R>(bulk, l, of_part, combine);
+  return reduce_halves<R>(0, l.parts, of_part, combine);
+}
+/// The same over pieces of tiles: f(box).
+template <class R, std::size_t N, class F, class Combine>
+R reduce_pieces_at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division, F f,
+                          Combine combine) {
+  return reduce_at_owners<R>(
+      bulk, l,
+      [&](std::size_t k, std::size_t t) {
+        return reduce_pieces_of<R>(tile_of<N>(l, k, t), division, f, combine);
+      },
+      combine);
+}
+
+/// What is returned by what is called for its effects.
+struct Nothing {
+  friend Nothing operator+(Nothing, Nothing) noexcept { return {}; }
+};
+template <std::size_t N, class F>
+void at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division, F f) {
+  reduce_pieces_at_owners<Nothing, N>(
+      bulk, l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
+}
+
+/// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows
+/// or more. Whole rows of a tile are contiguous, so rows are cut before columns.
+[[nodiscard]] inline Division in_rows(const ArrayLayout& l, std::size_t rows, std::size_t columns) noexcept {
+  std::size_t most[2] = {std::min(rows, l.tile[0]), std::min(columns, l.tile[1])};
+  const auto pieces = [&] { return ((l.extents[0] - 1) / most[0] + 1) * ((l.extents[1] - 1) / most[1] + 1); };
+  for (std::size_t& n : most)
+    while (n > 64 && pieces() < std::size_t{4} * ranks() * workers()) n = (n + 1) / 2;
+  return {.elements = 0, .most = {most[0], most[1]}};
+}
+
+/// Pieces of 256 KiB or less, eight a worker or more; of at least 4 KiB.
+[[nodiscard]] inline Division streaming(const ArrayLayout& l, std::size_t grain = automatic) noexcept {
+  if (grain != automatic) return {.elements = grain};
+  std::size_t n = 1;
+  for (std::size_t d = 0; d < l.dimensions; ++d) n *= l.extents[d];
+  const std::size_t even = n / (std::size_t{8} * ranks() * workers());
+  const std::size_t least = std::max<std::size_t>(1, 4096 / l.element_bytes),
+                    most = std::max<std::size_t>(1, 262144 / l.element_bytes);
+  return {.elements = std::clamp(even, least, most)};
+}
+
+/// Calls f(part) for the part of the patch in each tile of l, in C's order.
+template <std::size_t N, class F>
+void each_tile_of(const ArrayLayout& l, const box<N>& b, const F& f) {
+  const auto end_of = [&](const box<N>& part, std::size_t d) {
+    return std::min(b.last[d], (part.first[d] / l.tile[d] + 1) * l.tile[d]);
+  };
+  box<N> part{b.first, {}};
+  for (std::size_t d = 0; d < N; ++d) part.last[d] = end_of(part, d);
+  for (;;) {
+    f(part);
+    std::size_t d = N;
+    for (; d > 0 && part.last[d - 1] == b.last[d - 1]; --d) {
+      part.first[d - 1] = b.first[d - 1];
+      part.last[d - 1] = end_of(part, d - 1);
+    }
+    if (d == 0) return;
+    part.first[d - 1] = part.last[d - 1];
+    part.last[d - 1] = end_of(part, d - 1);
+  }
+}
+
+/// K patches of equal extents in memory: where each begins, and bytes between neighbours.
+template <std::size_t N, std::size_t K>
+struct Walk {
+  std::array<std::size_t, N> extents;
+  std::array<std::array<std::size_t, N>, K> stride;
+
+  /// row(pointers, n) for each n consecutive elements of the last dimension.
+  template <class Row>
+  void rows(std::array<std::byte*, K> at, const Row& row) const {
+    along<0>(at, row);
+  }
+
+ private:
+  template <std::size_t D, class Row>
+  void along(std::array<std::byte*, K> at, const Row& row) const {
+    if constexpr (D == N - 1) {
+      row(at, extents[D]);
+    } else {
+      for (std::size_t i = 0; i < extents[D]; ++i) {
+        along<D + 1>(at, row);
+        for (std::size_t k = 0; k < K; ++k) at[k] += stride[k][D];
+      }
+    }
+  }
+};
+/// row(pointers, n) for the rows of a patch that lies in one tile of each layout.
+template <std::size_t N, class Row, class... L>
+void rows_of(const box<N>& b, const Row& row, const L&... layouts) {
+  constexpr std::size_t K = sizeof...(L);
+  Walk<N, K> walk;
+  std::array<std::byte*, K> at;
+  for (std::size_t d = 0; d < N; ++d) walk.extents[d] = b.extent(d);
+  std::size_t k = 0;
+  ((at[k] = layouts.address(b.first.data()), std::copy_n(layouts.stride, N, walk.stride[k].begin()), ++k),
+   ...);
+  walk.rows(at, row);
+}
+
+}  // namespace kasane::detail
