@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of attached processes meet for an operation on whole arrays (include/kasane/array_owners.hpp).
-// One exchange at the begin, which also compares what the ranks call, and one at the end, which also carries
-// results and failures.
+// How the ranks of attached processes meet for an operation on whole arrays
+// (include/kasane/array_owners.hpp). One exchange at the begin, which also compares what the ranks call, and
+// one at the end, which also carries results and failures.
 #include <kasane/kasane.h>
 
 #include <cerrno>
