@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # One case of the install tests. Exit status 77: the case cannot run here.
-# Usage: install.sh prefix|packages|bare|subproject|symbols BUILD-FOLDER SOURCE-FOLDER
+# Usage: install.sh prefix|packages|bare|subproject|symbols|python BUILD-FOLDER SOURCE-FOLDER
 set -euo pipefail
 case=$1 build=$2 source=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -182,6 +182,43 @@ END
     if grep -qE "kasane-bench|_test:|example_" <<<"$targets"; then
       fail "tests, benches or examples in the parent's build"
     fi ;;
+  python)
+    # The Python package by pip, without a network, against an installed prefix; it says so without one.
+    python=$(PATH=/usr/bin:$PATH command -v python3) || skip "no python3"
+    "$python" -c "import numpy, pybind11, setuptools, pip, wheel" 2>/dev/null ||
+      skip "no NumPy, pybind11, setuptools, wheel or pip"
+    cp -r "$source/python" "$scratch/package"
+    pip() {
+      env PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --no-build-isolation --no-deps --no-index \
+        --target "$scratch/site" "$scratch/package" >"$scratch/log" 2>&1
+    }
+    if ! pkg-config --exists kasane-attach; then
+      pip && fail "pip install without Kasane"
+      grep -q "CMAKE_PREFIX_PATH=PREFIX pip install" "$scratch/log" || fail "no word on the prefix"
+    fi
+    for component in runtime devel openmpi mpich; do
+      cmake --install "$build" --prefix "$scratch/prefix" --component $component >"$scratch/log" ||
+        fail "cmake --install"
+    done
+    CMAKE_PREFIX_PATH="$scratch/prefix" pip || { tail -40 "$scratch/log"; fail "pip install"; }
+    export PYTHONPATH="$scratch/site"
+    cd "$scratch"
+    program="import kasane; a = kasane.full((9, 8), 2.0); print(a.sum(), 'on', kasane.ranks())"
+    expect "^144.0 on 1$" "$python" -c "$program"
+    for mpi in openmpi mpich; do
+      [ -n "$(find "$scratch/prefix" -name "kasane-mpi-$mpi.so")" ] && command -v mpirun.$mpi >/dev/null ||
+        continue
+      expect "^144.0 on 2$" mpirun.$mpi -n 2 "$python" -c "$program"
+      expect "^144.0 on 2$" "$scratch/prefix/bin/kasane" run --attach --mpi $mpi -n 2 -- \
+        "$python" -c "$program"
+    done
+    if pkg-config --exists openblas; then
+      expect "^7056.0$" "$python" -c "import kasane; a = kasane.full((14, 18), 2.0)
+print((a @ kasane.full((18, 7), 2.0)).sum())"
+    fi
+    for file in __init__.pyi py.typed; do
+      [ -e "$scratch/site/kasane/$file" ] || fail "no $file"
+    done ;;
   symbols)
     library="$build/lib/libkasane.so"
     [ -e "$library" ] || skip "no shared library"

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joining the ranks of a job, and leaving it."""
+import atexit
+import ctypes
+import gc
+import os
+import sys
+
+from . import _core
+from ._errors import Error
+
+# Variables by which a launcher tells a process that it has started ranks, and whose launcher it is.
+_LAUNCHERS = {"OMPI_COMM_WORLD_SIZE": "openmpi", "PMI_SIZE": "mpich"}
+_started = None  # the MPI's library, if this package has initialised it
+
+
+def attach(comm=None, **options):
+    """Join the ranks of ``comm``, an mpi4py communicator; without: all ranks that mpirun started.
+
+    Collective. The first use of the package does it where the program does not. Without mpirun the
+    process is alone, one rank. Where mpi4py.MPI is not imported, the package initialises the
+    launcher's MPI, and finalises it at exit.
+
+    options: those of Kasane by name, ``dram="512M"`` for KASANE_DRAM (rank 0's count).
+
+    Raises Error: attached already; ArgumentError: an option or MPI that does not fit.
+    """
+    if _core.attached():
+        raise Error(1, "kasane.attach: the process has joined a job already, as the first use of the package "
+                       "does; call attach before, or detach()")
+    for name, value in options.items():
+        os.environ["KASANE_" + name.upper()] = str(value)
+    mpi4py = sys.modules.get("mpi4py.MPI")
+    if comm is not None:
+        if mpi4py is None:
+            raise TypeError("kasane.attach: comm is a communicator of mpi4py; import mpi4py.MPI")
+        _core.attach(_name_of(mpi4py.Get_library_version()), mpi4py._addressof(comm))
+    else:
+        if mpi4py is None:
+            _start_mpi()
+        _core.attach(None, 0)
+    if _core.ranks() > 1:
+        _end_job_at_exceptions()
+
+
+def detach():
+    """Leave the job: the contents of all arrays are gone. Collective; attach() joins again.
+
+    The end of the program does it, too. Raises Error at all ranks if NumPy views of parts (``local``,
+    ``parts``) are alive at one, since their memory would be gone.
+    """
+    if not _core.attached():
+        raise Error(1, "kasane.detach: the process is not attached")
+    gc.collect()  # tracebacks in cycles hold views
+    views = [int.from_bytes(n, "little") for n in _core.allgather(_core.views().to_bytes(8, "little"))]
+    for rank, alive in enumerate(views):
+        if alive:
+            raise Error(16, f"kasane.detach: {alive} views of parts are alive at rank {rank}; "
+                            "delete what local and parts() gave")
+    _core.detach()
+
+
+def attached():
+    """Whether the process has joined a job."""
+    return _core.attached() != 0
+
+
+def rank():
+    """This process's number, from 0. Joins the job."""
+    _need()
+    return _core.rank()
+
+
+def ranks():
+    """How many processes the job has. Joins the job."""
+    _need()
+    return _core.ranks()
+
+
+def barrier():
+    """Wait until all ranks have called it: what they did before is seen by all afterwards. Joins the job."""
+    _need()
+    _core.barrier()
+
+
+def _need():
+    if not _core.attached():
+        attach()
+
+
+def _name_of(version):
+    return "openmpi" if "Open MPI" in version else "mpich"
+
+
+def _start_mpi():
+    """MPI_Init of the launcher's MPI, through the library's module for it, which is linked to that MPI."""
+    global _started
+    name = next((mpi for variable, mpi in _LAUNCHERS.items() if variable in os.environ), None)
+    if name is None or _started is not None:
+        return
+    module = os.path.join(os.path.dirname(_core.library_file()), "kasane", f"kasane-mpi-{name}.so")
+    try:
+        mpi = ctypes.CDLL(module, mode=ctypes.RTLD_GLOBAL)
+    except OSError as failure:
+        raise Error(1, f"kasane: started by mpirun of {name}, but {failure}; install kasane-{name}") from None
+    runs = ctypes.c_int()
+    mpi.MPI_Initialized(ctypes.byref(runs))
+    if not runs.value:
+        mpi.MPI_Init(None, None)
+        atexit.register(_finalize, mpi)
+    _started = mpi
+
+
+def _finalize(mpi):
+    over = ctypes.c_int()
+    mpi.MPI_Finalized(ctypes.byref(over))
+    if not over.value:
+        mpi.MPI_Finalize()  # detaches first
+
+
+def _end_job_at_exceptions():
+    """An exception that ends one rank ends the job: the others would wait for it."""
+    before = sys.excepthook
+    if getattr(before, "of_kasane", False):
+        return
+
+    def hook(kind, value, trace):
+        before(kind, value, trace)
+        if _core.attached() and _core.ranks() > 1:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)  # without MPI_Finalize, which tells the launcher
+
+    hook.of_kasane = True
+    sys.excepthook = hook

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package against NumPy, by every rank: `arrays.py CASE… [--mpi4py] [--folder FOLDER]`."""
+import os
+import sys
+import threading
+import time
+
+if "--mpi4py" in sys.argv:
+    from mpi4py import MPI
+
+import numpy as np
+
+import kasane
+
+FOLDER = sys.argv[sys.argv.index("--folder") + 1] if "--folder" in sys.argv else "."
+TYPES = ["int32", "int64", "float32", "float64", "complex64", "complex128"]
+
+
+def drawn(random, shape, dtype):
+    x = random.integers(-8, 9, shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * random.integers(-3, 4, shape)
+    return x.astype(dtype)
+
+
+def distributions(shape):
+    yield {}
+    yield {"tiles": tuple(n // 3 + 1 for n in shape)}
+    yield {"blocks": (2,) + (1,) * (len(shape) - 1), "ghosts": 1}
+
+
+def same(a, right, what):
+    """a's elements, which no rank changes before all have looked."""
+    is_ = a.gather() if isinstance(a, kasane.Array) else a
+    assert is_.dtype == right.dtype and np.array_equal(is_, right), f"{what}:\n{is_}\nnot\n{right}"
+    kasane.barrier()
+
+
+def refused(kind, part, f):
+    try:
+        f()
+    except kind as e:
+        assert part in str(e), f"{part!r} is not in {type(e).__name__}: {e}"
+        return e
+    raise AssertionError(f"no {kind.__name__} with {part!r}")
+
+
+# ---- cases -----------------------------------------------------------------------------------------------
+
+
+def patches():
+    random = np.random.default_rng(1)
+    for dtype in TYPES:
+        for shape in [(1000,), (37, 41), (7, 9, 11)]:
+            for how in distributions(shape):
+                right = drawn(random, shape, dtype)
+                a = kasane.array(right, **how)
+                same(a, right, "array")
+                same(a[3:7], right[3:7], "rows")
+                same(a[..., -3:], right[..., -3:], "the last ones")
+                same(a[-1], right[-1], "an integer takes a dimension away")
+                same(a[2:5, ...], right[2:5], "dots")
+                same(a[::3], right[::3], "steps")
+                same(a[::-2], right[::-2], "negative steps")
+                index = (2,) * len(shape)
+                assert a[index] == right[index] and a[index].dtype == right.dtype and np.ndim(a[index]) == 0
+                where = tuple(random.integers(0, n, 20) for n in shape)
+                same(a[where], right[where], "elements anywhere")
+                assert a[5:3].shape == right[5:3].shape
+                kasane.barrier()
+                value, row = drawn(random, right[1:6].shape, dtype), drawn(random, right[0].shape, dtype)
+                if kasane.rank() == kasane.ranks() - 1:
+                    a[1:6] = value
+                    a[0] = 3
+                    a[-2] = row
+                    a[-5::2] = 5
+                right[1:6], right[0], right[-2] = value, 3, row
+                right[-5::2] = 5
+                kasane.barrier()
+                same(a, right, "puts")
+                a.accumulate(np.s_[2:7], np.ones_like(right[2:7]), alpha=2)
+                kasane.barrier()
+                right[2:7] += 2 * kasane.ranks()
+                same(a, right, "accumulate by all ranks")
+                out = np.empty_like(right[1:5])
+                assert a.get(np.s_[1:5], out=out) is out
+                same(out, right[1:5], "get into out")
+                wide = np.zeros((*right.shape[:-1], right.shape[-1] + 5), dtype)
+                inside = wide[..., 2:-3]
+                a.get(..., out=inside)
+                same(inside, right, "get into a part of an array")
+                turned = np.empty(right.shape[::-1], dtype).T
+                same(a.get(..., out=turned), right, "get into an array in Fortran's order")
+                if kasane.rank() == 0:
+                    a[...] = 0
+                    a[...] = inside
+                kasane.barrier()
+                same(a, right, "put from a part of an array")
+
+
+def counters():
+    for dtype in TYPES[:4]:
+        a = kasane.zeros(7, dtype)
+        got = [a.fetch_add(3, 2) for _ in range(50)]
+        assert got == sorted(got) and got[0].dtype == a.dtype
+        kasane.barrier()
+        assert a[3] == 100 * kasane.ranks(), a[3]
+        assert a.sum() == 100 * kasane.ranks()
+    refused(TypeError, "fetch_add", lambda: kasane.zeros(3, "complex64").fetch_add(0))
+
+
+def elementwise():
+    random = np.random.default_rng(2)
+    for dtype in TYPES:
+        for how in distributions((33, 29)):
+            x, y = drawn(random, (33, 29), dtype), drawn(random, (33, 29), dtype)
+            a, b = kasane.array(x, **how), kasane.array(y, tiles=(10, 7))
+            row = drawn(random, 29, dtype)
+            same(a + b, x + y, "+")
+            same(2 * a - b * a, 2 * x - y * x, "operators")
+            same(a / 3, x / 3, "a division")
+            same(row + a, row + x, "a row that all ranks give")
+            same(np.square(a), np.square(x), "a ufunc")
+            same(a == b, x == y, "a comparison")
+            same(np.conjugate(a) if "complex" in dtype else np.exp(a),
+                 np.conjugate(x) if "complex" in dtype else np.exp(x), "a ufunc")
+            c = kasane.empty((33, 29), (x + y).dtype, tiles=(5, 29))
+            assert np.add(a, b, out=c) is c
+            same(c, x + y, "out")
+            a += b
+            x += y
+            same(a, x, "in place")
+            assert a.sum() == x.sum() and a.sum().dtype == x.sum().dtype
+            assert np.sum(a) == x.sum() and np.add.reduce(a, axis=None) == x.sum()
+            assert kasane.dot(a, b) == np.sum(x * y) and a.dot(b) == np.sum(x * y)
+            if "complex" not in dtype:
+                assert a.min() == x.min() and a.max() == x.max() and np.max(a) == x.max()
+                for got, right in zip(np.divmod(a, 3), np.divmod(x, 3)):
+                    same(got, right, "two results")
+            same(a.T, x.T, "transpose")
+            d = a.copy()
+            d.fill(7)
+            same(a, x, "the copied one")
+            same(d, np.full_like(x, 7), "fill")
+            kasane.copy(b, d)
+            same(d, y, "copy")
+    same(kasane.full((3, 4), 2.5), np.full((3, 4), 2.5), "full")
+    same(np.minimum(kasane.full(9, 4), 2), np.full(9, 2), "minimum")
+
+
+def products():
+    random = np.random.default_rng(3)
+    for dtype in TYPES[2:]:
+        x, y = drawn(random, (60, 50), dtype), drawn(random, (50, 70), dtype)
+        a, b = kasane.array(x, tiles=(16, 16)), kasane.array(y, tiles=(16, 20))
+        same(a @ b, x @ y, "@")
+        c = kasane.full((60, 70), 1, dtype)
+        kasane.matmul(a, b, out=c, alpha=2, beta=3)
+        same(c, (2 * (x @ y) + 3).astype(dtype), "matmul")
+        same(np.matmul(a, b), x @ y, "numpy.matmul")
+    refused(ValueError, "(60, 50) and (60, 50)", lambda: a @ a)
+    refused(TypeError, "matrices", lambda: a @ 3)
+
+
+def local():
+    n = kasane.ranks()
+    a = kasane.full((8 * n, 5), -1, "int64", blocks=(n, 1))
+    a.local[...] = kasane.rank()
+    kasane.barrier()
+    same(a, np.repeat(np.arange(n), 8)[:, None] * np.ones((1, 5), np.int64), "stores into local")
+    if kasane.rank() == 0:
+        a[...] = 9
+    kasane.barrier()
+    assert (a.local == 9).all()  # loads of what another rank has put, without a fence
+    part = a.local
+    a = None
+    kasane.zeros((8 * n, 5), "int64", blocks=(n, 1))  # would take the memory
+    assert (part == 9).all()
+    b = kasane.zeros((31, 17), tiles=(4, 5))
+    for where, view in b.parts():
+        view[...] = np.arange(31 * 17).reshape(31, 17)[where]
+    kasane.barrier()
+    same(b, np.arange(31 * 17.0).reshape(31, 17), "stores into parts")
+    g = kasane.full((6 * n, 10), 0.0, blocks=(n, 1), ghosts=1, periodic=True)
+    g.local[...] = kasane.rank()
+    g.update_ghosts()
+    (_, view), = g.parts(ghosts=True)
+    assert view.shape == (8, 12)
+    assert (view[0] == (kasane.rank() - 1) % n).all() and (view[-1] == (kasane.rank() + 1) % n).all()
+
+
+def files():
+    path = os.path.join(FOLDER, f"python_{kasane.ranks()}.npy")
+    random = np.random.default_rng(4)
+    for dtype in TYPES + ["bool", "uint8"]:
+        x = drawn(random, (23, 19), dtype)
+        kasane.array(x, tiles=(6, 6)).save(path)
+        same(np.load(path), x, "NumPy reads it")
+        same(kasane.load(path, blocks=(1, 2)), x, "load")
+    kasane.barrier()
+    if kasane.rank() == 0:
+        np.save(path, np.asfortranarray(x))
+    kasane.barrier()
+    refused(ValueError, "Fortran", lambda: kasane.load(path))
+    kasane.barrier()
+    if kasane.rank() == 0:
+        os.remove(path)
+    kasane.barrier()
+    e = refused(FileNotFoundError, "python_", lambda: kasane.load(path))
+    assert e.errno == 2
+    refused(FileNotFoundError, "create the directory", lambda: kasane.zeros(3).save("/nowhere/at/all.npy"))
+
+
+def errors():
+    a = kasane.zeros((10, 20))
+    assert "gather" in str(refused(TypeError, "a.gather()", lambda: np.asarray(a)))
+    refused(TypeError, "not iterable", lambda: list(a))
+    refused(IndexError, "index 10 of dimension 0, which has 10", lambda: a[10])
+    refused(IndexError, "3 indices", lambda: a[1, 2, 3])
+    refused(IndexError, "no index", lambda: a["x"])
+    refused(IndexError, "newaxis", lambda: a[None])
+    refused(ValueError, "broadcast", lambda: a.put(np.s_[0:2], np.zeros(3)))
+    refused(TypeError, "complex128", lambda: a.put(..., 1j * np.ones((10, 20))))
+    refused(TypeError, "axis", lambda: a.sum(axis=0))
+    refused(TypeError, "axis", lambda: np.add.reduce(a))
+    refused(ValueError, "ambiguous", lambda: bool(a))
+    refused(ValueError, "not broadcast", lambda: a + kasane.zeros((20, 10)))
+    refused(ValueError, "no element", lambda: kasane.zeros((3, 0)))
+    refused(ValueError, "9 dimensions", lambda: kasane.zeros((1,) * 9))
+    refused(ValueError, "one number for each dimension", lambda: kasane.zeros((3, 3), tiles=(2, 2, 2)))
+    refused(TypeError, "object", lambda: kasane.zeros(3, object))
+    refused(MemoryError, "", lambda: kasane.empty((1 << 57,), "int8"))
+    assert issubclass(kasane.ArgumentError, ValueError) and issubclass(kasane.ArgumentError, kasane.Error)
+    last = kasane.rank() == kasane.ranks() - 1
+    if kasane.ranks() > 1:
+        refused(ValueError, "other arrays", lambda: a.fill(int(last)))
+        refused(ValueError, "same ones in the same order", lambda: a.sum() if last else a.fill(1))
+        def fails(low, high, view):
+            if last:
+                raise ZeroDivisionError("here alone")
+            return 0.0
+        from kasane._array import _combined
+        refused(ZeroDivisionError if last else kasane.Error, "here alone",
+                lambda: _combined("fails", a, [a], np.add, np.dtype(float), fails))
+    a.fill(1)
+    assert a.sum() == 200
+
+
+def ends():
+    a = kasane.zeros(1000)
+    view = a.local
+    refused(kasane.Error, "views of parts are alive", kasane.detach)
+    del view
+    kasane.detach()
+    assert not kasane.attached()
+    refused(kasane.Error, "has detached", lambda: a[3])
+    del a
+    b = kasane.zeros(1000)  # joins again
+    assert b.sum() == 0 and kasane.attached()
+    del b
+    kasane.detach()
+    kasane.attach(space="4G")
+    refused(kasane.Error, "joined a job already", kasane.attach)
+    refused(MemoryError, "", lambda: kasane.empty(1 << 33, "int8"))
+    kasane.detach()
+    del os.environ["KASANE_SPACE"]
+    kasane.attach()
+
+
+def threads():
+    """While one thread waits for the other ranks, the process's others run."""
+    done = threading.Event()
+    count = [0]
+
+    def counting():
+        while not done.is_set():
+            count[0] += 1
+            time.sleep(0.0005)
+
+    other = threading.Thread(target=counting)
+    other.start()
+    if kasane.rank() == 0:
+        time.sleep(0.3)
+    before = count[0]
+    kasane.barrier()
+    if kasane.ranks() > 1 and kasane.rank() != 0:
+        assert count[0] > before + 20, f"{count[0] - before} turns of another thread in a barrier of 0.3 s"
+    done.set()
+    other.join()
+    a = kasane.zeros((64, 64), "int64")
+    workers = [threading.Thread(target=lambda: [a.accumulate(..., 1 + np.zeros((64, 64), "int64"))
+                                                for _ in range(10)]) for _ in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    kasane.barrier()
+    assert a.min() == a.max() == 40 * kasane.ranks()
+
+
+def large():
+    """Three arrays of 13 MB a rank."""
+    n = 1600 * kasane.ranks()
+    a = kasane.empty((n, 1000), tiles=(128, 128))
+    for where, part in a.parts():
+        part[...] = np.arange(where[0].start, where[0].stop)[:, None]
+    b = a * 2 + 1
+    assert b.sum() == 1000 * (n * (n - 1) + n)
+    same(b[n - 3:, 17], 2.0 * np.arange(n - 3, n) + 1, "beyond DRAM")
+    c = b.T
+    same(c[500, :9], 2.0 * np.arange(9) + 1, "a transpose beyond DRAM")
+
+
+def mpi4py_too():
+    """A communicator, and both packages' arrays in one program."""
+    assert MPI.COMM_WORLD.rank == kasane.rank() and MPI.COMM_WORLD.size == kasane.ranks()
+    a = kasane.array(np.arange(50.0))
+    assert MPI.COMM_WORLD.allreduce(a.local.sum()) == a.sum() == 1225
+    sent = np.empty(1)
+    rank, ranks = kasane.rank(), kasane.ranks()
+    MPI.COMM_WORLD.Sendrecv(a.local[:1] if a.local.size else np.zeros(1), (rank + 1) % ranks,
+                            recvbuf=sent, source=(rank - 1) % ranks)
+    del a
+    kasane.detach()
+    half = MPI.COMM_WORLD.Split(kasane.rank_of_world % 2, 0)
+    kasane.attach(half)
+    assert kasane.ranks() == half.size and kasane.rank() == half.rank
+    assert kasane.full(10, 2).sum() == 20
+    kasane.detach()
+    MPI.COMM_WORLD.Barrier()
+    kasane.attach()
+
+
+def fails():
+    """One rank raises while the others wait: the job ends."""
+    a = kasane.zeros(10)
+    if kasane.rank() == kasane.ranks() - 1:
+        raise RuntimeError("this rank alone")
+    a.fill(1)
+
+
+ALL = [patches, counters, elementwise, products, local, files, errors, ends, threads]
+
+if __name__ == "__main__":
+    names = [n for n in sys.argv[1:] if n in globals()]
+    if "--mpi4py" in sys.argv:
+        kasane.rank_of_world = MPI.COMM_WORLD.rank
+    for case in (ALL if "all" in sys.argv else []) + [globals()[n] for n in names]:
+        start = time.time()
+        case()
+        if kasane.rank() == 0:
+            print(f"{case.__name__}: {time.time() - start:.2f} s", flush=True)
+    if kasane.rank() == 0:
+        print(f"python: passed on {kasane.ranks()} ranks", flush=True)
