@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kasane bench arrays: kasane::gemm beside the BLAS alone on as many cores, and patches beside memcpy.
+// kasane bench arrays: kasane::gemm beside the BLAS alone on as many cores, patches beside memcpy, and those
+// of the Python package beside C++.
 // Claim: distributed arrays cost little: gemm reaches 0.9 of OpenBLAS's rate. Kasane's jobs and OpenBLAS take
 // turns; a ratio is the median of the turns' ratios. The players verify.
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -128,10 +130,65 @@ std::vector<Row> measure_patches(const Settings& s) {
   return rows;
 }
 
+// ---- Python ----------------------------------------------------------------------------------------------
+
+/// The interpreter, which finds the package of the build folder, else an installed one.
+std::string python() {
+  const char* const given = std::getenv("PYTHON");
+  return "env PYTHONPATH='" + kasane::bench::own_folder() + "/../../python':\"$PYTHONPATH\" '" +
+         (given != nullptr ? given : KASANE_BENCH_PYTHON) + "' ";
+}
+bool has_python() { return std::system((python() + "-c 'import kasane' 2>/dev/null").c_str()) == 0; }
+
+/// Patches of Python, and what they are in C++.
+struct Pair {
+  const char *python, *cpp;
+};
+constexpr Pair kPairs[] = {{"put-1MiB-own", "put-1MiB-own"},      {"put-1MiB-other", "put-1MiB-other"},
+                           {"get-new-1MiB-own", "get-1MiB-own"},  {"get-new-1MiB-other", "get-1MiB-other"},
+                           {"get-into-1MiB-own", "get-1MiB-own"}, {"get-into-1MiB-other", "get-1MiB-other"}};
+
+/// Patches of 1 MiB by Python's package, in turns with C++. get-new: what a[…] returns; get-into: into an
+/// array that is there.
+std::vector<Row> measure_python(const Settings& s) {
+  std::vector<std::string> ours, theirs;
+  for (const Pair& c : kPairs) {
+    ours.push_back(std::string("/") + c.python);
+    theirs.push_back(std::string("/") + c.cpp);
+  }
+  std::vector<std::vector<double>> rates(std::size(kPairs)), ratios(std::size(kPairs));
+  kasane::bench::Progress progress(s.repetitions);
+  for (unsigned i = 0; i < s.repetitions; ++i) {
+    progress.begin("patches, Python and C++");
+    const auto is = kasane::bench::run_app("'" + kasane::bench::kasane_command() + "' run --attach -n 2 -- " +
+                                               python() + players() + "/arrays_python.py' 1",
+                                           ours);
+    const auto cpp = kasane::bench::run_app(
+        job(2, 1, "--debug relocate=off") + players() + "/player-arrays' patches 1", theirs);
+    for (std::size_t k = 0; k < std::size(kPairs); ++k) {
+      rates[k].push_back(is.at(k));
+      ratios[k].push_back(is.at(k) / cpp.at(k));
+    }
+  }
+  std::vector<Row> rows;
+  for (std::size_t k = 0; k < std::size(kPairs); ++k)
+    rows.push_back({"arrays",
+                    "python",
+                    "kasane",
+                    2,
+                    1,
+                    std::uint64_t{1} << 20,
+                    median(rates[k]),
+                    "GB/s",
+                    s.repetitions,
+                    {{"patch", std::string(kPairs[k].python)}, {"ratio", median(ratios[k])}}});
+  return rows;
+}
+
 /// The ratios, for readers: rows have them as figures.
 void print_ratios(const std::vector<Row>& rows, std::FILE* table) {
   using Cells = std::array<std::string, 7>;
-  const kasane::TextTable lines({-12, -16, 8, 10, 10, 10, 8});
+  const kasane::TextTable lines({-12, -20, 8, 10, 10, 10, 8});
   std::fputs(lines.line(Cells{"case", "patch or N", "ranks", "threads", "value", "unit", "ratio"}).c_str(),
              table);
   for (const Row& row : rows) {
@@ -156,9 +213,10 @@ void print_ratios(const std::vector<Row>& rows, std::FILE* table) {
 int main(int argc, char** argv) {
   kasane::bench::CommandLine suite("arrays", "N = 512, one repetition: seconds");
   suite.names(
-      "cases", {"gemm", "patches"},
+      "cases", {"gemm", "patches", "python"},
       "  gemm      C = A B of N x N doubles, on 1 and 2 cores, beside OpenBLAS alone (libopenblas-dev)\n"
-      "  patches   get, put and accumulate of patches, at the own rank and another, beside memcpy\n");
+      "  patches   get, put and accumulate of patches, at the own rank and another, beside memcpy\n"
+      "  python    patches of 1 MiB by the Python package, beside C++; left out where it is not installed\n");
   suite.repetitions(5, 1);
   Settings s;
   suite.own().numbers("--sizes", s.sizes, "N: rows and columns (default: 2048)", 1, 1 << 16);
@@ -168,6 +226,8 @@ int main(int argc, char** argv) {
   return kasane::bench::or_told("kasane bench arrays", [&] {
     std::vector<Row> rows;
     if (suite.wants("patches")) rows = measure_patches(s);
+    if (suite.wants("python") && has_python())
+      for (Row& row : measure_python(s)) rows.push_back(std::move(row));
     if (suite.wants("gemm"))
       for (Row& row : measure_gemm(s)) rows.push_back(std::move(row));
     print_ratios(rows, kasane::bench::table_file(suite.json()));
