@@ -14,9 +14,9 @@ from setuptools import setup
 
 def folders_of_prefixes():
     prefixes = re.split("[:;]", os.environ.get("CMAKE_PREFIX_PATH", "")) + [sys.prefix, "/usr/local"]
-    return [folder for prefix in prefixes if prefix
-            for folder in glob.glob(os.path.join(glob.escape(prefix), "lib*", "**", "pkgconfig"),
-                                    recursive=True)]
+    below = ("lib*/pkgconfig", "lib*/*/pkgconfig", "share/pkgconfig")
+    return [folder for prefix in prefixes if prefix for pattern in below
+            for folder in glob.glob(os.path.join(glob.escape(prefix), pattern))]
 
 
 def pkg_config(package, *what):
