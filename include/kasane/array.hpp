@@ -17,23 +17,29 @@
 /// **Patches, gather, scatter, fetch_add, get, set** go to the elements' owners at once, as the functions of
 /// kasane/global_ptr.hpp do, whichever rank calls; the caller's memory may be private or global.
 /// **Bulk operations** (fill, copy, gemm, sum, update_ghosts … and for_each_part) fork threads that begin at
-/// the owners, and join them.
+/// the owners, and join them. In attached processes (kasane_attach) they are collective, as are constructors,
+/// save and load: one thread of each rank makes the same calls in the same order; each does its own parts,
+/// and all get the results.
 /// **local()** gives loads and stores.
 ///
 /// **Consistency**: as of threads: what is ordered by fork, join, locks or barriers is seen. A bulk operation
 /// sees all patch operations and stores that the caller did before, and later patch operations and loads of
 /// the caller see what it did. Between loads or stores of one element by local() and patch operations on it
-/// a fence is needed: kasane::release_all() after stores, kasane::acquire_all() before loads.
+/// a fence is needed: kasane::release_all() after stores, kasane::acquire_all() before loads. In attached
+/// processes a bulk operation sees, and is seen by, what all ranks did before and do after; local() needs no
+/// fence there, since pages stay.
 ///
 /// **Thread safety**: const functions and patch operations from any thread of any rank; two operations at
 /// once on one element are a data race if one changes it and they are not both accumulates, or both
-/// fetch_adds. An array is moved and destroyed by one thread, while no other uses it.
+/// fetch_adds. An array is moved and destroyed by one thread, while no other uses it; in attached processes
+/// each rank destroys its own object, at any time, and the last one frees the memory.
 ///
 /// **Errors**: error EINVAL: an index, patch or shape that does not fit, with the numbers; nothing was done.
-/// EPERM: a bulk operation outside of run(). EIO: a peer was lost. out_of_memory. Errors of files: the
-/// system's codes.
+/// EPERM: a bulk operation outside of run(), or an array of a former attach. EIO: a peer was lost.
+/// out_of_memory. Errors of files: the system's codes. In attached processes EINVAL at all ranks: they differ
+/// in what they call; and where one rank fails inside of an operation, its error with its text at the others.
 ///
-/// After a bulk operation the caller may be on another rank, as after any fork.
+/// After a bulk operation on a thread that may be on another rank, as after any fork.
 ///
 /// Sources: the operations are those of the Global Arrays toolkit (Nieplocha, Harrison, Littlefield 1994).
 #pragma once
@@ -259,7 +265,7 @@ class array {
     return checked_view<const T>(patch);
   }
 
-  // Bulk operations: on a thread.
+  // Bulk operations: on a thread, or by all ranks of attached processes.
 
   /// All ghost cells become copies of the elements that they stand for. Elements must not change meanwhile.
   void update_ghosts() {

@@ -4,8 +4,8 @@
 ///
 /// A program that calls gemm links kasane::blas (CMake), or any library with the functions of cblas.h whose
 /// integers have 32 bits: `-lopenblas`. Without one the linker misses cblas_dgemm. libkasane itself needs
-/// none. Each worker calls the BLAS by itself: `OPENBLAS_NUM_THREADS=1` keeps OpenBLAS from starting a team
-/// of threads in each.
+/// none. Each worker (of attached processes each rank) calls the BLAS by itself: `OPENBLAS_NUM_THREADS=1`
+/// keeps OpenBLAS from starting a team of threads in each.
 #pragma once
 
 #include <algorithm>
