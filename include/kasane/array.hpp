@@ -39,7 +39,7 @@
 /// out_of_memory. Errors of files: the system's codes. In attached processes EINVAL at all ranks: they differ
 /// in what they call; and where one rank fails inside of an operation, its error with its text at the others.
 ///
-/// After a bulk operation on a thread that may be on another rank, as after any fork.
+/// After a bulk operation the calling thread may be on another rank, as after any fork.
 ///
 /// Sources: the operations are those of the Global Arrays toolkit (Nieplocha, Harrison, Littlefield 1994).
 #pragma once
