@@ -404,12 +404,14 @@ def _elementwise(ufunc, inputs, outs, options):
         raise TypeError("kasane: out= has to be a distributed array where an operand is one")
     empty = [np.empty((0,) * model.ndim, x.dtype) if isinstance(x, (Array, np.ndarray)) and np.ndim(x) else x
              for x in operands]
-    results = ufunc(*empty, **options)
+    into = tuple(None if o is None else np.empty((0,) * model.ndim, o.dtype) for o in outs)
+    results = ufunc(*empty, out=into, **options)  # what does not fit is refused before the ranks meet
     kinds = [r.dtype for r in (results if isinstance(results, tuple) else (results,))]
     outs = [model._like(kind) if o is None else o for o, kind in zip(outs, kinds)]
+    access = _READ_WRITE if any(x is outs[0] for x in operands) else _WRITE_ONLY
 
     def work():
-        for low, high, view in outs[0]._each_piece(_READ_WRITE):
+        for low, high, view in outs[0]._each_piece(access):
             index = _slices(low, high)
             taken = [x._piece(outs[0], low, high, view) if isinstance(x, Array) else
                      x[index] if isinstance(x, np.ndarray) and x.ndim else x for x in operands]

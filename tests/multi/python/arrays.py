@@ -225,6 +225,7 @@ def errors():
     refused(TypeError, "axis", lambda: np.add.reduce(a))
     refused(ValueError, "ambiguous", lambda: bool(a))
     refused(ValueError, "not broadcast", lambda: a + kasane.zeros((20, 10)))
+    refused(TypeError, "Cannot cast", lambda: np.add(kasane.zeros(9, int), 0.5, out=kasane.zeros(9, int)))
     refused(ValueError, "no element", lambda: kasane.zeros((3, 0)))
     refused(ValueError, "9 dimensions", lambda: kasane.zeros((1,) * 9))
     refused(ValueError, "one number for each dimension", lambda: kasane.zeros((3, 3), tiles=(2, 2, 2)))
