@@ -45,7 +45,7 @@ void remove(const std::string& path) {
 
 }  // namespace
 
-MemoryGroup::MemoryGroup(const std::string& name, std::uint64_t limit_bytes) {
+MemoryGroup::MemoryGroup(const std::string& name, std::uint64_t limit_bytes, Swap swap) {
   for (const std::string& place : places()) {
     const std::string path = place + "/" + name;
     std::error_code error;
@@ -58,7 +58,7 @@ MemoryGroup::MemoryGroup(const std::string& name, std::uint64_t limit_bytes) {
         limit_bytes == kNoLimit || put(path + (two ? "/memory.max" : "/memory.limit_in_bytes"), limit);
     if (bounded && (two || fs::exists(path + "/memory.limit_in_bytes", error))) {
       // neither file: no swap
-      if (limit_bytes != kNoLimit)
+      if (limit_bytes != kNoLimit && swap == Swap::none)
         put(path + (two ? "/memory.swap.max" : "/memory.memsw.limit_in_bytes"), two ? "0" : limit);
       path_ = path;
       return;

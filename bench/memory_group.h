@@ -7,7 +7,7 @@
 //   group.peak();
 //
 // Made below this process's own group, else below the root. Where it cannot be made (no right to, no memory
-// controller) it is not good(), and around() changes nothing. Swap is not allowed: what is above the limit
+// controller) it is not good(), and around() changes nothing. Unless swap is allowed, what is above the limit
 // must go where the program puts it.
 // Thread safety: none needed. Invariant: the group goes with the object, or, if that process was killed, by
 // remove_left_behind() of any process that may.
@@ -23,8 +23,10 @@ class MemoryGroup {
  public:
   static constexpr std::uint64_t kNoLimit = 0;
 
+  enum class Swap : bool { none, allowed };
+
   /// name: unique on the machine.
-  MemoryGroup(const std::string& name, std::uint64_t limit_bytes);
+  MemoryGroup(const std::string& name, std::uint64_t limit_bytes, Swap swap = Swap::none);
   MemoryGroup(const MemoryGroup&) = delete;
   MemoryGroup& operator=(const MemoryGroup&) = delete;
   ~MemoryGroup();

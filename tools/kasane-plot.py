@@ -103,7 +103,7 @@ def label_of(row, axis):
     """The system, with what else tells lines of one panel apart."""
     if row["suite"] == "gas":  # the system is in the title
         return row["case"]
-    if row["suite"] in ("pingpong", "comm"):  # always two ranks; the threads are the axis, or in the title
+    if row["suite"] in ("pingpong", "comm", "ga"):  # the threads are the axis, in the title, or always one
         return row["system"]
     rest = [f"{row[a]} {a if row[a] != 1 else a[:-1]}"
             for a in ("ranks", "threads") if a != axis and row.get(a)]
@@ -131,7 +131,11 @@ def size_text(value):
 
 def marks_of(rows, axis):
     """[(x, text)]: marks on the axis. For the stencil: the N from which one grid (8 N^2 bytes), or the two
-    grids of plain steps, are larger than the budget of DRAM."""
+    grids of plain steps, are larger than the budget of DRAM. For Global Arrays: from which all arrays
+    are."""
+    if rows[0]["suite"] == "ga" and axis == "N":
+        return [(row["N"] * math.sqrt(row["budget_bytes"] / row["data_bytes"]),
+                 f"arrays = {size_text(row['budget_bytes'])}B of DRAM") for row in rows[:1]]
     if rows[0]["suite"] != "stencil" or axis != "N":
         return []
     budgets = sorted({row["budget_bytes"] for row in rows if row.get("budget_bytes")})

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C = A B of N x N doubles by GA_Dgemm, as figure 7 of the paper on ComEx-PM: the time from arrays filled with
- * random numbers to the product in its array.
+/* C = A B of N x N doubles by GA_Dgemm, as figure 7 of the paper on ComEx-PM: the time from arrays filled
+ * with random numbers to the product in its array.
  *
  * Verified: C x = A (B x) for a random vector x. Each process multiplies its own rows, some at a time. */
 #include "common.h"
