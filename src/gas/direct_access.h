@@ -294,18 +294,21 @@ class DirectAccess {
       const Rank owner = put.owner();
       if (owner == kNoRank || frames_[raw(owner)] == nullptr) return false;
       note_use(page, owner);
+      // once a page, not once a row
+      const mem::BlockRange blocks = pages_.blocks_of(page);
+      const std::uint64_t begin = mem::offset_of(blocks.first);
       PartMask changed = 0;
       bool done = true;
       do {
         const std::uint64_t n = std::min(piece.bytes, end - at);
-        changed |= parts(page, at, n);
+        changed |= parts_of(blocks, mem::block_of(at), mem::block_of(at + n - 1));
         put.within(changed);
         if (!(done = change(owner, at, piece.local_offset, n))) break;
         cursor.consume(n);
         if (cursor.done()) break;
         piece = cursor.piece();
         at = base + piece.remote_offset;
-      } while (at < bytes_ && pages_.place_of(at).page == page);
+      } while (at >= begin && at < end);
       if (!done) return false;
     }
     return true;

@@ -120,16 +120,16 @@ void add(Element e, std::complex<double> scale, std::byte* y, const std::byte* x
 
 void accumulate(Element e, std::complex<double> scale, std::byte* y, const std::byte* x, std::size_t bytes,
                 StripeLock* locks, RegionId region, std::uint64_t offset) noexcept {
-  const std::size_t element = element_bytes(e);
+  const std::size_t element = element_bytes(e);  // a power of two
   while (bytes != 0) {
     // A complex element across the border belongs to the stripe in which it begins, for every rank that adds
     // this element type at this place. A rank that adds at the other alignment adds parts that the next
     // stripe guards. Hence the locks of both stripes are taken where an element crosses.
     const std::size_t room = kStripeBytes - offset % kStripeBytes;
-    const std::size_t whole = std::min(bytes, room / element * element);
+    const std::size_t whole = std::min(bytes, room & ~(element - 1));
     const std::size_t now = whole != 0 ? whole : element;
     StripeLock& first = lock_of(locks, region, offset);
-    StripeLock& last = lock_of(locks, region, offset + now - 1);
+    StripeLock& last = now <= room ? first : lock_of(locks, region, offset + now - 1);
     lock(std::min(&first, &last)[0]);  // in one order, so that two threads never wait for each other
     if (&first != &last) lock(std::max(&first, &last)[0]);
     add(e, scale, y, x, now);
