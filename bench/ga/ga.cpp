@@ -62,7 +62,7 @@ struct Plan {
   }
 };
 
-// ---- calls and patches ---------------------------------------------------------------------------------------
+// ---- calls and patches ------------------------------------------------------------------------------------
 
 std::vector<Point> points_of(const std::string& what) {
   std::vector<Point> points;
@@ -160,7 +160,37 @@ void print_player(const Plan& plan, const std::vector<Point>& points, const Figu
   }
 }
 
-// ---- Flop/s --------------------------------------------------------------------------------------------------
+/// The lowest of the points' speeds beside another system's, and where.
+void print_lowest(const Figures& figures, const std::vector<Point>& points, const char* what, const Key& one,
+                  const Key& other, const char* beside, double bar, std::FILE* table) {
+  double lowest = 0;
+  std::string where;
+  for (const Point& point : points) {
+    const auto a = figures.find({point.name, one.system, one.mpi}),
+               b = figures.find({point.name, other.system, other.mpi});
+    if (a == figures.end() || b == figures.end()) continue;
+    const double speed = ratio(b->second, a->second);
+    if (where.empty() || speed < lowest) lowest = speed, where = point.name;
+  }
+  if (!where.empty())
+    std::fprintf(table, "%s: at least %.2f x %s (%s; bar: %.2f)\n", what, lowest, beside, where.c_str(), bar);
+}
+
+void print_player_bars(const std::string& what, const std::vector<Point>& points, const Figures& figures,
+                       std::FILE* table) {
+  const Key ours{"", "kasane", "openmpi"}, peer{"", "armci-mpi", "openmpi"}, mpich{"", "kasane", "mpich"};
+  std::vector<Point> some;
+  for (const Point& point : points) {
+    const bool transfer = point.kind == "put" || point.kind == "get" || point.kind == "acc";
+    if (transfer || point.patch == "1000x8") some.push_back(point);
+  }
+  const bool calls = what == "calls";
+  print_lowest(figures, some, calls ? "put, get, acc over Open MPI" : "patches of 1000x8 over Open MPI", ours,
+               peer, "armci-mpi", calls ? 1 : 3, table);
+  print_lowest(figures, some, "over MPICH", mpich, ours, "over Open MPI", 0.9, table);
+}
+
+// ---- Flop/s -----------------------------------------------------------------------------------------------
 
 /// False: a run failed, and its system is left out of this size.
 bool measure_work(const Plan& plan, const Work& work, Figures& figures, kasane::bench::Progress& progress) {
@@ -267,7 +297,7 @@ std::vector<Work> works_for(const Settings& s, const std::vector<std::string>& c
   return works;
 }
 
-// ---- the suite -----------------------------------------------------------------------------------------------
+// ---- the suite --------------------------------------------------------------------------------------------
 
 /// Why the kernel's swap cannot be measured here; empty: it can, and swap is there while `file` lives.
 std::string make_swap(const Plan& plan, std::unique_ptr<SwapFile>& file) {
@@ -302,6 +332,7 @@ int bench(Plan plan, const std::vector<std::string>& players, const std::string&
     progress.pause();
     const auto points = points_of(what);
     print_player(plan, points, figures, table);
+    print_player_bars(what, points, figures, table);
     for (const Point& point : points)
       for (Row& row : player_rows(plan, point, figures)) rows.push_back(std::move(row));
   }

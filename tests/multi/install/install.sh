@@ -50,8 +50,11 @@ use_it() {
     [ -n "$(find "$prefix" -name "libarmci-$mpi.so")" ] && [ -f /usr/include/ga.h ] || continue
     (eval "$("$kasane" info --ga $mpi)"
       mpicc.$mpi "$here/../armci/ga_c.c" -o "$work/ga_$mpi" -lga-$mpi -lscalapack-$mpi -llapack -lblas \
-        -larmci-$mpi -lgfortran -lm) || fail "linking a GA program"
+        -larmci-$mpi -lgfortran -lm &&
+        mpicc.$mpi -O3 "$here/../../../apps/ga/dgemm.c" -o "$work/dgemm_$mpi" -lga-$mpi -lscalapack-$mpi \
+          -llapack -lblas -larmci-$mpi -lgfortran -lm) || fail "linking a GA program"
     expect "ga: passed on 2 processes" "$kasane" run -n 2 -- "$work/ga_$mpi"
+    expect '"verified": true' "$kasane" run -n 2 --dram 12M -- "$work/dgemm_$mpi" -n 1448 -r 1
   done
   for ranks in 1 4; do
     for program in hello hello_pc; do
