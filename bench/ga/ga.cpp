@@ -192,10 +192,30 @@ void print_player_bars(const std::string& what, const std::vector<Point>& points
 
 // ---- Flop/s -----------------------------------------------------------------------------------------------
 
+/// What swap may have under each MPI: the budget, and what the program takes beside its arrays.
+class Limits {
+ public:
+  Limits(const Settings& settings, const Work& work) : settings_(settings), work_(work) {}
+
+  /// Throws std::runtime_error if it cannot be known.
+  std::uint64_t of(const std::string& mpi) {
+    std::uint64_t& limit = limits_[mpi];
+    if (limit != 0) return limit;
+    const auto others = other_bytes(settings_, work_, mpi);
+    if (!others) throw std::runtime_error("the memory that it needs in core is not known");
+    return limit = settings_.budget + *others;
+  }
+
+ private:
+  const Settings& settings_;
+  const Work& work_;
+  std::map<std::string, std::uint64_t> limits_;
+};
+
 /// False: a run failed, and its system is left out of this size.
-bool measure_work(const Plan& plan, const Work& work, Figures& figures, kasane::bench::Progress& progress) {
+bool measure_work(const Plan& plan, const Work& work, Figures& figures, Limits& limits,
+                  kasane::bench::Progress& progress) {
   bool good = true;
-  std::map<std::string, std::uint64_t> limits;
   const auto failed = [&](const std::string& system, const std::string& mpi, const std::string& why) {
     progress.pause();
     std::fprintf(stderr, "%s: %s, N = %llu: %s, %s failed: %s\n", kName, work.name.c_str(),
@@ -210,12 +230,8 @@ bool measure_work(const Plan& plan, const Work& work, Figures& figures, kasane::
         progress.begin(fmt::format("{}, N = {}: {}, {}", work.name, work.n, system, mpi));
         if (values.size() != r) continue;  // it failed
         try {
-          if (system == "swap" && limits.count(mpi) == 0) {
-            const auto others = other_bytes(plan.settings, work, mpi);
-            if (!others) throw std::runtime_error("the memory that it needs in core is not known");
-            limits[mpi] = plan.settings.budget + *others;
-          }
-          values.push_back(work_run(plan.settings, work, system, mpi, limits[mpi]));
+          const std::uint64_t limit = system == "swap" ? limits.of(mpi) : MemoryGroup::kNoLimit;
+          values.push_back(work_run(plan.settings, work, system, mpi, limit));
         } catch (const std::exception& e) {
           failed(system, mpi, e.what());
         }
@@ -225,7 +241,7 @@ bool measure_work(const Plan& plan, const Work& work, Figures& figures, kasane::
   return good;
 }
 
-std::vector<Row> work_rows(const Plan& plan, const Work& work, const Figures& figures) {
+std::vector<Row> work_rows(const Plan& plan, const Work& work, const Figures& figures, Limits& limits) {
   std::vector<Row> rows;
   for (const auto& [key, values] : figures) {
     if (values.empty()) continue;
@@ -244,6 +260,7 @@ std::vector<Row> work_rows(const Plan& plan, const Work& work, const Figures& fi
              {"high", *high},
              {"data_bytes", work.bytes},
              {"budget_bytes", plan.settings.budget}}};
+    if (key.system == "swap") row.more.push_back({"limit_bytes", limits.of(key.mpi)});
     for (const auto& [system, against] : kCompared) {
       const auto other = figures.find({key.point, against, key.mpi});
       if (key.system == system && other != figures.end() && !other->second.empty())
@@ -339,10 +356,11 @@ int bench(Plan plan, const std::vector<std::string>& players, const std::string&
   if (!plan.works.empty()) std::fputs(kWorkTable.line(kWorkHead).c_str(), table);
   for (const Work& work : plan.works) {
     Figures figures;
-    good &= measure_work(plan, work, figures, progress);
+    Limits limits(plan.settings, work);
+    good &= measure_work(plan, work, figures, limits, progress);
     progress.pause();
     print_work(plan, work, figures, table);
-    for (Row& row : work_rows(plan, work, figures)) rows.push_back(std::move(row));
+    for (Row& row : work_rows(plan, work, figures, limits)) rows.push_back(std::move(row));
   }
   write(json, rows);
   return good ? 0 : 1;
