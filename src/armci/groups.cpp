@@ -71,26 +71,29 @@ int number_in(const ARMCI_Group& group, int process) {
   return group.abs_to_grp == nullptr ? process : group.abs_to_grp[process];
 }
 
-void group_barrier(const ARMCI_Group& group) {
-  if (group.comm == library.world.comm) {
-    const int code = kasane_ranks_barrier();
-    if (code != 0) fatal("barrier: %s", kasane_error_message());
-    return;
-  }
-  MPI_Request request = MPI_REQUEST_NULL;
-  MPI_Ibarrier(group.comm, &request);
+namespace {
+/// By the MPI, whose messages make progress meanwhile: another process may wait for one that this process has
+/// begun to send.
+void wait_for(MPI_Request request) {
   Patience patience;
   for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), done == 0;) patience.wait();
 }
+}  // namespace
+
+void group_barrier(const ARMCI_Group& group) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibarrier(group.comm, &request);
+  wait_for(request);
+  if (group.comm != library.world.comm) return;
+  const int code = kasane_ranks_barrier();  // all are here: it releases and acquires
+  if (code != 0) fatal("barrier: %s", kasane_error_message());
+}
 
 void group_gather(const ARMCI_Group& group, const void* mine, void* all, std::size_t bytes) {
-  if (group.comm == library.world.comm) {
-    const int code = kasane_ranks_allgather(mine, all, bytes);
-    if (code != 0) fatal("exchange of addresses: %s", kasane_error_message());
-    return;
-  }
   const int n = static_cast<int>(bytes);
-  MPI_Allgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, group.comm);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Iallgather(mine, n, MPI_BYTE, all, n, MPI_BYTE, group.comm, &request);
+  wait_for(request);
 }
 
 }  // namespace kasane::armci

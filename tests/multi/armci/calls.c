@@ -44,6 +44,26 @@ static void memory(void) {
   free(parts);
 }
 
+/* A process waits in a barrier, or for memory, while another receives what it has begun to send. */
+static void begun_to_send(void) {
+  enum { kBytes = 2 << 20 };
+  char* data = calloc(1, kBytes);
+  void** parts = malloc(nproc * sizeof *parts);
+  for (int round = 0; round < 2 && nproc > 1; ++round) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (me == 0) MPI_Isend(data, kBytes, MPI_BYTE, 1, round, MPI_COMM_WORLD, &request);
+    if (me == 1) MPI_Recv(data, kBytes, MPI_BYTE, 0, round, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (round == 0) {
+      ARMCI_Barrier();
+    } else {
+      expect(ARMCI_Malloc(parts, 64) == 0, "memory while a message is sent");
+      ARMCI_Free(parts[me]);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  free(parts), free(data);
+}
+
 /* A token goes round: each process spins on a word of its own. */
 static void polling(void) {
   void** parts = malloc(nproc * sizeof *parts);
@@ -203,6 +223,7 @@ int main(int argc, char** argv) {
   }
   memory();
   polling();
+  begun_to_send();
   mutexes();
   groups();
   messages();
