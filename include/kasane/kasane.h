@@ -430,6 +430,18 @@ int kasane_get_strided(void* destination, const void* global, const kasane_strid
 int kasane_put_strided(void* global, const void* source, const kasane_strides_t* shape,
                        kasane_pending_t* pending);
 
+/**
+ * Sends for what of the patch is on SSD (`kasane run --dram`): owners that are other ranks bring these pages
+ * into their DRAM, and this rank reads what it owns itself. No disk is waited for, so a program computes
+ * meanwhile, and accesses the patch afterwards. The local side of the shape does not matter.
+ * *absent: how many pages, or parts of own ones, are on SSD now; 0: all is in DRAM.
+ * access: KASANE_READ, or KASANE_READ_WRITE if this rank will store to what it owns of it.
+ * A hint: where there is no room in DRAM nothing comes, and never more than about an eighth of the budget. A
+ * put that replaces every byte of a page needs no hint: it reads nothing.
+ * EINVAL: no such shape or access.
+ */
+int kasane_send_for(const void* global, const kasane_strides_t* shape, int access, size_t* absent);
+
 /** One of many pieces that are read or written together. */
 typedef struct kasane_piece {
   void* global;

@@ -44,8 +44,10 @@ class TraceLog;
   X(pages_auto_relocated, "pages that moved to this rank without a call: it alone used them")      \
   X(pages_evicted, "pages of this rank that left DRAM for the spill file")                         \
   X(pages_brought_in, "pages of which blocks came back from the spill file")                       \
+  X(pages_replaced, "pages on SSD of which a put replaced every byte: nothing was read")           \
   X(bytes_spilled, "bytes written to the spill file")                                              \
   X(bytes_read_back, "bytes read from the spill file")                                             \
+  X(reads_together, "runs of blocks that were read from the spill file while others were")         \
   X(reads_polled, "reads from the spill file for which a thread polled instead of sleeping")       \
   X(pages_dropped, "pages of other ranks whose copies here were dropped to make room")             \
   X(faults_put_off, "faults that were postponed for lack of room (--faults uffd-thread)")          \

@@ -124,6 +124,9 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   /// A hint. Makes the range present, like a view that ends at once. Blocks on SSD are only requested, and
   /// write_only blocks that lie in the range only in part are skipped.
   void prefetch(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
+  /// Starts reads of what of the range is in this rank's spill file. Returns how much of it is not here: in
+  /// parts that a page and a window have in common. Waits for room, and for no disk.
+  std::size_t send_for(ThreadContext&, std::uint64_t offset, std::size_t bytes, Use);
 
   /// The contents of the range become undefined: of blocks whose pages may leave DRAM here.
   void blank(comm::Blocking&, std::uint64_t offset, std::size_t bytes);
@@ -327,6 +330,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   /// reads of blocks from the spill file that no thread waits for
   std::unique_ptr<BackgroundRead[]> background_reads_;
   comm::IndexPool<> free_background_reads_{kBackgroundReads};
+  std::atomic<std::uint32_t> reads_under_way_{0};  ///< of them
 
   std::atomic<std::uint32_t> waiting_{0};  ///< threads of this rank in await()
   std::atomic<std::uint64_t> acquires_{0};

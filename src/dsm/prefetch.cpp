@@ -53,6 +53,17 @@ void Coherence::prefetch(ThreadContext& ctx, std::uint64_t offset, std::size_t b
   pin_until(end);
 }
 
+std::size_t Coherence::send_for(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes, Use use) {
+  if (tiers_ == nullptr || !tiers_->stores_any()) return 0;
+  std::size_t absent = 0;
+  for_each_part(offset, offset + bytes, [&](BlockRange part) {
+    absent += tiers_->stored(part.first) && !state(part.first).owned &&
+              directory_.near_owner(pages_.page_of(part.first)) == transport_.rank();
+  });
+  if (absent != 0) send_for(ctx, offset, offset + bytes, pin_event(use, false));
+  return absent;
+}
+
 /// Calls f for the whole blocks of the range that a page and a window have in common.
 template <class F>
 void Coherence::for_each_part(std::uint64_t begin, std::uint64_t end, const F& f) const {

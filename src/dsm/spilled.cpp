@@ -39,6 +39,7 @@ void Coherence::make_background_reads() {
     background_reads_[i].completed = [](mem::SpillRead& ended) noexcept {
       const auto& background = static_cast<BackgroundRead&>(ended);
       Coherence& c = *background.coherence;
+      c.reads_under_way_.fetch_sub(1, std::memory_order_relaxed);  // relaxed: for a counter
       c.complete_read(background);
       c.free_background_reads_.put(background.index);
       c.wake_waiting();
@@ -143,11 +144,16 @@ void Coherence::start_read(ThreadContext& ctx, BackgroundRead& background) {
                      background.wanted_for == BlockEvent::load ? Access::read : Access::write};
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : background.ranges) bytes += range.bytes;
-  if (!background.runs.empty() && tiers_->submit(background)) {
+  const std::size_t runs = background.ranges.size();
+  // relaxed: for a counter
+  const bool beside = runs != 0 && reads_under_way_.fetch_add(1, std::memory_order_relaxed) != 0;
+  if (runs != 0 && tiers_->submit(background)) {
     count(ctx.counters.bytes_read_back, bytes);
+    if (beside || runs > 1) count(ctx.counters.reads_together, runs);
     return;
   }
-  if (!background.runs.empty()) {
+  if (runs != 0) {
+    reads_under_way_.fetch_sub(1, std::memory_order_relaxed);
     tiers_->read(ctx.io, background.ranges, background.view);
     complete_read(background);
   }

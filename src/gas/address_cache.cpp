@@ -234,7 +234,8 @@ void AddressCache::end_use(PageId page) noexcept {
 }
 
 /// For many pages at once: each entry is read before its bit is set and word 0 is read.
-void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts, PagesIn which) {
+std::size_t AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool for_puts,
+                                PagesIn which) {
   std::array<PageId, kMostLearnt> page;
   std::array<DirectoryAnswer, kMostLearnt> asked;
   std::size_t n = 0;
@@ -243,38 +244,60 @@ void AddressCache::learn(comm::Blocking& io, std::span<const PageId> pages, bool
     const DirectoryAnswer here{.entry = words_[raw(p)].load(),
                                .word = near != nullptr ? near->load() : 0,
                                .registers = near == nullptr};
-    const bool needed =
-        near != nullptr
-            ? which != PagesIn::none && is_on_ssd_elsewhere(Location::of(here.word))
-            : next(AddressEntry::of(here.entry), AddressEvent::read).action == AddressAction::fill;
+    const bool needed = near != nullptr ? which != PagesIn::none && is_on_ssd(Location::of(here.word))
+                                        : next(AddressEntry::of(here.entry), AddressEvent::read).action ==
+                                              AddressAction::fill;
     if (!needed) continue;
     page[n] = p;
     asked[n++] = here;
   }
   // a single one is asked for just as well by the thread that needs it; a put would wait
-  if (n == 0 || (n == 1 && !for_puts && which == PagesIn::none)) return;
+  if (n == 0 || (n == 1 && !for_puts && which == PagesIn::none)) return 0;
   {
     comm::Batch batch(io);
     for (std::size_t i = 0; i < n; ++i) {
       if (asked[i].registers) directory_.add_holder(batch, page[i], &asked[i].holders, &asked[i].word);
     }
   }
-  if (which != PagesIn::none) page_in(io, {page.data(), n}, asked.data());
+  std::size_t absent = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Location where = Location::of(asked[i].word);
+    if (!is_on_ssd_elsewhere(where)) continue;
+    ++absent;
+    if (which == PagesIn::sent_for) page_in_->send_for(page[i], where.owner);
+  }
+  if (which == PagesIn::all) page_in(io, {page.data(), n}, asked.data());
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].registers) continue;
     count_access(io, false);
     keep(page[i], asked[i], AddressEvent::read);  // else it was recalled or filled meanwhile
   }
+  return absent;
 }
 
-/// Pages in those of the pages that other ranks have on SSD, with one wait for all.
+bool AddressCache::known_here(PageId page, bool for_put) const noexcept {
+  if (alone()) return true;
+  if (const auto* near = for_put ? nullptr : directory_.near_word(page))
+    return readable(Location::of(near->load()));
+  return next(AddressEntry::of(words_[raw(page)].load()), for_put ? AddressEvent::put : AddressEvent::read)
+             .action == AddressAction::go;
+}
+
+void AddressCache::hand_over(comm::Blocking& io, std::span<PageIn::HandOver> pages) const {
+  page_in_->hand_over(io, pages);
+  for (const PageIn::HandOver& h : pages) {
+    if (h.taken && sharing_ != nullptr) sharing_->changed_directly(h.page, kAllParts);
+  }
+}
+
+/// Pages in those of the pages that are on SSD, with one wait for all.
 void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, DirectoryAnswer* asked) const {
   std::array<PageIn::Request, kMostLearnt> requests;
   std::array<DirectoryAnswer*, kMostLearnt> of;
   std::size_t n = 0;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const Location where = Location::of(asked[i].word);
-    if (!is_on_ssd_elsewhere(where)) continue;
+    if (!is_on_ssd(where)) continue;
     of[n] = &asked[i];
     requests[n++] = {pages[i], where.owner, asked[i].word};
   }
@@ -283,9 +306,12 @@ void AddressCache::page_in(comm::Blocking& io, std::span<const PageId> pages, Di
   for (std::size_t i = 0; i < n; ++i) of[i]->word = requests[i].word;
 }
 
+bool AddressCache::is_on_ssd(const Location& where) const noexcept {
+  return page_in_ != nullptr && where.allocated && !where.busy && !readable(where);
+}
+
 bool AddressCache::is_on_ssd_elsewhere(const Location& where) const noexcept {
-  return page_in_ != nullptr && where.allocated && !where.busy && !readable(where) &&
-         where.owner != transport_.rank();
+  return is_on_ssd(where) && where.owner != transport_.rank();
 }
 
 void AddressCache::ask(comm::Blocking& io, PageId page, DirectoryAnswer& asked) const {

@@ -43,6 +43,18 @@ class PageIn {
   /// Returns when each page was paged in by its owner, or moves. The caller holds no
   /// use, and no bits but of blocks of a page that another rank owns.
   virtual void page_in(comm::Blocking&, std::span<Request>) = 0;
+  /// Asks the page's owner, another rank, to page it in if there is room. A hint: does not wait.
+  virtual void send_for(PageId, Rank owner) noexcept = 0;
+  /// A put that replaces every byte of a page on SSD (hands_over()).
+  struct HandOver {
+    PageId page;
+    Rank owner;
+    const std::byte* bytes = nullptr;  ///< outside V
+    std::uint64_t at = 0;              ///< of the same in region kPending of this rank, for another owner
+    bool taken = false;                ///< out: they are the page's bytes; else nothing happened
+  };
+  /// Returns when each owner has answered. The caller holds nothing.
+  virtual void hand_over(comm::Blocking&, std::span<HandOver>) = 0;
   /// Are the page's frames counted? Then no rank is made its owner with a frame that that rank has not
   /// counted.
   [[nodiscard]] virtual bool counts(PageId) const noexcept = 0;
@@ -108,11 +120,18 @@ class AddressCache {
 
   /// Asks for the locations of all these pages at once, at most kMostLearnt, so that later calls find them
   /// here: one round trip for all. A location of a page that moves or is recalled meanwhile is not kept.
-  /// for_puts: also where word 0 is mapped here, since a put needs an entry. Pages that their owners have on
-  /// SSD are paged in together, all or none. For all the caller holds nothing, as for page_in().
-  enum class PagesIn : bool { none, all };
+  /// for_puts: also where word 0 is mapped here, since a put needs an entry. Pages on SSD are paged in
+  /// together, all or none, or sent for: then those of other ranks are asked for, and not waited for. For all
+  /// the caller holds nothing, as for page_in(). Returns how many pages other ranks have on SSD.
+  enum class PagesIn : std::uint8_t { none, sent_for, all };
   static constexpr std::size_t kMostLearnt = 64;
-  void learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
+  std::size_t learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
+  /// Need learn() not be asked for the page?
+  [[nodiscard]] bool known_here(PageId, bool for_put) const noexcept;
+  /// May pages leave DRAM?
+  [[nodiscard]] bool pages_leave() const noexcept { return page_in_ != nullptr; }
+  /// PageIn::hand_over(), of at most kMostLearnt. For those that were taken, the page has changed.
+  void hand_over(comm::Blocking&, std::span<PageIn::HandOver>) const;
 
   /// What becomes of this rank's copies of what a put changes. renewed: the caller brings them up to date, so
   /// this rank needs no notice.
@@ -197,6 +216,7 @@ class AddressCache {
   /// As look(). Where an entry is used, `asked` stays unchanged.
   Found look(comm::Blocking&, PageId, DirectoryAnswer&);
   void page_in(comm::Blocking&, std::span<const PageId>, DirectoryAnswer*) const;
+  [[nodiscard]] bool is_on_ssd(const Location&) const noexcept;
   [[nodiscard]] bool is_on_ssd_elsewhere(const Location&) const noexcept;
   /// Calls f(rank) for those of `holders`.
   template <class F>

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "gas/pending.h"
 
 namespace kasane::gas {
 namespace {
@@ -149,23 +150,81 @@ Result<void> DirectAccess::hits_first(comm::Blocking& io, std::uint64_t offset, 
   return {};
 }
 
+template <class F>
+void DirectAccess::each_page(std::uint64_t base, comm::Cursor cursor, const F& f) const {
+  while (!cursor.done()) {
+    const comm::Piece piece = cursor.piece();
+    const std::uint64_t at = base + piece.remote_offset;
+    if (at >= bytes_) return;
+    const std::uint64_t n = std::min(piece.bytes, pages_.place_of(at).end - at);
+    if (!f(pages_.page_of(at), at, n)) return;
+    cursor.consume(n);
+  }
+}
+
+/// Has those of the walk's next pages that are on SSD paged in together, so that their reads overlap. Returns
+/// after how many changes of the page the walk leaves them.
+std::size_t DirectAccess::page_in_ahead(comm::Blocking& io, std::uint64_t base, const comm::Cursor& rest,
+                                        bool changes) {
+  std::array<PageId, AddressCache::kMostLearnt> pages;
+  std::size_t n = 0, passed = 0;
+  PageId last = pages_.page_of(0);
+  each_page(base, rest, [&](PageId page, std::uint64_t, std::uint64_t) {
+    if (passed != 0 && page == last) return true;
+    if (n == pages.size()) return false;
+    ++passed;
+    last = page;
+    if (!addresses_.known_here(page, changes) &&
+        std::find(pages.begin(), pages.begin() + n, page) == pages.begin() + n)
+      pages[n++] = page;
+    return true;
+  });
+  if (n > 1) addresses_.learn(io, {pages.data(), n}, changes, AddressCache::PagesIn::all);
+  return passed;
+}
+
+std::size_t DirectAccess::send_for(comm::Blocking& io, std::uint64_t from, const comm::Cursor& cursor,
+                                   std::size_t most) {
+  std::array<PageId, AddressCache::kMostLearnt> wanted;
+  std::size_t n = 0, absent = 0;
+  const auto send = [&] {
+    absent += addresses_.learn(io, {wanted.data(), n}, false, AddressCache::PagesIn::sent_for);
+    n = 0;
+    return absent < most;
+  };
+  PageId last = pages_.page_of(0);
+  bool first = true;
+  each_page(from, cursor, [&](PageId page, std::uint64_t, std::uint64_t) {
+    if (!std::exchange(first, false) && page == last) return true;
+    last = page;
+    if (!addresses_.known_here(page, false)) wanted[n++] = page;
+    return n != wanted.size() || send();
+  });
+  if (n != 0) send();
+  return absent;
+}
+
 /// Collects the pieces of a walk into batches of one page and calls flush(batch) for each.
 template <class F>
-Result<void> DirectAccess::each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor cursor,
-                                      const F& flush) {
+Result<void> DirectAccess::each_batch(comm::Blocking& io, std::uint64_t remote, std::uintptr_t local,
+                                      comm::Cursor cursor, bool changes, const F& flush) {
   Batch batch;
+  std::size_t ahead = 0;
   while (!cursor.done()) {
     const comm::Piece piece = cursor.piece();
     const std::uint64_t at = remote + piece.remote_offset;
     KASANE_TRY(check(at, piece.bytes));
+    const PageId page = pages_.page_of(at);
     const std::uint64_t n = std::min(piece.bytes, rest_of_page(at));
-    if (batch.count != 0 &&
-        (batch.page != pages_.page_of(at) || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
+    const bool other = batch.count == 0 || batch.page != page;
+    if (batch.count != 0 && (other || batch.count == Batch::kMost || batch.bytes + n > kMostBytes)) {
       if (flush(batch) != Found::yes) return wild(batch.pieces[0].remote_offset);
       batch.count = 0;
     }
+    if (other && addresses_.pages_leave() && ahead-- == 0)
+      ahead = page_in_ahead(io, remote, cursor, changes) - 1;
     if (batch.count == 0) batch.bytes = 0;
-    batch.page = pages_.page_of(at);
+    batch.page = page;
     batch.pieces[batch.count++] = {at, local + piece.local_offset, n};
     batch.bytes += n;
     cursor.consume(n);
@@ -182,7 +241,7 @@ Result<void> DirectAccess::read(comm::Blocking& io, Outstanding& o, std::uint64_
     const comm::Piece only = cursor.piece();
     return read(io, o, from + only.remote_offset, plus(to, only.local_offset), only.bytes);
   }
-  return each_batch(from, reinterpret_cast<std::uintptr_t>(to), cursor,
+  return each_batch(io, from, reinterpret_cast<std::uintptr_t>(to), cursor, false,
                     [&](Batch& batch) { return read_batch(io, o, batch, false); });
 }
 
@@ -291,7 +350,7 @@ Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64
     const comm::Piece only = cursor.piece();
     return write(io, o, to + only.remote_offset, plus(from, only.local_offset), only.bytes, source);
   }
-  return each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor,
+  return each_batch(io, to, reinterpret_cast<std::uintptr_t>(from), cursor, true,
                     [&](Batch& batch) { return write_batch(io, o, batch, source, false); });
 }
 
@@ -302,6 +361,88 @@ Result<void> DirectAccess::write(comm::Blocking& io, Outstanding& o, std::uint64
     batch.one(pages_.page_of(to + done), to + done, reinterpret_cast<std::uintptr_t>(from) + done, n);
     return write_batch(io, o, batch, source, only_here);
   });
+}
+
+/// Pages whose bytes are handed over together.
+struct DirectAccess::HandOvers {
+  static constexpr std::size_t kMost = 16;
+  Staging& staging;
+  std::size_t n = 0;
+  std::array<PageIn::HandOver, kMost> pages{};
+  std::array<Staging::Run, kMost> runs{};  ///< of the copies; units 0: none
+  std::array<const std::byte*, kMost> from{};
+
+  explicit HandOvers(Staging& s) noexcept : staging(s) {}
+  HandOvers(const HandOvers&) = delete;
+  HandOvers& operator=(const HandOvers&) = delete;
+
+  ~HandOvers() { free(); }
+  void free() noexcept {
+    for (Staging::Run& run : runs)
+      if (run.units != 0) staging.put(std::exchange(run, {}));
+  }
+};
+
+Result<void> DirectAccess::write_replacing(comm::Blocking& io, Outstanding& o, std::uint64_t to,
+                                           const std::byte* from, comm::Cursor cursor, Source source,
+                                           Staging& staging) {
+  HandOvers handed(staging);
+  while (!cursor.done()) {
+    const comm::Piece piece = cursor.piece();
+    const std::uint64_t at = to + piece.remote_offset;
+    const std::byte* const bytes = plus(from, piece.local_offset);
+    KASANE_TRY(check(at, piece.bytes));
+    std::uint64_t written = 0;
+    for (std::uint64_t done = 0; done < piece.bytes;) {
+      const auto [page, end] = pages_.place_of(at + done);
+      const std::uint64_t n = std::min(piece.bytes - done, end - at - done);
+      if (whole_page(page, at + done, n) && add(io, handed, page, bytes + done, source)) {
+        if (written != done) KASANE_TRY(write(io, o, at + written, bytes + written, done - written, source));
+        written = done + n;
+        if (handed.n == HandOvers::kMost) KASANE_TRY(finish(io, o, handed, source));
+      }
+      done += n;
+    }
+    if (written != piece.bytes)
+      KASANE_TRY(write(io, o, at + written, bytes + written, piece.bytes - written, source));
+    cursor.consume(piece.bytes);
+  }
+  return finish(io, o, handed, source);
+}
+
+/// False: the page is not on SSD, or there is no room for its bytes.
+bool DirectAccess::add(comm::Blocking& io, HandOvers& handed, PageId page, const std::byte* from,
+                       Source source) {
+  if (addresses_.known_here(page, true)) return false;
+  const Location where = addresses_.directory().lookup(io, page);
+  if (!hands_over(where, true)) return false;
+  PageIn::HandOver& h = handed.pages[handed.n] = {page, where.owner, from};
+  Staging::Run& run = handed.runs[handed.n];
+  if (where.owner != rank_ || source == Source::copied) {
+    run = handed.staging.take(pages_.bytes_of(page));
+    if (run.units == 0) return false;
+    std::byte* const copy = handed.staging.at(run);
+    std::memcpy(copy, from, pages_.bytes_of(page));
+    h.bytes = copy;
+    h.at = PendingTable::staging_at(run);
+  }
+  handed.from[handed.n++] = from;
+  note_use(page, where.owner);
+  return true;
+}
+
+/// Pages that had left the SSD meanwhile, or were moving, are written as usual.
+Result<void> DirectAccess::finish(comm::Blocking& io, Outstanding& o, HandOvers& handed, Source source) {
+  if (handed.n == 0) return {};
+  addresses_.hand_over(io, {handed.pages.data(), handed.n});
+  handed.free();
+  const std::size_t n = std::exchange(handed.n, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    const PageId page = handed.pages[i].page;
+    if (!handed.pages[i].taken)
+      KASANE_TRY(write(io, o, pages_.offset_of(page), handed.from[i], pages_.bytes_of(page), source));
+  }
+  return {};
 }
 
 DirectAccess::Found DirectAccess::write_batch(comm::Blocking& io, Outstanding& o, Batch& batch, Source source,
@@ -336,7 +477,7 @@ Result<void> DirectAccess::accumulate(comm::Blocking& io, Outstanding& o, comm::
   const std::size_t part =
       element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
   Result<void> wrong;
-  auto issued = each_batch(to, reinterpret_cast<std::uintptr_t>(from), cursor, [&](Batch& batch) {
+  auto issued = each_batch(io, to, reinterpret_cast<std::uintptr_t>(from), cursor, true, [&](Batch& batch) {
     for (std::size_t i = 0; i < batch.count && wrong; ++i) {
       const comm::Piece& p = batch.pieces[i];
       if (p.remote_offset % part != 0 || p.local_offset % part != 0) {

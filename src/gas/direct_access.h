@@ -83,6 +83,19 @@ class DirectAccess {
   Result<void> atomic(comm::Blocking&, Outstanding&, comm::AtomicOp, comm::Width, std::uint64_t at,
                       std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                       OwnCopies = OwnCopies::outdated);
+  /// Asks the owners of the walk's pages that other ranks have on SSD for about `most` of them, and waits for
+  /// no disk. Returns how many they are.
+  std::size_t send_for(comm::Blocking&, std::uint64_t from, const comm::Cursor&, std::size_t most);
+  /// As write(). Of pages on SSD of which it replaces every byte the bytes are handed over to their owners:
+  /// that is done when the call returns. The caller holds nothing. staging: of this rank's region kPending.
+  Result<void> write_replacing(comm::Blocking&, Outstanding&, std::uint64_t to, const std::byte* from,
+                               comm::Cursor, Source, Staging& staging);
+  /// May a write of so much be one of write_replacing()?
+  [[nodiscard]] bool may_replace(std::uint64_t to, std::uint64_t bytes) const noexcept {
+    if (!addresses_.pages_leave() || to >= bytes_ || bytes > bytes_ - to) return false;
+    const std::uint64_t first = pages_.offset_of(pages_.page_of(to)) == to ? to : pages_.place_of(to).end;
+    return first < to + bytes && pages_.place_of(first).end <= to + bytes;
+  }
   /// Between two places of global memory that do not overlap.
   Result<void> copy(comm::Blocking&, Outstanding&, std::uint64_t from, std::uint64_t to, std::size_t bytes);
   /// Ends when everything that this rank issued before has completed at its owner.
@@ -314,7 +327,17 @@ class DirectAccess {
     return true;
   }
   template <class F>
-  Result<void> each_batch(std::uint64_t remote, std::uintptr_t local, comm::Cursor, const F& flush);
+  Result<void> each_batch(comm::Blocking&, std::uint64_t remote, std::uintptr_t local, comm::Cursor,
+                          bool changes, const F& flush);
+  /// f(page, its first byte in the walk, bytes there) for each stretch of the walk that lies in one page.
+  /// Ends where f is false, or outside the space.
+  template <class F>
+  void each_page(std::uint64_t base, comm::Cursor, const F& f) const;
+  std::size_t page_in_ahead(comm::Blocking&, std::uint64_t base, const comm::Cursor& rest, bool changes);
+  /// Is the stretch a whole page, which one operation can change?
+  [[nodiscard]] bool whole_page(PageId page, std::uint64_t at, std::uint64_t bytes) const noexcept {
+    return bytes <= kMostBytes && at == pages_.offset_of(page) && bytes == pages_.bytes_of(page);
+  }
   template <class F>
   Result<void> hits_first(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, bool changes,
                           const F& part);
@@ -322,6 +345,9 @@ class DirectAccess {
   Found read_batch(comm::Blocking&, Outstanding&, const Batch&, bool only_here);
   Found write_batch(comm::Blocking&, Outstanding&, Batch&, Source, bool only_here);
   Found accumulate_batch(comm::Blocking&, Outstanding&, comm::Element, std::complex<double>, Batch&, Source);
+  struct HandOvers;
+  bool add(comm::Blocking&, HandOvers&, PageId, const std::byte* from, Source);
+  Result<void> finish(comm::Blocking&, Outstanding&, HandOvers&, Source);
   void stage(comm::Blocking&, Part&, Batch&);
   Part& take_part(comm::Blocking&, Outstanding&);
   /// Begins a use for the part, which changes these parts of its page; sets the page's owner.

@@ -38,6 +38,8 @@ inline constexpr comm::HandlerId kTakeHandler{10};
 inline constexpr comm::HandlerId kSignalHandler{11};       ///< runtime/signal_actions.h
 inline constexpr comm::HandlerId kProcessCallHandler{12};  ///< runtime/process_calls.h
 inline constexpr comm::HandlerId kRandomHandler{13};       ///< runtime/random_numbers.h
+inline constexpr comm::HandlerId kSendForHandler{14};
+inline constexpr comm::HandlerId kHandOverHandler{15};
 
 /// Answer of handlers that queue a request for their service thread: there was no room, ask again. They give
 /// this answer in no other case.

@@ -190,6 +190,24 @@ enum class EvictionKind : std::uint8_t {
   return owned_on_ssd(before, me);
 }
 
+// A put that replaces every byte of a page on SSD does not need the old ones. It hands its bytes to the
+// owner, which makes them the page's in the place of those on SSD: busy, bytes, end_page_in(). No rank sees
+// the page in between, so a read gets the old bytes or the new ones.
+
+/// What a rank that has set busy in word 0 makes the page of. nothing: word 0 becomes what it was, if no
+/// other thread had set busy.
+enum class PageInFrom : std::uint8_t { nothing, ssd, put };
+/// handed: a put has handed over the bytes of the page, all of them.
+[[nodiscard]] constexpr PageInFrom page_in_from(const Location& before, Rank me, bool handed) noexcept {
+  if (!pages_in(before, me)) return PageInFrom::nothing;
+  return handed ? PageInFrom::put : PageInFrom::ssd;
+}
+/// May a put to a page that was found there hand over its bytes? whole: it replaces every byte. Else it is
+/// made to the owner's frame, after the page was paged in.
+[[nodiscard]] constexpr bool hands_over(const Location& found, bool whole) noexcept {
+  return whole && found.allocated && !found.busy && !found.untouched && found.tier != Tier::dram;
+}
+
 /// May the owner's frame be read directly? Not one that may be punched. It does not matter if the page moves:
 /// its frame stays as it is.
 [[nodiscard]] constexpr bool readable(const Location& l) noexcept {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +17,9 @@
 
 namespace kasane::gas {
 
+/// Answer to a put that has handed over its bytes: they are the page's now. Else: 0.
+constexpr std::uint64_t kTaken = 1;
+
 /// Pages that are being written.
 struct Tiers::EvictionBatch {
   std::array<Mover::Move, kTogether> moves;
@@ -23,6 +27,19 @@ struct Tiers::EvictionBatch {
   std::uint64_t blocks = 0;  ///< that have frames
   std::vector<mem::SpillRange> ranges;
   std::optional<mem::SpillBatch> batch;
+};
+
+/// Pages that come in together; they are claimed.
+struct Tiers::Incoming {
+  std::array<Mover::Move, kMostPagedIn> moves;
+  std::array<Source, kMostPagedIn> from;
+  std::size_t n = 0;
+  void add(PageId page) noexcept { add(page, Source{}); }
+  void add(PageId page, const Source& source) noexcept {
+    moves[n].page = page;
+    from[n++] = source;
+  }
+  [[nodiscard]] std::span<Mover::Move> all() noexcept { return {moves.data(), n}; }
 };
 
 Tiers::~Tiers() = default;
@@ -39,6 +56,8 @@ Tiers::Tiers(comm::Transport& transport, const Directory& directory, mem::Space&
       polling_(config_.cores),
       eviction_batches_(std::make_unique<EvictionBatch[]>(2)) {
   transport_.set_handler(kPageInHandler, &Tiers::on_page_in, this);
+  transport_.set_handler(kSendForHandler, &Tiers::on_send_for, this);
+  transport_.set_handler(kHandOverHandler, &Tiers::on_hand_over, this);
 }
 
 Result<void> Tiers::check() const {
@@ -218,83 +237,111 @@ BlockMask Tiers::changed(PageId page) const noexcept {
 
 // ---- paging in -------------------------------------------------------------------------------------------
 
-/// A thread that pages in its own rank's page for a get or put may wait by letting other threads run. Not
-/// while it holds the page's blocks: those threads wait for them by polling.
-void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
-  for (const Request& s : wanted) {
-    if (s.owner == transport_.rank()) {
-      comm::PollWaiter waiter(transport_);
-      comm::Blocking polling(transport_, waiter, io.counters());
-      page_in(polling, s.page);
-    } else {
-      residency_.use_tables({pages_.blocks_of(s.page).first, 1});  // those that map its frames here
+/// post(requests, i, answer) for each of n; those that an owner had no room for are posted again. What needs
+/// no answer sets it itself.
+template <class Post>
+void request_each(comm::Blocking& io, std::size_t n, std::uint64_t* answers, const Post& post) {
+  std::fill_n(answers, n, kAgain);
+  for (;; io.waiter().pause()) {
+    {
+      comm::Requests requests(io);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (answers[i] == kAgain) post(requests, i, answers[i]);
+      }
     }
+    if (std::find(answers, answers + n, kAgain) == answers + n) return;
   }
+}
+
+/// A thread that pages in its own rank's pages for a get or put may wait by letting other threads run. Not
+/// while it holds the pages' blocks: those threads wait for them by polling.
+void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
   constexpr std::size_t kAtOnce = 64;
+  const Rank me = transport_.rank();
+  comm::PollWaiter waiter(transport_);
+  comm::Blocking polling(transport_, waiter, io.counters());
   for (; !wanted.empty(); wanted = wanted.subspan(std::min(kAtOnce, wanted.size()))) {
     const auto some = wanted.first(std::min(kAtOnce, wanted.size()));
+    std::array<PageId, kAtOnce> own;
+    std::size_t n = 0;
+    for (const Request& s : some) {
+      if (s.owner == me)
+        own[n++] = s.page;
+      else
+        residency_.use_tables({pages_.blocks_of(s.page).first, 1});  // those that map its frames here
+    }
     std::array<std::uint64_t, kAtOnce> answers;
-    answers.fill(kAgain);
-    const auto unanswered = [&](std::size_t i) {
-      return some[i].owner != transport_.rank() && answers[i] == kAgain;
-    };
-    for (bool again = true; again;) {
-      {
-        comm::Requests requests(io);
-        for (std::size_t i = 0; i < some.size(); ++i) {
-          if (unanswered(i))
-            requests.post(some[i].owner, kPageInHandler, comm::as_payload(some[i].page), {&answers[i]});
-        }
-      }
-      again = false;
-      for (std::size_t i = 0; i < some.size(); ++i) again |= unanswered(i);
-      if (again) io.waiter().pause();
-    }
-    for (std::size_t i = 0; i < some.size(); ++i) {
-      if (some[i].owner != transport_.rank()) some[i].word = answers[i];
-    }
+    request_each(io, some.size(), answers.data(),
+                 [&](comm::Requests& requests, std::size_t i, std::uint64_t& answer) {
+                   if (some[i].owner == me)
+                     answer = some[i].word;
+                   else
+                     requests.post(some[i].owner, kPageInHandler, comm::as_payload(some[i].page), {&answer});
+                 });
+    for (std::size_t i = 0; i < some.size(); ++i) some[i].word = answers[i];
+    for (std::span<const PageId> left(own.data(), n); !left.empty();)
+      left = left.subspan(page_in_own(polling, left));
   }
 }
 
-void Tiers::page_in(comm::Blocking& io, PageId page) {
-  blocks_->admit(io, page);
-  blocks_->claim_for_page_in(io, page);
-  Moves moves;
-  moves[0].page = page;
-  page_in(io, moves, claim_with(page, moves), Caller::worker);
-  if (Location::of(moves[0].before).busy) io.waiter().pause();
+/// The first of the pages, and those after it that can be claimed without waiting. Returns how many that are.
+std::size_t Tiers::page_in_own(comm::Blocking& io, std::span<const PageId> pages) {
+  blocks_->admit(io, pages[0]);
+  blocks_->claim_for_page_in(io, pages[0]);
+  Incoming in;
+  in.add(pages[0]);
+  for (std::uint64_t blocks = 0; in.n < pages.size() && fits_together(pages[in.n], blocks) &&
+                                 blocks_->try_claim_for_page_in(pages[in.n]);) {
+    blocks += pages_.blocks_of(pages[in.n]).count;
+    in.add(pages[in.n]);
+  }
+  const std::size_t n = in.n;
+  if (n == 1) claim_with(in);
+  page_in(io, in, Caller::worker);
+  if (Location::of(in.moves[0].before).busy) io.waiter().pause();
+  return n;
 }
 
-void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Caller who) {
-  const std::span<Mover::Move> all(moves.data(), n);
+PageInFrom Tiers::comes_from(const Incoming& in, std::size_t i) const noexcept {
+  return page_in_from(Location::of(in.moves[i].before), transport_.rank(), in.from[i].any());
+}
+
+void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
   comm::Batch batch(io);
-  for (Mover::Move& t : all) directory_.mark(batch, t.page, &t.before);
+  for (Mover::Move& t : in.all()) directory_.mark(batch, t.page, &t.before);
   batch.await();
   Missing missing;
   std::size_t pages = 0;
-  std::bitset<kMostPagedIn> unused;
-  const auto comes = [this](const Mover::Move& t) {
-    return pages_in(Location::of(t.before), transport_.rank());
-  };
-  for (Mover::Move& t : all) {
+  std::bitset<kMostPagedIn> comes, unused;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    Mover::Move& t = in.moves[i];
     t.step = begin_move(Location::of(t.before), transport_.rank());
-    if (comes(t))
-      ++pages, unused[static_cast<std::size_t>(&t - all.data())] = !add_missing(missing, t.page);
+    const PageInFrom from = comes_from(in, i);
+    comes[i] = from != PageInFrom::nothing;
+    if (comes[i])
+      ++pages, unused[i] = from == PageInFrom::ssd && !add_missing(missing, t.page);
     else if (t.step.verdict != MoveVerdict::wait)
       directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
   }
-  if (!missing.empty()) read(io, missing.all(), who);
-  if (pages != 0 && is_open()) note_as_stored(all);
-  for (Mover::Move& t : all) {
-    if (comes(t)) directory_.unmark(batch, t.page, end_page_in(t.step.claimed), &t.last);
+  if (!missing.empty()) {
+    read(io, missing.all(), who);
+    if (missing.all().size() > 1 && io.counters() != nullptr)
+      count(io.counters()->reads_together, missing.all().size());
+  }
+  take_handed(io, in);
+  if (pages != 0 && is_open()) note_as_stored(in);
+  for (std::size_t i = 0; i < in.n; ++i) {
+    if (comes[i])
+      directory_.unmark(batch, in.moves[i].page, end_page_in(in.moves[i].step.claimed), &in.moves[i].last);
   }
   batch.await();
-  for (const Mover::Move& t : all) {
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const Mover::Move& t = in.moves[i];
     KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(),
                  "only its mover changes the entry of a page that moves");
-    if (!comes(t))
+    if (!comes[i])
       blocks_->unclaim(t.page);
-    else if (unused[static_cast<std::size_t>(&t - all.data())])
+    else if (unused[i])
       blocks_->settle_unused(t.page);
     else
       blocks_->settle(t.page);
@@ -302,13 +349,29 @@ void Tiers::page_in(comm::Blocking& io, Moves& moves, std::size_t n, Caller who)
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
 
+/// The bytes that puts have handed over come into their pages, which are marked. What V shows of such a page
+/// shows them at once, as those of a put to a page in DRAM.
+void Tiers::take_handed(comm::Blocking& io, const Incoming& in) {
+  for (std::size_t i = 0; i < in.n; ++i) {
+    if (comes_from(in, i) != PageInFrom::put) continue;
+    const Source& from = in.from[i];
+    std::byte* const to = space_.a(pages_.offset_of(in.moves[i].page));
+    const std::size_t bytes = pages_.bytes_of(in.moves[i].page);
+    if (from.here != nullptr)
+      std::memcpy(to, from.here, bytes);
+    else
+      io.read({from.rank, kPending, from.at}, to, bytes);
+    if (io.counters() != nullptr) count(io.counters()->pages_replaced);
+  }
+}
+
 /// Of pages that have been read, and are still marked: records the blocks that are as the spill file has
 /// them.
-void Tiers::note_as_stored(std::span<const Mover::Move> moves) noexcept {
+void Tiers::note_as_stored(const Incoming& in) noexcept {
   std::uint64_t taken = 0;
-  for (const Mover::Move& t : moves) {
-    if (!pages_in(Location::of(t.before), transport_.rank())) continue;
-    const mem::BlockRange all = pages_.blocks_of(t.page);
+  for (std::size_t i = 0; i < in.n; ++i) {
+    if (comes_from(in, i) != PageInFrom::ssd) continue;
+    const mem::BlockRange all = pages_.blocks_of(in.moves[i].page);
     for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
       if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b}))
         taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
@@ -369,22 +432,21 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
   return down;
 }
 
-/// The caller has claimed the page, moves[0]. Claims pages that should be read with it, as far as they are
-/// free and there is ample room; returns how many moves there are. Waits for nothing.
-std::size_t Tiers::claim_with(PageId page, Moves& moves) noexcept {
+/// The caller has claimed one page. Claims pages that should be read with it, as far as they are free and
+/// there is ample room. Waits for nothing.
+void Tiers::claim_with(Incoming& in) noexcept {
+  const PageId page = in.moves[0].page;
   const std::uint64_t blocks = pages_.blocks_of(page).count;
   const ReadAhead::Plan plan =
       this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks),
                  ReadAhead::Purpose::load);
-  std::size_t n = 1;
   for (std::uint32_t i = 0; i < plan.pieces; ++i) {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next))
       break;
     if (!file_->stored(pages_.blocks_of(next).first) || !blocks_->try_claim_for_page_in(next)) continue;
-    moves[n++].page = next;
+    in.add(next);
   }
-  return n;
 }
 
 // ---- partial pages ---------------------------------------------------------------------------------------
@@ -453,12 +515,60 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller w
   for (;; io.waiter().pause()) residency_.ring();
 }
 
+// ---- what other ranks ask for ----------------------------------------------------------------------------
+
 void Tiers::on_page_in(void* self, const comm::Message& message) noexcept {
-  auto& tiers = *static_cast<Tiers*>(self);
-  if (tiers.asked_.add({value_of<PageId>(message), message.token}))
-    tiers.residency_.ring();
-  else
-    tiers.transport_.reply(message.token, kAgain);
+  static_cast<Tiers*>(self)->note_asked({value_of<PageId>(message), message.token, {}});
+}
+
+void Tiers::on_send_for(void* self, const comm::Message& message) noexcept {
+  static_cast<Tiers*>(self)->note_asked({value_of<PageId>(message), {}, {}, true});
+}
+
+void Tiers::on_hand_over(void* self, const comm::Message& message) noexcept {
+  const auto handed = value_of<Handed>(message);
+  static_cast<Tiers*>(self)->note_asked({handed.page, message.token, {nullptr, message.from, handed.at}});
+}
+
+void Tiers::note_asked(const QueuedRequest& asked) noexcept {
+  if (asked_.add(asked))
+    residency_.ring();
+  else if (!asked.hint)
+    transport_.reply(asked.token, kAgain);
+}
+
+/// If the message cannot be sent now, the page comes when it is used.
+void Tiers::send_for(PageId page, Rank owner) noexcept {
+  residency_.use_tables({pages_.blocks_of(page).first, 1});
+  static_cast<void>(transport_.send(owner, kSendForHandler, comm::as_payload(page)));
+}
+
+void Tiers::hand_over(comm::Blocking& io, std::span<HandOver> pages) {
+  constexpr std::size_t kAtOnce = 64;
+  KASANE_CHECK_OP(pages.size(), <=, kAtOnce);
+  std::array<std::uint64_t, kAtOnce> answers;
+  comm::PollWaiter waiter(transport_);
+  comm::Blocking polling(transport_, waiter, io.counters());
+  request_each(
+      io, pages.size(), answers.data(), [&](comm::Requests& requests, std::size_t i, std::uint64_t& answer) {
+        const HandOver& h = pages[i];
+        if (h.owner == transport_.rank())
+          answer = 0;
+        else
+          requests.post(h.owner, kHandOverHandler, comm::as_payload(Handed{h.page, h.at}), {&answer});
+      });
+  for (std::size_t i = 0; i < pages.size(); ++i)
+    pages[i].taken =
+        pages[i].owner == transport_.rank() ? hand_over_here(polling, pages[i]) : answers[i] == kTaken;
+}
+
+bool Tiers::hand_over_here(comm::Blocking& io, const HandOver& handed) {
+  blocks_->admit(io, handed.page);
+  blocks_->claim_for_page_in(io, handed.page);
+  Incoming in;
+  in.add(handed.page, {handed.bytes});
+  page_in(io, in, Caller::worker);
+  return comes_from(in, 0) == PageInFrom::put;
 }
 
 Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
@@ -470,44 +580,60 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
     put_back(asked[0]);
     return Served::put_back;
   }
-  const PageId page = asked[0].page;
-  Moves moves;
-  moves[0].page = page;
-  blocks_->claim_for_page_in(io, page);
-  const std::size_t n = claim_asked(moves, asked);
-  page_in(io, moves, n > 1 ? n : claim_with(page, moves), Caller::pager);
+  if (!claim_first(io, asked[0])) return Served::some;
+  Incoming in;
+  in.add(asked[0].page, asked[0].source);
+  claim_asked(in, asked);
+  const std::size_t n = in.n;
+  if (n == 1 && !asked[0].source.any() && !asked[0].hint) claim_with(in);
+  page_in(io, in, Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
-    const Location found = Location::of(moves[i].before);
-    transport_.reply(
-        asked[i].token,
-        (pages_in(found, transport_.rank()) ? end_page_in(moves[i].step.claimed) : found).word());
+    if (!asked[i].hint) transport_.reply(asked[i].token, answer_to(asked[i], in, i));
   }
   return Served::some;
 }
 
-/// The first is claimed. Claims further ones that are free and for which there is ample room; the others wait
-/// for their turn. Returns how many there are.
-std::size_t Tiers::claim_asked(Moves& moves, std::array<QueuedRequest, kMostPagedIn>& asked) noexcept {
-  std::uint64_t blocks = 0;
-  std::size_t n = 1;
-  while (n < kMostPagedIn && asked_.take(asked[n])) {
-    const PageId page = asked[n].page;
-    const std::uint64_t more = pages_.blocks_of(page).count;
-    const bool fits = blocks + more <= kMostAtOnce && residency_.admitted(residency_.low() + blocks + more);
-    if (fits && blocks_->try_claim_for_page_in(page)) {
-      moves[n++].page = page;
-      blocks += more;
-    } else {
-      put_back(asked[n]);
-      break;
-    }
+/// Of a hint: if there is room, and the page is on SSD and free.
+bool Tiers::claim_first(comm::Blocking& io, const QueuedRequest& asked) {
+  if (!asked.hint) {
+    blocks_->claim_for_page_in(io, asked.page);
+    return true;
   }
-  return n;
+  return residency_.admitted(pages_.blocks_of(asked.page).count) &&
+         owned_on_ssd(directory_.lookup(io, asked.page), transport_.rank()) &&
+         blocks_->try_claim_for_page_in(asked.page);
 }
 
-/// A thread waits for it: if there is no room in the queue it asks again.
+std::uint64_t Tiers::answer_to(const QueuedRequest& asked, const Incoming& in, std::size_t i) const noexcept {
+  const PageInFrom from = comes_from(in, i);
+  if (asked.source.any()) return from == PageInFrom::put ? kTaken : 0;
+  return (from != PageInFrom::nothing ? end_page_in(in.moves[i].step.claimed)
+                                      : Location::of(in.moves[i].before))
+      .word();
+}
+
+/// May the page come in a turn with so many blocks of others?
+bool Tiers::fits_together(PageId page, std::uint64_t blocks) const noexcept {
+  const std::uint64_t all = blocks + pages_.blocks_of(page).count;
+  return all <= kMostAtOnce && residency_.admitted(residency_.low() + all);
+}
+
+/// One page is claimed. Claims further ones that are asked for and free, and for which there is ample room;
+/// the others wait for their turn.
+void Tiers::claim_asked(Incoming& in, std::array<QueuedRequest, kMostPagedIn>& asked) noexcept {
+  std::uint64_t blocks = 0;
+  while (in.n < kMostPagedIn && asked_.take(asked[in.n])) {
+    const QueuedRequest& next = asked[in.n];
+    if (!fits_together(next.page, blocks) || !blocks_->try_claim_for_page_in(next.page))
+      return put_back(next);
+    in.add(next.page, next.source);
+    blocks += pages_.blocks_of(next.page).count;
+  }
+}
+
+/// A thread waits for it, if it is no hint: if there is no room in the queue it asks again.
 void Tiers::put_back(const QueuedRequest& asked) noexcept {
-  if (!asked_.add(asked)) transport_.reply(asked.token, kAgain);
+  if (!asked_.add(asked) && !asked.hint) transport_.reply(asked.token, kAgain);
 }
 
 }  // namespace kasane::gas

@@ -6,6 +6,7 @@
 //             ─▶ end_evict: not busy
 //   drop      busy, another rank's ─▶ nothing of it in use ─▶ punched ─▶ not busy
 //   page in   blocks claimed ─▶ busy ─▶ read ─▶ end_page_in: not busy ─▶ settled
+//             of a put that has handed over all bytes of the page: these, and nothing is read
 //             with it the next pages of its sweep (gas/read_ahead.h), if they can be claimed
 //
 // A page of this rank that no other rank asks for stays on SSD, and its blocks are read and evicted singly
@@ -88,6 +89,8 @@ class Tiers final : public PageIn {
   /// thread was at it: look again.
   void page_in(comm::Blocking&, PageId);
   void page_in(comm::Blocking&, std::span<Request>) override;
+  void send_for(PageId, Rank owner) noexcept override;
+  void hand_over(comm::Blocking&, std::span<HandOver>) override;
   [[nodiscard]] bool counts(PageId page) const noexcept override { return residency_.counts(page); }
   void forget(std::uint64_t offset, std::uint64_t bytes) noexcept override;
 
@@ -136,21 +139,44 @@ class Tiers final : public PageIn {
   [[nodiscard]] bool asked() const noexcept { return asked_.any(); }
 
  private:
+  /// Where the bytes of a page come from; none: from SSD.
+  struct Source {
+    const std::byte* here = nullptr;
+    Rank rank = kNoRank;
+    std::uint64_t at = 0;  ///< in region kPending of `rank`
+    [[nodiscard]] bool any() const noexcept { return here != nullptr || rank != kNoRank; }
+  };
   struct QueuedRequest {
     PageId page;
     comm::ReplyToken token;
+    Source source;
+    bool hint = false;  ///< is not answered
+  };
+  /// What a put hands over, as a message.
+  struct Handed {
+    PageId page;
+    std::uint64_t at;
   };
   static constexpr std::uint32_t kMostAsked = 1024;
 
   static void on_page_in(void* self, const comm::Message&) noexcept;
+  static void on_send_for(void* self, const comm::Message&) noexcept;
+  static void on_hand_over(void* self, const comm::Message&) noexcept;
+  void note_asked(const QueuedRequest&) noexcept;
   enum class Caller : std::uint8_t { pager, worker };
   static constexpr std::size_t kMostPagedIn = 65;
-  using Moves = std::array<Mover::Move, kMostPagedIn>;
-  /// The first n moves, whose pages are claimed.
-  void page_in(comm::Blocking&, Moves&, std::size_t n, Caller);
-  std::size_t claim_with(PageId, Moves&) noexcept;
+  struct Incoming;
+  [[nodiscard]] PageInFrom comes_from(const Incoming&, std::size_t i) const noexcept;
+  void page_in(comm::Blocking&, Incoming&, Caller);
+  void take_handed(comm::Blocking&, const Incoming&);
+  std::size_t page_in_own(comm::Blocking&, std::span<const PageId>);
+  bool hand_over_here(comm::Blocking&, const HandOver&);
+  void claim_with(Incoming&) noexcept;
   void put_back(const QueuedRequest&) noexcept;
-  std::size_t claim_asked(Moves&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
+  [[nodiscard]] bool claim_first(comm::Blocking&, const QueuedRequest&);
+  void claim_asked(Incoming&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
+  [[nodiscard]] bool fits_together(PageId, std::uint64_t blocks) const noexcept;
+  [[nodiscard]] std::uint64_t answer_to(const QueuedRequest&, const Incoming&, std::size_t i) const noexcept;
   /// one page of any size, or one and kMostAtOnce blocks
   using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;
   bool add_missing(Missing&, PageId) const noexcept;
@@ -162,7 +188,7 @@ class Tiers final : public PageIn {
   struct EvictionBatch;
   void start_eviction(comm::Blocking&, std::span<const PageId> pages, bool* left, EvictionBatch&);
   void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
-  void note_as_stored(std::span<const Mover::Move>) noexcept;
+  void note_as_stored(const Incoming&) noexcept;
   [[nodiscard]] BlockMask changed(PageId) const noexcept;
 
   comm::Transport& transport_;

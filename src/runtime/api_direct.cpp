@@ -248,6 +248,21 @@ int kasane_put_vector(const kasane_piece_t* pieces, size_t count, kasane_pending
   return answer(d->put(base, nullptr, cursor, id_of(pending)), call);
 }
 
+int kasane_send_for(const void* global, const kasane_strides_t* shape, int access, size_t* absent) {
+  constexpr const char* call = "kasane_send_for";
+  *absent = 0;
+  Direct* d = direct_for(call);
+  if (d == nullptr) return EPERM;
+  if (access != KASANE_READ && access != KASANE_READ_WRITE)
+    return api_fail(EINVAL, call, "what is sent for is read");
+  Runtime* const r = Runtime::current();
+  if (!r->has_tiers()) return 0;
+  return with_shape(shape, call, [&](Cursor& c) -> kasane::Result<void> {
+    *absent = r->send_for(global, c, static_cast<kasane::dsm::Use>(access));
+    return {};
+  });
+}
+
 int kasane_accumulate(void* global, const void* source, size_t count, kasane_element_t element,
                       const double scale[2], kasane_pending_t* pending) {
   constexpr const char* call = "kasane::accumulate";

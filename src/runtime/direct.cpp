@@ -307,6 +307,16 @@ Result<void> Direct::change(Id* id, const Issue& issue) {
   return await(w, here.record().outstanding, issue(w.polling(), here.record().outstanding, false));
 }
 
+/// The next row decides, which may have been begun, and the one after it.
+bool Direct::may_replace(std::uint64_t to, comm::Cursor cursor) const noexcept {
+  for (int rows = 0; rows < 2 && !cursor.done(); ++rows) {
+    const comm::Piece piece = cursor.piece();
+    if (access_.may_replace(to + piece.remote_offset, piece.bytes)) return true;
+    cursor.consume(piece.bytes);
+  }
+  return false;
+}
+
 Result<void> Direct::put(void* to, const void* from, const comm::Cursor& cursor, Id* id) {
   if (variables_.any_in(to, cursor)) [[unlikely]]
     return put_variables(to, from, cursor);
@@ -315,9 +325,11 @@ Result<void> Direct::put(void* to, const void* from, const comm::Cursor& cursor,
   KASANE_TRY(offset);
   const auto* source = static_cast<const std::byte*>(from);
   const bool in_v = touches_space(source, cursor);
+  const bool replaces = may_replace(*offset, cursor);
   return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool asynchronous) -> Result<void> {
-    return access_.write(io, o, *offset, source, cursor,
-                         in_v || asynchronous ? gas::Source::copied : gas::Source::kept);
+    const gas::Source how = in_v || asynchronous ? gas::Source::copied : gas::Source::kept;
+    return replaces ? access_.write_replacing(io, o, *offset, source, cursor, how, pending_.staging())
+                    : access_.write(io, o, *offset, source, cursor, how);
   });
 }
 

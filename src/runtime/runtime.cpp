@@ -1366,6 +1366,34 @@ void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
   state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
 }
 
+std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, dsm::Use use) {
+  const PassedCalls passed;
+  auto& s = *state_;
+  if (s.tiers == nullptr || !s.tiers->may_be_absent() || !s.space->contains(global) ||
+      !s.check_open("send_for"))
+    return 0;
+  dsm::ThreadContext& here = s.contexts->here();
+  const std::uint64_t offset = s.space->offset(global);
+  // of the owner's share, which is about as large as this rank's; more would evict what has come
+  const std::uint64_t most = s.tiers->most_at_once() / (8 * s.ranks);
+  std::size_t absent =
+      s.access->send_for(here.io, offset, cursor, std::max<std::uint64_t>(most / mem::kPageBytes, 1));
+  std::uint64_t sent = 0, last = ~std::uint64_t{0};
+  for (comm::Cursor rest = cursor; !rest.done() && sent < most;) {
+    const comm::Piece piece = rest.piece();
+    const std::uint64_t at = offset + piece.remote_offset;
+    rest.consume(piece.bytes);
+    if (at >= s.space->bytes() || piece.bytes > s.space->bytes() - at) break;
+    const std::uint64_t window = at / mem::kPageBytes;
+    if (window == last && (at + piece.bytes - 1) / mem::kPageBytes == window) continue;
+    last = window;
+    if (s.directory->near_owner(s.directory->pages().page_of(at)) != s.rank) continue;
+    absent += s.coherence->send_for(here, at, std::min(piece.bytes, most - sent), use);
+    sent += piece.bytes;
+  }
+  return absent;
+}
+
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
   const PassedCalls passed;
   KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));

@@ -159,6 +159,9 @@ class Runtime {
   /// As pin() and unpin() of a piece at a time, for at most as much as DRAM holds at once; ends at the first
   /// page that is not allocated.
   void prefetch(const void* p, std::size_t bytes, dsm::Use);
+  /// Sends for what of a patch is on SSD, at this rank or another; returns how many pages, or parts of own
+  /// ones, that are.
+  std::size_t send_for(const void* global, const comm::Cursor&, dsm::Use);
   Result<void> discard(const void* p, std::size_t bytes);
   /// Passes the program's advice on memory to the tiers, if there are any.
   Result<void> tell(const void* p, std::size_t bytes, gas::Advisor::What, const char* call);

@@ -2,9 +2,10 @@
 // Coherent address caches as a System for the explorer: workers of several ranks get and put the two cells of
 // one page through their ranks' entries while others move the page. Every decision comes from the shipping
 // functions gas::next(AddressEntry, …), gas::filled, gas::begin_move, gas::end_move, gas::begin_evict,
-// gas::end_evict, gas::end_page_in, gas::readable, gas::keepable, gas::stood and gas::holder_bit. This file
-// adds the machine around them: the directory words, messages, frames, and puts under way, in the order in
-// which address_cache.cpp, direct_access.cpp and mover.cpp perform the steps, each step on its own.
+// gas::end_evict, gas::end_page_in, gas::page_in_from, gas::hands_over, gas::readable, gas::keepable,
+// gas::stood and gas::holder_bit. This file adds the machine around them: the directory words, messages,
+// frames, and puts under way, in the order in which address_cache.cpp, direct_access.cpp and mover.cpp take
+// the steps, each step on its own.
 //
 // A step is what others can observe half-done: one look at or change of an entry or a directory word, one
 // recall handled, one cell read, one put landing, the end of its use. Recalls arrive in any order. What V has
@@ -18,7 +19,8 @@
 //
 // A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell.
 // An actor that meets a page on SSD asks the owner to page it in; the owner's service does so, and the actor
-// looks again.
+// looks again. A put of both cells that meets the page on SSD hands them over: the owner's service makes them
+// the page's instead of those on the disk, cell by cell, while the page is busy.
 //
 // Abstractions: the owner's answer to a yield belongs to the other model; here a move may be scripted to be
 // refused. A waiting worker is disabled until what it waits for has changed. Numbers of recalls (stamp) and
@@ -72,9 +74,13 @@ enum class Mutation : std::uint8_t {
   last_use_keeps_silent,  ///< the thread that ends the last use sends no answer
   takes_without_look,     ///< the manager takes the holders of a page that moves already, too
   watched_not_awaited,    ///< a mover that has taken a location back directly does not wait for the uses
+  handed_unread,          ///< the owner of a page that is put as a whole makes it readable before the put
+  handed_unmarked,        ///< … does not mark it while it takes the bytes
+  handed_in_part,         ///< a put of one cell hands over both
+  handed_for_granted,     ///< a put does not look whether the owner has taken its bytes
 };
 
-enum class Do : std::uint8_t { get, near_get, put, own, own_refused, evict, touch, assign, end };
+enum class Do : std::uint8_t { get, near_get, put, put_all, own, own_refused, evict, touch, assign, end };
 
 struct Instr {
   Do what = Do::end;
@@ -88,6 +94,9 @@ inline Instr evict() { return {Do::evict}; }        ///< if the page is here
 inline Instr put(int cell, int value) {
   return {Do::put, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)};
 }
+inline Instr put_all(int value) {
+  return {Do::put_all, 0, static_cast<std::uint8_t>(value)};
+}  ///< both cells
 inline Instr own() { return {Do::own}; }
 inline Instr own_refused() { return {Do::own_refused}; }  ///< the owner answers retry or pinned
 /// the page has no owner yet
@@ -102,6 +111,7 @@ struct Program {
   std::vector<Script> workers;
   bool allocated = true;  ///< with rank 0 as its owner
   bool untouched = false;
+  bool spilled = false;  ///< on SSD, where both cells are 1
   /// the holder bit of each rank, as gas::holder_bit has it in larger jobs
   std::array<std::uint8_t, 3> group{0, 1, 2};
   /// the manager marks the page and takes its holders in one step, for any rank that asks it
@@ -116,7 +126,7 @@ template <std::uint8_t R, std::uint8_t W>
 class Addresses {
   using Event = gas::AddressEvent;
   using Action = gas::AddressAction;
-  static constexpr std::uint8_t kCells = 2;
+  static constexpr std::uint8_t kCells = 2, kHandedStep = 8;
 
   struct Entry {
     std::uint8_t state, owner, uses, stamp;  // owner + 1
@@ -144,6 +154,8 @@ class Addresses {
     std::uint8_t disk[kCells];
     // an actor asks the owner to page the page in; how far the owner is with it
     std::uint8_t wanted, service;
+    // the actor whose bytes are handed over, or were just now answered, + 1; the answer: 1 taken, 2 not
+    std::uint8_t handed, taken;
     Entry entry[R];
     std::uint8_t recall[R];  // under way to the rank: mover's worker + 1
     std::uint8_t kept[R];    // the worker that is answered when the uses are over, + 1
@@ -160,6 +172,11 @@ class Addresses {
     std::memset(&s, 0, sizeof s);
     s.owner = program_.allocated ? 1 : 0;
     s.untouched = program_.untouched;
+    if (program_.spilled) {
+      put_word0(s, gas::in_tier(word0(s), gas::Tier::ssd));
+      std::fill_n(s.disk, kCells, 1);
+      std::fill_n(s.complete, kCells, 1);
+    }
     return s;
   }
 
@@ -168,7 +185,7 @@ class Addresses {
     for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
     for (std::uint8_t r = 0; r < R; ++r)
       if (s.recall[r] != 0) on_recall(s, r, emit);
-    if (s.wanted) bring_in(s, emit);
+    if (s.wanted || (s.handed != 0 && s.taken == 0)) bring_in(s, emit);
   }
 
   /// A mutant is judged by what gets see, by lost puts and by deadlock, not by the protocol's own invariants.
@@ -227,7 +244,9 @@ class Addresses {
                                              "move: copies cell",
                                              "move: names the owner",
                                              "move: the owner refused",
-                                             "assigns the page"};
+                                             "assigns the page",
+                                             "hands the page's bytes over to the owner",
+                                             "hears whether they were taken"};
     if (step.kind == kService1)
       return "rank " + std::to_string(step.actor) + " brings the page in: step " +
              std::to_string(step.detail);
@@ -288,6 +307,8 @@ class Addresses {
     kName,
     kRefused,
     kAssign,
+    kHandOver,
+    kTaken,
     kRecall = 0x100,
     kService1 = 0x200,
   };
@@ -302,6 +323,7 @@ class Addresses {
     kReadingCells,
     kLookingAgain,
     kAsked,    // the owner, to bring the page in
+    kHanding,  // a put of the whole page: to the owner
     kPutting,  // under way, until it has completed
     kEnding,
     kMarking,    // a move: busy, after word 2 was looked at
@@ -366,7 +388,8 @@ class Addresses {
     switch (instr(s, a).what) {
       case Do::get:
       case Do::near_get: return access(s, a, Event::read, emit);
-      case Do::put: return access(s, a, Event::put, emit);
+      case Do::put:
+      case Do::put_all: return access(s, a, Event::put, emit);
       case Do::touch: return touch(s, a, emit);
       case Do::evict:
       case Do::own:
@@ -397,6 +420,7 @@ class Addresses {
       emit(n, Step{kind, a, detail});
     };
     const Stage going = event == Event::read ? kReadingCells : kPutting;
+    const bool whole = i.what == Do::put_all || (i.what == Do::put && without(Mutation::handed_in_part));
     switch (x.stage) {
       case kStart:  // no step of its own: the later a get begins, the more it must see
         if (event == Event::read) std::copy_n(s.complete, kCells, y.floor);
@@ -427,7 +451,7 @@ class Addresses {
       case kRegistering: {  // two operations at once, in either order
         const auto hear = [&](Heard what, std::uint16_t kind, std::uint8_t detail) {
           y.heard = static_cast<std::uint8_t>(x.heard | what);
-          to(y.heard == kBoth ? believe(y, event) : kRegistering, kind, detail);
+          to(y.heard == kBoth ? believe(y, event, whole) : kRegistering, kind, detail);
           n = s;
         };
         if ((x.heard & kBit) == 0) {
@@ -497,6 +521,22 @@ class Addresses {
         next_instr(n, a);
         return emit(n, Step{kStood, a, 0});
       }
+      case kHanding:
+        if (y.seen_version == 0) {
+          if (s.handed != 0) return;  // one at a time
+          n.handed = static_cast<std::uint8_t>(a + 1);
+          y.seen_version = 1;
+          return to(kHanding, kHandOver);
+        }
+        if (s.taken == 0) return;
+        n.handed = n.taken = 0;
+        if (s.taken == 1 || without(Mutation::handed_for_granted)) {
+          if (without(Mutation::handed_for_granted)) note_complete(n, i);
+          next_instr(n, a);
+          return emit(n, Step{kTaken, a, s.taken});
+        }
+        start_again(y);
+        return to(kLooking, kAgain);
       case kAsked:  // the message is there at once; its answer comes when the page is in
         if (y.seen_version == 0) {
           n.wanted = 1;
@@ -524,7 +564,7 @@ class Addresses {
 
   /// Both answers are here; decides what to do with them. From here on the page is known by word 0, unless
   /// the entry is filled.
-  Stage believe(Actor& y, Event event) const {
+  Stage believe(Actor& y, Event event, bool whole) const {
     gas::Location where{y.owner != 0,
                         y.owner != 0 ? Rank{y.owner - 1u} : kNoRank,
                         static_cast<gas::Tier>(y.tier),
@@ -536,7 +576,10 @@ class Addresses {
     y.heard = y.bit_stamp = y.busy = y.tier = y.untouched = 0;
     if (!where.allocated) return kPaused;  // the caller gets an error; here it asks again
     if (without(Mutation::fill_from_ssd)) where.tier = gas::Tier::dram;
-    if (!gas::readable(where)) return kAsked;
+    if (!gas::readable(where)) {
+      y.seen_version = 0;  // it has not asked yet
+      return gas::hands_over(where, whole) ? kHanding : kAsked;
+    }
     if (where.busy && !read && without(Mutation::put_while_busy)) return kPutting;
     if (without(Mutation::fill_while_busy)) where.busy = false;
     if (without(Mutation::untouched_is_kept) || (!read && without(Mutation::put_leaves_untouched)))
@@ -571,26 +614,53 @@ class Addresses {
   void bring_in(const State& s, Emit&& emit) const {
     State n = s;
     const auto at = static_cast<std::uint8_t>(s.owner - 1);
+    const bool handed = s.service == 0 ? s.handed != 0 && s.taken == 0 : s.service > kHandedStep;
+    const auto step = static_cast<std::uint8_t>(s.service % kHandedStep);
     const Step label{kService1, at, s.service};
     if (s.service == 0) {
       if (s.busy) return;
-      if (s.tier == 0) {
-        n.wanted = 0;
-        return emit(n, label);
+      switch (gas::page_in_from(word0(s), Rank{at}, handed)) {
+        case gas::PageInFrom::nothing:
+          n.wanted = 0;
+          if (handed) n.taken = 2;
+          return emit(n, label);
+        case gas::PageInFrom::put:
+          if (without(Mutation::handed_unread)) return end_handed_unread(n, label, emit);
+          break;
+        case gas::PageInFrom::ssd: break;
       }
-      n.busy = 1;
-      n.service = 1;
+      n.busy = handed && without(Mutation::handed_unmarked) ? 0 : 1;
+      if (n.busy == 0) n.tier = 0;
+      n.service = static_cast<std::uint8_t>(handed ? kHandedStep + 1 : 1);
       return emit(n, label);
     }
-    if (s.service <= kCells) {
-      n.frame[at][s.service - 1] = s.disk[s.service - 1];
+    const Instr* put = handed ? &instr(s, static_cast<std::uint8_t>(s.handed - 1)) : nullptr;
+    if (step <= kCells) {
+      n.frame[at][step - 1] = put != nullptr ? put->value : s.disk[step - 1];
       ++n.service;
       return emit(n, label);
     }
-    put_word0(n, gas::end_page_in(word0(s)));
+    if (n.busy != 0) put_word0(n, gas::end_page_in(word0(s)));
     std::fill_n(n.disk, kCells, 0);
     n.service = n.wanted = 0;
+    if (put != nullptr) {
+      note_complete(n, *put);
+      n.taken = 1;
+    }
     emit(n, label);
+  }
+  /// A mutant: the page comes in with whatever is in its frame, and the put follows as to any page in DRAM.
+  template <class Emit>
+  void end_handed_unread(State& n, const Step& label, Emit&& emit) const {
+    n.tier = 0;
+    std::fill_n(n.disk, kCells, 0);
+    n.wanted = 0;
+    n.taken = 2;
+    emit(n, label);
+  }
+  static void note_complete(State& n, const Instr& i) {
+    n.complete[i.cell] = i.value;
+    if (i.what == Do::put_all) std::fill_n(n.complete, kCells, i.value);
   }
 
   /// True if it was the last one that a mover waits for.
@@ -619,7 +689,9 @@ class Addresses {
     const char* why = at + 1 != n.owner ? "a put lands where the page is not"
                       : n.copied        ? "a put lands in a frame that the mover has read"
                                         : nullptr;
-    n.frame[at][i.cell] = n.complete[i.cell] = i.value;
+    n.frame[at][i.cell] = i.value;
+    if (i.what == Do::put_all) std::fill_n(n.frame[at], kCells, i.value);
+    note_complete(n, i);
     n.actor[a].stage = kEnding;
     emit(n, Step{kLand, a, i.cell}, why);
   }

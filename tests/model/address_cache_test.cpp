@@ -158,6 +158,37 @@ Named evicted_by_both() {
           {{{1, {own(), evict()}}, {2, {own(), put(0, 1), evict()}}, {0, {near_get(), put(1, 1)}}}}};
 }
 
+// A put of the whole page meets it on SSD, where an old value is; others read it, take it or put to it, and
+// its owner evicts it again.
+Named spilled(const char* name, std::vector<Script> workers) {
+  Named n{name, {std::move(workers)}};
+  n.program.spilled = true;
+  return n;
+}
+Named replaced() {
+  return spilled("a put of the whole page on SSD",
+                 {{0, {evict(), evict()}}, {1, {put_all(2)}}, {2, {near_get(), get()}}});
+}
+Named replaced_twice() {
+  return spilled("two puts of the whole page",
+                 {{0, {evict(), get()}}, {1, {put_all(2), put_all(3)}}, {2, {get()}}});
+}
+Named replaced_by_its_owner() {
+  return spilled("a put of the whole page at its owner",
+                 {{0, {evict()}}, {0, {put_all(2), get()}}, {2, {near_get(), get()}}});
+}
+Named replaced_and_moved() {
+  return spilled("a put of the whole page that moves",
+                 {{0, {evict()}}, {1, {put_all(2)}}, {2, {own(), get()}}});
+}
+Named replaced_then_put() {
+  return spilled("a put of the whole page, then of a cell",
+                 {{0, {evict(), near_get()}}, {1, {put_all(2), put(0, 3)}}, {2, {get()}}});
+}
+Named put_of_a_cell() {
+  return spilled("a put of a part of the page on SSD", {{0, {get()}}, {1, {put(0, 2)}}});
+}
+
 // Allocated untouched with rank 0 as its provisional owner.
 Named untouched(const char* name, std::vector<Script> workers) {
   Named n{name, {std::move(workers)}};
@@ -192,6 +223,12 @@ std::vector<Named> programs() {
           evicted_under_two(),
           evicted_and_moved(),
           evicted_by_both(),
+          replaced(),
+          replaced_twice(),
+          replaced_by_its_owner(),
+          replaced_and_moved(),
+          replaced_then_put(),
+          put_of_a_cell(),
           put_while_moving(),
           owner_too(),
           shared_entry(),
@@ -278,6 +315,10 @@ std::vector<Mutant> mutants() {
       {"takes_without_look", takes_without_look, two_by_message()},
       {"watched_not_awaited", watched_not_awaited, taken_back()},
       {"recall_while_filling_by_itself", recall_while_filling, taken_back()},
+      {"handed_unread", handed_unread, replaced()},
+      {"handed_unmarked", handed_unmarked, replaced()},
+      {"handed_in_part", handed_in_part, put_of_a_cell()},
+      {"handed_for_granted", handed_for_granted, replaced_and_moved()},
   };
 }
 

@@ -240,6 +240,21 @@ TEST(InPart, ItsOwnerBringsBlocksInAndLetsThemGo) {
   EXPECT_EQ(eviction_kind(busy, kMe), EvictionKind::wait);
 }
 
+TEST(HandOver, OnlyAWholePageOnSsdIsHandedOver) {
+  Location busy = kOnSsd, fresh = kOnSsd;
+  busy.busy = fresh.untouched = true;
+  EXPECT_FALSE(hands_over(kOnSsd, false));
+  for (const Location& l : {kInDram, busy, fresh, Location{}}) EXPECT_FALSE(hands_over(l, true));
+  for (const Location& l : {kOnSsd, kInPart}) {
+    EXPECT_TRUE(hands_over(l, true));
+    EXPECT_EQ(page_in_from(l, kMe, true), PageInFrom::put);
+    EXPECT_EQ(page_in_from(l, kMe, false), PageInFrom::ssd);
+    EXPECT_EQ(page_in_from(l, kOther, true), PageInFrom::nothing);
+  }
+  for (const Location& l : {kInDram, busy, Location{}})
+    EXPECT_EQ(page_in_from(l, kMe, true), PageInFrom::nothing);
+}
+
 /// An owner that brings its page in, wholly, when it is asked.
 struct BringsIn final : PageIn {
   void page_in(comm::Blocking& io, std::span<Request> requests) override {
@@ -252,6 +267,8 @@ struct BringsIn final : PageIn {
       if (moved == s.page) s.word = Location{true, Rank{2}, Tier::dram, false, l.version + 1}.word();
     }
   }
+  void send_for(PageId, Rank) noexcept override {}
+  void hand_over(comm::Blocking&, std::span<HandOver>) override {}
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank* here = nullptr;
