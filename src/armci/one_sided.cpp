@@ -2,10 +2,12 @@
 // ARMCI's one-sided calls, as transfers.
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "armci/library.h"
 #include "armci/pending.h"
+#include "armci/scale.h"
 #include "armci/transfers.h"
 
 namespace kasane::armci {
@@ -28,6 +30,35 @@ int non_blocking(armci_hdl_t* handle, const Issue& issue) {
   issue(&pending);
   note_pending(handle, pending);
   return 0;
+}
+
+/// Of a patch: if something of it is on SSD it is only sent for.
+int non_blocking(armci_hdl_t* handle, Deferred&& later) {
+  if (sent_for(later)) return note_deferred(handle, std::move(later)), 0;
+  return non_blocking(handle, [&](kasane_pending_t* p) { transfer(later, p); });
+}
+
+int put_later(const char* call, int process, void* to, void* from, const Patch& patch, armci_hdl_t* handle) {
+  if (patch.is_small())
+    return non_blocking(handle, [&](kasane_pending_t* p) { put({call, process, p}, to, from, patch); });
+  return non_blocking(handle, {Deferred::Kind::put, call, process, to, from, patch, 0, {}, {}});
+}
+
+int get_later(const char* call, int process, void* from, void* to, const Patch& patch, armci_hdl_t* handle) {
+  if (patch.is_small())
+    return non_blocking(handle, [&](kasane_pending_t* p) { get({call, process, p}, from, to, patch); });
+  return non_blocking(handle, {Deferred::Kind::get, call, process, from, to, patch, 0, {}, {}});
+}
+
+int accumulate_later(const char* call, int process, int type, const void* scale, void* to, void* from,
+                     const Patch& patch, armci_hdl_t* handle) {
+  if (patch.is_small()) {
+    return non_blocking(
+        handle, [&](kasane_pending_t* p) { accumulate({call, process, p}, type, scale, to, from, patch); });
+  }
+  Deferred later = {Deferred::Kind::accumulate, call, process, to, from, patch, type, {}, {}};
+  if (const Scale s = scale_for(type, scale); s.known) std::memcpy(later.scale, scale, s.type_bytes);
+  return non_blocking(handle, std::move(later));
 }
 
 /// f(source, destination, bytes) for each segment of the vectors.
@@ -152,17 +183,15 @@ int PARMCI_Acc(int datatype, void* scale, void* src, void* dst, int bytes, int p
 }
 int PARMCI_NbPut(void* src, void* dst, int bytes, int proc, armci_hdl_t* hdl) {
   const Patch patch = Patch::bytes(size_of("ARMCI_NbPut", bytes));
-  return non_blocking(hdl, [&](kasane_pending_t* p) { put({"ARMCI_NbPut", proc, p}, dst, src, patch); });
+  return put_later("ARMCI_NbPut", proc, dst, src, patch, hdl);
 }
 int PARMCI_NbGet(void* src, void* dst, int bytes, int proc, armci_hdl_t* hdl) {
   const Patch patch = Patch::bytes(size_of("ARMCI_NbGet", bytes));
-  return non_blocking(hdl, [&](kasane_pending_t* p) { get({"ARMCI_NbGet", proc, p}, src, dst, patch); });
+  return get_later("ARMCI_NbGet", proc, src, dst, patch, hdl);
 }
 int PARMCI_NbAcc(int datatype, void* scale, void* src, void* dst, int bytes, int proc, armci_hdl_t* hdl) {
   const Patch patch = Patch::bytes(size_of("ARMCI_NbAcc", bytes));
-  return non_blocking(hdl, [&](kasane_pending_t* p) {
-    accumulate({"ARMCI_NbAcc", proc, p}, datatype, scale, dst, src, patch);
-  });
+  return accumulate_later("ARMCI_NbAcc", proc, datatype, scale, dst, src, patch, hdl);
 }
 void ARMCI_Copy(void* src, void* dst, int size) { std::memmove(dst, src, size_of("ARMCI_Copy", size)); }
 
@@ -184,19 +213,17 @@ int PARMCI_AccS(int datatype, void* scale, void* src, int src_stride[], void* ds
 int PARMCI_NbPutS(void* src, int src_stride[], void* dst, int dst_stride[], int count[], int levels, int proc,
                   armci_hdl_t* hdl) {
   const Patch patch = patch_of("ARMCI_NbPutS", dst_stride, src_stride, count, levels);
-  return non_blocking(hdl, [&](kasane_pending_t* p) { put({"ARMCI_NbPutS", proc, p}, dst, src, patch); });
+  return put_later("ARMCI_NbPutS", proc, dst, src, patch, hdl);
 }
 int PARMCI_NbGetS(void* src, int src_stride[], void* dst, int dst_stride[], int count[], int levels, int proc,
                   armci_hdl_t* hdl) {
   const Patch patch = patch_of("ARMCI_NbGetS", src_stride, dst_stride, count, levels);
-  return non_blocking(hdl, [&](kasane_pending_t* p) { get({"ARMCI_NbGetS", proc, p}, src, dst, patch); });
+  return get_later("ARMCI_NbGetS", proc, src, dst, patch, hdl);
 }
 int PARMCI_NbAccS(int datatype, void* scale, void* src, int src_stride[], void* dst, int dst_stride[],
                   int count[], int levels, int proc, armci_hdl_t* hdl) {
   const Patch patch = patch_of("ARMCI_NbAccS", dst_stride, src_stride, count, levels);
-  return non_blocking(hdl, [&](kasane_pending_t* p) {
-    accumulate({"ARMCI_NbAccS", proc, p}, datatype, scale, dst, src, patch);
-  });
+  return accumulate_later("ARMCI_NbAccS", proc, datatype, scale, dst, src, patch, hdl);
 }
 void armci_write_strided(void* ptr, int levels, int stride[], int count[], char* buf) {
   pack(ptr, levels, stride, count, buf, [](char* row, char* to, std::size_t n) { copy_row(to, row, n); });

@@ -40,6 +40,11 @@ struct Patch {
   }
 
   [[nodiscard]] bool contiguous() const noexcept { return dimensions == 1; }
+  /// Too small to look whether it is on SSD before it is copied.
+  [[nodiscard]] bool is_small() const noexcept {
+    constexpr std::size_t kFewBytes = 4096, kFewRows = 2;
+    return count[0] == 0 || (total() < kFewBytes && total() / count[0] <= kFewRows);
+  }
   [[nodiscard]] std::size_t total() const noexcept {
     std::size_t n = 1;
     for (std::uint32_t d = 0; d < dimensions; ++d) n *= count[d];

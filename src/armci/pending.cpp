@@ -2,8 +2,10 @@
 #include "armci/pending.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "armci/library.h"
@@ -11,9 +13,30 @@
 namespace kasane::armci {
 namespace {
 
+/// When ARMCI_Test looks whether deferred transfers can be made.
+class Looks {
+ public:
+  /// Not yet: the pages were sent for, or looked at, just now.
+  [[nodiscard]] bool too_early() noexcept {
+    const auto now = Clock::now();
+    if (now < next_) return true;
+    next_ = now + std::chrono::microseconds(200);
+    return false;
+  }
+  /// It has looked often enough in vain.
+  [[nodiscard]] bool enough() noexcept { return ++count_ > 32; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point next_{};
+  int count_ = 0;
+};
+
 struct Record {
   int generation = 0;  ///< 0: not in use
   std::vector<kasane_pending_t> operations;
+  std::vector<Deferred> deferred;  ///< in the order of the calls
+  Looks looks;
 };
 
 struct Records {
@@ -55,15 +78,28 @@ int take(Records& r, armci_hdl_t* handle) {
   return index;
 }
 
+/// Are the pages of the deferred transfers here, or has it been tested often enough?
+bool can_be_made(Record& record) {
+  if (record.deferred.empty()) return true;
+  if (record.looks.too_early()) return false;
+  for (const Deferred& t : record.deferred)
+    if (sent_for(t)) return record.looks.enough();
+  return true;
+}
+
 /// Waits, and frees the record (but 0). The lock is held.
 void complete(Records& r, int index, const char* call) {
   Record& record = r.all[static_cast<std::size_t>(index)];
+  for (const Deferred& t : record.deferred) transfer(t, nullptr);
   for (kasane_pending_t& operation : record.operations) {
     const int code = kasane_wait(&operation);
     if (code != 0) fatal_at(call, -1, nullptr, code);
   }
-  r.pending.fetch_sub(record.operations.size(), std::memory_order_relaxed);  // relaxed: the lock orders
+  // relaxed: the lock orders
+  r.pending.fetch_sub(record.operations.size() + record.deferred.size(), std::memory_order_relaxed);
   record.operations.clear();
+  record.deferred.clear();
+  record.looks = {};
   if (index != 0 && record.generation != 0) {
     record.generation = 0;
     r.free.push_back(index);
@@ -90,6 +126,16 @@ void note_pending(armci_hdl_t* handle, kasane_pending_t pending) {
   r.pending.fetch_add(1, std::memory_order_relaxed);
 }
 
+void note_deferred(armci_hdl_t* handle, Deferred&& transfer) {
+  keep_source(transfer);
+  Records& r = records();
+  const std::lock_guard lock(r.guard);
+  int index = named(r, handle);
+  if (index < 0) index = take(r, handle);
+  r.all[static_cast<std::size_t>(index)].deferred.push_back(std::move(transfer));
+  r.pending.fetch_add(1, std::memory_order_relaxed);  // relaxed: as in note_pending()
+}
+
 void wait_for(armci_hdl_t* handle, const char* call) {
   Records& r = records();
   if (handle == nullptr || r.pending.load(std::memory_order_relaxed) == 0) return;  // relaxed: as above
@@ -104,7 +150,9 @@ bool test_for(armci_hdl_t* handle, const char* call) {
   const std::lock_guard lock(r.guard);
   const int index = named(r, handle);
   if (index <= 0) return true;
-  for (kasane_pending_t& operation : r.all[static_cast<std::size_t>(index)].operations) {
+  Record& record = r.all[static_cast<std::size_t>(index)];
+  if (!can_be_made(record)) return false;
+  for (kasane_pending_t& operation : record.operations) {
     int done = 1;
     const int code = kasane_test(&operation, &done);
     if (code != 0) fatal_at(call, -1, nullptr, code);

@@ -20,6 +20,24 @@ void check(const Call& call, const void* global, int code) {
     fatal_at(call.name, call.process, global, code);
 }
 
+/// Rows that may have a whole page in them.
+constexpr std::size_t kPageBytes = 64 << 10;
+/// Sends for what of the patch is on SSD; returns how much that is.
+std::size_t send_for(const Patch& patch, void* global, int access) {
+  std::size_t all = 0;
+  each_shape(patch, patch.dimensions, static_cast<char*>(global), nullptr,
+             [&](const char* g, const char*, const kasane_strides_t& shape) {
+               std::size_t absent = 0;
+               if (kasane_send_for(g, &shape, access, &absent) == 0) all += absent;
+             });
+  return all;
+}
+
+/// What this process owns is copied plainly, after it was sent for.
+void send_for_own(const Patch& patch, void* global, int access) {
+  if (!patch.is_small()) send_for(patch, global, access);
+}
+
 /// One get at a time is pending on a kasane_pending_t: all but the first wait.
 kasane_pending_t* pending_get(const Call& call) noexcept {
   return call.pending != nullptr && call.pending->id == 0 ? call.pending : nullptr;
@@ -66,7 +84,10 @@ void put(const Call& call, void* global, const void* local, const Patch& patch) 
   if (patch.count[0] == 0) return;
   auto* const to = static_cast<char*>(global);
   auto* const from = static_cast<char*>(const_cast<void*>(local));
-  if (call.process == library.me) {
+  // To its own whole pages direct access puts without reading them.
+  const bool pages = patch.count[0] >= kPageBytes;
+  if (call.process == library.me && !(pages && is_global(global) && !is_global(local))) {
+    if (!pages) send_for_own(patch, global, KASANE_READ_WRITE);
     return each_row(patch, patch.dimensions, to, from,
                     [](char* t, const char* f, std::size_t n) { copy_row(t, f, n); });
   }
@@ -86,6 +107,7 @@ void get(const Call& call, const void* global, void* local, const Patch& patch) 
   auto* const from = static_cast<char*>(const_cast<void*>(global));
   auto* const to = static_cast<char*>(local);
   if (call.process == library.me) {
+    send_for_own(patch, from, KASANE_READ);
     return each_row(patch, patch.dimensions, from, to,
                     [](const char* f, char* t, std::size_t n) { copy_row(t, f, n); });
   }
@@ -143,6 +165,37 @@ void accumulate(const Call& call, int type, const void* scale, void* global, con
                if (!here)
                  here = !done(kasane_accumulate_strided(t, f, &shape, s.element, factor, call.pending), t);
              });
+}
+
+// ---- later -----------------------------------------------------------------------------------------------
+
+bool sent_for(const Deferred& t) {
+  if (t.patch.is_small()) return false;
+  // whole pages are put at once, and nothing is read for them
+  if (t.kind == Deferred::Kind::put && t.patch.count[0] >= kPageBytes) return false;
+  return send_for(t.patch, t.global, t.kind == Deferred::Kind::get ? KASANE_READ : KASANE_READ_WRITE) != 0;
+}
+
+void keep_source(Deferred& t) {
+  if (t.kind == Deferred::Kind::get) return;
+  t.bytes.resize(t.patch.total());
+  char* next = t.bytes.data();
+  each_row(t.patch, t.patch.dimensions, static_cast<char*>(t.global), static_cast<char*>(t.local),
+           [&](char*, const char* from, std::size_t n) {
+             copy_row(next, from, n);
+             next += n;
+           });
+  t.local = t.bytes.data();
+  t.patch = t.patch.packed();
+}
+
+void transfer(const Deferred& t, kasane_pending_t* pending) {
+  const Call call = {t.name, t.process, pending};
+  switch (t.kind) {
+    case Deferred::Kind::put: return put(call, t.global, t.local, t.patch);
+    case Deferred::Kind::get: return get(call, t.global, t.local, t.patch);
+    case Deferred::Kind::accumulate: return accumulate(call, t.type, t.scale, t.global, t.local, t.patch);
+  }
 }
 
 }  // namespace kasane::armci

@@ -1,11 +1,14 @@
 ! SPDX-License-Identifier: Apache-2.0
 ! A Global Arrays program in Fortran: create, put, get, accumulate, access by index, a matrix product.
+#ifndef SIZE
+#define SIZE 120
+#endif
 program ga_fortran
   implicit none
 #include "mafdecls.fh"
 #include "global.fh"
   include 'mpif.h'
-  integer, parameter :: n = 120
+  integer, parameter :: n = SIZE
   integer :: a, b, c, me, nproc, i, j, lo(2), hi(2), index, ld, wrong(1)
   integer*4 :: ierr
   logical :: ok

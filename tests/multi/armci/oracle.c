@@ -2,7 +2,8 @@
 /* Every one-sided ARMCI call against an oracle. All processes generate the operations of all from one seed
  * and apply them to a model of all segments; each executes its own. A segment has a part for each process,
  * where only that process writes in a phase, and a part where all accumulate. After each phase each process
- * compares its segment, by plain loads, with the model. Usage: oracle SEED PHASES */
+ * compares its segment, by plain loads, with the model. Usage: oracle SEED PHASES [MIB]: segments of about so
+ * many MiB, over which larger operations are spread */
 #include <armci.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -10,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { kPart = 192 << 10, kSum = 40000, kOperations = 24, kMostLevels = 7, kTypes = 6 };
+enum { kNear = 4 << 20, kSum = 40000, kOperations = 24, kMostLevels = 7, kTypes = 6 };
 
 static int me, nproc, failures;
 static long seed;
 static char **segment, **model; /* by process */
 static size_t bytes;
+static size_t part = 192 << 10;
+static int spread;
 
 typedef struct {
   uint64_t state;
@@ -47,15 +50,16 @@ static void shape(operation_t* o, random_t* r, size_t room) {
   do {
     const int most = o->levels > 4 ? 2 : 4;
     o->count[0] = unit * (1 + upto(r, o->levels == 0 ? (upto(r, 6) == 0 ? 4000 : 60) : 12));
+    if (spread && upto(r, 3) == 0) o->count[0] = unit * (1 + upto(r, 300000 / unit)); /* whole pages, too */
     size_t far = o->count[0], near = o->count[0];
     for (int l = 0; l < o->levels; ++l) {
       o->count[l + 1] = 1 + upto(r, most);
-      far += upto(r, 3) * unit, near += upto(r, 3) * unit;
+      far += upto(r, 3) * unit * (spread ? 1 + upto(r, 9000) : 1), near += upto(r, 3) * unit;
       o->far[l] = far, o->near[l] = near;
       far *= o->count[l + 1], near *= o->count[l + 1];
     }
     o->far_extent = far, o->near_extent = near;
-  } while (o->far_extent > room);
+  } while (o->far_extent > room || o->near_extent > kNear - 64);
 }
 
 /* Puts and accumulates take places of their own, one after the other in the part of the process. */
@@ -75,18 +79,19 @@ static int generate(operation_t* o, random_t* r, int actor, size_t* used) {
   if (o->kind == 2 && upto(r, 2)) { /* in the common part, which has a place for each type */
     shape(o, r, kSum / kTypes / 16 * 16);
     const size_t room = kSum / kTypes / 16 * 16 - o->far_extent;
-    o->at = (size_t)nproc * kPart + o->type * (kSum / kTypes / 16 * 16) + upto(r, room / 16 + 1) * 16;
+    o->at = (size_t)nproc * part + o->type * (kSum / kTypes / 16 * 16) + upto(r, room / 16 + 1) * 16;
     if (o->type == ARMCI_ACC_LNG) o->scale[0] %= 4;
     return 1;
   }
-  shape(o, r, kPart / 4);
+  shape(o, r, part / 4);
   if (o->form == 3) o->count[0] = kSize[o->type], o->far_extent = o->near_extent = o->count[0];
-  const size_t place = (*used + 15) / 16 * 16 + (upto(r, 9) == 0 ? 3 : upto(r, 2) * kPartSize[o->type]);
-  if (place + o->far_extent + 32 > kPart) return 0;
-  o->at = (size_t)actor * kPart + place;
+  const size_t gap = spread ? (size_t)upto(r, 2 * (int)(part / kOperations) / 3) : 0;
+  const size_t place = (*used + gap + 15) / 16 * 16 + (upto(r, 9) == 0 ? 3 : upto(r, 2) * kPartSize[o->type]);
+  if (place + o->far_extent + 32 > part) return 0;
+  o->at = (size_t)actor * part + place;
   *used = place + o->far_extent;
   if (o->form == 4) {
-    o->flag = (size_t)actor * kPart + (*used + 3) / 4 * 4;
+    o->flag = (size_t)actor * part + (*used + 3) / 4 * 4;
     *used = (*used + 3) / 4 * 4 + 4;
   }
   return 1;
@@ -153,7 +158,7 @@ static void row_zero(char* far, char* near, int n, const operation_t* o) {
   (void)o, memset(far, 0, n), memset(near, 0, n);
 }
 /* An accumulate where puts have left bytes of any type. */
-static int in_own_part(const operation_t* o) { return o->kind == 2 && o->at < (size_t)nproc * kPart; }
+static int in_own_part(const operation_t* o) { return o->kind == 2 && o->at < (size_t)nproc * part; }
 
 static void apply(const operation_t* o, char* near) {
   char* far = model[o->target] + o->at;
@@ -343,13 +348,15 @@ int main(int argc, char** argv) {
   me = armci_msg_me(), nproc = armci_msg_nproc();
   seed = argc > 1 ? atol(argv[1]) : 1;
   const int phases = argc > 2 ? atoi(argv[2]) : 20;
-  bytes = (size_t)nproc * kPart + kSum;
+  spread = argc > 3;
+  if (spread) part = (size_t)atol(argv[3]) * (1 << 20) / nproc;
+  bytes = (size_t)nproc * part + kSum;
   segment = malloc(nproc * sizeof *segment), model = malloc(nproc * sizeof *model);
   if (ARMCI_Malloc((void**)segment, bytes) != 0) ARMCI_Error("no memory", 1);
   for (int p = 0; p < nproc; ++p) model[p] = calloc(1, bytes);
   memset(segment[me], 0, bytes);
-  char* near = ARMCI_Malloc_local(1 << 20);
-  memset(near, 0, 1 << 20);
+  char* near = ARMCI_Malloc_local(kNear);
+  memset(near, 0, kNear);
   ARMCI_Barrier();
   for (int i = 0; i < phases; ++i) phase(i, near);
   atomics();
