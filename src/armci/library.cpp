@@ -108,13 +108,13 @@ void need_started(const char* call) {
 }
 
 void Patience::wait() noexcept {
-  constexpr unsigned kSpins = 64, kYields = 80, kLongest = 20;
+  const unsigned naps = kSpins + yields_;
   if (++turns_ < kSpins) return __builtin_ia32_pause();
-  if (turns_ < kYields) {
+  if (turns_ < naps) {
     ::sched_yield();
     return;
   }
-  const unsigned step = turns_ - kYields < kLongest ? turns_ - kYields + 1 : kLongest;
+  const unsigned step = turns_ - naps < longest_ ? turns_ - naps + 1 : longest_;
   const timespec nap = {0, static_cast<long>(step) * 10000};
   ::nanosleep(&nap, nullptr);
 }

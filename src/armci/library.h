@@ -32,13 +32,18 @@ extern Library library;
 /// fatal() outside of ARMCI_Init … ARMCI_Finalize.
 void need_started(const char* call);
 
-/// Waits a little, longer each time: spins first, then sleeps, for at most a fifth of a millisecond.
+/// Waits a little, longer each time: spins first, then yields so often, then sleeps, for at most `longest`
+/// times 10 us.
 class Patience {
  public:
+  explicit Patience(unsigned yields = 16, unsigned longest = 20) noexcept
+      : yields_(yields), longest_(longest) {}
   void wait() noexcept;
+  [[nodiscard]] bool spins() const noexcept { return turns_ < kSpins; }
 
  private:
-  unsigned turns_ = 0;
+  static constexpr unsigned kSpins = 64;
+  unsigned yields_, longest_, turns_ = 0;
 };
 
 /// Returns when each process of the group has called it. Waits asleep.
@@ -50,8 +55,11 @@ int number_in(const ARMCI_Group& group, int process);
 /// Fills in group from group.comm.
 void describe_group(ARMCI_Group& group);
 
-/// The library's own mutex of each process. Collective. False: there is no memory for them.
+/// The library's own mutexes of each process. Collective. False: there is no memory for them.
 bool create_own_mutexes();
+/// A barrier of the world: all accesses of a process before it are seen by all after it. The MPI makes
+/// progress meanwhile. False: this is before those mutexes, or after them; nothing happened.
+bool meet_all();
 /// Frees those, and what ARMCI_Create_mutexes allocated, if it did. Collective.
 void destroy_mutexes();
 /// Holds the library's own mutex of a process.

@@ -2,8 +2,10 @@
 // ARMCI's mutexes: drives mutex_protocol.h by direct access. The words of a process's mutexes lie at it, each
 // mutex in a cache line of its own.
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "armci/barrier_protocol.h"
 #include "armci/library.h"
 #include "armci/mutex_protocol.h"
 #include "armci/pending.h"
@@ -18,8 +20,10 @@ struct alignas(64) Words {
 
 /// The mutexes of ARMCI_Create_mutexes; null: there are none.
 armcix_mutex_hdl_t of_the_process = nullptr;
-/// The library's own: one at each process.
+/// The library's own, two at each process: number 0 guards it, and of number 1 at process 0 a word counts
+/// arrivals at barriers.
 armcix_mutex_hdl_t own = nullptr;
+barrier::State met;  ///< this process's barriers
 
 struct Mutex {
   const char* call;
@@ -123,16 +127,42 @@ int destroy(const char* call, armcix_mutex_hdl_t hdl) {
 
 }  // namespace
 
-bool create_own_mutexes() { return (own = create("ARMCI_Init", 1, library.world)) != nullptr; }
+bool create_own_mutexes() {
+  met = {};
+  own = create("ARMCI_Init", 2, library.world);
+  return own != nullptr;
+}
+
+bool meet_all() {
+  if (own == nullptr) return false;
+  const Mutex m = find("barrier", own, 1, 0);  // its first word counts
+  Patience patience(500, 5);
+  barrier::Step step = barrier::arrive(met);
+  for (std::uint64_t value = 0; step.action != barrier::Action::through;) {
+    if (step.action == barrier::Action::add) {
+      value = change(m, KASANE_FETCH_ADD, &m.words->next, 1, 0);
+    } else {
+      int any = 0;  // whatever it is: the MPI makes progress
+      if (!patience.spins())
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, library.world.comm, &any, MPI_STATUS_IGNORE);
+      if (step.action == barrier::Action::read_again) patience.wait();
+      const int code = kasane_get(&value, &m.words->next, sizeof value);
+      if (code != 0) fatal_at(m.call, m.process, &m.words->next, code);
+    }
+    step = barrier::answered(step.state, value, static_cast<std::uint64_t>(library.size));
+  }
+  met = step.state;
+  return true;
+}
 
 ProcessLock::ProcessLock(const char* call, int process) : call_(call), process_(process) {
   lock(call, own, 0, process);
 }
 ProcessLock::~ProcessLock() { unlock(call_, own, 0, process_); }
 
+/// By then the barrier is the MPI's: another process may still look at the word of the one before.
 void destroy_mutexes() {
-  destroy("ARMCI_Finalize", own);
-  own = nullptr;
+  destroy("ARMCI_Finalize", std::exchange(own, nullptr));
   if (of_the_process != nullptr) destroy("ARMCI_Finalize", of_the_process);
   of_the_process = nullptr;
 }

@@ -194,7 +194,7 @@ static void later(int process, size_t first) {
   fill();
 }
 
-/* ---- speed: of process 0, MB/s, from and to process 1 ---------------------------------------------------- */
+/* ---- speed: of process 0, MB/s, from and to process 1 -------------------------------------------------- */
 
 typedef enum { kGet, kPut, kGetPatch, kPutPatch } access_t;
 
