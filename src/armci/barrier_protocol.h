@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ARMCI's barrier of the world: a word at process 0 counts arrivals, from the start on, and is changed by direct
-// access alone. A process is through its n-th barrier when n arrivals of each process have been counted.
+// ARMCI's barrier of the world: a word at process 0 counts arrivals, from the start on, and is changed by
+// direct access alone. A process is through its n-th barrier when n arrivals of each process have been
+// counted.
 //
 //   state       event                          next state   action
 //   idle n      arrive                         arriving n+1 word += 1, old value comes back

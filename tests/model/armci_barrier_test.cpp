@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ARMCI's barrier of the world (armci/barrier_protocol.h, the shipping table): three processes meet three times,
-// in every order of the accesses to the word and of their answers.
+// ARMCI's barrier of the world (armci/barrier_protocol.h, the shipping table): three processes meet three
+// times, in every order of the accesses to the word and of their answers.
 //
-// Checked: a process is through a barrier only when all have arrived at it; from every state there is a way on
-// which all have ended. A rule taken away is noticed.
+// Checked: a process is through a barrier only when all have arrived at it; from every state there is a way
+// on which all have ended. A rule taken away is noticed.
 #include "armci/barrier_protocol.h"
 
 #include <gtest/gtest.h>
