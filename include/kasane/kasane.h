@@ -197,7 +197,16 @@ typedef enum kasane_placement {
   /** the allocating rank, its memory bound to NUMA node `argument` of its machine, in the system's numbers */
   KASANE_PLACEMENT_NUMA = 5,
   /** the rank that loads or stores a page first; until then the allocating rank is the owner */
-  KASANE_PLACEMENT_FIRST_TOUCH = 6
+  KASANE_PLACEMENT_FIRST_TOUCH = 6,
+  /**
+   * Added (|) to one of the others but FIRST_TOUCH, for kasane_allocate_placed: whole pages whose owner never
+   * changes. kasane_own and kasane_give to another rank are EBUSY, and no rank draws them; they go to SSD as
+   * ever. So for each datum there the owner's loads, stores and std::atomic_ref are the direct view: they and
+   * every rank's kasane_get, put, accumulate, atomic and copy meet in one frame, with no fence. Elsewhere
+   * loads and stores are the coherent view as ever. Where kasane_realloc moves the allocation, the new one is
+   * not fixed.
+   */
+  KASANE_PLACEMENT_FIXED = 256
 } kasane_placement_t;
 
 /**
@@ -270,6 +279,12 @@ void kasane_acquire_all(void);
  * EINVAL: not in global memory, or not (or no longer) allocated, with the address; stacks, too, which the
  * runtime places. EBUSY: the owner has a view of a page. After an error some of the pages may have moved.
  */
+/**
+ * As kasane_allocate_placed, all zero, in both views. Pages that were never used are not written, and cost no
+ * memory until they are.
+ */
+void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
+                             size_t page_bytes);
 int kasane_own(const void* pointer, size_t bytes);
 /**
  * As kasane_own for rank `rank`; returns when that rank owns the pages. May wait for other work of its

@@ -120,6 +120,7 @@ struct placement {
   kasane_placement_t kind = KASANE_PLACEMENT_LOCAL;
   std::uint64_t argument = 0;  ///< as kasane_placement_t says
   std::size_t page_bytes = page_default;
+  bool is_fixed = false;  ///< see fixed()
 
   static const placement local;        ///< the allocating rank
   static const placement block;        ///< each rank one consecutive part, the first at rank 0
@@ -139,7 +140,7 @@ struct placement {
   }
   /// The same in pages of another size: page_small, page_default or page_large.
   [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept {
-    return {kind, argument, bytes};
+    return {kind, argument, bytes, is_fixed};
   }
 
   friend bool operator==(const placement&, const placement&) = default;
@@ -153,8 +154,24 @@ inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 /// out_of_memory; error EINVAL: an impossible placement. No fence.
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16,
                                     placement where = placement::local) {
-  void* p = kasane_allocate_placed(bytes, align, where.kind, where.argument, where.page_bytes);
+  void* p = kasane_allocate_placed(bytes, align, detail::kind_of(where), where.argument, where.page_bytes);
   if (p == nullptr) [[unlikely]]
+    detail::throw_last_error();
+  return p;
+}
+/// The same, all zero, in both views. Pages that were never used are not written, and cost no memory until they
+/// are.
+[[nodiscard]] inline void* allocate_zeroed(std::size_t bytes, std::size_t align = 16,
+                                           placement where = placement::local) {
+  void* p = kasane_allocate_zeroed(bytes, align, detail::kind_of(where), where.argument, where.page_bytes);
+  if (p == nullptr) [[unlikely]]
+namespace detail {
+[[nodiscard]] constexpr kasane_placement_t kind_of(const placement& where) noexcept {
+  return static_cast<kasane_placement_t>(static_cast<int>(where.kind) |
+                                         (where.is_fixed ? int{KASANE_PLACEMENT_FIXED} : 0));
+}
+}  // namespace detail
+
     detail::throw_last_error();
   return p;
 }
@@ -448,11 +465,16 @@ struct near {
 namespace detail {
 template <class F>
 struct Placed {
-  const void* address;
+  Where where;
   F f;
   template <class... Args>
+/// The same: thread(at{rank}, f, args...).
+struct at {
+  std::uint32_t rank;
+};
+
   void operator()(Args&&... args) {
-    check(kasane_thread_move_near(address));
+    detail::move(where);
     std::invoke(std::move(f), std::forward<Args>(args)...);
   }
 };

@@ -62,13 +62,14 @@ void AutoRelocator::close() noexcept {
 void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
   // relaxed: uses that other threads count meanwhile may be lost; they are estimates.
   Count& uses = uses_[raw(page) - first_];
-  const std::uint64_t seen = directory_.usage(io, page);
+  const auto [seen, where] = directory_.usage(io, page);
+  if (where.fixed) return uses.store(kResting | 1, std::memory_order_relaxed);
   const UseRecord usage = UseRecord::of(seen);
   const bool last_is_near = usage.last != kNoRank && usage.last != transport_.rank() && near(usage.last);
   RelocationDecision what = decide_relocation(usage, transport_.rank(), last_is_near,
                                               uses.load(std::memory_order_relaxed), threshold_, second_());
   if (what.take_if_far) {
-    what.take = !near(directory_.lookup(io, page).owner);
+    what.take = !near(where.owner);
     if (!what.take) what.after = what.stays;
   }
   uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);

@@ -43,7 +43,7 @@ class AutoRelocator {
     // other's counts look a little later.
     const std::uint32_t n = counted(uses_[i].load(std::memory_order_relaxed), others_wrote);
     uses_[i].store(n, std::memory_order_relaxed);
-    if ((n & look_mask_) == 0) [[unlikely]]
+    if ((n & look_mask_) == 0 && ((n & kResting) == 0 || n % kRestingUses == 0)) [[unlikely]]
       note(page);
   }
   /// May other ranks move the page to themselves at any moment?

@@ -39,8 +39,15 @@ void Directory::add_holder(comm::Batch& batch, PageId page, std::uint64_t* holde
   words_.load(batch, manager(page), entry(page, 0), where);
 }
 
-std::uint64_t Directory::usage(comm::Blocking& io, PageId page) const {
-  return words_.load(io, manager(page), entry(page, 3));
+Directory::Usage Directory::usage(comm::Blocking& io, PageId page) const {
+  std::uint64_t where = 0;
+  Usage usage{};
+  comm::Batch batch(io);
+  words_.load(batch, manager(page), entry(page, 3), &usage.word);
+  words_.load(batch, manager(page), entry(page, 0), &where);
+  batch.await();
+  usage.where = Location::of(where);
+  return usage;
 }
 
 void Directory::replace_usage(comm::Blocking& io, PageId page, std::uint64_t from, std::uint64_t to) const {

@@ -53,7 +53,12 @@ class Directory {
   /// Changes word 0 from `from` to `to`, if it still is `from`.
   bool replace(comm::Blocking&, PageId, Location from, Location to) const;
   /// Word 3: uses of the page, for gas/relocation_policy.h.
-  std::uint64_t usage(comm::Blocking&, PageId) const;
+  struct Usage {
+    std::uint64_t word;
+    Location where;
+  };
+  /// Both are read at once.
+  Usage usage(comm::Blocking&, PageId) const;
   /// Changes it from `from` to `to`, if it still is `from`.
   void replace_usage(comm::Blocking&, PageId, std::uint64_t from, std::uint64_t to) const;
 
@@ -103,10 +108,10 @@ class Directory {
   /// all outstanding at once. No rank looks at these pages before.
   template <class Owner>
   void name_fresh(comm::Blocking& io, PageId first, std::uint64_t count, const Owner& owner,
-                  bool untouched = false, Tier tier = Tier::dram) const {
+                  bool untouched = false, Tier tier = Tier::dram, bool fixed = false) const {
     for_chunks(first, count, [&](PageId begin, std::uint64_t pages, Entries& entries) {
       each_entry(begin, pages, [&](PageId page, std::uint64_t at) {
-        entries[at * 4] = Location{true, owner(page), tier, false, 1, untouched}.word();
+        entries[at * 4] = Location{true, owner(page), tier, false, 1, untouched, fixed}.word();
         entries[at * 4 + 2] = unheld(1);
         entries[at * 4 + 1] = entries[at * 4 + 3] = 0;
       });

@@ -76,7 +76,7 @@ void Heap::misuse(std::uint64_t offset, const char* what) const {
 }
 
 Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,
-                                            std::size_t align, Placement placement) {
+                                            std::size_t align, Placement placement, bool* fresh) {
   if (!std::has_single_bit(align) || align > kHeapPageBytes) {
     return fail(Errc::invalid_argument,
                 "allocate: alignment " + std::to_string(align) + " is not a power of two up to 65536");
@@ -92,13 +92,16 @@ Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t ca
                                             std::to_string(page_bytes_) + ")");
   }
   if (bytes == 0) bytes = 1;
-  const std::optional<Rank> at = bytes > kLargestSmall || align > kLargestSmall || unit_ > 1
-                                     ? std::nullopt
-                                     : rank_of_small(bytes, placement);
+  if (placement.fixed && placement.kind == Placement::Kind::first_touch)
+    return fail(Errc::invalid_argument, "allocate: pages to be touched first have no fixed owner");
+  const std::optional<Rank> at =
+      bytes > kLargestSmall || align > kLargestSmall || unit_ > 1 || placement.fixed
+          ? std::nullopt
+          : rank_of_small(bytes, placement);
   if (!at) {
-    auto run = allocate_large(io, bytes, placement);
+    auto run = allocate_large(io, bytes, placement, fresh);
     if (!run && run.error().code == Errc::out_of_memory && give_back_all(io, cache))
-      run = allocate_large(io, bytes, placement);
+      run = allocate_large(io, bytes, placement, fresh);
     return run;
   }
   const unsigned c = align <= 16 ? kClassTable[(bytes + 15) / 16] : class_of(bytes, align);
@@ -288,14 +291,16 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
   const bool armed = here && (use == Use::slabs ? hooks_.fits(bytes) : hooks_.arms_without_frames());
   if (run.fresh) {
     directory_.name_fresh(at.io(), first, range.size(), owner, untouched,
-                          armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first));
+                          armed || untouched ? Tier::dram : mover_.addresses().initial_tier(first),
+                          placement.fixed);
   } else if (untouched) {
     for (const PageId page : range) KASANE_TRY(mover_.assign_untouched(at.io(), page));
   } else {
     Result<void> assigned;
     directory_.look_at(at.io(), first, range.size(), [&](PageId page, const Location& where) {
-      if (assigned && !(where.allocated && !where.busy && !where.untouched && where.owner == owner(page)))
-        assigned = mover_.assign(at.io(), page, owner(page));
+      if (assigned && !(where.allocated && !where.busy && !where.untouched && where.owner == owner(page) &&
+                        where.fixed == placement.fixed))
+        assigned = mover_.assign(at.io(), page, owner(page), placement.fixed);
     });
     KASANE_TRY(assigned);
   }
@@ -498,7 +503,8 @@ void Heap::flush(comm::Blocking& io, std::uint32_t cache) {
 
 // ---- large runs ------------------------------------------------------------------------------------------
 
-Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes, Placement placement) {
+Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes, Placement placement,
+                                           bool* fresh) {
   const std::uint64_t pages = pages_for(bytes);
   const Rank share = placement.kind == Placement::Kind::one_rank ? placement.rank : transport_.rank();
   if (pages > layout_.pages) {
@@ -514,6 +520,7 @@ Result<std::uint64_t> Heap::allocate_large(comm::Blocking& io, std::size_t bytes
     return tl::unexpected<Error>(std::move(owned.error()));
   }
   at.store(layout_.page(run->first), PageHeader{PageHeader::Kind::large, 0, 0, pages}.word());
+  if (fresh != nullptr) *fresh = run->fresh;
   return offset_of(share, run->first);
 }
 

@@ -71,14 +71,19 @@ class Heap {
   /// placement keeps that from being so (rank_of_small()); others begin at a page.
   Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,
                                  std::size_t align, Placement placement) {
-    if (placement.kind == Placement::Kind::local && align <= 16 && bytes <= kLargestSmall && cache != kShared)
-        [[likely]] {
+    if (placement.kind == Placement::Kind::local && !placement.fixed && align <= 16 &&
+        bytes <= kLargestSmall && cache != kShared) [[likely]] {
       const unsigned c = kClassTable[(bytes + (bytes == 0) + 15) / 16];
       const std::uint64_t offset = caches_[cache].own[c].take(c);
       if (offset != kNoObject) [[likely]]
         return offset;
     }
     return allocate_slowly(io, cache, bytes, align, placement);
+  }
+  /// As allocate(). fresh: set if its pages were never used, so that every byte is 0.
+  Result<std::uint64_t> allocate(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,
+                                 std::size_t align, Placement placement, bool& fresh) {
+    return allocate_slowly(io, cache, bytes, align, placement, &fresh);
   }
   void free(comm::Blocking& io, std::uint32_t cache, std::uint64_t offset) {
     const std::uint64_t page = (offset - config_.offset) / kHeapPageBytes;
@@ -149,13 +154,13 @@ class Heap {
   [[noreturn, gnu::cold, gnu::noinline]] void misuse(std::uint64_t offset, const char* what) const;
 
   Result<std::uint64_t> allocate_slowly(comm::Blocking&, std::uint32_t cache, std::size_t bytes,
-                                        std::size_t align, Placement);
+                                        std::size_t align, Placement, bool* fresh = nullptr);
   std::optional<Rank> rank_of_small(std::size_t bytes, Placement) noexcept;
   Result<std::uint64_t> allocate_small(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class,
                                        std::size_t align);
   std::uint64_t allocate_larger(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class,
                                 std::size_t align);
-  Result<std::uint64_t> allocate_large(comm::Blocking&, std::size_t bytes, Placement);
+  Result<std::uint64_t> allocate_large(comm::Blocking&, std::size_t bytes, Placement, bool* fresh);
   /// Heap pages for so many bytes, in whole pages of the segment.
   [[nodiscard]] std::uint64_t pages_for(std::size_t bytes) const noexcept {
     const std::uint64_t unit_bytes = unit_ * kHeapPageBytes;

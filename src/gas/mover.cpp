@@ -64,7 +64,7 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
   const auto refusal = bring_one(io, page, live, EntryWrite::awaited);
   if (!refusal) return {};
   const std::string where = "the page at global offset " + std::to_string(pages_.offset_of(page));
-  return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner"
+  return fail(refusal->why, refusal->why == Errc::busy ? "own: " + where + " is pinned by its owner, or fixed"
                                                        : "own: " + where + " is not allocated");
 }
 
@@ -176,9 +176,10 @@ void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
     blocks_.unclaim(t.page);
     const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
     t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
-    t.outcome = pinned || t.step.verdict == MoveVerdict::not_allocated ? Move::Outcome::refused
-                : t.needs_page_in()                                    ? Move::Outcome::needs_page_in
-                                                                       : Move::Outcome::retry;
+    const bool never = t.step.verdict == MoveVerdict::not_allocated || t.step.verdict == MoveVerdict::fixed;
+    t.outcome = pinned || never     ? Move::Outcome::refused
+                : t.needs_page_in() ? Move::Outcome::needs_page_in
+                                    : Move::Outcome::retry;
   }
 }
 
@@ -371,6 +372,10 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
   for (;; io.waiter().pause()) {
     const Location found = directory_.lookup(io, page);
     if (found.busy) continue;
+    if (found.fixed) {
+      directory_.replace(io, page, found, with_fixed(found, false));
+      continue;
+    }
     if (!found.allocated) {
       if (directory_.replace(io, page, found, Location{true, me, Tier::dram, false, found.version, true}))
         return {};
@@ -404,26 +409,28 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
   }
 }
 
-Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner) {
+Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner, bool fixed) {
   for (;;) {
-    const Location before = directory_.lookup(io, page);
-    if (before.allocated && !before.busy && before.owner == owner) {
-      if (!before.untouched ||
-          directory_.replace(io, page, before, in_tier(touched(before), addresses_.initial_tier(page))))
-        return {};
+    const Location found = directory_.lookup(io, page);
+    if (found.busy) {
+      io.waiter().pause();
       continue;
     }
-    if (!before.allocated) {
-      if (!before.busy &&
-          directory_.replace(io, page, before,
-                             Location{true, owner, addresses_.initial_tier(page), false, before.version}))
-        return {};
-      if (before.busy) io.waiter().pause();
-      continue;
+    Location after = with_fixed(found, fixed);
+    if (!found.allocated)
+      after = {true, owner, addresses_.initial_tier(page), false, found.version, false, fixed};
+    else if (found.owner == owner && found.untouched)
+      after = in_tier(touched(after), addresses_.initial_tier(page));
+    if (after.owner == owner) {
+      if (after == found || directory_.replace(io, page, found, after)) return {};
+    } else if (found.fixed) {
+      directory_.replace(io, page, found, with_fixed(found, false));
+    } else {
+      KASANE_TRY(bring(io, page, ByteRange{}));
+      // else another rank that had used the page moved it to itself in between
+      const bool there = owner == transport_.rank() || hand_back(io, page, owner);
+      if (there && !fixed) return {};
     }
-    KASANE_TRY(bring(io, page, ByteRange{}));
-    // else another rank that had used the page moved it to itself in between
-    if (owner == transport_.rank() || hand_back(io, page, owner)) return {};
   }
 }
 

@@ -103,7 +103,7 @@ class PageBlocks {
 
 /// Why a page did not move.
 struct MoveRefusal {
-  Errc why;  ///< out_of_range: not allocated; busy: its owner has pinned it
+  Errc why;  ///< out_of_range: not allocated; busy: its owner has pinned it, or does not change
   PageId page;
 };
 
@@ -137,8 +137,9 @@ class Mover {
   /// faults on it becomes its owner. The bytes are lost; no other rank may use the page meanwhile. Refused if
   /// it is pinned.
   Result<void> assign_untouched(comm::Blocking&, PageId);
-  /// Makes `owner` the owner of a page whose bytes are undefined. A former owner elsewhere yields first.
-  Result<void> assign(comm::Blocking&, PageId, Rank owner);
+  /// Makes `owner` the owner of a page whose bytes are undefined, fixed or not whatever it was. A former owner
+  /// elsewhere yields first.
+  Result<void> assign(comm::Blocking&, PageId, Rank owner, bool fixed = false);
 
  private:
   /// Pages that are moved at once: enough to hide a network's latency behind 64 KiB each, and few to hold at

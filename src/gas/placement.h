@@ -22,6 +22,7 @@ struct Placement {
     first_touch,
   };
   Kind kind = Kind::local;
+  bool fixed = false;  ///< whole pages, whose owners do not change; not with first_touch
   Rank rank{0};
   std::uint64_t block_bytes = 0;               ///< a multiple of a page
   std::uint32_t numa = 0;                      ///< the operating system's number

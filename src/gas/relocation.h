@@ -2,7 +2,7 @@
 // The directory entry of a page and its transitions, pure (docs/design/dsm.md). Four 64-bit words in the
 // manager's memory:
 //
-//   word 0   version 32 | reserved 8 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
+//   word 0   version 32 | reserved 7 | fixed 1 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
 //   word 1   readers, a bit for one or several ranks                                gas/sharing.h
 //   word 2   stamp 16 | holders of the location 48, a bit for ranks_per_bit ranks   address caches
 //   word 3   last user, number and time of moves                                    gas/relocation_policy.h
@@ -38,13 +38,14 @@ struct Location {
   /// its bytes are undefined: the first rank that touches it becomes its owner, without data. Until then
   /// owner is provisional
   bool untouched = false;
+  bool fixed = false;  ///< its owner does not change, as long as the allocation lives
 
   friend bool operator==(const Location&, const Location&) = default;
 
   [[nodiscard]] constexpr std::uint64_t word() const noexcept {
     return (std::uint64_t{version} << 32) | (busy ? std::uint64_t{1} << 22 : 0) |
-           (untouched ? std::uint64_t{1} << 23 : 0) | (static_cast<std::uint64_t>(tier) << 20) |
-           (allocated ? std::uint64_t{raw(owner)} + 1 : 0);
+           (untouched ? std::uint64_t{1} << 23 : 0) | (fixed ? std::uint64_t{1} << 24 : 0) |
+           (static_cast<std::uint64_t>(tier) << 20) | (allocated ? std::uint64_t{raw(owner)} + 1 : 0);
   }
   [[nodiscard]] static constexpr Location of(std::uint64_t word) noexcept {
     const auto id = static_cast<std::uint32_t>(word & 0xFFFFF);
@@ -53,7 +54,8 @@ struct Location {
             static_cast<Tier>((word >> 20) & 3),
             ((word >> 22) & 1) != 0,
             static_cast<std::uint32_t>(word >> 32),
-            ((word >> 23) & 1) != 0};
+            ((word >> 23) & 1) != 0,
+            ((word >> 24) & 1) != 0};
   }
 };
 
@@ -65,6 +67,7 @@ enum class MoveVerdict : std::uint8_t {
   claim,  ///< the page is the mover's to move; no other thread changes word 0 until it is not busy any more
   already_there,  ///< likewise, but there is nothing to move: word 0 becomes what it was
   not_allocated,  ///< likewise
+  fixed,          ///< likewise: another rank owns the page, and stays its owner
   on_ssd,         ///< likewise; its owner must page it in first, if its bytes matter
   in_part,        ///< likewise; its owner must page the rest in first, in any case
   wait,           ///< another mover had set it
@@ -80,6 +83,7 @@ struct MoveStep {
   Location claimed = l;
   claimed.busy = true;
   if (!l.allocated) return {MoveVerdict::not_allocated, claimed};
+  if (l.fixed && l.owner != to) return {MoveVerdict::fixed, claimed};
   if (l.tier != Tier::dram)
     return {l.tier == Tier::ssd ? MoveVerdict::on_ssd : MoveVerdict::in_part, claimed};
   return {l.owner == to ? MoveVerdict::already_there : MoveVerdict::claim, claimed};
@@ -104,6 +108,12 @@ struct MoveStep {
 
 [[nodiscard]] constexpr Location touched(Location l) noexcept {
   l.untouched = false;
+  return l;
+}
+/// Of a page that is not busy: whether its owner may change from now on. No rank knows the flag but by word 0,
+/// and a mover reads it when it sets busy; so nothing is recalled.
+[[nodiscard]] constexpr Location with_fixed(Location l, bool fixed) noexcept {
+  l.fixed = fixed;
   return l;
 }
 [[nodiscard]] constexpr Location end_touch(const Location& claimed, Rank by) noexcept {

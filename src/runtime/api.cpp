@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 
@@ -31,6 +32,7 @@ namespace {
 using kasane::Rank;
 using kasane::runtime::answer;
 using kasane::runtime::api_fail;
+using kasane::runtime::Contents;
 using kasane::runtime::Placement;
 using kasane::runtime::require_thread;
 using kasane::runtime::Runtime;
@@ -60,14 +62,38 @@ constexpr const char* kAllocate = "kasane::allocate";
 /// Where the program called the function in whose body this stands.
 #define KASANE_CALL_SITE __builtin_return_address(0)
 
-void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, const void* site) noexcept {
+void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, const void* site,
+               Contents contents = Contents::unspecified) noexcept {
   Runtime* r = runtime_for(kAllocate);
   if (r == nullptr) return nullptr;
-  auto p = kasane::runtime::program_allocate(*r, bytes != 0 ? bytes : 1, alignment, placement, site);
+  auto p =
+      kasane::runtime::program_allocate(*r, bytes != 0 ? bytes : 1, alignment, placement, site, contents);
   if (p) [[likely]]
     return *p;
   api_fail(p.error(), kAllocate);
   return nullptr;
+}
+
+/// Empty: there is none such, and the failure is noted.
+std::optional<Placement> placement_of(kasane_placement_t placement, std::uint64_t argument,
+                                      std::size_t page_bytes) noexcept {
+  constexpr unsigned fixed = KASANE_PLACEMENT_FIXED;
+  const auto kind = static_cast<kasane_placement_t>(static_cast<unsigned>(placement) & ~fixed);
+  const auto number = static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}));
+  Placement where{.kind = static_cast<Placement::Kind>(kind),
+                  .fixed = (static_cast<unsigned>(placement) & fixed) != 0,
+                  .page_bytes = page_bytes};
+  switch (kind) {
+    case KASANE_PLACEMENT_LOCAL:
+    case KASANE_PLACEMENT_BLOCK:
+    case KASANE_PLACEMENT_CYCLIC:
+    case KASANE_PLACEMENT_FIRST_TOUCH: break;
+    case KASANE_PLACEMENT_BLOCK_CYCLIC: where.block_bytes = argument; break;
+    case KASANE_PLACEMENT_ONE_RANK: where.rank = Rank{number}; break;
+    case KASANE_PLACEMENT_NUMA: where.numa = number; break;
+    default: api_fail(EINVAL, kAllocate, "no such placement"); return std::nullopt;
+  }
+  return where;
 }
 
 }  // namespace
@@ -191,22 +217,13 @@ kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlo
 
 void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
                              size_t page_bytes) {
-  Placement where{.kind = static_cast<Placement::Kind>(placement), .page_bytes = page_bytes};
-  switch (placement) {
-    case KASANE_PLACEMENT_LOCAL:
-    case KASANE_PLACEMENT_BLOCK:
-    case KASANE_PLACEMENT_CYCLIC:
-    case KASANE_PLACEMENT_FIRST_TOUCH: break;
-    case KASANE_PLACEMENT_BLOCK_CYCLIC: where.block_bytes = argument; break;
-    case KASANE_PLACEMENT_ONE_RANK:
-      where.rank = Rank{static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}))};
-      break;
-    case KASANE_PLACEMENT_NUMA:
-      where.numa = static_cast<std::uint32_t>(std::min<std::uint64_t>(argument, ~std::uint32_t{0}));
-      break;
-    default: api_fail(EINVAL, kAllocate, "no such placement"); return nullptr;
-  }
-  return allocate(bytes, alignment, where, KASANE_CALL_SITE);
+  const auto where = placement_of(placement, argument, page_bytes);
+  return where ? allocate(bytes, alignment, *where, KASANE_CALL_SITE) : nullptr;
+}
+void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
+                             size_t page_bytes) {
+  const auto where = placement_of(placement, argument, page_bytes);
+  return where ? allocate(bytes, alignment, *where, KASANE_CALL_SITE, Contents::zero) : nullptr;
 }
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
   switch (placement) {
@@ -217,7 +234,8 @@ void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placeme
     case KASANE_PLACEMENT_BLOCK_CYCLIC:
     case KASANE_PLACEMENT_ONE_RANK:
     case KASANE_PLACEMENT_NUMA:
-      api_fail(EINVAL, kAllocate, "this placement has an argument: call kasane_allocate_placed");
+    case KASANE_PLACEMENT_FIXED:
+      api_fail(EINVAL, kAllocate, "this placement needs kasane_allocate_placed");
       return nullptr;
     default: api_fail(EINVAL, kAllocate, "no such placement"); return nullptr;
   }

@@ -224,6 +224,8 @@ struct Runtime::State {
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
   /// The range was got or put directly: pages of other ranks may come here.
   Result<void> explain(const std::optional<gas::MoveRefusal>&, const char* what) const;
+  Result<void*> allocate(std::size_t bytes, std::size_t align, Placement, bool* fresh);
+  Result<void> put_zeros(std::uint64_t offset, std::size_t bytes);
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void end_over_network(bool all_joined);
@@ -1210,8 +1212,39 @@ gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
 }
 
 Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement) {
+  return state_->allocate(bytes, align, placement, nullptr);
+}
+
+Result<void*> Runtime::allocate_zeroed(std::size_t bytes, std::size_t align, Placement placement) {
   const ult::RuntimeSection section;
   auto& s = *state_;
+  bool fresh = false;
+  const auto p = s.allocate(bytes, align, placement, &fresh);
+  if (!p || fresh) return p;
+  auto zeroed = s.put_zeros(s.space->offset(*p), bytes);
+  if (zeroed) return p;
+  deallocate(*p);
+  return tl::unexpected<Error>(std::move(zeroed.error()));
+}
+
+/// At the owners; afterwards this rank has no other copy.
+Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) {
+  alignas(64) static constexpr std::byte zeros[gas::kHeapPageBytes]{};
+  comm::Blocking& io = contexts->here().io;
+  gas::Outstanding outstanding;
+  Result<void> put;
+  for (std::size_t done = 0; put && done < bytes; done += sizeof zeros)
+    put = access->write(io, outstanding, offset + done, zeros, std::min(sizeof zeros, bytes - done));
+  gas::await(io, io, *access, outstanding);
+  if (put && outstanding.failed()) return fail(Errc::peer_lost, "allocate: a peer was lost");
+  if (ranks > 1) coherence->take(io, offset, bytes);
+  return put;
+}
+
+Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Placement placement,
+                                       bool* fresh) {
+  const ult::RuntimeSection section;
+  auto& s = *this;
   KASANE_TRY(s.check_open("allocate"));
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   gas::Heap* const heap = s.heap_of(placement.page_bytes);
@@ -1222,7 +1255,9 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
                     " bytes; a page has " + std::to_string(small.page_bytes) + ", " +
                     std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
   }
-  auto offset = heap->allocate(s.contexts->here().io, cache, bytes, align, placement);
+  comm::Blocking& io = s.contexts->here().io;
+  auto offset = fresh == nullptr ? heap->allocate(io, cache, bytes, align, placement)
+                                 : heap->allocate(io, cache, bytes, align, placement, *fresh);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
   if (s.ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) s.begin_catching_on_one_rank();
   if (placement.kind == Placement::Kind::numa) {
@@ -1420,10 +1455,12 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
 Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
   if (!refusal) return {};
   const void* page = space->v(directory->pages().offset_of(refusal->page));
-  return fail(refusal->why, fmt::format("{}: the page at {} {}", what, page,
-                                        refusal->why == Errc::busy
-                                            ? "is in a view of its owner; try again when the view has ended"
-                                            : "is not allocated"));
+  return fail(refusal->why,
+              fmt::format("{}: the page at {} {}", what, page,
+                          refusal->why == Errc::busy
+                              ? "is in a view of its owner (try again when the view has ended), or "
+                                "fixed at its owner"
+                              : "is not allocated"));
 }
 
 bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }

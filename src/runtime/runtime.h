@@ -126,6 +126,8 @@ class Runtime {
   /// Global memory. align: a power of two up to 64 KiB. Any thread of any rank (also OS threads of the
   /// user's).
   Result<void*> allocate(std::size_t bytes, std::size_t align, Placement);
+  /// The same, all zero in both views. Pages that were never used are not written.
+  Result<void*> allocate_zeroed(std::size_t bytes, std::size_t align, Placement);
   void deallocate(void*);
   /// Bytes that may be used at p; p from allocate().
   [[nodiscard]] std::size_t usable_size(const void* p) const;

@@ -165,6 +165,7 @@ enum class Mutation : std::uint8_t {
   parts_asked_ended_late,   ///< … until it has dropped that
   ours_unnoted,             ///< a page whose stores do not fault is not recorded as own
   ours_noted_late,          ///< … when it is marked
+  fixed_moves,              ///< a rank takes a page whose owner does not change
   ours_forgotten,  ///< a page of which no block was ours is not looked at once more when that is noted
 };
 
@@ -276,6 +277,7 @@ struct Program {
   std::uint8_t blocks_per_page = 1;
   /// owners are asked when all holders have forgotten the location, and their answers bring the page along
   bool brings = false;
+  bool fixed = false;                  ///< the owners of all pages never change
   std::array<std::uint8_t, 3> room{};  ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
 };
@@ -650,7 +652,13 @@ class Coherence {
     s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
   }
   [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
-    return {true, Rank{s.owner[p]}, static_cast<gas::Tier>(s.tier[p]), s.busy[p] != 0, 0};
+    return {true,
+            Rank{s.owner[p]},
+            static_cast<gas::Tier>(s.tier[p]),
+            s.busy[p] != 0,
+            0,
+            false,
+            program_.fixed && !without(Mutation::fixed_moves)};
   }
   void put_entry(State& s, std::uint8_t p, gas::Location l) const noexcept {
     if (s.owner[p] != raw(l.owner)) has_not_stood(s, p);
@@ -1957,6 +1965,11 @@ class Coherence {
         before.busy = false;
         put_entry(n, p, before);
         y.open = 0;
+        if (gas::begin_move(before, rank).verdict == gas::MoveVerdict::fixed) {  // refused: EBUSY
+          give_back(n, me, p, x.todo);
+          next_instr(n, a);
+          return emit(n, Step{kOwnLook, a, p});
+        }
         if (before.tier == gas::Tier::dram) return to(kSettling, kOwnLook);
         // the rank that is asked when its blocks are unclaimed
         y.whom = static_cast<std::uint8_t>(x.owner + 1);

@@ -1122,11 +1122,27 @@ Named frame_of_two_blocks() {
   return n;
 }
 
+// Fixed pages (kasane::placement::fixed): other ranks ask for the page, in vain.
+Named fixed_asked_for() {
+  Named n{"a fixed page is asked for",
+          {{{1, {own(0), put(0, 0, 1), set(0), see(1), get(0, 1)}},
+            {0, {see(0), load(0, 0), store(0, 1, 2), set(1)}}}}};
+  n.program.fixed = true;
+  return n;
+}
+// … by a rank that has a copy, while the owner stores and a third rank gets.
+Named fixed_of_three() {
+  Named n{"a fixed page is asked for over a copy",
+          {{{1, {load(0, 1), own(0)}}, {2, {see(0), get(0, 0)}}, {0, {store(0, 0, 1), set(0)}}}}};
+  n.program.fixed = true;
+  return n;
+}
+
 /// Each in DRAM, and where the owner's pager evicts the page as often as it likes, and retires it.
 std::vector<Named> frame_programs() {
   std::vector<Named> all;
   for (const Named& n : {frame_put_and_load(), frame_to_and_fro(), frame_beside_a_copy(), frame_of_three(),
-                         frame_of_a_release(), frame_of_two_blocks()}) {
+                         frame_of_a_release(), frame_of_two_blocks(), fixed_asked_for(), fixed_of_three()}) {
     all.push_back(n);
     for (const bool rests : {false, true}) {
       Named little = kept(n, {n.program.blocks_per_page}, rests);
@@ -1579,6 +1595,8 @@ std::vector<Mutant> mutants() {
       {"frame_undrained", tier_undrained, kept(frame_to_and_fro(), {1})},
       {"frame_unprotected", tier_unprotected, kept(frame_to_and_fro(), {1})},
       {"frame_unrecalled", tier_unrecalled, kept(frame_of_three(), {1})},
+      {"fixed_moves", fixed_moves, fixed_asked_for()},
+      {"fixed_moves_of_three", fixed_moves, fixed_of_three()},
       {"tier_holds_and_waits", tier_holds_and_waits, copies_dropped(), Verdict::trapped},
       {"tier_keeps_changes", tier_keeps_changes, copies_dropped(), Verdict::trapped},
   };

@@ -19,6 +19,7 @@ expect 1 "Call kasane::release_all()" --check mixing -- "$program" wrong-release
 expect 1 "a load of 0x[0-9a-f]* after kasane::.* at .* changed it directly, without an acquire" \
   --check mixing -- "$program" wrong-acquire
 expect 0 "kasane:" --check mixing -- "$program" right
+expect 0 "kasane:" --check mixing -- "$program" fixed
 expect 0 "kasane:" -- "$program" wrong-release
 expect 0 "kasane:" -- "$program" wrong-acquire
 exit $failed

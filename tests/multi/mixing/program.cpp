@@ -23,9 +23,26 @@ long* far_words() {
   return nullptr;
 }
 
+/// Memory of this rank that stays here: loads and stores are the direct view.
+int use_fixed() {
+  auto* const x = static_cast<long*>(kasane::allocate(65536, 64, kasane::placement::local.fixed()));
+  auto* const seen = static_cast<volatile long*>(x);
+  const kasane::global_ptr<long> g(x);
+  for (long i = 1; i <= 3; ++i) {
+    seen[10] = i;
+    if (kasane::get(g + 10) != i) return 5;
+    kasane::put(g + 20, i);
+    kasane::fetch_add(g + 20, 1);
+    if (seen[20] != i + 1) return 6;
+  }
+  std::puts("done");
+  return 0;
+}
+
 }  // namespace
 
 int main(int, char** argv) {
+  if (std::strcmp(argv[1], "fixed") == 0) return use_fixed();
   long* const x = far_words();
   if (x == nullptr) return 2;
   auto* const seen = static_cast<volatile long*>(x);

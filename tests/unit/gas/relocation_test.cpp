@@ -344,6 +344,48 @@ TEST(InPart, ItsOwnerHandsItOn) {
   });
 }
 
+// ---- fixed pages -----------------------------------------------------------------------------------------
+
+TEST(Fixed, APageIsTheOwnersToMoveAlone) {
+  const Location fixed = with_fixed(kInDram, true);
+  EXPECT_EQ(Location::of(fixed.word()), fixed);
+  EXPECT_EQ(begin_move(fixed, kOther).verdict, MoveVerdict::fixed);
+  EXPECT_EQ(begin_move(fixed, kMe).verdict, MoveVerdict::already_there);  // to SSD
+  EXPECT_EQ(begin_move(with_fixed(kOnSsd, true), kOther).verdict, MoveVerdict::fixed);
+  EXPECT_EQ(begin_move(with_fixed(kInPart, true), kOther).verdict, MoveVerdict::fixed);
+  EXPECT_EQ(eviction_kind(fixed, kMe), EvictionKind::spill);
+  EXPECT_TRUE(end_evict(begin_evict(fixed)).fixed);
+  EXPECT_TRUE(keepable(fixed));
+}
+
+TEST(Fixed, APageStaysUntilItIsAssignedAnew) {
+  Job job(3, 1);
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign(io, PageId{4}, Rank{1}, true).has_value());
+  });
+  job.on(2, [](SimRank& here, comm::Blocking& io) {
+    const auto refusal = here.mover->bring_all(io, PageId{4}, 1);
+    ASSERT_TRUE(refusal.has_value());
+    EXPECT_EQ(refusal->why, Errc::busy);
+    EXPECT_FALSE(here.mover->pull(io, PageId{4}));
+    EXPECT_EQ(here.claimed, (std::array<bool, kPages>{}));
+  });
+  EXPECT_EQ(raw(where(job, 4).owner), 1u);
+  EXPECT_FALSE(where(job, 4).busy);
+  // Allocated anew: fixed at another rank, then ordinary there.
+  for (const bool fixed : {true, false}) {
+    job.on(0, [fixed](SimRank& here, comm::Blocking& io) {
+      ASSERT_TRUE(here.mover->assign(io, PageId{4}, Rank{2}, fixed).has_value());
+    });
+    EXPECT_EQ(raw(where(job, 4).owner), 2u);
+    EXPECT_EQ(where(job, 4).fixed, fixed);
+  }
+  job.on(0, [](SimRank& here, comm::Blocking& io) {
+    ASSERT_TRUE(here.mover->assign_untouched(io, PageId{4}).has_value());
+  });
+  EXPECT_TRUE(where(job, 4).untouched);
+}
+
 // ---- refusals --------------------------------------------------------------------------------------------
 
 TEST(Refusals, APageThatIsNotAllocatedStaysSo) {
