@@ -147,7 +147,7 @@ class pending_group {
 
   /// For the functions below: where puts, accumulates and copies are counted.
   [[nodiscard]] kasane_pending_t* changes() noexcept { return &changes_; }
-  /// For gets, each of which is waited for by itself.
+  /// For gets and atomics with an old value, each of which is waited for by itself.
   void add_read(kasane_pending_t one) {
     if (one.id != 0) reads_.push_back(one);
   }
@@ -155,6 +155,17 @@ class pending_group {
  private:
   kasane_pending_t changes_{};
   std::vector<kasane_pending_t> reads_;
+};
+
+/// While it lives, waits of the calling thread for direct accesses keep its worker, which runs no other thread
+/// meanwhile: for a few accesses between which a word in global memory makes others wait. In its scope there is
+/// no fork, join, yield, lock or other wait: that ends the program with a message.
+class [[nodiscard]] polling_scope {
+ public:
+  polling_scope() noexcept { kasane_polling_begin(); }
+  polling_scope(const polling_scope&) = delete;
+  polling_scope& operator=(const polling_scope&) = delete;
+  ~polling_scope() { kasane_polling_end(); }
 };
 
 /// Waits until everything that any thread of this rank issued so far has completed at its owner. A get still
@@ -394,14 +405,66 @@ template <detail::word T>
 void add_async(global_ptr<T> at, std::type_identity_t<T> operand, pending_group& group) {
   detail::change<T>(KASANE_FETCH_ADD, at, operand, group.changes());
 }
-/// *old: the value before, after the wait; any memory.
-template <detail::word T>
-  requires(sizeof(T) == 8)
-pending fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
+
+namespace detail {
+template <word T>
+kasane_pending_t rmw_async(kasane_atomic_op_t op, global_ptr<T> at, T operand, T compare, T* old) {
   kasane_pending_t p{};
-  detail::check(kasane_atomic(KASANE_FETCH_ADD, 8, at.get(), detail::bits<T>(operand), 0,
-                              reinterpret_cast<std::uint64_t*>(old), &p));
-  return pending(p);
+  check(kasane_atomic_async(op, sizeof(T), at.get(), bits(operand), bits(compare), old, &p));
+  return p;
+}
+}  // namespace detail
+
+// All of them asynchronously. *old: the value before, after the wait; any memory.
+template <detail::word T>
+pending fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
+  return pending(detail::rmw_async<T>(KASANE_FETCH_ADD, at, operand, 0, old));
+}
+template <detail::word T>
+void fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
+  group.add_read(detail::rmw_async<T>(KASANE_FETCH_ADD, at, operand, 0, old));
+}
+template <detail::word T>
+pending fetch_and_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
+  return pending(detail::rmw_async<T>(KASANE_FETCH_AND, at, operand, 0, old));
+}
+template <detail::word T>
+void fetch_and_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
+  group.add_read(detail::rmw_async<T>(KASANE_FETCH_AND, at, operand, 0, old));
+}
+template <detail::word T>
+pending fetch_or_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
+  return pending(detail::rmw_async<T>(KASANE_FETCH_OR, at, operand, 0, old));
+}
+template <detail::word T>
+void fetch_or_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
+  group.add_read(detail::rmw_async<T>(KASANE_FETCH_OR, at, operand, 0, old));
+}
+template <detail::word T>
+pending fetch_xor_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
+  return pending(detail::rmw_async<T>(KASANE_FETCH_XOR, at, operand, 0, old));
+}
+template <detail::word T>
+void fetch_xor_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
+  group.add_read(detail::rmw_async<T>(KASANE_FETCH_XOR, at, operand, 0, old));
+}
+template <detail::word T>
+pending swap_async(global_ptr<T> at, std::type_identity_t<T> desired, T* old) {
+  return pending(detail::rmw_async<T>(KASANE_SWAP, at, desired, 0, old));
+}
+template <detail::word T>
+void swap_async(global_ptr<T> at, std::type_identity_t<T> desired, T* old, pending_group& group) {
+  group.add_read(detail::rmw_async<T>(KASANE_SWAP, at, desired, 0, old));
+}
+template <detail::word T>
+pending compare_swap_async(global_ptr<T> at, std::type_identity_t<T> expected,
+                           std::type_identity_t<T> desired, T* old) {
+  return pending(detail::rmw_async<T>(KASANE_COMPARE_SWAP, at, desired, expected, old));
+}
+template <detail::word T>
+void compare_swap_async(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired,
+                        T* old, pending_group& group) {
+  group.add_read(detail::rmw_async<T>(KASANE_COMPARE_SWAP, at, desired, expected, old));
 }
 
 namespace detail {

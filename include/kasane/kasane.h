@@ -172,6 +172,10 @@ int kasane_thread_detach(kasane_thread_t id);
  * EPERM: not on a thread. EINVAL: not in global memory, or not allocated.
  */
 int kasane_thread_move_near(const void* address);
+/**
+ * As kasane_thread_move_near, to a rank. EPERM: not on a thread. EINVAL: no such rank.
+ */
+int kasane_thread_move_to(uint32_t rank);
 /** Lets other threads of this rank run. Does nothing outside of a thread. */
 void kasane_thread_yield(void);
 /**
@@ -465,6 +469,15 @@ typedef struct kasane_piece {
 } kasane_piece_t;
 int kasane_get_vector(const kasane_piece_t* pieces, size_t count,
                       kasane_pending_t* pending); /**< pending NULL: blocking */
+/**
+ * Until kasane_polling_end, waits of the calling thread for direct accesses (and their yields to others) keep
+ * the worker: it runs no other thread. So a thread that has set a word of global memory for which others wait
+ * is not suspended before it has cleared it. Between the two there is no fork, join, move, lock or other wait:
+ * that ends the program with a message. Scopes may be nested. Outside of threads nothing happens.
+ */
+void kasane_polling_begin(void);
+void kasane_polling_end(void); /**< on the rank where it began */
+
 int kasane_put_vector(const kasane_piece_t* pieces, size_t count,
                       kasane_pending_t* pending); /**< pending NULL: blocking */
 
@@ -540,6 +553,13 @@ typedef struct kasane_checkpoint {
 } kasane_checkpoint_t;
 
 /**
+/**
+ * The same, asynchronously: *old (may be NULL) gets the value before, `width` bytes, when it was waited for.
+ * Each with an old value is waited for by itself, as a get; those without are counted together.
+ */
+int kasane_atomic_async(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand,
+                        uint64_t compare, void* old, kasane_pending_t* pending);
+
  * Writes the elements at `pointer`, in global memory, to the file `path` (docs/design/checkpoint.md has its
  * format), which any number of ranks can restore. The file replaces one of the same name at the end,
  * atomically: if the call fails or the machine does, the old file is unchanged and nothing else is left. When

@@ -142,6 +142,12 @@ struct placement {
   [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept {
     return {kind, argument, bytes, is_fixed};
   }
+  /// The same in whole pages whose owner never changes: own() and give() to another rank throw error EBUSY, no
+  /// rank draws them, and they go to SSD as ever. Not of first_touch. At their owner loads, stores and
+  /// std::atomic_ref (seq_cst or relaxed) are the direct view: they and all ranks' get, put, accumulate, copy
+  /// and atomics meet in one frame, with no fence. At other ranks loads and stores use the coherent view, as
+  /// ever.
+  [[nodiscard]] constexpr placement fixed() const noexcept { return {kind, argument, page_bytes, true}; }
 
   friend bool operator==(const placement&, const placement&) = default;
 };
@@ -467,6 +473,18 @@ template <class F>
 struct Placed {
   Where where;
   F f;
+namespace detail {
+template <class T>
+concept place = std::is_same_v<T, near> || std::is_same_v<T, kasane::at>;
+
+inline void move(near where) { check(kasane_thread_move_near(where.address)); }
+inline void move(kasane::at where) { check(kasane_thread_move_to(where.rank)); }
+
+template <class F, place Where>
+struct Placed {
+  Where where;
+  F f;
+  template <class... Args>
   template <class... Args>
 /// The same: thread(at{rank}, f, args...).
 struct at {
@@ -504,7 +522,7 @@ class thread {
   /// stack slot left.
   /// Consistency: all that the creator did before is visible to the thread.
   template <class F, class... Args>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !std::is_same_v<std::remove_cvref_t<F>, near>)
+    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !detail::place<std::remove_cvref_t<F>>)
   explicit thread(F&& f, Args&&... args) {
     using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
     static_assert(std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>,
@@ -515,13 +533,14 @@ class thread {
       start_boxed<Call>(std::forward<F>(f), std::forward<Args>(args)...);
   }
 
-  /// The same near an address (a placed spawn): the thread moves to the rank that owns the page, and begins
-  /// there when a worker of that rank has nothing else to run; the creator continues here. A hint what the
+  /// The same near an address or at a rank (a placed spawn): the thread moves to the rank that owns the page, and
+  /// begins there when a worker of that rank has nothing else to run; the creator continues here. A hint what the
   /// thread will use: from then on it may be stolen like any other. It costs as much as a steal, and nothing
-  /// if this rank owns the page. join() throws error EINVAL if the address is not in allocated global memory.
-  template <class F, class... Args>
-  thread(near where, F&& f, Args&&... args)
-      : thread(detail::Placed<std::decay_t<F>>{where.address, std::forward<F>(f)},
+  /// if it is there. join() throws error EINVAL if the address is not in allocated global memory, or there is no
+  /// such rank.
+  template <detail::place Where, class F, class... Args>
+  thread(Where where, F&& f, Args&&... args)
+      : thread(detail::Placed<std::decay_t<F>, Where>{where, std::forward<F>(f)},
                std::forward<Args>(args)...) {}
 
   thread(thread&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
@@ -578,6 +597,8 @@ class thread {
 };
 
 namespace this_thread {
+/// The same to a rank. Throws error EINVAL if there is no such rank.
+inline void move_to(std::uint32_t rank) { detail::check(kasane_thread_move_to(rank)); }
 /// Lets other threads of this rank run.
 inline void yield() noexcept { kasane_thread_yield(); }
 /// Moves the calling thread, with its stack, to the rank that owns the page of p: see thread(near, …).

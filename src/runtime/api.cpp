@@ -202,6 +202,19 @@ int kasane_thread_move_near(const void* address) {
   return 0;
 }
 
+int kasane_thread_move_to(uint32_t rank) {
+  constexpr const char* call = "kasane::this_thread::move_to";
+  if (const int code = require_thread(call)) [[unlikely]]
+    return code;
+  kasane::runtime::check_no_mutex_held("move");
+  if (rank >= Runtime::current()->ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  Pool::move_to(Rank{rank});
+  return 0;
+}
+
+void kasane_polling_begin(void) { Pool::begin_polling(); }
+void kasane_polling_end(void) { Pool::end_polling(); }
+
 void kasane_thread_yield(void) {
   if (Pool::self() != kasane::kNoSlot) Pool::yield();
 }

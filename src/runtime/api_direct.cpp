@@ -131,6 +131,28 @@ int accumulate(const char* call, const void* site, void* global, const void* sou
   return accumulate(call, site, global, source, cursor, element, scale, pending);
 }
 
+struct AtomicCall {
+  kasane_atomic_op_t op;
+  std::uint32_t width;
+  void* global;
+  std::uint64_t operand, compare;
+  Direct::OldValue old;
+};
+
+int atomic(const AtomicCall& a, kasane_pending_t* pending, const void* site) {
+  constexpr const char* call = "kasane::atomic";
+  Direct* d = direct_for(call);
+  if (d == nullptr) return EPERM;
+  if (a.op < KASANE_FETCH_ADD || a.op > KASANE_COMPARE_SWAP)
+    return api_fail(EINVAL, call, "no such operation");
+  if (a.width != 4 && a.width != 8) return api_fail(EINVAL, call, "atomics are 4 or 8 bytes wide");
+  keep_output_in_order();
+  d->check(a.global, contiguous(a.width), true, call, site);
+  return answer(d->atomic(static_cast<AtomicOp>(a.op), static_cast<Width>(a.width), a.global, a.operand,
+                          a.compare, a.old, id_of(pending)),
+                call);
+}
+
 }  // namespace
 
 extern "C" {
@@ -296,16 +318,13 @@ int kasane_accumulate_strided(void* global, const void* source, const kasane_str
 
 int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand, uint64_t compare,
                   uint64_t* old, kasane_pending_t* pending) {
-  constexpr const char* call = "kasane::atomic";
-  Direct* d = direct_for(call);
-  if (d == nullptr) return EPERM;
-  if (op < KASANE_FETCH_ADD || op > KASANE_COMPARE_SWAP) return api_fail(EINVAL, call, "no such operation");
-  if (width != 4 && width != 8) return api_fail(EINVAL, call, "atomics are 4 or 8 bytes wide");
-  keep_output_in_order();
-  d->check(global, contiguous(width), true, call, __builtin_return_address(0));
-  return answer(d->atomic(static_cast<AtomicOp>(op), static_cast<Width>(width), global, operand, compare, old,
-                          id_of(pending)),
-                call);
+  return atomic({op, width, global, operand, compare, {old, sizeof *old}}, pending,
+                __builtin_return_address(0));
+}
+
+int kasane_atomic_async(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand,
+                        uint64_t compare, void* old, kasane_pending_t* pending) {
+  return atomic({op, width, global, operand, compare, {old, width}}, pending, __builtin_return_address(0));
 }
 
 int kasane_copy(void* to, const void* from, size_t bytes, kasane_pending_t* pending) {

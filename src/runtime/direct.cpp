@@ -371,25 +371,29 @@ Result<void> Direct::copy(void* to, const void* from, std::size_t bytes, Id* id)
 }
 
 Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std::uint64_t operand,
-                            std::uint64_t compare, std::uint64_t* old, Id* id) {
+                            std::uint64_t compare, OldValue old, Id* id) {
   if (variables_.contains(at)) [[unlikely]]
     return atomic_in_variable(op, width, at, operand, compare, old);
   const ult::RuntimeSection section;
   const auto offset = offset_of(at, "atomic");
   KASANE_TRY(offset);
-  if (id != nullptr && *id != 0 && old != nullptr) KASANE_TRY(wait(*id));
-  if (access_.atomic_near(contexts_.here().io, op, width, *offset, operand, compare, old)) return {};
+  if (id != nullptr && *id != 0 && old.to != nullptr) KASANE_TRY(wait(*id));
+  std::uint64_t near = 0;
+  if (access_.atomic_near(contexts_.here().io, op, width, *offset, operand, compare, &near)) {
+    old.store(near);  // after the use: it may lie in V, and fault
+    return {};
+  }
   if (all_mapped_) {  // old may lie in V, and fault: not while the page is in use
     std::uint64_t value = 0;
     auto done = change(nullptr, [&](comm::Blocking& io, gas::Outstanding& o, bool) {
       return access_.atomic(io, o, op, width, *offset, operand, compare, &value);
     });
-    if (done && old != nullptr) *old = value;
+    if (done) old.store(value);
     return done;
   }
-  if (old == nullptr) {
+  if (old.to == nullptr) {
     return change(id, [&](comm::Blocking& io, gas::Outstanding& o, bool) {
-      return access_.atomic(io, o, op, width, *offset, operand, compare, old);
+      return access_.atomic(io, o, op, width, *offset, operand, compare, nullptr);
     });
   }
   // A result that arrives later goes to memory that a completion may write.
@@ -397,8 +401,8 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
   if (id != nullptr) {
     if (*id != 0) KASANE_TRY(wait(*id));
     if (gas::PendingSlot* slot = pending_.take(); slot != nullptr) {
-      slot->destination = reinterpret_cast<std::uintptr_t>(old);
-      slot->bytes = sizeof *old;
+      slot->destination = reinterpret_cast<std::uintptr_t>(old.to);
+      slot->bytes = old.bytes;
       auto issued = access_.atomic(w.polling(), slot->outstanding, op, width, *offset, operand, compare,
                                    reinterpret_cast<std::uint64_t*>(slot->data));
       slot->outstanding.end(comm::Status::ok);
@@ -416,7 +420,7 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
   KASANE_TRY(
       await(w, r.outstanding,
             access_.atomic(w.polling(), r.outstanding, op, width, *offset, operand, compare, &r.result)));
-  *old = r.result;
+  old.store(r.result);
   return {};
 }
 

@@ -129,9 +129,16 @@ class Direct {
   Result<void> put(void* to, const void* from, const comm::Cursor&, Id* id);
   Result<void> accumulate(void* to, const void* from, const comm::Cursor&, comm::Element,
                           std::complex<double> scale, Id* id);
-  /// old: any memory of 8 bytes, or null; gets the old value, zero-extended.
+  /// Any memory, or null; gets the first bytes (at most 8) of the old value, zero-extended.
+  struct OldValue {
+    void* to;
+    std::size_t bytes;
+    void store(std::uint64_t value) const noexcept {
+      if (to != nullptr) std::memcpy(to, &value, bytes);
+    }
+  };
   Result<void> atomic(comm::AtomicOp, comm::Width, void* at, std::uint64_t operand, std::uint64_t compare,
-                      std::uint64_t* old, Id* id);
+                      OldValue, Id* id);
   Result<void> copy(void* to, const void* from, std::size_t bytes, Id* id);
   /// As put; only flush() waits for it.
   Result<void> put_detached(void* to, const void* from, const comm::Cursor&);
@@ -167,7 +174,7 @@ class Direct {
                                     std::complex<double> scale);
   Result<void> copy_variables(void* to, const void* from, std::uint64_t bytes);
   Result<void> atomic_in_variable(comm::AtomicOp, comm::Width, void* word, std::uint64_t operand,
-                                  std::uint64_t compare, std::uint64_t* old);
+                                  std::uint64_t compare, OldValue);
   static Result<void> outside(const void* p, const char* what);
 
   [[nodiscard]] bool may_replace(std::uint64_t to, comm::Cursor) const noexcept;

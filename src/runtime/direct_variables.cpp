@@ -123,13 +123,13 @@ Result<void> Direct::copy_variables(void* to, const void* from, std::uint64_t by
 }
 
 Result<void> Direct::atomic_in_variable(comm::AtomicOp op, comm::Width width, void* word,
-                                        std::uint64_t operand, std::uint64_t compare, std::uint64_t* old) {
+                                        std::uint64_t operand, std::uint64_t compare, OldValue old) {
   const auto bytes = static_cast<std::uint64_t>(width);
   if (!variables_.contains(word, bytes)) return outside(word, "atomic");
   if (reinterpret_cast<std::uintptr_t>(word) % bytes != 0)
     return fail(Errc::invalid_argument, "atomic: the address must be a multiple of the width");
   const std::uint64_t before = comm::cpu_atomic(op, width, static_cast<std::byte*>(word), operand, compare);
-  if (old != nullptr) *old = before;
+  old.store(before);
   return {};
 }
 

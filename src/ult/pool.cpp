@@ -137,6 +137,7 @@ Pool::Allocated allocate_on(Worker& worker, Word stack_end, std::size_t alignmen
 [[gnu::noinline]] Pool::Allocated allocate_slowly(std::size_t alignment, std::size_t size) {
   Worker& worker = *current_worker();
   PoolCore& core = *worker.core;
+  KASANE_CHECK(worker.polling == 0, kPollingText);
   if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
   return allocate_on(worker, core.slots.take_stack(worker.stacks), alignment, size);
 }
@@ -555,8 +556,8 @@ void RuntimeSection::leave() noexcept {
 Pool::Allocated Pool::allocate_sixteens(std::size_t size) {
   KASANE_ASSERT(current_worker() != nullptr && self() != kNoSlot, "threads are made on a user-level thread");
   Worker& worker = *current_worker();
-  if (worker.cache.empty() || worker.stacks.empty() || size > kSmallestStackBytes / 2 || kSanitized)
-      [[unlikely]]
+  if (worker.cache.empty() || worker.stacks.empty() || size > kSmallestStackBytes / 2 || kSanitized ||
+      worker.polling != 0) [[unlikely]]
     return allocate_slowly(16, size);
   return make_thread(*worker.cache.pop(), worker.stacks.pop(), 1, size);
 }
@@ -650,8 +651,20 @@ void Pool::go_to(Rank rank) {
   while (worker_of_thread().core->config.rank != rank) move_to(rank);
 }
 
+void Pool::begin_polling() noexcept {
+  if (Worker* const worker = current_worker(); worker != nullptr && worker->runs_a_thread())
+    ++worker->polling;
+}
+void Pool::end_polling() noexcept {
+  Worker* const worker = current_worker();
+  if (worker == nullptr || !worker->runs_a_thread()) return;
+  KASANE_CHECK(worker->polling != 0, "a polling scope ends where it began");
+  --worker->polling;
+}
+
 bool Pool::others_here() noexcept {
   Worker& worker = worker_of_thread();
+  if (worker.polling != 0) return false;
   // relaxed: a hint.
   return !worker.queue.empty_for_owner() || worker.waits != nullptr ||
          (worker.outside.any() && worker.outside.ready()) ||

@@ -213,6 +213,10 @@ class Pool {
   static void move_to(Rank rank);
   /// As move_to, until the thread is there: on its way an idle worker of another rank may steal it.
   static void go_to(Rank rank);
+  /// Until end_polling() the calling thread stays on its worker, which runs no other: wait_here() returns
+  /// false, its turn does not end, and what would suspend it ends the program. Nothing outside of threads.
+  static void begin_polling() noexcept;
+  static void end_polling() noexcept;
   /// Is there another thread that the calling worker could run now, without looking elsewhere? Cheap.
   [[nodiscard]] static bool others_here() noexcept;
   /// Suspends the calling thread until ready(argument), which its worker evaluates between other threads.

@@ -27,6 +27,9 @@ namespace kasane::ult {
 
 class PoolCore;
 
+inline constexpr const char* kPollingText =
+    "in a polling scope there is no fork, join, move, lock or other wait";
+
 /// What the worker does on its own stack when a thread has left it: publish(context, slot).
 struct AfterSwitch {
   void (*publish)(void* context, SlotId);
@@ -87,7 +90,8 @@ struct alignas(128) Worker {
   std::uint32_t waiting = 0;  ///< how many
   OutsideWaits outside;       ///< threads that join them when what they wait for is there
   Picks picks;
-  Turn turn;  ///< of the running thread
+  Turn turn;                  ///< of the running thread
+  std::uint32_t polling = 0;  ///< its polling scopes (Pool::begin_polling)
   SanitizerWorker sanitizer;
   /// control while no thread runs; its sp is the worker's own stack while one does
   StandIn idle{kNoSlot};

@@ -74,6 +74,7 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
 // ---- leaving a thread ----
 
 void PoolCore::suspend(Worker& worker, AfterSwitch after) {
+  KASANE_CHECK(worker.polling == 0, kPollingText);
   save_exceptions(worker);
   worker.after = after;
   slots.sanitizer.leaving_to_worker(worker.sanitizer);
