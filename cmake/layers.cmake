@@ -28,6 +28,7 @@ set(KASANE_LAYERS
   "entry      | src/runtime/entry  | start bootstrap"
   "api        | include/kasane     | "
   "arrays     | src/arrays         | api"
+  "posts      | src/posts          | runtime"
   "armci      | src/armci          | api"
   "comm_api   | include/kasane/comm | comm_launch comm_engine"
 )

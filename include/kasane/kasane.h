@@ -186,6 +186,39 @@ KASANE_NORETURN void kasane_thread_exit(void);
 /** The calling thread, or 0 outside of threads. */
 kasane_thread_t kasane_thread_self(void);
 
+/* ---- posts --------------------------------------------------------------------------------------------- */
+/*
+ * Calls that run at other ranks, many in a message. Each runs once, on a thread of that rank, in no order and
+ * with no fence: what it uses beside its argument it uses directly (kasane_get …), or has been made visible
+ * otherwise. Posts are buffered at the poster's rank for each destination (`kasane run --post-buffer`), and
+ * sent when a buffer is full, by kasane_post_wait, and soon by threads of the group when there is nothing else
+ * to run. A post may post, and may wait, but not for posts of its group. Posters of a rank that does not keep
+ * up are held back for some milliseconds each.
+ */
+
+/** A group of posts; any thread of any rank may use it. */
+typedef struct kasane_post_group kasane_post_group_t;
+/**
+ * A new group: a thread for each worker of the job, which sleeps while there is nothing to run, and buffers.
+ * NULL: EPERM: not on a thread. EAGAIN: no thread slot left. ENOMEM.
+ */
+kasane_post_group_t* kasane_post_group_create(void);
+/** Waits as kasane_post_wait, and ends the group, when no thread posts any more. */
+int kasane_post_group_destroy(kasane_post_group_t* group);
+/**
+ * function(a copy of `bytes` at argument) is to run at `rank`. The copy is aligned to 16 bytes and lives until
+ * the function returns.
+ * EPERM: not on a thread. EINVAL: no such rank; more than 1024 bytes. ENOMEM.
+ */
+int kasane_post(kasane_post_group_t* group, uint32_t rank, void (*function)(void*), const void* argument,
+                size_t bytes);
+/**
+ * Returns when all posts of the group, of all ranks, have run, those that were posted by posts included. A C++
+ * exception that left one of them (the first of the group) is thrown here.
+ * EPERM: not on a thread. EDEADLK: in a post of the group.
+ */
+int kasane_post_wait(kasane_post_group_t* group);
+
 /* ---- memory -------------------------------------------------------------------------------------------- */
 
 /**
@@ -246,6 +279,12 @@ void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank);
  */
 void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
                              size_t page_bytes);
+/**
+ * As kasane_allocate_placed, all zero, in both views. Pages that were never used are not written, and cost no
+ * memory until they are.
+ */
+void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
+                             size_t page_bytes);
 /** Memory for `count` objects of `bytes` each, all zero. */
 void* kasane_calloc(size_t count, size_t bytes);
 /**
@@ -283,12 +322,6 @@ void kasane_acquire_all(void);
  * EINVAL: not in global memory, or not (or no longer) allocated, with the address; stacks, too, which the
  * runtime places. EBUSY: the owner has a view of a page. After an error some of the pages may have moved.
  */
-/**
- * As kasane_allocate_placed, all zero, in both views. Pages that were never used are not written, and cost no
- * memory until they are.
- */
-void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
-                             size_t page_bytes);
 int kasane_own(const void* pointer, size_t bytes);
 /**
  * As kasane_own for rank `rank`; returns when that rank owns the pages. May wait for other work of its
@@ -424,6 +457,15 @@ int kasane_test(kasane_pending_t* pending, int* done);
  */
 int kasane_flush(void);
 
+/**
+ * Until kasane_polling_end, waits of the calling thread for direct accesses (and their yields to others) keep
+ * the worker: it runs no other thread. So a thread that has set a word of global memory for which others wait
+ * is not suspended before it has cleared it. Between the two there is no fork, join, move, lock or other wait:
+ * that ends the program with a message. Scopes may be nested. Outside of threads nothing happens.
+ */
+void kasane_polling_begin(void);
+void kasane_polling_end(void); /**< on the rank where it began */
+
 /** Reads `bytes` at `global` into `destination`. */
 int kasane_get(void* destination, const void* global, size_t bytes);
 int kasane_get_async(void* destination, const void* global, size_t bytes, kasane_pending_t* pending);
@@ -469,15 +511,6 @@ typedef struct kasane_piece {
 } kasane_piece_t;
 int kasane_get_vector(const kasane_piece_t* pieces, size_t count,
                       kasane_pending_t* pending); /**< pending NULL: blocking */
-/**
- * Until kasane_polling_end, waits of the calling thread for direct accesses (and their yields to others) keep
- * the worker: it runs no other thread. So a thread that has set a word of global memory for which others wait
- * is not suspended before it has cleared it. Between the two there is no fork, join, move, lock or other wait:
- * that ends the program with a message. Scopes may be nested. Outside of threads nothing happens.
- */
-void kasane_polling_begin(void);
-void kasane_polling_end(void); /**< on the rank where it began */
-
 int kasane_put_vector(const kasane_piece_t* pieces, size_t count,
                       kasane_pending_t* pending); /**< pending NULL: blocking */
 
@@ -521,6 +554,13 @@ int kasane_atomic(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t 
                   uint64_t* old, kasane_pending_t* pending);
 
 /**
+ * The same, asynchronously: *old (may be NULL) gets the value before, `width` bytes, when it was waited for.
+ * Each with an old value is waited for by itself, as a get; those without are counted together.
+ */
+int kasane_atomic_async(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand,
+                        uint64_t compare, void* old, kasane_pending_t* pending);
+
+/**
  * Waits until the integer at `global` is not `old` (zero-extended, as kasane_atomic returns it). The thread
  * compares, and is suspended until a thread that changed the integer calls kasane_atomic_notify_one or _all
  * with its address; then it compares again. After the wait of std::atomic. It orders no other access. The
@@ -553,13 +593,6 @@ typedef struct kasane_checkpoint {
 } kasane_checkpoint_t;
 
 /**
-/**
- * The same, asynchronously: *old (may be NULL) gets the value before, `width` bytes, when it was waited for.
- * Each with an old value is waited for by itself, as a get; those without are counted together.
- */
-int kasane_atomic_async(kasane_atomic_op_t op, uint32_t width, void* global, uint64_t operand,
-                        uint64_t compare, void* old, kasane_pending_t* pending);
-
  * Writes the elements at `pointer`, in global memory, to the file `path` (docs/design/checkpoint.md has its
  * format), which any number of ranks can restore. The file replaces one of the same name at the end,
  * atomically: if the call fails or the machine does, the old file is unchanged and nothing else is left. When

@@ -156,6 +156,13 @@ inline constexpr placement placement::block{KASANE_PLACEMENT_BLOCK};
 inline constexpr placement placement::cyclic{KASANE_PLACEMENT_CYCLIC};
 inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 
+namespace detail {
+[[nodiscard]] constexpr kasane_placement_t kind_of(const placement& where) noexcept {
+  return static_cast<kasane_placement_t>(static_cast<int>(where.kind) |
+                                         (where.is_fixed ? int{KASANE_PLACEMENT_FIXED} : 0));
+}
+}  // namespace detail
+
 /// Global memory of `bytes`, not initialised, aligned to `align` (a power of two up to 64 KiB). Throws
 /// out_of_memory; error EINVAL: an impossible placement. No fence.
 [[nodiscard]] inline void* allocate(std::size_t bytes, std::size_t align = 16,
@@ -171,13 +178,6 @@ inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
                                            placement where = placement::local) {
   void* p = kasane_allocate_zeroed(bytes, align, detail::kind_of(where), where.argument, where.page_bytes);
   if (p == nullptr) [[unlikely]]
-namespace detail {
-[[nodiscard]] constexpr kasane_placement_t kind_of(const placement& where) noexcept {
-  return static_cast<kasane_placement_t>(static_cast<int>(where.kind) |
-                                         (where.is_fixed ? int{KASANE_PLACEMENT_FIXED} : 0));
-}
-}  // namespace detail
-
     detail::throw_last_error();
   return p;
 }
@@ -468,11 +468,11 @@ struct near {
   const void* address;  ///< in global memory: at the rank that owns its page
 };
 
-namespace detail {
-template <class F>
-struct Placed {
-  Where where;
-  F f;
+/// The same: thread(at{rank}, f, args...).
+struct at {
+  std::uint32_t rank;
+};
+
 namespace detail {
 template <class T>
 concept place = std::is_same_v<T, near> || std::is_same_v<T, kasane::at>;
@@ -485,12 +485,6 @@ struct Placed {
   Where where;
   F f;
   template <class... Args>
-  template <class... Args>
-/// The same: thread(at{rank}, f, args...).
-struct at {
-  std::uint32_t rank;
-};
-
   void operator()(Args&&... args) {
     detail::move(where);
     std::invoke(std::move(f), std::forward<Args>(args)...);
@@ -597,20 +591,105 @@ class thread {
 };
 
 namespace this_thread {
-/// The same to a rank. Throws error EINVAL if there is no such rank.
-inline void move_to(std::uint32_t rank) { detail::check(kasane_thread_move_to(rank)); }
 /// Lets other threads of this rank run.
 inline void yield() noexcept { kasane_thread_yield(); }
 /// Moves the calling thread, with its stack, to the rank that owns the page of p: see thread(near, …).
 /// Earlier values of rank(), and references to thread_local variables, are wrong afterwards. Throws error
 /// EPERM outside of threads, EINVAL if p is not in allocated global memory.
 inline void move_near(const void* p) { detail::check(kasane_thread_move_near(p)); }
+/// The same to a rank. Throws error EINVAL if there is no such rank.
+inline void move_to(std::uint32_t rank) { detail::check(kasane_thread_move_to(rank)); }
 /// The calling thread; a default id outside of threads.
 [[nodiscard]] inline thread::id get_id() noexcept { return thread::id(kasane_thread_self()); }
 /// Ends the calling thread from any depth as if its function had returned (thesis, section 6.1). Destructors
 /// run; a catch (...) on the way has to rethrow.
 [[noreturn]] inline void exit() { kasane_thread_exit(); }
 }  // namespace this_thread
+
+namespace detail {
+template <class R, place Where, class Call>
+struct Asked {
+  Where where;
+  promise<R> answer;
+  Call call;
+  void operator()() {
+    try {
+      detail::move(where);
+      if constexpr (std::is_void_v<R>) {
+        call();
+        answer.set_value();
+      } else {
+        answer.set_value(call());
+      }
+    } catch (...) {
+      answer.set_exception(std::current_exception());
+    }
+  }
+};
+}  // namespace detail
+
+/// Calls f(args...), with decayed copies, on a thread that begins at a rank, or near an address, as thread(at{…})
+/// does. The future has its value, or what it threw (error EINVAL: no such rank). The thread ends by itself;
+/// destroying the future does not wait for it. Throws error as thread, and out_of_memory.
+template <detail::place Where, class F, class... Args>
+[[nodiscard]] auto async(Where where, F&& f, Args&&... args) {
+  using R = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
+  promise<R> answer;
+  future<R> value = answer.get_future();
+  auto call = [f = std::decay_t<F>(std::forward<F>(f)),
+               arguments = std::tuple<std::decay_t<Args>...>(std::forward<Args>(args)...)]() mutable -> R {
+    return std::apply([&f](auto&... as) -> R { return std::invoke(std::move(f), std::move(as)...); },
+                      arguments);
+  };
+  thread(detail::Asked<R, Where, decltype(call)>{where, std::move(answer), std::move(call)}).detach();
+  return value;
+}
+
+// ---- posts ----------------------------------------------------------------------------------------------
+
+/// Calls that run at other ranks, many in a message, in no order:
+///
+///     kasane::post_group g;
+///     for (…) g.post(owner_of(key), [table](long key) { count(table, key); }, key);
+///     g.wait();                                  // all have run, those that were posted by posts included
+///
+/// Functions and arguments are trivially copyable, 1 KiB together; captures and pointers are fine. Each runs
+/// once, on a thread of that rank, and may post itself. It may wait, but not for posts of its group. Posts are
+/// buffered at the poster's rank (`kasane run --post-buffer`), and sent when a buffer is full, by wait(), or
+/// soon when there is nothing else to run. Posters of a rank that does not keep up are held back for a while.
+/// Consistency: no fence. What a post uses beside its arguments it uses directly (get, put, atomics), or is
+/// visible to it otherwise. A group costs a sleeping thread for each worker of the job, and buffers.
+/// Thread safety: any thread of any rank. Errors: EPERM: not on a thread. EAGAIN (the constructor): no thread
+/// slot is left.
+class post_group {
+ public:
+  post_group() : group_(kasane_post_group_create()) {
+    if (group_ == nullptr) detail::throw_last_error();
+  }
+  post_group(const post_group&) = delete;
+  post_group& operator=(const post_group&) = delete;
+  /// Waits; ends the program if a post threw.
+  ~post_group() noexcept { detail::check(kasane_post_group_destroy(group_)); }
+
+  /// f(args...) is to run at `rank`. Throws error EINVAL: no such rank.
+  template <class F, class... Args>
+  void post(std::uint32_t rank, F f, Args... args) {
+    static_assert(std::is_trivially_copyable_v<F> && (std::is_trivially_copyable_v<Args> && ...),
+                  "they go from rank to rank as bytes");
+    auto call = [f, args...]() mutable { std::invoke(f, args...); };
+    using Call = decltype(call);
+    static_assert(sizeof(Call) <= 1024, "a function and its arguments have 1 KiB; pass a pointer instead");
+    static_assert(alignof(Call) <= 16);
+    detail::check(kasane_post(
+        group_, rank, [](void* p) { (*static_cast<Call*>(p))(); }, std::addressof(call),
+        std::is_empty_v<Call> ? 0 : sizeof call));
+  }
+  /// Returns when all posts of the group have run. Throws what left one of them, the first.
+  void wait() { detail::check(kasane_post_wait(group_)); }
+
+ private:
+  kasane_post_group_t* group_;
+};
 
 // ---- synchronisation (more: kasane/sync.hpp) ------------------------------------------------------------
 

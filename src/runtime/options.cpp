@@ -142,6 +142,9 @@ OptionTable option_table(Options& o) {
   add_memory(table, o);
   add_coherence(table, o);
   comm::add_session_options(table, o.session);
+  table.bytes("--post-buffer", "KASANE_POST_BUFFER", o.post_buffer_bytes,
+              "Posts that a rank keeps for another one before it sends them (kasane::post_group).",
+              {4 << 10, 1 << 20});
   add_reports(table, o);
   table.heading("Checks and settings for developers")
       .list(
