@@ -13,6 +13,9 @@ install(TARGETS kasane_entry kasane kasane_attaching kasane_comm_alone EXPORT Ka
 file(GLOB public_headers "${PROJECT_SOURCE_DIR}/include/kasane/*.h"
   "${PROJECT_SOURCE_DIR}/include/kasane/*.hpp")
 install(FILES ${public_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane" COMPONENT devel)
+file(GLOB container_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/kasane/containers/*.hpp")
+install(FILES ${container_headers} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/kasane/containers"
+  COMPONENT devel)
 
 # <kasane/comm/…> include headers of the layers below. Only those headers are installed under
 # include/kasane/comm/parts.

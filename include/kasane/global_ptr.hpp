@@ -157,9 +157,9 @@ class pending_group {
   std::vector<kasane_pending_t> reads_;
 };
 
-/// While it lives, waits of the calling thread for direct accesses keep its worker, which runs no other thread
-/// meanwhile: for a few accesses between which a word in global memory makes others wait. In its scope there is
-/// no fork, join, yield, lock or other wait: that ends the program with a message.
+/// While it lives, waits of the calling thread for direct accesses keep its worker, which runs no other
+/// thread meanwhile: for a few accesses between which a word in global memory makes others wait. In its scope
+/// there is no fork, join, yield, lock or other wait: that ends the program with a message.
 class [[nodiscard]] polling_scope {
  public:
   polling_scope() noexcept { kasane_polling_begin(); }

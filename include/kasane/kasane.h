@@ -191,9 +191,9 @@ kasane_thread_t kasane_thread_self(void);
  * Calls that run at other ranks, many in a message. Each runs once, on a thread of that rank, in no order and
  * with no fence: what it uses beside its argument it uses directly (kasane_get …), or has been made visible
  * otherwise. Posts are buffered at the poster's rank for each destination (`kasane run --post-buffer`), and
- * sent when a buffer is full, by kasane_post_wait, and soon by threads of the group when there is nothing else
- * to run. A post may post, and may wait, but not for posts of its group. Posters of a rank that does not keep
- * up are held back for some milliseconds each.
+ * sent when a buffer is full, by kasane_post_wait, and soon by threads of the group when there is nothing
+ * else to run. A post may post, and may wait, but not for posts of its group. Posters of a rank that does not
+ * keep up are held back for some milliseconds each.
  */
 
 /** A group of posts; any thread of any rank may use it. */
@@ -206,15 +206,15 @@ kasane_post_group_t* kasane_post_group_create(void);
 /** Waits as kasane_post_wait, and ends the group, when no thread posts any more. */
 int kasane_post_group_destroy(kasane_post_group_t* group);
 /**
- * function(a copy of `bytes` at argument) is to run at `rank`. The copy is aligned to 16 bytes and lives until
- * the function returns.
+ * function(a copy of `bytes` at argument) is to run at `rank`. The copy is aligned to 16 bytes and lives
+ * until the function returns.
  * EPERM: not on a thread. EINVAL: no such rank; more than 1024 bytes. ENOMEM.
  */
 int kasane_post(kasane_post_group_t* group, uint32_t rank, void (*function)(void*), const void* argument,
                 size_t bytes);
 /**
- * Returns when all posts of the group, of all ranks, have run, those that were posted by posts included. A C++
- * exception that left one of them (the first of the group) is thrown here.
+ * Returns when all posts of the group, of all ranks, have run, those that were posted by posts included. A
+ * C++ exception that left one of them (the first of the group) is thrown here.
  * EPERM: not on a thread. EDEADLK: in a post of the group.
  */
 int kasane_post_wait(kasane_post_group_t* group);
@@ -460,8 +460,8 @@ int kasane_flush(void);
 /**
  * Until kasane_polling_end, waits of the calling thread for direct accesses (and their yields to others) keep
  * the worker: it runs no other thread. So a thread that has set a word of global memory for which others wait
- * is not suspended before it has cleared it. Between the two there is no fork, join, move, lock or other wait:
- * that ends the program with a message. Scopes may be nested. Outside of threads nothing happens.
+ * is not suspended before it has cleared it. Between the two there is no fork, join, move, lock or other
+ * wait: that ends the program with a message. Scopes may be nested. Outside of threads nothing happens.
  */
 void kasane_polling_begin(void);
 void kasane_polling_end(void); /**< on the rank where it began */

@@ -142,8 +142,8 @@ struct placement {
   [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept {
     return {kind, argument, bytes, is_fixed};
   }
-  /// The same in whole pages whose owner never changes: own() and give() to another rank throw error EBUSY, no
-  /// rank draws them, and they go to SSD as ever. Not of first_touch. At their owner loads, stores and
+  /// The same in whole pages whose owner never changes: own() and give() to another rank throw error EBUSY,
+  /// no rank draws them, and they go to SSD as ever. Not of first_touch. At their owner loads, stores and
   /// std::atomic_ref (seq_cst or relaxed) are the direct view: they and all ranks' get, put, accumulate, copy
   /// and atomics meet in one frame, with no fence. At other ranks loads and stores use the coherent view, as
   /// ever.
@@ -172,8 +172,8 @@ namespace detail {
     detail::throw_last_error();
   return p;
 }
-/// The same, all zero, in both views. Pages that were never used are not written, and cost no memory until they
-/// are.
+/// The same, all zero, in both views. Pages that were never used are not written, and cost no memory until
+/// they are.
 [[nodiscard]] inline void* allocate_zeroed(std::size_t bytes, std::size_t align = 16,
                                            placement where = placement::local) {
   void* p = kasane_allocate_zeroed(bytes, align, detail::kind_of(where), where.argument, where.page_bytes);
@@ -527,11 +527,11 @@ class thread {
       start_boxed<Call>(std::forward<F>(f), std::forward<Args>(args)...);
   }
 
-  /// The same near an address or at a rank (a placed spawn): the thread moves to the rank that owns the page, and
-  /// begins there when a worker of that rank has nothing else to run; the creator continues here. A hint what the
-  /// thread will use: from then on it may be stolen like any other. It costs as much as a steal, and nothing
-  /// if it is there. join() throws error EINVAL if the address is not in allocated global memory, or there is no
-  /// such rank.
+  /// The same near an address or at a rank (a placed spawn): the thread moves to the rank that owns the page,
+  /// and begins there when a worker of that rank has nothing else to run; the creator continues here. A hint
+  /// what the thread will use: from then on it may be stolen like any other. It costs as much as a steal, and
+  /// nothing if it is there. join() throws error EINVAL if the address is not in allocated global memory, or
+  /// there is no such rank.
   template <detail::place Where, class F, class... Args>
   thread(Where where, F&& f, Args&&... args)
       : thread(detail::Placed<std::decay_t<F>, Where>{where, std::forward<F>(f)},
@@ -628,9 +628,9 @@ struct Asked {
 };
 }  // namespace detail
 
-/// Calls f(args...), with decayed copies, on a thread that begins at a rank, or near an address, as thread(at{…})
-/// does. The future has its value, or what it threw (error EINVAL: no such rank). The thread ends by itself;
-/// destroying the future does not wait for it. Throws error as thread, and out_of_memory.
+/// Calls f(args...), with decayed copies, on a thread that begins at a rank, or near an address, as
+/// thread(at{…}) does. The future has its value, or what it threw (error EINVAL: no such rank). The thread
+/// ends by itself; destroying the future does not wait for it. Throws error as thread, and out_of_memory.
 template <detail::place Where, class F, class... Args>
 [[nodiscard]] auto async(Where where, F&& f, Args&&... args) {
   using R = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
@@ -654,11 +654,11 @@ template <detail::place Where, class F, class... Args>
 ///     g.wait();                                  // all have run, those that were posted by posts included
 ///
 /// Functions and arguments are trivially copyable, 1 KiB together; captures and pointers are fine. Each runs
-/// once, on a thread of that rank, and may post itself. It may wait, but not for posts of its group. Posts are
-/// buffered at the poster's rank (`kasane run --post-buffer`), and sent when a buffer is full, by wait(), or
-/// soon when there is nothing else to run. Posters of a rank that does not keep up are held back for a while.
-/// Consistency: no fence. What a post uses beside its arguments it uses directly (get, put, atomics), or is
-/// visible to it otherwise. A group costs a sleeping thread for each worker of the job, and buffers.
+/// once, on a thread of that rank, and may post itself. It may wait, but not for posts of its group. Posts
+/// are buffered at the poster's rank (`kasane run --post-buffer`), and sent when a buffer is full, by wait(),
+/// or soon when there is nothing else to run. Posters of a rank that does not keep up are held back for a
+/// while. Consistency: no fence. What a post uses beside its arguments it uses directly (get, put, atomics),
+/// or is visible to it otherwise. A group costs a sleeping thread for each worker of the job, and buffers.
 /// Thread safety: any thread of any rank. Errors: EPERM: not on a thread. EAGAIN (the constructor): no thread
 /// slot is left.
 class post_group {

@@ -137,8 +137,8 @@ class Mover {
   /// faults on it becomes its owner. The bytes are lost; no other rank may use the page meanwhile. Refused if
   /// it is pinned.
   Result<void> assign_untouched(comm::Blocking&, PageId);
-  /// Makes `owner` the owner of a page whose bytes are undefined, fixed or not whatever it was. A former owner
-  /// elsewhere yields first.
+  /// Makes `owner` the owner of a page whose bytes are undefined, fixed or not whatever it was. A former
+  /// owner elsewhere yields first.
   Result<void> assign(comm::Blocking&, PageId, Rank owner, bool fixed = false);
 
  private:

@@ -2,7 +2,7 @@
 // The directory entry of a page and its transitions, pure (docs/design/dsm.md). Four 64-bit words in the
 // manager's memory:
 //
-//   word 0   version 32 | reserved 7 | fixed 1 | untouched 1 | busy 1 | tier 2 | owner+1 20   where the page is
+// word 0 version 32 | reserved 7 | fixed 1 | untouched 1 | busy 1 | tier 2 | owner+1 20 where the page is
 //   word 1   readers, a bit for one or several ranks                                gas/sharing.h
 //   word 2   stamp 16 | holders of the location 48, a bit for ranks_per_bit ranks   address caches
 //   word 3   last user, number and time of moves                                    gas/relocation_policy.h
@@ -110,8 +110,8 @@ struct MoveStep {
   l.untouched = false;
   return l;
 }
-/// Of a page that is not busy: whether its owner may change from now on. No rank knows the flag but by word 0,
-/// and a mover reads it when it sets busy; so nothing is recalled.
+/// Of a page that is not busy: whether its owner may change from now on. No rank knows the flag but by word
+/// 0, and a mover reads it when it sets busy; so nothing is recalled.
 [[nodiscard]] constexpr Location with_fixed(Location l, bool fixed) noexcept {
   l.fixed = fixed;
   return l;

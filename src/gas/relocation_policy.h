@@ -68,8 +68,8 @@ struct UseRecord {
 /// In a count of uses: the count was restarted since this rank last looked, because other ranks wrote.
 inline constexpr std::uint32_t kAnew = 1u << 31;
 
-/// Likewise: the page was fixed when this rank last looked. It looks again after kRestingUses, since the memory
-/// may have been freed and allocated anew.
+/// Likewise: the page was fixed when this rank last looked. It looks again after kRestingUses, since the
+/// memory may have been freed and allocated anew.
 inline constexpr std::uint32_t kResting = 1u << 30, kRestingUses = 1u << 16;
 
 /// Counts one more use. others_wrote: it brought bytes that this rank did not have and had not written.

@@ -2,8 +2,8 @@
 // When have all posts of a group run? Pure (docs/design/posts.md has the table; tests/model walks it).
 //
 // The group's word W counts *credit* that is somewhere. A rank that has posts of the group, in buffers or
-// running, has credit; so has each message that carries some. Nobody else has any. So W is 0 only when no post
-// is left: what is posted by a running post finds credit at its rank.
+// running, has credit; so has each message that carries some. Nobody else has any. So W is 0 only when no
+// post is left: what is posted by a running post finds credit at its rank.
 //
 //   a rank without credit has a post  ── grant ──▶ W += kGrant, before the post counts
 //   a message leaves                               it takes half of the rank's credit, or all if the rank has

@@ -3,14 +3,14 @@
 // and run on threads of another rank. It stands on the public interface alone.
 //
 //   poster's rank                                       destination
-//   post ─▶ desk: open block, full blocks ── put ──▶ desk: slots of this rank ─▶ receiver ─▶ function(argument)
+// post ─▶ desk: open block, full blocks ── put ──▶ desk: slots of this rank ─▶ receiver ─▶ function(argument)
 //                    ▲ free: put ◀─────────────────────────────────────────────┘ its credit (posts/credit.h)
 //
 // A *desk* of each rank lies in fixed memory of that rank. Its owner uses loads, stores and the CPU's atomics
 // there, the others put: so nothing here is a fence. Of each ordered pair of ranks the destination has
-// kSlots slots. A block goes into a free one, whose ready word is put last. *Receivers*, as many threads a rank
-// as it has workers, run what arrives, and send blocks that are not full when there is nothing to run; they
-// sleep on the desk's bell.
+// kSlots slots. A block goes into a free one, whose ready word is put last. *Receivers*, as many threads a
+// rank as it has workers, run what arrives, and send blocks that are not full when there is nothing to run;
+// they sleep on the desk's bell.
 //
 // Waiting: a post waits for a free slot at most kHoldNs, then its block stays here, so no cycle of waits can
 // close; a post of a running post does not wait. Receivers wait for nothing but their bell.

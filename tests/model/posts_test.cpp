@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a group of posts (posts/credit.h, the shipping table): ranks post to each other, also from running
-// posts, in messages that arrive in any order; grants and what goes back to the group's word are accesses of
-// their own, in any order.
+// The end of a group of posts (posts/credit.h, the shipping table): ranks post to each other, also from
+// running posts, in messages that arrive in any order; grants and what goes back to the group's word are
+// accesses of their own, in any order.
 //
-// Checked: the word is 0 only when no post is left; it is 0 at the end; it is the sum of all credit; from every
-// state there is a way on which all posts run. A rule taken away is noticed.
+// Checked: the word is 0 only when no post is left; it is 0 at the end; it is the sum of all credit; from
+// every state there is a way on which all posts run. A rule taken away is noticed.
 #include "posts/credit.h"
 
 #include <gtest/gtest.h>

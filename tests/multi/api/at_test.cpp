@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that begin at a rank, calls whose answers are futures, atomics whose old values come later, and waits
-// that keep the worker.
+// Threads that begin at a rank, calls whose answers are futures, atomics whose old values come later, and
+// waits that keep the worker.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -169,8 +169,8 @@ TEST(AtomicsLater, ManyOfAllRanks) {
 
 // ---- polling ----------------------------------------------------------------------------------------------
 
-// A lock word that is held over direct accesses only in a polling scope is never held by a suspended thread: a
-// thread of the same worker that polls for it by calls gets it.
+// A lock word that is held over direct accesses only in a polling scope is never held by a suspended thread:
+// a thread of the same worker that polls for it by calls gets it.
 TEST(Polling, AWordThatIsHeldIsNotHeldByASuspendedThread) {
   const std::uint64_t wrong = kasane::run([] {
     struct Locked {

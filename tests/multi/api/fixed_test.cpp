@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory whose owner never changes (placement::fixed), and memory that is zero. As in api_test.cpp threads only
-// compute, and main expects.
+// Memory whose owner never changes (placement::fixed), and memory that is zero. As in api_test.cpp threads
+// only compute, and main expects.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -88,8 +88,8 @@ TEST(Fixed, HasWholePages) {
                kasane::error);
 }
 
-// The owner uses plain loads and stores and std::atomic_ref, another rank puts, gets and atomics: each turn of
-// the one is seen by the other, and there is no fence.
+// The owner uses plain loads and stores and std::atomic_ref, another rank puts, gets and atomics: each turn
+// of the one is seen by the other, and there is no fence.
 struct Turns {
   std::uint64_t turn, data, sum;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of posts: each runs once, at its rank, those of posts too; exceptions, full buffers, several groups. As
-// in api_test.cpp threads only compute, and main expects.
+// Groups of posts: each runs once, at its rank, those of posts too; exceptions, full buffers, several groups.
+// As in api_test.cpp threads only compute, and main expects.
 #include <gtest/gtest.h>
 
 #include <array>

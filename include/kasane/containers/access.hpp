@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The two ways in which a container's algorithms reach memory that never moves (placement::fixed): Near, at the
+/// owner, by the CPU; Far, anywhere, by direct access. Chosen for each operation, since a thread may be stolen
+/// between two. Not for programs.
+#pragma once
+
+#include <kasane/kasane.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+namespace kasane::detail::containers {
+
+using Word = std::uint64_t;
+
+/// The calling thread's rank owns the memory. Builtins that a program's -fno-inline-atomics leaves inline; on
+/// x86-64 plain loads are acquires and plain stores releases, so the compiler alone is held back.
+struct Near {
+  static Word load(const Word* p) noexcept {
+    const Word w = *static_cast<const volatile Word*>(p);
+    asm volatile("" ::: "memory");
+    return w;
+  }
+  static void store(Word* p, Word w) noexcept {
+    asm volatile("" ::: "memory");
+    *static_cast<volatile Word*>(p) = w;
+  }
+  static bool compare_swap(Word* p, Word expected, Word desired) noexcept {
+    return __sync_bool_compare_and_swap(p, expected, desired);
+  }
+  static Word fetch_add(Word* p, Word n) noexcept { return __sync_fetch_and_add(p, n); }
+  static void read(void* to, const void* from, std::size_t bytes) noexcept {
+    std::memcpy(to, from, bytes);
+    asm volatile("" ::: "memory");
+  }
+  static void write(void* to, const void* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+};
+
+struct Far {
+  static Word load(const Word* p) { return kasane::get(global_ptr<const Word>(p)); }
+  static void store(Word* p, Word w) { kasane::put(global_ptr<Word>(p), w); }
+  static bool compare_swap(Word* p, Word expected, Word desired) {
+    return kasane::compare_swap(global_ptr<Word>(p), expected, desired) == expected;
+  }
+  static Word fetch_add(Word* p, Word n) { return kasane::fetch_add(global_ptr<Word>(p), n); }
+  static void read(void* to, const void* from, std::size_t bytes) { check(kasane_get(to, from, bytes)); }
+  static void write(void* to, const void* from, std::size_t bytes) { check(kasane_put(to, from, bytes)); }
+};
+
+/// In place of a polling_scope where nothing waits.
+struct Unscoped {
+  Unscoped() noexcept {}
+};
+
+/// Waits between two tries; the thread holds nothing, and may be on another rank afterwards.
+class Backoff {
+ public:
+  void pause() noexcept {
+    if (++turn_ <= 16) {
+      __builtin_ia32_pause();
+    } else {
+      kasane_thread_yield();
+      std::this_thread::yield();
+    }
+  }
+
+ private:
+  unsigned turn_ = 0;
+};
+
+/// A lock word that is held for a few accesses, in a polling_scope.
+template <class Access>
+class WordLock {
+ public:
+  explicit WordLock(Word* word) : word_(word) {
+    for (unsigned turn = 0; !Access::compare_swap(word_, 0, 1); ++turn)
+      if (turn > 16) std::this_thread::yield();
+  }
+  WordLock(const WordLock&) = delete;
+  WordLock& operator=(const WordLock&) = delete;
+  ~WordLock() { Access::store(word_, 0); }
+
+ private:
+  Word* word_;
+};
+
+/// An array of 2^depth words and its depth in one word; behind word 0, which names the array that it replaced.
+struct Table {
+  Word bits = 0;
+  [[nodiscard]] static Table of(Word* array, unsigned depth) noexcept {
+    return {reinterpret_cast<std::uintptr_t>(array) | Word{depth} << 56};
+  }
+  [[nodiscard]] Word* array() const noexcept {
+    return reinterpret_cast<Word*>(static_cast<std::uintptr_t>(bits & ((Word{1} << 56) - 1)));
+  }
+  [[nodiscard]] unsigned depth() const noexcept { return static_cast<unsigned>(bits >> 56); }
+  [[nodiscard]] std::size_t size() const noexcept { return std::size_t{1} << depth(); }
+  [[nodiscard]] Word* at(std::uint64_t hash) const noexcept { return array() + 1 + (hash & (size() - 1)); }
+  [[nodiscard]] static Word* allocate(unsigned depth, std::uint32_t rank) {
+    return static_cast<Word*>(
+        allocate_zeroed(((std::size_t{1} << depth) + 1) * sizeof(Word), 64, placement::on(rank).fixed()));
+  }
+};
+
+}  // namespace kasane::detail::containers

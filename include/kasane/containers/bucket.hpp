@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The protocol of a bucket of kasane::unordered_map, pure: tests/model walks it (docs/design/containers.md has
+/// the tables). A bucket verifies itself, as those of Pilaf (Mitchell et al., USENIX ATC 2013): one read tells
+/// whether its bytes belong together, and whether it is the bucket of a key, as in extendible hashing.
+///
+///     word    locked 1 | version 15 | occupancy 16 | checksum 32      changed by compare-swap and by its holder
+///     place   prefix 56 | depth 8                                     the low `depth` bits of its keys' hashes
+///     entries occupancy says which
+///
+/// The checksum covers place and the occupied entries. A writer compare-swaps the word as it was read to the
+/// same with `locked`: that proves the read. Then it changes entries, then it stores the new word.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace kasane::detail::bucket {
+
+using Word = std::uint64_t;
+
+inline constexpr Word kLocked = Word{1} << 63;
+inline constexpr unsigned kMostEntries = 16;
+
+[[nodiscard]] constexpr bool locked(Word w) noexcept { return (w & kLocked) != 0; }
+[[nodiscard]] constexpr std::uint32_t occupancy(Word w) noexcept {
+  return static_cast<std::uint32_t>(w >> 32) & 0xFFFF;
+}
+[[nodiscard]] constexpr std::uint32_t checksum(Word w) noexcept { return static_cast<std::uint32_t>(w); }
+
+/// The word after a change of the one that was `before`, with or without the lock.
+[[nodiscard]] constexpr Word changed(Word before, std::uint32_t occupied, std::uint32_t sum) noexcept {
+  constexpr Word versions = Word{0x7FFF} << 48;
+  return ((before + (Word{1} << 48)) & versions) | Word{occupied & 0xFFFF} << 32 | sum;
+}
+
+struct Place {
+  std::uint64_t bits = 0;
+  [[nodiscard]] constexpr unsigned depth() const noexcept { return static_cast<unsigned>(bits & 0xFF); }
+  [[nodiscard]] constexpr std::uint64_t prefix() const noexcept { return bits >> 8; }
+  [[nodiscard]] static constexpr Place of(std::uint64_t prefix, unsigned depth) noexcept {
+    return {prefix << 8 | depth};
+  }
+  [[nodiscard]] constexpr bool covers(std::uint64_t hash) const noexcept {
+    return (hash & ((std::uint64_t{1} << depth()) - 1)) == prefix();
+  }
+  /// The two halves of a split: keys whose next bit is `bit`.
+  [[nodiscard]] constexpr Place half(unsigned bit) const noexcept {
+    return of(prefix() | std::uint64_t{bit} << depth(), depth() + 1);
+  }
+  friend constexpr bool operator==(Place, Place) noexcept = default;
+};
+
+/// What a read of a bucket is worth, for a key with this hash.
+enum class Look : std::uint8_t {
+  good,
+  again,  ///< a writer has it, or changed it meanwhile
+  moved,  ///< it was split: the directory knows better
+};
+/// sum: of the place and the entries that the word calls occupied, as they were read.
+[[nodiscard]] constexpr Look judge(Word word, Place place, std::uint32_t sum, std::uint64_t hash) noexcept {
+  if (locked(word) || checksum(word) != sum) return Look::again;
+  return place.covers(hash) ? Look::good : Look::moved;
+}
+
+/// The steps of a change. Each is complete at the owner before the next.
+enum class Change : std::uint8_t { read, lock, entries, publish, done };
+/// ok: of read: the look was good; of lock: the word was as it had been read.
+[[nodiscard]] constexpr Change next(Change step, bool ok) noexcept {
+  switch (step) {
+    case Change::read: return ok ? Change::lock : Change::read;
+    case Change::lock: return ok ? Change::entries : Change::read;
+    case Change::entries: return Change::publish;
+    case Change::publish:
+    case Change::done: break;
+  }
+  return Change::done;
+}
+
+/// The steps of a split of a bucket that is full. The new one is whole before the directory names it, and named
+/// before the old one says that it covers less: who finds the old one meanwhile finds it locked.
+enum class Split : std::uint8_t { lock, fill_new, name_new, publish_old, done, given_up };
+[[nodiscard]] constexpr Split next(Split step, bool ok) noexcept {
+  switch (step) {
+    case Split::lock: return ok ? Split::fill_new : Split::given_up;
+    case Split::fill_new: return Split::name_new;
+    case Split::name_new: return Split::publish_old;
+    case Split::publish_old:
+    case Split::done: break;
+    case Split::given_up: return Split::given_up;
+  }
+  return Split::done;
+}
+
+/// Adds bytes to a checksum.
+[[nodiscard]] inline std::uint64_t mix(std::uint64_t sum, const void* p, std::size_t bytes) noexcept {
+  const auto* at = static_cast<const unsigned char*>(p);
+  for (; bytes >= 8; at += 8, bytes -= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, at, 8);
+    sum = (sum ^ word) * 0x9E3779B97F4A7C15u;
+    sum ^= sum >> 29;
+  }
+  if (bytes != 0) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at, bytes);
+    sum = (sum ^ word ^ bytes) * 0x9E3779B97F4A7C15u;
+    sum ^= sum >> 29;
+  }
+  return sum;
+}
+[[nodiscard]] constexpr std::uint32_t folded(std::uint64_t sum) noexcept {
+  return static_cast<std::uint32_t>(sum ^ sum >> 32);
+}
+
+}  // namespace kasane::detail::bucket

@@ -1,0 +1,704 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A map over the memory of many ranks, changed by all of them at once:
+///
+///     kasane::unordered_map<std::uint64_t, std::uint64_t> counts;     // over all ranks
+///     counts.add(key, 1);                                             // from any thread of any rank
+///     if (auto n = counts.find(key)) …                                // a copy
+///     kasane::unordered_map<…>::handle h = counts;                    // names it; trivially copyable
+///
+/// **Where.** An entry lies at a rank that its key's hash chooses, of those given at construction, in memory
+/// that never moves. Operations work on it directly: they move no thread and keep no copies, and no processor
+/// of another rank takes part. At the owner they cost what an ordinary map costs.
+///
+/// **Consistency.** Operations on entries are linearisable, and ordered like relaxed atomics: they are no
+/// fences, so a pointer in a value does not make visible what it points to. clear and swap are exclusive:
+/// callers order them with all others.
+///
+/// **Keys and values** are trivially copyable, of 240 bytes together. No references into the map are given out.
+///
+/// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and the
+/// map is as before; error EINVAL: there is no such rank; EIO: a peer was lost.
+///
+/// Sources: extendible hashing (Fagin et al. 1979) over one-sided access, with the directory at every rank, as
+/// in RACE (Zuo et al., USENIX ATC 2021); buckets that verify themselves as in Pilaf (Mitchell et al., USENIX
+/// ATC 2013). docs/design/containers.md says how.
+#pragma once
+
+#include <kasane/kasane.hpp>
+
+#include <kasane/containers/access.hpp>
+#include <kasane/containers/bucket.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace kasane {
+
+namespace detail::containers {
+
+/// Bits of every part of the key count in every part of the result.
+template <class K>
+struct KeyHash {
+  [[nodiscard]] std::uint64_t operator()(const K& key) const noexcept {
+    static_assert(std::has_unique_object_representations_v<K>,
+                  "equal keys have equal bytes; or give the map a hash function");
+    std::uint64_t x = bucket::mix(0x243F6A8885A308D3u, &key, sizeof key);
+    x = (x ^ x >> 32) * 0xD6E8FEB86659FD93u;
+    return x ^ x >> 32;
+  }
+};
+
+struct Nothing {
+  friend bool operator==(const Nothing&, const Nothing&) noexcept = default;
+};
+
+template <class K, class V>
+struct Entry {
+  K key;
+  [[no_unique_address]] V value;
+};
+
+/// What is common to maps and sets. It only names the map, so it is trivially copyable, and all its operations
+/// are const.
+template <class K, class V, class Hash>
+class Map {
+  static_assert(std::is_trivially_copyable_v<K> && std::is_trivially_copyable_v<V>,
+                "keys and values go from rank to rank as bytes");
+  using E = Entry<K, V>;
+  static_assert(sizeof(E) <= 240, "key and value have 240 bytes; keep a pointer instead");
+  /// Large enough that the directory, which grows with n^(1 + 1/entries), stays small beside the buckets.
+  static constexpr std::size_t kBucketBytes = sizeof(E) <= 64 ? 256 : 512;
+  static constexpr unsigned kEntries =
+      std::clamp<unsigned>((kBucketBytes - 16) / sizeof(E), 4, bucket::kMostEntries);
+
+  struct Bucket {
+    Word word;
+    bucket::Place place;
+    E entry[kEntries];
+  };
+  static constexpr unsigned kSegments = 32, kFirstSegment = 16, kMostDepth = 32;
+  /// One rank's part, in its memory.
+  struct Shard {
+    Word directory;           ///< a Table of buckets
+    Word lock;                ///< of the directory; held by who splits
+    Word buckets;             ///< taken so far
+    Word segment[kSegments];  ///< of kFirstSegment << i buckets; 1: is being allocated
+  };
+  struct Where {
+    Shard* shard;
+    std::uint32_t rank;
+  };
+
+ protected:
+  /// Constant while the map lives, but for `local`, which each rank changes for itself.
+  struct Root {
+    std::uint32_t shards, ranks;
+    [[nodiscard]] Where* where() noexcept { return reinterpret_cast<Where*>(this + 1); }
+    /// of each rank: a Table of what it knows of each shard's directory
+    [[nodiscard]] Word** local() noexcept { return reinterpret_cast<Word**>(where() + shards); }
+  };
+  Root* root_ = nullptr;
+
+  static Root* make(const std::vector<std::uint32_t>& ranks);
+  void destroy();
+
+ public:
+  using key_type = K;
+  using mapped_type = V;
+
+  /// A copy of the value; empty: there is none.
+  [[nodiscard]] std::optional<V> find(const K& key) const;
+  [[nodiscard]] bool contains(const K& key) const { return find(key).has_value(); }
+  /// False: the key has a value already, which stays.
+  bool insert(const K& key, const V& value) const {
+    return change(
+        key, [](bool found) { return !found; },
+        [&](bool found, V& v) {
+          if (found) return Then::keep;
+          v = value;
+          return Then::store;
+        });
+  }
+  /// True: the key is new.
+  bool insert_or_assign(const K& key, const V& value) const {
+    bool fresh = false;
+    change(
+        key, [](bool) { return true; },
+        [&](bool found, V& v) {
+          fresh = !found;
+          v = value;
+          return Then::store;
+        });
+    return fresh;
+  }
+  /// False: there was none.
+  bool erase(const K& key) const {
+    return change(
+        key, [](bool found) { return found; },
+        [](bool found, V&) { return found ? Then::erase : Then::keep; });
+  }
+  /// Adds to the value; a key without one begins at V(). Returns the value before.
+  V add(const K& key, const V& n) const {
+    V before{};
+    change(
+        key, [](bool) { return true; },
+        [&](bool found, V& v) {
+          before = found ? v : V{};
+          v = static_cast<V>(before + n);
+          return Then::store;
+        });
+    return before;
+  }
+  /// True: the value was `expected` and is `desired`. Else expected is what it is, if there is one.
+  bool compare_exchange(const K& key, V& expected, const V& desired) const {
+    const V wanted = expected;
+    return change(
+        key, [](bool found) { return found; },
+        [&](bool found, V& v) {
+          if (!found) return Then::keep;
+          expected = v;
+          if (!(v == wanted)) return Then::keep;
+          v = desired;
+          return Then::store;
+        });
+  }
+  /// Calls f(value) with a copy under the bucket's lock, and stores it. False: there is none. f makes no calls
+  /// of Kasane; if it throws, nothing has changed.
+  template <class F>
+  bool visit(const K& key, F&& f) const {
+    return change(
+        key, [](bool found) { return found; },
+        [&](bool found, V& v) {
+          if (!found) return Then::keep;
+          V copy = v;
+          std::invoke(f, copy);
+          v = copy;
+          return Then::store;
+        });
+  }
+  /// The same; a key without a value gets `init` first. True: it was new.
+  template <class F>
+  bool visit_or_insert(const K& key, const V& init, F&& f) const {
+    bool fresh = false;
+    change(
+        key, [](bool) { return true; },
+        [&](bool found, V& v) {
+          V copy = found ? v : init;
+          std::invoke(f, copy);
+          fresh = !found;
+          v = copy;
+          return Then::store;
+        });
+    return fresh;
+  }
+
+  /// How many entries; exact while nothing changes.
+  [[nodiscard]] std::size_t size() const {
+    std::size_t n = 0;
+    for (std::uint32_t s = 0; s < root_->shards; ++s)
+      walk(s, [&](const Bucket& b) { n += static_cast<unsigned>(std::popcount(bucket::occupancy(b.word))); });
+    return n;
+  }
+  [[nodiscard]] bool empty() const { return size() == 0; }
+
+  /// Calls f(key, value) for the entries of one of the ranks given at construction, in no order. What is there
+  /// throughout is visited exactly once, whatever others change.
+  template <class F>
+  void for_each_of(std::uint32_t shard, F&& f) const {
+    walk(shard, [&](const Bucket& b) {
+      for (unsigned i = 0; i < kEntries; ++i)
+        if (bucket::occupancy(b.word) >> i & 1) std::invoke(f, b.entry[i].key, b.entry[i].value);
+    });
+  }
+  [[nodiscard]] std::uint32_t shards() const noexcept { return root_->shards; }
+  [[nodiscard]] std::uint32_t rank_of_shard(std::uint32_t s) const noexcept { return root_->where()[s].rank; }
+  /// The rank where the key's entry lies, or would lie.
+  [[nodiscard]] std::uint32_t rank_of(const K& key) const noexcept {
+    return root_->where()[shard_of(Hash{}(key))].rank;
+  }
+  /// Exclusive: no other operation of the map is under way.
+  void clear();
+
+ private:
+  enum class Then : std::uint8_t { keep, store, erase };
+
+  [[nodiscard]] std::uint32_t shard_of(std::uint64_t hash) const noexcept {
+    return static_cast<std::uint32_t>((hash >> 48) * root_->shards >> 16);
+  }
+  [[nodiscard]] static std::uint32_t sum_of(unsigned i, const E& e) noexcept {
+    return bucket::folded(bucket::mix(i + 1, &e, sizeof e));
+  }
+  [[nodiscard]] static std::uint32_t sum_of(bucket::Place p) noexcept {
+    return bucket::folded(bucket::mix(0, &p, sizeof p));
+  }
+  [[nodiscard]] static std::uint32_t sum_of(const Bucket& b) noexcept {
+    std::uint32_t sum = sum_of(b.place);
+    for (unsigned i = 0; i < kEntries; ++i)
+      if (bucket::occupancy(b.word) >> i & 1) sum ^= sum_of(i, b.entry[i]);
+    return sum;
+  }
+  [[nodiscard]] static unsigned index_of(const Bucket& b, Word word, const K& key) noexcept {
+    if constexpr (sizeof(K) <= 8) {  // all at once: no branch to guess, and misses of the cache overlap
+      std::uint32_t same = 0;
+      for (unsigned i = 0; i < kEntries; ++i) same |= std::uint32_t{b.entry[i].key == key} << i;
+      same &= bucket::occupancy(word);
+      return same != 0 ? static_cast<unsigned>(std::countr_zero(same)) : kEntries;
+    } else {
+      for (std::uint32_t left = bucket::occupancy(word); left != 0; left &= left - 1) {
+        const auto i = static_cast<unsigned>(std::countr_zero(left));
+        if (b.entry[i].key == key) return i;
+      }
+      return kEntries;
+    }
+  }
+
+  static void start(Shard*, std::uint32_t rank);
+  static void drop_chain(Word array) noexcept;
+  template <class A>
+  static Bucket* take_bucket(Shard*, std::uint32_t rank);
+  template <class A>
+  Bucket* locate(std::uint32_t s, std::uint64_t hash) const;
+  Bucket* renew(std::uint32_t s, std::uint64_t hash) const;
+  template <class A>
+  static bucket::Look read(Bucket* b, Bucket& copy, std::uint64_t hash);
+  template <class A, class Wants, class Apply>
+  int try_change(std::uint32_t s, std::uint64_t hash, const K&, const Wants&, const Apply&) const;
+  template <class A, class Apply>
+  static Word change_entry(Bucket&, const Bucket& seen, unsigned i, bool found, const K&, const Apply&);
+  template <class Wants, class Apply>
+  bool change(const K&, const Wants&, const Apply&) const;
+  template <class A>
+  void split(std::uint32_t s, Bucket* full, Word word) const;
+  static void divide(Bucket& old, Bucket& fresh);
+  template <class A>
+  static Table grow(Shard*, std::uint32_t rank, Table);
+  template <class F>
+  void walk(std::uint32_t s, const F& f) const {
+    walk_from(s, {}, f);
+  }
+  template <class F>
+  void walk_from(std::uint32_t s, bucket::Place, const F&) const;
+};
+
+// ---- looking ----------------------------------------------------------------------------------------------
+
+/// Near: the directory itself. Far: what this rank knows of it.
+template <class K, class V, class H>
+template <class A>
+typename Map<K, V, H>::Bucket* Map<K, V, H>::locate(std::uint32_t s, std::uint64_t hash) const {
+  if constexpr (std::is_same_v<A, Near>) {
+    const Table directory{Near::load(&root_->where()[s].shard->directory)};
+    return reinterpret_cast<Bucket*>(Near::load(directory.at(hash)));
+  } else {
+    const Table known{Near::load(root_->local()[kasane_rank()] + s)};
+    if (known.bits != 0)
+      if (const Word found = Near::load(known.at(hash)); found != 0) return reinterpret_cast<Bucket*>(found);
+    return renew(s, hash);
+  }
+}
+
+/// Asks the owner, and keeps the answer, in a larger table if the directory has grown.
+template <class K, class V, class H>
+typename Map<K, V, H>::Bucket* Map<K, V, H>::renew(std::uint32_t s, std::uint64_t hash) const {
+  const std::uint32_t rank = kasane_rank();
+  const Where& where = root_->where()[s];
+  const Table directory{Far::load(&where.shard->directory)};
+  const Word found = Far::load(directory.at(hash));
+  Word* const place = root_->local()[rank] + s;
+  for (;;) {
+    const Table known{Near::load(place)};
+    if (known.bits != 0 && known.depth() >= directory.depth()) {
+      Near::store(known.at(hash), found);
+      return reinterpret_cast<Bucket*>(found);
+    }
+    Word* const array = Table::allocate(directory.depth(), rank);
+    for (std::size_t i = 0; known.bits != 0 && i < directory.size(); ++i)
+      array[1 + i] = Near::load(known.at(i));
+    array[0] = reinterpret_cast<std::uintptr_t>(known.array());
+    if (!Near::compare_swap(place, known.bits, Table::of(array, directory.depth()).bits)) deallocate(array);
+  }
+}
+
+template <class K, class V, class H>
+template <class A>
+bucket::Look Map<K, V, H>::read(Bucket* b, Bucket& copy, std::uint64_t hash) {
+  if constexpr (std::is_same_v<A, Near>) {  // the word before and after says what the checksum would
+    const Word word = Near::load(&b->word);
+    Near::read(&copy, b, sizeof copy);
+    copy.word = word;
+    const bool stood = Near::load(&b->word) == word;
+    return bucket::judge(word, copy.place, stood ? bucket::checksum(word) : ~bucket::checksum(word), hash);
+  } else {
+    A::read(&copy, b, sizeof copy);
+    return bucket::judge(copy.word, copy.place, sum_of(copy), hash);
+  }
+}
+
+template <class K, class V, class H>
+std::optional<V> Map<K, V, H>::find(const K& key) const {
+  const std::uint64_t hash = H{}(key);
+  const std::uint32_t s = shard_of(hash);
+  for (Backoff wait;; wait.pause()) {
+    if (kasane_rank() == root_->where()[s].rank) {
+      Bucket* const b = locate<Near>(s, hash);
+      const Word word = Near::load(&b->word);
+      const bool covers = bucket::Place{Near::load(&b->place.bits)}.covers(hash);
+      const unsigned i = index_of(*b, word, key);
+      std::optional<V> value;
+      if (i != kEntries) value = b->entry[i].value;
+      asm volatile("" ::: "memory");
+      if (!bucket::locked(word) && covers && Near::load(&b->word) == word) return value;
+    } else {
+      Bucket copy;
+      const bucket::Look look = read<Far>(locate<Far>(s, hash), copy, hash);
+      if (look == bucket::Look::moved) renew(s, hash);
+      if (look != bucket::Look::good) continue;
+      const unsigned i = index_of(copy, copy.word, key);
+      return i != kEntries ? std::optional<V>(copy.entry[i].value) : std::nullopt;
+    }
+  }
+}
+
+// ---- changing ---------------------------------------------------------------------------------------------
+
+/// One try. 1: changed, 0: not changed, -1: again.
+template <class K, class V, class H>
+template <class A, class Wants, class Apply>
+int Map<K, V, H>::try_change(std::uint32_t s, std::uint64_t hash, const K& key, const Wants& wants,
+                             const Apply& apply) const {
+  using bucket::Change;
+  Bucket* const b = locate<A>(s, hash);
+  Bucket copy;
+  const bucket::Look look = read<A>(b, copy, hash);
+  if (look == bucket::Look::moved && std::is_same_v<A, Far>) renew(s, hash);
+  if (look != bucket::Look::good) return -1;
+  unsigned i = index_of(copy, copy.word, key);
+  const bool found = i != kEntries;
+  if (!wants(found)) return 0;
+  if (!found) {
+    i = static_cast<unsigned>(std::countr_one(bucket::occupancy(copy.word)));
+    if (i >= kEntries) return split<A>(s, b, copy.word), -1;
+  }
+  std::conditional_t<std::is_same_v<A, Far>, polling_scope, Unscoped> keep;
+  Word after = copy.word;
+  bool ok = true;
+  for (Change step = Change::lock; step != Change::done; step = bucket::next(step, ok)) {
+    if (step == Change::read) return -1;  // the word was not what it had been
+    if (step == Change::lock) ok = A::compare_swap(&b->word, copy.word, copy.word | bucket::kLocked);
+    if (step == Change::entries) after = change_entry<A>(*b, copy, i, found, key, apply);
+    if (step == Change::publish) A::store(&b->word, after);
+  }
+  return after == copy.word ? 0 : 1;
+}
+
+/// In a locked bucket; returns its next word.
+template <class K, class V, class H>
+template <class A, class Apply>
+Word Map<K, V, H>::change_entry(Bucket& b, const Bucket& seen, unsigned i, bool found, const K& key,
+                                const Apply& apply) {
+  E entry = seen.entry[i];
+  if (!found) {
+    std::memset(static_cast<void*>(&entry), 0, sizeof entry);  // padding, too
+    entry.key = key;
+  }
+  Then then = Then::keep;
+  try {
+    then = apply(found, entry.value);
+  } catch (...) {
+    A::store(&b.word, seen.word);
+    throw;
+  }
+  if (then == Then::keep) return seen.word;
+  std::uint32_t occupied = bucket::occupancy(seen.word), sum = bucket::checksum(seen.word);
+  if (found) sum ^= sum_of(i, seen.entry[i]);
+  if (then == Then::store) {
+    sum ^= sum_of(i, entry);
+    occupied |= 1u << i;
+    A::write(&b.entry[i], &entry, sizeof entry);
+  } else {
+    occupied &= ~(1u << i);
+  }
+  return bucket::changed(seen.word, occupied, sum);
+}
+
+template <class K, class V, class H>
+template <class Wants, class Apply>
+bool Map<K, V, H>::change(const K& key, const Wants& wants, const Apply& apply) const {
+  const std::uint64_t hash = H{}(key);
+  const std::uint32_t s = shard_of(hash);
+  for (Backoff wait;; wait.pause()) {
+    const int done = kasane_rank() == root_->where()[s].rank ? try_change<Near>(s, hash, key, wants, apply)
+                                                             : try_change<Far>(s, hash, key, wants, apply);
+    if (done >= 0) return done != 0;
+  }
+}
+
+// ---- growing ----------------------------------------------------------------------------------------------
+
+template <class K, class V, class H>
+template <class A>
+typename Map<K, V, H>::Bucket* Map<K, V, H>::take_bucket(Shard* shard, std::uint32_t rank) {
+  const Word n = A::fetch_add(&shard->buckets, 1);
+  const auto i = static_cast<unsigned>(std::bit_width(n / kFirstSegment + 1)) - 1;
+  Word* const segment = &shard->segment[i];
+  const Word first = kFirstSegment * ((Word{1} << i) - 1);
+  Word base = A::load(segment);
+  if (base == 0) {  // under the directory's lock
+    base = reinterpret_cast<std::uintptr_t>(
+        allocate_zeroed((kFirstSegment << i) * sizeof(Bucket), 64, placement::on(rank).fixed()));
+    A::store(segment, base);
+  }
+  return reinterpret_cast<Bucket*>(base) + (n - first);
+}
+
+/// The directory with twice as many entries; the old one stays until clear().
+template <class K, class V, class H>
+template <class A>
+Table Map<K, V, H>::grow(Shard* shard, std::uint32_t rank, Table old) {
+  if (old.depth() >= kMostDepth)
+    throw error(EINVAL,
+                "kasane::unordered_map: too many keys have hashes that end alike; give it another hash");
+  Word* const array = Table::allocate(old.depth() + 1, rank);
+  std::vector<Word> entries(old.size());
+  A::read(entries.data(), old.array() + 1, old.size() * sizeof(Word));
+  A::write(array + 1, entries.data(), old.size() * sizeof(Word));
+  A::write(array + 1 + old.size(), entries.data(), old.size() * sizeof(Word));
+  A::store(array, reinterpret_cast<std::uintptr_t>(old.array()));
+  const Table larger = Table::of(array, old.depth() + 1);
+  A::store(&shard->directory, larger.bits);
+  return larger;
+}
+
+/// Divides what `old` has between it and a new bucket.
+template <class K, class V, class H>
+void Map<K, V, H>::divide(Bucket& old, Bucket& fresh) {
+  const Word word = old.word;
+  std::memcpy(static_cast<void*>(&fresh), &old, sizeof fresh);
+  fresh.place = old.place.half(1);
+  std::uint32_t moved = 0;
+  for (unsigned i = 0; i < kEntries; ++i)
+    if ((bucket::occupancy(word) >> i & 1) != 0 && fresh.place.covers(H{}(old.entry[i].key)))
+      moved |= 1u << i;
+  const std::uint32_t stay = bucket::occupancy(word) & ~moved;
+  old.place = old.place.half(0);
+  old.word = Word{stay} << 32;
+  old.word = bucket::changed(word, stay, sum_of(old));
+  fresh.word = Word{moved} << 32;
+  fresh.word = bucket::changed(0, moved, sum_of(fresh));
+}
+
+/// Nothing happens if the bucket has changed since it was read.
+template <class K, class V, class H>
+template <class A>
+void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
+  using bucket::Split;
+  const Where& where = root_->where()[s];
+  const polling_scope keep;
+  const WordLock<A> lock(&where.shard->lock);
+  Table directory{A::load(&where.shard->directory)};
+  Bucket old, fresh;
+  Bucket* other = nullptr;
+  bool ok = true;
+  for (Split step = Split::lock; step != Split::done; step = bucket::next(step, ok)) {
+    switch (step) {
+      case Split::lock: ok = A::compare_swap(&full->word, word, word | bucket::kLocked); break;
+      case Split::fill_new:
+        try {
+          A::read(&old, full, sizeof old);
+          old.word = word;
+          if (old.place.depth() == directory.depth()) directory = grow<A>(where.shard, where.rank, directory);
+          other = take_bucket<A>(where.shard, where.rank);
+        } catch (...) {
+          A::store(&full->word, word);
+          throw;
+        }
+        divide(old, fresh);
+        A::write(other, &fresh, sizeof fresh);
+        break;
+      case Split::name_new:
+        for (std::uint64_t i = fresh.place.prefix(); i < directory.size(); i += 1ull << fresh.place.depth())
+          A::store(directory.at(i), reinterpret_cast<std::uintptr_t>(other));
+        break;
+      case Split::publish_old:
+        A::store(&full->place.bits, old.place.bits);
+        A::store(&full->word, old.word);
+        break;
+      case Split::given_up:
+      case Split::done: return;
+    }
+  }
+}
+
+// ---- all entries ------------------------------------------------------------------------------------------
+
+/// Calls f with a copy of each bucket that covers keys of this place, once each: an entry that stays is in the
+/// bucket that covers it whenever that is read, and splits only divide what is still to be visited.
+template <class K, class V, class H>
+template <class F>
+void Map<K, V, H>::walk_from(std::uint32_t s, bucket::Place place, const F& f) const {
+  Bucket copy;
+  for (Backoff wait;; wait.pause()) {
+    const bool near = kasane_rank() == root_->where()[s].rank;
+    const bucket::Look look = near ? read<Near>(locate<Near>(s, place.prefix()), copy, place.prefix())
+                                   : read<Far>(locate<Far>(s, place.prefix()), copy, place.prefix());
+    if (look == bucket::Look::good) break;
+    if (look == bucket::Look::moved && !near) renew(s, place.prefix());
+  }
+  if (copy.place.depth() <= place.depth()) return f(copy);
+  walk_from(s, place.half(0), f);
+  walk_from(s, place.half(1), f);
+}
+
+// ---- making and clearing ----------------------------------------------------------------------------------
+
+template <class K, class V, class H>
+void Map<K, V, H>::start(Shard* shard, std::uint32_t rank) {
+  Bucket* const first = take_bucket<Far>(shard, rank);
+  Bucket empty;
+  std::memset(static_cast<void*>(&empty), 0, sizeof empty);
+  empty.word = bucket::changed(0, 0, sum_of(empty));
+  Far::write(first, &empty, sizeof empty);
+  Word* const array = Table::allocate(0, rank);
+  Far::store(array + 1, reinterpret_cast<std::uintptr_t>(first));
+  Far::store(&shard->directory, Table::of(array, 0).bits);
+}
+
+template <class K, class V, class H>
+typename Map<K, V, H>::Root* Map<K, V, H>::make(const std::vector<std::uint32_t>& at) {
+  std::vector<std::uint32_t> ranks = at;
+  for (std::uint32_t r = 0; at.empty() && r < kasane::ranks(); ++r) ranks.push_back(r);
+  const std::size_t bytes = sizeof(Root) + ranks.size() * sizeof(Where) + kasane::ranks() * sizeof(Word*);
+  auto* const root = static_cast<Root*>(allocate_zeroed(bytes, 64, placement::local.fixed()));
+  root->shards = static_cast<std::uint32_t>(ranks.size());
+  root->ranks = kasane::ranks();
+  Map map;
+  map.root_ = root;
+  try {
+    for (std::uint32_t s = 0; s < root->shards; ++s) {
+      root->where()[s] = {
+          static_cast<Shard*>(allocate_zeroed(sizeof(Shard), 64, placement::on(ranks[s]).fixed())), ranks[s]};
+      start(root->where()[s].shard, ranks[s]);
+    }
+    for (std::uint32_t r = 0; r < root->ranks; ++r)
+      root->local()[r] =
+          static_cast<Word*>(allocate_zeroed(root->shards * sizeof(Word), 64, placement::on(r).fixed()));
+  } catch (...) {
+    map.destroy();
+    throw;
+  }
+  release_all();  // operations of other ranks read it, whatever orders them with this call
+  return root;
+}
+
+template <class K, class V, class H>
+void Map<K, V, H>::drop_chain(Word array) noexcept {
+  while (array != 0) {
+    auto* const p = reinterpret_cast<Word*>(array);
+    array = Far::load(p);
+    deallocate(p);
+  }
+}
+
+template <class K, class V, class H>
+void Map<K, V, H>::destroy() {
+  for (std::uint32_t s = 0; s < root_->shards; ++s) {
+    Shard* const shard = root_->where()[s].shard;
+    if (shard == nullptr) continue;
+    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(&shard->directory)}.array()));
+    for (Word& segment : shard->segment) deallocate(reinterpret_cast<void*>(Far::load(&segment)));
+    deallocate(shard);
+    for (std::uint32_t r = 0; r < root_->ranks && root_->local()[r] != nullptr; ++r)
+      drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(root_->local()[r] + s)}.array()));
+  }
+  for (std::uint32_t r = 0; r < root_->ranks; ++r) deallocate(root_->local()[r]);
+  deallocate(root_);
+  root_ = nullptr;
+}
+
+template <class K, class V, class H>
+void Map<K, V, H>::clear() {
+  for (std::uint32_t s = 0; s < root_->shards; ++s) {
+    Shard* const shard = root_->where()[s].shard;
+    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(&shard->directory)}.array()));
+    for (Word& segment : shard->segment) {
+      deallocate(reinterpret_cast<void*>(Far::load(&segment)));
+      Far::store(&segment, 0);
+    }
+    Far::store(&shard->buckets, 0);
+    start(shard, root_->where()[s].rank);
+    for (std::uint32_t r = 0; r < root_->ranks; ++r) {
+      drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(root_->local()[r] + s)}.array()));
+      Far::store(root_->local()[r] + s, 0);
+    }
+  }
+}
+
+}  // namespace detail::containers
+
+/// See above. The object owns the map; a handle only names it. Hash: of all 64 bits of the result some low and
+/// the 16 highest choose the place.
+template <class K, class V, class Hash = detail::containers::KeyHash<K>>
+class unordered_map : public detail::containers::Map<K, V, Hash> {
+  using Base = detail::containers::Map<K, V, Hash>;
+
+ public:
+  /// Names a map; trivially copyable, with the same operations.
+  using handle = Base;
+
+  /// Over these ranks; none: over all.
+  explicit unordered_map(const std::vector<std::uint32_t>& ranks = {}) { this->root_ = Base::make(ranks); }
+  unordered_map(const unordered_map&) = delete;
+  unordered_map& operator=(const unordered_map&) = delete;
+  /// Exclusive.
+  ~unordered_map() { this->destroy(); }
+  /// Exclusive: handles go with the contents.
+  void swap(unordered_map& other) noexcept { std::swap(this->root_, other.root_); }
+};
+
+/// A set: the same without values.
+template <class K, class Hash = detail::containers::KeyHash<K>>
+class unordered_set : private detail::containers::Map<K, detail::containers::Nothing, Hash> {
+  using Base = detail::containers::Map<K, detail::containers::Nothing, Hash>;
+
+ public:
+  explicit unordered_set(const std::vector<std::uint32_t>& ranks = {}) { this->root_ = Base::make(ranks); }
+  unordered_set(const unordered_set&) = delete;
+  unordered_set& operator=(const unordered_set&) = delete;
+  ~unordered_set() { this->destroy(); }
+
+  using Base::clear, Base::contains, Base::empty, Base::erase, Base::rank_of, Base::size;
+  /// False: it is there already.
+  bool insert(const K& key) const { return Base::insert(key, {}); }
+  void swap(unordered_set& other) noexcept { std::swap(this->root_, other.root_); }
+};
+
+/// Calls f(key, value) with copies of all entries, each at the rank where it lies, by a thread for each rank; f
+/// may post and fork. What is there throughout is visited exactly once, whatever others change. On a thread.
+template <class K, class V, class Hash, class F>
+void for_each(const detail::containers::Map<K, V, Hash>& map, F f) {
+  std::vector<thread> threads;
+  std::exception_ptr failure;
+  for (std::uint32_t s = 0; s < map.shards(); ++s)
+    threads.emplace_back(at{map.rank_of_shard(s)}, [map, s, &f] { map.for_each_of(s, f); });
+  for (auto& t : threads) {
+    try {
+      t.join();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(std::move(failure));
+}
+
+}  // namespace kasane

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// A bucket of kasane::unordered_map (kasane/containers/bucket.hpp, the shipping tables) that threads read, change
+// and split at once. One key; its value counts the changes. A far thread reads a bucket in two parts, in either
+// order, by a directory of its own that may be old; a near one by the directory, and looks at the word twice.
+//
+// Checked: a find sees every change that ended before it began, and none that had not begun; no change is lost;
+// from every state there is a way to the end. A rule taken away is noticed.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <iostream>
+#include <kasane/containers/bucket.hpp>
+#include <string>
+
+#include "model/explorer.h"
+
+namespace kasane::model {
+namespace {
+
+namespace bucket = detail::bucket;
+using bucket::Change, bucket::Look, bucket::Place, bucket::Split;
+
+enum class Without : std::uint8_t {
+  none,
+  checksum,    ///< a far read is good whatever its checksum
+  look_twice,  ///< a near find does not look at the word again
+  proof,       ///< the lock is taken whatever the word was
+  lock,        ///< entries are changed without it
+  fill_first,  ///< the directory names the new bucket before it is whole
+  moved,       ///< a read is good whatever the bucket covers
+  split_lock,  ///< a bucket is split without its lock
+};
+
+enum class Do : std::uint8_t { nothing, find_far, find_near, change_far, change_near, split };
+
+struct Buckets {
+  Without without = Without::none;
+  std::array<Do, 4> script{};
+
+  static constexpr std::uint64_t kHash = 1;
+  struct Memory {
+    std::uint64_t word, place, value, copy;  ///< the value is two words
+  };
+  enum Stage : std::uint8_t {
+    kBegin,
+    kFirst,
+    kSecond,
+    kThird,
+    kJudge,
+    kLock,
+    kEntries,
+    kRest,
+    kPublish,
+    kFill,
+    kName,
+    kOver
+  };
+  struct Actor {
+    Memory seen;
+    std::uint8_t stage, bucket, order, far_knows, before, done, unused[2];
+  };
+  struct State {
+    std::array<Memory, 2> memory;
+    std::array<Actor, 4> actor;
+    std::uint64_t directory;
+    std::uint8_t begun, ended, wrong, unused[5];
+  };
+
+  static std::uint32_t sum_of(const Memory& m, std::uint32_t occupied) {
+    return static_cast<std::uint32_t>(m.place * 1000 + (occupied != 0 ? m.value * 31 + m.copy * 3 + 7 : 0) +
+                                      1);
+  }
+  State initial() const {
+    State s = {};
+    s.memory[0].word = bucket::changed(0, 1, sum_of({}, 1));
+    return s;
+  }
+  const char* violation(const State& s) const {
+    if (s.wrong == 1)
+      return "a find has missed a change that had ended, or seen half of one, or one that had not begun";
+    if (s.wrong == 2) return "a find has missed the key";
+    if (!over(s)) return nullptr;
+    const Memory& m = s.memory[s.directory];
+    if (bucket::occupancy(m.word) == 0 || !Place{m.place}.covers(kHash)) return "the key is lost";
+    return m.value != s.ended || m.copy != s.ended ? "a change is lost" : nullptr;
+  }
+  bool over(const State& s) const {
+    for (std::size_t a = 0; a < 4; ++a)
+      if (script[a] != Do::nothing && s.actor[a].stage != kOver) return false;
+    return true;
+  }
+  bool finished(const State& s) const { return over(s); }
+  bool circles() const { return true; }
+  std::string name(const Step& x) const {
+    return "thread " + std::to_string(x.actor) + ", stage " + std::to_string(x.kind) + ", bucket " +
+           std::to_string(x.detail);
+  }
+  std::string show(const State& s) const {
+    std::string text = "directory " + std::to_string(s.directory);
+    for (const Memory& m : s.memory)
+      text += " [" + std::to_string(m.word >> 32) + " place " + std::to_string(m.place) + " value " +
+              std::to_string(m.value) + "]";
+    return text;
+  }
+
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t a = 0; a < 4; ++a) {
+      if (script[a] == Do::nothing || s.actor[a].stage == kOver) continue;
+      const auto go = [&](State n) { emit(n, Step{s.actor[a].stage, a, s.actor[a].bucket}); };
+      if (script[a] == Do::split)
+        split(s, a, go);
+      else
+        step(s, a, go);
+    }
+  }
+
+  [[nodiscard]] bool far(std::uint8_t a) const {
+    return script[a] == Do::find_far || script[a] == Do::change_far;
+  }
+  [[nodiscard]] bool changes(std::uint8_t a) const {
+    return script[a] == Do::change_far || script[a] == Do::change_near;
+  }
+
+  template <class Go>
+  void step(const State& s, std::uint8_t a, const Go& go) const {
+    State n = s;
+    Actor& x = n.actor[a];
+    switch (s.actor[a].stage) {
+      case kBegin:
+        x.before = n.ended;
+        if (changes(a) && x.done == 0) ++n.begun, x.done = 1;
+        x.bucket = static_cast<std::uint8_t>(far(a) ? x.far_knows : n.directory);
+        x.stage = kFirst;
+        if (far(a)) {  // the parts arrive in either order
+          State other = n;
+          other.actor[a].order = 1;
+          go(other);
+        }
+        x.order = 0;
+        return go(n);
+      case kFirst:
+      case kSecond: read_part(n, x, x.stage == kFirst ? x.order : !x.order); return go(n);
+      case kThird:
+        x.seen.copy = n.memory[x.bucket].copy;
+        ++x.stage;
+        return go(n);
+      case kJudge: return judge(n, a, go);
+      case kLock: {
+        std::uint64_t& word = n.memory[x.bucket].word;
+        const bool free = !bucket::locked(word);
+        const bool ok = without == Without::lock || (without == Without::proof ? free : word == x.seen.word);
+        if (without == Without::proof && ok) x.seen.word = word;
+        if (ok && without != Without::lock) word |= bucket::kLocked;
+        x.stage = bucket::next(Change::lock, ok) == Change::entries ? kEntries : kBegin;
+        return go(n);
+      }
+      case kEntries:
+        n.memory[x.bucket].value = ++x.seen.value;
+        x.stage = kRest;
+        return go(n);
+      case kRest:
+        n.memory[x.bucket].copy = ++x.seen.copy;
+        x.stage = kPublish;
+        return go(n);
+      case kPublish:
+        n.memory[x.bucket].word = bucket::changed(x.seen.word, 1, sum_of(x.seen, 1));
+        ++n.ended;
+        x = {};
+        x.stage = kOver;
+        return go(n);
+      default: return;
+    }
+  }
+
+  /// Part 0: word and place; part 1: the entry.
+  static void read_part(State& n, Actor& x, bool entry) {
+    const Memory& m = n.memory[x.bucket];
+    if (entry) {
+      x.seen.value = m.value;
+    } else {
+      x.seen.word = m.word;
+      x.seen.place = m.place;
+    }
+    ++x.stage;
+  }
+
+  template <class Go>
+  void judge(State n, std::uint8_t a, const Go& go) const {
+    Actor& x = n.actor[a];
+    const std::uint32_t occupied = bucket::occupancy(x.seen.word);
+    std::uint32_t sum = sum_of(x.seen, occupied);
+    if (!far(a))  // the word after it instead of the checksum
+      sum = n.memory[x.bucket].word == x.seen.word || without == Without::look_twice
+                ? bucket::checksum(x.seen.word)
+                : ~bucket::checksum(x.seen.word);
+    if (far(a) && without == Without::checksum) sum = bucket::checksum(x.seen.word);
+    Look look = bucket::judge(x.seen.word, Place{x.seen.place}, sum, kHash);
+    if (look == Look::moved && without == Without::moved) look = Look::good;
+    if (look != Look::good) {
+      if (look == Look::moved) x.far_knows = static_cast<std::uint8_t>(n.directory);
+      const Actor kept = x;
+      x = {};
+      x.far_knows = kept.far_knows;
+      x.done = kept.done;
+      x.before = kept.before;
+      // A find that tries again goes on with the time at which it began.
+      x.stage = kBegin;
+      return go(n);
+    }
+    if (changes(a)) {
+      x.stage = occupied != 0 ? kLock : kOver;
+      if (occupied == 0) n.wrong = 2;
+      return go(n);
+    }
+    if (occupied == 0)
+      n.wrong = 2;
+    else if (x.seen.value < x.before || x.seen.value > n.begun || x.seen.value != x.seen.copy)
+      n.wrong = 1;
+    x = {};
+    x.stage = kOver;
+    go(n);
+  }
+
+  template <class Go>
+  void split(const State& s, std::uint8_t a, const Go& go) const {
+    State n = s;
+    Actor& x = n.actor[a];
+    Memory &old = n.memory[0], &fresh = n.memory[1];
+    const bool early = without == Without::fill_first;
+    switch (x.stage) {
+      case kBegin: {
+        x.seen.word = old.word;
+        const bool ok = !bucket::locked(old.word);
+        if (!ok) return;  // its insert reads again
+        if (without != Without::split_lock) old.word |= bucket::kLocked;
+        x.stage = bucket::next(Split::lock, ok) == Split::fill_new ? (early ? kName : kFill) : kOver;
+        return go(n);
+      }
+      case kFill:
+        fresh.value = old.value;
+        fresh.copy = old.copy;
+        fresh.place = Place{old.place}.half(1).bits;
+        fresh.word = bucket::changed(0, 1, sum_of(fresh, 1));
+        x.stage = early ? kPublish : kName;
+        return go(n);
+      case kName:
+        n.directory = 1;
+        x.stage = early ? kFill : kPublish;
+        return go(n);
+      case kPublish:
+        old.place = Place{old.place}.half(0).bits;
+        x.stage = kLock;  // the word after the place
+        return go(n);
+      case kLock:
+        old.word = bucket::changed(x.seen.word, 0, sum_of(old, 0));
+        x = {};
+        x.stage = kOver;
+        return go(n);
+      default: return;
+    }
+  }
+};
+
+constexpr std::array<Do, 4> kScripts[] = {
+    {Do::change_far, Do::change_near, Do::split, Do::find_far},
+    {Do::change_far, Do::change_far, Do::split, Do::find_near},
+    {Do::change_near, Do::find_far, Do::split, Do::find_near},
+    {Do::change_far, Do::change_near, Do::change_far, Do::find_far},
+};
+
+TEST(Bucket, LosesNoChangeAndShowsNone) {
+  for (const auto& script : kScripts) {
+    const Outcome outcome = explore(Buckets{.script = script}, {});
+    std::cout << outcome.report() << "\n";
+    EXPECT_TRUE(outcome.ok()) << outcome.report();
+    EXPECT_GT(outcome.endings, 0u);
+  }
+}
+
+TEST(Bucket, EachRuleIsNeeded) {
+  for (const Without w : {Without::checksum, Without::look_twice, Without::proof, Without::lock,
+                          Without::fill_first, Without::moved, Without::split_lock}) {
+    bool refuted = false;
+    for (const auto& script : kScripts)
+      if (!refuted) refuted = explore(Buckets{w, script}, {}).refuted();
+    EXPECT_TRUE(refuted) << static_cast<int>(w);
+  }
+}
+
+}  // namespace
+}  // namespace kasane::model

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// kasane::unordered_map and unordered_set: random operations against std's, by threads that move about; all
+// ranks at once; small histories, of which a serial order is searched. As in tests/multi/api threads only
+// compute, and main expects.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <kasane/containers/unordered_map.hpp>
+#include <kasane/kasane.hpp>
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <vector>
+
+#include "support/linearizable.h"
+
+namespace {
+
+using kasane::global_ptr;
+using kasane::placement;
+using Counts = kasane::unordered_map<std::uint64_t, std::uint64_t>;
+static_assert(std::is_trivially_copyable_v<Counts::handle>);
+
+void go_to(std::uint32_t rank) {
+  while (kasane::rank() != rank) kasane::this_thread::move_to(rank);
+}
+
+/// One operation on both; whether they differ.
+bool differs(Counts& map, std::unordered_map<std::uint64_t, std::uint64_t>& oracle, std::minstd_rand& random,
+             std::uint64_t keys) {
+  const std::uint64_t key = random() % keys, x = random();
+  const auto there = oracle.find(key);
+  const bool found = there != oracle.end();
+  switch (random() % 8) {
+    case 0: return map.insert(key, x) != oracle.insert({key, x}).second;
+    case 1: return map.insert_or_assign(key, x) != oracle.insert_or_assign(key, x).second;
+    case 2: return map.erase(key) != (oracle.erase(key) == 1);
+    case 3: {
+      const std::uint64_t before = found ? there->second : 0;
+      oracle[key] += x;
+      return map.add(key, x) != before;
+    }
+    case 4: {
+      std::uint64_t expected = found && x % 2 == 0 ? there->second : x;
+      const bool right = found && expected == there->second;
+      const bool done = map.compare_exchange(key, expected, x + 1);
+      if (right) there->second = x + 1;
+      return done != right || (found && !right && expected != there->second);
+    }
+    case 5: {
+      const bool done = map.visit(key, [x](std::uint64_t& v) { v ^= x; });
+      if (found) there->second ^= x;
+      return done != found;
+    }
+    case 6: {
+      const bool fresh = map.visit_or_insert(key, 7, [](std::uint64_t& v) { v *= 3; });
+      oracle[key] = (found ? there->second : 7) * 3;
+      return fresh == found;
+    }
+    default: {
+      const auto value = map.find(key);
+      return value.has_value() != found || (found && *value != there->second) || map.contains(key) != found;
+    }
+  }
+}
+
+TEST(Map, IsWhatStdsIs) {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    const std::uint64_t wrong = kasane::run([seed] {
+      std::minstd_rand random(seed);
+      const std::uint64_t keys = seed == 1 ? 30 : 4000 * seed;
+      Counts map;
+      std::unordered_map<std::uint64_t, std::uint64_t> oracle;
+      std::uint64_t w = 0;
+      for (int i = 0; i < 20000 && w == 0; ++i) {
+        if (i % 1000 == 0) go_to(random() % kasane::ranks());
+        w += differs(map, oracle, random, keys);
+        if (i == 12000 && seed == 3) map.clear(), oracle.clear();
+      }
+      w += map.size() != oracle.size();
+      map.for_each_of(0, [&](std::uint64_t k, std::uint64_t v) { w += oracle.at(k) != v; });
+      return w;
+    });
+    EXPECT_EQ(wrong, 0u) << "seed " << seed;
+  }
+}
+
+// Keys and values of other sizes; a rank's map.
+TEST(Map, OfLargeEntriesAtOneRank) {
+  using Large = std::array<char, 200>;
+  const std::uint64_t wrong = kasane::run([] {
+    kasane::unordered_map<std::array<std::uint32_t, 3>, Large> map({kasane::ranks() - 1});
+    std::uint64_t w = 0;
+    for (std::uint32_t i = 0; i < 500; ++i) {
+      Large l{};
+      l[i % 200] = static_cast<char>(i);
+      w += !map.insert({i, 1, 2}, l);
+    }
+    for (std::uint32_t i = 0; i < 500; ++i) {
+      Large l{};
+      l[i % 200] = static_cast<char>(i);
+      const auto found = map.find({i, 1, 2});
+      w += !found || !(*found == l);
+      w += map.contains({i, 2, 2});
+      w += map.rank_of({i, 1, 2}) != kasane::ranks() - 1;
+    }
+    return w + (map.size() != 500);
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+/// f(thread) on two threads at each rank.
+template <class F>
+void everywhere(const F& f) {
+  std::vector<kasane::thread> threads;
+  for (std::uint32_t t = 0; t < 2 * kasane::ranks(); ++t)
+    threads.emplace_back(kasane::at{t / 2}, [&f, t] {
+      go_to(t / 2);
+      f(t);
+    });
+  for (auto& t : threads) t.join();
+}
+
+TEST(Map, AllRanksAtOnce) {
+  constexpr std::uint64_t kEach = 3000, kShared = 97;
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map;
+    const std::uint64_t n = 2 * kasane::ranks();
+    everywhere([h = Counts::handle(map)](std::uint64_t t) {
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        h.add(i % kShared, 1);              // all
+        h.insert(1000 + t * kEach + i, i);  // its own
+        if (i % 3 == 0) h.erase(1000 + t * kEach + i);
+      }
+    });
+    std::uint64_t w = 0, sum = 0;
+    for (std::uint64_t k = 0; k < kShared; ++k) sum += map.find(k).value_or(0);
+    w += sum != n * kEach;
+    for (std::uint64_t t = 0; t < n; ++t)
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        const auto v = map.find(1000 + t * kEach + i);
+        w += v.has_value() == (i % 3 == 0) || (v && *v != i);
+      }
+    w += map.size() != kShared + n * (kEach - kEach / 3);
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+// Half of the entries stay, and each of these is seen once; others come and go, and the map grows meanwhile.
+TEST(Map, WhatStaysIsVisitedExactlyOnce) {
+  constexpr std::uint64_t kStay = 2000;
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map;
+    for (std::uint64_t k = 0; k < kStay; ++k) map.insert(k, k + 1);
+    auto* const seen =
+        static_cast<std::uint64_t*>(kasane::allocate_zeroed(kStay * 8, 64, placement::local.fixed()));
+    const global_ptr<std::uint64_t> s(seen);
+    std::uint64_t w = 0;
+    for (int round = 0; round < 3; ++round) {
+      kasane::thread changes([h = Counts::handle(map)] {
+        for (std::uint64_t k = 0; k < 6000; ++k) {
+          h.insert(10000 + k, k);
+          if (k % 4 == 0) h.erase(10000 + k / 2);
+          if (k % 64 == 0) kasane::this_thread::yield();
+        }
+      });
+      kasane::for_each(static_cast<const Counts::handle&>(map), [s](std::uint64_t k, std::uint64_t v) {
+        if (k < kStay) kasane::add(s + static_cast<std::ptrdiff_t>(k), v == k + 1 ? 1u : 1000u);
+      });
+      changes.join();
+    }
+    std::vector<std::uint64_t> counts(kStay);
+    kasane::get(counts.data(), seen, kStay);
+    for (const std::uint64_t c : counts) w += c != 3;
+    kasane::deallocate(seen);
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Map, AVisitThatThrowsChangesNothing) {
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map;
+    map.insert(1, 5);
+    std::uint64_t w = 0;
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      go_to(r);
+      try {
+        map.visit(1, [](std::uint64_t& v) {
+          v = 6;
+          throw std::runtime_error("no");
+        });
+        ++w;
+      } catch (const std::runtime_error&) {
+      }
+      try {
+        map.visit_or_insert(2, 1, [](std::uint64_t&) { throw std::runtime_error("no"); });
+        ++w;
+      } catch (const std::runtime_error&) {
+      }
+      w += map.find(1) != 5u || map.contains(2);
+    }
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Set, HasEachKeyOnce) {
+  const std::uint64_t wrong = kasane::run([] {
+    kasane::unordered_set<std::uint32_t> set, other;
+    std::uint64_t w = 0;
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+      w += set.insert(i * 3) != true;
+      w += set.insert(i * 3) != false;
+    }
+    for (std::uint32_t i = 0; i < 3000; ++i) w += set.contains(i) != (i % 3 == 0);
+    for (std::uint32_t i = 0; i < 3000; ++i) w += set.erase(i) != (i % 3 == 0);
+    w += !set.empty();
+    set.insert(1);
+    set.swap(other);
+    return w + (other.size() != 1) + !set.empty();
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+// ---- small histories --------------------------------------------------------------------------------------
+
+struct Seen {
+  std::uint64_t begin, end;
+  std::uint32_t what, key;
+  std::uint64_t operand, result;
+};
+using Model = std::map<std::uint32_t, std::uint64_t>;
+constexpr std::uint64_t kNone = ~std::uint64_t{0};
+
+/// An operation on the map; its result in a word.
+std::uint64_t operate(const Counts::handle& map, std::uint32_t what, std::uint32_t key, std::uint64_t x) {
+  switch (what) {
+    case 0: return map.find(key).value_or(kNone);
+    case 1: return map.insert(key, x) ? 1 : 0;
+    case 2: return map.erase(key) ? 1 : 0;
+    case 3: return map.add(key, x);
+    default: return map.insert_or_assign(key, x) ? 1 : 0;
+  }
+}
+bool agrees(Model& model, const Seen& s) {
+  const auto there = model.find(s.key);
+  const bool found = there != model.end();
+  switch (s.what) {
+    case 0: return s.result == (found ? there->second : kNone);
+    case 1: return s.result == (model.insert({s.key, s.operand}).second ? 1u : 0u);
+    case 2: return s.result == model.erase(s.key);
+    case 3: {
+      const std::uint64_t before = found ? there->second : 0;
+      model[s.key] += s.operand;
+      return s.result == before;
+    }
+    default: return s.result == (model.insert_or_assign(s.key, s.operand).second ? 1u : 0u);
+  }
+}
+
+constexpr std::uint32_t kHistoryThreads = 4, kHistoryOps = 4;
+using History = std::array<std::array<Seen, kHistoryOps>, kHistoryThreads>;
+
+/// Of few keys, in a map that grows meanwhile by others' inserts.
+void play(Counts::handle map, global_ptr<std::uint64_t> clock, unsigned seed, History& h) {
+  std::vector<kasane::thread> threads;
+  for (std::uint32_t t = 0; t < kHistoryThreads; ++t) {
+    threads.emplace_back(kasane::at{t % kasane::ranks()}, [=, &h] {
+      std::minstd_rand random(seed * 131 + t + 1);
+      for (Seen& s : h[t]) {
+        const std::uint32_t what = random() % 5, key = random() % 3;
+        const std::uint64_t x = random() % 1000, begin = kasane::fetch_add(clock, 1);
+        const std::uint64_t result = operate(map, what, key, x);
+        s = {begin, kasane::fetch_add(clock, 1), what, key, x, result};
+        map.insert(100 + random() % 100000, 0);  // other keys: buckets split
+        if (random() % 3 == 0) kasane::this_thread::yield();
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+}
+
+TEST(Map, SmallHistoriesAreLinearisable) {
+  constexpr unsigned kHistories = 250;
+  std::vector<History> histories(kHistories);
+  kasane::run([&] {
+    auto* const word = static_cast<std::uint64_t*>(kasane::allocate_zeroed(8, 64, placement::local.fixed()));
+    for (unsigned seed = 0; seed < kHistories; ++seed) {
+      Counts map;
+      for (std::uint64_t k = 0; k < 10; ++k) map.insert(1000000 + k, k);
+      play(map, global_ptr<std::uint64_t>(word), seed, histories[seed]);
+    }
+    kasane::deallocate(word);
+  });
+  for (unsigned seed = 0; seed < kHistories; ++seed) {
+    std::vector<kasane::test::Operation<Model>> operations;
+    for (const auto& thread : histories[seed])
+      for (const Seen& s : thread)
+        operations.push_back({s.begin, s.end, [s](Model& m) { return agrees(m, s); }});
+    ASSERT_TRUE(kasane::test::linearizable(Model{}, operations)) << "seed " << seed;
+  }
+}
+
+}  // namespace
