@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bucket of kasane::unordered_map (kasane/containers/bucket.hpp, the shipping tables) that threads read, change
-// and split at once. One key; its value counts the changes. A far thread reads a bucket in two parts, in either
-// order, by a directory of its own that may be old; a near one by the directory, and looks at the word twice.
+// A bucket of kasane::unordered_map (kasane/containers/bucket.hpp, the shipping tables) that threads read,
+// change and split at once. One key; its value counts the changes. A far thread reads a bucket in two parts,
+// in either order, by a directory of its own that may be old; a near one by the directory, and looks at the
+// word twice.
 //
-// Checked: a find sees every change that ended before it began, and none that had not begun; no change is lost;
-// from every state there is a way to the end. A rule taken away is noticed.
+// Checked: a find sees every change that ended before it began, and none that had not begun; no change is
+// lost; from every state there is a way to the end. A rule taken away is noticed.
 #include <gtest/gtest.h>
 
 #include <array>

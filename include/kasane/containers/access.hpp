@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The two ways in which a container's algorithms reach memory that never moves (placement::fixed): Near, at the
-/// owner, by the CPU; Far, anywhere, by direct access. Chosen for each operation, since a thread may be stolen
-/// between two. Not for programs.
+/// The two ways in which a container's algorithms reach memory that never moves (placement::fixed): Near, at
+/// the owner, by the CPU; Far, anywhere, by direct access. Chosen for each operation, since a thread may be
+/// stolen between two. Not for programs.
 #pragma once
 
 #include <kasane/kasane.hpp>
@@ -87,7 +87,8 @@ class WordLock {
   Word* word_;
 };
 
-/// An array of 2^depth words and its depth in one word; behind word 0, which names the array that it replaced.
+/// An array of 2^depth words and its depth in one word; behind word 0, which names the array that it
+/// replaced.
 struct Table {
   Word bits = 0;
   [[nodiscard]] static Table of(Word* array, unsigned depth) noexcept {

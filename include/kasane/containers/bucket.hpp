@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The protocol of a bucket of kasane::unordered_map, pure: tests/model walks it (docs/design/containers.md has
-/// the tables). A bucket verifies itself, as those of Pilaf (Mitchell et al., USENIX ATC 2013): one read tells
-/// whether its bytes belong together, and whether it is the bucket of a key, as in extendible hashing.
+/// The protocol of a bucket of kasane::unordered_map, pure: tests/model walks it (docs/design/containers.md
+/// has the tables). A bucket verifies itself, as those of Pilaf (Mitchell et al., USENIX ATC 2013): one read
+/// tells whether its bytes belong together, and whether it is the bucket of a key, as in extendible hashing.
 ///
-///     word    locked 1 | version 15 | occupancy 16 | checksum 32      changed by compare-swap and by its holder
-///     place   prefix 56 | depth 8                                     the low `depth` bits of its keys' hashes
+/// word locked 1 | version 15 | occupancy 16 | checksum 32 changed by compare-swap and by its holder
+/// place prefix 56 | depth 8 the low `depth` bits of its keys' hashes
 ///     entries occupancy says which
 ///
 /// The checksum covers place and the occupied entries. A writer compare-swaps the word as it was read to the
@@ -78,8 +78,8 @@ enum class Change : std::uint8_t { read, lock, entries, publish, done };
   return Change::done;
 }
 
-/// The steps of a split of a bucket that is full. The new one is whole before the directory names it, and named
-/// before the old one says that it covers less: who finds the old one meanwhile finds it locked.
+/// The steps of a split of a bucket that is full. The new one is whole before the directory names it, and
+/// named before the old one says that it covers less: who finds the old one meanwhile finds it locked.
 enum class Split : std::uint8_t { lock, fill_new, name_new, publish_old, done, given_up };
 [[nodiscard]] constexpr Split next(Split step, bool ok) noexcept {
   switch (step) {

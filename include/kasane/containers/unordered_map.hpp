@@ -15,14 +15,15 @@
 /// fences, so a pointer in a value does not make visible what it points to. clear and swap are exclusive:
 /// callers order them with all others.
 ///
-/// **Keys and values** are trivially copyable, of 240 bytes together. No references into the map are given out.
+/// **Keys and values** are trivially copyable, of 240 bytes together. No references into the map are given
+/// out.
 ///
-/// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and the
-/// map is as before; error EINVAL: there is no such rank; EIO: a peer was lost.
+/// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and
+/// the map is as before; error EINVAL: there is no such rank; EIO: a peer was lost.
 ///
-/// Sources: extendible hashing (Fagin et al. 1979) over one-sided access, with the directory at every rank, as
-/// in RACE (Zuo et al., USENIX ATC 2021); buckets that verify themselves as in Pilaf (Mitchell et al., USENIX
-/// ATC 2013). docs/design/containers.md says how.
+/// Sources: extendible hashing (Fagin et al. 1979) over one-sided access, with the directory at every rank,
+/// as in RACE (Zuo et al., USENIX ATC 2021); buckets that verify themselves as in Pilaf (Mitchell et al.,
+/// USENIX ATC 2013). docs/design/containers.md says how.
 #pragma once
 
 #include <kasane/kasane.hpp>
@@ -69,8 +70,8 @@ struct Entry {
   [[no_unique_address]] V value;
 };
 
-/// What is common to maps and sets. It only names the map, so it is trivially copyable, and all its operations
-/// are const.
+/// What is common to maps and sets. It only names the map, so it is trivially copyable, and all its
+/// operations are const.
 template <class K, class V, class Hash>
 class Map {
   static_assert(std::is_trivially_copyable_v<K> && std::is_trivially_copyable_v<V>,
@@ -173,8 +174,8 @@ class Map {
           return Then::store;
         });
   }
-  /// Calls f(value) with a copy under the bucket's lock, and stores it. False: there is none. f makes no calls
-  /// of Kasane; if it throws, nothing has changed.
+  /// Calls f(value) with a copy under the bucket's lock, and stores it. False: there is none. f makes no
+  /// calls of Kasane; if it throws, nothing has changed.
   template <class F>
   bool visit(const K& key, F&& f) const {
     return change(
@@ -212,8 +213,8 @@ class Map {
   }
   [[nodiscard]] bool empty() const { return size() == 0; }
 
-  /// Calls f(key, value) for the entries of one of the ranks given at construction, in no order. What is there
-  /// throughout is visited exactly once, whatever others change.
+  /// Calls f(key, value) for the entries of one of the ranks given at construction, in no order. What is
+  /// there throughout is visited exactly once, whatever others change.
   template <class F>
   void for_each_of(std::uint32_t shard, F&& f) const {
     walk(shard, [&](const Bucket& b) {
@@ -542,8 +543,8 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
 
 // ---- all entries ------------------------------------------------------------------------------------------
 
-/// Calls f with a copy of each bucket that covers keys of this place, once each: an entry that stays is in the
-/// bucket that covers it whenever that is read, and splits only divide what is still to be visited.
+/// Calls f with a copy of each bucket that covers keys of this place, once each: an entry that stays is in
+/// the bucket that covers it whenever that is read, and splits only divide what is still to be visited.
 template <class K, class V, class H>
 template <class F>
 void Map<K, V, H>::walk_from(std::uint32_t s, bucket::Place place, const F& f) const {
@@ -646,8 +647,8 @@ void Map<K, V, H>::clear() {
 
 }  // namespace detail::containers
 
-/// See above. The object owns the map; a handle only names it. Hash: of all 64 bits of the result some low and
-/// the 16 highest choose the place.
+/// See above. The object owns the map; a handle only names it. Hash: of all 64 bits of the result some low
+/// and the 16 highest choose the place.
 template <class K, class V, class Hash = detail::containers::KeyHash<K>>
 class unordered_map : public detail::containers::Map<K, V, Hash> {
   using Base = detail::containers::Map<K, V, Hash>;
@@ -683,8 +684,9 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
   void swap(unordered_set& other) noexcept { std::swap(this->root_, other.root_); }
 };
 
-/// Calls f(key, value) with copies of all entries, each at the rank where it lies, by a thread for each rank; f
-/// may post and fork. What is there throughout is visited exactly once, whatever others change. On a thread.
+/// Calls f(key, value) with copies of all entries, each at the rank where it lies, by a thread for each rank;
+/// f may post and fork. What is there throughout is visited exactly once, whatever others change. On a
+/// thread.
 template <class K, class V, class Hash, class F>
 void for_each(const detail::containers::Map<K, V, Hash>& map, F f) {
   std::vector<thread> threads;
