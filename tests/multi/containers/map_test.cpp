@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <kasane/containers/unordered_map.hpp>
+#include <kasane/containers/updates.hpp>
 #include <kasane/kasane.hpp>
 #include <map>
 #include <random>
@@ -147,6 +148,32 @@ TEST(Map, AllRanksAtOnce) {
         w += v.has_value() == (i % 3 == 0) || (v && *v != i);
       }
     w += map.size() != kShared + n * (kEach - kEach / 3);
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Updates, AllTakeEffectBeforeWaitReturns) {
+  constexpr std::uint64_t kEach = 20000, kKeys = 5000;
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map;
+    kasane::post_group g;
+    everywhere([&g, h = Counts::handle(map)](std::uint64_t t) {
+      kasane::updates u(h, g);
+      std::minstd_rand random(static_cast<unsigned>(t + 1));
+      for (std::uint64_t i = 0; i < kEach; ++i) {
+        u.add(i % 2 == 0 ? i % 17 : random() % kKeys, 1);
+        if (i % 100 == 0) u.insert_or_assign(1000000 + t * kEach + i, i);
+      }
+      u.visit(1000000 + t * kEach, [](std::uint64_t&) {});
+    });
+    g.wait();
+    std::uint64_t sum = 0, w = 0;
+    for (std::uint64_t k = 0; k < kKeys; ++k) sum += map.find(k).value_or(0);
+    const std::uint64_t n = 2 * kasane::ranks();
+    w += sum != n * kEach;
+    for (std::uint64_t t = 0; t < n; ++t)
+      for (std::uint64_t i = 0; i < kEach; i += 100) w += map.find(1000000 + t * kEach + i) != i;
     return w;
   });
   EXPECT_EQ(wrong, 0u);
