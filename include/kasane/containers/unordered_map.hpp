@@ -98,20 +98,40 @@ class Map {
   };
   struct Where {
     Shard* shard;
-    std::uint32_t rank;
+    std::uint32_t rank, id;
+  };
+  struct Local {
+    Word* tables;  ///< of a rank: a Table of what it knows of each shard's directory
+    Word id;
   };
 
  protected:
-  /// Constant while the map lives, but for `local`, which each rank changes for itself.
+  /// Constant while the map lives. Read by loads, also at ranks with no fence since it was made: each entry
+  /// has the map's id, so that a copy of what was there before is noticed.
   struct Root {
-    std::uint32_t shards, ranks;
-    [[nodiscard]] Where* where() noexcept { return reinterpret_cast<Where*>(this + 1); }
-    /// of each rank: a Table of what it knows of each shard's directory
-    [[nodiscard]] Word** local() noexcept { return reinterpret_cast<Word**>(where() + shards); }
+    Where where[1];  ///< of each shard; then a Local of each rank
   };
   Root* root_ = nullptr;
+  std::uint32_t id_ = 0, shards_ = 0;
 
-  static Root* make(const std::vector<std::uint32_t>& ranks);
+  [[nodiscard]] Where* wheres() const noexcept { return root_->where; }
+  [[nodiscard]] Local* locals() const noexcept { return reinterpret_cast<Local*>(wheres() + shards_); }
+  template <class T>
+  [[nodiscard]] T current(const T* entry) const {
+    T copy;
+    Near::read(&copy, entry, sizeof copy);
+    if (copy.id == id_) [[likely]]
+      return copy;
+    kasane_acquire_all();
+    Near::read(&copy, entry, sizeof copy);
+    if (copy.id != id_) Far::read(&copy, entry, sizeof copy);
+    if (copy.id != id_) throw error(EINVAL, "kasane::unordered_map: this map does not exist any more");
+    return copy;
+  }
+  [[nodiscard]] Where where(std::uint32_t s) const { return current(wheres() + s); }
+  [[nodiscard]] Word* local(std::uint32_t rank) const { return current(locals() + rank).tables; }
+
+  void make(const std::vector<std::uint32_t>& ranks);
   void destroy();
 
  public:
@@ -207,7 +227,7 @@ class Map {
   /// How many entries; exact while nothing changes.
   [[nodiscard]] std::size_t size() const {
     std::size_t n = 0;
-    for (std::uint32_t s = 0; s < root_->shards; ++s)
+    for (std::uint32_t s = 0; s < shards_; ++s)
       walk(s, [&](const Bucket& b) { n += static_cast<unsigned>(std::popcount(bucket::occupancy(b.word))); });
     return n;
   }
@@ -222,12 +242,10 @@ class Map {
         if (bucket::occupancy(b.word) >> i & 1) std::invoke(f, b.entry[i].key, b.entry[i].value);
     });
   }
-  [[nodiscard]] std::uint32_t shards() const noexcept { return root_->shards; }
-  [[nodiscard]] std::uint32_t rank_of_shard(std::uint32_t s) const noexcept { return root_->where()[s].rank; }
+  [[nodiscard]] std::uint32_t shards() const noexcept { return shards_; }
+  [[nodiscard]] std::uint32_t rank_of_shard(std::uint32_t s) const { return where(s).rank; }
   /// The rank where the key's entry lies, or would lie.
-  [[nodiscard]] std::uint32_t rank_of(const K& key) const noexcept {
-    return root_->where()[shard_of(Hash{}(key))].rank;
-  }
+  [[nodiscard]] std::uint32_t rank_of(const K& key) const { return where(shard_of(Hash{}(key))).rank; }
   /// Exclusive: no other operation of the map is under way.
   void clear();
 
@@ -235,7 +253,7 @@ class Map {
   enum class Then : std::uint8_t { keep, store, erase };
 
   [[nodiscard]] std::uint32_t shard_of(std::uint64_t hash) const noexcept {
-    return static_cast<std::uint32_t>((hash >> 48) * root_->shards >> 16);
+    return static_cast<std::uint32_t>((hash >> 48) * shards_ >> 16);
   }
   [[nodiscard]] static std::uint32_t sum_of(unsigned i, const E& e) noexcept {
     return bucket::folded(bucket::mix(i + 1, &e, sizeof e));
@@ -265,6 +283,7 @@ class Map {
   }
 
   static void start(Shard*, std::uint32_t rank);
+  void empty_shard(std::uint32_t s, Shard*);
   static void drop_chain(Word array) noexcept;
   template <class A>
   static Bucket* take_bucket(Shard*, std::uint32_t rank);
@@ -299,10 +318,10 @@ template <class K, class V, class H>
 template <class A>
 typename Map<K, V, H>::Bucket* Map<K, V, H>::locate(std::uint32_t s, std::uint64_t hash) const {
   if constexpr (std::is_same_v<A, Near>) {
-    const Table directory{Near::load(&root_->where()[s].shard->directory)};
+    const Table directory{Near::load(&where(s).shard->directory)};
     return reinterpret_cast<Bucket*>(Near::load(directory.at(hash)));
   } else {
-    const Table known{Near::load(root_->local()[kasane_rank()] + s)};
+    const Table known{Near::load(local(kasane_rank()) + s)};
     if (known.bits != 0)
       if (const Word found = Near::load(known.at(hash)); found != 0) return reinterpret_cast<Bucket*>(found);
     return renew(s, hash);
@@ -313,10 +332,9 @@ typename Map<K, V, H>::Bucket* Map<K, V, H>::locate(std::uint32_t s, std::uint64
 template <class K, class V, class H>
 typename Map<K, V, H>::Bucket* Map<K, V, H>::renew(std::uint32_t s, std::uint64_t hash) const {
   const std::uint32_t rank = kasane_rank();
-  const Where& where = root_->where()[s];
-  const Table directory{Far::load(&where.shard->directory)};
+  const Table directory{Far::load(&where(s).shard->directory)};
   const Word found = Far::load(directory.at(hash));
-  Word* const place = root_->local()[rank] + s;
+  Word* const place = local(rank) + s;
   for (;;) {
     const Table known{Near::load(place)};
     if (known.bits != 0 && known.depth() >= directory.depth()) {
@@ -351,7 +369,7 @@ std::optional<V> Map<K, V, H>::find(const K& key) const {
   const std::uint64_t hash = H{}(key);
   const std::uint32_t s = shard_of(hash);
   for (Backoff wait;; wait.pause()) {
-    if (kasane_rank() == root_->where()[s].rank) {
+    if (kasane_rank() == where(s).rank) {
       Bucket* const b = locate<Near>(s, hash);
       const Word word = Near::load(&b->word);
       const bool covers = bucket::Place{Near::load(&b->place.bits)}.covers(hash);
@@ -439,8 +457,8 @@ bool Map<K, V, H>::change(const K& key, const Wants& wants, const Apply& apply) 
   const std::uint64_t hash = H{}(key);
   const std::uint32_t s = shard_of(hash);
   for (Backoff wait;; wait.pause()) {
-    const int done = kasane_rank() == root_->where()[s].rank ? try_change<Near>(s, hash, key, wants, apply)
-                                                             : try_change<Far>(s, hash, key, wants, apply);
+    const int done = kasane_rank() == where(s).rank ? try_change<Near>(s, hash, key, wants, apply)
+                                                    : try_change<Far>(s, hash, key, wants, apply);
     if (done >= 0) return done != 0;
   }
 }
@@ -504,10 +522,10 @@ template <class K, class V, class H>
 template <class A>
 void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
   using bucket::Split;
-  const Where& where = root_->where()[s];
+  const Where to = where(s);
   const polling_scope keep;
-  const WordLock<A> lock(&where.shard->lock);
-  Table directory{A::load(&where.shard->directory)};
+  const WordLock<A> lock(&to.shard->lock);
+  Table directory{A::load(&to.shard->directory)};
   Bucket old, fresh;
   Bucket* other = nullptr;
   bool ok = true;
@@ -518,8 +536,8 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
         try {
           A::read(&old, full, sizeof old);
           old.word = word;
-          if (old.place.depth() == directory.depth()) directory = grow<A>(where.shard, where.rank, directory);
-          other = take_bucket<A>(where.shard, where.rank);
+          if (old.place.depth() == directory.depth()) directory = grow<A>(to.shard, to.rank, directory);
+          other = take_bucket<A>(to.shard, to.rank);
         } catch (...) {
           A::store(&full->word, word);
           throw;
@@ -550,7 +568,7 @@ template <class F>
 void Map<K, V, H>::walk_from(std::uint32_t s, bucket::Place place, const F& f) const {
   Bucket copy;
   for (Backoff wait;; wait.pause()) {
-    const bool near = kasane_rank() == root_->where()[s].rank;
+    const bool near = kasane_rank() == where(s).rank;
     const bucket::Look look = near ? read<Near>(locate<Near>(s, place.prefix()), copy, place.prefix())
                                    : read<Far>(locate<Far>(s, place.prefix()), copy, place.prefix());
     if (look == bucket::Look::good) break;
@@ -576,30 +594,32 @@ void Map<K, V, H>::start(Shard* shard, std::uint32_t rank) {
 }
 
 template <class K, class V, class H>
-typename Map<K, V, H>::Root* Map<K, V, H>::make(const std::vector<std::uint32_t>& at) {
+void Map<K, V, H>::make(const std::vector<std::uint32_t>& at) {
   std::vector<std::uint32_t> ranks = at;
   for (std::uint32_t r = 0; at.empty() && r < kasane::ranks(); ++r) ranks.push_back(r);
-  const std::size_t bytes = sizeof(Root) + ranks.size() * sizeof(Where) + kasane::ranks() * sizeof(Word*);
-  auto* const root = static_cast<Root*>(allocate_zeroed(bytes, 64, placement::local.fixed()));
-  root->shards = static_cast<std::uint32_t>(ranks.size());
-  root->ranks = kasane::ranks();
-  Map map;
-  map.root_ = root;
+  shards_ = static_cast<std::uint32_t>(ranks.size());
+  const Map* const self = this;
+  id_ = static_cast<std::uint32_t>(bucket::mix(kasane_clock_ns() + kasane_rank(), &self, sizeof self)) | 1;
+  const std::size_t bytes = shards_ * sizeof(Where) + kasane::ranks() * sizeof(Local);
+  root_ = static_cast<Root*>(allocate_zeroed(bytes, 64, placement::local.fixed()));
+  const auto of = [](std::size_t n, std::uint32_t rank) {
+    return static_cast<Word*>(allocate_zeroed(n, 64, placement::on(rank).fixed()));
+  };
   try {
-    for (std::uint32_t s = 0; s < root->shards; ++s) {
-      root->where()[s] = {
-          static_cast<Shard*>(allocate_zeroed(sizeof(Shard), 64, placement::on(ranks[s]).fixed())), ranks[s]};
-      start(root->where()[s].shard, ranks[s]);
+    for (std::uint32_t s = 0; s < shards_; ++s) {
+      Where w{reinterpret_cast<Shard*>(of(sizeof(Shard), ranks[s])), ranks[s], id_};
+      Far::write(wheres() + s, &w, sizeof w);
+      start(w.shard, w.rank);
     }
-    for (std::uint32_t r = 0; r < root->ranks; ++r)
-      root->local()[r] =
-          static_cast<Word*>(allocate_zeroed(root->shards * sizeof(Word), 64, placement::on(r).fixed()));
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      const Local l{of(shards_ * sizeof(Word), r), id_};
+      Far::write(locals() + r, &l, sizeof l);
+    }
   } catch (...) {
-    map.destroy();
+    destroy();
     throw;
   }
-  release_all();  // operations of other ranks read it, whatever orders them with this call
-  return root;
+  release_all();  // ranks that have copies of what was there before are told
 }
 
 template <class K, class V, class H>
@@ -611,37 +631,51 @@ void Map<K, V, H>::drop_chain(Word array) noexcept {
   }
 }
 
+/// Frees what a shard has, and what ranks know of it.
+template <class K, class V, class H>
+void Map<K, V, H>::empty_shard(std::uint32_t s, Shard* shard) {
+  drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(&shard->directory)}.array()));
+  for (Word& segment : shard->segment) {
+    deallocate(reinterpret_cast<void*>(Far::load(&segment)));
+    Far::store(&segment, 0);
+  }
+  Far::store(&shard->buckets, 0);
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+    Local l;
+    Far::read(&l, locals() + r, sizeof l);
+    if (l.tables == nullptr) continue;
+    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(l.tables + s)}.array()));
+    Far::store(l.tables + s, 0);
+  }
+}
+
+/// Also of one that could not be made.
 template <class K, class V, class H>
 void Map<K, V, H>::destroy() {
-  for (std::uint32_t s = 0; s < root_->shards; ++s) {
-    Shard* const shard = root_->where()[s].shard;
-    if (shard == nullptr) continue;
-    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(&shard->directory)}.array()));
-    for (Word& segment : shard->segment) deallocate(reinterpret_cast<void*>(Far::load(&segment)));
-    deallocate(shard);
-    for (std::uint32_t r = 0; r < root_->ranks && root_->local()[r] != nullptr; ++r)
-      drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(root_->local()[r] + s)}.array()));
+  for (std::uint32_t s = 0; s < shards_; ++s) {
+    Where w;
+    Far::read(&w, wheres() + s, sizeof w);
+    if (w.shard == nullptr) continue;
+    empty_shard(s, w.shard);
+    deallocate(w.shard);
   }
-  for (std::uint32_t r = 0; r < root_->ranks; ++r) deallocate(root_->local()[r]);
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+    Local l;
+    Far::read(&l, locals() + r, sizeof l);
+    deallocate(l.tables);
+  }
+  const std::vector<Word> nothing((shards_ * sizeof(Where) + kasane::ranks() * sizeof(Local)) / sizeof(Word));
+  Far::write(root_, nothing.data(), nothing.size() * sizeof(Word));  // a handle that is left names nothing
   deallocate(root_);
   root_ = nullptr;
 }
 
 template <class K, class V, class H>
 void Map<K, V, H>::clear() {
-  for (std::uint32_t s = 0; s < root_->shards; ++s) {
-    Shard* const shard = root_->where()[s].shard;
-    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(&shard->directory)}.array()));
-    for (Word& segment : shard->segment) {
-      deallocate(reinterpret_cast<void*>(Far::load(&segment)));
-      Far::store(&segment, 0);
-    }
-    Far::store(&shard->buckets, 0);
-    start(shard, root_->where()[s].rank);
-    for (std::uint32_t r = 0; r < root_->ranks; ++r) {
-      drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(root_->local()[r] + s)}.array()));
-      Far::store(root_->local()[r] + s, 0);
-    }
+  for (std::uint32_t s = 0; s < shards_; ++s) {
+    const Where w = where(s);
+    empty_shard(s, w.shard);
+    start(w.shard, w.rank);
   }
 }
 
@@ -658,13 +692,13 @@ class unordered_map : public detail::containers::Map<K, V, Hash> {
   using handle = Base;
 
   /// Over these ranks; none: over all.
-  explicit unordered_map(const std::vector<std::uint32_t>& ranks = {}) { this->root_ = Base::make(ranks); }
+  explicit unordered_map(const std::vector<std::uint32_t>& ranks = {}) { this->make(ranks); }
   unordered_map(const unordered_map&) = delete;
   unordered_map& operator=(const unordered_map&) = delete;
   /// Exclusive.
   ~unordered_map() { this->destroy(); }
   /// Exclusive: handles go with the contents.
-  void swap(unordered_map& other) noexcept { std::swap(this->root_, other.root_); }
+  void swap(unordered_map& other) noexcept { std::swap<Base>(*this, other); }
 };
 
 /// A set: the same without values.
@@ -673,7 +707,7 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
   using Base = detail::containers::Map<K, detail::containers::Nothing, Hash>;
 
  public:
-  explicit unordered_set(const std::vector<std::uint32_t>& ranks = {}) { this->root_ = Base::make(ranks); }
+  explicit unordered_set(const std::vector<std::uint32_t>& ranks = {}) { this->make(ranks); }
   unordered_set(const unordered_set&) = delete;
   unordered_set& operator=(const unordered_set&) = delete;
   ~unordered_set() { this->destroy(); }
@@ -681,7 +715,7 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
   using Base::clear, Base::contains, Base::empty, Base::erase, Base::rank_of, Base::size;
   /// False: it is there already.
   bool insert(const K& key) const { return Base::insert(key, {}); }
-  void swap(unordered_set& other) noexcept { std::swap(this->root_, other.root_); }
+  void swap(unordered_set& other) noexcept { std::swap<Base>(*this, other); }
 };
 
 /// Calls f(key, value) with copies of all entries, each at the rank where it lies, by a thread for each rank;

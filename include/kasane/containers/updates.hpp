@@ -21,8 +21,8 @@
 
 namespace kasane {
 
-/// Changes come into effect at some time before the group's wait() returns, in no order, also those of one key.
-/// Each is one operation of the map. Thread safety: an object by one thread at a time, which may move.
+/// Changes come into effect at some time before the group's wait() returns, in no order, also those of one
+/// key. Each is one operation of the map. Thread safety: an object by one thread at a time, which may move.
 /// Errors: as post_group::post and the map's; those of the map come from wait().
 template <class K, class V, class Hash = detail::containers::KeyHash<K>>
 class updates {

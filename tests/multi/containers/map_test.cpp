@@ -179,6 +179,25 @@ TEST(Updates, AllTakeEffectBeforeWaitReturns) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// A handle is all that a post needs to know, though it is no fence, and the map lies where another one lay.
+TEST(Map, AHandleNamesItsMapWithNoFence) {
+  const std::uint64_t wrong = kasane::run([] {
+    std::uint64_t w = 0;
+    kasane::post_group g;
+    for (std::uint64_t round = 0; round < 60; ++round) {
+      const Counts map;
+      for (std::uint64_t i = 0; i < 300; ++i)
+        g.post(
+            static_cast<std::uint32_t>(i % kasane::ranks()),
+            [h = Counts::handle(map)](std::uint64_t k, std::uint64_t n) { h.add(k, n); }, i % 50, round);
+      g.wait();
+      for (std::uint64_t k = 0; k < 50; ++k) w += map.find(k) != 6 * round;
+    }
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 // Half of the entries stay, and each of these is seen once; others come and go, and the map grows meanwhile.
 TEST(Map, WhatStaysIsVisitedExactlyOnce) {
   constexpr std::uint64_t kStay = 2000;
