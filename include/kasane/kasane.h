@@ -190,7 +190,7 @@ kasane_thread_t kasane_thread_self(void);
 /*
  * Calls that run at other ranks, many in a message. Each runs once, on a thread of that rank, in no order and
  * with no fence: what it uses beside its argument it uses directly (kasane_get …), or has been made visible
- * otherwise. Posts are buffered at the poster's rank for each destination (`kasane run --post-buffer`), and
+ * otherwise. Posts are buffered at the poster's rank for each destination (`--debug post-buffer`), and
  * sent when a buffer is full, by kasane_post_wait, and soon by threads of the group when there is nothing
  * else to run. A post may post, and may wait, but not for posts of its group. Posters of a rank that does not
  * keep up are held back for some milliseconds each.

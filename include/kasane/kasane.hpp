@@ -655,7 +655,7 @@ template <detail::place Where, class F, class... Args>
 ///
 /// Functions and arguments are trivially copyable, 1 KiB together; captures and pointers are fine. Each runs
 /// once, on a thread of that rank, and may post itself. It may wait, but not for posts of its group. Posts
-/// are buffered at the poster's rank (`kasane run --post-buffer`), and sent when a buffer is full, by wait(),
+/// are buffered at the poster's rank (`--debug post-buffer`), and sent when a buffer is full, by wait(),
 /// or soon when there is nothing else to run. Posters of a rank that does not keep up are held back for a
 /// while. Consistency: no fence. What a post uses beside its arguments it uses directly (get, put, atomics),
 /// or is visible to it otherwise. A group costs a sleeping thread for each worker of the job, and buffers.

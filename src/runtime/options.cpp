@@ -45,6 +45,9 @@ OptionTable debug_items(Options& o) {
              "Changed memory of other ranks' pages that a rank keeps for its next release; beyond it the "
              "oldest changes are sent ahead. 0: none are.",
              {0, kTiB})
+      .bytes("post-buffer", "", o.post_buffer_bytes,
+             "Posts that a rank keeps for another one before it sends them (kasane::post_group).",
+             {4 << 10, 1 << 20})
       .bytes("spare", "", o.spare_bytes,
              "The part of a rank's share of --dram that is kept free: pages leave when less is free, until "
              "twice that is. 0: a 16th.")
@@ -142,9 +145,6 @@ OptionTable option_table(Options& o) {
   add_memory(table, o);
   add_coherence(table, o);
   comm::add_session_options(table, o.session);
-  table.bytes("--post-buffer", "KASANE_POST_BUFFER", o.post_buffer_bytes,
-              "Posts that a rank keeps for another one before it sends them (kasane::post_group).",
-              {4 << 10, 1 << 20});
   add_reports(table, o);
   table.heading("Checks and settings for developers")
       .list(
