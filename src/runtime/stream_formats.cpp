@@ -26,7 +26,7 @@ struct Format {
 
   bool operator==(const Format&) const = default;
 };
-std::array<Format, kNames.size()> g_told;
+constinit std::array<Format, kNames.size()> g_told;  // used before constructors
 
 Format format_of(const std::ostream& s) {
   return {s.flags(), s.precision(), s.fill(), s.getloc().name(), s.rdbuf()};

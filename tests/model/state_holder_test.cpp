@@ -24,10 +24,10 @@ using runtime::HolderEvent;
 
 enum class Without : std::uint8_t {
   none,
-  refusal,   ///< a rank gives what has yet to come to it
-  giving,    ///< a rank that gives the state still uses it
-  last,      ///< rank 0 names itself as the last in the queue
-  taking,    ///< a rank that comes to the state does not take it, and never gives it
+  refusal,  ///< a rank gives what has yet to come to it
+  giving,   ///< a rank that gives the state still uses it
+  last,     ///< rank 0 names itself as the last in the queue
+  taking,   ///< a rank that comes to the state does not take it, and never gives it
 };
 
 constexpr std::uint8_t kRanks = 3, kUses = 3;
@@ -54,9 +54,7 @@ struct Ranks {
     return s.lost ? "a use was lost" : nullptr;
   }
   bool circles() const { return true; }
-  bool finished(const State& s) const {
-    return s.at[0] == kDone && s.at[1] == kDone && s.at[2] == kDone;
-  }
+  bool finished(const State& s) const { return s.at[0] == kDone && s.at[1] == kDone && s.at[2] == kDone; }
   std::string name(const Step& x) const {
     return "rank " + std::to_string(x.actor) + " at " + std::to_string(x.kind);
   }

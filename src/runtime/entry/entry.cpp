@@ -18,9 +18,6 @@ namespace {
 /// The mark by which kasane run knows that this program becomes ranks. retain: also with --gc-sections.
 [[gnu::used, gnu::retain]] constexpr char kMark[] = KASANE_START_MARK_HEAD KASANE_START_MARK_TAIL;
 
-/// A variable of the program's: all ranks share it.
-constinit kasane::runtime::StaticResults g_static_results = {};
-
 }  // namespace
 
 // What <kasane/built_with.h> left in the program's object files: the linker's names.
@@ -32,6 +29,9 @@ namespace {
 // A sanitizer's runtime starts in this array too, and code compiled for it cannot run earlier:
 // kasane_start_main does it all then.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+/// A variable of the program's: all ranks share it.
+constinit kasane::runtime::StaticResults g_static_results = {};
+
 void before_all_constructors(int argc, char** argv, char** environment) noexcept {
   kasane_start_built_with(__start_kasane_atomics, __stop_kasane_atomics);
   kasane_start_static_results(&g_static_results);
