@@ -21,6 +21,11 @@ std::atomic_ref<T> at(T& word) noexcept {
   return std::atomic_ref<T>(word);
 }
 
+// Pointers that change under the desk's lock, and are looked at without it: acquire, release, for a receiver
+// that looks again after it has marked the bell.
+Block* seen(Block*& b) noexcept { return at(b).load(std::memory_order_acquire); }
+void set(Block*& b, Block* value) noexcept { at(b).store(value, std::memory_order_release); }
+
 std::uint64_t add(std::uint64_t& word, std::uint64_t n) {
   return kasane::fetch_add(global_ptr<std::uint64_t>(&word), n);
 }
@@ -59,16 +64,19 @@ class Group::Locked {
 
 void Group::Queue::push(Block* b) noexcept {
   b->next = nullptr;
-  (first == nullptr ? first : last->next) = b;
+  if (first == nullptr)
+    set(first, b);
+  else
+    last->next = b;
   last = b;
-  ++count;
+  at(count).fetch_add(1, std::memory_order_relaxed);  // others look at it without the lock
 }
 
 Block* Group::Queue::pop() noexcept {
   Block* const b = first;
   if (b == nullptr) return nullptr;
-  first = b->next;
-  --count;
+  set(first, b->next);
+  at(count).fetch_sub(1, std::memory_order_relaxed);
   return b;
 }
 
@@ -158,10 +166,16 @@ bool Group::open_block(Desk& d, Locked& lock, Out& o, std::uint64_t& now_ns) {
     return false;
   }
   d.share = step.next;
-  o.open = std::exchange(d.unused, d.unused->next);
-  o.open->bytes = sizeof o.open->credit;
-  o.open->opened_ns = now_ns;
+  Block* const b = std::exchange(d.unused, d.unused->next);
+  b->bytes = sizeof b->credit;
+  b->opened_ns = now_ns;
+  set(o.open, b);
   return true;
+}
+
+void Group::close(Out& o) noexcept {
+  o.full.push(o.open);
+  set(o.open, nullptr);
 }
 
 void Group::recycle(Desk& d, Block* b) {
@@ -186,8 +200,7 @@ void Group::post(std::uint32_t to, Function function, const void* argument, std:
     Locked lock(d);
     Out& o = out(d, to);
     do {
-      if (o.open != nullptr && o.open->bytes + sizeof record + record.bytes > block_bytes_)
-        o.full.push(std::exchange(o.open, nullptr));
+      if (o.open != nullptr && o.open->bytes + sizeof record + record.bytes > block_bytes_) close(o);
       if (o.open == nullptr) opened |= open_block(d, lock, o, now_ns);
     } while (o.open == nullptr || o.open->bytes + sizeof record + record.bytes > block_bytes_);
     std::byte* const p = o.open->mail() + o.open->bytes;
@@ -227,7 +240,7 @@ bool Group::send_one(Desk& d, std::uint32_t to) {
     if (to == d.rank)
       d.own.push(block);
     else
-      o.used[k] = 1;
+      at(o.used[k]).store(1, std::memory_order_relaxed);
     break;
   }
   if (to == d.rank) return ring(d), true;
@@ -263,11 +276,10 @@ bool Group::flush(Desk& d, std::uint64_t opened_before) {
   bool sent = false;
   for (std::uint32_t to = 0; to < ranks_; ++to) {
     Out& o = out(d, to);
-    if (at(o.open).load(std::memory_order_relaxed) == nullptr && o.full.first == nullptr) continue;  // a hint
+    if (seen(o.open) == nullptr && seen(o.full.first) == nullptr) continue;
     {
       const Locked locked(d);
-      if (o.open != nullptr && o.open->opened_ns <= opened_before)
-        o.full.push(std::exchange(o.open, nullptr));
+      if (o.open != nullptr && o.open->opened_ns <= opened_before) close(o);
     }
     while (send_one(d, to)) sent = true;
   }
@@ -276,7 +288,7 @@ bool Group::flush(Desk& d, std::uint64_t opened_before) {
 
 bool Group::filling(Desk& d) const noexcept {
   for (std::uint32_t to = 0; to < ranks_; ++to)
-    if (at(out(d, to).open).load(std::memory_order_acquire) != nullptr) return true;
+    if (seen(out(d, to).open) != nullptr) return true;
   return false;
 }
 
@@ -334,14 +346,15 @@ void Group::receive(std::uint32_t rank, std::uint32_t index) {
 
 /// Whether take() may find something, or flush() could not send and now can.
 bool Group::arrived(Desk& d) const noexcept {
-  if (at(d.own.first).load(std::memory_order_acquire) != nullptr) return true;
+  if (seen(d.own.first) != nullptr) return true;
   for (std::uint32_t from = 0; from < ranks_; ++from) {
     for (std::uint32_t k = 0; k < kSlots; ++k) {
       // acquire: what was put before
       if (at(in(d, from).ready[k]).load(std::memory_order_acquire) != 0 &&
           at(in(d, from).taken[k]).load(std::memory_order_acquire) == 0)
         return true;
-      if (out(d, from).full.first != nullptr && at(out(d, from).used[k]).load(std::memory_order_acquire) == 0)
+      if (seen(out(d, from).full.first) != nullptr &&
+          at(out(d, from).used[k]).load(std::memory_order_acquire) == 0)
         return true;
     }
   }

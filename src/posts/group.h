@@ -122,10 +122,12 @@ class Group {
   void give_back(std::uint64_t amount);
   [[nodiscard]] bool open_block(Desk&, Locked&, Out&, std::uint64_t& now_ns);
   [[nodiscard]] bool send_one(Desk&, std::uint32_t to);
+  static void close(Out&) noexcept;  ///< its open block is full; under the lock
   void recycle(Desk&, Block*);
   void free_blocks(Desk&);
   [[nodiscard]] std::uint32_t backlog(Desk& d, std::uint32_t to) const noexcept {
-    return to == d.rank ? d.own.count : out(d, to).full.count;
+    std::uint32_t& count = to == d.rank ? d.own.count : out(d, to).full.count;
+    return std::atomic_ref<std::uint32_t>(count).load(std::memory_order_relaxed);  // a hint
   }
   void hold_back(Desk&, std::uint32_t to);
   bool flush(Desk&, std::uint64_t opened_before);
