@@ -92,10 +92,11 @@ use_it() {
   if "$kasane" info | grep -q '^ *ucx  *between'; then
     expect "(2 ranks)" "$kasane" run -n 2 --transport ucx -- "$work/hello"
   fi
-  # The program's writable pages hold its own variables, and nothing of ours.
+  # The program's writable pages hold its own variables, and of ours the results of strtok and its like alone
+  # (144 bytes; src/runtime/static_results.h): no copies of libraries' objects.
   local data
   data=$(size -A "$work/hello_c" | awk '$1 == ".data" || $1 == ".bss" { sum += $2 } END { print sum + 0 }')
-  [ "$data" -le 64 ] || fail "hello_c has $data bytes in .data and .bss: more than its own"
+  [ "$data" -le 208 ] || fail "hello_c has $data bytes in .data and .bss: more than its own"
 }
 
 skip() { echo "install: SKIPPED: $*"; exit 77; }
