@@ -207,7 +207,8 @@ END
     CMAKE_PREFIX_PATH="$scratch/prefix" pip || { tail -40 "$scratch/log"; fail "pip install"; }
     export PYTHONPATH="$scratch/site"
     cd "$scratch"
-    program="import kasane; a = kasane.full((9, 8), 2.0); print(a.sum(), 'on', kasane.ranks())"
+    program="import kasane, os; a = kasane.full((9, 8), 2.0)
+os.write(1, b'%s on %d\\n' % (str(a.sum()).encode(), kasane.ranks()))"  # a line in one piece
     expect "^144.0 on 1$" "$python" -c "$program"
     for mpi in openmpi mpich; do
       [ -n "$(find "$scratch/prefix" -name "kasane-mpi-$mpi.so")" ] && command -v mpirun.$mpi >/dev/null ||
