@@ -4,6 +4,7 @@
 // Thread safety: as the header says.
 #include <kasane/kasane.h>
 #include <cerrno>
+#include <exception>
 #include <kasane/kasane.hpp>
 
 #include "posts/group.h"
@@ -57,10 +58,15 @@ int kasane_post(kasane_post_group_t* group, uint32_t rank, void (*function)(void
 
 int kasane_post_wait(kasane_post_group_t* group) {
   constexpr const char* call = "kasane::post_group::wait";
-  if (const int code = may_wait(call); code != 0) return code;
-  if (group_of(group).in_a_post()) return api_fail(EDEADLK, call, "a post waits for its own group");
-  group_of(group).wait();
-  return 0;
+  if (const int refused = may_wait(call); refused != 0) return refused;
+  std::exception_ptr exception;
+  const int code = code_of(call, [&] {
+    if (group_of(group).in_a_post()) return api_fail(EDEADLK, call, "a post waits for its own group");
+    exception = group_of(group).wait();
+    return 0;
+  });
+  if (exception) std::rethrow_exception(std::move(exception));
+  return code;
 }
 
 }  // extern "C"

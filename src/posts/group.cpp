@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -83,20 +84,21 @@ Block* Group::Queue::pop() noexcept {
 // ---- the group --------------------------------------------------------------------------------------------
 
 Group* Group::create() {
-  const std::uint32_t n = kasane_ranks();
+  const std::uint32_t n = kasane_ranks(), receivers = std::min(kasane_workers(), kMostReceivers);
   auto* const g = static_cast<Group*>(
-      kasane::allocate_zeroed(sizeof(Group) + n * sizeof(std::byte*), 4096, placement::local.fixed()));
+      kasane::allocate_zeroed(sizeof(Group) + n * (sizeof(std::byte*) + receivers * sizeof(kasane_thread_t)),
+                              4096, placement::local.fixed()));
   g->ranks_ = n;
+  g->receivers_ = receivers;
   g->block_bytes_ = block_bytes();
   g->slots_at_ = (sizeof(Desk) + n * (sizeof(Out) + sizeof(In)) + 63) & ~std::size_t{63};
-  const std::uint32_t receivers = std::min(kasane_workers(), kMostReceivers);
   try {
     for (std::uint32_t r = 0; r < n; ++r) {
       g->desks_[r] = static_cast<std::byte*>(
           kasane::allocate_zeroed(g->slots_at_ + n * kSlots * g->block_bytes_, 64, placement::on(r).fixed()));
       kasane::put(global_ptr<std::uint32_t>(&g->desk(r).rank), r);
     }
-    g->start(receivers);
+    g->start();
   } catch (...) {
     destroy(g);
     throw;
@@ -104,16 +106,17 @@ Group* Group::create() {
   return g;
 }
 
-void Group::start(std::uint32_t receivers) {
-  for (std::uint32_t r = 0; r < ranks_; ++r) {
-    for (std::uint32_t i = 0; i < receivers; ++i) {
-      add(alive_, 1);
-      try {
-        kasane::thread(kasane::at{r}, [this, r, i] { receive(r, i); }).detach();
-      } catch (...) {
-        add(alive_, ~std::uint64_t{0});
-        throw;
-      }
+void Group::start() {
+  for (std::uint32_t i = 0; i < ranks_ * receivers_; ++i) {
+    const std::uint32_t rank = i / receivers_;
+    add(alive_, 1);
+    try {
+      kasane::thread receiver(kasane::at{rank}, [this, rank] { receive(rank); });
+      kasane::put(global_ptr<kasane_thread_t>(receivers() + i), receiver.get_id().value());
+      receiver.detach();
+    } catch (...) {
+      add(alive_, ~std::uint64_t{0});
+      throw;
     }
   }
 }
@@ -252,12 +255,16 @@ bool Group::send_one(Desk& d, std::uint32_t to) {
   return true;
 }
 
-bool Group::in_a_post() const noexcept {
-  Desk& d = desk(kasane_rank());
-  const std::uint64_t self = kasane_thread_self();
-  // relaxed: only the thread itself stores its number
-  return std::any_of(std::begin(d.running), std::end(d.running),
-                     [&](std::uint64_t& t) { return at(t).load(std::memory_order_relaxed) == self; });
+bool Group::in_a_post() const {
+  const kasane_thread_t self = kasane_thread_self();
+  std::array<kasane_thread_t, 64> some;
+  const std::size_t all = std::size_t{ranks_} * receivers_;
+  for (std::size_t first = 0; first < all; first += some.size()) {
+    const std::size_t n = std::min(all - first, some.size());
+    kasane::get(some.data(), global_ptr<kasane_thread_t>(receivers() + first), n);
+    if (std::find(some.begin(), some.begin() + n, self) != some.begin() + n) return true;
+  }
+  return false;
 }
 
 void Group::hold_back(Desk& d, std::uint32_t to) {
@@ -294,39 +301,39 @@ bool Group::filling(Desk& d) const noexcept {
 
 // ---- waiting ----------------------------------------------------------------------------------------------
 
-void Group::wait() {
+std::exception_ptr Group::wait() {
   flush(desk(kasane_rank()), ~std::uint64_t{0});
   for (std::uint64_t credit; (credit = add(credit_, 0)) != 0;)
     detail::check(kasane_atomic_wait(8, &credit_, credit));
-  if (kasane::get(global_ptr<std::uint64_t>(&failed_)) == 0) return;
-  kasane_acquire_all();
-  const std::uint64_t word = kasane::get(global_ptr<std::uint64_t>(&exception_));
-  put_word(failed_, 0);
   std::exception_ptr exception;
+  const std::uint64_t word = kasane::swap(global_ptr<std::uint64_t>(&exception_), std::uint64_t{0});
   static_assert(sizeof exception == sizeof word);
-  std::memcpy(static_cast<void*>(&exception), &word, sizeof word);  // the reference moves to it
-  std::rethrow_exception(std::move(exception));
+  std::memcpy(static_cast<void*>(&exception), &word, sizeof word);  // the word's reference is its own now
+  if (exception) kasane_acquire_all();
+  return exception;
 }
 
 void Group::fail(std::exception_ptr exception) noexcept {
-  if (kasane::compare_swap(global_ptr<std::uint64_t>(&failed_), 0, 1) != 0) return;
+  kasane_release_all();  // the exception itself, before its credit goes back
   std::uint64_t word;
   std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
-  ::new (&exception) std::exception_ptr;  // its reference is the word's now
-  put_word(exception_, word);
-  kasane_release_all();  // the exception itself, before its credit goes back
+  if (kasane::compare_swap(global_ptr<std::uint64_t>(&exception_), std::uint64_t{0}, word) == 0)
+    ::new (&exception) std::exception_ptr;  // its reference is the word's now
 }
 
 // ---- receiving --------------------------------------------------------------------------------------------
 
-void Group::receive(std::uint32_t rank, std::uint32_t index) {
+void Group::receive(std::uint32_t rank) {
   for (;;) {
     move_to(rank);
     Desk& d = desk(rank);
     Taken taken;
     if (take(d, taken)) {
-      if (arrived(d)) detail::check(kasane_atomic_notify_one(&d.bell));  // another receiver's
-      run(rank, taken, index);
+      if (receivers_ > 1) {  // while this one runs, others may sleep on, and what comes is theirs
+        kasane::fetch_or(global_ptr<std::uint64_t>(&d.bell), std::uint64_t{1});
+        if (arrived(d)) ring(d);
+      }
+      run(rank, taken);
       continue;
     }
     const std::uint64_t now = kasane_clock_ns();
@@ -393,8 +400,7 @@ bool Group::take(Desk& d, Taken& t) {
   return false;
 }
 
-void Group::run(std::uint32_t rank, const Taken& t, std::uint32_t index) {
-  at(desk(rank).running[index]).store(kasane_thread_self(), std::memory_order_relaxed);
+void Group::run(std::uint32_t rank, const Taken& t) {
   alignas(16) std::byte argument[kMostBytes];
   for (std::size_t done = sizeof(std::uint64_t); done < t.bytes;) {
     Record record;
@@ -408,7 +414,6 @@ void Group::run(std::uint32_t rank, const Taken& t, std::uint32_t index) {
     }
     move_to(rank);  // it may have waited
   }
-  at(desk(rank).running[index]).store(0, std::memory_order_relaxed);
   finish(desk(rank), t);
 }
 

@@ -63,11 +63,11 @@ class Group {
   static void destroy(Group*);
 
   void post(std::uint32_t to, Function, const void* argument, std::size_t bytes);
-  /// Returns when all posts have run; rethrows the first exception.
-  void wait();
+  /// Returns when all posts have run: the first exception, once, or null.
+  [[nodiscard]] std::exception_ptr wait();
   [[nodiscard]] std::uint32_t ranks() const noexcept { return ranks_; }
-  /// Whether the calling thread runs one of the posts.
-  [[nodiscard]] bool in_a_post() const noexcept;
+  /// Whether the calling thread, wherever it is now, runs one of the posts.
+  [[nodiscard]] bool in_a_post() const;
 
  private:
   struct Queue {
@@ -91,9 +91,8 @@ class Group {
     std::uint32_t rank;
     Share share;
     Block* unused;
-    Queue own;                              ///< posts of the rank to itself
-    alignas(64) std::uint64_t bell;         ///< rings so far · 2 + a receiver may sleep
-    std::uint64_t running[kMostReceivers];  ///< threads that run a post now
+    Queue own;                       ///< posts of the rank to itself
+    alignas(64) std::uint64_t bell;  ///< rings so far · 2 + a receiver may sleep
   };
   class Locked;
   /// A message that is being read.
@@ -117,7 +116,11 @@ class Group {
     return reinterpret_cast<std::byte*>(&d) + slots_at_ + (from * kSlots + k) * block_bytes_;
   }
 
-  void start(std::uint32_t receivers);
+  /// The threads of all receivers, which run user code in posts alone. Used directly.
+  [[nodiscard]] kasane_thread_t* receivers() const noexcept {
+    return reinterpret_cast<kasane_thread_t*>(const_cast<std::byte**>(desks_) + ranks_);
+  }
+  void start();
   void grant(Desk&);
   void give_back(std::uint64_t amount);
   [[nodiscard]] bool open_block(Desk&, Locked&, Out&, std::uint64_t& now_ns);
@@ -135,22 +138,22 @@ class Group {
   [[nodiscard]] bool arrived(Desk&) const noexcept;
   static void ring(Desk&);
 
-  void receive(std::uint32_t rank, std::uint32_t index);
+  void receive(std::uint32_t rank);
   [[nodiscard]] bool take(Desk&, Taken&);
-  void run(std::uint32_t rank, const Taken&, std::uint32_t index);
+  void run(std::uint32_t rank, const Taken&);
   void finish(Desk&, const Taken&);
   void fail(std::exception_ptr) noexcept;
 
   std::uint64_t credit_;     ///< W
-  std::uint64_t failed_;     ///< 1: there is an exception
-  std::uint64_t exception_;  ///< the representation of an exception_ptr
+  std::uint64_t exception_;  ///< the representation of an exception_ptr; null: there is none
   std::uint64_t alive_;      ///< receivers
   std::uint64_t closing_;
   // From here on constant; in a block of its own, so that ranks keep their copies.
   alignas(4096) std::size_t slots_at_;
   std::size_t block_bytes_;
   std::uint32_t ranks_;
-  std::byte* desks_[];
+  std::uint32_t receivers_;  ///< of each rank
+  std::byte* desks_[];       ///< and receivers()
 };
 
 }  // namespace kasane::posts

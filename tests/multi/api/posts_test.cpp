@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <kasane/kasane.hpp>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -52,6 +54,30 @@ TEST(Posts, EachRunsOnceAtItsRank) {
     return w;
   });
   EXPECT_EQ(wrong, 0u);
+}
+
+/// What posts compute keeps no other message from running, while there are workers.
+TEST(Posts, OtherReceiversWakeWhileOneRuns) {
+  const bool met = kasane::run([] {
+    const Words begun(1), missed(1);
+    const std::uint64_t all = kasane::workers();
+    const std::uint32_t rank = kasane::ranks() - 1;
+    kasane::post_group g;
+    for (std::uint64_t i = 1; i <= all; ++i) {
+      g.post(rank, [b = begun.p, m = missed.p, all] {  // computes until all have begun
+        kasane::add(b, 1u);
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+        while (kasane::get(b) < all)
+          if (std::chrono::steady_clock::now() > end) return kasane::add(m, 1u);
+      });
+      const bool last_worker = rank == kasane::rank() && i == all;
+      while (!last_worker && kasane::get(begun.p) < i) kasane::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // other receivers sleep then
+    }
+    g.wait();
+    return kasane::get(missed.p) == 0;
+  });
+  EXPECT_TRUE(met);
 }
 
 /// Posts itself, with one less to go, to two ranks.
@@ -176,18 +202,22 @@ TEST(Posts, Refusals) {
       all += e.code() == EINVAL ? "rank " : "? ";
     }
     const Words code(1);
-    g.post(0, [c = code.p, p = &g] {
-      try {
-        p->wait();
-      } catch (const kasane::error& e) {
-        kasane::put(c, static_cast<std::uint64_t>(e.code()));
-      }
-    });
-    g.wait();
-    all += kasane::get(code.p) == EDEADLK ? "own wait" : "?";
+    for (const std::uint32_t rank : {0u, kasane::ranks() - 1}) {  // where it waits
+      kasane::put(code.p, std::uint64_t{0});
+      g.post(0, [c = code.p, p = &g, rank] {
+        kasane::this_thread::move_to(rank);
+        try {
+          p->wait();
+        } catch (const kasane::error& e) {
+          kasane::put(c, static_cast<std::uint64_t>(e.code()));
+        }
+      });
+      g.wait();
+      all += kasane::get(code.p) == EDEADLK ? "own wait " : "? ";
+    }
     return all;
   });
-  EXPECT_EQ(codes, "rank own wait");
+  EXPECT_EQ(codes, "rank own wait own wait ");
   EXPECT_EQ(kasane_post_group_create(), nullptr);
   EXPECT_EQ(kasane_error_code(), EPERM);
 }
