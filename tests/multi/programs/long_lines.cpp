@@ -13,10 +13,11 @@ int main() {
     std::vector<kasane::thread> threads;
     for (std::uint32_t i = 0; i < 4; ++i) {
       threads.emplace_back(kasane::near{words.get() + i % kasane::ranks() * kWord}, [i] {
-        const std::string line(20000, static_cast<char>('a' + i)), part(30, static_cast<char>('A' + i));
+        const std::string line(20000, static_cast<char>('a' + i));
+        const auto part = std::string(30, static_cast<char>('A' + i)) + '\n';
         for (int k = 0; k < 50; ++k) {
           std::printf("%s\n", line.c_str());
-          std::cout << part << '\n';
+          std::cout << part;  // in one call: others may print between two
         }
       });
     }
