@@ -38,7 +38,9 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
       layout_(config.workers, config.slots_per_rank),
       ranks_per_bit_((config.ranks + ult::kIdleRankBits - 1) / ult::kIdleRankBits),
       naps_(ranks_per_bit_ > 1),
-      nap_lengths_{kFirstNapNs, transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs},
+      nap_lengths_{
+          kFirstNapNs * ranks_per_bit_,
+          ranks_per_bit_ * (transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs)},
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
   KASANE_CHECK_OP(from_here.size(), ==, config.ranks);
