@@ -465,6 +465,8 @@ def copy(source, target):
         raise TypeError(f"kasane.copy: from {source.dtype} to {target.dtype}")
 
     def work():
+        if source is target:
+            return  # and the hint that target is overwritten would discard what source has
         for low, high, view in target._each_piece(_WRITE_ONLY):
             view[...] = source._piece(target, low, high, view)
 

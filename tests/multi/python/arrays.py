@@ -144,6 +144,8 @@ def elementwise():
             same(d, np.full_like(x, 7), "fill")
             kasane.copy(b, d)
             same(d, y, "copy")
+            kasane.copy(d, d)
+            same(d, y, "a copy of an array into itself")
     same(kasane.full((3, 4), 2.5), np.full((3, 4), 2.5), "full")
     same(np.minimum(kasane.full(9, 4), 2), np.full(9, 2), "minimum")
 
