@@ -17,6 +17,9 @@ _SLAB = 4 << 20  # bytes of what is put at once of a scalar
 _READ, _READ_WRITE, _WRITE_ONLY = 0, 1, 2  # kasane_access
 _LETTERS = {"int32": "i", "int64": "l", "float32": "f", "float64": "d", "complex64": "F", "complex128": "D"}
 
+_ASSOCIATIVE = (np.add, np.multiply, np.minimum, np.maximum, np.fmin, np.fmax, np.logical_and, np.logical_or,
+                np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+
 
 def _together(call, arrays, values, work, length=0):
     """The ``length`` bytes that work() returns at each rank; by all ranks, between two meetings.
@@ -376,8 +379,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         if method == "reduce" and len(inputs) == 1:
             axis = options.pop("axis", 0)
             _whole(None if inputs[0].ndim == 1 and axis == 0 else axis, None if out is None else out[0])
-            options = {k: v for k, v in options.items() if v is not None and k == "dtype"}
-            return inputs[0]._reduce(ufunc, options)
+            return inputs[0]._reduce(ufunc, _reduction(ufunc, options))
         if method != "__call__" or ufunc.signature is not None:
             return NotImplemented
         if options.pop("where", True) is not True:
@@ -624,6 +626,23 @@ def _whole(axis, out):
         raise TypeError("kasane: reductions are over all elements: axis=None")
     if out is not None:
         raise TypeError("kasane: reductions return a number; out= is not for distributed arrays")
+
+
+def _reduction(ufunc, options):
+    """The options of ufunc.reduce that count. TypeError for those, and for ufuncs, that are not there."""
+    if ufunc not in _ASSOCIATIVE:
+        raise TypeError(f"kasane: {ufunc.__name__}.reduce depends on the order of elements, and ranks combine "
+                        "their parts; distributed arrays are reduced by "
+                        f"{', '.join(u.__name__ for u in _ASSOCIATIVE)}")
+    options = dict(options)
+    if options.pop("keepdims", False):
+        raise TypeError("kasane: reductions return a number; keepdims= is not for distributed arrays")
+    if options.pop("where", True) is not True:
+        raise TypeError("kasane: where= is not for distributed arrays")
+    dtype = options.pop("dtype", None)
+    if options:
+        raise TypeError(f"kasane: {next(iter(options))}= is not for reductions of distributed arrays")
+    return {} if dtype is None else {"dtype": dtype}
 
 
 @functools.lru_cache(None)

@@ -150,6 +150,28 @@ def elementwise():
     same(np.minimum(kasane.full(9, 4), 2), np.full(9, 2), "minimum")
 
 
+def reductions():
+    """The same values as NumPy's, on however many ranks; what would depend on their number is refused."""
+    random = np.random.default_rng(5)
+    x = random.integers(1, 4, (9, 7)).astype(float)
+    x[4, 4] = np.nan
+    n = random.integers(0, 64, (9, 7))
+    a, b = kasane.array(x, tiles=(2, 3)), kasane.array(n)
+    for ufunc in (np.fmin, np.fmax, np.logical_and, np.logical_or, np.logical_xor):
+        assert ufunc.reduce(a, axis=None) == ufunc.reduce(x, axis=None), ufunc
+    for ufunc in (np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.add):
+        got = ufunc.reduce(b, axis=None, keepdims=False, where=True)
+        assert got == ufunc.reduce(n, axis=None) and got.dtype == ufunc.reduce(n, axis=None).dtype, ufunc
+    assert np.multiply.reduce(b, axis=None, dtype=float) == np.multiply.reduce(n, axis=None, dtype=float) == 0
+    assert np.any(b) and np.prod(kasane.full(9, 2)) == 512
+    for ufunc in (np.subtract, np.true_divide, np.power, np.arctan2, np.less):
+        refused(TypeError, "depends on the order", lambda: ufunc.reduce(b, axis=None))
+    refused(TypeError, "initial", lambda: np.add.reduce(b, axis=None, initial=5))
+    refused(TypeError, "initial", lambda: np.prod(b, initial=5))
+    refused(TypeError, "keepdims", lambda: np.add.reduce(b, axis=None, keepdims=True))
+    refused(TypeError, "where", lambda: np.add.reduce(b, axis=None, where=n > 3))
+
+
 def products():
     random = np.random.default_rng(3)
     for dtype in TYPES[2:]:
@@ -342,7 +364,7 @@ def fails():
     a.fill(1)
 
 
-ALL = [patches, counters, elementwise, products, local, files, errors, ends, threads]
+ALL = [patches, counters, elementwise, reductions, products, local, files, errors, ends, threads]
 
 if __name__ == "__main__":
     names = [n for n in sys.argv[1:] if n in globals()]
