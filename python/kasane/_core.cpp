@@ -90,7 +90,10 @@ bool add_entry(Box& b, std::size_t d, std::size_t extent, PyObject* entry) {
   } else {
     if (!PyLong_CheckExact(entry)) return false;
     begin = PyLong_AsSsize_t(entry);
-    if (begin == -1 && PyErr_Occurred() != nullptr) PyErr_Clear();
+    if (begin == -1 && PyErr_Occurred() != nullptr) {
+      PyErr_Clear();
+      return false;
+    }
     if (begin < -n || begin >= n) return false;
     if (begin < 0) begin += n;
     end = begin + 1;

@@ -23,6 +23,8 @@ def _slice(d, index, extent):
 
 
 def _integer(d, index, extent):
+    if isinstance(index, (bool, np.bool_)):
+        raise TypeError("a bool is a mask to NumPy")
     i = operator.index(index)
     if not -extent <= i < extent:
         raise IndexError(f"kasane: index {i} of dimension {d}, which has {extent} elements")
@@ -56,11 +58,10 @@ def _anywhere(index, shape):
         if column.dtype.kind not in "iu":
             raise IndexError(f"kasane: the index of dimension {d} is of type {column.dtype}; give integers "
                              "(numpy.nonzero makes them of a mask)")
-        flat = column.ravel().astype(np.int64)
-        flat = np.where(flat < 0, flat + shape[d], flat)
-        if flat.size and not (0 <= flat.min() and flat.max() < shape[d]):
+        if column.size and not (-shape[d] <= int(column.min()) and int(column.max()) < shape[d]):
             raise IndexError(f"kasane: an index of dimension {d} is outside of its {shape[d]} elements")
-        rows[:, d] = flat
+        flat = column.ravel().astype(np.int64)
+        rows[:, d] = np.where(flat < 0, flat + shape[d], flat)
     return Elements(rows, columns[0].shape)
 
 

@@ -243,6 +243,14 @@ def errors():
     refused(IndexError, "3 indices", lambda: a[1, 2, 3])
     refused(IndexError, "no index", lambda: a["x"])
     refused(IndexError, "newaxis", lambda: a[None])
+    for far in (2**70, -2**70, 2**63, -2**63):
+        refused(IndexError, f"index {far} of dimension 0", lambda: a[far])
+        refused(IndexError, f"index {far} of dimension 1", lambda: a.put((3, far), 1))
+    refused(IndexError, "outside of its 10", lambda: a[np.array([2**64 - 1], "uint64"), [0]])
+    refused(IndexError, "outside of its 20", lambda: a[[0], [-21]])
+    for mask in (True, False, np.True_):
+        refused(IndexError, "is no index", lambda: a[mask])
+        refused(IndexError, "is no index", lambda: a.put((3, mask), 1))
     refused(ValueError, "broadcast", lambda: a.put(np.s_[0:2], np.zeros(3)))
     refused(TypeError, "complex128", lambda: a.put(..., 1j * np.ones((10, 20))))
     refused(TypeError, "axis", lambda: a.sum(axis=0))
