@@ -195,11 +195,14 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     def _converted(self, values):
         if isinstance(values, Array):
             raise TypeError("kasane: a distributed array as a patch's values; use kasane.copy, or gather()")
+        large = isinstance(values, int)  # NumPy has no integer type for some
         values = np.asarray(values)
         if values.dtype != self._dtype:
-            whole = values.ndim == 0 and values.dtype.kind in "biu"  # a number that has no type of its own
-            if whole and self._dtype.kind == "u" and values < 0:
-                raise ValueError(f"kasane: {values} in an array of type {self._dtype}")
+            whole = values.ndim == 0 and (large or values.dtype.kind in "biu")  # it has no type of its own
+            if whole and self._dtype.kind in "iu":
+                range_ = np.iinfo(self._dtype)
+                if not range_.min <= int(values) <= range_.max:
+                    raise ValueError(f"kasane: {values} in an array of type {self._dtype}")
             values = values.astype(self._dtype, casting="unsafe" if whole else "same_kind")
         return values
 

@@ -98,6 +98,23 @@ def patches():
                 same(a, right, "put from a part of an array")
 
 
+def numbers():
+    """A number that an element cannot hold is refused, and others are stored as they are."""
+    for dtype in ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"):
+        a, range_ = kasane.zeros(4, dtype), np.iinfo(dtype)
+        for number in (range_.max + 1, range_.min - 1, 2**70, -2**70):
+            refused(ValueError, str(number), lambda: a.put(0, number))
+            refused(ValueError, str(number), lambda: a.fill(number))
+        assert a[0] == 0
+        kasane.barrier()
+        a[1], a[2] = range_.max, range_.min
+        kasane.barrier()
+        assert a[1] == range_.max and a[2] == range_.min
+    refused(ValueError, "1000", lambda: kasane.zeros(4, "int8").put(0, np.int64(1000)))
+    refused(ValueError, str(2**31), lambda: kasane.zeros(4, "int32").fetch_add(0, 2**31))
+    same(kasane.full(3, 2**70, float), np.full(3, 2.0**70), "an integer in floating point")
+
+
 def counters():
     for dtype in TYPES[:4]:
         a = kasane.zeros(7, dtype)
@@ -372,7 +389,7 @@ def fails():
     a.fill(1)
 
 
-ALL = [patches, counters, elementwise, reductions, products, local, files, errors, ends, threads]
+ALL = [patches, numbers, counters, elementwise, reductions, products, local, files, errors, ends, threads]
 
 if __name__ == "__main__":
     names = [n for n in sys.argv[1:] if n in globals()]
