@@ -288,10 +288,10 @@ class array {
   [[nodiscard]] T sum() const;
   /// The smallest element; the largest one. With NaNs: any element.
   [[nodiscard]] T min() const {
-    return extreme([](const T& x, const T& y) { return y < x; });
+    return extreme("kasane::array::min", [](const T& x, const T& y) { return y < x; });
   }
   [[nodiscard]] T max() const {
-    return extreme([](const T& x, const T& y) { return x < y; });
+    return extreme("kasane::array::max", [](const T& x, const T& y) { return x < y; });
   }
 
   // Files in NumPy's format .npy (1.0), in C's order; T: bool, integers, float, double and their complex
@@ -371,7 +371,7 @@ class array {
     });
   }
   template <class Replaces>
-  [[nodiscard]] T extreme(Replaces replaces) const;
+  [[nodiscard]] T extreme(const char* call, Replaces replaces) const;
 
   detail::ArrayLayout layout_;
 };
@@ -441,9 +441,9 @@ T array<T, N>::sum() const {
 
 template <class T, std::size_t N>
 template <class Replaces>
-T array<T, N>::extreme(Replaces replaces) const {
+T array<T, N>::extreme(const char* call, Replaces replaces) const {
   const auto better = [replaces](const T& x, const T& y) { return replaces(x, y) ? y : x; };
-  const detail::Bulk bulk("kasane::array::min or max", {&layout_});
+  const detail::Bulk bulk(call, {&layout_});
   const auto best = detail::reduce_pieces_at_owners<std::optional<T>, N>(
       bulk, layout_, detail::streaming(layout_),
       [this, better](const box<N>& b) -> std::optional<T> {

@@ -146,6 +146,8 @@ void different_calls(const std::string& folder) {
       else
         a.fill(3);
     });
+    refused(EINVAL, "rank 0 calls kasane::array::min, rank",
+            [&] { static_cast<void>(last ? a.max() : a.min()); });
     refused(EINVAL, "kasane::array: rank", [&] { array<double, 2>({40, last ? 40u : 41u}); });
     refused(EIO, last ? "one rank" : "for_each_part failed at rank", [&] {
       a.for_each_part([&](auto) {
