@@ -279,11 +279,13 @@ class array {
   void fill(const T& value);
   /// Every element is multiplied by alpha.
   void scale(const T& alpha) {
-    transform_in_place([alpha](const T& x) { return static_cast<T>(alpha * x); });
+    each_element("kasane::array::scale", [alpha](const T& x) { return static_cast<T>(alpha * x); }, alpha);
   }
   /// Every element x becomes f(x).
   template <class F>
-  void transform_in_place(F f);
+  void transform_in_place(F f) {
+    each_element("kasane::array::transform_in_place", std::move(f));
+  }
   /// The sum of all elements, in T; the order of additions depends on the distribution alone.
   [[nodiscard]] T sum() const;
   /// The smallest element; the largest one. With NaNs: any element.
@@ -370,6 +372,9 @@ class array {
       f(view<U>(b));
     });
   }
+  /// Every element x becomes f(x). numbers: what ranks compare beside the call.
+  template <class F, class... Numbers>
+  void each_element(const char* call, F f, const Numbers&... numbers);
   template <class Replaces>
   [[nodiscard]] T extreme(const char* call, Replaces replaces) const;
 
@@ -404,9 +409,9 @@ void array<T, N>::fill(const T& value) {
 }
 
 template <class T, std::size_t N>
-template <class F>
-void array<T, N>::transform_in_place(F f) {
-  const detail::Bulk bulk("kasane::array::transform_in_place", {&layout_});
+template <class F, class... Numbers>
+void array<T, N>::each_element(const char* call, F f, const Numbers&... numbers) {
+  const detail::Bulk bulk(call, {&layout_}, numbers...);
   detail::at_owners<N>(bulk, layout_, detail::streaming(layout_), [this, &f](const box<N>& b) {
     detail::expect(layout_, b, read_write);
     detail::rows_of(
@@ -467,12 +472,14 @@ T array<T, N>::extreme(const char* call, Replaces replaces) const {
 // ---- operations on several arrays ------------------------------------------------------------------------
 // Distributions may differ: work is done where the output lies.
 
-/// out's element at each index = f(a's element there). out may be a. Throws error EINVAL: different extents.
-template <class T, class U, std::size_t N, class F>
-void transform(const array<T, N>& a, array<U, N>& out, F f) {
+namespace detail {
+
+/// call: as errors name it; numbers: what ranks compare beside the call.
+template <class T, class U, std::size_t N, class F, class... Numbers>
+void transform_one(const char* call, const array<T, N>& a, array<U, N>& out, F f, const Numbers&... numbers) {
   const detail::ArrayLayout &from = a.layout(), &to = out.layout();
-  const detail::Bulk bulk("kasane::transform", {&from, &to});
-  from.check_same_extents("kasane::transform", to);
+  const detail::Bulk bulk(call, {&from, &to}, numbers...);
+  from.check_same_extents(call, to);
   detail::at_owners<N>(bulk, to, detail::streaming(to),
                        [&, apart = from.base != to.base](const box<N>& whole) {
                          detail::expect(to, whole, apart ? write_only : read_write);
@@ -490,13 +497,13 @@ void transform(const array<T, N>& a, array<U, N>& out, F f) {
                        });
 }
 
-namespace detail {
-template <class T, class V, class U, std::size_t N, class F>
-void transform_two(const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f) {
+template <class T, class V, class U, std::size_t N, class F, class... Numbers>
+void transform_two(const char* call, const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f,
+                   const Numbers&... numbers) {
   const detail::ArrayLayout &one = a.layout(), &two = b.layout(), &to = out.layout();
-  const detail::Bulk bulk("kasane::transform", {&one, &two, &to});
-  one.check_same_extents("kasane::transform", to);
-  two.check_same_extents("kasane::transform", to);
+  const detail::Bulk bulk(call, {&one, &two, &to}, numbers...);
+  one.check_same_extents(call, to);
+  two.check_same_extents(call, to);
   const bool apart = one.base != to.base && two.base != to.base;
   detail::at_owners<N>(bulk, to, detail::streaming(to), [&, apart](const box<N>& whole) {
     detail::expect(to, whole, apart ? write_only : read_write);
@@ -517,30 +524,37 @@ void transform_two(const array<T, N>& a, const array<V, N>& b, array<U, N>& out,
     });
   });
 }
+
 }  // namespace detail
 
+/// out's element at each index = f(a's element there). out may be a. Throws error EINVAL: different extents.
+/// Ranks do not compare f, nor what it holds.
+template <class T, class U, std::size_t N, class F>
+void transform(const array<T, N>& a, array<U, N>& out, F f) {
+  detail::transform_one("kasane::transform", a, out, std::move(f));
+}
 /// out's element at each index = f(a's element there, b's). out may be a or b.
 template <class T, class U, std::size_t N, class F>
 void transform(const array<T, N>& a, const array<T, N>& b, array<U, N>& out, F f) {
-  detail::transform_two(a, b, out, f);
+  detail::transform_two("kasane::transform", a, b, out, std::move(f));
 }
 template <class T, class V, class U, std::size_t N, class F>
   requires(!std::same_as<T, V>)
 void transform(const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f) {
-  detail::transform_two(a, b, out, f);
+  detail::transform_two("kasane::transform", a, b, out, std::move(f));
 }
 
 /// to = from. Throws error EINVAL: different extents.
 template <class T, std::size_t N>
 void copy(const array<T, N>& from, array<T, N>& to) {
-  kasane::transform(from, to, [](const T& x) { return x; });
+  detail::transform_one("kasane::copy", from, to, [](const T& x) { return x; });
 }
 /// c = alpha a + beta b; c may be a or b. Throws error EINVAL: different extents.
 template <class T, std::size_t N>
 void add(const std::type_identity_t<T>& alpha, const array<T, N>& a, const std::type_identity_t<T>& beta,
          const array<T, N>& b, array<T, N>& c) {
-  kasane::transform(a, b, c,
-                    [alpha, beta](const T& x, const T& y) { return static_cast<T>(alpha * x + beta * y); });
+  const auto sum = [alpha, beta](const T& x, const T& y) { return static_cast<T>(alpha * x + beta * y); };
+  detail::transform_two("kasane::add", a, b, c, sum, alpha, beta);
 }
 
 /// The sum of a's elements times b's (of complex numbers without conjugates). Throws error EINVAL: different

@@ -130,6 +130,7 @@ void different_calls(const std::string& folder) {
   array<double, 2> a({40, 40}, tiles{9, 9}), b({40, 40}), c({40, 41});
   const bool last = rank() == ranks() - 1, several = ranks() > 1;
   refused(EINVAL, "same extents", [&] { copy(a, c); });
+  refused(EINVAL, "kasane::copy: arrays of 40 and of 41", [&] { copy(a, c); });
   refused(ENOENT, "no/a.npy", [&] { a.save(folder + "/no/a.npy"); });
   refused(ENOENT, "none.npy", [&] { static_cast<void>(array<double, 2>::load(folder + "/none.npy")); });
   refused(EINVAL, "beyond", [&] {
@@ -148,6 +149,14 @@ void different_calls(const std::string& folder) {
     });
     refused(EINVAL, "rank 0 calls kasane::array::min, rank",
             [&] { static_cast<void>(last ? a.max() : a.min()); });
+    refused(EINVAL, "kasane::array::scale: rank", [&] { a.scale(last ? 2 : 3); });
+    refused(EINVAL, "kasane::add: rank", [&] { add(1, a, last ? 2 : 3, a, b); });
+    refused(EINVAL, "rank 0 calls kasane::copy, rank", [&] {
+      if (last)
+        transform(a, b, [](double x) { return x; });
+      else
+        copy(a, b);
+    });
     refused(EINVAL, "kasane::array: rank", [&] { array<double, 2>({40, last ? 40u : 41u}); });
     refused(EIO, last ? "one rank" : "for_each_part failed at rank", [&] {
       a.for_each_part([&](auto) {
