@@ -268,13 +268,7 @@ class array {
   // Bulk operations: on a thread, or by all ranks of attached processes.
 
   /// All ghost cells become copies of the elements that they stand for. Elements must not change meanwhile.
-  void update_ghosts() {
-    const detail::Bulk bulk("kasane::array::update_ghosts", {&layout_});
-    detail::reduce_at_owners<detail::Nothing>(
-        bulk, layout_,
-        [l = &layout_](std::size_t k, std::size_t t) { return l->fetch_ghosts(k, t), detail::Nothing(); },
-        std::plus<>());
-  }
+  void update_ghosts() { detail::update_ghosts("kasane::array::update_ghosts", layout_); }
   /// All elements, and all ghost cells, become value.
   void fill(const T& value);
   /// Every element is multiplied by alpha.

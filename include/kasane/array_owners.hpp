@@ -229,6 +229,13 @@ void at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division,
       bulk, l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
 }
 
+/// All ghost cells of l become copies of the elements that they stand for. call: as errors name it.
+inline void update_ghosts(const char* call, const ArrayLayout& l) {
+  const Bulk bulk(call, {&l});
+  reduce_at_owners<Nothing>(
+      bulk, l, [&l](std::size_t k, std::size_t t) { return l.fetch_ghosts(k, t), Nothing(); }, std::plus<>());
+}
+
 /// Pieces of matrices: of as many columns and rows as given, but so that there are four a worker, of 64 rows
 /// or more. Whole rows of a tile are contiguous, so rows are cut before columns.
 [[nodiscard]] inline Division in_rows(const ArrayLayout& l, std::size_t rows, std::size_t columns) noexcept {

@@ -290,14 +290,7 @@ class Array {
   }
   void update_ghosts() const {
     const NoGil free;
-    const kasane::detail::Bulk bulk("kasane.Array.update_ghosts", {&layout_});
-    kasane::detail::reduce_at_owners<kasane::detail::Nothing>(
-        bulk, layout_,
-        [this](std::size_t k, std::size_t t) {
-          layout_.fetch_ghosts(k, t);
-          return kasane::detail::Nothing();
-        },
-        std::plus<>());
+    kasane::detail::update_ghosts("kasane.Array.update_ghosts", layout_);
   }
   void save(const std::string& path, const std::string& type) const {
     const NoGil free;
