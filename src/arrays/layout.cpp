@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <kasane/array_layout.hpp>
 #include <kasane/array_owners.hpp>
+#include <memory>
 #include <utility>
 
 #include "arrays/error.h"
@@ -120,20 +121,20 @@ namespace {
 
 /// The memory of an array.
 struct Memory {
+  using Owned = std::unique_ptr<void, array_deleter>;
+
   std::byte* base = nullptr;
   std::uint64_t* users = nullptr;
 
   void allocate(const ArrayLayout& l) {
-    base = static_cast<std::byte*>(
-        kasane::allocate(l.part_bytes * l.parts, 4096, placement::block_cyclic(l.part_bytes)));
-    if (kasane_attached() == 0) return;
-    users = static_cast<std::uint64_t*>(kasane_malloc(sizeof *users));
-    if (users == nullptr) {
-      kasane::deallocate(base);
-      throw_last_error();
+    Owned elements(kasane::allocate(l.part_bytes * l.parts, 4096, placement::block_cyclic(l.part_bytes)));
+    if (kasane_attached() != 0) {
+      Owned count(kasane::allocate(sizeof *users, alignof(std::uint64_t)));
+      const std::uint64_t all = ranks();
+      check(kasane_put(count.get(), &all, sizeof all));
+      users = static_cast<std::uint64_t*>(count.release());
     }
-    const std::uint64_t all = ranks();
-    check(kasane_put(users, &all, sizeof all));
+    base = static_cast<std::byte*>(elements.release());
   }
 };
 
