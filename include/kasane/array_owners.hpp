@@ -58,7 +58,8 @@ class Digest {
 void ranks_meet(const char* call, const Digest& digest);
 /// In attached processes, the end of what ranks did each for itself: releases; rank r's `bytes` at `mine`
 /// come to all + r * bytes at all ranks; acquires. Where `failure` is not null that is thrown, and at the
-/// other ranks an error that names this rank and has its text.
+/// other ranks an error that names this rank and has its text; `mine` may be null then. Without memory for
+/// the exchange it ends the process, since the other ranks wait in theirs.
 void ranks_end(const char* call, const std::exception_ptr& failure, const void* mine, void* all,
                std::size_t bytes);
 /// f(), in attached processes at rank 0 alone: rank 0's `bytes` at `data` come to all ranks afterwards, and
@@ -178,9 +179,11 @@ R reduce_parts_of_ranks(const Bulk& bulk, const ArrayLayout& l, OfPart& of_part,
   static_assert(std::is_trivially_copyable_v<R>, "ranks send each other values as bytes");
   constexpr bool kValues = !std::is_empty_v<R>;
   const std::size_t each = kValues ? (l.parts - 1) / ranks() + 1 : 0;
-  const auto mine = std::make_unique<R[]>(each), all = std::make_unique<R[]>(each * ranks());
-  std::exception_ptr failure;
+  std::unique_ptr<R[]> mine, all;
+  std::exception_ptr failure;  // one of a rank alone is told to the others, so all is done within the try
   try {
+    mine = std::make_unique<R[]>(each);
+    all = std::make_unique<R[]>(each * ranks());
     for (std::size_t k = rank(); k < l.parts; k += ranks()) {
       const R result = of_part(k);
       if constexpr (kValues) mine[k / ranks()] = result;

@@ -107,9 +107,10 @@ void ranks_meet(const char* call, const Digest& digest) {
 void ranks_end(const char* call, const std::exception_ptr& failure, const void* mine, void* all,
                std::size_t bytes) {
   const std::size_t each = 8 + bytes;
-  std::vector<std::byte> own(each), everything(each * ranks());
+  const auto zeros = [](std::size_t n) noexcept { return std::vector<std::byte>(n); };
+  std::vector<std::byte> own = zeros(each), everything = zeros(each * ranks());
   own[0] = std::byte{failure != nullptr};
-  if (bytes != 0) std::memcpy(own.data() + 8, mine, bytes);
+  if (bytes != 0 && failure == nullptr) std::memcpy(own.data() + 8, mine, bytes);
   kasane_release_all();
   check(kasane_ranks_allgather(own.data(), everything.data(), each));
   kasane_acquire_all();

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <kasane/array.hpp>
+#include <new>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -125,6 +126,30 @@ void local_tiles(const std::string&) {
   require(a.max() == 8 && a.min() == 7, "for_each_part");
 }
 
+/// A result that a rank may have no memory for.
+struct Costly {
+  static inline bool no_memory = false;
+  int number = 0;
+  Costly() {
+    if (no_memory) throw std::bad_alloc();
+  }
+};
+/// A rank without memory for the results tells the others, which wait for its own.
+void no_memory_at_one_rank(const array<double, 2>& a) {
+  bool told = false;
+  try {
+    const detail::Bulk bulk("costly", {&a.layout()});
+    Costly::no_memory = rank() == ranks() - 1;
+    static_cast<void>(detail::reduce_at_owners<Costly>(
+        bulk, a.layout(), [](std::size_t, std::size_t) { return Costly(); },
+        [](const Costly& x, const Costly&) { return x; }));
+  } catch (const std::bad_alloc&) {
+    told = true;
+  }
+  Costly::no_memory = false;
+  require(told, "no memory at one rank");
+}
+
 /// Ranks that differ all get an error, and none waits; then they go on.
 void different_calls(const std::string& folder) {
   array<double, 2> a({40, 40}, tiles{9, 9}), b({40, 40}), c({40, 41});
@@ -164,6 +189,7 @@ void different_calls(const std::string& folder) {
       });
     });
   }
+  no_memory_at_one_rank(a);
   a.fill(4);
   copy(a, b);
   require(b.sum() == 4 * 1600, "afterwards");
