@@ -24,7 +24,7 @@ CODE_NAMES = {"CMakeLists.txt", "Makefile", ".clang-format", ".clang-tidy"}
 MOST_LINES = {"README.md": 100, "docs/performance.md": 200}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([\w./-]+\.(?:h|hpp|cpp|S|py|cmake)):\s+([\w:~]+)`")
-CODE = re.compile(r"```.*?```|`[^`\n]*`|^    .*$", re.S | re.M)
+CODE = re.compile(r"```.*?```|`[^`\n]*`|^    [^\n]*$", re.S | re.M)
 
 
 def files_of(root):

@@ -40,6 +40,13 @@ class CheckDocuments(unittest.TestCase):
         self.assertIn("a.md: (b.md) leads to no file", output)
         self.assertIn("a.md: (c.md#no) leads to no heading", output)
 
+    def test_links_after_indented_code(self):
+        status, output = self.check({"a.md": "    code [a](a)\n\n[b](b.md)\n\n    more\n[c](c.md)\n"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.md: (b.md) leads to no file", output)
+        self.assertIn("a.md: (c.md) leads to no file", output)
+        self.assertIn("2 wrong", output)
+
     def test_functions_that_are_not_there(self):
         status, output = self.check({
             "src/a.h": LINE + "class A { void f(); };\n",
