@@ -634,9 +634,8 @@ def _whole(axis, out):
 def _reduction(ufunc, options):
     """The options of ufunc.reduce that count. TypeError for those, and for ufuncs, that are not there."""
     if ufunc not in _ASSOCIATIVE:
-        raise TypeError(f"kasane: {ufunc.__name__}.reduce depends on the order of elements, and ranks combine "
-                        "their parts; distributed arrays are reduced by "
-                        f"{', '.join(u.__name__ for u in _ASSOCIATIVE)}")
+        raise TypeError(f"kasane: {ufunc.__name__}.reduce depends on the order of elements, and ranks "
+                        f"combine their parts; there are {', '.join(u.__name__ for u in _ASSOCIATIVE)}")
     options = dict(options)
     if options.pop("keepdims", False):
         raise TypeError("kasane: reductions return a number; keepdims= is not for distributed arrays")
