@@ -26,7 +26,7 @@ def _together(call, arrays, values, work, length=0):
 
     An exception at one rank is raised there, and an Error that names the rank at the others.
     """
-    _core.meet(call, [a._core for a in arrays], values)
+    _core.meet(call, [a._core for a in arrays], values + _text(*(str(a.dtype) for a in arrays)))
     failure, mine = None, bytes(length)
     try:
         mine = work() or mine
@@ -42,8 +42,8 @@ def _together(call, arrays, values, work, length=0):
 
 
 def _text(*values):
-    """Bytes by which ranks compare what they were called with; large ones are left out."""
-    return repr([v if np.ndim(v) == 0 else (np.shape(v),) for v in values]).encode()
+    """Bytes by which ranks compare what they were called with; of arrays the shapes and types."""
+    return repr([v if np.ndim(v) == 0 else (np.shape(v), str(v.dtype)) for v in values]).encode()
 
 
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
@@ -443,7 +443,7 @@ def _combined(call, model, arrays, ufunc, kind, piece):
             mine = value if mine is None else ufunc(mine, value)
         return None if mine is None else b"\1" + np.asarray(mine, kind).tobytes()
 
-    everyone = _together(call, arrays, b"", work, 1 + kind.itemsize)
+    everyone = _together(call, arrays, _text(str(kind)), work, 1 + kind.itemsize)
     values = [np.frombuffer(b, kind, 1, 1)[0] for b in everyone if b[0]]
     return functools.reduce(ufunc, values)
 

@@ -285,6 +285,14 @@ def errors():
     if kasane.ranks() > 1:
         refused(ValueError, "other arrays", lambda: a.fill(int(last)))
         refused(ValueError, "same ones in the same order", lambda: a.sum() if last else a.fill(1))
+        row = np.ones(20, int if last else float)
+        refused(ValueError, "other arrays", lambda: a * row)
+        refused(ValueError, "other arrays", lambda: a.sum(dtype=int if last else float))
+        b = kasane.empty(9, int if last else float)
+        refused(ValueError, "other arrays", lambda: np.sqrt(a[0, :9], out=b, casting="unsafe"))
+        refused(ValueError, "other arrays", b.min)
+        refused(ValueError, "other arrays", lambda: np.add(a, 1, casting="unsafe",
+                                                             dtype="l" if last else "d"))
         def fails(low, high, view):
             if last:
                 raise ZeroDivisionError("here alone")
