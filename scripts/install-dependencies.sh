@@ -24,7 +24,7 @@ tests="$tests libglobalarrays-dev libarmci-mpi-dev gfortran libscalapack-mpi-dev
 tests="$tests liblapack-dev"
 # the Python package
 tests="$tests python3-dev python3-pybind11 pybind11-dev python3-mpi4py python3-pip python3-setuptools"
-tests="$tests python3-wheel"
+tests="$tests python3-venv python3-wheel"
 tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no

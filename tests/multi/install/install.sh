@@ -187,14 +187,18 @@ END
       fail "tests, benches or examples in the parent's build"
     fi ;;
   python)
-    # The Python package by pip, without a network, against an installed prefix; it says so without one.
+    # The Python package as docs/guide/python.md installs it, without a network, against an installed prefix;
+    # it says so without one.
     python=$(PATH=/usr/bin:$PATH command -v python3) || skip "no python3"
     "$python" -c "import numpy, pybind11, setuptools, pip, wheel" 2>/dev/null ||
       skip "no NumPy, pybind11, setuptools, wheel or pip"
+    "$python" -m venv --system-site-packages "$scratch/ENV" >"$scratch/log" 2>&1 || skip "no python3-venv"
+    python="$scratch/ENV/bin/python3"
     cp -r "$source/python" "$scratch/package"
+    unset PYTHONPATH
     pip() {
-      env PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --no-build-isolation --no-deps --no-index \
-        --target "$scratch/site" "$scratch/package" >"$scratch/log" 2>&1
+      env PIP_DISABLE_PIP_VERSION_CHECK=1 "$scratch/ENV/bin/pip" install --no-build-isolation --no-deps \
+        --no-index "$scratch/package" >"$scratch/log" 2>&1
     }
     if ! pkg-config --exists kasane-attach; then
       pip && fail "pip install without Kasane"
@@ -205,7 +209,6 @@ END
         fail "cmake --install"
     done
     CMAKE_PREFIX_PATH="$scratch/prefix" pip || { tail -40 "$scratch/log"; fail "pip install"; }
-    export PYTHONPATH="$scratch/site"
     cd "$scratch"
     program="import kasane, os; a = kasane.full((9, 8), 2.0)
 os.write(1, b'%s on %d\\n' % (str(a.sum()).encode(), kasane.ranks()))"  # a line in one piece
@@ -222,7 +225,7 @@ os.write(1, b'%s on %d\\n' % (str(a.sum()).encode(), kasane.ranks()))"  # a line
 print((a @ kasane.full((18, 7), 2.0)).sum())"
     fi
     for file in __init__.pyi py.typed; do
-      [ -e "$scratch/site/kasane/$file" ] || fail "no $file"
+      [ -n "$(find "$scratch/ENV" -path "*/site-packages/kasane/$file")" ] || fail "no $file"
     done ;;
   symbols)
     library="$build/lib/libkasane.so"
