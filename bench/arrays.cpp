@@ -143,10 +143,14 @@ bool has_python() { return std::system((python() + "-c 'import kasane' 2>/dev/nu
 /// Patches of Python, and what they are in C++.
 struct Pair {
   const char *python, *cpp;
+  std::uint64_t bytes;
 };
-constexpr Pair kPairs[] = {{"put-1MiB-own", "put-1MiB-own"},      {"put-1MiB-other", "put-1MiB-other"},
-                           {"get-new-1MiB-own", "get-1MiB-own"},  {"get-new-1MiB-other", "get-1MiB-other"},
-                           {"get-into-1MiB-own", "get-1MiB-own"}, {"get-into-1MiB-other", "get-1MiB-other"}};
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr Pair kPairs[] = {
+    {"put-1MiB-own", "put-1MiB-own", kMiB},      {"put-1MiB-other", "put-1MiB-other", kMiB},
+    {"get-new-1MiB-own", "get-1MiB-own", kMiB},  {"get-new-1MiB-other", "get-1MiB-other", kMiB},
+    {"get-into-1MiB-own", "get-1MiB-own", kMiB}, {"get-into-1MiB-other", "get-1MiB-other", kMiB},
+    {"get-new-1x1-own", "get-1x1-own", 8},       {"get-new-1x1-other", "get-1x1-other", 8}};
 
 /// Of figure k of a run, whose first round is the slowest: memory is touched for the first time.
 double median_of_run(const std::vector<double>& figures, std::size_t k) {
@@ -154,8 +158,8 @@ double median_of_run(const std::vector<double>& figures, std::size_t k) {
   return median(std::vector<double>(begin, begin + kInARun));
 }
 
-/// Patches of 1 MiB by Python's package, in turns with C++. get-new: what a[…] returns; get-into: into an
-/// array that is there.
+/// Patches of 1 MiB and of one element by Python's package, in turns with C++. get-new: what a[…] returns;
+/// get-into: into an array that is there.
 std::vector<Row> measure_python(const Settings& s) {
   const std::string rounds = std::to_string(kInARun);
   std::vector<std::string> ours, theirs;
@@ -184,7 +188,7 @@ std::vector<Row> measure_python(const Settings& s) {
                     "kasane",
                     2,
                     1,
-                    std::uint64_t{1} << 20,
+                    kPairs[k].bytes,
                     median(rates[k]),
                     "GB/s",
                     s.repetitions,
@@ -223,7 +227,7 @@ int main(int argc, char** argv) {
       "cases", {"gemm", "patches", "python"},
       "  gemm      C = A B of N x N doubles, on 1 and 2 cores, beside OpenBLAS alone (libopenblas-dev)\n"
       "  patches   get, put and accumulate of patches, at the own rank and another, beside memcpy\n"
-      "  python    patches of 1 MiB by the Python package, beside C++; left out where it is not installed\n");
+      "  python    patches by the Python package, beside C++; left out where it is not installed\n");
   suite.repetitions(5, 1);
   Settings s;
   suite.own().numbers("--sizes", s.sizes, "N: rows and columns (default: 2048)", 1, 1 << 16);

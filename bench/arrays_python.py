@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What patches cost in Python: `kasane run --attach -n 2 -- python3 arrays_python.py REPETITIONS`.
 
-Rank 0 gets and puts patches of an array of two blocks, one at each rank, as player-arrays does in C++.
-"into": into an array that is there; "new": what a[…] returns. Prints one JSON object with lists of GB/s.
+Rank 0 puts and gets patches of an array of two blocks, one at each rank, as player-arrays does in C++.
+"get-into": into an array that is there; "get-new": what a[…] returns. 1x1: one element, a[i, j]. Prints one
+JSON object with lists of GB/s.
 """
 import json
 import sys
@@ -13,12 +14,12 @@ import numpy as np
 import kasane
 
 ROWS, COLUMNS = 1024, 2048  # of a block
-SHAPES = {"1MiB": (64, 2048), "256x256": (256, 256), "1000x8": (1000, 8), "1x1": (1, 1)}
+SHAPE = (64, 2048)  # 1 MiB
+PLACES = (("own", 7), ("other", ROWS + 7))  # the first row
 
 
-def rate(shape, f):
-    size = 8 * shape[0] * shape[1]
-    times = 10000 if size < 4096 else 200 if size < 100000 else 20
+def rate(size, f):
+    times = 10000 if size < 4096 else 20
     for _ in range(3):  # so that the memory that NumPy takes is there
         f()
     start = time.perf_counter()
@@ -28,21 +29,30 @@ def rate(shape, f):
 
 
 def measure(a, figures):
-    for name, shape in SHAPES.items():
-        values = np.zeros(shape)
-        for where, begin in (("own", 7), ("other", ROWS + 7)):
-            column = 0 if shape[1] == COLUMNS else 11
-            patch = np.s_[begin:begin + shape[0], column:column + shape[1]]
+    values = np.zeros(SHAPE)
+    for where, row in PLACES:
+        patch = np.s_[row:row + SHAPE[0]]
 
-            def put():
-                a[patch] = values
+        def put():
+            a[patch] = values
 
-            def accumulate():
-                a.accumulate(patch, values)
+        for what, f in (("put", put), ("get-into", lambda: a.get(patch, out=values)),
+                        ("get-new", lambda: a[patch])):
+            figures.setdefault(f"{what}-1MiB-{where}", []).append(rate(values.nbytes, f))
+        figures.setdefault(f"get-new-1x1-{where}", []).append(rate(8, lambda: a[row, 11]))
 
-            for what, f in (("put", put), ("get-into", lambda: a.get(patch, out=values)),
-                            ("get-new", lambda: a[patch]), ("accumulate", accumulate)):
-                figures.setdefault(f"{what}-{name}-{where}", []).append(rate(shape, f))
+
+def right(a):
+    """Whether the calls that are measured put and get what they should, and nothing beside it."""
+    is_ = np.zeros(a.shape)
+    values, out = np.arange(1.0, SHAPE[0] * SHAPE[1] + 1).reshape(SHAPE), np.empty(SHAPE)
+    good = True
+    for _, row in PLACES:
+        patch = np.s_[row:row + SHAPE[0]]
+        a[patch] = is_[patch] = values
+        good = good and np.array_equal(a.get(patch, out=out), values) and np.array_equal(a[patch], values)
+        good = good and a[row, 11] == values[0, 11]
+    return bool(good) and np.array_equal(a.gather(), is_)
 
 
 def main():
@@ -50,9 +60,10 @@ def main():
     done = kasane.zeros(kasane.ranks(), "int32")
     figures = {}
     if kasane.rank() == 0:
+        verified = kasane.ranks() == 2 and right(a)
         for _ in range(int(sys.argv[1])):
             measure(a, figures)
-        print(json.dumps({"verified": kasane.ranks() == 2, **figures}))
+        print(json.dumps({"verified": verified, **figures}))
         done[:] = 1
     while not done.local[0]:  # asleep, as a rank of the C++ player is
         time.sleep(0.05)
