@@ -298,10 +298,8 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     # ---- whole arrays ----
 
-    def _like(self, dtype=None, ghosts=False):
-        how = dict(self._how)
-        if not ghosts:
-            how["ghosts"], how["periodic"] = [], False
+    def _like(self, dtype=None):
+        how = {**self._how, "ghosts": [], "periodic": False}
         return Array(self._shape, self._dtype if dtype is None else dtype, **how)
 
     def fill(self, value):

@@ -5,19 +5,24 @@
 // Thread safety: what the C++ functions promise. Each call that may wait frees the GIL; what it uses of
 // Python objects is held by their buffers.
 #include <dlfcn.h>
+#include <kasane/kasane.h>
 #include <pybind11/complex.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <kasane/array.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,14 +63,20 @@ struct Box {
   bool kept[ArrayLayout::kMost] = {};
 
   [[nodiscard]] std::size_t extent(std::size_t d) const noexcept { return last[d] - first[d]; }
-  [[nodiscard]] py::tuple extents(bool all) const {
+  /// Of what NumPy's index gives.
+  [[nodiscard]] py::tuple shape() const {
     py::list list;
     for (std::size_t d = 0; d < dimensions; ++d)
-      if (all || kept[d]) list.append(extent(d));
+      if (kept[d]) list.append(extent(d));
     return py::tuple(list);
   }
 };
 
+/// One number for each dimension of a Box or an ArrayLayout.
+template <class T>
+Sizes sizes_of(const T& has_dimensions, const std::size_t* numbers) {
+  return {numbers, numbers + has_dimensions.dimensions};
+}
 Box box_of(const Sizes& first, const Sizes& last, const std::vector<bool>& kept) {
   Box b;
   b.dimensions = first.size();
@@ -226,34 +237,19 @@ class Array {
 
   // Patches. False: the object's strides do not fit; give a contiguous one.
   bool get(const Box& b, const py::object& out) const {
-    return transfer(b, out, PyBUF_WRITABLE,
-                    [&](void* p, const std::size_t* ld) { layout_.get(b.first, b.last, p, ld, nullptr); });
+    return transfer(b, out, PyBUF_WRITABLE, &ArrayLayout::get);
   }
-  bool put(const Box& b, const py::object& values) const {
-    return transfer(b, values, 0,
-                    [&](void* p, const std::size_t* ld) { layout_.put(b.first, b.last, p, ld, nullptr); });
-  }
+  bool put(const Box& b, const py::object& values) const { return transfer(b, values, 0, &ArrayLayout::put); }
   bool accumulate(const Box& b, const py::object& values, char kind, std::complex<double> alpha) const {
-    const kasane_element_t element = element_of(kind);
-    return transfer(b, values, 0, [&](void* p, const std::size_t* ld) {
-      layout_.accumulate(b.first, b.last, p, ld, element, alpha, nullptr);
-    });
+    return transfer(b, values, 0, &ArrayLayout::accumulate, element_of(kind), alpha);
   }
 
   // Elements. indices: as many numbers of 64 bits as dimensions, each.
   void gather(const py::object& indices, const py::object& out) const {
-    const Buffer where(indices, PyBUF_C_CONTIGUOUS), to(out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
-    const std::size_t n = count_of(where, to);
-    const NoGil free;
-    check("kasane.Array.get");
-    layout_.gather(reinterpret_cast<const std::size_t*>(where.data()), n, to.data());
+    elements("kasane.Array.get", indices, out, PyBUF_WRITABLE, &ArrayLayout::gather);
   }
   void scatter(const py::object& indices, const py::object& values) const {
-    const Buffer where(indices, PyBUF_C_CONTIGUOUS), from(values, PyBUF_C_CONTIGUOUS);
-    const std::size_t n = count_of(where, from);
-    const NoGil free;
-    check("kasane.Array.put");
-    layout_.scatter(reinterpret_cast<const std::size_t*>(where.data()), n, from.data());
+    elements("kasane.Array.put", indices, values, 0, &ArrayLayout::scatter);
   }
   /// The value before, as bytes; n: as bytes.
   py::bytes fetch_add(const Box& b, char kind, const std::string& n) const {
@@ -319,20 +315,26 @@ class Array {
     return ArrayLayout::make(extents.size(), extents.data(), element_bytes, distribution_of(tiles, blocks),
                              ghosts_of(ghosts, periodic));
   }
-  [[nodiscard]] std::size_t count_of(const Buffer& indices, const Buffer& values) const {
-    const std::size_t n = values.bytes() / layout_.element_bytes;
-    if (indices.bytes() != n * layout_.dimensions * sizeof(std::size_t))
-      refuse("kasane: as many indices as values are needed");
-    return n;
-  }
+  /// f: ArrayLayout::gather or scatter.
   template <class F>
-  bool transfer(const Box& b, const py::object& memory, int flags, const F& f) const {
+  void elements(const char* call, const py::object& indices, const py::object& values, int flags, F f) const {
+    const Buffer where(indices, PyBUF_C_CONTIGUOUS), memory(values, PyBUF_C_CONTIGUOUS | flags);
+    const std::size_t n = memory.bytes() / layout_.element_bytes;
+    if (where.bytes() != n * layout_.dimensions * sizeof(std::size_t))
+      refuse("kasane: as many indices as values are needed");
+    const NoGil free;
+    check(call);
+    (layout_.*f)(reinterpret_cast<const std::size_t*>(where.data()), n, memory.data());
+  }
+  /// f: ArrayLayout::get, put or accumulate, which takes more numbers.
+  template <class F, class... More>
+  bool transfer(const Box& b, const py::object& memory, int flags, F f, const More&... more) const {
     const Buffer buffer(memory, PyBUF_STRIDES | flags);
     const Leading ld = leading_of(buffer, b, layout_.element_bytes);
     if (!ld.fits) return false;
     const NoGil free;
     check("kasane.Array");
-    f(buffer.data(), ld.extents);
+    (layout_.*f)(b.first, b.last, buffer.data(), ld.extents, more..., nullptr);
     return true;
   }
 
@@ -412,17 +414,23 @@ void barrier() {
   const NoGil free;
   kasane::detail::check(kasane_ranks_barrier());
 }
-/// Every rank's bytes, of equal length.
-std::vector<py::bytes> allgather(const std::string& mine) {
-  std::string all(mine.size() * kasane::ranks(), '\0');
+/// The bytes that exchange(all) collects of every rank, `each` of them, without the GIL.
+template <class F>
+std::vector<py::bytes> of_all_ranks(std::size_t each, const F& exchange) {
+  std::string all(each * kasane::ranks(), '\0');
   {
     const NoGil free;
-    kasane::detail::check(kasane_ranks_allgather(mine.data(), all.data(), mine.size()));
+    exchange(all.data());
   }
   std::vector<py::bytes> parts;
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r)
-    parts.emplace_back(all.data() + r * mine.size(), mine.size());
+  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) parts.emplace_back(all.data() + r * each, each);
   return parts;
+}
+/// Every rank's bytes, of equal length.
+std::vector<py::bytes> allgather(const std::string& mine) {
+  return of_all_ranks(mine.size(), [&](char* all) {
+    kasane::detail::check(kasane_ranks_allgather(mine.data(), all, mine.size()));
+  });
 }
 /// The begin of an operation that the package does itself, by every rank; its end.
 void meet(const std::string& call, const std::vector<std::shared_ptr<Array>>& arrays,
@@ -437,17 +445,11 @@ void meet(const std::string& call, const std::vector<std::shared_ptr<Array>>& ar
 }
 std::vector<py::bytes> end(const std::string& call, const std::optional<std::string>& failure,
                            const std::string& mine) {
-  std::string all(mine.size() * kasane::ranks(), '\0');
-  {
-    const NoGil free;
+  return of_all_ranks(mine.size(), [&](char* all) {
     const std::exception_ptr thrown =
         failure ? std::make_exception_ptr(kasane::error(EIO, failure->c_str())) : nullptr;
-    kasane::detail::ranks_end(call.c_str(), thrown, mine.data(), all.data(), mine.size());
-  }
-  std::vector<py::bytes> parts;
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r)
-    parts.emplace_back(all.data() + r * mine.size(), mine.size());
-  return parts;
+    kasane::detail::ranks_end(call.c_str(), thrown, mine.data(), all, mine.size());
+  });
 }
 
 /// The file of libkasane.so.
@@ -504,10 +506,9 @@ PYBIND11_MODULE(_core, m) {
   m.def("gemm", &gemm);
   py::class_<Box>(m, "Box")
       .def(py::init(&box_of))
-      .def_property_readonly("first", [](const Box& b) { return Sizes(b.first, b.first + b.dimensions); })
-      .def_property_readonly("last", [](const Box& b) { return Sizes(b.last, b.last + b.dimensions); })
-      .def_property_readonly("extents", [](const Box& b) { return b.extents(true); })
-      .def_property_readonly("shape", [](const Box& b) { return b.extents(false); });
+      .def_property_readonly("first", [](const Box& b) { return sizes_of(b, b.first); })
+      .def_property_readonly("last", [](const Box& b) { return sizes_of(b, b.last); })
+      .def_property_readonly("shape", &Box::shape);
   py::class_<Array, std::shared_ptr<Array>>(m, "Array")
       .def(py::init<const Sizes&, std::size_t, const std::optional<Sizes>&, const std::optional<Sizes>&,
                     const Sizes&, bool>())
@@ -524,15 +525,8 @@ PYBIND11_MODULE(_core, m) {
       .def("save", &Array::save)
       .def("load", &Array::load)
       .def("distributed_as", &Array::distributed_as)
-      .def_property_readonly(
-          "tile",
-          [](const Array& a) { return Sizes(a.layout().tile, a.layout().tile + a.layout().dimensions); })
-      .def_property_readonly(
-          "grid",
-          [](const Array& a) { return Sizes(a.layout().grid, a.layout().grid + a.layout().dimensions); })
-      .def_property_readonly("ghosts", [](const Array& a) {
-        return Sizes(a.layout().ghost, a.layout().ghost + a.layout().dimensions);
-      });
+      .def_property_readonly("tile", [](const Array& a) { return sizes_of(a.layout(), a.layout().tile); })
+      .def_property_readonly("ghosts", [](const Array& a) { return sizes_of(a.layout(), a.layout().ghost); });
   py::class_<Part>(m, "Part", py::buffer_protocol())
       .def(py::init<std::shared_ptr<Array>, const Sizes&, Sizes, std::string, bool>())
       .def_buffer(&Part::buffer);
