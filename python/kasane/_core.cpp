@@ -37,6 +37,23 @@ using NoGil = py::gil_scoped_release;
 
 [[noreturn]] void refuse(const std::string& text) { throw kasane::error(EINVAL, text.c_str()); }
 
+/// The system's error of a file: OSError in Python, whatever its code.
+struct FileError {
+  int code;
+  std::string text;
+};
+/// f(), whose errors that name the file become FileError, but for EINVAL: contents that do not fit.
+template <class F>
+void with_file(const std::string& path, const F& f) {
+  try {
+    f();
+  } catch (const kasane::error& e) {
+    const std::string text = e.what();
+    if (e.code() == EINVAL || text.find(path.substr(0, 300)) == std::string::npos) throw;  // of ranks
+    throw FileError{e.code(), text};
+  }
+}
+
 /// The memory of a Python object, as long as this lives. Made and destroyed with the GIL.
 class Buffer {
  public:
@@ -290,11 +307,11 @@ class Array {
   }
   void save(const std::string& path, const std::string& type) const {
     const NoGil free;
-    layout_.save(path.c_str(), type.c_str());
+    with_file(path, [&] { layout_.save(path.c_str(), type.c_str()); });
   }
   void load(const std::string& path, const std::string& type) const {
     const NoGil free;
-    layout_.load(path.c_str(), type.c_str());
+    with_file(path, [&] { layout_.load(path.c_str(), type.c_str()); });
   }
   [[nodiscard]] bool distributed_as(const Array& other) const noexcept {
     const ArrayLayout &a = layout_, &b = other.layout_;
@@ -460,6 +477,9 @@ std::string library_file() {
 
 // ---- errors ----------------------------------------------------------------------------------------------
 
+void set_value(const py::object& value) {
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())), value.ptr());
+}
 /// Sets Python's exception for an error of Kasane: classes of kasane/_errors.py, OSError for the system's.
 void set_error(const kasane::error& e) {
   const py::object errors = py::module_::import("kasane._errors");
@@ -473,10 +493,8 @@ void set_error(const kasane::error& e) {
     case ETIMEDOUT: name = "Error"; break;
     default: break;
   }
-  const py::object type =
-      name != nullptr ? py::object(errors.attr(name)) : py::reinterpret_borrow<py::object>(PyExc_OSError);
-  const py::object value = type(e.code(), e.what());
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())), value.ptr());
+  const py::object os_error = py::reinterpret_borrow<py::object>(PyExc_OSError);
+  set_value((name != nullptr ? py::object(errors.attr(name)) : os_error)(e.code(), e.what()));
 }
 
 }  // namespace
@@ -486,6 +504,8 @@ PYBIND11_MODULE(_core, m) {
   py::register_exception_translator([](std::exception_ptr p) {
     try {
       if (p) std::rethrow_exception(p);
+    } catch (const FileError& e) {
+      set_value(py::reinterpret_borrow<py::object>(PyExc_OSError)(e.code, e.text));
     } catch (const kasane::error& e) {
       set_error(e);
     } catch (const kasane::out_of_memory& e) {

@@ -245,6 +245,13 @@ def files():
     refused(ValueError, "Fortran", lambda: kasane.load(path))
     kasane.barrier()
     if kasane.rank() == 0:
+        np.save(path, np.zeros(5000))
+        os.truncate(path, 9000)
+    kasane.barrier()
+    e = refused(OSError, "it was cut off", lambda: kasane.load(path))
+    assert e.errno == 5 and not isinstance(e, kasane.Error)
+    kasane.barrier()
+    if kasane.rank() == 0:
         os.remove(path)
     kasane.barrier()
     e = refused(FileNotFoundError, "python_", lambda: kasane.load(path))
