@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Distributed arrays."""
 import functools
-import json
 import math
 import os
 
@@ -546,40 +545,16 @@ def load(path, **how):
     """
     _need()
     path = os.fspath(path)
-    shape, dtype, failure = (), None, None
-    if _core.rank() == 0:
-        try:
-            with open(path, "rb") as file:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else \
-                    np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
-        except Exception as e:
-            failure = e
-    kind = np.lib.format.dtype_to_descr(dtype) if dtype is not None else ""
-    if dtype is not None and dtype.hasobject or not isinstance(kind, str):
-        kind, failure = "", ValueError(f"{path}: elements of type {dtype}")
-    mine = json.dumps((shape, kind, _told(failure))).encode()
-    shape, kind, told = json.loads(_core.allgather(mine[:8000].ljust(8000))[0])
-    if told is not None:
-        raise (OSError(*told) if told[0] else ArgumentError(22, f"kasane.load: {path}: {told[1]}"))
-    if not shape or np.dtype(kind).newbyteorder("=") != np.dtype(kind):
-        raise ArgumentError(22, f"kasane.load: {path}: an array of shape {shape} and type {kind}; give one "
-                                "of 1 to 8 dimensions and this machine's byte order")
+    shape, kind = _core.npy_shape(path)
+    if np.dtype(kind).newbyteorder("=") != np.dtype(kind):
+        raise ArgumentError(22, f"kasane.load: {path}: elements of type {kind}; give this machine's "
+                                "byte order")
     a = Array(shape, kind, **how)
     a._core.load(path, kind)
     return a
 
 
 # ---- small things ----------------------------------------------------------------------------------------
-
-def _told(failure):
-    if failure is None:
-        return None
-    if isinstance(failure, OSError) and failure.errno:
-        return failure.errno, failure.strerror, str(failure.filename)
-    return 0, str(failure)
-
 
 def _sizes(given):
     if given is None:

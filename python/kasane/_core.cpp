@@ -415,6 +415,14 @@ void gemm(std::complex<double> alpha, const Array& a, const Array& b, std::compl
 #endif
 }
 
+/// What a .npy file holds: the shape and NumPy's name of the type. By all ranks; rank 0 reads.
+std::pair<Sizes, std::string> npy_shape(const std::string& path) {
+  const NoGil free;
+  kasane::detail::NpyShape s{};
+  with_file(path, [&] { s = kasane::detail::npy_shape(path.c_str()); });
+  return {sizes_of(s, s.extents), s.type};
+}
+
 // ---- the job ---------------------------------------------------------------------------------------------
 
 void attach(const std::optional<std::string>& mpi, std::uintptr_t communicator) {
@@ -524,6 +532,7 @@ PYBIND11_MODULE(_core, m) {
   m.def("views", [] { return g_views.load(); });
   m.def("library_file", &library_file);
   m.def("gemm", &gemm);
+  m.def("npy_shape", &npy_shape);
   py::class_<Box>(m, "Box")
       .def(py::init(&box_of))
       .def_property_readonly("first", [](const Box& b) { return sizes_of(b, b.first); })

@@ -128,24 +128,42 @@ NpyHeader read_header(const Name& path, std::size_t& bytes) {
   NpyHeader h;
   if (bytes > arrays::kNpyPrefix && bytes <= kSlabBytes && arrays::parse_npy(read(bytes), h)) return h;
   arrays::fail(EINVAL,
-               "kasane::array::load: %.300s is no .npy file of format 1.0 or 2.0; write it by numpy.save",
+               "kasane::array::load: %.300s is no .npy file of format 1.0 or 2.0 with elements of one type; "
+               "write it by "
+               "numpy.save",
                path.text);
 }
 
+[[noreturn]] void refuse(const Name& path, const std::string& what) {
+  arrays::fail(EINVAL, "kasane::array::load: %.300s holds %s", path.text, what.c_str());
+}
+void check_order(const Name& path, const NpyHeader& h) {
+  if (h.fortran_order && h.extents.size() > 1)
+    refuse(path, "an array in Fortran's order; save it by numpy.ascontiguousarray");
+}
 NpyHeader checked_header(const Name& path, const char* type, std::size_t dimensions, std::size_t& bytes) {
   NpyHeader h = read_header(path, bytes);
-  const auto refuse = [&](const std::string& what) {
-    arrays::fail(EINVAL, "kasane::array::load: %.300s holds %s", path.text, what.c_str());
-  };
   if (h.type != type)
-    refuse("elements of NumPy's type " + h.type + ", not " + type +
-           "; load an array of that type, or use astype");
-  if (h.fortran_order && h.extents.size() > 1)
-    refuse("an array in Fortran's order; save it by numpy.ascontiguousarray");
+    refuse(path, "elements of NumPy's type " + h.type + ", not " + type +
+                     "; load an array of that type, or use astype");
+  check_order(path, h);
   if (h.extents.size() != dimensions)
-    refuse("an array of " + std::to_string(h.extents.size()) + " dimensions, not " +
-           std::to_string(dimensions) + "; load an array of as many dimensions");
+    refuse(path, "an array of " + std::to_string(h.extents.size()) + " dimensions, not " +
+                     std::to_string(dimensions) + "; load an array of as many dimensions");
   return h;
+}
+NpyShape shape_of(const Name& path) {
+  std::size_t bytes = 0;
+  const NpyHeader h = read_header(path, bytes);
+  check_order(path, h);
+  NpyShape s{};
+  s.dimensions = h.extents.size();
+  if (s.dimensions < 1 || s.dimensions > ArrayLayout::kMost)
+    refuse(path, "an array of " + std::to_string(s.dimensions) + " dimensions; give one of 1 to 8");
+  if (h.type.size() >= sizeof s.type) refuse(path, "elements of NumPy's type " + h.type);
+  h.type.copy(s.type, sizeof s.type - 1);
+  std::copy(h.extents.begin(), h.extents.end(), s.extents);
+  return s;
 }
 
 /// Removes the unfinished file, unless it has got its name.
@@ -211,6 +229,13 @@ Digest digest_of(const char* path, const char* type) {
 void ArrayLayout::save(const char* path, const char* type) const {
   const Bulk bulk("kasane::array::save", {this}, digest_of(path, type).value());
   by_one_rank([&] { save_by_caller(*this, path, type); });
+}
+
+NpyShape npy_shape(const char* path) {
+  ranks_meet("kasane::array::load", digest_of(path, ""));
+  NpyShape s{};
+  by_one_rank([&] { s = shape_of(Name("load", path)); }, &s, sizeof s);
+  return s;
 }
 
 void npy_extents(const char* path, const char* type, std::size_t dimensions, std::size_t* extents) {

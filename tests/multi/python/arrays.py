@@ -243,6 +243,19 @@ def files():
         np.save(path, np.asfortranarray(x))
     kasane.barrier()
     refused(ValueError, "Fortran", lambda: kasane.load(path))
+    for values, text in ((np.zeros((3, 4), ">f8"), "byte order"), (np.zeros((1,) * 9), "9 dimensions"),
+                         (np.array(3.0), "0 dimensions"), (np.zeros(3, "i4,f8"), "of one type")):
+        kasane.barrier()
+        if kasane.rank() == 0:
+            np.save(path, values)
+        kasane.barrier()
+        refused(ValueError, text, lambda: kasane.load(path))
+    kasane.barrier()
+    if kasane.rank() == 0:
+        with open(path, "wb") as file:
+            np.lib.format.write_array(file, x, (2, 0))
+    kasane.barrier()
+    same(kasane.load(path), x, "load of format 2.0")
     kasane.barrier()
     if kasane.rank() == 0:
         np.save(path, np.zeros(5000))
