@@ -35,6 +35,7 @@
 #include "runtime/descriptors.h"
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
+#include "runtime/random_numbers.h"
 #include "runtime/runtime.h"
 #include "runtime/system_calls.h"
 #include "ult/pool.h"
@@ -71,6 +72,7 @@ void before_fork() {
 
 void in_child() {
   forget_process();
+  forget_drawing();
   if (g_child.runtime == nullptr) return;
   // A child's child: what it has touched is its own, and the rest stays its parent's.
   mem::issue_call(SYS_close, {g_child.parent, 0, 0, 0, 0, 0});

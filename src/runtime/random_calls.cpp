@@ -2,6 +2,7 @@
 // rand, random, drand48 and their seeds. What libraries below the runtime draw is libc's own. After initstate
 // or setstate, random() is libc's and the rank's.
 // Thread safety: as libc's.
+#include <sched.h>
 #include <stdlib.h>
 
 #include <array>
@@ -18,6 +19,7 @@
 #include "runtime/random_numbers.h"
 #include "runtime/runtime.h"
 #include "runtime/state_holder.h"
+#include "runtime/static_results.h"
 #include "runtime/warn.h"
 
 namespace kasane::runtime {
@@ -41,8 +43,8 @@ constinit Holder g_holder{Holder::Place::held};  ///< so in a process that is no
 template <class F>
 auto while_drawing(const F& f) noexcept {
   const PassedCalls passed;
-  while (g_drawing.test_and_set(std::memory_order_acquire)) {
-  }
+  for (int turn = 0; g_drawing.test_and_set(std::memory_order_acquire); ++turn)
+    if (turn >= 64) ::sched_yield();
   const auto result = f(g_random_numbers);
   g_drawing.clear(std::memory_order_release);
   return result;
@@ -154,6 +156,8 @@ std::uint64_t draw(const RandomCall& call) noexcept {
   return while_drawing([&call](Numbers& numbers) { return draw_from(numbers, call); });
 }
 
+void forget_drawing() noexcept { g_drawing.clear(std::memory_order_relaxed); }
+
 RandomNumbers::RandomNumbers(comm::Transport& transport) : transport_(transport) {
   if (raw(transport.rank()) != 0) g_holder.place = Holder::Place::away;
   transport.set_handler(gas::kRandomHandler, &RandomNumbers::on_message, this);
@@ -245,7 +249,7 @@ void has_own_state() noexcept {
   if (!g_own_state.exchange(true) && runtime != nullptr && runtime->shares_process_state()) {
     CrashText text;
     text.add("kasane: initstate, setstate: random() on rank ").decimal(raw(process().rank));
-    text.add(" has a state of its own; other ranks' numbers are others\n");
+    text.add(" has a state of its own; other ranks draw other numbers (random_r has a state anywhere)\n");
     warn(text);
   }
 }
@@ -291,12 +295,14 @@ KASANE_SHOWN long mrand48() noexcept {
 }
 KASANE_SHOWN void srand48(long seed) noexcept { of_program(Kind::srand48, static_cast<std::uint64_t>(seed)); }
 KASANE_SHOWN std::uint16_t* seed48(std::uint16_t seed[3]) noexcept {
-  static constinit std::uint16_t before[3] = {};
+  static constinit std::uint16_t of_process[3] = {};
+  StaticResults* const results = static_results();
+  std::uint16_t* const before = results != nullptr ? results->random_before : of_process;
   RandomCall call;
   call.kind = Kind::seed48;
-  std::memcpy(call.parameter, seed, sizeof before);
+  std::memcpy(call.parameter, seed, sizeof of_process);
   const std::uint64_t number = of_program(call);
-  std::memcpy(before, &number, sizeof before);
+  std::memcpy(before, &number, sizeof of_process);
   return before;
 }
 KASANE_SHOWN void lcong48(std::uint16_t parameter[7]) noexcept {

@@ -31,6 +31,9 @@ struct RandomCall {
 /// From the state of this process alone. The result's bits; seed48: the 48 bits of before.
 std::uint64_t draw(const RandomCall&) noexcept;
 
+/// In a fork's child, where the thread that was drawing is not.
+void forget_drawing() noexcept;
+
 class RandomNumbers {
  public:
   explicit RandomNumbers(comm::Transport&);

@@ -7,6 +7,9 @@
 #include <arpa/inet.h>
 #include <string.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "base/call_selector.h"
 #include "runtime/hidden.h"
 
@@ -18,6 +21,8 @@ constinit StaticResults* g_results = nullptr;  ///< null: not a program of ours
 }  // namespace
 
 void leave_results_in(StaticResults& results) noexcept { g_results = &results; }
+
+StaticResults* static_results() noexcept { return calls() == Calls::passed ? nullptr : g_results; }
 
 }  // namespace kasane::runtime
 
@@ -32,9 +37,6 @@ constinit Hidden<char* (*)(const std::time_t*)> g_ctime("ctime");
 constinit Hidden<std::tm*(*)(const std::time_t*)> g_localtime("localtime"), g_gmtime("gmtime");
 constinit Hidden<char* (*)(in_addr)> g_inet_ntoa("inet_ntoa");
 
-/// Null: libc's serve.
-StaticResults* results() noexcept { return calls() == Calls::passed ? nullptr : g_results; }
-
 }  // namespace
 }  // namespace kasane::runtime
 
@@ -43,30 +45,34 @@ using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for t
 #define KASANE_SHOWN extern "C" [[gnu::visibility("default")]]
 
 KASANE_SHOWN char* strtok(char* text, const char* delimiters) noexcept {
-  StaticResults* const r = results();
+  StaticResults* const r = static_results();
   return r != nullptr ? ::strtok_r(text, delimiters, &r->strtok_rest) : g_strtok.get()(text, delimiters);
 }
 KASANE_SHOWN char* asctime(const std::tm* time) noexcept {
-  StaticResults* const r = results();
-  return r != nullptr ? ::asctime_r(time, r->time_text) : g_asctime.get()(time);
+  StaticResults* const r = static_results();
+  char* const text = g_asctime.get()(time);  // asctime_r takes years of four digits only
+  if (r == nullptr || text == nullptr) return text;
+  if (std::strlen(text) < sizeof r->time_text) return std::strcpy(r->time_text, text);
+  errno = EOVERFLOW;
+  return nullptr;
 }
 KASANE_SHOWN std::tm* localtime(const std::time_t* time) noexcept {
-  StaticResults* const r = results();
+  StaticResults* const r = static_results();
   if (r == nullptr) return g_localtime.get()(time);
   ::tzset();
   return ::localtime_r(time, &r->time);
 }
 KASANE_SHOWN std::tm* gmtime(const std::time_t* time) noexcept {
-  StaticResults* const r = results();
+  StaticResults* const r = static_results();
   return r != nullptr ? ::gmtime_r(time, &r->time) : g_gmtime.get()(time);
 }
 KASANE_SHOWN char* ctime(const std::time_t* time) noexcept {
-  if (results() == nullptr) return g_ctime.get()(time);
+  if (static_results() == nullptr) return g_ctime.get()(time);
   const std::tm* const local = ::localtime(time);
   return local != nullptr ? ::asctime(local) : nullptr;
 }
 KASANE_SHOWN char* inet_ntoa(in_addr address) noexcept {
-  StaticResults* const r = results();
+  StaticResults* const r = static_results();
   if (r == nullptr) return g_inet_ntoa.get()(address);
   ::inet_ntop(AF_INET, &address, r->address, sizeof r->address);
   return r->address;

@@ -42,9 +42,9 @@ ProcessCall as_call(std::size_t i, const Format& format) {
   ProcessCall call;
   call.kind = ProcessCall::Kind::format;
   call.which = static_cast<std::int32_t>(i);
-  call.argument[0] = static_cast<std::uint64_t>(format.flags);
-  call.argument[1] =
-      static_cast<std::uint64_t>(format.precision) << 8 | static_cast<unsigned char>(format.fill);
+  call.argument[0] =
+      static_cast<std::uint32_t>(format.flags) | std::uint64_t{static_cast<unsigned char>(format.fill)} << 32;
+  call.argument[1] = static_cast<std::uint64_t>(format.precision);
   const bool named = format.locale != "*" && format.locale.size() < ProcessCall::kMostText;
   if (!named) warn_of(i, ".imbue: a locale with facets of the program's own holds on rank 0 only");
   if (named) std::copy(format.locale.begin(), format.locale.end(), call.text);
@@ -76,9 +76,9 @@ void tell_stream_formats() noexcept {
 
 int take_stream_format(const ProcessCall& call) noexcept {
   std::ostream& s = stream(static_cast<std::size_t>(call.which));
-  s.flags(static_cast<std::ios_base::fmtflags>(call.argument[0]));
-  s.precision(static_cast<std::streamsize>(call.argument[1] >> 8));
-  s.fill(static_cast<char>(call.argument[1]));
+  s.flags(static_cast<std::ios_base::fmtflags>(static_cast<std::uint32_t>(call.argument[0])));
+  s.fill(static_cast<char>(call.argument[0] >> 32));
+  s.precision(static_cast<std::streamsize>(call.argument[1]));
   try {
     if (call.text[0] != 0 && s.getloc().name() != call.text) s.imbue(std::locale(call.text));
     return 0;

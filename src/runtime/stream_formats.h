@@ -8,7 +8,7 @@
 
 namespace kasane::runtime {
 
-/// What this rank's streams are before the program begins.
+/// On rank 0: what its streams are before the program begins.
 void note_stream_formats() noexcept;
 /// Tells all ranks what has changed since the last call, and warns if one of the streams was redirected.
 void tell_stream_formats() noexcept;
