@@ -10,7 +10,6 @@
 #include <kasane/kasane.hpp>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace {
@@ -54,30 +53,6 @@ TEST(Posts, EachRunsOnceAtItsRank) {
     return w;
   });
   EXPECT_EQ(wrong, 0u);
-}
-
-/// What posts compute keeps no other message from running, while there are workers.
-TEST(Posts, OtherReceiversWakeWhileOneRuns) {
-  const bool met = kasane::run([] {
-    const Words begun(1), missed(1);
-    const std::uint64_t all = kasane::workers();
-    const std::uint32_t rank = kasane::ranks() - 1;
-    kasane::post_group g;
-    for (std::uint64_t i = 1; i <= all; ++i) {
-      g.post(rank, [b = begun.p, m = missed.p, all] {  // computes until all have begun
-        kasane::add(b, 1u);
-        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-        while (kasane::get(b) < all)
-          if (std::chrono::steady_clock::now() > end) return kasane::add(m, 1u);
-      });
-      const bool last_worker = rank == kasane::rank() && i == all;
-      while (!last_worker && kasane::get(begun.p) < i) kasane::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // other receivers sleep then
-    }
-    g.wait();
-    return kasane::get(missed.p) == 0;
-  });
-  EXPECT_TRUE(met);
 }
 
 /// Posts itself, with one less to go, to two ranks.
