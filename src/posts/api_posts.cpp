@@ -13,7 +13,7 @@
 namespace {
 
 using kasane::posts::Group;
-using kasane::runtime::api_fail, kasane::runtime::may_wait;
+using kasane::runtime::api_fail, kasane::runtime::api_fail_no_rank, kasane::runtime::may_wait;
 
 /// A failure of the runtime is noted already; f() returns 0, or an error.
 template <class F>
@@ -50,7 +50,7 @@ int kasane_post(kasane_post_group_t* group, uint32_t rank, void (*function)(void
                 size_t bytes) {
   constexpr const char* call = "kasane::post_group::post";
   if (const int code = may_wait(call); code != 0) return code;
-  if (rank >= group_of(group).ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  if (rank >= group_of(group).ranks()) return api_fail_no_rank(call, rank);
   if (bytes > kasane::posts::kMostBytes)
     return api_fail(EINVAL, call, "the argument of a post has at most 1024 bytes");
   return code_of(call, [&] { return group_of(group).post(rank, function, argument, bytes), 0; });

@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "base/exception_word.h"
 #include "runtime/runtime.h"
 
 namespace kasane::posts {
@@ -37,10 +38,6 @@ void put_word(std::uint64_t& word, std::uint64_t value) {
 
 std::size_t block_bytes() noexcept {
   return runtime::Runtime::current()->options().post_buffer_bytes & ~std::uint64_t{7};
-}
-
-void move_to(std::uint32_t rank) {
-  while (kasane_rank() != rank) detail::check(kasane_thread_move_to(rank));
 }
 
 }  // namespace
@@ -305,27 +302,24 @@ std::exception_ptr Group::wait() {
   flush(desk(kasane_rank()), ~std::uint64_t{0});
   for (std::uint64_t credit; (credit = add(credit_, 0)) != 0;)
     detail::check(kasane_atomic_wait(8, &credit_, credit));
-  std::exception_ptr exception;
-  const std::uint64_t word = kasane::swap(global_ptr<std::uint64_t>(&exception_), std::uint64_t{0});
-  static_assert(sizeof exception == sizeof word);
-  std::memcpy(static_cast<void*>(&exception), &word, sizeof word);  // the word's reference is its own now
+  std::exception_ptr exception =
+      exception_of(kasane::swap(global_ptr<std::uint64_t>(&exception_), std::uint64_t{0}));
   if (exception) kasane_acquire_all();
   return exception;
 }
 
 void Group::fail(std::exception_ptr exception) noexcept {
   kasane_release_all();  // the exception itself, before its credit goes back
-  std::uint64_t word;
-  std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
-  if (kasane::compare_swap(global_ptr<std::uint64_t>(&exception_), std::uint64_t{0}, word) == 0)
-    ::new (&exception) std::exception_ptr;  // its reference is the word's now
+  const std::uint64_t word = word_of(std::move(exception));
+  if (kasane::compare_swap(global_ptr<std::uint64_t>(&exception_), std::uint64_t{0}, word) != 0)
+    exception_of(word);  // an earlier one is kept
 }
 
 // ---- receiving --------------------------------------------------------------------------------------------
 
 void Group::receive(std::uint32_t rank) {
   for (;;) {
-    move_to(rank);
+    this_thread::move_to(rank);
     Desk& d = desk(rank);
     Taken taken;
     if (take(d, taken)) {
@@ -412,7 +406,7 @@ void Group::run(std::uint32_t rank, const Taken& t) {
     } catch (...) {
       fail(std::current_exception());
     }
-    move_to(rank);  // it may have waited
+    this_thread::move_to(rank);  // it may have waited
   }
   finish(desk(rank), t);
 }

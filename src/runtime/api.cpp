@@ -32,7 +32,8 @@ namespace {
 using kasane::Rank;
 using kasane::runtime::answer;
 using kasane::runtime::api_fail;
-using kasane::runtime::Contents;
+using kasane::runtime::api_fail_no_rank;
+using kasane::runtime::InitialBytes;
 using kasane::runtime::Placement;
 using kasane::runtime::require_thread;
 using kasane::runtime::Runtime;
@@ -63,11 +64,10 @@ constexpr const char* kAllocate = "kasane::allocate";
 #define KASANE_CALL_SITE __builtin_return_address(0)
 
 void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, const void* site,
-               Contents contents = Contents::unspecified) noexcept {
+               InitialBytes initial = InitialBytes::unspecified) noexcept {
   Runtime* r = runtime_for(kAllocate);
   if (r == nullptr) return nullptr;
-  auto p =
-      kasane::runtime::program_allocate(*r, bytes != 0 ? bytes : 1, alignment, placement, site, contents);
+  auto p = kasane::runtime::program_allocate(*r, bytes != 0 ? bytes : 1, alignment, placement, site, initial);
   if (p) [[likely]]
     return *p;
   api_fail(p.error(), kAllocate);
@@ -207,8 +207,8 @@ int kasane_thread_move_to(uint32_t rank) {
   if (const int code = require_thread(call)) [[unlikely]]
     return code;
   kasane::runtime::check_no_mutex_held("move");
-  if (rank >= Runtime::current()->ranks()) return api_fail(EINVAL, call, "there is no such rank");
-  Pool::move_to(Rank{rank});
+  if (rank >= Runtime::current()->ranks()) return api_fail_no_rank(call, rank);
+  Pool::go_to(Rank{rank});
   return 0;
 }
 
@@ -236,7 +236,7 @@ void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t 
 void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
                              size_t page_bytes) {
   const auto where = placement_of(placement, argument, page_bytes);
-  return where ? allocate(bytes, alignment, *where, KASANE_CALL_SITE, Contents::zero) : nullptr;
+  return where ? allocate(bytes, alignment, *where, KASANE_CALL_SITE, InitialBytes::zero) : nullptr;
 }
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
   switch (placement) {
@@ -413,7 +413,7 @@ int kasane_counter(uint32_t index, uint32_t rank, const char** name, uint64_t* v
   const Runtime* r = runtime_for(call);
   if (r == nullptr) return EPERM;
   if (index >= kasane::runtime::kCounterRows) return api_fail(EINVAL, call, "there is no such counter");
-  if (rank != KASANE_ALL_RANKS && rank >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  if (rank != KASANE_ALL_RANKS && rank >= r->ranks()) return api_fail_no_rank(call, rank);
   if (name != nullptr) *name = kasane::runtime::kCounterNames[index].data();  // literals
   if (value == nullptr) return 0;
   const uint32_t first = rank == KASANE_ALL_RANKS ? 0 : rank,

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <kasane/kasane.hpp>
+#include <string_view>
 
 #include "runtime/runtime.h"
 #include "ult/context.h"
@@ -47,8 +48,20 @@ int api_fail(int code, const char* call, const char* message) noexcept {
   return code;
 }
 
+// The runtime's messages begin with what it was to do ("own: …"), which the call's name ends with.
 int api_fail(const Error& error, const char* call) noexcept {
-  return api_fail(errno_of(error.code), call, error.message.c_str());
+  std::string_view message = error.message, name = call;
+  if (const auto colon = message.find(": ");
+      colon != message.npos && name.ends_with(message.substr(0, colon)))
+    message.remove_prefix(colon + 2);
+  return api_fail(errno_of(error.code), call, message.data());
+}
+
+int api_fail_no_rank(const char* call, std::uint32_t rank) noexcept {
+  char text[80];
+  std::snprintf(text, sizeof text, "there is no rank %u: the job has ranks 0 to %u", rank,
+                Runtime::current()->ranks() - 1);
+  return api_fail(EINVAL, call, text);
 }
 
 int api_fail_outside(const char* call) noexcept {

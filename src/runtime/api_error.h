@@ -6,6 +6,8 @@
 // across a switch (rule 13).
 #pragma once
 
+#include <cstdint>
+
 #include "base/result.h"
 #include "runtime/output.h"
 #include "ult/fairness.h"
@@ -24,6 +26,8 @@ namespace kasane::runtime {
   return api_fail(result.error(), call);
 }
 
+/// EINVAL: the job has no rank `rank`.
+[[gnu::cold, gnu::noinline]] int api_fail_no_rank(const char* call, std::uint32_t rank) noexcept;
 /// EPERM: the call belongs on a user-level thread.
 [[gnu::cold, gnu::noinline]] int api_fail_outside(const char* call) noexcept;
 /// EPERM: there is no runtime.

@@ -78,7 +78,7 @@ class Direct {
     comm::Blocking& io = contexts_.here().io;
     const std::uint64_t offset = space_.offset(to);
     std::size_t done = 0;
-    for (; done < bytes && in_space(static_cast<std::byte*>(to) + done);) {
+    while (done < bytes && in_space(static_cast<std::byte*>(to) + done)) {
       const std::size_t n = std::min<std::size_t>(bytes - done, access_.to_page_end(offset + done));
       if (!access_.accumulate_near(io, element, scale, offset + done,
                                    static_cast<const std::byte*>(from) + done, n))

@@ -52,14 +52,13 @@ Record* record_before(void* p) noexcept {
 }
 
 Result<void*> checked_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement,
-                               const void* site, Contents contents) {
+                               const void* site, InitialBytes initial) {
   const std::size_t lead = std::max(sizeof(Record), align);
   if (bytes > ~std::size_t{0} - lead - kTail)
     return fail(Errc::out_of_memory,
                 "allocate: " + std::to_string(bytes) + " bytes are more than there can be");
   const std::size_t all = bytes + lead + kTail;
-  auto block = contents == Contents::zero ? runtime.allocate_zeroed(all, align, placement)
-                                          : runtime.allocate(all, align, placement);
+  auto block = runtime.allocate(all, align, placement, initial);
   if (!block) return block;
   std::byte* p = static_cast<std::byte*>(*block) + lead;
   Record record{0, bytes, site, lead};
@@ -102,11 +101,10 @@ void checked_free(Runtime& runtime, void* p, const void* site) {
 }  // namespace
 
 Result<void*> program_allocate(Runtime& runtime, std::size_t bytes, std::size_t align, Placement placement,
-                               const void* site, Contents contents) {
+                               const void* site, InitialBytes initial) {
   if (runtime.options().check_heap) [[unlikely]]
-    return checked_allocate(runtime, bytes, align, placement, site, contents);
-  return contents == Contents::zero ? runtime.allocate_zeroed(bytes, align, placement)
-                                    : runtime.allocate(bytes, align, placement);
+    return checked_allocate(runtime, bytes, align, placement, site, initial);
+  return runtime.allocate(bytes, align, placement, initial);
 }
 
 void program_free(Runtime& runtime, void* p, const void* site) {

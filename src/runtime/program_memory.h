@@ -18,10 +18,9 @@
 
 namespace kasane::runtime {
 
-enum class Contents : std::uint8_t { unspecified, zero };
 /// site: the return address of the program's call.
 Result<void*> program_allocate(Runtime&, std::size_t bytes, std::size_t align, Placement, const void* site,
-                               Contents = Contents::unspecified);
+                               InitialBytes = InitialBytes::unspecified);
 void program_free(Runtime&, void*, const void* site);
 /// Where the allocation has to move, its new memory is of the same rank.
 Result<void*> program_reallocate(Runtime&, void*, std::size_t bytes, const void* site);

@@ -353,7 +353,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
     signal_actions.emplace(*transport);
     process_calls.emplace(*transport);
     random_numbers.emplace(*transport);
-    note_stream_formats();
+    if (raw(rank) == 0) note_stream_formats();  // main's, which tells the others
   }
   KASANE_TRY(build_engine());
   if (!options.globals_shared || options.main_in_every_rank) variables.clear();
@@ -1211,16 +1211,14 @@ gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
   return nullptr;
 }
 
-Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement) {
-  return state_->allocate(bytes, align, placement, nullptr);
-}
-
-Result<void*> Runtime::allocate_zeroed(std::size_t bytes, std::size_t align, Placement placement) {
+Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement,
+                                InitialBytes initial) {
   const ult::RuntimeSection section;
   auto& s = *state_;
+  const bool zero = initial == InitialBytes::zero;
   bool fresh = false;
-  const auto p = s.allocate(bytes, align, placement, &fresh);
-  if (!p || fresh) return p;
+  const auto p = s.allocate(bytes, align, placement, zero ? &fresh : nullptr);
+  if (!p || fresh || !zero) return p;
   auto zeroed = s.put_zeros(s.space->offset(*p), bytes);
   if (zeroed) return p;
   deallocate(*p);
@@ -1243,31 +1241,29 @@ Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) 
 
 Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Placement placement,
                                        bool* fresh) {
-  const ult::RuntimeSection section;
-  auto& s = *this;
-  KASANE_TRY(s.check_open("allocate"));
+  KASANE_TRY(check_open("allocate"));
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  gas::Heap* const heap = s.heap_of(placement.page_bytes);
+  gas::Heap* const heap = heap_of(placement.page_bytes);
   if (heap == nullptr) [[unlikely]] {
-    const auto& [usual, small, large] = s.segments.heaps;
+    const auto& [usual, small, large] = segments.heaps;
     return fail(Errc::invalid_argument,
                 "allocate: there are no pages of " + std::to_string(placement.page_bytes) +
                     " bytes; a page has " + std::to_string(small.page_bytes) + ", " +
                     std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
   }
-  comm::Blocking& io = s.contexts->here().io;
+  comm::Blocking& io = contexts->here().io;
   auto offset = fresh == nullptr ? heap->allocate(io, cache, bytes, align, placement)
                                  : heap->allocate(io, cache, bytes, align, placement, *fresh);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
-  if (s.ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) s.begin_catching_on_one_rank();
+  if (ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) begin_catching_on_one_rank();
   if (placement.kind == Placement::Kind::numa) {
     const std::size_t whole = (bytes + gas::kHeapPageBytes - 1) / gas::kHeapPageBytes * gas::kHeapPageBytes;
-    if (auto bound = topo::bind_memory(s.space->a(*offset), whole, placement.numa); !bound) {
-      heap->free(s.contexts->here().io, cache, *offset);
+    if (auto bound = topo::bind_memory(space->a(*offset), whole, placement.numa); !bound) {
+      heap->free(contexts->here().io, cache, *offset);
       return tl::unexpected<Error>(std::move(bound.error()));
     }
   }
-  return s.space->v(*offset);
+  return space->v(*offset);
 }
 
 void Runtime::deallocate(void* p) {

@@ -43,6 +43,9 @@ using gas::Placement;
 
 class Direct;
 
+/// Of an allocation.
+enum class InitialBytes : std::uint8_t { unspecified, zero };
+
 class Runtime {
  public:
   /// Collective over the job's ranks. space_base: reserved by mem::reserve_space before the fork. variables:
@@ -79,7 +82,7 @@ class Runtime {
   void tell_signal_action(int signal, const struct sigaction&) noexcept;
   /// Likewise. Only if shares_process_state().
   ProcessCalls::Refusal tell_process_call(ProcessCall&) noexcept;
-  /// From rank 0's state. Only if shares_process_state().
+  /// From the state of all ranks (random_numbers.h). Only if shares_process_state().
   std::uint64_t draw(const RandomCall&) noexcept;
   /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
   /// is then too early.
@@ -125,9 +128,9 @@ class Runtime {
 
   /// Global memory. align: a power of two up to 64 KiB. Any thread of any rank (also OS threads of the
   /// user's).
-  Result<void*> allocate(std::size_t bytes, std::size_t align, Placement);
-  /// The same, all zero in both views. Pages that were never used are not written.
-  Result<void*> allocate_zeroed(std::size_t bytes, std::size_t align, Placement);
+  /// Zeros are in both views; pages that were never used are not written.
+  Result<void*> allocate(std::size_t bytes, std::size_t align, Placement,
+                         InitialBytes = InitialBytes::unspecified);
   void deallocate(void*);
   /// Bytes that may be used at p; p from allocate().
   [[nodiscard]] std::size_t usable_size(const void* p) const;

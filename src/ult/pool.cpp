@@ -23,6 +23,7 @@
 #include "base/assert.h"
 #include "base/call_selector.h"
 #include "base/clock.h"
+#include "base/exception_word.h"
 #include "ult/context.h"
 #include "ult/forced_unwind.h"
 #include "ult/locals.h"
@@ -94,10 +95,7 @@ void run_root_call(void* call) {
 // have begun on another one. Of an exit() nothing is kept.
 [[gnu::noinline]] void keep_exception() noexcept {
   if (*abi::__cxa_current_exception_type() == typeid(ThreadExit)) return;
-  std::exception_ptr exception = std::current_exception();
-  Word word;
-  std::memcpy(&word, static_cast<const void*>(&exception), sizeof word);
-  new (&exception) std::exception_ptr;  // its reference is the word's now
+  const Word word = word_of(std::current_exception());
   Worker& worker = *current_worker();
   const Controls& controls = worker.core->controls;
   controls.put(worker.self(), offsetof(SlotControl, exception), word);

@@ -6,6 +6,7 @@
 
 #include "base/call_selector.h"
 #include "base/clock.h"
+#include "base/exception_word.h"
 #include "base/trace.h"
 #include "ult/context.h"
 #include "ult/pool_core.h"
@@ -151,16 +152,11 @@ void PoolCore::end_thread(Worker& worker, SlotId slot) {
 }
 
 std::exception_ptr PoolCore::take_exception(SlotId slot) {
-  std::exception_ptr exception;
   const Word flags = controls.get(slot, offsetof(SlotControl, flags));
   if (!(flags & kSlotException)) [[likely]]
-    return exception;
+    return {};
   controls.put(slot, offsetof(SlotControl, flags), flags & ~Word{kSlotException});
-  const Word word = controls.get(slot, offsetof(SlotControl, exception));
-  // The word is the representation of an exception_ptr, whose reference moves to this one.
-  static_assert(sizeof exception == sizeof word);
-  __builtin_memcpy(static_cast<void*>(&exception), &word, sizeof word);
-  return exception;
+  return exception_of(controls.get(slot, offsetof(SlotControl, exception)));
 }
 
 void PoolCore::make_ready(SlotId slot, Rank rank) {

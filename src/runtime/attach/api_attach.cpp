@@ -21,6 +21,7 @@ namespace {
 
 using kasane::Rank;
 using kasane::runtime::api_fail;
+using kasane::runtime::api_fail_no_rank;
 using kasane::runtime::Runtime;
 
 /// The runtime of an attached process; or null, and the failure is noted.
@@ -92,7 +93,7 @@ int kasane_ranks_broadcast(void* data, size_t bytes, uint32_t root) {
   constexpr const char* call = "kasane_ranks_broadcast";
   Runtime* const r = attached_for(call);
   if (r == nullptr) return EPERM;
-  if (root >= r->ranks()) return api_fail(EINVAL, call, "there is no such rank");
+  if (root >= r->ranks()) return api_fail_no_rank(call, root);
   const kasane::PassedCalls passed;
   Private buffer(*r, data, bytes);
   r->collectives().broadcast(Rank{root}, buffer.fill().span());

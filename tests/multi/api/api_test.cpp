@@ -669,7 +669,7 @@ TEST(Counters, CountEveryThread) {
   const kasane::test::Counts after;
   EXPECT_EQ(after["forks"] - before["forks"], 100u);
   EXPECT_EQ(after["threads"] - before["threads"], 101u);  // and the root
-  EXPECT_EQ(code_of([] { (void)kasane::counter("threads", kasane::ranks()); }, "no such rank"), EINVAL);
+  EXPECT_EQ(code_of([] { (void)kasane::counter("threads", kasane::ranks()); }, "there is no rank"), EINVAL);
   EXPECT_EQ(code_of([] { (void)kasane::counter("thread"); }, "no such counter"), EINVAL);
   std::uint32_t names = 0, alike = 0;
   kasane::for_each_counter([&](const char* name, std::uint64_t) {
