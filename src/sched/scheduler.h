@@ -61,8 +61,8 @@ namespace kasane::sched {
 
 class Scheduler final : public ult::OtherRanks {
  public:
-  /// The first and the longest nap where a wake-up could be lost (see above), for each rank of a bit. Where arrivals do not ring, a
-  /// look is not cheap: the rank that is looked at takes short naps for a while.
+  /// The first and the longest nap where a wake-up could be lost (see above), for each rank of a bit. Where
+  /// arrivals do not ring, a look is not cheap: the rank that is looked at takes short naps for a while.
   static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000,
                                 kLongestUnrungNapNs = 1'024'000'000;
 
