@@ -35,8 +35,8 @@
 // about a microsecond, may be missed. There, and where a bit stands for several ranks (more than 63), one
 // worker of the rank, the *watcher*, sleeps in naps and looks again after each. All bits stay set, so that
 // rings go on reaching it. Naps begin with 1 ms and double up to 64 ms (1 s where nothing rings for
-// arrivals), times the ranks of a bit, since a look takes as long as there are ranks. As a rule the first look
-// finds a push that was missed; the longest nap bounds its delay.
+// arrivals), times the ranks of a bit, since a look takes as long as there are ranks. As a rule the first
+// look finds a push that was missed; the longest nap bounds its delay.
 //
 // Thread safety: every call from any worker of the rank, at the same time.
 // Invariants: at most one worker of a rank is in a remote theft; a slot returned by steal() has been claimed,
