@@ -421,15 +421,16 @@ struct Call {
                                      std::is_nothrow_constructible_v<std::tuple<Args...>, As&&...>)
       : f(std::forward<G>(g)), args(std::forward<As>(as)...) {}
 
-  void operator()() {
-    std::apply([this](Args&... as) { std::invoke(std::move(f), std::move(as)...); }, args);
+  decltype(auto) operator()() {
+    return std::apply(
+        [this](Args&... as) -> decltype(auto) { return std::invoke(std::move(f), std::move(as)...); }, args);
   }
   static void run(void* p) {
     struct Destroy {
       Call* call;
       ~Destroy() { call->~Call(); }
     } destroy{static_cast<Call*>(p)};
-    (*destroy.call)();
+    static_cast<void>((*destroy.call)());
   }
 };
 
@@ -636,12 +637,10 @@ template <detail::place Where, class F, class... Args>
   using R = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
   promise<R> answer;
   future<R> value = answer.get_future();
-  auto call = [f = std::decay_t<F>(std::forward<F>(f)),
-               arguments = std::tuple<std::decay_t<Args>...>(std::forward<Args>(args)...)]() mutable -> R {
-    return std::apply([&f](auto&... as) -> R { return std::invoke(std::move(f), std::move(as)...); },
-                      arguments);
-  };
-  thread(detail::Asked<R, Where, decltype(call)>{where, std::move(answer), std::move(call)}).detach();
+  using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
+  thread(detail::Asked<R, Where, Call>{where, std::move(answer),
+                                       Call(std::in_place, std::forward<F>(f), std::forward<Args>(args)...)})
+      .detach();
   return value;
 }
 

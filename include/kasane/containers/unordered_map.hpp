@@ -30,6 +30,7 @@
 
 #include <kasane/containers/access.hpp>
 #include <kasane/containers/bucket.hpp>
+#include <kasane/containers/parts.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -37,7 +38,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <optional>
 #include <type_traits>
@@ -70,10 +70,19 @@ struct Entry {
   [[no_unique_address]] V value;
 };
 
+inline constexpr unsigned kSegments = 32, kFirstSegment = 16;
+/// One rank's part of a map, in its memory.
+struct Shard {
+  Word directory;           ///< a Table of buckets
+  Word lock;                ///< of the directory; held during a split
+  Word buckets;             ///< taken so far
+  Word segment[kSegments];  ///< of kFirstSegment << i buckets
+};
+
 /// What is common to maps and sets. It only names the map, so it is trivially copyable, and all its
 /// operations are const.
 template <class K, class V, class Hash>
-class Map {
+class Map : public Parts<Shard> {
   static_assert(std::is_trivially_copyable_v<K> && std::is_trivially_copyable_v<V>,
                 "keys and values go from rank to rank as bytes");
   using E = Entry<K, V>;
@@ -88,49 +97,9 @@ class Map {
     bucket::Place place;
     E entry[kEntries];
   };
-  static constexpr unsigned kSegments = 32, kFirstSegment = 16, kMostDepth = 32;
-  /// One rank's part, in its memory.
-  struct Shard {
-    Word directory;           ///< a Table of buckets
-    Word lock;                ///< of the directory; held by who splits
-    Word buckets;             ///< taken so far
-    Word segment[kSegments];  ///< of kFirstSegment << i buckets; 1: is being allocated
-  };
-  struct Where {
-    Shard* shard;
-    std::uint32_t rank, id;
-  };
-  struct Local {
-    Word* tables;  ///< of a rank: a Table of what it knows of each shard's directory
-    Word id;
-  };
+  static constexpr unsigned kMostDepth = 32;
 
  protected:
-  /// Constant while the map lives. Read by loads, also at ranks with no fence since it was made: each entry
-  /// has the map's id, so that a copy of what was there before is noticed.
-  struct Root {
-    Where where[1];  ///< of each shard; then a Local of each rank
-  };
-  Root* root_ = nullptr;
-  std::uint32_t id_ = 0, shards_ = 0;
-
-  [[nodiscard]] Where* wheres() const noexcept { return root_->where; }
-  [[nodiscard]] Local* locals() const noexcept { return reinterpret_cast<Local*>(wheres() + shards_); }
-  template <class T>
-  [[nodiscard]] T current(const T* entry) const {
-    T copy;
-    Near::read(&copy, entry, sizeof copy);
-    if (copy.id == id_) [[likely]]
-      return copy;
-    kasane_acquire_all();
-    Near::read(&copy, entry, sizeof copy);
-    if (copy.id != id_) Far::read(&copy, entry, sizeof copy);
-    if (copy.id != id_) throw error(EINVAL, "kasane::unordered_map: this map does not exist any more");
-    return copy;
-  }
-  [[nodiscard]] Where where(std::uint32_t s) const { return current(wheres() + s); }
-  [[nodiscard]] Word* local(std::uint32_t rank) const { return current(locals() + rank).tables; }
-
   void make(const std::vector<std::uint32_t>& ranks);
   void destroy();
 
@@ -227,11 +196,15 @@ class Map {
   /// How many entries; exact while nothing changes.
   [[nodiscard]] std::size_t size() const {
     std::size_t n = 0;
-    for (std::uint32_t s = 0; s < shards_; ++s)
+    for (std::uint32_t s = 0; s < parts_; ++s)
       walk(s, [&](const Bucket& b) { n += static_cast<unsigned>(std::popcount(bucket::occupancy(b.word))); });
     return n;
   }
-  [[nodiscard]] bool empty() const { return size() == 0; }
+  [[nodiscard]] bool empty() const {
+    for (std::uint32_t s = 0; s < parts_; ++s)
+      if (!walk_while(s, {}, [](const Bucket& b) { return bucket::occupancy(b.word) == 0; })) return false;
+    return true;
+  }
 
   /// Calls f(key, value) for the entries of one of the ranks given at construction, in no order. What is
   /// there throughout is visited exactly once, whatever others change.
@@ -242,8 +215,6 @@ class Map {
         if (bucket::occupancy(b.word) >> i & 1) std::invoke(f, b.entry[i].key, b.entry[i].value);
     });
   }
-  [[nodiscard]] std::uint32_t shards() const noexcept { return shards_; }
-  [[nodiscard]] std::uint32_t rank_of_shard(std::uint32_t s) const { return where(s).rank; }
   /// The rank where the key's entry lies, or would lie.
   [[nodiscard]] std::uint32_t rank_of(const K& key) const { return where(shard_of(Hash{}(key))).rank; }
   /// Exclusive: no other operation of the map is under way.
@@ -253,7 +224,7 @@ class Map {
   enum class Then : std::uint8_t { keep, store, erase };
 
   [[nodiscard]] std::uint32_t shard_of(std::uint64_t hash) const noexcept {
-    return static_cast<std::uint32_t>((hash >> 48) * shards_ >> 16);
+    return static_cast<std::uint32_t>((hash >> 48) * parts_ >> 16);
   }
   [[nodiscard]] static std::uint32_t sum_of(unsigned i, const E& e) noexcept {
     return bucket::folded(bucket::mix(i + 1, &e, sizeof e));
@@ -305,10 +276,10 @@ class Map {
   static Table grow(Shard*, std::uint32_t rank, Table);
   template <class F>
   void walk(std::uint32_t s, const F& f) const {
-    walk_from(s, {}, f);
+    walk_while(s, {}, [&f](const Bucket& b) { return f(b), true; });
   }
   template <class F>
-  void walk_from(std::uint32_t s, bucket::Place, const F&) const;
+  bool walk_while(std::uint32_t s, bucket::Place, const F&) const;
 };
 
 // ---- looking ----------------------------------------------------------------------------------------------
@@ -318,7 +289,7 @@ template <class K, class V, class H>
 template <class A>
 typename Map<K, V, H>::Bucket* Map<K, V, H>::locate(std::uint32_t s, std::uint64_t hash) const {
   if constexpr (std::is_same_v<A, Near>) {
-    const Table directory{Near::load(&where(s).shard->directory)};
+    const Table directory{Near::load(&where(s).part->directory)};
     return reinterpret_cast<Bucket*>(Near::load(directory.at(hash)));
   } else {
     const Table known{Near::load(local(kasane_rank()) + s)};
@@ -332,7 +303,7 @@ typename Map<K, V, H>::Bucket* Map<K, V, H>::locate(std::uint32_t s, std::uint64
 template <class K, class V, class H>
 typename Map<K, V, H>::Bucket* Map<K, V, H>::renew(std::uint32_t s, std::uint64_t hash) const {
   const std::uint32_t rank = kasane_rank();
-  const Table directory{Far::load(&where(s).shard->directory)};
+  const Table directory{Far::load(&where(s).part->directory)};
   const Word found = Far::load(directory.at(hash));
   Word* const place = local(rank) + s;
   for (;;) {
@@ -524,8 +495,8 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
   using bucket::Split;
   const Where to = where(s);
   const polling_scope keep;
-  const WordLock<A> lock(&to.shard->lock);
-  Table directory{A::load(&to.shard->directory)};
+  const WordLock<A> lock(&to.part->lock);
+  Table directory{A::load(&to.part->directory)};
   Bucket old, fresh;
   Bucket* other = nullptr;
   bool ok = true;
@@ -536,8 +507,8 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
         try {
           A::read(&old, full, sizeof old);
           old.word = word;
-          if (old.place.depth() == directory.depth()) directory = grow<A>(to.shard, to.rank, directory);
-          other = take_bucket<A>(to.shard, to.rank);
+          if (old.place.depth() == directory.depth()) directory = grow<A>(to.part, to.rank, directory);
+          other = take_bucket<A>(to.part, to.rank);
         } catch (...) {
           A::store(&full->word, word);
           throw;
@@ -561,11 +532,12 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
 
 // ---- all entries ------------------------------------------------------------------------------------------
 
-/// Calls f with a copy of each bucket that covers keys of this place, once each: an entry that stays is in
-/// the bucket that covers it whenever that is read, and splits only divide what is still to be visited.
+/// Calls f with a copy of each bucket that covers keys of this place, once each, until it returns false: an
+/// entry that stays is in the bucket that covers it whenever that is read, and splits only divide what is
+/// still to be visited.
 template <class K, class V, class H>
 template <class F>
-void Map<K, V, H>::walk_from(std::uint32_t s, bucket::Place place, const F& f) const {
+bool Map<K, V, H>::walk_while(std::uint32_t s, bucket::Place place, const F& f) const {
   Bucket copy;
   for (Backoff wait;; wait.pause()) {
     const bool near = kasane_rank() == where(s).rank;
@@ -575,8 +547,7 @@ void Map<K, V, H>::walk_from(std::uint32_t s, bucket::Place place, const F& f) c
     if (look == bucket::Look::moved && !near) renew(s, place.prefix());
   }
   if (copy.place.depth() <= place.depth()) return f(copy);
-  walk_from(s, place.half(0), f);
-  walk_from(s, place.half(1), f);
+  return walk_while(s, place.half(0), f) && walk_while(s, place.half(1), f);
 }
 
 // ---- making and clearing ----------------------------------------------------------------------------------
@@ -594,32 +565,14 @@ void Map<K, V, H>::start(Shard* shard, std::uint32_t rank) {
 }
 
 template <class K, class V, class H>
-void Map<K, V, H>::make(const std::vector<std::uint32_t>& at) {
-  std::vector<std::uint32_t> ranks = at;
-  for (std::uint32_t r = 0; at.empty() && r < kasane::ranks(); ++r) ranks.push_back(r);
-  shards_ = static_cast<std::uint32_t>(ranks.size());
-  const Map* const self = this;
-  id_ = static_cast<std::uint32_t>(bucket::mix(kasane_clock_ns() + kasane_rank(), &self, sizeof self)) | 1;
-  const std::size_t bytes = shards_ * sizeof(Where) + kasane::ranks() * sizeof(Local);
-  root_ = static_cast<Root*>(allocate_zeroed(bytes, 64, placement::local.fixed()));
-  const auto of = [](std::size_t n, std::uint32_t rank) {
-    return static_cast<Word*>(allocate_zeroed(n, 64, placement::on(rank).fixed()));
-  };
+void Map<K, V, H>::make(const std::vector<std::uint32_t>& ranks) {
   try {
-    for (std::uint32_t s = 0; s < shards_; ++s) {
-      Where w{reinterpret_cast<Shard*>(of(sizeof(Shard), ranks[s])), ranks[s], id_};
-      Far::write(wheres() + s, &w, sizeof w);
-      start(w.shard, w.rank);
-    }
-    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-      const Local l{of(shards_ * sizeof(Word), r), id_};
-      Far::write(locals() + r, &l, sizeof l);
-    }
+    const std::size_t words = ranks.empty() ? kasane::ranks() : ranks.size();
+    make_parts(ranks, words, [](std::uint32_t, Shard* shard, std::uint32_t rank) { start(shard, rank); });
   } catch (...) {
     destroy();
     throw;
   }
-  release_all();  // ranks that have copies of what was there before are told
 }
 
 template <class K, class V, class H>
@@ -640,42 +593,24 @@ void Map<K, V, H>::empty_shard(std::uint32_t s, Shard* shard) {
     Far::store(&segment, 0);
   }
   Far::store(&shard->buckets, 0);
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-    Local l;
-    Far::read(&l, locals() + r, sizeof l);
-    if (l.tables == nullptr) continue;
-    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(l.tables + s)}.array()));
-    Far::store(l.tables + s, 0);
-  }
+  each_local([s](Word* tables) {
+    drop_chain(reinterpret_cast<std::uintptr_t>(Table{Far::load(tables + s)}.array()));
+    Far::store(tables + s, 0);
+  });
 }
 
 /// Also of one that could not be made.
 template <class K, class V, class H>
 void Map<K, V, H>::destroy() {
-  for (std::uint32_t s = 0; s < shards_; ++s) {
-    Where w;
-    Far::read(&w, wheres() + s, sizeof w);
-    if (w.shard == nullptr) continue;
-    empty_shard(s, w.shard);
-    deallocate(w.shard);
-  }
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-    Local l;
-    Far::read(&l, locals() + r, sizeof l);
-    deallocate(l.tables);
-  }
-  const std::vector<Word> nothing((shards_ * sizeof(Where) + kasane::ranks() * sizeof(Local)) / sizeof(Word));
-  Far::write(root_, nothing.data(), nothing.size() * sizeof(Word));  // a handle that is left names nothing
-  deallocate(root_);
-  root_ = nullptr;
+  free_parts([this](std::uint32_t s, Shard* shard) { empty_shard(s, shard); });
 }
 
 template <class K, class V, class H>
 void Map<K, V, H>::clear() {
-  for (std::uint32_t s = 0; s < shards_; ++s) {
+  for (std::uint32_t s = 0; s < parts_; ++s) {
     const Where w = where(s);
-    empty_shard(s, w.shard);
-    start(w.shard, w.rank);
+    empty_shard(s, w.part);
+    start(w.part, w.rank);
   }
 }
 
@@ -723,18 +658,7 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
 /// thread.
 template <class K, class V, class Hash, class F>
 void for_each(const detail::containers::Map<K, V, Hash>& map, F f) {
-  std::vector<thread> threads;
-  std::exception_ptr failure;
-  for (std::uint32_t s = 0; s < map.shards(); ++s)
-    threads.emplace_back(at{map.rank_of_shard(s)}, [map, s, &f] { map.for_each_of(s, f); });
-  for (auto& t : threads) {
-    try {
-      t.join();
-    } catch (...) {
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(std::move(failure));
+  detail::containers::at_parts(map, [&map, &f](std::uint32_t s) { map.for_each_of(s, f); });
 }
 
 }  // namespace kasane

@@ -230,6 +230,39 @@ TEST(Map, WhatStaysIsVisitedExactlyOnce) {
   EXPECT_EQ(wrong, 0u);
 }
 
+/// Of whose two ranks the second cannot be asked for.
+struct Broken {
+  [[nodiscard]] std::uint32_t parts() const { return 2; }
+  [[nodiscard]] std::uint32_t rank_of_part(std::uint32_t s) const {
+    return s == 0 ? 0 : throw std::runtime_error("no thread");
+  }
+};
+
+TEST(Map, ThreadsThatBeganAreJoinedWhereAnotherCannotBegin) {
+  const std::uint64_t right = kasane::run([] {
+    std::uint64_t calls = 0;
+    try {
+      kasane::detail::containers::at_parts(Broken{}, [&calls](std::uint32_t) { ++calls; });
+    } catch (const std::runtime_error&) {
+      return calls;
+    }
+    return std::uint64_t{0};
+  });
+  EXPECT_EQ(right, 1u);
+}
+
+TEST(Map, EmptyLooksNoFurtherThanTheFirstEntry) {
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map;
+    std::uint64_t w = !map.empty();
+    for (std::uint64_t k = 0; k < 3000; ++k) map.insert(k, k);
+    w += map.empty();
+    for (std::uint64_t k = 0; k < 3000; ++k) map.erase(k);
+    return w + !map.empty();
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Map, AVisitThatThrowsChangesNothing) {
   const std::uint64_t wrong = kasane::run([] {
     Counts map;
