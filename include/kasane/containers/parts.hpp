@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -145,6 +146,19 @@ void at_parts(const Container& c, const F& f) {
     }
   }
   if (failure) std::rethrow_exception(std::move(failure));
+}
+
+/// f(s, sum) at the rank of each part, whose sum begins as identity; then all sums, combined.
+template <class Container, class R, class Combine, class F>
+[[nodiscard]] R reduce_parts(const Container& c, R identity, Combine& combine, const F& f) {
+  std::vector<R> sums(c.parts(), identity);
+  at_parts(c, [&](std::uint32_t s) {
+    R sum = identity;
+    f(s, sum);
+    sums[s] = std::move(sum);
+  });
+  for (R& sum : sums) identity = std::invoke(combine, std::move(identity), std::move(sum));
+  return identity;
 }
 
 /// A failure that a text with numbers explains.

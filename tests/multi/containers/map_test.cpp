@@ -18,18 +18,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "multi/containers/on_ranks.h"
 #include "support/linearizable.h"
 
+namespace of_map {
 namespace {
 
 using kasane::global_ptr;
 using kasane::placement;
+using kasane::test::everywhere, kasane::test::go_to;
 using Counts = kasane::unordered_map<std::uint64_t, std::uint64_t>;
 static_assert(std::is_trivially_copyable_v<Counts::handle>);
-
-void go_to(std::uint32_t rank) {
-  while (kasane::rank() != rank) kasane::this_thread::move_to(rank);
-}
 
 /// One operation on both; whether they differ.
 bool differs(Counts& map, std::unordered_map<std::uint64_t, std::uint64_t>& oracle, std::minstd_rand& random,
@@ -113,18 +112,6 @@ TEST(Map, OfLargeEntriesAtOneRank) {
     return w + (map.size() != 500);
   });
   EXPECT_EQ(wrong, 0u);
-}
-
-/// f(thread) on two threads at each rank.
-template <class F>
-void everywhere(const F& f) {
-  std::vector<kasane::thread> threads;
-  for (std::uint32_t t = 0; t < 2 * kasane::ranks(); ++t)
-    threads.emplace_back(kasane::at{t / 2}, [&f, t] {
-      go_to(t / 2);
-      f(t);
-    });
-  for (auto& t : threads) t.join();
 }
 
 TEST(Map, AllRanksAtOnce) {
@@ -388,3 +375,4 @@ TEST(Map, SmallHistoriesAreLinearisable) {
 }
 
 }  // namespace
+}  // namespace of_map

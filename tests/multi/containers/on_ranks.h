@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads that stay at a rank, and errors that are expected.
+#pragma once
+
+#include <cstdint>
+#include <kasane/kasane.hpp>
+#include <vector>
+
+namespace kasane::test {
+
+inline void go_to(std::uint32_t rank) {
+  while (kasane::rank() != rank) kasane::this_thread::move_to(rank);
+}
+
+/// f(thread) on two threads at each rank.
+template <class F>
+void everywhere(const F& f) {
+  std::vector<kasane::thread> threads;
+  for (std::uint32_t t = 0; t < 2 * kasane::ranks(); ++t)
+    threads.emplace_back(kasane::at{t / 2}, [&f, t] {
+      go_to(t / 2);
+      f(t);
+    });
+  for (auto& t : threads) t.join();
+}
+
+/// f() throws an error with this code.
+template <class F>
+bool refused(int code, const F& f) {
+  try {
+    f();
+  } catch (const kasane::error& e) {
+    return e.code() == code;
+  }
+  return false;
+}
+
+}  // namespace kasane::test
