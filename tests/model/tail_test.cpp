@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tail of a kasane::vector (kasane/containers/tail.hpp, the shipping tables): threads that append one or two
+// elements while rounds are added, of which one may find no memory, and a thread that reads the prefix.
+//
+// Checked: no element is given twice, or where there is no memory; what is ready has been written; afterwards
+// there is no hole, and the tail is the number of elements; from every state there is a way to the end. A rule
+// taken away is noticed.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <iostream>
+#include <kasane/containers/tail.hpp>
+#include <string>
+
+#include "model/explorer.h"
+
+namespace kasane::model {
+namespace {
+
+namespace tail = detail::tail;
+using tail::Push, tail::Ticket;
+
+enum class TailWithout : std::uint8_t {
+  none,
+  values_first,  ///< elements are ready before they are written
+  whole,         ///< a ticket is good if its first element fits
+  first,         ///< every ticket that does not fit adds rounds
+  restore,       ///< no memory: the tail stays as the fetch-add made it
+  new_ticket,    ///< a thread that has waited keeps its ticket
+};
+
+struct Tails {
+  TailWithout without = TailWithout::none;
+  std::array<std::uint8_t, 3> elements{};  ///< of each thread's append
+
+  static constexpr std::uint64_t kFirst = 1;
+  static constexpr unsigned kMost = 7;
+  struct Actor {
+    std::uint64_t ticket;
+    Push step;
+    std::uint8_t written, unused[6];
+  };
+  struct State {
+    std::uint64_t word;
+    std::array<Actor, 3> actor;
+    std::array<std::uint8_t, 8> value, ready;
+    std::uint8_t rounds;  ///< for which there is memory
+    std::uint8_t failed, wrong, appended, read, unused[3];
+  };
+
+  State initial() const { return {}; }
+  const char* violation(const State& s) const {
+    if (s.wrong == 1) return "two threads have one element";
+    if (s.wrong == 2) return "an element is written where there is no memory";
+    if (s.wrong == 3) return "an element is ready that was not written";
+    if (!finished(s)) return nullptr;
+    for (unsigned i = 0; i < s.value.size(); ++i)
+      if ((s.ready[i] != 0) != (i < s.appended)) return "there is a hole";
+    return tail::index(s.word) != s.appended ? "the tail is not the number of elements" : nullptr;
+  }
+  bool finished(const State& s) const {
+    for (const Actor& a : s.actor)
+      if (a.step != Push::done && a.step != Push::refused) return false;
+    return true;
+  }
+  bool circles() const { return true; }
+  std::string name(const Step& x) const {
+    return "thread " + std::to_string(x.actor) + ", step " + std::to_string(x.kind) +
+           (x.detail != 0 ? ", no memory" : "");
+  }
+  std::string show(const State& s) const {
+    std::string text = "rounds " + std::to_string(tail::rounds(s.word)) + " index " +
+                       std::to_string(tail::index(s.word)) + " ready";
+    for (const std::uint8_t r : s.ready) text += " " + std::to_string(r);
+    return text;
+  }
+
+  [[nodiscard]] Ticket judge(std::uint64_t word, std::uint64_t n) const {
+    if (without == TailWithout::whole) n = 1;
+    const Ticket t = tail::judge(word, n, kFirst);
+    return t == Ticket::again && without == TailWithout::first ? Ticket::grow : t;
+  }
+
+  template <class Emit>
+  void successors(const State& s, Emit&& emit) const {
+    for (std::uint8_t a = 0; a < 3; ++a) step(s, a, emit);
+    // The reader takes the next element of the prefix.
+    if (s.read < s.ready.size() && s.ready[s.read] != 0) {
+      State n = s;
+      if (n.value[n.read++] == 0) n.wrong = 3;
+      emit(n, Step{99, 3, 0});
+    }
+  }
+
+  template <class Emit>
+  void step(const State& s, std::uint8_t a, Emit&& emit) const {
+    State n = s;
+    Actor& x = n.actor[a];
+    const std::uint64_t count = elements[a];
+    const auto go = [&](const State& to, std::uint8_t detail = 0) {
+      emit(to, Step{static_cast<std::uint16_t>(s.actor[a].step), a, detail});
+    };
+    switch (x.step) {
+      case Push::take:
+        x.ticket = n.word;
+        n.word += count;
+        x.step = after(tail::next(judge(x.ticket, count)));
+        return go(n);
+      case Push::wait: {
+        const bool ok = tail::settled(n.word, kFirst);
+        if (!ok) return;  // looks again
+        x.step = tail::next(Push::wait, ok);
+        if (without == TailWithout::new_ticket) {
+          x.ticket = tail::word(tail::rounds(n.word), tail::index(x.ticket));
+          x.step = after(tail::next(judge(x.ticket, count)));
+        }
+        return go(n);
+      }
+      case Push::grow: return grow(n, a, go);
+      case Push::values:
+      case Push::ready: return write(n, a, go);
+      case Push::done:
+      case Push::refused: return;
+    }
+  }
+  [[nodiscard]] Push after(Push step) const {
+    return step == Push::values && without == TailWithout::values_first ? Push::ready : step;
+  }
+
+  template <class Go>
+  void grow(State n, std::uint8_t a, const Go& go) const {
+    Actor& x = n.actor[a];
+    const std::uint64_t count = elements[a];
+    if (n.failed == 0) {
+      State refused = n;
+      refused.failed = 1;
+      if (without != TailWithout::restore)
+        refused.word = tail::grown(x.ticket, count, tail::rounds(x.ticket));
+      refused.actor[a].step = tail::next(Push::grow, false);
+      go(refused, 1);
+    }
+    unsigned rounds = tail::rounds(x.ticket);
+    while (tail::capacity(rounds, kFirst) < tail::index(x.ticket) + count) ++rounds;
+    if (tail::capacity(n.rounds, kFirst) < tail::capacity(rounds, kFirst)) {  // memory first
+      ++n.rounds;
+      return go(n);
+    }
+    n.word = tail::grown(x.ticket, count, rounds);
+    x.step = after(tail::next(Push::grow, true));
+    go(n);
+  }
+
+  template <class Go>
+  void write(State n, std::uint8_t a, const Go& go) const {
+    Actor& x = n.actor[a];
+    const std::uint64_t i = tail::index(x.ticket) + x.written;
+    if (i >= kMost || i >= tail::capacity(n.rounds, kFirst)) {
+      n.wrong = 2;
+      return go(n);
+    }
+    auto& bytes = x.step == Push::values ? n.value : n.ready;
+    if (bytes[i] != 0) n.wrong = 1;
+    bytes[i] = 1;
+    if (++x.written == elements[a]) {
+      x.written = 0;
+      const bool early = without == TailWithout::values_first;
+      const Push last = early ? Push::values : Push::ready;
+      if (x.step == last) {
+        n.appended = static_cast<std::uint8_t>(n.appended + elements[a]);
+        x = {0, Push::done, 0, {}};
+      } else {
+        x.step = early ? Push::values : tail::next(x.step, true);
+      }
+    }
+    go(n);
+  }
+};
+
+constexpr std::array<std::uint8_t, 3> kAppends[] = {{1, 1, 1}, {1, 2, 1}, {2, 2, 1}};
+
+TEST(Tail, GivesEachElementOnce) {
+  for (const auto& elements : kAppends) {
+    const Outcome outcome = explore(Tails{.elements = elements}, {});
+    std::cout << outcome.report() << "\n";
+    EXPECT_TRUE(outcome.ok()) << outcome.report();
+    EXPECT_GT(outcome.endings, 0u);
+  }
+}
+
+TEST(Tail, EachRuleIsNeeded) {
+  for (const TailWithout w : {TailWithout::values_first, TailWithout::whole, TailWithout::first,
+                              TailWithout::restore, TailWithout::new_ticket}) {
+    bool refuted = false;
+    for (const auto& elements : kAppends)
+      if (!refuted) refuted = explore(Tails{w, elements}, {}).refuted();
+    EXPECT_TRUE(refuted) << static_cast<int>(w);
+  }
+}
+
+TEST(Tail, AnExclusiveCallIsNoticed) {
+  EXPECT_EQ(tail::judge(tail::word(3, 1) | tail::kExclusive, 1, 8), Ticket::busy);
+  EXPECT_EQ(tail::next(Ticket::busy), Push::refused);
+}
+
+}  // namespace
+}  // namespace kasane::model
