@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tail of a kasane::vector (kasane/containers/tail.hpp, the shipping tables): threads that append one or two
-// elements while rounds are added, of which one may find no memory, and a thread that reads the prefix.
+// The tail of a kasane::vector (kasane/containers/tail.hpp, the shipping tables): threads that append one or
+// two elements while rounds are added, of which one may find no memory, and a thread that reads the prefix.
 //
-// Checked: no element is given twice, or where there is no memory; what is ready has been written; afterwards
-// there is no hole, and the tail is the number of elements; from every state there is a way to the end. A rule
-// taken away is noticed.
+// Checked: no element is given twice, or where there is no memory; what is ready has been written;
+// afterwards there is no hole, and the tail is the number of elements; from every state there is a way to
+// the end. A rule taken away is noticed.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the containers have in common: a part at each of their ranks, some words at every rank of the job, and
-/// a trivially copyable name of all that. Not for programs.
+/// What the containers have in common: a part at each of their ranks, some words at every rank of the job,
+/// and a trivially copyable name of all that. Not for programs.
 #pragma once
 
 #include <kasane/kasane.hpp>
@@ -20,9 +20,9 @@
 
 namespace kasane::detail::containers {
 
-/// A container's name, and the way to its parts. All memory is fixed. The root is constant while the container
-/// lives. Loads read it, also at ranks that have met no fence since it was made: each of its entries has the
-/// container's id, so that a copy of what lay there before is noticed.
+/// A container's name, and the way to its parts. All memory is fixed. The root is constant while the
+/// container lives. Loads read it, also at ranks that have met no fence since it was made: each of its
+/// entries has the container's id, so that a copy of what lay there before is noticed.
 template <class Part>
 class Parts {
  protected:

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The protocol by which ranks append to a kasane::vector, pure: tests/model walks it (docs/design/containers.md
-/// has the tables).
+/// The protocol by which ranks append to a kasane::vector, pure: tests/model walks it
+/// (docs/design/containers.md has the tables).
 ///
 /// word exclusive 1 | rounds 7 | index 56                               changed by fetch-add of the index
 ///
 /// A fetch-add is a ticket for n elements. The word that it returns says by itself what the ticket is worth,
-/// since it has the number of rounds of segments, so the capacity. Of all tickets that do not fit, one begins at
-/// or below the capacity: the first. It stores the word with more rounds, or, where memory is exhausted, as it
-/// was; both take back the index that the others have added, who try again.
+/// since it has the number of rounds of segments, so the capacity. Of all tickets that do not fit, one begins
+/// at or below the capacity: the first. Its thread stores the word with more rounds, or, where memory is
+/// exhausted, as it was. Both take back the index that the others have added, which try again.
 #pragma once
 
 #include <cstddef>

@@ -12,11 +12,11 @@
 /// index stays valid. Operations work on them directly: they move no thread and keep no copies, and no
 /// processor of another rank takes part.
 ///
-/// **Consistency.** push_back, append, get, put and fetch_add are linearisable, each element by itself, and
-/// ordered like relaxed atomics. size() is the readable prefix: all elements below it have been written. An
-/// element whose push_back has returned can be read, also beyond that prefix. Exclusive calls are those that
-/// callers order with all others; where one overlaps another exclusive call or an append, and sees it, either
-/// throws error EBUSY.
+/// **Consistency.** push_back, append, get, put and fetch_add are linearisable, each element by itself (an
+/// append is as many push_backs that get consecutive indices), and ordered like relaxed atomics. size() is
+/// the readable prefix: all elements below it have been written. An element whose push_back has returned can
+/// be read, also beyond that prefix. Exclusive calls are those that callers order with all others; where one
+/// overlaps another exclusive call or an append, and sees it, either throws error EBUSY.
 ///
 /// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and
 /// the vector is as before; error EINVAL: there is no such rank or element (the text has index and size);
@@ -217,8 +217,9 @@ class Vector : public Parts<VectorPart> {
   std::size_t push(const T* xs, std::size_t n) const;
   [[gnu::noinline]] Word take_late(Word ticket, std::size_t n) const;
   void add_rounds(unsigned& rounds, std::size_t end) const;
+  void store(std::size_t i, const T* xs, std::size_t n) const;
   void write(std::size_t i, const T* xs, std::size_t n) const;
-  void mark(std::size_t i, const T* xs, std::size_t n, bool on = true) const;
+  void unmark(std::size_t i, std::size_t n) const;
   void read_all(std::size_t i, T* to, std::size_t n) const;
   void overwrite(std::size_t i, const T* xs, std::size_t n) const;
   [[nodiscard]] std::size_t words() const noexcept { return 1 + kRounds * parts_; }
@@ -284,12 +285,22 @@ bool Vector<T>::at_element(std::size_t i, const F& f) const {
 template <class T>
 std::size_t Vector<T>::push(const T* xs, std::size_t n) const {
   using tail::Push;
-  Word ticket = home() ? Near::fetch_add(tail(), n) : Far::fetch_add(tail(), n);
+  const Where h = where(0);
+  const bool near = h.rank == kasane_rank();
+  Word ticket = near ? Near::fetch_add(&h.part->tail, n) : Far::fetch_add(&h.part->tail, n);
   if (tail::next(tail::judge(ticket, n, first())) != Push::values) [[unlikely]]
     ticket = take_late(ticket, n);
   const std::size_t i = tail::index(ticket);
-  write(i, xs, n);
-  mark(i, xs, n);
+  if (near && n == 1 && parts_ == 1) [[likely]] {
+    const Place p = place(i);
+    if (h.rank == kasane_rank()) {
+      const Spot s{Near::load(&h.part->segment[p.round]), kChunk << p.round, p.position};
+      E::template fill<Near>(s, xs, 1);
+      E::template set<Near>(s, 1, xs);
+      return i;
+    }
+  }
+  store(i, xs, n);
   return i;
 }
 
@@ -340,6 +351,20 @@ void Vector<T>::add_rounds(unsigned& rounds, std::size_t end) const {
   }
 }
 
+/// Values, then their marks.
+template <class T>
+void Vector<T>::store(std::size_t i, const T* xs, std::size_t n) const {
+  while (n != 0) {
+    const Place p = place(i);
+    const std::size_t count = std::min(n, p.left);
+    at_place(p, [&](auto a, const Spot& s) {
+      E::template fill<decltype(a)>(s, xs, count);
+      E::template set<decltype(a)>(s, count, xs);
+    });
+    i += count, xs += count, n -= count;
+  }
+}
+
 template <class T>
 void Vector<T>::write(std::size_t i, const T* xs, std::size_t n) const {
   while (n != 0) {
@@ -350,13 +375,14 @@ void Vector<T>::write(std::size_t i, const T* xs, std::size_t n) const {
   }
 }
 
+/// The n from i on are not there any more.
 template <class T>
-void Vector<T>::mark(std::size_t i, const T* xs, std::size_t n, bool on) const {
+void Vector<T>::unmark(std::size_t i, std::size_t n) const {
   while (n != 0) {
     const Place p = place(i);
     const std::size_t count = std::min(n, p.left);
-    at_place(p, [&](auto a, const Spot& s) { E::template set<decltype(a)>(s, count, xs, on); });
-    i += count, xs += on ? count : 0, n -= count;
+    at_place(p, [&](auto a, const Spot& s) { E::template set<decltype(a)>(s, count, nullptr, false); });
+    i += count, n -= count;
   }
 }
 
@@ -411,7 +437,7 @@ Vector<T>::Exclusive::Exclusive(const Vector& v) : v_(v) {
 template <class T>
 void Vector<T>::Exclusive::truncate(std::size_t n) {
   if (n >= size()) return;
-  v_.mark(n, nullptr, size() - n, false);
+  v_.unmark(n, size() - n);
   v_.each_local([n](Word* words) {
     if (Far::load(words) > n) Far::store(words, n);
   });
@@ -429,8 +455,7 @@ void Vector<T>::Exclusive::reserve(std::size_t n) {
 template <class T>
 void Vector<T>::Exclusive::extend(const T* xs, std::size_t n) {
   reserve(size() + n);
-  v_.write(size(), xs, n);
-  v_.mark(size(), xs, n);
+  v_.store(size(), xs, n);
   word_ = tail::word(tail::rounds(word_), size() + n);
 }
 
@@ -557,8 +582,8 @@ void for_each(const detail::containers::Vector<T>& v, F f) {
   detail::containers::at_parts(v, [&v, &f, n](std::uint32_t s) { v.for_each_of(s, n, f); });
 }
 
-/// combine() of map(x) over all elements that are readable now, computed where they lie. combine is associative
-/// and commutative, and leaves what it combines with `identity` as it is. On a thread.
+/// combine() of map(x) over all elements that are readable now, computed where they lie. combine is
+/// associative and commutative, and leaves what it combines with `identity` as it is. On a thread.
 template <class T, class R, class Map, class Combine>
 [[nodiscard]] R reduce(const detail::containers::Vector<T>& v, R identity, Map map, Combine combine) {
   const std::size_t n = v.size();
