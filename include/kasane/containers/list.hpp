@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A doubly linked list whose elements lie at a rank each, and which all ranks change at once:
+///
+///     kasane::list<Task> tasks;
+///     auto it = tasks.push_back(t, 2);                    // at rank 2, from any thread of any rank
+///     tasks.insert(it, u, 0);                             // before it, at rank 0
+///     for (Task t : tasks) …                              // copies
+///
+/// Operations work on it directly: they move no thread and keep no copies, and no processor of another rank
+/// takes part. **Consistency**: push, pop, insert, erase and append are linearisable, one at a time, and ordered
+/// like relaxed atomics. assign, sort, clear and swap are exclusive: callers order them with all others.
+/// **Iterators** name an element by its place and generation. They stay valid while it is there; the use of one
+/// whose element was erased throws error ESTALE. A walk meets others' changes, or not. **Elements** are
+/// trivially copyable.
+///
+/// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and the
+/// list is as before; error EINVAL: there is no such rank, or an iterator at the end is used as an element;
+/// ESTALE, see above; EIO: a peer was lost.
+///
+/// docs/design/containers.md says how.
+#pragma once
+
+#include <kasane/kasane.hpp>
+
+#include <kasane/containers/access.hpp>
+#include <kasane/containers/bucket.hpp>
+#include <kasane/containers/header.hpp>
+#include <kasane/containers/parts.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace kasane {
+
+namespace detail::containers {
+
+struct ListFields {
+  Word first, last, count;  ///< links
+};
+inline constexpr unsigned kPools = 32, kFirstPool = 16;
+/// Of each rank of the job; only the list's own rank uses the header.
+struct ListPart {
+  Header<ListFields> header;
+  Word free;          ///< a link to a node that was used; its `next` leads to another one
+  Word taken;         ///< nodes taken so far from the segments
+  Word pool[kPools];  ///< segments of kFirstPool << i nodes
+};
+
+/// It only names the list, so it is trivially copyable, and its concurrent operations are const.
+template <class T>
+class List : public Parts<ListPart> {
+  static_assert(std::is_trivially_copyable_v<T>, "elements go from rank to rank as bytes");
+  static_assert(std::is_default_constructible_v<T> && alignof(T) <= 64);
+
+  /// An address and its rank; 0: none.
+  using Link = Word;
+  /// It stays a node while the list lives. word: generation 32 (odd: in the list) | checksum 32.
+  struct Node {
+    Word word;
+    Link next, prev;
+    T value;
+    [[nodiscard]] std::uint32_t generation() const noexcept { return static_cast<std::uint32_t>(word >> 32); }
+    [[nodiscard]] std::uint32_t sum() const noexcept {
+      const Word links[2] = {next, prev};
+      return versioned::sum_of(links, 2) ^ bucket::folded(bucket::mix(1, &value, sizeof value));
+    }
+    void seal(std::uint32_t generation) noexcept { word = Word{generation} << 32 | sum(); }
+  };
+  static constexpr std::size_t kHead = offsetof(Node, value);
+
+  [[nodiscard]] static Node* node_of(Link l) noexcept {
+    return reinterpret_cast<Node*>(static_cast<std::uintptr_t>(l & ((Word{1} << 48) - 1)));
+  }
+  [[nodiscard]] static std::uint32_t rank_of(Link l) noexcept { return static_cast<std::uint32_t>(l >> 48); }
+  [[nodiscard]] static Link link(const Node* n, std::uint32_t rank) noexcept {
+    return reinterpret_cast<std::uintptr_t>(n) | Word{rank} << 48;
+  }
+
+ protected:
+  std::uint32_t home_ = 0;
+  void make(std::uint32_t home);
+  void destroy();
+
+ public:
+  using value_type = T;
+
+  class iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    iterator() noexcept = default;
+    /// A copy.
+    [[nodiscard]] T operator*() const { return list_.read(link_, generation_).value; }
+    iterator& operator++() { return *this = list_.after(*this); }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const iterator& a, const iterator& b) noexcept {
+      return a.link_ == b.link_ && a.generation_ == b.generation_;
+    }
+    /// The rank at which the element lies.
+    [[nodiscard]] std::uint32_t rank() const noexcept { return rank_of(link_); }
+
+   private:
+    friend List;
+    iterator(const List& l, Link link, std::uint32_t generation, Link next = 0)
+        : list_(l), link_(link), next_(next), generation_(generation) {}
+    List list_;
+    Link link_ = 0, next_ = 0;  ///< next_: when it was made
+    std::uint32_t generation_ = 0;
+  };
+
+  [[nodiscard]] iterator begin() const;
+  [[nodiscard]] iterator end() const noexcept { return iterator(*this, 0, 0); }
+
+  /// The element lies at `rank`; without one, at the list's. Returns where it is.
+  iterator push_back(const T& x, std::uint32_t rank) const { return add(std::span(&x, 1), rank, end()); }
+  iterator push_back(const T& x) const { return push_back(x, home_); }
+  iterator push_front(const T& x, std::uint32_t rank) const;
+  iterator push_front(const T& x) const { return push_front(x, home_); }
+  /// Before `it`.
+  iterator insert(const iterator& it, const T& x, std::uint32_t rank) const {
+    return add(std::span(&x, 1), rank, it);
+  }
+  /// Together, at the end. Returns where the first is.
+  iterator append(std::span<const T> xs, std::uint32_t rank) const { return add(xs, rank, end()); }
+  /// Returns the one behind it.
+  iterator erase(const iterator& it) const;
+  /// Empty: there is none.
+  std::optional<T> pop_front() const { return pop(true); }
+  std::optional<T> pop_back() const { return pop(false); }
+
+  [[nodiscard]] std::size_t size() const { return look().count; }
+  [[nodiscard]] bool empty() const { return size() == 0; }
+
+  /// Exclusive.
+  void assign(std::span<const T> xs, std::uint32_t rank) {
+    std::size_t old = size();
+    append(xs, rank);
+    for (; old != 0; --old) pop_front();
+  }
+  /// Exclusive. Elements stay at their ranks, and iterators at their elements; equal ones keep their order.
+  template <class Less = std::less<>>
+  void sort(Less less = {});
+  /// Exclusive.
+  void clear() { while (pop_front()); }
+
+ private:
+  /// A rank's free nodes, as they will be.
+  struct Pool {
+    Word free, taken;
+  };
+
+  [[nodiscard]] ListFields look() const {
+    return Header<ListFields>::look(&where(home_).part->header, home_).fields;
+  }
+  template <class F>
+  static decltype(auto) at_rank(std::uint32_t rank, const F& f) {
+    if (rank == kasane_rank()) return f(Near{});
+    return f(Far{});
+  }
+  [[nodiscard]] static Node get(Link l);
+  /// The node; throws where its generation is another one.
+  [[nodiscard]] static Node read(Link l, std::uint32_t generation);
+  [[nodiscard]] iterator after(const iterator& it) const;
+  iterator add(std::span<const T> xs, std::uint32_t rank, iterator at, bool front = false) const;
+  std::optional<T> pop(bool front) const;
+  /// All that follow are called under the lock.
+  template <class F>
+  void changed(const F& f) const {
+    change(&where(home_).part->header, home_, f);
+  }
+  static void put_links(Link l, Node& n) {
+    n.seal(n.generation());
+    at_rank(rank_of(l), [&](auto a) { a.write(node_of(l), &n, kHead); });
+  }
+  void join(ListFields& f, Link before, Link after) const;
+  [[nodiscard]] Link take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const;
+  void unlink(ListFields& f, Link l, Node& n) const;
+};
+
+// ---- reading ----------------------------------------------------------------------------------------------
+
+template <class T>
+typename List<T>::Node List<T>::get(Link l) {
+  Node n;
+  for (Backoff wait;; wait.pause()) {
+    at_rank(rank_of(l), [&](auto a) { a.read(&n, node_of(l), sizeof n); });
+    if (static_cast<std::uint32_t>(n.word) == n.sum()) return n;
+  }
+}
+
+template <class T>
+typename List<T>::Node List<T>::read(Link l, std::uint32_t generation) {
+  if (l == 0) fail(EINVAL, "kasane::list: the iterator is at the end");
+  const Node n = get(l);
+  if (n.generation() != generation)
+    fail(ESTALE,
+         "kasane::list: the iterator's element, at rank " + std::to_string(rank_of(l)) + ", was erased");
+  return n;
+}
+
+template <class T>
+typename List<T>::iterator List<T>::begin() const {
+  for (Backoff wait;; wait.pause()) {
+    const Link first = look().first;
+    if (first == 0) return end();
+    const Node n = get(first);
+    if (n.generation() % 2 != 0 && n.prev == 0) return iterator(*this, first, n.generation(), n.next);
+  }
+}
+
+/// A next node that says that `it` is before it is the next one; else the element itself says which that is.
+template <class T>
+typename List<T>::iterator List<T>::after(const iterator& it) const {
+  Link next = it.next_;
+  for (Backoff wait;; wait.pause()) {
+    if (next != 0) {
+      const Node n = get(next);
+      if (n.generation() % 2 != 0 && n.prev == it.link_) return iterator(*this, next, n.generation(), n.next);
+    }
+    next = read(it.link_, it.generation_).next;
+    if (next == 0) return end();
+  }
+}
+
+// ---- changing ---------------------------------------------------------------------------------------------
+
+/// Makes two neighbours; 0: the end on that side.
+template <class T>
+void List<T>::join(ListFields& f, Link before, Link after) const {
+  if (before != 0) {
+    Node n = get(before);
+    n.next = after;
+    put_links(before, n);
+  } else {
+    f.first = after;
+  }
+  if (after != 0) {
+    Node n = get(after);
+    n.prev = before;
+    put_links(after, n);
+  } else {
+    f.last = before;
+  }
+}
+
+/// A node that nothing leads to, and the generation that it had.
+template <class T>
+typename List<T>::Link List<T>::take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const {
+  if (pool.free != 0) {
+    const Link l = pool.free;
+    const Node n = get(l);
+    generation = n.generation();
+    pool.free = n.next;
+    return l;
+  }
+  const Word n = pool.taken;
+  const auto i = static_cast<unsigned>(std::bit_width(n / kFirstPool + 1)) - 1;
+  const Word first = kFirstPool * ((Word{1} << i) - 1);
+  Word* const segment = &where(rank).part->pool[i];
+  Word base = at_rank(rank, [&](auto a) { return a.load(segment); });
+  if (base == 0) {
+    base = reinterpret_cast<std::uintptr_t>(
+        allocate_zeroed((kFirstPool << i) * sizeof(Node), 64, placement::on(rank).fixed()));
+    at_rank(rank, [&](auto a) { a.store(segment, base); });
+  }
+  ++pool.taken;
+  generation = 0;
+  return link(reinterpret_cast<Node*>(base) + (n - first), rank);
+}
+
+template <class T>
+typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t rank, iterator at,
+                                        bool front) const {
+  if (rank >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(rank));
+  if (xs.empty()) return at;
+  std::vector<std::pair<Link, std::uint32_t>> nodes(xs.size());
+  changed([&]<class A>(A, ListFields& f) {
+    if (front) at.link_ = f.first;
+    Link before = f.last;
+    if (at.link_ != 0) before = front ? 0 : read(at.link_, at.generation_).prev;
+    ListPart* const part = where(rank).part;
+    Pool pool;
+    at_rank(rank, [&](auto a) { a.read(&pool, &part->free, sizeof pool); });
+    for (auto& [l, generation] : nodes) l = take(pool, rank, generation);  // then nothing fails
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      Node n{};
+      n.prev = i != 0 ? nodes[i - 1].first : before;
+      n.next = i + 1 != xs.size() ? nodes[i + 1].first : at.link_;
+      std::memcpy(static_cast<void*>(&n.value), &xs[i], sizeof(T));
+      n.seal(++nodes[i].second);
+      at_rank(rank, [&](auto a) { a.write(node_of(nodes[i].first), &n, sizeof n); });
+    }
+    at_rank(rank, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
+    const Link first = nodes.front().first, last = nodes.back().first;
+    ListFields ends{first, last, 0};
+    if (before != 0) {
+      Node n = get(before);
+      n.next = first;
+      put_links(before, n);
+      ends.first = f.first;
+    }
+    if (at.link_ != 0) {
+      Node n = get(at.link_);
+      n.prev = last;
+      put_links(at.link_, n);
+      ends.last = f.last;
+    }
+    f = {ends.first, ends.last, f.count + xs.size()};
+    return Made::yes;
+  });
+  return iterator(*this, nodes.front().first, nodes.front().second);
+}
+
+template <class T>
+typename List<T>::iterator List<T>::push_front(const T& x, std::uint32_t rank) const {
+  return add(std::span(&x, 1), rank, end(), true);
+}
+
+/// Gives the node back; its generation becomes even.
+template <class T>
+void List<T>::unlink(ListFields& f, Link l, Node& n) const {
+  ListPart* const part = where(rank_of(l)).part;
+  const Link next = n.next, prev = n.prev;
+  n.next = at_rank(rank_of(l), [&](auto a) { return a.load(&part->free); });
+  n.prev = 0;
+  n.seal(n.generation() + 1);
+  at_rank(rank_of(l), [&](auto a) {
+    a.write(node_of(l), &n, kHead);
+    a.store(&part->free, l);
+  });
+  join(f, prev, next);
+  --f.count;
+}
+
+template <class T>
+typename List<T>::iterator List<T>::erase(const iterator& it) const {
+  iterator following = end();
+  changed([&]<class A>(A, ListFields& f) {
+    Node n = read(it.link_, it.generation_);
+    const Link next = n.next;
+    unlink(f, it.link_, n);
+    if (next != 0) {
+      const Node m = get(next);
+      following = iterator(*this, next, m.generation(), m.next);
+    }
+    return Made::yes;
+  });
+  return following;
+}
+
+template <class T>
+std::optional<T> List<T>::pop(bool front) const {
+  std::optional<T> x;
+  change(
+      &where(home_).part->header, home_,
+      [&]<class A>(A, ListFields& f) {
+        const Link l = front ? f.first : f.last;
+        Node n = get(l);
+        x = n.value;
+        unlink(f, l, n);
+        return Made::yes;
+      },
+      [](const ListFields& f) { return f.count != 0; });
+  return x;
+}
+
+template <class T>
+template <class Less>
+void List<T>::sort(Less less) {
+  changed([&]<class A>(A, ListFields& f) {
+    std::vector<std::pair<Link, Node>> all;
+    for (Link l = f.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l));
+    if (all.empty()) return Made::no;
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].second.prev = i != 0 ? all[i - 1].first : 0;
+      all[i].second.next = i + 1 != all.size() ? all[i + 1].first : 0;
+      put_links(all[i].first, all[i].second);
+    }
+    f.first = all.front().first;
+    f.last = all.back().first;
+    return Made::yes;
+  });
+}
+
+// ---- making -----------------------------------------------------------------------------------------------
+
+template <class T>
+void List<T>::make(std::uint32_t home) {
+  if (home >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(home));
+  if (kasane::ranks() > 65535) fail(EINVAL, "kasane::list: of at most 65535 ranks");
+  home_ = home;
+  try {
+    make_parts({}, 1, [](std::uint32_t, ListPart* part, std::uint32_t) { part->header.start(); });
+  } catch (...) {
+    destroy();
+    throw;
+  }
+}
+
+template <class T>
+void List<T>::destroy() {
+  free_parts([](std::uint32_t, ListPart* part) {
+    for (Word& segment : part->pool) deallocate(reinterpret_cast<void*>(Far::load(&segment)));
+  });
+}
+
+}  // namespace detail::containers
+
+/// See above. The object owns the list; a handle only names it.
+template <class T>
+class list : public detail::containers::List<T> {
+  using Base = detail::containers::List<T>;
+
+ public:
+  /// Names a list; trivially copyable, with the same operations.
+  using handle = Base;
+
+  /// Its ends are at this rank, and elements that are given no other one.
+  explicit list(std::uint32_t rank = kasane::rank()) { this->make(rank); }
+  list(const list&) = delete;
+  list& operator=(const list&) = delete;
+  /// Exclusive.
+  ~list() { this->destroy(); }
+  /// Exclusive: handles and iterators go with the contents.
+  void swap(list& other) noexcept { std::swap<Base>(*this, other); }
+};
+
+}  // namespace kasane
