@@ -8,8 +8,8 @@
 ///     for (Task t : tasks) …                              // copies
 ///
 /// Operations work on it directly: they move no thread and keep no copies, and no processor of another rank
-/// takes part. **Consistency**: push, pop, insert, erase and append are linearisable, one at a time, and ordered
-/// like relaxed atomics. assign, sort, clear and swap are exclusive: callers order them with all others.
+/// takes part. **Consistency**: push, pop, insert, erase and append are linearisable, and ordered like relaxed
+/// atomics. assign, sort, clear and swap are exclusive: callers order them with all others.
 /// **Iterators** name an element by its place and generation. They stay valid while it is there; the use of one
 /// whose element was erased throws error ESTALE. A walk meets others' changes, or not. **Elements** are
 /// trivially copyable.
@@ -37,6 +37,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -183,7 +184,8 @@ class List : public Parts<ListPart> {
     n.seal(n.generation());
     at_rank(rank_of(l), [&](auto a) { a.write(node_of(l), &n, kHead); });
   }
-  void join(ListFields& f, Link before, Link after) const;
+  static void set_next(ListFields& f, Link l, Link next);
+  static void set_prev(ListFields& f, Link l, Link prev);
   [[nodiscard]] Link take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const;
   void unlink(ListFields& f, Link l, Node& n) const;
 };
@@ -235,23 +237,27 @@ typename List<T>::iterator List<T>::after(const iterator& it) const {
 
 // ---- changing ---------------------------------------------------------------------------------------------
 
-/// Makes two neighbours; 0: the end on that side.
+/// Of a node; without one, the list's end on that side.
 template <class T>
-void List<T>::join(ListFields& f, Link before, Link after) const {
-  if (before != 0) {
-    Node n = get(before);
-    n.next = after;
-    put_links(before, n);
-  } else {
-    f.first = after;
+void List<T>::set_next(ListFields& f, Link l, Link next) {
+  if (l == 0) {
+    f.first = next;
+    return;
   }
-  if (after != 0) {
-    Node n = get(after);
-    n.prev = before;
-    put_links(after, n);
-  } else {
-    f.last = before;
+  Node n = get(l);
+  n.next = next;
+  put_links(l, n);
+}
+
+template <class T>
+void List<T>::set_prev(ListFields& f, Link l, Link prev) {
+  if (l == 0) {
+    f.last = prev;
+    return;
   }
+  Node n = get(l);
+  n.prev = prev;
+  put_links(l, n);
 }
 
 /// A node that nothing leads to, and the generation that it had.
@@ -303,20 +309,9 @@ typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t ran
     }
     at_rank(rank, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
     const Link first = nodes.front().first, last = nodes.back().first;
-    ListFields ends{first, last, 0};
-    if (before != 0) {
-      Node n = get(before);
-      n.next = first;
-      put_links(before, n);
-      ends.first = f.first;
-    }
-    if (at.link_ != 0) {
-      Node n = get(at.link_);
-      n.prev = last;
-      put_links(at.link_, n);
-      ends.last = f.last;
-    }
-    f = {ends.first, ends.last, f.count + xs.size()};
+    set_next(f, before, first);
+    set_prev(f, at.link_, last);
+    f.count += xs.size();
     return Made::yes;
   });
   return iterator(*this, nodes.front().first, nodes.front().second);
@@ -339,7 +334,8 @@ void List<T>::unlink(ListFields& f, Link l, Node& n) const {
     a.write(node_of(l), &n, kHead);
     a.store(&part->free, l);
   });
-  join(f, prev, next);
+  set_next(f, prev, next);
+  set_prev(f, next, prev);
   --f.count;
 }
 
