@@ -67,18 +67,23 @@ class List : public Parts<ListPart> {
   /// An address and its rank; 0: none.
   using Link = Word;
   /// It stays a node while the list lives. word: generation 32 (odd: in the list) | checksum 32.
-  struct Node {
+  struct Head {
     Word word;
     Link next, prev;
-    T value;
     [[nodiscard]] std::uint32_t generation() const noexcept { return static_cast<std::uint32_t>(word >> 32); }
+    /// Of the links. That of a node is the xor of this and its value's.
     [[nodiscard]] std::uint32_t sum() const noexcept {
       const Word links[2] = {next, prev};
-      return versioned::sum_of(links, 2) ^ bucket::folded(bucket::mix(1, &value, sizeof value));
+      return versioned::sum_of(links, 2);
     }
-    void seal(std::uint32_t generation) noexcept { word = Word{generation} << 32 | sum(); }
   };
-  static constexpr std::size_t kHead = offsetof(Node, value);
+  struct Node : Head {
+    T value;
+    [[nodiscard]] std::uint32_t sum() const noexcept {
+      return Head::sum() ^ bucket::folded(bucket::mix(1, &value, sizeof value));
+    }
+    void seal(std::uint32_t generation) noexcept { this->word = Word{generation} << 32 | sum(); }
+  };
 
   [[nodiscard]] static Node* node_of(Link l) noexcept {
     return reinterpret_cast<Node*>(static_cast<std::uintptr_t>(l & ((Word{1} << 48) - 1)));
@@ -180,9 +185,17 @@ class List : public Parts<ListPart> {
   void changed(const F& f) const {
     change(&where(home_).part->header, home_, f);
   }
-  static void put_links(Link l, Node& n) {
-    n.seal(n.generation());
-    at_rank(rank_of(l), [&](auto a) { a.write(node_of(l), &n, kHead); });
+  /// f(head) changes the links of a node, and its checksum with them.
+  template <class F>
+  static void change_links(Link l, const F& f) {
+    at_rank(rank_of(l), [&](auto a) {
+      Head h;
+      a.read(&h, node_of(l), sizeof h);
+      const std::uint32_t before = h.sum();
+      f(h);
+      h.word ^= before ^ h.sum();
+      a.write(node_of(l), &h, sizeof h);
+    });
   }
   static void set_next(ListFields& f, Link l, Link next);
   static void set_prev(ListFields& f, Link l, Link prev);
@@ -244,9 +257,7 @@ void List<T>::set_next(ListFields& f, Link l, Link next) {
     f.first = next;
     return;
   }
-  Node n = get(l);
-  n.next = next;
-  put_links(l, n);
+  change_links(l, [next](Head& h) { h.next = next; });
 }
 
 template <class T>
@@ -255,9 +266,7 @@ void List<T>::set_prev(ListFields& f, Link l, Link prev) {
     f.last = prev;
     return;
   }
-  Node n = get(l);
-  n.prev = prev;
-  put_links(l, n);
+  change_links(l, [prev](Head& h) { h.prev = prev; });
 }
 
 /// A node that nothing leads to, and the generation that it had.
@@ -265,9 +274,10 @@ template <class T>
 typename List<T>::Link List<T>::take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const {
   if (pool.free != 0) {
     const Link l = pool.free;
-    const Node n = get(l);
-    generation = n.generation();
-    pool.free = n.next;
+    Head h;
+    at_rank(rank, [&](auto a) { a.read(&h, node_of(l), sizeof h); });
+    generation = h.generation();
+    pool.free = h.next;
     return l;
   }
   const Word n = pool.taken;
@@ -290,7 +300,9 @@ typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t ran
                                         bool front) const {
   if (rank >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(rank));
   if (xs.empty()) return at;
-  std::vector<std::pair<Link, std::uint32_t>> nodes(xs.size());
+  std::pair<Link, std::uint32_t> one;
+  std::vector<std::pair<Link, std::uint32_t>> many(xs.size() > 1 ? xs.size() : 0);
+  const std::span nodes = many.empty() ? std::span(&one, 1) : std::span(many);
   changed([&]<class A>(A, ListFields& f) {
     if (front) at.link_ = f.first;
     Link before = f.last;
@@ -327,11 +339,11 @@ template <class T>
 void List<T>::unlink(ListFields& f, Link l, Node& n) const {
   ListPart* const part = where(rank_of(l)).part;
   const Link next = n.next, prev = n.prev;
-  n.next = at_rank(rank_of(l), [&](auto a) { return a.load(&part->free); });
   n.prev = 0;
-  n.seal(n.generation() + 1);
   at_rank(rank_of(l), [&](auto a) {
-    a.write(node_of(l), &n, kHead);
+    n.next = a.load(&part->free);
+    n.seal(n.generation() + 1);
+    a.write(node_of(l), static_cast<const Head*>(&n), sizeof(Head));
     a.store(&part->free, l);
   });
   set_next(f, prev, next);
@@ -381,9 +393,10 @@ void List<T>::sort(Less less) {
     std::stable_sort(all.begin(), all.end(),
                      [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
     for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i].second.prev = i != 0 ? all[i - 1].first : 0;
-      all[i].second.next = i + 1 != all.size() ? all[i + 1].first : 0;
-      put_links(all[i].first, all[i].second);
+      change_links(all[i].first, [&](Head& h) {
+        h.prev = i != 0 ? all[i - 1].first : 0;
+        h.next = i + 1 != all.size() ? all[i + 1].first : 0;
+      });
     }
     f.first = all.front().first;
     f.last = all.back().first;
