@@ -1,10 +1,9 @@
-// SPDX-License-Identifier: Apache-2.0
-// The lock word of kasane::deque and kasane::list (kasane/containers/versioned.hpp, the shipping tables): threads
-// that count up two fields which belong together. A far one reads word and fields in any order, a near one
-// the word first; one thread may give up.
+// SPDX-License-Identifier: Apache-2.0 The lock word of kasane::deque and kasane::list
+// (kasane/containers/versioned.hpp, the shipping tables): threads that count up two fields which belong
+// together. A far one reads word and fields in any order, a near one the word first; one thread may give up.
 //
-// Checked: a change begins from the fields as the last one left them, so none is lost; from every state there is
-// a way to the end. A rule taken away is noticed.
+// Checked: a change begins from the fields as the last one left them, so none is lost; from every state there
+// is a way to the end. A rule taken away is noticed.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// The header of a kasane::deque or list, whose lock word is that of versioned.hpp, and how it is changed. Not
-/// for programs.
+/// @file The header of a kasane::deque or list, whose lock word is that of versioned.hpp, and how it is
+/// changed. Not for programs.
 #pragma once
 
 #include <kasane/kasane.hpp>

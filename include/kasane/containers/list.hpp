@@ -8,15 +8,15 @@
 ///     for (Task t : tasks) …                              // copies
 ///
 /// Operations work on it directly: they move no thread and keep no copies, and no processor of another rank
-/// takes part. **Consistency**: push, pop, insert, erase and append are linearisable, and ordered like relaxed
-/// atomics. assign, sort, clear and swap are exclusive: callers order them with all others.
-/// **Iterators** name an element by its place and generation. They stay valid while it is there; the use of one
-/// whose element was erased throws error ESTALE. A walk meets others' changes, or not. **Elements** are
+/// takes part. **Consistency**: push, pop, insert, erase and append are linearisable, and ordered like
+/// relaxed atomics. assign, sort, clear and swap are exclusive: callers order them with all others.
+/// **Iterators** name an element by its place and generation. They stay valid while it is there; the use of
+/// one whose element was erased throws error ESTALE. A walk meets others' changes, or not. **Elements** are
 /// trivially copyable.
 ///
-/// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and the
-/// list is as before; error EINVAL: there is no such rank, or an iterator at the end is used as an element;
-/// ESTALE, see above; EIO: a peer was lost.
+/// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and
+/// the list is as before; error EINVAL: there is no such rank, or an iterator at the end is used as an
+/// element; ESTALE, see above; EIO: a peer was lost.
 ///
 /// docs/design/containers.md says how.
 #pragma once

@@ -6,8 +6,8 @@
 /// word locked 1 | version 31 | checksum 32 of the header's fields, behind it
 ///
 /// As a bucket, a header verifies itself, so that one read tells whether its bytes belong together. A writer
-/// compare-swaps the word as it was read to the same with `locked`: that proves the fields that it has read. Then
-/// it changes what the header leads to, and the fields, then it stores the new word.
+/// compare-swaps the word as it was read to the same with `locked`: that proves the fields that it has read.
+/// Then it changes what the header leads to, and the fields, then it stores the new word.
 #pragma once
 
 #include <cstddef>
