@@ -49,6 +49,14 @@ struct Place {
   [[nodiscard]] constexpr Place half(unsigned bit) const noexcept {
     return of(prefix() | std::uint64_t{bit} << depth(), depth() + 1);
   }
+  /// The next one in the order of a tree, of places that do not overlap. False: this is the last.
+  [[nodiscard]] constexpr bool advance() noexcept {
+    std::uint64_t p = prefix();
+    unsigned d = depth();
+    for (; d != 0 && (p >> (d - 1) & 1) != 0; --d) p &= (std::uint64_t{1} << (d - 1)) - 1;
+    *this = d != 0 ? of(p | std::uint64_t{1} << (d - 1), d) : Place{};
+    return d != 0;
+  }
   friend constexpr bool operator==(Place, Place) noexcept = default;
 };
 

@@ -39,7 +39,10 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <optional>
+#include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -110,6 +113,12 @@ class Map : public Parts<Shard> {
   /// A copy of the value; empty: there is none.
   [[nodiscard]] std::optional<V> find(const K& key) const;
   [[nodiscard]] bool contains(const K& key) const { return find(key).has_value(); }
+  /// Copies of the values of many keys, whose trips are made together; answers[i] is that of keys[i]. Each is
+  /// a find by itself.
+  [[nodiscard]] std::vector<std::optional<V>> find_many(std::span<const K> keys) const;
+  /// insert(keys[i], values[i]) for all i, whose trips are made together. Each is an insert by itself, in no
+  /// order. True at i: it is new. Throws error EINVAL: there are not as many values as keys.
+  std::vector<bool> insert_many(std::span<const K> keys, std::span<const V> values) const;
   /// False: the key has a value already, which stays.
   bool insert(const K& key, const V& value) const {
     return change(
@@ -202,7 +211,7 @@ class Map : public Parts<Shard> {
   }
   [[nodiscard]] bool empty() const {
     for (std::uint32_t s = 0; s < parts_; ++s)
-      if (!walk_while(s, {}, [](const Bucket& b) { return bucket::occupancy(b.word) == 0; })) return false;
+      if (!walk_while(s, [](const Bucket& b) { return bucket::occupancy(b.word) == 0; })) return false;
     return true;
   }
 
@@ -215,6 +224,50 @@ class Map : public Parts<Shard> {
         if (bucket::occupancy(b.word) >> i & 1) std::invoke(f, b.entry[i].key, b.entry[i].value);
     });
   }
+  /// Calls f(key, value) for each entry of one of the ranks, by visit's rules.
+  template <class F>
+  void visit_all_of(std::uint32_t shard, F&& f) const {
+    for_each_of(shard, [&](const K& key, const V&) { visit(key, [&](V& v) { std::invoke(f, key, v); }); });
+  }
+
+  /// Over copies of all entries {key, value}: `for (const auto& [key, value] : map)`. What is there
+  /// throughout is met exactly once, whatever others change.
+  class iterator {
+   public:
+    using value_type = E;
+    using difference_type = std::ptrdiff_t;
+    explicit iterator(const Map& m) : map_(m) { settle(); }
+    [[nodiscard]] const E& operator*() const noexcept {
+      return copy_.entry[std::countr_zero(left_ | 1u << (kEntries - 1))];
+    }
+    [[nodiscard]] const E* operator->() const noexcept { return &**this; }
+    iterator& operator++() {
+      left_ &= left_ - 1;
+      if (left_ == 0 && next_place()) settle();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const iterator& a, std::default_sentinel_t) noexcept {
+      return a.shard_ == a.map_.parts();
+    }
+
+   private:
+    /// The first entry from this place on.
+    void settle() {
+      do {
+        map_.cover(shard_, place_, copy_);
+        left_ = bucket::occupancy(copy_.word);
+      } while (left_ == 0 && next_place());
+    }
+    bool next_place() { return place_.advance() || ++shard_ != map_.parts(); }
+    Map map_;
+    std::uint32_t shard_ = 0, left_ = 0;
+    bucket::Place place_;
+    Bucket copy_;
+  };
+  [[nodiscard]] iterator begin() const { return iterator(*this); }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
+
   /// The rank where the key's entry lies, or would lie.
   [[nodiscard]] std::uint32_t rank_of(const K& key) const { return where(shard_of(Hash{}(key))).rank; }
   /// Exclusive: no other operation of the map is under way.
@@ -276,10 +329,25 @@ class Map : public Parts<Shard> {
   static Table grow(Shard*, std::uint32_t rank, Table);
   template <class F>
   void walk(std::uint32_t s, const F& f) const {
-    walk_while(s, {}, [&f](const Bucket& b) { return f(b), true; });
+    walk_while(s, [&f](const Bucket& b) { return f(b), true; });
   }
   template <class F>
-  bool walk_while(std::uint32_t s, bucket::Place, const F&) const;
+  bool walk_while(std::uint32_t s, const F&) const;
+  void cover(std::uint32_t s, bucket::Place&, Bucket&) const;
+  /// What many calls at a time have of one key.
+  struct Task {
+    std::size_t index;
+    std::uint32_t shard;
+    std::uint64_t hash;
+    Bucket* bucket;
+    Bucket copy;
+    Word seen;
+    E entry;
+  };
+  static constexpr std::size_t kTogether = 32;
+  template <class F>
+  void far_reads(std::span<const K> keys, std::size_t& i, std::vector<Task>&, const F& near) const;
+  void insert_together(std::vector<Task>&, std::span<const K>, std::span<const V>, std::vector<bool>&) const;
 };
 
 // ---- looking ----------------------------------------------------------------------------------------------
@@ -434,6 +502,113 @@ bool Map<K, V, H>::change(const K& key, const Wants& wants, const Apply& apply) 
   }
 }
 
+// ---- many at a time ---------------------------------------------------------------------------------------
+
+/// From keys[i] on: near(i) for those that are at this rank, and reads of the buckets of some others,
+/// together.
+template <class K, class V, class H>
+template <class F>
+void Map<K, V, H>::far_reads(std::span<const K> keys, std::size_t& i, std::vector<Task>& tasks,
+                             const F& near) const {
+  tasks.clear();
+  for (; i < keys.size() && tasks.size() < kTogether; ++i) {
+    const std::uint64_t hash = H{}(keys[i]);
+    const std::uint32_t s = shard_of(hash);
+    if (kasane_rank() == where(s).rank) {
+      near(i);
+      continue;
+    }
+    Task& t = tasks.emplace_back();
+    t.index = i, t.shard = s, t.hash = hash;
+    t.bucket = locate<Far>(s, hash);
+  }
+  pending_group reads;
+  for (Task& t : tasks) {
+    kasane_pending_t one{};
+    check(kasane_get_async(&t.copy, t.bucket, sizeof t.copy, &one));
+    reads.add_read(one);
+  }
+  reads.wait();
+}
+
+template <class K, class V, class H>
+std::vector<std::optional<V>> Map<K, V, H>::find_many(std::span<const K> keys) const {
+  std::vector<std::optional<V>> answers(keys.size());
+  std::vector<Task> tasks;
+  tasks.reserve(kTogether);
+  const auto alone = [&](std::size_t i) { answers[i] = find(keys[i]); };
+  for (std::size_t i = 0; i < keys.size();) {
+    far_reads(keys, i, tasks, alone);
+    for (const Task& t : tasks) {
+      if (bucket::judge(t.copy.word, t.copy.place, sum_of(t.copy), t.hash) != bucket::Look::good) {
+        alone(t.index);
+        continue;
+      }
+      const unsigned at = index_of(t.copy, t.copy.word, keys[t.index]);
+      if (at != kEntries) answers[t.index] = t.copy.entry[at].value;
+    }
+  }
+  return answers;
+}
+
+/// Each step of all changes before the next step. A lock that is not free is not waited for: that key is
+/// inserted by itself, when none is held.
+template <class K, class V, class H>
+void Map<K, V, H>::insert_together(std::vector<Task>& tasks, std::span<const K> keys,
+                                   std::span<const V> values, std::vector<bool>& fresh) const {
+  const polling_scope keep;
+  pending_group locks, changes;
+  for (Task& t : tasks)
+    compare_swap_async(global_ptr<Word>(&t.bucket->word), t.copy.word, t.copy.word | bucket::kLocked, &t.seen,
+                       locks);
+  locks.wait();
+  std::erase_if(tasks, [](const Task& t) { return t.seen != t.copy.word; });
+  for (Task& t : tasks) {
+    const auto at = static_cast<unsigned>(std::countr_one(bucket::occupancy(t.copy.word)));
+    std::memset(static_cast<void*>(&t.entry), 0, sizeof t.entry);
+    t.entry.key = keys[t.index];
+    t.entry.value = values[t.index];
+    t.seen = bucket::changed(t.copy.word, bucket::occupancy(t.copy.word) | 1u << at,
+                             bucket::checksum(t.copy.word) ^ sum_of(at, t.entry));
+    check(kasane_put_async(&t.bucket->entry[at], &t.entry, sizeof t.entry, changes.changes()));
+  }
+  changes.wait();
+  for (Task& t : tasks) {
+    put_async(global_ptr<Word>(&t.bucket->word), &t.seen, 1, changes);
+    fresh[t.index] = true;
+  }
+  changes.wait();
+}
+
+template <class K, class V, class H>
+std::vector<bool> Map<K, V, H>::insert_many(std::span<const K> keys, std::span<const V> values) const {
+  if (keys.size() != values.size())
+    fail(EINVAL, "kasane::unordered_map: " + std::to_string(values.size()) + " values for " +
+                     std::to_string(keys.size()) + " keys");
+  std::vector<bool> fresh(keys.size());
+  std::vector<Task> tasks;
+  tasks.reserve(kTogether);
+  std::vector<std::size_t> rest;
+  const auto alone = [&](std::size_t i) { fresh[i] = insert(keys[i], values[i]); };
+  for (std::size_t i = 0; i < keys.size();) {
+    far_reads(keys, i, tasks, alone);
+    rest.clear();
+    std::erase_if(tasks, [&](const Task& t) {
+      const Word word = t.copy.word;
+      if (bucket::judge(word, t.copy.place, sum_of(t.copy), t.hash) == bucket::Look::good) {
+        if (index_of(t.copy, word, keys[t.index]) != kEntries) return true;  // it is there
+        if (static_cast<unsigned>(std::countr_one(bucket::occupancy(word))) < kEntries)
+          return rest.push_back(t.index), false;
+      }
+      return rest.push_back(t.index), true;
+    });
+    if (!tasks.empty()) insert_together(tasks, keys, values, fresh);
+    for (const std::size_t k : rest)
+      if (!fresh[k]) alone(k);
+  }
+  return fresh;
+}
+
 // ---- growing ----------------------------------------------------------------------------------------------
 
 template <class K, class V, class H>
@@ -532,13 +707,9 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
 
 // ---- all entries ------------------------------------------------------------------------------------------
 
-/// Calls f with a copy of each bucket that covers keys of this place, once each, until it returns false: an
-/// entry that stays is in the bucket that covers it whenever that is read, and splits only divide what is
-/// still to be visited.
+/// A copy of the bucket that covers the lowest hash of a place, which becomes the bucket's if that is less.
 template <class K, class V, class H>
-template <class F>
-bool Map<K, V, H>::walk_while(std::uint32_t s, bucket::Place place, const F& f) const {
-  Bucket copy;
+void Map<K, V, H>::cover(std::uint32_t s, bucket::Place& place, Bucket& copy) const {
   for (Backoff wait;; wait.pause()) {
     const bool near = kasane_rank() == where(s).rank;
     const bucket::Look look = near ? read<Near>(locate<Near>(s, place.prefix()), copy, place.prefix())
@@ -546,8 +717,21 @@ bool Map<K, V, H>::walk_while(std::uint32_t s, bucket::Place place, const F& f) 
     if (look == bucket::Look::good) break;
     if (look == bucket::Look::moved && !near) renew(s, place.prefix());
   }
-  if (copy.place.depth() <= place.depth()) return f(copy);
-  return walk_while(s, place.half(0), f) && walk_while(s, place.half(1), f);
+  if (copy.place.depth() > place.depth()) place = copy.place;
+}
+
+/// Calls f with a copy of each bucket, once each, until it returns false: an entry that stays is in the
+/// bucket that covers it whenever that is read, and splits only divide what is still to be visited.
+template <class K, class V, class H>
+template <class F>
+bool Map<K, V, H>::walk_while(std::uint32_t s, const F& f) const {
+  Bucket copy;
+  bucket::Place place;
+  do {
+    cover(s, place, copy);
+    if (!f(copy)) return false;
+  } while (place.advance());
+  return true;
 }
 
 // ---- making and clearing ----------------------------------------------------------------------------------
@@ -650,6 +834,23 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
   using Base::clear, Base::contains, Base::empty, Base::erase, Base::rank_of, Base::size;
   /// False: it is there already.
   bool insert(const K& key) const { return Base::insert(key, {}); }
+  /// Over copies, as of a map.
+  class iterator : private Base::iterator {
+    using It = typename Base::iterator;
+
+   public:
+    using value_type = K;
+    using difference_type = std::ptrdiff_t;
+    explicit iterator(const Base& set) : It(set) {}
+    [[nodiscard]] const K& operator*() const noexcept { return It::operator*().key; }
+    iterator& operator++() { return It::operator++(), *this; }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const iterator& a, std::default_sentinel_t end) noexcept {
+      return static_cast<const It&>(a) == end;
+    }
+  };
+  [[nodiscard]] iterator begin() const { return iterator(*this); }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
   void swap(unordered_set& other) noexcept { std::swap<Base>(*this, other); }
 };
 
@@ -659,6 +860,23 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
 template <class K, class V, class Hash, class F>
 void for_each(const detail::containers::Map<K, V, Hash>& map, F f) {
   detail::containers::at_parts(map, [&map, &f](std::uint32_t s) { map.for_each_of(s, f); });
+}
+
+/// Calls f(key, value) for all entries, by visit's rules, each at the rank where it lies: f changes a copy of
+/// the value, which is stored. What is there throughout is visited exactly once. On a thread.
+template <class K, class V, class Hash, class F>
+void visit_all(const detail::containers::Map<K, V, Hash>& map, F f) {
+  detail::containers::at_parts(map, [&map, &f](std::uint32_t s) { map.visit_all_of(s, f); });
+}
+
+/// combine() of map(key, value) over all entries, computed where they lie. combine is associative and
+/// commutative, and leaves what it combines with `identity` as it is. What is there throughout counts exactly
+/// once. On a thread.
+template <class K, class V, class Hash, class R, class F, class Combine>
+[[nodiscard]] R reduce(const detail::containers::Map<K, V, Hash>& m, R identity, F map, Combine combine) {
+  return detail::containers::reduce_parts(m, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
+    m.for_each_of(s, [&](const K& k, const V& v) { sum = combine(std::move(sum), std::invoke(map, k, v)); });
+  });
 }
 
 }  // namespace kasane

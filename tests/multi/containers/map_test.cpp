@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <kasane/containers/fixed_string.hpp>
 #include <kasane/containers/unordered_map.hpp>
 #include <kasane/containers/updates.hpp>
 #include <kasane/kasane.hpp>
 #include <map>
 #include <random>
+#include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -26,7 +30,7 @@ namespace {
 
 using kasane::global_ptr;
 using kasane::placement;
-using kasane::test::everywhere, kasane::test::go_to;
+using kasane::test::everywhere, kasane::test::go_to, kasane::test::refused;
 using Counts = kasane::unordered_map<std::uint64_t, std::uint64_t>;
 static_assert(std::is_trivially_copyable_v<Counts::handle>);
 
@@ -293,6 +297,87 @@ TEST(Set, HasEachKeyOnce) {
     return w + (other.size() != 1) + !set.empty();
   });
   EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Map, ManyAtATime) {
+  const std::uint64_t wrong = kasane::run([] {
+    const Counts map;
+    std::uint64_t w = 0;
+    std::vector<std::uint64_t> fresh(2 * kasane::ranks());
+    everywhere([&, h = Counts::handle(map)](std::uint64_t t) {
+      std::vector<std::uint64_t> keys, values;  // half of them others', too
+      for (std::uint64_t i = 0; i < 1000; ++i) {
+        keys.push_back(i % 2 == 0 ? i : (t + 1) * 100000 + i);
+        values.push_back(keys.back() * 7);
+      }
+      for (const bool b : h.insert_many(keys, values)) fresh[t] += b;
+    });
+    for (const std::uint64_t f : fresh) w += f;
+    w = w != 500 + fresh.size() * 500;
+    std::vector<std::uint64_t> keys;
+    for (std::uint64_t i = 0; i < 2000; ++i) keys.push_back(i % 3 == 0 ? i : 100000 + i);
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      go_to(r);
+      const auto answers = map.find_many(keys);
+      for (std::size_t i = 0; i < keys.size(); ++i) w += answers[i] != map.find(keys[i]);
+      w += answers[0] != 0u || !answers[1] || answers[1503].has_value();
+    }
+    w += map.size() != 500 + fresh.size() * 500;
+    return w + !refused(EINVAL, [&] { map.insert_many(keys, std::span(keys).first(1)); });
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Map, RangesReducesAndVisitsAll) {
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map;
+    std::uint64_t w = 0;
+    for (const auto& e : map) w += e.key + 1;
+    for (std::uint64_t k = 0; k < 3000; ++k) map.insert(k, k);
+    kasane::thread others(kasane::at{kasane::ranks() - 1}, [h = Counts::handle(map)] {
+      for (std::uint64_t k = 0; k < 2000; ++k) {
+        h.insert(10000 + k, 0);
+        if (k % 2 == 1) h.erase(10000 + k - 1);
+      }
+    });
+    std::vector<std::uint64_t> seen(3000);
+    for (const auto& [k, v] : map)
+      if (k < 3000) seen[k] += 1 + (k != v);
+    others.join();
+    for (const std::uint64_t s : seen) w += s != 1;
+    kasane::visit_all(map, [](std::uint64_t k, std::uint64_t& v) { v = k < 3000 ? 2 * v : 1; });
+    const std::uint64_t sum = kasane::reduce(
+        map, std::uint64_t{0}, [](std::uint64_t, std::uint64_t v) { return v; },
+        [](std::uint64_t a, std::uint64_t b) { return a + b; });
+    w += sum != 3000 * 2999 + 1000;
+    kasane::unordered_set<std::uint32_t> set;
+    for (std::uint32_t i = 0; i < 500; ++i) set.insert(i);
+    std::uint64_t keys = 0;
+    for (const std::uint32_t k : set) keys += k;
+    return w + (keys != 500 * 499 / 2);
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(FixedString, IsAKey) {
+  using Word = kasane::fixed_string<31>;
+  static_assert(std::is_trivially_copyable_v<Word> && Word("a") < Word("ab") && Word("b").size() == 1);
+  std::istringstream in("one two one " + std::string(40, 'x'));
+  std::vector<Word> words;
+  for (Word word; in >> word;) words.push_back(word);
+  EXPECT_EQ(words.size(), 3u);
+  EXPECT_TRUE(in.fail());
+  std::ostringstream out;
+  for (const Word& word : words) out << word << ' ';
+  EXPECT_EQ(out.str(), "one two one ");
+  EXPECT_EQ(std::hash<Word>{}(words[0]), std::hash<Word>{}(words[2]));
+  EXPECT_THROW(Word(std::string(32, 'x')), kasane::error);
+  const std::uint64_t ones = kasane::run([&words] {
+    kasane::unordered_map<Word, std::uint64_t> counts;
+    for (const Word& word : words) counts.add(word, 1);
+    return counts.find("one").value_or(0) * 10 + counts.size();
+  });
+  EXPECT_EQ(ones, 22u);
 }
 
 // ---- small histories --------------------------------------------------------------------------------------
