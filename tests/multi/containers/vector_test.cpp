@@ -261,6 +261,33 @@ TEST(Vector, ErrorsSayWhatIsWrong) {
   EXPECT_NE(text.find("no element 7; the size is 1"), std::string::npos) << text;
 }
 
+// Callers should have ordered them; what is refused has done nothing.
+TEST(Vector, ExclusiveCallsThatOverlapPushesAreRefused) {
+  const std::uint64_t wrong = kasane::run([] {
+    Words v;
+    std::vector<std::uint64_t> done(2);
+    std::vector<kasane::thread> threads;
+    for (std::uint32_t t = 0; t < 2; ++t)
+      threads.emplace_back(kasane::at{t * (kasane::ranks() - 1)}, [&, t] {
+        for (std::uint64_t i = 0; i < 3000; ++i) {
+          try {
+            if (t == 0)
+              v.push_back(i);
+            else
+              v.pop_back();
+            ++done[t];
+          } catch (const kasane::error& e) {
+            if (e.code() != EBUSY && e.code() != EINVAL) throw;
+          }
+          if (i % 16 == 0) kasane::this_thread::yield();
+        }
+      });
+    for (auto& t : threads) t.join();
+    return std::uint64_t{v.size() != done[0] - done[1]};
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Vector, WithoutMemoryIsAsBefore) {
   const std::uint64_t wrong = kasane::run([] {
     kasane::vector<Pair> v({kasane::ranks() - 1});
