@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <iostream>
 #include <kasane/containers/bucket.hpp>
+#include <random>
 #include <string>
 
 #include "model/explorer.h"
@@ -287,6 +288,19 @@ TEST(Bucket, EachRuleIsNeeded) {
     for (const auto& script : kScripts)
       if (!refuted) refuted = explore(Buckets{w, script}, {}).refuted();
     EXPECT_TRUE(refuted) << static_cast<int>(w);
+  }
+}
+
+TEST(Bucket, TagsNameTheirEntries) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    const unsigned values = i % 2 != 0 ? 256 : 3;
+    bucket::Tags tags;
+    for (std::uint8_t& b : tags.byte) b = static_cast<std::uint8_t>(random() % values);
+    const auto tag = static_cast<std::uint8_t>(random() % values);
+    std::uint32_t same = 0;
+    for (unsigned k = 0; k < bucket::kMostEntries; ++k) same |= std::uint32_t{tags.byte[k] == tag} << k;
+    ASSERT_EQ(tags.with(tag), same);
   }
 }
 

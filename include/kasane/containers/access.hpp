@@ -37,6 +37,11 @@ struct Near {
     asm volatile("" ::: "memory");
   }
   static void write(void* to, const void* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+  static void write_two(void* to, const void* from, std::size_t bytes, void* and_to, const void* and_from,
+                        std::size_t and_bytes) noexcept {
+    std::memcpy(to, from, bytes);
+    std::memcpy(and_to, and_from, and_bytes);
+  }
 };
 
 struct Far {
@@ -48,6 +53,13 @@ struct Far {
   static Word fetch_add(Word* p, Word n) { return kasane::fetch_add(global_ptr<Word>(p), n); }
   static void read(void* to, const void* from, std::size_t bytes) { check(kasane_get(to, from, bytes)); }
   static void write(void* to, const void* from, std::size_t bytes) { check(kasane_put(to, from, bytes)); }
+  /// Together: one round trip.
+  static void write_two(void* to, const void* from, std::size_t bytes, void* and_to, const void* and_from,
+                        std::size_t and_bytes) {
+    const kasane_piece_t pieces[2] = {{to, const_cast<void*>(from), bytes},
+                                      {and_to, const_cast<void*>(and_from), and_bytes}};
+    check(kasane_put_vector(pieces, 2, nullptr));
+  }
 };
 
 /// In place of a polling_scope where nothing waits.

@@ -6,9 +6,10 @@
 ///
 /// word locked 1 | version 15 | occupancy 16 | checksum 32 changed by compare-swap and by its holder
 /// place prefix 56 | depth 8 the low `depth` bits of its keys' hashes
+///     tags    one byte of each key's hash: where a find at the owner looks
 ///     entries occupancy says which
 ///
-/// The checksum covers place and the occupied entries. A writer compare-swaps the word as it was read to the
+/// The checksum covers place and the occupied entries, not the tags. A writer compare-swaps the word as it was read to the
 /// same with `locked`: that proves the read. Then it changes entries, then it stores the new word.
 #pragma once
 
@@ -59,6 +60,24 @@ struct Place {
   }
   friend constexpr bool operator==(Place, Place) noexcept = default;
 };
+
+/// A byte of the hash for each entry, so that a find at the owner looks at few entries; of those that are not
+/// occupied it is of an earlier one.
+struct Tags {
+  std::uint8_t byte[kMostEntries];
+  /// A bit for each entry with this tag.
+  [[nodiscard]] std::uint32_t with(std::uint8_t tag) const noexcept {
+    using Bytes [[gnu::vector_size(16)]] = char;
+    Bytes tags;
+    std::memcpy(&tags, byte, sizeof tags);
+    return static_cast<std::uint32_t>(__builtin_ia32_pmovmskb128(tags == Bytes{} + static_cast<char>(tag)));
+  }
+};
+static_assert(kMostEntries == 16);
+/// Of bits that choose neither the rank nor the bucket.
+[[nodiscard]] constexpr std::uint8_t tag_of(std::uint64_t hash) noexcept {
+  return static_cast<std::uint8_t>(hash >> 40);
+}
 
 /// What a read of a bucket is worth, for a key with this hash.
 enum class Look : std::uint8_t {

@@ -93,11 +93,12 @@ class Map : public Parts<Shard> {
   /// Large enough that the directory, which grows with n^(1 + 1/entries), stays small beside the buckets.
   static constexpr std::size_t kBucketBytes = sizeof(E) <= 64 ? 256 : 512;
   static constexpr unsigned kEntries =
-      std::clamp<unsigned>((kBucketBytes - 16) / sizeof(E), 4, bucket::kMostEntries);
+      std::clamp<unsigned>((kBucketBytes - 32) / sizeof(E), 4, bucket::kMostEntries);
 
   struct Bucket {
     Word word;
     bucket::Place place;
+    bucket::Tags tags;
     E entry[kEntries];
   };
   static constexpr unsigned kMostDepth = 32;
@@ -291,19 +292,18 @@ class Map : public Parts<Shard> {
       if (bucket::occupancy(b.word) >> i & 1) sum ^= sum_of(i, b.entry[i]);
     return sum;
   }
-  [[nodiscard]] static unsigned index_of(const Bucket& b, Word word, const K& key) noexcept {
-    if constexpr (sizeof(K) <= 8) {  // all at once: no branch to guess, and misses of the cache overlap
-      std::uint32_t same = 0;
-      for (unsigned i = 0; i < kEntries; ++i) same |= std::uint32_t{b.entry[i].key == key} << i;
-      same &= bucket::occupancy(word);
-      return same != 0 ? static_cast<unsigned>(std::countr_zero(same)) : kEntries;
-    } else {
-      for (std::uint32_t left = bucket::occupancy(word); left != 0; left &= left - 1) {
-        const auto i = static_cast<unsigned>(std::countr_zero(left));
-        if (b.entry[i].key == key) return i;
-      }
-      return kEntries;
+  /// kEntries: there is none. At the owner tags say what to look at: a bucket is many lines of the cache. In a
+  /// copy keys alone count, since the checksum covers no tags.
+  template <class A>
+  [[nodiscard]] static unsigned index_of(const Bucket& b, Word word, std::uint64_t hash,
+                                         const K& key) noexcept {
+    std::uint32_t left = bucket::occupancy(word);
+    if constexpr (std::is_same_v<A, Near>) left &= b.tags.with(bucket::tag_of(hash));
+    for (; left != 0; left &= left - 1) {
+      const auto i = static_cast<unsigned>(std::countr_zero(left));
+      if (b.entry[i].key == key) return i;
     }
+    return kEntries;
   }
 
   static void start(Shard*, std::uint32_t rank);
@@ -311,15 +311,22 @@ class Map : public Parts<Shard> {
   static void drop_chain(Word array) noexcept;
   template <class A>
   static Bucket* take_bucket(Shard*, std::uint32_t rank);
+  [[nodiscard]] static Bucket* locate_near(const Shard* shard, std::uint64_t hash) noexcept {
+    const Table directory{Near::load(&shard->directory)};
+    return reinterpret_cast<Bucket*>(Near::load(directory.at(hash)));
+  }
   template <class A>
   Bucket* locate(std::uint32_t s, std::uint64_t hash) const;
+  static bool find_near(Shard*, std::uint64_t hash, const K&, std::optional<V>&);
+  std::optional<V> find_slowly(std::uint32_t s, std::uint64_t hash, const K&) const;
   Bucket* renew(std::uint32_t s, std::uint64_t hash) const;
   template <class A>
   static bucket::Look read(Bucket* b, Bucket& copy, std::uint64_t hash);
   template <class A, class Wants, class Apply>
   int try_change(std::uint32_t s, std::uint64_t hash, const K&, const Wants&, const Apply&) const;
   template <class A, class Apply>
-  static Word change_entry(Bucket&, const Bucket& seen, unsigned i, bool found, const K&, const Apply&);
+  static Word change_entry(Bucket&, const Bucket& seen, unsigned i, std::uint8_t tag, bool found, const K&,
+                           const Apply&);
   template <class Wants, class Apply>
   bool change(const K&, const Wants&, const Apply&) const;
   template <class A>
@@ -343,6 +350,7 @@ class Map : public Parts<Shard> {
     Bucket copy;
     Word seen;
     E entry;
+    std::uint8_t tag;
   };
   static constexpr std::size_t kTogether = 32;
   template <class F>
@@ -357,8 +365,7 @@ template <class K, class V, class H>
 template <class A>
 typename Map<K, V, H>::Bucket* Map<K, V, H>::locate(std::uint32_t s, std::uint64_t hash) const {
   if constexpr (std::is_same_v<A, Near>) {
-    const Table directory{Near::load(&where(s).part->directory)};
-    return reinterpret_cast<Bucket*>(Near::load(directory.at(hash)));
+    return locate_near(where(s).part, hash);
   } else {
     const Table known{Near::load(local(kasane_rank()) + s)};
     if (known.bits != 0)
@@ -403,28 +410,45 @@ bucket::Look Map<K, V, H>::read(Bucket* b, Bucket& copy, std::uint64_t hash) {
   }
 }
 
+/// At the owner. False: a writer was there, or the bucket was split.
 template <class K, class V, class H>
-std::optional<V> Map<K, V, H>::find(const K& key) const {
+inline bool Map<K, V, H>::find_near(Shard* shard, std::uint64_t hash, const K& key, std::optional<V>& value) {
+  const Bucket* const b = locate_near(shard, hash);
+  const Word word = Near::load(&b->word);
+  const bool covers = bucket::Place{Near::load(&b->place.bits)}.covers(hash);
+  const unsigned i = index_of<Near>(*b, word, hash, key);
+  if (i != kEntries) value = b->entry[i].value;
+  asm volatile("" ::: "memory");
+  return !bucket::locked(word) && covers && Near::load(&b->word) == word;
+}
+
+/// Few instructions, so that a processor has several finds under way.
+template <class K, class V, class H>
+inline std::optional<V> Map<K, V, H>::find(const K& key) const {
   const std::uint64_t hash = H{}(key);
   const std::uint32_t s = shard_of(hash);
+  const Where to = where(s);
+  std::optional<V> value;
+  if (kasane_rank() == to.rank && find_near(to.part, hash, key, value)) [[likely]]
+    return value;
+  return find_slowly(s, hash, key);
+}
+
+template <class K, class V, class H>
+[[gnu::noinline]] std::optional<V> Map<K, V, H>::find_slowly(std::uint32_t s, std::uint64_t hash,
+                                                             const K& key) const {
   for (Backoff wait;; wait.pause()) {
-    if (kasane_rank() == where(s).rank) {
-      Bucket* const b = locate<Near>(s, hash);
-      const Word word = Near::load(&b->word);
-      const bool covers = bucket::Place{Near::load(&b->place.bits)}.covers(hash);
-      const unsigned i = index_of(*b, word, key);
+    if (const Where to = where(s); kasane_rank() == to.rank) {
       std::optional<V> value;
-      if (i != kEntries) value = b->entry[i].value;
-      asm volatile("" ::: "memory");
-      if (!bucket::locked(word) && covers && Near::load(&b->word) == word) return value;
-    } else {
-      Bucket copy;
-      const bucket::Look look = read<Far>(locate<Far>(s, hash), copy, hash);
-      if (look == bucket::Look::moved) renew(s, hash);
-      if (look != bucket::Look::good) continue;
-      const unsigned i = index_of(copy, copy.word, key);
-      return i != kEntries ? std::optional<V>(copy.entry[i].value) : std::nullopt;
+      if (find_near(to.part, hash, key, value)) return value;
+      continue;
     }
+    Bucket copy;
+    const bucket::Look look = read<Far>(locate<Far>(s, hash), copy, hash);
+    if (look == bucket::Look::moved) renew(s, hash);
+    if (look != bucket::Look::good) continue;
+    const unsigned i = index_of<Far>(copy, copy.word, hash, key);
+    return i != kEntries ? std::optional<V>(copy.entry[i].value) : std::nullopt;
   }
 }
 
@@ -441,7 +465,7 @@ int Map<K, V, H>::try_change(std::uint32_t s, std::uint64_t hash, const K& key, 
   const bucket::Look look = read<A>(b, copy, hash);
   if (look == bucket::Look::moved && std::is_same_v<A, Far>) renew(s, hash);
   if (look != bucket::Look::good) return -1;
-  unsigned i = index_of(copy, copy.word, key);
+  unsigned i = index_of<A>(copy, copy.word, hash, key);
   const bool found = i != kEntries;
   if (!wants(found)) return 0;
   if (!found) {
@@ -454,7 +478,8 @@ int Map<K, V, H>::try_change(std::uint32_t s, std::uint64_t hash, const K& key, 
   for (Change step = Change::lock; step != Change::done; step = bucket::next(step, ok)) {
     if (step == Change::read) return -1;  // the word was not what it had been
     if (step == Change::lock) ok = A::compare_swap(&b->word, copy.word, copy.word | bucket::kLocked);
-    if (step == Change::entries) after = change_entry<A>(*b, copy, i, found, key, apply);
+    if (step == Change::entries)
+      after = change_entry<A>(*b, copy, i, bucket::tag_of(hash), found, key, apply);
     if (step == Change::publish) A::store(&b->word, after);
   }
   return after == copy.word ? 0 : 1;
@@ -463,8 +488,8 @@ int Map<K, V, H>::try_change(std::uint32_t s, std::uint64_t hash, const K& key, 
 /// In a locked bucket; returns its next word.
 template <class K, class V, class H>
 template <class A, class Apply>
-Word Map<K, V, H>::change_entry(Bucket& b, const Bucket& seen, unsigned i, bool found, const K& key,
-                                const Apply& apply) {
+Word Map<K, V, H>::change_entry(Bucket& b, const Bucket& seen, unsigned i, std::uint8_t tag, bool found,
+                                const K& key, const Apply& apply) {
   E entry = seen.entry[i];
   if (!found) {
     std::memset(static_cast<void*>(&entry), 0, sizeof entry);  // padding, too
@@ -483,7 +508,10 @@ Word Map<K, V, H>::change_entry(Bucket& b, const Bucket& seen, unsigned i, bool 
   if (then == Then::store) {
     sum ^= sum_of(i, entry);
     occupied |= 1u << i;
-    A::write(&b.entry[i], &entry, sizeof entry);
+    if (found)
+      A::write(&b.entry[i], &entry, sizeof entry);
+    else
+      A::write_two(&b.entry[i], &entry, sizeof entry, &b.tags.byte[i], &tag, sizeof tag);
   } else {
     occupied &= ~(1u << i);
   }
@@ -544,7 +572,7 @@ std::vector<std::optional<V>> Map<K, V, H>::find_many(std::span<const K> keys) c
         alone(t.index);
         continue;
       }
-      const unsigned at = index_of(t.copy, t.copy.word, keys[t.index]);
+      const unsigned at = index_of<Far>(t.copy, t.copy.word, t.hash, keys[t.index]);
       if (at != kEntries) answers[t.index] = t.copy.entry[at].value;
     }
   }
@@ -570,7 +598,9 @@ void Map<K, V, H>::insert_together(std::vector<Task>& tasks, std::span<const K> 
     t.entry.value = values[t.index];
     t.seen = bucket::changed(t.copy.word, bucket::occupancy(t.copy.word) | 1u << at,
                              bucket::checksum(t.copy.word) ^ sum_of(at, t.entry));
+    t.tag = bucket::tag_of(t.hash);
     check(kasane_put_async(&t.bucket->entry[at], &t.entry, sizeof t.entry, changes.changes()));
+    check(kasane_put_async(&t.bucket->tags.byte[at], &t.tag, sizeof t.tag, changes.changes()));
   }
   changes.wait();
   for (Task& t : tasks) {
@@ -596,7 +626,7 @@ std::vector<bool> Map<K, V, H>::insert_many(std::span<const K> keys, std::span<c
     std::erase_if(tasks, [&](const Task& t) {
       const Word word = t.copy.word;
       if (bucket::judge(word, t.copy.place, sum_of(t.copy), t.hash) == bucket::Look::good) {
-        if (index_of(t.copy, word, keys[t.index]) != kEntries) return true;  // it is there
+        if (index_of<Far>(t.copy, word, t.hash, keys[t.index]) != kEntries) return true;  // it is there
         if (static_cast<unsigned>(std::countr_one(bucket::occupancy(word))) < kEntries)
           return rest.push_back(t.index), false;
       }
