@@ -62,7 +62,8 @@ bool create_own_mutexes();
 bool meet_all();
 /// Frees those, and what ARMCI_Create_mutexes allocated, if it did. Collective.
 void destroy_mutexes();
-/// Holds the library's own mutex of a process.
+/// Holds the library's own mutex of a process. What is done meanwhile is done by blocking calls: the end
+/// waits for no pending operation.
 class ProcessLock {
  public:
   ProcessLock(const char* call, int process);

@@ -85,10 +85,12 @@ void lock(const char* call, armcix_mutex_hdl_t hdl, int number, int process) {
 }
 
 /// Only the holder unlocks, so what the process knew of its ticket is not needed.
+void release(const Mutex& m) { run(m, {mutex::Phase::holding, 0}, mutex::Event::unlock); }
+
 void unlock(const char* call, armcix_mutex_hdl_t hdl, int number, int process) {
   const Mutex m = find(call, hdl, number, process);
   wait_all(call);  // what the process did while it held the mutex is at its targets
-  run(m, {mutex::Phase::holding, 0}, mutex::Event::unlock);
+  release(m);
 }
 
 /// The handle, or null where a process has no room. bases: address and number of mutexes of each process.
@@ -158,7 +160,8 @@ bool meet_all() {
 ProcessLock::ProcessLock(const char* call, int process) : call_(call), process_(process) {
   lock(call, own, 0, process);
 }
-ProcessLock::~ProcessLock() { unlock(call_, own, 0, process_); }
+/// Waits for nothing: the thread may hold the lock of the pending transfers, one of which is what it made.
+ProcessLock::~ProcessLock() { release(find(call_, own, 0, process_)); }
 
 /// By then the barrier is the MPI's: another process may still look at the word of the one before.
 void destroy_mutexes() {

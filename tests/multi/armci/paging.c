@@ -194,6 +194,34 @@ static void later(int process, size_t first) {
   fill();
 }
 
+/* Accumulates whose elements are not aligned: made under a lock, by the call that waits for all the others. */
+static void unaligned(int process, size_t first) {
+  static char was[kRows * kRow];
+  char* const at = part[process] + first + 4;
+  for (int by_handle = 0; by_handle < 2; ++by_handle) {
+    ARMCI_GetS(at, far_stride, was, near_stride, count, 1, process);
+    evict();
+    for (int i = 0; i < kRows * kRow / 8; ++i) ((long*)local)[i] = i;
+    long scale = 3;
+    armci_hdl_t handle;
+    ARMCI_INIT_HANDLE(&handle);
+    ARMCI_NbAccS(ARMCI_ACC_LNG, &scale, local, near_stride, at, far_stride, count, 1, process, &handle);
+    by_handle ? (void)ARMCI_Wait(&handle) : ARMCI_Fence(process);
+    ARMCI_Barrier();
+    ARMCI_GetS(at, far_stride, local, near_stride, count, 1, process);
+    int right = 1;
+    for (int i = 0; i < kRows * kRow / 8; ++i) {
+      long before, after;
+      memcpy(&before, was + 8 * i, 8);
+      memcpy(&after, local + 8 * i, 8);
+      right &= after == before + 3 * i;
+    }
+    expect(right, "an unaligned non-blocking acc");
+    ARMCI_Barrier();
+  }
+  fill();
+}
+
 /* ---- speed: of process 0, MB/s, from and to process 1 -------------------------------------------------- */
 
 typedef enum { kGet, kPut, kGetPatch, kPutPatch } access_t;
@@ -255,6 +283,8 @@ int main(int argc, char** argv) {
     together(me, 3 * kPage + 128);
     later((me + 1) % nproc, 5 * kPage + 1024);
     later(me, 5 * kPage + 1024);
+    unaligned((me + 1) % nproc, 7 * kPage + 1024);
+    unaligned(me, 7 * kPage + 1024);
   }
   armci_msg_igop(&failures, 1, "+");
   if (me == 0 && failures == 0) printf("paging: passed on %d processes\n", nproc);
