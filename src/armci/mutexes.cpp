@@ -93,21 +93,36 @@ void unlock(const char* call, armcix_mutex_hdl_t hdl, int number, int process) {
   release(m);
 }
 
+std::size_t bytes_of(std::uint64_t count) { return static_cast<std::size_t>(count) * sizeof(Words); }
+
+/// Zeros for so many mutexes, which stay in DRAM: other processes look at them all the time, by accesses that
+/// do not make a page more used. Null: there is no room.
+Words* make_words(int count) {
+  const auto n = static_cast<std::uint64_t>(count);
+  auto* const words = static_cast<Words*>(kasane_aligned_alloc(alignof(Words), bytes_of(n + 1)));
+  if (words == nullptr || n == 0) return words;
+  std::memset(static_cast<void*>(words), 0, bytes_of(n));
+  kasane_pin(words, bytes_of(n));  // if it fails they are only slower
+  return words;
+}
+
+void free_words(Words* words, std::uint64_t count) {
+  if (words != nullptr && count != 0) kasane_end_pin(words, bytes_of(count));
+  kasane_free(words);
+}
+
 /// The handle, or null where a process has no room. bases: address and number of mutexes of each process.
 armcix_mutex_hdl_t create(const char* call, int count, const ARMCI_Group& group) {
   need_started(call);
   if (count < 0) fatal("%s: %d mutexes", call, count);
-  auto* const words = static_cast<Words*>(
-      kasane_aligned_alloc(alignof(Words), (static_cast<std::size_t>(count) + 1) * sizeof(Words)));
-  if (words != nullptr)
-    std::memset(static_cast<void*>(words), 0, static_cast<std::size_t>(count) * sizeof *words);
+  Words* const words = make_words(count);
   const std::uint64_t mine[2] = {reinterpret_cast<std::uintptr_t>(words), static_cast<std::uint64_t>(count)};
   auto* const all = new std::uint64_t[2 * static_cast<std::size_t>(group.size)];
   group_gather(group, mine, all, sizeof mine);
   bool failed = false;
   for (int p = 0; p < group.size; ++p) failed |= all[2 * p] == 0;
   if (failed) {
-    kasane_free(words);
+    free_words(words, mine[1]);
     delete[] all;
     return nullptr;
   }
@@ -121,7 +136,8 @@ int destroy(const char* call, armcix_mutex_hdl_t hdl) {
   if (hdl == nullptr) return 1;
   auto* const all = reinterpret_cast<std::uint64_t*>(hdl->bases);
   group_barrier(hdl->grp);
-  kasane_free(reinterpret_cast<void*>(all[2 * hdl->grp.rank]));
+  const std::uint64_t* const mine = all + 2 * hdl->grp.rank;
+  free_words(reinterpret_cast<Words*>(mine[0]), mine[1]);
   delete[] all;
   delete hdl;
   return 0;

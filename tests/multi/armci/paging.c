@@ -2,6 +2,7 @@
 /* ARMCI memory of which most is on SSD: what is sent for, when it is copied, and what is not read. Each
  * process has MIB of it. Usage: paging MIB [speed] */
 #include <armci.h>
+#include <armcix.h>
 #include <kasane/kasane.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -222,6 +223,23 @@ static void unaligned(int process, size_t first) {
   fill();
 }
 
+/* The words of mutexes, at which other processes look all the time, are not evicted. */
+static void mutexes_stay(void) {
+  ARMCI_Group world;
+  ARMCI_Group_get_world(&world);
+  const armcix_mutex_hdl_t mutexes = ARMCIX_Create_mutexes_hdl(1, &world);
+  const uintptr_t word = ((const uint64_t*)mutexes->bases)[2 * me];
+  const kasane_strides_t shape = {.dimensions = 1, .count = {8}};
+  expect(kasane_evict((void*)(word & -(uintptr_t)kPage), kPage) == 0, "evict mutexes");
+  size_t absent = 0;
+  expect(kasane_send_for((void*)word, &shape, KASANE_READ, &absent) == 0, "send for mutexes");
+  expect(absent == 0, "a mutex is on SSD");
+  ARMCIX_Lock_hdl(mutexes, 0, (me + 1) % nproc);
+  ARMCIX_Unlock_hdl(mutexes, 0, (me + 1) % nproc);
+  ARMCI_Barrier();
+  ARMCIX_Destroy_mutexes_hdl(mutexes);
+}
+
 /* ---- speed: of process 0, MB/s, from and to process 1 -------------------------------------------------- */
 
 typedef enum { kGet, kPut, kGetPatch, kPutPatch } access_t;
@@ -285,6 +303,7 @@ int main(int argc, char** argv) {
     later(me, 5 * kPage + 1024);
     unaligned((me + 1) % nproc, 7 * kPage + 1024);
     unaligned(me, 7 * kPage + 1024);
+    mutexes_stay();
   }
   armci_msg_igop(&failures, 1, "+");
   if (me == 0 && failures == 0) printf("paging: passed on %d processes\n", nproc);
