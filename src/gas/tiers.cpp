@@ -530,7 +530,9 @@ void Tiers::on_hand_over(void* self, const comm::Message& message) noexcept {
   static_cast<Tiers*>(self)->note_asked({handed.page, message.token, {nullptr, message.from, handed.at}});
 }
 
+/// A hint for whose page there is no room is dropped: what is queued counts as a need of room.
 void Tiers::note_asked(const QueuedRequest& asked) noexcept {
+  if (asked.hint && !residency_.admitted(pages_.blocks_of(asked.page).count)) return;
   if (asked_.add(asked))
     residency_.ring();
   else if (!asked.hint)
@@ -575,15 +577,19 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   if (const mem::SpillBatch* batch = broken_.load())
     config_.fatal(file_->error(batch->op, batch->error(), batch->failed().offset, batch->failed().bytes));
   std::array<QueuedRequest, kMostPagedIn> asked;
-  if (!asked_.take(asked[0])) return Served::none;
-  if (pinned == Pinned::not_now && advice_.held(asked[0].page)) {
-    put_back(asked[0]);
-    return Served::put_back;
+  do {
+    if (!asked_.take(asked[0])) return Served::none;
+  } while (asked[0].hint && (pinned == Pinned::not_now || !claim_hinted(io, asked[0].page)));
+  if (!asked[0].hint) {
+    if (pinned == Pinned::not_now && advice_.held(asked[0].page)) {
+      put_back(asked[0]);
+      return Served::put_back;
+    }
+    blocks_->claim_for_page_in(io, asked[0].page);
   }
-  if (!claim_first(io, asked[0])) return Served::some;
   Incoming in;
   in.add(asked[0].page, asked[0].source);
-  claim_asked(in, asked);
+  claim_asked(io, in, asked);
   const std::size_t n = in.n;
   if (n == 1 && !asked[0].source.any() && !asked[0].hint) claim_with(in);
   page_in(io, in, Caller::pager);
@@ -593,15 +599,10 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   return Served::some;
 }
 
-/// Of a hint: if there is room, and the page is on SSD and free.
-bool Tiers::claim_first(comm::Blocking& io, const QueuedRequest& asked) {
-  if (!asked.hint) {
-    blocks_->claim_for_page_in(io, asked.page);
-    return true;
-  }
-  return residency_.admitted(pages_.blocks_of(asked.page).count) &&
-         owned_on_ssd(directory_.lookup(io, asked.page), transport_.rank()) &&
-         blocks_->try_claim_for_page_in(asked.page);
+/// If there is room, and the page is on SSD and free. Else the hint is dropped: no thread waits for it.
+bool Tiers::claim_hinted(comm::Blocking& io, PageId page) noexcept {
+  return residency_.admitted(pages_.blocks_of(page).count) &&
+         owned_on_ssd(directory_.lookup(io, page), transport_.rank()) && blocks_->try_claim_for_page_in(page);
 }
 
 std::uint64_t Tiers::answer_to(const QueuedRequest& asked, const Incoming& in, std::size_t i) const noexcept {
@@ -620,12 +621,17 @@ bool Tiers::fits_together(PageId page, std::uint64_t blocks) const noexcept {
 
 /// One page is claimed. Claims further ones that are asked for and free, and for which there is ample room;
 /// the others wait for their turn.
-void Tiers::claim_asked(Incoming& in, std::array<QueuedRequest, kMostPagedIn>& asked) noexcept {
+void Tiers::claim_asked(comm::Blocking& io, Incoming& in,
+                        std::array<QueuedRequest, kMostPagedIn>& asked) noexcept {
   std::uint64_t blocks = 0;
   while (in.n < kMostPagedIn && asked_.take(asked[in.n])) {
     const QueuedRequest& next = asked[in.n];
-    if (!fits_together(next.page, blocks) || !blocks_->try_claim_for_page_in(next.page))
+    if (!fits_together(next.page, blocks)) return put_back(next);
+    if (next.hint) {
+      if (!claim_hinted(io, next.page)) continue;
+    } else if (!blocks_->try_claim_for_page_in(next.page)) {
       return put_back(next);
+    }
     in.add(next.page, next.source);
     blocks += pages_.blocks_of(next.page).count;
   }

@@ -132,7 +132,8 @@ class Tiers final : public PageIn {
 
   /// Pages in what other ranks ask for: the page that has waited longest, and with it further ones for which
   /// there is room.
-  /// not_now: a page that the program has pinned goes to the end of the queue, since it would stay
+  /// not_now: a page that the program has pinned goes to the end of the queue, since it would stay, and hints
+  /// are dropped. none: nothing was asked for but hints that were dropped
   enum class Pinned : std::uint8_t { too, not_now };
   enum class Served : std::uint8_t { none, some, put_back };
   Served serve(comm::Blocking&, Pinned);
@@ -173,8 +174,8 @@ class Tiers final : public PageIn {
   bool hand_over_here(comm::Blocking&, const HandOver&);
   void claim_with(Incoming&) noexcept;
   void put_back(const QueuedRequest&) noexcept;
-  [[nodiscard]] bool claim_first(comm::Blocking&, const QueuedRequest&);
-  void claim_asked(Incoming&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
+  [[nodiscard]] bool claim_hinted(comm::Blocking&, PageId) noexcept;
+  void claim_asked(comm::Blocking&, Incoming&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
   [[nodiscard]] bool fits_together(PageId, std::uint64_t blocks) const noexcept;
   [[nodiscard]] std::uint64_t answer_to(const QueuedRequest&, const Incoming&, std::size_t i) const noexcept;
   /// one page of any size, or one and kMostAtOnce blocks
