@@ -296,7 +296,7 @@ std::size_t Tiers::page_in_own(comm::Blocking& io, std::span<const PageId> pages
     in.add(pages[in.n]);
   }
   const std::size_t n = in.n;
-  if (n == 1) claim_with(in);
+  if (pages.size() == 1) claim_with(in);
   page_in(io, in, Caller::worker);
   if (Location::of(in.moves[0].before).busy) io.waiter().pause();
   return n;
@@ -591,7 +591,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
   in.add(asked[0].page, asked[0].source);
   claim_asked(io, in, asked);
   const std::size_t n = in.n;
-  if (n == 1 && !asked[0].source.any() && !asked[0].hint) claim_with(in);
+  if (n == 1 && !asked_.any() && !asked[0].source.any() && !asked[0].hint) claim_with(in);
   page_in(io, in, Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
     if (!asked[i].hint) transport_.reply(asked[i].token, answer_to(asked[i], in, i));
