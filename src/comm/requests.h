@@ -80,6 +80,21 @@ class Requests {
   std::size_t open_count_ = 0;
 };
 
+/// post(requests, i, answer) for each of the answers; those that are `again` are asked for again. What needs no
+/// request sets its answer itself. At most as many at the same time as a Requests has room for.
+template <class Post>
+void request_each(Blocking& io, std::span<std::uint64_t> answers, std::uint64_t again, const Post& post) {
+  std::fill(answers.begin(), answers.end(), again);
+  for (;; io.waiter().pause()) {
+    {
+      Requests requests(io);
+      for (std::size_t i = 0; i < answers.size(); ++i)
+        if (answers[i] == again) post(requests, i, answers[i]);
+    }
+    if (std::find(answers.begin(), answers.end(), again) == answers.end()) return;
+  }
+}
+
 /// The request to every rank, the caller's included, at the same time; those that answer `again` are asked
 /// again. answered(rank, answer) for each rank's last answer.
 template <class Answered>
@@ -90,14 +105,10 @@ void request_all(Blocking& io, HandlerId handler, std::span<const std::byte> pay
   for (std::uint32_t first = 0; first < ranks; first += kTogether) {
     const std::uint32_t n = std::min(kTogether, ranks - first);
     std::array<std::uint64_t, kTogether> answers;
-    answers.fill(again);
-    for (;; io.waiter().pause()) {
-      Requests requests(io);
-      for (std::uint32_t i = 0; i < n; ++i)
-        if (answers[i] == again) requests.post(Rank{first + i}, handler, payload, {&answers[i]});
-      requests.await();
-      if (std::find(answers.begin(), answers.begin() + n, again) == answers.begin() + n) break;
-    }
+    request_each(io, {answers.data(), n}, again,
+                 [&](Requests& requests, std::size_t i, std::uint64_t& answer) {
+                   requests.post(Rank{first + static_cast<std::uint32_t>(i)}, handler, payload, {&answer});
+                 });
     for (std::uint32_t i = 0; i < n; ++i) answered(Rank{first + i}, answers[i]);
   }
 }

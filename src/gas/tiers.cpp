@@ -237,22 +237,6 @@ BlockMask Tiers::changed(PageId page) const noexcept {
 
 // ---- paging in -------------------------------------------------------------------------------------------
 
-/// post(requests, i, answer) for each of n; those that an owner had no room for are posted again. What needs
-/// no answer sets it itself.
-template <class Post>
-void request_each(comm::Blocking& io, std::size_t n, std::uint64_t* answers, const Post& post) {
-  std::fill_n(answers, n, kAgain);
-  for (;; io.waiter().pause()) {
-    {
-      comm::Requests requests(io);
-      for (std::size_t i = 0; i < n; ++i) {
-        if (answers[i] == kAgain) post(requests, i, answers[i]);
-      }
-    }
-    if (std::find(answers, answers + n, kAgain) == answers + n) return;
-  }
-}
-
 /// A thread that pages in its own rank's pages for a get or put may wait by letting other threads run. Not
 /// while it holds the pages' blocks: those threads wait for them by polling.
 void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
@@ -271,13 +255,14 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
         residency_.use_tables({pages_.blocks_of(s.page).first, 1});  // those that map its frames here
     }
     std::array<std::uint64_t, kAtOnce> answers;
-    request_each(io, some.size(), answers.data(),
-                 [&](comm::Requests& requests, std::size_t i, std::uint64_t& answer) {
-                   if (some[i].owner == me)
-                     answer = some[i].word;
-                   else
-                     requests.post(some[i].owner, kPageInHandler, comm::as_payload(some[i].page), {&answer});
-                 });
+    comm::request_each(io, {answers.data(), some.size()}, kAgain,
+                       [&](comm::Requests& requests, std::size_t i, std::uint64_t& answer) {
+                         if (some[i].owner == me)
+                           answer = some[i].word;
+                         else
+                           requests.post(some[i].owner, kPageInHandler, comm::as_payload(some[i].page),
+                                         {&answer});
+                       });
     for (std::size_t i = 0; i < some.size(); ++i) some[i].word = answers[i];
     for (std::span<const PageId> left(own.data(), n); !left.empty();)
       left = left.subspan(page_in_own(polling, left));
@@ -551,14 +536,15 @@ void Tiers::hand_over(comm::Blocking& io, std::span<HandOver> pages) {
   std::array<std::uint64_t, kAtOnce> answers;
   comm::PollWaiter waiter(transport_);
   comm::Blocking polling(transport_, waiter, io.counters());
-  request_each(
-      io, pages.size(), answers.data(), [&](comm::Requests& requests, std::size_t i, std::uint64_t& answer) {
-        const HandOver& h = pages[i];
-        if (h.owner == transport_.rank())
-          answer = 0;
-        else
-          requests.post(h.owner, kHandOverHandler, comm::as_payload(Handed{h.page, h.at}), {&answer});
-      });
+  comm::request_each(io, {answers.data(), pages.size()}, kAgain,
+                     [&](comm::Requests& requests, std::size_t i, std::uint64_t& answer) {
+                       const HandOver& h = pages[i];
+                       if (h.owner == transport_.rank())
+                         answer = 0;
+                       else
+                         requests.post(h.owner, kHandOverHandler, comm::as_payload(Handed{h.page, h.at}),
+                                       {&answer});
+                     });
   for (std::size_t i = 0; i < pages.size(); ++i)
     pages[i].taken =
         pages[i].owner == transport_.rank() ? hand_over_here(polling, pages[i]) : answers[i] == kTaken;

@@ -85,9 +85,6 @@ class Tiers final : public PageIn {
   void finish(comm::Blocking&);
   /// Blocks whose frames finish() will punch.
   [[nodiscard]] std::uint64_t blocks_leaving() const noexcept;
-  /// Pages in this rank's page on SSD as a whole. When this returns it is in DRAM, or moves, or another
-  /// thread was at it: look again.
-  void page_in(comm::Blocking&, PageId);
   void page_in(comm::Blocking&, std::span<Request>) override;
   void send_for(PageId, Rank owner) noexcept override;
   void hand_over(comm::Blocking&, std::span<HandOver>) override;
