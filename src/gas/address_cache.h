@@ -43,6 +43,9 @@ class PageIn {
   /// Returns when each page was paged in by its owner, or moves. The caller holds no
   /// use, and no bits but of blocks of a page that another rank owns.
   virtual void page_in(comm::Blocking&, std::span<Request>) = 0;
+  /// How many pages one caller may have paged in together; more would evict what has come. 0: probably none
+  /// is on SSD.
+  [[nodiscard]] virtual std::size_t most_together() noexcept = 0;
   /// Asks the page's owner, another rank, to page it in if there is room. A hint: does not wait.
   virtual void send_for(PageId, Rank owner) noexcept = 0;
   /// A put that replaces every byte of a page on SSD (hands_over()).
@@ -125,6 +128,10 @@ class AddressCache {
   /// the caller holds nothing, as for page_in(). Returns how many pages other ranks have on SSD.
   enum class PagesIn : std::uint8_t { none, sent_for, all };
   static constexpr std::size_t kMostLearnt = 64;
+  /// PageIn::most_together(), at most kMostLearnt
+  [[nodiscard]] std::size_t most_together() const noexcept {
+    return page_in_ == nullptr ? 0 : std::min(kMostLearnt, page_in_->most_together());
+  }
   std::size_t learn(comm::Blocking&, std::span<const PageId>, bool for_puts, PagesIn);
   /// Need learn() not be asked for the page?
   [[nodiscard]] bool known_here(PageId, bool for_put) const noexcept;

@@ -162,16 +162,16 @@ void DirectAccess::each_page(std::uint64_t base, comm::Cursor cursor, const F& f
   }
 }
 
-/// Has those of the walk's next pages that are on SSD paged in together, so that their reads overlap. Returns
-/// after how many changes of the page the walk leaves them.
+/// Has at most `most` of the walk's next pages that are on SSD paged in together, so that their reads overlap.
+/// Returns after how many changes of the page the walk leaves them.
 std::size_t DirectAccess::page_in_ahead(comm::Blocking& io, std::uint64_t base, const comm::Cursor& rest,
-                                        bool changes) {
+                                        bool changes, std::size_t most) {
   std::array<PageId, AddressCache::kMostLearnt> pages;
   std::size_t n = 0, passed = 0;
   PageId last = pages_.page_of(0);
   each_page(base, rest, [&](PageId page, std::uint64_t, std::uint64_t) {
     if (passed != 0 && page == last) return true;
-    if (n == pages.size()) return false;
+    if (n == most) return false;
     ++passed;
     last = page;
     if (!addresses_.known_here(page, changes) &&
@@ -209,6 +209,7 @@ template <class F>
 Result<void> DirectAccess::each_batch(comm::Blocking& io, std::uint64_t remote, std::uintptr_t local,
                                       comm::Cursor cursor, bool changes, const F& flush) {
   Batch batch;
+  const std::size_t together = addresses_.most_together();
   std::size_t ahead = 0;
   while (!cursor.done()) {
     const comm::Piece piece = cursor.piece();
@@ -221,8 +222,8 @@ Result<void> DirectAccess::each_batch(comm::Blocking& io, std::uint64_t remote, 
       if (flush(batch) != Found::yes) return wild(batch.pieces[0].remote_offset);
       batch.count = 0;
     }
-    if (other && addresses_.pages_leave() && ahead-- == 0)
-      ahead = page_in_ahead(io, remote, cursor, changes) - 1;
+    if (other && together > 1 && ahead-- == 0)
+      ahead = page_in_ahead(io, remote, cursor, changes, together) - 1;
     if (batch.count == 0) batch.bytes = 0;
     batch.page = page;
     batch.pieces[batch.count++] = {at, local + piece.local_offset, n};

@@ -333,7 +333,8 @@ class DirectAccess {
   /// Ends where f is false, or outside the space.
   template <class F>
   void each_page(std::uint64_t base, comm::Cursor, const F& f) const;
-  std::size_t page_in_ahead(comm::Blocking&, std::uint64_t base, const comm::Cursor& rest, bool changes);
+  std::size_t page_in_ahead(comm::Blocking&, std::uint64_t base, const comm::Cursor& rest, bool changes,
+                            std::size_t most);
   /// Is the stretch a whole page, which one operation can change?
   [[nodiscard]] bool whole_page(PageId page, std::uint64_t at, std::uint64_t bytes) const noexcept {
     return bytes <= kMostBytes && at == pages_.offset_of(page) && bytes == pages_.bytes_of(page);

@@ -26,6 +26,7 @@
 // location has answered (rule 9).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -86,6 +87,17 @@ class Tiers final : public PageIn {
   /// Blocks whose frames finish() will punch.
   [[nodiscard]] std::uint64_t blocks_leaving() const noexcept;
   void page_in(comm::Blocking&, std::span<Request>) override;
+  /// May there be pages on SSD? A guess: only if this rank has some, or half of the budget is in use.
+  [[nodiscard]] bool may_be_absent() noexcept {
+    return stores_any() || !residency_.admitted(residency_.share() / 2);
+  }
+  /// Of an owner's share of the budget, which is about as large as this rank's.
+  [[nodiscard]] std::uint64_t most_bytes_together() const noexcept {
+    return residency_.total() * mem::kBlockBytes / (std::uint64_t{8} * transport_.ranks());
+  }
+  [[nodiscard]] std::size_t most_together() noexcept override {
+    return may_be_absent() ? std::max<std::size_t>(most_bytes_together() / mem::kPageBytes, 1) : 0;
+  }
   void send_for(PageId, Rank owner) noexcept override;
   void hand_over(comm::Blocking&, std::span<HandOver>) override;
   [[nodiscard]] bool counts(PageId page) const noexcept override { return residency_.counts(page); }

@@ -55,10 +55,6 @@ class MemoryTiers {
   /// Whether so many bytes may be in DRAM at once. Where the options ask for a limit, a view of more would
   /// wait for ever. Else the limit is lifted.
   [[nodiscard]] bool holds_at_once(std::uint64_t bytes) noexcept;
-  /// May there be pages on SSD? A guess: only if this rank has some, or half of the budget is in use.
-  [[nodiscard]] bool may_be_absent() noexcept {
-    return tiers_->stores_any() || !residency_->admitted(residency_->share() / 2);
-  }
   /// The limit, in bytes.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 

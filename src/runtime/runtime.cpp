@@ -1400,13 +1400,12 @@ void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
 std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, dsm::Use use) {
   const PassedCalls passed;
   auto& s = *state_;
-  if (s.tiers == nullptr || !s.tiers->may_be_absent() || !s.space->contains(global) ||
+  if (s.tiers == nullptr || !s.tiers->tiers().may_be_absent() || !s.space->contains(global) ||
       !s.check_open("send_for"))
     return 0;
   dsm::ThreadContext& here = s.contexts->here();
   const std::uint64_t offset = s.space->offset(global);
-  // of the owner's share, which is about as large as this rank's; more would evict what has come
-  const std::uint64_t most = s.tiers->most_at_once() / (8 * s.ranks);
+  const std::uint64_t most = s.tiers->tiers().most_bytes_together();
   std::size_t absent =
       s.access->send_for(here.io, offset, cursor, std::max<std::uint64_t>(most / mem::kPageBytes, 1));
   std::uint64_t sent = 0, last = ~std::uint64_t{0};

@@ -3,6 +3,7 @@
 // refusals. (What races with them: address_cache_test.cpp; every interleaving: tests/model.)
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <random>
@@ -259,6 +260,7 @@ TEST(HandOver, OnlyAWholePageOnSsdIsHandedOver) {
 struct BringsIn final : PageIn {
   void page_in(comm::Blocking& io, std::span<Request> requests) override {
     ++waits;
+    largest = std::max(largest, requests.size());
     for (Request& s : requests) {
       ++roused;
       const Location l = here->directory->lookup(io, s.page);
@@ -267,12 +269,14 @@ struct BringsIn final : PageIn {
       if (moved == s.page) s.word = Location{true, Rank{2}, Tier::dram, false, l.version + 1}.word();
     }
   }
+  [[nodiscard]] std::size_t most_together() noexcept override { return most; }
   void send_for(PageId, Rank) noexcept override {}
   void hand_over(comm::Blocking&, std::span<HandOver>) override {}
   [[nodiscard]] bool counts(PageId) const noexcept override { return true; }
   void forget(std::uint64_t, std::uint64_t) noexcept override {}
   SimRank* here = nullptr;
   int waits = 0, roused = 0;
+  std::size_t largest = 0, most = AddressCache::kMostLearnt;
   std::optional<PageId> moved;  ///< its owner answers that it is elsewhere by now
 };
 
@@ -321,6 +325,32 @@ TEST(InPart, PagesOnSsdComeTogetherAndAreKnownThen) {
       EXPECT_EQ(put.owner(), page == PageId{5} ? kNoRank : Rank{1});
     }
   });
+}
+
+// A walk over pages on SSD has as many paged in at once as the budget bears, and looks for none where there
+// are none.
+TEST(InPart, AWalkAsksForNoMoreThanThereIsRoomFor) {
+  constexpr std::uint64_t kFirst = 3, kRows = 6;
+  for (const std::size_t most : {std::size_t{64}, std::size_t{2}, std::size_t{1}, std::size_t{0}}) {
+    BringsIn page_in;
+    Job job(3, 1, {}, mem::kPageBytes, {&page_in});
+    page_in.here = &job[0];
+    page_in.most = most;
+    assign(job, kFirst, kRows, 1);
+    job.on(0, [&](SimRank& here, comm::Blocking& io) {
+      std::vector<PageId> pages;
+      for (std::uint64_t p = kFirst; p < kFirst + kRows; ++p) pages.push_back(PageId{p});
+      put_on_ssd(here, io, pages);
+      const comm::Strides rows{
+          .dimensions = 2, .count = {8, kRows}, .remote_stride = {mem::kPageBytes}, .local_stride = {8}};
+      std::array<std::byte, 8 * kRows> got;
+      ASSERT_TRUE(await(io, *here.access, [&](Outstanding& o) {
+                    return here.access->read(io, o, kFirst * mem::kPageBytes, got.data(), comm::Cursor(rows));
+                  }).has_value());
+      EXPECT_EQ(page_in.roused, static_cast<int>(kRows));
+      EXPECT_EQ(page_in.largest, std::clamp<std::size_t>(most, 1, kRows));
+    });
+  }
 }
 
 // The owner hands it on without bytes, or makes it untouched, as one in DRAM: its own blocks yield, and no
