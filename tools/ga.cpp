@@ -15,8 +15,11 @@ int print_ga_variables(const std::string& mpi) {
   const std::string library = find_helper("ga/" + mpi + "/libarmci-" + mpi + ".so");
   if (library.empty()) {
     std::string known;
-    for (const char* name : kMpis) known += (known.empty() ? "" : " or ") + std::string(name);
-    const bool is_one = known.find(mpi) != std::string::npos;
+    bool is_one = false;
+    for (const char* name : kMpis) {
+      known += (known.empty() ? "" : " or ") + std::string(name);
+      is_one |= mpi == name;
+    }
     fmt::print(stderr, "kasane: {}\n",
                is_one
                    ? fmt::format("there is no ga/{0}/libarmci-{0}.so beside libkasane.so: build Kasane where "

@@ -97,6 +97,10 @@ case $set in
   errors)
     ends "ARMCI_Put with process 1 at 0x1234560" "$programs/armci_calls_$mpi" wild
     ends "ARMCI_Barrier before ARMCI_Init or after ARMCI_Finalize" "$programs/armci_calls_$mpi" ended
+    for none in or mpi; do   # parts of a message that names the MPIs
+      "$kasane" info --ga $none >"$out" 2>&1 && fail "info --ga $none"
+      grep -q "takes the MPI of the program.*not $none" "$out" || fail "not said: info --ga $none"
+    done
     peer=/usr/lib/x86_64-linux-gnu/libarmci-$mpi.a
     [ -f $peer ] && command -v mpicc.$mpi >/dev/null || exit 0
     eval "$("$kasane" info --ga "$mpi")" || fail "kasane info --ga"
