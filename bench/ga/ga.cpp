@@ -64,6 +64,10 @@ struct Plan {
 
 // ---- calls and patches ------------------------------------------------------------------------------------
 
+bool is_transfer(const Point& point) {
+  return point.kind == "put" || point.kind == "get" || point.kind == "acc";
+}
+
 std::vector<Point> points_of(const std::string& what) {
   std::vector<Point> points;
   if (what == "calls") {
@@ -105,7 +109,6 @@ Figures measure_player(const Plan& plan, const std::string& what, kasane::bench:
 /// Small transfers by their time, large ones by their rate; 4 KiB by both.
 std::vector<Row> player_rows(const Plan& plan, const Point& point, const Figures& figures) {
   std::vector<Row> rows;
-  const bool transfer = point.kind == "put" || point.kind == "get" || point.kind == "acc";
   for (const auto& [key, values] : figures) {
     if (key.point != point.name) continue;
     Row row{"ga",
@@ -122,7 +125,7 @@ std::vector<Row> player_rows(const Plan& plan, const Point& point, const Figures
     if (key.system == "kasane" && figures.count(other) != 0)
       row.more.insert(row.more.end(),
                       {{"against", "armci-mpi"}, {"ratio", ratio(figures.at(other), values)}});
-    if (!transfer) {
+    if (!is_transfer(point)) {
       rows.push_back(row);
       continue;
     }
@@ -181,8 +184,7 @@ void print_player_bars(const std::string& what, const std::vector<Point>& points
   const Key ours{"", "kasane", "openmpi"}, peer{"", "armci-mpi", "openmpi"}, mpich{"", "kasane", "mpich"};
   std::vector<Point> some;
   for (const Point& point : points) {
-    const bool transfer = point.kind == "put" || point.kind == "get" || point.kind == "acc";
-    if (transfer || point.patch == "1000x8") some.push_back(point);
+    if (is_transfer(point) || point.patch == "1000x8") some.push_back(point);
   }
   const bool calls = what == "calls";
   print_lowest(figures, some, calls ? "put, get, acc over Open MPI" : "patches of 1000x8 over Open MPI", ours,
