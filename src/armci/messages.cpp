@@ -59,20 +59,24 @@ void take_absolute(void* x, int n, int type) noexcept {
   }
 }
 
-void reduce_all(MPI_Comm comm, void* x, int n, const char* op, int type) {
+/// The operation; if it is one of absolute values, x has them afterwards.
+MPI_Op prepare(void* x, int n, const char* op, int type) {
   bool absolute = false;
   const MPI_Op with = operation(op, absolute);
-  const MPI_Datatype of = type_of(type);
   if (absolute) take_absolute(x, n, type);
+  return with;
+}
+
+void reduce_all(MPI_Comm comm, void* x, int n, const char* op, int type) {
+  const MPI_Datatype of = type_of(type);
+  const MPI_Op with = prepare(x, n, op, type);
   MPI_Allreduce(MPI_IN_PLACE, x, n, of, with, comm);
 }
 
 /// The result is at process 0 of the communicator.
 void reduce_to_first(MPI_Comm comm, void* x, int n, const char* op, int type) {
-  bool absolute = false;
-  const MPI_Op with = operation(op, absolute);
   const MPI_Datatype of = type_of(type);
-  if (absolute) take_absolute(x, n, type);
+  const MPI_Op with = prepare(x, n, op, type);
   int me = 0;
   MPI_Comm_rank(comm, &me);
   MPI_Reduce(me == 0 ? MPI_IN_PLACE : x, x, n, of, with, 0, comm);

@@ -79,25 +79,15 @@ std::vector<kasane_piece_t> pieces_of(const char* call, const armci_giov_t* iov,
   return pieces;
 }
 
-void put_vector(const Call& call, const armci_giov_t* iov, int length) {
+/// puts: from this process, else to it.
+void copy_vector(const Call& call, const armci_giov_t* iov, int length, bool puts) {
   if (call.process == library.me) {
     return each_segment(call.name, iov, length,
                         [](const void* from, void* to, std::size_t n) { copy_row(to, from, n); });
   }
-  const auto pieces = pieces_of(call.name, iov, length, true);
+  const auto pieces = pieces_of(call.name, iov, length, puts);
   if (pieces.empty()) return;
-  const int code = kasane_put_vector(pieces.data(), pieces.size(), call.pending);
-  if (code != 0) fatal_at(call.name, call.process, pieces.front().global, code);
-}
-
-void get_vector(const Call& call, const armci_giov_t* iov, int length) {
-  if (call.process == library.me) {
-    return each_segment(call.name, iov, length,
-                        [](const void* from, void* to, std::size_t n) { copy_row(to, from, n); });
-  }
-  const auto pieces = pieces_of(call.name, iov, length, false);
-  if (pieces.empty()) return;
-  const int code = kasane_get_vector(pieces.data(), pieces.size(), call.pending);
+  const int code = (puts ? kasane_put_vector : kasane_get_vector)(pieces.data(), pieces.size(), call.pending);
   if (code != 0) fatal_at(call.name, call.process, pieces.front().global, code);
 }
 
@@ -248,21 +238,21 @@ int PARMCI_PutS_flag(void* src, int src_stride[], void* dst, int dst_stride[], i
 // ---- vectors ---------------------------------------------------------------------------------------------
 
 int PARMCI_PutV(armci_giov_t* iov, int iov_len, int proc) {
-  return put_vector({"ARMCI_PutV", proc}, iov, iov_len), 0;
+  return copy_vector({"ARMCI_PutV", proc}, iov, iov_len, true), 0;
 }
 int PARMCI_GetV(armci_giov_t* iov, int iov_len, int proc) {
-  return get_vector({"ARMCI_GetV", proc}, iov, iov_len), 0;
+  return copy_vector({"ARMCI_GetV", proc}, iov, iov_len, false), 0;
 }
 int PARMCI_AccV(int datatype, void* scale, armci_giov_t* iov, int iov_len, int proc) {
   return accumulate_vector({"ARMCI_AccV", proc}, datatype, scale, iov, iov_len), 0;
 }
 int PARMCI_NbPutV(armci_giov_t* iov, int iov_len, int proc, armci_hdl_t* handle) {
-  return non_blocking(handle,
-                      [&](kasane_pending_t* p) { put_vector({"ARMCI_NbPutV", proc, p}, iov, iov_len); });
+  return non_blocking(
+      handle, [&](kasane_pending_t* p) { copy_vector({"ARMCI_NbPutV", proc, p}, iov, iov_len, true); });
 }
 int PARMCI_NbGetV(armci_giov_t* iov, int iov_len, int proc, armci_hdl_t* handle) {
-  return non_blocking(handle,
-                      [&](kasane_pending_t* p) { get_vector({"ARMCI_NbGetV", proc, p}, iov, iov_len); });
+  return non_blocking(
+      handle, [&](kasane_pending_t* p) { copy_vector({"ARMCI_NbGetV", proc, p}, iov, iov_len, false); });
 }
 int PARMCI_NbAccV(int datatype, void* scale, armci_giov_t* iov, int iov_len, int proc, armci_hdl_t* handle) {
   return non_blocking(handle, [&](kasane_pending_t* p) {
