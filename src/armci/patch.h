@@ -13,9 +13,10 @@ namespace kasane::armci {
 struct Patch {
   static constexpr std::uint32_t kMost = 16;
   std::uint32_t dimensions = 1;
-  std::size_t count[kMost] = {};
-  std::size_t global_stride[kMost] = {};  ///< modulo 2^64: strides may be negative
-  std::size_t local_stride[kMost] = {};
+  // Those of `dimensions` are set, and no others: a call of 8 bytes would spend its time on the rest.
+  std::size_t count[kMost];
+  std::size_t global_stride[kMost];  ///< modulo 2^64: strides may be negative
+  std::size_t local_stride[kMost];
 
   static Patch bytes(std::size_t n) noexcept {
     Patch p;
@@ -87,6 +88,16 @@ void each_row(const Patch& p, std::uint32_t d, char* global, char* local, const 
     global += p.global_stride[d - 2];
     local += p.local_stride[d - 2];
   }
+}
+
+/// As each_row(), of all dimensions: f(packed, global, local, bytes), where the rows follow each other.
+template <class F>
+void each_packed_row(const Patch& p, char* packed, void* global, void* local, const F& f) {
+  each_row(p, p.dimensions, static_cast<char*>(global), static_cast<char*>(local),
+           [&](char* g, char* l, std::size_t n) {
+             f(packed, g, l, n);
+             packed += n;
+           });
 }
 
 /// f(global, local, shape) for the parts of the patch that kasane_strides_t can describe: 8 dimensions.

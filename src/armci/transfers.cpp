@@ -2,6 +2,7 @@
 #include "armci/transfers.h"
 
 #include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "armci/library.h"
@@ -69,12 +70,9 @@ void accumulate_unaligned(const Call& call, int type, const void* scale, void* g
   const Call blocking = {call.name, call.process};
   const ProcessLock lock(call.name, call.process);
   get(blocking, global, sums.data(), packed);
-  char* next = sums.data();
-  each_row(patch, patch.dimensions, static_cast<char*>(global), static_cast<char*>(const_cast<void*>(local)),
-           [&](char*, const char* from, std::size_t n) {
-             added_here(type, scale, next, from, n);
-             next += n;
-           });
+  each_packed_row(
+      patch, sums.data(), global, const_cast<void*>(local),
+      [&](char* to, char*, const char* from, std::size_t n) { added_here(type, scale, to, from, n); });
   put(blocking, global, sums.data(), packed);
 }
 
@@ -132,18 +130,15 @@ void accumulate(const Call& call, int type, const void* scale, void* global, con
   if (!aligned(s, global, local, patch)) [[unlikely]]
     return accumulate_unaligned(call, type, scale, global, local, patch);
   std::vector<char> products;
-  Patch from_products = patch;
+  std::optional<Patch> of_products;
   auto* from = static_cast<char*>(const_cast<void*>(local));
   if (s.multiply_first) {
     products.resize(patch.total());
-    char* next = products.data();
-    each_row(patch, patch.dimensions, static_cast<char*>(global), from,
-             [&](char*, const char* f, std::size_t n) {
-               multiplied(type, scale, next, f, n);
-               next += n;
-             });
+    each_packed_row(patch, products.data(), global, from, [&](char* to, char*, const char* f, std::size_t n) {
+      multiplied(type, scale, to, f, n);
+    });
     from = products.data();
-    from_products = patch.packed();
+    of_products = patch.packed();
   }
   const double factor[2] = {s.factor, 0};
   const auto done = [&](int code, char* t) {
@@ -160,7 +155,7 @@ void accumulate(const Call& call, int type, const void* scale, void* global, con
     return;
   }
   bool here = false;  // in private memory all is done by the first part
-  each_shape(from_products, patch.dimensions, static_cast<char*>(global), from,
+  each_shape(of_products ? *of_products : patch, patch.dimensions, static_cast<char*>(global), from,
              [&](char* t, const char* f, const kasane_strides_t& shape) {
                if (!here)
                  here = !done(kasane_accumulate_strided(t, f, &shape, s.element, factor, call.pending), t);
@@ -179,12 +174,8 @@ bool sent_for(const Deferred& t) {
 void keep_source(Deferred& t) {
   if (t.kind == Deferred::Kind::get) return;
   t.bytes.resize(t.patch.total());
-  char* next = t.bytes.data();
-  each_row(t.patch, t.patch.dimensions, static_cast<char*>(t.global), static_cast<char*>(t.local),
-           [&](char*, const char* from, std::size_t n) {
-             copy_row(next, from, n);
-             next += n;
-           });
+  each_packed_row(t.patch, t.bytes.data(), t.global, t.local,
+                  [](char* to, char*, const char* from, std::size_t n) { copy_row(to, from, n); });
   t.local = t.bytes.data();
   t.patch = t.patch.packed();
 }
