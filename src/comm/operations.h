@@ -105,6 +105,10 @@ enum class Element : std::uint8_t { int32, int64, float32, float64, complex64, c
 [[nodiscard]] constexpr std::size_t element_bytes(Element e) noexcept {
   return e == Element::complex128 ? 16 : e == Element::int32 || e == Element::float32 ? 4 : 8;
 }
+/// What is added by itself, and what addresses are multiples of.
+[[nodiscard]] constexpr std::size_t part_bytes(Element e) noexcept {
+  return e == Element::complex64 || e == Element::complex128 ? element_bytes(e) / 2 : element_bytes(e);
+}
 /// y += a · x, element by element, atomic with respect to other accumulates of the same element type.
 /// Integers use the real part of scale, truncated; it must fit in 64 bits.
 struct AccumulateParams {

@@ -474,9 +474,7 @@ DirectAccess::Found DirectAccess::write_batch(comm::Blocking& io, Outstanding& o
 Result<void> DirectAccess::accumulate(comm::Blocking& io, Outstanding& o, comm::Element element,
                                       std::complex<double> scale, std::uint64_t to, const std::byte* from,
                                       comm::Cursor cursor, Source source) {
-  const std::size_t size = comm::element_bytes(element);
-  const std::size_t part =
-      element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
+  const std::size_t size = comm::element_bytes(element), part = comm::part_bytes(element);
   Result<void> wrong;
   auto issued = each_batch(io, to, reinterpret_cast<std::uintptr_t>(from), cursor, true, [&](Batch& batch) {
     for (std::size_t i = 0; i < batch.count && wrong; ++i) {

@@ -289,9 +289,7 @@ class DirectAccess {
   /// Whether these are whole elements, aligned to their parts on both sides.
   [[nodiscard]] static bool elements(comm::Element element, std::uint64_t offset, const void* local,
                                      std::size_t bytes) noexcept {
-    const std::size_t size = comm::element_bytes(element);
-    const std::size_t part =
-        element == comm::Element::complex64 || element == comm::Element::complex128 ? size / 2 : size;
+    const std::size_t size = comm::element_bytes(element), part = comm::part_bytes(element);
     return ((offset | reinterpret_cast<std::uintptr_t>(local)) & (part - 1)) == 0 && bytes % size == 0;
   }
   /// change(owner, offset, local offset, bytes) for each piece of the walk, within a use of its page; pieces

@@ -59,8 +59,8 @@ template <class T>
 template <class T>
 void add_real(T* y, const T* x, T a, std::size_t n) noexcept {
 #if defined(__x86_64__)
-  static const bool wide = __builtin_cpu_supports("avx2");
-  if (wide) return add_wide(y, x, a, n);
+  // a bit that libgcc's constructor has set
+  if (__builtin_cpu_supports("avx2")) return add_wide(y, x, a, n);
 #endif
   add_loop(y, x, a, n);
 }
