@@ -111,24 +111,14 @@ int check_element(const char* call, kasane_element_t element, const double scale
   return 0;
 }
 
-int accumulate(const char* call, const void* site, void* global, const void* source, Cursor& cursor,
-               kasane_element_t element, const double scale[2], kasane_pending_t* pending) {
-  Direct* d = direct_for(call);
-  if (d == nullptr) return EPERM;
-  if (const int wrong = check_element(call, element, scale); wrong != 0) return wrong;
-  if (d->accumulate_here(global, source, cursor, static_cast<Element>(element), scale_of(scale))) return 0;
-  d->check(global, cursor, true, call, site);
-  return answer(
-      d->accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)),
-      call);
-}
-
-// Out of line: as get_elsewhere().
-[[gnu::noinline]] int accumulate_elsewhere(const char* call, const void* site, void* global,
-                                           const void* source, std::size_t bytes, kasane_element_t element,
+// What is not here, after all was checked. Out of line: as get_elsewhere().
+[[gnu::noinline]] int accumulate_elsewhere(Direct& d, const char* call, const void* site, void* global,
+                                           const void* source, const Cursor& cursor, kasane_element_t element,
                                            const double scale[2], kasane_pending_t* pending) {
-  Cursor cursor = contiguous(bytes);
-  return accumulate(call, site, global, source, cursor, element, scale, pending);
+  d.check(global, cursor, true, call, site);
+  return answer(
+      d.accumulate(global, source, cursor, static_cast<Element>(element), scale_of(scale), id_of(pending)),
+      call);
 }
 
 struct AtomicCall {
@@ -300,8 +290,9 @@ int kasane_accumulate(void* global, const void* source, size_t count, kasane_ele
       d->accumulate_here(global, source, bytes, static_cast<Element>(element), scale_of(scale));
   if (done == bytes) [[likely]]
     return 0;
-  return accumulate_elsewhere(call, __builtin_return_address(0), static_cast<char*>(global) + done,
-                              static_cast<const char*>(source) + done, bytes - done, element, scale, pending);
+  return accumulate_elsewhere(*d, call, __builtin_return_address(0), static_cast<char*>(global) + done,
+                              static_cast<const char*>(source) + done, contiguous(bytes - done), element,
+                              scale, pending);
 }
 
 int kasane_accumulate_strided(void* global, const void* source, const kasane_strides_t* shape,
@@ -310,7 +301,10 @@ int kasane_accumulate_strided(void* global, const void* source, const kasane_str
   int code = 0;
   const void* site = __builtin_return_address(0);
   const int shaped = with_shape(shape, call, [&](Cursor& c) {
-    code = accumulate(call, site, global, source, c, element, scale, pending);
+    Direct* d = direct_for(call);
+    code = d == nullptr ? EPERM : check_element(call, element, scale);
+    if (code == 0 && !d->accumulate_here(global, source, c, static_cast<Element>(element), scale_of(scale)))
+      code = accumulate_elsewhere(*d, call, site, global, source, c, element, scale, pending);
     return kasane::Result<void>{};
   });
   return shaped != 0 ? shaped : code;

@@ -308,7 +308,9 @@ Result<void> Direct::change(Id* id, const Issue& issue) {
 }
 
 /// The next row decides, which may have been begun, and the one after it.
-bool Direct::may_replace(std::uint64_t to, comm::Cursor cursor) const noexcept {
+bool Direct::may_replace(std::uint64_t to, const comm::Cursor& all) const noexcept {
+  if (!access_.addresses().pages_leave()) return false;
+  comm::Cursor cursor = all;
   for (int rows = 0; rows < 2 && !cursor.done(); ++rows) {
     const comm::Piece piece = cursor.piece();
     if (access_.may_replace(to + piece.remote_offset, piece.bytes)) return true;
