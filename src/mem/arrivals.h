@@ -2,7 +2,7 @@
 // Pages that have come into DRAM since the pager last asked, and when they came: for the choice of what to
 // evict.
 //
-//   a thread that fills a frame   note(page)        a bit, and 16 bits of a clock
+//   a thread that fills a frame   note(page)        a bit, and 16 bits of a clock, set anew each time
 //   the pager                    take(f)           f(page) in the order in which the pages came
 //                                 just_came(page)   keep it for now: its reader needs time to use it
 //
@@ -28,14 +28,14 @@ class Arrivals {
   Arrivals& operator=(Arrivals&&) = delete;
   ~Arrivals();
 
-  /// The page, or a further part of it, has come into DRAM.
+  /// The page, or a further part of it, has come into DRAM. A page that is noted already may have left
+  /// meanwhile, so its time is always the last one.
   void note(PageId page) noexcept {
-    if (noted_.contains(page)) return;
     ticks_[raw(page)].store(tick(), std::memory_order_relaxed);  // relaxed: a number
-    noted_.insert(page);
+    if (!noted_.contains(page)) noted_.insert(page);
   }
   /// Calls f(page) for at most `most` pages that were noted since the last take(), in the order in which they
-  /// came, as far as a clock of kTickNs tells.
+  /// came last, as far as a clock of kTickNs tells.
   template <class F>
   void take(const F& f, std::uint64_t most) {
     taken_.clear();
