@@ -185,7 +185,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
     DirectoryAnswer asked{.entry = seen};
     ask(io, page, asked);
     Location where = Location::of(asked.word);
-    if (is_on_ssd_elsewhere(where)) {
+    if (is_on_ssd_elsewhere(where) || (own_location == nullptr && is_on_ssd(where))) {
       PageIn::Request request{page, where.owner, asked.word};
       page_in_->page_in(io, {&request, 1});
       asked.word = request.word;
@@ -201,12 +201,9 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       directory_.replace(io, page, where, in_tier(touched(where), initial_tier(page)));
       continue;
     }
-    if (owned_on_ssd(where, transport_.rank())) {
-      if (own_location != nullptr) {
-        *own_location = where;
-        return where.owner;
-      }
-      page_in(io, page, where.owner);
+    if (own_location != nullptr && owned_on_ssd(where, transport_.rank())) {
+      *own_location = where;
+      return where.owner;
     }
     // not busy: recalled, filled or moved meanwhile
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();

@@ -37,7 +37,7 @@ class PageIn {
   struct Request {
     PageId page;
     Rank owner;
-    /// in: word 0 as it was found; out, for another rank's page: word 0 as its owner has left it
+    /// in: word 0 as it was found; out: as its owner has left it
     std::uint64_t word = 0;
   };
   /// Returns when each page was paged in by its owner, or moves. The caller holds no

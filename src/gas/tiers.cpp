@@ -246,11 +246,11 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
   comm::Blocking polling(transport_, waiter, io.counters());
   for (; !wanted.empty(); wanted = wanted.subspan(std::min(kAtOnce, wanted.size()))) {
     const auto some = wanted.first(std::min(kAtOnce, wanted.size()));
-    std::array<PageId, kAtOnce> own;
+    std::array<Request*, kAtOnce> own;
     std::size_t n = 0;
-    for (const Request& s : some) {
+    for (Request& s : some) {
       if (s.owner == me)
-        own[n++] = s.page;
+        own[n++] = &s;
       else
         residency_.use_tables({pages_.blocks_of(s.page).first, 1});  // those that map its frames here
     }
@@ -264,27 +264,36 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
                                          {&answer});
                        });
     for (std::size_t i = 0; i < some.size(); ++i) some[i].word = answers[i];
-    for (std::span<const PageId> left(own.data(), n); !left.empty();)
+    for (std::span<Request* const> left(own.data(), n); !left.empty();)
       left = left.subspan(page_in_own(polling, left));
   }
 }
 
 /// The first of the pages, and those after it that can be claimed without waiting. Returns how many that are.
-std::size_t Tiers::page_in_own(comm::Blocking& io, std::span<const PageId> pages) {
-  blocks_->admit(io, pages[0]);
-  blocks_->claim_for_page_in(io, pages[0]);
+std::size_t Tiers::page_in_own(comm::Blocking& io, std::span<Request* const> wanted) {
+  const PageId first = wanted[0]->page;
+  blocks_->admit(io, first);
+  blocks_->claim_for_page_in(io, first);
   Incoming in;
-  in.add(pages[0]);
-  for (std::uint64_t blocks = 0; in.n < pages.size() && fits_together(pages[in.n], blocks) &&
-                                 blocks_->try_claim_for_page_in(pages[in.n]);) {
-    blocks += pages_.blocks_of(pages[in.n]).count;
-    in.add(pages[in.n]);
+  in.add(first);
+  for (std::uint64_t blocks = 0; in.n < wanted.size() && fits_together(wanted[in.n]->page, blocks) &&
+                                 blocks_->try_claim_for_page_in(wanted[in.n]->page);) {
+    blocks += pages_.blocks_of(wanted[in.n]->page).count;
+    in.add(wanted[in.n]->page);
   }
   const std::size_t n = in.n;
-  if (pages.size() == 1) claim_with(in);
+  if (wanted.size() == 1) claim_with(in);
   page_in(io, in, Caller::worker);
+  for (std::size_t i = 0; i < n; ++i) wanted[i]->word = word_after(in, i);
   if (Location::of(in.moves[0].before).busy) io.waiter().pause();
   return n;
+}
+
+/// Word 0 of page i, as page_in() has left it.
+std::uint64_t Tiers::word_after(const Incoming& in, std::size_t i) const noexcept {
+  return (comes_from(in, i) != PageInFrom::nothing ? end_page_in(in.moves[i].step.claimed)
+                                                   : Location::of(in.moves[i].before))
+      .word();
 }
 
 PageInFrom Tiers::comes_from(const Incoming& in, std::size_t i) const noexcept {
@@ -592,11 +601,8 @@ bool Tiers::claim_hinted(comm::Blocking& io, PageId page) noexcept {
 }
 
 std::uint64_t Tiers::answer_to(const QueuedRequest& asked, const Incoming& in, std::size_t i) const noexcept {
-  const PageInFrom from = comes_from(in, i);
-  if (asked.source.any()) return from == PageInFrom::put ? kTaken : 0;
-  return (from != PageInFrom::nothing ? end_page_in(in.moves[i].step.claimed)
-                                      : Location::of(in.moves[i].before))
-      .word();
+  if (asked.source.any()) return comes_from(in, i) == PageInFrom::put ? kTaken : 0;
+  return word_after(in, i);
 }
 
 /// May the page come in a turn with so many blocks of others?

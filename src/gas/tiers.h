@@ -179,7 +179,8 @@ class Tiers final : public PageIn {
   [[nodiscard]] PageInFrom comes_from(const Incoming&, std::size_t i) const noexcept;
   void page_in(comm::Blocking&, Incoming&, Caller);
   void take_handed(comm::Blocking&, const Incoming&);
-  std::size_t page_in_own(comm::Blocking&, std::span<const PageId>);
+  std::size_t page_in_own(comm::Blocking&, std::span<Request* const>);
+  [[nodiscard]] std::uint64_t word_after(const Incoming&, std::size_t i) const noexcept;
   bool hand_over_here(comm::Blocking&, const HandOver&);
   void claim_with(Incoming&) noexcept;
   void put_back(const QueuedRequest&) noexcept;

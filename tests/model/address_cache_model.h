@@ -18,8 +18,8 @@
 // its first look, when most has landed; a put is issued, lands and is complete at once.
 //
 // A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell.
-// An actor that meets a page on SSD asks the owner to page it in; the owner's service does so, and the actor
-// looks again. A put of both cells that meets the page on SSD hands them over: the owner's service makes them
+// An actor that meets a page on SSD asks the owner to page it in; the owner's service does so, and answers
+// with word 0 as it has left it, which the actor takes for what it has found. A put of both cells that meets the page on SSD hands them over: the owner's service makes them
 // the page's instead of those on the disk, cell by cell, while the page is busy.
 //
 // Abstractions: the owner's answer to a yield belongs to the other model; here a move may be scripted to be
@@ -40,6 +40,8 @@ namespace kasane::model::addresses {
 /// Which rule the walk leaves out. The shipping code knows nothing of this.
 enum class Mutation : std::uint8_t {
   none,
+  answered_early,       ///< the owner answers when the page is marked, not when it has come
+  answer_kept_blindly,  ///< the owner's answer fills an entry that was recalled meanwhile
   no_wait_for_uses,     ///< a recall that meets uses is answered at once
   no_wait_for_answers,  ///< the mover sends recalls and goes on
   no_stamp,             ///< word 0 is believed whatever the stamp of word 2 says
@@ -143,6 +145,7 @@ class Addresses {
     std::uint8_t heard;                               // of a fill: which of its two answers are here
     std::uint8_t bit_stamp;                           //            of word 2 when the bit was set
     std::uint8_t busy, tier, untouched;               //            word 0, whose owner and version are above
+    std::uint8_t by_answer;  //            this is the answer of the owner that was asked
     // of a move: the holders that it saw together with the mark; whether it has looked
     std::uint8_t peeked, seen;
     std::uint8_t holders, awaited;  // ranks to be asked; ranks that have not answered
@@ -427,7 +430,10 @@ class Addresses {
         y.stage = i.what == Do::near_get ? kLookingNear : kLooking;
         return access(n, a, event, emit);
       case kLookingNear:
-        if (!gas::readable(word0(s))) return to(kAsked, kMoving);
+        if (!gas::readable(word0(s))) {
+          y.heard = 0;
+          return to(kAsked, kMoving);
+        }
         found_by_word0(s, y);
         return to(kReadingCells, kRead0, y.owner);
       case kLooking: {
@@ -482,8 +488,10 @@ class Addresses {
         return to(kLooking, kLook);
       case kFilling: {
         const gas::AddressEntry before{gas::AddressState::none, kNoRank, 0, x.stamp};
-        if (entry(s, me) != before) {
+        const bool blindly = without(Mutation::answer_kept_blindly) && x.by_answer;
+        if (entry(s, me) != before && !blindly) {
           y.stamp = 0;
+          y.by_answer = 0;
           if (event == Event::read) return to(kReadingCells, kRecalled);
           y.owner = 0;
           return to(kLooking, kRecalled);
@@ -491,6 +499,7 @@ class Addresses {
         const gas::AddressEntry full = gas::filled(
             before, Rank{x.owner - 1u}, without(Mutation::filler_not_counted) ? Event::read : event);
         put_entry(n, me, full);
+        y.by_answer = 0;
         if (event == Event::read) found_by_entry(full, y);
         if (event == Event::put) y.stamp = 0;
         y.counted = event == Event::put && !without(Mutation::filler_not_counted);
@@ -538,14 +547,20 @@ class Addresses {
         start_again(y);
         return to(kLooking, kAgain);
       case kAsked:  // the message is there at once; its answer comes when the page is in
-        if (y.seen_version == 0) {
+        if (x.heard == 0) {
           n.wanted = 1;
-          y.seen_version = 1;
+          y.heard = 1;
           return to(kAsked, kAskOwner);
         }
-        if (s.wanted) return;
-        start_again(y);
-        return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
+        if (x.heard != kBoth) return;
+        if (i.what == Do::near_get) {
+          const bool in = gas::readable(answer_of(y));
+          y.heard = y.busy = y.tier = y.untouched = 0;
+          if (!in) start_again(y);
+          return to(in ? kReadingCells : kLookingNear, kAgain);
+        }
+        y.by_answer = 1;
+        return to(believe(y, event, whole), kAgain);
       // issue, landing and completion are one step: gets must see what has landed, which is more than what is
       // complete
       case kPutting:
@@ -565,31 +580,53 @@ class Addresses {
   /// Both answers are here; decides what to do with them. From here on the page is known by word 0, unless
   /// the entry is filled.
   Stage believe(Actor& y, Event event, bool whole) const {
-    gas::Location where{y.owner != 0,
-                        y.owner != 0 ? Rank{y.owner - 1u} : kNoRank,
-                        static_cast<gas::Tier>(y.tier),
-                        y.busy != 0,
-                        y.seen_version,
-                        y.untouched != 0};
-    const std::uint64_t holders = gas::unheld(y.bit_stamp);
+    gas::Location where = answer_of(y);
+    const std::uint8_t bit_stamp = y.bit_stamp;
+    const std::uint64_t holders = gas::unheld(bit_stamp);
     const bool read = event == Event::read;
     y.heard = y.bit_stamp = y.busy = y.tier = y.untouched = 0;
     if (!where.allocated) return kPaused;  // the caller gets an error; here it asks again
     if (without(Mutation::fill_from_ssd)) where.tier = gas::Tier::dram;
     if (!gas::readable(where)) {
-      y.seen_version = 0;  // it has not asked yet
-      return gas::hands_over(where, whole) ? kHanding : kAsked;
+      y.seen_version = y.by_answer = 0;  // it has not asked yet
+      if (gas::hands_over(where, whole)) return kHanding;
+      y.bit_stamp = bit_stamp;  // it stays registered
+      return kAsked;
     }
     if (where.busy && !read && without(Mutation::put_while_busy)) return kPutting;
     if (without(Mutation::fill_while_busy)) where.busy = false;
     if (without(Mutation::untouched_is_kept) || (!read && without(Mutation::put_leaves_untouched)))
       where.untouched = false;
     if (without(Mutation::no_stamp) ? gas::keepable(where) : gas::registered(where, holders)) return kFilling;
+    y.by_answer = 0;
     if (read) return kReadingCells;
     if (where.busy) return kPaused;
     if (where.untouched) return kTouching;
     start_again(y);
     return kLooking;
+  }
+  /// Word 0, as the actor was told.
+  static gas::Location answer_of(const Actor& y) noexcept {
+    return {y.owner != 0,
+            y.owner != 0 ? Rank{y.owner - 1u} : kNoRank,
+            static_cast<gas::Tier>(y.tier),
+            y.busy != 0,
+            y.seen_version,
+            y.untouched != 0};
+  }
+  /// The owner's service tells all that have asked for the page.
+  static void answer_askers(State& n, const gas::Location& where) {
+    n.wanted = 0;
+    for (Actor& y : n.actor) {
+      if (y.stage != kAsked || y.heard != 1) continue;
+      y.owner = static_cast<std::uint8_t>(where.owner == kNoRank ? 0 : raw(where.owner) + 1);
+      y.tier = static_cast<std::uint8_t>(where.tier);
+      y.busy = where.busy;
+      y.untouched = where.untouched;
+      y.by_entry = 0;
+      y.seen_version = static_cast<std::uint8_t>(where.version);
+      y.heard = kBoth;
+    }
   }
   static void found_by_word0(const State& s, Actor& y) {
     y.owner = s.owner;
@@ -621,7 +658,7 @@ class Addresses {
       if (s.busy) return;
       switch (gas::page_in_from(word0(s), Rank{at}, handed)) {
         case gas::PageInFrom::nothing:
-          n.wanted = 0;
+          answer_askers(n, word0(s));
           if (handed) n.taken = 2;
           return emit(n, label);
         case gas::PageInFrom::put:
@@ -629,6 +666,7 @@ class Addresses {
           break;
         case gas::PageInFrom::ssd: break;
       }
+      if (without(Mutation::answered_early)) answer_askers(n, gas::end_page_in(word0(s)));
       n.busy = handed && without(Mutation::handed_unmarked) ? 0 : 1;
       if (n.busy == 0) n.tier = 0;
       n.service = static_cast<std::uint8_t>(handed ? kHandedStep + 1 : 1);
@@ -642,7 +680,8 @@ class Addresses {
     }
     if (n.busy != 0) put_word0(n, gas::end_page_in(word0(s)));
     std::fill_n(n.disk, kCells, 0);
-    n.service = n.wanted = 0;
+    n.service = 0;
+    answer_askers(n, word0(n));
     if (put != nullptr) {
       note_complete(n, *put);
       n.taken = 1;
@@ -654,7 +693,7 @@ class Addresses {
   void end_handed_unread(State& n, const Step& label, Emit&& emit) const {
     n.tier = 0;
     std::fill_n(n.disk, kCells, 0);
-    n.wanted = 0;
+    answer_askers(n, word0(n));
     n.taken = 2;
     emit(n, label);
   }

@@ -185,6 +185,11 @@ Named replaced_then_put() {
   return spilled("a put of the whole page, then of a cell",
                  {{0, {evict(), near_get()}}, {1, {put_all(2), put(0, 3)}}, {2, {get()}}});
 }
+// An owner pages its own page in for a put through its entry, and evicts it before the put has it.
+Named put_of_its_owner() {
+  return spilled("a put of the owner to its page on SSD",
+                 {{0, {put(0, 2), put(0, 3)}}, {0, {evict(), get()}}, {1, {get(), put(1, 2)}}});
+}
 Named put_of_a_cell() {
   return spilled("a put of a part of the page on SSD", {{0, {get()}}, {1, {put(0, 2)}}});
 }
@@ -228,6 +233,7 @@ std::vector<Named> programs() {
           replaced_by_its_owner(),
           replaced_and_moved(),
           replaced_then_put(),
+          put_of_its_owner(),
           put_of_a_cell(),
           put_while_moving(),
           owner_too(),
@@ -315,6 +321,8 @@ std::vector<Mutant> mutants() {
       {"takes_without_look", takes_without_look, two_by_message()},
       {"watched_not_awaited", watched_not_awaited, taken_back()},
       {"recall_while_filling_by_itself", recall_while_filling, taken_back()},
+      {"answered_early", answered_early, put_of_a_cell()},
+      {"answer_kept_blindly", answer_kept_blindly, put_of_its_owner()},
       {"handed_unread", handed_unread, replaced()},
       {"handed_unmarked", handed_unmarked, replaced()},
       {"handed_in_part", handed_in_part, put_of_a_cell()},
