@@ -80,8 +80,8 @@ class Requests {
   std::size_t open_count_ = 0;
 };
 
-/// post(requests, i, answer) for each of the answers; those that are `again` are asked for again. What needs no
-/// request sets its answer itself. At most as many at the same time as a Requests has room for.
+/// post(requests, i, answer) for each of the answers; those that are `again` are asked for again. What needs
+/// no request sets its answer itself. At most as many at the same time as a Requests has room for.
 template <class Post>
 void request_each(Blocking& io, std::span<std::uint64_t> answers, std::uint64_t again, const Post& post) {
   std::fill(answers.begin(), answers.end(), again);

@@ -162,7 +162,7 @@ void DirectAccess::each_page(std::uint64_t base, comm::Cursor cursor, const F& f
   }
 }
 
-/// Has at most `most` of the walk's next pages that are on SSD paged in together, so that their reads overlap.
+/// Has at most `most` of the walk's next pages that are on SSD paged in together: their reads overlap.
 /// Returns after how many changes of the page the walk leaves them.
 std::size_t DirectAccess::page_in_ahead(comm::Blocking& io, std::uint64_t base, const comm::Cursor& rest,
                                         bool changes, std::size_t most) {

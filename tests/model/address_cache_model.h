@@ -19,8 +19,9 @@
 //
 // A page's owner may evict it: its bytes go to a disk, cell by cell, and its frame is punched, cell by cell.
 // An actor that meets a page on SSD asks the owner to page it in; the owner's service does so, and answers
-// with word 0 as it has left it, which the actor takes for what it has found. A put of both cells that meets the page on SSD hands them over: the owner's service makes them
-// the page's instead of those on the disk, cell by cell, while the page is busy.
+// with word 0 as it has left it, which the actor takes for what it has found. A put of both cells that meets
+// the page on SSD hands them over: the owner's service makes them the page's instead of those on the disk,
+// cell by cell, while the page is busy.
 //
 // Abstractions: the owner's answer to a yield belongs to the other model; here a move may be scripted to be
 // refused. A waiting worker is disabled until what it waits for has changed. Numbers of recalls (stamp) and

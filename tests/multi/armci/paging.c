@@ -195,7 +195,7 @@ static void later(int process, size_t first) {
   fill();
 }
 
-/* Accumulates whose elements are not aligned: made under a lock, by the call that waits for all the others. */
+/* Accumulates whose elements are not aligned: made under a lock, by the call that waits for all others. */
 static void unaligned(int process, size_t first) {
   static char was[kRows * kRow];
   char* const at = part[process] + first + 4;
