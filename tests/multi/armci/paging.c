@@ -130,7 +130,7 @@ static void together(int process, size_t first) {
          "pages of a get were read one by one");
 
   evict();
-  const uint64_t again = counter("reads_together");
+  const uint64_t again = counter("reads_together"), misses = counter("address_misses");
   ARMCI_Barrier();
   for (int i = 0; i < kRows * kRow / 8; ++i) ((long*)local)[i] = 1;
   long scale = 3;
@@ -138,6 +138,8 @@ static void together(int process, size_t first) {
   ARMCI_Barrier();
   expect(counter("reads_together") - again >= (uint64_t)nproc * kRows / 2,
          "pages of an acc were read one by one");
+  expect(counter("address_misses") - misses <= (uint64_t)nproc * kRows * 3 / 2,
+         "the directory was asked twice for a page of an acc");
   ARMCI_GetS(part[process] + first, far_stride, local, near_stride, count, 1, process);
   expect(patch_is(process, first, 3), "an acc of a patch");
   ARMCI_Barrier();
