@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -83,6 +84,17 @@ int start(MPI_Comm communicator) {
 
 }  // namespace
 
+/// MPICH's process manager may end a job before it has read what a process wrote to stderr last. So: waits
+/// until a pipe there is empty, at most a second.
+static void abort_job(int code) {
+  constexpr int kLooks = 1000;
+  constexpr unsigned kLookUs = 1000;
+  int unread = 0;
+  for (int i = 0; i < kLooks && ::ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ++i)
+    ::usleep(kLookUs);
+  MPI_Abort(library.starts != 0 ? library.world.comm : MPI_COMM_WORLD, code);
+}
+
 void fatal(const char* format, ...) {
   std::fflush(stdout);
   char text[1024];
@@ -94,7 +106,7 @@ void fatal(const char* format, ...) {
   if (library.starts == 0) MPI_Comm_rank(MPI_COMM_WORLD, &me);
   std::fprintf(stderr, "[%d] ARMCI Error: %s\n", me, text);
   std::fflush(stderr);
-  MPI_Abort(library.starts != 0 ? library.world.comm : MPI_COMM_WORLD, 1);
+  abort_job(1);
   std::_Exit(1);
 }
 
@@ -155,7 +167,7 @@ void ARMCI_Error(const char* msg, int code) {
   std::fflush(stdout);
   std::fprintf(stderr, "[%d] ARMCI Error: %s\n", library.me, msg == nullptr ? "" : msg);
   std::fflush(stderr);
-  MPI_Abort(library.starts != 0 ? library.world.comm : MPI_COMM_WORLD, code);
+  kasane::armci::abort_job(code);
 }
 
 void PARMCI_Barrier() {
