@@ -292,8 +292,8 @@ class Map : public Parts<Shard> {
       if (bucket::occupancy(b.word) >> i & 1) sum ^= sum_of(i, b.entry[i]);
     return sum;
   }
-  /// kEntries: there is none. At the owner tags say what to look at: a bucket is many lines of the cache. In a
-  /// copy keys alone count, since the checksum covers no tags.
+  /// kEntries: there is none. At the owner tags say what to look at: a bucket is many lines of the cache. In
+  /// a copy keys alone count, since the checksum covers no tags.
   template <class A>
   [[nodiscard]] static unsigned index_of(const Bucket& b, Word word, std::uint64_t hash,
                                          const K& key) noexcept {
