@@ -4,12 +4,12 @@
 /// has the tables). A bucket verifies itself, as those of Pilaf (Mitchell et al., USENIX ATC 2013): one read
 /// tells whether its bytes belong together, and whether it is the bucket of a key, as in extendible hashing.
 ///
-///     word     locked 1 | version 15 | occupancy 16 | checksum 32: changed by compare-swap, and by its holder
+///     word     locked 1 | version 15 | occupancy 16 | checksum 32: compare-swapped, then its holder's
 ///     place    prefix 56 | depth 8: the low `depth` bits of its keys' hashes
 ///     tags     one byte of each key's hash: where a find at the owner looks
 ///     entries  occupancy says which
 ///
-/// The checksum covers place and the occupied entries, not the tags. A writer compare-swaps the word as it was
+/// The checksum covers place and occupied entries, not the tags. A writer compare-swaps the word as it was
 /// read to the same with `locked`: that proves the read. Then it changes entries, then it stores the new word.
 #pragma once
 
