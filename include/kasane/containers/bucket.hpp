@@ -10,7 +10,7 @@
 ///     entries  occupancy says which
 ///
 /// The checksum covers place and occupied entries, not the tags. A writer compare-swaps the word as it was
-/// read to the same with `locked`: that proves the read. Then it changes entries, then it stores the new word.
+/// read to the same with `locked`: that proves the read. It changes entries, then it stores the new word.
 #pragma once
 
 #include <cstddef>

@@ -43,9 +43,12 @@ static_assert(kStripes == 512, "lock_of() takes 9 bits");
 // Integers wrap around: unsigned, so that overflow is defined.
 template <class T>
 [[gnu::always_inline]] inline void add_loop(T* y, const T* x, T a, std::size_t n) noexcept {
+  // Unrolled: where a loop of six instructions lies across lines of code, it takes 1.6 times as long.
   if (a == T{1}) {
+#pragma GCC unroll 4
     for (std::size_t i = 0; i < n; ++i) y[i] += x[i];
   } else {
+#pragma GCC unroll 4
     for (std::size_t i = 0; i < n; ++i) y[i] += a * x[i];
   }
 }
