@@ -56,9 +56,12 @@ struct Far {
   /// Together: one round trip.
   static void write_two(void* to, const void* from, std::size_t bytes, void* and_to, const void* and_from,
                         std::size_t and_bytes) {
-    const kasane_piece_t pieces[2] = {{to, const_cast<void*>(from), bytes},
-                                      {and_to, const_cast<void*>(and_from), and_bytes}};
-    check(kasane_put_vector(pieces, 2, nullptr));
+    kasane_pending_t first = {};
+    const int begun = kasane_put_async(and_to, and_from, and_bytes, &first);
+    const int code = kasane_put(to, from, bytes);
+    check(kasane_wait(&first));
+    check(begun);
+    check(code);
   }
 };
 
