@@ -157,6 +157,9 @@ static void row_compare(char* far, char* near, int n, const operation_t* o) {
 static void row_zero(char* far, char* near, int n, const operation_t* o) {
   (void)o, memset(far, 0, n), memset(near, 0, n);
 }
+static void row_zero_near(char* far, char* near, int n, const operation_t* o) {
+  (void)o, (void)far, memset(near, 0, n);
+}
 /* An accumulate where puts have left bytes of any type. */
 static int in_own_part(const operation_t* o) { return o->kind == 2 && o->at < (size_t)nproc * part; }
 
@@ -260,7 +263,7 @@ static void execute(operation_t* o, char* near) {
   memset(&handle, o->values, sizeof handle); /* garbage */
   char* far = segment[o->target] + o->at;
   if (in_own_part(o)) {
-    each_row(o, o->levels, near, near, row_zero);
+    each_row(o, o->levels, near, near, row_zero_near);
     ARMCI_PutS(near, o->near, far, o->far, o->count, o->levels, o->target);
   }
   if (o->kind != 1) each_row(o, o->levels, far, near, row_fill);
