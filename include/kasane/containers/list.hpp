@@ -197,8 +197,7 @@ class List : public Parts<ListPart> {
       a.write(node_of(l), &h, sizeof h);
     });
   }
-  static void set_next(ListFields& f, Link l, Link next);
-  static void set_prev(ListFields& f, Link l, Link prev);
+  static void set_link(Link& end, Link l, Link Head::* side, Link to);
   [[nodiscard]] Link take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const;
   void unlink(ListFields& f, Link l, Node& n) const;
 };
@@ -252,21 +251,11 @@ typename List<T>::iterator List<T>::after(const iterator& it) const {
 
 /// Of a node; without one, the list's end on that side.
 template <class T>
-void List<T>::set_next(ListFields& f, Link l, Link next) {
-  if (l == 0) {
-    f.first = next;
-    return;
-  }
-  change_links(l, [next](Head& h) { h.next = next; });
-}
-
-template <class T>
-void List<T>::set_prev(ListFields& f, Link l, Link prev) {
-  if (l == 0) {
-    f.last = prev;
-    return;
-  }
-  change_links(l, [prev](Head& h) { h.prev = prev; });
+void List<T>::set_link(Link& end, Link l, Link Head::* side, Link to) {
+  if (l == 0)
+    end = to;
+  else
+    change_links(l, [side, to](Head& h) { h.*side = to; });
 }
 
 /// A node that nothing leads to, and the generation that it had.
@@ -321,8 +310,8 @@ typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t ran
     }
     at_rank(rank, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
     const Link first = nodes.front().first, last = nodes.back().first;
-    set_next(f, before, first);
-    set_prev(f, at.link_, last);
+    set_link(f.first, before, &Head::next, first);
+    set_link(f.last, at.link_, &Head::prev, last);
     f.count += xs.size();
     return Made::yes;
   });
@@ -346,8 +335,8 @@ void List<T>::unlink(ListFields& f, Link l, Node& n) const {
     a.write(node_of(l), static_cast<const Head*>(&n), sizeof(Head));
     a.store(&part->free, l);
   });
-  set_next(f, prev, next);
-  set_prev(f, next, prev);
+  set_link(f.first, prev, &Head::next, next);
+  set_link(f.last, next, &Head::prev, prev);
   --f.count;
 }
 

@@ -217,8 +217,9 @@ class Vector : public Parts<VectorPart> {
   std::size_t push(const T* xs, std::size_t n) const;
   [[gnu::noinline]] Word take_late(Word ticket, std::size_t n) const;
   void add_rounds(unsigned& rounds, std::size_t end) const;
+  template <class F>
+  void each_piece(std::size_t i, std::size_t n, const F& f) const;
   void store(std::size_t i, const T* xs, std::size_t n) const;
-  void write(std::size_t i, const T* xs, std::size_t n) const;
   void unmark(std::size_t i, std::size_t n) const;
   void read_all(std::size_t i, T* to, std::size_t n) const;
   void overwrite(std::size_t i, const T* xs, std::size_t n) const;
@@ -351,56 +352,50 @@ void Vector<T>::add_rounds(unsigned& rounds, std::size_t end) const {
   }
 }
 
-/// Values, then their marks.
+/// f(Near{} or Far{}, spot, from, count) for the pieces [i + from, i + from + count) of n elements, each of
+/// which lies together.
 template <class T>
-void Vector<T>::store(std::size_t i, const T* xs, std::size_t n) const {
-  while (n != 0) {
-    const Place p = place(i);
-    const std::size_t count = std::min(n, p.left);
-    at_place(p, [&](auto a, const Spot& s) {
-      E::template fill<decltype(a)>(s, xs, count);
-      E::template set<decltype(a)>(s, count, xs);
-    });
-    i += count, xs += count, n -= count;
+template <class F>
+void Vector<T>::each_piece(std::size_t i, std::size_t n, const F& f) const {
+  for (std::size_t from = 0; from < n;) {
+    const Place p = place(i + from);
+    const std::size_t count = std::min(n - from, p.left);
+    at_place(p, [&](auto a, const Spot& s) { f(a, s, from, count); });
+    from += count;
   }
 }
 
+/// Values, then their marks.
 template <class T>
-void Vector<T>::write(std::size_t i, const T* xs, std::size_t n) const {
-  while (n != 0) {
-    const Place p = place(i);
-    const std::size_t count = std::min(n, p.left);
-    at_place(p, [&](auto a, const Spot& s) { E::template fill<decltype(a)>(s, xs, count); });
-    i += count, xs += count, n -= count;
-  }
+void Vector<T>::store(std::size_t i, const T* xs, std::size_t n) const {
+  each_piece(i, n, [xs]<class A>(A, const Spot& s, std::size_t from, std::size_t count) {
+    E::template fill<A>(s, xs + from, count);
+    E::template set<A>(s, count, xs + from);
+  });
 }
 
 /// The n from i on are not there any more.
 template <class T>
 void Vector<T>::unmark(std::size_t i, std::size_t n) const {
-  while (n != 0) {
-    const Place p = place(i);
-    const std::size_t count = std::min(n, p.left);
-    at_place(p, [&](auto a, const Spot& s) { E::template set<decltype(a)>(s, count, nullptr, false); });
-    i += count, n -= count;
-  }
+  each_piece(i, n, []<class A>(A, const Spot& s, std::size_t, std::size_t count) {
+    E::template set<A>(s, count, nullptr, false);
+  });
 }
 
 template <class T>
 void Vector<T>::read_all(std::size_t i, T* to, std::size_t n) const {
-  while (n != 0) {
-    const Place p = place(i);
-    const std::size_t count = std::min(n, p.left);
-    at_place(p, [&](auto a, const Spot& s) { E::template read_all<decltype(a)>(s, to, count); });
-    i += count, to += count, n -= count;
-  }
+  each_piece(i, n, [to]<class A>(A, const Spot& s, std::size_t from, std::size_t count) {
+    E::template read_all<A>(s, to + from, count);
+  });
 }
 
 /// Of elements that are ready.
 template <class T>
 void Vector<T>::overwrite(std::size_t i, const T* xs, std::size_t n) const {
   if constexpr (E::kMarksApart)
-    write(i, xs, n);
+    each_piece(i, n, [xs]<class A>(A, const Spot& s, std::size_t from, std::size_t count) {
+      E::template fill<A>(s, xs + from, count);
+    });
   else
     for (std::size_t k = 0; k < n; ++k) put(i + k, xs[k]);
 }
