@@ -366,14 +366,17 @@ class Addresses {
                   static_cast<std::uint8_t>(e.owner != kNoRank ? raw(e.owner) + 1 : 0),
                   static_cast<std::uint8_t>(e.uses), static_cast<std::uint8_t>(e.stamp)};
   }
-  static gas::Location word0(const State& s) noexcept {
-    return {s.owner != 0,
-            s.owner != 0 ? Rank{s.owner - 1u} : kNoRank,
-            static_cast<gas::Tier>(s.tier),
-            s.busy != 0,
-            s.version,
-            s.untouched != 0};
+  /// of: State or Actor
+  template <class Of>
+  static gas::Location location(const Of& of, std::uint8_t version) noexcept {
+    return {of.owner != 0,
+            of.owner != 0 ? Rank{of.owner - 1u} : kNoRank,
+            static_cast<gas::Tier>(of.tier),
+            of.busy != 0,
+            version,
+            of.untouched != 0};
   }
+  static gas::Location word0(const State& s) noexcept { return location(s, s.version); }
   static void put_word0(State& s, const gas::Location& l) noexcept {
     s.owner = static_cast<std::uint8_t>(raw(l.owner) + 1);
     s.busy = l.busy;
@@ -607,14 +610,7 @@ class Addresses {
     return kLooking;
   }
   /// Word 0, as the actor was told.
-  static gas::Location answer_of(const Actor& y) noexcept {
-    return {y.owner != 0,
-            y.owner != 0 ? Rank{y.owner - 1u} : kNoRank,
-            static_cast<gas::Tier>(y.tier),
-            y.busy != 0,
-            y.seen_version,
-            y.untouched != 0};
-  }
+  static gas::Location answer_of(const Actor& y) noexcept { return location(y, y.seen_version); }
   /// The owner's service tells all that have asked for the page.
   static void answer_askers(State& n, const gas::Location& where) {
     n.wanted = 0;

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <iostream>
+#include <iterator>
 
 #include "model/explorer.h"
 
@@ -26,6 +28,15 @@ void expect_needed(std::initializer_list<Without> rules) {
   for (const Without w : rules) {
     const Outcome outcome = explore(Model{.without = w}, {});
     EXPECT_TRUE(outcome.refuted()) << static_cast<int>(w) << ": " << outcome.report();
+  }
+}
+
+/// For each of the rules build(rule, scenario) is refuted in one of the scenarios.
+template <class Without, class Scenarios, class Build>
+void expect_needed(std::initializer_list<Without> rules, const Scenarios& scenarios, const Build& build) {
+  for (const Without w : rules) {
+    const auto refuted = [&](const auto& scenario) { return explore(build(w, scenario), {}).refuted(); };
+    EXPECT_TRUE(std::any_of(std::begin(scenarios), std::end(scenarios), refuted)) << static_cast<int>(w);
   }
 }
 
