@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bucket of kasane::unordered_map (kasane/containers/bucket.hpp, the shipping tables) that threads read,
-// change and split at once. One key; its value counts the changes. A far thread reads a bucket in two parts,
-// in either order, by a directory of its own that may be old; a near one by the directory, and looks at the
-// word twice.
+// change, split and clear at once. One key; its value counts the changes. A far thread reads a bucket in two
+// parts, in either order, by a directory of its own that may be old; a near one by the directory, and looks
+// at the word twice.
 //
 // Checked: a find sees every change that ended before it began, and none that had not begun; no change is
-// lost; from every state there is a way to the end. A rule taken away is noticed.
+// lost; none is made in a bucket that was cleared; a call is refused only if it has met a clear, which is
+// refused if it meets a change; from every state there is a way to the end. A rule taken away is noticed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -32,9 +33,12 @@ enum class Without : std::uint8_t {
   fill_first,  ///< the directory names the new bucket before it is whole
   moved,       ///< a read is good whatever the bucket covers
   split_lock,  ///< a bucket is split without its lock
+  all,         ///< a clear takes locks whatever they are
+  directory,   ///< a clear does not hold off splits
+  give_back,   ///< a clear that is refused keeps a lock
 };
 
-enum class Do : std::uint8_t { nothing, find_far, find_near, change_far, change_near, split };
+enum class Do : std::uint8_t { nothing, find_far, find_near, change_far, change_near, split, clear };
 
 struct Buckets {
   Without without = Without::none;
@@ -60,13 +64,13 @@ struct Buckets {
   };
   struct Actor {
     Memory seen;
-    std::uint8_t stage, bucket, order, far_knows, before, done, unused[2];
+    std::uint8_t stage, bucket, order, far_knows, before, done, met, unused;  ///< met: a clear
   };
   struct State {
     std::array<Memory, 2> memory;
     std::array<Actor, 4> actor;
     std::uint64_t directory;
-    std::uint8_t begun, ended, wrong, unused[5];
+    std::uint8_t begun, ended, wrong, splitting, cleared, unused[3];
   };
 
   static std::uint32_t sum_of(const Memory& m, std::uint32_t occupied) {
@@ -82,7 +86,9 @@ struct Buckets {
     if (s.wrong == 1)
       return "a find has missed a change that had ended, or seen half of one, or one that had not begun";
     if (s.wrong == 2) return "a find has missed the key";
-    if (!over(s)) return nullptr;
+    if (s.wrong == 3) return "a bucket is changed that was cleared";
+    if (s.wrong == 4) return "a call is refused that has met no clear";
+    if (!over(s) || s.cleared != 0) return nullptr;
     const Memory& m = s.memory[s.directory];
     if (bucket::occupancy(m.word) == 0 || !Place{m.place}.covers(kHash)) return "the key is lost";
     return m.value != s.ended || m.copy != s.ended ? "a change is lost" : nullptr;
@@ -110,12 +116,32 @@ struct Buckets {
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t a = 0; a < 4; ++a) {
       if (script[a] == Do::nothing || s.actor[a].stage == kOver) continue;
-      const auto go = [&](State n) { emit(n, Step{s.actor[a].stage, a, s.actor[a].bucket}); };
+      const auto go = [&](State n) {
+        meet(n, a);
+        emit(n, Step{s.actor[a].stage, a, s.actor[a].bucket});
+      };
       if (script[a] == Do::split)
         split(s, a, go);
+      else if (script[a] == Do::clear)
+        clear(s, a, go);
       else
         step(s, a, go);
     }
+  }
+
+  /// A clear that is under way, or was made, is met by all that are under way.
+  void meet(State& n, std::uint8_t) const {
+    bool now = n.cleared != 0;
+    for (std::uint8_t c = 0; c < 4; ++c)
+      now = now || (script[c] == Do::clear && n.actor[c].stage != kBegin && n.actor[c].stage != kOver);
+    for (std::uint8_t b = 0; now && b < 4; ++b)
+      if (script[b] != Do::clear && n.actor[b].stage != kBegin && n.actor[b].stage != kOver)
+        n.actor[b].met = 1;
+  }
+  static void refuse(State& n, std::uint8_t a) {
+    if (n.actor[a].met == 0) n.wrong = 4;
+    n.actor[a] = {};
+    n.actor[a].stage = kOver;
   }
 
   [[nodiscard]] bool far(std::uint8_t a) const {
@@ -155,6 +181,7 @@ struct Buckets {
         const bool ok = without == Without::lock || (without == Without::proof ? free : word == x.seen.word);
         if (without == Without::proof && ok) x.seen.word = word;
         if (ok && without != Without::lock) word |= bucket::kLocked;
+        if (ok && n.cleared != 0) n.wrong = 3;
         x.stage = bucket::next(Change::lock, ok) == Change::entries ? kEntries : kBegin;
         return go(n);
       }
@@ -168,6 +195,7 @@ struct Buckets {
         return go(n);
       case kPublish:
         n.memory[x.bucket].word = bucket::changed(x.seen.word, 1, sum_of(x.seen, 1));
+        if (n.cleared != 0) n.wrong = 3;
         ++n.ended;
         x = {};
         x.stage = kOver;
@@ -200,6 +228,7 @@ struct Buckets {
     if (far(a) && without == Without::checksum) sum = bucket::checksum(x.seen.word);
     Look look = bucket::judge(x.seen.word, Place{x.seen.place}, sum, kHash);
     if (look == Look::moved && without == Without::moved) look = Look::good;
+    if (look == Look::busy) return refuse(n, a), go(n);
     if (look != Look::good) {
       if (look == Look::moved) x.far_knows = static_cast<std::uint8_t>(n.directory);
       const Actor kept = x;
@@ -207,6 +236,7 @@ struct Buckets {
       x.far_knows = kept.far_knows;
       x.done = kept.done;
       x.before = kept.before;
+      x.met = kept.met;
       // A find that tries again goes on with the time at which it began.
       x.stage = kBegin;
       return go(n);
@@ -235,7 +265,12 @@ struct Buckets {
       case kBegin: {
         x.seen.word = old.word;
         const bool ok = !bucket::locked(old.word);
+        if (n.splitting == bucket::kAlone || bucket::exclusive(old.word)) {  // so its insert is refused
+          x.stage = kOver;
+          return go(n);
+        }
         if (!ok) return;  // its insert reads again
+        n.splitting = bucket::kSplitting;
         if (without != Without::split_lock) old.word |= bucket::kLocked;
         x.stage = bucket::next(Split::lock, ok) == Split::fill_new ? (early ? kName : kFill) : kOver;
         return go(n);
@@ -257,8 +292,63 @@ struct Buckets {
         return go(n);
       case kLock:
         old.word = bucket::changed(x.seen.word, 0, sum_of(old, 0));
+        if (n.cleared != 0) n.wrong = 3;
+        n.splitting = 0;
         x = {};
         x.stage = kOver;
+        return go(n);
+      default: return;
+    }
+  }
+
+  /// The directory, then each bucket that was taken. seen has the words of the two buckets.
+  template <class Go>
+  void clear(const State& s, std::uint8_t a, const Go& go) const {
+    using bucket::Exclusive;
+    State n = s;
+    Actor& x = n.actor[a];
+    std::uint64_t* const seen[] = {&x.seen.word, &x.seen.place};
+    const auto after = [&](Exclusive step, bool ok, Stage if_ok) {
+      x.stage = bucket::next(step, ok) == Exclusive::give_back ? kRest : if_ok;
+    };
+    switch (x.stage) {
+      case kBegin: {
+        const bool ok = n.splitting == 0 || without == Without::directory;
+        if (ok && without != Without::directory) n.splitting = bucket::kAlone;
+        after(Exclusive::directories, ok, kFirst);
+        if (!ok) x.stage = kOver;
+        return go(n);
+      }
+      case kFirst:  // how many there are
+        x.order = n.memory[1].word != 0 ? 2 : 1;
+        x.stage = kSecond;
+        return go(n);
+      case kSecond: {
+        *seen[x.bucket] = n.memory[x.bucket].word;
+        after(Exclusive::buckets, !bucket::locked(*seen[x.bucket]) || without == Without::all, kThird);
+        return go(n);
+      }
+      case kThird: {
+        std::uint64_t& word = n.memory[x.bucket].word;
+        const bool ok = word == *seen[x.bucket] || without == Without::all;
+        if (ok) word = *seen[x.bucket] | bucket::kLocked | bucket::kExclusive;
+        after(Exclusive::buckets, ok, kSecond);
+        if (!ok || ++x.bucket != x.order) return go(n);
+        n.cleared = 1;
+        n.splitting = 0;
+        x = {};
+        x.stage = kOver;
+        return go(n);
+      }
+      case kRest:
+        if (x.bucket != 0 && without != Without::give_back) {
+          --x.bucket;
+          n.memory[x.bucket].word = *seen[x.bucket];
+        } else {
+          n.splitting = 0;
+          x = {};
+          x.stage = kOver;
+        }
         return go(n);
       default: return;
     }
@@ -266,6 +356,9 @@ struct Buckets {
 };
 
 constexpr std::array<Do, 4> kScripts[] = {
+    {Do::change_far, Do::clear, Do::split, Do::find_near},
+    {Do::change_near, Do::clear, Do::split, Do::find_far},
+    {Do::change_far, Do::change_near, Do::split, Do::clear},
     {Do::change_far, Do::change_near, Do::split, Do::find_far},
     {Do::change_far, Do::change_far, Do::split, Do::find_near},
     {Do::change_near, Do::find_far, Do::split, Do::find_near},
@@ -278,7 +371,7 @@ TEST(Bucket, LosesNoChangeAndShowsNone) {
 
 TEST(Bucket, EachRuleIsNeeded) {
   expect_needed({Without::checksum, Without::look_twice, Without::proof, Without::lock, Without::fill_first,
-                 Without::moved, Without::split_lock},
+                 Without::moved, Without::split_lock, Without::all, Without::directory, Without::give_back},
                 kScripts, [](Without w, const auto& script) { return Buckets{w, script}; });
 }
 

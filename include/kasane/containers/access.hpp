@@ -7,9 +7,11 @@
 
 #include <kasane/kasane.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <thread>
 
 namespace kasane::detail::containers {
@@ -65,6 +67,10 @@ struct Far {
   }
 };
 
+[[noreturn, gnu::cold, gnu::noinline]] inline void busy(const char* container) {
+  throw error(EBUSY, (std::string(container) + ": an exclusive call overlaps another call").c_str());
+}
+
 /// In place of a polling_scope where nothing waits.
 struct Unscoped {
   Unscoped() noexcept {}
@@ -84,22 +90,6 @@ class Backoff {
 
  private:
   unsigned turn_ = 0;
-};
-
-/// A lock word that is held for a few accesses, in a polling_scope.
-template <class Access>
-class WordLock {
- public:
-  explicit WordLock(Word* word) : word_(word) {
-    for (unsigned turn = 0; !Access::compare_swap(word_, 0, 1); ++turn)
-      if (turn > 16) std::this_thread::yield();
-  }
-  WordLock(const WordLock&) = delete;
-  WordLock& operator=(const WordLock&) = delete;
-  ~WordLock() { Access::store(word_, 0); }
-
- private:
-  Word* word_;
 };
 
 /// An array of 2^depth words and its depth in one word; behind word 0, which names the array that it

@@ -4,13 +4,16 @@
 /// has the tables). A bucket verifies itself, as those of Pilaf (Mitchell et al., USENIX ATC 2013): one read
 /// tells whether its bytes belong together, and whether it is the bucket of a key, as in extendible hashing.
 ///
-///     word     locked 1 | version 15 | occupancy 16 | checksum 32: compare-swapped, then its holder's
+///     word     locked 1 | exclusive 1 | version 14 | occupancy 16 | checksum 32: compare-swapped, then its
+///              holder's
 ///     place    prefix 56 | depth 8: the low `depth` bits of its keys' hashes
 ///     tags     one byte of each key's hash: where a find at the owner looks
 ///     entries  occupancy says which
 ///
 /// The checksum covers place and occupied entries, not the tags. A writer compare-swaps the word as it was
 /// read to the same with `locked`: that proves the read. It changes entries, then it stores the new word.
+/// An exclusive call locks all buckets so, with `exclusive`, and is refused where one is locked; calls that
+/// meet that bit are.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +25,12 @@ namespace kasane::detail::bucket {
 using Word = std::uint64_t;
 
 inline constexpr Word kLocked = Word{1} << 63;
+/// Only with kLocked.
+inline constexpr Word kExclusive = Word{1} << 62;
 inline constexpr unsigned kMostEntries = 16;
 
 [[nodiscard]] constexpr bool locked(Word w) noexcept { return (w & kLocked) != 0; }
+[[nodiscard]] constexpr bool exclusive(Word w) noexcept { return (w & kExclusive) != 0; }
 [[nodiscard]] constexpr std::uint32_t occupancy(Word w) noexcept {
   return static_cast<std::uint32_t>(w >> 32) & 0xFFFF;
 }
@@ -32,7 +38,7 @@ inline constexpr unsigned kMostEntries = 16;
 
 /// The word after a change of the one that was `before`, with or without the lock.
 [[nodiscard]] constexpr Word changed(Word before, std::uint32_t occupied, std::uint32_t sum) noexcept {
-  constexpr Word versions = Word{0x7FFF} << 48;
+  constexpr Word versions = Word{0x3FFF} << 48;
   return ((before + (Word{1} << 48)) & versions) | Word{occupied & 0xFFFF} << 32 | sum;
 }
 
@@ -84,11 +90,13 @@ enum class Look : std::uint8_t {
   good,
   again,  ///< a writer has it, or changed it meanwhile
   moved,  ///< it was split: the directory knows better
+  busy,   ///< an exclusive call has it
 };
 /// sum: of the place and the entries that the word calls occupied, as they were read.
 [[nodiscard]] constexpr Look judge(Word word, Place place, std::uint32_t sum, std::uint64_t hash) noexcept {
-  if (locked(word) || checksum(word) != sum) return Look::again;
-  return place.covers(hash) ? Look::good : Look::moved;
+  if (!locked(word) && checksum(word) == sum) [[likely]]
+    return place.covers(hash) ? Look::good : Look::moved;
+  return exclusive(word) ? Look::busy : Look::again;
 }
 
 /// The steps of a change. Each is complete at the owner before the next.
@@ -118,6 +126,22 @@ enum class Split : std::uint8_t { lock, fill_new, name_new, publish_old, done, g
     case Split::given_up: return Split::given_up;
   }
   return Split::done;
+}
+
+/// The lock of a directory: 0, or one of these.
+inline constexpr Word kSplitting = 1, kAlone = 2;
+/// The steps of an exclusive call: locks of all directories, then those of all buckets. It waits for none.
+enum class Exclusive : std::uint8_t { directories, buckets, alone, give_back, refused };
+/// ok: of directories, buckets: all are locked.
+[[nodiscard]] constexpr Exclusive next(Exclusive step, bool ok) noexcept {
+  switch (step) {
+    case Exclusive::directories: return ok ? Exclusive::buckets : Exclusive::give_back;
+    case Exclusive::buckets: return ok ? Exclusive::alone : Exclusive::give_back;
+    case Exclusive::alone: return Exclusive::alone;
+    case Exclusive::give_back:
+    case Exclusive::refused: break;
+  }
+  return Exclusive::refused;
 }
 
 /// Adds bytes to a checksum.

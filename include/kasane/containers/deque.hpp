@@ -9,11 +9,12 @@
 ///
 /// Operations work on it directly: they move no thread and keep no copies, and no processor of another rank
 /// takes part. **Consistency**: all are linearisable, those of spans as a whole, and ordered like relaxed
-/// atomics; clear and swap are exclusive: callers order them with all others. size() is exact at some time
-/// within the call. **Elements** are trivially copyable.
+/// atomics; clear and swap are exclusive: callers order them with all others. Where such a call and another
+/// one see each other, one throws error EBUSY, and has done nothing. size() is exact at some time within the
+/// call. **Elements** are trivially copyable.
 ///
 /// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and
-/// the deque is as before; error EINVAL: there is no such rank; EIO: a peer was lost.
+/// the deque is as before; error EINVAL: there is no such rank; EBUSY, see above; EIO: a peer was lost.
 ///
 /// docs/design/containers.md says how.
 #pragma once
@@ -39,6 +40,7 @@ namespace detail::containers {
 
 /// A ring: elements front, front + 1 … of an array of `capacity` (0 or a power of two).
 struct DequeFields {
+  static constexpr const char* kContainer = "kasane::deque";
   Word front, count, capacity, base;
 };
 using DequePart = Header<DequeFields>;
@@ -60,8 +62,15 @@ class Deque : public Parts<DequePart> {
     }
   }
   void destroy() {
-    free_parts([](std::uint32_t, DequePart* part) { drop(part); });
+    free_parts([](std::uint32_t, DequePart* part) {
+      DequeFields f;
+      Far::read(&f, &part->fields, sizeof f);
+      deallocate(reinterpret_cast<void*>(f.base));
+    });
   }
+  struct Exclusive : Alone<DequeFields> {
+    explicit Exclusive(const Deque& d) : Alone(d.where(0).part) {}
+  };
 
  public:
   using value_type = T;
@@ -94,17 +103,12 @@ class Deque : public Parts<DequePart> {
   [[nodiscard]] std::uint32_t rank() const { return where(0).rank; }
   /// Exclusive. Gives the memory back.
   void clear() {
-    DequePart* const part = where(0).part;
-    drop(part);
-    part->start();
+    Exclusive alone(*this);
+    deallocate(reinterpret_cast<void*>(std::exchange(alone.fields, {}).base));
+    alone.publish();
   }
 
  private:
-  static void drop(DequePart* part) {
-    DequeFields f;
-    Far::read(&f, &part->fields, sizeof f);
-    deallocate(reinterpret_cast<void*>(f.base));
-  }
   /// Copies n elements from `from` on between the ring and a buffer.
   template <class A, bool kWrite>
   static void move(const DequeFields& f, Word from, std::conditional_t<kWrite, const T*, T*> buffer,
@@ -167,21 +171,10 @@ class Deque : public Parts<DequePart> {
 
 /// See above. The object owns the deque; a handle only names it.
 template <class T>
-class deque : public detail::containers::Deque<T> {
-  using Base = detail::containers::Deque<T>;
-
+class deque : public detail::containers::Owner<detail::containers::Deque<T>> {
  public:
-  /// Names a deque; trivially copyable, with the same operations.
-  using handle = Base;
-
   /// At this rank.
-  explicit deque(std::uint32_t rank = kasane::rank()) { this->make(rank); }
-  deque(const deque&) = delete;
-  deque& operator=(const deque&) = delete;
-  /// Exclusive.
-  ~deque() { this->destroy(); }
-  /// Exclusive: handles go with the contents.
-  void swap(deque& other) noexcept { std::swap<Base>(*this, other); }
+  explicit deque(std::uint32_t rank = kasane::rank()) : deque::Owner(rank) {}
 };
 
 }  // namespace kasane

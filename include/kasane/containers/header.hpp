@@ -9,11 +9,13 @@
 #include <kasane/containers/versioned.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace kasane::detail::containers {
 
-/// Fields: a struct of words.
+/// Fields: a struct of words, and the container's name.
 template <class Fields>
 struct Header {
   static constexpr std::size_t kFields = sizeof(Fields) / sizeof(Word);
@@ -30,18 +32,28 @@ struct Header {
     const Header first{versioned::changed(0, sum_of(Fields{})), Fields{}};
     Far::write(this, &first, sizeof first);
   }
-  /// A copy that is whole.
+  /// A copy, and what it is worth.
+  template <class A>
+  [[nodiscard]] static versioned::Look read(Header* h, Header& copy) {
+    if constexpr (std::is_same_v<A,
+                                 Near>) {  // the word first: if it is the same later, the fields belong to it
+      copy.word = Near::load(&h->word);
+      Near::read(&copy.fields, &h->fields, sizeof copy.fields);
+      return versioned::judge(copy.word, true);
+    } else {
+      A::read(&copy, h, sizeof copy);
+      return versioned::judge(copy.word, sum_of(copy.fields));
+    }
+  }
+  /// A copy that is whole. Throws error EBUSY: an exclusive call is under way.
   [[nodiscard]] static Header look(Header* h, std::uint32_t owner) {
+    using versioned::Look;
     Header copy;
     for (Backoff wait;; wait.pause()) {
-      if (owner == kasane_rank()) {
-        copy.word = Near::load(&h->word);
-        Near::read(&copy.fields, &h->fields, sizeof copy.fields);
-        if (!versioned::locked(copy.word) && Near::load(&h->word) == copy.word) return copy;
-      } else {
-        Far::read(&copy, h, sizeof copy);
-        if (versioned::good(copy.word, sum_of(copy.fields))) return copy;
-      }
+      const bool near = owner == kasane_rank();
+      const Look look = near ? read<Near>(h, copy) : read<Far>(h, copy);
+      if (look == Look::busy) busy(Fields::kContainer);
+      if (look == Look::good && (!near || Near::load(&h->word) == copy.word)) return copy;
     }
   }
 };
@@ -66,22 +78,13 @@ bool try_change(Header<Fields>* h, const F& f, const Worth& worth) {
   using versioned::Step;
   using H = Header<Fields>;
   H seen;
-  bool ok = false;
-  for (Step step = Step::read; step != Step::done;) {
+  Step step = versioned::next(H::template read<A>(h, seen), false);
+  while (step != Step::done) {
+    bool ok = true;
     switch (step) {
-      case Step::read:
-        if constexpr (std::is_same_v<A, Near>) {  // the word first: then the lock proves the fields
-          seen.word = Near::load(&h->word);
-          Near::read(&seen.fields, &h->fields, sizeof seen.fields);
-          ok = !versioned::locked(seen.word);
-        } else {
-          A::read(&seen, h, sizeof seen);
-          ok = versioned::good(seen.word, H::sum_of(seen.fields));
-        }
-        break;
       case Step::lock:
         if (!worth(seen.fields)) return std::is_same_v<A, Far> || A::load(&h->word) == seen.word;
-        ok = A::compare_swap(&h->word, seen.word, seen.word | versioned::kLocked);
+        ok = A::compare_swap(&h->word, seen.word, versioned::taken(seen.word, false));
         break;
       case Step::change: try { ok = f(A{}, seen.fields) == Made::yes;
         } catch (...) {
@@ -92,16 +95,17 @@ bool try_change(Header<Fields>* h, const F& f, const Worth& worth) {
         break;
       case Step::publish: A::store(&h->word, versioned::changed(seen.word, H::sum_of(seen.fields))); break;
       case Step::restore: A::store(&h->word, seen.word); break;
+      case Step::read: return false;
+      case Step::refused: busy(Fields::kContainer);
       case Step::done: break;
     }
-    step = versioned::next(step, ok);
-    if (step == Step::read) return false;
+    step = versioned::next(step, ok, false);
   }
   return true;
 }
 
 /// f(A{}, fields), once, under the lock, in a polling_scope; or not at all, where the fields are not
-/// worth(fields). If it throws, nothing has changed.
+/// worth(fields). If it throws, nothing has changed. Throws error EBUSY: an exclusive call is under way.
 template <class Fields, class F, class Worth = Always>
 void change(Header<Fields>* h, std::uint32_t owner, const F& f, const Worth& worth = {}) {
   for (Backoff wait;; wait.pause()) {
@@ -109,5 +113,41 @@ void change(Header<Fields>* h, std::uint32_t owner, const F& f, const Worth& wor
     if (owner == kasane_rank() ? try_change<Near>(h, f, worth) : try_change<Far>(h, f, worth)) return;
   }
 }
+
+/// An exclusive call's hold of a header, from any rank. Calls that meet it throw error EBUSY.
+template <class Fields>
+class Alone {
+ public:
+  /// Throws error EBUSY: another call is under way.
+  explicit Alone(Header<Fields>* h) : h_(h) {
+    using versioned::Step;
+    Step step = versioned::next(Header<Fields>::template read<Far>(h, seen_), true);
+    if (step == Step::lock)
+      step = versioned::next(
+          step, Far::compare_swap(&h->word, seen_.word, versioned::taken(seen_.word, true)), true);
+    if (step != Step::change) busy(Fields::kContainer);
+    fields = seen_.fields;
+  }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+  /// Unless it was published, nothing has changed.
+  ~Alone() {
+    using versioned::Step;
+    const Step step = versioned::next(Step::change, changed_, true);
+    if (step == Step::publish) Far::write(&h_->fields, &fields, sizeof fields);
+    Far::store(&h_->word, step == Step::publish
+                              ? versioned::changed(seen_.word, Header<Fields>::sum_of(fields))
+                              : seen_.word);
+  }
+  /// The fields are the next ones, at the end.
+  void publish() noexcept { changed_ = true; }
+
+  Fields fields;
+
+ private:
+  Header<Fields>* h_;
+  Header<Fields> seen_;
+  bool changed_ = false;
+};
 
 }  // namespace kasane::detail::containers

@@ -9,14 +9,15 @@
 ///
 /// Operations work on it directly: they move no thread and keep no copies, and no processor of another rank
 /// takes part. **Consistency**: push, pop, insert, erase and append are linearisable, and ordered like
-/// relaxed atomics. assign, sort, clear and swap are exclusive: callers order them with all others.
+/// relaxed atomics. assign, sort, clear and swap are exclusive: callers order them with all others. Where
+/// such a call and another one see each other, one throws error EBUSY, and has done nothing.
 /// **Iterators** name an element by its place and generation. They stay valid while it is there; the use of
 /// one whose element was erased throws error ESTALE. A walk meets others' changes, or not. **Elements** are
 /// trivially copyable.
 ///
 /// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and
-/// the list is as before; error EINVAL: there is no such rank, or an iterator at the end is used as an
-/// element; ESTALE, see above; EIO: a peer was lost.
+/// the list is as before; error EINVAL: there is no such rank, an iterator at the end is used as an element,
+/// or it is one of another list; ESTALE and EBUSY, see above; EIO: a peer was lost.
 ///
 /// docs/design/containers.md says how.
 #pragma once
@@ -47,6 +48,7 @@ namespace kasane {
 namespace detail::containers {
 
 struct ListFields {
+  static constexpr const char* kContainer = "kasane::list";
   Word first, last, count;  ///< links
 };
 inline constexpr unsigned kPools = 32, kFirstPool = 16;
@@ -149,16 +151,17 @@ class List : public Parts<ListPart> {
   [[nodiscard]] bool empty() const { return size() == 0; }
 
   /// Exclusive.
-  void assign(std::span<const T> xs, std::uint32_t rank) {
-    std::size_t old = size();
-    append(xs, rank);
-    for (; old != 0; --old) pop_front();
-  }
+  void assign(std::span<const T> xs, std::uint32_t rank);
   /// Exclusive. Elements stay at their ranks, and iterators at their elements; equal ones keep their order.
   template <class Less = std::less<>>
   void sort(Less less = {});
   /// Exclusive.
-  void clear() { while (pop_front()); }
+  void clear() { assign({}, home_); }
+
+ protected:
+  struct Exclusive : Alone<ListFields> {
+    explicit Exclusive(const List& l) : Alone(&l.where(l.home_).part->header) {}
+  };
 
  private:
   /// A rank's free nodes, as they will be.
@@ -175,16 +178,31 @@ class List : public Parts<ListPart> {
     return f(Far{});
   }
   [[nodiscard]] static Node get(Link l);
+  /// The element is there.
+  [[nodiscard]] static bool is(const iterator& it) {
+    const Word* const word = &node_of(it.link_)->word;
+    return at_rank(rank_of(it.link_), [word](auto a) { return a.load(word); }) >> 32 == it.generation_;
+  }
   /// The node; throws where its generation is another one.
   [[nodiscard]] static Node read(Link l, std::uint32_t generation);
   [[nodiscard]] iterator after(const iterator& it) const;
-  iterator add(std::span<const T> xs, std::uint32_t rank, iterator at, bool front = false) const;
+  iterator add(std::span<const T> xs, std::uint32_t rank, const iterator& at, bool front = false) const;
   std::optional<T> pop(bool front) const;
-  /// All that follow are called under the lock.
+  static void check_rank(std::uint32_t rank) {
+    if (rank >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(rank));
+  }
+  void check_mine(const iterator& it) const {
+    if (it.link_ != 0 && it.list_.id_ != id_) fail(EINVAL, "kasane::list: the iterator is of another list");
+  }
   template <class F>
   void changed(const F& f) const {
     change(&where(home_).part->header, home_, f);
   }
+  /// A node, and its generation.
+  using Taken = std::pair<Link, std::uint32_t>;
+  /// All that follow are called under the lock.
+  void put_in(ListFields& f, std::span<const T> xs, std::uint32_t rank, Link before, Link behind,
+              std::span<Taken> nodes) const;
   /// f(head) changes the links of a node, and its checksum with them.
   template <class F>
   static void change_links(Link l, const F& f) {
@@ -233,14 +251,16 @@ typename List<T>::iterator List<T>::begin() const {
   }
 }
 
-/// A next node that says that `it` is before it is the next one; else the element itself says which that is.
+/// A next node that says that `it` is before it is the next one, if `it` is still its element; else the
+/// element itself says which that is.
 template <class T>
 typename List<T>::iterator List<T>::after(const iterator& it) const {
   Link next = it.next_;
   for (Backoff wait;; wait.pause()) {
     if (next != 0) {
       const Node n = get(next);
-      if (n.generation() % 2 != 0 && n.prev == it.link_) return iterator(*this, next, n.generation(), n.next);
+      if (n.generation() % 2 != 0 && n.prev == it.link_ && is(it))
+        return iterator(*this, next, n.generation(), n.next);
     }
     next = read(it.link_, it.generation_).next;
     if (next == 0) return end();
@@ -284,35 +304,42 @@ typename List<T>::Link List<T>::take(Pool& pool, std::uint32_t rank, std::uint32
   return link(reinterpret_cast<Node*>(base) + (n - first), rank);
 }
 
+/// Between two nodes, or at an end.
 template <class T>
-typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t rank, iterator at,
+inline void List<T>::put_in(ListFields& f, std::span<const T> xs, std::uint32_t rank, Link before,
+                            Link behind, std::span<Taken> nodes) const {
+  ListPart* const part = where(rank).part;
+  Pool pool;
+  at_rank(rank, [&](auto a) { a.read(&pool, &part->free, sizeof pool); });
+  for (auto& [l, generation] : nodes) l = take(pool, rank, generation);  // then nothing fails
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    Node n{};
+    n.prev = i != 0 ? nodes[i - 1].first : before;
+    n.next = i + 1 != xs.size() ? nodes[i + 1].first : behind;
+    std::memcpy(static_cast<void*>(&n.value), &xs[i], sizeof(T));
+    n.seal(++nodes[i].second);
+    at_rank(rank, [&](auto a) { a.write(node_of(nodes[i].first), &n, sizeof n); });
+  }
+  at_rank(rank, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
+  set_link(f.first, before, &Head::next, nodes.front().first);
+  set_link(f.last, behind, &Head::prev, nodes.back().first);
+  f.count += xs.size();
+}
+
+template <class T>
+typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t rank, const iterator& at,
                                         bool front) const {
-  if (rank >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(rank));
+  check_rank(rank);
+  check_mine(at);
   if (xs.empty()) return at;
-  std::pair<Link, std::uint32_t> one;
-  std::vector<std::pair<Link, std::uint32_t>> many(xs.size() > 1 ? xs.size() : 0);
+  Taken one;
+  std::vector<Taken> many(xs.size() > 1 ? xs.size() : 0);
   const std::span nodes = many.empty() ? std::span(&one, 1) : std::span(many);
   changed([&]<class A>(A, ListFields& f) {
-    if (front) at.link_ = f.first;
-    Link before = f.last;
-    if (at.link_ != 0) before = front ? 0 : read(at.link_, at.generation_).prev;
-    ListPart* const part = where(rank).part;
-    Pool pool;
-    at_rank(rank, [&](auto a) { a.read(&pool, &part->free, sizeof pool); });
-    for (auto& [l, generation] : nodes) l = take(pool, rank, generation);  // then nothing fails
-    for (std::size_t i = 0; i < xs.size(); ++i) {
-      Node n{};
-      n.prev = i != 0 ? nodes[i - 1].first : before;
-      n.next = i + 1 != xs.size() ? nodes[i + 1].first : at.link_;
-      std::memcpy(static_cast<void*>(&n.value), &xs[i], sizeof(T));
-      n.seal(++nodes[i].second);
-      at_rank(rank, [&](auto a) { a.write(node_of(nodes[i].first), &n, sizeof n); });
-    }
-    at_rank(rank, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
-    const Link first = nodes.front().first, last = nodes.back().first;
-    set_link(f.first, before, &Head::next, first);
-    set_link(f.last, at.link_, &Head::prev, last);
-    f.count += xs.size();
+    if (front)
+      put_in(f, xs, rank, 0, f.first, nodes);
+    else
+      put_in(f, xs, rank, at.link_ == 0 ? f.last : read(at.link_, at.generation_).prev, at.link_, nodes);
     return Made::yes;
   });
   return iterator(*this, nodes.front().first, nodes.front().second);
@@ -342,6 +369,7 @@ void List<T>::unlink(ListFields& f, Link l, Node& n) const {
 
 template <class T>
 typename List<T>::iterator List<T>::erase(const iterator& it) const {
+  check_mine(it);
   iterator following = end();
   changed([&]<class A>(A, ListFields& f) {
     Node n = read(it.link_, it.generation_);
@@ -373,24 +401,39 @@ std::optional<T> List<T>::pop(bool front) const {
 }
 
 template <class T>
+void List<T>::assign(std::span<const T> xs, std::uint32_t rank) {
+  check_rank(rank);
+  std::vector<Taken> nodes(xs.size());
+  Exclusive alone(*this);
+  ListFields& f = alone.fields;
+  const Word old = f.count;
+  if (!xs.empty()) put_in(f, xs, rank, f.last, 0, nodes);
+  for (Word i = 0; i < old; ++i) {
+    const Link l = f.first;
+    Node n = get(l);
+    unlink(f, l, n);
+  }
+  alone.publish();
+}
+
+template <class T>
 template <class Less>
 void List<T>::sort(Less less) {
-  changed([&]<class A>(A, ListFields& f) {
-    std::vector<std::pair<Link, Node>> all;
-    for (Link l = f.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l));
-    if (all.empty()) return Made::no;
-    std::stable_sort(all.begin(), all.end(),
-                     [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      change_links(all[i].first, [&](Head& h) {
-        h.prev = i != 0 ? all[i - 1].first : 0;
-        h.next = i + 1 != all.size() ? all[i + 1].first : 0;
-      });
-    }
-    f.first = all.front().first;
-    f.last = all.back().first;
-    return Made::yes;
-  });
+  Exclusive alone(*this);
+  std::vector<std::pair<Link, Node>> all;
+  for (Link l = alone.fields.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l));
+  if (all.empty()) return;
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    change_links(all[i].first, [&](Head& h) {
+      h.prev = i != 0 ? all[i - 1].first : 0;
+      h.next = i + 1 != all.size() ? all[i + 1].first : 0;
+    });
+  }
+  alone.fields.first = all.front().first;
+  alone.fields.last = all.back().first;
+  alone.publish();
 }
 
 // ---- making -----------------------------------------------------------------------------------------------
@@ -419,21 +462,10 @@ void List<T>::destroy() {
 
 /// See above. The object owns the list; a handle only names it.
 template <class T>
-class list : public detail::containers::List<T> {
-  using Base = detail::containers::List<T>;
-
+class list : public detail::containers::Owner<detail::containers::List<T>> {
  public:
-  /// Names a list; trivially copyable, with the same operations.
-  using handle = Base;
-
   /// Its ends are at this rank, and elements that are given no other one.
-  explicit list(std::uint32_t rank = kasane::rank()) { this->make(rank); }
-  list(const list&) = delete;
-  list& operator=(const list&) = delete;
-  /// Exclusive.
-  ~list() { this->destroy(); }
-  /// Exclusive: handles and iterators go with the contents.
-  void swap(list& other) noexcept { std::swap<Base>(*this, other); }
+  explicit list(std::uint32_t rank = kasane::rank()) : list::Owner(rank) {}
 };
 
 }  // namespace kasane

@@ -125,6 +125,31 @@ void Parts<Part>::free_parts(const Empty& empty) {
   root_ = nullptr;
 }
 
+/// What owns a container; a Handle, its base, only names it.
+template <class Handle>
+class Owner : public Handle {
+ public:
+  /// Trivially copyable, with the same operations.
+  using handle = Handle;
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  /// Exclusive.
+  ~Owner() { this->destroy(); }
+  /// Exclusive: handles go with the contents.
+  void swap(Owner& other) {
+    if (this == &other) return;
+    const typename Handle::Exclusive mine(*this), theirs(other);
+    std::swap<Handle>(*this, other);
+  }
+
+ protected:
+  template <class Place>
+  explicit Owner(const Place& place) {
+    this->make(place);
+  }
+  Owner(Owner&& other) noexcept : Handle(std::exchange(static_cast<Handle&>(other), Handle())) {}
+};
+
 /// Calls f(s) for each part s of a container, on a thread at its rank. Throws the first exception of the
 /// calls, after all that were begun have ended.
 template <class Container, class F>

@@ -13,13 +13,14 @@
 ///
 /// **Consistency.** Operations on entries are linearisable, and ordered like relaxed atomics: they are no
 /// fences, so a pointer in a value does not make visible what it points to. clear and swap are exclusive:
-/// callers order them with all others.
+/// callers order them with all others. Where such a call and another one see each other, one throws error
+/// EBUSY, and has done nothing.
 ///
 /// **Keys and values** are trivially copyable, of 240 bytes together. No references into the map are given
 /// out.
 ///
 /// **Thread safety**: any thread of any rank, and main. **Errors**: out_of_memory names rank and bytes, and
-/// the map is as before; error EINVAL: there is no such rank; EIO: a peer was lost.
+/// the map is as before; error EINVAL: there is no such rank; EBUSY, see above; EIO: a peer was lost.
 ///
 /// Sources: extendible hashing (Fagin et al. 1979) over one-sided access, with the directory at every rank,
 /// as in RACE (Zuo et al., USENIX ATC 2021); buckets that verify themselves as in Pilaf (Mitchell et al.,
@@ -82,6 +83,25 @@ struct Shard {
   Word segment[kSegments];  ///< of kFirstSegment << i buckets
 };
 
+/// The lock of a shard's directory, held for a few accesses in a polling_scope. Throws error EBUSY: an
+/// exclusive call has it.
+template <class Access>
+class DirectoryLock {
+ public:
+  explicit DirectoryLock(Shard* shard) : word_(&shard->lock) {
+    for (unsigned turn = 0; !Access::compare_swap(word_, 0, bucket::kSplitting); ++turn) {
+      if (Access::load(word_) == bucket::kAlone) busy("kasane::unordered_map");
+      if (turn > 16) std::this_thread::yield();
+    }
+  }
+  DirectoryLock(const DirectoryLock&) = delete;
+  DirectoryLock& operator=(const DirectoryLock&) = delete;
+  ~DirectoryLock() { Access::store(word_, 0); }
+
+ private:
+  Word* word_;
+};
+
 /// What is common to maps and sets. It only names the map, so it is trivially copyable, and all its
 /// operations are const.
 template <class K, class V, class Hash>
@@ -102,8 +122,10 @@ class Map : public Parts<Shard> {
     E entry[kEntries];
   };
   static constexpr unsigned kMostDepth = 32;
+  static constexpr const char* kContainer = "kasane::unordered_map";
 
  protected:
+  class Exclusive;
   void make(const std::vector<std::uint32_t>& ranks);
   void destroy();
 
@@ -441,11 +463,13 @@ template <class K, class V, class H>
     if (const Where to = where(s); kasane_rank() == to.rank) {
       std::optional<V> value;
       if (find_near(to.part, hash, key, value)) return value;
+      if (bucket::exclusive(Near::load(&locate_near(to.part, hash)->word))) busy(kContainer);
       continue;
     }
     Bucket copy;
     const bucket::Look look = read<Far>(locate<Far>(s, hash), copy, hash);
     if (look == bucket::Look::moved) renew(s, hash);
+    if (look == bucket::Look::busy) busy(kContainer);
     if (look != bucket::Look::good) continue;
     const unsigned i = index_of<Far>(copy, copy.word, hash, key);
     return i != kEntries ? std::optional<V>(copy.entry[i].value) : std::nullopt;
@@ -463,8 +487,11 @@ int Map<K, V, H>::try_change(std::uint32_t s, std::uint64_t hash, const K& key, 
   Bucket* const b = locate<A>(s, hash);
   Bucket copy;
   const bucket::Look look = read<A>(b, copy, hash);
-  if (look == bucket::Look::moved && std::is_same_v<A, Far>) renew(s, hash);
-  if (look != bucket::Look::good) return -1;
+  if (look != bucket::Look::good) [[unlikely]] {
+    if (look == bucket::Look::busy) busy(kContainer);
+    if (look == bucket::Look::moved && std::is_same_v<A, Far>) renew(s, hash);
+    return -1;
+  }
   unsigned i = index_of<A>(copy, copy.word, hash, key);
   const bool found = i != kEntries;
   if (!wants(found)) return 0;
@@ -700,7 +727,7 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
   using bucket::Split;
   const Where to = where(s);
   const polling_scope keep;
-  const WordLock<A> lock(&to.part->lock);
+  const DirectoryLock<A> lock(to.part);
   Table directory{A::load(&to.part->directory)};
   Bucket old, fresh;
   Bucket* other = nullptr;
@@ -745,6 +772,7 @@ void Map<K, V, H>::cover(std::uint32_t s, bucket::Place& place, Bucket& copy) co
     const bucket::Look look = near ? read<Near>(locate<Near>(s, place.prefix()), copy, place.prefix())
                                    : read<Far>(locate<Far>(s, place.prefix()), copy, place.prefix());
     if (look == bucket::Look::good) break;
+    if (look == bucket::Look::busy) busy(kContainer);
     if (look == bucket::Look::moved && !near) renew(s, place.prefix());
   }
   if (copy.place.depth() > place.depth()) place = copy.place;
@@ -819,8 +847,89 @@ void Map<K, V, H>::destroy() {
   free_parts([this](std::uint32_t s, Shard* shard) { empty_shard(s, shard); });
 }
 
+/// Holds all directories, and all buckets if need be.
+template <class K, class V, class H>
+class Map<K, V, H>::Exclusive {
+  using Step = bucket::Exclusive;
+
+ public:
+  /// Throws error EBUSY: another call is under way. Without buckets it sees only splits and exclusive calls.
+  explicit Exclusive(const Map& m, bool with_buckets = false) : map_(m) {
+    bool ok = true;
+    while (ok && shards_ < m.parts_)
+      if (ok = Far::compare_swap(&m.where(shards_).part->lock, 0, bucket::kAlone); ok) ++shards_;
+    Step step = bucket::next(Step::directories, ok);
+    if (step == Step::buckets && with_buckets) {
+      for (std::uint32_t s = 0; ok && s < m.parts_; ++s) ok = hold_buckets(m.where(s).part);
+      step = bucket::next(step, ok);
+    }
+    if (step != Step::give_back) return;
+    give_back();
+    busy(kContainer);
+  }
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+  ~Exclusive() { give_back(); }
+  /// The buckets that it holds are no more.
+  void forget_buckets() noexcept { held_.clear(); }
+
+ private:
+  struct Held {
+    Word* word;
+    Word seen, was;
+  };
+  static constexpr std::size_t kAtOnce = 256;
+  void give_back() {
+    for (const Held& h : held_) Far::store(h.word, h.seen);
+    while (shards_ != 0) Far::store(&map_.where(--shards_).part->lock, 0);
+  }
+  bool hold_buckets(Shard*);
+  bool hold_some(Bucket* first, std::size_t n);
+
+  const Map map_;  ///< since the object's may be swapped
+  std::uint32_t shards_ = 0;
+  std::vector<Held> held_;
+};
+
+template <class K, class V, class H>
+bool Map<K, V, H>::Exclusive::hold_buckets(Shard* shard) {
+  std::size_t left = Far::load(&shard->buckets);
+  for (unsigned i = 0; left != 0; ++i) {
+    auto* const segment = reinterpret_cast<Bucket*>(Far::load(&shard->segment[i]));
+    const std::size_t n = std::min<std::size_t>(left, kFirstSegment << i);
+    for (std::size_t k = 0; segment != nullptr && k < n; k += kAtOnce)
+      if (!hold_some(segment + k, std::min(n - k, kAtOnce))) return false;
+    left -= n;
+  }
+  return true;
+}
+
+/// False: one of them is locked.
+template <class K, class V, class H>
+bool Map<K, V, H>::Exclusive::hold_some(Bucket* first, std::size_t n) {
+  Word words[kAtOnce];
+  kasane::get_strided(words, global_ptr<const Word>(&first->word),
+                      patch{1, n, sizeof(Bucket) / sizeof(Word), 1});
+  for (std::size_t k = 0; k < n; ++k)
+    if (bucket::locked(words[k])) return false;
+  const std::size_t before = held_.size();
+  for (std::size_t k = 0; k < n; ++k) held_.push_back({&first[k].word, words[k], 0});
+  pending_group locks;
+  for (Held& h : std::span(held_).subspan(before))
+    compare_swap_async(global_ptr<Word>(h.word), h.seen, h.seen | bucket::kLocked | bucket::kExclusive,
+                       &h.was, locks);
+  locks.wait();
+  const auto not_taken = std::remove_if(held_.begin() + static_cast<std::ptrdiff_t>(before), held_.end(),
+                                        [](const Held& h) { return h.seen != h.was; });
+  const bool all = not_taken == held_.end();
+  held_.erase(not_taken, held_.end());
+  return all;
+}
+
 template <class K, class V, class H>
 void Map<K, V, H>::clear() {
+  Exclusive alone(*this, true);
+  alone.forget_buckets();
   for (std::uint32_t s = 0; s < parts_; ++s) {
     const Where w = where(s);
     empty_shard(s, w.part);
@@ -828,42 +937,39 @@ void Map<K, V, H>::clear() {
   }
 }
 
-}  // namespace detail::containers
+/// What is common to sets: a map without values.
+template <class K, class Hash>
+class Set : private Map<K, Nothing, Hash> {
+  using Base = Map<K, Nothing, Hash>;
 
-/// See above. The object owns the map; a handle only names it. Hash: of all 64 bits of the result some low
-/// and the 16 highest choose the place.
-template <class K, class V, class Hash = detail::containers::KeyHash<K>>
-class unordered_map : public detail::containers::Map<K, V, Hash> {
-  using Base = detail::containers::Map<K, V, Hash>;
-
- public:
-  /// Names a map; trivially copyable, with the same operations.
-  using handle = Base;
-
-  /// Over these ranks; none: over all.
-  explicit unordered_map(const std::vector<std::uint32_t>& ranks = {}) { this->make(ranks); }
-  unordered_map(const unordered_map&) = delete;
-  unordered_map& operator=(const unordered_map&) = delete;
-  /// Exclusive.
-  ~unordered_map() { this->destroy(); }
-  /// Exclusive: handles go with the contents.
-  void swap(unordered_map& other) noexcept { std::swap<Base>(*this, other); }
-};
-
-/// A set: the same without values.
-template <class K, class Hash = detail::containers::KeyHash<K>>
-class unordered_set : private detail::containers::Map<K, detail::containers::Nothing, Hash> {
-  using Base = detail::containers::Map<K, detail::containers::Nothing, Hash>;
+ protected:
+  using Base::make, Base::destroy;
+  struct Exclusive : Base::Exclusive {
+    explicit Exclusive(const Set& s) : Base::Exclusive(s) {}
+  };
 
  public:
-  explicit unordered_set(const std::vector<std::uint32_t>& ranks = {}) { this->make(ranks); }
-  unordered_set(const unordered_set&) = delete;
-  unordered_set& operator=(const unordered_set&) = delete;
-  ~unordered_set() { this->destroy(); }
+  using key_type = K;
+  using value_type = K;
+  using Base::clear, Base::contains, Base::empty, Base::erase, Base::parts, Base::rank_of, Base::rank_of_part,
+      Base::size;
 
-  using Base::clear, Base::contains, Base::empty, Base::erase, Base::rank_of, Base::size;
   /// False: it is there already.
   bool insert(const K& key) const { return Base::insert(key, {}); }
+  /// Of many keys, whose trips are made together. True at i: keys[i] is there; or it is new.
+  [[nodiscard]] std::vector<bool> contains_many(std::span<const K> keys) const {
+    std::vector<bool> there;
+    for (const auto& answer : Base::find_many(keys)) there.push_back(answer.has_value());
+    return there;
+  }
+  std::vector<bool> insert_many(std::span<const K> keys) const {
+    return Base::insert_many(keys, std::vector<Nothing>(keys.size()));
+  }
+  /// Calls f(key) for those of one of the ranks given at construction, as of a map.
+  template <class F>
+  void for_each_of(std::uint32_t shard, F&& f) const {
+    Base::for_each_of(shard, [&f](const K& key, const Nothing&) { std::invoke(f, key); });
+  }
   /// Over copies, as of a map.
   class iterator : private Base::iterator {
     using It = typename Base::iterator;
@@ -881,7 +987,24 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
   };
   [[nodiscard]] iterator begin() const { return iterator(*this); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-  void swap(unordered_set& other) noexcept { std::swap<Base>(*this, other); }
+};
+
+}  // namespace detail::containers
+
+/// See above. The object owns the map; a handle only names it. Hash: of all 64 bits of the result some low
+/// and the 16 highest choose the place.
+template <class K, class V, class Hash = detail::containers::KeyHash<K>>
+class unordered_map : public detail::containers::Owner<detail::containers::Map<K, V, Hash>> {
+ public:
+  /// Over these ranks; none: over all.
+  explicit unordered_map(const std::vector<std::uint32_t>& ranks = {}) : unordered_map::Owner(ranks) {}
+};
+
+/// A set: the same without values.
+template <class K, class Hash = detail::containers::KeyHash<K>>
+class unordered_set : public detail::containers::Owner<detail::containers::Set<K, Hash>> {
+ public:
+  explicit unordered_set(const std::vector<std::uint32_t>& ranks = {}) : unordered_set::Owner(ranks) {}
 };
 
 /// Calls f(key, value) with copies of all entries, each at the rank where it lies, by a thread for each rank;
@@ -890,6 +1013,12 @@ class unordered_set : private detail::containers::Map<K, detail::containers::Not
 template <class K, class V, class Hash, class F>
 void for_each(const detail::containers::Map<K, V, Hash>& map, F f) {
   detail::containers::at_parts(map, [&map, &f](std::uint32_t s) { map.for_each_of(s, f); });
+}
+
+/// The same of a set: f(key).
+template <class K, class Hash, class F>
+void for_each(const detail::containers::Set<K, Hash>& set, F f) {
+  detail::containers::at_parts(set, [&set, &f](std::uint32_t s) { set.for_each_of(s, f); });
 }
 
 /// Calls f(key, value) for all entries, by visit's rules, each at the rank where it lies: f changes a copy of
@@ -906,6 +1035,14 @@ template <class K, class V, class Hash, class R, class F, class Combine>
 [[nodiscard]] R reduce(const detail::containers::Map<K, V, Hash>& m, R identity, F map, Combine combine) {
   return detail::containers::reduce_parts(m, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
     m.for_each_of(s, [&](const K& k, const V& v) { sum = combine(std::move(sum), std::invoke(map, k, v)); });
+  });
+}
+
+/// The same of a set: map(key).
+template <class K, class Hash, class R, class F, class Combine>
+[[nodiscard]] R reduce(const detail::containers::Set<K, Hash>& set, R identity, F map, Combine combine) {
+  return detail::containers::reduce_parts(set, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
+    set.for_each_of(s, [&](const K& k) { sum = combine(std::move(sum), std::invoke(map, k)); });
   });
 }
 

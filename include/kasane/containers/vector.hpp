@@ -63,6 +63,7 @@ class Vector : public Parts<VectorPart> {
   static_assert(std::is_trivially_copyable_v<T>, "elements go from rank to rank as bytes");
   static_assert(std::is_default_constructible_v<T> && alignof(T) <= 64);
   using E = Elements<T>;
+  static constexpr const char* kContainer = "kasane::vector";
   /// Elements that lie together before the next rank's turn comes.
   static constexpr std::size_t kChunk = std::bit_floor(std::max<std::size_t>(16, 4096 / E::kSlot));
 
@@ -195,7 +196,7 @@ class Vector : public Parts<VectorPart> {
     void forget() noexcept { word_ = 0; }
 
    private:
-    const Vector& v_;
+    const Vector v_;  ///< since the object's may be swapped
     Word word_ = 0;
   };
 
@@ -318,7 +319,7 @@ Word Vector<T>::take_late(Word ticket, std::size_t n) const {
       step = tail::next(tail::judge(ticket, n, first()));
       continue;
     }
-    if (step == Push::refused) throw error(EBUSY, "kasane::vector: an exclusive call is under way");
+    if (step == Push::refused) busy(kContainer);
     if (step == Push::wait) {
       wait.pause();
       ok = tail::settled(Far::load(tail()), first());
@@ -425,7 +426,7 @@ Vector<T>::Exclusive::Exclusive(const Vector& v) : v_(v) {
   const Word w = Far::load(v.tail());
   if ((w & tail::kExclusive) != 0 || !tail::settled(w, v.first()) || v.size() != tail::index(w) ||
       !Far::compare_swap(v.tail(), w, w | tail::kExclusive))
-    throw error(EBUSY, "kasane::vector: an exclusive call overlaps another call");
+    busy(kContainer);
   word_ = w;
 }
 
@@ -537,21 +538,14 @@ void Vector<T>::destroy() {
 
 /// See above. The object owns the vector; a handle only names it.
 template <class T>
-class vector : public detail::containers::Vector<T> {
+class vector : public detail::containers::Owner<detail::containers::Vector<T>> {
   using Base = detail::containers::Vector<T>;
 
  public:
-  /// Names a vector; trivially copyable, with the same operations.
-  using handle = Base;
-
   /// Over these ranks, a chunk of 4 KiB at each in turn; none: over all.
-  explicit vector(const std::vector<std::uint32_t>& ranks = {}) { this->make(ranks); }
-  vector(vector&& other) noexcept : Base(std::exchange(static_cast<Base&>(other), Base())) {}
-  vector& operator=(vector&& other) noexcept { return swap(other), *this; }
-  /// Exclusive.
-  ~vector() { this->destroy(); }
-  /// Exclusive: handles go with the contents.
-  void swap(vector& other) noexcept { std::swap<Base>(*this, other); }
+  explicit vector(const std::vector<std::uint32_t>& ranks = {}) : vector::Owner(ranks) {}
+  vector(vector&&) noexcept = default;
+  vector& operator=(vector&& other) noexcept { return std::swap<Base>(*this, other), *this; }
   /// Exclusive. A copy that lies at one rank.
   [[nodiscard]] vector duplicate(std::uint32_t rank) const {
     vector copy({rank});

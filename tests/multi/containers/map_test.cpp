@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <kasane/containers/fixed_string.hpp>
 #include <kasane/containers/unordered_map.hpp>
 #include <kasane/containers/updates.hpp>
@@ -22,14 +22,16 @@
 #include <unordered_map>
 #include <vector>
 
+#include "multi/containers/histories.h"
 #include "multi/containers/on_ranks.h"
-#include "support/linearizable.h"
 
 namespace of_map {
 namespace {
 
 using kasane::global_ptr;
 using kasane::placement;
+using kasane::test::Clock, kasane::test::histories, kasane::test::History, kasane::test::kNone,
+    kasane::test::Seen;
 using kasane::test::everywhere, kasane::test::go_to, kasane::test::refused;
 using Counts = kasane::unordered_map<std::uint64_t, std::uint64_t>;
 static_assert(std::is_trivially_copyable_v<Counts::handle>);
@@ -299,6 +301,88 @@ TEST(Set, HasEachKeyOnce) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// Callers should have ordered them; what is refused has done nothing. f should make no calls, either.
+TEST(Map, ClearWithinAVisitIsRefused) {
+  const std::uint64_t wrong = kasane::run([] {
+    Counts map, other;
+    std::uint64_t w = 0;
+    for (std::uint64_t k = 0; k < 3000; ++k) map.insert(k, k);
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      go_to(r);
+      for (std::uint64_t k = 0; k < 20; ++k)
+        w += !refused(EBUSY, [&] { map.visit(k, [&map](std::uint64_t& v) { v = 0, map.clear(); }); });
+    }
+    for (std::uint64_t k = 0; k < 3000; ++k) w += map.find(k) != k;  // no lock is left
+    for (std::uint64_t k = 0; k < 3000; ++k) w += map.insert_or_assign(k, k + 1);
+    map.clear();
+    return w + !map.empty() + !map.insert(1, 1) + (map.size() != 1);
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Map, CallsThatMeetAnExclusiveOneAreRefused) {
+  const std::uint64_t wrong = kasane::run([] {
+    std::uint64_t w = 0;
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      go_to(r);
+      Counts map, other;
+      std::vector<std::uint64_t> keys, found(1);
+      for (std::uint64_t k = 0; k < 100; ++k) map.insert(k, k), keys.push_back(k);
+      const Counts::handle h = map;
+      const std::vector<std::function<void()>> with_buckets{
+          [&] { found[0] += h.find(7).value(); },
+          [&] { h.add(3, 1); },
+          [&] { h.insert_or_assign(5, 1); },
+          [&] { h.erase(6); },
+          [&] { found[0] += h.size(); },
+          [&] { found[0] += h.find_many(keys).size(); },
+          [&] { h.visit_all_of(0, [](std::uint64_t, std::uint64_t& v) { v = 1; }); },
+      };
+      w += kasane::test::meets(h, with_buckets, true);
+      const std::vector<std::function<void()>> others{
+          [&] {  // buckets are split
+            for (std::uint64_t k = 1000; k < 3000; ++k) h.insert(k, k);
+          },
+          [&] { map.swap(other); },
+          [&] { map.swap(other), map.clear(); },
+      };
+      w += kasane::test::meets(h, others);
+    }
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Set, HandlesAndAllAtOnce) {
+  using Keys = kasane::unordered_set<std::uint32_t>;
+  static_assert(std::is_trivially_copyable_v<Keys::handle>);
+  const std::uint64_t wrong = kasane::run([] {
+    const Keys set;
+    std::vector<std::uint64_t> fresh(2 * kasane::ranks());
+    everywhere([&fresh, h = Keys::handle(set)](std::uint64_t t) {
+      std::vector<std::uint32_t> keys;
+      for (std::uint32_t i = 0; i < 500; ++i) keys.push_back(i * 2);
+      for (const bool b : h.insert_many(keys)) fresh[t] += b;
+      fresh[t] += h.insert(1);
+    });
+    std::uint64_t w = 0, sum = 0;
+    for (const std::uint64_t f : fresh) sum += f;
+    w += sum != 501;
+    const std::vector<std::uint32_t> some{0, 1, 2, 3, 998, 1000};
+    w += set.contains_many(some) != std::vector<bool>{true, true, true, false, true, false};
+    auto* const word = static_cast<std::uint64_t*>(kasane::allocate_zeroed(8, 64, placement::local.fixed()));
+    const global_ptr<std::uint64_t> seen(word);
+    kasane::for_each(set, [seen](std::uint32_t k) { kasane::add(seen, k + 1); });
+    w += kasane::get(seen) != 500 * 499 + 1 + 501;
+    kasane::deallocate(word);
+    return w + (kasane::reduce(
+                    static_cast<const Keys::handle&>(set), std::uint64_t{0},
+                    [](std::uint32_t k) { return std::uint64_t{k}; },
+                    [](std::uint64_t a, std::uint64_t b) { return a + b; }) != 500 * 499 + 1);
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Map, ManyAtATime) {
   const std::uint64_t wrong = kasane::run([] {
     const Counts map;
@@ -382,22 +466,16 @@ TEST(FixedString, IsAKey) {
 
 // ---- small histories --------------------------------------------------------------------------------------
 
-struct Seen {
-  std::uint64_t begin, end;
-  std::uint32_t what, key;
-  std::uint64_t operand, result;
-};
-using Model = std::map<std::uint32_t, std::uint64_t>;
-constexpr std::uint64_t kNone = ~std::uint64_t{0};
+using Model = std::map<std::uint64_t, std::uint64_t>;
 
 /// An operation on the map; its result in a word.
-std::uint64_t operate(const Counts::handle& map, std::uint32_t what, std::uint32_t key, std::uint64_t x) {
-  switch (what) {
-    case 0: return map.find(key).value_or(kNone);
-    case 1: return map.insert(key, x) ? 1 : 0;
-    case 2: return map.erase(key) ? 1 : 0;
-    case 3: return map.add(key, x);
-    default: return map.insert_or_assign(key, x) ? 1 : 0;
+std::uint64_t operate(const Counts::handle& map, const Seen& s) {
+  switch (s.what) {
+    case 0: return map.find(s.key).value_or(kNone);
+    case 1: return map.insert(s.key, s.operand) ? 1 : 0;
+    case 2: return map.erase(s.key) ? 1 : 0;
+    case 3: return map.add(s.key, s.operand);
+    default: return map.insert_or_assign(s.key, s.operand) ? 1 : 0;
   }
 }
 bool agrees(Model& model, const Seen& s) {
@@ -416,47 +494,21 @@ bool agrees(Model& model, const Seen& s) {
   }
 }
 
-constexpr std::uint32_t kHistoryThreads = 4, kHistoryOps = 4;
-using History = std::array<std::array<Seen, kHistoryOps>, kHistoryThreads>;
-
-/// Of few keys, in a map that grows meanwhile by others' inserts.
-void play(Counts::handle map, global_ptr<std::uint64_t> clock, unsigned seed, History& h) {
-  std::vector<kasane::thread> threads;
-  for (std::uint32_t t = 0; t < kHistoryThreads; ++t) {
-    threads.emplace_back(kasane::at{t % kasane::ranks()}, [=, &h] {
-      std::minstd_rand random(seed * 131 + t + 1);
-      for (Seen& s : h[t]) {
-        const std::uint32_t what = random() % 5, key = random() % 3;
-        const std::uint64_t x = random() % 1000, begin = kasane::fetch_add(clock, 1);
-        const std::uint64_t result = operate(map, what, key, x);
-        s = {begin, kasane::fetch_add(clock, 1), what, key, x, result};
-        map.insert(100 + random() % 100000, 0);  // other keys: buckets split
-        if (random() % 3 == 0) kasane::this_thread::yield();
-      }
-    });
-  }
-  for (auto& t : threads) t.join();
-}
-
+// Of few keys, in a map that grows meanwhile by others' inserts.
 TEST(Map, SmallHistoriesAreLinearisable) {
-  constexpr unsigned kHistories = 250;
-  std::vector<History> histories(kHistories);
-  kasane::run([&] {
-    auto* const word = static_cast<std::uint64_t*>(kasane::allocate_zeroed(8, 64, placement::local.fixed()));
-    for (unsigned seed = 0; seed < kHistories; ++seed) {
-      Counts map;
-      for (std::uint64_t k = 0; k < 10; ++k) map.insert(1000000 + k, k);
-      play(map, global_ptr<std::uint64_t>(word), seed, histories[seed]);
-    }
-    kasane::deallocate(word);
+  const auto draw = [](std::minstd_rand& random) {
+    const auto what = static_cast<std::uint32_t>(random() % 5);
+    const std::uint64_t key = random() % 3;
+    return Seen{0, 0, what, key, random() % 1000, 0};
+  };
+  const auto all = histories(250, [&draw](unsigned seed, Clock clock, History& h) {
+    Counts map;
+    for (std::uint64_t k = 0; k < 10; ++k) map.insert(1000000 + k, k);
+    kasane::test::play(
+        seed, clock, h, draw, [m = Counts::handle(map)](const Seen& s) { return operate(m, s); },
+        [m = Counts::handle(map)](auto& random) { m.insert(100 + random() % 100000, 0); });
   });
-  for (unsigned seed = 0; seed < kHistories; ++seed) {
-    std::vector<kasane::test::Operation<Model>> operations;
-    for (const auto& thread : histories[seed])
-      for (const Seen& s : thread)
-        operations.push_back({s.begin, s.end, [s](Model& m) { return agrees(m, s); }});
-    ASSERT_TRUE(kasane::test::linearizable(Model{}, operations)) << "seed " << seed;
-  }
+  kasane::test::expect_linearizable(all, [](unsigned) { return Model{}; }, agrees);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // Threads that stay at a rank, and errors that are expected.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <kasane/kasane.hpp>
 #include <vector>
@@ -33,6 +34,26 @@ bool refused(int code, const F& f) {
     return e.code() == code;
   }
   return false;
+}
+
+/// Names a container, and can hold it as an exclusive call does.
+template <class Handle>
+struct Held : Handle {
+  explicit Held(const Handle& h) : Handle(h) {}
+  using typename Handle::Exclusive;
+};
+
+/// While an exclusive call of the container is under way, each of the calls throws EBUSY; afterwards none.
+/// how: of Exclusive's constructor.
+template <class Handle, class Calls, class... How>
+std::uint64_t meets(const Handle& h, const Calls& calls, How... how) {
+  std::uint64_t wrong = 0;
+  {
+    const typename Held<Handle>::Exclusive alone(h, how...);
+    for (const auto& call : calls) wrong += !refused(EBUSY, call);
+  }
+  for (const auto& call : calls) call();
+  return wrong;
 }
 
 }  // namespace kasane::test

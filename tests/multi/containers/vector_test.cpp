@@ -7,22 +7,25 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <kasane/containers/vector.hpp>
 #include <kasane/kasane.hpp>
 #include <random>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "multi/containers/histories.h"
 #include "multi/containers/on_ranks.h"
-#include "support/linearizable.h"
 
 namespace of_vector {
 namespace {
 
 using kasane::global_ptr;
 using kasane::placement;
+using kasane::test::Clock, kasane::test::histories, kasane::test::History, kasane::test::kNone,
+    kasane::test::Seen;
 using kasane::test::everywhere, kasane::test::go_to, kasane::test::refused;
 using Words = kasane::vector<std::uint64_t>;
 static_assert(std::is_trivially_copyable_v<Words::handle>);
@@ -288,6 +291,35 @@ TEST(Vector, ExclusiveCallsThatOverlapPushesAreRefused) {
   EXPECT_EQ(wrong, 0u);
 }
 
+TEST(Vector, CallsThatMeetAnExclusiveOneAreRefused) {
+  const std::uint64_t wrong = kasane::run([] {
+    std::uint64_t w = 0;
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      go_to(r);
+      Words v({0}), other;
+      v.push_back(1);
+      const Words::handle h = v;
+      const std::array<std::uint64_t, 2> xs{7, 8};
+      const std::vector<std::function<void()>> calls{
+          [&] { h.push_back(2); },
+          [&] { h.append(xs); },
+          [&] { w += v.pop_back() != 8; },
+          [&] { v.insert(0, 5); },
+          [&] { v.erase(1); },
+          [&] { v.assign(xs); },
+          [&] { v.resize(600); },
+          [&] { v = v.duplicate(r); },
+          [&] { v.swap(other); },
+          [&] { v.swap(other), v.clear(); },
+      };
+      w += kasane::test::meets(h, calls);
+      w += !v.empty() || !other.empty();
+    }
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Vector, WithoutMemoryIsAsBefore) {
   const std::uint64_t wrong = kasane::run([] {
     kasane::vector<Pair> v({kasane::ranks() - 1});
@@ -308,17 +340,12 @@ TEST(Vector, WithoutMemoryIsAsBefore) {
 
 // ---- small histories --------------------------------------------------------------------------------------
 
-struct Seen {
-  std::uint64_t begin, end;
-  std::uint32_t what;
-  std::uint64_t index, operand, result;
-};
 using Model = std::vector<std::uint64_t>;
-constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
-std::uint64_t operate(const Words::handle& v, std::uint32_t what, std::uint64_t i, std::uint64_t x) {
+std::uint64_t operate(const Words::handle& v, const Seen& s, std::uint64_t first) {
+  const std::uint64_t i = first + s.key, x = s.operand;
   try {
-    switch (what) {
+    switch (s.what) {
       case 0: return v.push_back(x);
       case 1: return v.append(std::array{x, x + 1});
       case 2: return v.get(i);
@@ -330,78 +357,61 @@ std::uint64_t operate(const Words::handle& v, std::uint32_t what, std::uint64_t 
   }
 }
 /// Indices are given to pushes in an order; an element is there when its push has taken effect.
-bool agrees(Model& model, const Seen& s) {
+bool agrees(Model& model, std::uint64_t first, const Seen& s) {
   const auto set = [&](std::uint64_t i, std::uint64_t x) {
     if (model.size() <= i) model.resize(i + 1, kNone);
     if (model[i] != kNone) return false;
     return model[i] = x, true;
   };
-  const bool there = s.index < model.size() && model[s.index] != kNone;
+  const std::uint64_t at = first + s.key;
+  const bool there = at < model.size() && model[at] != kNone;
   switch (s.what) {
     case 0: return set(s.result, s.operand);
     case 1: return false;  // is two pushes with consecutive indices
-    case 2: return s.result == (there ? model[s.index] : kNone);
+    case 2: return s.result == (there ? model[at] : kNone);
     case 3:
-      if (there) model[s.index] = s.operand;
+      if (there) model[at] = s.operand;
       return s.result == (there ? 0 : kNone);
     default: {
-      const std::uint64_t before = there ? model[s.index] : kNone;
-      if (there) model[s.index] += s.operand;
+      const std::uint64_t before = there ? model[at] : kNone;
+      if (there) model[at] += s.operand;
       return s.result == before;
     }
   }
 }
 
-constexpr std::uint32_t kHistoryThreads = 4, kHistoryOps = 4;
-using History = std::array<std::array<Seen, kHistoryOps>, kHistoryThreads>;
-
-void play(Words::handle v, global_ptr<std::uint64_t> clock, unsigned seed, std::uint64_t first, History& h) {
-  std::vector<kasane::thread> threads;
-  for (std::uint32_t t = 0; t < kHistoryThreads; ++t) {
-    threads.emplace_back(kasane::at{t % kasane::ranks()}, [=, &h] {
-      std::minstd_rand random(seed * 131 + t + 1);
-      for (Seen& s : h[t]) {
-        const auto what = static_cast<std::uint32_t>(random() % 5);
-        const std::uint64_t i = first + random() % 4, x = random() % 1000,
-                            begin = kasane::fetch_add(clock, 1);
-        const std::uint64_t result = operate(v, what, i, x);
-        s = {begin, kasane::fetch_add(clock, 1), what, i, x, result};
-        if (random() % 3 == 0) kasane::this_thread::yield();
-      }
-    });
+/// An append of two is two pushes.
+std::vector<std::vector<Seen>> pushes(std::vector<std::vector<Seen>> histories) {
+  for (auto& h : histories) {
+    const std::size_t n = h.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (h[i].what != 1) continue;
+      h[i].what = 0;
+      h.push_back(h[i]);
+      ++h.back().operand, ++h.back().result;
+    }
   }
-  for (auto& t : threads) t.join();
+  return histories;
 }
 
 TEST(Vector, SmallHistoriesAreLinearisable) {
-  constexpr unsigned kHistories = 250;
-  std::vector<History> histories(kHistories);
-  std::vector<std::uint64_t> firsts(kHistories);
-  kasane::run([&] {
-    auto* const word = static_cast<std::uint64_t*>(kasane::allocate_zeroed(8, 64, placement::local.fixed()));
-    for (unsigned seed = 0; seed < kHistories; ++seed) {
-      const Words v;
-      // The first elements of a round, so that the vector grows meanwhile.
-      firsts[seed] = seed % 2 == 0 ? 0 : 512 * kasane::ranks() - 2;
-      const std::vector<std::uint64_t> before(firsts[seed], 5);
-      v.append(before);
-      play(v, global_ptr<std::uint64_t>(word), seed, firsts[seed], histories[seed]);
-    }
-    kasane::deallocate(word);
+  // Half of the histories begin with the first elements of a round, so that the vector grows meanwhile.
+  const auto first = [](unsigned seed) { return seed % 2 == 0 ? 0 : 512 * kasane::ranks() - 2; };
+  const auto draw = [](std::minstd_rand& random) {
+    const auto what = static_cast<std::uint32_t>(random() % 5);
+    const std::uint64_t i = random() % 4;
+    return Seen{0, 0, what, i, random() % 1000, 0};
+  };
+  const auto all = histories(250, [&](unsigned seed, Clock clock, History& h) {
+    const Words v;
+    v.append(std::vector<std::uint64_t>(first(seed), 5));
+    kasane::test::play(
+        seed, clock, h, draw,
+        [v = Words::handle(v), n = first(seed)](const Seen& s) { return operate(v, s, n); }, [](auto&) {});
   });
-  for (unsigned seed = 0; seed < kHistories; ++seed) {
-    std::vector<kasane::test::Operation<Model>> operations;
-    for (const auto& thread : histories[seed])
-      for (Seen s : thread) {
-        const bool two = s.what == 1;
-        if (two) s.what = 0;
-        operations.push_back({s.begin, s.end, [s](Model& m) { return agrees(m, s); }});
-        if (two)
-          ++s.operand, ++s.result,
-              operations.push_back({s.begin, s.end, [s](Model& m) { return agrees(m, s); }});
-      }
-    ASSERT_TRUE(kasane::test::linearizable(Model(firsts[seed], 5), operations)) << "seed " << seed;
-  }
+  const auto of = [&](unsigned seed) { return std::pair(Model(first(seed), 5), first(seed)); };
+  kasane::test::expect_linearizable(pushes(all), of,
+                                    [](auto& m, const Seen& s) { return agrees(m.first, m.second, s); });
 }
 
 }  // namespace
