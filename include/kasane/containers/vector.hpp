@@ -103,7 +103,7 @@ class Vector : public Parts<VectorPart> {
   {
     T before;
     const bool found = at_element(i, [&]<class A>(A, const Spot& s, bool known) {
-      if (!E::template read<A>(s, before, known)) return false;
+      if (!known && !E::template read<A>(s, before, false)) return false;
       if constexpr (std::same_as<A, Near>)
         before = __sync_fetch_and_add(E::value(s), n);
       else
