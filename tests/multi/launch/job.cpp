@@ -163,6 +163,18 @@ Outcome kasane_run(std::vector<std::string> arguments, std::vector<std::string> 
   return Job(kasane_run_command(std::move(arguments)), std::move(environment), std::move(input)).wait();
 }
 
+int kasane_files_in_dev_shm() {
+  int n = 0;
+  DIR* dir = ::opendir("/dev/shm");
+  if (dir == nullptr) return 0;
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string name = entry->d_name;
+    n += name.find("kasane") != std::string::npos && name.rfind("kasane-ucx-", 0) != 0;
+  }
+  ::closedir(dir);
+  return n;
+}
+
 int count_of(const std::string& text, const std::string& part) {
   int n = 0;
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;

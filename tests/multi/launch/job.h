@@ -54,6 +54,9 @@ Outcome kasane_run(std::vector<std::string> arguments, std::vector<std::string> 
 /// The same, still running.
 std::vector<std::string> kasane_run_command(std::vector<std::string> arguments);
 
+/// Files of Kasane in /dev/shm, without the folders of UCX: those are of other tests' jobs, too.
+int kasane_files_in_dev_shm();
+
 /// How often part occurs in text.
 int count_of(const std::string& text, const std::string& part);
 /// text without what AddressSanitizer says of itself (that main's stack is not one it knows).

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs as a user starts, interrupts and breaks them. In every case the exit status is right, the message
 // names the rank and the reason, and nothing is left behind.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -19,19 +18,6 @@ namespace kasane::launch_test {
 namespace {
 
 const std::string kProgram = KASANE_LAUNCH_PROGRAM;
-
-/// Folders of UCX are those of other tests' jobs, which run at the same time: none here uses it.
-int kasane_files_in_dev_shm() {
-  int n = 0;
-  DIR* dir = ::opendir("/dev/shm");
-  if (dir == nullptr) return 0;
-  while (const dirent* entry = ::readdir(dir)) {
-    const std::string name = entry->d_name;
-    n += name.find("kasane") != std::string::npos && name.rfind("kasane-ucx-", 0) != 0;
-  }
-  ::closedir(dir);
-  return n;
-}
 
 /// What must hold after every job.
 void expect_clean(const Outcome& o) {
