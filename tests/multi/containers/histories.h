@@ -66,8 +66,8 @@ std::vector<std::vector<Seen>> histories(unsigned n, const One& one) {
   return operations;
 }
 
-/// There is an order in which agrees(model, seen), which does the operation to a model that is before(seed) at
-/// first, finds each result right.
+/// There is an order in which agrees(model, seen), which does the operation to a model that is before(seed)
+/// at first, finds each result right.
 template <class Before, class Agrees>
 void expect_linearizable(const std::vector<std::vector<Seen>>& histories, const Before& before,
                          const Agrees& agrees) {

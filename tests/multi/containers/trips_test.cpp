@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many one-sided operations those of containers cost over a network, by the counters: what is counted does
-// not depend on the machine's load. On two ranks, neither of which maps the other's memory, with one worker
-// each; main of rank 0 uses containers that lie at rank 1. Of operations that go together, in one trip, each
-// counts.
+// How many one-sided operations those of containers cost over a network, by the counters: what is counted
+// does not depend on the machine's load. On two ranks, neither of which maps the other's memory, with one
+// worker each; main of rank 0 uses containers that lie at rank 1. Of operations that go together, in one
+// trip, each counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
