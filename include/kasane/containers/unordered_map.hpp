@@ -668,19 +668,21 @@ std::vector<bool> Map<K, V, H>::insert_many(std::span<const K> keys, std::span<c
 
 // ---- growing ----------------------------------------------------------------------------------------------
 
+/// Under the directory's lock.
 template <class K, class V, class H>
 template <class A>
 typename Map<K, V, H>::Bucket* Map<K, V, H>::take_bucket(Shard* shard, std::uint32_t rank) {
-  const Word n = A::fetch_add(&shard->buckets, 1);
+  const Word n = A::load(&shard->buckets);
   const auto i = static_cast<unsigned>(std::bit_width(n / kFirstSegment + 1)) - 1;
   Word* const segment = &shard->segment[i];
   const Word first = kFirstSegment * ((Word{1} << i) - 1);
   Word base = A::load(segment);
-  if (base == 0) {  // under the directory's lock
+  if (base == 0) {
     base = reinterpret_cast<std::uintptr_t>(
         allocate_zeroed((kFirstSegment << i) * sizeof(Bucket), 64, placement::on(rank).fixed()));
     A::store(segment, base);
   }
+  A::store(&shard->buckets, n + 1);
   return reinterpret_cast<Bucket*>(base) + (n - first);
 }
 

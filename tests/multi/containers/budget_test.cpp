@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Containers of 40 MiB a rank, which are larger than the budget of DRAM (the CMakeLists.txt gives a half and
-// an eighth): a thread of each rank makes random operations on its part of one container, against an oracle of
-// its own. Threads only compute, and main expects.
+// an eighth): a thread of each rank makes random operations on its part of one container, against an oracle
+// of its own. Threads only compute, and main expects.
 #include <gtest/gtest.h>
 
 #include <algorithm>

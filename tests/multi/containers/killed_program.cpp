@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rank 1 is killed while it holds a lock of a container at the rank that the second argument names; threads of
-// the other ranks work on the container meanwhile. The first argument says which lock.
+// Rank 1 is killed while it holds a lock of a container at the rank that the second argument names; threads
+// of the other ranks work on the container meanwhile. The first argument says which lock.
 #include <signal.h>
 
 #include <cstdint>

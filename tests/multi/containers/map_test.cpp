@@ -256,6 +256,18 @@ TEST(Map, EmptyLooksNoFurtherThanTheFirstEntry) {
   EXPECT_EQ(wrong, 0u);
 }
 
+TEST(Map, ErrorsSayWhatIsWrong) {
+  const std::uint64_t wrong = kasane::run([] {
+    const std::string rank = std::to_string(kasane::ranks() + 7);
+    std::uint64_t w = !refused(EINVAL, [] { const Counts map({kasane::ranks()}); });
+    w += !kasane::test::says([] { const Counts map({0, kasane::ranks() + 7}); }, "rank", rank);
+    const Counts::handle old = [] { return Counts::handle(Counts()); }();
+    w += !refused(EINVAL, [&] { old.insert(1, 1); });
+    return w + !kasane::test::says([&] { static_cast<void>(old.find(1)); }, "does not exist any more");
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Map, AVisitThatThrowsChangesNothing) {
   const std::uint64_t wrong = kasane::run([] {
     Counts map;

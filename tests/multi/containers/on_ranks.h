@@ -4,7 +4,9 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <exception>
 #include <kasane/kasane.hpp>
+#include <string>
 #include <vector>
 
 namespace kasane::test {
@@ -32,6 +34,18 @@ bool refused(int code, const F& f) {
     f();
   } catch (const kasane::error& e) {
     return e.code() == code;
+  }
+  return false;
+}
+
+/// f() throws an error of any kind, whose text has all of these.
+template <class F, class... Texts>
+bool says(const F& f, const Texts&... texts) {
+  try {
+    f();
+  } catch (const std::exception& e) {
+    const std::string text = e.what();
+    return ((text.find(texts) != std::string::npos) && ...);
   }
   return false;
 }

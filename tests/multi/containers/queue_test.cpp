@@ -226,7 +226,16 @@ TEST(List, ErrorsSayWhatIsWrong) {
     w += !refused(EINVAL, [] { const Deque bad(kasane::ranks()); });
     w += !refused(EINVAL, [&] { l.push_back(1, kasane::ranks()); });
     w += !refused(EINVAL, [&] { static_cast<void>(*l.end()); });
-    return w + !refused(EINVAL, [&] { l.erase(l.end()); });
+    w += !refused(EINVAL, [&] { l.erase(l.end()); });
+    using kasane::test::says;
+    const std::string rank = std::to_string(kasane::ranks() + 7), here = std::to_string(kasane::ranks() - 1);
+    w += !says([] { const Deque bad(kasane::ranks() + 7); }, "rank", rank);
+    w += !says([&] { l.push_back(1, kasane::ranks() + 7); }, "kasane::list", "rank " + rank);
+    const auto it = l.push_back(1, kasane::ranks() - 1);
+    l.erase(it);
+    w += !says([&] { static_cast<void>(*it); }, "kasane::list", "rank " + here, "was erased");
+    const Deque::handle old = [] { return Deque::handle(Deque()); }();
+    return w + !says([&] { old.push_back(1); }, "does not exist any more");
   });
   EXPECT_EQ(wrong, 0u);
 }
