@@ -29,10 +29,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace kasane {
 
@@ -99,6 +101,36 @@ class Deque : public Parts<DequePart> {
     return DequePart::look(w.part, w.rank).fields.count;
   }
   [[nodiscard]] bool empty() const { return size() == 0; }
+  /// All elements as they are at one time, from the front on: of its one rank.
+  [[nodiscard]] std::vector<std::vector<T>> copies() const {
+    const Where w = where(0);
+    std::vector<std::vector<T>> all(1);
+    change(w.part, w.rank, [&all]<class A>(A, DequeFields& f) {
+      all[0].resize(f.count);
+      move<A, false>(f, f.front, all[0].data(), f.count);
+      return Made::no;
+    });
+    return all;
+  }
+  /// Over copies of all elements as they are when it begins.
+  class iterator {
+   public:
+    using value_type = T;
+    using difference_type = std::ptrdiff_t;
+    explicit iterator(std::vector<T> all) : all_(std::move(all)) {}
+    [[nodiscard]] const T& operator*() const noexcept { return all_[i_]; }
+    iterator& operator++() noexcept { return ++i_, *this; }
+    void operator++(int) noexcept { ++i_; }
+    friend bool operator==(const iterator& a, std::default_sentinel_t) noexcept {
+      return a.i_ == a.all_.size();
+    }
+
+   private:
+    std::vector<T> all_;
+    std::size_t i_ = 0;
+  };
+  [[nodiscard]] iterator begin() const { return iterator(std::move(copies()[0])); }
+  [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
   /// Where it lies.
   [[nodiscard]] std::uint32_t rank() const { return where(0).rank; }
   /// Exclusive. Gives the memory back.
@@ -176,5 +208,19 @@ class deque : public detail::containers::Owner<detail::containers::Deque<T>> {
   /// At this rank.
   explicit deque(std::uint32_t rank = kasane::rank()) : deque::Owner(rank) {}
 };
+
+/// Calls f(x) with copies of all elements as they are at one time, at the rank where they lie; f may
+/// post and fork. On a thread.
+template <class T, class F>
+void for_each(const detail::containers::Deque<T>& c, F f) {
+  detail::containers::at_owners(c, c.copies(), f);
+}
+
+/// combine() of map(x) over all elements as they are at one time, computed where they lie. combine is
+/// associative and commutative, and leaves what it combines with `identity` as it is. On a thread.
+template <class T, class R, class Map, class Combine>
+[[nodiscard]] R reduce(const detail::containers::Deque<T>& c, R identity, Map map, Combine combine) {
+  return detail::containers::reduce_at_owners(c, c.copies(), std::move(identity), map, combine);
+}
 
 }  // namespace kasane

@@ -150,6 +150,9 @@ class List : public Parts<ListPart> {
   [[nodiscard]] std::size_t size() const { return look().count; }
   [[nodiscard]] bool empty() const { return size() == 0; }
 
+  /// All elements as they are at one time, in their order: of each rank of the job.
+  [[nodiscard]] std::vector<std::vector<T>> copies() const;
+
   /// Exclusive.
   void assign(std::span<const T> xs, std::uint32_t rank);
   /// Exclusive. Elements stay at their ranks, and iterators at their elements; equal ones keep their order.
@@ -265,6 +268,21 @@ typename List<T>::iterator List<T>::after(const iterator& it) const {
     next = read(it.link_, it.generation_).next;
     if (next == 0) return end();
   }
+}
+
+template <class T>
+std::vector<std::vector<T>> List<T>::copies() const {
+  std::vector<std::vector<T>> all(kasane::ranks());
+  changed([&]<class A>(A, const ListFields& f) {
+    for (auto& of_rank : all) of_rank.clear();
+    Node n;
+    for (Link l = f.first; l != 0; l = n.next) {
+      n = get(l);
+      all[rank_of(l)].push_back(n.value);
+    }
+    return Made::no;
+  });
+  return all;
 }
 
 // ---- changing ---------------------------------------------------------------------------------------------
@@ -467,5 +485,19 @@ class list : public detail::containers::Owner<detail::containers::List<T>> {
   /// Its ends are at this rank, and elements that are given no other one.
   explicit list(std::uint32_t rank = kasane::rank()) : list::Owner(rank) {}
 };
+
+/// Calls f(x) with copies of all elements as they are at one time, at the ranks where they lie; f may
+/// post and fork. On a thread.
+template <class T, class F>
+void for_each(const detail::containers::List<T>& c, F f) {
+  detail::containers::at_owners(c, c.copies(), f);
+}
+
+/// combine() of map(x) over all elements as they are at one time, computed where they lie. combine is
+/// associative and commutative, and leaves what it combines with `identity` as it is. On a thread.
+template <class T, class R, class Map, class Combine>
+[[nodiscard]] R reduce(const detail::containers::List<T>& c, R identity, Map map, Combine combine) {
+  return detail::containers::reduce_at_owners(c, c.copies(), std::move(identity), map, combine);
+}
 
 }  // namespace kasane

@@ -186,6 +186,22 @@ template <class Container, class R, class Combine, class F>
   return identity;
 }
 
+/// Calls f(x) for the values of each part of a container, on a thread at its rank.
+template <class Container, class T, class F>
+void at_owners(const Container& c, const std::vector<std::vector<T>>& values, const F& f) {
+  at_parts(c, [&](std::uint32_t s) {
+    for (const T& x : values[s]) std::invoke(f, x);
+  });
+}
+/// combine() of map(x) for the values of each part, computed at its rank.
+template <class Container, class T, class R, class Map, class Combine>
+[[nodiscard]] R reduce_at_owners(const Container& c, const std::vector<std::vector<T>>& values, R identity,
+                                 Map& map, Combine& combine) {
+  return reduce_parts(c, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
+    for (const T& x : values[s]) sum = std::invoke(combine, std::move(sum), std::invoke(map, x));
+  });
+}
+
 /// A failure that a text with numbers explains.
 [[noreturn, gnu::cold, gnu::noinline]] inline void fail(int code, const std::string& text) {
   throw error(code, text.c_str());

@@ -244,6 +244,33 @@ TEST(Map, ThreadsThatBeganAreJoinedWhereAnotherCannotBegin) {
   EXPECT_EQ(right, 1u);
 }
 
+// Operations are no fences: who publishes a pointer releases before it, and who finds it acquires after it.
+TEST(Map, PointersArePublishedByFences) {
+  const std::uint64_t wrong = kasane::run([] {
+    const kasane::unordered_map<std::uint64_t, std::uint64_t*> map;
+    std::vector<std::uint64_t> bad(2 * kasane::ranks());
+    everywhere(
+        [&bad, h = kasane::unordered_map<std::uint64_t, std::uint64_t*>::handle(map)](std::uint64_t t) {
+          const std::uint64_t n = 2 * kasane::ranks();
+          auto* const mine = static_cast<std::uint64_t*>(kasane::allocate(50 * 8, 64));
+          for (std::uint64_t i = 0; i < 50; ++i) mine[i] = t * 50 + i;
+          kasane::release_all();
+          for (std::uint64_t i = 0; i < 50; ++i) h.insert(t * 50 + i, mine + i);
+          for (std::uint64_t k = 0; k < n * 50; ++k) {
+            const auto found = h.find(k);
+            if (!found) continue;
+            kasane::acquire_all();
+            bad[t] += **found != k;
+          }
+        });
+    std::uint64_t w = 0;
+    for (const std::uint64_t b : bad) w += b;
+    for (std::uint64_t t = 0; t < bad.size(); ++t) kasane::deallocate(map.find(t * 50).value_or(nullptr));
+    return w;
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 TEST(Map, EmptyLooksNoFurtherThanTheFirstEntry) {
   const std::uint64_t wrong = kasane::run([] {
     Counts map;

@@ -169,6 +169,48 @@ TEST(List, HasAllThatTwoThreadsPush) {
   EXPECT_EQ(wrong, 0u);
 }
 
+template <class C, class Push>
+std::uint64_t walked(const C& c, const Push& push) {
+  std::uint64_t w = 0, sum = 0, next = 0;
+  for (std::uint64_t i = 0; i < 600; ++i) push(i);
+  for (const std::uint64_t x : c) w += x != next++;
+  w += next != 600;
+  auto* const word =
+      static_cast<std::uint64_t*>(kasane::allocate_zeroed(8, 64, kasane::placement::local.fixed()));
+  const Clock seen(word);
+  kasane::for_each(c, [seen](std::uint64_t x) { kasane::add(seen, x + 1); });
+  w += kasane::get(seen) != 600 * 601 / 2;
+  kasane::deallocate(word);
+  sum = kasane::reduce(
+      c, std::uint64_t{0}, [](std::uint64_t x) { return x * (kasane::rank() + 1); },
+      [](std::uint64_t a, std::uint64_t b) { return a + b; });
+  std::uint64_t expected = 0;
+  for (std::uint64_t i = 0; i < 600; ++i) {
+    if constexpr (std::is_same_v<C, Deque>)
+      expected += i * (c.rank() + 1);
+    else
+      expected += i * (i % kasane::ranks() + 1);
+  }
+  return w + (sum != expected);
+}
+
+TEST(Deque, RangesAndReduces) {
+  const std::uint64_t wrong = kasane::run([] {
+    const Deque d(kasane::ranks() - 1);
+    return walked(d, [&d](std::uint64_t i) { d.push_back(i); });
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(List, RangesAndReduces) {
+  const std::uint64_t wrong = kasane::run([] {
+    const List l(kasane::ranks() - 1);
+    return walked(l,
+                  [&l](std::uint64_t i) { l.push_back(i, static_cast<std::uint32_t>(i) % kasane::ranks()); });
+  });
+  EXPECT_EQ(wrong, 0u);
+}
+
 template <class C, class Push, class Pop>
 std::uint64_t through(const Push& push, const Pop& pop) {
   constexpr std::uint64_t kEach = 1500;
