@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tail of a kasane::vector (kasane/containers/tail.hpp, the shipping tables): threads that append one or
-// two elements while rounds are added, of which one may find no memory, and a thread that reads the prefix.
+// two elements while rounds are added, of which one may find no memory, a thread that reads the prefix, and
+// an exclusive call that removes the last element.
 //
-// Checked: no element is given twice, or where there is no memory; what is ready has been written;
-// afterwards there is no hole, and the tail is the number of elements; from every state there is a way to
-// the end. A rule taken away is noticed.
+// Checked: no element is given twice, or where there is no memory; what is ready has been written; no thread
+// has a ticket while the exclusive call is alone; afterwards there is no hole, and the tail is the number of
+// elements; from every state there is a way to the end. A rule taken away is noticed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -28,11 +29,13 @@ enum class TailWithout : std::uint8_t {
   first,         ///< every ticket that does not fit adds rounds
   restore,       ///< no memory: the tail stays as the fetch-add made it
   new_ticket,    ///< a thread that has waited keeps its ticket
+  complete,      ///< an exclusive call takes the tail though elements are not ready
+  proof,         ///< it takes the tail whatever that has become
 };
 
 struct Tails {
   TailWithout without = TailWithout::none;
-  std::array<std::uint8_t, 3> elements{};  ///< of each thread's append
+  std::array<std::uint8_t, 4> elements{};  ///< of each thread's append; then: there is an exclusive call
 
   static constexpr std::uint64_t kFirst = 1;
   static constexpr unsigned kMost = 7;
@@ -42,11 +45,12 @@ struct Tails {
     std::uint8_t written, unused[6];
   };
   struct State {
-    std::uint64_t word;
+    std::uint64_t word, seen;  ///< seen: by the exclusive call
     std::array<Actor, 3> actor;
     std::array<std::uint8_t, 8> value, ready;
     std::uint8_t rounds;  ///< for which there is memory
-    std::uint8_t failed, wrong, appended, read, unused[3];
+    std::uint8_t failed, wrong, appended, read, looked, unused;
+    tail::Exclusive exclusive;
   };
 
   State initial() const { return {}; }
@@ -54,6 +58,7 @@ struct Tails {
     if (s.wrong == 1) return "two threads have one element";
     if (s.wrong == 2) return "an element is written where there is no memory";
     if (s.wrong == 3) return "an element is ready that was not written";
+    if (s.wrong == 4) return "an exclusive call is not alone";
     if (!finished(s)) return nullptr;
     for (unsigned i = 0; i < s.value.size(); ++i)
       if ((s.ready[i] != 0) != (i < s.appended)) return "there is a hole";
@@ -62,7 +67,8 @@ struct Tails {
   bool finished(const State& s) const {
     for (const Actor& a : s.actor)
       if (a.step != Push::done && a.step != Push::refused) return false;
-    return true;
+    return elements[3] == 0 || s.exclusive == tail::Exclusive::done ||
+           s.exclusive == tail::Exclusive::refused;
   }
   bool circles() const { return true; }
   std::string name(const Step& x) const {
@@ -85,12 +91,66 @@ struct Tails {
   template <class Emit>
   void successors(const State& s, Emit&& emit) const {
     for (std::uint8_t a = 0; a < 3; ++a) step(s, a, emit);
+    if (elements[3] != 0) alone(s, emit);
     // The reader takes the next element of the prefix.
     if (s.read < s.ready.size() && s.ready[s.read] != 0) {
       State n = s;
       if (n.value[n.read++] == 0) n.wrong = 3;
       emit(n, Step{99, 3, 0});
     }
+  }
+
+  [[nodiscard]] static bool has_a_ticket(const State& s) {
+    for (const Actor& a : s.actor)
+      if (a.step == Push::values || a.step == Push::ready || a.step == Push::grow) return true;
+    return false;
+  }
+  /// Elements in a row from the first on that are ready, of those below the tail.
+  [[nodiscard]] static std::uint64_t readable(const State& s) {
+    std::uint64_t n = 0;
+    while (n < s.ready.size() && n < tail::index(s.word) && s.ready[n] != 0) ++n;
+    return n;
+  }
+
+  /// The exclusive call.
+  template <class Emit>
+  void alone(const State& s, Emit&& emit) const {
+    using tail::Exclusive;
+    State n = s;
+    switch (s.exclusive) {
+      case Exclusive::look: {
+        if (s.looked == 0) {
+          n.seen = s.word;
+          n.looked = 1;
+          break;
+        }
+        const bool ok = tail::complete(s.seen, readable(s), kFirst) || without == TailWithout::complete;
+        n.exclusive = tail::next(s.exclusive, ok);
+        break;
+      }
+      case Exclusive::take: {
+        const bool ok = s.word == s.seen || without == TailWithout::proof;
+        if (ok) n.word = s.seen | tail::kExclusive;
+        n.exclusive = tail::next(s.exclusive, ok);
+        if (ok && has_a_ticket(s)) n.wrong = 4;
+        break;
+      }
+      case Exclusive::alone: {
+        std::uint64_t size = tail::index(s.seen);
+        if (has_a_ticket(s)) n.wrong = 4;
+        if (size != 0 && n.wrong == 0) {
+          --size;
+          n.value[size] = n.ready[size] = 0;
+          --n.appended;
+        }
+        n.word = tail::word(tail::rounds(s.seen), size);
+        n.exclusive = tail::next(s.exclusive, true);
+        break;
+      }
+      case Exclusive::done:
+      case Exclusive::refused: return;
+    }
+    emit(n, Step{static_cast<std::uint16_t>(s.exclusive), 9, 0});
   }
 
   template <class Emit>
@@ -177,7 +237,8 @@ struct Tails {
   }
 };
 
-constexpr std::array<std::uint8_t, 3> kAppends[] = {{1, 1, 1}, {1, 2, 1}, {2, 2, 1}};
+constexpr std::array<std::uint8_t, 4> kAppends[] = {
+    {1, 1, 1, 0}, {1, 2, 1, 0}, {2, 2, 1, 0}, {1, 1, 1, 1}, {2, 1, 1, 1}};
 
 TEST(Tail, GivesEachElementOnce) {
   for (const auto& elements : kAppends) expect_sound(Tails{.elements = elements});
@@ -185,7 +246,7 @@ TEST(Tail, GivesEachElementOnce) {
 
 TEST(Tail, EachRuleIsNeeded) {
   expect_needed({TailWithout::values_first, TailWithout::whole, TailWithout::first, TailWithout::restore,
-                 TailWithout::new_ticket},
+                 TailWithout::new_ticket, TailWithout::complete, TailWithout::proof},
                 kAppends, [](TailWithout w, const auto& elements) { return Tails{w, elements}; });
 }
 

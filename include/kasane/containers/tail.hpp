@@ -75,4 +75,28 @@ enum class Push : std::uint8_t { take, grow, wait, values, ready, done, refused 
   return (w & kExclusive) != 0 || index(w) <= capacity(rounds(w), first);
 }
 
+/// The steps of an exclusive call.
+enum class Exclusive : std::uint8_t {
+  look,   ///< at the word, then at the readable prefix
+  take,   ///< compare-swap the word to the same with kExclusive
+  alone,  ///< changes; then the next word, without kExclusive
+  done,
+  refused,
+};
+/// Of a word, and the prefix that was readable then or later: all that was appended is ready.
+[[nodiscard]] constexpr bool complete(Word w, Word readable, Word first) noexcept {
+  return (w & kExclusive) == 0 && settled(w, first) && readable == index(w);
+}
+/// ok: of look: the vector is complete; of take: the word was as it had been seen, so nothing was appended.
+[[nodiscard]] constexpr Exclusive next(Exclusive step, bool ok) noexcept {
+  switch (step) {
+    case Exclusive::look: return ok ? Exclusive::take : Exclusive::refused;
+    case Exclusive::take: return ok ? Exclusive::alone : Exclusive::refused;
+    case Exclusive::alone:
+    case Exclusive::done: return Exclusive::done;
+    case Exclusive::refused: break;
+  }
+  return Exclusive::refused;
+}
+
 }  // namespace kasane::detail::tail

@@ -423,10 +423,11 @@ std::size_t Vector<T>::size() const {
 
 template <class T>
 Vector<T>::Exclusive::Exclusive(const Vector& v) : v_(v) {
+  using Step = tail::Exclusive;
   const Word w = Far::load(v.tail());
-  if ((w & tail::kExclusive) != 0 || !tail::settled(w, v.first()) || v.size() != tail::index(w) ||
-      !Far::compare_swap(v.tail(), w, w | tail::kExclusive))
-    busy(kContainer);
+  Step step = tail::next(Step::look, tail::complete(w, v.size(), v.first()));
+  if (step == Step::take) step = tail::next(step, Far::compare_swap(v.tail(), w, w | tail::kExclusive));
+  if (step != Step::alone) busy(kContainer);
   word_ = w;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With --main all: the mains of all ranks change containers of rank 0's at once, with no thread of Kasane. They
-// get the handles through the file that the argument names, and wait for each other in the map.
+// With --main all: the mains of all ranks change containers of rank 0's at once, with no thread of Kasane.
+// They get the handles through the file that the argument names, and wait for each other in the map.
 #include <unistd.h>
 
 #include <cstdint>
