@@ -30,6 +30,7 @@ set(KASANE_LAYERS
   "arrays     | src/arrays         | api"
   "posts      | src/posts          | runtime"
   "armci      | src/armci          | api"
+  "acp        | src/acp            | api"
   "comm_api   | include/kasane/comm | comm_launch comm_engine"
 )
 

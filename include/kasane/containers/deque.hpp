@@ -96,6 +96,21 @@ class Deque : public Parts<DequePart> {
   std::size_t try_pop_front(std::span<T> to) const { return pop(to, true); }
   std::size_t try_pop_back(std::span<T> to) const { return pop(to, false); }
 
+  /// Copies of those from the i-th on, counted from the front; returns how many there were, and fitted.
+  std::size_t read(std::size_t i, std::span<T> to) const {
+    const Where w = where(0);
+    std::size_t n = 0;
+    change(
+        w.part, w.rank,
+        [&]<class A>(A, DequeFields& f) {
+          n = std::min<std::size_t>(to.size(), f.count > i ? f.count - i : 0);
+          move<A, false>(f, f.front + i, to.data(), n);
+          return Made::no;
+        },
+        [i](const DequeFields& f) { return f.count > i; });
+    return n;
+  }
+
   [[nodiscard]] std::size_t size() const {
     const Where w = where(0);
     return DequePart::look(w.part, w.rank).fields.count;

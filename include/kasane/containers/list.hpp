@@ -112,6 +112,9 @@ class List : public Parts<ListPart> {
     [[nodiscard]] T operator*() const { return list_.read(link_, generation_).value; }
     iterator& operator++() { return *this = list_.after(*this); }
     void operator++(int) { ++*this; }
+    /// Of the end: the last element. Throws error EINVAL: there is none before.
+    iterator& operator--() { return *this = list_.before(*this); }
+    void operator--(int) { --*this; }
     friend bool operator==(const iterator& a, const iterator& b) noexcept {
       return a.link_ == b.link_ && a.generation_ == b.generation_;
     }
@@ -189,6 +192,7 @@ class List : public Parts<ListPart> {
   /// The node; throws where its generation is another one.
   [[nodiscard]] static Node read(Link l, std::uint32_t generation);
   [[nodiscard]] iterator after(const iterator& it) const;
+  [[nodiscard]] iterator before(const iterator& it) const;
   iterator add(std::span<const T> xs, std::uint32_t rank, const iterator& at, bool front = false) const;
   std::optional<T> pop(bool front) const;
   static void check_rank(std::uint32_t rank) {
@@ -283,6 +287,17 @@ std::vector<std::vector<T>> List<T>::copies() const {
     return Made::no;
   });
   return all;
+}
+
+/// A node before that says that `it` is the next one.
+template <class T>
+typename List<T>::iterator List<T>::before(const iterator& it) const {
+  for (Backoff wait;; wait.pause()) {
+    const Link l = it.link_ == 0 ? look().last : read(it.link_, it.generation_).prev;
+    if (l == 0) fail(EINVAL, "kasane::list: there is no element before the iterator");
+    const Node n = get(l);
+    if (n.generation() % 2 != 0 && n.next == it.link_) return iterator(*this, l, n.generation(), n.next);
+  }
 }
 
 // ---- changing ---------------------------------------------------------------------------------------------

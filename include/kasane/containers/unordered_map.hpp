@@ -170,6 +170,18 @@ class Map : public Parts<Shard> {
         key, [](bool found) { return found; },
         [](bool found, V&) { return found ? Then::erase : Then::keep; });
   }
+  /// Erases, and returns the value that it had; empty: there was none.
+  std::optional<V> take(const K& key) const {
+    std::optional<V> old;
+    change(
+        key, [](bool found) { return found; },
+        [&](bool found, V& v) {
+          if (!found) return Then::keep;
+          old = v;
+          return Then::erase;
+        });
+    return old;
+  }
   /// Adds to the value; a key without one begins at V(). Returns the value before.
   V add(const K& key, const V& n) const {
     V before{};
