@@ -28,7 +28,8 @@ use_it() {
   rm -rf "$work"
   "$kasane" --version
   cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
-    -DARRAYS_EXAMPLE="$source/examples/arrays.cpp" >"$scratch/log" 2>&1 ||
+    -DARRAYS_EXAMPLE="$source/examples/arrays.cpp" -DACP_EXAMPLE="$source/examples/acp_list.c" \
+    >"$scratch/log" 2>&1 ||
     { cat "$scratch/log"; fail "find_package(Kasane)"; }
   cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
   pc=$(dirname "$(find "$prefix" -name kasane.pc)")
@@ -39,6 +40,11 @@ use_it() {
     $(pkg-config --cflags --libs kasane-comm)
   "$CC" -std=c11 "$here/hello/hello_attach.c" -o "$work/hello_attach_pc" \
     $(pkg-config --cflags --libs kasane-attach)
+  "$CC" -std=c11 "$source/examples/acp_list.c" -o "$work/acp_list_pc" \
+    $(pkg-config --cflags --libs kasane-acp)
+  for program in acp_list acp_list_pc; do
+    expect "3000 elements of 3 ranks, 0 of them wrong" "$kasane" run -n 3 --main all -- "$work/$program"
+  done
   for program in hello_attach hello_attach_pc; do
     expect "rank 0 is the last (1 ranks)" "$work/$program"
   done
@@ -273,6 +279,12 @@ print((a @ kasane.full((18, 7), 2.0)).sum())"
     fi
     strange=$(grep -vE "^($public)" <<<"$shown" || true)
     [ -z "$strange" ] || fail "the library shows: $strange"
+    # libkasane_acp.so shows the calls of kasane/acp.h, and all of them.
+    acp="$build/lib/libkasane_acp.so"
+    [ -e "$acp" ] || fail "no libkasane_acp.so"
+    declared=$(grep -ohE '\bacp_[a-z_]+\(' "$source/include/kasane/acp.h" | tr -d '(' | sort -u)
+    diff <(nm -D --defined-only "$acp" | cut -d' ' -f3- | sort) - <<<"$declared" ||
+      fail "libkasane_acp.so shows other names than acp.h"
     # Every function of the C header is there.
     for name in $(grep -ohE '\bkasane_[a-z_]+\(' "$source/include/kasane/kasane.h" | tr -d '(' | sort -u); do
       grep -qx "$name" <<<"$shown" ||
