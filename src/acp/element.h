@@ -30,6 +30,13 @@ class Element {
     if (bytes != 0) detail::check(kasane_copy(pointer(e.ga_), pointer(from), bytes, nullptr));
     return e;
   }
+  [[nodiscard]] static Element zero(std::size_t bytes, std::uint32_t rank) {
+    static constexpr char kZeros[4096] = {};
+    Element e(bytes, rank);
+    for (std::size_t at = 0; at < bytes; at += sizeof kZeros)
+      Far::write(pointer(e.ga_ + at), kZeros, std::min(bytes - at, sizeof kZeros));
+    return e;
+  }
   [[nodiscard]] acp_ga_t ga() const noexcept { return ga_; }
   acp_ga_t keep() noexcept { return std::exchange(ga_, ACP_GA_NULL); }
 

@@ -14,6 +14,7 @@ namespace {
 
 using detail::containers::Backoff;
 using detail::containers::Far;
+using detail::containers::Unscoped;
 
 std::unique_ptr<Job> g_job;
 /// Set by a thread that rank 0 sends here, since no rank knows an address of another one at first.
@@ -46,7 +47,7 @@ Meeting* meet() {
 }
 
 /// A word at rank 0 counts arrivals, and never becomes less: so a rank that is late to look finds what it
-/// waits for.
+/// waits for. The thread may be on another rank afterwards, where the job is another object.
 void sync(Job& job) {
   Word* const arrivals = &job.meeting->arrivals;
   const Word all = ++job.syncs * kasane::ranks();
@@ -138,17 +139,14 @@ int acp_init(int*, char***) {
 }
 
 int acp_finalize(void) {
-  must(__func__, [] { stop(); });
+  must<Unscoped>(__func__, [] { stop(); });
   return 0;
 }
 
 void acp_abort(const char* message) { end_job("acp_abort", message != nullptr ? message : "no message"); }
 
 int acp_sync(void) {
-  must(__func__, [] {
-    Job& job = Job::here();
-    sync(job);
-  });
+  must<Unscoped>(__func__, [] { sync(Job::here()); });
   return 0;
 }
 

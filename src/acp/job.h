@@ -117,10 +117,12 @@ struct no_container : std::exception {
 [[noreturn]] void end_job(const char* call, const char* text) noexcept;
 [[noreturn]] void end_job(const char* call, const no_container& e) noexcept;
 
-/// f(); a failure ends the job.
-template <class F>
+/// f(); a failure ends the job. Where the call holds something of this rank, a thread of Kasane stays here (a
+/// polling_scope).
+template <class Scope = kasane::polling_scope, class F>
 auto must(const char* call, const F& f) noexcept {
   try {
+    const Scope keep;
     return f();
   } catch (const no_container& e) {
     end_job(call, e);
@@ -132,6 +134,7 @@ auto must(const char* call, const F& f) noexcept {
 template <class R, class F>
 R attempt(const char* call, const R& failure, const F& f) noexcept {
   try {
+    const kasane::polling_scope keep;
     return f();
   } catch (const no_container& e) {
     end_job(call, e);

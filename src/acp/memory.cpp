@@ -165,7 +165,6 @@ void acp_free(acp_ga_t ga) {
 
 acp_handle_t acp_copy(acp_ga_t dst, acp_ga_t src, size_t size, acp_handle_t order) {
   return attempt(__func__, ACP_HANDLE_NULL, [&] {
-    const kasane::polling_scope keep;
     const std::lock_guard lock(g_copies.gate);
     g_copies.complete(order);
     kasane::detail::check(kasane_copy(pointer(dst), pointer(src), size, &g_copies.pending));
@@ -175,7 +174,6 @@ acp_handle_t acp_copy(acp_ga_t dst, acp_ga_t src, size_t size, acp_handle_t orde
 
 void acp_complete(acp_handle_t handle) {
   must(__func__, [&] {
-    const kasane::polling_scope keep;
     const std::lock_guard lock(g_copies.gate);
     g_copies.complete(handle);
   });

@@ -34,12 +34,7 @@ struct Sequence {
   [[nodiscard]] static acp_ga_t create(std::size_t n, std::size_t bytes, std::uint32_t rank) {
     return R::create(bytes, rank, [&](Body& body) {
       Elements zeros;
-      const std::vector<char> nothing(n != 0 ? bytes : 0);
-      for (std::size_t i = 0; i < n; ++i) {
-        Element e(bytes, rank);
-        Far::write(pointer(e.ga()), nothing.data(), bytes);
-        zeros.add(std::move(e));
-      }
+      for (std::size_t i = 0; i < n; ++i) zeros.add(Element::zero(bytes, rank));
       start(body, rank, zeros);
     });
   }
