@@ -7,20 +7,20 @@
  *
  *     kasane run -n 4 --main all -- ./program
  *
- * Source: Ajima et al., the paper on ACP's interface of distributed dynamic data structures. Vectors and lists
- * have the signatures of its tables 1 to 3, deques those of vectors; maps, sets and the basic layer those of
- * ACP 3. docs/guide/acp.md says what differs, and what is left out.
+ * Source: Ajima et al., the paper on ACP's interface of distributed dynamic data structures. Vectors and
+ * lists have the signatures of its tables 1 to 3, deques those of vectors; maps, sets and the basic layer
+ * those of ACP 3. docs/guide/acp.md says what differs, and what is left out.
  *
  * **Global addresses** name bytes of global memory at a rank. Functions that take an element take the address
  * of a copy of it. Each element has its own memory, at the rank that was asked for, which stays until the
  * element is erased. Dereferencing gives its address; programs read and write it by acp_copy, its owner also
  * by acp_query_address, loads and stores. There are no fences: all ranks see one copy.
  *
- * **Consistency.** push_back, push_front, begin, end, dereference, increment, decrement, of lists also insert,
- * erase and pops, of deques also pops, of maps and sets also find, insert, remove and retrieve may be called
- * by all ranks at once, and are linearisable. The others are exclusive: callers order them with all other
- * calls on the same container, for example by acp_sync. Whoever erases an element orders that with the
- * element's users.
+ * **Consistency.** All ranks may call at once: push_back, push_front, begin, end, dereference, increment,
+ * decrement; of lists also insert, erase and pops, of deques also pops, of maps and sets also find, insert,
+ * remove and retrieve. These are linearisable. The others are exclusive: callers order them with all other
+ * calls on the same container, for example by acp_sync. The caller that erases an element orders that
+ * with the element's users.
  *
  * **Thread safety**: as above, from main and from threads of any rank; acp_init, acp_finalize and acp_sync by
  * one thread of each rank.
@@ -118,7 +118,7 @@ acp_vector_it_t acp_increment_vector_it(acp_vector_it_t it);
 acp_vector_it_t acp_decrement_vector_it(acp_vector_it_t it);
 /** Afterwards it has nelem copies of the element at ga. */
 void acp_fill_vector(acp_vector_t vector, size_t nelem, acp_ga_t ga);
-/** Afterwards vector1 has copies of the elements it1 … it2 - 1 of vector2, which has the same size of them. */
+/** Afterwards vector1 has copies of the elements it1 … it2 - 1 of vector2, whose elements have its size. */
 void acp_assign_vector(acp_vector_t vector1, acp_vector_t vector2, acp_vector_it_t it1, acp_vector_it_t it2);
 void acp_push_back_vector(acp_vector_t vector, acp_ga_t ga);
 /** Of an empty one: nothing happens. So do all pops. */

@@ -30,6 +30,7 @@ for row in \
   "twice-freed|acp_free: no block of acp_malloc begins there"; do
   ends "${row%%|*}" "${row#*|}" --main all
 done
-[ "$ranks" = 1 ] || ends "" "acp_init: main runs on rank 0 alone: start the program with kasane run --main all"
+[ "$ranks" = 1 ] ||
+  ends "" "acp_init: main runs on rank 0 alone: start the program with kasane run --main all"
 [ $failed -eq 0 ] && echo "ends: passed"
 exit $failed

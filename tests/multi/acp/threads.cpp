@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that may move, two and more for each worker, call acp.h from C++, while rank 0's main waits for them.
+// Threads that may move, more than there are workers, call acp.h from C++, while rank 0's main waits.
 #include <kasane/acp.h>
 
 #include <cstdint>

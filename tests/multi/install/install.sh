@@ -42,6 +42,9 @@ use_it() {
     $(pkg-config --cflags --libs kasane-attach)
   "$CC" -std=c11 "$source/examples/acp_list.c" -o "$work/acp_list_pc" \
     $(pkg-config --cflags --libs kasane-acp)
+  awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$source/docs/guide/acp.md" >"$work/acp.c"
+  "$CC" "$work/acp.c" -o "$work/acp_pc" $(pkg-config --cflags --libs kasane-acp)
+  expect "^4000 elements$" "$kasane" run -n 4 --main all -- "$work/acp_pc"
   for program in acp_list acp_list_pc; do
     expect "3000 elements of 3 ranks, 0 of them wrong" "$kasane" run -n 3 --main all -- "$work/$program"
   done
