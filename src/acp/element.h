@@ -14,6 +14,7 @@ namespace kasane::acp {
 
 using detail::containers::fail;
 using detail::containers::Far;
+using detail::containers::Near;
 
 /// A block that is freed again unless it is kept.
 class Element {
@@ -27,7 +28,16 @@ class Element {
   /// A copy of the element at `from`.
   [[nodiscard]] static Element copy(acp_ga_t from, std::size_t bytes, std::uint32_t rank) {
     Element e(bytes, rank);
-    if (bytes != 0) detail::check(kasane_copy(pointer(e.ga_), pointer(from), bytes, nullptr));
+    if (bytes > kFew) {
+      detail::check(kasane_copy(pointer(e.ga_), pointer(from), bytes, nullptr));
+    } else if (bytes != 0) {  // the block is fixed memory, so at its rank stores are the direct view
+      char few[kFew];
+      Far::read(few, pointer(from), bytes);
+      if (rank == kasane::rank())
+        Near::write(pointer(e.ga_), few, bytes);
+      else
+        Far::write(pointer(e.ga_), few, bytes);
+    }
     return e;
   }
   [[nodiscard]] static Element zero(std::size_t bytes, std::uint32_t rank) {
@@ -41,6 +51,7 @@ class Element {
   acp_ga_t keep() noexcept { return std::exchange(ga_, ACP_GA_NULL); }
 
  private:
+  static constexpr std::size_t kFew = 1024;
   acp_ga_t ga_;
 };
 

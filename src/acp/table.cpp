@@ -39,17 +39,21 @@ enum class Same { yes, no, gone };
   return std::equal(key.bytes.begin(), key.bytes.end(), copy.begin() + sizeof head) ? Same::yes : Same::no;
 }
 
-/// An entry's block that is written as a whole.
+/// Values of at most so many bytes are written together with their keys.
+constexpr std::size_t kFew = 1024;
+
+/// An entry's block.
 [[nodiscard]] Element entry_of(const Key& key, acp_element_t value, std::uint32_t rank) {
   const std::size_t at = value_offset(key.bytes.size());
   Element e(at + value.size, rank);
-  std::vector<char> begin(at);
+  const bool together = value.size <= kFew;
+  std::vector<char> block(together ? at + value.size : at);
   const EntryHead head{key.bytes.size(), value.size};
-  std::memcpy(begin.data(), &head, sizeof head);
-  std::copy(key.bytes.begin(), key.bytes.end(), begin.begin() + sizeof head);
-  Far::write(pointer(e.ga()), begin.data(), at);
-  if (value.size != 0)
-    detail::check(kasane_copy(pointer(e.ga() + at), pointer(value.ga), value.size, nullptr));
+  std::memcpy(block.data(), &head, sizeof head);
+  std::copy(key.bytes.begin(), key.bytes.end(), block.begin() + sizeof head);
+  if (together && value.size != 0) Far::read(block.data() + at, pointer(value.ga), value.size);
+  Far::write(pointer(e.ga()), block.data(), block.size());
+  if (!together) detail::check(kasane_copy(pointer(e.ga() + at), pointer(value.ga), value.size, nullptr));
   return e;
 }
 
