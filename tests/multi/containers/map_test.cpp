@@ -42,7 +42,7 @@ bool differs(Counts& map, std::unordered_map<std::uint64_t, std::uint64_t>& orac
   const std::uint64_t key = random() % keys, x = random();
   const auto there = oracle.find(key);
   const bool found = there != oracle.end();
-  switch (random() % 8) {
+  switch (random() % 9) {
     case 0: return map.insert(key, x) != oracle.insert({key, x}).second;
     case 1: return map.insert_or_assign(key, x) != oracle.insert_or_assign(key, x).second;
     case 2: return map.erase(key) != (oracle.erase(key) == 1);
@@ -67,6 +67,11 @@ bool differs(Counts& map, std::unordered_map<std::uint64_t, std::uint64_t>& orac
       const bool fresh = map.visit_or_insert(key, 7, [](std::uint64_t& v) { v *= 3; });
       oracle[key] = (found ? there->second : 7) * 3;
       return fresh == found;
+    }
+    case 7: {
+      const auto value = map.take(key);
+      const bool wrong = value.has_value() != found || (found && *value != there->second);
+      return oracle.erase(key), wrong;
     }
     default: {
       const auto value = map.find(key);

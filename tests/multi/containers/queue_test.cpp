@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <kasane/containers/deque.hpp>
 #include <kasane/containers/list.hpp>
 #include <kasane/kasane.hpp>
@@ -65,9 +66,15 @@ bool differs(Deque& d, Oracle& oracle, std::minstd_rand& random) {
       for (std::size_t i = 0; i < n; ++i) there[front ? i : n - 1 - i] = *take(oracle, front);
       return !std::equal(xs.begin(), xs.begin() + static_cast<std::ptrdiff_t>(n), there.begin());
     }
-    default:
+    default: {
+      std::vector<std::uint64_t> xs(random() % 50);
+      const std::size_t i = random() % (oracle.size() + 2), n = d.read(i, xs);
+      if (n != std::min(xs.size(), oracle.size() > i ? oracle.size() - i : 0)) return true;
+      for (std::size_t k = 0; k < n; ++k)
+        if (xs[k] != oracle[i + k]) return true;
       if (random() % 300 == 0) d.clear(), oracle.clear();
       return d.size() != oracle.size() || d.empty() != oracle.empty();
+    }
   }
 }
 
@@ -119,11 +126,17 @@ TEST(List, IsWhatStdsIs) {
             w += !refused(ESTALE, [&] { l.erase(old); });
             w += !refused(ESTALE, [&] { l.insert(old, 1, 0); });
             w += !refused(ESTALE, [&] { ++List::iterator(old); });
+            w += !refused(ESTALE, [&] { --List::iterator(old); });
             at.erase(at.begin() + static_cast<std::ptrdiff_t>(k));
             break;
           }
           case 5:
-            if (!at.empty()) w += *at[k].first != *at[k].second;
+            if (at.empty()) break;
+            w += *at[k].first != *at[k].second;
+            if (List::iterator before = at[k].first; at[k].second == oracle.begin())
+              w += !refused(EINVAL, [&] { --before; });
+            else
+              w += *--before != *std::prev(at[k].second);
             break;
           case 6:
             if (random() % 30 == 0) l.sort(), oracle.sort();
@@ -139,6 +152,7 @@ TEST(List, IsWhatStdsIs) {
       auto there = oracle.begin();
       for (const std::uint64_t x : l) w += there == oracle.end() || x != *there++;
       w += there != oracle.end() || l.size() != oracle.size();
+      for (List::iterator it = l.end(); there != oracle.begin();) w += *--it != *--there;
       w += l.pop_front() != oracle.front();
       w += l.pop_back() != oracle.back();
       l.assign(std::array<std::uint64_t, 2>{3, 4}, 0);
