@@ -9,7 +9,7 @@
 #include "cilksort/check.h"
 #include "cilksort/line.h"
 #include "cilksort/sort.h"
-#include "cilksort/text_file.h"
+#include "common/text_file.h"
 #include "common/command_line.h"
 #include "common/parallel.h"
 #include "common/patterns.h"

@@ -14,6 +14,10 @@ endif()
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(XXHASH REQUIRED libxxhash)
+find_package(ZLIB)   # optional: apps/kmers
+if(NOT ZLIB_FOUND)
+  message(STATUS "apps/kmers is not built: there is no zlib (Debian: zlib1g-dev)")
+endif()
 pkg_check_modules(UCX ucx)   # optional: the ucx transport
 if(NOT UCX_FOUND)
   message(STATUS "The transport ucx is not built: pkg-config knows no ucx (Debian: libucx-dev)")

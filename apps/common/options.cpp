@@ -58,6 +58,10 @@ void Options::text(const std::string& flag, std::string& value, const std::strin
   parser_->app.add_option(flag, value, help)->type_name(type)->capture_default_str();
 }
 
+void Options::files(std::vector<std::string>& value, const std::string& help) {
+  parser_->app.add_option("FILE", value, help)->type_name("");
+}
+
 void Options::directory(const std::string& flag, std::string& value, const std::string& help) {
   parser_->app.add_option(flag, value, help)
       ->check(CLI::ExistingDirectory)

@@ -32,6 +32,8 @@ class Options {
   /// type: what --help says that it is.
   void text(const std::string& flag, std::string& value, const std::string& help,
             const std::string& type = "FILE");
+  /// What stands without an option before it: any number of FILEs.
+  void files(std::vector<std::string>& value, const std::string& help);
   /// One that is there.
   void directory(const std::string& flag, std::string& value, const std::string& help);
   void choice(const std::string& flag, std::string& value, const std::vector<std::string>& allowed,

@@ -46,18 +46,18 @@ std::vector<Counts> read_all() {
   return all;
 }
 
-void print_table(const std::vector<Counts>& ranks) {
-  std::printf("%6s %10s %9s %9s %9s %9s %11s %9s %11s %8s %8s\n", "rank", "threads", "steals", "remote",
-              "loads", "stores", "fetched KB", "diffs", "put KB", "fault s", "idle s");
+void print_table(std::FILE* out, const std::vector<Counts>& ranks) {
+  std::fprintf(out, "%6s %10s %9s %9s %9s %9s %11s %9s %11s %8s %8s\n", "rank", "threads", "steals", "remote",
+               "loads", "stores", "fetched KB", "diffs", "put KB", "fault s", "idle s");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto u = [&](const char* name, std::uint64_t unit = 1) {
       return static_cast<unsigned long long>(ranks[r][name] / unit);
     };
     const auto seconds = [&](const char* name) { return 1e-9 * static_cast<double>(ranks[r][name]); };
-    std::printf("%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r, u("threads"),
-                u("steals_local"), u("steals_remote"), u("faults_read"), u("faults_write"),
-                u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024), seconds("ns_fault"),
-                seconds("ns_idle"));
+    std::fprintf(out, "%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r,
+                 u("threads"), u("steals_local"), u("steals_remote"), u("faults_read"), u("faults_write"),
+                 u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024), seconds("ns_fault"),
+                 seconds("ns_idle"));
   }
 }
 
@@ -65,6 +65,7 @@ void print_table(const std::vector<Counts>& ranks) {
 
 struct Report::State {
   std::string app, json_file, first_failure;
+  std::FILE* out = stdout;
   Json parameters = Json::object(), results = Json::object(), parts = Json::object();
   std::vector<double> runs;
   double serial = -1, started = 0;
@@ -109,6 +110,7 @@ void Report::end() {
   }
 }
 
+void Report::print_to(std::FILE* out) { state_->out = out; }
 void Report::serial(double seconds) { state_->serial = seconds; }
 void Report::part(const std::string& name, double seconds) { state_->parts["seconds_" + name] = seconds; }
 
@@ -123,22 +125,24 @@ bool Report::verify(bool good, const std::string& what) {
 
 void Report::print(double median) const {
   const State& s = *state_;
-  std::printf("%s: %u ranks x %u workers, %.4f s", s.app.c_str(), kasane::ranks(), kasane::workers(), median);
-  if (s.runs.size() > 1) std::printf(" (median of %zu)", s.runs.size());
+  std::fprintf(s.out, "%s: %u ranks x %u workers, %.4f s", s.app.c_str(), kasane::ranks(), kasane::workers(),
+               median);
+  if (s.runs.size() > 1) std::fprintf(s.out, " (median of %zu)", s.runs.size());
   if (s.serial >= 0)
-    std::printf(", sequential elision %.4f s (speed-up %.2f)", s.serial,
-                median > 0 ? s.serial / median : 0.0);
-  std::printf("\n");
+    std::fprintf(s.out, ", sequential elision %.4f s (speed-up %.2f)", s.serial,
+                 median > 0 ? s.serial / median : 0.0);
+  std::fprintf(s.out, "\n");
   for (const auto& [name, seconds] : s.parts.items())
-    std::printf("  %s: %.4f\n", name.c_str(), seconds.get<double>());
+    std::fprintf(s.out, "  %s: %.4f\n", name.c_str(), seconds.get<double>());
   for (const auto& [name, value] : s.results.items())
-    std::printf("  %s: %s\n", name.c_str(), value.dump().c_str());
-  print_table(s.sum);
+    std::fprintf(s.out, "  %s: %s\n", name.c_str(), value.dump().c_str());
+  print_table(s.out, s.sum);
   if (s.good && s.checks > 0)
-    std::printf("verified\n");
+    std::fprintf(s.out, "verified\n");
   else
-    std::printf("NOT VERIFIED: %s\n", s.checks == 0 ? "nothing was checked" : s.first_failure.c_str());
-  std::fflush(stdout);
+    std::fprintf(s.out, "NOT VERIFIED: %s\n",
+                 s.checks == 0 ? "nothing was checked" : s.first_failure.c_str());
+  std::fflush(s.out);
 }
 
 bool Report::write_json(double median) const {

@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <string>
@@ -53,6 +54,8 @@ class Report {
   /// A check. The first that fails makes the whole run not verified, and is shown.
   bool verify(bool good, const std::string& what);
 
+  /// Where the summary goes instead of to standard output.
+  void print_to(std::FILE*);
   /// Prints the summary, writes the JSON; returns the exit status: 0 only if at least one check was made and
   /// all were good, and JSON was written.
   [[nodiscard]] int finish();

@@ -21,7 +21,7 @@
 #include "cilksort/check.h"
 #include "cilksort/line.h"
 #include "cilksort/sort.h"
-#include "cilksort/text_file.h"
+#include "common/text_file.h"
 #include "common/in_order.h"
 #include "common/member.h"
 #include "common/patterns.h"

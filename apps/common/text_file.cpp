@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cilksort/text_file.h"
+#include "common/text_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
