@@ -2,8 +2,8 @@
 // Copies between memory that several ranks map: by fixed moves up to a cache line, by the C library above
 // (which uses non-temporal stores where a copy exceeds its share of the last-level cache).
 //
-// Thread safety: as memcpy. An aligned word of 4 or 8 bytes is moved whole, so that a reader of a single word
-// never sees half of it.
+// Thread safety: as memcpy. A copy of 1, 2, 4 or 8 bytes that are aligned is one store: a reader never sees
+// half of it, and may overwrite it as soon as it sees it. Longer copies may store a byte twice.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,14 @@ namespace detail {
 
 using Sixteen = long long __attribute__((vector_size(16)));
 
-/// Moves 1 or 2 words, which overlap where bytes is no power of two: both are loaded before one is stored.
+template <class Word>
+[[gnu::always_inline]] inline void move(std::byte* to, const std::byte* from) noexcept {
+  Word word;
+  std::memcpy(&word, from, sizeof word);
+  std::memcpy(to, &word, sizeof word);
+}
+
+/// Moves 2 words, which overlap where bytes is no power of two: both are loaded before one is stored.
 template <class Word>
 [[gnu::always_inline]] inline void move_ends(std::byte* to, const std::byte* from,
                                              std::size_t bytes) noexcept {
@@ -46,14 +53,20 @@ template <class Word>
     std::memcpy(to, from, bytes);
   } else if (bytes >= 32) {
     move_line(to, from, bytes);
-  } else if (bytes >= 16) {
+  } else if (bytes > 16) {
     move_ends<Sixteen>(to, from, bytes);
-  } else if (bytes >= 8) {
+  } else if (bytes == 16) {
+    move<Sixteen>(to, from);
+  } else if (bytes > 8) {
     move_ends<std::uint64_t>(to, from, bytes);
-  } else if (bytes >= 4) {
+  } else if (bytes > 4) {
     move_ends<std::uint32_t>(to, from, bytes);
-  } else if (bytes >= 2) {
+  } else if (bytes == 4) {
+    move<std::uint32_t>(to, from);
+  } else if (bytes == 3) {
     move_ends<std::uint16_t>(to, from, bytes);
+  } else if (bytes == 2) {
+    move<std::uint16_t>(to, from);
   } else if (bytes == 1) {
     *to = *from;
   }
@@ -84,9 +97,7 @@ bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
     return;
 #endif
   if (bytes == 8) {
-    std::uint64_t word;
-    std::memcpy(&word, from, 8);
-    std::memcpy(to, &word, 8);
+    detail::move<std::uint64_t>(to, from);
   } else {
     detail::copy_other(to, from, bytes);
   }
