@@ -342,7 +342,8 @@ int run(int argc, char** argv) {
   if (a.k % 2 == 0)
     throw std::runtime_error("-k " + std::to_string(a.k) +
                              " is even: a k-mer could be its own reverse complement");
-  if (a.check && a.errors != 0) throw std::runtime_error("--check needs reads without --errors");
+  if (a.check && (a.errors != 0 || a.least != 1))
+    throw std::runtime_error("--check needs all k-mers (no --least), and reads without --errors");
   const bool standard_input = std::find(a.files.begin(), a.files.end(), "-") != a.files.end();
   if (standard_input && (line.common().repeat > 1 || line.common().serial))
     throw std::runtime_error("standard input can be read only once: not with --repeat or --serial");

@@ -115,7 +115,7 @@ void SequenceFile::end_line() {
 }
 
 void SequenceFile::end_of_file() {
-  if (!line_begins_) end_line();
+  if (!line_begins_) end_line(), --line_;
   const bool whole = part_ == Part::begin || (part_ == Part::quality && bases_ == 0);
   if (fastq_ && !whole) fail("the file ends within a record");
 }

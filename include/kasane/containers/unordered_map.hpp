@@ -39,6 +39,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <iterator>
 #include <optional>
@@ -194,6 +195,9 @@ class Map : public Parts<Shard> {
         });
     return before;
   }
+  /// add(e.key, e.value) for each, by which the misses of several overlap at the owner. Throws the first
+  /// exception, when all have been tried.
+  void add_each(std::span<const Entry<K, V>> entries) const;
   /// True: the value was `expected` and is `desired`. Else expected is what it is, if there is one.
   bool compare_exchange(const K& key, V& expected, const V& desired) const {
     const V wanted = expected;
@@ -387,6 +391,7 @@ class Map : public Parts<Shard> {
     std::uint8_t tag;
   };
   static constexpr std::size_t kTogether = 32;
+  void prefetch_near(std::span<const E>) const;
   template <class F>
   void far_reads(std::span<const K> keys, std::size_t& i, std::vector<Task>&, const F& near) const;
   void insert_together(std::vector<Task>&, std::span<const K>, std::span<const V>, std::vector<bool>&) const;
@@ -563,8 +568,9 @@ bool Map<K, V, H>::change(const K& key, const Wants& wants, const Apply& apply) 
   const std::uint64_t hash = H{}(key);
   const std::uint32_t s = shard_of(hash);
   for (Backoff wait;; wait.pause()) {
-    const int done = kasane_rank() == where(s).rank ? try_change<Near>(s, hash, key, wants, apply)
-                                                    : try_change<Far>(s, hash, key, wants, apply);
+    const Where to = where(s);  // may wait: before the rank is asked
+    const int done = kasane_rank() == to.rank ? try_change<Near>(s, hash, key, wants, apply)
+                                              : try_change<Far>(s, hash, key, wants, apply);
     if (done >= 0) return done != 0;
   }
 }
@@ -676,6 +682,37 @@ std::vector<bool> Map<K, V, H>::insert_many(std::span<const K> keys, std::span<c
       if (!fresh[k]) alone(k);
   }
   return fresh;
+}
+
+/// Of at most kTogether entries.
+template <class K, class V, class H>
+void Map<K, V, H>::prefetch_near(std::span<const E> entries) const {
+  const Word* in_directory[kTogether];
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const std::uint64_t hash = H{}(entries[i].key);
+    const Where to = where(shard_of(hash));
+    if (kasane_rank() != to.rank) return;
+    in_directory[i] = Table{Near::load(&to.part->directory)}.at(hash);
+    __builtin_prefetch(in_directory[i]);
+  }
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto* const bucket = reinterpret_cast<const char*>(Near::load(in_directory[i]));
+    for (std::size_t at = 0; at < sizeof(Bucket); at += 64) __builtin_prefetch(bucket + at, 1);
+  }
+}
+
+template <class K, class V, class H>
+void Map<K, V, H>::add_each(std::span<const E> entries) const {
+  std::exception_ptr failure;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (i % kTogether == 0) prefetch_near(entries.subspan(i, std::min(kTogether, entries.size() - i)));
+    try {
+      add(entries[i].key, entries[i].value);
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(std::move(failure));
 }
 
 // ---- growing ----------------------------------------------------------------------------------------------
