@@ -3,10 +3,11 @@
 """Draws benchmark results by matplotlib: a panel for each case, a line or bar for each system.
 
 A file is a list of {suite, case, system, ranks, threads, bytes, N?, value, unit, repetitions, spread?, low?,
-high?}. The x axis shows what varies within the case: bytes, else N (the size of a problem), else ranks, else
-threads; where nothing varies, bars compare the systems. A case with several numbers of threads and several
-sizes, such as a pingpong, has a panel for each number of threads, as the figures of Odajima, Lee and Sato;
-operations with several numbers of requesters have one panel along these, as the figures of Endo's thesis.
+high?}. The x axis shows what varies within the case: bytes, else N (the size of a problem), else multiplicity
+(of k-mers), else ranks, else threads; where nothing varies, bars compare the systems. A case with several
+numbers of threads and several sizes, such as a pingpong, has a panel for each number of threads, as the
+figures of Odajima, Lee and Sato; operations with several numbers of requesters have one panel along these, as
+the figures of Endo's thesis.
 """
 import argparse
 import collections
@@ -29,7 +30,7 @@ matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 import matplotlib.pyplot as plt
 
 FIELDS = ("suite", "case", "system", "value", "unit")
-AXES = ("bytes", "N", "ranks", "threads")
+AXES = ("bytes", "N", "multiplicity", "ranks", "threads")
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22",
            "#17becf", "#003f5c", "#ffa600", "#58508d", "#ff6361")
 
@@ -153,7 +154,7 @@ def draw_lines(axes, rows, axis):
                       marker="o", markersize=3, capsize=2, label=label)
     if axis == "bytes":
         axes.set_xscale("symlog", base=2)
-    else:
+    elif axis != "multiplicity":
         axes.set_xticks(sorted({p[0] for points in lines.values() for p in points}))
     if rises(rows):
         axes.set_yscale("log")

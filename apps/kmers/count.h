@@ -24,7 +24,8 @@ namespace apps::kmers {
 using Counts = kasane::unordered_map<Kmer, std::uint64_t>;
 
 /// Counts what piece(i, buffer) returns for i in [0, pieces): a text, in the buffer or elsewhere in the
-/// space. steps: counts pieces as the progress. Returns how many k-mers there were. From main. Throws kasane::out_of_memory.
+/// space. steps: counts pieces as the progress.
+/// Returns how many k-mers there were. From main. Throws kasane::out_of_memory.
 template <class Piece>
 std::uint64_t count_pieces(const Counts& counts, Kmers kmers, std::size_t pieces, bool steps,
                            const Piece& piece) {

@@ -9,8 +9,9 @@
 ///     }                                      // sends what it keeps
 ///     g.wait();                              // now all have been made
 ///
-/// Sums of equal keys are combined before they leave, in a table of some thousand keys. Those of one rank leave
-/// together, so that the owner's misses of its cache overlap; those of the thread's own rank it adds itself.
+/// Sums of equal keys are combined before they leave, in a table of some thousand keys. Those of one rank
+/// leave together, so that the owner's misses of its cache overlap; those of the thread's own rank it adds
+/// itself.
 #pragma once
 
 #include <kasane/containers/unordered_map.hpp>

@@ -33,7 +33,8 @@ def pieces(text, k):
 
 
 def count(parts, k):
-    return collections.Counter(canonical(x) for part in parts for x in pieces(part, k) if set(x) <= set("ACGT"))
+    texts = (x for part in parts for x in pieces(part, k))
+    return collections.Counter(canonical(x) for x in texts if set(x) <= set("ACGT"))
 
 
 def check_unitigs(nodes, k, path):
