@@ -35,7 +35,7 @@ std::uint64_t count_pieces(const Counts& counts, Kmers kmers, std::size_t pieces
     kasane::put(next_piece, std::uint64_t{0});
     std::vector<std::uint64_t> sums(all_workers());
     kasane::post_group group;
-    on_all_workers([&](std::size_t i) {
+    const auto work = [&](std::size_t i) {
       kasane::updates u(counts, group);
       std::string buffer;
       std::uint64_t n = 0;
@@ -48,7 +48,16 @@ std::uint64_t count_pieces(const Counts& counts, Kmers kmers, std::size_t pieces
       }
       u.flush();
       sums[i] = n;
-    });
+    };
+    try {
+      on_all_workers(work);
+    } catch (...) {
+      try {
+        group.wait();
+      } catch (...) {  // the first exception counts
+      }
+      throw;
+    }
     group.wait();
     return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
   });

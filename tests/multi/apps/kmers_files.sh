@@ -89,8 +89,8 @@ count two.fa --coverage 20 --errors 0.02 --write-reads simulated.fq --seed 3 || 
 mv out.log expected.simulated
 same_as expected.simulated simulated.fq
 cp simulated.fq mine.fq
-"$kasane" run -n 3 -- "$kmers" --quiet two.fa --coverage 20 --errors 0.02 --write-reads simulated.fq --seed 3 \
-  > out.log 2> err.log || complain "reads on three ranks"
+"$kasane" run -n 3 -- "$kmers" --quiet two.fa --coverage 20 --errors 0.02 --write-reads simulated.fq \
+  --seed 3 > out.log 2> err.log || complain "reads on three ranks"
 cmp mine.fq simulated.fq || complain "other reads on three ranks"
 [ "$(wc -l < simulated.fq)" = $((4 * 2880)) ] || complain "$(wc -l < simulated.fq) lines of reads"
 
@@ -137,6 +137,9 @@ head -c $(($(stat -c %s two.fa.gz) - 9)) two.fa.gz > cut.gz
 refuses 'cut.gz: the compressed data ends too early' cut.gz
 { head -c 100 two.fa.gz; head -c 400 two.fa; tail -c +500 two.fa.gz; } > broken.gz
 refuses 'broken.gz: damaged' broken.gz
+timeout 50 "$kasane" run -n "$ranks" --space 64M -- "$kmers" --quiet --random 6000000 > out.log 2> err.log
+[ $? = 1 ] || complain "no memory: not exit status 1"
+grep -q 'kmers: .*rank .* has no .* bytes' err.log || complain "no reason where memory does not suffice"
 refuses 'even' -k 20 two.fa
 refuses '-k' -k 33 two.fa
 printf '>a\nACGT\n' > tiny.fa;                   refuses 'fewer than a read' tiny.fa --coverage 1
