@@ -19,13 +19,20 @@ system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_ID:-}") || sys
 [ "$system" = 'ubuntu 24.04' ] || networks="$networks libmpich-dev mpich"
 tests='clang-format-19 debootstrap ccache git python3 iproute2 python3-matplotlib'
 tests="$tests zlib1g-dev jellyfish bowtie-examples"  # apps/kmers: what it reads, its peer, its genome
-tests="$tests libmimalloc-dev libgtest-dev libtbb-dev libopenblas-dev python3-numpy fio gdb"
+tests="$tests libmimalloc-dev libcuckoo-dev libgtest-dev libtbb-dev libopenblas-dev python3-numpy fio gdb"
 # Global Arrays, and armci.h with the peer
 tests="$tests libglobalarrays-dev libarmci-mpi-dev gfortran libscalapack-mpi-dev libscalapack-mpich-dev"
 tests="$tests liblapack-dev"
 # the Python package
 tests="$tests python3-dev python3-pybind11 pybind11-dev python3-mpi4py python3-pip python3-setuptools"
 tests="$tests python3-venv python3-wheel"
+# Boost's flat map: Debian 12's version 1.81, which cannot be there beside the usual 1.74.
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+if [ "$system" = 'ubuntu 24.04' ]; then
+  tests="$tests libboost-dev"
+elif ! is_installed libboost1.74-dev; then
+  tests="$tests libboost1.81-dev"
+fi
 tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no
@@ -46,8 +53,6 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
   echo "install-dependencies: not a Debian or Ubuntu system; install the equivalents of: $wanted" >&2
   exit 1
 fi
-
-is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 missing=''
 for package in $wanted; do

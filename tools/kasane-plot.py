@@ -86,7 +86,7 @@ def title_of(suite, case, threads):
 
 
 def axis_of(rows):
-    if rows[0]["suite"] == "gas":
+    if rows[0]["suite"] in ("gas", "containers"):
         return None
     for axis in AXES:
         if len({row.get(axis) for row in rows}) > 1:
@@ -104,6 +104,8 @@ def label_of(row, axis):
     """The system, with what else tells lines of one panel apart."""
     if row["suite"] == "gas":  # the system is in the title
         return row["case"]
+    if row["suite"] == "containers":  # its name says how many ranks
+        return row["system"] + (f", {row['threads']} threads" if row["threads"] > 1 else "")
     if row["suite"] in ("pingpong", "comm", "ga"):  # the threads are the axis, in the title, or always one
         return row["system"]
     rest = [f"{row[a]} {a if row[a] != 1 else a[:-1]}"
@@ -178,6 +180,8 @@ def draw_bars(axes, rows):
     axes.invert_yaxis()
     axes.bar_label(bars, fmt="%.4g", padding=2)
     axes.margins(x=0.15)
+    if rises(rows):
+        axes.set_xscale("log")
 
 
 def draw(rows, output):
