@@ -326,8 +326,8 @@ class Map : public Parts<Shard> {
   }
   [[nodiscard]] static std::uint32_t sum_of(const Bucket& b) noexcept {
     std::uint32_t sum = sum_of(b.place);
-    for (unsigned i = 0; i < kEntries; ++i)
-      if (bucket::occupancy(b.word) >> i & 1) sum ^= sum_of(i, b.entry[i]);
+    for (unsigned i = 0; i < kEntries; ++i)  // without branches: which are occupied is random
+      sum ^= sum_of(i, b.entry[i]) & -(bucket::occupancy(b.word) >> i & 1);
     return sum;
   }
   /// kEntries: there is none. At the owner tags say what to look at: a bucket is many lines of the cache. In
@@ -342,6 +342,23 @@ class Map : public Parts<Shard> {
       if (b.entry[i].key == key) return i;
     }
     return kEntries;
+  }
+
+  /// Where an entry with this hash is looked for first, before its tag is known: what lies there arrives
+  /// while the bucket's word does.
+  [[nodiscard]] static constexpr unsigned home_of(std::uint64_t hash) noexcept {
+    return static_cast<unsigned>((hash >> 32 & 0xFF) * kEntries >> 8);
+  }
+  /// Of the entries that are free, the first in the line of the cache where its home is, or behind it.
+  /// kEntries: there is none.
+  [[nodiscard]] static unsigned free_entry(Word word, std::uint64_t hash) noexcept {
+    const std::uint32_t free = ~bucket::occupancy(word) & ((1u << kEntries) - 1);
+    if (free == 0) return kEntries;
+    constexpr std::size_t head = offsetof(Bucket, entry);
+    const std::size_t line = (head + home_of(hash) * sizeof(E)) / 64 * 64;
+    const std::size_t first = line <= head ? 0 : (line - head + sizeof(E) - 1) / sizeof(E);
+    const std::uint32_t behind = free >> first << first;
+    return static_cast<unsigned>(std::countr_zero(behind != 0 ? behind : free));
   }
 
   static void start(Shard*, std::uint32_t rank);
@@ -360,6 +377,8 @@ class Map : public Parts<Shard> {
   Bucket* renew(std::uint32_t s, std::uint64_t hash) const;
   template <class A>
   static bucket::Look read(Bucket* b, Bucket& copy, std::uint64_t hash);
+  template <class A>
+  static bucket::Look seek(Bucket* b, Bucket& copy, std::uint64_t hash, const K&, unsigned& i);
   template <class A, class Wants, class Apply>
   int try_change(std::uint32_t s, std::uint64_t hash, const K&, const Wants&, const Apply&) const;
   template <class A, class Apply>
@@ -449,10 +468,33 @@ bucket::Look Map<K, V, H>::read(Bucket* b, Bucket& copy, std::uint64_t hash) {
   }
 }
 
+/// What a change needs of a bucket: in `copy` the word and the key's entry, whose index is i (kEntries: there
+/// is none). At the owner nothing else is read: a bucket is many lines of the cache.
+template <class K, class V, class H>
+template <class A>
+bucket::Look Map<K, V, H>::seek(Bucket* b, Bucket& copy, std::uint64_t hash, const K& key, unsigned& i) {
+  if constexpr (std::is_same_v<A, Near>) {
+    __builtin_prefetch(&b->entry[home_of(hash)]);
+    copy.word = Near::load(&b->word);
+    copy.place.bits = Near::load(&b->place.bits);
+    i = index_of<Near>(*b, copy.word, hash, key);
+    if (i != kEntries) Near::read(&copy.entry[i], &b->entry[i], sizeof(E));
+    asm volatile("" ::: "memory");
+    const bool stood = Near::load(&b->word) == copy.word;
+    const std::uint32_t sum = bucket::checksum(copy.word);
+    return bucket::judge(copy.word, copy.place, stood ? sum : ~sum, hash);
+  } else {
+    const bucket::Look look = read<A>(b, copy, hash);
+    if (look == bucket::Look::good) i = index_of<A>(copy, copy.word, hash, key);
+    return look;
+  }
+}
+
 /// At the owner. False: a writer was there, or the bucket was split.
 template <class K, class V, class H>
 inline bool Map<K, V, H>::find_near(Shard* shard, std::uint64_t hash, const K& key, std::optional<V>& value) {
   const Bucket* const b = locate_near(shard, hash);
+  __builtin_prefetch(&b->entry[home_of(hash)]);
   const Word word = Near::load(&b->word);
   const bool covers = bucket::Place{Near::load(&b->place.bits)}.covers(hash);
   const unsigned i = index_of<Near>(*b, word, hash, key);
@@ -503,18 +545,18 @@ int Map<K, V, H>::try_change(std::uint32_t s, std::uint64_t hash, const K& key, 
   using bucket::Change;
   Bucket* const b = locate<A>(s, hash);
   Bucket copy;
-  const bucket::Look look = read<A>(b, copy, hash);
+  unsigned i = kEntries;
+  const bucket::Look look = seek<A>(b, copy, hash, key, i);
   if (look != bucket::Look::good) [[unlikely]] {
     if (look == bucket::Look::busy) busy(kContainer);
     if (look == bucket::Look::moved && std::is_same_v<A, Far>) renew(s, hash);
     return -1;
   }
-  unsigned i = index_of<A>(copy, copy.word, hash, key);
   const bool found = i != kEntries;
   if (!wants(found)) return 0;
   if (!found) {
-    i = static_cast<unsigned>(std::countr_one(bucket::occupancy(copy.word)));
-    if (i >= kEntries) return split<A>(s, b, copy.word), -1;
+    i = free_entry(copy.word, hash);
+    if (i == kEntries) return split<A>(s, b, copy.word), -1;
   }
   std::conditional_t<std::is_same_v<A, Far>, polling_scope, Unscoped> keep;
   Word after = copy.word;
@@ -534,8 +576,10 @@ template <class K, class V, class H>
 template <class A, class Apply>
 Word Map<K, V, H>::change_entry(Bucket& b, const Bucket& seen, unsigned i, std::uint8_t tag, bool found,
                                 const K& key, const Apply& apply) {
-  E entry = seen.entry[i];
-  if (!found) {
+  E entry;
+  if (found) {
+    entry = seen.entry[i];
+  } else {
     std::memset(static_cast<void*>(&entry), 0, sizeof entry);  // padding, too
     entry.key = key;
   }
@@ -637,7 +681,7 @@ void Map<K, V, H>::insert_together(std::vector<Task>& tasks, std::span<const K> 
   locks.wait();
   std::erase_if(tasks, [](const Task& t) { return t.seen != t.copy.word; });
   for (Task& t : tasks) {
-    const auto at = static_cast<unsigned>(std::countr_one(bucket::occupancy(t.copy.word)));
+    const unsigned at = free_entry(t.copy.word, t.hash);
     std::memset(static_cast<void*>(&t.entry), 0, sizeof t.entry);
     t.entry.key = keys[t.index];
     t.entry.value = values[t.index];
@@ -672,8 +716,7 @@ std::vector<bool> Map<K, V, H>::insert_many(std::span<const K> keys, std::span<c
       const Word word = t.copy.word;
       if (bucket::judge(word, t.copy.place, sum_of(t.copy), t.hash) == bucket::Look::good) {
         if (index_of<Far>(t.copy, word, t.hash, keys[t.index]) != kEntries) return true;  // it is there
-        if (static_cast<unsigned>(std::countr_one(bucket::occupancy(word))) < kEntries)
-          return rest.push_back(t.index), false;
+        if (free_entry(word, t.hash) != kEntries) return rest.push_back(t.index), false;
       }
       return rest.push_back(t.index), true;
     });
