@@ -35,14 +35,48 @@ struct Near {
   }
   static Word fetch_add(Word* p, Word n) noexcept { return __sync_fetch_and_add(p, n); }
   static void read(void* to, const void* from, std::size_t bytes) noexcept {
-    std::memcpy(to, from, bytes);
+    if (few_words(bytes))
+      for_words(bytes, [=](std::size_t i) {
+        const Word w = static_cast<const volatile Unaligned*>(from)[i];
+        std::memcpy(static_cast<char*>(to) + i * sizeof w, &w, sizeof w);
+      });
+    else
+      std::memcpy(to, from, bytes);
     asm volatile("" ::: "memory");
   }
-  static void write(void* to, const void* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+  static void write(void* to, const void* from, std::size_t bytes) noexcept {
+    if (few_words(bytes))
+      for_words(bytes, [=](std::size_t i) {
+        Word w;
+        std::memcpy(&w, static_cast<const char*>(from) + i * sizeof w, sizeof w);
+        static_cast<volatile Unaligned*>(to)[i] = w;
+      });
+    else
+      std::memcpy(to, from, bytes);
+  }
   static void write_two(void* to, const void* from, std::size_t bytes, void* and_to, const void* and_from,
                         std::size_t and_bytes) noexcept {
-    std::memcpy(to, from, bytes);
-    std::memcpy(and_to, and_from, and_bytes);
+    write(to, from, bytes);
+    write(and_to, and_from, and_bytes);
+  }
+
+ private:
+  using Unaligned [[gnu::aligned(1), gnu::may_alias]] = Word;
+  /// They go one by one: a vector that is loaded from words just stored makes the processor wait.
+  [[nodiscard]] [[gnu::always_inline]] static bool few_words(std::size_t bytes) noexcept {
+    return __builtin_constant_p(bytes) && bytes % sizeof(Word) == 0 && bytes <= 6 * sizeof(Word);
+  }
+  template <class F>
+  [[gnu::always_inline]] static void for_words(std::size_t bytes, const F& f) noexcept {
+    switch (bytes / sizeof(Word)) {
+      case 6: f(5); [[fallthrough]];
+      case 5: f(4); [[fallthrough]];
+      case 4: f(3); [[fallthrough]];
+      case 3: f(2); [[fallthrough]];
+      case 2: f(1); [[fallthrough]];
+      case 1: f(0); [[fallthrough]];
+      default: break;
+    }
   }
 };
 

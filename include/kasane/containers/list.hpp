@@ -178,16 +178,18 @@ class List : public Parts<ListPart> {
   [[nodiscard]] ListFields look() const {
     return Header<ListFields>::look(&where(home_).part->header, home_).fields;
   }
+  /// here: the rank of the caller, which does not change in a polling_scope.
   template <class F>
-  static decltype(auto) at_rank(std::uint32_t rank, const F& f) {
-    if (rank == kasane_rank()) return f(Near{});
+  static decltype(auto) at_rank(std::uint32_t rank, std::uint32_t here, const F& f) {
+    if (rank == here) return f(Near{});
     return f(Far{});
   }
   [[nodiscard]] static Node get(Link l);
   /// The element is there.
   [[nodiscard]] static bool is(const iterator& it) {
     const Word* const word = &node_of(it.link_)->word;
-    return at_rank(rank_of(it.link_), [word](auto a) { return a.load(word); }) >> 32 == it.generation_;
+    return at_rank(rank_of(it.link_), kasane_rank(), [word](auto a) { return a.load(word); }) >> 32 ==
+           it.generation_;
   }
   /// The node; throws where its generation is another one.
   [[nodiscard]] static Node read(Link l, std::uint32_t generation);
@@ -207,13 +209,13 @@ class List : public Parts<ListPart> {
   }
   /// A node, and its generation.
   using Taken = std::pair<Link, std::uint32_t>;
-  /// All that follow are called under the lock.
-  void put_in(ListFields& f, std::span<const T> xs, std::uint32_t rank, Link before, Link behind,
-              std::span<Taken> nodes) const;
+  /// All that follow are called under the lock, in a polling_scope.
+  void put_in(ListFields& f, std::uint32_t here, std::span<const T> xs, std::uint32_t rank, Link before,
+              Link behind, std::span<Taken> nodes) const;
   /// f(head) changes the links of a node, and its checksum with them.
   template <class F>
-  static void change_links(Link l, const F& f) {
-    at_rank(rank_of(l), [&](auto a) {
+  static void change_links(Link l, std::uint32_t here, const F& f) {
+    at_rank(rank_of(l), here, [&](auto a) {
       Head h;
       a.read(&h, node_of(l), sizeof h);
       const std::uint32_t before = h.sum();
@@ -222,9 +224,10 @@ class List : public Parts<ListPart> {
       a.write(node_of(l), &h, sizeof h);
     });
   }
-  static void set_link(Link& end, Link l, Link Head::* side, Link to);
-  [[nodiscard]] Link take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const;
-  void unlink(ListFields& f, Link l, Node& n) const;
+  static void set_link(Link& end, std::uint32_t here, Link l, Link Head::* side, Link to);
+  [[nodiscard]] Link take(Pool& pool, ListPart* part, std::uint32_t rank, std::uint32_t here,
+                          std::uint32_t& generation) const;
+  void unlink(ListFields& f, std::uint32_t here, Link l, Node& n) const;
 };
 
 // ---- reading ----------------------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ template <class T>
 typename List<T>::Node List<T>::get(Link l) {
   Node n;
   for (Backoff wait;; wait.pause()) {
-    at_rank(rank_of(l), [&](auto a) { a.read(&n, node_of(l), sizeof n); });
+    at_rank(rank_of(l), kasane_rank(), [&](auto a) { a.read(&n, node_of(l), sizeof n); });
     if (static_cast<std::uint32_t>(n.word) == n.sum()) return n;
   }
 }
@@ -304,20 +307,21 @@ typename List<T>::iterator List<T>::before(const iterator& it) const {
 
 /// Of a node; without one, the list's end on that side.
 template <class T>
-void List<T>::set_link(Link& end, Link l, Link Head::* side, Link to) {
+void List<T>::set_link(Link& end, std::uint32_t here, Link l, Link Head::* side, Link to) {
   if (l == 0)
     end = to;
   else
-    change_links(l, [side, to](Head& h) { h.*side = to; });
+    change_links(l, here, [side, to](Head& h) { h.*side = to; });
 }
 
 /// A node that nothing leads to, and the generation that it had.
 template <class T>
-typename List<T>::Link List<T>::take(Pool& pool, std::uint32_t rank, std::uint32_t& generation) const {
+typename List<T>::Link List<T>::take(Pool& pool, ListPart* part, std::uint32_t rank, std::uint32_t here,
+                                     std::uint32_t& generation) const {
   if (pool.free != 0) {
     const Link l = pool.free;
     Head h;
-    at_rank(rank, [&](auto a) { a.read(&h, node_of(l), sizeof h); });
+    at_rank(rank, here, [&](auto a) { a.read(&h, node_of(l), sizeof h); });
     generation = h.generation();
     pool.free = h.next;
     return l;
@@ -325,12 +329,12 @@ typename List<T>::Link List<T>::take(Pool& pool, std::uint32_t rank, std::uint32
   const Word n = pool.taken;
   const auto i = static_cast<unsigned>(std::bit_width(n / kFirstPool + 1)) - 1;
   const Word first = kFirstPool * ((Word{1} << i) - 1);
-  Word* const segment = &where(rank).part->pool[i];
-  Word base = at_rank(rank, [&](auto a) { return a.load(segment); });
+  Word* const segment = &part->pool[i];
+  Word base = at_rank(rank, here, [&](auto a) { return a.load(segment); });
   if (base == 0) {
     base = reinterpret_cast<std::uintptr_t>(
         allocate_zeroed((kFirstPool << i) * sizeof(Node), 64, placement::on(rank).fixed()));
-    at_rank(rank, [&](auto a) { a.store(segment, base); });
+    at_rank(rank, here, [&](auto a) { a.store(segment, base); });
   }
   ++pool.taken;
   generation = 0;
@@ -339,23 +343,23 @@ typename List<T>::Link List<T>::take(Pool& pool, std::uint32_t rank, std::uint32
 
 /// Between two nodes, or at an end.
 template <class T>
-inline void List<T>::put_in(ListFields& f, std::span<const T> xs, std::uint32_t rank, Link before,
-                            Link behind, std::span<Taken> nodes) const {
+inline void List<T>::put_in(ListFields& f, std::uint32_t here, std::span<const T> xs, std::uint32_t rank,
+                            Link before, Link behind, std::span<Taken> nodes) const {
   ListPart* const part = where(rank).part;
   Pool pool;
-  at_rank(rank, [&](auto a) { a.read(&pool, &part->free, sizeof pool); });
-  for (auto& [l, generation] : nodes) l = take(pool, rank, generation);  // then nothing fails
+  at_rank(rank, here, [&](auto a) { a.read(&pool, &part->free, sizeof pool); });
+  for (auto& [l, generation] : nodes) l = take(pool, part, rank, here, generation);  // then nothing fails
   for (std::size_t i = 0; i < xs.size(); ++i) {
     Node n{};
     n.prev = i != 0 ? nodes[i - 1].first : before;
     n.next = i + 1 != xs.size() ? nodes[i + 1].first : behind;
     std::memcpy(static_cast<void*>(&n.value), &xs[i], sizeof(T));
     n.seal(++nodes[i].second);
-    at_rank(rank, [&](auto a) { a.write(node_of(nodes[i].first), &n, sizeof n); });
+    at_rank(rank, here, [&](auto a) { a.write(node_of(nodes[i].first), &n, sizeof n); });
   }
-  at_rank(rank, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
-  set_link(f.first, before, &Head::next, nodes.front().first);
-  set_link(f.last, behind, &Head::prev, nodes.back().first);
+  at_rank(rank, here, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
+  set_link(f.first, here, before, &Head::next, nodes.front().first);
+  set_link(f.last, here, behind, &Head::prev, nodes.back().first);
   f.count += xs.size();
 }
 
@@ -369,10 +373,12 @@ typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t ran
   std::vector<Taken> many(xs.size() > 1 ? xs.size() : 0);
   const std::span nodes = many.empty() ? std::span(&one, 1) : std::span(many);
   changed([&]<class A>(A, ListFields& f) {
+    const std::uint32_t here = kasane_rank();
     if (front)
-      put_in(f, xs, rank, 0, f.first, nodes);
+      put_in(f, here, xs, rank, 0, f.first, nodes);
     else
-      put_in(f, xs, rank, at.link_ == 0 ? f.last : read(at.link_, at.generation_).prev, at.link_, nodes);
+      put_in(f, here, xs, rank, at.link_ == 0 ? f.last : read(at.link_, at.generation_).prev, at.link_,
+             nodes);
     return Made::yes;
   });
   return iterator(*this, nodes.front().first, nodes.front().second);
@@ -385,18 +391,18 @@ typename List<T>::iterator List<T>::push_front(const T& x, std::uint32_t rank) c
 
 /// Gives the node back; its generation becomes even.
 template <class T>
-void List<T>::unlink(ListFields& f, Link l, Node& n) const {
+void List<T>::unlink(ListFields& f, std::uint32_t here, Link l, Node& n) const {
   ListPart* const part = where(rank_of(l)).part;
   const Link next = n.next, prev = n.prev;
   n.prev = 0;
-  at_rank(rank_of(l), [&](auto a) {
+  at_rank(rank_of(l), here, [&](auto a) {
     n.next = a.load(&part->free);
     n.seal(n.generation() + 1);
     a.write(node_of(l), static_cast<const Head*>(&n), sizeof(Head));
     a.store(&part->free, l);
   });
-  set_link(f.first, prev, &Head::next, next);
-  set_link(f.last, next, &Head::prev, prev);
+  set_link(f.first, here, prev, &Head::next, next);
+  set_link(f.last, here, next, &Head::prev, prev);
   --f.count;
 }
 
@@ -407,7 +413,7 @@ typename List<T>::iterator List<T>::erase(const iterator& it) const {
   changed([&]<class A>(A, ListFields& f) {
     Node n = read(it.link_, it.generation_);
     const Link next = n.next;
-    unlink(f, it.link_, n);
+    unlink(f, kasane_rank(), it.link_, n);
     if (next != 0) {
       const Node m = get(next);
       following = iterator(*this, next, m.generation(), m.next);
@@ -426,7 +432,7 @@ std::optional<T> List<T>::pop(bool front) const {
         const Link l = front ? f.first : f.last;
         Node n = get(l);
         x = n.value;
-        unlink(f, l, n);
+        unlink(f, kasane_rank(), l, n);
         return Made::yes;
       },
       [](const ListFields& f) { return f.count != 0; });
@@ -437,14 +443,16 @@ template <class T>
 void List<T>::assign(std::span<const T> xs, std::uint32_t rank) {
   check_rank(rank);
   std::vector<Taken> nodes(xs.size());
+  const polling_scope keep;
+  const std::uint32_t here = kasane_rank();
   Exclusive alone(*this);
   ListFields& f = alone.fields;
   const Word old = f.count;
-  if (!xs.empty()) put_in(f, xs, rank, f.last, 0, nodes);
+  if (!xs.empty()) put_in(f, here, xs, rank, f.last, 0, nodes);
   for (Word i = 0; i < old; ++i) {
     const Link l = f.first;
     Node n = get(l);
-    unlink(f, l, n);
+    unlink(f, here, l, n);
   }
   alone.publish();
 }
@@ -452,6 +460,8 @@ void List<T>::assign(std::span<const T> xs, std::uint32_t rank) {
 template <class T>
 template <class Less>
 void List<T>::sort(Less less) {
+  const polling_scope keep;
+  const std::uint32_t here = kasane_rank();
   Exclusive alone(*this);
   std::vector<std::pair<Link, Node>> all;
   for (Link l = alone.fields.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l));
@@ -459,7 +469,7 @@ void List<T>::sort(Less less) {
   std::stable_sort(all.begin(), all.end(),
                    [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
   for (std::size_t i = 0; i < all.size(); ++i) {
-    change_links(all[i].first, [&](Head& h) {
+    change_links(all[i].first, here, [&](Head& h) {
       h.prev = i != 0 ? all[i - 1].first : 0;
       h.next = i + 1 != all.size() ? all[i + 1].first : 0;
     });
