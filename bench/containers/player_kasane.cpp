@@ -79,8 +79,8 @@ struct PlayedMap {
     }).join();
     kasane::this_thread::move_to(here);
   }
-  /// updates: twice one is added to as many values as there are operations.
-  static std::size_t added() { return 2; }
+  /// more() adds one to as many values as there are operations, three times.
+  static std::size_t added() { return 3; }
   void more(KasaneMeter& m) const;
 };
 
@@ -105,6 +105,14 @@ void time_updates(KasaneMeter& m, const char* name, const Map::handle& map, cons
 /// Operations that others lack, and a get of a cache line beside a find.
 void PlayedMap::more(KasaneMeter& m) const {
   const std::size_t n = m.order.entries, ops = m.order.operations;
+  // Beside updates: by the same clock.
+  m.all(
+      "single-add", ops,
+      [this, n](std::size_t from, std::size_t to) {
+        for (std::size_t i = from; i < to; ++i) map.add(key(any(i, n)), 1);
+        return 0;
+      },
+      true);
   time_updates(m, "updates-add", map, [n](auto& u, std::size_t i) { u.add(key(any(i, n)), 1); });
   time_updates(m, "updates-visit", map,
                [n](auto& u, std::size_t i) { u.visit(key(any(i, n)), [](U64& v) { ++v; }); });
