@@ -19,7 +19,7 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install test test-long demo docs soak format format-check tidy help dependencies
+.PHONY: build install test test-long test-numa demo docs soak format format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -37,6 +37,9 @@ test: ## unit and simulator tests and programs of one rank under tsan, then the 
 
 test-long: ## the same under asan, then the long tests: all ranks, networks, fault engines and sizes
 	scripts/test.sh long $(JOBS) $(CI)
+
+test-numa: build ## memory of NUMA nodes, in an emulated machine that has three: a minute
+	scripts/test_numa.sh build/$(PRESET)
 
 demo: ## build two programs and sort: a word list, 10 M keys on ranks and workers, and more than memory holds
 	@scripts/install-dependencies.sh

@@ -5,6 +5,7 @@
 # Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
 #   --tests   also what `make build`, `make test` and `make format` need: networks, peers of the benchmarks,
 #             GoogleTest
+#   --numa    what `make test-numa` needs: a machine emulator
 #   --tools   clang-tidy (for `make tidy`)
 #   --list    print the packages and stop
 set -eu
@@ -33,15 +34,17 @@ if [ "$system" = 'ubuntu 24.04' ]; then
 elif ! is_installed libboost1.74-dev; then
   tests="$tests libboost1.81-dev"
 fi
+numa='qemu-system-x86 cpio busybox-static'
 tools='clang-tidy-19 clang-tools-19'
 
 wanted="$build $libraries $demo" list=no
 for flag in "$@"; do
   case $flag in
     --tests) wanted="$wanted $networks $tests" ;;
+    --numa) wanted="$wanted $numa" ;;
     --tools) wanted="$tools" ;;
     --list) list=yes ;;
-    *) echo "usage: $0 [--tests | --tools] [--list]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--tests] [--numa] [--tools] [--list]" >&2; exit 2 ;;
   esac
 done
 if [ "$list" = yes ]; then

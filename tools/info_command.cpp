@@ -45,6 +45,7 @@
 #include "runtime/options.h"
 #include "topo/cgroup.h"
 #include "topo/topo.h"
+#include "topology.h"
 
 namespace kasane::tools {
 namespace {
@@ -357,6 +358,12 @@ void say_program(Report& report, const std::string& name) {
                                                  : Json()}});
 }
 
+int topology(bool json, const PlannedJob& job) {
+  Report report;
+  say_topology(report, job);
+  return print(report, json);
+}
+
 int info(bool json, const std::string& program) {
   Report report;
   report.line("kasane", kasane_version(), {{"version", kasane_version()}});
@@ -387,8 +394,24 @@ Command make_info(CLI::App& kasane) {
          "print the variables, for eval in a shell, with which Global Arrays programs of this MPI (openmpi, "
          "mpich) are linked and run on Kasane")
       ->type_name("MPI");
-  return {app,
-          [json, program, mpi] { return mpi->empty() ? info(*json, *program) : print_ga_variables(*mpi); }};
+  auto with_topology = std::make_shared<bool>(false);
+  auto job = std::make_shared<PlannedJob>();
+  auto map = std::make_shared<std::string>("compact");
+  CLI::Option* const flag = app->add_flag("--topology", *with_topology,
+                                          "say instead which NUMA nodes there are, what may be used of "
+                                          "them, and, with -n, where a job's threads and memory would go");
+  app->add_option("-n,--ranks", job->ranks, "plan for so many ranks on this host")->needs(flag);
+  app->add_option("--workers", job->workers, "workers of each; default: cores / ranks")->needs(flag);
+  app->add_option("--bind", job->bind, "as of kasane run; default: core")->needs(flag);
+  app->add_option("--map", *map, "as of kasane run")
+      ->check(CLI::IsMember({"compact", "scatter"}))
+      ->needs(flag);
+  return {app, [=] {
+            if (!mpi->empty()) return print_ga_variables(*mpi);
+            if (!*with_topology) return info(*json, *program);
+            job->scatter = *map == "scatter";
+            return topology(*json, *job);
+          }};
 }
 
 }  // namespace kasane::tools

@@ -231,10 +231,19 @@ typedef enum kasane_placement {
   KASANE_PLACEMENT_CYCLIC = 2, /**< page by page in turn */
   KASANE_PLACEMENT_BLOCK_CYCLIC = 3, /**< `argument` bytes, a multiple of the page, at each rank in turn */
   KASANE_PLACEMENT_ONE_RANK = 4,     /**< rank `argument`, which takes no part in the call */
-  /** the allocating rank, its memory bound to NUMA node `argument` of its machine, in the system's numbers */
+  /**
+   * the allocating rank, in the memory of NUMA node `argument` of its machine, in the system's numbers. A
+   * node that is full is helped out by others (kasane/numa.h tells; STRICT).
+   */
   KASANE_PLACEMENT_NUMA = 5,
   /** the rank that loads or stores a page first; until then the allocating rank is the owner */
   KASANE_PLACEMENT_FIRST_TOUCH = 6,
+  /** likewise page by page of several nodes in turn: bit n of `argument` names node n; 0: all */
+  KASANE_PLACEMENT_NUMA_INTERLEAVE = 7,
+  /** likewise by the weights of the machine's nodes; needs Linux 6.9 */
+  KASANE_PLACEMENT_NUMA_WEIGHTED = 8,
+  /** likewise one consecutive part of about equal size on each node, in whole pages */
+  KASANE_PLACEMENT_NUMA_BLOCKS = 9,
   /**
    * Added (|) to one of the others but FIRST_TOUCH, for kasane_allocate_placed: whole pages whose owner never
    * changes. kasane_own and kasane_give to another rank are EBUSY, and no rank draws them; they go to SSD as
@@ -243,7 +252,12 @@ typedef enum kasane_placement {
    * loads and stores are the coherent view as ever. Where kasane_realloc moves the allocation, the new one is
    * not fixed.
    */
-  KASANE_PLACEMENT_FIXED = 256
+  KASANE_PLACEMENT_FIXED = 256,
+  /**
+   * Added (|) to NUMA and its kin: all pages are touched, and where one lies on another node, or is not in
+   * DRAM, the call fails (ENOMEM). What the kernel moves later is not seen.
+   */
+  KASANE_PLACEMENT_STRICT = 512
 } kasane_placement_t;
 
 /**

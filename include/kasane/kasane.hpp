@@ -120,7 +120,8 @@ struct placement {
   kasane_placement_t kind = KASANE_PLACEMENT_LOCAL;
   std::uint64_t argument = 0;  ///< as kasane_placement_t says
   std::size_t page_bytes = page_default;
-  bool is_fixed = false;  ///< see fixed()
+  bool is_fixed = false;   ///< see fixed()
+  bool is_strict = false;  ///< see strict()
 
   static const placement local;        ///< the allocating rank
   static const placement block;        ///< each rank one consecutive part, the first at rank 0
@@ -134,20 +135,40 @@ struct placement {
   [[nodiscard]] static constexpr placement on(std::uint32_t rank) noexcept {
     return {KASANE_PLACEMENT_ONE_RANK, rank};
   }
-  /// The allocating rank, with its memory bound to a NUMA node of its machine, in the system's numbers.
+  /// The allocating rank, in the memory of a NUMA node of its machine, in the system's numbers. A node that
+  /// is full is helped out by others (kasane/numa.hpp tells).
   [[nodiscard]] static constexpr placement numa(std::uint32_t node) noexcept {
     return {KASANE_PLACEMENT_NUMA, node};
   }
+  /// Likewise page by page of several nodes in turn: bit n of `nodes` names node n; 0: all.
+  [[nodiscard]] static constexpr placement numa_interleave(std::uint64_t nodes = 0) noexcept {
+    return {KASANE_PLACEMENT_NUMA_INTERLEAVE, nodes};
+  }
+  /// Likewise by the weights of the machine's nodes (Linux 6.9).
+  [[nodiscard]] static constexpr placement numa_weighted(std::uint64_t nodes = 0) noexcept {
+    return {KASANE_PLACEMENT_NUMA_WEIGHTED, nodes};
+  }
+  /// Likewise one consecutive part of about equal size on each node, in whole pages.
+  [[nodiscard]] static constexpr placement numa_blocks(std::uint64_t nodes = 0) noexcept {
+    return {KASANE_PLACEMENT_NUMA_BLOCKS, nodes};
+  }
+  /// The same of numa() and its kin, but allocate() touches all pages, and throws out_of_memory where one
+  /// lies on another node or is not in DRAM. What the kernel moves later is not seen.
+  [[nodiscard]] constexpr placement strict() const noexcept {
+    return {kind, argument, page_bytes, is_fixed, true};
+  }
   /// The same in pages of another size: page_small, page_default or page_large.
   [[nodiscard]] constexpr placement in_pages(std::size_t bytes) const noexcept {
-    return {kind, argument, bytes, is_fixed};
+    return {kind, argument, bytes, is_fixed, is_strict};
   }
   /// The same in whole pages whose owner never changes: own() and give() to another rank throw error EBUSY,
   /// no rank draws them, and they go to SSD as ever. Not of first_touch. At their owner loads, stores and
   /// std::atomic_ref (seq_cst or relaxed) are the direct view: they and all ranks' get, put, accumulate, copy
   /// and atomics meet in one frame, with no fence. At other ranks loads and stores use the coherent view, as
   /// ever.
-  [[nodiscard]] constexpr placement fixed() const noexcept { return {kind, argument, page_bytes, true}; }
+  [[nodiscard]] constexpr placement fixed() const noexcept {
+    return {kind, argument, page_bytes, true, is_strict};
+  }
 
   friend bool operator==(const placement&, const placement&) = default;
 };
@@ -159,7 +180,8 @@ inline constexpr placement placement::first_touch{KASANE_PLACEMENT_FIRST_TOUCH};
 namespace detail {
 [[nodiscard]] constexpr kasane_placement_t kind_of(const placement& where) noexcept {
   return static_cast<kasane_placement_t>(static_cast<int>(where.kind) |
-                                         (where.is_fixed ? int{KASANE_PLACEMENT_FIXED} : 0));
+                                         (where.is_fixed ? int{KASANE_PLACEMENT_FIXED} : 0) |
+                                         (where.is_strict ? int{KASANE_PLACEMENT_STRICT} : 0));
 }
 }  // namespace detail
 

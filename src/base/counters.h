@@ -42,6 +42,7 @@ class TraceLog;
   X(data_races, "words that two ranks changed with no fence between (--check races)")              \
   X(pages_moved, "pages that changed their owner to this rank")                                    \
   X(pages_auto_relocated, "pages that moved to this rank without a call: it alone used them")      \
+  X(pages_misplaced, "OS pages that lie on other NUMA nodes than was asked for, at the end")       \
   X(pages_evicted, "pages of this rank that left DRAM for the spill file")                         \
   X(pages_brought_in, "pages of which blocks came back from the spill file")                       \
   X(pages_replaced, "pages on SSD of which a put replaced every byte: nothing was read")           \

@@ -15,16 +15,20 @@ namespace kasane::comm {
 
 class RegionWords {
  public:
-  /// After the region was attached.
-  RegionWords(Transport& transport, RegionId region) : region_(region) {
+  /// After the region was attached. Offsets count from `first` in it.
+  RegionWords(Transport& transport, RegionId region, std::uint64_t first = 0)
+      : region_(region), first_(first) {
     for (std::uint32_t r = 0; r < transport.ranks(); ++r) {
       const bool direct = Rank{r} == transport.rank() || transport.facts().completes_inline;
-      bases_.push_back(direct ? transport.mapped(Rank{r}, region) : nullptr);
+      std::byte* const base = direct ? transport.mapped(Rank{r}, region) : nullptr;
+      bases_.push_back(base != nullptr ? base + first : nullptr);
     }
     if (!transport.facts().atomics_coherent_with_cpu) bases_.assign(bases_.size(), nullptr);
   }
 
-  [[nodiscard]] RegionId region() const noexcept { return region_; }
+  [[nodiscard]] RemoteAddr at(Rank rank, std::uint64_t offset) const noexcept {
+    return {rank, region_, first_ + offset};
+  }
   /// Are the rank's words mapped here?
   [[nodiscard]] bool is_direct(Rank rank) const noexcept { return bases_[raw(rank)] != nullptr; }
   [[nodiscard]] std::byte* base(Rank rank) const noexcept { return bases_[raw(rank)]; }
@@ -109,11 +113,9 @@ class RegionWords {
     std::byte* base = bases_[raw(rank)];
     return base != nullptr ? reinterpret_cast<std::atomic<std::uint64_t>*>(base + offset) : nullptr;
   }
-  [[nodiscard]] RemoteAddr at(Rank rank, std::uint64_t offset) const noexcept {
-    return {rank, region_, offset};
-  }
 
   RegionId region_;
+  std::uint64_t first_;
   std::vector<std::byte*> bases_;
 };
 

@@ -39,7 +39,7 @@ Heap::Heap(comm::Transport& transport, const Config& config, Directory& director
       directory_(directory),
       mover_(mover),
       hooks_(hooks),
-      words_(transport, config.region),
+      words_(transport, config.region, config.region_offset),
       ranks_(transport.ranks()),
       page_bytes_(directory.pages().page_bytes_at(config.offset)),
       unit_(std::max<std::uint64_t>(1, page_bytes_ / kHeapPageBytes)),
@@ -50,7 +50,7 @@ Heap::Heap(comm::Transport& transport, const Config& config, Directory& director
       extents_(HeapCache::make<Extent>(transport.ranks())) {
   KASANE_CHECK_OP(layout_.pages * kGroupsPerPage, <, std::uint64_t{1} << StackHead::kTopBits);
   known_ = reinterpret_cast<std::atomic<std::uint16_t>*>(transport.mapped(transport.rank(), config.region) +
-                                                         layout_.known());
+                                                         config.region_offset + layout_.known());
 }
 
 Heap::~Heap() {
@@ -121,8 +121,7 @@ std::optional<Rank> Heap::rank_of_small(std::size_t bytes, Placement placement) 
   const Rank me = transport_.rank();
   if (placement.kind == Kind::local) return me;
   if (placement.kind == Kind::one_rank) return placement.rank;
-  // Pages that are distributed, or bound to memory of a node
-  if (bytes > page_bytes_ || placement.kind == Kind::numa) return std::nullopt;
+  if (bytes > page_bytes_) return std::nullopt;  // pages that are distributed
   if (alone_ || placement.kind == Kind::first_touch) return me;
   if (placement.kind != Kind::cyclic) return placement.owner(0, 1, page_bytes_, me, ranks_);
   // relaxed: a number. A page's worth of objects after the other, as pages of larger ones.

@@ -51,12 +51,13 @@ class Heap {
  public:
   /// The heap segment [offset, offset + bytes) of the space, divided equally among the ranks; caches: number
   /// of cache indices (workers). A job may have several heaps, each in a segment of one page size and with
-  /// its own region.
+  /// its own region, or its part of one.
   struct Config {
     std::uint64_t offset = 0, bytes = 0;
     std::uint32_t caches = 1;
     std::uintptr_t space = 0;  ///< the address of offset 0, for messages
     comm::RegionId region = kHeap;
+    std::uint64_t region_offset = 0;  ///< a multiple of 8
   };
   static constexpr std::uint32_t kShared = ~std::uint32_t{0};
   static std::size_t region_bytes(const Config&, std::uint32_t ranks) noexcept;

@@ -48,13 +48,13 @@ class HeapAccess {
   /// Words that no other rank changes now, or of which a torn or old value does no harm.
   void read(std::uint64_t at, std::uint64_t* to, std::size_t words) {
     tick();
-    if (!direct()) return io_.read({rank_, words_.region(), at}, to, words * 8);
+    if (!direct()) return io_.read(words_.at(rank_, at), to, words * 8);
     for (std::size_t i = 0; i < words; ++i) to[i] = words_.load(io_, rank_, at + i * 8);
   }
   /// Words that no other rank reads before it learns by another operation that this one has ended.
   void write(std::uint64_t at, const std::uint64_t* from, std::size_t words) {
     tick();
-    if (!direct()) return io_.write({rank_, words_.region(), at}, from, words * 8);
+    if (!direct()) return io_.write(words_.at(rank_, at), from, words * 8);
     for (std::size_t i = 0; i < words; ++i) words_.store(io_, rank_, at + i * 8, from[i]);
   }
 
@@ -63,7 +63,7 @@ class HeapAccess {
     comm::Batch batch(io_);
     for (std::uint32_t r = 0; r < io_.transport().ranks(); ++r) {
       if (Rank{r} != io_.transport().rank()) tick();
-      batch.write({Rank{r}, words_.region(), at}, from, bytes);
+      batch.write(words_.at(Rank{r}, at), from, bytes);
     }
   }
 

@@ -11,22 +11,21 @@
 namespace kasane::gas {
 
 struct Placement {
-  enum class Kind : std::uint8_t {
-    local,         ///< at the allocating rank
-    block,         ///< equal consecutive shares, the first at rank 0
-    cyclic,        ///< page by page in turn
-    block_cyclic,  ///< block_bytes by block_bytes in turn
-    one_rank,      ///< at `rank`
-    numa,          ///< at the allocating rank, on the NUMA node `numa` of its machine
+  enum class Kind : std::uint8_t {  // as kasane_placement_t
+    local,                          ///< at the allocating rank
+    block,                          ///< equal consecutive shares, the first at rank 0
+    cyclic,                         ///< page by page in turn
+    block_cyclic,                   ///< block_bytes by block_bytes in turn
+    one_rank,                       ///< at `rank`
     /// at the rank that faults on a page first (gas/relocation.h); until then at the allocating rank
-    first_touch,
+    first_touch = 6,
   };
   Kind kind = Kind::local;
   bool fixed = false;  ///< whole pages, whose owners do not change; not with first_touch
   Rank rank{0};
   std::uint64_t block_bytes = 0;               ///< a multiple of a page
-  std::uint32_t numa = 0;                      ///< the operating system's number
   std::uint64_t page_bytes = mem::kPageBytes;  ///< which heap: of pages of this size
+  std::uint32_t pool = 0;                      ///< which heap: of NUMA memory (runtime/numa_memory.h)
 
   static const Placement local, block, cyclic, first_touch;
   [[nodiscard]] static constexpr Placement on(Rank rank) noexcept {
@@ -38,7 +37,7 @@ struct Placement {
 
   /// Do all pages live at one rank?
   [[nodiscard]] constexpr bool together() const noexcept {
-    return kind == Kind::local || kind == Kind::one_rank || kind == Kind::numa;
+    return kind == Kind::local || kind == Kind::one_rank;
   }
 
   /// The owner of page `i` of `pages`, allocated by rank `me` of `ranks`.
@@ -52,7 +51,6 @@ struct Placement {
             static_cast<std::uint32_t>(i / std::max<std::uint64_t>(1, block_bytes / bytes_a_page) % ranks)};
       case Kind::one_rank: return rank;
       case Kind::local:
-      case Kind::numa:
       case Kind::first_touch: break;
     }
     return me;

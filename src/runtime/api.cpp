@@ -20,6 +20,7 @@
 #include "runtime/api_error.h"
 #include "runtime/held_mutexes.h"
 #include "runtime/job_counters.h"
+#include "runtime/numa_api.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "runtime/stream_formats.h"
@@ -30,10 +31,12 @@
 namespace {
 
 using kasane::Rank;
+using kasane::Result;
 using kasane::runtime::answer;
 using kasane::runtime::api_fail;
 using kasane::runtime::api_fail_no_rank;
 using kasane::runtime::InitialBytes;
+using kasane::runtime::NumaRequest;
 using kasane::runtime::Placement;
 using kasane::runtime::require_thread;
 using kasane::runtime::Runtime;
@@ -74,7 +77,7 @@ void* allocate(std::size_t bytes, std::size_t alignment, Placement placement, co
   return nullptr;
 }
 
-/// Empty: there is none such, and the failure is noted.
+/// Empty: there is none such, and the failure is noted. NUMA memory: numa_request_of().
 std::optional<Placement> placement_of(kasane_placement_t placement, std::uint64_t argument,
                                       std::size_t page_bytes) noexcept {
   constexpr unsigned fixed = KASANE_PLACEMENT_FIXED;
@@ -90,10 +93,56 @@ std::optional<Placement> placement_of(kasane_placement_t placement, std::uint64_
     case KASANE_PLACEMENT_FIRST_TOUCH: break;
     case KASANE_PLACEMENT_BLOCK_CYCLIC: where.block_bytes = argument; break;
     case KASANE_PLACEMENT_ONE_RANK: where.rank = Rank{number}; break;
-    case KASANE_PLACEMENT_NUMA: where.numa = number; break;
     default: api_fail(EINVAL, kAllocate, "no such placement"); return std::nullopt;
   }
   return where;
+}
+
+/// What a call of kasane_allocate_placed names.
+struct Asked {
+  std::size_t bytes, alignment;
+  kasane_placement_t placement;
+  std::uint64_t argument;
+  std::size_t page_bytes;
+};
+
+/// Memory of NUMA nodes: from their pool, and, if it is strict, checked.
+void* allocate_on_nodes(const Asked& asked, NumaRequest request, const void* site,
+                        InitialBytes initial) noexcept {
+  Runtime* r = runtime_for(kAllocate);
+  if (r == nullptr) return nullptr;
+  if (asked.page_bytes != kasane::mem::kPageBytes) {
+    api_fail(EINVAL, kAllocate, "memory of NUMA nodes has pages of 65536 bytes");
+    return nullptr;
+  }
+  if (request.kind == NumaRequest::Kind::blocks && asked.bytes < kasane::mem::kPageBytes) {
+    api_fail(EINVAL, kAllocate, "numa_blocks: a page of 65536 bytes is needed at least");
+    return nullptr;
+  }
+  const auto pool = r->numa_pool(request);
+  if (!pool) {
+    api_fail(pool.error(), kAllocate);
+    return nullptr;
+  }
+  const Placement where{.fixed = (static_cast<unsigned>(asked.placement) & KASANE_PLACEMENT_FIXED) != 0,
+                        .pool = *pool};
+  void* const p = allocate(asked.bytes, asked.alignment, where, site, initial);
+  if (p == nullptr) return nullptr;
+  Result<void> placed;
+  if (*pool != 0 && request.kind == NumaRequest::Kind::blocks)
+    placed = r->numa_blocks(p, asked.bytes, request.nodes);
+  if (placed && request.strict) placed = kasane::runtime::check_on_nodes(*r, p, asked.bytes, request.nodes);
+  if (placed) return p;
+  kasane::runtime::program_free(*r, p, site);
+  api_fail(placed.error(), kAllocate);
+  return nullptr;
+}
+
+void* allocate_placed(const Asked& asked, const void* site, InitialBytes initial) noexcept {
+  const auto request = kasane::runtime::numa_request_of(asked.placement, asked.argument);
+  if (request.kind != NumaRequest::Kind::none) return allocate_on_nodes(asked, request, site, initial);
+  const auto where = placement_of(asked.placement, asked.argument, asked.page_bytes);
+  return where ? allocate(asked.bytes, asked.alignment, *where, site, initial) : nullptr;
 }
 
 }  // namespace
@@ -230,13 +279,13 @@ kasane_thread_t kasane_thread_self(void) { return Pool::self() == kasane::kNoSlo
 
 void* kasane_allocate_placed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
                              size_t page_bytes) {
-  const auto where = placement_of(placement, argument, page_bytes);
-  return where ? allocate(bytes, alignment, *where, KASANE_CALL_SITE) : nullptr;
+  return allocate_placed({bytes, alignment, placement, argument, page_bytes}, KASANE_CALL_SITE,
+                         InitialBytes::unspecified);
 }
 void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t placement, uint64_t argument,
                              size_t page_bytes) {
-  const auto where = placement_of(placement, argument, page_bytes);
-  return where ? allocate(bytes, alignment, *where, KASANE_CALL_SITE, InitialBytes::zero) : nullptr;
+  return allocate_placed({bytes, alignment, placement, argument, page_bytes}, KASANE_CALL_SITE,
+                         InitialBytes::zero);
 }
 void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placement) {
   switch (placement) {
@@ -247,7 +296,11 @@ void* kasane_allocate(size_t bytes, size_t alignment, kasane_placement_t placeme
     case KASANE_PLACEMENT_BLOCK_CYCLIC:
     case KASANE_PLACEMENT_ONE_RANK:
     case KASANE_PLACEMENT_NUMA:
+    case KASANE_PLACEMENT_NUMA_INTERLEAVE:
+    case KASANE_PLACEMENT_NUMA_WEIGHTED:
+    case KASANE_PLACEMENT_NUMA_BLOCKS:
     case KASANE_PLACEMENT_FIXED:
+    case KASANE_PLACEMENT_STRICT:
       api_fail(EINVAL, kAllocate, "this placement needs kasane_allocate_placed");
       return nullptr;
     default: api_fail(EINVAL, kAllocate, "no such placement"); return nullptr;

@@ -89,6 +89,8 @@ Rank Atomics::home_of(std::uint64_t offset) const noexcept {
     if (offset - heap.offset < heap.bytes)
       return Rank{static_cast<std::uint32_t>((offset - heap.offset) / (heap.bytes / ranks_))};
   }
+  if (const Segments::Pools& pools = segments_.pools; pools.contains(offset))
+    return Rank{static_cast<std::uint32_t>((offset - pools.offset) % pools.bytes / (pools.bytes / ranks_))};
   if (!segments_.in_stacks(offset, ranks_)) return Rank{0};
   return Rank{static_cast<std::uint32_t>((offset - segments_.stacks_offset) /
                                          (segments_.stacks_per_rank * segments_.stack_bytes))};

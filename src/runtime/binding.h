@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cores a rank's threads run on (--bind core). The n-th worker of a host runs on the n-th core that its
-// process may use, one rank after the other; where workers are more than cores, the count begins again at the
-// first core. The threads that serve a rank (pager, reader, service thread) run on the cores without a
-// worker, if there are any.
+// Keeps a rank's threads where its plan says (topo/bind_plan.h, --bind), and checks that they are there.
 // The kernel places unbound threads. It may queue many of them on one core, that of the disk's interrupts,
 // while another core is idle (docs/performance.md).
 //
@@ -11,10 +8,11 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <optional>
+#include <string>
 
 #include "base/result.h"
-#include "topo/topo.h"
+#include "topo/bind_plan.h"
 
 namespace kasane::runtime {
 
@@ -24,18 +22,22 @@ class Binding {
   Binding() = default;
   /// For the rank with this index among the ranks of its host, each with so many workers. Reads the topology,
   /// so it is called on a thread of the operating system.
-  static Result<Binding> to_cores(std::uint32_t index, std::uint32_t ranks_here, std::uint32_t workers);
+  static Result<Binding> create(const topo::BindTo&, std::uint32_t index, std::uint32_t ranks_here,
+                                std::uint32_t workers);
 
   /// The calling thread is this rank's worker w. Warns where it cannot be bound; the thread runs all the
   /// same.
   void bind_worker(std::uint32_t w) const noexcept;
   /// The calling thread serves the rank.
   void bind_server() const noexcept;
+  /// Where the rank's memory is preferred from.
+  [[nodiscard]] std::optional<std::uint32_t> node() const noexcept { return plan_.node; }
 
  private:
-  std::vector<topo::Core> cores_;   ///< of the workers, the first one first; empty: nothing is bound
-  std::vector<topo::Core> others_;  ///< empty: all have workers
-  std::uint32_t first_ = 0;
+  topo::RankPlan plan_;
 };
+
+/// Where the calling thread may run, as the kernel says: "core 3 (NUMA node 1)".
+[[nodiscard]] std::string where_this_thread_runs();
 
 }  // namespace kasane::runtime

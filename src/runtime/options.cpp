@@ -71,10 +71,16 @@ void add_threads(OptionTable& table, Options& o) {
              "Workers of each rank: OS threads that run user-level threads. 0: usable cores / ranks, at "
              "least 1.",
              {0, 1024})
-      .choice("--bind", "KASANE_BIND", o.bind_to_cores, "none", "core",
-              "Where threads run. none: the kernel decides. core: each worker on a core of its own, and the "
-              "threads that serve a rank on the cores without a worker; for a job that has its cores to "
-              "itself.")
+      .text("--bind", "KASANE_BIND", o.bind,
+            "Where threads run. none: the kernel decides. core: each worker on a core of its own, and the "
+            "threads that serve a rank on the cores without a worker; for a job that has its cores to "
+            "itself. numa, package: each rank on the cores of one, with its memory there. Or the cores of "
+            "workers: 0-3,8.")
+      .choice("--map", "KASANE_MAP", o.bind_scattered, "compact", "scatter",
+              "With --bind: ranks and workers that are neighbours are near each other, or spread over the "
+              "NUMA nodes.")
+      .flag("--show-binding", "KASANE_SHOW_BINDING", o.show_binding,
+            "Print where each worker runs and where its rank's memory comes from, as the kernel says.")
       .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all",
               "Which ranks run the program's main: the first, or all (MPI style).")
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "Put the rank before every line of output.");

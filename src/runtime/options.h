@@ -32,8 +32,10 @@ inline constexpr std::uint64_t kMaxAddressBytes = std::uint64_t{64} << 40;
 
 struct Options {
   std::uint64_t ranks = 1;
-  std::uint64_t workers = 0;      ///< 0: usable cores / ranks, at least 1
-  bool bind_to_cores = false;     ///< each worker stays on one core (binding.h)
+  std::uint64_t workers = 0;  ///< 0: usable cores / ranks, at least 1
+  std::string bind = "none";  ///< where threads run (topo/bind_plan.h)
+  bool bind_scattered = false;
+  bool show_binding = false;
   std::uint64_t space_bytes = 0;  ///< 0: usual_space()
   /// DRAM for the global memory of a host's ranks; 0: three quarters of what there is, or with spill ==
   /// "none" no limit

@@ -58,6 +58,7 @@
 #include "runtime/lock_calls.h"
 #include "runtime/memory_tiers.h"
 #include "runtime/mixing_check.h"
+#include "runtime/numa_memory.h"
 #include "runtime/output.h"
 #include "runtime/own_addresses.h"
 #include "runtime/peer_lost.h"
@@ -139,6 +140,8 @@ struct Runtime::State {
   std::optional<gas::GiveService> give_service;
   /// as in segments
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
+  std::vector<std::unique_ptr<gas::Heap>> pools;
+  std::optional<NumaMemory> numa;
   std::unique_ptr<MemoryTiers> tiers;                  ///< null: global memory stays in DRAM
   std::unique_ptr<gas::AutoRelocator> auto_relocator;  ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
@@ -204,10 +207,12 @@ struct Runtime::State {
   void print_statistics();
   void report_thread_locals();
   void report_heap();
+  void count_misplaced_pages();
   CounterSums counters_of(Rank);
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
   Result<void> start_servers();
+  void begin_worker(std::uint32_t w);
   void service_loop();
   void exit_as_asked();
   void pass_on_stores_of_handlers(dsm::ThreadContext&);
@@ -217,8 +222,10 @@ struct Runtime::State {
   /// Null: no heap has pages of this size, or holds the address.
   [[nodiscard]] gas::Heap* heap_of(std::uint64_t page_bytes) noexcept;
   [[nodiscard]] gas::Heap* heap_at(const void*) noexcept;
-  [[nodiscard]] std::array<gas::Heap*, std::tuple_size_v<decltype(Segments::heaps)>> all_heaps() noexcept {
-    return {&*heaps[0], &*heaps[1], &*heaps[2]};
+  [[nodiscard]] std::vector<gas::Heap*> all_heaps() noexcept {
+    std::vector<gas::Heap*> all{&*heaps[0], &*heaps[1], &*heaps[2]};
+    for (const auto& one : pools) all.push_back(one.get());
+    return all;
   }
   /// Refuses ranges that do not lie wholly in a heap: programs may move the pages of heaps only.
   Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
@@ -341,13 +348,15 @@ Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_a
 Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
+  start_waiter.emplace(*transport);
+  collectives.emplace(*transport, *start_waiter);
+  std::uint64_t numa_pools = NumaMemory::pools_wanted();
+  collectives->allreduce(comm::Reduce::max, {&numa_pools, 1});
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
-                                  options.main_stack_bytes);
+                                  options.main_stack_bytes, static_cast<std::uint32_t>(numa_pools));
   KASANE_TRY(divided);
   segments = *divided;
 
-  start_waiter.emplace(*transport);
-  collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   if (ranks > 1 && !options.main_in_every_rank) {
     signal_actions.emplace(*transport);
@@ -390,13 +399,16 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
     note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
   }
   workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
-  if (options.bind_to_cores) {
+  auto bind = topo::BindTo::parse(options.bind);
+  if (!bind) return fail(bind.error().code, "--bind (KASANE_BIND): " + bind.error().message);
+  bind->scatter = options.bind_scattered;
+  if (bind->what != topo::BindTo::What::none) {
     const auto& host_ranks = session->job().host_ranks();
     const auto before = static_cast<std::uint32_t>(std::find(host_ranks.begin(), host_ranks.end(), rank) -
                                                    host_ranks.begin());
     const bool parts = options.session.hosts > 1;  // parts of one host, whose cores they share
-    auto made = parts ? Binding::to_cores(raw(rank), ranks, workers)
-                      : Binding::to_cores(before % here, here, workers);
+    auto made = parts ? Binding::create(*bind, raw(rank), ranks, workers)
+                      : Binding::create(*bind, before % here, here, workers);
     KASANE_TRY(made);
     binding = std::move(*made);
   }
@@ -461,6 +473,8 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
+  numa.emplace(*transport, *space, segments.pools);
+  if (const auto node = binding.node()) KASANE_TRY(numa->prefer(*node));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
   // --check races finds races on stacks only where stacks are coherent by copies.
   common_stacks = options.common_stacks && !options.check_races && CommonStacks::possible(*transport);
@@ -470,9 +484,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   KASANE_TRY(pages);
   KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
   directory.emplace(*transport, *pages);
-  // the heaps are adjacent, the one with default pages is the last
-  const std::uint64_t all_heaps = segments.heaps[1].offset;
-  const std::uint64_t heap_bytes = segments.heaps[0].offset + segments.heaps[0].bytes - all_heaps;
+  const std::uint64_t all_heaps = segments.heaps_offset(), heap_bytes = segments.heaps_end() - all_heaps;
   const std::uint64_t movable = space->bytes() - all_heaps;  // the program's variables, too
   auto made_sharing =
       gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, movable});
@@ -532,6 +544,10 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
     for (const Segments::Heap& heap : segments.heaps)
       for (std::byte* view : {space->a(0), space->v(0)})
         mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
+    if (const Segments::Pools& of = segments.pools; of.count != 0)
+      for (std::byte* view : {space->a(0), space->v(0)})
+        mem::ask_for_large_frames(view + of.offset, of.offset, of.bytes * of.count, mem::kPageBytes,
+                                  frame_bytes);
   }
   return build_access();
 }
@@ -539,11 +555,20 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
 /// Heaps, counters and direct access; from its end on faults are served.
 Result<void> Runtime::State::build_access() {
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
+  const auto base = reinterpret_cast<std::uintptr_t>(space->v(0));
   for (std::size_t i = 0; i < heaps.size(); ++i) {
-    const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers,
-                                   reinterpret_cast<std::uintptr_t>(space->v(0)), regions[i]};
+    const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, base,
+                                   regions[i]};
     KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
     heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
+  }
+  if (const Segments::Pools& of = segments.pools; of.count != 0) {
+    gas::Heap::Config config{of.offset, of.bytes, workers, base, gas::kNumaPools};
+    const std::size_t region = gas::Heap::region_bytes(config, ranks);
+    KASANE_TRY(attach_region(*comm_engine, config.region, region * of.count));
+    for (; config.offset != of.end(); config.offset += of.bytes, config.region_offset += region)
+      pools.push_back(
+          std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover(), *coherence));
   }
 
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
@@ -748,7 +773,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
       const auto alternate = mem::AltStack::create();
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
-      binding.bind_worker(w);
+      begin_worker(w);
       const mem::ProgramThread runs_user_code;
       if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
@@ -759,8 +784,17 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
     worker_threads.push_back(std::move(*worker));
   }
   reporter->note_started();
-  if (first_worker != 0) binding.bind_worker(0);  // this thread, after it has created the others
+  if (first_worker != 0) begin_worker(0);  // this thread, after it has created the others
   return {};
+}
+
+/// On the worker's OS thread.
+void Runtime::State::begin_worker(std::uint32_t w) {
+  binding.bind_worker(w);
+  if (!options.show_binding) return;
+  const std::string memory =
+      binding.node() ? fmt::format(", memory from node {}", *binding.node()) : std::string();
+  fmt::print(stderr, "kasane: rank {}, worker {}: {}{}\n", raw(rank), w, where_this_thread_runs(), memory);
 }
 
 /// The threads that serve the rank itself.
@@ -1002,10 +1036,27 @@ void Runtime::State::report_heap() {
     }
   }
   if (options.check_heap) coherence->release_all(context);
+  count_misplaced_pages();
   collectives->barrier();
   if (options.check_heap)
     std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
   collectives->barrier();
+}
+
+/// Of what was handed out of this rank's shares.
+void Runtime::State::count_misplaced_pages() {
+  std::vector<NumaMemory::Range> ranges;
+  auto& io = contexts->here().io;
+  const auto add = [&](gas::Heap& heap, std::uint64_t offset, std::uint64_t bytes) {
+    ranges.push_back({offset + raw(rank) * (bytes / ranks), heap.statistics(io, rank).touched_bytes});
+  };
+  for (std::size_t i = 0; i < heaps.size(); ++i)
+    add(*heaps[i], segments.heaps[i].offset, segments.heaps[i].bytes);
+  for (std::size_t i = 0; i < pools.size(); ++i)
+    add(*pools[i], segments.pools.offset + i * segments.pools.bytes, segments.pools.bytes);
+  const std::uint64_t misplaced = numa->misplaced(ranges);
+  if (Counters* counters = io.counters(); counters != nullptr && misplaced != 0)
+    count(counters->pages_misplaced, misplaced);
 }
 
 /// Reports on the whole job. Called on rank 0 after all workers have ended.
@@ -1195,7 +1246,7 @@ Result<void> Runtime::State::check_open(const char* what) const {
 }
 
 gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
-  for (std::size_t i = 0; i < heaps.size(); ++i) {
+  for (std::size_t i = 0; i < segments.heaps.size(); ++i) {
     if (segments.heaps[i].page_bytes == page_bytes) [[likely]]
       return &*heaps[i];
   }
@@ -1208,6 +1259,8 @@ gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
     if (heap->contains(space->offset(p))) [[likely]]
       return &*heap;
   }
+  for (auto& one : pools)
+    if (one->contains(space->offset(p))) return one.get();
   return nullptr;
 }
 
@@ -1243,7 +1296,7 @@ Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Pla
                                        bool* fresh) {
   KASANE_TRY(check_open("allocate"));
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  gas::Heap* const heap = heap_of(placement.page_bytes);
+  gas::Heap* const heap = placement.pool == 0 ? heap_of(placement.page_bytes) : &*pools[placement.pool - 1];
   if (heap == nullptr) [[unlikely]] {
     const auto& [usual, small, large] = segments.heaps;
     return fail(Errc::invalid_argument,
@@ -1256,13 +1309,6 @@ Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Pla
                                  : heap->allocate(io, cache, bytes, align, placement, *fresh);
   if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
   if (ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) begin_catching_on_one_rank();
-  if (placement.kind == Placement::Kind::numa) {
-    const std::size_t whole = (bytes + gas::kHeapPageBytes - 1) / gas::kHeapPageBytes * gas::kHeapPageBytes;
-    if (auto bound = topo::bind_memory(space->a(*offset), whole, placement.numa); !bound) {
-      heap->free(contexts->here().io, cache, *offset);
-      return tl::unexpected<Error>(std::move(bound.error()));
-    }
-  }
   return space->v(*offset);
 }
 
@@ -1270,6 +1316,10 @@ void Runtime::deallocate(void* p) {
   const ult::RuntimeSection section;
   auto& s = *state_;
   gas::Heap* const heap = s.heap_at(p);
+  if (s.numa->any_bound() && heap != nullptr && !s.network_closed.load()) [[unlikely]] {
+    comm::Blocking& io = s.contexts->here().io;
+    s.numa->forget(io, s.space->offset(p), heap->usable_size(io, s.space->offset(p)));
+  }
   if (heap == nullptr) [[unlikely]] {
     char text[80];
     std::snprintf(text, sizeof text, "free: the pointer %p is not from the global heap", p);
@@ -1283,7 +1333,8 @@ void Runtime::deallocate(void* p) {
 bool Runtime::resize(void* p, std::size_t bytes) {
   const ult::RuntimeSection section;
   auto& s = *state_;
-  return !s.network_closed.load() && s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
+  return !s.network_closed.load() && !s.numa->any_bound() &&
+         s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
 }
 
 Rank Runtime::share_of(const void* p) const noexcept {
@@ -1441,6 +1492,9 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
     const std::uint64_t offset = space->offset(p);
     if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
   }
+  if (segments.pools.contains(space->offset(p)) &&
+      (bytes == 0 || segments.pools.contains(space->offset(p) + bytes - 1)))
+    return {};
   if (space->offset(p) >= segments.variables_offset) return {};
   return fail(Errc::invalid_argument,
               fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what,
@@ -1467,6 +1521,49 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
   if (s.tiers != nullptr)
     s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
   return {};
+}
+
+Result<std::uint32_t> Runtime::numa_pool(NumaRequest& request) {
+  const ult::RuntimeSection section;
+  return state_->numa->pool_for(request);
+}
+
+const topo::NodeSet& Runtime::numa_nodes() const noexcept { return state_->numa->nodes(); }
+
+Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSet& nodes) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
+  const auto moved = s.numa->place_blocks(first, offset + bytes - first, nodes);
+  KASANE_TRY(moved);
+  return *moved ? Result<void>() : tell(p, bytes, gas::Advisor::What::leave, "numa_blocks");
+}
+
+Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  constexpr const char* call = "numa::bind";
+  KASANE_TRY(s.check_movable(p, bytes, call));
+  comm::Blocking& io = s.contexts->here().io;
+  s.coherence->mover().await_entry_updates(io);
+  for (const PageId page : s.directory->pages().in(s.space->offset(p), bytes)) {
+    if (const Rank owner = s.addresses->look(io, page).owner; owner != s.rank)
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("{}: the page at {} belongs to rank {}; call it there, or own() it before", call,
+                      static_cast<const void*>(s.space->v(s.directory->pages().offset_of(page))),
+                      raw(owner)));
+  }
+  const auto moved = s.numa->bind(io, s.space->offset(p), bytes, request);
+  KASANE_TRY(moved);
+  return *moved ? Result<void>() : tell(p, bytes, gas::Advisor::What::leave, call);
+}
+
+Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  KASANE_TRY(s.check_movable(p, bytes, "numa::where"));
+  return s.numa->where(s.space->offset(p), bytes);
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {

@@ -22,6 +22,7 @@
 #include "gas/placement.h"
 #include "mem/space.h"
 #include "runtime/job_counters.h"
+#include "runtime/numa_memory.h"
 #include "runtime/one_rank_variables.h"
 #include "runtime/options.h"
 #include "runtime/process_calls.h"
@@ -170,6 +171,14 @@ class Runtime {
   Result<void> discard(const void* p, std::size_t bytes);
   /// Passes the program's advice on memory to the tiers, if there are any.
   Result<void> tell(const void* p, std::size_t bytes, gas::Advisor::What, const char* call);
+  /// The pool for Placement::pool.
+  Result<std::uint32_t> numa_pool(NumaRequest&);
+  /// Memory of a request of blocks was allocated.
+  Result<void> numa_blocks(void* p, std::size_t bytes, const topo::NodeSet&);
+  /// NumaMemory::bind(); pages that cannot be moved are evicted, so that they come back where they belong.
+  Result<void> numa_bind(void* p, std::size_t bytes, const NumaRequest&);
+  Result<topo::NumaPages> numa_where(const void* p, std::size_t bytes);
+  [[nodiscard]] const topo::NodeSet& numa_nodes() const noexcept;
   /// Whether global memory may leave DRAM.
   [[nodiscard]] bool has_tiers() const noexcept;
   [[nodiscard]] ult::Pool& pool() noexcept;

@@ -7,7 +7,8 @@
 //   1/8          stacks, ranks × --slots × --stack
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
 //   9/32         heap in pages of 2 MiB
-//   1/2 … end    heap in pages of 64 KiB, the default; all that is no heap has such pages, too
+//   1/2 … end    heap in pages of 64 KiB, the default; all that is no heap has such pages, too. Where a host
+//                has several NUMA nodes, 3/4 … end are the pools of NUMA memory: heaps alike (numa_memory.h)
 //   end …        the program's variables, in pages of 4 KiB: windows of V (mem/space.h)
 #pragma once
 
@@ -32,8 +33,20 @@ struct Segments {
   };
   /// The first has pages of the default size.
   std::array<Heap, 3> heaps{};
+  struct Pools {
+    std::uint64_t offset = 0, bytes = 0;  ///< bytes of each
+    std::uint32_t count = 0;
+    [[nodiscard]] std::uint64_t end() const noexcept { return offset + bytes * count; }
+    [[nodiscard]] bool contains(std::uint64_t at) const noexcept { return at - offset < bytes * count; }
+  };
+  Pools pools{};
   std::uint64_t variables_offset = 0;  ///< the end of the space's own range; the windows follow
 
+  /// All heaps lie in one range, [heaps_offset(), heaps_end()).
+  [[nodiscard]] std::uint64_t heaps_offset() const noexcept { return heaps[1].offset; }
+  [[nodiscard]] std::uint64_t heaps_end() const noexcept {
+    return pools.count != 0 ? pools.end() : heaps[0].offset + heaps[0].bytes;
+  }
   [[nodiscard]] std::uint64_t stack_end(StackId stack) const noexcept {
     return stacks_offset + (std::uint64_t{raw(stack)} + 1) * stack_bytes;
   }
@@ -71,9 +84,10 @@ struct Segments {
     return mem::Pages::create(all_bytes, std::span(parts).first(used));
   }
 
-  /// slots 0: as many as an eighth of the space holds, at most 65536 a rank.
+  /// slots 0: as many as an eighth of the space holds, at most 65536 a rank. pools: none where the space is
+  /// too small for a page of each at each rank.
   static Result<Segments> divide(std::uint64_t space_bytes, std::uint32_t ranks, std::uint64_t stack_bytes,
-                                 std::uint64_t slots, std::uint64_t main_bytes) {
+                                 std::uint64_t slots, std::uint64_t main_bytes, std::uint32_t pools = 0) {
     constexpr std::uint64_t page = mem::kPageBytes;
     if (stack_bytes < page || stack_bytes % page != 0) {
       return fail(Errc::invalid_argument, "--stack " + std::to_string(stack_bytes) +
@@ -109,7 +123,12 @@ struct Segments {
     };
     const std::uint64_t small = large_page_up(space_bytes / 4), large = large_page_up(space_bytes / 32 * 9),
                         usual = large_page_up(space_bytes / 2);
-    s.heaps = {heap(usual, space_bytes, page), heap(small, large, mem::kSmallestPageBytes),
+    const std::uint64_t usual_end = pools == 0 ? space_bytes : large_page_up(space_bytes / 4 * 3);
+    if (pools != 0) {
+      const Heap pool = heap(usual_end, usual_end + (space_bytes - usual_end) / pools, page);
+      if (pool.bytes != 0) s.pools = {pool.offset, pool.bytes, pools};
+    }
+    s.heaps = {heap(usual, usual_end, page), heap(small, large, mem::kSmallestPageBytes),
                heap(large, usual, mem::kLargestPageBytes)};
     return s;
   }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <hwloc.h>
+#include <hwloc/distances.h>
+#include <hwloc/memattrs.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -66,11 +68,41 @@ std::uint32_t physical_of(hwloc_topology_t topology, hwloc_obj_t pu) {
   return core != nullptr ? core->logical_index : pu->logical_index;
 }
 
+// Distances as the firmware gives them (SLIT), in the nodes' order.
+void find_distances(hwloc_topology_t topology, std::span<const hwloc_obj_t> objects,
+                    std::vector<NumaNode>& nodes) {
+  hwloc_distances_s* found = nullptr;
+  unsigned count = 1;
+  if (hwloc_distances_get_by_name(topology, "NUMALatency", &count, &found, 0) != 0 || count == 0) return;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const hwloc_obj_t to : objects) {
+      hwloc_uint64_t forth = 0, back = 0;
+      if (hwloc_distances_obj_pair_values(found, objects[i], to, &forth, &back) == 0)
+        nodes[i].distances.push_back(static_cast<std::uint32_t>(forth));
+    }
+  }
+  hwloc_distances_release(topology, found);
+}
+
+std::uint64_t best(hwloc_topology_t topology, hwloc_memattr_id_e attribute, hwloc_obj_t node) {
+  hwloc_uint64_t value = 0;
+  hwloc_location initiator{};
+  return hwloc_memattr_get_best_initiator(topology, attribute, node, 0, &initiator, &value) == 0 ? value : 0;
+}
+
 std::vector<NumaNode> find_numa_nodes(hwloc_topology_t topology) {
-  std::vector<NumaNode> nodes;
+  std::vector<hwloc_obj_t> objects;
   for (hwloc_obj_t node = nullptr;
        (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;)
-    nodes.push_back({node->os_index, node->attr->numanode.local_memory});
+    objects.push_back(node);
+  std::ranges::sort(objects, {}, [](hwloc_obj_t node) { return node->os_index; });
+  std::vector<NumaNode> nodes;
+  for (const hwloc_obj_t node : objects)
+    nodes.push_back({.number = node->os_index,
+                     .bytes = node->attr->numanode.local_memory,
+                     .mib_per_s = best(topology, HWLOC_MEMATTR_ID_BANDWIDTH, node),
+                     .latency_ns = best(topology, HWLOC_MEMATTR_ID_LATENCY, node)});
+  find_distances(topology, objects, nodes);
   return nodes;
 }
 
@@ -81,11 +113,18 @@ std::uint32_t numa_node_of(hwloc_topology_t topology, hwloc_obj_t pu) {
   return 0;
 }
 
+std::uint32_t package_of(hwloc_topology_t topology, hwloc_obj_t pu) {
+  hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_PACKAGE, pu);
+  return package != nullptr ? package->logical_index : 0;
+}
+
+/// usable: empty: all.
 std::vector<Core> find_cores(hwloc_topology_t topology, const std::vector<std::uint32_t>& usable) {
   std::vector<Core> cores;
   for (hwloc_obj_t pu = nullptr; (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu)) != nullptr;)
-    if (std::binary_search(usable.begin(), usable.end(), pu->os_index))
-      cores.push_back({pu->os_index, physical_of(topology, pu), numa_node_of(topology, pu)});
+    if (usable.empty() || std::binary_search(usable.begin(), usable.end(), pu->os_index))
+      cores.push_back(
+          {pu->os_index, physical_of(topology, pu), numa_node_of(topology, pu), package_of(topology, pu)});
   return cores;
 }
 
@@ -155,7 +194,8 @@ Result<Machine> Machine::discover() {
   const auto usable = affinity();
   KASANE_TRY(usable);
   Machine machine;
-  machine.cores_ = find_cores(topology->get(), *usable);
+  machine.foreign_ = hwloc_topology_is_thissystem(topology->get()) == 0;
+  machine.cores_ = find_cores(topology->get(), machine.foreign_ ? std::vector<std::uint32_t>() : *usable);
   machine.numa_nodes_ = find_numa_nodes(topology->get());
   machine.cache_bytes_ = find_caches(topology->get());
   if (machine.cores_.empty())
@@ -165,45 +205,18 @@ Result<Machine> Machine::discover() {
 }
 
 std::string Machine::describe() const {
-  std::set<std::uint32_t> physical;
-  for (const Core& core : cores_) physical.insert(core.physical);
-  std::string text = fmt::format("{} ({} physical), {}", plural(cores_.size(), "core"), physical.size(),
-                                 plural(numa_nodes_.size(), "NUMA node"));
+  std::set<std::uint32_t> physical, packages;
+  for (const Core& core : cores_) physical.insert(core.physical), packages.insert(core.package);
+  std::string text = fmt::format("{} ({} physical), {}, {}", plural(cores_.size(), "core"), physical.size(),
+                                 plural(packages.size(), "package"), plural(numa_nodes_.size(), "NUMA node"));
   for (std::size_t level = 1; level < cache_bytes_.size(); ++level)  // level 1 says nothing
     if (cache_bytes_[level] != 0) text += fmt::format(", L{} {}", level + 1, bytes_text(cache_bytes_[level]));
   double bytes = 0;
   for (const NumaNode& node : numa_nodes_) bytes += static_cast<double>(node.bytes);
   if (bytes > 0) text += fmt::format(", {:.1f} GiB", bytes / (1 << 30));
-  if (const auto quota = cpu_quota()) text += fmt::format(", control group: {:.3g} cores", *quota);
+  if (const auto quota = cpu_quota(); quota && !foreign_)
+    text += fmt::format(", control group: {:.3g} cores", *quota);
   return text;
-}
-
-Result<> bind_memory(void* at, std::size_t bytes, std::uint32_t numa_node) {
-  // Loaded once, and only read afterwards. On a thread of its own, since hwloc needs more stack than a
-  // user-level thread may have.
-  static const Result<Topology> topology = [] {
-    std::optional<Result<Topology>> loaded;
-    auto loader = start_thread("a thread that finds out the machine's NUMA nodes",
-                               [&loaded] { loaded = load_topology(); });
-    if (!loader) return Result<Topology>(tl::unexpected(std::move(loader.error())));
-    loader->join();
-    return std::move(*loaded);
-  }();
-  KASANE_TRY(topology);
-  hwloc_obj_t found = nullptr;
-  std::string all;
-  for (hwloc_obj_t node = nullptr;
-       (node = hwloc_get_next_obj_by_type(topology->get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
-    if (node->os_index == numa_node) found = node;
-    all += (all.empty() ? "" : ", ") + std::to_string(node->os_index);
-  }
-  if (found == nullptr)
-    return fail(Errc::invalid_argument,
-                fmt::format("there is no NUMA node {} (this machine has {})", numa_node, all));
-  if (hwloc_set_area_membind(topology->get(), at, bytes, found->nodeset, HWLOC_MEMBIND_BIND,
-                             HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_MIGRATE) != 0)
-    return fail_errno(Errc::limit, fmt::format("cannot bind {} bytes to NUMA node {}", bytes, numa_node));
-  return {};
 }
 
 Result<> pin(std::span<const Core> cores) {

@@ -51,7 +51,7 @@ Result<Options> options_of_attached() {
                 "calls it may touch absent memory; use auto or ucx");
   options->workers = 1;
   options->slots = 1;
-  options->bind_to_cores = false;
+  options->bind = "none";
   options->main_in_every_rank = true;
   options->globals_shared = options->new_in_space = options->malloc_in_space = false;
   options->globals_of.clear();

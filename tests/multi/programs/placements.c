@@ -53,7 +53,7 @@ static void run(void* unused) {
   refuse(KASANE_PLACEMENT_BLOCK_CYCLIC, "kasane_allocate_placed");
   refuse(KASANE_PLACEMENT_ONE_RANK, "kasane_allocate_placed");
   refuse(KASANE_PLACEMENT_NUMA, "kasane_allocate_placed");
-  refuse(7, "no such placement");
+  refuse(10, "no such placement");
   refuse(-1, "no such placement");
   check_first_touch();
 }

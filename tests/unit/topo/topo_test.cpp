@@ -59,7 +59,7 @@ TEST(Topo, APinnedThreadRunsThere) {
 
 TEST(Topo, ACoreThatIsNotThereIsNamed) {
   std::thread([] {
-    const auto pinned = pin(Core{60'000, 0, 0});
+    const auto pinned = pin(Core{60'000, 0, 0, 0});
     ASSERT_FALSE(pinned);
     EXPECT_EQ(pinned.error().code, Errc::limit);
     EXPECT_NE(pinned.error().message.find("60000"), std::string::npos);

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where this rank's memory lies among the NUMA nodes of its machine (docs/design/numa.md).
+//
+// **Pools.** Memory that is allocated with a policy comes from heaps of its own, of which each rank gives one
+// to each policy that it uses: the rank's share of that pool has the policy for good. So what is freed leaves
+// no policy to other memory, and a policy costs the process one mapping. One pool has blocks, which are bound
+// allocation by allocation; nothing else is allocated there.
+//
+// **Bound ranges.** bind() gives a policy to whole pages of other memory. They lose it when the memory is
+// freed, by whichever rank: a rank that binds tells the others, and a rank that frees asks those.
+//
+// A policy holds for M of this rank: for what this rank owns, and for its copies of what others own. On a
+// machine of one node all policies are none.
+//
+// Thread safety: every call from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/blocking.h"
+#include "mem/space.h"
+#include "runtime/segments.h"
+#include "topo/numa.h"
+
+namespace kasane::runtime {
+
+/// What a program asks for.
+struct NumaRequest {
+  enum class Kind : std::uint8_t { none, node, interleave, weighted, blocks };
+  Kind kind = Kind::none;
+  topo::NodeSet nodes;  ///< empty: all that the process may use
+  bool strict = false;
+};
+
+class NumaMemory {
+ public:
+  /// Of this machine: none if it has one node with memory.
+  [[nodiscard]] static std::uint64_t pools_wanted();
+  /// Nodes with memory that this process may use, as when it started.
+  [[nodiscard]] const topo::NodeSet& nodes() const noexcept { return nodes_; }
+
+  /// Sets kNumaHandler.
+  NumaMemory(comm::Transport&, const mem::Space&, Segments::Pools);
+
+  /// Binds all memory of this rank, where it has no other policy, to a node, as a preference (--bind numa).
+  Result<void> prefer(std::uint32_t node);
+
+  /// The pool to allocate from; 0: the usual heap. Errc::invalid_argument: there is no such node;
+  /// out_of_memory: all pools have other policies.
+  Result<std::uint32_t> pool_for(NumaRequest&);
+  /// The memory of a request of blocks was allocated: its pages, cut into equal parts. As bind().
+  Result<bool> place_blocks(std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet&);
+
+  /// Gives a policy to the whole heap pages in the range, and moves what is present of them, where this
+  /// process may (CAP_SYS_NICE). False: it may not, so the caller evicts them.
+  Result<bool> bind(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, NumaRequest);
+  /// Memory is about to be freed.
+  void forget(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes) {
+    // relaxed: whoever frees has synchronised with the rank that bound
+    if (any_bound_.load(std::memory_order_relaxed)) [[unlikely]]
+      forget_slowly(io, offset, bytes);
+  }
+  [[nodiscard]] bool any_bound() const noexcept { return any_bound_.load(std::memory_order_relaxed); }
+
+  /// Where the OS pages of this rank's M lie.
+  Result<topo::NumaPages> where(std::uint64_t offset, std::uint64_t bytes);
+  struct Range {
+    std::uint64_t offset, bytes;
+  };
+  /// Pages of this rank in these ranges that lie on other nodes than their policy wants; 0 where the kernel
+  /// does not say. A range lies in one pool, or in none.
+  std::uint64_t misplaced(std::span<const Range>);
+
+ private:
+  struct Bound {
+    std::uint64_t bytes = 0;
+    topo::NumaPolicy policy;
+  };
+  struct Note {
+    enum class What : std::uint64_t { i_bind, freed } what;
+    std::uint64_t offset, bytes;
+  };
+  /// The pool that has blocks.
+  static constexpr std::uint32_t kBlocks = 1;
+
+  Result<topo::NumaPolicy> policy_of(NumaRequest&) const;
+  void note_bound(std::uint64_t offset, std::uint64_t bytes, const topo::NumaPolicy&);
+  void cut_out(std::uint64_t offset, std::uint64_t bytes);
+  void unbind(std::uint64_t offset, std::uint64_t bytes) noexcept;
+  void forget_slowly(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes);
+  Result<void> count(std::uint64_t offset, std::uint64_t bytes, topo::NumaPages& to);
+  [[nodiscard]] std::uint64_t share_bytes() const noexcept;
+  [[nodiscard]] std::uint64_t share_of(std::uint32_t pool) const noexcept;
+  static void on_message(void* self, const comm::Message&) noexcept;
+
+  comm::Transport& transport_;
+  const mem::Space& space_;
+  const Segments::Pools pools_;
+  const topo::NodeSet nodes_ = topo::memory_nodes();
+  std::mutex mutex_;            ///< of what follows; held during system calls, never across communication
+  topo::NumaPolicy preferred_;  ///< of all other memory
+  std::vector<topo::NumaPolicy> policies_;  ///< of the pools, after the one with blocks
+  std::map<std::uint64_t, Bound> bound_;    ///< by offset; disjoint
+  std::vector<bool> binders_;               ///< ranks that have said so
+  std::atomic<bool> any_bound_{false};
+};
+
+}  // namespace kasane::runtime

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topo/bind_plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+
+#include "topo/numa.h"
+
+namespace kasane::topo {
+namespace {
+
+/// Cores by node or package, in the order of the numbers; of each the machine's order.
+std::vector<std::vector<Core>> parts_of(const Machine& machine, BindTo::What what) {
+  std::map<std::uint32_t, std::vector<Core>> parts;
+  for (const Core& core : machine.cores())
+    parts[what == BindTo::What::package ? core.package : core.numa_node].push_back(core);
+  std::vector<std::vector<Core>> all;
+  for (auto& [number, cores] : parts) all.push_back(std::move(cores));
+  return all;
+}
+
+/// The first of each part, then the second of each …
+std::vector<Core> dealt(std::vector<std::vector<Core>> parts) {
+  std::vector<Core> cores;
+  for (std::size_t i = 0, more = 1; more != 0; ++i) {
+    more = 0;
+    for (const auto& part : parts)
+      if (i < part.size()) cores.push_back(part[i]), ++more;
+  }
+  return cores;
+}
+
+Result<std::vector<Core>> named(const Machine& machine, const std::vector<std::uint32_t>& cpus) {
+  std::vector<Core> cores;
+  for (const std::uint32_t cpu : cpus) {
+    const auto found = std::ranges::find(machine.cores(), cpu, &Core::cpu);
+    if (found == machine.cores().end()) {
+      std::vector<std::uint32_t> all;
+      for (const Core& core : machine.cores()) all.push_back(core.cpu);
+      std::ranges::sort(all);
+      return fail(Errc::invalid_argument,
+                  fmt::format("this process may not use core {} (it has {})", cpu, fmt::join(all, ", ")));
+    }
+    cores.push_back(*found);
+  }
+  return cores;
+}
+
+RankPlan one_core_each(const std::vector<Core>& cores, std::uint32_t index, std::uint32_t ranks_here,
+                       std::uint32_t workers) {
+  RankPlan rank;
+  for (std::uint32_t w = 0; w < workers; ++w)
+    rank.workers.push_back({cores[(std::size_t{index} * workers + w) % cores.size()]});
+  const std::size_t used = std::size_t{ranks_here} * workers;
+  if (used < cores.size()) rank.others.assign(cores.begin() + static_cast<std::ptrdiff_t>(used), cores.end());
+  return rank;
+}
+
+RankPlan parts_each(const std::vector<std::vector<Core>>& parts, bool scatter, std::uint32_t index,
+                    std::uint32_t ranks_here, std::uint32_t workers) {
+  const std::size_t n = parts.size();
+  std::vector<std::size_t> mine;
+  if (scatter) {
+    for (std::size_t p = index % n; p < n; p += std::max<std::size_t>(ranks_here, 1)) mine.push_back(p);
+  } else {
+    const std::size_t first = index * n / ranks_here, last = (index + 1) * n / ranks_here;
+    for (std::size_t p = first; p < std::max(last, first + 1); ++p) mine.push_back(p);
+  }
+  RankPlan rank;
+  for (std::uint32_t w = 0; w < workers; ++w) {
+    const std::size_t of = mine.size();
+    rank.workers.push_back(parts[mine[scatter ? w % of : std::size_t{w} * of / workers]]);
+  }
+  std::set<std::uint32_t> nodes;
+  for (const std::size_t p : mine) {
+    rank.others.insert(rank.others.end(), parts[p].begin(), parts[p].end());
+    for (const Core& core : parts[p]) nodes.insert(core.numa_node);
+  }
+  if (nodes.size() == 1) rank.node = *nodes.begin();
+  return rank;
+}
+
+}  // namespace
+
+Result<BindTo> BindTo::parse(const std::string& text) {
+  BindTo to;
+  constexpr std::pair<const char*, What> words[] = {
+      {"none", What::none}, {"core", What::core}, {"numa", What::numa}, {"package", What::package}};
+  for (const auto& [word, what] : words) {
+    if (text != word) continue;
+    to.what = what;
+    return to;
+  }
+  to.what = What::list;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto bad = [&] {
+    return fail(Errc::invalid_argument,
+                fmt::format("\"{}\": none, core, numa, package, or cores such as 0-3,8", text));
+  };
+  while (at != end) {
+    std::uint32_t first = 0;
+    auto read = std::from_chars(at, end, first);
+    std::uint32_t last = first;
+    if (read.ec != std::errc()) return bad();
+    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
+    if (read.ec != std::errc() || last < first || last - first > 65535) return bad();
+    for (std::uint32_t cpu = first; cpu <= last; ++cpu) to.cpus.push_back(cpu);
+    at = read.ptr;
+    if (at == end) break;
+    if (*at++ != ',' || at == end) return bad();
+  }
+  if (to.cpus.empty()) return bad();
+  return to;
+}
+
+Result<RankPlan> plan(const Machine& machine, const BindTo& to, std::uint32_t index, std::uint32_t ranks_here,
+                      std::uint32_t workers) {
+  switch (to.what) {
+    case BindTo::What::none: break;
+    case BindTo::What::core:
+      return one_core_each(to.scatter ? dealt(parts_of(machine, BindTo::What::numa)) : machine.cores(), index,
+                           ranks_here, workers);
+    case BindTo::What::list: {
+      const auto cores = named(machine, to.cpus);
+      KASANE_TRY(cores);
+      return one_core_each(*cores, index, ranks_here, workers);
+    }
+    case BindTo::What::numa:
+    case BindTo::What::package:
+      return parts_each(parts_of(machine, to.what), to.scatter, index, ranks_here, workers);
+  }
+  RankPlan anywhere;
+  anywhere.workers.resize(workers);
+  return anywhere;
+}
+
+std::string cores_text(const std::vector<Core>& cores) {
+  if (cores.empty()) return "any core";
+  NodeSet cpus, nodes;  // of numbers; as lists they look alike
+  std::vector<std::uint32_t> beyond;
+  for (const Core& core : cores) {
+    if (core.cpu < kMostNumaNodes)
+      cpus.set(core.cpu);
+    else
+      beyond.push_back(core.cpu);
+    nodes.set(core.numa_node % kMostNumaNodes);
+  }
+  std::string list = cpus.any() ? nodes_text(cpus) : std::string();
+  for (const std::uint32_t cpu : beyond) list += (list.empty() ? "" : ",") + std::to_string(cpu);
+  return fmt::format("core{} {} (NUMA node{} {})", cores.size() == 1 ? "" : "s", list,
+                     nodes.count() == 1 ? "" : "s", nodes_text(nodes));
+}
+
+}  // namespace kasane::topo

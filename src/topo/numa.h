@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which NUMA node memory comes from: the kernel's policies, set by system calls and checked by asking the
+// kernel where pages lie. A policy of shared memory belongs to the memory, not to a mapping: it holds for
+// whichever process or system call touches a page first.
+//
+// Thread safety: every call from any thread.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace kasane::topo {
+
+/// As many as the kernel can have.
+inline constexpr std::uint32_t kMostNumaNodes = 1024;
+using NodeSet = std::bitset<kMostNumaNodes>;
+
+/// "0-1,3", as the kernel writes lists of nodes; numbers beyond kMostNumaNodes are left out. Empty where the
+/// text is none.
+[[nodiscard]] NodeSet parse_nodes(const std::string& text);
+/// The same backwards; "none" of an empty set.
+[[nodiscard]] std::string nodes_text(const NodeSet&);
+/// Nodes that have memory which this process may use (its cpuset); {0} where the kernel knows of no nodes.
+[[nodiscard]] NodeSet memory_nodes();
+/// The node of the core on which the caller runs.
+[[nodiscard]] std::uint32_t current_node() noexcept;
+
+/// Where the kernel takes the page of a first touch from. Where these nodes are full it takes another one:
+/// a policy that forbids that (MPOL_BIND) ends in the out-of-memory killer.
+struct NumaPolicy {
+  enum class Kind : std::uint8_t {
+    local,       ///< the node of the core that touches it
+    preferred,   ///< the one node in `nodes`
+    interleave,  ///< page by page of the nodes in turn
+    weighted,    ///< likewise, by the weights in /sys/kernel/mm/mempolicy/weighted_interleave (Linux 6.9)
+  };
+  Kind kind = Kind::local;
+  NodeSet nodes;
+
+  static NumaPolicy on(std::uint32_t node) { return {Kind::preferred, NodeSet().set(node)}; }
+  friend bool operator==(const NumaPolicy&, const NumaPolicy&) = default;
+};
+
+/// Fails where a node is not one of `usable` (memory_nodes()): invalid_argument, which says whether it is
+/// absent or forbidden.
+[[nodiscard]] Result<> check_nodes(const NodeSet&, const NodeSet& usable);
+/// Sets the policy, whose nodes are usable, of the memory behind [at, at + bytes), whole OS pages of a mapping. Pages that are present
+/// stay. Errc::limit: the kernel refuses; the message says what to do.
+[[nodiscard]] Result<> set_memory_policy(void* at, std::size_t bytes, const NumaPolicy&);
+/// Moves present pages that are mapped by other processes or twice, too, to where their policy wants them.
+/// False: this process may not (CAP_SYS_NICE).
+[[nodiscard]] bool move_to_policy(void* at, std::size_t bytes, const NumaPolicy&) noexcept;
+
+/// Where the OS pages of a range lie.
+struct NumaPages {
+  std::vector<std::uint64_t> on;  ///< by the node's number; as long as the highest one needs
+  std::uint64_t absent = 0;
+  std::uint64_t misplaced = 0;  ///< on none of the nodes that were wanted
+};
+/// wanted: empty: any node will do. Touches pages that are present, so that they are mapped at `at`; absent
+/// ones stay absent. Adds to `to`.
+[[nodiscard]] Result<> count_pages(const void* at, std::size_t bytes, const NodeSet& wanted, NumaPages& to);
+
+}  // namespace kasane::topo

@@ -1,0 +1,46 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
+# The first process of the virtual machine (scripts/test_numa.sh): runs each case, prints its status, and
+# switches the machine off.
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+mkdir -p /dev/shm /var/tmp /etc
+mount -t tmpfs shm /dev/shm
+ip link set lo up
+export PATH=/bin HOME=/ TMPDIR=/tmp HWLOC_COMPONENTS=-gl,-opencl
+
+# run_case NAME COMMAND …
+run_case() {
+  name=$1
+  shift
+  echo "== $name"
+  timeout 120 "$@"
+  echo "CASE $name $?"
+}
+
+kernel=$(uname -r)
+echo "guest: Linux $kernel, $(cut -d' ' -f1 /proc/uptime) s after its start"
+for node in /sys/devices/system/node/node[0-9]*; do
+  echo "guest: ${node##*/}: CPUs $(cat "$node/cpulist"), $(sed -n 's/.*MemFree: *//p' "$node/meminfo") free"
+done
+run_case one_rank kasane run -n 1 --stats -- numa_memory
+run_case two_ranks kasane run -n 2 --workers 1 -- numa_memory
+run_case without_spill kasane run -n 1 --spill none -- numa_memory
+run_case full_node kasane run -n 1 --dram 400M --stats -- numa_memory 2 200
+run_case peers kasane run -n 2 --workers 1 -- numa_memory peers
+run_case spilled kasane run -n 1 --workers 1 --dram 24M -- numa_memory spilled
+run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_memory
+run_case topology kasane info --topology -n 2 --bind numa
+mkdir -p /sys/fs/cgroup
+mount -t cgroup2 cgroup /sys/fs/cgroup
+echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/two
+echo 0-1 >/sys/fs/cgroup/two/cpuset.mems
+run_case cpuset sh -c 'echo $$ >/sys/fs/cgroup/two/cgroup.procs; exec kasane run -n 1 -- numa_memory forbidden'
+echo 'user:x:1000:1000::/:/bin/sh' >/etc/passwd
+run_case unprivileged su user -c 'kasane run -n 1 -- numa_memory'
+echo "guest: $(cut -d' ' -f1 /proc/uptime) s after its start"
+poweroff -f

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of NUMA nodes: each placement gives what it says, also in memory that had another policy before, and
+// free leaves none. On a machine of one node it checks what holds there. Ends with status 0.
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <kasane/kasane.hpp>
+#include <kasane/numa.hpp>
+#include <string>
+#include <vector>
+
+namespace numa = kasane::numa;
+using kasane::placement;
+
+namespace {
+
+constexpr std::size_t kOsPage = 4096, kPage = kasane::page_default, kBytes = 64 * kPage;
+
+int failures = 0;
+
+void expect(bool good, const std::string& what) {
+  std::printf("rank %u: %s: %s\n", kasane::rank(), good ? "ok" : "FAILED", what.c_str());
+  if (!good) ++failures;
+}
+
+std::string text(const numa::pages& pages) {
+  std::string all = "pages on";
+  for (const std::uint64_t n : pages.on) all += " " + std::to_string(n);
+  return all + ", absent " + std::to_string(pages.absent) + ", misplaced " + std::to_string(pages.misplaced);
+}
+
+void touch(void* p, std::size_t bytes, unsigned char with = 1) {
+  for (std::size_t i = 0; i < bytes; i += kOsPage) static_cast<unsigned char*>(p)[i] = with;
+}
+
+/// All pages lie on `node`, but for one in 16, which the kernel may have had ready.
+void expect_on(std::uint32_t node, const void* p, std::size_t bytes, const std::string& what) {
+  const numa::pages pages = numa::where(p, bytes);
+  const std::uint64_t all = bytes / kOsPage;
+  expect(pages.on.size() > node && pages.on[node] + all / 16 >= all, what + ": " + text(pages));
+}
+
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+}
+
+bool has_cores(std::uint32_t node) {
+  std::ifstream list("/sys/devices/system/node/node" + std::to_string(node) + "/cpulist");
+  std::string cores;
+  return !std::getline(list, cores) || !cores.empty();
+}
+
+bool privileged() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("CapEff:")) return (std::stoull(line.substr(7), nullptr, 16) >> 23 & 1) != 0;
+  return false;
+}
+
+void refuses(int code, const std::function<void()>& call, const std::string& what) {
+  try {
+    call();
+    expect(false, what + ": nothing was thrown");
+  } catch (const kasane::error& e) {
+    expect(e.code() == code, what + ": " + e.what());
+  } catch (const kasane::out_of_memory& e) {
+    expect(code == ENOMEM, what + ": " + e.what());
+  }
+}
+
+void each_node() {
+  for (const std::uint32_t node : numa::nodes()) {
+    void* const p = kasane::allocate(kBytes, 16, placement::numa(node));
+    touch(p, kBytes);
+    expect_on(node, p, kBytes, "numa(" + std::to_string(node) + ")");
+    expect(numa::where(p, kBytes).misplaced == 0, "none is misplaced");
+    kasane::deallocate(p);
+  }
+}
+
+/// What was allocated on another node before, and freed, does not matter.
+void reused_memory() {
+  const auto nodes = numa::nodes();
+  for (int round = 0; round < 3; ++round) {
+    for (const std::uint32_t node : nodes) {
+      void* const p = kasane::allocate(kBytes, 16, placement::numa(node));
+      touch(p, kBytes);
+      expect_on(node, p, kBytes, "numa again, round " + std::to_string(round));
+      kasane::deallocate(p);
+      void* const local = kasane::allocate(kBytes);
+      touch(local, kBytes);
+      expect(numa::where(local, kBytes).misplaced == 0, "local memory has no policy");
+      kasane::deallocate(local);
+    }
+  }
+}
+
+/// Local memory that is touched for the first time lies where its toucher runs, also after memory of other
+/// nodes was freed.
+void free_leaves_nothing() {
+  std::vector<void*> all;
+  const auto nodes = numa::nodes();
+  for (int i = 0; i < 8; ++i) {
+    all.push_back(
+        kasane::allocate(kBytes, 16, placement::numa(nodes[static_cast<std::size_t>(i) % nodes.size()])));
+    touch(all.back(), kBytes);
+  }
+  for (void* p : all) kasane::deallocate(p);
+  constexpr std::size_t kMore = 4 * kBytes;  // than was ever allocated
+  void* const p = kasane::allocate(kMore);
+  std::uint64_t here = 0;
+  for (std::size_t i = 0; i < kMore; i += kOsPage) {
+    touch(static_cast<char*>(p) + i, 1);
+    const auto pages = numa::where(static_cast<char*>(p) + i, 1);
+    const std::uint32_t node = numa::here();
+    if (node < pages.on.size() && pages.on[node] != 0) ++here;
+  }
+  expect(here + kMore / kOsPage / 8 >= kMore / kOsPage, "local memory after free: " + std::to_string(here) +
+                                                            " of " + std::to_string(kMore / kOsPage) +
+                                                            " pages are local");
+  kasane::deallocate(p);
+}
+
+void sets_of_nodes() {
+  const auto nodes = numa::nodes();
+  const std::size_t n = nodes.size();
+  void* const p = kasane::allocate(kBytes, 16, placement::numa_interleave());
+  touch(p, kBytes);
+  const numa::pages pages = numa::where(p, kBytes);
+  for (const std::uint32_t node : nodes)
+    expect(pages.on[node] * n * 4 >= kBytes / kOsPage * 3, "interleaved: " + text(pages));
+  kasane::deallocate(p);
+  void* const b = kasane::allocate(kBytes, 16, placement::numa_blocks());
+  touch(b, kBytes);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::size_t first = 64 * i / n * kPage, last = 64 * (i + 1) / n * kPage;
+    expect_on(nodes[i], static_cast<char*>(b) + first, last - first, "block " + std::to_string(i));
+  }
+  kasane::deallocate(b);
+  try {
+    void* const w = kasane::allocate(kBytes, 16, placement::numa_weighted());
+    touch(w, kBytes);
+    expect(numa::where(w, kBytes).misplaced == 0, "weighted");
+    kasane::deallocate(w);
+  } catch (const kasane::error& e) {
+    expect(std::strstr(e.what(), "Linux 6.9") != nullptr, std::string("weighted is refused: ") + e.what());
+  }
+}
+
+/// Contents stay; pages move, and come back; the policy ends with the memory.
+void bound_later() {
+  for (const std::uint32_t node : numa::nodes()) {
+    auto* const p = static_cast<unsigned char*>(kasane::allocate(kBytes));
+    for (std::size_t i = 0; i < kBytes; ++i) p[i] = static_cast<unsigned char>(i * 7 >> 3);
+    numa::bind(p, kBytes, placement::numa(node));
+    bool same = true;
+    for (std::size_t i = 0; i < kBytes; ++i) same = same && p[i] == static_cast<unsigned char>(i * 7 >> 3);
+    expect(same, "bytes are the same after bind");
+    expect_on(node, p, kBytes, "bound to " + std::to_string(node));
+    kasane::deallocate(p);
+    void* const q = kasane::allocate(kBytes);
+    touch(q, kBytes);
+    const numa::pages pages = numa::where(q, kBytes);
+    expect(pages.misplaced == 0, "after free: " + text(pages));
+    if (privileged()) expect(pages.on[node] == 0 || has_cores(node), "nothing stays where it was bound");
+    kasane::deallocate(q);
+  }
+}
+
+/// Bound while a thread changes it.
+void bound_under_load() {
+  const auto nodes = numa::nodes();
+  auto* const p = static_cast<std::uint64_t*>(kasane::allocate(kBytes));
+  constexpr std::size_t kWords = kBytes / 8;
+  std::fill(p, p + kWords, 0);
+  constexpr std::uint64_t kRounds = 40;
+  kasane::parallel_invoke(
+      [=] {
+        for (std::uint64_t round = 0; round < kRounds; ++round)
+          for (std::size_t i = 0; i < kWords; i += 8) ++p[i];
+      },
+      [=, &nodes] {
+        for (int i = 0; i < 12; ++i) {
+          if (kasane::where(p) != kasane::rank()) break;
+          try {
+            numa::bind(p, kBytes, placement::numa(nodes[static_cast<std::size_t>(i) % nodes.size()]));
+          } catch (const kasane::error&) {
+            break;  // the thread has moved to another rank
+          }
+        }
+      });
+  bool right = true;
+  for (std::size_t i = 0; i < kWords; i += 8) right = right && p[i] == kRounds;
+  expect(right, "no change is lost while pages move");
+  kasane::deallocate(p);
+}
+
+void small_ones_cost_no_mappings() {
+  const auto nodes = numa::nodes();
+  std::vector<void*> all;
+  for (const std::uint32_t node : nodes) all.push_back(kasane::allocate(100, 16, placement::numa(node)));
+  const std::size_t before = mappings();
+  for (std::size_t i = 0; i < 1000; ++i) {
+    all.push_back(kasane::allocate(3000, 16, placement::numa(nodes[i % nodes.size()])));
+    touch(all.back(), 3000);
+  }
+  expect(mappings() < before + 100, "1000 small ones: " + std::to_string(mappings() - before) + " mappings");
+  for (void* p : all) kasane::deallocate(p);
+}
+
+void errors() {
+  refuses(EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa(900)); }, "a node that is absent");
+  refuses(
+      EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa_interleave(1ull << 60)); }, "an absent set");
+  refuses(
+      EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa_blocks()); }, "blocks of less than a page");
+  refuses(
+      EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa(0).in_pages(kasane::page_large)); },
+      "other pages");
+  void* const p = kasane::allocate(kBytes);
+  refuses(EINVAL, [p] { numa::bind(p, 100, placement::numa(0)); }, "less than a page");
+  refuses(EINVAL, [p] { numa::bind(p, kBytes, placement::block); }, "no policy");
+  int on_stack = 0;
+  refuses(EINVAL, [&on_stack] { (void)numa::where(&on_stack, 4); }, "memory that was not allocated");
+  kasane::deallocate(p);
+  void* const s = kasane::allocate(kBytes, 16, placement::numa(numa::nodes().back()).strict());
+  expect(numa::where(s, kBytes).misplaced == 0, "strict");
+  kasane::deallocate(s);
+  expect(numa::distance(numa::here(), numa::here()) == 10, "the distance to itself is 10");
+}
+
+/// More than a node has: others help out, or strict refuses. Argument: MiB of a node.
+void full_node(std::uint32_t node, std::size_t mib) {
+  const std::size_t bytes = mib << 20;
+  refuses(
+      ENOMEM, [=] { (void)kasane::allocate(bytes, 16, placement::numa(node).strict()); },
+      "a full node, strict");
+  void* const p = kasane::allocate(bytes, 16, placement::numa(node));
+  touch(p, bytes);
+  const numa::pages pages = numa::where(p, bytes);
+  expect(pages.misplaced > 0 && pages.absent == 0, "a full node: " + text(pages));
+  kasane::deallocate(p);
+}
+
+/// Memory whose first toucher is another rank's put lies where its owner said.
+void peers_touch() {
+  const std::uint32_t node = numa::nodes().back();
+  void* const p = kasane::allocate(kBytes, 16, placement::numa(node).fixed());
+  const std::uint32_t peer = (kasane::rank() + 1) % kasane::ranks(), owner = kasane::rank();
+  kasane::async(kasane::at{peer}, [p] {
+    const std::vector<unsigned char> bytes(kBytes, 7);
+    kasane::put(static_cast<unsigned char*>(p), bytes.data(), bytes.size());
+    return 0;
+  }).get();
+  kasane::async(kasane::at{owner}, [p, node] {
+    expect_on(node, p, kBytes, "touched by a peer's put");
+    return 0;
+  }).get();
+  kasane::deallocate(p);
+}
+
+/// What came back from the spill file lies where it did before.
+void spilled() {
+  constexpr std::size_t kMany = 48u << 20;
+  for (const std::uint32_t node : numa::nodes()) {
+    auto* const p = static_cast<unsigned char*>(kasane::allocate(kMany, 16, placement::numa(node)));
+    for (unsigned char round = 1; round <= 3; ++round)
+      for (std::size_t i = 0; i < kMany; i += kOsPage)
+        p[i] = static_cast<unsigned char>(p[i] * (round > 1) + 1);
+    bool right = true;
+    for (std::size_t i = 0; i < kMany; i += kOsPage) right = right && p[i] == 3;
+    const numa::pages pages = numa::where(p, kMany);
+    expect(right && pages.absent > 0, "some is spilled: " + text(pages));
+    expect(pages.on[node] + pages.absent == kMany / kOsPage, "the rest is on " + std::to_string(node));
+    kasane::deallocate(p);
+  }
+}
+
+/// In a cpuset without node 2.
+void forbidden() {
+  refuses(EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa(2)); }, "a forbidden node");
+  expect(numa::nodes().size() == 2, "the other nodes may be used");
+  each_node();
+  sets_of_nodes();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  kasane::run([=] {
+    if (what == "peers") return peers_touch();
+    if (what == "spilled") return spilled();
+    if (what == "forbidden") return forbidden();
+    if (argc > 2) {
+      full_node(static_cast<std::uint32_t>(std::atoi(argv[1])), static_cast<std::size_t>(std::atol(argv[2])));
+      return;
+    }
+    each_node();
+    reused_memory();
+    free_leaves_nothing();
+    sets_of_nodes();
+    bound_later();
+    bound_under_load();
+    small_ones_cost_no_mappings();
+    errors();
+  });
+  std::printf("numa_memory: %s\n", failures == 0 ? "all right" : "FAILED");
+  return failures == 0 ? 0 : 1;
+}
