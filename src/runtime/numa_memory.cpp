@@ -173,7 +173,8 @@ void NumaMemory::unbind(std::uint64_t offset, std::uint64_t bytes) noexcept {
   if (found) cut_out(offset, bytes);
 }
 
-void NumaMemory::forget_slowly(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes) {
+void NumaMemory::forget(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes) {
+  if (bytes < kHeapPageBytes) return;
   unbind(offset, bytes);
   const Note message{Note::What::freed, offset, bytes};
   for (std::uint32_t r = 0; r < transport_.ranks(); ++r) {

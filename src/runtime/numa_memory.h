@@ -60,12 +60,9 @@ class NumaMemory {
   /// Gives a policy to the whole heap pages in the range, and moves what is present of them, where this
   /// process may (CAP_SYS_NICE). False: it may not, so the caller evicts them.
   Result<bool> bind(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, NumaRequest);
-  /// Memory is about to be freed.
-  void forget(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes) {
-    // relaxed: whoever frees has synchronised with the rank that bound
-    if (any_bound_.load(std::memory_order_relaxed)) [[unlikely]]
-      forget_slowly(io, offset, bytes);
-  }
+  /// Memory is about to be freed, after any_bound(). Ranges have whole pages, so small objects have none.
+  void forget(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes);
+  // relaxed: whoever frees has synchronised with the rank that bound
   [[nodiscard]] bool any_bound() const noexcept { return any_bound_.load(std::memory_order_relaxed); }
 
   /// Where the OS pages of this rank's M lie.
@@ -93,7 +90,6 @@ class NumaMemory {
   void note_bound(std::uint64_t offset, std::uint64_t bytes, const topo::NumaPolicy&);
   void cut_out(std::uint64_t offset, std::uint64_t bytes);
   void unbind(std::uint64_t offset, std::uint64_t bytes) noexcept;
-  void forget_slowly(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes);
   Result<void> count(std::uint64_t offset, std::uint64_t bytes, topo::NumaPages& to);
   [[nodiscard]] std::uint64_t share_bytes() const noexcept;
   [[nodiscard]] std::uint64_t share_of(std::uint32_t pool) const noexcept;
