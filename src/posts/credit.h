@@ -30,18 +30,19 @@ struct Share {
 };
 
 enum class Event : std::uint8_t {
-  begin,    ///< a buffer gets its first post of the group
-  granted,  ///< W has grown by the grant
-  leave,    ///< the buffer leaves as a message
-  arrive,   ///< a message is there, with credit
-  ran,      ///< its last post of the group has run
+  begin,     ///< a buffer gets its first post of the group
+  granted,   ///< W has grown by the grant
+  leave,     ///< the buffer leaves as a message
+  arrive,    ///< a message is there, with credit
+  ran,       ///< its last post of the group has run
+  unneeded,  ///< a grant was for a buffer that another thread has sent meanwhile
 };
 
 enum class Action : std::uint8_t {
   none,
   grant,      ///< W += kGrant, then `granted`, then the same event again; the state is unchanged
   take,       ///< the message takes `amount`
-  give_back,  ///< W -= amount
+  give_back,  ///< W -= amount, if it is not 0
 };
 
 struct Step {
@@ -67,6 +68,9 @@ struct Step {
     case Event::ran:
       if (s.parts == 1) return {{}, Action::give_back, s.credit};
       return {{s.credit, s.parts - 1}};
+    case Event::unneeded:
+      if (s.parts == 0) return {{}, Action::give_back, s.credit};
+      break;
   }
   return {s};
 }

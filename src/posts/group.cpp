@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "posts/group.h"
 
-#include <sched.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/exception_word.h"
+#include "base/raw_call.h"
 #include "runtime/runtime.h"
 
 namespace kasane::posts {
@@ -52,7 +53,7 @@ class Group::Locked {
   void lock() noexcept {
     // acquire, release: the desk as the last holder left it
     for (int turn = 0; word_.exchange(1, std::memory_order_acquire) != 0; ++turn)
-      if (turn >= 64) ::sched_yield();
+      if (turn >= 64) raw_call(SYS_sched_yield);
   }
   void unlock() noexcept { word_.store(0, std::memory_order_release); }
 
@@ -220,10 +221,18 @@ void Group::post(std::uint32_t to, Function function, const void* argument, std:
 bool Group::send_one(Desk& d, std::uint32_t to) {
   Block* block = nullptr;
   std::uint32_t k = 0;
-  for (;;) {
+  for (bool granted = false;;) {
     Locked lock(d);
     Out& o = out(d, to);
-    if (o.full.first == nullptr) return false;
+    if (o.full.first == nullptr) {
+      if (!granted) return false;
+      const Step step = next(d.share, Event::unneeded);
+      d.share = step.next;
+      lock.unlock();
+      if (step.amount != 0) give_back(step.amount);
+      lock.lock();
+      return false;
+    }
     // acquire: it was put when the slot had been read
     for (k = 0; to != d.rank && k < kSlots && at(o.used[k]).load(std::memory_order_acquire) != 0;) ++k;
     if (k == kSlots) return false;
@@ -231,6 +240,7 @@ bool Group::send_one(Desk& d, std::uint32_t to) {
     if (step.action == Action::grant) {
       lock.unlock();
       grant(d);
+      granted = true;
       lock.lock();
       continue;
     }
@@ -271,7 +281,7 @@ void Group::hold_back(Desk& d, std::uint32_t to) {
     while (send_one(d, to)) {
     }
     if (backlog(d, to) <= kHeldBlocks) return;
-    ::sched_yield();  // the other rank may need this core
+    raw_call(SYS_sched_yield);  // the other rank may need this core
   }
 }
 

@@ -29,6 +29,7 @@ enum class Without : std::uint8_t {
   parts,         ///< the last post of one message gives the rank's credit back though another is left
   nested_first,  ///< a post has run before what it has posted counts
   all_of_it,     ///< only one unit goes back
+  unneeded,      ///< a grant stays whose block another thread has sent
 };
 
 constexpr std::uint64_t kSmallGrant = 4;  ///< so that it runs out
@@ -47,6 +48,8 @@ struct Posts {
     std::array<Part, kMost> part;
     std::array<std::array<std::uint8_t, 2>, 3> share;  ///< credit, parts
     std::array<std::uint8_t, 3> returned;              ///< on its way back to the word
+    /// threads that grant for a block which another thread may send, and those that have granted
+    std::array<std::uint8_t, 3> late, granted;
     std::uint8_t word, left, seen_zero;
   };
 
@@ -73,6 +76,8 @@ struct Posts {
   bool finished(const State& s) const {
     for (const Part& p : s.part)
       if (p.stage != kNone) return false;
+    for (std::uint8_t r = 0; r < ranks; ++r)
+      if (s.late[r] + s.granted[r] != 0) return false;
     return s.left == 0 && s.word == 0;
   }
   bool circles() const { return true; }
@@ -128,7 +133,30 @@ struct Posts {
         n.returned[r] = 0;
         emit(n, Step{2, r, 0});
       }
+    for (std::uint8_t r = 0; r < ranks; ++r) late(s, r, emit);
     for (std::uint8_t i = 0; i < kMost; ++i) step(s, i, slot, emit);
+  }
+
+  template <class Emit>
+  void late(const State& s, std::uint8_t r, Emit&& emit) const {
+    if (s.late[r] != 0) {
+      State n = s;
+      --n.late[r], ++n.granted[r];
+      n.word += kSmallGrant;
+      put(n, r, posts::next(share(n, r), Event::granted, kSmallGrant).next);
+      emit(n, Step{11, r, 0});
+    }
+    if (s.granted[r] != 0) {
+      State n = s;
+      --n.granted[r];
+      const posts::Step step = posts::next(share(n, r), Event::unneeded);
+      if (without != Without::unneeded) {
+        put(n, r, step.next);
+        if (step.action == Action::give_back)
+          n.returned[r] = static_cast<std::uint8_t>(n.returned[r] + step.amount);
+      }
+      emit(n, Step{12, r, 0});
+    }
   }
 
   template <class Emit>
@@ -150,7 +178,14 @@ struct Posts {
         n.word += kSmallGrant;
         put(n, p.from, posts::next(share(n, p.from), Event::granted, kSmallGrant).next);
         q.stage = kOpen;
-        return emit(n, Step{5, p.from, i});
+        emit(n, Step{5, p.from, i});
+        if (s.late[p.from] + s.granted[p.from] == 0) {  // another thread sends the block, before or after
+          n = s;
+          n.part[i].stage = kOpen;
+          ++n.late[p.from];
+          emit(n, Step{13, p.from, i});
+        }
+        return;
       case kFlies:
         put(n, p.to, posts::next(share(n, p.to), Event::arrive, p.credit).next);
         q.credit = 0;
@@ -230,7 +265,7 @@ TEST(Posts, TheWordIsZeroWhenAllHaveRun) {
 
 TEST(Posts, EachRuleIsNeeded) {
   for (const Without w : {Without::grant_first, Without::keeps_some, Without::takes_some, Without::parts,
-                          Without::nested_first, Without::all_of_it}) {
+                          Without::nested_first, Without::all_of_it, Without::unneeded}) {
     const Outcome outcome = explore(Posts{.without = w}, {});
     EXPECT_TRUE(outcome.refuted()) << static_cast<int>(w) << ": " << outcome.report();
   }
