@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <kasane/algorithm.hpp>
+#include <kasane/team.hpp>
 #include <string>
 
 #include "cg/matrix.h"
@@ -16,7 +17,6 @@
 #include "common/private_array.h"
 #include "common/progress.h"
 #include "common/report.h"
-#include "common/team.h"
 
 namespace {
 
@@ -33,7 +33,7 @@ class Matrix {
       : n_(recipe.n), start_(touched_first<std::uint64_t>(recipe.n + 1)) {
     const std::size_t n = n_;
     std::uint64_t* const start = start_.get();
-    apps::team([=](const apps::Member& me) {
+    kasane::team([=](const kasane::member& me) {
       const auto [first, last] = me.part(0, n, apps::kChunk);
       for (std::size_t i = first; i < last; ++i) start[i] = recipe.entries_of(i);
       if (last == n) start[n] = 0;
@@ -42,7 +42,7 @@ class Matrix {
     entries_ = start[n];
     column_ = touched_first<std::uint32_t>(entries_);
     value_ = touched_first<double>(entries_);
-    apps::team([recipe, rows = rows()](const apps::Member& me) {
+    kasane::team([recipe, rows = rows()](const kasane::member& me) {
       const auto [first, last] = me.part(0, rows.n, apps::kChunk);
       for (std::size_t i = first; i < last; ++i) rows.make(recipe, i);
     });
@@ -86,7 +86,7 @@ int run(int argc, char** argv) {
     apps::Progress progress("cg", 0, line.common().quiet);
     for (std::uint64_t k = 0; k < line.common().repeat; ++k) {
       report.measure([&] {
-        apps::team([&](apps::Member& me) {
+        kasane::team([&](kasane::member& me) {
           const apps::Solution mine = apps::Solver(rows, vectors, me)(tolerance, iterations);
           if (me.index() == 0) found = mine;
         });
@@ -117,7 +117,7 @@ int run(int argc, char** argv) {
     apps::PrivateArray<double> value(rows.value, matrix.entries()), sx(n), sr(n), sp(n), sq(n),
         ss(apps::Vectors::sum_elements(n));
     report.measure_serial([&] {
-      apps::team_of_one([&](apps::Member& me) {
+      kasane::team_of_one([&](kasane::member& me) {
         (void)apps::Solver({n, start.get(), column.get(), value.get()},
                            {n, sx.get(), sr.get(), sp.get(), sq.get(), ss.get()}, me)(tolerance, iterations);
       });

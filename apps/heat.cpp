@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <kasane/team.hpp>
 #include <string>
 #include <utility>
 
@@ -14,7 +15,6 @@
 #include "common/private_array.h"
 #include "common/progress.h"
 #include "common/report.h"
-#include "common/team.h"
 #include "grid.h"
 
 namespace {
@@ -24,7 +24,7 @@ namespace {
 struct SetRows {
   apps::Grid grid;
   double *a, *b;
-  void operator()(apps::Member& me) const {
+  void operator()(kasane::member& me) const {
     const auto [first, last] = me.part(0, grid.rows + 2);
     grid.set_rows(a, first, last);
     grid.set_rows(b, first, last);
@@ -34,7 +34,7 @@ struct StepRows {
   apps::Grid grid;
   double *a, *b;
   std::uint64_t steps;
-  void operator()(apps::Member& me) const {
+  void operator()(kasane::member& me) const {
     const auto [first, last] = me.part(0, grid.rows + 2);
     double *from = a, *to = b;
     for (std::uint64_t s = 0; s < steps; ++s, std::swap(from, to)) {
@@ -89,8 +89,8 @@ int run(int argc, char** argv) {
   {
     apps::Progress progress("heat", 0, line.common().quiet);
     for (std::uint64_t r = 0; r < line.common().repeat; ++r) {
-      apps::team(SetRows{grid, a.get(), b.get()});
-      report.measure([&] { apps::team(step); });
+      kasane::team(SetRows{grid, a.get(), b.get()});
+      report.measure([&] { kasane::team(step); });
     }
   }
   const double error = error_of(grid, step.result(), steps);
@@ -102,8 +102,8 @@ int run(int argc, char** argv) {
   if (line.common().serial) {
     apps::PrivateArray<double> c(grid.points()), d(grid.points());
     const StepRows serial{grid, c.get(), d.get(), steps};
-    apps::team_of_one(SetRows{grid, c.get(), d.get()});
-    report.measure_serial([&] { apps::team_of_one(serial); });
+    kasane::team_of_one(SetRows{grid, c.get(), d.get()});
+    report.measure_serial([&] { kasane::team_of_one(serial); });
     report.verify(std::memcmp(step.result(), serial.result(), grid.points() * sizeof(double)) == 0,
                   "the plate is not what the sequential elision gives, bit for bit");
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <kasane/checkpoint.hpp>
+#include <kasane/team.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,6 @@
 #include "common/private_array.h"
 #include "common/progress.h"
 #include "common/report.h"
-#include "common/team.h"
 #include "stencil/nine_points.h"
 #include "stencil/picture.h"
 
@@ -37,10 +37,9 @@ struct SetRows {
   Grids grids;
   /// For apps::Progress: rows that the first of so many members sets.
   [[nodiscard]] std::uint64_t steps(std::size_t members) const noexcept {
-    return (grids.b != nullptr ? 2 : 1) *
-           apps::Member(0, members, nullptr, nullptr).part(0, plate.pitch()).last;
+    return (grids.b != nullptr ? 2 : 1) * kasane::member(0, members).part(0, plate.pitch()).last;
   }
-  void operator()(apps::Member& me) const {
+  void operator()(kasane::member& me) const {
     constexpr std::size_t kTogether = 256;  // rows, after which the progress shows
     const auto [first, last] = me.part(0, plate.pitch());
     for (double* const all : {grids.a, grids.b}) {
@@ -65,7 +64,7 @@ struct Advance {
   }
 
   template <class Pattern>
-  void run(apps::Member& me) const {
+  void run(kasane::member& me) const {
     const auto [first, last] = me.part(0, plate.pitch());
     double *from = grids.a, *to = grids.b;
     const std::size_t halo_size = apps::Plate::Halo::size(plate, together) * plate.pitch();
@@ -86,10 +85,10 @@ struct Advance {
       if (me.index() == 0) apps::Progress::add(now);
     }
   }
-  void operator()(apps::Member& me) const { run<apps::Parallel>(me); }
+  void operator()(kasane::member& me) const { run<apps::Parallel>(me); }
 };
 struct AdvanceAlone : Advance {
-  void operator()(apps::Member& me) const { run<apps::Serial>(me); }
+  void operator()(kasane::member& me) const { run<apps::Serial>(me); }
 };
 
 constexpr std::size_t kCheckedTogether = 16;  // rows
@@ -134,7 +133,7 @@ double* advance(const Advance& all, std::uint64_t done, Checkpoints& checkpoints
     const std::uint64_t most =
         checkpoints.every != 0 ? checkpoints.every - done % checkpoints.every : all.steps;
     const Advance part{all.plate, grids, std::min(most, all.steps - done), all.together};
-    apps::team(part);
+    kasane::team(part);
     done += part.steps;
     if (part.result() != grids.a) std::swap(grids.a, grids.b);
     if (checkpoints.every == 0) continue;
@@ -198,7 +197,7 @@ int run(int argc, char** argv) {
           "stencil: filling",
           apps::Progress::Steps{set.steps(std::size_t{kasane::ranks()} * kasane::workers())},
           line.common().quiet);
-      apps::team(set);
+      kasane::team(set);
     }
     if (!checkpoint.empty() && std::filesystem::exists(checkpoint)) {
       kasane::restore(a.get(), plate.points(), checkpoint);
@@ -234,8 +233,8 @@ int run(int argc, char** argv) {
   if (line.common().serial) {  // plain steps, in private memory
     apps::PrivateArray<double> c(plate.points()), d(plate.points());
     const AdvanceAlone alone{{plate, {c.get(), d.get(), nullptr}, steps, 1}};
-    apps::team_of_one(SetRows{plate, {c.get(), d.get(), nullptr}});
-    report.measure_serial([&] { apps::team_of_one(alone); });
+    kasane::team_of_one(SetRows{plate, {c.get(), d.get(), nullptr}});
+    report.measure_serial([&] { kasane::team_of_one(alone); });
     report.verify(std::memcmp(result, alone.result(), plate.points() * sizeof(double)) == 0,
                   "the plate is not what plain steps in one thread give, bit for bit");
   }

@@ -13,9 +13,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <kasane/team.hpp>
 
 #include "cg/matrix.h"
-#include "common/member.h"
 
 namespace apps {
 
@@ -40,8 +40,8 @@ struct Solution {
 /// Solves A x = b for b = all ones, from x = 0, until |r| <= tolerance |b| or for `most` iterations.
 class Solver {
  public:
-  Solver(Rows a, Vectors v, Member& me) noexcept : a_(a), v_(v), me_(me) {
-    const Part mine = me.part(0, v.n, kChunk);
+  Solver(Rows a, Vectors v, kasane::member& me) noexcept : a_(a), v_(v), me_(me) {
+    const kasane::part_of_range mine = me.part(0, v.n, kChunk);
     first_ = mine.first, last_ = mine.last;
   }
 
@@ -91,7 +91,7 @@ class Solver {
 
   Rows a_;
   Vectors v_;
-  Member& me_;
+  kasane::member& me_;
   std::size_t first_, last_, turn_ = 0;
 };
 

@@ -4,9 +4,9 @@
 //                                                every worker
 #include <cstdlib>
 #include <kasane/kasane.hpp>
+#include <kasane/team.hpp>
 
 #include "common/report.h"
-#include "common/team.h"
 #include "passes.h"
 
 namespace {
@@ -17,7 +17,7 @@ double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, boo
   const std::size_t members = all_workers ? kasane::ranks() * kasane::workers() : 1;
   AbsentBlocks blocks(data, reads * members, seed);
   double start = 0, end = 0;
-  const auto body = [&](apps::Member& me) {
+  const auto body = [&](kasane::member& me) {
     const auto [first, last] = me.part(0, blocks.size());
     me.wait();
     if (me.index() == 0) start = seconds();
@@ -26,9 +26,9 @@ double random_reads(const Data& data, std::size_t reads, std::uint64_t seed, boo
     if (me.index() == 0) end = seconds();
   };
   if (all_workers)
-    apps::team(body);
+    kasane::team(body);
   else
-    kasane::run([&] { apps::team_of_one(body); });
+    kasane::run([&] { kasane::team_of_one(body); });
   return static_cast<double>(blocks.size()) / (end - start);
 }
 

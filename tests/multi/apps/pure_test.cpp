@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <kasane/team.hpp>
 #include <random>
 #include <sstream>
 #include <stdexcept>
@@ -23,7 +24,6 @@
 #include "cilksort/sort.h"
 #include "common/text_file.h"
 #include "common/in_order.h"
-#include "common/member.h"
 #include "common/patterns.h"
 #include "common/pieces.h"
 #include "common/random.h"
@@ -294,7 +294,7 @@ TEST(Cg, FindsTheSolution) {
   constexpr std::size_t n = 1500;
   SmallMatrix m({n, 12, 6});
   std::vector<double> x(n), r(n), p(n), q(n), sums(apps::Vectors::sum_elements(n));
-  apps::Member alone;
+  kasane::member alone;
   const apps::Solution found =
       apps::Solver(m.rows(), {n, x.data(), r.data(), p.data(), q.data(), sums.data()}, alone)(1e-12, 5000);
   EXPECT_LE(found.residual, 1e-12);
@@ -307,7 +307,7 @@ TEST(Team, PartsCoverARangeOnceInWholeUnits) {
     for (std::size_t size : {1u, 2u, 3u, 7u}) {
       std::size_t next = 3;
       for (std::size_t i = 0; i < size; ++i) {
-        const auto [first, last] = apps::Member(i, size, nullptr, nullptr).part(3, 3 + n, 8);
+        const auto [first, last] = kasane::member(i, size).part(3, 3 + n, 8);
         EXPECT_EQ(first, next);
         EXPECT_TRUE((last - 3) % 8 == 0 || last == 3 + n);
         next = last;
