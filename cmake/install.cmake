@@ -8,7 +8,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS kasane_library kasane_acp EXPORT KasaneTargets
   LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
   ARCHIVE COMPONENT devel)
-install(TARGETS kasane_entry kasane kasane_attaching kasane_comm_alone EXPORT KasaneTargets
+install(TARGETS kasane_entry kasane kasane_attaching kasane_comm_alone kasane_graph EXPORT KasaneTargets
   ARCHIVE COMPONENT devel)
 file(GLOB public_headers "${PROJECT_SOURCE_DIR}/include/kasane/*.h"
   "${PROJECT_SOURCE_DIR}/include/kasane/*.hpp")
@@ -53,8 +53,8 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.
 install(FILES cmake/KasaneBlas.cmake "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
   "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
 
-# pkg-config kasane, kasane-attach, kasane-acp, kasane-comm: the paths are relative to the .pc files, so that
-# a moved prefix needs no --define-prefix.
+# pkg-config kasane, kasane-attach, kasane-acp, kasane-comm, kasane-graph: the paths are relative to the .pc
+# files, so that a moved prefix needs no --define-prefix.
 set(static_libraries "")
 set(program_flags "${KASANE_STACK_FLAGS} -fno-plt -mno-direct-extern-access ")
 set(program_link_flags "-Wl,-z,now ")
@@ -64,7 +64,7 @@ if(NOT KASANE_SHARED)
   set(static_libraries "-lspdlog -lfmt -lhwloc -luring -lstdc++ -lm -lpthread")
 endif()
 file(RELATIVE_PATH prefix_from_pc "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
-foreach(name kasane kasane-attach kasane-acp kasane-comm)
+foreach(name kasane kasane-attach kasane-acp kasane-comm kasane-graph)
   configure_file("cmake/${name}.pc.in" "${CMAKE_BINARY_DIR}/cmake/${name}.pc" @ONLY)
   install(FILES "${CMAKE_BINARY_DIR}/cmake/${name}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
     COMPONENT devel)
@@ -72,8 +72,8 @@ endforeach()
 
 # What make install needs built.
 add_custom_target(kasane_installed)
-foreach(target kasane_command kasane_library kasane_acp kasane_entry kasane_malloc kasane-mpi-openmpi
-  kasane-mpi-mpich armci-openmpi armci-mpich)
+foreach(target kasane_command kasane_library kasane_acp kasane_entry kasane_graph kasane_malloc
+  kasane-mpi-openmpi kasane-mpi-mpich armci-openmpi armci-mpich)
   if(TARGET ${target})
     add_dependencies(kasane_installed ${target})
   endif()

@@ -28,6 +28,7 @@ set(KASANE_LAYERS
   "entry      | src/runtime/entry  | start bootstrap"
   "api        | include/kasane     | "
   "arrays     | src/arrays         | api"
+  "graph      | src/graph          | api"
   "posts      | src/posts          | runtime"
   "armci      | src/armci          | api"
   "acp        | src/acp            | api"

@@ -8,6 +8,7 @@
 #                    calls kasane_attach() (docs/guide/attach.md): nothing takes over main
 #   kasane::comm     the communication layer alone (docs/guide/communication.md): nothing takes over main;
 #                    the program calls comm::launch()
+#   kasane::graph    kasane::kasane and <kasane/graph.hpp> (src/graph)
 
 set(objects "")
 get_property(layers GLOBAL PROPERTY KASANE_LAYERS_WITH_SOURCES)

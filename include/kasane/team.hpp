@@ -18,7 +18,6 @@
 /// make the same calls of wait, wait_here and deal in the same order.
 #pragma once
 
-#include <sched.h>
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -26,6 +25,9 @@
 #include <kasane/kasane.hpp>
 #include <utility>
 #include <vector>
+
+/// libc's; public headers include the standard library alone.
+extern "C" int getcpu(unsigned* cpu, unsigned* node) noexcept;
 
 namespace kasane {
 

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// The generators: edge i depends on i and the seeds alone, so any member makes any part.
+#include <cstddef>
+#include <cstdint>
+#include <kasane/graph.hpp>
+#include <kasane/team.hpp>
+
+#include "graph/layout.h"
+#include "graph/random_steps.h"
+
+namespace kasane::graph {
+
+namespace detail {
+namespace {
+
+[[nodiscard]] std::uint64_t reversed(std::uint64_t x) noexcept {
+  x = __builtin_bswap64(x);
+  x = (x >> 4 & 0x0f0f0f0f0f0f0f0f) | (x & 0x0f0f0f0f0f0f0f0f) << 4;
+  x = (x >> 2 & 0x3333333333333333) | (x & 0x3333333333333333) << 2;
+  return (x >> 1 & 0x5555555555555555) | (x & 0x5555555555555555) << 1;
+}
+
+/// The Kronecker generator of Graph500 with the probabilities .57, .19, .19, .05. Edge i begins i * 2^64 steps
+/// of its random numbers after the seed, so neighbouring edges are one matrix apart.
+class Kronecker {
+ public:
+  Kronecker(unsigned scale, std::uint64_t seed1, std::uint64_t seed2) noexcept
+      : scale_(scale), seed_(RandomSteps::seeded(seed1, seed2)), jump_(RandomSteps::power_of_two(64)) {
+    const RandomSteps::Matrix far = RandomSteps::power(RandomSteps::power_of_two(128), 50);
+    RandomSteps::State z = RandomSteps::after(far, RandomSteps::after(RandomSteps::power(jump_, 7), seed_));
+    for (std::uint64_t& s : scramble_) {
+      s = RandomSteps::next(z) * std::uint64_t{0xffffffff};
+      s += RandomSteps::next(z);
+    }
+  }
+
+  template <class W>
+  void make(edge<W>* all, std::uint64_t first, std::uint64_t last) const noexcept {
+    RandomSteps::State begin = RandomSteps::after(RandomSteps::power(jump_, first), seed_);
+    for (; first < last; ++first, begin = RandomSteps::after(jump_, begin)) {
+      RandomSteps::State z = begin;
+      edge<W>& e = all[first];
+      make_one(z, e.from, e.to);
+      if constexpr (std::is_same_v<W, float>)
+        e.weight =
+            static_cast<float>(static_cast<float>(RandomSteps::next(z)) * .000000000465661287524579692);
+      else if constexpr (std::is_integral_v<W>)
+        e.weight = static_cast<W>(1 + RandomSteps::next(z) % 255);
+    }
+  }
+
+ private:
+  /// A number below 10000.
+  [[nodiscard]] static std::uint32_t draw(RandomSteps::State& z) noexcept {
+    constexpr std::uint32_t kUneven = RandomSteps::kModulus % 10000;
+    std::uint32_t value = RandomSteps::next(z);
+    while (value < kUneven) [[unlikely]]
+      value = RandomSteps::next(z);
+    return value % 10000;
+  }
+
+  void make_one(RandomSteps::State& z, vertex& from, vertex& to) const noexcept {
+    std::uint64_t u = 0, v = 0;
+    for (unsigned level = scale_; level-- != 0;) {
+      const std::uint32_t r = draw(z);
+      // Below 1900 the square above the diagonal, below 3800 the one beneath, below 9500 the first.
+      std::uint64_t down = (r - 1900u < 1900u) | (r >= 9500u), right = (r < 1900u) | (r >= 9500u);
+      const std::uint64_t flip = static_cast<std::uint64_t>(u == v) & down & ~right;
+      down ^= flip, right ^= flip;
+      u |= down << level, v |= right << level;
+    }
+    from = scrambled(u), to = scrambled(v);
+  }
+
+  [[nodiscard]] vertex scrambled(std::uint64_t v) const noexcept {
+    v += scramble_[0] + scramble_[1];
+    v *= scramble_[0] | 0x4519840211493211;
+    v = reversed(v) >> (64 - scale_);
+    v *= scramble_[1] | 0x3050852102c843a5;
+    return static_cast<vertex>(reversed(v) >> (64 - scale_));
+  }
+
+  unsigned scale_;
+  RandomSteps::State seed_;
+  RandomSteps::Matrix jump_;
+  std::uint64_t scramble_[2];
+};
+
+/// 64 random bits of a number (splitmix64's finaliser).
+[[nodiscard]] std::uint64_t hash(std::uint64_t x) noexcept {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+[[nodiscard]] std::uint64_t below(std::uint64_t random, std::uint64_t n) noexcept {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(random) * n >> 64);
+}
+
+template <class W>
+void draw_weight(edge<W>& e, std::uint64_t random) noexcept {
+  if constexpr (std::is_same_v<W, float>)
+    e.weight = static_cast<float>(random >> 40) * 0x1p-24f;
+  else if constexpr (std::is_integral_v<W>)
+    e.weight = static_cast<W>(1 + below(random, 255));
+}
+
+void expect_vertices(const char* call, std::uint64_t vertices) {
+  if (vertices >= no_vertex)
+    refuse("graph::%s: %llu vertices are too many: vertices are numbers of 32 bits", call,
+           static_cast<unsigned long long>(vertices));
+}
+
+/// make(first, last) for the parts of a list, by all members. Blocks of the list are written as a whole.
+template <class W, class F>
+void make_parts(edges<W>& list, F make) {
+  team([all = list.data(), n = list.size(), make](const member& me) {
+    constexpr std::size_t kTogether = 32768;
+    const auto [first, last] = me.part(0, n);
+    for (std::size_t i = first; i < last; i += kTogether) {
+      const std::size_t end = std::min(last, i + kTogether);
+      prefetch(all + i, end - i, write_only);
+      make(i, end);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace detail
+
+template <weight W>
+edges<W> kronecker(unsigned scale, std::uint64_t edge_factor, std::uint64_t seed1, std::uint64_t seed2) {
+  if (scale < 1 || scale > 31) detail::refuse("graph::kronecker: the scale is %u; it is 1 to 31", scale);
+  edges<W> list(std::uint64_t{1} << scale, edge_factor << scale);
+  const detail::Kronecker generator(scale, seed1, seed2);
+  detail::make_parts(list, [=, all = list.data()](std::uint64_t first, std::uint64_t last) {
+    generator.make(all, first, last);
+  });
+  return list;
+}
+
+template <weight W>
+edges<W> uniform(std::uint64_t vertices, std::uint64_t n, std::uint64_t seed) {
+  detail::expect_vertices("uniform", vertices);
+  if (vertices == 0) n = 0;
+  edges<W> list(vertices, n);
+  detail::make_parts(list, [=, all = list.data()](std::uint64_t first, std::uint64_t last) {
+    for (; first < last; ++first) {
+      const std::uint64_t random = detail::hash(seed ^ detail::hash(first));
+      all[first].from = static_cast<vertex>(detail::below(random, vertices));
+      all[first].to = static_cast<vertex>(detail::below(detail::hash(random), vertices));
+      detail::draw_weight(all[first], detail::hash(~random));
+    }
+  });
+  return list;
+}
+
+template <weight W>
+edges<W> grid(std::uint64_t rows, std::uint64_t columns, std::uint64_t seed) {
+  if (rows == 0 || columns == 0) return edges<W>(0, 0);
+  detail::expect_vertices("grid", rows > no_vertex || columns > no_vertex ? no_vertex : rows * columns);
+  // First those along the rows, then those along the columns.
+  const std::uint64_t along = rows * (columns - 1);
+  edges<W> list(rows * columns, along + (rows - 1) * columns);
+  detail::make_parts(list, [=, all = list.data()](std::uint64_t first, std::uint64_t last) {
+    for (; first < last; ++first) {
+      const bool is_along = first < along;
+      const std::uint64_t v =
+          is_along ? first / (columns - 1) * columns + first % (columns - 1) : first - along;
+      all[first].from = static_cast<vertex>(v);
+      all[first].to = static_cast<vertex>(is_along ? v + 1 : v + columns);
+      detail::draw_weight(all[first], detail::hash(seed ^ detail::hash(first)));
+    }
+  });
+  return list;
+}
+
+#define KASANE_GRAPH_INSTANCE(W)                                                         \
+  template edges<W> kronecker<W>(unsigned, std::uint64_t, std::uint64_t, std::uint64_t); \
+  template edges<W> uniform<W>(std::uint64_t, std::uint64_t, std::uint64_t);             \
+  template edges<W> grid<W>(std::uint64_t, std::uint64_t, std::uint64_t);
+KASANE_GRAPH_INSTANCE(void)
+KASANE_GRAPH_INSTANCE(std::int32_t)
+KASANE_GRAPH_INSTANCE(float)
+#undef KASANE_GRAPH_INSTANCE
+
+}  // namespace kasane::graph
