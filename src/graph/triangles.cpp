@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Triangles, each counted once: edges are oriented from the vertex of lower degree (by the order of places) to
+// that of higher degree, where they are the first ones of a row; a triangle is two edges u → v, u → w and one
+// v → w. The rank of v counts: the oriented rows of all ranks go past in order, by `get`, each is marked in a
+// bitmap, and for those of its ends that are here, the marked ones of their own row are counted. So only what
+// is at hand is read at random.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <kasane/graph.hpp>
+#include <kasane/team.hpp>
+
+#include "graph/layout.h"
+
+namespace kasane::graph {
+
+namespace detail {
+namespace {
+
+constexpr std::size_t kRowsAtOnce = 512;
+
+struct Counting {
+  Layout l;
+  std::uint64_t* const* start;  ///< of each rank: its oriented rows
+  vertex* const* ids;
+  std::uint64_t* const* marks;   ///< of each member: a bit for each place
+  std::uint64_t* const* starts;  ///< of each member: kRowsAtOnce + 1 of another rank's
+  vertex* const* rows;           ///< of each member: these rows
+  std::uint64_t* count;          ///< of each member
+
+  [[nodiscard]] std::uint32_t order(vertex place) const noexcept {
+    return place % l.block * l.ranks + place / l.block;
+  }
+};
+
+/// Neighbours of row that come after it in the order.
+[[nodiscard]] std::size_t after(const Counting& c, const Rows& rows, std::uint32_t rank, std::size_t row) {
+  const vertex* const begin = rows.ids + rows.start[row];
+  const vertex* const end = rows.ids + rows.start[row + 1];
+  const std::uint32_t own = c.order(c.l.first_of(rank) + static_cast<vertex>(row));
+  return static_cast<std::size_t>(
+      std::partition_point(begin, end, [&](vertex v) { return c.order(v) > own; }) - begin);
+}
+
+void orient(const Counting& c, member& me) {
+  const Rows& rows = c.l.parts[me.rank()].in;
+  std::uint64_t* const start = c.start[me.rank()];
+  const auto each_row = [&](auto&& f) {
+    me.deal(0, c.l.block, kChunk, [&](std::size_t row, std::size_t end) {
+      for (; row < end; ++row) f(row);
+    });
+    me.wait_here();
+  };
+  if (me.rank_index() == 0) start[0] = 0;
+  each_row([&](std::size_t row) { start[row + 1] = after(c, rows, me.rank(), row); });
+  if (me.rank_index() == 0)
+    for (std::size_t row = 0; row < c.l.block; ++row) start[row + 1] += start[row];
+  me.wait_here();
+  each_row([&](std::size_t row) {
+    std::copy_n(rows.ids + rows.start[row], start[row + 1] - start[row], c.ids[me.rank()] + start[row]);
+  });
+}
+
+/// The triangles u → v → w with v at this rank, of one u.
+[[nodiscard]] std::uint64_t count_of(const Counting& c, const member& me, const vertex* row, std::size_t n) {
+  std::uint64_t* const marks = c.marks[me.index()];
+  const std::uint32_t base = c.l.first_of(me.rank());
+  for (std::size_t i = 0; i < n; ++i) set_bit(marks, row[i]);
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const vertex v = row[i] - base;
+    if (v >= c.l.block) continue;  // another rank's
+    const vertex* const end = c.ids[me.rank()] + c.start[me.rank()][v + 1];
+    for (const vertex* w = c.ids[me.rank()] + c.start[me.rank()][v]; w != end; ++w) count += bit(marks, *w);
+  }
+  for (std::size_t i = 0; i < n; ++i) marks[row[i] / kBits] = 0;
+  return count;
+}
+
+void count_all(const Counting& c, member& me) {
+  std::fill_n(c.marks[me.index()], std::size_t{c.l.ranks} * c.l.words(), std::uint64_t{0});
+  std::uint64_t count = 0;
+  for (std::uint32_t i = 0; i < c.l.ranks; ++i) {
+    const std::uint32_t rank = (me.rank() + i) % c.l.ranks;
+    me.deal(0, c.l.block, kRowsAtOnce, [&](std::size_t first, std::size_t last) {
+      const std::uint64_t* start = c.start[rank] + first;
+      const vertex* ids = c.ids[rank];
+      if (rank != me.rank()) {
+        kasane::get(c.starts[me.index()], start, last - first + 1);
+        start = c.starts[me.index()];
+        const std::size_t n = start[last - first] - start[0];
+        if (n != 0) kasane::get(c.rows[me.index()], ids + start[0], n);
+        ids = c.rows[me.index()] - start[0];
+      }
+      for (std::size_t row = 0; row < last - first; ++row)
+        count += count_of(c, me, ids + start[row], start[row + 1] - start[row]);
+    });
+  }
+  c.count[me.index()] = count;
+}
+
+/// Pointers of all members, to memory at their ranks.
+template <class T>
+class OfMembers {
+ public:
+  OfMembers(std::uint32_t members, std::uint32_t workers, std::size_t n)
+      : pointers_(make_array<T*>(members)) {
+    for (std::uint32_t m = 0; m < members; ++m) {
+      all_.push_back(at_rank<T>(m / workers, n));
+      pointers_[m] = all_[m].get();
+    }
+  }
+  [[nodiscard]] T* const* get() const noexcept { return pointers_.get(); }
+
+ private:
+  std::vector<unique_array<T>> all_;
+  unique_array<T*> pointers_;
+};
+
+void expect_symmetric(const Layout& l, const char* call) {
+  if (!l.symmetric) refuse("graph::%s: the graph is directed; build it with {.symmetric = true}", call);
+}
+
+[[nodiscard]] std::uint64_t sum_of(const unique_array<std::uint64_t>& counts, std::uint32_t members) {
+  std::uint64_t sum = 0;
+  for (std::uint32_t m = 0; m < members; ++m) sum += counts[m];
+  return sum;
+}
+
+}  // namespace
+
+[[nodiscard]] std::uint64_t count_triangles(const Layout& l) {
+  expect_symmetric(l, "triangles");
+  const std::uint32_t members = l.ranks * workers();
+  std::uint64_t most = 0;
+  for (std::uint32_t r = 0; r < l.ranks; ++r)
+    most = std::max(most, kasane::get(global_ptr<const std::uint64_t>(l.parts[r].in.start + l.block)));
+  const AtRanks<std::uint64_t> start(l.ranks, l.block + 1);
+  const AtRanks<vertex> ids(l.ranks, most);
+  const OfMembers<std::uint64_t> marks(members, workers(), std::size_t{l.ranks} * l.words()),
+      starts(members, workers(), kRowsAtOnce + 1);
+  const std::size_t together = l.ranks > 1 ? std::min<std::size_t>(most, kRowsAtOnce * l.block) : 0;
+  const OfMembers<vertex> rows(members, workers(), together);
+  const auto counts = make_array<std::uint64_t>(members);
+  const Counting c{l, start.get(), ids.get(), marks.get(), starts.get(), rows.get(), counts.get()};
+  team([&c](member& me) {
+    orient(c, me);
+    me.wait();
+    count_all(c, me);
+  });
+  return sum_of(counts, members);
+}
+
+/// Six times each triangle: the common neighbours of both ends of each edge, from the whole rows.
+[[nodiscard]] std::uint64_t count_common(const Layout& l) {
+  expect_symmetric(l, "check_triangles");
+  const std::uint32_t members = l.ranks * workers();
+  const auto counts = make_array<std::uint64_t>(members);
+  const auto order = [&l](vertex v) { return v % l.block * l.ranks + v / l.block; };
+  team([&, all = counts.get()](member& me) {
+    const Rows& mine = l.parts[me.rank()].in;
+    std::uint64_t count = 0;
+    me.deal(0, l.block, 64, [&](std::size_t row, std::size_t end) {
+      for (; row < end; ++row) {
+        const vertex* const begin = mine.ids + mine.start[row];
+        const std::size_t n = mine.degree(row);
+        for (std::size_t i = 0; i < n; ++i) {
+          const Rows& other = l.parts[l.owner(begin[i])].in;
+          const vertex* a = begin;
+          const vertex* b = other.ids + other.start[begin[i] % l.block];
+          const vertex* const b_end = b + other.degree(begin[i] % l.block);
+          while (a != begin + n && b != b_end) {
+            const std::uint32_t x = order(*a), y = order(*b);
+            count += x == y;
+            a += x >= y, b += y >= x;
+          }
+        }
+      }
+    });
+    all[me.index()] = count;
+  });
+  return sum_of(counts, members);
+}
+
+}  // namespace detail
+
+template <weight W>
+std::uint64_t triangles(const csr<W>& g) {
+  return detail::count_triangles(g.layout());
+}
+template <weight W>
+std::string check_triangles(const csr<W>& g, std::uint64_t count) {
+  const std::uint64_t six_times = detail::count_common(g.layout());
+  if (six_times == 6 * count) return {};
+  return "there are " + std::to_string(six_times / 6) + " triangles, not " + std::to_string(count);
+}
+template std::uint64_t triangles(const csr<void>&);
+template std::uint64_t triangles(const csr<std::int32_t>&);
+template std::uint64_t triangles(const csr<float>&);
+template std::string check_triangles(const csr<void>&, std::uint64_t);
+template std::string check_triangles(const csr<std::int32_t>&, std::uint64_t);
+template std::string check_triangles(const csr<float>&, std::uint64_t);
+
+}  // namespace kasane::graph
