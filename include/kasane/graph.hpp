@@ -6,7 +6,7 @@
 ///     #include <kasane/graph.hpp>
 ///     int main(int argc, char** argv) {
 ///       namespace graph = kasane::graph;
-///       const auto g = graph::build(graph::read<void>(argv[1]), {.symmetric = true});
+///       const auto g = graph::build(graph::read<void>(argv[1]).list, {.symmetric = true});
 ///       const graph::tree t = graph::bfs(g, 0);
 ///       std::printf("%lu vertices reached\n", t.reached);
 ///     }
@@ -96,6 +96,46 @@ template <weight W = void>
 template <weight W = void>
 [[nodiscard]] edges<W> grid(std::uint64_t rows, std::uint64_t columns, std::uint64_t seed = 19);
 
+template <weight W>
+class csr;
+
+// ---- files -----------------------------------------------------------------------------------------------
+
+/// What a file has.
+template <weight W = void>
+struct file {
+  edges<W> list;
+  /// The file says that its edges go both ways.
+  bool symmetric = false;
+  /// Of a file with names: that of each vertex, in the order of their first appearance.
+  std::vector<std::string> names;
+};
+
+/// Reads a list of edges, in the format that the path's suffix names:
+///
+///     .el .wel    a line for each edge, from to [weight], numbers from 0; # and % begin comments
+///     .gr         DIMACS: a from to weight, numbers from 1
+///     .graph      METIS: a line for each vertex, with its neighbours [and weights], from 1; symmetric
+///     .mtx        MatrixMarket: coordinate pattern, integer or real, general or symmetric, from 1
+///     .sg .wsg    the binary graphs of GAPBS; weights are int32
+///     .tuples     Graph500's 12 bytes an edge; weights are the floats of PATH.weights
+///     .names      as .el and .wel, with words for vertices
+///
+/// The path - is standard input, an .el unless `format` (a suffix) says otherwise. Lines end with LF or CRLF.
+/// Text is read by all workers. Weights that the file does not have are 1; those that W does not have are
+/// passed over. Vertices are as many as the file says, or 1 + the largest number.
+/// Throws error: as errno, a file that cannot be read; EINVAL: what is wrong in it, with its line.
+template <weight W>
+[[nodiscard]] file<W> read(const std::string& path, const std::string& format = {});
+
+/// Writes the list as .el, .wel, .gr, .mtx or .tuples (with W float also PATH.weights), as symmetric or not.
+/// Throws error EINVAL: another suffix; as errno: it cannot be written.
+template <weight W>
+void write(const edges<W>& list, const std::string& path, bool symmetric = false);
+/// Writes the graph as .sg, .wsg or .graph, or by its edges as above: those of a symmetric one once.
+template <weight W>
+void write(const csr<W>& g, const std::string& path);
+
 // ---- the graph -------------------------------------------------------------------------------------------
 
 namespace detail {
@@ -114,7 +154,7 @@ struct build_options {
 
 /// A graph in compressed rows, without loops and with one edge from a vertex to another: of duplicates that
 /// of the least weight.
-template <weight W = void>
+template <weight W>
 class csr {
  public:
   csr() = default;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of graphs: what is written is read again in every format; comments, CRLF and gaps; what is wrong is
+// refused with its line; and files with random changes are read or refused, nothing else.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <kasane/graph.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "multi/graph/graphs.h"
+
+namespace {
+
+using namespace kasane::test;
+
+class Files : public testing::Test {
+ protected:
+  Files() : folder_(std::filesystem::temp_directory_path() / ("kasane-graph-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directory(folder_);
+  }
+  ~Files() override { std::filesystem::remove_all(folder_); }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string with(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+  [[nodiscard]] static std::string bytes_of(const std::string& path) {
+    std::ostringstream all;
+    all << std::ifstream(path, std::ios::binary).rdbuf();
+    return all.str();
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+template <class W>
+std::vector<std::tuple<vertex, vertex, double>> all_edges(const graph::csr<W>& g) {
+  std::vector<std::tuple<vertex, vertex, double>> all;
+  for (vertex v = 0; v < g.vertices(); ++v)
+    for (const auto& e : g.out_edges(v)) {
+      double w = 1;
+      if constexpr (!std::is_void_v<W>) w = static_cast<double>(e.weight);
+      all.emplace_back(e.from, e.to, w);
+    }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+template <class W>
+void expect_again(const graph::csr<W>& g, const std::string& path) {
+  SCOPED_TRACE(path);
+  graph::write(g, path);
+  const auto f = graph::read<W>(path);
+  const auto again = graph::build(f.list, {.symmetric = g.symmetric()});
+  EXPECT_EQ(all_edges(again), all_edges(g));
+  EXPECT_EQ(again.vertices(), g.vertices());
+}
+
+TEST_F(Files, AreReadAsTheyAreWritten) {
+  Plain p = random_graph(700, 3000, 4);
+  p.edges.push_back({699, 0, 3});  // formats that do not say how many vertices there are
+  p.edges.push_back({0, 699, 3});
+  for (const bool symmetric : {true, false}) {
+    const auto none = graph::build(list_of<void>(p), {.symmetric = symmetric});
+    const auto whole = graph::build(list_of<std::int32_t>(p), {.symmetric = symmetric});
+    const auto real = graph::build(list_of<float>(p), {.symmetric = symmetric});
+    for (const char* suffix : {".el", ".mtx", ".tuples", ".sg"})
+      expect_again(none, path(std::string("none") + suffix));
+    for (const char* suffix : {".wel", ".gr", ".mtx", ".tuples", ".wsg"})
+      expect_again(whole, path(std::string("whole") + suffix));
+    for (const char* suffix : {".wel", ".gr", ".mtx", ".tuples"})
+      expect_again(real, path(std::string("real") + suffix));
+    if (symmetric) {
+      expect_again(none, path("none.graph"));
+      expect_again(whole, path("whole.graph"));
+      expect_again(real, path("real.graph"));
+    }
+  }
+  graph::write(list_of<std::int32_t>(p), path("list.wel"));
+  const auto list = graph::read<std::int32_t>(path("list.wel")).list;
+  ASSERT_EQ(list.size(), p.edges.size());
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    ASSERT_EQ(list[i].from, p.edges[i].from);
+    ASSERT_EQ(list[i].weight, p.edges[i].weight);
+  }
+}
+
+TEST_F(Files, OfEveryShapeAreReadAgain) {
+  for (const auto& [name, p] : shapes()) {
+    SCOPED_TRACE(name);
+    const auto g = graph::build(list_of<std::int32_t>(p));
+    expect_again(g, path("shape.wsg"));
+    expect_again(g, path("shape.graph"));
+    expect_again(g, path("shape.mtx"));
+  }
+}
+
+TEST_F(Files, HaveCommentsGapsAndCarriageReturns) {
+  const auto el =
+      graph::read<void>(with("a.el", "# comment\r\n\r\n0 1\r\n  2\t1  \r\n% another\n1 3 # here"));
+  ASSERT_EQ(el.list.size(), 3u);
+  EXPECT_EQ(el.list.vertices(), 4u);
+  EXPECT_EQ(el.list[1].from, 2u);
+  EXPECT_EQ(el.list[2].to, 3u);
+  EXPECT_FALSE(el.symmetric);
+  const auto wel = graph::read<float>(with("a.wel", "0 1 2.5\n7 8 1e3\n"));
+  EXPECT_EQ(wel.list[1].weight, 1000);
+  EXPECT_EQ(graph::read<std::int32_t>(path("a.el")).list[0].weight, 1);
+  const auto gr = graph::read<std::int32_t>(with("a.gr", "c x\nc\np sp 5 2\na 1 5 7\nc y\na 2 3 4\n"));
+  EXPECT_EQ(gr.list.vertices(), 5u);
+  EXPECT_EQ(gr.list[0].to, 4u);
+  const auto metis = graph::read<void>(with("a.graph", "% x\n4 2\n2 3\n1\n% y\n1\n\n"));
+  EXPECT_TRUE(metis.symmetric);
+  EXPECT_EQ(metis.list.vertices(), 4u);
+  EXPECT_EQ(metis.list.size(), 4u);
+  const auto mtx = graph::read<float>(
+      with("a.mtx", "%%MatrixMarket matrix coordinate real symmetric\n% x\n3 3 2\n2 1 .5\n3 1 4\n"));
+  EXPECT_TRUE(mtx.symmetric);
+  EXPECT_EQ(mtx.list[0].weight, 0.5f);
+  const auto names = graph::read<std::int32_t>(with("a.names", "bash libc6 3\nlibc6 gcc\n# x\nbash gcc 9\n"));
+  EXPECT_EQ(names.names, (std::vector<std::string>{"bash", "libc6", "gcc"}));
+  EXPECT_EQ(names.list[2].weight, 9);
+  EXPECT_EQ(names.list[2].to, 2u);
+  for (const char* name : {"empty.el", "empty.names", "empty.tuples"}) {
+    const auto f = graph::read<void>(with(name, ""));
+    EXPECT_EQ(f.list.size(), 0u);
+    EXPECT_EQ(f.list.vertices(), 0u);
+  }
+  EXPECT_EQ(graph::read<void>(path("a.el"), ".names").names[0], "0");
+}
+
+/// The error's text, from "graph::read: " on and without the folder.
+template <class W>
+std::string refusal(const std::string& path) {
+  try {
+    (void)graph::read<W>(path);
+  } catch (const kasane::error& e) {
+    const std::string text = e.what();
+    return text.substr(text.rfind('/') + 1);
+  }
+  return "not refused";
+}
+
+TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
+  const auto expect = [&](const char* name, const std::string& text, const std::string& what) {
+    EXPECT_EQ(refusal<std::int32_t>(with(name, text)).substr(0, what.size()), what);
+  };
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += "1 2\n";
+  expect("a.el", many + "1 x\n" + many, "a.el:5001: a vertex is no number");
+  expect("a.el", many + many + "1\n", "a.el:10001: a vertex is missing");
+  expect("a.el", "1 2\n# x\n4294967295 3\n", "a.el:3: vertex 4294967295 is not below");
+  expect("a.el", "1 99999999999999999999999\n", "a.el:1: a vertex is no number");
+  expect("a.el", "-1 2\n", "a.el:1: a vertex is no number");
+  expect("a.el", "1 2 3\n", "a.el:1: there is more than two vertices");
+  expect("a.wel", "1 2\n", "a.wel:1: a weight is missing");
+  expect("a.wel", "1 2 3\r\n1 2 -3\r\n", "a.wel:2: a weight is negative");
+  expect("a.wel", "1 2 1.5\n", "a.wel:1: a weight is no whole number");
+  expect("a.wel", "1 2 3 4\n", "a.wel:1: there is more than");
+  expect("a.gr", "c\nx sp 3 3\n", "a.gr:2: it is no line \"p sp");
+  expect("a.gr", "p sp 3 1\na 1 4 1\n", "a.gr:2: vertex 4 is out of range");
+  expect("a.gr", "p sp 3 1\na 0 1 1\n", "a.gr:2: vertex 0 is out of range");
+  expect("a.gr", "p sp 3 1\nb 1 2 1\n", "a.gr:2: it begins with neither");
+  expect("a.gr", "p sp 3 3\na 1 2 1\n", "a.gr:2: it has 1 edges, and says 3");
+  expect("a.gr", "p sp 4294967295 0\n", "a.gr:1: 4294967295 vertices are too many");
+  expect("a.gr", "", "a.gr: it has no header");
+  expect("a.graph", "3 1\n2\n1\n", "a.graph:3: it ends after 2 of 3");
+  expect("a.graph", "2 2\n2\n1\n", "a.graph: it has 2 neighbours");
+  expect("a.graph", "2 1\n2\n3\n", "a.graph:3: vertex 3 is out of range");
+  expect("a.graph", "2 1 11\n2\n3\n", "a.graph:1: weights of vertices");
+  expect("a.mtx", "%%MatrixMarket matrix array real general\n", "a.mtx:1: it does not begin with");
+  expect("a.mtx", "%%MatrixMarket matrix coordinate complex general\n",
+         "a.mtx:1: matrices of the field \"complex\"");
+  expect("a.mtx", "%%MatrixMarket matrix coordinate real general\n%\n2 3 1\n",
+         "a.mtx:3: the matrix is not square");
+  expect("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2\n",
+         "a.mtx:3: a weight is missing");
+  expect("a.names", "x y\nz\n", "a.names:2: a line has two names");
+  expect("a.names", "x y z\n", "a.names:1: the weight is no number");
+  expect("a.sg", "short", "a.sg: it is shorter than a header");
+  expect("a.sg", std::string(100, 'x'), "a.sg: its size of 100 bytes");
+  expect("a.tuples", "1234567", "a.tuples: its size is no multiple of 12");
+  expect("a.txt", "", "a.txt: the suffix \".txt\" is none of");
+  EXPECT_EQ(refusal<void>(path("none.el")), "none.el: No such file or directory");
+  EXPECT_EQ(refusal<std::int32_t>(with("b.tuples", std::string(12, '\0'))),
+            "b.tuples.weights: No such file or directory");
+  EXPECT_EQ(refusal<void>(with("c.tuples", std::string(12, '\1'))),
+            "c.tuples: edge 0 has a vertex of more than 32 bits");
+  try {
+    graph::write(graph::grid(2, 2), path("x.sg"));
+    ADD_FAILURE();
+  } catch (const kasane::error& e) {
+    EXPECT_EQ(e.code(), EINVAL);
+  }
+}
+
+TEST_F(Files, WithRandomChangesAreReadOrRefused) {
+  const auto g = graph::build(list_of<std::int32_t>(random_graph(60, 200, 6)));
+  std::mt19937 random(1);
+  std::size_t refused = 0;
+  for (const char* name : {"f.wel", "f.gr", "f.graph", "f.mtx", "f.wsg", "f.tuples", "f.names"}) {
+    if (std::string(name) == "f.names")
+      (void)with(name, "a b 1\nb c 2\nc a 3\n");
+    else
+      graph::write(g, path(name));
+    const std::string good = bytes_of(path(name));
+    for (int i = 0; i < 40; ++i) {
+      std::string bad = good;
+      for (unsigned n = 1 + random() % 4; n != 0 && !bad.empty(); --n) {
+        const std::size_t at = random() % bad.size();
+        switch (random() % 4) {
+          case 0: bad.resize(at); break;
+          case 1: bad[at] = static_cast<char>(random()); break;
+          case 2: bad.erase(at, random() % 9); break;
+          default: bad.insert(at, bad.substr(random() % bad.size(), random() % 9));
+        }
+      }
+      try {
+        const auto f = graph::read<std::int32_t>(with(name, bad));
+        if (f.list.vertices() > 100000) continue;  // a number with more digits
+        const auto again = graph::build(f.list, {.symmetric = f.symmetric});
+        EXPECT_LE(again.size(), 2 * f.list.size());
+      } catch (const kasane::error& e) {
+        EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 50u);
+}
+
+}  // namespace
