@@ -11,8 +11,8 @@
 ///     });
 ///
 /// How members get to their workers: each begins at its rank (a placed spawn), and waits there until all have
-/// begun; so no worker is idle, and looks for others' work, when they go on. A member that was stolen while it
-/// waited goes back before its wait returns. An index names the same rank in every team.
+/// begun; so no worker is idle, and looks for others' work, when they go on. A member that was stolen while
+/// it waited goes back before its wait returns. An index names the same rank in every team.
 ///
 /// **Thread safety**: a member belongs to one thread. All members of a team (of a rank, where it says "here")
 /// make the same calls of wait, wait_here and deal in the same order.
@@ -111,11 +111,20 @@ class member {
       return;
     }
     const std::uint64_t number = ++deals_ & kDealMask;
-    for (std::size_t i = take(number); i < chunks; i = take(number)) call(i);
+    for (std::size_t i = take(number); i < chunks; i = take(number)) {
+      stay();
+      call(i);
+    }
+  }
+  /// Goes back to its rank, if an idle worker of another one has taken it: after calls at which a thread may
+  /// move (a lock, a yield, a wait for something else, many accesses of atomics). wait, wait_here and deal do
+  /// so themselves.
+  void stay() const {
+    while (kasane::rank() != rank_) this_thread::move_to(rank_);
   }
 
-  /// Until all members are here. What each did before is visible to all afterwards. The members of a rank meet
-  /// at one word of it, and then one of each rank meets the others.
+  /// Until all members are here. What each did before is visible to all afterwards. The members of a rank
+  /// meet at one word of it, and then one of each rank meets the others.
   void wait() { meet(true); }
   /// Until all members of this rank are here; orders memory among them alone.
   void wait_here() { meet(false); }
@@ -144,8 +153,8 @@ class member {
     return {at(i), at(i + 1)};
   }
 
-  /// The next chunk of that deal. A member that is late finds a later deal in the word: then all chunks of its
-  /// own are taken, since a member begins a deal only when the one before has no chunk left.
+  /// The next chunk of that deal. A member that is late finds a later deal in the word: then all chunks of
+  /// its own are taken, since a member begins a deal only when the one before has no chunk left.
   [[nodiscard]] std::size_t take(std::uint64_t number) const noexcept {
     const std::atomic_ref<std::uint64_t> word(words_->deal);
     std::uint64_t seen = word.load(std::memory_order_relaxed);
@@ -156,11 +165,6 @@ class member {
       // Chunks carry no data from member to member: wait_here() orders what they wrote.
       if (word.compare_exchange_weak(seen, number << 40 | (next + 1), std::memory_order_relaxed)) return next;
     }
-  }
-
-  /// Goes back to its rank, if an idle worker of another one took it when it woke.
-  void stay() const {
-    while (kasane::rank() != rank_) this_thread::move_to(rank_);
   }
 
   void meet(bool others) {

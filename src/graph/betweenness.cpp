@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Betweenness centrality (U. Brandes, 2001) from some sources. Forwards a search level by level: each rank goes
-// through what the frontier has in A^F_k, and adds up the numbers of shortest paths to its own vertices.
+// Betweenness centrality (U. Brandes, 2001) from some sources. Forwards a search level by level: each rank
+// goes through what the frontier has in A^F_k, and adds up the numbers of shortest paths to its own vertices.
 // Backwards over the same levels: what a vertex passes on is, over its edges to the next level, the sum of
 // their (1 + dependency) / paths. That is kept for all places, and 0 but for the level after the current one,
 // so no levels are compared. What travels, by `get`, are the vertices of a level with one number each.
@@ -177,9 +177,11 @@ class Brandes {
     if (me_.rank_index() == 0) {
       std::uint64_t n_all = 0;
       for (std::uint32_t r = 0; r < l_.ranks; ++r) {
-        const std::uint64_t n = kasane::get(global_ptr<std::uint64_t>(&c_.ranks[r]->n_level));
-        const Travelling* const level = kasane::get(global_ptr<Travelling*>(&c_.ranks[r]->level));
-        if (n != 0) kasane::get(mine_.all + n_all, level, n);
+        std::uint64_t n = 0;
+        Travelling* level = nullptr;
+        fetch(&n, &c_.ranks[r]->n_level);
+        fetch(&level, &c_.ranks[r]->level);
+        if (n != 0) fetch(mine_.all + n_all, level, n);
         n_all += n;
       }
       mine_.n_all = n_all;

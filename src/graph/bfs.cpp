@@ -166,14 +166,14 @@ class Searcher {
       return;
     }
     for (std::uint32_t r = 0; r < l_.ranks; ++r)
-      kasane::get(mine_.all_bits + std::size_t{r} * l_.words(), s_.ranks[r]->bits[turn_], l_.words());
+      fetch(mine_.all_bits + std::size_t{r} * l_.words(), s_.ranks[r]->bits[turn_], l_.words());
   }
   void collect_ids() {
     mine_.all_size = 0;
     for (std::uint32_t r = 0; r < l_.ranks; ++r) {
       std::uint64_t n = 0;
-      kasane::get(&n, &s_.ranks[r]->size[turn_]);
-      if (n != 0) kasane::get(mine_.all_ids + mine_.all_size, s_.ranks[r]->ids[turn_], n);
+      fetch(&n, &s_.ranks[r]->size[turn_]);
+      if (n != 0) fetch(mine_.all_ids + mine_.all_size, s_.ranks[r]->ids[turn_], n);
       mine_.all_size += n;
     }
   }

@@ -2,7 +2,7 @@
 // From a list of edges to rows (layout.h), without a sort. Each member of the team has a share of its rank's
 // vertices. Two teams, with the allocations between them:
 //
-//   send      each member reads its part of the list, and lays out, for each member, the edges at its vertices
+// send      each member reads its part of the list, and lays out, for each member, the edges at its vertices
 //   order     the members of a rank count them, and the rank's vertices get places by ascending count
 //   group     a member groups its edges by the neighbour
 //   turn      it goes through the neighbours in descending order, and appends each to the rows that have it:
@@ -93,19 +93,18 @@ struct Build {
   PartMade* parts;
   Found* found;
 
+  /// One member has the list, and sends itself nothing.
+  [[nodiscard]] bool is_alone() const noexcept { return members == 1; }
   [[nodiscard]] int ways() const noexcept { return l.symmetric ? 1 : 2; }
-  [[nodiscard]] std::uint32_t member_of(vertex v) const noexcept {
-    return v / l.block * workers + v % l.block / share;
-  }
+  [[nodiscard]] std::uint32_t member_of(vertex v) const noexcept { return v / share; }
   /// The member's vertices, within its block.
   [[nodiscard]] part_of_range mine(const member& me) const noexcept {
-    const std::size_t begin = std::min<std::size_t>(l.block, std::size_t{me.rank_index()} * share);
-    return {begin, std::min<std::size_t>(l.block, begin + share)};
+    return {std::size_t{me.rank_index()} * share, std::size_t{me.rank_index() + 1} * share};
   }
 
   // ---- send ----
 
-  /// f(way, vertex, edge) for each edge of the member's part and each vertex at which it counts.
+  /// call(way, edge) for each edge of the member's part, at each vertex at which it counts: its `from`.
   template <class F>
   void each_of_list(const member& me, Found& f, F&& call) const {
     const auto [first, last] = me.part(0, size);
@@ -128,6 +127,11 @@ struct Build {
     Found f{0, 0, 0, kNone}, again = f;
     for (int way = 0; way < ways(); ++way)
       std::fill_n(stages[way][me.index()].offset, members + 1, std::uint64_t{0});
+    if (is_alone()) {
+      each_of_list(me, f, [&](int way, const edge<W>&) { ++stages[way][0].offset[1]; });
+      found[0] = f;
+      return;
+    }
     each_of_list(me, f,
                  [&](int way, const edge<W>& e) { ++stages[way][me.index()].offset[member_of(e.from) + 1]; });
     for (int way = 0; way < ways(); ++way) {
@@ -154,6 +158,13 @@ struct Build {
   /// f(edge) for each of them.
   template <class F>
   void each_received(const member& me, int way, F&& f) const {
+    if (is_alone()) {
+      Found again{0, 0, 0, kNone};
+      each_of_list(me, again, [&](int w, const edge<W>& e) {
+        if (w == way) f(e);
+      });
+      return;
+    }
     for (std::uint32_t i = 0; i < members; ++i) {
       const std::uint32_t from = (me.index() + i) % members;  // not all at the same time from the first
       const Stage<W>& s = stages[way][from];
@@ -166,7 +177,7 @@ struct Build {
       edge<W>* const buffer = stages[way][me.index()].received;
       for (; next < end;) {
         const std::size_t n = std::min<std::size_t>(kAtOnce, end - next);
-        kasane::get(buffer, s.sent + next, n);
+        fetch(buffer, s.sent + next, n);
         std::for_each(buffer, buffer + n, f);
         next += n;
       }
@@ -215,7 +226,7 @@ struct Build {
       const std::uint32_t n = l.size_of(r), base = l.first_of(r);
       me.deal(0, n, kAtOnce, [&](std::size_t first, std::size_t last) {
         vertex* const o = order + base;
-        kasane::get(o + first, parts[r].place + first, last - first);
+        fetch(o + first, parts[r].place + first, last - first);
         for (; first < last; ++first) o[first] = (o[first] - base) * l.ranks + r;
       });
     }
@@ -232,7 +243,10 @@ struct Build {
     const vertex base = l.first_of(me.rank());
     std::uint64_t* const next = s.group_end;
     std::fill_n(next, l.places() + 1, std::uint64_t{0});
-    each_received(me, way, [&](const edge<W>& e) { ++next[order[e.to]]; });
+    if (is_alone() && l.symmetric)  // as many as it has itself
+      for (std::uint32_t o = 0; o < l.places(); ++o) next[o] = parts[0].tuples[o];
+    else
+      each_received(me, way, [&](const edge<W>& e) { ++next[order[e.to]]; });
     std::uint64_t sum = 0;
     for (std::uint32_t o = 0; o < l.places(); ++o) sum += std::exchange(next[o], sum);
     each_received(me, way, [&](const edge<W>& e) {
@@ -247,8 +261,12 @@ struct Build {
     const Stage<W>& s = stages[way][me.index()];
     const auto [first, last] = mine(me);
     const vertex base = l.first_of(me.rank());
-    std::fill(s.begin, s.begin + (last - first), std::uint64_t{0});
-    each_received(me, way, [&, first = first](const edge<W>& e) { ++s.begin[e.from - base - first]; });
+    if (l.symmetric) {
+      std::copy(ranks[me.rank()].tuples + first, ranks[me.rank()].tuples + last, s.begin);
+    } else {
+      std::fill(s.begin, s.begin + (last - first), std::uint64_t{0});
+      each_received(me, way, [&, first = first](const edge<W>& e) { ++s.begin[e.from - base - first]; });
+    }
     std::uint64_t sum = 0;
     for (std::size_t v = 0; v < last - first; ++v) {
       const std::uint64_t n = s.begin[v];
@@ -385,9 +403,9 @@ class Builder {
     b_.l.vertices = list.vertices();
     b_.l.symmetric = options.symmetric;
     b_.l.ranks = ranks();
-    b_.l.block = block_for(list.vertices(), ranks());
     b_.workers = workers(), b_.members = ranks() * workers();
-    b_.share = std::max<std::uint32_t>(1, (b_.l.block + b_.workers - 1) / b_.workers);
+    b_.share = share_for(list.vertices(), b_.members);
+    b_.l.block = b_.share * b_.workers;
     for (auto& s : stages_) s = make_array<Stage<W>>(b_.members);
     for (int way = 0; way < 2; ++way) b_.stages[way] = stages_[way].get();
     b_.ranks = (of_ranks_ = make_array<OfRank>(b_.l.ranks)).get();
@@ -405,15 +423,15 @@ class Builder {
   }
 
  private:
-  /// Vertices of a rank: whole pages of results where there are many, else whole words.
-  [[nodiscard]] static std::uint32_t block_for(std::uint64_t vertices, std::uint32_t ranks) {
-    const std::uint64_t even = (vertices + ranks - 1) / ranks;
+  /// Vertices of a member: whole pages of results where there are many, else whole words.
+  [[nodiscard]] static std::uint32_t share_for(std::uint64_t vertices, std::uint32_t members) {
+    const std::uint64_t even = (vertices + members - 1) / members;
     const std::uint64_t unit = even >= std::uint64_t{1} << 18 ? 16384 : even >= 8192 ? 1024 : kBits;
-    const std::uint64_t block = std::max<std::uint64_t>(unit, (even + unit - 1) / unit * unit);
-    if (vertices >= no_vertex || block * ranks > no_vertex)
+    const std::uint64_t share = std::max<std::uint64_t>(unit, (even + unit - 1) / unit * unit);
+    if (vertices >= no_vertex || share * members > no_vertex)
       refuse("graph::build: %llu vertices are too many: they are numbered by 32 bits",
              static_cast<unsigned long long>(vertices));
-    return static_cast<std::uint32_t>(block);
+    return static_cast<std::uint32_t>(share);
   }
 
   /// Scratch memory of n elements at the member's rank.
@@ -431,7 +449,7 @@ class Builder {
       for (int way = 0; way < b_.ways(); ++way) {
         Stage<W>& s = stages_[way][m];
         s.offset = make_scratch_for_all(b_.members + 1);
-        s.sent = scratch<edge<W>>(m, (last - first) * (b_.l.symmetric ? 2 : 1));
+        s.sent = scratch<edge<W>>(m, b_.is_alone() ? 0 : (last - first) * (b_.l.symmetric ? 2 : 1));
         s.received = scratch<edge<W>>(m, kAtOnce);
       }
     }

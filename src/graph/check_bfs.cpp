@@ -39,7 +39,7 @@ class TreeCheck {
   void run() {
     const std::size_t n = l_.vertices;
     me_.deal(0, n, 65536, [&](std::size_t first, std::size_t last) {
-      kasane::get(parents_ + first, c_.result + first, last - first);
+      fetch(parents_ + first, c_.result + first, last - first);
       std::fill(levels_ + first, levels_ + last, kUnknown);
     });
     if (me_.rank_index() == 0) *c_.reached[me_.rank()] = 0;

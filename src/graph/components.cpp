@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weakly connected components by Afforest (M. Sutton, T. Ben-Nun, A. Barak, 2018): a forest over all places at
-// each rank, into which the rank links its own vertices; first two neighbours of each, then the others of
-// those vertices that are not in the largest tree. Between these, and at the end, the forests of all ranks are
-// merged, two by two, into rank 0's, which all get.
+// Weakly connected components by Afforest (M. Sutton, T. Ben-Nun, A. Barak, 2018): a forest over all places
+// at each rank, into which the rank links its own vertices; first two neighbours of each, then the others of
+// those vertices that are not in the largest tree. Between these, and at the end, the forests of all ranks
+// are merged, two by two, into rank 0's, which all get.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -23,7 +23,8 @@ namespace {
 constexpr std::size_t kMergedAtOnce = 16384;
 constexpr int kRounds = 2;
 
-/// A forest: each place's parent has a smaller number, or is the place itself. Members of a rank link at once.
+/// A forest: each place's parent has a smaller number, or is the place itself. Members of a rank link at
+/// once.
 class Forest {
  public:
   explicit Forest(vertex* parent) noexcept : parent_(parent) {}
@@ -120,7 +121,7 @@ class Joiner {
   void each_of(std::uint32_t rank, F&& f) {
     me_.deal(0, l_.places(), kMergedAtOnce, [&](std::size_t first, std::size_t last) {
       vertex* const buffer = j_.buffers[me_.rank()] + me_.rank_index() * kMergedAtOnce;
-      kasane::get(buffer, j_.forests[rank] + first, last - first);
+      fetch(buffer, j_.forests[rank] + first, last - first);
       f(static_cast<vertex>(first), buffer, last - first);
     });
   }

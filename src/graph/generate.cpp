@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The generators: edge i depends on i and the seeds alone, so any member makes any part.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <type_traits>
+#include <utility>
 
 #include "graph/layout.h"
 #include "graph/random_steps.h"
@@ -20,8 +23,8 @@ namespace {
   return (x >> 1 & 0x5555555555555555) | (x & 0x5555555555555555) << 1;
 }
 
-/// The Kronecker generator of Graph500 with the probabilities .57, .19, .19, .05. Edge i begins i * 2^64 steps
-/// of its random numbers after the seed, so neighbouring edges are one matrix apart.
+/// The Kronecker generator of Graph500 with the probabilities .57, .19, .19, .05. Edge i begins i * 2^64
+/// steps of its random numbers after the seed, so neighbouring edges are one matrix apart.
 class Kronecker {
  public:
   Kronecker(unsigned scale, std::uint64_t seed1, std::uint64_t seed2) noexcept
@@ -37,19 +40,29 @@ class Kronecker {
   template <class W>
   void make(edge<W>* all, std::uint64_t first, std::uint64_t last) const noexcept {
     RandomSteps::State begin = RandomSteps::after(RandomSteps::power(jump_, first), seed_);
-    for (; first < last; ++first, begin = RandomSteps::after(jump_, begin)) {
-      RandomSteps::State z = begin;
-      edge<W>& e = all[first];
-      make_one(z, e.from, e.to);
-      if constexpr (std::is_same_v<W, float>)
-        e.weight =
-            static_cast<float>(static_cast<float>(RandomSteps::next(z)) * .000000000465661287524579692);
-      else if constexpr (std::is_integral_v<W>)
-        e.weight = static_cast<W>(1 + RandomSteps::next(z) % 255);
+    while (first < last) {
+      // Several at a time: a number needs the one before, so that one edge keeps the CPU waiting.
+      RandomSteps::State z[kTogether];
+      std::uint64_t u[kTogether] = {}, v[kTogether] = {};
+      const std::uint64_t n = std::min<std::uint64_t>(kTogether, last - first);
+      for (RandomSteps::State& state : z) state = std::exchange(begin, RandomSteps::after(jump_, begin));
+      for (unsigned level = scale_; level-- != 0;)
+        for (std::size_t k = 0; k < kTogether; ++k) descend(draw(z[k]), level, u[k], v[k]);
+      for (std::size_t k = 0; k < n; ++k, ++first) {
+        edge<W>& e = all[first];
+        e.from = scrambled(u[k]), e.to = scrambled(v[k]);
+        if constexpr (std::is_same_v<W, float>)
+          e.weight =
+              static_cast<float>(static_cast<float>(RandomSteps::next(z[k])) * .000000000465661287524579692);
+        else if constexpr (std::is_integral_v<W>)
+          e.weight = static_cast<W>(1 + RandomSteps::next(z[k]) % 255);
+      }
     }
   }
 
  private:
+  static constexpr std::size_t kTogether = 4;
+
   /// A number below 10000.
   [[nodiscard]] static std::uint32_t draw(RandomSteps::State& z) noexcept {
     constexpr std::uint32_t kUneven = RandomSteps::kModulus % 10000;
@@ -58,18 +71,13 @@ class Kronecker {
       value = RandomSteps::next(z);
     return value % 10000;
   }
-
-  void make_one(RandomSteps::State& z, vertex& from, vertex& to) const noexcept {
-    std::uint64_t u = 0, v = 0;
-    for (unsigned level = scale_; level-- != 0;) {
-      const std::uint32_t r = draw(z);
-      // Below 1900 the square above the diagonal, below 3800 the one beneath, below 9500 the first.
-      std::uint64_t down = (r - 1900u < 1900u) | (r >= 9500u), right = (r < 1900u) | (r >= 9500u);
-      const std::uint64_t flip = static_cast<std::uint64_t>(u == v) & down & ~right;
-      down ^= flip, right ^= flip;
-      u |= down << level, v |= right << level;
-    }
-    from = scrambled(u), to = scrambled(v);
+  /// Into one of the four squares, at that bit: below 1900 the one above the diagonal, below 3800 the one
+  /// beneath, below 9500 the first. On the diagonal itself the one beneath is that above.
+  static void descend(std::uint32_t r, unsigned level, std::uint64_t& u, std::uint64_t& v) noexcept {
+    const std::uint64_t last = r >= 9500, beneath = r - 1900u < 1900u, above = r < 1900u;
+    const std::uint64_t flip = static_cast<std::uint64_t>(u == v) & beneath;
+    u |= (last | (beneath ^ flip)) << level;
+    v |= (last | above | flip) << level;
   }
 
   [[nodiscard]] vertex scrambled(std::uint64_t v) const noexcept {

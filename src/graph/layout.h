@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/kasane.hpp>
+#include <type_traits>
 #include <vector>
 
 namespace kasane::graph::detail {
@@ -71,6 +72,13 @@ struct Layout {
     return parts[owner(place)].caller[place % block];
   }
 };
+
+/// As kasane::get, by a member: it stays at its rank, where its inline atomics hold.
+template <class T>
+void fetch(T* to, const std::type_identity_t<T>* from, std::size_t n = 1) {
+  const polling_scope here;
+  kasane::get(to, from, n);
+}
 
 /// Memory of `n` elements at a rank.
 template <class T>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PageRank by pulling. A rank has what every vertex gives to each vertex it has an edge to; within the rank
-// new values are used at once (Gauss and Seidel), those of other ranks come by `get` after each iteration.
-#include <atomic>
+// PageRank by pulling: from what each vertex gave along an edge in the last iteration, so that the result is
+// the same on any number of ranks but for the order of sums. Of other ranks' vertices that comes by `get`. Two
+// turns of arrays suffice, since a rank passes the next wait only when all have got this iteration's.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -17,14 +17,13 @@ namespace kasane::graph {
 namespace detail {
 namespace {
 
-enum Sum : std::size_t { kChange, kDangling, kTotal, kSums };
+enum Sum : std::size_t { kChange, kTotal, kSums };
 
 struct Ranking {
   Layout l;
   pagerank_options options;
-  float* const* given;         ///< of each rank: what each place gives along an edge
-  float* const* published[2];  ///< of each rank: the same of its own, in turns
-  float* const* score;         ///< of each rank, of its own
+  float* const* given[2];  ///< of each rank: what each place gives along an edge, in turns
+  float* const* score;     ///< of each rank, of its own
   Sums<double, kSums>* sums;
   float* result;
   unsigned* iterations;
@@ -39,25 +38,25 @@ class Ranker {
         me_(me),
         part_(l_.parts[me.rank()]),
         base_(l_.first_of(me.rank())),
-        given_(r.given[me.rank()]),
         score_(r.score[me.rank()]) {}
 
   void run() {
-    const double n = static_cast<double>(l_.vertices);
+    // What vertices without edges give to all makes all scores larger by the same factor, so it comes last.
+    const double n = static_cast<double>(l_.vertices), base = (1 - r_.options.damping) / n;
     Values v{};
     each_row([&](std::size_t row) { set(row, static_cast<float>(1 / n), v); });
     exchange(v);
     unsigned iterations = 0;
     while (iterations < r_.options.iterations && l_.vertices != 0) {
-      const double d = r_.options.damping;
-      const double base = (1 - d) / n + d * v[kDangling] / n;
       v = {};
       each_row([&](std::size_t row) { pull(row, base, v); });
       exchange(v);
       ++iterations;
-      if (v[kChange] < r_.options.tolerance) break;
+      if (v[kChange] < r_.options.tolerance * v[kTotal]) break;
     }
-    each_row([&](std::size_t row) { r_.result[part_.caller[row]] = score_[row]; });
+    const auto factor = static_cast<float>(1 / v[kTotal]);
+    each_row([&](std::size_t row) { r_.result[part_.caller[row]] = factor * score_[row]; });
+    v[kChange] *= factor;
     if (me_.index() == 0) *r_.iterations = iterations, *r_.change = v[kChange];
   }
 
@@ -71,24 +70,21 @@ class Ranker {
       for (; row < end; ++row) f(row);
     });
   }
-  /// A member reads what another one of its rank writes now: the old value or the new one.
-  [[nodiscard]] std::atomic_ref<float> given(vertex v) const noexcept {
-    return std::atomic_ref<float>(given_[v]);
-  }
+  [[nodiscard]] float* given(unsigned turn) const noexcept { return r_.given[turn][me_.rank()]; }
 
   void set(std::size_t row, float score, Values& v) {
     const std::uint64_t degree = part_.out.degree(row);
     score_[row] = score;
     v[kTotal] += score;
-    if (degree == 0) v[kDangling] += score;
-    const float g = degree != 0 ? score / static_cast<float>(degree) : 0;
-    given(base_ + static_cast<vertex>(row)).store(g, std::memory_order_relaxed);
-    if (l_.ranks > 1) r_.published[turn_][me_.rank()][row] = g;
+    given(turn_)[base_ + row] = degree != 0 ? score / static_cast<float>(degree) : 0;
   }
   void pull(std::size_t row, double base, Values& v) {
-    double sum = 0;
-    for (std::uint64_t i = part_.in.start[row]; i < part_.in.start[row + 1]; ++i)
-      sum += given(part_.in.ids[i]).load(std::memory_order_relaxed);
+    const float* const given_before = given(turn_ ^ 1);
+    const vertex* from = part_.in.ids + part_.in.start[row];
+    const vertex* const end = part_.in.ids + part_.in.start[row + 1];
+    double even = 0, odd = 0;  // two sums at a time
+    for (; end - from >= 2; from += 2) even += given_before[from[0]], odd += given_before[from[1]];
+    const double sum = even + odd + (from != end ? given_before[*from] : 0);
     const auto score = static_cast<float>(base + r_.options.damping * sum);
     v[kChange] += std::abs(score - score_[row]);
     set(row, score, v);
@@ -101,7 +97,8 @@ class Ranker {
     for (std::uint32_t r = 0; r < l_.ranks; ++r) {
       if (r == me_.rank()) continue;
       me_.deal(0, l_.block, 4 * kChunk, [&](std::size_t first, std::size_t last) {
-        kasane::get(given_ + l_.first_of(r) + first, r_.published[turn_][r] + first, last - first);
+        const std::size_t at = l_.first_of(r) + first;
+        fetch(given(turn_) + at, r_.given[turn_][r] + at, last - first);
       });
     }
     me_.wait_here();
@@ -113,7 +110,7 @@ class Ranker {
   member& me_;
   const Part& part_;
   const vertex base_;
-  float *const given_, *const score_;
+  float* const score_;
   unsigned turn_ = 0;
   Sums<double, kSums>::Turn sum_turn_;
 };
@@ -145,12 +142,10 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
   if (!(options.damping >= 0 && options.damping < 1)) refuse("graph::pagerank: the damping is in [0, 1)");
   page_scores result;
   result.score = for_vertices<float>(l);
-  const AtRanks<float> given(l.ranks, l.places()), score(l.ranks, l.block), even(l.ranks, l.block),
-      odd(l.ranks, l.block);
+  const AtRanks<float> even(l.ranks, l.places()), odd(l.ranks, l.places()), score(l.ranks, l.block);
   Sums<double, kSums> sums(l.ranks, workers());
   const Ranking r{l,
                   options,
-                  given.get(),
                   {even.get(), odd.get()},
                   score.get(),
                   &sums,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generator of random numbers of Graph500: P. L'Ecuyer, F. Blouin, R. Couture, "A search for good multiple
-// recursive random number generators" (1993), m = 2^31 - 1, k = 5. A state is five numbers; a step is
-// z = x * z1 + y * z5, which shifts in. Any number of steps is a matrix.
+// The generator of random numbers of Graph500: P. L'Ecuyer, F. Blouin, R. Couture, "A search for good
+// multiple recursive random number generators" (1993), m = 2^31 - 1, k = 5. A state is five numbers; a step
+// is z = x * z1 + y * z5, which shifts in. Any number of steps is a matrix.
 //
 // Thread safety: values.
 #pragma once

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shortest paths by delta-stepping (U. Meyer, P. Sanders, 2003). A rank has the distances of its own vertices,
-// in buckets of width delta, and goes through its vertices of the current bucket, which is the same at all
-// ranks. A shorter way to a vertex of another rank is sent to it: members gather these in a buffer for each
-// rank, which that rank gets after the wait; of several ways to a vertex only better ones than were sent
+// Shortest paths by delta-stepping (U. Meyer, P. Sanders, 2003). A rank has the distances of its own
+// vertices, in buckets of width delta, and goes through its vertices of the current bucket, which is the same
+// at all ranks. A shorter way to a vertex of another rank is sent to it: members gather these in a buffer for
+// each rank, which that rank gets after the wait; of several ways to a vertex only better ones than were sent
 // before. Buffers are used in turns of two. When no rank has any more vertices in the bucket, the next one is
-// that of the least distance anywhere. Within a rank members share what they have in the bucket; of what comes
-// into it meanwhile each does a little by itself.
+// that of the least distance anywhere. Within a rank members share what they have in the bucket; of what
+// comes into it meanwhile each does a little by itself.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -235,7 +235,7 @@ class PathFinder {
     std::uint64_t least = Buckets::kNone;
     std::vector<Said> said(me_.rank_size());
     for (std::uint32_t r = 0; r < l_.ranks; ++r) {
-      kasane::get(said.data(), p_.said[turn_][r], said.size());
+      fetch(said.data(), p_.said[turn_][r], said.size());
       for (const Said& s : said) least = std::min(least, s.first);
     }
     return least;
@@ -246,12 +246,12 @@ class PathFinder {
     std::vector<Way<W>> ways;
     for (std::uint32_t i = 1; i < l_.ranks; ++i) {
       const std::uint32_t r = (me_.rank() + i) % l_.ranks;
-      kasane::get(sent.data(), p_.outgoing[turn_][r], sent.size());
+      fetch(sent.data(), p_.outgoing[turn_][r], sent.size());
       for (std::uint32_t w = 0; w < me_.rank_size(); ++w) {
         const auto& s = sent[std::size_t{w} * l_.ranks + me_.rank()];
         me_.deal(0, s.n, kChunk, [&](std::size_t first, std::size_t last) {
           ways.resize(last - first);
-          kasane::get(ways.data(), s.ways + first, ways.size());
+          fetch(ways.data(), s.ways + first, ways.size());
           for (const Way<W>& way : ways) shorten(way.row, way.length);
         });
       }

@@ -43,7 +43,7 @@ class Sums {
       for (std::uint32_t r = 0; r < me.size() / workers_; ++r) {
         const Slot* from = slots_.get()[r] + turn.parity * workers_;
         if (r != me.rank()) {
-          kasane::get(buffers_.get()[me.rank()], from, workers_);
+          fetch(buffers_.get()[me.rank()], from, workers_);
           from = buffers_.get()[me.rank()];
         }
         for (std::uint32_t w = 0; w < workers_; ++w)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Triangles, each counted once: edges are oriented from the vertex of lower degree (by the order of places) to
-// that of higher degree, where they are the first ones of a row; a triangle is two edges u → v, u → w and one
-// v → w. The rank of v counts: the oriented rows of all ranks go past in order, by `get`, each is marked in a
-// bitmap, and for those of its ends that are here, the marked ones of their own row are counted. So only what
-// is at hand is read at random.
+// Triangles, each counted once: edges are oriented from the vertex of lower degree (by the order of places)
+// to that of higher degree, where they are the first ones of a row; a triangle is two edges u → v, u → w and
+// one v → w. The rank of v counts: the oriented rows of all ranks go past in order, by `get`, each is marked
+// in a bitmap, and for those of its ends that are here, the marked ones of their own row are counted. So only
+// what is at hand is read at random.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -86,10 +86,10 @@ void count_all(const Counting& c, member& me) {
       const std::uint64_t* start = c.start[rank] + first;
       const vertex* ids = c.ids[rank];
       if (rank != me.rank()) {
-        kasane::get(c.starts[me.index()], start, last - first + 1);
+        fetch(c.starts[me.index()], start, last - first + 1);
         start = c.starts[me.index()];
         const std::size_t n = start[last - first] - start[0];
-        if (n != 0) kasane::get(c.rows[me.index()], ids + start[0], n);
+        if (n != 0) fetch(c.rows[me.index()], ids + start[0], n);
         ids = c.rows[me.index()] - start[0];
       }
       for (std::size_t row = 0; row < last - first; ++row)

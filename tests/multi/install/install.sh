@@ -29,6 +29,7 @@ use_it() {
   "$kasane" --version
   cmake -S "$here/hello" -B "$work" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release \
     -DARRAYS_EXAMPLE="$source/examples/arrays.cpp" -DACP_EXAMPLE="$source/examples/acp_list.c" \
+    -DGRAPH_EXAMPLE="$source/examples/graph.cpp" \
     >"$scratch/log" 2>&1 ||
     { cat "$scratch/log"; fail "find_package(Kasane)"; }
   cmake --build "$work" >"$scratch/log" 2>&1 || { cat "$scratch/log"; fail "building with CMake"; }
@@ -38,6 +39,8 @@ use_it() {
   "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane)
   "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" \
     $(pkg-config --cflags --libs kasane-comm)
+  "$CXX" -std=c++20 "$source/examples/graph.cpp" -o "$work/hello_graph_pc" \
+    $(pkg-config --cflags --libs kasane-graph)
   "$CC" -std=c11 "$here/hello/hello_attach.c" -o "$work/hello_attach_pc" \
     $(pkg-config --cflags --libs kasane-attach)
   "$CC" -std=c11 "$source/examples/acp_list.c" -o "$work/acp_list_pc" \
@@ -72,6 +75,10 @@ use_it() {
     done
     for program in hello_c hello_c_pc; do
       expect "is 328350 ($ranks ranks)" "$kasane" run -n $ranks -- "$work/$program"
+    done
+    for program in hello_graph hello_graph_pc; do
+      expect "4 of 6 towns are reached, over 2 roads at most, on $ranks ranks" \
+        "$kasane" run -n $ranks -- "$work/$program"
     done
     for program in hello_comm hello_comm_pc; do
       expect "1 + … + $ranks = $((ranks * (ranks + 1) / 2))" "$kasane" run -n $ranks -- "$work/$program"

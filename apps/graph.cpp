@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Six kernels on a graph from a file or a generator, by kasane/graph.hpp.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <kasane/graph.hpp>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "common/command_line.h"
+#include "common/report.h"
+
+namespace {
+
+namespace graph = kasane::graph;
+using graph::vertex;
+
+struct Wanted {
+  std::string kernel = "bfs", file, format, write;
+  std::uint64_t scale = 0, edge_factor = 16, grid = 0, root = graph::no_vertex;
+  bool directed = false;
+};
+
+/// What ends the program with status 2.
+struct Refused {
+  std::string what;
+};
+
+/// Refuses a scale whose list and rows are larger than this machine's memory, unless the job has a budget and
+/// so an SSD.
+void expect_memory(const Wanted& w, std::size_t edge_bytes) {
+  if (std::getenv("KASANE_DRAM") != nullptr) return;
+  const double bytes = static_cast<double>(w.edge_factor) * static_cast<double>(std::uint64_t{1} << w.scale) *
+                       static_cast<double>(edge_bytes + 2 * (edge_bytes - sizeof(vertex)));
+  const double there =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (bytes > there)
+    throw Refused{"--scale " + std::to_string(w.scale) + " needs " +
+                  std::to_string(static_cast<std::uint64_t>(bytes) >> 20) +
+                  " MiB for the edges and the rows; this machine has " +
+                  std::to_string(static_cast<std::uint64_t>(there) >> 20) +
+                  ": give kasane run --dram and --spill"};
+}
+
+template <class W>
+graph::file<W> list_of(const Wanted& w, std::uint64_t seed) {
+  if (w.scale != 0) {
+    expect_memory(w, sizeof(graph::edge<W>));
+    return {graph::kronecker<W>(static_cast<unsigned>(w.scale), w.edge_factor), !w.directed, {}};
+  }
+  if (w.grid != 0) return {graph::grid<W>(w.grid, w.grid, seed), !w.directed, {}};
+  return graph::read<W>(w.file, w.format);
+}
+
+/// Vertices with an edge, by the seed.
+class Roots {
+ public:
+  Roots(std::uint64_t seed, std::uint64_t root) : state_(seed), root_(root) {}
+  template <class G>
+  vertex next(const G& g) {
+    if (root_ != graph::no_vertex) return static_cast<vertex>(root_);
+    vertex v = 0;
+    for (int tries = 0; tries < 1'000'000; ++tries) {
+      state_ = state_ * 6364136223846793005 + 1442695040888963407;
+      v = static_cast<vertex>((state_ >> 32) * g.vertices() >> 32);
+      if (g.out_degree(v) != 0) break;
+    }
+    return v;
+  }
+
+ private:
+  std::uint64_t state_, root_;
+};
+
+template <class W>
+class Run {
+ public:
+  Run(const Wanted& w, const apps::CommandLine& line, apps::Report& report)
+      : w_(w), line_(line), report_(report), roots_(line.common().seed, w.root) {}
+
+  int operator()() {
+    graph::file<W> file;
+    report_.measure_part("load", [&] { file = list_of<W>(w_, line_.common().seed); });
+    report_.measure_part("build", [&] {
+      g_ = graph::build(file.list, {.symmetric = file.symmetric || !w_.directed});
+      file.list = {};
+    });
+    names_ = std::move(file.names);
+    report_.result("vertices", g_.vertices());
+    report_.result("edges", g_.symmetric() ? g_.size() / 2 : g_.size());
+    report_.result("loops", g_.loops());
+    report_.result("duplicates", g_.duplicates());
+    if (!w_.write.empty()) graph::write(g_, w_.write);
+    if (g_.vertices() == 0) {
+      report_.verify(true, "");
+      return report_.finish();
+    }
+    for (std::uint64_t k = 0; k < line_.common().repeat; ++k) one(k + 1 == line_.common().repeat);
+    return report_.finish();
+  }
+
+ private:
+  void verify(const std::string& wrong) { report_.verify(wrong.empty(), wrong); }
+  [[nodiscard]] std::string name_of(vertex v) const {
+    return v < names_.size() ? names_[v] : std::to_string(v);
+  }
+
+  void one(bool is_last) {
+    if (w_.kernel == "bfs") return bfs(is_last);
+    if (w_.kernel == "sssp") return sssp(is_last);
+    if (w_.kernel == "bc") return bc(is_last);
+    if (w_.kernel == "cc") return cc(is_last);
+    if (w_.kernel == "pr") return pr(is_last);
+    tc(is_last);
+  }
+
+  void bfs(bool is_last) {
+    const vertex root = roots_.next(g_);
+    graph::tree t;
+    report_.measure([&] { t = graph::bfs(g_, root); });
+    verify(graph::check_bfs(g_, t));
+    if (!is_last) return;
+    report_.result("root", name_of(root));
+    report_.result("reached", t.reached);
+    report_.result("input_edges", t.input_edges);
+    report_.result("depth", std::uint64_t{t.depth});
+  }
+  void sssp(bool is_last) {
+    if constexpr (!std::is_void_v<W>) {
+      const vertex root = roots_.next(g_);
+      graph::distances<W> d;
+      report_.measure([&] { d = graph::sssp(g_, root); });
+      verify(graph::check_sssp(g_, d));
+      if (!is_last) return;
+      std::uint64_t reached = 0;
+      W longest = 0;
+      for (std::uint64_t v = 0; v < g_.vertices(); ++v) {
+        if (d.length[v] == graph::unreached<W>) continue;
+        ++reached;
+        longest = std::max(longest, d.length[v]);
+      }
+      report_.result("root", name_of(root));
+      report_.result("reached", reached);
+      report_.result("longest", static_cast<double>(longest));
+    }
+  }
+  void cc(bool is_last) {
+    graph::component_labels c;
+    report_.measure([&] { c = graph::components(g_); });
+    if (!is_last) return;
+    verify(graph::check_components(g_, c));
+    report_.result("components", c.count);
+  }
+  void pr(bool is_last) {
+    graph::page_scores p;
+    report_.measure([&] { p = graph::pagerank(g_); });
+    if (!is_last) return;
+    verify(graph::check_pagerank(g_, p));
+    report_.result("iterations", std::uint64_t{p.iterations});
+    const auto best = std::max_element(p.score.get(), p.score.get() + g_.vertices());
+    report_.result("first", name_of(static_cast<vertex>(best - p.score.get())));
+  }
+  void tc(bool is_last) {
+    std::uint64_t n = 0;
+    report_.measure([&] { n = graph::triangles(g_); });
+    if (!is_last) return;
+    verify(graph::check_triangles(g_, n));
+    report_.result("triangles", n);
+  }
+  /// Large graphs: the sum over all vertices is that of the distances, less one each.
+  void bc(bool is_last) {
+    const std::vector<vertex> sources{roots_.next(g_)};
+    kasane::unique_array<double> score;
+    report_.measure([&] { score = graph::betweenness(g_, sources); });
+    if (!is_last) return;
+    if (g_.size() < 4'000'000) verify(graph::check_betweenness(g_, sources, score));
+    double sum = 0, expected = 0;
+    for (std::uint64_t v = 0; v < g_.vertices(); ++v) sum += score[v];
+    const graph::tree t = graph::bfs(g_, sources[0]);
+    for (vertex v = 0; v < g_.vertices(); ++v) {
+      if (t.parent[v] == graph::no_vertex || v == t.root) continue;
+      for (vertex u = t.parent[v]; u != t.root; u = t.parent[u]) ++expected;
+    }
+    report_.verify(std::abs(sum - expected) <= 1e-6 * (1 + expected),
+                   "the scores' sum is " + std::to_string(sum) + ", not " + std::to_string(expected));
+    report_.result("source", name_of(sources[0]));
+    report_.result("sum", sum);
+  }
+
+  const Wanted& w_;
+  const apps::CommandLine& line_;
+  apps::Report& report_;
+  Roots roots_;
+  graph::csr<W> g_;
+  std::vector<std::string> names_;
+};
+
+void describe(const Wanted& w, apps::Report& report) {
+  report.parameter("kernel", w.kernel);
+  if (w.scale != 0)
+    report.parameter("scale", w.scale), report.parameter("edge_factor", w.edge_factor);
+  else if (w.grid != 0)
+    report.parameter("grid", w.grid);
+  else
+    report.parameter("file", w.file);
+}
+
+int run(int argc, char** argv) {
+  Wanted w;
+  apps::CommandLine line("graph",
+                         "A kernel on a graph: breadth-first search, shortest paths, components, PageRank, "
+                         "triangles, or betweenness from one source");
+  line.choice("kernel", w.kernel, {"bfs", "sssp", "cc", "pr", "tc", "bc"}, "What to compute");
+  line.text("file", w.file,
+            "The graph: .el .wel .gr .graph .mtx .sg .wsg .tuples .names, or - for standard input");
+  line.text("--format", w.format, "Read the file as one with this suffix", "SUFFIX");
+  line.number("--scale", w.scale, "Instead of a file, Graph500's Kronecker graph of 2^N vertices", 0, 31);
+  line.number("--edge-factor", w.edge_factor, "With --scale, edges a vertex", 1, 1024);
+  line.number("--grid", w.grid, "Instead of a file, the grid of N x N vertices", 0, 65535);
+  line.toggle("--directed", w.directed, "Edges go one way, unless the file says otherwise");
+  line.number("--root", w.root, "Begin here; by default at a random vertex with an edge, another in each run",
+              0, std::uint64_t{graph::no_vertex});
+  line.text("--write", w.write, "Write the graph to this file, in the format of its suffix");
+  if (auto status = line.parse(argc, argv)) return *status;
+  if (w.file.empty() + (w.scale == 0) + (w.grid == 0) != 2)
+    throw Refused{"give one of a file, --scale and --grid"};
+  if (line.common().serial) throw Refused{"there is no sequential elision of these kernels: omit --serial"};
+
+  apps::Report report(line);
+  describe(w, report);
+  if (w.kernel == "sssp") return Run<std::int32_t>(w, line, report)();
+  return Run<void>(w, line, report)();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return apps::guarded("graph", [&] {
+    try {
+      return run(argc, argv);
+    } catch (const Refused& r) {
+      apps::complain("graph", r.what.c_str());
+    } catch (const kasane::error& e) {
+      apps::complain("graph", e.what());
+    } catch (const kasane::out_of_memory& e) {
+      apps::complain("graph", e.what());
+    }
+    return 2;
+  });
+}

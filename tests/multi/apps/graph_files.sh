@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# graph on files and standard input; and what it says to what it cannot do: a message, and status 2.
+# Usage: graph_files.sh KASANE GRAPH RANKS
+set -u
+kasane=$1 graph=$2 ranks=$3
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0
+run() { timeout 50 "$kasane" run -n "$ranks" -- "$graph" "$@" > out.log 2> err.log; }
+complain() { echo "FAILED: $*"; cat out.log err.log; bad=1; }
+
+finds() {   # PATTERN ARGUMENTS…: status 0, and the JSON has the pattern
+  local pattern=$1
+  shift
+  run "$@" --json result.json || complain "exit status $?: $*"
+  grep -Eq -- "$pattern" result.json || complain "no '$pattern' in the result of: $*"
+}
+refuses() {   # TEXT ARGUMENTS…: status 2, and says TEXT
+  local text=$1
+  shift
+  run "$@"
+  [ $? -eq 2 ] || complain "not status 2: $*"
+  grep -q -- "$text" err.log || complain "no '$text' from: $*"
+}
+
+printf 'bash libc6\nlibc6 gcc\nbash readline\nreadline libc6\napart alone\n' > packages.names
+finds '"reached": 4' bfs packages.names --root 0
+finds '"root": "bash"' bfs packages.names --root 0
+finds '"components": 2' cc packages.names
+finds '"first": "libc6"' pr packages.names
+finds '"triangles": 1' tc packages.names
+finds '"reached": 1\b' bfs packages.names --directed --root 2
+
+printf '0 1 5\n1 2 5\n0 2 20\n' > small.wel
+finds '"longest": 10' sssp small.wel --root 0
+for suffix in wsg graph mtx gr wel tuples; do
+  finds '"edges": 3' sssp small.wel --write "again.$suffix"
+  finds '"longest": 10' sssp "again.$suffix" --root 0
+done
+: > empty.el
+finds '"vertices": 0' bfs empty.el
+printf '0 1\n1 2\n' | timeout 50 "$kasane" run -n "$ranks" -- "$graph" cc - > out.log 2> err.log ||
+  complain "standard input"
+grep -q 'components' out.log || complain "standard input"
+
+printf '0 1\n1 x\n' > wrong.el
+refuses 'wrong.el:2: a vertex is no number' bfs wrong.el
+refuses 'No such file' bfs none.el
+refuses 'none of .el' bfs small.txt
+refuses 'there is no vertex 9' bfs small.wel --root 9
+refuses 'directed' tc small.wel --directed
+refuses 'MiB' bfs --scale 31 --edge-factor 1024
+refuses 'give one of' bfs
+refuses 'give one of' bfs small.wel --scale 5
+refuses 'no sequential elision' bfs small.wel --serial
+exit $bad
