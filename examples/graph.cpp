@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph: how far every town is from the first one, by roads and by kilometres, and which towns no road joins
-// to it.
+// A graph: how far every town is from the first one, by roads and by kilometres, and which towns no road
+// joins to it.
 #include <cstdio>
 #include <kasane/graph.hpp>
 

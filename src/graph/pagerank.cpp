@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // PageRank by pulling: from what each vertex gave along an edge in the last iteration, so that the result is
-// the same on any number of ranks but for the order of sums. Of other ranks' vertices that comes by `get`. Two
-// turns of arrays suffice, since a rank passes the next wait only when all have got this iteration's.
+// the same on any number of ranks but for the order of sums. Of other ranks' vertices that comes by `get`.
+// Two turns of arrays suffice, since a rank passes the next wait only when all have got this iteration's.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
