@@ -45,45 +45,45 @@ struct InBucket {
 };
 constexpr std::size_t kByItself = 1000;
 
-/// The vertices of a member by bucket: some buckets from the current one on, and the rest.
+/// The vertices of a member by bucket: a window of buckets that has the current one, and the rest.
 class Buckets {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
   void add(std::uint64_t bucket, vertex row) {
     if (bucket < base_ + kNear)
-      near_[bucket % kNear].push_back(row);
+      near_[bucket - base_].push_back(row);
     else
       far_.push_back({bucket, row}), least_far_ = std::min(least_far_, bucket);
   }
   /// The first bucket from `from` on that has a vertex.
   [[nodiscard]] std::uint64_t first(std::uint64_t from) const noexcept {
     for (std::uint64_t b = std::max(from, base_); b < base_ + kNear; ++b)
-      if (!near_[b % kNear].empty()) return b;
+      if (!near_[b - base_].empty()) return b;
     return least_far_;
   }
-  [[nodiscard]] bool has(std::uint64_t bucket) const noexcept { return !near_[bucket % kNear].empty(); }
+  [[nodiscard]] bool has(std::uint64_t bucket) const noexcept { return !near_[bucket - base_].empty(); }
   [[nodiscard]] bool has_few(std::uint64_t bucket) const noexcept {
-    return near_[bucket % kNear].size() < kByItself;
+    return near_[bucket - base_].size() < kByItself;
   }
   /// Takes the vertices of a bucket. No bucket before it is asked for or added to later on.
   void take(std::uint64_t bucket, std::vector<vertex>& rows) {
     rows.clear();
-    if (bucket > base_) advance(bucket);
-    rows.swap(near_[bucket % kNear]);
+    if (bucket >= base_ + kNear) advance(bucket);
+    rows.swap(near_[bucket - base_]);
   }
 
  private:
-  static constexpr std::uint64_t kNear = 64;
+  static constexpr std::uint64_t kNear = 256;
   struct Far {
     std::uint64_t bucket;
     vertex row;
   };
+  /// The window begins there.
   void advance(std::uint64_t bucket) {
     // What is left in the buckets passed over has got a shorter way, and went with it.
-    for (std::uint64_t b = base_; b < std::min(bucket, base_ + kNear); ++b) near_[b % kNear].clear();
+    for (auto& rows : near_) rows.clear();
     base_ = bucket;
-    if (least_far_ >= base_ + kNear) return;
     std::vector<Far> all;
     all.swap(far_);
     least_far_ = kNone;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <vector>
 
 #include "graph/layout.h"
 
@@ -151,34 +152,56 @@ void expect_symmetric(const Layout& l, const char* call) {
   return sum_of(counts, members);
 }
 
+namespace {
+
+/// Neighbours that two rows have in common.
+[[nodiscard]] std::uint64_t common(const Layout& l, const vertex* a, const vertex* a_end, const vertex* b,
+                                   const vertex* b_end) {
+  const auto order = [&l](vertex v) { return v % l.block * l.ranks + v / l.block; };
+  std::uint64_t count = 0;
+  while (a != a_end && b != b_end) {
+    const std::uint32_t x = order(*a), y = order(*b);
+    count += x == y;
+    a += x >= y, b += y >= x;
+  }
+  return count;
+}
+
+/// Over the edges u → v with v at this rank; the rows of u go past.
+[[nodiscard]] std::uint64_t count_common_here(const Layout& l, member& me) {
+  constexpr std::size_t kWholeRowsAtOnce = 64;
+  const Rows& mine = l.parts[me.rank()].in;
+  const std::uint32_t base = l.first_of(me.rank());
+  std::vector<std::uint64_t> start(kWholeRowsAtOnce + 1);
+  std::vector<vertex> ids;
+  std::uint64_t count = 0;
+  for (std::uint32_t r = 0; r < l.ranks; ++r)
+    me.deal(0, l.block, kWholeRowsAtOnce, [&](std::size_t first, std::size_t last) {
+      const Rows& rows = l.parts[r].in;
+      fetch(start.data(), rows.start + first, last - first + 1);
+      ids.resize(start[last - first] - start[0]);
+      if (ids.empty()) return;
+      fetch(ids.data(), rows.ids + start[0], ids.size());
+      for (std::size_t row = 0; row < last - first; ++row) {
+        const vertex* const begin = ids.data() + (start[row] - start[0]);
+        const vertex* const end = ids.data() + (start[row + 1] - start[0]);
+        for (const vertex* v = begin; v != end; ++v)
+          if (*v - base < l.block)
+            count +=
+                common(l, begin, end, mine.ids + mine.start[*v - base], mine.ids + mine.start[*v - base + 1]);
+      }
+    });
+  return count;
+}
+
+}  // namespace
+
 /// Six times each triangle: the common neighbours of both ends of each edge, from the whole rows.
 [[nodiscard]] std::uint64_t count_common(const Layout& l) {
   expect_symmetric(l, "check_triangles");
   const std::uint32_t members = l.ranks * workers();
   const auto counts = make_array<std::uint64_t>(members);
-  const auto order = [&l](vertex v) { return v % l.block * l.ranks + v / l.block; };
-  team([&, all = counts.get()](member& me) {
-    const Rows& mine = l.parts[me.rank()].in;
-    std::uint64_t count = 0;
-    me.deal(0, l.block, 64, [&](std::size_t row, std::size_t end) {
-      for (; row < end; ++row) {
-        const vertex* const begin = mine.ids + mine.start[row];
-        const std::size_t n = mine.degree(row);
-        for (std::size_t i = 0; i < n; ++i) {
-          const Rows& other = l.parts[l.owner(begin[i])].in;
-          const vertex* a = begin;
-          const vertex* b = other.ids + other.start[begin[i] % l.block];
-          const vertex* const b_end = b + other.degree(begin[i] % l.block);
-          while (a != begin + n && b != b_end) {
-            const std::uint32_t x = order(*a), y = order(*b);
-            count += x == y;
-            a += x >= y, b += y >= x;
-          }
-        }
-      }
-    });
-    all[me.index()] = count;
-  });
+  team([&l, all = counts.get()](member& me) { all[me.index()] = count_common_here(l, me); });
   return sum_of(counts, members);
 }
 
