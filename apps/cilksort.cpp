@@ -9,7 +9,6 @@
 #include "cilksort/check.h"
 #include "cilksort/line.h"
 #include "cilksort/sort.h"
-#include "common/text_file.h"
 #include "common/command_line.h"
 #include "common/parallel.h"
 #include "common/patterns.h"
@@ -18,6 +17,7 @@
 #include "common/progress.h"
 #include "common/random.h"
 #include "common/report.h"
+#include "common/text_file.h"
 
 namespace {
 

@@ -25,7 +25,7 @@ THIRD_PARTY = {
     "omp.h": {"bench"},
     "gtest/": set(),
     "gmock/": set(),
-    "boost/": {"ult"},
+    "boost/": {"ult", "bench"},
     "xxhash.h": {"base"},
 }
 

@@ -15,9 +15,12 @@ mkdir -p build/numa
 cd build/numa
 here=$(pwd)
 if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
-  kernel=$(apt-cache search --names-only '^linux-image-[0-9.]*-[0-9]*-cloud-amd64$' | sed 's/ .*//' | sort -V |
-    tail -n 1)
-  [ -n "$kernel" ] || { echo "test_numa: no package linux-image-…-cloud-amd64 in this system's lists" >&2; exit 1; }
+  kernel=$(apt-cache search --names-only '^linux-image-[0-9.]*-[0-9]*-cloud-amd64$' | sed 's/ .*//' |
+    sort -V | tail -n 1)
+  if [ -z "$kernel" ]; then
+    echo "test_numa: no package linux-image-…-cloud-amd64 in this system's lists" >&2
+    exit 1
+  fi
   echo "test_numa: fetching $kernel"
   apt-get download -qq "$kernel" 2>/dev/null
   dpkg-deb --fsys-tarfile linux-image-*.deb | tar -x --wildcards './boot/vmlinuz*'
@@ -48,24 +51,29 @@ latency() {
 }
 status=0
 # shellcheck disable=SC2046
-timeout 600 qemu-system-x86_64 -machine q35,hmat=on -accel tcg,thread=multi -cpu max -smp 2 -m 704M -nographic \
-  -no-reboot -nodefaults -serial stdio -monitor none -net none \
+timeout 600 qemu-system-x86_64 -machine q35,hmat=on -accel tcg,thread=multi -cpu max -smp 2 -m 704M \
+  -nographic -no-reboot -nodefaults -serial stdio -monitor none -net none \
   $(memory 0 288 cpus=0,) $(memory 1 288 cpus=1,) $(memory 2 128 '') \
   -numa dist,src=0,dst=1,val=21 -numa dist,src=0,dst=2,val=40 -numa dist,src=1,dst=2,val=40 \
   $(latency 0 0 80 100) $(latency 0 1 140 50) $(latency 0 2 300 25) \
   $(latency 1 0 140 50) $(latency 1 1 80 100) $(latency 1 2 300 25) \
-  -kernel boot/vmlinuz-* -initrd initrd.gz -append 'console=ttyS0 quiet panic=-1' </dev/null >guest.log 2>&1 ||
-  status=$?
+  -kernel boot/vmlinuz-* -initrd initrd.gz -append 'console=ttyS0 quiet panic=-1' \
+  </dev/null >guest.log 2>&1 || status=$?
 tr -d '\r' <guest.log >"$here/output.log"
 cases=$(grep -c '^CASE ' output.log) || true
 bad=$(grep '^CASE ' output.log | grep -vc ' 0$') || true
-if [ "$status" -ne 0 ] || [ "$cases" -eq 0 ] || [ "$bad" -ne 0 ] || ! grep -q '^guest: [0-9.]* s after' output.log; then
+if [ "$status" -ne 0 ] || [ "$cases" -eq 0 ] || [ "$bad" -ne 0 ] ||
+  [ "$(grep -c '^guest: [0-9.]* s after' output.log)" -ne 1 ]; then
   cat output.log
-  echo "test_numa: FAILED: $bad of $cases cases (the machine ended with status $status); build/numa/output.log"
+  echo "test_numa: FAILED: $bad of $cases cases; the machine ended with status $status"
   exit 1
 fi
 # what must be said, whatever the status
-says() { grep -q "$1" output.log || { echo "test_numa: FAILED: build/numa/output.log does not say: $1" >&2; exit 1; }; }
+says() {
+  grep -q "$1" output.log && return
+  echo "test_numa: FAILED: build/numa/output.log does not say: $1" >&2
+  exit 1
+}
 says 'rank 1, worker 0: core 1 (NUMA node 1), memory from node 1'
 says 'distances 10 21 40'
 says 'pages_misplaced'

@@ -14,8 +14,8 @@ extern "C" {
 #endif
 
 /**
- * The numbers of the nodes with memory that this process may use, ascending, into numbers[0 … most); returns
- * how many there are.
+ * The numbers of the nodes with memory that this process may use, ascending, into numbers[0 … most);
+ * returns how many there are.
  */
 uint32_t kasane_numa_nodes(uint32_t* numbers, uint32_t most);
 /** The node of the core on which the caller runs at the moment. */
@@ -24,8 +24,8 @@ uint32_t kasane_numa_here(void);
 uint32_t kasane_numa_distance(uint32_t from, uint32_t to);
 /**
  * Gives the whole pages of 64 KiB in [pointer, pointer + bytes), which this rank owns, a policy:
- * KASANE_PLACEMENT_NUMA, _NUMA_INTERLEAVE, _NUMA_WEIGHTED (with STRICT, if that is wanted), or _LOCAL for none.
- * Pages that are present move: by the kernel, where the process has CAP_SYS_NICE, else by eviction to the
+ * KASANE_PLACEMENT_NUMA, _NUMA_INTERLEAVE, _NUMA_WEIGHTED (with STRICT, if that is wanted), or _LOCAL for
+ * none. Pages that are present move: by the kernel, where the process has CAP_SYS_NICE, else by eviction to the
  * spill file, from where they come back to the right node. The policy ends when the memory is freed.
  * Contents do not change, and other threads may use them meanwhile. No fence.
  * EINVAL: another rank owns a page (named); no such node; no whole page. ENOMEM: strict, and pages lie
@@ -33,8 +33,8 @@ uint32_t kasane_numa_distance(uint32_t from, uint32_t to);
  */
 int kasane_numa_bind(void* pointer, size_t bytes, kasane_placement_t placement, uint64_t argument);
 /**
- * Where the OS pages (4096 bytes) of [pointer, pointer + bytes) lie at this rank, asked of the kernel: for the
- * owner its pages, for other ranks their copies. on[node]: pages on it, for node < nodes. absent: not in
+ * Where the OS pages (4096 bytes) of [pointer, pointer + bytes) lie at this rank, asked of the kernel: for
+ * the owner its pages, for other ranks their copies. on[node]: pages on it, for node < nodes. absent: not in
  * DRAM here. misplaced: on other nodes than their policy wants. absent and misplaced may be NULL.
  * EINVAL: not allocated global memory.
  */

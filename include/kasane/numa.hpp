@@ -34,8 +34,8 @@ struct pages {
   std::uint64_t absent = 0;       ///< not in DRAM at this rank
   std::uint64_t misplaced = 0;    ///< on other nodes than their policy wants
 };
-/// Where [p, p + bytes) lies at this rank, asked of the kernel: for the owner its pages, for other ranks their
-/// copies. error EINVAL: not allocated global memory.
+/// Where [p, p + bytes) lies at this rank, asked of the kernel: for the owner its pages, for other ranks
+/// their copies. error EINVAL: not allocated global memory.
 [[nodiscard]] inline pages where(const void* p, std::size_t bytes) {
   pages all;
   const std::vector<std::uint32_t> numbers = nodes();

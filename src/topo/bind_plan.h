@@ -5,7 +5,8 @@
 //
 //   core      worker n of the host on the n-th core; more workers than cores begin again
 //   list      likewise, of the cores that are named
-//   numa      each rank at one node, on any core of it; a rank that has several nodes deals its workers to them
+//   numa      each rank at one node, on any core of it; a rank that has several nodes deals its workers to
+//             them
 //   package   likewise with packages
 //
 // Compact: neighbouring ranks (workers) share a node; scatter: they are dealt to the nodes in turn.

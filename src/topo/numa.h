@@ -50,8 +50,8 @@ struct NumaPolicy {
 /// Fails where a node is not one of `usable` (memory_nodes()): invalid_argument, which says whether it is
 /// absent or forbidden.
 [[nodiscard]] Result<> check_nodes(const NodeSet&, const NodeSet& usable);
-/// Sets the policy, whose nodes are usable, of the memory behind [at, at + bytes), whole OS pages of a mapping. Pages that are present
-/// stay. Errc::limit: the kernel refuses; the message says what to do.
+/// Sets the policy, whose nodes are usable, of the memory behind [at, at + bytes), whole OS pages of a
+/// mapping. Pages that are present stay. Errc::limit: the kernel refuses; the message says what to do.
 [[nodiscard]] Result<> set_memory_policy(void* at, std::size_t bytes, const NumaPolicy&);
 /// Moves present pages that are mapped by other processes or twice, too, to where their policy wants them.
 /// False: this process may not (CAP_SYS_NICE).

@@ -39,7 +39,8 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/two
 echo 0-1 >/sys/fs/cgroup/two/cpuset.mems
-run_case cpuset sh -c 'echo $$ >/sys/fs/cgroup/two/cgroup.procs; exec kasane run -n 1 -- numa_memory forbidden'
+run_case cpuset sh -c 'echo $$ >/sys/fs/cgroup/two/cgroup.procs
+exec kasane run -n 1 -- numa_memory forbidden'
 echo 'user:x:1000:1000::/:/bin/sh' >/etc/passwd
 run_case unprivileged su user -c 'kasane run -n 1 -- numa_memory'
 echo "guest: $(cut -d' ' -f1 /proc/uptime) s after its start"
