@@ -32,7 +32,8 @@ TEST(Binding, WorkersTakeCoresInTurn) {
   const auto all = cores();
   constexpr std::uint32_t kRanks = 3, kWorkers = 2;
   for (std::uint32_t rank = 0; rank != kRanks; ++rank) {
-    const Binding binding = Binding::create({topo::BindTo::What::core}, rank, kRanks, kWorkers).value();
+    const Binding binding =
+        Binding::create(topo::BindTo::parse("core").value(), rank, kRanks, kWorkers).value();
     for (std::uint32_t w = 0; w != kWorkers; ++w) {
       const topo::Core& core = all[(rank * kWorkers + w) % all.size()];
       EXPECT_EQ(after([&] { binding.bind_worker(w); }), Cores{core.cpu})
@@ -45,7 +46,7 @@ TEST(Binding, ServersTakeWhatIsLeft) {
   const auto all = cores();
   const Cores anywhere = topo::affinity().value();
   for (std::uint32_t workers = 1; workers <= all.size() + 1; ++workers) {
-    const Binding binding = Binding::create({topo::BindTo::What::core}, 0, 1, workers).value();
+    const Binding binding = Binding::create(topo::BindTo::parse("core").value(), 0, 1, workers).value();
     Cores left;
     for (std::size_t i = workers; i < all.size(); ++i) left.push_back(all[i].cpu);
     std::sort(left.begin(), left.end());
