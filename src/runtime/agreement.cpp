@@ -101,6 +101,9 @@ Result<std::byte*> agree(comm::OutOfBand& ranks, Options& options, std::uint64_t
   KASANE_TRY(workers);
   if (options.workers == 0) options.workers = *std::min_element(workers->begin(), workers->end());
   if (options.space_bytes == 0) options.space_bytes = usual_space(ranks.ranks());
+  const auto pools = gather(ranks, options.numa_pools);
+  KASANE_TRY(pools);
+  options.numa_pools = *std::max_element(pools->begin(), pools->end());
   return agree_on_base(ranks, options.space_bytes);
 }
 

@@ -5,6 +5,7 @@
 //
 //   options   rank 0's, also where the launcher passed no variables on
 //   workers   as rank 0's options say; where they leave it open, what the rank with the fewest cores can run
+//   pools     of NUMA memory: as many as the rank with the most nodes wants
 //   base      the first candidate (mem/space.h) that is free on all ranks
 //
 // Thread safety: at the start only, one thread a rank; collective.

@@ -26,13 +26,11 @@ NumaRequest numa_request_of(kasane_placement_t placement, std::uint64_t argument
   const bool strict = (all & KASANE_PLACEMENT_STRICT) != 0;
   switch (static_cast<kasane_placement_t>(all & ~flags)) {
     case KASANE_PLACEMENT_NUMA:
-      return {Kind::node,
-              argument < topo::kMostNumaNodes ? topo::NodeSet().set(argument)
-                                              : topo::NodeSet().set(topo::kMostNumaNodes - 1),
-              strict};
-    case KASANE_PLACEMENT_NUMA_INTERLEAVE: return {Kind::interleave, set_of(argument), strict};
-    case KASANE_PLACEMENT_NUMA_WEIGHTED: return {Kind::weighted, set_of(argument), strict};
-    case KASANE_PLACEMENT_NUMA_BLOCKS: return {Kind::blocks, set_of(argument), strict};
+      if (argument >= topo::kMostNumaNodes) return {Kind::node, {}, strict, argument};
+      return {Kind::node, topo::NodeSet().set(argument), strict, 0};
+    case KASANE_PLACEMENT_NUMA_INTERLEAVE: return {Kind::interleave, set_of(argument), strict, 0};
+    case KASANE_PLACEMENT_NUMA_WEIGHTED: return {Kind::weighted, set_of(argument), strict, 0};
+    case KASANE_PLACEMENT_NUMA_BLOCKS: return {Kind::blocks, set_of(argument), strict, 0};
     default: return {};
   }
 }

@@ -50,6 +50,9 @@ Result<void> NumaMemory::prefer(std::uint32_t node) {
 Result<NumaPolicy> NumaMemory::policy_of(NumaRequest& request) const {
   using Kind = NumaRequest::Kind;
   if (request.kind == Kind::none) return preferred_;
+  if (request.beyond != 0)
+    return fail(Errc::invalid_argument, fmt::format("there is no NUMA node {} (this machine has {})",
+                                                    request.beyond, topo::nodes_text(nodes_)));
   if (request.nodes.none()) request.nodes = nodes_;
   KASANE_TRY(topo::check_nodes(request.nodes, nodes_));
   if (nodes_.count() < 2) return NumaPolicy{};

@@ -36,6 +36,7 @@ struct NumaRequest {
   Kind kind = Kind::none;
   topo::NodeSet nodes;  ///< empty: all that the process may use
   bool strict = false;
+  std::uint64_t beyond = 0;  ///< a number that no machine's node has was named
 };
 
 class NumaMemory {

@@ -37,6 +37,7 @@ struct Options {
   bool bind_scattered = false;
   bool show_binding = false;
   std::uint64_t space_bytes = 0;  ///< 0: usual_space()
+  std::uint64_t numa_pools = 0;   ///< no option: what the rank with the most wants (numa_memory.h)
   /// DRAM for the global memory of a host's ranks; 0: three quarters of what there is, or with spill ==
   /// "none" no limit
   std::uint64_t dram_bytes = 0;

@@ -348,15 +348,13 @@ Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_a
 Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
-  start_waiter.emplace(*transport);
-  collectives.emplace(*transport, *start_waiter);
-  std::uint64_t numa_pools = NumaMemory::pools_wanted();
-  collectives->allreduce(comm::Reduce::max, {&numa_pools, 1});
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
-                                  options.main_stack_bytes, static_cast<std::uint32_t>(numa_pools));
+                                  options.main_stack_bytes, static_cast<std::uint32_t>(options.numa_pools));
   KASANE_TRY(divided);
   segments = *divided;
 
+  start_waiter.emplace(*transport);
+  collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   if (ranks > 1 && !options.main_in_every_rank) {
     signal_actions.emplace(*transport);
@@ -392,6 +390,7 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   if (attached) transport->limit_memory();
   const std::uint32_t here =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
+  options.numa_pools = NumaMemory::pools_wanted();
   if (space_base == nullptr) {
     auto agreed = agree(session->out_of_band(), options, default_workers(here));
     KASANE_TRY(agreed);
