@@ -68,7 +68,7 @@ case $set in
   ends)
     # What a launcher says of a signal is its own: 128 + signal, the signal, or of another rank that it ended.
     ends wild ' (139|11|9|15) ' 'global memory until this process detached'
-    ends left ' (3|9|15) ' ''
+    ends left ' (1|3|9|15) ' ''  # 1: of a rank that has noticed
     ends killed ' (137|9|15) ' ''
     # exit() without an end of the MPI is an error to launchers, which may end ranks that are still there
     ends exit ' ([01]|9|15) ' '' ;;
