@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <span>
 #include <sstream>
 
 namespace kasane::topo {
@@ -65,6 +66,34 @@ Error refusal(int number, std::size_t bytes, const NumaPolicy& policy) {
   if (number == EINVAL && policy.kind == NumaPolicy::Kind::weighted)
     return {Errc::unsupported, what + " by weights: that needs Linux 6.9"};
   return {Errc::limit, what + ": " + std::generic_category().message(number)};
+}
+
+/// As many as a call of the kernel is asked about.
+constexpr std::size_t kPagesAtOnce = 512;
+
+/// Calls visit(present, absent) for some hundred OS pages of the range after the others: the addresses of
+/// those that are present, and how many are not. What the kernel moves and what it answers for are pages that
+/// have a translation at `at`; a page that only other mappings, other processes or system calls have touched
+/// has none, so each present one is touched here. Absent ones stay absent; one that leaves between the look
+/// and the touch gets a frame of zeros, which is overwritten when it comes back.
+template <class Visit>
+Result<> for_each_present(const void* at, std::size_t bytes, Visit&& visit) {
+  std::array<unsigned char, kPagesAtOnce> resident{};
+  std::array<void*, kPagesAtOnce> pages{};
+  auto* const first = static_cast<std::byte*>(const_cast<void*>(at));
+  for (std::size_t done = 0; done < bytes; done += kPagesAtOnce * kOsPage) {
+    const std::size_t part = std::min(bytes - done, kPagesAtOnce * kOsPage), all = part / kOsPage;
+    if (::mincore(first + done, part, resident.data()) != 0) return fail_errno(Errc::limit, "mincore");
+    std::size_t present = 0;
+    for (std::size_t i = 0; i < all; ++i) {
+      if ((resident[i] & 1) == 0) continue;
+      std::byte* const page = first + done + i * kOsPage;
+      (void)*static_cast<volatile std::byte*>(page);
+      pages[present++] = page;
+    }
+    KASANE_TRY(visit(std::span<void* const>(pages.data(), present), all - present));
+  }
+  return {};
 }
 
 }  // namespace
@@ -127,30 +156,19 @@ Result<> set_memory_policy(void* at, std::size_t bytes, const NumaPolicy& policy
 }
 
 bool move_to_policy(void* at, std::size_t bytes, const NumaPolicy& policy) noexcept {
-  return bind(at, bytes, policy, MPOL_MF_MOVE_ALL) == 0;
+  const auto mapped =
+      for_each_present(at, bytes, [](std::span<void* const>, std::size_t) -> Result<> { return {}; });
+  return mapped && bind(at, bytes, policy, MPOL_MF_MOVE_ALL) == 0;
 }
 
 Result<> count_pages(const void* at, std::size_t bytes, const NodeSet& wanted, NumaPages& to) {
-  constexpr std::size_t kAtOnce = 512;
-  std::array<unsigned char, kAtOnce> resident{};
-  std::array<void*, kAtOnce> pages{};
-  std::array<int, kAtOnce> nodes{};
-  auto* const first = static_cast<std::byte*>(const_cast<void*>(at));
-  for (std::size_t done = 0; done < bytes; done += kAtOnce * kOsPage) {
-    const std::size_t part = std::min(bytes - done, kAtOnce * kOsPage), all = part / kOsPage;
-    if (::mincore(first + done, part, resident.data()) != 0) return fail_errno(Errc::limit, "mincore");
-    std::size_t present = 0;
-    for (std::size_t i = 0; i < all; ++i) {
-      if ((resident[i] & 1) == 0) continue;
-      std::byte* const page = first + done + i * kOsPage;
-      (void)*static_cast<volatile std::byte*>(page);
-      pages[present++] = page;
-    }
-    to.absent += all - present;
-    if (present == 0) continue;
-    if (::syscall(SYS_move_pages, 0, present, pages.data(), nullptr, nodes.data(), 0) < 0)
+  std::array<int, kPagesAtOnce> nodes{};
+  return for_each_present(at, bytes, [&](std::span<void* const> present, std::size_t absent) -> Result<> {
+    to.absent += absent;
+    if (present.empty()) return {};
+    if (::syscall(SYS_move_pages, 0, present.size(), present.data(), nullptr, nodes.data(), 0) < 0)
       return fail_errno(Errc::limit, "the kernel does not say where pages lie (move_pages)");
-    for (std::size_t i = 0; i < present; ++i) {
+    for (std::size_t i = 0; i < present.size(); ++i) {
       if (nodes[i] < 0) {  // has left since
         ++to.absent;
         continue;
@@ -160,8 +178,8 @@ Result<> count_pages(const void* at, std::size_t bytes, const NodeSet& wanted, N
       ++to.on[node];
       if (wanted.any() && !wanted[node]) ++to.misplaced;
     }
-  }
-  return {};
+    return {};
+  });
 }
 
 }  // namespace kasane::topo

@@ -53,8 +53,9 @@ struct NumaPolicy {
 /// Sets the policy, whose nodes are usable, of the memory behind [at, at + bytes), whole OS pages of a
 /// mapping. Pages that are present stay. Errc::limit: the kernel refuses; the message says what to do.
 [[nodiscard]] Result<> set_memory_policy(void* at, std::size_t bytes, const NumaPolicy&);
-/// Moves present pages that are mapped by other processes or twice, too, to where their policy wants them.
-/// False: this process may not (CAP_SYS_NICE).
+/// Moves present pages to where their policy wants them, also pages that other processes map, that are mapped
+/// twice, or not at `at`. Says nothing of pages that stay: count_pages() does. False: this process may not
+/// (CAP_SYS_NICE).
 [[nodiscard]] bool move_to_policy(void* at, std::size_t bytes, const NumaPolicy&) noexcept;
 
 /// Where the OS pages of a range lie.

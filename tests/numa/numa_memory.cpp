@@ -265,6 +265,32 @@ void peers_touch() {
   kasane::deallocate(p);
 }
 
+/// Pages that only a peer has touched are in none of this rank's page tables; bind moves them all the same.
+void peers_touched_then_bound() {
+  const std::uint32_t owner = kasane::rank(), peer = (owner + 1) % kasane::ranks();
+  std::vector<void*> all;  // freed last: memory that is used again has been seen
+  for (const std::uint32_t node : numa::nodes()) {
+    void* const p = kasane::async(kasane::at{peer}, [owner] {
+                      void* const fresh = kasane::allocate(kBytes, 16, placement::on(owner).fixed());
+                      const std::vector<unsigned char> bytes(kBytes, 7);
+                      kasane::put(static_cast<unsigned char*>(fresh), bytes.data(), bytes.size());
+                      return fresh;
+                    }).get();
+    all.push_back(p);
+    kasane::async(kasane::at{owner}, [p, node] {
+      numa::bind(p, kBytes, placement::numa(node));
+      expect_on(node, p, kBytes, "touched by a peer's put, then bound");
+      expect(numa::where(p, kBytes).misplaced == 0, "none is misplaced");
+      std::vector<unsigned char> bytes(kBytes);
+      kasane::get(bytes.data(), static_cast<const unsigned char*>(p), bytes.size());
+      expect(std::count(bytes.begin(), bytes.end(), 7) == static_cast<std::ptrdiff_t>(kBytes),
+             "its bytes are the same");
+      return 0;
+    }).get();
+  }
+  for (void* p : all) kasane::deallocate(p);
+}
+
 /// What came back from the spill file lies where it did before.
 void spilled() {
   constexpr std::size_t kMany = 48u << 20;
@@ -295,7 +321,11 @@ void forbidden() {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   kasane::run([=] {
-    if (what == "peers") return peers_touch();
+    if (what == "peers") {
+      peers_touch();
+      peers_touched_then_bound();
+      return;
+    }
     if (what == "spilled") return spilled();
     if (what == "forbidden") return forbidden();
     if (argc > 2) {
