@@ -115,18 +115,22 @@ Result<bool> NumaMemory::bind(comm::Blocking& io, std::uint64_t offset, std::uin
   if (request.kind == NumaRequest::Kind::blocks)
     return fail(Errc::invalid_argument, "numa::bind: bind the parts of an array for blocks");
   if (nodes_.count() < 2) return true;
-  if (!any_bound()) {
-    any_bound_.store(true);
-    const Note message{Note::What::i_bind, 0, 0};
-    for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
-      if (Rank{r} != transport_.rank())
-        (void)io.request(Rank{r}, gas::kNumaHandler, comm::as_payload(message));
-  }
+  tell_others(io);
   const std::lock_guard guard(mutex_);
   KASANE_TRY(topo::set_memory_policy(space_.a(first), last - first, *policy));
   cut_out(first, last - first);
   if (request.kind != NumaRequest::Kind::none) note_bound(first, last - first, *policy);
   return topo::move_to_policy(space_.a(first), last - first, *policy);
+}
+
+/// That this rank binds. Returns when all know, also to threads that come while another one tells.
+void NumaMemory::tell_others(comm::Blocking& io) {
+  any_bound_.store(true, std::memory_order_relaxed);
+  if (told_.load(std::memory_order_acquire)) return;
+  const Note message{Note::What::i_bind, 0, 0};
+  for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
+    if (Rank{r} != transport_.rank()) (void)io.request(Rank{r}, gas::kNumaHandler, comm::as_payload(message));
+  told_.store(true, std::memory_order_release);
 }
 
 void NumaMemory::note_bound(std::uint64_t offset, std::uint64_t bytes, const NumaPolicy& policy) {
@@ -198,7 +202,7 @@ void NumaMemory::on_message(void* self, const comm::Message& message) noexcept {
   } else {
     const std::lock_guard guard(numa.mutex_);
     numa.binders_[raw(message.from)] = true;
-    numa.any_bound_.store(true);
+    numa.any_bound_.store(true, std::memory_order_relaxed);
   }
   numa.transport_.reply(message.token, 0);
 }

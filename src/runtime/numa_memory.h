@@ -88,6 +88,7 @@ class NumaMemory {
   static constexpr std::uint32_t kBlocks = 1;
 
   Result<topo::NumaPolicy> policy_of(NumaRequest&) const;
+  void tell_others(comm::Blocking&);
   void note_bound(std::uint64_t offset, std::uint64_t bytes, const topo::NumaPolicy&);
   void cut_out(std::uint64_t offset, std::uint64_t bytes);
   void unbind(std::uint64_t offset, std::uint64_t bytes) noexcept;
@@ -105,7 +106,8 @@ class NumaMemory {
   std::vector<topo::NumaPolicy> policies_;  ///< of the pools, after the one with blocks
   std::map<std::uint64_t, Bound> bound_;    ///< by offset; disjoint
   std::vector<bool> binders_;               ///< ranks that have said so
-  std::atomic<bool> any_bound_{false};
+  std::atomic<bool> any_bound_{false};      ///< by this rank, or by another
+  std::atomic<bool> told_{false};           ///< all others know that this rank binds
 };
 
 }  // namespace kasane::runtime

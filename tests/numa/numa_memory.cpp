@@ -2,6 +2,7 @@
 // Memory of NUMA nodes: each placement gives what it says, also in memory that had another policy before, and
 // free leaves none. On a machine of one node it checks what holds there. Ends with status 0.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -291,6 +292,40 @@ void peers_touched_then_bound() {
   for (void* p : all) kasane::deallocate(p);
 }
 
+/// Memory that two ranks have bound, the second after it had heard of the first, and that others free: no
+/// policy is left.
+void freed_by_peers() {
+  const std::uint32_t node = numa::nodes().back(), ranks = kasane::ranks();
+  std::array<void*, 2> bound{};
+  for (std::uint32_t binder = 0; binder < 2; ++binder) {
+    bound[binder] = kasane::async(kasane::at{binder}, [binder, node] {
+                      void* const p = kasane::allocate(kBytes, 16, placement::on(binder).fixed());
+                      touch(p, kBytes);
+                      numa::bind(p, kBytes, placement::numa(node));
+                      if (privileged()) expect_on(node, p, kBytes, "bound by rank " + std::to_string(binder));
+                      return p;
+                    }).get();
+  }
+  for (std::uint32_t binder = 0; binder < 2; ++binder) {
+    void* const was = bound[binder];
+    kasane::async(kasane::at{ranks - 1 - binder}, [was] {
+      kasane::deallocate(was);
+      return 0;
+    }).get();
+    kasane::async(kasane::at{binder}, [binder, node, was] {
+      void* const p = kasane::allocate(kBytes, 16, placement::on(binder).fixed());
+      touch(p, kBytes);
+      const numa::pages pages = numa::where(p, kBytes);
+      expect(p == was, "the same memory is allocated again");
+      if (privileged())
+        expect(pages.on[node] == 0 || has_cores(node),
+               "bound by rank " + std::to_string(binder) + ", freed by another: " + text(pages));
+      kasane::deallocate(p);
+      return 0;
+    }).get();
+  }
+}
+
 /// What came back from the spill file lies where it did before.
 void spilled() {
   constexpr std::size_t kMany = 48u << 20;
@@ -324,6 +359,7 @@ int main(int argc, char** argv) {
     if (what == "peers") {
       peers_touch();
       peers_touched_then_bound();
+      freed_by_peers();
       return;
     }
     if (what == "spilled") return spilled();
@@ -339,6 +375,7 @@ int main(int argc, char** argv) {
     bound_later();
     bound_under_load();
     small_ones_cost_no_mappings();
+    if (kasane::ranks() > 1) freed_by_peers();
     errors();
   });
   std::printf("numa_memory: %s\n", failures == 0 ? "all right" : "FAILED");

@@ -31,6 +31,7 @@ run_case two_ranks kasane run -n 2 --workers 1 -- numa_memory
 run_case without_spill kasane run -n 1 --spill none -- numa_memory
 run_case full_node kasane run -n 1 --dram 400M --stats -- numa_memory 2 200
 run_case peers kasane run -n 2 --workers 1 -- numa_memory peers
+run_case four_ranks kasane run -n 4 --workers 1 -- numa_memory peers
 run_case peers_without_spill kasane run -n 2 --workers 1 --spill none -- numa_memory peers
 run_case spilled kasane run -n 1 --workers 1 --dram 24M -- numa_memory spilled
 run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_memory
