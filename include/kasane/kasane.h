@@ -303,8 +303,8 @@ void* kasane_allocate_zeroed(size_t bytes, size_t alignment, kasane_placement_t 
 void* kasane_calloc(size_t count, size_t bytes);
 /**
  * Changes the size of an allocation: in place where that is possible and wastes little, else at another
- * address of the same rank, to which the caller copies the bytes by ordinary loads and stores. pointer NULL:
- * as kasane_malloc.
+ * address of the same rank and NUMA nodes (numa_blocks: of none), to which the caller copies the bytes by
+ * ordinary loads and stores. pointer NULL: as kasane_malloc.
  * bytes 0: as kasane_free, and returns NULL. NULL otherwise: ENOMEM, and the allocation is unchanged.
  */
 void* kasane_realloc(void* pointer, size_t bytes);

@@ -203,8 +203,8 @@ namespace detail {
     detail::throw_last_error();
   return p;
 }
-/// Changes the size of an allocation, in place or at another address of the same rank, to which its bytes are
-/// copied. Null: allocates. `bytes` is not 0.
+/// Changes the size of an allocation, in place or at another address of the same rank and NUMA nodes
+/// (numa_blocks: of none), to which its bytes are copied. Null: allocates. `bytes` is not 0.
 /// Throws out_of_memory, and the allocation is unchanged.
 [[nodiscard]] inline void* reallocate(void* p, std::size_t bytes) {
   void* q = kasane_realloc(p, bytes != 0 ? bytes : 1);

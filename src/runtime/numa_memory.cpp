@@ -210,10 +210,8 @@ void NumaMemory::on_message(void* self, const comm::Message& message) noexcept {
 /// Of a range with one pool, or with none.
 Result<void> NumaMemory::count(std::uint64_t offset, std::uint64_t bytes, topo::NumaPages& to) {
   topo::NodeSet wanted = preferred_.nodes;
-  if (pools_.contains(offset)) {
-    const std::uint64_t pool = (offset - pools_.offset) / pools_.bytes + 1;
-    if (pool > kBlocks && pool - kBlocks <= policies_.size()) wanted = policies_[pool - kBlocks - 1].nodes;
-  }
+  if (const std::uint32_t pool = pool_of(offset); pool > kBlocks && pool - kBlocks <= policies_.size())
+    wanted = policies_[pool - kBlocks - 1].nodes;
   const std::uint64_t end = offset + bytes;
   auto it = bound_.upper_bound(offset);
   if (it != bound_.begin()) --it;

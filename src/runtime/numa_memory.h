@@ -55,6 +55,12 @@ class NumaMemory {
   /// The pool to allocate from; 0: the usual heap. Errc::invalid_argument: there is no such node;
   /// out_of_memory: all pools have other policies.
   Result<std::uint32_t> pool_for(NumaRequest&);
+  /// The pool for memory that takes the place of what lies at the offset (realloc); 0: the usual heap, also
+  /// where that has blocks, whose sizes belong to one allocation.
+  [[nodiscard]] std::uint32_t pool_like(std::uint64_t offset) const noexcept {
+    const std::uint32_t pool = pool_of(offset);
+    return pool == kBlocks ? 0 : pool;
+  }
   /// The memory of a request of blocks was allocated: its pages, cut into equal parts. As bind().
   Result<bool> place_blocks(std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet&);
 
@@ -87,6 +93,11 @@ class NumaMemory {
   /// The pool that has blocks.
   static constexpr std::uint32_t kBlocks = 1;
 
+  /// 0: the offset lies in none.
+  [[nodiscard]] std::uint32_t pool_of(std::uint64_t offset) const noexcept {
+    return pools_.contains(offset) ? static_cast<std::uint32_t>((offset - pools_.offset) / pools_.bytes) + 1
+                                   : 0;
+  }
   Result<topo::NumaPolicy> policy_of(NumaRequest&) const;
   void tell_others(comm::Blocking&);
   void note_bound(std::uint64_t offset, std::uint64_t bytes, const topo::NumaPolicy&);

@@ -117,7 +117,7 @@ Result<void*> program_reallocate(Runtime& runtime, void* p, std::size_t bytes, c
   const bool check = runtime.options().check_heap;
   const std::size_t had = check ? checked_record(runtime, p, "realloc", site).bytes : runtime.usable_size(p);
   if (!check && runtime.resize(p, bytes)) return p;
-  auto moved = program_allocate(runtime, bytes, 16, Placement::on(runtime.share_of(p)), site);
+  auto moved = program_allocate(runtime, bytes, 16, runtime.placement_like(p), site);
   if (!moved) return moved;
   // By the caller's own loads and stores: it may have unreleased writes, which get and put would miss.
   std::memcpy(*moved, p, std::min(had, bytes));

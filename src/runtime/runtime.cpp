@@ -1336,8 +1336,11 @@ bool Runtime::resize(void* p, std::size_t bytes) {
          s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
 }
 
-Rank Runtime::share_of(const void* p) const noexcept {
-  return state_->heap_at(p)->share_of(state_->space->offset(p));
+Placement Runtime::placement_like(const void* p) const noexcept {
+  const std::uint64_t offset = state_->space->offset(p);
+  Placement like = Placement::on(state_->heap_at(p)->share_of(offset));
+  like.pool = state_->numa->pool_like(offset);
+  return like;
 }
 
 std::size_t Runtime::usable_size(const void* p) const {

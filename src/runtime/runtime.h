@@ -137,8 +137,8 @@ class Runtime {
   [[nodiscard]] std::size_t usable_size(const void* p) const;
   /// Changes the size of an allocation in place; false if that is not possible, or wastes memory.
   bool resize(void* p, std::size_t bytes);
-  /// The rank at which p was allocated.
-  [[nodiscard]] Rank share_of(const void* p) const noexcept;
+  /// For memory that takes the place of p, from allocate(): at the same rank, of the same NUMA nodes.
+  [[nodiscard]] Placement placement_like(const void* p) const noexcept;
 
   /// The job's clock (ult::Pool::clock_ns).
   [[nodiscard]] std::uint64_t clock_ns() const noexcept;

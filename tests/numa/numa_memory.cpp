@@ -81,7 +81,15 @@ void each_node() {
     touch(p, kBytes);
     expect_on(node, p, kBytes, "numa(" + std::to_string(node) + ")");
     expect(numa::where(p, kBytes).misplaced == 0, "none is misplaced");
-    kasane::deallocate(p);
+    void* const behind = kasane::allocate(kPage, 16, placement::numa(node));  // so that it cannot grow there
+    void* const larger = kasane::reallocate(p, 3 * kBytes);
+    touch(larger, 3 * kBytes);
+    expect_on(node, larger, 3 * kBytes, "made larger, numa(" + std::to_string(node) + ")");
+    void* const small = kasane::reallocate(larger, 100);
+    const auto pages = numa::where(small, 100);
+    expect(small != larger && pages.on[node] == 1, "made small: " + text(pages));
+    kasane::deallocate(small);
+    kasane::deallocate(behind);
   }
 }
 
