@@ -77,5 +77,6 @@ says() {
 says 'rank 1, worker 0: core 1 (NUMA node 1), memory from node 1'
 says 'distances 10 21 40'
 says 'pages_misplaced'
+says 'steals_numa'
 grep '^guest:\|^CASE' output.log
 echo "test_numa: $cases cases passed"

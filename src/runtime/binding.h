@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "topo/bind_plan.h"
@@ -32,6 +33,8 @@ class Binding {
   void bind_server() const noexcept;
   /// Where the rank's memory is preferred from.
   [[nodiscard]] std::optional<std::uint32_t> node() const noexcept { return plan_.node; }
+  /// RankPlan::worker_nodes().
+  [[nodiscard]] std::vector<std::uint32_t> worker_nodes() const { return plan_.worker_nodes(); }
 
  private:
   topo::RankPlan plan_;

@@ -625,12 +625,15 @@ void Runtime::State::connect_atomics() noexcept {
       &*atomics, atomics->connection(restartable ? reinterpret_cast<const std::uint32_t*>(&first) : nullptr));
 }
 
-/// The distance of each rank from this one. Collective.
+/// The distance of each rank from this one. Collective. The workers are not bound yet, so a plan for them
+/// says where they will run.
 std::vector<sched::Distance> Runtime::State::distances_from_here() {
-  static constexpr std::uint32_t kSeveral = ~std::uint32_t{0};
-  const auto wire = [](std::optional<std::uint32_t> node) { return node.value_or(kSeveral); };
+  static constexpr std::uint32_t kSeveral = topo::RankPlan::kSeveralNodes;
   const auto node = [](std::uint32_t word) { return word == kSeveral ? std::nullopt : std::optional(word); };
-  const std::uint32_t mine = wire(topo::only_numa_node());
+  std::vector<std::uint32_t> planned = binding.worker_nodes();
+  if (planned.empty()) planned = {topo::only_numa_node().value_or(kSeveral)};
+  const bool one = std::ranges::count(planned, planned[0]) == std::ssize(planned);
+  const std::uint32_t mine = one ? planned[0] : kSeveral;
   std::vector<std::uint32_t> nodes(ranks);
   collectives->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(nodes)));
   std::vector<sched::Distance> distances(ranks);

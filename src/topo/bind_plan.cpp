@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
-#include <set>
 
 #include "topo/numa.h"
 
@@ -22,6 +21,15 @@ std::vector<std::vector<Core>> parts_of(const Machine& machine, BindTo::What wha
   std::vector<std::vector<Core>> all;
   for (auto& [number, cores] : parts) all.push_back(std::move(cores));
   return all;
+}
+
+/// Empty: they are on several nodes, or there are none.
+std::optional<std::uint32_t> common_node(const std::vector<Core>& cores) {
+  if (cores.empty()) return std::nullopt;
+  const std::uint32_t first = cores.front().numa_node;
+  if (!std::ranges::all_of(cores, [first](const Core& core) { return core.numa_node == first; }))
+    return std::nullopt;
+  return first;
 }
 
 /// The first of each part, then the second of each …
@@ -76,12 +84,9 @@ RankPlan parts_each(const std::vector<std::vector<Core>>& parts, bool scatter, s
     const std::size_t of = mine.size();
     rank.workers.push_back(parts[mine[scatter ? w % of : std::size_t{w} * of / workers]]);
   }
-  std::set<std::uint32_t> nodes;
-  for (const std::size_t p : mine) {
+  for (const std::size_t p : mine)
     rank.others.insert(rank.others.end(), parts[p].begin(), parts[p].end());
-    for (const Core& core : parts[p]) nodes.insert(core.numa_node);
-  }
-  if (nodes.size() == 1) rank.node = *nodes.begin();
+  rank.node = common_node(rank.others);
   return rank;
 }
 
@@ -138,6 +143,13 @@ Result<RankPlan> plan(const Machine& machine, const BindTo& to, std::uint32_t in
   RankPlan anywhere;
   anywhere.workers.resize(workers);
   return anywhere;
+}
+
+std::vector<std::uint32_t> RankPlan::worker_nodes() const {
+  std::vector<std::uint32_t> nodes;
+  for (const auto& cores : workers)
+    if (!cores.empty()) nodes.push_back(common_node(cores).value_or(kSeveralNodes));
+  return nodes;
 }
 
 std::string cores_text(const std::vector<Core>& cores) {

@@ -36,6 +36,11 @@ struct RankPlan {
   std::vector<std::vector<Core>> workers;  ///< the cores of each; empty: anywhere
   std::vector<Core> others;                ///< of the threads that serve the rank; empty: anywhere
   std::optional<std::uint32_t> node;       ///< where the rank's memory is preferred from
+
+  static constexpr std::uint32_t kSeveralNodes = ~std::uint32_t{0};
+  /// Of each worker the NUMA node on which it stays; kSeveralNodes: it may run on any of several. Empty: no
+  /// worker is bound.
+  [[nodiscard]] std::vector<std::uint32_t> worker_nodes() const;
 };
 
 /// For the rank with this index among the ranks of its host, each with so many workers. An error names a core

@@ -11,6 +11,7 @@
 #include <functional>
 #include <kasane/kasane.hpp>
 #include <kasane/numa.hpp>
+#include <kasane/team.hpp>
 #include <string>
 #include <vector>
 
@@ -351,6 +352,36 @@ void spilled() {
   }
 }
 
+/// With --bind numa and a rank a node: rank n is on node n, and so is its memory.
+void rank_is_node() {
+  kasane::team([](kasane::member& me) {
+    const std::uint32_t node = me.numa_node();
+    expect(node == me.rank() && numa::here() == node, "a member is on node " + std::to_string(node));
+    void* const p = kasane::allocate(kBytes);
+    touch(p, kBytes);
+    expect_on(me.rank(), p, kBytes, "memory of a rank that is bound");
+    kasane::deallocate(p);
+  });
+}
+
+/// Work for idle ranks; --stats says from where they stole it.
+void steals() {
+  const std::function<unsigned(unsigned)> count_leaves = [&](unsigned depth) -> unsigned {
+    if (depth == 0) {
+      unsigned sum = 0;
+      for (unsigned i = 0; i < 20'000; ++i) {
+        sum += i;
+        asm volatile("" : "+r"(sum));  // so that it takes its time
+      }
+      return sum != 0;
+    }
+    unsigned a = 0, b = 0;
+    kasane::parallel_invoke([&] { a = count_leaves(depth - 1); }, [&] { b = count_leaves(depth - 1); });
+    return a + b;
+  };
+  expect(count_leaves(12) == 4096, "each leaf is counted once");
+}
+
 /// In a cpuset without node 2.
 void forbidden() {
   refuses(EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa(2)); }, "a forbidden node");
@@ -371,6 +402,8 @@ int main(int argc, char** argv) {
       return;
     }
     if (what == "spilled") return spilled();
+    if (what == "rank_is_node") return rank_is_node();
+    if (what == "steals") return steals();
     if (what == "forbidden") return forbidden();
     if (argc > 2) {
       full_node(static_cast<std::uint32_t>(std::atoi(argv[1])), static_cast<std::size_t>(std::atol(argv[2])));

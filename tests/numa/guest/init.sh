@@ -35,6 +35,8 @@ run_case four_ranks kasane run -n 4 --workers 1 -- numa_memory peers
 run_case peers_without_spill kasane run -n 2 --workers 1 --spill none -- numa_memory peers
 run_case spilled kasane run -n 1 --workers 1 --dram 24M -- numa_memory spilled
 run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_memory
+run_case rank_is_node kasane run -n 2 --workers 1 --bind numa -- numa_memory rank_is_node
+run_case steals kasane run -n 4 --workers 1 --bind numa --stats -- numa_memory steals
 run_case topology kasane info --topology -n 2 --bind numa
 mkdir -p /sys/fs/cgroup
 mount -t cgroup2 cgroup /sys/fs/cgroup

@@ -72,6 +72,23 @@ TEST(BindPlan, RanksAreDealtToNodes) {
   EXPECT_EQ(text_of(m, to("numa"), 3, 1), "0,1@0|0,1@0|2,3@1|");
 }
 
+TEST(BindPlan, WorkersHaveTheNodeOnWhichTheyStay) {
+  using Nodes = std::vector<std::uint32_t>;
+  const auto nodes = [](const Machine& m, const BindTo& bind, std::uint32_t rank, std::uint32_t ranks,
+                        std::uint32_t workers) {
+    return plan(m, bind, rank, ranks, workers).value().worker_nodes();
+  };
+  const Machine m = two_nodes();
+  constexpr std::uint32_t kSeveral = RankPlan::kSeveralNodes;
+  EXPECT_EQ(nodes(m, to("none"), 0, 1, 2), Nodes{});
+  EXPECT_EQ(nodes(m, to("core"), 0, 1, 4), (Nodes{0, 0, 1, 1}));
+  EXPECT_EQ(nodes(m, to("core", true), 0, 1, 4), (Nodes{0, 1, 0, 1}));
+  EXPECT_EQ(nodes(m, to("3,0"), 0, 1, 2), (Nodes{1, 0}));
+  EXPECT_EQ(nodes(m, to("numa"), 1, 2, 2), (Nodes{1, 1}));
+  EXPECT_EQ(nodes(m, to("numa"), 0, 1, 2), (Nodes{0, 1}));
+  EXPECT_EQ(nodes(large(), to("package"), 0, 2, 2), (Nodes{kSeveral, kSeveral}));
+}
+
 TEST(BindPlan, EachRankHasCoresWhateverTheNumbers) {
   const Machine m = large();
   for (const char* how : {"core", "numa", "package", "0-15"}) {
