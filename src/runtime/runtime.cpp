@@ -696,6 +696,7 @@ Result<void> Runtime::State::build_threads() {
   }
   config.stack_context = stacks.get();
   config.leftover = g_partial_line;
+  config.worker_nodes = binding.worker_nodes();
   if (options.check_globals && ranks * workers > 1) thread_locals = ThreadLocalsCheck::create(workers);
   scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
   config.other_ranks = &*scheduler;

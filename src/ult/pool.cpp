@@ -382,6 +382,8 @@ Result<std::unique_ptr<Pool>> Pool::create(const Config& config) {
   if (config.stacks == nullptr || config.region == nullptr || config.counters == nullptr)
     return wrong("stacks, region and counters must be given");
   if (raw(config.rank) >= config.ranks) return wrong("rank must be below ranks");
+  if (!config.worker_nodes.empty() && config.worker_nodes.size() != config.workers)
+    return wrong("worker_nodes must name a node for each worker, or none");
   if (config.ranks > 1 && !(config.words && config.edges && config.mover && config.other_ranks))
     return wrong("with several ranks words, edges, mover and other_ranks must be given");
   std::unique_ptr<Pool> pool(new Pool);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/counters.h"
 #include "base/ids.h"
@@ -97,6 +98,9 @@ struct Config {
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
   void* stack_context = nullptr;  ///< of the three
   Leftover leftover;              ///< looked at where a thread forks and where it ends
+  /// Of each worker the NUMA node on which it stays, or a number that no node has. Empty: all on one. A
+  /// worker steals from those of its node first (ult/victims.h).
+  std::vector<std::uint32_t> worker_nodes;
 
   static constexpr std::size_t kReservedOfFirstStack = 64;
   /// The stack that holds the address.

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "base/counters.h"
 #include "base/ids.h"
@@ -22,6 +23,7 @@
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
 #include "ult/turns.h"
+#include "ult/victims.h"
 
 namespace kasane::ult {
 
@@ -58,7 +60,7 @@ struct StandIn : SlotControl {
 
 struct alignas(128) Worker {
   Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_,
-         StackCache stacks_, Counters* counters_, const Leftover& leftover_)
+         StackCache stacks_, Counters* counters_, const Leftover& leftover_, Victims victims_)
       : core(core_),
         index(index_),
         queue(queue_),
@@ -67,6 +69,7 @@ struct alignas(128) Worker {
         cache(cache_),
         stacks(stacks_),
         leftover(leftover_),
+        victims(std::move(victims_)),
         random(index_ + 1) {}
 
   PoolCore* core;
@@ -97,6 +100,7 @@ struct alignas(128) Worker {
   StandIn idle{kNoSlot};
   /// control while a thread born elsewhere runs; two, since such a thread may fork another one
   StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};
+  const Victims victims;
   std::uint32_t random;    ///< state of pick()
   stack_t signal_stack{};  ///< of the OS thread
 

@@ -69,7 +69,8 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
     workers.push_back(std::make_unique<Worker>(
         this, controls, i, RunQueue(config.region, controls.layout(), i),
         SlotCache(slots.cache_capacity(config.slots_per_rank)),
-        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i], config.leftover));
+        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i], config.leftover,
+        Victims(i, config.workers, config.worker_nodes)));
 }
 
 // ---- leaving a thread ----
@@ -307,19 +308,14 @@ void PoolCore::take_over(SlotId slot) {
 }
 
 SlotId PoolCore::steal_here(Worker& worker) {
-  const std::uint32_t n = config.workers;
-  if (n == 1) return kNoSlot;
-  const std::uint32_t start = worker.pick(n);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    const std::uint32_t victim = (start + i) % n;
-    if (victim == worker.index) continue;
-    SlotId slot;
-    if (workers[victim]->queue.steal(slot) != Steal::taken) continue;
-    count(worker.counters->steals_local);
-    const Traced traced(worker.counters, TraceKind::steal_here, victim);
-    return slot;
-  }
-  return kNoSlot;
+  return worker.victims.round([&](std::uint32_t n) { return worker.pick(n); },
+                              [&](std::uint32_t victim) {
+                                SlotId slot;
+                                if (workers[victim]->queue.steal(slot) != Steal::taken) return kNoSlot;
+                                count(worker.counters->steals_local);
+                                const Traced traced(worker.counters, TraceKind::steal_here, victim);
+                                return slot;
+                              });
 }
 
 SlotId PoolCore::look_around(Worker& worker) {

@@ -55,9 +55,12 @@ class Pages {
 class TestPool {
  public:
   explicit TestPool(std::uint32_t workers, std::uint32_t slots = 4096) : TestPool(workers, slots, slots) {}
+  /// nodes: Config::worker_nodes.
+  TestPool(std::uint32_t workers, std::uint32_t slots, std::vector<std::uint32_t> nodes)
+      : TestPool(workers, slots, slots, nullptr, std::move(nodes)) {}
   /// trim: Config::trim_stack, with the TestPool as its context.
   TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks,
-           void (*trim)(void*, StackId) = nullptr)
+           void (*trim)(void*, StackId) = nullptr, std::vector<std::uint32_t> nodes = {})
       : region_(threads_region_bytes(workers, slots)),
         stacks_(std::size_t{stacks} * kSlotBytes),
         counters_(workers) {
@@ -74,6 +77,7 @@ class TestPool {
       static_cast<TestPool*>(self)->trimmed_used.fetch_add(1);
     };
     config.stack_context = this;
+    config.worker_nodes = std::move(nodes);
     auto made = Pool::create(config);
     if (!made) std::abort();
     pool_ = std::move(*made);
