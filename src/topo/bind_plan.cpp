@@ -5,10 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
+#include <utility>
 
-#include "topo/numa.h"
+#include "topo/number_list.h"
 
 namespace kasane::topo {
 namespace {
@@ -84,8 +84,7 @@ RankPlan parts_each(const std::vector<std::vector<Core>>& parts, bool scatter, s
     const std::size_t of = mine.size();
     rank.workers.push_back(parts[mine[scatter ? w % of : std::size_t{w} * of / workers]]);
   }
-  for (const std::size_t p : mine)
-    rank.others.insert(rank.others.end(), parts[p].begin(), parts[p].end());
+  for (const std::size_t p : mine) rank.others.insert(rank.others.end(), parts[p].begin(), parts[p].end());
   rank.node = common_node(rank.others);
   return rank;
 }
@@ -101,26 +100,12 @@ Result<BindTo> BindTo::parse(const std::string& text) {
     to.what = what;
     return to;
   }
-  to.what = What::list;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  const auto bad = [&] {
+  auto cpus = parse_list(text);
+  if (!cpus)
     return fail(Errc::invalid_argument,
                 fmt::format("\"{}\": none, core, numa, package, or cores such as 0-3,8", text));
-  };
-  while (at != end) {
-    std::uint32_t first = 0;
-    auto read = std::from_chars(at, end, first);
-    std::uint32_t last = first;
-    if (read.ec != std::errc()) return bad();
-    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc() || last < first || last - first > 65535) return bad();
-    for (std::uint32_t cpu = first; cpu <= last; ++cpu) to.cpus.push_back(cpu);
-    at = read.ptr;
-    if (at == end) break;
-    if (*at++ != ',' || at == end) return bad();
-  }
-  if (to.cpus.empty()) return bad();
+  to.what = What::list;
+  to.cpus = std::move(*cpus);
   return to;
 }
 
@@ -154,19 +139,11 @@ std::vector<std::uint32_t> RankPlan::worker_nodes() const {
 
 std::string cores_text(const std::vector<Core>& cores) {
   if (cores.empty()) return "any core";
-  NodeSet cpus, nodes;  // of numbers; as lists they look alike
-  std::vector<std::uint32_t> beyond;
-  for (const Core& core : cores) {
-    if (core.cpu < kMostNumaNodes)
-      cpus.set(core.cpu);
-    else
-      beyond.push_back(core.cpu);
-    nodes.set(core.numa_node % kMostNumaNodes);
-  }
-  std::string list = cpus.any() ? nodes_text(cpus) : std::string();
-  for (const std::uint32_t cpu : beyond) list += (list.empty() ? "" : ",") + std::to_string(cpu);
-  return fmt::format("core{} {} (NUMA node{} {})", cores.size() == 1 ? "" : "s", list,
-                     nodes.count() == 1 ? "" : "s", nodes_text(nodes));
+  std::vector<std::uint32_t> cpus, nodes;
+  for (const Core& core : cores) cpus.push_back(core.cpu), nodes.push_back(core.numa_node);
+  const bool one = common_node(cores).has_value();
+  return fmt::format("core{} {} (NUMA node{} {})", cores.size() == 1 ? "" : "s", list_text(std::move(cpus)),
+                     one ? "" : "s", list_text(std::move(nodes)));
 }
 
 }  // namespace kasane::topo

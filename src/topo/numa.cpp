@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <fstream>
 #include <span>
-#include <sstream>
+#include <utility>
+
+#include "topo/number_list.h"
 
 namespace kasane::topo {
 namespace {
@@ -98,30 +100,21 @@ Result<> for_each_present(const void* at, std::size_t bytes, Visit&& visit) {
 
 }  // namespace
 
-NodeSet parse_nodes(const std::string& text) {
+NodeSet parse_nodes(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
   NodeSet nodes;
-  std::istringstream in(text);
-  for (std::string item; std::getline(in, item, ',');) {
-    unsigned first = 0, last = 0;
-    const int read = std::sscanf(item.c_str(), " %u-%u", &first, &last);
-    if (read < 1) continue;
-    if (read == 1) last = first;
-    for (unsigned n = first; n <= last && n < kMostNumaNodes; ++n) nodes.set(n);
-  }
+  for (const std::uint32_t n : parse_list(text).value_or(std::vector<std::uint32_t>()))
+    if (n < kMostNumaNodes) nodes.set(n);
   return nodes;
 }
 
 std::string nodes_text(const NodeSet& nodes) {
-  std::string text;
-  for (std::uint32_t n = 0; n < kMostNumaNodes; ++n) {
-    if (!nodes[n]) continue;
-    std::uint32_t last = n;
-    while (last + 1 < kMostNumaNodes && nodes[last + 1]) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(n);
-    if (last != n) text += "-" + std::to_string(last);
-    n = last;
-  }
-  return text.empty() ? "none" : text;
+  std::vector<std::uint32_t> numbers;
+  for (std::uint32_t n = 0; n < kMostNumaNodes; ++n)
+    if (nodes[n]) numbers.push_back(n);
+  return list_text(std::move(numbers));
 }
 
 NodeSet memory_nodes() {

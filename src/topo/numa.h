@@ -9,8 +9,8 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -21,10 +21,10 @@ namespace kasane::topo {
 inline constexpr std::uint32_t kMostNumaNodes = 1024;
 using NodeSet = std::bitset<kMostNumaNodes>;
 
-/// "0-1,3", as the kernel writes lists of nodes; numbers beyond kMostNumaNodes are left out. Empty where the
-/// text is none.
-[[nodiscard]] NodeSet parse_nodes(const std::string& text);
-/// The same backwards; "none" of an empty set.
+/// parse_list(), with blanks around it; numbers beyond kMostNumaNodes are left out. Empty where the text is
+/// none.
+[[nodiscard]] NodeSet parse_nodes(std::string_view text);
+/// list_text().
 [[nodiscard]] std::string nodes_text(const NodeSet&);
 /// Nodes that have memory which this process may use (its cpuset); {0} where the kernel knows of no nodes.
 [[nodiscard]] NodeSet memory_nodes();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "topo/numa.h"
+#include "topo/number_list.h"
 
 namespace kasane::topo {
 namespace {
@@ -112,6 +113,8 @@ TEST(BindPlan, NoneLeavesThreadsToTheKernel) {
   ASSERT_TRUE(rank);
   EXPECT_TRUE(rank->workers.at(1).empty());
   EXPECT_EQ(cores_text(rank->workers.at(1)), "any core");
+  EXPECT_EQ(cores_text({{3, 0, 1}, {2, 0, 1}, {1500, 0, 1}}), "cores 2-3,1500 (NUMA node 1)");
+  EXPECT_EQ(cores_text(two_nodes().cores()), "cores 0-3 (NUMA nodes 0-1)");
 }
 
 TEST(BindPlan, MistakesAreNamed) {
@@ -126,8 +129,20 @@ TEST(BindPlan, MistakesAreNamed) {
       << rank.error().message;
 }
 
+TEST(NumberList, IsReadInItsOrderAndWrittenAscending) {
+  using Numbers = std::vector<std::uint32_t>;
+  EXPECT_EQ(parse_list("8,0-2").value(), (Numbers{8, 0, 1, 2}));
+  EXPECT_EQ(parse_list("4294967294-4294967295").value(), (Numbers{4294967294u, 4294967295u}));
+  for (const char* text : {"", ",", "1,", " 1", "1 ", "2-1", "-2", "0-65536", "4294967296", "1-2-3"})
+    EXPECT_FALSE(parse_list(text)) << text;
+  EXPECT_EQ(list_text({8, 2, 0, 1, 2, 2000, 2001}), "0-2,8,2000-2001");
+  EXPECT_EQ(list_text({}), "none");
+}
+
 TEST(Numa, ListsOfNodesAreRead) {
-  EXPECT_EQ(nodes_text(parse_nodes("0-2,5\n")), "0-2,5");
+  EXPECT_EQ(nodes_text(parse_nodes("\t0-2,5\n")), "0-2,5");
+  EXPECT_EQ(nodes_text(parse_nodes("1,5000")), "1");
+  EXPECT_EQ(nodes_text(parse_nodes("\n")), "none");
   EXPECT_EQ(nodes_text(parse_nodes("")), "none");
   EXPECT_EQ(nodes_text(parse_nodes("7")), "7");
   EXPECT_TRUE(memory_nodes().any());
