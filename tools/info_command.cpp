@@ -41,6 +41,7 @@
 #include "mem/stack_guard.h"
 #include "mpirun.h"
 #include "program_file.h"
+#include "read_word.h"
 #include "report.h"
 #include "runtime/options.h"
 #include "topo/cgroup.h"
@@ -49,13 +50,6 @@
 
 namespace kasane::tools {
 namespace {
-
-/// The first word of a file of /proc, or "unknown".
-std::string read_word(const char* path) {
-  std::ifstream file(path);
-  std::string word;
-  return file >> word ? word : "unknown";
-}
 
 /// The number that text is, else null.
 Json number(const std::string& text) {

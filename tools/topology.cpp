@@ -5,22 +5,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <stdexcept>
 #include <vector>
 
+#include "read_word.h"
 #include "topo/bind_plan.h"
 #include "topo/cgroup.h"
 #include "topo/numa.h"
+#include "topo/number_list.h"
 
 namespace kasane::tools {
 namespace {
-
-std::string line_of(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  return std::getline(file, line) ? line : "unknown";
-}
 
 void say_nodes(Report& report, const topo::Machine& machine) {
   Json nodes = Json::array();
@@ -44,8 +39,7 @@ void say_nodes(Report& report, const topo::Machine& machine) {
 }
 
 /// Whether the kernel lets this process bind a page of its own.
-std::string policies_text() {
-  const topo::NodeSet nodes = topo::memory_nodes();
+std::string policies_text(const topo::NodeSet& nodes) {
   alignas(4096) static std::byte page[4096];
   std::uint32_t first = 0;
   while (!nodes[first]) ++first;
@@ -59,15 +53,17 @@ std::string policies_text() {
 
 void say_allowed(Report& report) {
   const auto cpus = topo::affinity();
-  const std::string nodes = topo::nodes_text(topo::memory_nodes());
+  const topo::NodeSet usable = topo::memory_nodes();
+  const std::string nodes = topo::nodes_text(usable);
   report.line("this process",
               fmt::format("may use cores {} and memory of nodes {}",
-                          cpus ? fmt::format("{}", fmt::join(*cpus, " ")) : "unknown", nodes),
+                          cpus ? topo::list_text(*cpus) : "unknown", nodes),
               {{"allowed_nodes", nodes}});
   if (const auto quota = topo::cpu_quota())
     report.line("control group", fmt::format("{:.3g} cores", *quota), {{"cpu_quota", *quota}});
-  const std::string policies = policies_text(), balancing = line_of("/proc/sys/kernel/numa_balancing"),
-                    demotion = line_of("/sys/kernel/mm/numa/demotion_enabled");
+  const std::string policies = policies_text(usable),
+                    balancing = read_word("/proc/sys/kernel/numa_balancing"),
+                    demotion = read_word("/sys/kernel/mm/numa/demotion_enabled");
   report.line("memory policies", policies, {{"policies", policies}});
   report.line("numa_balancing",
               balancing == "0" || balancing == "unknown"

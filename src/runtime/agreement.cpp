@@ -97,13 +97,14 @@ Result<std::byte*> agree(comm::OutOfBand& ranks, Options& options, std::uint64_t
     return fail(Errc::invalid_argument, "KASANE_GLOBALS_OF is \"" + libraries + "\" on this rank and \"" +
                                             options.globals_of +
                                             "\" on rank 0: pass it to all ranks (mpirun -x, -genv)");
-  const auto workers = gather(ranks, default_workers);
-  KASANE_TRY(workers);
-  if (options.workers == 0) options.workers = *std::min_element(workers->begin(), workers->end());
+  struct Machine {
+    std::uint64_t workers, numa_pools;
+  };
+  const auto machines = gather(ranks, Machine{default_workers, options.numa_pools});
+  KASANE_TRY(machines);
+  if (options.workers == 0) options.workers = std::ranges::min(*machines, {}, &Machine::workers).workers;
+  options.numa_pools = std::ranges::max(*machines, {}, &Machine::numa_pools).numa_pools;
   if (options.space_bytes == 0) options.space_bytes = usual_space(ranks.ranks());
-  const auto pools = gather(ranks, options.numa_pools);
-  KASANE_TRY(pools);
-  options.numa_pools = *std::max_element(pools->begin(), pools->end());
   return agree_on_base(ranks, options.space_bytes);
 }
 

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t kOsPage = 4096;
 
-topo::NodeSet set_of(std::uint64_t mask) noexcept { return topo::NodeSet(mask); }
-
 }  // namespace
 
 NumaRequest numa_request_of(kasane_placement_t placement, std::uint64_t argument) noexcept {
@@ -28,9 +26,9 @@ NumaRequest numa_request_of(kasane_placement_t placement, std::uint64_t argument
     case KASANE_PLACEMENT_NUMA:
       if (argument >= topo::kMostNumaNodes) return {Kind::node, {}, strict, argument};
       return {Kind::node, topo::NodeSet().set(argument), strict, 0};
-    case KASANE_PLACEMENT_NUMA_INTERLEAVE: return {Kind::interleave, set_of(argument), strict, 0};
-    case KASANE_PLACEMENT_NUMA_WEIGHTED: return {Kind::weighted, set_of(argument), strict, 0};
-    case KASANE_PLACEMENT_NUMA_BLOCKS: return {Kind::blocks, set_of(argument), strict, 0};
+    case KASANE_PLACEMENT_NUMA_INTERLEAVE: return {Kind::interleave, topo::NodeSet(argument), strict, 0};
+    case KASANE_PLACEMENT_NUMA_WEIGHTED: return {Kind::weighted, topo::NodeSet(argument), strict, 0};
+    case KASANE_PLACEMENT_NUMA_BLOCKS: return {Kind::blocks, topo::NodeSet(argument), strict, 0};
     default: return {};
   }
 }
@@ -62,7 +60,7 @@ extern "C" {
 int kasane_numa_bind(void* pointer, size_t bytes, kasane_placement_t placement, uint64_t argument) {
   constexpr const char* call = "kasane::numa::bind";
   Runtime* r = Runtime::current();
-  if (r == nullptr) return api_fail(EPERM, call, "the job has not begun, or has ended");
+  if (r == nullptr) return kasane::runtime::api_fail_not_running(call);
   const auto request = kasane::runtime::numa_request_of(placement, argument);
   if (request.kind == kasane::runtime::NumaRequest::Kind::none && placement != KASANE_PLACEMENT_LOCAL)
     return api_fail(EINVAL, call, "the placement names no NUMA nodes, nor is it KASANE_PLACEMENT_LOCAL");
@@ -85,7 +83,7 @@ int kasane_numa_where(const void* pointer, size_t bytes, uint64_t* on, uint32_t 
                       uint64_t* misplaced) {
   constexpr const char* call = "kasane::numa::where";
   Runtime* r = Runtime::current();
-  if (r == nullptr) return api_fail(EPERM, call, "the job has not begun, or has ended");
+  if (r == nullptr) return kasane::runtime::api_fail_not_running(call);
   const auto pages = r->numa_where(pointer, bytes);
   if (!pages) return api_fail(pages.error(), call);
   for (uint32_t n = 0; n < nodes; ++n) on[n] = n < pages->on.size() ? pages->on[n] : 0;

@@ -20,13 +20,13 @@ constexpr std::uint64_t kOtherPools = 4;
 
 }  // namespace
 
-std::uint64_t NumaMemory::pools_wanted() {
-  const std::size_t nodes = topo::memory_nodes().count();
-  return nodes > 1 ? nodes + kOtherPools : 0;
+std::uint64_t NumaMemory::pools_wanted(const topo::NodeSet& nodes) {
+  return nodes.count() > 1 ? nodes.count() + kOtherPools : 0;
 }
 
-NumaMemory::NumaMemory(comm::Transport& transport, const mem::Space& space, Segments::Pools pools)
-    : transport_(transport), space_(space), pools_(pools), binders_(transport.ranks()) {
+NumaMemory::NumaMemory(comm::Transport& transport, const mem::Space& space, Segments::Pools pools,
+                       const topo::NodeSet& nodes)
+    : transport_(transport), space_(space), pools_(pools), nodes_(nodes), binders_(transport.ranks()) {
   transport_.set_handler(gas::kNumaHandler, &NumaMemory::on_message, this);
 }
 

@@ -41,13 +41,13 @@ struct NumaRequest {
 
 class NumaMemory {
  public:
-  /// Of this machine: none if it has one node with memory.
-  [[nodiscard]] static std::uint64_t pools_wanted();
+  /// For these nodes: none if it is one.
+  [[nodiscard]] static std::uint64_t pools_wanted(const topo::NodeSet&);
   /// Nodes with memory that this process may use, as when it started.
   [[nodiscard]] const topo::NodeSet& nodes() const noexcept { return nodes_; }
 
-  /// Sets kNumaHandler.
-  NumaMemory(comm::Transport&, const mem::Space&, Segments::Pools);
+  /// nodes: topo::memory_nodes(). Sets kNumaHandler.
+  NumaMemory(comm::Transport&, const mem::Space&, Segments::Pools, const topo::NodeSet& nodes);
 
   /// Binds all memory of this rank, where it has no other policy, to a node, as a preference (--bind numa).
   Result<void> prefer(std::uint32_t node);
@@ -111,7 +111,7 @@ class NumaMemory {
   comm::Transport& transport_;
   const mem::Space& space_;
   const Segments::Pools pools_;
-  const topo::NodeSet nodes_ = topo::memory_nodes();
+  const topo::NodeSet nodes_;
   std::mutex mutex_;            ///< of what follows; held during system calls, never across communication
   topo::NumaPolicy preferred_;  ///< of all other memory
   std::vector<topo::NumaPolicy> policies_;  ///< of the pools, after the one with blocks

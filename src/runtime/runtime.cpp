@@ -141,6 +141,7 @@ struct Runtime::State {
   /// as in segments
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
   std::vector<std::unique_ptr<gas::Heap>> pools;
+  topo::NodeSet memory_nodes;
   std::optional<NumaMemory> numa;
   std::unique_ptr<MemoryTiers> tiers;                  ///< null: global memory stays in DRAM
   std::unique_ptr<gas::AutoRelocator> auto_relocator;  ///< null: pages stay where they are
@@ -390,7 +391,8 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
   if (attached) transport->limit_memory();
   const std::uint32_t here =
       std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
-  options.numa_pools = NumaMemory::pools_wanted();
+  memory_nodes = topo::memory_nodes();
+  options.numa_pools = NumaMemory::pools_wanted(memory_nodes);
   if (space_base == nullptr) {
     auto agreed = agree(session->out_of_band(), options, default_workers(here));
     KASANE_TRY(agreed);
@@ -472,7 +474,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
-  numa.emplace(*transport, *space, segments.pools);
+  numa.emplace(*transport, *space, segments.pools, memory_nodes);
   if (const auto node = binding.node()) KASANE_TRY(numa->prefer(*node));
   KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
   // --check races finds races on stacks only where stacks are coherent by copies.
@@ -1048,6 +1050,7 @@ void Runtime::State::report_heap() {
 
 /// Of what was handed out of this rank's shares.
 void Runtime::State::count_misplaced_pages() {
+  if (numa->nodes().count() < 2) return;
   std::vector<NumaMemory::Range> ranges;
   auto& io = contexts->here().io;
   const auto add = [&](gas::Heap& heap, std::uint64_t offset, std::uint64_t bytes) {

@@ -53,5 +53,34 @@ TEST(Segments, DoNotMeetAndConsistOfWholePages) {
   }
 }
 
+TEST(Segments, PoolsOfNumaMemoryLieBehindTheHeaps) {
+  for (const std::uint64_t space : {64 * kMiB + 64 * kKiB, 100 * kMiB + 64 * kKiB, 3 * kGiB, 1024 * kGiB}) {
+    for (const std::uint32_t ranks : {1u, 2u, 3u, 7u, 64u}) {
+      for (const std::uint32_t count : {6u, 7u, 12u}) {
+        SCOPED_TRACE(std::to_string(space) + " bytes, " + std::to_string(ranks) + " ranks, " +
+                     std::to_string(count) + " pools");
+        const Segments s = Segments::divide(space, ranks, 64 * kKiB, 0, 8 * kMiB, count).value();
+        const Segments::Heap& usual = s.heaps[0];
+        const Segments::Pools& pools = s.pools;
+        if (pools.count == 0) {  // less than a page of each at each rank
+          EXPECT_LT(space / 4 / count, (ranks + 1) * 64 * kKiB + 2 * kMiB);
+          EXPECT_FALSE(pools.contains(usual.offset));
+          continue;
+        }
+        EXPECT_EQ(pools.count, count);
+        EXPECT_LE(usual.offset + usual.bytes, pools.offset);
+        EXPECT_LE(pools.end(), space);
+        EXPECT_EQ(s.heaps_end(), pools.end());
+        EXPECT_EQ(pools.bytes % (ranks * 64 * kKiB), 0u) << "shares of whole pages";
+        EXPECT_TRUE(s.pages(space).value().whole(pools.offset, pools.bytes / ranks));
+        EXPECT_EQ(s.pages(space).value().page_bytes_at(pools.end() - 1), 64 * kKiB);
+        EXPECT_TRUE(pools.contains(pools.offset) && pools.contains(pools.end() - 1));
+        EXPECT_FALSE(pools.contains(pools.offset - 1) || pools.contains(pools.end()));
+        EXPECT_GE(usual.bytes, space / 4 - ranks * 64 * kKiB - 4 * kMiB) << "and the usual heap has room";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kasane::runtime
