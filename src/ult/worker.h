@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <utility>
 
 #include "base/counters.h"
 #include "base/ids.h"
@@ -60,7 +59,7 @@ struct StandIn : SlotControl {
 
 struct alignas(128) Worker {
   Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_,
-         StackCache stacks_, Counters* counters_, const Leftover& leftover_, Victims victims_)
+         StackCache stacks_, Counters* counters_, const Leftover& leftover_)
       : core(core_),
         index(index_),
         queue(queue_),
@@ -69,7 +68,6 @@ struct alignas(128) Worker {
         cache(cache_),
         stacks(stacks_),
         leftover(leftover_),
-        victims(std::move(victims_)),
         random(index_ + 1) {}
 
   PoolCore* core;
@@ -100,9 +98,9 @@ struct alignas(128) Worker {
   StandIn idle{kNoSlot};
   /// control while a thread born elsewhere runs; two, since such a thread may fork another one
   StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};
-  const Victims victims;
-  std::uint32_t random;    ///< state of pick()
-  stack_t signal_stack{};  ///< of the OS thread
+  Victims<Worker*> victims;  ///< set before any worker runs
+  std::uint32_t random;      ///< state of pick()
+  stack_t signal_stack{};    ///< of the OS thread
 
   [[nodiscard]] std::uint32_t& runtime_depth() noexcept { return runtime_sections.sections; }
   /// A handler of a signal runs: no switch to another thread.

@@ -69,8 +69,10 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
     workers.push_back(std::make_unique<Worker>(
         this, controls, i, RunQueue(config.region, controls.layout(), i),
         SlotCache(slots.cache_capacity(config.slots_per_rank)),
-        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i], config.leftover,
-        Victims(i, config.workers, config.worker_nodes)));
+        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i], config.leftover));
+  std::vector<Worker*> all;
+  for (const auto& worker : workers) all.push_back(worker.get());
+  for (Worker* worker : all) worker->victims = Victims<Worker*>(worker->index, all, config.worker_nodes);
 }
 
 // ---- leaving a thread ----
@@ -309,11 +311,11 @@ void PoolCore::take_over(SlotId slot) {
 
 SlotId PoolCore::steal_here(Worker& worker) {
   return worker.victims.round([&](std::uint32_t n) { return worker.pick(n); },
-                              [&](std::uint32_t victim) {
+                              [&](Worker* victim) {
                                 SlotId slot;
-                                if (workers[victim]->queue.steal(slot) != Steal::taken) return kNoSlot;
+                                if (victim->queue.steal(slot) != Steal::taken) return kNoSlot;
                                 count(worker.counters->steals_local);
-                                const Traced traced(worker.counters, TraceKind::steal_here, victim);
+                                const Traced traced(worker.counters, TraceKind::steal_here, victim->index);
                                 return slot;
                               });
 }

@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <map>
+#include <numeric>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "base/random.h"
@@ -15,7 +17,15 @@
 namespace kasane::ult {
 namespace {
 
-std::vector<std::uint32_t> whole_round(const Victims& victims, Random& random) {
+using Numbered = Victims<std::uint32_t>;
+
+Numbered victims_of(std::uint32_t own, std::uint32_t workers, std::span<const std::uint32_t> nodes) {
+  std::vector<std::uint32_t> all(workers);
+  std::iota(all.begin(), all.end(), 0u);
+  return {own, all, nodes};
+}
+
+std::vector<std::uint32_t> whole_round(const Numbered& victims, Random& random) {
   std::vector<std::uint32_t> asked;
   EXPECT_EQ(victims.round([&](std::uint32_t n) { return static_cast<std::uint32_t>(random.below(n)); },
                           [&](std::uint32_t worker) {
@@ -40,7 +50,7 @@ TEST(WorkerVictims, EveryOtherWorkerOnceThoseOfTheNodeFirst) {
   const std::vector<std::uint32_t> nodes{0, 1, 0, 7, 1, 0};
   Random random(3);
   for (std::uint32_t own = 0; own < nodes.size(); ++own) {
-    const Victims victims(own, 6, nodes);
+    const Numbered victims = victims_of(own, 6, nodes);
     for (int round = 0; round < 100; ++round) {
       const auto asked = whole_round(victims, random);
       EXPECT_EQ(asked.size(), 5u);
@@ -60,7 +70,7 @@ TEST(WorkerVictims, EachIsFirstAsOftenWithinTheNode) {
   Random random(5);
   constexpr unsigned kRounds = 3000;
   for (const std::span<const std::uint32_t> table : {std::span<const std::uint32_t>(), std::span(nodes)}) {
-    const Victims victims(0, 5, table);
+    const Numbered victims = victims_of(0, 5, table);
     std::map<std::uint32_t, unsigned> first;
     for (unsigned round = 0; round < kRounds; ++round) ++first[whole_round(victims, random).front()];
     EXPECT_EQ(first.size(), table.empty() ? 4u : 2u);
@@ -69,7 +79,7 @@ TEST(WorkerVictims, EachIsFirstAsOftenWithinTheNode) {
 }
 
 TEST(WorkerVictims, ARoundEndsWithTheFirstThatHasWork) {
-  const Victims victims(2, 4, {});
+  const Numbered victims = victims_of(2, 4, {});
   unsigned asked = 0;
   const SlotId slot = victims.round([](std::uint32_t) { return 1u; },
                                     [&](std::uint32_t worker) {
@@ -79,7 +89,7 @@ TEST(WorkerVictims, ARoundEndsWithTheFirstThatHasWork) {
   EXPECT_EQ(slot, SlotId{9});
   EXPECT_EQ(asked, 2u) << "1, then 3";
   EXPECT_EQ(
-      Victims(0, 1, {}).round([](std::uint32_t) { return 0u; }, [](std::uint32_t) { return SlotId{1}; }),
+      victims_of(0, 1, {}).round([](std::uint32_t) { return 0u; }, [](std::uint32_t) { return SlotId{1}; }),
       kNoSlot)
       << "a worker alone";
 }
