@@ -47,6 +47,7 @@ STANDARD_C = {
     "locale.h", "math.h", "setjmp.h", "signal.h", "stdalign.h", "stdarg.h", "stdatomic.h", "stdbool.h",
     "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "stdnoreturn.h", "string.h", "tgmath.h", "threads.h",
     "time.h", "uchar.h", "wchar.h", "wctype.h",
+    "cxxabi.h",  # of every C++ library here: which handlers must rethrow
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include(?:_next)?\s*(?:"([^"]+)"|<([^>]+)>)')

@@ -88,6 +88,13 @@ struct Cut {
   [[nodiscard]] bool large(std::uint64_t n) const noexcept { return near != 0 && 2 * n > near; }
 };
 
+/// moves: left() begins by moving to another rank, so it is a thread at once, and the caller stays.
+template <class L, class R>
+void fork_join_near(bool moves, L&& left, R&& right) {
+  if (moves) return fork_join_at_once(std::forward<L>(left), std::forward<R>(right));
+  fork_join(std::forward<L>(left), std::forward<R>(right));
+}
+
 /// the unit that different ranks should not write
 inline constexpr std::uint64_t kBlockBytes = 4096;
 inline constexpr std::uint64_t kPieceBytes = 64 * 1024;
@@ -159,7 +166,9 @@ void each_piece(std::uint64_t begin, std::uint64_t end, Carried<F> f, Cut cut) {
     return;
   }
   const std::uint64_t middle = cut.middle(begin, end);
-  fork_join([=] { each_piece<F>(begin, middle, f, cut); }, [&] { each_piece<F>(middle, end, f, cut); });
+  fork_join_near(
+      cut.near != 0, [=] { each_piece<F>(begin, middle, f, cut); },
+      [=] { each_piece<F>(middle, end, f, cut); });
 }
 template <class F>
 void pieces(std::uint64_t n, Cut cut, F f) {
@@ -173,8 +182,10 @@ T reduce_each(std::uint64_t begin, std::uint64_t end, Carried<F> f, Carried<Comb
   if (end - begin <= cut.grain) return (*f)(begin, end);
   const std::uint64_t middle = cut.middle(begin, end);
   std::optional<T> left, right;
-  fork_join([=, out = &left] { out->emplace(reduce_each<T, F, Combine>(begin, middle, f, combine, cut)); },
-            [&] { right.emplace(reduce_each<T, F, Combine>(middle, end, f, combine, cut)); });
+  fork_join_near(
+      cut.near != 0,
+      [=, out = &left] { out->emplace(reduce_each<T, F, Combine>(begin, middle, f, combine, cut)); },
+      [=, out = &right] { out->emplace(reduce_each<T, F, Combine>(middle, end, f, combine, cut)); });
   return std::invoke(*combine, std::move(*left), std::move(*right));
 }
 
@@ -662,8 +673,9 @@ void merge_runs(I a, I a_end, J b, J b_end, O out, Carried<Less> less, Cut cut) 
   else
     a_cut = std::upper_bound(a, a_end, *b_cut, std::ref(*less));
   const O out_cut = advanced(out, count_of(a, a_cut) + count_of(b, b_cut));
-  fork_join([=] { merge_runs<How, I, J, O, Less>(a, a_cut, b, b_cut, out, less, cut); },
-            [&] { merge_runs<How, I, J, O, Less>(a_cut, a_end, b_cut, b_end, out_cut, less, cut); });
+  fork_join_near(
+      cut.large(na + nb), [=] { merge_runs<How, I, J, O, Less>(a, a_cut, b, b_cut, out, less, cut); },
+      [=] { merge_runs<How, I, J, O, Less>(a_cut, a_end, b_cut, b_end, out_cut, less, cut); });
 }
 
 /// Sorts a[0, n); tmp[0, n) is raw memory before and afterwards. Sorts quarters and merges them into tmp and
@@ -696,9 +708,11 @@ void sort_runs(I a, std::iter_value_t<I>* tmp, std::uint64_t n, Carried<Less> le
                                                                       tmp + begin, less, cut);
     };
   };
-  fork_join([=] { fork_join(sorted(0, q1), sorted(q1, half)); },
-            [&] { fork_join(sorted(half, q3), sorted(q3, n)); });
-  fork_join(merged(0, q1, half), merged(half, q3, n));
+  const bool moves = cut.large(half);
+  fork_join_near(
+      moves, [=] { fork_join_near(moves, sorted(0, q1), sorted(q1, half)); },
+      [=] { fork_join_near(moves, sorted(half, q3), sorted(q3, n)); });
+  fork_join_near(moves, merged(0, q1, half), merged(half, q3, n));
   merge_runs<Transfer::from_raw, std::iter_value_t<I>*, std::iter_value_t<I>*, I, Less>(
       tmp, tmp + half, tmp + half, tmp + n, a, less, cut);
 }

@@ -103,9 +103,16 @@ class Bulk {
 
 // ---- at the owners ---------------------------------------------------------------------------------------
 
-/// Both, at once on a thread; one after the other in attached processes.
+/// Both, as two threads; one after the other in attached processes.
 template <class L, class R>
 void both(L&& left, R&& right) {
+  if (kasane_attached() == 0) return fork_join_at_once(std::forward<L>(left), std::forward<R>(right));
+  left();
+  right();
+}
+/// The same within a rank.
+template <class L, class R>
+void both_here(L&& left, R&& right) {
   if (kasane_attached() == 0) return fork_join(std::forward<L>(left), std::forward<R>(right));
   left();
   right();
@@ -168,8 +175,8 @@ R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& com
   box<N> low = b, high = b;
   low.last[d] = high.first[d] = b.first[d] + division.half(b.extent(d));
   R left{}, right{};
-  both([=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
-       [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
+  both_here([=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
+            [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
   return combine(std::move(left), std::move(right));
 }
 

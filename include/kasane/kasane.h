@@ -186,6 +186,93 @@ KASANE_NORETURN void kasane_thread_exit(void);
 /** The calling thread, or 0 outside of threads. */
 kasane_thread_t kasane_thread_self(void);
 
+/*
+ * Lazy threads: kasane_invoke(f, a, g, b) calls f(a) and g(b), perhaps at the same time, and returns when
+ * both have. It costs two calls and a few stores as long as nobody else wants work; else g becomes a thread,
+ * which
+ * another worker, perhaps of another rank, runs. f runs as part of the calling thread, and so may g: neither
+ * may wait for what the other does but by calls of Kasane's. Each sees what the caller did before, and the
+ * caller sees what both did. A C++ exception or kasane_thread_exit must not leave f or g (in C++:
+ * kasane::parallel_invoke). EPERM: not on a thread; neither was called.
+ */
+/** What a record's function is. For kasane_invoke and kasane::parallel_invoke. */
+typedef struct kasane_lazy_kind {
+  void (*run)(void* argument);
+  size_t offset; /**< of the argument, from the record's address */
+  size_t bytes;  /**< of the argument, which is copied; aligned to 16 at most */
+} kasane_lazy_kind_t;
+/** A function that the caller will call unless somebody takes it; in the caller's frame. */
+typedef struct kasane_lazy {
+  struct kasane_lazy* older;
+  const kasane_lazy_kind_t* kind;
+  kasane_thread_t thread; /**< 0: linked; 1: it is the caller's; else a thread runs it */
+} kasane_lazy_t;
+/** What a worker keeps for it. */
+typedef struct kasane_lazy_worker {
+  volatile uint64_t wanted; /**< others want work */
+  uint64_t apart[15];
+  kasane_lazy_t* newest;
+  uint64_t stack_limit;
+} kasane_lazy_worker_t;
+
+kasane_lazy_worker_t* kasane_lazy_begin_slowly(kasane_lazy_t* record);
+int kasane_lazy_end_slowly(kasane_lazy_t* record);
+/** Whether the exception that the caller handles is that of kasane_thread_exit. */
+int kasane_lazy_exits(void);
+int kasane_invoke_with_fork(void (*f)(void*), void* a, void (*g)(void*), void* b);
+
+/**
+ * Offers a record's function to others; kasane_lazy_end follows, in the same function. Null: the record is
+ * not used, and the caller does the same on another thread (its stack is nearly used up), or it runs no
+ * thread.
+ */
+static inline kasane_lazy_worker_t* kasane_lazy_begin(kasane_lazy_t* record, const kasane_lazy_kind_t* kind) {
+  kasane_lazy_worker_t* worker;
+  uint64_t sp;
+  /* Each time anew: the thread may have moved to another worker since the last one. */
+  __asm__ volatile(
+      "movq kasane_lazy_worker@gottpoff(%%rip), %0\n\t"
+      "movq %%fs:(%0), %0"
+      : "=&r"(worker));
+  __asm__ volatile("movq %%rsp, %0" : "=r"(sp));
+  record->kind = kind;
+  if (__builtin_expect((sp < worker->stack_limit) | (worker->wanted != 0), 0))
+    return kasane_lazy_begin_slowly(record);
+  record->thread = 0;
+  record->older = worker->newest;
+  worker->newest = record;
+  return worker;
+}
+/** Not 0: nobody took it, the caller calls it now. 0: the caller joins record->thread. */
+static inline int kasane_lazy_end(kasane_lazy_worker_t* worker, kasane_lazy_t* record) {
+  if (__builtin_expect(record->thread != 0, 0)) return kasane_lazy_end_slowly(record);
+  worker->newest = record->older;
+  return 1;
+}
+
+/** What is offered by kasane_invoke. */
+typedef struct kasane_lazy_call {
+  kasane_lazy_t record;
+  void (*function)(void*);
+  void* argument;
+} kasane_lazy_call_t;
+extern const kasane_lazy_kind_t kasane_lazy_call_kind;
+
+/** See above. */
+static inline int kasane_invoke(void (*f)(void*), void* a, void (*g)(void*), void* b) {
+  kasane_lazy_call_t second;
+  kasane_lazy_worker_t* worker;
+  second.function = g;
+  second.argument = b;
+  worker = kasane_lazy_begin(&second.record, &kasane_lazy_call_kind);
+  if (__builtin_expect(worker == NULL, 0)) return kasane_invoke_with_fork(f, a, g, b);
+  f(a);
+  if (__builtin_expect(!kasane_lazy_end(worker, &second.record), 0))
+    return kasane_thread_join(second.record.thread);
+  g(b);
+  return 0;
+}
+
 /* ---- posts --------------------------------------------------------------------------------------------- */
 /*
  * Calls that run at other ranks, many in a message. Each runs once, on a thread of that rank, in no order and

@@ -37,6 +37,7 @@
 #error "Kasane needs C++20: compile with -std=c++20 (CMake's target kasane::kasane asks for it)"
 #endif
 
+#include <cxxabi.h>
 #include <kasane/kasane.h>
 
 #include <kasane/clock.hpp>
@@ -875,11 +876,42 @@ inline constexpr std::size_t automatic = 0;
 
 namespace detail {
 
-/// Runs left() as a thread and right() here, and joins, whatever they throw. The exception that comes first
-/// in serial order is rethrown.
+/// A function object on its way down the recursion: small trivial ones by value, so that a piece on another
+/// rank does not fetch them from the caller's stack again; others by a pointer to the caller's.
+template <class F>
+class Carried {
+  static constexpr bool is_by_value() {
+    if constexpr (std::is_trivially_copyable_v<F>)  // an object, not a function
+      return sizeof(F) <= 64 && alignof(F) <= 16;
+    else
+      return false;
+  }
+  static constexpr bool kByValue = is_by_value();
+
+ public:
+  explicit Carried(F& f) noexcept : f_(hold(f)) {}
+  [[nodiscard]] F& operator*() noexcept {
+    if constexpr (kByValue)
+      return f_;
+    else
+      return *f_;
+  }
+
+ private:
+  static auto hold(F& f) noexcept {
+    if constexpr (kByValue)
+      return f;
+    else
+      return std::addressof(f);
+  }
+  std::conditional_t<kByValue, F, F*> f_;
+};
+
+/// Runs left() as a thread, at once, and right() here, and joins, whatever they throw. The exception that
+/// comes first in serial order is rethrown.
 /// Where no thread slot is left both run here: the program becomes slower, but does not stop.
 template <class L, class R>
-void fork_join(L&& left, R&& right) {
+void fork_join_at_once(L&& left, R&& right) {
   using Call = Call<std::decay_t<L>>;
   static_assert(sizeof(Call) <= kMaxOnStack);
   const kasane_allocated_t t = kasane_thread_allocate(alignof(Call), sizeof(Call));
@@ -905,6 +937,76 @@ void fork_join(L&& left, R&& right) {
     if (failure) [[unlikely]]
       std::rethrow_exception(std::move(failure));
   }
+}
+
+/// A function that nobody has called yet, in its caller's frame; trivially copyable.
+template <class F>
+struct Lazy {
+  kasane_lazy_t record;
+  Carried<F> function;
+
+  static void run(void* function) { std::invoke(**static_cast<Carried<F>*>(function)); }
+  static constexpr std::size_t kAlign = alignof(Carried<F>);
+  static constexpr kasane_lazy_kind_t kKind{run, (sizeof(kasane_lazy_t) + kAlign - 1) / kAlign* kAlign,
+                                            sizeof(Carried<F>)};
+};
+
+/// Ends a record whose frame is left by a forced unwinding (pthread_exit), or by an exception: its function
+/// is called, and what it throws is lost.
+[[gnu::cold, gnu::noinline]] inline void end_forced(kasane_lazy_worker_t* worker,
+                                                    kasane_lazy_t* record) noexcept {
+  try {
+    if (kasane_lazy_end(worker, record))
+      record->kind->run(reinterpret_cast<char*>(record) + record->kind->offset);
+    else
+      kasane_thread_join(record->thread);
+  } catch (...) {
+  }
+}
+
+/// Calls f() as if it were a thread of its own: this_thread::exit() ends it alone.
+template <class F>
+void call_alone(F&& f) {
+  if constexpr (noexcept(std::invoke(f))) {
+    std::invoke(f);
+  } else {
+    try {
+      std::invoke(f);
+    } catch (...) {
+      if (!kasane_lazy_exits()) throw;
+    }
+  }
+}
+
+/// Calls left() here and right() here afterwards, unless somebody who wants work has taken it meanwhile;
+/// joins then. Whatever they throw, both are called, and the exception that comes first in serial order is
+/// rethrown.
+template <class L, class R>
+void fork_join(L&& left, R&& right) {
+  Lazy<std::remove_reference_t<R>> second{{}, Carried<std::remove_reference_t<R>>(right)};
+  kasane_lazy_worker_t* const worker = kasane_lazy_begin(&second.record, &second.kKind);
+  if (worker == nullptr) [[unlikely]]
+    return fork_join_at_once([&] { fork_join(left, right); }, []() noexcept {});  // on another stack
+  std::exception_ptr failure;
+  if constexpr (noexcept(std::invoke(left))) {
+    std::invoke(left);
+  } else {
+    try {
+      std::invoke(left);
+    } catch (abi::__forced_unwind&) {
+      end_forced(worker, &second.record);
+      throw;
+    } catch (...) {
+      if (!kasane_lazy_exits()) failure = std::current_exception();  // joined outside of the handler
+    }
+  }
+  if (failure) [[unlikely]] {
+    end_forced(worker, &second.record);
+    std::rethrow_exception(std::move(failure));
+  }
+  if (kasane_lazy_end(worker, &second.record)) [[likely]]
+    return call_alone(*second.function);
+  check(kasane_thread_join(second.record.thread));
 }
 
 template <class I>
@@ -942,37 +1044,6 @@ decltype(auto) at(F& f, I i) {
   return g < 1 ? 1 : g > 2048 ? 2048 : g;
 }
 
-/// A function object on its way down the recursion: small trivial ones by value, so that a piece on another
-/// rank does not fetch them from the caller's stack again; others by a pointer to the caller's.
-template <class F>
-class Carried {
-  static constexpr bool is_by_value() {
-    if constexpr (std::is_trivially_copyable_v<F>)  // an object, not a function
-      return sizeof(F) <= 64;
-    else
-      return false;
-  }
-  static constexpr bool kByValue = is_by_value();
-
- public:
-  explicit Carried(F& f) noexcept : f_(hold(f)) {}
-  [[nodiscard]] F& operator*() noexcept {
-    if constexpr (kByValue)
-      return f_;
-    else
-      return *f_;
-  }
-
- private:
-  static auto hold(F& f) noexcept {
-    if constexpr (kByValue)
-      return f;
-    else
-      return std::addressof(f);
-  }
-  std::conditional_t<kByValue, F, F*> f_;
-};
-
 template <class I, class F>
 void for_pieces(I first, I last, Carried<F> f, std::uint64_t grain) {
   if (length_of(first, last) <= grain) {
@@ -980,8 +1051,8 @@ void for_pieces(I first, I last, Carried<F> f, std::uint64_t grain) {
     return;
   }
   const I middle = middle_of(first, last);
-  fork_join([=] { for_pieces<I, F>(first, middle, f, grain); },
-            [&] { for_pieces<I, F>(middle, last, f, grain); });
+  fork_join([&] { for_pieces<I, F>(first, middle, f, grain); },
+            [=] { for_pieces<I, F>(middle, last, f, grain); });
 }
 
 template <class I>
@@ -1009,8 +1080,9 @@ void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Ca
     (*run)(begin, end);
     return;
   }
-  fork_join([=] { placed_parts<Place, Run>(begin, middle, part, place, run); },
-            [&] { placed_parts<Place, Run>(middle, end, part, place, run); });
+  // At once: each moves to its rank, without its caller.
+  fork_join_at_once([=] { placed_parts<Place, Run>(begin, middle, part, place, run); },
+                    [&] { placed_parts<Place, Run>(middle, end, part, place, run); });
 }
 
 /// As for_pieces, in some parts a rank, each near place(i) of the i-th iteration in its middle.
@@ -1032,11 +1104,10 @@ T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std
   }
   const I middle = middle_of(first, last);
   std::optional<T> left, right;
-  fork_join(
-      [=, out = &left] {
-        out->emplace(reduce_pieces<I, T, Map, Combine>(first, middle, map, combine, grain));
-      },
-      [&] { right.emplace(reduce_pieces<I, T, Map, Combine>(middle, last, map, combine, grain)); });
+  fork_join([&] { left.emplace(reduce_pieces<I, T, Map, Combine>(first, middle, map, combine, grain)); },
+            [=, out = &right] {
+              out->emplace(reduce_pieces<I, T, Map, Combine>(middle, last, map, combine, grain));
+            });
   return std::invoke(*combine, std::move(*left), std::move(*right));
 }
 
@@ -1045,15 +1116,25 @@ T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std
 /// Calls all functions, perhaps at the same time, and returns when all have returned. If some throw, all
 /// others still end, and the exception of the first of them in the argument list is rethrown. A small
 /// trivially copyable function is called as a copy. On a thread.
+/// A function is called as part of the calling thread unless a worker that has nothing to do, of any rank,
+/// takes it; then it is a thread. So a call costs a few stores. Functions that wait for each other do so by
+/// calls of Kasane's (kasane/sync.hpp, or atomics of the direct view) or locks, else they may wait for ever.
+/// this_thread::exit() ends the function that calls it. After E. Mohr, D. Kranz, R. Halstead, "Lazy Task
+/// Creation", IEEE TPDS 2(3), 1991.
 template <class F>
 void parallel_invoke(F&& f) {
   std::invoke(f);
 }
+template <class F, class G>
+void parallel_invoke(F&& f, G&& g) {
+  detail::fork_join(f, g);
+}
 template <class F, class... Rest>
-  requires(sizeof...(Rest) > 0)
+  requires(sizeof...(Rest) > 1)
 void parallel_invoke(F&& f, Rest&&... rest) {
-  detail::fork_join([p = detail::Carried<std::remove_reference_t<F>>(f)]() mutable { std::invoke(*p); },
-                    [&] { parallel_invoke(rest...); });
+  detail::fork_join(f, [... r = detail::Carried<std::remove_reference_t<Rest>>(rest)]() mutable {
+    parallel_invoke(*r...);
+  });
 }
 
 /// Calls f(i) for each index i of [first, last), or f(*i) for random access iterators, by recursive bisection

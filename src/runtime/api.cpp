@@ -210,6 +210,59 @@ void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*)) {
   Pool::fork({ThreadId{t.id}, t.argument}, function);
 }
 
+namespace {
+struct TwoWords {
+  void (*function)(void*);
+  void* argument;
+};
+}  // namespace
+
+static_assert(sizeof(kasane_lazy_t) == sizeof(kasane::ult::LazyRecord) &&
+              offsetof(kasane_lazy_t, thread) == offsetof(kasane::ult::LazyRecord, thread) &&
+              sizeof(kasane_lazy_kind_t) == sizeof(kasane::ult::LazyKind) &&
+              offsetof(kasane_lazy_kind_t, bytes) == offsetof(kasane::ult::LazyKind, bytes) &&
+              offsetof(kasane_lazy_worker_t, newest) == offsetof(kasane::ult::LazyWorker, newest) &&
+              offsetof(kasane_lazy_worker_t, stack_limit) == offsetof(kasane::ult::LazyWorker, stack_limit));
+
+kasane_lazy_worker_t* kasane_lazy_begin_slowly(kasane_lazy_t* record) {
+  kasane::runtime::check_no_mutex_held("fork");
+  if (!Pool::begin_lazy(*reinterpret_cast<kasane::ult::LazyRecord*>(record))) return nullptr;
+  return reinterpret_cast<kasane_lazy_worker_t*>(::kasane_lazy_worker);
+}
+int kasane_lazy_end_slowly(kasane_lazy_t* record) {
+  return Pool::end_lazy(*reinterpret_cast<kasane::ult::LazyRecord*>(record)) ? 1 : 0;
+}
+int kasane_lazy_exits(void) { return Pool::exits() ? 1 : 0; }
+
+extern const kasane_lazy_kind_t kasane_lazy_call_kind;
+const kasane_lazy_kind_t kasane_lazy_call_kind{[](void* p) {
+                                                 const auto [function, argument] = *static_cast<TwoWords*>(p);
+                                                 function(argument);
+                                               },
+                                               offsetof(kasane_lazy_call_t, function), sizeof(TwoWords)};
+
+int kasane_invoke_with_fork(void (*f)(void*), void* a, void (*g)(void*), void* b) {
+  struct Calls {
+    void (*f)(void*);
+    void* a;
+    void (*g)(void*);
+    void* b;
+  };
+  const kasane_allocated_t t = kasane_thread_allocate(alignof(Calls), sizeof(Calls));
+  if (t.id == 0) {
+    if (kasane_error_code() != EAGAIN) return kasane_error_code();
+    f(a);
+    g(b);
+    return 0;
+  }
+  new (t.argument) Calls{f, a, g, b};
+  kasane_thread_fork(t, [](void* p) {
+    const Calls calls = *static_cast<Calls*>(p);
+    kasane_invoke(calls.f, calls.a, calls.g, calls.b);
+  });
+  return kasane_thread_join(t.id);
+}
+
 void kasane_thread_abandon(kasane_allocated_t t) { Pool::abandon({ThreadId{t.id}, t.argument}); }
 
 int kasane_thread_join(kasane_thread_t id) {

@@ -267,6 +267,7 @@ struct Fork {
   std::span<std::byte> stack;  ///< the caller's, if it lies in the space
   std::byte* live;             ///< what of it is in use
   std::byte* copy;
+  ult::LazyRecord* records;  ///< of the calling thread
 };
 constexpr std::size_t kForkBytes = 256 * 1024;
 
@@ -292,6 +293,7 @@ void become_child(const Fork& f) noexcept {
       ::_exit(127);
   }
   restore_stack(f);
+  ult::Pool::keep_records(f.records);
   struct sigaction action = {};
   action.sa_sigaction = on_child_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
@@ -307,6 +309,7 @@ void fork_there(unsigned high, unsigned low) {
   static constinit Hidden<pid_t (*)()> libcs("fork");
   auto* const sp = reinterpret_cast<std::byte*>(f.caller.uc_mcontext.gregs[REG_RSP]);
   f.stack = f.runtime->stack_at(sp);
+  f.records = ult::Pool::records();
   if (!f.stack.empty()) {
     constexpr std::size_t kRedZone = 128;
     f.live = sp - kRedZone;

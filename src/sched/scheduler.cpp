@@ -93,7 +93,9 @@ SlotId Scheduler::steal_from_rank(std::uint32_t worker, Rank victim) {
 SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque) {
   const std::uint64_t start = now_ns();
   Theft theft;
-  if (!carry_out(theft, victim, deque)) return kNoSlot;
+  const Steal outcome = carry_out(theft, victim, deque);
+  if (outcome == Steal::empty) want_of(victim, deque);
+  if (outcome != Steal::taken) return kNoSlot;
   const std::uint64_t end = now_ns();
   count_for(worker, &Counters::steals_remote);
   count_for(worker, &Counters::ns_steal, end - start);
@@ -102,19 +104,27 @@ SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t de
   return theft.slot();
 }
 
-bool Scheduler::carry_out(Theft& theft, Rank victim, std::uint32_t deque) {
+Steal Scheduler::carry_out(Theft& theft, Rank victim, std::uint32_t deque) {
   TheftStep s = theft.next();
   while (s.kind != TheftStep::Kind::done) {
     std::uint64_t result2 = 0;
     const std::uint64_t result = perform(s, victim, deque, result2);
     s = theft.next(result, result2);
   }
-  return s.outcome == Steal::taken;
+  return s.outcome;
+}
+
+// A hint that may be lost or come late (ult/lazy.h). A load first where it is cheap: the line stays the
+// worker's as long as it is told already.
+void Scheduler::want_of(Rank victim, std::uint32_t worker, ult::Word who) {
+  const std::uint64_t wanted = layout_.lazy(worker);
+  if (transport_.mapped(victim, gas::kThreads) != nullptr && words_.load(victim, wanted) != 0) return;
+  words_.store(victim, wanted, who);
 }
 
 void Scheduler::take_over(SlotId slot, Rank last) {
   Theft theft = Theft::arrival(slot);
-  carry_out(theft, last, 0);  // of an arrival no deque is looked at
+  (void)carry_out(theft, last, 0);  // of an arrival no deque is looked at
 }
 
 // Words are sequentially consistent and each is complete when it returns, so the deque's reads keep the order
@@ -183,6 +193,7 @@ bool Scheduler::work_elsewhere(std::uint32_t) {
     for (std::uint32_t d = 0; d < config_.workers; ++d) {
       const Look seen = look(Rank{r}, d);
       if (has_work(seen.top, seen.bottom)) return true;
+      want_of(Rank{r}, d);
     }
   }
   return false;
@@ -254,7 +265,10 @@ void Scheduler::answer() {
 }
 
 // On another host no fork would see it before an answer to the message itself.
-void Scheduler::nudge(Rank to) { words_.fetch_or(to, ult::Layout::idle_ranks(), ult::kRequestPending); }
+void Scheduler::nudge(Rank to) {
+  words_.fetch_or(to, ult::Layout::idle_ranks(), ult::kRequestPending);
+  for (std::uint32_t w = 0; w < config_.workers; ++w) want_of(to, w, ult::LazyWorker::kAsked);
+}
 
 void Scheduler::ring_bit(std::uint32_t bit) {
   const std::uint32_t end = std::min((bit + 1) * ranks_per_bit_, config_.ranks);

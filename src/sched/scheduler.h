@@ -55,6 +55,7 @@
 #include "sched/victims.h"
 #include "ult/edges.h"
 #include "ult/layout.h"
+#include "ult/lazy.h"
 #include "ult/pool.h"
 
 namespace kasane::sched {
@@ -101,7 +102,9 @@ class Scheduler final : public ult::OtherRanks {
   [[nodiscard]] std::uint64_t bottom_of(std::uint32_t deque) const noexcept;
   [[nodiscard]] Look look(Rank victim, std::uint32_t deque);
   /// Goes through a theft; true if the thread is ours and may be resumed.
-  bool carry_out(Theft&, Rank victim, std::uint32_t deque);
+  Steal carry_out(Theft&, Rank victim, std::uint32_t deque);
+  /// Tells a worker there that this rank wants work, or has sent a request.
+  void want_of(Rank victim, std::uint32_t worker, ult::Word who = ult::LazyWorker::kHungry);
   /// Performs one step of a theft; result2 is the second result of a look.
   std::uint64_t perform(const TheftStep&, Rank victim, std::uint32_t deque, std::uint64_t& result2);
   void back_off(bool succeeded);

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
 #include "ult/layout.h"
 
@@ -65,6 +66,12 @@ kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult::Parent parent);
 /// Makes the child's end known, on the parent's stack (pool.cpp); the only caller is kasane_ult_fork.
 void kasane_ult_child_returned(kasane::ult::SlotControl* child);
 
+/// The first return address of a thread that nobody forked: a context whose register r12 is its function lies
+/// right below its argument (start_context()).
+void kasane_ult_start();
+/// Its life, on its own stack; never returns.
+void kasane_ult_thread_start(void* argument, void (*function)(void*));
+
 /// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns when the caller's context
 /// is resumed.
 void kasane_ult_switch(kasane::ult::Word* save_sp, kasane::ult::Word load_sp);
@@ -87,6 +94,21 @@ struct SavedContext {
 static_assert(offsetof(SavedContext, error) == 48);
 [[nodiscard]] inline SavedContext& saved_context(Word sp) noexcept {
   return *reinterpret_cast<SavedContext*>(sp);
+}
+
+/// The context of a thread that is to run function(the address behind the context). Returns it as a stack
+/// pointer. context: 16-byte aligned.
+inline Word start_context(void* context, void (*function)(void*)) noexcept {
+  auto* const start = new (context) SavedContext{};
+  start->registers[3] = reinterpret_cast<Word>(function);  // r12
+  start->return_address = reinterpret_cast<Word>(&kasane_ult_start);
+  return reinterpret_cast<Word>(start);
+}
+
+/// Bytes of a stack that such a context and its argument take, so that a thread whose saved stack pointer
+/// lies so much below the stack's end never ran: one that did saves its context below.
+[[nodiscard]] constexpr std::size_t start_bytes(std::size_t argument_bytes) noexcept {
+  return (sizeof(SavedContext) + argument_bytes + 15) / 16 * 16;
 }
 
 /// The calling OS thread's errno. In assembly, as current_worker().

@@ -99,6 +99,25 @@ kasane_ult_fork:
         .cfi_endproc
         .size   kasane_ult_fork, .-kasane_ult_fork
 
+// Where the context of a thread that never ran returns to: rsp is its argument, r12 its function.
+        .hidden kasane_ult_start
+        .hidden kasane_ult_thread_start
+        .globl  kasane_ult_start
+        .type   kasane_ult_start, @function
+        .p2align 4
+        .cfi_startproc
+        .cfi_undefined rip
+        nop                             // unwinders look up the byte before a return address
+kasane_ult_start:
+        ENDBR
+        xorl    %ebp, %ebp
+        movq    %rsp, %rdi
+        movq    %r12, %rsi
+        call    kasane_ult_thread_start
+        ud2
+        .cfi_endproc
+        .size   kasane_ult_start, .-kasane_ult_start
+
         // What SAVE_CONTEXT has saved; errno in ecx.
         .macro  LOAD_REGISTERS
         popq    %r15

@@ -9,6 +9,7 @@
 //   192    sync records: free list head, number ever used (own line)
 //   256    thread-local keys: number created, destructors (rank 0's are the job's; ult/locals.h)
 //   384    deques              one a worker: base/deque.h
+//          lazy threads        LazyWorker[workers]: ult/lazy.h
 //          slot controls       SlotControl[slots_per_rank]
 //          sync records        SyncRecord[kSyncRecords]   the tail stays unpopulated until used
 //          watch lists         SyncRecord[kWatchLists]    as records from kSyncRecords on; unpopulated, too
@@ -130,15 +131,19 @@ class Layout {
     return Deque<>::bytes(deque_entries_);
   }
 
+  /// What the worker keeps for lazy threads; its first word is `wanted` (ult/lazy.h).
+  [[nodiscard]] constexpr std::uint64_t lazy(std::uint32_t worker) const noexcept {
+    return kDeques + workers_ * deque_bytes() + worker * kLazyBytes;
+  }
+  static constexpr std::uint64_t kLazyBytes = 256;
+
   // ---- slots: SlotId = birth rank × slots_per_rank + index ----
   [[nodiscard]] constexpr Rank birth_rank(SlotId slot) const noexcept { return Rank{raw(slot) / slots_}; }
   [[nodiscard]] constexpr std::uint32_t slot_index(SlotId slot) const noexcept { return raw(slot) % slots_; }
   [[nodiscard]] constexpr SlotId slot_at(Rank birth, std::uint32_t index) const noexcept {
     return SlotId{raw(birth) * slots_ + index};
   }
-  [[nodiscard]] constexpr std::uint64_t controls() const noexcept {
-    return kDeques + workers_ * deque_bytes();
-  }
+  [[nodiscard]] constexpr std::uint64_t controls() const noexcept { return lazy(workers_); }
   /// Offset of the slot's control block in the region of its birth rank.
   [[nodiscard]] constexpr std::uint64_t control(SlotId slot) const noexcept {
     return controls() + std::uint64_t{slot_index(slot)} * sizeof(SlotControl);

@@ -6,6 +6,7 @@
 #include "ult/pool.h"
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -13,6 +14,7 @@
 #include <string>
 #include <system_error>
 #include <typeinfo>
+#include <utility>
 
 #include <cxxabi.h>
 #include <sched.h>
@@ -30,8 +32,18 @@
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
 
+namespace {
+/// Of OS threads that are no worker.
+constinit kasane::ult::LazyWorker no_worker{.wanted = 0,
+                                            .apart = {},
+                                            .newest = nullptr,
+                                            .stack_limit = kasane::ult::LazyWorker::kNoStack,
+                                            .behind = {}};
+}  // namespace
+
 extern "C" {
 constinit thread_local kasane::ult::Worker* kasane_ult_worker = nullptr;
+constinit thread_local kasane::ult::LazyWorker* kasane_lazy_worker = &no_worker;
 }
 
 namespace kasane::ult {
@@ -63,9 +75,11 @@ class Attached {
     // relaxed: a number
     worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
     kasane_ult_worker = &worker;
+    kasane_lazy_worker = worker.lazy;
   }
   ~Attached() {
     kasane_ult_worker = nullptr;
+    kasane_lazy_worker = &no_worker;
     worker_.os_thread.store(0, std::memory_order_relaxed);
     worker_.exceptions->take(exceptions_[0], exceptions_[1]);
     asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(mxcsr_), "m"(x87_));
@@ -101,6 +115,12 @@ void run_root_call(void* call) {
   controls.put(worker.self(), offsetof(SlotControl, exception), word);
   controls.put(worker.self(), offsetof(SlotControl, flags),
                controls.get(worker.self(), offsetof(SlotControl, flags)) | kSlotException);
+}
+
+// A frame that an exception left without ending its record, as one of C would.
+[[gnu::noinline]] void check_no_records() {
+  KASANE_CHECK(current_worker()->lazy->newest == nullptr,
+               "a thread ended, by an exception or an exit, within kasane_invoke");
 }
 
 // ---- fork ----
@@ -142,6 +162,8 @@ Pool::Allocated allocate_on(Worker& worker, Word stack_end, std::size_t alignmen
 
 inline void fork_on(Worker& worker, SlotControl* control, Pool::Allocated thread, void (*function)(void*)) {
   count(worker.counters->forks);
+  if (worker.lazy->newest != nullptr) [[unlikely]]
+    worker.core->promote_all(worker);
   worker.core->slots.sanitizer.leaving_to_thread(thread.id.slot());
   // In builds without a sanitizer the last call: the child, or the worker that resumes this thread, returns
   // straight to our caller.
@@ -211,6 +233,7 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
   SlotControl* const child = worker.control;
   PoolCore& core = *worker.core;
   worker.control = born_here(parent) ? control_of(parent) : worker.stand_in(slot_of(parent));
+  worker.set_stack(core.controls.get(worker.self(), offsetof(SlotControl, stack_end)));
   if (core.controls.get(worker.self(), offsetof(SlotControl, flags)) & kSlotExceptionState)
     core.restore_exceptions(worker);
   core.slots.sanitizer.leaving_to_thread(worker.self());
@@ -245,7 +268,9 @@ KASANE_ULT_SWITCHES inline SlotControl* return_to(Worker& worker, Parent parent)
 // parent (control is null).
 [[gnu::noinline]] void fork_foreign(Worker& worker, Pool::Allocated thread, void (*function)(void*)) {
   adopt_for_fork(worker, thread);
-  fork_on(worker, worker.stand_in(thread.id.slot()), thread, function);
+  SlotControl* const own = worker.stand_in(thread.id.slot());
+  own->stack_end = worker.controls.get(thread.id.slot(), offsetof(SlotControl, stack_end));
+  fork_on(worker, own, thread, function);
 }
 
 // ---- join ----
@@ -520,8 +545,15 @@ bool Pool::in_program() noexcept {
 
 void Pool::enter_program() noexcept { outside().program = true; }
 
+LazyRecord* Pool::records() noexcept { return kasane_lazy_worker->newest; }
+void Pool::keep_records(LazyRecord* newest) noexcept {
+  for (LazyRecord* at = newest; at != nullptr; at = at->older)
+    at->thread = next(at->thread, LazyEvent::refuse).next;
+}
+
 void Pool::forget_process() noexcept {
   kasane_ult_worker = nullptr;
+  kasane_lazy_worker = &no_worker;
   outside() = {};
 }
 
@@ -589,6 +621,49 @@ void Pool::fork(Allocated thread, void (*function)(void*)) {
   fork_on(*worker, controls.local(slot), thread, function);
 }
 
+bool Pool::begin_lazy(LazyRecord& record) {
+  Worker* const worker = current_worker();
+  if (worker == nullptr || worker->self() == kNoSlot || worker->on_signal_stack()) return false;
+  KASANE_CHECK(worker->polling == 0, kPollingText);
+  const Config& config = worker->core->config;
+  const auto sp = reinterpret_cast<Word>(__builtin_frame_address(0));
+  if (sp < config.stack_end(config.stack_at(sp)) - worker->lazy_depth) return false;
+  record.thread = LazyRecord::kLinked;
+  record.older = std::exchange(worker->lazy->newest, &record);
+  if (worker->lazy->wanted != 0) worker->core->serve_wanted(*worker);
+  return true;
+}
+
+bool Pool::end_lazy(LazyRecord& record) {
+  if (current_worker() == nullptr) std::exit(0);  // a child of fork(): as where its thread ends
+  LazyStep step = next(record.thread, LazyEvent::end);
+  if (step.action != LazyAction::join) return step.action == LazyAction::call;
+  Worker& worker = worker_of_thread();
+  PoolCore& core = *worker.core;
+  const SlotId slot = ThreadId{record.thread}.slot();
+  const SlotId newest = worker.queue.pop(core.controls);
+  if (newest == kNoSlot) return false;
+  const auto never_ran = [&](SlotId s) {
+    // A slot of another rank: the caller has moved since.
+    if (!core.controls.is_local(s)) return false;
+    const SlotControl& control = *core.controls.local(s);
+    return control.sp == control.stack_end - start_bytes(record.kind->bytes);
+  };
+  if (newest != slot || !never_ran(slot)) {
+    core.push(worker, newest);
+    return false;
+  }
+  step = next(record.thread, LazyEvent::end_and_untaken);
+  abandon({ThreadId{record.thread}, nullptr});
+  record.thread = step.next;
+  return true;
+}
+
+bool Pool::exits() noexcept {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  return type != nullptr && *type == typeid(ThreadExit);
+}
+
 void Pool::join(ThreadId id) {
   Worker* worker = current_worker();
   KASANE_ASSERT(worker != nullptr && worker->self() != kNoSlot);
@@ -652,21 +727,24 @@ void Pool::go_to(Rank rank) {
 }
 
 void Pool::begin_polling() noexcept {
-  if (Worker* const worker = current_worker(); worker != nullptr && worker->runs_a_thread())
+  if (Worker* const worker = current_worker(); worker != nullptr && worker->runs_a_thread()) {
     ++worker->polling;
+    worker->lazy->stack_limit = LazyWorker::kNoStack;
+  }
 }
 void Pool::end_polling() noexcept {
   Worker* const worker = current_worker();
   if (worker == nullptr || !worker->runs_a_thread()) return;
   KASANE_CHECK(worker->polling != 0, "a polling scope ends where it began");
-  --worker->polling;
+  if (--worker->polling == 0)
+    worker->set_stack(worker->controls.get(worker->self(), offsetof(SlotControl, stack_end)));
 }
 
 bool Pool::others_here() noexcept {
   Worker& worker = worker_of_thread();
   if (worker.polling != 0) return false;
   // relaxed: a hint.
-  return !worker.queue.empty_for_owner() || worker.waits != nullptr ||
+  return worker.lazy->newest != nullptr || !worker.queue.empty_for_owner() || worker.waits != nullptr ||
          (worker.outside.any() && worker.outside.ready()) ||
          atomic(worker.core->controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0;
 }
@@ -772,6 +850,7 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   using namespace kasane;
   using namespace kasane::ult;
   SanitizerSlots::arrived();
+  worker->set_stack(own->stack_end);
   if (forker->flags & kSlotElsewhere || !worker->exceptions->empty() || worker->has_leftover()) [[unlikely]]
     return begin_slowly(*worker, *own);
   const Parent parent{reinterpret_cast<Word>(forker)};
@@ -790,10 +869,20 @@ void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
     return function(argument);
   } catch (abi::__forced_unwind&) {  // Pool::end_by_unwinding()
   } catch (...) {
+    check_no_records();
     return keep_exception();
   }
+  check_no_records();
   // libstdc++ counts each rethrow of a forced unwinding as an exception more that is under way.
   *current_worker()->exceptions = {};
+}
+
+KASANE_ULT_SWITCHES void kasane_ult_thread_start(void* argument, void (*function)(void*)) {
+  kasane::ult::SanitizerSlots::arrived();
+  kasane_ult_thread_run(argument, function);
+  // It was resumed, so its end goes the long way, which asks no parent.
+  kasane_ult_thread_end({});
+  __builtin_unreachable();
 }
 
 KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult::Parent parent) {
@@ -823,6 +912,7 @@ KASANE_ULT_SWITCHES kasane::ult::SlotControl* kasane_ult_thread_end(kasane::ult:
   if (!here->queue.end_pop(pop, [&] { return slot_of(parent); })) [[unlikely]]
     end_alone(*here, stack_end);
   here->control = control_of(parent);
+  here->set_stack(here->control->stack_end);
   here->stacks.push(stack_end);
   count(here->counters->threads);
   return nullptr;

@@ -31,6 +31,7 @@ struct ThreadId {
 };
 
 struct OutsideRequest;  // ult/outside_callers.h
+struct LazyRecord;      // ult/lazy.h
 
 /// What a worker asks of other ranks; the defaults are those of a job of one rank.
 class OtherRanks {
@@ -43,6 +44,7 @@ class OtherRanks {
   /// as if it had been stolen. On a worker's own stack.
   virtual void take_over(SlotId, Rank /*last*/) {}
   /// Looks at every other rank's deques and ready list without claiming: is there anything to steal?
+  /// Workers without any are told that this rank wants some (LazyWorker::wanted).
   virtual bool work_elsewhere(std::uint32_t /*worker*/) { return false; }
   /// A worker goes to sleep: sets this rank's bit in the idle-ranks words of the ranks that may have work
   /// later. forget_idle() clears it.
@@ -157,6 +159,10 @@ class Pool {
   /// The calling OS thread runs code of the program from now on wherever it runs no user-level thread: main.
   static void enter_program() noexcept;
 
+  /// The running thread's newest record, or null: before a fork(), for keep_records() in the child, on its
+  /// copy of the stack. The child ends where the first function of such a record returns.
+  [[nodiscard]] static LazyRecord* records() noexcept;
+  static void keep_records(LazyRecord* newest) noexcept;
   /// In a child of fork(): the calling OS thread is no worker, and runs no user-level thread.
   static void forget_process() noexcept;
 
@@ -203,6 +209,15 @@ class Pool {
   static void abandon(Allocated);
   /// Runs function(argument) as the thread: at once, while the caller's continuation may be stolen.
   static void fork(Allocated, void (*function)(void*));
+  /// The long way of kasane_lazy_begin: the record is linked, and if others want work the oldest one becomes
+  /// a thread. False: the caller goes on on another stack, since its own is nearly used up, or runs no
+  /// thread.
+  [[nodiscard]] static bool begin_lazy(LazyRecord&);
+  /// The long way of kasane_lazy_end, for a record that is not linked any more. True: the caller calls its
+  /// function. False: a thread runs it (record.thread), and the caller joins that.
+  [[nodiscard]] static bool end_lazy(LazyRecord&);
+  /// Is the exception that the caller's handler handles that of exit()?
+  [[nodiscard]] static bool exits() noexcept;
   /// Waits for the thread; rethrows what it threw; its id is gone afterwards. From any rank. Throws
   /// std::system_error: invalid_argument if the thread was joined or detached before,
   /// resource_deadlock_would_occur for the caller itself.

@@ -90,6 +90,10 @@ class PoolCore {
   [[noreturn]] void leave_for_good(Worker& worker);
   /// The same for a thread whose end is known already: its control block may be another thread's now.
   [[noreturn]] void leave_ended(Worker& worker, Word stack_end);
+  /// Somebody wants work: the oldest record becomes a thread, if there is one and the run queue is short.
+  void serve_wanted(Worker& worker);
+  /// All records of the running thread become threads, or are kept: it leaves the worker.
+  void promote_all(Worker& worker);
   void save_exceptions(Worker& worker);
   void restore_exceptions(Worker& worker);
 
@@ -131,6 +135,10 @@ class PoolCore {
   [[nodiscard]] std::atomic_ref<Word> idle_ranks() const noexcept {
     return atomic(controls.own_word(Layout::idle_ranks()));
   }
+  /// False: no thread is left.
+  bool promote(Worker& worker, LazyRecord& record);
+  /// Tells the worker that another one of this rank is hungry.
+  void want_of(const Worker& worker) const noexcept;
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_from(Source source, Worker& worker);

@@ -63,6 +63,8 @@ class RunQueue {
     slot = SlotId{static_cast<std::uint32_t>(value)};
     return outcome;
   }
+  /// How many can be stolen, at some recent time.
+  [[nodiscard]] std::uint64_t size_hint() const noexcept { return deque_->size_hint(); }
   /// Is there something to steal? A hint.
   [[nodiscard]] bool stealable() const noexcept { return deque_->size_hint() != 0; }
 

@@ -15,6 +15,7 @@
 #include "ult/controls.h"
 #include "ult/exception_state.h"
 #include "ult/join_record.h"
+#include "ult/lazy.h"
 #include "ult/outside_waits.h"
 #include "ult/pool.h"
 #include "ult/run_queue.h"
@@ -59,7 +60,7 @@ struct StandIn : SlotControl {
 
 struct alignas(128) Worker {
   Worker(PoolCore* core_, const Controls& controls_, std::uint32_t index_, RunQueue queue_, SlotCache cache_,
-         StackCache stacks_, Counters* counters_, const Leftover& leftover_)
+         StackCache stacks_, Counters* counters_, const Leftover& leftover_, Word lazy_depth_)
       : core(core_),
         index(index_),
         queue(queue_),
@@ -67,6 +68,8 @@ struct alignas(128) Worker {
         controls(controls_),
         cache(cache_),
         stacks(stacks_),
+        lazy(reinterpret_cast<LazyWorker*>(&controls_.own_word(controls_.layout().lazy(index_)))),
+        lazy_depth(lazy_depth_),
         leftover(leftover_),
         random(index_ + 1) {}
 
@@ -83,6 +86,9 @@ struct alignas(128) Worker {
   const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};
   SlotCache cache;
   StackCache stacks;
+
+  LazyWorker* const lazy;  ///< records of the running thread
+  const Word lazy_depth;   ///< so far below a stack's end fork–joins are lazy
 
   Leftover leftover;  ///< as the core's
   AfterSwitch after{};
@@ -135,6 +141,12 @@ struct alignas(128) Worker {
   void settle_leftover() const noexcept {
     if (has_leftover()) [[unlikely]]
       leftover.settle();
+  }
+
+  /// From now on a thread with this stack runs.
+  void set_stack(Word stack_end) const noexcept {
+    // Builds with assertions look at each fork–join whether the thread holds a mutex of libc's.
+    lazy->stack_limit = KASANE_ASSERT_LEVEL >= 1 ? LazyWorker::kNoStack : stack_end - lazy_depth;
   }
 
   /// A number below n, for the order of victims (xorshift32 after Marsaglia, "Xorshift RNGs").

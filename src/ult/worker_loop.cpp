@@ -2,7 +2,10 @@
 // How a worker finds its next thread and what it does for the one that left. All of it runs on the worker's
 // own stack, except push, suspend and leave_for_good.
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <exception>
+#include <utility>
 
 #include "base/call_selector.h"
 #include "base/clock.h"
@@ -66,10 +69,11 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
     sync_records.push_back(region == nullptr ? nullptr : region + controls.layout().sync_records());
   }
   for (std::uint32_t i = 0; i < config.workers; ++i)
-    workers.push_back(std::make_unique<Worker>(
-        this, controls, i, RunQueue(config.region, controls.layout(), i),
-        SlotCache(slots.cache_capacity(config.slots_per_rank)),
-        StackCache(slots.cache_capacity(config.stacks_per_rank)), &config.counters[i], config.leftover));
+    workers.push_back(
+        std::make_unique<Worker>(this, controls, i, RunQueue(config.region, controls.layout(), i),
+                                 SlotCache(slots.cache_capacity(config.slots_per_rank)),
+                                 StackCache(slots.cache_capacity(config.stacks_per_rank)),
+                                 &config.counters[i], config.leftover, config.stack_bytes / 4 * 3));
   std::vector<Worker*> all;
   for (const auto& worker : workers) all.push_back(worker.get());
   for (Worker* worker : all) worker->victims = Victims<Worker*>(worker->index, all, config.worker_nodes);
@@ -79,6 +83,8 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
 
 void PoolCore::suspend(Worker& worker, AfterSwitch after) {
   KASANE_CHECK(worker.polling == 0, kPollingText);
+  if (worker.lazy->newest != nullptr) [[unlikely]]
+    promote_all(worker);
   save_exceptions(worker);
   worker.after = after;
   slots.sanitizer.leaving_to_worker(worker.sanitizer);
@@ -100,6 +106,68 @@ void PoolCore::leave_ended(Worker& worker, Word stack_end) {
   worker.control->flags = 0;
   suspend(worker, {publish_ended, this});
   __builtin_unreachable();  // never resumed
+}
+
+// ---- lazy threads (ult/lazy.h) ----
+
+bool PoolCore::promote(Worker& worker, LazyRecord& record) {
+  const LazyKind& kind = *record.kind;
+  Pool::Allocated thread{};
+  try {
+    thread = Pool::allocate(16, start_bytes(kind.bytes));
+  } catch (const std::exception&) {
+    record.thread = next(record.thread, LazyEvent::refuse).next;
+    return false;
+  }
+  std::byte* const base = static_cast<std::byte*>(thread.argument);
+  std::memcpy(base + sizeof(SavedContext), reinterpret_cast<const std::byte*>(&record) + kind.offset,
+              kind.bytes);
+  SlotControl& control = *controls.local(thread.id.slot());
+  control.sp = start_context(base, kind.run);
+  const LazyStep step = next(record.thread, LazyEvent::promote, thread.id.value);
+  KASANE_ASSERT(step.action == LazyAction::push);
+  record.thread = step.next;
+  count(worker.counters->forks);
+  worker.queue.push(controls, thread.id.slot());
+  return true;
+}
+
+void PoolCore::promote_all(Worker& worker) {
+  // Oldest first: thieves take that, and this worker the newest.
+  LazyRecord* oldest_first = nullptr;
+  for (LazyRecord* at = worker.lazy->newest; at != nullptr;)
+    at = std::exchange(at->older, std::exchange(oldest_first, at));
+  worker.lazy->newest = nullptr;
+  worker.settle_leftover();
+  for (; oldest_first != nullptr; oldest_first = oldest_first->older) promote(worker, *oldest_first);
+  pushed();
+}
+
+void PoolCore::serve_wanted(Worker& worker) {
+  LazyWorker& lazy = *worker.lazy;
+  const Word wanted = lazy.wanted;
+  // Before the look at who is hungry: as with a push, a worker that falls asleep after that look stores
+  // `wanted` behind a membarrier, and so after this.
+  lazy.wanted = 0;
+  answer_if_asked();
+  // relaxed: hints
+  const auto ranks = static_cast<std::uint32_t>(
+      std::popcount(idle_ranks().load(std::memory_order_relaxed) & ~kRequestPending));
+  const std::uint32_t hungry =
+      std::max(idle_workers.hungry() + ranks, (wanted & LazyWorker::kHungry) != 0 ? 1u : 0u);
+  const std::uint64_t offered = worker.queue.size_hint();
+  if (lazy.newest == nullptr || offered >= hungry) return pushed();
+  worker.settle_leftover();
+  LazyRecord** last = &lazy.newest;
+  while ((*last)->older != nullptr) last = &(*last)->older;
+  if (!promote(worker, *std::exchange(*last, nullptr))) return;
+  if (offered + 1 < hungry) lazy.wanted = LazyWorker::kHungry;
+  pushed();
+}
+
+void PoolCore::want_of(const Worker& worker) const noexcept {
+  // A load first: the line stays the worker's as long as it is told already.
+  if (worker.lazy->wanted != LazyWorker::kHungry) worker.lazy->wanted = LazyWorker::kHungry;
 }
 
 void PoolCore::save_exceptions(Worker& worker) {
@@ -232,6 +300,7 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
   worker.control = control != nullptr ? control : worker.stand_in(slot);
   if (flags & kSlotExceptionState) [[unlikely]]
     restore_exceptions(worker);
+  worker.set_stack(control != nullptr ? control->stack_end : slots.stack_end(slots.stack_at(sp)));
   slots.sanitizer.leaving_to_thread(slot);
   if (saved_context(sp).in_runtime == 0) [[likely]]
     leave_runtime(Calls::caught);
@@ -313,7 +382,9 @@ SlotId PoolCore::steal_here(Worker& worker) {
   return worker.victims.round([&](std::uint32_t n) { return worker.pick(n); },
                               [&](Worker* victim) {
                                 SlotId slot;
-                                if (victim->queue.steal(slot) != Steal::taken) return kNoSlot;
+                                const Steal outcome = victim->queue.steal(slot);
+                                if (outcome == Steal::empty) want_of(*victim);
+                                if (outcome != Steal::taken) return kNoSlot;
                                 count(worker.counters->steals_local);
                                 const Traced traced(worker.counters, TraceKind::steal_here, victim->index);
                                 return slot;
@@ -344,8 +415,10 @@ bool PoolCore::something_to_do(Worker& worker, SlotId root) {
   if (worker.outside.any() && worker.outside.ready()) return true;
   if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0)
     return true;
-  for (const auto& other : workers)
+  for (const auto& other : workers) {
     if (other->queue.stealable()) return true;
+    want_of(*other);
+  }
   return idle_workers.other_ranks().work_elsewhere(worker.index);
 }
 

@@ -97,6 +97,22 @@ void accesses_what_is_free() {
   NEED(!WIFEXITED(status) || WEXITSTATUS(status) > 1);
 }
 
+/// A child of one function ends where that returns, whoever runs the other one in the parent.
+void within_two_functions() {
+  for (int i = 0; i < 50; ++i) {
+    pid_t child = -1;
+    int second = 0;
+    kasane::parallel_invoke([&] { child = ::fork(); }, [&] { ++second; });
+    if (child == 0) ::_exit(12);
+    NEED(child > 0 && second == 1);
+    const int status = status_of(child);
+    NEED(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    int after = 0;
+    kasane::parallel_invoke([&] { kasane::parallel_invoke([&] { after += 1; }, [] {}); }, [] {});
+    NEED(after == 1);
+  }
+}
+
 void all_ways() {
   computes();
   becomes_a_program();
@@ -117,6 +133,7 @@ int main() {
       kasane::thread(kasane::near{g_words + r * kWord}, all_ways).join();
       kasane::thread(kasane::near{g_words + r * kWord}, [] { std::thread(all_ways).join(); }).join();
     }
+    within_two_functions();
     accesses_what_is_free();
   });
   all_ways();
