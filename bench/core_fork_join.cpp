@@ -15,9 +15,9 @@ struct System {
   const char* name;
   bool slow;  ///< ten times slower or more: a smaller recursion gives the same cost per node
 };
-constexpr System kSystems[] = {{"call", false},  {"kasane", false}, {"libfork", false},
-                               {"citor", false}, {"tmc", false},    {"massivethreads", false},
-                               {"tbb", true},    {"openmp", true}};
+constexpr System kSystems[] = {{"call", false},           {"kasane", false}, {"libfork", false},
+                               {"citor", false},          {"chili", false},  {"tmc", false},
+                               {"massivethreads", false}, {"tbb", true},     {"openmp", true}};
 
 struct Recursion {
   const char* case_;

@@ -30,6 +30,18 @@ if(TMC_INCLUDE)
   kasane_add_fork_join_player(tmc Threads::Threads)
   target_include_directories(player-fork-join-tmc SYSTEM PRIVATE "${TMC_INCLUDE}")
 endif()
+# In Rust; on demand, since cargo fetches chili: ninja player-fork-join-chili
+find_program(CARGO cargo)
+mark_as_advanced(CARGO)
+if(CARGO)
+  add_custom_target(player-fork-join-chili
+    COMMAND "${CMAKE_COMMAND}" -E copy_directory "${CMAKE_CURRENT_SOURCE_DIR}/fork_join/chili" chili
+    COMMAND "${CARGO}" build --quiet --release --manifest-path chili/Cargo.toml
+    COMMAND "${CMAKE_COMMAND}" -E copy chili/target/release/player-fork-join-chili
+      "$<TARGET_FILE_DIR:player-fork-join-call>/player-fork-join-chili"
+    WORKING_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}"
+    VERBATIM)
+endif()
 find_path(MASSIVETHREADS_INCLUDE myth/myth.h)
 find_library(MASSIVETHREADS_LIBRARY myth)
 mark_as_advanced(MASSIVETHREADS_INCLUDE MASSIVETHREADS_LIBRARY)
