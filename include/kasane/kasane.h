@@ -221,6 +221,12 @@ int kasane_lazy_end_slowly(kasane_lazy_t* record);
 int kasane_lazy_exits(void);
 int kasane_invoke_with_fork(void (*f)(void*), void* a, void (*g)(void*), void* b);
 
+/* Not an atomic load, which may be a call in programs (kasane/atomic_calls.h). */
+#if defined(__SANITIZE_THREAD__)
+#define KASANE_LAZY_WANTED(worker) __atomic_load_n(&(worker)->wanted, __ATOMIC_RELAXED)
+#else
+#define KASANE_LAZY_WANTED(worker) ((worker)->wanted)
+#endif
 /**
  * Offers a record's function to others; kasane_lazy_end follows, in the same function. Null: the record is
  * not used, and the caller does the same on another thread (its stack is nearly used up), or it runs no
@@ -236,7 +242,7 @@ static inline kasane_lazy_worker_t* kasane_lazy_begin(kasane_lazy_t* record, con
       : "=&r"(worker));
   __asm__ volatile("movq %%rsp, %0" : "=r"(sp));
   record->kind = kind;
-  if (__builtin_expect((sp < worker->stack_limit) | (worker->wanted != 0), 0))
+  if (__builtin_expect((sp < worker->stack_limit) | (KASANE_LAZY_WANTED(worker) != 0), 0))
     return kasane_lazy_begin_slowly(record);
   record->thread = 0;
   record->older = worker->newest;

@@ -20,8 +20,10 @@
 // | linked | the same, but there is no thread left | kept | out of the list |
 // | linked | the first function is over | over | out of the list; its frame calls it |
 // | kept | the first function is over | over | its frame calls it |
-// | promoted | the same, and its thread is the newest in the run queue and never ran | over | frees the thread; its frame calls it |
+// | promoted | the same, and its thread is here and never ran ¹ | over | frees it; its frame calls it |
 // | promoted | the same, else | over | joins the thread |
+//
+// ¹ the newest of the worker's run queue, with its first context
 //
 // The structures are part of the programs' binary interface: kasane/kasane.h has the same, and makes and ends
 // records inline.
@@ -85,13 +87,20 @@ struct LazyStep {
 /// What a worker keeps for lazy threads, in the threads region: thieves of other ranks store `wanted`.
 struct LazyWorker {
   /// who wants work (kHungry), or has sent a request (kAsked); 0: nobody. A hint: thieves store it after they
-  /// have found the worker's run queue empty, and once more when they fall asleep (docs/design/ult.md)
-  volatile Word wanted;
+  /// have found the worker's run queue empty, and once more when they fall asleep (docs/design/ult.md). By
+  /// the accessors, and in programs by a volatile load
+  Word wanted_word;
   Word apart[15];
   LazyRecord* newest;
   /// Where the stack pointer is below it, a fork–join forks at once, on another stack.
   Word stack_limit;
   Word behind[14];
+
+  // relaxed, both: a hint; docs/design/ult.md says why none is lost
+  [[nodiscard]] Word wanted() noexcept {
+    return std::atomic_ref<Word>(wanted_word).load(std::memory_order_relaxed);
+  }
+  void want(Word who) noexcept { std::atomic_ref<Word>(wanted_word).store(who, std::memory_order_relaxed); }
 
   static constexpr Word kHungry = 1, kAsked = 2;
   static constexpr Word kNoStack = ~Word{0};  ///< as a limit: each fork–join goes the long way

@@ -34,7 +34,7 @@
 
 namespace {
 /// Of OS threads that are no worker.
-constinit kasane::ult::LazyWorker no_worker{.wanted = 0,
+constinit kasane::ult::LazyWorker no_worker{.wanted_word = 0,
                                             .apart = {},
                                             .newest = nullptr,
                                             .stack_limit = kasane::ult::LazyWorker::kNoStack,
@@ -630,7 +630,7 @@ bool Pool::begin_lazy(LazyRecord& record) {
   if (sp < config.stack_end(config.stack_at(sp)) - worker->lazy_depth) return false;
   record.thread = LazyRecord::kLinked;
   record.older = std::exchange(worker->lazy->newest, &record);
-  if (worker->lazy->wanted != 0) worker->core->serve_wanted(*worker);
+  if (worker->lazy->wanted() != 0) worker->core->serve_wanted(*worker);
   return true;
 }
 

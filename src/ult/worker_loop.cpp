@@ -145,10 +145,10 @@ void PoolCore::promote_all(Worker& worker) {
 
 void PoolCore::serve_wanted(Worker& worker) {
   LazyWorker& lazy = *worker.lazy;
-  const Word wanted = lazy.wanted;
+  const Word wanted = lazy.wanted();
   // Before the look at who is hungry: as with a push, a worker that falls asleep after that look stores
   // `wanted` behind a membarrier, and so after this.
-  lazy.wanted = 0;
+  lazy.want(0);
   answer_if_asked();
   // relaxed: hints
   const auto ranks = static_cast<std::uint32_t>(
@@ -161,13 +161,13 @@ void PoolCore::serve_wanted(Worker& worker) {
   LazyRecord** last = &lazy.newest;
   while ((*last)->older != nullptr) last = &(*last)->older;
   if (!promote(worker, *std::exchange(*last, nullptr))) return;
-  if (offered + 1 < hungry) lazy.wanted = LazyWorker::kHungry;
+  if (offered + 1 < hungry) lazy.want(LazyWorker::kHungry);
   pushed();
 }
 
 void PoolCore::want_of(const Worker& worker) const noexcept {
   // A load first: the line stays the worker's as long as it is told already.
-  if (worker.lazy->wanted != LazyWorker::kHungry) worker.lazy->wanted = LazyWorker::kHungry;
+  if (worker.lazy->wanted() != LazyWorker::kHungry) worker.lazy->want(LazyWorker::kHungry);
 }
 
 void PoolCore::save_exceptions(Worker& worker) {

@@ -2,9 +2,9 @@
 // Lazy threads (ult/lazy.h), in every order of every step, in two halves.
 //
 // *Records*: a thread nests fork–joins; the first functions are its own calls, by the shipping next(). At any
-// time a thief may want work, the thread may be suspended, there may be no thread left, a first function may
-// throw, and what was promoted may be taken, begin, or end. Checked: each second function is called once; none
-// is called after its frame is gone; no record is in the list while the thread is off its worker.
+// time a thief may want work, the thread may be suspended, there may be no thread left, a function may
+// throw, and what was promoted may be taken, begin, or end. Checked: each second function is called once;
+// none is called after its frame is gone; no record is in the list while the thread is off its worker.
 //
 // *Hunger*: a worker makes fork–joins for ever, and stores through a buffer; two thieves look, say that they
 // are hungry, fall asleep and are woken, and what they take they keep. Checked: from every state there is a
