@@ -7,6 +7,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <string_view>
 
 namespace kasane {
 
@@ -24,11 +25,14 @@ class error : public std::runtime_error {
 /// Global memory is exhausted; what() says how much was asked for.
 class out_of_memory : public std::bad_alloc {
  public:
-  explicit out_of_memory(const char* message) noexcept;
+  /// Of `message` it keeps 239 bytes.
+  explicit out_of_memory(const char* message) noexcept {
+    std::string_view(message).copy(text_, sizeof text_ - 1);
+  }
   [[nodiscard]] const char* what() const noexcept override { return text_; }
 
  private:
-  char text_[240];
+  char text_[240] = {};
 };
 
 namespace detail {

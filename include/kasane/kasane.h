@@ -296,7 +296,7 @@ typedef struct kasane_post_group kasane_post_group_t;
  * NULL: EPERM: not on a thread. EAGAIN: no thread slot left. ENOMEM.
  */
 kasane_post_group_t* kasane_post_group_create(void);
-/** Waits as kasane_post_wait, and ends the group, when no thread posts any more. */
+/** Waits as kasane_post_wait, and ends the group, when no thread posts any more; not if that one throws. */
 int kasane_post_group_destroy(kasane_post_group_t* group);
 /**
  * function(a copy of `bytes` at argument) is to run at `rank`. The copy is aligned to 16 bytes and lives

@@ -690,8 +690,16 @@ class post_group {
   }
   post_group(const post_group&) = delete;
   post_group& operator=(const post_group&) = delete;
-  /// Waits; ends the program if a post threw.
-  ~post_group() noexcept { detail::check(kasane_post_group_destroy(group_)); }
+  /// Waits. What a post threw and no wait() has: where an exception ends the group's scope, it is dropped, as
+  /// that exception goes on; else it ends the program (std::terminate).
+  ~post_group() noexcept {
+    try {
+      wait();
+    } catch (...) {
+      if (std::uncaught_exceptions() == exceptions_) std::terminate();
+    }
+    detail::check(kasane_post_group_destroy(group_));
+  }
 
   /// f(args...) is to run at `rank`. Throws error EINVAL: no such rank.
   template <class F, class... Args>
@@ -711,6 +719,7 @@ class post_group {
 
  private:
   kasane_post_group_t* group_;
+  int exceptions_ = std::uncaught_exceptions();
 };
 
 // ---- synchronisation (more: kasane/sync.hpp) ------------------------------------------------------------

@@ -87,10 +87,6 @@ extern "C" const char* kasane_error_message(void) { return kasane::runtime::last
 
 namespace kasane {
 
-out_of_memory::out_of_memory(const char* message) noexcept {
-  std::snprintf(text_, sizeof text_, "%.*s", static_cast<int>(sizeof text_ - 1), message);
-}
-
 void detail::throw_last_error() {
   const int code = kasane_error_code();
   if (code == ENOMEM) throw out_of_memory(kasane_error_message());

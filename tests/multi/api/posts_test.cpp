@@ -155,6 +155,27 @@ TEST(Posts, WaitThrowsTheFirstException) {
   EXPECT_EQ(text, "of a post and all have run");
 }
 
+// The destructor waits for all of them, and the exception that runs it goes on.
+TEST(Posts, OfAScopeThatAnExceptionEndsMayThrow) {
+  const std::string text = kasane::run([] {
+    std::string all = "nothing";
+    const Words count(1);
+    try {
+      kasane::post_group g;
+      for (std::uint32_t i = 0; i < 200; ++i)
+        g.post(i % kasane::ranks(), [c = count.p] {
+          kasane::add(c, 1u);
+          throw std::runtime_error("of a post");
+        });
+      throw std::runtime_error("of the poster");
+    } catch (const std::runtime_error& e) {
+      all = e.what();
+    }
+    return all + (kasane::get(count.p) == 200 ? ", and all have run" : ", and some have not run");
+  });
+  EXPECT_EQ(text, "of the poster, and all have run");
+}
+
 TEST(Posts, MayForkAndWait) {
   const std::uint64_t sum = kasane::run([] {
     kasane::post_group g;

@@ -37,6 +37,8 @@ use_it() {
   export PKG_CONFIG_PATH=$pc
   "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$work/hello_pc" $(pkg-config --cflags --libs kasane)
   "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_pc" $(pkg-config --cflags --libs kasane)
+  "$CXX" -std=c++20 "$here/hello/hello_containers.cpp" -o "$work/hello_containers_pc" \
+    $(pkg-config --cflags --libs kasane)
   "$CXX" -std=c++20 "$here/hello/hello_comm.cpp" -o "$work/hello_comm_pc" \
     $(pkg-config --cflags --libs kasane-comm)
   "$CXX" -std=c++20 "$source/examples/graph.cpp" -o "$work/hello_graph_pc" \
@@ -71,6 +73,10 @@ use_it() {
   for ranks in 1 4; do
     for program in hello hello_pc; do
       expect "hello from a thread that may be anywhere, and from another ($ranks ranks)" \
+        "$kasane" run -n $ranks -- "$work/$program"
+    done
+    for program in hello_containers hello_containers_pc; do
+      expect "^a stack of 3 elements; .*bytes.*; .*there is no rank $ranks; 5 ($ranks ranks)$" \
         "$kasane" run -n $ranks -- "$work/$program"
     done
     for program in hello_c hello_c_pc; do
