@@ -35,6 +35,10 @@ inline std::vector<Bar> bars() {
     all.push_back({{name, "kasane"}, {name, "mimalloc"}, 3});
   all.push_back({{"map-find", "kasane-far"}, {"map-get-64-bytes", "kasane-far"}, 2});
   all.push_back({{"map-insert", "kasane-far"}, {"map-insert", "kasane"}, 3});
+  for (const char* name : {"map-find", "map-insert", "vector-push_back", "deque-push_back", "list-push_back"})
+    all.push_back({{name, "kasane-far"}, {name, "acp"}, 0.5});
+  for (const char* name : {"map-find", "map-insert"})
+    all.push_back({{name, "kasane-all", 2}, {name, "bcl", 2}, 0.5});
   all.push_back({{"map-single-add", "kasane-far"}, {"map-updates-add", "kasane-far"}, 2, true});
   all.push_back({{"map-single-add", "kasane-all", 2}, {"map-updates-add", "kasane-all", 2}, 2, true});
   all.push_back({{"map-single-add", "kasane-tcp"}, {"map-updates-add", "kasane-tcp"}, 50, true});

@@ -38,10 +38,14 @@ constexpr std::uint64_t kEntries = 1'000'000, kQuick = 4000;
 
 struct System {
   const char *name, *player;
-  const char* place;   ///< of Kasane's containers; else null
+  const char* place;   ///< of containers of several ranks; else null
   const char* groups;  ///< the structures that it has
   bool shared;         ///< two threads may use one
   const char* needs = "";
+  const char* starter = "";  ///< what starts its ranks; Kasane's are started by kasane run
+  [[nodiscard]] bool ours() const { return player == std::string("kasane"); }
+  [[nodiscard]] bool at(const char* where) const { return place != nullptr && place == std::string(where); }
+  [[nodiscard]] unsigned ranks() const { return place == nullptr || at("near") ? 1 : 2; }
 };
 constexpr System kSystems[] = {{"kasane", "kasane", "near", "map set vector deque list", true},
                                {"kasane-far", "kasane", "far", "map set vector deque list", false},
@@ -52,7 +56,11 @@ constexpr System kSystems[] = {{"kasane", "kasane", "near", "map set vector dequ
                                {"boost", "boost", nullptr, "map set", false, "Boost 1.81"},
                                {"boost-concurrent", "boost-concurrent", nullptr, "map", true, "Boost 1.83"},
                                {"tbb", "tbb", nullptr, "map vector deque", true},
-                               {"cuckoo", "cuckoo", nullptr, "map", true, "libcuckoo-dev"}};
+                               {"cuckoo", "cuckoo", nullptr, "map", true, "libcuckoo-dev"},
+                               {"acp", "acp", "far", "map vector deque list", false, "ACP 3", "timeout 300"},
+                               {"bcl", "bcl", "all", "map", true, "BCL, Open MPI",
+                                "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+                                "timeout 300 mpirun.openmpi -n 2 --bind-to none --oversubscribe"}};
 constexpr const char* kGroups[] = {"map", "set", "vector", "deque", "list"};
 
 struct Plan {
@@ -79,8 +87,10 @@ struct Figures {
 
 // ---- measuring --------------------------------------------------------------------------------------------
 
-/// So few that a run takes seconds: over a network, and where two ranks compete for an end.
+/// So few that a run takes seconds: over a network, and where two ranks compete for an end. ACP copies a
+/// vector or deque that grows.
 std::uint64_t operations(const Plan& plan, const std::string& system, const std::string& group) {
+  if (system == "acp") return std::min<std::uint64_t>(plan.entries, group == "map" ? 100'000 : 5000);
   if (system == "kasane-tcp") return std::min<std::uint64_t>(plan.entries, 1000);
   if (system == "kasane-all" && group != "map") return std::min<std::uint64_t>(plan.entries, 40'000);
   if (system == "kasane-far" && group == "list") return std::min<std::uint64_t>(plan.entries, 100'000);
@@ -91,8 +101,10 @@ std::string command(const Plan& plan, const Point& point, const std::string& gro
   const System& s = *point.system;
   const std::string player = fmt::format("'{}/player-containers-{}'", kasane::bench::own_folder(), s.player);
   if (s.place == nullptr) return fmt::format("{} {} {} {}", player, group, point.threads, plan.entries);
-  const bool tcp = s.name == std::string("kasane-tcp"), near = s.place == std::string("near");
   const std::uint64_t n = operations(plan, s.name, group);
+  if (!s.ours())
+    return fmt::format("{} {} {} {} {} {} {}", s.starter, player, group, point.threads, n, n, s.place);
+  const bool tcp = s.name == std::string("kasane-tcp"), near = s.at("near");
   return fmt::format("{} timeout 300 '{}' run -n {} --workers {} --transport {} -- {} {} {} {} {} {}",
                      tcp ? "UCX_TLS=tcp,self UCX_NET_DEVICES=lo" : "", kasane::bench::kasane_command(),
                      near ? 1 : 2, near ? point.threads : 1, tcp ? "ucx" : "shm", player, group,
@@ -122,7 +134,7 @@ std::vector<Point> points(const kasane::bench::CommandLine& line) {
       std::fprintf(stderr, "%s was not here when Kasane was built (%s): left out\n", s.name, s.needs);
       continue;
     }
-    if (s.name != std::string("kasane-all")) all.push_back({&s, 1});
+    if (!s.at("all")) all.push_back({&s, 1});
     if (s.shared) all.push_back({&s, 2});
   }
   return all;
@@ -171,11 +183,12 @@ double ratio(const std::vector<double>& one, const std::vector<double>& other) {
 }
 
 Row row_of(const Figures& figures, const Key& key, const std::vector<double>& values) {
-  const bool ours = key.system.starts_with("kasane");
+  const System& system = *std::find_if(std::begin(kSystems), std::end(kSystems),
+                                       [&](const System& s) { return key.system == s.name; });
   Row row{"containers",
           key.name,
           key.system,
-          key.system == "kasane" || !ours ? 1u : 2u,
+          system.ranks(),
           key.threads,
           0,
           median(values),
@@ -183,8 +196,7 @@ Row row_of(const Figures& figures, const Key& key, const std::vector<double>& va
           static_cast<unsigned>(values.size())};
   for (const System& s : kSystems) {
     const auto* const other = figures.find({key.name, s.name, key.threads});
-    if (ours && key.system != s.name && other != nullptr &&
-        (s.place == nullptr || s.name == std::string("kasane")))
+    if (system.ours() && key.system != s.name && other != nullptr && (!s.ours() || s.at("near")))
       row.more.push_back({fmt::format("ratio_{}", s.name), ratio(values, *other)});
   }
   return row;
