@@ -169,10 +169,7 @@ int kasane_run(void (*entry)(void*), void* argument) {
   return 0;
 }
 
-uint32_t kasane_rank(void) {
-  const Runtime* r = Runtime::current();
-  return r != nullptr ? raw(r->rank()) : 0;
-}
+uint32_t kasane_rank(void) { return raw(Runtime::here()); }
 #define KASANE_TEXT(x) #x
 #define KASANE_DOTTED(a, b, c) KASANE_TEXT(a) "." KASANE_TEXT(b) "." KASANE_TEXT(c)
 const char* kasane_version(void) {

@@ -345,6 +345,10 @@ Runtime::~Runtime() {
 }
 
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
+Rank Runtime::here() noexcept {
+  const Runtime* const r = g_current.load(std::memory_order_acquire);
+  return r != nullptr ? r->state_->rank : Rank{0};
+}
 
 Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
   KASANE_TRY(join(std::move(job), space_base));

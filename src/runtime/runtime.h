@@ -67,6 +67,8 @@ class Runtime {
 
   /// The runtime of this process, or null before create() and after the destructor.
   [[nodiscard]] static Runtime* current() noexcept;
+  /// Its rank, or 0 without one. In few instructions: containers ask in each operation.
+  [[nodiscard]] static Rank here() noexcept;
 
   /// Ranks other than 0: runs threads until rank 0's main has ended.
   void serve();

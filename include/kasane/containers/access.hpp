@@ -101,6 +101,42 @@ struct Far {
   }
 };
 
+/// Accesses of a thread at rank `here` to memory of several ranks. Those of other ranks go together, and are
+/// made when wait() has returned; at most kReads reads before it.
+class Together {
+ public:
+  static constexpr std::size_t kReads = 3;
+  explicit Together(std::uint32_t here) noexcept : here_(here) {}
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+  void read(std::uint32_t rank, void* to, const void* from, std::size_t bytes) {
+    read_near(rank, to, from, bytes);
+    read_far(rank, to, from, bytes);
+  }
+  /// The two halves of it: where a near one comes late, a processor has more to do while its cache misses.
+  void read_far(std::uint32_t rank, void* to, const void* from, std::size_t bytes) {
+    if (rank == here_) return;
+    reads_[n_] = {};
+    check(kasane_get_async(to, from, bytes, &reads_[n_++]));
+  }
+  void read_near(std::uint32_t rank, void* to, const void* from, std::size_t bytes) const noexcept {
+    if (rank == here_) Near::read(to, from, bytes);
+  }
+  void write(std::uint32_t rank, void* to, const void* from, std::size_t bytes) {
+    if (rank == here_) return Near::write(to, from, bytes);
+    check(kasane_put_async(to, from, bytes, &writes_));
+  }
+  void wait() {
+    while (n_ != 0) check(kasane_wait(&reads_[--n_]));
+    if (writes_.id != 0) check(kasane_wait(&writes_));
+  }
+
+ private:
+  const std::uint32_t here_;
+  std::uint32_t n_ = 0;
+  kasane_pending_t writes_{}, reads_[kReads];
+};
+
 [[noreturn, gnu::cold, gnu::noinline]] inline void busy(const char* container) {
   throw error(EBUSY, (std::string(container) + ": an exclusive call overlaps another call").c_str());
 }

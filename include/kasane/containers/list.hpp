@@ -85,6 +85,12 @@ class List : public Parts<ListPart> {
       return Head::sum() ^ bucket::folded(bucket::mix(1, &value, sizeof value));
     }
     void seal(std::uint32_t generation) noexcept { this->word = Word{generation} << 32 | sum(); }
+    /// Its bytes belong together.
+    [[nodiscard]] bool whole() const noexcept { return static_cast<std::uint32_t>(this->word) == sum(); }
+    /// An element, behind the one at `l`.
+    [[nodiscard]] bool follows(Link l) const noexcept {
+      return this->generation() % 2 != 0 && this->prev == l;
+    }
   };
 
   [[nodiscard]] static Node* node_of(Link l) noexcept {
@@ -109,8 +115,14 @@ class List : public Parts<ListPart> {
     using difference_type = std::ptrdiff_t;
     iterator() noexcept = default;
     /// A copy.
-    [[nodiscard]] T operator*() const { return list_.read(link_, generation_).value; }
-    iterator& operator++() { return *this = list_.after(*this); }
+    [[nodiscard]] T operator*() const {
+      if (!list_.is(*this)) list_.no_element(*this);
+      return value_;
+    }
+    iterator& operator++() {
+      if (!list_.step_near(*this)) *this = list_.after(*this);
+      return *this;
+    }
     void operator++(int) { ++*this; }
     /// Of the end: the last element. Throws error EINVAL: there is none before.
     iterator& operator--() { return *this = list_.before(*this); }
@@ -123,15 +135,18 @@ class List : public Parts<ListPart> {
 
    private:
     friend List;
-    iterator(const List& l, Link link, std::uint32_t generation, Link next = 0)
-        : list_(l), link_(link), next_(next), generation_(generation) {}
-    List list_;
-    Link link_ = 0, next_ = 0;  ///< next_: when it was made
+    explicit iterator(const List& l) : list_(l) {}
+    iterator(const List& l, Link link, std::uint32_t generation, const T& value, Link next = 0)
+        : list_(l), generation_(generation), link_(link), next_(next), value_(value) {}
+    iterator(const List& l, Link link, const Node& n) : iterator(l, link, n.generation(), n.value, n.next) {}
+    [[no_unique_address]] List list_;
     std::uint32_t generation_ = 0;
+    Link link_ = 0, next_ = 0;  ///< next_: when it was made
+    T value_{};                 ///< an element's does not change
   };
 
   [[nodiscard]] iterator begin() const;
-  [[nodiscard]] iterator end() const noexcept { return iterator(*this, 0, 0); }
+  [[nodiscard]] iterator end() const noexcept { return iterator(*this); }
 
   /// The element lies at `rank`; without one, at the list's. Returns where it is.
   iterator push_back(const T& x, std::uint32_t rank) const { return add(std::span(&x, 1), rank, end()); }
@@ -174,6 +189,11 @@ class List : public Parts<ListPart> {
   struct Pool {
     Word free, taken;
   };
+  /// Of them, the one that was read last.
+  struct Segment {
+    unsigned index = kPools;
+    Word base = 0;
+  };
 
   [[nodiscard]] ListFields look() const {
     return Header<ListFields>::look(&where(home_).part->header, home_).fields;
@@ -184,15 +204,45 @@ class List : public Parts<ListPart> {
     if (rank == here) return f(Near{});
     return f(Far{});
   }
+  /// False: others change it.
+  [[nodiscard]] static bool try_get(Link l, std::uint32_t here, Node& n) {
+    at_rank(rank_of(l), here, [&](auto a) { a.read(&n, node_of(l), sizeof n); });
+    return n.whole();
+  }
   [[nodiscard]] static Node get(Link l);
+  /// The same in a polling_scope.
+  [[nodiscard]] static Node get(Link l, std::uint32_t here);
   /// The element is there.
+  template <class A>
+  [[nodiscard]] static bool is(A a, const iterator& it) {
+    return a.load(&node_of(it.link_)->word) >> 32 == it.generation_;
+  }
   [[nodiscard]] static bool is(const iterator& it) {
-    const Word* const word = &node_of(it.link_)->word;
-    return at_rank(rank_of(it.link_), kasane_rank(), [word](auto a) { return a.load(word); }) >> 32 ==
-           it.generation_;
+    return it.link_ != 0 && at_rank(rank_of(it.link_), kasane_rank(), [&it](auto a) { return is(a, it); });
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] static void no_element(const iterator& it) {
+    if (it.link_ == 0) fail(EINVAL, "kasane::list: the iterator is at the end");
+    fail(ESTALE,
+         "kasane::list: the iterator's element, at rank " + std::to_string(it.rank()) + ", was erased");
+  }
+  [[nodiscard]] static bool step_near(iterator& it);
+  /// The elements beside it, before the lock: behind that a processor begins no access.
+  static void prefetch_near(const iterator& it) {
+    if (it.link_ == 0 || it.rank() != kasane_rank()) return;
+    const Node* const n = node_of(it.link_);
+    __builtin_prefetch(node_of(Near::load(&n->prev)), 1);
+    __builtin_prefetch(node_of(Near::load(&n->next)), 1);
   }
   /// The node; throws where its generation is another one.
-  [[nodiscard]] static Node read(Link l, std::uint32_t generation);
+  [[nodiscard]] static Node read(const iterator& it);
+  [[nodiscard]] static Node read(const iterator& it, std::uint32_t here) {
+    if (it.link_ == 0) no_element(it);
+    return checked(it, get(it.link_, here));
+  }
+  [[nodiscard]] static const Node& checked(const iterator& it, const Node& n) {
+    if (n.generation() != it.generation_) no_element(it);
+    return n;
+  }
   [[nodiscard]] iterator after(const iterator& it) const;
   [[nodiscard]] iterator before(const iterator& it) const;
   iterator add(std::span<const T> xs, std::uint32_t rank, const iterator& at, bool front = false) const;
@@ -212,22 +262,15 @@ class List : public Parts<ListPart> {
   /// All that follow are called under the lock, in a polling_scope.
   void put_in(ListFields& f, std::uint32_t here, std::span<const T> xs, std::uint32_t rank, Link before,
               Link behind, std::span<Taken> nodes) const;
-  /// f(head) changes the links of a node, and its checksum with them.
-  template <class F>
-  static void change_links(Link l, std::uint32_t here, const F& f) {
-    at_rank(rank_of(l), here, [&](auto a) {
-      Head h;
-      a.read(&h, node_of(l), sizeof h);
-      const std::uint32_t before = h.sum();
-      f(h);
-      h.word ^= before ^ h.sum();
-      a.write(node_of(l), &h, sizeof h);
-    });
-  }
-  static void set_link(Link& end, std::uint32_t here, Link l, Link Head::* side, Link to);
-  [[nodiscard]] Link take(Pool& pool, ListPart* part, std::uint32_t rank, std::uint32_t here,
-                          std::uint32_t& generation) const;
-  void unlink(ListFields& f, std::uint32_t here, Link l, Node& n) const;
+  /// One of the links of a node, and its checksum; without a node the list's end. n: as it was read, if it is
+  /// not at this rank. N: Head or Node.
+  template <class N>
+  static void set_link(Together& accesses, Link& end, Link l, N& n, Link Head::* side, Link to);
+  [[nodiscard]] Link take(Pool& pool, Segment& segment, ListPart* part, std::uint32_t rank,
+                          std::uint32_t here, std::uint32_t& generation) const;
+  /// behind: becomes what is behind it, if there is one.
+  template <class N>
+  void unlink(ListFields& f, std::uint32_t here, Link l, Node& n, N& behind) const;
 };
 
 // ---- reading ----------------------------------------------------------------------------------------------
@@ -235,20 +278,20 @@ class List : public Parts<ListPart> {
 template <class T>
 typename List<T>::Node List<T>::get(Link l) {
   Node n;
-  for (Backoff wait;; wait.pause()) {
-    at_rank(rank_of(l), kasane_rank(), [&](auto a) { a.read(&n, node_of(l), sizeof n); });
-    if (static_cast<std::uint32_t>(n.word) == n.sum()) return n;
-  }
+  for (Backoff wait; !try_get(l, kasane_rank(), n);) wait.pause();
+  return n;
+}
+template <class T>
+typename List<T>::Node List<T>::get(Link l, std::uint32_t here) {
+  Node n;
+  for (Backoff wait; !try_get(l, here, n);) wait.pause();
+  return n;
 }
 
 template <class T>
-typename List<T>::Node List<T>::read(Link l, std::uint32_t generation) {
-  if (l == 0) fail(EINVAL, "kasane::list: the iterator is at the end");
-  const Node n = get(l);
-  if (n.generation() != generation)
-    fail(ESTALE,
-         "kasane::list: the iterator's element, at rank " + std::to_string(rank_of(l)) + ", was erased");
-  return n;
+typename List<T>::Node List<T>::read(const iterator& it) {
+  if (it.link_ == 0) no_element(it);
+  return checked(it, get(it.link_));
 }
 
 template <class T>
@@ -257,34 +300,53 @@ typename List<T>::iterator List<T>::begin() const {
     const Link first = look().first;
     if (first == 0) return end();
     const Node n = get(first);
-    if (n.generation() % 2 != 0 && n.prev == 0) return iterator(*this, first, n.generation(), n.next);
+    if (n.follows(0)) return iterator(*this, first, n);
   }
 }
 
-/// A next node that says that `it` is before it is the next one, if `it` is still its element; else the
-/// element itself says which that is.
+/// A next node that says that `it` is before it is the next one, if `it` is still its element and says so,
+/// too; the two are read together. At first the next one is looked for where it was.
 template <class T>
 typename List<T>::iterator List<T>::after(const iterator& it) const {
+  if (it.link_ == 0) no_element(it);
   Link next = it.next_;
   for (Backoff wait;; wait.pause()) {
-    if (next != 0) {
-      const Node n = get(next);
-      if (n.generation() % 2 != 0 && n.prev == it.link_ && is(it))
-        return iterator(*this, next, n.generation(), n.next);
-    }
-    next = read(it.link_, it.generation_).next;
+    Node own, n;
+    Together reads(kasane_rank());
+    if (next != 0) reads.read(rank_of(next), &n, node_of(next), sizeof n);
+    reads.read(it.rank(), &own, node_of(it.link_), sizeof own);
+    reads.wait();
+    if (!own.whole()) continue;
+    if (own.generation() != it.generation_) no_element(it);
+    if (next != 0 && next == own.next && n.whole() && n.follows(it.link_)) return iterator(*this, next, n);
+    next = own.next;
     if (next == 0) return end();
   }
+}
+
+/// The same, where both are at the thread's rank. False: nothing has happened.
+template <class T>
+inline bool List<T>::step_near(iterator& it) {
+  const std::uint32_t here = kasane_rank();
+  if (it.next_ == 0 || rank_of(it.next_) != here || rank_of(it.link_) != here) return false;
+  Node n;
+  Near::read(&n, node_of(it.next_), sizeof n);
+  if (!n.whole() || !n.follows(it.link_) || !is(Near{}, it)) return false;
+  it.link_ = std::exchange(it.next_, n.next);
+  it.generation_ = n.generation();
+  it.value_ = n.value;
+  return true;
 }
 
 template <class T>
 std::vector<std::vector<T>> List<T>::copies() const {
   std::vector<std::vector<T>> all(kasane::ranks());
   changed([&]<class A>(A, const ListFields& f) {
+    const std::uint32_t here = kasane_rank();
     for (auto& of_rank : all) of_rank.clear();
     Node n;
     for (Link l = f.first; l != 0; l = n.next) {
-      n = get(l);
+      n = get(l, here);
       all[rank_of(l)].push_back(n.value);
     }
     return Made::no;
@@ -296,28 +358,34 @@ std::vector<std::vector<T>> List<T>::copies() const {
 template <class T>
 typename List<T>::iterator List<T>::before(const iterator& it) const {
   for (Backoff wait;; wait.pause()) {
-    const Link l = it.link_ == 0 ? look().last : read(it.link_, it.generation_).prev;
+    const Link l = it.link_ == 0 ? look().last : read(it).prev;
     if (l == 0) fail(EINVAL, "kasane::list: there is no element before the iterator");
     const Node n = get(l);
-    if (n.generation() % 2 != 0 && n.next == it.link_) return iterator(*this, l, n.generation(), n.next);
+    if (n.generation() % 2 != 0 && n.next == it.link_) return iterator(*this, l, n);
   }
 }
 
 // ---- changing ---------------------------------------------------------------------------------------------
 
-/// Of a node; without one, the list's end on that side.
 template <class T>
-void List<T>::set_link(Link& end, std::uint32_t here, Link l, Link Head::* side, Link to) {
-  if (l == 0)
+template <class N>
+inline void List<T>::set_link(Together& accesses, Link& end, Link l, N& n, Link Head::* side, Link to) {
+  if (l == 0) {
     end = to;
-  else
-    change_links(l, here, [side, to](Head& h) { h.*side = to; });
+    return;
+  }
+  accesses.read_near(rank_of(l), &n, node_of(l), sizeof n);
+  Head& h = n;
+  const std::uint32_t before = h.sum();
+  h.*side = to;
+  h.word ^= before ^ h.sum();
+  accesses.write(rank_of(l), node_of(l), &h, sizeof h);
 }
 
 /// A node that nothing leads to, and the generation that it had.
 template <class T>
-typename List<T>::Link List<T>::take(Pool& pool, ListPart* part, std::uint32_t rank, std::uint32_t here,
-                                     std::uint32_t& generation) const {
+typename List<T>::Link List<T>::take(Pool& pool, Segment& segment, ListPart* part, std::uint32_t rank,
+                                     std::uint32_t here, std::uint32_t& generation) const {
   if (pool.free != 0) {
     const Link l = pool.free;
     Head h;
@@ -329,37 +397,48 @@ typename List<T>::Link List<T>::take(Pool& pool, ListPart* part, std::uint32_t r
   const Word n = pool.taken;
   const auto i = static_cast<unsigned>(std::bit_width(n / kFirstPool + 1)) - 1;
   const Word first = kFirstPool * ((Word{1} << i) - 1);
-  Word* const segment = &part->pool[i];
-  Word base = at_rank(rank, here, [&](auto a) { return a.load(segment); });
-  if (base == 0) {
-    base = reinterpret_cast<std::uintptr_t>(
-        allocate_zeroed((kFirstPool << i) * sizeof(Node), 64, placement::on(rank).fixed()));
-    at_rank(rank, here, [&](auto a) { a.store(segment, base); });
+  if (segment.index != i) {
+    Word* const at = &part->pool[i];
+    segment = {i, at_rank(rank, here, [&](auto a) { return a.load(at); })};
+    if (segment.base == 0) {
+      segment.base = reinterpret_cast<std::uintptr_t>(
+          allocate_zeroed((kFirstPool << i) * sizeof(Node), 64, placement::on(rank).fixed()));
+      at_rank(rank, here, [&](auto a) { a.store(at, segment.base); });
+    }
   }
   ++pool.taken;
   generation = 0;
-  return link(reinterpret_cast<Node*>(base) + (n - first), rank);
+  return link(reinterpret_cast<Node*>(segment.base) + (n - first), rank);
 }
 
-/// Between two nodes, or at an end.
+/// Between two nodes, or at an end. Those who walk meanwhile may follow a link to a node that is not written:
+/// it is no element, or its checksum is wrong.
 template <class T>
 inline void List<T>::put_in(ListFields& f, std::uint32_t here, std::span<const T> xs, std::uint32_t rank,
                             Link before, Link behind, std::span<Taken> nodes) const {
   ListPart* const part = where(rank).part;
+  Together accesses(here);
   Pool pool;
-  at_rank(rank, here, [&](auto a) { a.read(&pool, &part->free, sizeof pool); });
-  for (auto& [l, generation] : nodes) l = take(pool, part, rank, here, generation);  // then nothing fails
+  Head ahead{}, following{};
+  accesses.read(rank, &pool, &part->free, sizeof pool);
+  if (before != 0) accesses.read_far(rank_of(before), &ahead, node_of(before), sizeof ahead);
+  if (behind != 0) accesses.read_far(rank_of(behind), &following, node_of(behind), sizeof following);
+  accesses.wait();
+  Segment segment;
+  for (auto& [l, generation] : nodes)
+    l = take(pool, segment, part, rank, here, generation);  // then nothing fails
   for (std::size_t i = 0; i < xs.size(); ++i) {
     Node n{};
     n.prev = i != 0 ? nodes[i - 1].first : before;
     n.next = i + 1 != xs.size() ? nodes[i + 1].first : behind;
     std::memcpy(static_cast<void*>(&n.value), &xs[i], sizeof(T));
     n.seal(++nodes[i].second);
-    at_rank(rank, here, [&](auto a) { a.write(node_of(nodes[i].first), &n, sizeof n); });
+    accesses.write(rank, node_of(nodes[i].first), &n, sizeof n);
   }
-  at_rank(rank, here, [&](auto a) { a.write(&part->free, &pool, sizeof pool); });
-  set_link(f.first, here, before, &Head::next, nodes.front().first);
-  set_link(f.last, here, behind, &Head::prev, nodes.back().first);
+  accesses.write(rank, &part->free, &pool, sizeof pool);
+  set_link(accesses, f.first, before, ahead, &Head::next, nodes.front().first);
+  set_link(accesses, f.last, behind, following, &Head::prev, nodes.back().first);
+  accesses.wait();
   f.count += xs.size();
 }
 
@@ -377,11 +456,10 @@ typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t ran
     if (front)
       put_in(f, here, xs, rank, 0, f.first, nodes);
     else
-      put_in(f, here, xs, rank, at.link_ == 0 ? f.last : read(at.link_, at.generation_).prev, at.link_,
-             nodes);
+      put_in(f, here, xs, rank, at.link_ == 0 ? f.last : read(at, here).prev, at.link_, nodes);
     return Made::yes;
   });
-  return iterator(*this, nodes.front().first, nodes.front().second);
+  return iterator(*this, nodes.front().first, nodes.front().second, xs.front());
 }
 
 template <class T>
@@ -391,18 +469,24 @@ typename List<T>::iterator List<T>::push_front(const T& x, std::uint32_t rank) c
 
 /// Gives the node back; its generation becomes even.
 template <class T>
-void List<T>::unlink(ListFields& f, std::uint32_t here, Link l, Node& n) const {
-  ListPart* const part = where(rank_of(l)).part;
+template <class N>
+inline void List<T>::unlink(ListFields& f, std::uint32_t here, Link l, Node& n, N& behind) const {
+  const std::uint32_t rank = rank_of(l);
+  Word* const free = &where(rank).part->free;
   const Link next = n.next, prev = n.prev;
+  Head ahead{};
+  Together accesses(here);
+  accesses.read(rank, &n.next, free, sizeof n.next);
+  if (prev != 0) accesses.read_far(rank_of(prev), &ahead, node_of(prev), sizeof ahead);
+  if (next != 0) accesses.read_far(rank_of(next), &behind, node_of(next), sizeof behind);
+  accesses.wait();
   n.prev = 0;
-  at_rank(rank_of(l), here, [&](auto a) {
-    n.next = a.load(&part->free);
-    n.seal(n.generation() + 1);
-    a.write(node_of(l), static_cast<const Head*>(&n), sizeof(Head));
-    a.store(&part->free, l);
-  });
-  set_link(f.first, here, prev, &Head::next, next);
-  set_link(f.last, here, next, &Head::prev, prev);
+  n.seal(n.generation() + 1);
+  accesses.write(rank, node_of(l), static_cast<const Head*>(&n), sizeof(Head));
+  accesses.write(rank, free, &l, sizeof l);
+  set_link(accesses, f.first, prev, ahead, &Head::next, next);
+  set_link(accesses, f.last, next, behind, &Head::prev, prev);
+  accesses.wait();
   --f.count;
 }
 
@@ -410,14 +494,13 @@ template <class T>
 typename List<T>::iterator List<T>::erase(const iterator& it) const {
   check_mine(it);
   iterator following = end();
+  prefetch_near(it);
   changed([&]<class A>(A, ListFields& f) {
-    Node n = read(it.link_, it.generation_);
+    const std::uint32_t here = kasane_rank();
+    Node n = read(it, here), behind;
     const Link next = n.next;
-    unlink(f, kasane_rank(), it.link_, n);
-    if (next != 0) {
-      const Node m = get(next);
-      following = iterator(*this, next, m.generation(), m.next);
-    }
+    unlink(f, here, it.link_, n, behind);
+    if (next != 0) following = iterator(*this, next, behind);
     return Made::yes;
   });
   return following;
@@ -430,9 +513,11 @@ std::optional<T> List<T>::pop(bool front) const {
       &where(home_).part->header, home_,
       [&]<class A>(A, ListFields& f) {
         const Link l = front ? f.first : f.last;
-        Node n = get(l);
+        const std::uint32_t here = kasane_rank();
+        Node n = get(l, here);
         x = n.value;
-        unlink(f, kasane_rank(), l, n);
+        Head behind;
+        unlink(f, here, l, n, behind);
         return Made::yes;
       },
       [](const ListFields& f) { return f.count != 0; });
@@ -451,8 +536,9 @@ void List<T>::assign(std::span<const T> xs, std::uint32_t rank) {
   if (!xs.empty()) put_in(f, here, xs, rank, f.last, 0, nodes);
   for (Word i = 0; i < old; ++i) {
     const Link l = f.first;
-    Node n = get(l);
-    unlink(f, here, l, n);
+    Node n = get(l, here);
+    Head behind;
+    unlink(f, here, l, n, behind);
   }
   alone.publish();
 }
@@ -464,16 +550,19 @@ void List<T>::sort(Less less) {
   const std::uint32_t here = kasane_rank();
   Exclusive alone(*this);
   std::vector<std::pair<Link, Node>> all;
-  for (Link l = alone.fields.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l));
+  for (Link l = alone.fields.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l, here));
   if (all.empty()) return;
   std::stable_sort(all.begin(), all.end(),
                    [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
+  Together accesses(here);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    change_links(all[i].first, here, [&](Head& h) {
-      h.prev = i != 0 ? all[i - 1].first : 0;
-      h.next = i + 1 != all.size() ? all[i + 1].first : 0;
-    });
+    Node& n = all[i].second;
+    n.prev = i != 0 ? all[i - 1].first : 0;
+    n.next = i + 1 != all.size() ? all[i + 1].first : 0;
+    n.seal(n.generation());
+    accesses.write(rank_of(all[i].first), node_of(all[i].first), static_cast<const Head*>(&n), sizeof(Head));
   }
+  accesses.wait();
   alone.fields.first = all.front().first;
   alone.fields.last = all.back().first;
   alone.publish();

@@ -141,6 +141,10 @@ TEST_F(Trips, OfAList) {
   EXPECT_EQ(most(99, [&](std::uint64_t) { ++it; }), 2u);
   EXPECT_EQ(*it, 99u);
   EXPECT_LE(most(100, [&](std::uint64_t i) { EXPECT_EQ(l.pop_front(), i); }), 10u);
+  const std::vector<std::uint64_t> many(1000, 7);  // a put each, and of memory that grows some more
+  const kasane::list<std::uint64_t> together(1);
+  EXPECT_LE(of([&] { together.append(many, 1); }), 1100u);
+  EXPECT_EQ(together.size(), many.size());
 }
 
 }  // namespace
