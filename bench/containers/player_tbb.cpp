@@ -7,14 +7,14 @@
 #include <atomic>
 
 #include "containers/peer.h"
+#include "containers/sequential.h"
 
 namespace {
 
-using U64 = std::uint64_t;
+using namespace kasane::bench::containers;
 
-struct Map {
+struct Map : SequentialMap<tbb::concurrent_hash_map<U64, U64>> {
   using M = tbb::concurrent_hash_map<U64, U64>;
-  M map;
   bool insert(U64 k, U64 v) { return map.emplace(k, v); }
   U64 find(U64 k) const {
     M::const_accessor at;
@@ -38,30 +38,13 @@ struct Map {
     ++at->second;
     return true;
   }
-  U64 sum() const {
-    U64 s = 0;
-    for (const auto& [k, v] : map) s += v;
-    return s;
-  }
-  static std::size_t added() { return 0; }
-  bool erase(U64 k) { return map.erase(k); }
 };
 
-struct Vector {
-  tbb::concurrent_vector<U64> v;
-  void push_back(U64 x) { v.push_back(x); }
+struct Vector : SequentialVector<tbb::concurrent_vector<U64>> {
   void append(const U64* xs, std::size_t n) { v.grow_by(xs, xs + n); }
-  U64 get(std::size_t i) const { return v[i]; }
-  void put(std::size_t i, U64 x) { v[i] = x; }
   U64 fetch_add(std::size_t i, U64 n) {
     return std::atomic_ref<U64>(v[i]).fetch_add(n, std::memory_order_relaxed);
   }
-  U64 sum() const {
-    U64 s = 0;
-    for (const U64 x : v) s += x;
-    return s;
-  }
-  void clear() { tbb::concurrent_vector<U64>().swap(v); }
 };
 
 struct Queue {
@@ -76,7 +59,4 @@ struct Queue {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  using namespace kasane::bench::containers;
-  return play<Map, None, Vector, Queue, None>(argc, argv);
-}
+int main(int argc, char** argv) { return play<Map, None, Vector, Queue, None>(argc, argv); }

@@ -43,11 +43,6 @@ using DequeRecord = Record<DequeBody>;
 
 void DequeBody::free_elements() { Elements::free(DequeCalls::all(*this)); }
 
-/// Of the popped element.
-void drop(const std::optional<Word>& ga) {
-  if (ga) Job::here().memory.free(*ga);
-}
-
 }  // namespace
 }  // namespace kasane::acp
 

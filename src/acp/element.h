@@ -5,6 +5,7 @@
 #pragma once
 
 #include <kasane/containers/access.hpp>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -55,6 +56,11 @@ class Element {
   acp_ga_t ga_;
 };
 
+/// Frees an element that a call has popped, if there was one.
+inline void drop(const std::optional<Word>& ga) {
+  if (ga) Job::here().memory.free(*ga);
+}
+
 /// Several of them.
 class Elements {
  public:
@@ -91,6 +97,12 @@ struct Record {
         r.mark != Body::kMark)
       throw no_container(Body::kName);
     return r;
+  }
+  /// Throws error EINVAL: the other's elements have another size.
+  void check_like(const Record& other) const {
+    if (other.element_bytes != element_bytes)
+      fail(EINVAL, "elements of " + std::to_string(other.element_bytes) + " bytes, of " +
+                       std::to_string(element_bytes) + " in the other");
   }
   void write(acp_ga_t ga) const { Far::write(pointer(ga), this, sizeof *this); }
 

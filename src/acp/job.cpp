@@ -78,6 +78,7 @@ void start() {
     depots.push_back(p.depot);
   }
   job.memory.use(std::move(depots));
+  sync(job);  // from now on threads of any rank may call here
 }
 
 void stop() {

@@ -75,8 +75,7 @@ void replace(ListBody& list, Elements& elements, std::uint32_t rank) {
   std::size_t old = list.size();
   if (!elements.span().empty()) list.append(elements.span(), rank);
   elements.keep();
-  for (; old != 0; --old)
-    if (const std::optional<Word> ga = list.pop_front()) Job::here().memory.free(*ga);
+  for (; old != 0; --old) drop(list.pop_front());
 }
 
 void fill(acp_ga_t list, std::size_t n, acp_ga_t ga, std::uint32_t rank) {
@@ -88,12 +87,9 @@ void fill(acp_ga_t list, std::size_t n, acp_ga_t ga, std::uint32_t rank) {
 
 void assign(acp_ga_t to, acp_ga_t from, const It& begin, const It& end, std::uint32_t rank) {
   ListRecord r = ListRecord::of(to);
-  const std::size_t bytes = ListRecord::of(from).element_bytes;
-  if (bytes != r.element_bytes)
-    fail(EINVAL, "elements of " + std::to_string(bytes) + " bytes, of " + std::to_string(r.element_bytes) +
-                     " in the other");
+  r.check_like(ListRecord::of(from));
   Elements copies;
-  copy_range(begin, end, bytes, rank, copies);
+  copy_range(begin, end, r.element_bytes, rank, copies);
   replace(r.body, copies, rank);
 }
 
@@ -137,10 +133,6 @@ acp_list_it_t erase(acp_ga_t list, const It& it) {
     errno = e.code();
     return wrap(r.body.end(), ACP_GA_NULL);
   }
-}
-
-void drop(const std::optional<Word>& ga) {
-  if (ga) Job::here().memory.free(*ga);
 }
 
 }  // namespace

@@ -55,9 +55,7 @@ struct Sequence {
   static void assign(acp_ga_t to, acp_ga_t from, std::ptrdiff_t begin, std::ptrdiff_t end) {
     R r = R::of(to);
     const R other = R::of(from);
-    if (other.element_bytes != r.element_bytes)
-      fail(EINVAL, "elements of " + std::to_string(other.element_bytes) + " bytes, of " +
-                       std::to_string(r.element_bytes) + " in the other");
+    r.check_like(other);
     if (begin < 0 || begin > end || static_cast<std::size_t>(end) > other.body.size())
       fail(EINVAL, "no elements " + std::to_string(begin) + " to " + std::to_string(end) + " of " +
                        std::to_string(other.body.size()));

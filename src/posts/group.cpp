@@ -47,18 +47,25 @@ std::size_t block_bytes() noexcept {
 class Group::Locked {
  public:
   explicit Locked(Desk& d) noexcept : word_(d.lock) { lock(); }
-  ~Locked() { unlock(); }
+  ~Locked() {
+    if (held_) unlock();
+  }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
   void lock() noexcept {
     // acquire, release: the desk as the last holder left it
     for (int turn = 0; word_.exchange(1, std::memory_order_acquire) != 0; ++turn)
       if (turn >= 64) raw_call(SYS_sched_yield);
+    held_ = true;
   }
-  void unlock() noexcept { word_.store(0, std::memory_order_release); }
+  void unlock() noexcept {
+    held_ = false;
+    word_.store(0, std::memory_order_release);
+  }
 
  private:
   std::atomic_ref<std::uint32_t> word_;
+  bool held_ = false;
 };
 
 void Group::Queue::push(Block* b) noexcept {

@@ -141,7 +141,7 @@ class Together {
   throw error(EBUSY, (std::string(container) + ": an exclusive call overlaps another call").c_str());
 }
 
-/// In place of a polling_scope where nothing waits.
+/// In place of a polling_scope where nothing waits but faults, in which a worker runs no other thread.
 struct Unscoped {
   Unscoped() noexcept {}
 };

@@ -56,12 +56,9 @@ class Deque : public Parts<DequePart> {
 
  protected:
   void make(std::uint32_t rank) {
-    try {
-      make_parts({rank}, 1, [](std::uint32_t, DequePart* part, std::uint32_t) { part->start(); });
-    } catch (...) {
-      destroy();
-      throw;
-    }
+    make_parts(
+        {rank}, 1, [](std::uint32_t, DequePart* part, std::uint32_t) { part->start(); },
+        [this] { destroy(); });
   }
   void destroy() {
     free_parts([](std::uint32_t, DequePart* part) {
@@ -223,19 +220,5 @@ class deque : public detail::containers::Owner<detail::containers::Deque<T>> {
   /// At this rank.
   explicit deque(std::uint32_t rank = kasane::rank()) : deque::Owner(rank) {}
 };
-
-/// Calls f(x) with copies of all elements as they are at one time, at the rank where they lie; f may
-/// post and fork. On a thread.
-template <class T, class F>
-void for_each(const detail::containers::Deque<T>& c, F f) {
-  detail::containers::at_owners(c, c.copies(), f);
-}
-
-/// combine() of map(x) over all elements as they are at one time, computed where they lie. combine is
-/// associative and commutative, and leaves what it combines with `identity` as it is. On a thread.
-template <class T, class R, class Map, class Combine>
-[[nodiscard]] R reduce(const detail::containers::Deque<T>& c, R identity, Map map, Combine combine) {
-  return detail::containers::reduce_at_owners(c, c.copies(), std::move(identity), map, combine);
-}
 
 }  // namespace kasane

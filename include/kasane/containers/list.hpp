@@ -575,12 +575,9 @@ void List<T>::make(std::uint32_t home) {
   if (home >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(home));
   if (kasane::ranks() > 65535) fail(EINVAL, "kasane::list: of at most 65535 ranks");
   home_ = home;
-  try {
-    make_parts({}, 1, [](std::uint32_t, ListPart* part, std::uint32_t) { part->header.start(); });
-  } catch (...) {
-    destroy();
-    throw;
-  }
+  make_parts(
+      {}, 1, [](std::uint32_t, ListPart* part, std::uint32_t) { part->header.start(); },
+      [this] { destroy(); });
 }
 
 template <class T>
@@ -599,19 +596,5 @@ class list : public detail::containers::Owner<detail::containers::List<T>> {
   /// Its ends are at this rank, and elements that are given no other one.
   explicit list(std::uint32_t rank = kasane::rank()) : list::Owner(rank) {}
 };
-
-/// Calls f(x) with copies of all elements as they are at one time, at the ranks where they lie; f may
-/// post and fork. On a thread.
-template <class T, class F>
-void for_each(const detail::containers::List<T>& c, F f) {
-  detail::containers::at_owners(c, c.copies(), f);
-}
-
-/// combine() of map(x) over all elements as they are at one time, computed where they lie. combine is
-/// associative and commutative, and leaves what it combines with `identity` as it is. On a thread.
-template <class T, class R, class Map, class Combine>
-[[nodiscard]] R reduce(const detail::containers::List<T>& c, R identity, Map map, Combine combine) {
-  return detail::containers::reduce_at_owners(c, c.copies(), std::move(identity), map, combine);
-}
 
 }  // namespace kasane

@@ -57,14 +57,20 @@ class Parts {
     if (copy.id != id_) throw error(EINVAL, "kasane: this container does not exist any more");
     return copy;
   }
+  /// May wait: look at it before the caller's rank is asked for.
   [[nodiscard]] Where where(std::uint32_t s) const { return current(wheres() + s); }
+  [[nodiscard]] bool is_here(std::uint32_t s) const {
+    const Where w = where(s);
+    return w.rank == kasane_rank();
+  }
   [[nodiscard]] Word* local(std::uint32_t rank) const { return current(locals() + rank).words; }
 
   /// At these ranks (none: all), with `words` words at every rank, all zero. start(s, part, rank) makes each
-  /// part what it is at first; if it throws, the caller calls free_parts.
-  template <class Start>
-  void make_parts(const std::vector<std::uint32_t>& at, std::size_t words, const Start& start);
-  /// empty(s, part) frees what a part has. Also of a container that could not be made.
+  /// part what it is at first; if that fails, undo() frees what there is.
+  template <class Start, class Undo>
+  void make_parts(const std::vector<std::uint32_t>& at, std::size_t words, const Start& start,
+                  const Undo& undo);
+  /// empty(s, part) frees what a part has, also of a container that could not be made.
   template <class Empty>
   void free_parts(const Empty& empty);
   /// Calls f(words) with those of each rank that are there.
@@ -84,25 +90,31 @@ class Parts {
 };
 
 template <class Part>
-template <class Start>
-void Parts<Part>::make_parts(const std::vector<std::uint32_t>& at, std::size_t words, const Start& start) {
+template <class Start, class Undo>
+void Parts<Part>::make_parts(const std::vector<std::uint32_t>& at, std::size_t words, const Start& start,
+                             const Undo& undo) {
   std::vector<std::uint32_t> ranks = at;
   for (std::uint32_t r = 0; at.empty() && r < kasane::ranks(); ++r) ranks.push_back(r);
   parts_ = static_cast<std::uint32_t>(ranks.size());
   const Parts* const self = this;
   id_ = static_cast<std::uint32_t>(bucket::mix(kasane_clock_ns() + kasane_rank(), &self, sizeof self)) | 1;
-  root_ = static_cast<Root*>(allocate_zeroed(root_bytes(), 64, placement::local.fixed()));
   const auto of = [](std::size_t n, std::uint32_t rank) {
     return allocate_zeroed(n, 64, placement::on(rank).fixed());
   };
-  for (std::uint32_t s = 0; s < parts_; ++s) {
-    const Where w{static_cast<Part*>(of(sizeof(Part), ranks[s])), ranks[s], id_};
-    Far::write(wheres() + s, &w, sizeof w);
-    start(s, w.part, w.rank);
-  }
-  for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
-    const Local l{static_cast<Word*>(of(words * sizeof(Word), r)), id_};
-    Far::write(locals() + r, &l, sizeof l);
+  try {
+    root_ = static_cast<Root*>(allocate_zeroed(root_bytes(), 64, placement::local.fixed()));
+    for (std::uint32_t s = 0; s < parts_; ++s) {
+      const Where w{static_cast<Part*>(of(sizeof(Part), ranks[s])), ranks[s], id_};
+      Far::write(wheres() + s, &w, sizeof w);
+      start(s, w.part, w.rank);
+    }
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      const Local l{static_cast<Word*>(of(words * sizeof(Word), r)), id_};
+      Far::write(locals() + r, &l, sizeof l);
+    }
+  } catch (...) {
+    undo();
+    throw;
   }
   release_all();  // ranks that have copies of what was there before are told
 }
@@ -186,21 +198,9 @@ template <class Container, class R, class Combine, class F>
   return identity;
 }
 
-/// Calls f(x) for the values of each part of a container, on a thread at its rank.
-template <class Container, class T, class F>
-void at_owners(const Container& c, const std::vector<std::vector<T>>& values, const F& f) {
-  at_parts(c, [&](std::uint32_t s) {
-    for (const T& x : values[s]) std::invoke(f, x);
-  });
-}
-/// combine() of map(x) for the values of each part, computed at its rank.
-template <class Container, class T, class R, class Map, class Combine>
-[[nodiscard]] R reduce_at_owners(const Container& c, const std::vector<std::vector<T>>& values, R identity,
-                                 Map& map, Combine& combine) {
-  return reduce_parts(c, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
-    for (const T& x : values[s]) sum = std::invoke(combine, std::move(sum), std::invoke(map, x));
-  });
-}
+/// A container that shows all its elements as they are at one time, by part.
+template <class Container>
+concept Copied = requires(const Container& c) { c.copies(); };
 
 /// A failure that a text with numbers explains.
 [[noreturn, gnu::cold, gnu::noinline]] inline void fail(int code, const std::string& text) {
@@ -208,3 +208,27 @@ template <class Container, class T, class R, class Map, class Combine>
 }
 
 }  // namespace kasane::detail::containers
+
+namespace kasane {
+
+/// Of a deque or list: calls f(x) with copies of all elements as they are at one time, at the ranks where
+/// they lie; f may post and fork. On a thread.
+template <detail::containers::Copied Container, class F>
+void for_each(const Container& c, F f) {
+  const auto values = c.copies();
+  detail::containers::at_parts(c, [&](std::uint32_t s) {
+    for (const auto& x : values[s]) std::invoke(f, x);
+  });
+}
+
+/// The same: combine() of map(x) over all elements, computed where they lie. combine is associative and
+/// commutative, and leaves what it combines with `identity` as it is. On a thread.
+template <detail::containers::Copied Container, class R, class Map, class Combine>
+[[nodiscard]] R reduce(const Container& c, R identity, Map map, Combine combine) {
+  const auto values = c.copies();
+  return detail::containers::reduce_parts(c, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
+    for (const auto& x : values[s]) sum = std::invoke(combine, std::move(sum), std::invoke(map, x));
+  });
+}
+
+}  // namespace kasane

@@ -631,7 +631,7 @@ void Map<K, V, H>::far_reads(std::span<const K> keys, std::size_t& i, std::vecto
   for (; i < keys.size() && tasks.size() < kTogether; ++i) {
     const std::uint64_t hash = H{}(keys[i]);
     const std::uint32_t s = shard_of(hash);
-    if (kasane_rank() == where(s).rank) {
+    if (is_here(s)) {
       near(i);
       continue;
     }
@@ -862,7 +862,7 @@ void Map<K, V, H>::split(std::uint32_t s, Bucket* full, Word word) const {
 template <class K, class V, class H>
 void Map<K, V, H>::cover(std::uint32_t s, bucket::Place& place, Bucket& copy) const {
   for (Backoff wait;; wait.pause()) {
-    const bool near = kasane_rank() == where(s).rank;
+    const bool near = is_here(s);
     const bucket::Look look = near ? read<Near>(locate<Near>(s, place.prefix()), copy, place.prefix())
                                    : read<Far>(locate<Far>(s, place.prefix()), copy, place.prefix());
     if (look == bucket::Look::good) break;
@@ -902,13 +902,10 @@ void Map<K, V, H>::start(Shard* shard, std::uint32_t rank) {
 
 template <class K, class V, class H>
 void Map<K, V, H>::make(const std::vector<std::uint32_t>& ranks) {
-  try {
-    const std::size_t words = ranks.empty() ? kasane::ranks() : ranks.size();
-    make_parts(ranks, words, [](std::uint32_t, Shard* shard, std::uint32_t rank) { start(shard, rank); });
-  } catch (...) {
-    destroy();
-    throw;
-  }
+  const std::size_t words = ranks.empty() ? kasane::ranks() : ranks.size();
+  make_parts(
+      ranks, words, [](std::uint32_t, Shard* shard, std::uint32_t rank) { start(shard, rank); },
+      [this] { destroy(); });
 }
 
 template <class K, class V, class H>

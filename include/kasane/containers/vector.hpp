@@ -203,7 +203,7 @@ class Vector : public Parts<VectorPart> {
  private:
   [[nodiscard]] Word first() const noexcept { return Word{parts_} * kChunk; }
   [[nodiscard]] Word* tail() const { return &where(0).part->tail; }
-  [[nodiscard]] bool home() const { return where(0).rank == kasane_rank(); }
+  [[nodiscard]] bool home() const { return is_here(0); }
   [[nodiscard]] Word known() const { return Near::load(local(kasane_rank())); }
   [[nodiscard]] Place place(std::size_t i) const noexcept;
   [[nodiscard]] Word far_segment(const Place&) const;
@@ -276,7 +276,7 @@ template <class F>
 bool Vector<T>::at_element(std::size_t i, const F& f) const {
   if (i >= tail::capacity(kRounds, first())) return false;
   const Place p = place(i);
-  if (E::kMarksApart && where(p.part).rank != kasane_rank() && i >= known()) static_cast<void>(size());
+  if (E::kMarksApart && !is_here(p.part) && i >= known()) static_cast<void>(size());
   return at_place(p, [&](auto a, const Spot& s) {
     return s.base != 0 && f(a, s, E::kMarksApart && std::same_as<decltype(a), Far> && i < known());
   });
@@ -521,13 +521,9 @@ void Vector<T>::clear() {
 
 template <class T>
 void Vector<T>::make(const std::vector<std::uint32_t>& ranks) {
-  try {
-    const std::size_t parts = ranks.empty() ? kasane::ranks() : ranks.size();
-    make_parts(ranks, 1 + kRounds * parts, [](std::uint32_t, VectorPart*, std::uint32_t) {});
-  } catch (...) {
-    destroy();
-    throw;
-  }
+  const std::size_t parts = ranks.empty() ? kasane::ranks() : ranks.size();
+  make_parts(
+      ranks, 1 + kRounds * parts, [](std::uint32_t, VectorPart*, std::uint32_t) {}, [this] { destroy(); });
 }
 
 template <class T>
