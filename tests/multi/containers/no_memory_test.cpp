@@ -10,6 +10,7 @@
 #include <kasane/containers/unordered_map.hpp>
 #include <kasane/containers/vector.hpp>
 #include <kasane/kasane.hpp>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -119,6 +120,25 @@ TEST(WithoutMemory, List) {
               w += (*it)[0] != 9 || l.size() != n;
               l.clear();
               return w + !l.empty();
+            }),
+            0u);
+}
+
+// What cannot be made leaves nothing: as many as before have room afterwards.
+TEST(WithoutMemory, IsNotMade) {
+  EXPECT_EQ(from_each_rank([](std::uint32_t rank) {
+              using Map = kasane::unordered_map<std::uint64_t, Large>;
+              const std::vector<std::uint32_t> ranks{rank};
+              std::uint64_t w = 0, most = 0;
+              for (int round = 0; round < 2; ++round) {
+                std::vector<std::unique_ptr<Map>> maps;
+                const std::uint64_t n =
+                    until_it_is_full(w, [&](std::uint64_t) { maps.push_back(std::make_unique<Map>(ranks)); });
+                for (int i = 0; i < 1000; ++i) w += !is_full([&] { Map one_more(ranks); });
+                w += n < 20 || n < most - most / 10;
+                most = n;
+              }
+              return w;
             }),
             0u);
 }
