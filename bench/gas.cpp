@@ -40,9 +40,20 @@ struct System {
 constexpr System kSystems[] = {{"kasane-shm", "", "shm", 1000},
                                {"kasane-ucx", "UCX_TLS=sm,self", "ucx", 20},
                                {"kasane-ucx-tcp", "UCX_TLS=tcp,self UCX_NET_DEVICES=lo", "ucx", 20}};
-constexpr const char* kCases[] = {
-    "comm-read",     "get-hit", "get-uncached", "get-miss",           "get-miss-third",     "put-hit",
-    "am-round-trip", "own",     "own-64k",      "am-target-computes", "own-target-computes"};
+constexpr const char* kCases[] = {"comm-read",
+                                  "get-hit",
+                                  "get-uncached",
+                                  "get-miss",
+                                  "get-miss-third",
+                                  "put-hit",
+                                  "put-hit-fixed",
+                                  "add-hit",
+                                  "add-hit-fixed",
+                                  "am-round-trip",
+                                  "own",
+                                  "own-64k",
+                                  "am-target-computes",
+                                  "own-target-computes"};
 
 struct Samples {
   std::vector<double> us, operations;

@@ -101,6 +101,9 @@ class Bench {
       KASANE_CHECK_OP(word, ==, kValue);
       kasane::put(cell_ + 2, &word);
       report("put-hit", calls_, [&] { kasane::put(cell_ + 2, &word); });
+      report("put-hit-fixed", calls_, [&] { kasane::put(fixed_, &word); });
+      report("add-hit", calls_, [&] { kasane::fetch_add(cell_ + 3, 1u); });
+      report("add-hit-fixed", calls_, [&] { kasane::fetch_add(fixed_ + 1, 1u); });
       report("get-uncached", calls_, [&] {
         const auto& directory = access_.addresses().directory();
         KASANE_CHECK_OP(raw(directory.lookup(io_, directory.pages().page_of(offset_)).owner), ==, 1u);
@@ -234,6 +237,8 @@ class Bench {
   int repetitions_;
   unsigned calls_;
   global_ptr<std::uint64_t> cell_;
+  const global_ptr<std::uint64_t> fixed_{
+      static_cast<std::uint64_t*>(kasane::allocate_zeroed(mem::kPageBytes, 64, placement::on(1).fixed()))};
   std::uint64_t offset_ = 0;
   std::uint64_t *moving_ = nullptr, *small_ = nullptr;  ///< of pages of 64 and 4 KiB
   std::vector<global_ptr<std::uint64_t>> fresh_[2];     ///< by the rank that keeps the entry: rank 1, rank 2
