@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weakly connected components by Afforest (M. Sutton, T. Ben-Nun, A. Barak, 2018): a forest over all places
-// at each rank, into which the rank links its own vertices; first two neighbours of each, then the others of
-// those vertices that are not in the largest tree. Between these, and at the end, the forests of all ranks
-// are merged, two by two, into rank 0's, which all get.
+// Weakly connected components by Afforest (M. Sutton, T. Ben-Nun, A. Barak, 2018): each rank has a forest,
+// into which it links its own vertices; the first neighbour of each, then the others of those vertices that
+// are not in the largest tree. Other ranks' vertices are in it where an edge of an own one leads there:
+// *touched*. Between these, and at the end, the forests are merged: a rank tells the others the roots of the
+// vertices that it has touched, and then those of its own vertices that others have touched. With these links
+// all forests agree on the roots, which are the least places of their trees.
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -21,7 +23,7 @@ namespace detail {
 namespace {
 
 constexpr std::size_t kMergedAtOnce = 16384;
-constexpr int kRounds = 2;
+constexpr std::uint32_t kSamples = 1024;
 
 /// A forest: each place's parent has a smaller number, or is the place itself. Members of a rank link at
 /// once.
@@ -55,10 +57,24 @@ class Forest {
   vertex* parent_;
 };
 
+/// A link that a rank tells the others.
+struct Link {
+  vertex place, root;
+};
+/// What a rank tells the others.
+struct Told {
+  std::uint64_t links[2];  ///< where those of touched vertices, and then of its own, end in its list
+  vertex largest;          ///< the root that most of some of its vertices have,
+  std::uint32_t of_these;  ///< and how many of them
+};
+
 struct Joining {
   Layout l;
-  vertex* const* forests;  ///< of each rank
-  vertex* const* buffers;  ///< of each member, kMergedAtOnce
+  vertex* const* forests;         ///< of each rank
+  std::uint64_t* const* touched;  ///< of each rank: bits of places
+  Link* const* links;             ///< of each rank
+  Told* const* told;
+  Link* const* buffers;  ///< of each rank: of its members, kMergedAtOnce
   Sums<std::uint64_t, 1>* sums;
   vertex* labels;
   std::uint64_t* count;
@@ -72,96 +88,148 @@ class Joiner {
         me_(me),
         part_(l_.parts[me.rank()]),
         base_(l_.first_of(me.rank())),
-        forest_(j.forests[me.rank()]) {}
+        forest_(j.forests[me.rank()]),
+        touched_(j.touched[me.rank()]),
+        told_(*j.told[me.rank()]) {}
 
   void run() {
     vertex* const all = j_.forests[me_.rank()];
-    each_place([&](vertex v) { all[v] = v; });
-    for (int round = 0; round < kRounds; ++round) {
-      each_row([&](std::size_t row) {
-        const std::uint64_t i = part_.in.start[row] + static_cast<unsigned>(round);
-        if (i < part_.in.start[row + 1]) forest_.link(base_ + static_cast<vertex>(row), part_.in.ids[i]);
-      });
-      each_place([&](vertex v) { forest_.compress(v); });
-    }
+    deal(l_.places(), [&](std::size_t v) { all[v] = static_cast<vertex>(v); });
+    if (l_.ranks > 1) deal(std::size_t{l_.ranks} * l_.words(), [&](std::size_t word) { touched_[word] = 0; });
+    deal(l_.block, [&](std::size_t row) {
+      if (part_.first[row] != no_vertex) link(row, part_.first[row]);
+    });
+    compress();
     merge();
-    const vertex largest = find_largest();
-    each_row([&](std::size_t row) {
-      if (forest_.parent(base_ + static_cast<vertex>(row)) == largest) return;
-      link_all(part_.in, row, kRounds);
+    Told largest = find_largest();
+    // Where first neighbours do not join most, second ones do.
+    if (largest.of_these < kSamples / 2) {
+      deal(l_.block, [&](std::size_t row) {
+        if (part_.in.degree(row) > 1) link(row, part_.in.ids[part_.in.start[row] + 1]);
+      });
+      compress();
+      merge();
+      largest = find_largest();
+    }
+    deal(l_.block, [&](std::size_t row) {
+      if (forest_.parent(place(row)) == largest.largest) return;
+      link_all(part_.in, row, 1);
       if (!l_.symmetric) link_all(part_.out, row, 0);
     });
-    each_place([&](vertex v) { forest_.compress(v); });
     merge();
+    compress();
     label();
   }
 
  private:
+  /// f(i) for 0 to n - 1, by the members of the rank.
   template <class F>
-  void each_place(F&& f) {
-    me_.deal(0, l_.places(), 4 * kChunk, [&](std::size_t v, std::size_t end) {
-      for (; v < end; ++v) f(static_cast<vertex>(v));
+  void deal(std::size_t n, F&& f) {
+    me_.deal(0, n, kChunk, [&](std::size_t i, std::size_t end) {
+      for (; i < end; ++i) f(i);
     });
     me_.wait_here();
   }
-  template <class F>
-  void each_row(F&& f) {
-    me_.deal(0, l_.block, kChunk, [&](std::size_t row, std::size_t end) {
-      for (; row < end; ++row) f(row);
-    });
-    me_.wait_here();
+  [[nodiscard]] vertex place(std::size_t row) const noexcept { return base_ + static_cast<vertex>(row); }
+  [[nodiscard]] bool is_own(vertex v) const noexcept { return v - base_ < l_.block; }
+
+  void link(std::size_t row, vertex to) const noexcept {
+    forest_.link(place(row), to);
+    if (!is_own(to)) touch(to);
   }
-  void link_all(const Rows& rows, std::size_t row, unsigned from) const {
-    for (std::uint64_t i = rows.start[row] + from; i < rows.start[row + 1]; ++i)
-      forest_.link(base_ + static_cast<vertex>(row), rows.ids[i]);
+  void link_all(const Rows& rows, std::size_t row, unsigned from) const noexcept {
+    for (std::uint64_t i = rows.start[row] + from; i < rows.start[row + 1]; ++i) link(row, rows.ids[i]);
+  }
+  void touch(vertex v) const noexcept {
+    const std::atomic_ref<std::uint64_t> word(touched_[v / kBits]);  // wait_here() orders
+    const std::uint64_t mask = std::uint64_t{1} << v % kBits;
+    if ((word.load(std::memory_order_relaxed) & mask) == 0) word.fetch_or(mask, std::memory_order_relaxed);
+  }
+  /// f(vertex) for other ranks' vertices that this one has touched, or its own that others have.
+  template <class F>
+  void each_touched(bool own, F&& f) {
+    const std::size_t first = base_ / kBits, last = first + l_.words();
+    deal(l_.ranks > 1 ? std::size_t{l_.ranks} * l_.words() : 0, [&](std::size_t word) {
+      if ((word >= first && word < last) != own) return;
+      for (std::uint64_t bits = touched_[word]; bits != 0; bits &= bits - 1)
+        f(static_cast<vertex>(word * kBits + static_cast<unsigned>(__builtin_ctzll(bits))));
+    });
+  }
+  void compress() {
+    each_touched(false, [&](vertex v) { forest_.compress(v); });
+    deal(l_.block, [&](std::size_t row) { forest_.compress(place(row)); });
   }
 
-  /// f(first, values, n) for all places of another rank's forest.
-  template <class F>
-  void each_of(std::uint32_t rank, F&& f) {
-    me_.deal(0, l_.places(), kMergedAtOnce, [&](std::size_t first, std::size_t last) {
-      vertex* const buffer = j_.buffers[me_.rank()] + me_.rank_index() * kMergedAtOnce;
-      fetch(buffer, j_.forests[rank] + first, last - first);
-      f(static_cast<vertex>(first), buffer, last - first);
-    });
-  }
-  /// All forests become the same.
+  /// All forests have the same roots.
   void merge() {
     if (l_.ranks == 1) return;
-    for (std::uint32_t step = 1; step < l_.ranks; step *= 2) {
-      me_.wait();
-      if (me_.rank() % (2 * step) != 0 || me_.rank() + step >= l_.ranks) continue;
-      each_of(me_.rank() + step, [&](vertex first, const vertex* parents, std::size_t n) {
-        for (std::size_t i = 0; i < n; ++i) forest_.link(first + static_cast<vertex>(i), parents[i]);
-      });
-      me_.wait_here();
-      each_place([&](vertex v) { forest_.compress(v); });
-    }
-    me_.wait();
-    if (me_.rank() != 0)
-      each_of(0, [&](vertex first, const vertex* parents, std::size_t n) {
-        std::copy_n(parents, n, j_.forests[me_.rank()] + first);
-      });
+    if (me_.rank_index() == 0) told_.links[0] = told_.links[1] = 0;
+    me_.wait_here();
+    tell(0);
+    listen(0);
+    if (me_.rank_index() == 0) told_.links[1] = told_.links[0];
+    me_.wait_here();
+    tell(1);
+    listen(1);
+    compress();
+  }
+  void tell(int turn) {
+    Link* const links = j_.links[me_.rank()];
+    const std::atomic_ref<std::uint64_t> end(told_.links[turn]);  // a wait orders
+    each_touched(turn == 1, [&](vertex v) {
+      forest_.compress(v);
+      links[end.fetch_add(1, std::memory_order_relaxed)] = {v, forest_.parent(v)};
+    });
     me_.wait();
   }
+  void listen(int turn) {
+    Link* const buffer = j_.buffers[me_.rank()] + me_.rank_index() * kMergedAtOnce;
+    for (std::uint32_t r = 0; r < l_.ranks; ++r) {
+      if (r == me_.rank()) continue;
+      std::uint64_t links[2];
+      fetch(links, j_.told[r]->links, 2);
+      const std::uint64_t begin = turn == 0 ? 0 : links[0];
+      me_.deal(begin, turn == 0 ? links[0] : links[1], kMergedAtOnce,
+               [&](std::size_t first, std::size_t last) {
+                 fetch(buffer, j_.links[r] + first, last - first);
+                 for (std::size_t i = 0; i < last - first; ++i) {
+                   forest_.link(buffer[i].place, buffer[i].root);
+                   touch(buffer[i].place);
+                 }
+               });
+    }
+    me_.wait_here();
+  }
 
-  /// The root that most of some vertices have.
-  [[nodiscard]] vertex find_largest() const {
-    std::unordered_map<vertex, unsigned> counts;
-    std::uint32_t random = 12345;
-    vertex best = no_vertex;
-    unsigned most = 0;
-    for (int i = 0; i < 1024; ++i) {
-      random = random * 1664525 + 1013904223;
-      const vertex root = forest_.parent(static_cast<vertex>(std::uint64_t{random} * l_.places() >> 32));
-      if (const unsigned n = ++counts[root]; n > most) most = n, best = root;
+  /// The root that most of some vertices of a rank have, and how many of these: that of the rank with most.
+  [[nodiscard]] Told find_largest() {
+    if (me_.rank_index() == 0) {
+      std::unordered_map<vertex, std::uint32_t> counts;
+      const auto empty = static_cast<std::size_t>(
+          std::find_if(part_.first, part_.first + l_.block, [](vertex v) { return v != no_vertex; }) -
+          part_.first);
+      std::uint32_t random = 12345;
+      told_.of_these = 0, told_.largest = no_vertex;
+      for (std::uint32_t i = 0; i < kSamples && empty < l_.block; ++i) {
+        random = random * 1664525 + 1013904223;
+        const vertex root = forest_.parent(place(empty + (std::uint64_t{random} * (l_.block - empty) >> 32)));
+        if (const std::uint32_t n = ++counts[root]; n > told_.of_these)
+          told_.of_these = n, told_.largest = root;
+      }
+    }
+    me_.wait();
+    Told best{};
+    for (std::uint32_t r = 0; r < l_.ranks; ++r) {
+      Told one;
+      fetch(&one, j_.told[r]);
+      if (r == 0 || one.of_these > best.of_these) best = one;
     }
     return best;
   }
 
   void label() {
     std::uint64_t roots = 0;
-    each_row([&](std::size_t row) {
+    deal(l_.block, [&](std::size_t row) {
       const vertex caller = part_.caller[row];
       if (caller == no_vertex) return;
       const vertex root = forest_.parent(base_ + static_cast<vertex>(row));
@@ -181,6 +249,8 @@ class Joiner {
   const Part& part_;
   const vertex base_;
   const Forest forest_;
+  std::uint64_t* const touched_;
+  Told& told_;
 };
 
 /// Counts components by one thread.
@@ -234,9 +304,14 @@ void check_labels(const Layout& l, const vertex* labels, const Complaints& compl
 [[nodiscard]] component_labels join(const Layout& l) {
   component_labels result;
   result.label = for_vertices<vertex>(l);
-  const AtRanks<vertex> forests(l.ranks, l.places()), buffers(l.ranks, workers() * kMergedAtOnce);
+  const std::uint32_t others = l.ranks > 1 ? l.places() : 0;
+  const AtRanks<vertex> forests(l.ranks, l.places());
+  const AtRanks<std::uint64_t> touched(l.ranks, others / kBits);
+  const AtRanks<Link> links(l.ranks, others), buffers(l.ranks, others != 0 ? workers() * kMergedAtOnce : 0);
+  const AtRanks<Told> told(l.ranks, 1);
   Sums<std::uint64_t, 1> sums(l.ranks, workers());
-  const Joining j{l, forests.get(), buffers.get(), &sums, result.label.get(), &result.count};
+  const Joining j{l,     forests.get(),      touched.get(), links.get(), told.get(), buffers.get(),
+                  &sums, result.label.get(), &result.count};
   team([&j](member& me) { Joiner(j, me).run(); });
   return result;
 }

@@ -39,45 +39,70 @@ class Kronecker {
 
   template <class W>
   void make(edge<W>* all, std::uint64_t first, std::uint64_t last) const noexcept {
-    RandomSteps::State begin = RandomSteps::after(RandomSteps::power(jump_, first), seed_);
+    // Two edges at once, and two of these in turns: a number needs the one before, for which the CPU waits.
+    TwoSteps begin[2];
+    for (std::uint64_t k = 0; k < 2; ++k)
+      begin[k] = {RandomSteps::after(RandomSteps::power(jump_, first + 2 * k), seed_),
+                  RandomSteps::after(RandomSteps::power(jump_, first + 2 * k + 1), seed_)};
+    const RandomSteps::Matrix jump = RandomSteps::power(jump_, 4);
     while (first < last) {
-      // Several at a time: a number needs the one before, so that one edge keeps the CPU waiting.
-      RandomSteps::State z[kTogether];
-      std::uint64_t u[kTogether] = {}, v[kTogether] = {};
-      const std::uint64_t n = std::min<std::uint64_t>(kTogether, last - first);
-      for (RandomSteps::State& state : z) state = std::exchange(begin, RandomSteps::after(jump_, begin));
-      for (unsigned level = scale_; level-- != 0;)
-        for (std::size_t k = 0; k < kTogether; ++k) descend(draw(z[k]), level, u[k], v[k]);
-      for (std::size_t k = 0; k < n; ++k, ++first) {
-        edge<W>& e = all[first];
-        e.from = scrambled(u[k]), e.to = scrambled(v[k]);
-        if constexpr (std::is_same_v<W, float>)
-          e.weight =
-              static_cast<float>(static_cast<float>(RandomSteps::next(z[k])) * .000000000465661287524579692);
-        else if constexpr (std::is_integral_v<W>)
-          e.weight = static_cast<W>(1 + RandomSteps::next(z[k]) % 255);
+      TwoSteps z[2] = {begin[0], begin[1]};
+      Corner corner[2];
+      for (unsigned level = 0; level < scale_; ++level)
+        for (std::size_t k = 0; k < 2; ++k) corner[k].descend(z[k].next());
+      for (std::size_t k = 0; k < 2; ++k) {
+        if (corner[k].drew_uneven()) [[unlikely]]
+          draw_again(begin[k], z[k], corner[k]);
+        begin[k].make_steps(jump);
+        const Two weights = std::is_void_v<W> ? Two{} : z[k].next();
+        for (std::size_t i = 0; i < 2 && first < last; ++i, ++first) {
+          edge<W>& e = all[first];
+          e.from = scrambled(corner[k].u[i]), e.to = scrambled(corner[k].v[i]);
+          if constexpr (std::is_same_v<W, float>)
+            e.weight = static_cast<float>(static_cast<float>(weights[i]) * .000000000465661287524579692);
+          else if constexpr (std::is_integral_v<W>)
+            e.weight = static_cast<W>(1 + weights[i] % 255);
+        }
       }
     }
   }
 
  private:
-  static constexpr std::size_t kTogether = 4;
+  using Two = TwoSteps::Two;
+  static constexpr std::uint32_t kUneven = RandomSteps::kModulus % 10000;
 
-  /// A number below 10000.
-  [[nodiscard]] static std::uint32_t draw(RandomSteps::State& z) noexcept {
-    constexpr std::uint32_t kUneven = RandomSteps::kModulus % 10000;
-    std::uint32_t value = RandomSteps::next(z);
-    while (value < kUneven) [[unlikely]]
-      value = RandomSteps::next(z);
-    return value % 10000;
-  }
-  /// Into one of the four squares, at that bit: below 1900 the one above the diagonal, below 3800 the one
-  /// beneath, below 9500 the first. On the diagonal itself the one beneath is that above.
-  static void descend(std::uint32_t r, unsigned level, std::uint64_t& u, std::uint64_t& v) noexcept {
-    const std::uint64_t last = r >= 9500, beneath = r - 1900u < 1900u, above = r < 1900u;
-    const std::uint64_t flip = static_cast<std::uint64_t>(u == v) & beneath;
-    u |= (last | (beneath ^ flip)) << level;
-    v |= (last | above | flip) << level;
+  /// Where two edges are, by their levels so far.
+  struct Corner {
+    Two u{}, v{}, same{1, 1}, uneven{};
+
+    /// Into one of the four squares, by a number of each, modulo 10000: below 1900 the one above the
+    /// diagonal, below 3800 the one beneath, below 9500 the first. On the diagonal itself the one beneath is
+    /// that above. A difference below 0 has its highest bit.
+    void descend(Two random) noexcept {
+      const Two r = random - TwoSteps::times(TwoSteps::times(random, 3518437209) >> 45, 10000);
+      const Two last = (9499 - r) >> 63, above = (r - 1900) >> 63, beneath = ((r - 3800) >> 63) ^ above;
+      const Two flip = same & beneath, down = last | (beneath ^ flip), right = last | above | flip;
+      uneven |= random - kUneven;
+      same &= ~(down ^ right);
+      u += u + down, v += v + right;
+    }
+    /// A number was among those by which a remainder would be more likely than another.
+    [[nodiscard]] bool drew_uneven() const noexcept { return ((uneven[0] | uneven[1]) >> 63) != 0; }
+  };
+
+  /// Both edges, one after the other, with other numbers instead of uneven ones.
+  [[gnu::cold]] void draw_again(const TwoSteps& begin, TwoSteps& z, Corner& corner) const noexcept {
+    RandomSteps::State states[2] = {begin[0], begin[1]};
+    for (std::size_t i = 0; i < 2; ++i) {
+      Corner one;
+      for (unsigned level = 0; level < scale_; ++level) {
+        std::uint32_t random = RandomSteps::next(states[i]);
+        while (random < kUneven) random = RandomSteps::next(states[i]);
+        one.descend(Two{random, random});
+      }
+      corner.u[i] = one.u[0], corner.v[i] = one.v[0];
+    }
+    z = {states[0], states[1]};
   }
 
   [[nodiscard]] vertex scrambled(std::uint64_t v) const noexcept {

@@ -6,7 +6,10 @@
 // Thread safety: values.
 #pragma once
 
+#include <emmintrin.h>
+
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace kasane::graph::detail {
@@ -73,6 +76,52 @@ class RandomSteps {
     }
     return r;
   }
+};
+
+/// Two states, which make the same steps at once.
+class TwoSteps {
+ public:
+  /// Two numbers of 64 bits; operators work on each.
+  using Two = std::uint64_t __attribute__((vector_size(16)));
+
+  TwoSteps() = default;
+  TwoSteps(const RandomSteps::State& a, const RandomSteps::State& b) noexcept {
+    for (std::size_t i = 0; i < 5; ++i) z_[i] = Two{a[i], b[i]};
+  }
+  /// The one or the other.
+  [[nodiscard]] RandomSteps::State operator[](std::size_t which) const noexcept {
+    RandomSteps::State z;
+    for (std::size_t i = 0; i < 5; ++i) z[i] = static_cast<std::uint32_t>(z_[i][which]);
+    return z;
+  }
+  [[nodiscard]] Two next() noexcept {
+    const Two fresh = reduced(times(z_[0], 107374182) + times(z_[4], 104480));
+    for (std::size_t i = 4; i != 0; --i) z_[i] = z_[i - 1];
+    return z_[0] = fresh;
+  }
+  void make_steps(const RandomSteps::Matrix& m) noexcept {
+    Two r[5];
+    for (std::size_t i = 0; i < 5; ++i) {
+      Two sum{};
+      for (std::size_t j = 0; j < 4; ++j) sum += times(z_[j], m[i][j]);
+      r[i] = reduced(folded(sum) + times(z_[4], m[i][4]));
+    }
+    for (std::size_t i = 0; i < 5; ++i) z_[i] = r[i];
+  }
+  /// Of numbers below 2^32.
+  [[nodiscard]] static Two times(Two a, std::uint32_t b) noexcept {
+    return reinterpret_cast<Two>(
+        _mm_mul_epu32(reinterpret_cast<__m128i>(a), reinterpret_cast<__m128i>(Two{b, b})));
+  }
+
+ private:
+  static Two folded(Two a) noexcept { return (a & RandomSteps::kModulus) + (a >> 31); }
+  static Two reduced(Two a) noexcept {
+    const Two less = folded(folded(a)) - RandomSteps::kModulus;
+    return less + (RandomSteps::kModulus & -(less >> 63));
+  }
+
+  Two z_[5];
 };
 
 }  // namespace kasane::graph::detail

@@ -108,6 +108,7 @@ struct Paths {
   vertex root;
   W delta;
   W* const* length;            ///< of each rank: of its own vertices
+  W* const* left;              ///< likewise: the length from which their edges were relaxed
   W* const* sent;              ///< of each rank: the shortest way sent to each place; null on one rank
   Said* const* said[2];        ///< of each rank: of its members, in turns
   Sent* const* outgoing[2];    ///< of each rank: of its members, for each rank
@@ -125,7 +126,8 @@ class PathFinder {
         me_(me),
         part_(l_.parts[me.rank()]),
         base_(l_.first_of(me.rank())),
-        length_(p.length[me.rank()]) {
+        length_(p.length[me.rank()]),
+        left_(p.left[me.rank()]) {
     for (auto& turn : outgoing_) turn.resize(l_.ranks);
   }
 
@@ -154,6 +156,7 @@ class PathFinder {
   void begin() {
     const auto [first, last] = me_.part_here(0, l_.block);
     std::fill(length_ + first, length_ + last, kFar<W>);
+    std::fill(left_ + first, left_ + last, kFar<W>);
     if (l_.ranks > 1) {
       const auto [from, to] = me_.part_here(0, l_.places());
       std::fill(p_.sent[me_.rank()] + from, p_.sent[me_.rank()] + to, kFar<W>);
@@ -190,19 +193,29 @@ class PathFinder {
     if (lower(length_[row], length)) buckets_.add(bucket_of(length), row);
   }
 
-  /// Relaxes the edges that leave a vertex, unless it has got a shorter way and has left already.
+  /// Relaxes the edges that leave a vertex, unless that is done: it had got a shorter way in an earlier
+  /// bucket, or has been in this one more than once.
   void leave(vertex row, std::uint64_t bucket) {
     const W length = std::atomic_ref<W>(length_[row]).load(std::memory_order_relaxed);
-    if (bucket_of(length) < bucket) return;
+    if (bucket_of(length) < bucket || !begins(row, length)) return;
     const W* const weights = part_.out.template weights_of<W>();
-    for (std::uint64_t i = part_.out.start[row]; i < part_.out.start[row + 1]; ++i) {
+    const vertex* const ids = part_.out.ids;
+    const vertex base = base_, block = l_.block;
+    for (std::uint64_t i = part_.out.start[row], end = part_.out.start[row + 1]; i < end; ++i) {
       const W next = sum(length, weights[i]);
-      const vertex to = part_.out.ids[i], own = to - base_;
-      if (own < l_.block)
+      const vertex to = ids[i], own = to - base;
+      if (own < block)
         shorten(own, next);
       else if (lower(p_.sent[me_.rank()][to], next))
-        outgoing_[turn_][l_.owner(to)].push_back({to % l_.block, next});
+        outgoing_[turn_][l_.owner(to)].push_back({to % block, next});
     }
+  }
+  /// No member has relaxed the vertex's edges from that length before. Two at once may both do so.
+  [[nodiscard]] bool begins(vertex row, W length) noexcept {
+    const std::atomic_ref<W> left(left_[row]);  // what it left from is a hint: relaxed
+    if (left.load(std::memory_order_relaxed) == length) return false;
+    left.store(length, std::memory_order_relaxed);
+    return true;
   }
   [[nodiscard]] W sum(W a, W b) noexcept {
     if constexpr (std::is_integral_v<W>) {
@@ -263,7 +276,7 @@ class PathFinder {
   member& me_;
   const Part& part_;
   const vertex base_;
-  W* const length_;
+  W *const length_, *const left_;
   Buckets buckets_;
   std::vector<vertex> rows_, again_;
   unsigned turn_ = 0;
@@ -333,7 +346,8 @@ template <class W>
   result.root = root;
   result.length = for_vertices<W>(l);
   const std::uint32_t members = l.ranks * workers();
-  const AtRanks<W> length(l.ranks, l.block), sent(l.ranks, l.ranks > 1 ? l.places() : 0);
+  const AtRanks<W> length(l.ranks, l.block), left(l.ranks, l.block),
+      sent(l.ranks, l.ranks > 1 ? l.places() : 0);
   const AtRanks<Said> said[2] = {{l.ranks, workers()}, {l.ranks, workers()}};
   const AtRanks<typename Paths<W>::Sent> outgoing[2] = {{l.ranks, workers() * l.ranks},
                                                         {l.ranks, workers() * l.ranks}};
@@ -343,6 +357,7 @@ template <class W>
                    root,
                    delta > 0 ? delta : chosen_delta<W>(l),
                    length.get(),
+                   left.get(),
                    sent.get(),
                    {said[0].get(), said[1].get()},
                    {outgoing[0].get(), outgoing[1].get()},
