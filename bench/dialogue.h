@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that answers each line with a line: two of them can take turns within milliseconds, which two that
-// are started anew each time cannot.
+// A program that answers each line with a line: two of them can take turns within milliseconds, which two
+// that are started anew each time cannot.
 //
 //   Dialogue player("'…/player-stream'");
 //   const double seconds = std::stod(player.ask("run ordinary 10"));

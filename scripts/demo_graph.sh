@@ -24,8 +24,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 say "How far every package is from $root: the steps from a package to one that it depends on, and so on"
-timeout --foreground "$limit" "$kasane" run -n 2 -- "$graph" bfs --debian --directed --reverse --root "$root" \
-  --distances --plot "$scratch/rows.json" --json "$scratch/report" >"$scratch/log" 2>&1 || {
+timeout --foreground "$limit" "$kasane" run -n 2 -- "$graph" bfs --debian --directed --reverse \
+  --root "$root" --distances --plot "$scratch/rows.json" --json "$scratch/report" >"$scratch/log" 2>&1 || {
   status=$?
   cat "$scratch/log" >&2
   fail "status $status"

@@ -2,7 +2,7 @@
 # kasane bench bfs: the harness, Kasane's player, and that of igraph where it is found. GAPBS and the Graph500
 # reference are what --gapbs and --graph500 name when it runs.
 add_executable(kasane-bench-bfs graphs/bfs.cpp graphs/peers.cpp)
-target_link_libraries(kasane-bench-bfs PRIVATE bench_rows kasane_warnings)
+target_link_libraries(kasane-bench-bfs PRIVATE bench_rows bench_memory_group kasane_warnings)
 add_executable(player-graph-kasane graphs/player_kasane.cpp)
 target_link_libraries(player-graph-kasane PRIVATE kasane::graph kasane_warnings)
 add_dependencies(kasane-bench-bfs player-graph-kasane)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vertices at which searches begin: those that GAPBS's SourcePicker takes, so that all systems search from
-// the same ones in the same order.
+// The vertices at which searches begin: those that GAPBS's SourcePicker takes, so that all systems search
+// from the same ones in the same order.
 #pragma once
 
 #include <cstdint>

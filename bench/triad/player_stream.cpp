@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain STREAM: Triad over ordinary memory by OpenMP threads (OMP_NUM_THREADS), which touch their parts first,
-// as the benchmark of J. McCalpin has it (figure 4 of Yasui and Fujisawa, 2014). Kasane has no part in it. Its
-// frames are Kasane's: pages of a file in memory, mapped once and populated by touching them.
+// Plain STREAM: Triad over ordinary memory by OpenMP threads (OMP_NUM_THREADS), which touch their parts
+// first, as the benchmark of J. McCalpin has it (figure 4 of Yasui and Fujisawa, 2014). Kasane has no part
+// in it. Its frames are Kasane's: pages of a file in memory, mapped once and populated by touching them.
 #include <omp.h>
 #include <sys/mman.h>
 #include <unistd.h>

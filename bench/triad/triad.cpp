@@ -2,9 +2,9 @@
 // kasane bench triad: STREAM's Triad over global memory, in the ways of Yasui and Fujisawa (2014): one array,
 // placed by policy; an array a thread, on its NUMA node; from the threads of each node to the memory of each.
 //
-// Claim: it is as fast as over ordinary memory (ratio at least 0.98 of plain STREAM's, with as many threads).
-// Both players live as long as their job, and take turns within each repetition; a rate is the median, a ratio
-// the median of the repetitions' ratios. The players verify before they are timed.
+// Claim: it is as fast as over ordinary memory (ratio at least 0.98 of plain STREAM's, with as many
+// threads). Both players live as long as their job, and take turns within each repetition; a rate is the
+// median, a ratio the median of the repetitions' ratios. The players verify before they are timed.
 #include <fmt/format.h>
 #include <unistd.h>
 

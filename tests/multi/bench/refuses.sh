@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# refuses.sh KASANE GRAPH: what kasane bench triad and bfs say to words that they do not know (status 2), and to
-# files that are given: kernels without one are left out, peers that disagree or fail are told (status 1).
+# refuses.sh KASANE GRAPH: what kasane bench triad and bfs say to words that they do not know (status 2),
+# and to files that are given: kernels without one are left out, peers that disagree or fail are told (status
+# 1).
 set -u
 kasane=$1 graph=$2
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
@@ -35,11 +36,22 @@ ends 1 'broken.sg' bfs broken.sg --only kasane --jobs 1x1 --repetitions 1
 
 # A peer that says what is not so, and one that fails: told, and the status says so.
 mkdir lies fails
-printf '#!/bin/sh\nfor i in $(seq 64); do echo "Trial Time: 0.001"; done; echo "BFS Tree has 3 nodes and"\n' > lies/bfs
+cat > lies/bfs <<'END'
+#!/bin/sh
+for i in $(seq 64); do echo "Trial Time: 0.001"; done
+echo "BFS Tree has 3 nodes and"
+END
 printf '#!/bin/sh\nexit 3\n' > fails/bfs
 chmod +x lies/bfs fails/bfs
 for peer in lies fails; do
   ends 1 'bfs' bfs small.sg --only kasane,gapbs --gapbs $peer --jobs 1x1 --repetitions 1
 done
 ends 1 'gapbs, 1 thread 3' bfs small.sg --only kasane,gapbs --gapbs lies --jobs 1x1 --repetitions 1
+
+# Nothing stays behind a run that is ended.
+mkdir here
+timeout -s TERM 5 "$kasane" bench bfs --scale 16 --only kasane --repetitions 1000 --dir here \
+  > out.log 2> err.log
+[ $? -eq 124 ] || complain "it has ended by itself"
+[ -z "$(ls here)" ] || complain "left behind: $(ls here)"
 exit $bad

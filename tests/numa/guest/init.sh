@@ -34,6 +34,10 @@ run_case peers kasane run -n 2 --workers 1 -- numa_memory peers
 run_case spilled kasane run -n 1 --workers 1 --dram 24M -- numa_memory spilled
 run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_memory
 run_case topology kasane info --topology -n 2 --bind numa
+# Two nodes have threads, three have memory.
+run_case triad kasane bench triad --quick --only parted,blocks,nodes,ordinary --sizes 65536 --jobs 1x2 \
+  --json /tmp/triad.json
+run_case triad_matrix sh -c 'grep -c \"memory_node\" /tmp/triad.json | grep -qx 6'
 mkdir -p /sys/fs/cgroup
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
