@@ -270,7 +270,7 @@ int main(int argc, char** argv) {
   shown += fmt::format("  {:<12} {}\n", kNodes, "from the threads of each NUMA node to the memory of each");
   line.names("versions", names, shown);
   line.names("stores", {"ordinary", "streaming"});
-  line.repetitions(7, 1);
+  line.repetitions(11, 1);
   Plan plan;
   std::vector<std::string> job_texts{"1x1", "1x2", "2x1"};
   line.own().numbers(
