@@ -22,6 +22,8 @@ inline constexpr Suite kSuites[] = {
     {"tier", "Programs on four times as much data as they may keep in DRAM, beside mmap, UMap and fio"},
     {"arrays", "What distributed arrays cost: gemm beside OpenBLAS, patches beside memcpy"},
     {"containers", "What operations of the containers cost, near, far and over TCP, beside other libraries'"},
+    {"triad", "Bandwidth of STREAM's Triad over global memory, by placement and node, beside plain STREAM"},
+    {"bfs", "Graph kernels on one file, beside GAPBS, the Graph500 reference and igraph"},
     {"ga",
      "Global Arrays programs on Kasane, in core and beyond DRAM, beside armci-mpi and the kernel's swap"},
     {"stencil", "Flop/s of a 9-point stencil on N x N doubles, plain and with temporal blocking"},

@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
 scripts/install-dependencies.sh --numa
-cmake --build "$build" --target kasane_command numa_memory
+cmake --build "$build" --target kasane_command numa_memory kasane-bench-triad
 
 mkdir -p build/numa
 cd build/numa
@@ -28,20 +28,23 @@ if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
 fi
 
 rm -rf root
-mkdir -p root/bin root/proc root/sys root/dev root/tmp
+mkdir -p root/bin root/lib/kasane root/proc root/sys root/dev root/tmp
 cp /bin/busybox root/bin/busybox
 cp "../../tests/numa/guest/init.sh" root/init
 chmod +x root/init
 # The programs, and the libraries that they need, where the loader expects them.
-add() {
-  cp "$1" root/bin/
+add() {   # PROGRAM FOLDER
+  cp "$1" "root/$2/"
   ldd "$1" | awk '{ for (i = 1; i <= NF; ++i) if ($i ~ "^/") print $i }' | while read -r library; do
     mkdir -p "root$(dirname "$library")"
     cp -L "$library" "root$library"
   done
 }
-add "../../$build/bin/kasane"
-add "$(find "../../$build" -name numa_memory -type f)"
+add "../../$build/bin/kasane" bin
+add "$(find "../../$build" -name numa_memory -type f)" bin
+for program in kasane-bench-triad player-triad-kasane player-triad-stream; do
+  add "../../$build/lib/kasane/$program" lib/kasane
+done
 (cd root && find . | cpio -o -H newc --quiet | gzip -1) >initrd.gz
 
 memory() { echo "-object memory-backend-ram,size=$2M,id=m$1 -numa node,nodeid=$1,$3memdev=m$1"; }
@@ -78,5 +81,6 @@ says 'rank 1, worker 0: core 1 (NUMA node 1), memory from node 1'
 says 'distances 10 21 40'
 says 'pages_misplaced'
 says 'steals_numa'
+says 'nodes  *node 1 to 2  '   # the matrix of kasane bench triad: from each node with a CPU to each
 grep '^guest:\|^CASE' output.log
 echo "test_numa: $cases cases passed"

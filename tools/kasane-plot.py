@@ -4,10 +4,11 @@
 
 A file is a list of {suite, case, system, ranks, threads, bytes, N?, value, unit, repetitions, spread?, low?,
 high?}. The x axis shows what varies within the case: bytes, else N (the size of a problem), else multiplicity
-(of k-mers), else ranks, else threads; where nothing varies, bars compare the systems. A case with several
-numbers of threads and several sizes, such as a pingpong, has a panel for each number of threads, as the
-figures of Odajima, Lee and Sato; operations with several numbers of requesters have one panel along these, as
-the figures of Endo's thesis.
+(of k-mers), else distance (in a graph), else ranks, else threads; where nothing varies, bars compare the
+systems. A case with several numbers of threads and several sizes, such as a pingpong, has a panel for each
+number of threads, as the figures of Odajima, Lee and Sato; operations with several numbers of requesters have
+one panel along these, as the figures of Endo's thesis. Triad has the figures of Yasui and Fujisawa: bandwidth
+over N for each way of placing the arrays, and, of the largest N, a matrix of nodes.
 """
 import argparse
 import collections
@@ -30,7 +31,7 @@ matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
 import matplotlib.pyplot as plt
 
 FIELDS = ("suite", "case", "system", "value", "unit")
-AXES = ("bytes", "N", "multiplicity", "ranks", "threads")
+AXES = ("bytes", "N", "multiplicity", "distance", "ranks", "threads")
 COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22",
            "#17becf", "#003f5c", "#ffa600", "#58508d", "#ff6361")
 
@@ -86,7 +87,7 @@ def title_of(suite, case, threads):
 
 
 def axis_of(rows):
-    if rows[0]["suite"] in ("gas", "containers"):
+    if rows[0]["suite"] in ("gas", "containers", "bfs"):
         return None
     for axis in AXES:
         if len({row.get(axis) for row in rows}) > 1:
@@ -108,6 +109,11 @@ def label_of(row, axis):
         return row["system"] + (f", {row['threads']} threads" if row["threads"] > 1 else "")
     if row["suite"] in ("pingpong", "comm", "ga"):  # the threads are the axis, in the title, or always one
         return row["system"]
+    if row["suite"] == "triad" and "memory_node" in row:
+        return row["system"]
+    if row["suite"] == "triad":  # a row of STREAM has the ranks of the job beside which it ran
+        job = f"{row['ranks']} x {row['threads'] // row['ranks']}"
+        return row["system"] + (" beside " if row["system"] == "stream" else ", ") + job
     rest = [f"{row[a]} {a if row[a] != 1 else a[:-1]}"
             for a in ("ranks", "threads") if a != axis and row.get(a)]
     return f"{row['system']}, {', '.join(rest)}" if rest else row["system"]
@@ -156,6 +162,8 @@ def draw_lines(axes, rows, axis):
                       marker="o", markersize=3, capsize=2, label=label)
     if axis == "bytes":
         axes.set_xscale("symlog", base=2)
+    elif rows[0]["suite"] == "triad":
+        axes.set_xscale("log", base=2)
     elif axis != "multiplicity":
         axes.set_xticks(sorted({p[0] for points in lines.values() for p in points}))
     if rises(rows):
@@ -184,14 +192,45 @@ def draw_bars(axes, rows):
         axes.set_xscale("log")
 
 
+def with_matrices(found):
+    """Adds a panel behind each that has rows by node, for a matrix of them: those of the largest N."""
+    added = collections.OrderedDict()
+    for (suite, case, unit, threads), panel in found.items():
+        added[suite, case, unit, threads] = panel
+        if all("memory_node" in row for row in panel):
+            largest = max(row["N"] for row in panel)
+            key = suite, f"{case}, N = {size_text(largest)}", unit, "matrix"
+            added[key] = [row for row in panel if row["N"] == largest]
+    return added
+
+
+def draw_matrix(axes, rows):
+    """From the threads of a node (down) to the memory of a node (across)."""
+    froms, tos = (sorted({row[side] for row in rows}) for side in ("threads_node", "memory_node"))
+    values = [[math.nan] * len(tos) for _ in froms]
+    for row in rows:
+        values[froms.index(row["threads_node"])][tos.index(row["memory_node"])] = row["value"]
+    # From 0, so that the colours say how many times as fast.
+    axes.imshow(values, cmap="Blues", vmin=0, vmax=2 * max(row["value"] for row in rows), aspect="auto")
+    axes.set_xticks(range(len(tos)), [f"memory of node {n}" for n in tos])
+    axes.set_yticks(range(len(froms)), [f"threads on node {n}" for n in froms])
+    for y, line in enumerate(values):
+        for x, value in enumerate(line):
+            axes.text(x, y, f"{value:.3g}", ha="center", va="center")
+
+
 def draw(rows, output):
-    found = panels(rows)
+    found = with_matrices(panels(rows))
     columns = min(3, math.ceil(math.sqrt(len(found))))
     lines = math.ceil(len(found) / columns)
     figure, grid = plt.subplots(lines, columns, figsize=(6 * columns, 4 * lines), squeeze=False,
                                 layout="constrained")
     for axes, ((suite, case, unit, threads), panel) in zip(grid.flat, found.items()):
         axis = axis_of(panel)
+        if threads == "matrix":
+            draw_matrix(axes, panel)
+            axes.set_title(f"{suite}: {case}, {unit}")
+            continue
         if axis is None:
             draw_bars(axes, panel)
             axes.set_xlabel(unit)

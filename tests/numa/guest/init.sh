@@ -38,6 +38,10 @@ run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_me
 run_case rank_is_node kasane run -n 2 --workers 1 --bind numa -- numa_memory rank_is_node
 run_case steals kasane run -n 4 --workers 1 --bind numa --stats -- numa_memory steals
 run_case topology kasane info --topology -n 2 --bind numa
+# Two nodes have threads, three have memory.
+run_case triad kasane bench triad --quick --only parted,blocks,nodes,ordinary --sizes 65536 --jobs 1x2 \
+  --json /tmp/triad.json
+run_case triad_matrix sh -c 'grep -c \"memory_node\" /tmp/triad.json | grep -qx 6'
 mkdir -p /sys/fs/cgroup
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
