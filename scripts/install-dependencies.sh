@@ -24,6 +24,7 @@ tests="$tests libmimalloc-dev libcuckoo-dev libgtest-dev libtbb-dev libopenblas-
 # Global Arrays, and armci.h with the peer
 tests="$tests libglobalarrays-dev libarmci-mpi-dev gfortran libscalapack-mpi-dev libscalapack-mpich-dev"
 tests="$tests liblapack-dev"
+tests="$tests python3-networkx"  # an oracle of apps/graph
 # the Python package
 tests="$tests python3-dev python3-pybind11 pybind11-dev python3-mpi4py python3-pip python3-setuptools"
 tests="$tests python3-venv python3-wheel"

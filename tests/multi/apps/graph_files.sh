@@ -50,7 +50,7 @@ refuses 'No such file' bfs none.el
 refuses 'none of .el' bfs small.txt
 refuses 'there is no vertex 9' bfs small.wel --root 9
 refuses 'directed' tc small.wel --directed
-refuses 'MiB' bfs --scale 31 --edge-factor 1024
+refuses 'needs [0-9]* bytes' bfs --scale 31 --edge-factor 1024
 refuses 'give one of' bfs
 refuses 'give one of' bfs small.wel --scale 5
 refuses 'no sequential elision' bfs small.wel --serial
