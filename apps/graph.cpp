@@ -28,16 +28,27 @@ struct Wanted {
 };
 
 template <class W>
+void expect_memory(const std::string& what, double vertices, double edges) {
+  if (const std::string beyond = apps::beyond_memory(vertices, edges, !std::is_void_v<W>); !beyond.empty())
+    throw Refused{what + beyond};
+}
+
+template <class W>
 graph::file<W> list_of(const Wanted& w, std::uint64_t seed) {
   if (w.scale != 0) {
-    const double bytes =
-        apps::kronecker_bytes(w.scale, w.edge_factor, sizeof(graph::edge<W>) - sizeof(graph::edge<>));
-    if (const std::string beyond = apps::beyond_memory(bytes); !beyond.empty())
-      throw Refused{"--scale " + std::to_string(w.scale) + beyond};
+    if (std::string wrong = apps::wrong_with_scale(w.scale, w.edge_factor, !std::is_void_v<W>);
+        !wrong.empty())
+      throw Refused{wrong};
     return {graph::kronecker<W>(static_cast<unsigned>(w.scale), w.edge_factor), !w.directed, {}};
   }
-  if (w.grid != 0) return {graph::grid<W>(w.grid, w.grid, seed), !w.directed, {}};
-  return graph::read<W>(w.file, w.format);
+  if (w.grid != 0) {
+    const double vertices = static_cast<double>(w.grid) * static_cast<double>(w.grid);
+    expect_memory<W>("--grid " + std::to_string(w.grid), vertices, 2 * vertices);
+    return {graph::grid<W>(w.grid, w.grid, seed), !w.directed, {}};
+  }
+  graph::file<W> f = graph::read<W>(w.file, w.format);
+  expect_memory<W>(w.file, static_cast<double>(f.list.vertices()), static_cast<double>(f.list.size()));
+  return f;
 }
 
 /// Vertices with an edge, by the seed.
@@ -225,9 +236,9 @@ int run(int argc, char** argv) {
   line.text("file", w.file,
             "The graph: .el .wel .gr .graph .mtx .sg .wsg .tuples .names, or - for standard input");
   line.text("--format", w.format, "Read the file as one with this suffix", "SUFFIX");
-  line.number("--scale", w.scale, "Instead of a file, Graph500's Kronecker graph of 2^N vertices", 0, 31);
+  line.number("--scale", w.scale, "Instead of a file, Graph500's Kronecker graph of 2^N vertices", 1, 63);
   line.number("--edge-factor", w.edge_factor, "With --scale, edges a vertex", 1, 1024);
-  line.number("--grid", w.grid, "Instead of a file, the grid of N x N vertices", 0, 65535);
+  line.number("--grid", w.grid, "Instead of a file, the grid of N x N vertices", 1, 65535);
   line.toggle("--directed", w.directed, "Edges go one way, unless the file says otherwise");
   line.number("--root", w.root, "Begin here; by default at a random vertex with an edge, another in each run",
               0, std::uint64_t{graph::no_vertex});

@@ -212,11 +212,8 @@ int run(int argc, char** argv) {
   if (auto status = options.parse(argc, argv)) return *status;
   if (w.scale == 0) throw Refused{"give --scale N: the graph has 2^N vertices"};
   const bool has_weights = w.kernel == "sssp";
-  const std::string scale = "--scale " + std::to_string(w.scale);
-  const double bytes = apps::kronecker_bytes(w.scale, w.edge_factor, has_weights ? sizeof(float) : 0);
-  if (const std::string beyond = apps::beyond_memory(bytes); !beyond.empty()) throw Refused{scale + beyond};
-  if (w.scale > 31)
-    throw Refused{scale + " is too large: vertices are numbers of 32 bits, so it is at most 31"};
+  if (std::string wrong = apps::wrong_with_scale(w.scale, w.edge_factor, has_weights); !wrong.empty())
+    throw Refused{wrong};
   return has_weights ? Benchmark<float>(w)() : Benchmark<void>(w)();
 }
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,17 +12,12 @@
 
 namespace apps {
 
-/// What a Kronecker graph needs at least, both ways: the list and the rows, and what each vertex has.
-[[nodiscard]] inline double kronecker_bytes(std::uint64_t scale, std::uint64_t edge_factor,
-                                            std::size_t weight_bytes) {
-  const double edge = 8.0 + static_cast<double>(weight_bytes), neighbours = 2 * (edge - 4), vertex = 32;
-  return std::ldexp(static_cast<double>(edge_factor) * (edge + neighbours) + vertex, static_cast<int>(scale));
-}
-
-/// Empty: so many bytes fit into this machine's memory, or the job has a budget and so an SSD. Else what to
-/// say after the name of what needs them.
-[[nodiscard]] inline std::string beyond_memory(double bytes) {
+/// Empty: the list, the rows and what is needed to build them from it fit into this machine's memory, or the
+/// job has a budget and so an SSD. Else what to say after the name of the graph.
+[[nodiscard]] inline std::string beyond_memory(double vertices, double edges, bool weighted) {
   if (std::getenv("KASANE_DRAM") != nullptr) return {};
+  // A little less than was measured on one rank.
+  const double bytes = edges * (weighted ? 72 : 40) + vertices * 48;
   const double there =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (bytes <= there) return {};
@@ -35,6 +29,16 @@ namespace apps {
       "kasane run --dram and --spill",
       bytes, bytes / kGiB, there / kGiB);
   return text;
+}
+
+/// What is wrong with the options of a Kronecker graph; empty: nothing.
+[[nodiscard]] inline std::string wrong_with_scale(std::uint64_t scale, std::uint64_t edge_factor,
+                                                  bool weighted) {
+  const double vertices = std::ldexp(1, static_cast<int>(scale));
+  std::string wrong = beyond_memory(vertices, vertices * static_cast<double>(edge_factor), weighted);
+  if (wrong.empty() && scale > 31)
+    wrong = " is too large: vertices are numbers of 32 bits, so it is at most 31";
+  return wrong.empty() ? wrong : "--scale " + std::to_string(scale) + wrong;
 }
 
 }  // namespace apps

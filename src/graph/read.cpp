@@ -44,7 +44,19 @@ struct Bytes {
   [[nodiscard]] std::string_view text() const noexcept { return {all.get(), size}; }
 };
 
-[[nodiscard]] Bytes read_standard_input() {
+/// An open file.
+struct File {
+  int fd;
+  explicit File(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd < 0) fail_at(path, 0, std::strerror(errno), errno);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(fd); }
+};
+
+/// All that comes, as from a pipe.
+[[nodiscard]] Bytes read_stream(const std::string& path, int fd) {
   Bytes b;
   for (std::size_t room = 0;;) {
     if (b.size == room) {
@@ -53,9 +65,9 @@ struct Bytes {
       std::copy_n(b.all.get(), b.size, larger.get());
       b.all = std::move(larger);
     }
-    const ssize_t n = ::read(STDIN_FILENO, b.all.get() + b.size, room - b.size);
+    const ssize_t n = ::read(fd, b.all.get() + b.size, room - b.size);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_at("standard input", 0, std::strerror(errno), errno);
+    if (n < 0) fail_at(path, 0, std::strerror(errno), errno);
     if (n == 0) return b;
     b.size += static_cast<std::size_t>(n);
   }
@@ -81,15 +93,12 @@ struct Bytes {
 }
 
 [[nodiscard]] Bytes read_bytes(const std::string& path) {
-  if (path == "-") return read_standard_input();
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_at(path, 0, std::strerror(errno), errno);
+  if (path == "-") return read_stream("standard input", STDIN_FILENO);
+  const File file(path);
   struct stat status{};
-  const int code = ::fstat(fd, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
-  ::close(fd);
+  const int code = ::fstat(file.fd, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (code != 0) fail_at(path, 0, std::strerror(code), code);
-  if (!S_ISREG(status.st_mode))
-    fail_at(path, 0, "it is no regular file: give - and let it be standard input");
+  if (!S_ISREG(status.st_mode)) return read_stream(path, file.fd);
   Bytes b;
   b.size = static_cast<std::size_t>(status.st_size);
   b.all = make_array<char>(b.size + 1, placement::block);
@@ -107,6 +116,9 @@ struct Bytes {
 }
 
 // ---- text ----
+
+/// A graph has not more.
+constexpr std::uint64_t kMostVertices = no_vertex - 1;
 
 /// Whether rows that have each edge twice say the same of it: both add up to 0 (modulo 2^64, by a hash).
 [[nodiscard]] std::uint64_t mark_of(std::uint64_t from, std::uint64_t to, std::uint64_t weight) noexcept {
@@ -172,10 +184,10 @@ class LineParser {
     std::uint64_t number = 0;
     if (line.empty()) return complain("a vertex is missing");
     if (!line.number(number)) return complain("a vertex is no number");
-    const std::uint64_t end = h_.vertices;
+    const std::uint64_t end = std::min(h_.vertices, kMostVertices);
     if (number < from || number - from >= end) {
       if (h_.vertices == no_vertex)
-        std::snprintf(what_, sizeof(Tally::what), "vertex %llu is not below 2^32 - 1",
+        std::snprintf(what_, sizeof(Tally::what), "vertex %llu is not below 2^32 - 2",
                       static_cast<unsigned long long>(number));
       else
         std::snprintf(what_, sizeof(Tally::what), "vertex %llu is out of range: the file says %llu vertices",
@@ -552,7 +564,8 @@ template <class W>
                     (w >= 0 ? ", which is no whole number of 32 bits" : ", which is negative or no number"));
     }
   }
-  if (largest >= no_vertex) fail_at(path, 0, "vertex " + std::to_string(largest) + " is not below 2^32 - 1");
+  if (largest >= kMostVertices)
+    fail_at(path, 0, "vertex " + std::to_string(largest) + " is not below 2^32 - 2");
   file<W> result{edges<W>(n != 0 ? largest + 1 : 0, n), true, {}};
   team([&, all = result.list.data()](const member& me) {
     const auto [first, last] = me.part(0, n);

@@ -157,6 +157,7 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   expect("a.el", many + "1 x\n" + many, "a.el:5001: a vertex is no number");
   expect("a.el", many + many + "1\n", "a.el:10001: a vertex is missing");
   expect("a.el", "1 2\n# x\n4294967295 3\n", "a.el:3: vertex 4294967295 is not below");
+  expect("a.el", "4294967294 3\n", "a.el:1: vertex 4294967294 is not below 2^32 - 2");
   expect("a.el", "1 99999999999999999999999\n", "a.el:1: a vertex is no number");
   expect("a.el", "-1 2\n", "a.el:1: a vertex is no number");
   expect("a.el", "1 2 3\n", "a.el:1: there is more than two vertices");

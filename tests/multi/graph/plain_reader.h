@@ -97,7 +97,8 @@ class PlainReader {
     return true;
   }
   bool vertex_of(const std::string& word, std::uint64_t first, std::uint64_t& v) const {
-    if (!number(word, ~std::uint64_t{0}, v) || v < first || v - first >= limit_) return false;
+    if (!number(word, ~std::uint64_t{0}, v) || v < first || v - first >= std::min(limit_, kNone - 1))
+      return false;
     v -= first;
     return true;
   }
@@ -254,7 +255,7 @@ class PlainReader {
       float w = 0;
       std::memcpy(&w, weights.data() + i / 3, sizeof w);
       const auto u = at<vertex>(i), v = at<vertex>(i + 4);
-      if (at<std::uint32_t>(i + 8) != 0 || u == kNone || v == kNone || !(w >= 0 && w < 0x1p31f) ||
+      if (at<std::uint32_t>(i + 8) != 0 || u >= kNone - 1 || v >= kNone - 1 || !(w >= 0 && w < 0x1p31f) ||
           static_cast<float>(static_cast<std::int32_t>(w)) != w)
         return false;
       file_.list.edges.push_back({u, v, static_cast<double>(w)});
