@@ -19,7 +19,8 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install test test-long test-numa demo docs soak format format-check tidy help dependencies
+.PHONY: build install test test-long test-numa demo demo-graph docs soak format \
+  format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
 	cmake --preset $(PRESET) $(CONFIGURE)
@@ -46,6 +47,12 @@ demo: ## build two programs and sort: a word list, 10 M keys on ranks and worker
 	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
 	cmake --build build/release -j $(JOBS) --target kasane_command cilksort
 	scripts/demo.sh build/release
+
+demo-graph: ## build a program and search: how far every package of Debian is from libc6
+	@scripts/install-dependencies.sh
+	@[ -e build/release/build.ninja ] || cmake --preset release $(PROGRAMS_OFF)
+	cmake --build build/release -j $(JOBS) --target kasane_command graph
+	scripts/demo_graph.sh build/release
 
 soak: build ## cilksort and nqueens 300 times on 4 ranks x 2 workers: minutes
 	cmake --build build/$(PRESET) --target soak

@@ -1,42 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// Six kernels on a graph from a file or a generator, by kasane/graph.hpp.
+// Six kernels on a graph from a file, a generator, or what this machine has, by kasane/graph.hpp.
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <kasane/graph.hpp>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/command_line.h"
 #include "common/report.h"
 #include "common/text_file.h"
+#include "graph/distances.h"
 #include "graph/memory.h"
 #include "graph/refused.h"
+#include "graph/sources.h"
 
 namespace {
 
 namespace graph = kasane::graph;
-using apps::Refused;
+using apps::graph::Refused;
 using graph::vertex;
 
 struct Wanted {
-  std::string kernel = "bfs", file, format, write, result;
-  std::uint64_t scale = 0, edge_factor = 16, grid = 0, root = graph::no_vertex;
-  bool directed = false;
+  std::string kernel = "bfs", file, format, includes, root, write, plot, result;
+  std::uint64_t scale = 0, edge_factor = 16, grid = 0;
+  bool debian = false, directed = false, reverse = false, distances = false;
+
+  [[nodiscard]] int sources() const {
+    return !file.empty() + (scale != 0) + (grid != 0) + debian + !includes.empty();
+  }
 };
 
 template <class W>
 void expect_memory(const std::string& what, double vertices, double edges) {
-  if (const std::string beyond = apps::beyond_memory(vertices, edges, !std::is_void_v<W>); !beyond.empty())
+  if (const std::string beyond = apps::graph::beyond_memory(vertices, edges, !std::is_void_v<W>);
+      !beyond.empty())
     throw Refused{what + beyond};
+}
+
+/// Weights are 1.
+template <class W>
+graph::file<W> with_weights(graph::file<> from) {
+  if constexpr (std::is_void_v<W>) {
+    return from;
+  } else {
+    graph::file<W> file{{from.list.vertices(), from.list.size()}, from.symmetric, std::move(from.names)};
+    std::transform(from.list.begin(), from.list.end(), file.list.begin(),
+                   [](const graph::edge<>& e) { return graph::edge<W>{e.from, e.to, 1}; });
+    return file;
+  }
 }
 
 template <class W>
 graph::file<W> list_of(const Wanted& w, std::uint64_t seed) {
   if (w.scale != 0) {
-    if (std::string wrong = apps::wrong_with_scale(w.scale, w.edge_factor, !std::is_void_v<W>);
+    if (std::string wrong = apps::graph::wrong_with_scale(w.scale, w.edge_factor, !std::is_void_v<W>);
         !wrong.empty())
       throw Refused{wrong};
     return {graph::kronecker<W>(static_cast<unsigned>(w.scale), w.edge_factor), !w.directed, {}};
@@ -46,18 +68,38 @@ graph::file<W> list_of(const Wanted& w, std::uint64_t seed) {
     expect_memory<W>("--grid " + std::to_string(w.grid), vertices, 2 * vertices);
     return {graph::grid<W>(w.grid, w.grid, seed), !w.directed, {}};
   }
+  if (w.debian) return with_weights<W>(apps::graph::debian_packages());
+  if (!w.includes.empty()) return with_weights<W>(apps::graph::includes_under(w.includes));
   graph::file<W> f = graph::read<W>(w.file, w.format);
   expect_memory<W>(w.file, static_cast<double>(f.list.vertices()), static_cast<double>(f.list.size()));
   return f;
 }
 
-/// Vertices with an edge, by the seed.
+template <class W>
+void reverse(graph::edges<W>& list) {
+  for (graph::edge<W>& e : list) std::swap(e.from, e.to);
+}
+
+/// The vertex that --root names: by a name of the graph, else by its number. no_vertex: none is given.
+vertex root_of(const std::string& text, const std::vector<std::string>& names) {
+  if (text.empty()) return graph::no_vertex;
+  if (const auto at = std::find(names.begin(), names.end(), text); at != names.end())
+    return static_cast<vertex>(at - names.begin());
+  vertex number = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (wrong != std::errc() || end != text.data() + text.size() || number == graph::no_vertex)
+    throw Refused{"--root: there is no vertex " + text};
+  return number;
+}
+
+/// Vertices with an edge, by the seed; or always the one that is given.
 class Roots {
  public:
-  Roots(std::uint64_t seed, std::uint64_t root) : state_(seed), root_(root) {}
+  explicit Roots(std::uint64_t seed) : state_(seed) {}
+  void always(vertex root) { root_ = root; }
   template <class G>
   vertex next(const G& g) {
-    if (root_ != graph::no_vertex) return static_cast<vertex>(root_);
+    if (root_ != graph::no_vertex) return root_;
     vertex v = 0;
     for (int tries = 0; tries < 1'000'000; ++tries) {
       state_ = state_ * 6364136223846793005 + 1442695040888963407;
@@ -68,18 +110,23 @@ class Roots {
   }
 
  private:
-  std::uint64_t state_, root_;
+  std::uint64_t state_;
+  vertex root_ = graph::no_vertex;
 };
 
 template <class W>
 class Run {
  public:
   Run(const Wanted& w, const apps::CommandLine& line, apps::Report& report)
-      : w_(w), line_(line), report_(report), roots_(line.common().seed, w.root) {}
+      : w_(w), line_(line), report_(report), roots_(line.common().seed) {}
 
   int operator()() {
     graph::file<W> file;
-    report_.measure_part("load", [&] { file = list_of<W>(w_, line_.common().seed); });
+    report_.measure_part("load", [&] {
+      file = list_of<W>(w_, line_.common().seed);
+      if (w_.reverse) reverse(file.list);
+    });
+    roots_.always(root_of(w_.root, file.names));
     report_.measure_part("build", [&] {
       g_ = graph::build(file.list, {.symmetric = file.symmetric || !w_.directed});
       file.list = {};
@@ -141,6 +188,10 @@ class Run {
     report_.result("input_edges", t.input_edges);
     report_.result("depth", std::uint64_t{t.depth});
     save([&](vertex v) { return t.parent[v] == graph::no_vertex ? "" : name_of(t.parent[v]); });
+    if (!w_.distances && w_.plot.empty()) return;
+    const apps::graph::Distances all(t, g_.vertices());
+    if (w_.distances) all.report(report_, [&](vertex v) { return name_of(v); });
+    if (!w_.plot.empty()) all.write_plot("distance from " + name_of(root), w_.plot);
   }
   void sssp(bool is_last) {
     if constexpr (!std::is_void_v<W>) {
@@ -223,6 +274,10 @@ void describe(const Wanted& w, apps::Report& report) {
     report.parameter("scale", w.scale), report.parameter("edge_factor", w.edge_factor);
   else if (w.grid != 0)
     report.parameter("grid", w.grid);
+  else if (w.debian)
+    report.parameter("file", "packages of Debian");
+  else if (!w.includes.empty())
+    report.parameter("includes", w.includes);
   else
     report.parameter("file", w.file);
 }
@@ -239,9 +294,20 @@ int run(int argc, char** argv) {
   line.number("--scale", w.scale, "Instead of a file, Graph500's Kronecker graph of 2^N vertices", 1, 63);
   line.number("--edge-factor", w.edge_factor, "With --scale, edges a vertex", 1, 1024);
   line.number("--grid", w.grid, "Instead of a file, the grid of N x N vertices", 1, 65535);
+  line.toggle("--debian", w.debian,
+              "Instead of a file, Debian's packages, and what each depends on (apt-cache dumpavail)");
+  line.text("--includes", w.includes,
+            "Instead of a file, the C and C++ files under DIR, and what each includes of them", "DIR");
   line.toggle("--directed", w.directed, "Edges go one way, unless the file says otherwise");
-  line.number("--root", w.root, "Begin here; by default at a random vertex with an edge, another in each run",
-              0, std::uint64_t{graph::no_vertex});
+  line.toggle("--reverse", w.reverse,
+              "Directed edges go the other way: to what needs, not to what is needed");
+  line.text("--root", w.root,
+            "Begin here, a name or a number; by default at a random vertex with an edge, another in each run",
+            "VERTEX");
+  line.toggle("--distances", w.distances,
+              "bfs: say how many vertices there are at each distance, and the way to the farthest");
+  line.text("--plot", w.plot, "bfs: write how many there are at each distance here, for `kasane plot`");
+  line.needs("--reverse", "--directed");
   line.text("--write", w.write, "Write the graph to this file, in the format of its suffix");
   line.text(
       "--result", w.result,
@@ -250,8 +316,9 @@ int run(int argc, char** argv) {
   if (auto status = line.parse(argc, argv)) return *status;
   if (!w.result.empty() && w.kernel == "tc")
     throw Refused{"triangles are counted for the whole graph: omit --result"};
-  if (w.file.empty() + (w.scale == 0) + (w.grid == 0) != 2)
-    throw Refused{"give one of a file, --scale and --grid"};
+  if (w.sources() != 1) throw Refused{"give one of a file, --scale, --grid, --debian and --includes"};
+  if ((w.distances || !w.plot.empty()) && w.kernel != "bfs")
+    throw Refused{"--distances and --plot are for bfs"};
   if (line.common().serial) throw Refused{"there is no sequential elision of these kernels: omit --serial"};
 
   apps::Report report(line);
@@ -263,5 +330,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return apps::guarded_or_refused("graph", [&] { return run(argc, argv); });
+  return apps::graph::guarded_or_refused("graph", [&] { return run(argc, argv); });
 }

@@ -18,7 +18,7 @@
 namespace {
 
 namespace graph = kasane::graph;
-using apps::Refused;
+using apps::graph::Refused;
 using graph::vertex;
 
 struct Wanted {
@@ -212,7 +212,7 @@ int run(int argc, char** argv) {
   if (auto status = options.parse(argc, argv)) return *status;
   if (w.scale == 0) throw Refused{"give --scale N: the graph has 2^N vertices"};
   const bool has_weights = w.kernel == "sssp";
-  if (std::string wrong = apps::wrong_with_scale(w.scale, w.edge_factor, has_weights); !wrong.empty())
+  if (std::string wrong = apps::graph::wrong_with_scale(w.scale, w.edge_factor, has_weights); !wrong.empty())
     throw Refused{wrong};
   return has_weights ? Benchmark<float>(w)() : Benchmark<void>(w)();
 }
@@ -220,5 +220,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return apps::guarded_or_refused("graph500", [&] { return run(argc, argv); });
+  return apps::graph::guarded_or_refused("graph500", [&] { return run(argc, argv); });
 }

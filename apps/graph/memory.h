@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace apps {
+namespace apps::graph {
 
 /// Empty: the list, the rows and what is needed to build them from it fit into this machine's memory, or the
 /// job has a budget and so an SSD. Else what to say after the name of the graph.
@@ -41,4 +41,4 @@ namespace apps {
   return wrong.empty() ? wrong : "--scale " + std::to_string(scale) + wrong;
 }
 
-}  // namespace apps
+}  // namespace apps::graph

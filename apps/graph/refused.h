@@ -8,7 +8,7 @@
 
 #include "common/report.h"
 
-namespace apps {
+namespace apps::graph {
 
 struct Refused {
   std::string what;
@@ -31,4 +31,4 @@ int guarded_or_refused(const char* name, F&& body) noexcept {
   });
 }
 
-}  // namespace apps
+}  // namespace apps::graph

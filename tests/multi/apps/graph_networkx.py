@@ -80,7 +80,7 @@ class Kernels:
         return dict(rows)
 
     def from_root(self):
-        return "--root", str(self.names.index(self.root))
+        return "--root", self.root
 
     def bfs(self):
         parents = self.of("bfs", *self.from_root())
