@@ -15,6 +15,7 @@
 #include <kasane/team.hpp>
 
 #include "graph/layout.h"
+#include "graph/member_part.h"
 #include "graph/sums.h"
 
 namespace kasane::graph {
@@ -79,16 +80,10 @@ struct Search {
   std::uint32_t* depth;
 };
 
-class Searcher {
+class Searcher : MemberPart {
  public:
   Searcher(const Search& s, member& me) noexcept
-      : s_(s),
-        l_(s.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
-        mine_(*s.ranks[me.rank()]),
-        base_(l_.first_of(me.rank())),
-        alone_(me.rank_size() == 1) {}
+      : MemberPart(s.l, me), s_(s), mine_(*s.ranks[me.rank()]), alone_(me.rank_size() == 1) {}
 
   void run() {
     begin();
@@ -253,11 +248,7 @@ class Searcher {
   }
 
   const Search& s_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
   OfRank& mine_;
-  const vertex base_;
   const bool alone_;
   unsigned turn_ = 0;  ///< which of the published parts is the frontier
   Sums<std::uint64_t, 3>::Turn sum_turn_;

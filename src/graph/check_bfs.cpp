@@ -12,6 +12,7 @@
 
 #include "graph/complaints.h"
 #include "graph/layout.h"
+#include "graph/member_part.h"
 #include "graph/tree_levels.h"
 
 namespace kasane::graph {
@@ -37,29 +38,25 @@ struct Checked {
   const Complaints* complaints;
 };
 
-class TreeCheck {
+class TreeCheck : MemberPart {
  public:
   TreeCheck(const Checked& c, member& me) noexcept
-      : c_(c),
-        l_(c.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
+      : MemberPart(c.l, me),
+        c_(c),
         levels_(l_, c.root, c.parents[me.rank()], c.levels[me.rank()], *c.complaints) {}
 
   void run() {
     if (!levels_.begin(me_, c_.result)) return;
-    const std::size_t base = l_.first_of(me_.rank());
-    me_.deal(0, l_.size_of(me_.rank()), kChunk, [&](std::size_t first, std::size_t last) {
-      for (; first < last && !c_.complaints->has(me_); ++first) check(static_cast<vertex>(base + first));
+    each_row([this](std::size_t row) {
+      if (!c_.complaints->has(me_)) check(row, part_.caller[row]);
     });
     c_.counted[me_.index()] = counted_;
   }
 
  private:
   /// Vertex v and what enters it.
-  void check(vertex v) {
+  void check(std::size_t row, vertex v) {
     const std::uint32_t level = levels_.of(me_, v);
-    const std::size_t row = l_.place_of(v) - l_.first_of(me_.rank());
     bool has_parent = v == c_.root || level == kNoLevel;
     for (std::uint64_t i = part_.in.start[row]; i < part_.in.start[row + 1]; ++i) {
       const vertex u = l_.caller_of(part_.in.ids[i]);
@@ -87,9 +84,6 @@ class TreeCheck {
   }
 
   const Checked& c_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
   TreeLevels levels_;
   Counted counted_{};
 };

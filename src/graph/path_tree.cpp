@@ -16,6 +16,7 @@
 
 #include "graph/complaints.h"
 #include "graph/layout.h"
+#include "graph/member_part.h"
 #include "graph/sums.h"
 #include "graph/tree_levels.h"
 
@@ -46,15 +47,12 @@ template <class W>
 }
 
 template <class W>
-class ParentFinder {
+class ParentFinder : MemberPart {
  public:
   ParentFinder(const PathTree<W>& t, member& me) noexcept
-      : t_(t),
-        l_(t.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
+      : MemberPart(t.l, me),
+        t_(t),
         weights_(part_.in.template weights_of<W>()),
-        base_(l_.first_of(me.rank())),
         length_(t.length[me.rank()]),
         known_(t.known[me.rank()]) {}
 
@@ -91,10 +89,6 @@ class ParentFinder {
       fetch(length_ + at, t_.length[r] + at, end - begin);
     });
     me_.wait_here();
-  }
-  template <class F>
-  void each_other_rank(F f) {
-    for (std::uint32_t i = 1; i < l_.ranks; ++i) f((me_.rank() + i) % l_.ranks);
   }
 
   /// Its parent, if that is nearer; else the vertex is left for later.
@@ -152,11 +146,7 @@ class ParentFinder {
   }
 
   const PathTree<W>& t_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
   const W* const weights_;
-  const vertex base_;
   W* const length_;
   std::uint64_t* const known_;
   std::vector<vertex> left_;

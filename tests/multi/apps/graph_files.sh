@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # graph on files and standard input; and what it says to what it cannot do: a message, and status 2.
 # Usage: graph_files.sh KASANE GRAPH RANKS
-set -u
-kasane=$1 graph=$2 ranks=$3
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-run() { timeout 50 "$kasane" run -n "$ranks" -- "$graph" "$@" > out.log 2> err.log; }
-complain() { echo "FAILED: $*"; cat out.log err.log; bad=1; }
+. "$(dirname "$0")/files.sh"
 
 finds() {   # PATTERN ARGUMENTS…: status 0, and the JSON has the pattern
   local pattern=$1
@@ -47,7 +41,7 @@ for kernel in bfs sssp cc pr tc bc; do
 done
 finds '"reached": 1\b' bfs odd.el --root 0
 finds '"components": 6' cc odd.el
-printf '0 1\n1 2\n' | timeout 50 "$kasane" run -n "$ranks" -- "$graph" cc - > out.log 2> err.log ||
+printf '0 1\n1 2\n' | timeout 50 "$kasane" run -n "$ranks" -- "$program" cc - > out.log 2> err.log ||
   complain "standard input"
 grep -q 'components' out.log || complain "standard input"
 mkfifo pipe
@@ -60,7 +54,7 @@ refuses 'wrong.el:2: a vertex is no number' bfs wrong.el
 printf '4294967296 1\n' > far.el;     refuses 'far.el:1: vertex 4294967296 is not below' bfs far.el
 printf '0 1 2\n1 2 -3\n' > less.wel;  refuses 'less.wel:2: a weight is negative' sssp less.wel
 head -c 40 again.wsg > cut.wsg;      refuses 'cut.wsg: its size of 40 bytes is not that' bfs cut.wsg
-cp "$graph" foreign.mtx;             refuses 'foreign.mtx:1: it does not begin with' bfs foreign.mtx
+cp "$program" foreign.mtx;             refuses 'foreign.mtx:1: it does not begin with' bfs foreign.mtx
 printf '0 4000000000\n' > sparse.el;  refuses 'sparse.el needs [0-9]* bytes' bfs sparse.el
 mkdir folder.el;                     refuses 'folder.el: Is a directory' bfs folder.el
 refuses 'cannot write nowhere/r: No such file' bfs small.wel --result nowhere/r
