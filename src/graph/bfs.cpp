@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <utility>
 
 #include "graph/layout.h"
 #include "graph/member_part.h"
@@ -53,11 +54,9 @@ class Found {
  private:
   static constexpr std::size_t kMany = 256;
   void flush() noexcept {
-    std::uint64_t at = size_;
-    if (alone_)
-      size_ += n_;
-    else
-      at = std::atomic_ref<std::uint64_t>(size_).fetch_add(n_, std::memory_order_relaxed);  // a wait orders
+    const std::uint64_t at = alone_ ? std::exchange(size_, size_ + n_)
+                                    : std::atomic_ref<std::uint64_t>(size_).fetch_add(
+                                          n_, std::memory_order_relaxed);  // a wait orders
     std::copy_n(some_, n_, ids_ + at);
     n_ = 0;
   }
