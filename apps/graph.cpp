@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 // Six kernels on a graph from a file, a generator, or what this machine has, by kasane/graph.hpp.
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
+#include <cstdio>
 #include <kasane/graph.hpp>
 #include <limits>
-#include <stdexcept>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/command_line.h"
 #include "common/report.h"
+#include "common/text_file.h"
 #include "graph/distances.h"
+#include "graph/memory.h"
+#include "graph/refused.h"
 #include "graph/sources.h"
 
 namespace {
 
 namespace graph = kasane::graph;
+using apps::graph::Refused;
 using graph::vertex;
 
 struct Wanted {
-  std::string kernel = "bfs", file, format, includes, root, write, plot;
+  std::string kernel = "bfs", file, format, includes, root, write, plot, result;
   std::uint64_t scale = 0, edge_factor = 16, grid = 0;
   bool debian = false, directed = false, reverse = false, distances = false;
 
@@ -33,25 +35,11 @@ struct Wanted {
   }
 };
 
-/// What ends the program with status 2.
-struct Refused {
-  std::string what;
-};
-
-/// Refuses a scale whose list and rows are larger than this machine's memory, unless the job has a budget and
-/// so an SSD.
-void expect_memory(const Wanted& w, std::size_t edge_bytes) {
-  if (std::getenv("KASANE_DRAM") != nullptr) return;
-  const double bytes = static_cast<double>(w.edge_factor) * static_cast<double>(std::uint64_t{1} << w.scale) *
-                       static_cast<double>(edge_bytes + 2 * (edge_bytes - sizeof(vertex)));
-  const double there =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  if (bytes > there)
-    throw Refused{"--scale " + std::to_string(w.scale) + " needs " +
-                  std::to_string(static_cast<std::uint64_t>(bytes) >> 20) +
-                  " MiB for the edges and the rows; this machine has " +
-                  std::to_string(static_cast<std::uint64_t>(there) >> 20) +
-                  ": give kasane run --dram and --spill"};
+template <class W>
+void expect_memory(const std::string& what, double vertices, double edges) {
+  if (const std::string beyond = apps::graph::beyond_memory(vertices, edges, !std::is_void_v<W>);
+      !beyond.empty())
+    throw Refused{what + beyond};
 }
 
 /// Weights are 1.
@@ -70,13 +58,21 @@ graph::file<W> with_weights(graph::file<> from) {
 template <class W>
 graph::file<W> list_of(const Wanted& w, std::uint64_t seed) {
   if (w.scale != 0) {
-    expect_memory(w, sizeof(graph::edge<W>));
+    if (std::string wrong = apps::graph::wrong_with_scale(w.scale, w.edge_factor, !std::is_void_v<W>);
+        !wrong.empty())
+      throw Refused{wrong};
     return {graph::kronecker<W>(static_cast<unsigned>(w.scale), w.edge_factor), !w.directed, {}};
   }
-  if (w.grid != 0) return {graph::grid<W>(w.grid, w.grid, seed), !w.directed, {}};
+  if (w.grid != 0) {
+    const double vertices = static_cast<double>(w.grid) * static_cast<double>(w.grid);
+    expect_memory<W>("--grid " + std::to_string(w.grid), vertices, 2 * vertices);
+    return {graph::grid<W>(w.grid, w.grid, seed), !w.directed, {}};
+  }
   if (w.debian) return with_weights<W>(apps::graph::debian_packages());
   if (!w.includes.empty()) return with_weights<W>(apps::graph::includes_under(w.includes));
-  return graph::read<W>(w.file, w.format);
+  graph::file<W> f = graph::read<W>(w.file, w.format);
+  expect_memory<W>(w.file, static_cast<double>(f.list.vertices()), static_cast<double>(f.list.size()));
+  return f;
 }
 
 template <class W>
@@ -141,11 +137,13 @@ class Run {
     report_.result("loops", g_.loops());
     report_.result("duplicates", g_.duplicates());
     if (!w_.write.empty()) graph::write(g_, w_.write);
+    if (!w_.result.empty()) result_.emplace(w_.result);
     if (g_.vertices() == 0) {
       report_.verify(true, "");
       return report_.finish();
     }
     for (std::uint64_t k = 0; k < line_.common().repeat; ++k) one(k + 1 == line_.common().repeat);
+    if (result_) result_->close();
     return report_.finish();
   }
 
@@ -153,6 +151,21 @@ class Run {
   void verify(const std::string& wrong) { report_.verify(wrong.empty(), wrong); }
   [[nodiscard]] std::string name_of(vertex v) const {
     return v < names_.size() ? names_[v] : std::to_string(v);
+  }
+
+  /// Writes text(v) for each vertex, if that was asked for; "": nothing.
+  template <class F>
+  void save(F text) {
+    if (!result_) return;
+    for (vertex v = 0; v < g_.vertices(); ++v) {
+      const std::string value = text(v), line = name_of(v) + " " + value;
+      if (!value.empty()) result_->line(line.data(), line.size());
+    }
+  }
+  [[nodiscard]] static std::string digits(double value, int n) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.*g", n, value);
+    return text;
   }
 
   void one(bool is_last) {
@@ -174,6 +187,7 @@ class Run {
     report_.result("reached", t.reached);
     report_.result("input_edges", t.input_edges);
     report_.result("depth", std::uint64_t{t.depth});
+    save([&](vertex v) { return t.parent[v] == graph::no_vertex ? "" : name_of(t.parent[v]); });
     if (!w_.distances && w_.plot.empty()) return;
     const apps::graph::Distances all(t, g_.vertices());
     if (w_.distances) all.report(report_, [&](vertex v) { return name_of(v); });
@@ -196,6 +210,7 @@ class Run {
       report_.result("root", name_of(root));
       report_.result("reached", reached);
       report_.result("longest", static_cast<double>(longest));
+      save([&](vertex v) { return d.length[v] == graph::unreached<W> ? "" : std::to_string(d.length[v]); });
     }
   }
   void cc(bool is_last) {
@@ -204,6 +219,7 @@ class Run {
     if (!is_last) return;
     verify(graph::check_components(g_, c));
     report_.result("components", c.count);
+    save([&](vertex v) { return name_of(c.label[v]); });
   }
   void pr(bool is_last) {
     graph::page_scores p;
@@ -213,6 +229,7 @@ class Run {
     report_.result("iterations", std::uint64_t{p.iterations});
     const auto best = std::max_element(p.score.get(), p.score.get() + g_.vertices());
     report_.result("first", name_of(static_cast<vertex>(best - p.score.get())));
+    save([&](vertex v) { return digits(p.score[v], 9); });
   }
   void tc(bool is_last) {
     std::uint64_t n = 0;
@@ -239,6 +256,7 @@ class Run {
                    "the scores' sum is " + std::to_string(sum) + ", not " + std::to_string(expected));
     report_.result("source", name_of(sources[0]));
     report_.result("sum", sum);
+    save([&](vertex v) { return digits(score[v], 17); });
   }
 
   const Wanted& w_;
@@ -247,6 +265,7 @@ class Run {
   Roots roots_;
   graph::csr<W> g_;
   std::vector<std::string> names_;
+  std::optional<apps::LineWriter> result_;
 };
 
 void describe(const Wanted& w, apps::Report& report) {
@@ -272,9 +291,9 @@ int run(int argc, char** argv) {
   line.text("file", w.file,
             "The graph: .el .wel .gr .graph .mtx .sg .wsg .tuples .names, or - for standard input");
   line.text("--format", w.format, "Read the file as one with this suffix", "SUFFIX");
-  line.number("--scale", w.scale, "Instead of a file, Graph500's Kronecker graph of 2^N vertices", 0, 31);
+  line.number("--scale", w.scale, "Instead of a file, Graph500's Kronecker graph of 2^N vertices", 1, 63);
   line.number("--edge-factor", w.edge_factor, "With --scale, edges a vertex", 1, 1024);
-  line.number("--grid", w.grid, "Instead of a file, the grid of N x N vertices", 0, 65535);
+  line.number("--grid", w.grid, "Instead of a file, the grid of N x N vertices", 1, 65535);
   line.toggle("--debian", w.debian,
               "Instead of a file, Debian's packages, and what each depends on (apt-cache dumpavail)");
   line.text("--includes", w.includes,
@@ -290,7 +309,13 @@ int run(int argc, char** argv) {
   line.text("--plot", w.plot, "bfs: write how many there are at each distance here, for `kasane plot`");
   line.needs("--reverse", "--directed");
   line.text("--write", w.write, "Write the graph to this file, in the format of its suffix");
+  line.text(
+      "--result", w.result,
+      "Write a line for each vertex to this file: its name or number, and its parent (bfs; only what is "
+      "reached), distance (sssp; likewise), component (cc) or score (pr, bc)");
   if (auto status = line.parse(argc, argv)) return *status;
+  if (!w.result.empty() && w.kernel == "tc")
+    throw Refused{"triangles are counted for the whole graph: omit --result"};
   if (w.sources() != 1) throw Refused{"give one of a file, --scale, --grid, --debian and --includes"};
   if ((w.distances || !w.plot.empty()) && w.kernel != "bfs")
     throw Refused{"--distances and --plot are for bfs"};
@@ -305,16 +330,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return apps::guarded("graph", [&] {
-    try {
-      return run(argc, argv);
-    } catch (const Refused& r) {
-      apps::complain("graph", r.what.c_str());
-    } catch (const std::runtime_error& e) {  // kasane::error, and what sources say
-      apps::complain("graph", e.what());
-    } catch (const kasane::out_of_memory& e) {
-      apps::complain("graph", e.what());
-    }
-    return 2;
-  });
+  return apps::graph::guarded_or_refused("graph", [&] { return run(argc, argv); });
 }

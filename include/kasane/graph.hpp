@@ -208,9 +208,15 @@ struct bfs_options {
 /// Direction-optimising search. Throws error EINVAL: there is no such root.
 template <weight W>
 [[nodiscard]] tree bfs(const csr<W>& g, vertex root, bfs_options options = {});
-/// What is wrong with the tree by the rules of Graph500's specification; empty: nothing.
+/// What is wrong with the tree by the rules of Graph500's specification, or with its other numbers; empty:
+/// nothing.
 template <weight W>
 [[nodiscard]] std::string check_bfs(const csr<W>& g, const tree& t);
+/// The roots of Graph500 for a graph of kronecker() with these seeds: the first n different vertices with an
+/// edge that its reference code 3.0.0 draws. Fewer where it draws no more, in graphs of scale 7 and less.
+template <weight W>
+[[nodiscard]] std::vector<vertex> kronecker_roots(const csr<W>& g, std::size_t n = 64,
+                                                  std::uint64_t seed1 = 2, std::uint64_t seed2 = 3);
 
 // ---- components ------------------------------------------------------------------------------------------
 
@@ -279,10 +285,20 @@ struct distances {
 template <weight W>
   requires(!std::is_void_v<W>)
 [[nodiscard]] distances<W> sssp(const csr<W>& g, vertex root, std::type_identity_t<W> delta = 0);
-/// What is wrong; empty: nothing.
+/// What is wrong; empty: nothing. With edges of weight 0, circles of these are not seen.
 template <weight W>
   requires(!std::is_void_v<W>)
 [[nodiscard]] std::string check_sssp(const csr<W>& g, const distances<W>& d);
+/// A tree of the shortest paths that have these distances: of each vertex the one before it, of the root
+/// itself, no_vertex of one that is not reached.
+template <weight W>
+  requires(!std::is_void_v<W>)
+[[nodiscard]] unique_array<vertex> parents(const csr<W>& g, const distances<W>& d);
+/// What is wrong with the distances or the tree by the rules of Graph500's specification; empty: nothing.
+template <weight W>
+  requires(!std::is_void_v<W>)
+[[nodiscard]] std::string check_sssp(const csr<W>& g, const distances<W>& d,
+                                     const unique_array<vertex>& parents);
 
 // ---- betweenness centrality ------------------------------------------------------------------------------
 

@@ -188,10 +188,9 @@ class member {
       if (now >> 32 != before >> 32) break;
       if (looks < kLooks)
         __builtin_ia32_pause();
-      else
-        atomic_ref<std::uint64_t>(words_->meeting).wait(now);
+      else  // back before it looks again: where atomics are inline, another rank has a copy of the word
+        atomic_ref<std::uint64_t>(words_->meeting).wait(now), stay();
     }
-    stay();
   }
 
   std::uint32_t index_ = 0, size_ = 1, rank_ = 0, rank_size_ = 1;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "graph/layout.h"
+#include "graph/member_part.h"
 
 namespace kasane::graph {
 
@@ -47,15 +48,10 @@ struct Centrality {
   double* score;  ///< of each vertex
 };
 
-class Brandes {
+class Brandes : MemberPart {
  public:
   Brandes(const Centrality& c, member& me) noexcept
-      : c_(c),
-        l_(c.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
-        mine_(*c.ranks[me.rank()]),
-        base_(l_.first_of(me.rank())) {}
+      : MemberPart(c.l, me), c_(c), mine_(*c.ranks[me.rank()]) {}
 
   void run() {
     each_row([&](std::size_t row) { c_.score[part_.caller[row]] = 0; });
@@ -71,9 +67,7 @@ class Brandes {
  private:
   template <class F>
   void each_row(F&& f) {
-    me_.deal(l_.block - l_.size_of(me_.rank()), l_.block, kChunk, [&](std::size_t row, std::size_t end) {
-      for (; row < end; ++row) f(row);
-    });
+    MemberPart::each_row(f);
     me_.wait_here();
   }
   static void add(double& to, double value) noexcept {
@@ -191,11 +185,7 @@ class Brandes {
   }
 
   const Centrality& c_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
   CentralityOfRank& mine_;
-  const vertex base_;
   std::vector<std::uint64_t> levels_;  ///< where each begins in the rank's order
 };
 

@@ -13,8 +13,10 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <utility>
 
 #include "graph/layout.h"
+#include "graph/member_part.h"
 #include "graph/sums.h"
 
 namespace kasane::graph {
@@ -52,11 +54,9 @@ class Found {
  private:
   static constexpr std::size_t kMany = 256;
   void flush() noexcept {
-    std::uint64_t at = size_;
-    if (alone_)
-      size_ += n_;
-    else
-      at = std::atomic_ref<std::uint64_t>(size_).fetch_add(n_, std::memory_order_relaxed);  // a wait orders
+    const std::uint64_t at = alone_ ? std::exchange(size_, size_ + n_)
+                                    : std::atomic_ref<std::uint64_t>(size_).fetch_add(
+                                          n_, std::memory_order_relaxed);  // a wait orders
     std::copy_n(some_, n_, ids_ + at);
     n_ = 0;
   }
@@ -79,16 +79,10 @@ struct Search {
   std::uint32_t* depth;
 };
 
-class Searcher {
+class Searcher : MemberPart {
  public:
   Searcher(const Search& s, member& me) noexcept
-      : s_(s),
-        l_(s.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
-        mine_(*s.ranks[me.rank()]),
-        base_(l_.first_of(me.rank())),
-        alone_(me.rank_size() == 1) {}
+      : MemberPart(s.l, me), s_(s), mine_(*s.ranks[me.rank()]), alone_(me.rank_size() == 1) {}
 
   void run() {
     begin();
@@ -253,11 +247,7 @@ class Searcher {
   }
 
   const Search& s_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
   OfRank& mine_;
-  const vertex base_;
   const bool alone_;
   unsigned turn_ = 0;  ///< which of the published parts is the frontier
   Sums<std::uint64_t, 3>::Turn sum_turn_;

@@ -10,6 +10,7 @@
 
 #include "graph/complaints.h"
 #include "graph/layout.h"
+#include "graph/member_part.h"
 #include "graph/sums.h"
 
 namespace kasane::graph {
@@ -30,15 +31,9 @@ struct Ranking {
   double* change;
 };
 
-class Ranker {
+class Ranker : MemberPart {
  public:
-  Ranker(const Ranking& r, member& me) noexcept
-      : r_(r),
-        l_(r.l),
-        me_(me),
-        part_(l_.parts[me.rank()]),
-        base_(l_.first_of(me.rank())),
-        score_(r.score[me.rank()]) {}
+  Ranker(const Ranking& r, member& me) noexcept : MemberPart(r.l, me), r_(r), score_(r.score[me.rank()]) {}
 
   void run() {
     // What vertices without edges give to all makes all scores larger by the same factor, so it comes last.
@@ -63,13 +58,6 @@ class Ranker {
  private:
   using Values = Sums<double, kSums>::Values;
 
-  template <class F>
-  void each_row(F&& f) {
-    const std::size_t first = l_.block - l_.size_of(me_.rank());  // its empty places come first
-    me_.deal(first, l_.block, kChunk, [&](std::size_t row, std::size_t end) {
-      for (; row < end; ++row) f(row);
-    });
-  }
   [[nodiscard]] float* given(unsigned turn) const noexcept { return r_.given[turn][me_.rank()]; }
 
   void set(std::size_t row, float score, Values& v) {
@@ -106,10 +94,6 @@ class Ranker {
   }
 
   const Ranking& r_;
-  const Layout& l_;
-  member& me_;
-  const Part& part_;
-  const vertex base_;
   float* const score_;
   unsigned turn_ = 0;
   Sums<double, kSums>::Turn sum_turn_;

@@ -3,10 +3,13 @@
 // twice by all members: to count edges and lines, and to find what is wrong; and to store the edges. A member
 // has the lines that begin in its part.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "graph/layout.h"
 #include "graph/text.h"
@@ -40,7 +44,19 @@ struct Bytes {
   [[nodiscard]] std::string_view text() const noexcept { return {all.get(), size}; }
 };
 
-[[nodiscard]] Bytes read_standard_input() {
+/// An open file.
+struct File {
+  int fd;
+  explicit File(const std::string& path) : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd < 0) fail_at(path, 0, std::strerror(errno), errno);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(fd); }
+};
+
+/// All that comes, as from a pipe.
+[[nodiscard]] Bytes read_stream(const std::string& path, int fd) {
   Bytes b;
   for (std::size_t room = 0;;) {
     if (b.size == room) {
@@ -49,9 +65,9 @@ struct Bytes {
       std::copy_n(b.all.get(), b.size, larger.get());
       b.all = std::move(larger);
     }
-    const ssize_t n = ::read(STDIN_FILENO, b.all.get() + b.size, room - b.size);
+    const ssize_t n = ::read(fd, b.all.get() + b.size, room - b.size);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_at("standard input", 0, std::strerror(errno), errno);
+    if (n < 0) fail_at(path, 0, std::strerror(errno), errno);
     if (n == 0) return b;
     b.size += static_cast<std::size_t>(n);
   }
@@ -77,15 +93,14 @@ struct Bytes {
 }
 
 [[nodiscard]] Bytes read_bytes(const std::string& path) {
-  if (path == "-") return read_standard_input();
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_at(path, 0, std::strerror(errno), errno);
-  const off_t end = ::lseek(fd, 0, SEEK_END);
-  const int code = end < 0 ? errno : 0;
-  ::close(fd);
+  if (path == "-") return read_stream("standard input", STDIN_FILENO);
+  const File file(path);
+  struct stat status{};
+  const int code = ::fstat(file.fd, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   if (code != 0) fail_at(path, 0, std::strerror(code), code);
+  if (!S_ISREG(status.st_mode)) return read_stream(path, file.fd);
   Bytes b;
-  b.size = static_cast<std::size_t>(end);
+  b.size = static_cast<std::size_t>(status.st_size);
   b.all = make_array<char>(b.size + 1, placement::block);
   const std::uint32_t members = ranks() * workers();
   const auto codes = make_array<int>(members);
@@ -102,6 +117,23 @@ struct Bytes {
 
 // ---- text ----
 
+/// A graph has not more.
+constexpr std::uint64_t kMostVertices = no_vertex - 1;
+
+/// Whether rows that have each edge twice say the same of it: both add up to 0 (modulo 2^64, by a hash).
+[[nodiscard]] std::uint64_t mark_of(std::uint64_t from, std::uint64_t to, std::uint64_t weight) noexcept {
+  const auto m =
+      static_cast<unsigned __int128>((from << 32 | to) ^ 0xa0761d6478bd642f) * (weight ^ 0xe7037ed1a0b428db);
+  return static_cast<std::uint64_t>(m >> 64) ^ static_cast<std::uint64_t>(m);
+}
+/// Of an edge in the row of one end, where the row of the other end has it, too.
+[[nodiscard]] std::uint64_t mark_both_ways(std::uint64_t from, std::uint64_t to,
+                                           std::uint64_t weight) noexcept {
+  if (from == to) return 0;
+  return from < to ? mark_of(from, to, weight) : 0 - mark_of(to, from, weight);
+}
+constexpr const char* kOneWay = "the rows of the two ends of an edge differ";
+
 enum class Syntax { pairs, dimacs, metis, market };
 
 /// What the beginning of a file says.
@@ -116,6 +148,7 @@ struct Header {
 /// What a member finds.
 struct Tally {
   std::uint64_t lines, rows, edges, largest;  ///< rows: lines that are no comments
+  std::uint64_t marks;                        ///< of METIS's rows: 0 of all, if they agree
   std::uint64_t bad_line;                     ///< 0: none
   char what[120];
 };
@@ -130,7 +163,8 @@ class LineParser {
     switch (h_.syntax) {
       case Syntax::dimacs: {
         const std::string_view kind = line.word();
-        if (kind == "c" || kind == "p") return true;
+        if (kind == "c") return true;
+        if (kind == "p") return complain("there is a second line p");
         if (kind != "a") return complain("it begins with neither a, c nor p");
         return pair(line, 1);
       }
@@ -150,10 +184,10 @@ class LineParser {
     std::uint64_t number = 0;
     if (line.empty()) return complain("a vertex is missing");
     if (!line.number(number)) return complain("a vertex is no number");
-    const std::uint64_t end = h_.vertices;
+    const std::uint64_t end = std::min(h_.vertices, kMostVertices);
     if (number < from || number - from >= end) {
       if (h_.vertices == no_vertex)
-        std::snprintf(what_, sizeof(Tally::what), "vertex %llu is not below 2^32 - 1",
+        std::snprintf(what_, sizeof(Tally::what), "vertex %llu is not below 2^32 - 2",
                       static_cast<unsigned long long>(number));
       else
         std::snprintf(what_, sizeof(Tally::what), "vertex %llu is out of range: the file says %llu vertices",
@@ -229,6 +263,15 @@ void parse(const Header& h, std::string_view text, std::size_t first, std::size_
   }
 }
 
+/// The weight's bits.
+template <class W>
+[[nodiscard]] std::uint64_t bits_of(const edge<W>& e) noexcept {
+  if constexpr (std::is_void_v<W>)
+    return 1;
+  else
+    return std::bit_cast<std::uint32_t>(e.weight);
+}
+
 template <class W>
 [[nodiscard]] file<W> read_text(const std::string& path, const Header& h, std::string_view text) {
   const std::uint32_t members = ranks() * workers();
@@ -269,13 +312,20 @@ template <class W>
   of([&, all = result.list.data(), before = edges_before.get(), rows_of = rows_before.get()](
          std::size_t m, std::size_t first, std::size_t last) {
     Tally t{};
-    parse<W>(h, text, first, last, rows_of[m], t,
-             [to = all + before[m]](const edge<W>& e) mutable { *to++ = e; });
+    parse<W>(h, text, first, last, rows_of[m], t, [to = all + before[m], &t](const edge<W>& e) mutable {
+      *to++ = e;
+      t.marks += mark_both_ways(e.from, e.to, bits_of(e));
+    });
     tallies[m] = t;
   });
   lines = h.lines;
-  for (std::uint32_t m = 0; m < members; lines += tallies[m++].lines)  // rows beyond the vertices
-    if (tallies[m].bad_line != 0) fail_at(path, lines + tallies[m].bad_line, tallies[m].what);
+  std::uint64_t marks = 0;
+  for (std::uint32_t m = 0; m < members; lines += tallies[m++].lines) {
+    if (tallies[m].bad_line != 0)  // rows beyond the vertices
+      fail_at(path, lines + tallies[m].bad_line, tallies[m].what);
+    marks += tallies[m].marks;
+  }
+  if (h.syntax == Syntax::metis && marks != 0) fail_at(path, 0, kOneWay);
   return result;
 }
 
@@ -303,7 +353,7 @@ void expect_vertices_of(const std::string& path, const Header& h) {
   Header h{.syntax = Syntax::dimacs, .weighted = true};
   Line line = first_line(path, h, text, "c");
   const std::string_view p = line.word(), kind = line.word();
-  if (p != "p" || kind.empty() || !line.number(h.vertices) || !line.number(h.edges))
+  if (p != "p" || kind.empty() || !line.number(h.vertices) || !line.number(h.edges) || !line.empty())
     fail_at(path, h.lines, "it is no line \"p sp VERTICES EDGES\"");
   expect_vertices_of(path, h);
   return h;
@@ -317,6 +367,7 @@ void expect_vertices_of(const std::string& path, const Header& h) {
   h.weighted = kind == "1" || kind == "001";
   if (!kind.empty() && !h.weighted && kind != "0" && kind != "000")
     fail_at(path, h.lines, "weights of vertices are not read: the third number is 0 or 1");
+  if (!line.empty()) fail_at(path, h.lines, "there is more than \"VERTICES EDGES [1]\"");
   expect_vertices_of(path, h);
   return h;
 }
@@ -335,7 +386,7 @@ void expect_vertices_of(const std::string& path, const Header& h) {
   h.symmetric = symmetry == "symmetric";
   Line sizes = first_line(path, h, text, "%");
   std::uint64_t columns = 0;
-  if (!sizes.number(h.vertices) || !sizes.number(columns) || !sizes.number(h.edges))
+  if (!sizes.number(h.vertices) || !sizes.number(columns) || !sizes.number(h.edges) || !sizes.empty())
     fail_at(path, h.lines, "it is no line \"ROWS COLUMNS ENTRIES\"");
   if (h.vertices != columns) fail_at(path, h.lines, "the matrix is not square");
   expect_vertices_of(path, h);
@@ -359,7 +410,7 @@ template <class W>
     if (line.is_comment()) continue;
     edge<W> e{};
     const std::string_view from = line.word(), to = line.word();
-    if (to.empty()) fail_at(path, n, "a line has two names");
+    if (to.empty() || Line(to).is_comment()) fail_at(path, n, "a line has two names");
     e.from = number(from), e.to = number(to);
     if constexpr (!std::is_void_v<W>) {
       e.weight = 1;
@@ -383,6 +434,48 @@ template <class T>
   return value;
 }
 
+/// The rows of one of GAPBS's graphs, one way.
+class SerializedRows {
+ public:
+  SerializedRows(std::string_view bytes, std::size_t start, std::uint64_t vertices, std::uint64_t n,
+                 bool weighted) noexcept
+      : bytes_(bytes),
+        start_(start),
+        rows_(start + 8 * (vertices + 1)),
+        vertices_(vertices),
+        n_(n),
+        weighted_(weighted) {}
+
+  [[nodiscard]] std::size_t end() const noexcept { return rows_ + (weighted_ ? 8 : 4) * n_; }
+
+  /// f(vertex, neighbour, weight) for each edge of the rows [first, last); returns the first row that is
+  /// wrong, or last.
+  template <class F>
+  [[nodiscard]] std::size_t each(std::size_t first, std::size_t last, F&& f) const {
+    for (std::size_t v = first; v < last; ++v) {
+      const std::uint64_t begin = start_of(v), end = start_of(v + 1);
+      if (begin > end || end > n_ || (v == 0 && begin != 0) || (v + 1 == vertices_ && end != n_)) return v;
+      for (std::uint64_t i = begin; i < end; ++i) {
+        const std::size_t offset = rows_ + (weighted_ ? 8 : 4) * i;
+        const auto to = at<vertex>(bytes_, offset);
+        const std::int32_t weight = weighted_ ? at<std::int32_t>(bytes_, offset + 4) : 1;
+        if (to >= vertices_ || weight < 0) return v;
+        f(static_cast<vertex>(v), to, weight);
+      }
+    }
+    return last;
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t start_of(std::size_t v) const noexcept {
+    return at<std::uint64_t>(bytes_, start_ + 8 * v);
+  }
+  std::string_view bytes_;
+  std::size_t start_, rows_;
+  std::uint64_t vertices_, n_;
+  bool weighted_;
+};
+
 /// GAPBS's: is it directed, edges, vertices, where the rows begin, the rows [, the rows the other way].
 template <class W>
 [[nodiscard]] file<W> read_serialized(const std::string& path, std::string_view bytes, bool weighted) {
@@ -392,47 +485,54 @@ template <class W>
   const auto n = at<std::uint64_t>(bytes, 1), vertices = at<std::uint64_t>(bytes, 9);
   const std::size_t each = weighted ? 8 : 4, ways = directed ? 2 : 1;
   if (static_cast<unsigned char>(bytes[0]) > 1 || vertices >= no_vertex || n > bytes.size() ||
-      bytes.size() != kStart + ways * (8 * (vertices + 1) + each * n))
+      (vertices == 0 && n != 0) || bytes.size() != kStart + ways * (8 * (vertices + 1) + each * n))
     fail_at(path, 0,
             "its size of " + std::to_string(bytes.size()) + " bytes is not that of a graph of " +
                 std::to_string(vertices) + " vertices and " + std::to_string(n) +
                 " edges: it is truncated, or no " + (weighted ? ".wsg" : ".sg"));
-  const std::size_t rows = kStart + 8 * (vertices + 1);
-  const auto each_edge = [=](std::size_t first, std::size_t last, auto&& f) {
-    for (std::size_t v = first; v < last; ++v) {
-      const auto begin = at<std::uint64_t>(bytes, kStart + 8 * v),
-                 end = at<std::uint64_t>(bytes, kStart + 8 * v + 8);
-      if (begin > end || end > n || (v == 0 && begin != 0)) return v;
-      for (std::uint64_t i = begin; i < end; ++i) {
-        edge<W> e{};
-        e.from = static_cast<vertex>(v), e.to = at<vertex>(bytes, rows + each * i);
-        if (e.to >= vertices) return v;
-        if constexpr (!std::is_void_v<W>)
-          e.weight = weighted ? static_cast<W>(at<std::int32_t>(bytes, rows + each * i + 4)) : W{1};
-        if (directed || e.from <= e.to) f(e);  // one of both ways
-      }
-    }
-    return last;
-  };
+  const SerializedRows rows(bytes, kStart, vertices, n, weighted);
+  const SerializedRows other(bytes, rows.end(), vertices, n, weighted);  // of a directed graph alone
   const std::uint32_t members = ranks() * workers();
-  const auto before = make_array<std::uint64_t>(members + 1), bad = make_array<std::uint64_t>(members);
-  team([&, before = before.get(), bad = bad.get()](const member& me) {
+  struct Found {
+    std::uint64_t bad, kept, marks;
+  };
+  const auto found = make_array<Found>(members);
+  team([&, found = found.get()](const member& me) {
     const auto [first, last] = me.part(0, vertices);
-    std::uint64_t kept = 0;
-    const std::size_t end = each_edge(first, last, [&kept](const edge<W>&) { ++kept; });
-    before[me.index() + 1] = kept;
-    bad[me.index()] = end != last ? end : ~std::uint64_t{0};
+    Found f{~std::uint64_t{0}, 0, 0};
+    std::size_t end = rows.each(first, last, [&](vertex u, vertex v, std::int32_t w) {
+      f.kept += directed || u <= v;  // one of both ways
+      f.marks += directed ? mark_of(u, v, static_cast<std::uint32_t>(w))
+                          : mark_both_ways(u, v, static_cast<std::uint32_t>(w));
+    });
+    if (directed && end == last)
+      end = other.each(first, last, [&](vertex v, vertex u, std::int32_t w) {
+        f.marks -= mark_of(u, v, static_cast<std::uint32_t>(w));
+      });
+    if (end != last) f.bad = end;
+    found[me.index()] = f;
   });
-  const std::uint64_t v = *std::min_element(bad.get(), bad.get() + members);
-  if (v != ~std::uint64_t{0}) fail_at(path, 0, "the row of vertex " + std::to_string(v) + " is out of range");
-  if (at<std::uint64_t>(bytes, kStart + 8 * vertices) != n)
-    fail_at(path, 0, "its rows have not as many edges as it says");
-  before[0] = 0;
-  for (std::uint32_t m = 0; m < members; ++m) before[m + 1] += before[m];
-  file<W> result{edges<W>(vertices, before[members]), !directed, {}};
-  team([&, all = result.list.data(), before = before.get()](const member& me) {
+  std::uint64_t kept = 0, marks = 0, bad = ~std::uint64_t{0};
+  for (std::uint32_t m = 0; m < members; ++m) {
+    bad = std::min(bad, found[m].bad), marks += found[m].marks;
+    kept += std::exchange(found[m].kept, kept);  // now: those before
+  }
+  if (bad != ~std::uint64_t{0})
+    fail_at(
+        path, 0,
+        "the row of vertex " + std::to_string(bad) + " is out of range, or has a vertex or weight that is");
+  if (marks != 0) fail_at(path, 0, kOneWay);
+  file<W> result{edges<W>(vertices, kept), !directed, {}};
+  team([&, all = result.list.data(), found = found.get()](const member& me) {
     const auto [first, last] = me.part(0, vertices);
-    each_edge(first, last, [to = all + before[me.index()]](const edge<W>& e) mutable { *to++ = e; });
+    (void)rows.each(first, last,
+                    [&, to = all + found[me.index()].kept](vertex u, vertex v, std::int32_t w) mutable {
+                      if (!directed && u > v) return;
+                      edge<W> e{};
+                      e.from = u, e.to = v;
+                      if constexpr (!std::is_void_v<W>) e.weight = static_cast<W>(w);
+                      *to++ = e;
+                    });
   });
   return result;
 }
@@ -456,8 +556,16 @@ template <class W>
       fail_at(path, 0, "edge " + std::to_string(i) + " has a vertex of more than 32 bits");
     largest = std::max<std::uint64_t>(
         largest, std::max(at<vertex>(bytes, kEach * i), at<vertex>(bytes, kEach * i + 4)));
+    if constexpr (!std::is_void_v<W>) {
+      const auto w = at<float>(weights.text(), sizeof(float) * i);
+      if (!(w >= 0) || (std::is_integral_v<W> && (w >= 0x1p31f || w != std::trunc(w))))
+        fail_at(path + ".weights", 0,
+                "edge " + std::to_string(i) + " has the weight " + std::to_string(w) +
+                    (w >= 0 ? ", which is no whole number of 32 bits" : ", which is negative or no number"));
+    }
   }
-  if (largest >= no_vertex) fail_at(path, 0, "vertex " + std::to_string(largest) + " is not below 2^32 - 1");
+  if (largest >= kMostVertices)
+    fail_at(path, 0, "vertex " + std::to_string(largest) + " is not below 2^32 - 2");
   file<W> result{edges<W>(n != 0 ? largest + 1 : 0, n), true, {}};
   team([&, all = result.list.data()](const member& me) {
     const auto [first, last] = me.part(0, n);

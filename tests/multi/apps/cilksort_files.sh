@@ -2,25 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # cilksort of files against sort(1), byte for byte; and what it says to files that cannot be read or written.
 # Usage: cilksort_files.sh KASANE CILKSORT RANKS
-set -u
-kasane=$1 cilksort=$2 ranks=$3
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-sort_it() { timeout 50 "$kasane" run -n "$ranks" -- "$cilksort" "$@" > out.log 2> err.log; }
-complain() { echo "FAILED: $*"; cat out.log err.log; bad=1; }
+. "$(dirname "$0")/files.sh"
 
 same_as_sort() {   # NAME: the file's lines, sorted, are those of sort(1)
   LC_ALL=C sort "$1" > expected
-  sort_it --file "$1" --out sorted --leaf 64 || complain "$1: exit status $?"
+  run --file "$1" --out sorted --leaf 64 || complain "$1: exit status $?"
   cmp expected sorted || complain "$1: differs from LC_ALL=C sort"
-}
-
-refuses() {   # TEXT ARGUMENTS…: non-zero, and says TEXT
-  local text=$1
-  shift
-  if sort_it "$@"; then complain "accepted: $*"; fi
-  grep -q -- "$text" err.log || complain "no '$text' from: $*"
 }
 
 awk 'BEGIN {
@@ -39,7 +26,7 @@ same_as_sort long
 # In place, as sort -o.
 LC_ALL=C sort words > expected
 cp words same
-sort_it --file same --out same || complain "in place: exit status $?"
+run --file same --out same || complain "in place: exit status $?"
 cmp expected same || complain "in place: differs from sort"
 
 refuses 'cannot read missing: No such file' --file missing --out sorted
@@ -53,21 +40,21 @@ refuses '--placement' --count 10 --placement somewhere
 : > secret; chmod 0 secret; chmod 711 .
 other=""
 [ "$(id -u)" != 0 ] || other="setpriv --reuid=65534 --regid=65534 --clear-groups"
-if $other test -x "$cilksort" && $other test -x "$kasane"; then
+if $other test -x "$program" && $other test -x "$kasane"; then
   as_other() {
-    timeout 50 $other "$kasane" run -n "$ranks" -- "$cilksort" --file secret > out.log 2> err.log
+    timeout 50 $other "$kasane" run -n "$ranks" -- "$program" --file secret > out.log 2> err.log
   }
   if as_other; then complain "accepted a file it may not read"; fi
   grep -q 'cannot read secret: Permission denied' err.log || complain "no reason for a file it may not read"
 fi
 
 # One JSON object, alone on standard output.
-sort_it --file words --json - || complain "--json -: exit status $?"
+run --file words --json - || complain "--json -: exit status $?"
 [ "$(head -c 1 out.log)" = '{' ] && [ "$(tail -n 1 out.log)" = '}' ] ||
   complain "--json -: more than one object"
 for key in '"app": "cilksort"' '"verified": true' "\"ranks\": $ranks" '"lines": 20000' '"steals_remote"' \
   '"per_rank"' '"seconds"'; do
   grep -q -- "$key" out.log || complain "--json -: no $key"
 done
-sort_it --file words --json nowhere/result && complain "wrote JSON to nowhere"
+run --file words --json nowhere/result && complain "wrote JSON to nowhere"
 exit $bad

@@ -2,13 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # graph on files and standard input; and what it says to what it cannot do: a message, and status 2.
 # Usage: graph_files.sh KASANE GRAPH RANKS
-set -u
-kasane=$1 graph=$2 ranks=$3
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-run() { timeout 50 "$kasane" run -n "$ranks" -- "$graph" "$@" > out.log 2> err.log; }
-complain() { echo "FAILED: $*"; cat out.log err.log; bad=1; }
+. "$(dirname "$0")/files.sh"
 
 finds() {   # PATTERN ARGUMENTS…: status 0, and the JSON has the pattern
   local pattern=$1
@@ -39,18 +33,39 @@ for suffix in wsg graph mtx gr wel tuples; do
   finds '"longest": 10' sssp "again.$suffix" --root 0
 done
 : > empty.el
-finds '"vertices": 0' bfs empty.el
-printf '0 1\n1 2\n' | timeout 50 "$kasane" run -n "$ranks" -- "$graph" cc - > out.log 2> err.log ||
+printf '5 6\n3 3\n6 5\n' > odd.el   # an edge twice, a loop, and vertices without edges
+for kernel in bfs sssp cc pr tc bc; do
+  finds '"vertices": 0' $kernel empty.el
+  finds '"loops": 1' $kernel odd.el --root 0
+  finds '"duplicates": 1' $kernel odd.el
+done
+finds '"reached": 1\b' bfs odd.el --root 0
+finds '"components": 6' cc odd.el
+printf '0 1\n1 2\n' | timeout 50 "$kasane" run -n "$ranks" -- "$program" cc - > out.log 2> err.log ||
   complain "standard input"
 grep -q 'components' out.log || complain "standard input"
+mkfifo pipe
+printf '0 1\n1 2\n' > pipe & finds '"vertices": 3' bfs pipe --format .el
+finds '"reached": 4' bfs packages.names --root 0 --result parents
+[ "$(sort parents | tr '\n' ' ')" = 'bash bash gcc libc6 libc6 bash readline bash ' ] || complain "--result"
 
 printf '0 1\n1 x\n' > wrong.el
 refuses 'wrong.el:2: a vertex is no number' bfs wrong.el
+printf '4294967296 1\n' > far.el;     refuses 'far.el:1: vertex 4294967296 is not below' bfs far.el
+printf '0 1 2\n1 2 -3\n' > less.wel;  refuses 'less.wel:2: a weight is negative' sssp less.wel
+head -c 40 again.wsg > cut.wsg;      refuses 'cut.wsg: its size of 40 bytes is not that' bfs cut.wsg
+cp "$program" foreign.mtx;             refuses 'foreign.mtx:1: it does not begin with' bfs foreign.mtx
+printf '0 4000000000\n' > sparse.el;  refuses 'sparse.el needs [0-9]* bytes' bfs sparse.el
+mkdir folder.el;                     refuses 'folder.el: Is a directory' bfs folder.el
+refuses 'cannot write nowhere/r: No such file' bfs small.wel --result nowhere/r
+refuses 'omit --result' tc small.wel --result r
+refuses 'grid 65535 needs [0-9]* bytes' bfs --grid 65535
+refuses 'scale 40 needs [0-9]* bytes' bfs --scale 40
 refuses 'No such file' bfs none.el
 refuses 'none of .el' bfs small.txt
 refuses 'there is no vertex 9' bfs small.wel --root 9
 refuses 'directed' tc small.wel --directed
-refuses 'MiB' bfs --scale 31 --edge-factor 1024
+refuses 'needs [0-9]* bytes' bfs --scale 31 --edge-factor 1024
 refuses 'give one of' bfs
 refuses 'give one of' bfs small.wel --scale 5
 refuses 'no sequential elision' bfs small.wel --serial

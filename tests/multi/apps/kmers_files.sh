@@ -3,14 +3,8 @@
 # kmers of files against an oracle of ours and, where it is installed, jellyfish, byte for byte; its unitigs;
 # and what it says to files that are wrong.
 # Usage: kmers_files.sh KASANE KMERS RANKS
-set -u
-kasane=$1 kmers=$2 ranks=$3
-here=$(cd "$(dirname "$0")" && pwd)
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-count() { timeout 50 "$kasane" run -n "$ranks" -- "$kmers" --quiet "$@" > out.log 2> err.log; }
-complain() { echo "FAILED: $*"; head -c 2000 out.log err.log; bad=1; }
+. "$(dirname "$0")/files.sh"
+count() { run --quiet "$@"; }
 
 same_as() {   # EXPECTED ARGUMENTS…: the histogram is that file
   local expected=$1
@@ -23,12 +17,6 @@ same_as_jellyfish() {   # K FILE
   command -v jellyfish > /dev/null || return
   jellyfish count -C -m "$1" -s 1M -o counts.jf "$2" && jellyfish histo counts.jf > expected.jf
   same_as expected.jf -k "$1" "$2"
-}
-refuses() {   # TEXT ARGUMENTS…: non-zero, and says TEXT
-  local text=$1
-  shift
-  if count "$@"; then complain "accepted: $*"; fi
-  grep -q -- "$text" err.log || complain "no '$text' from: $*"
 }
 
 # Two sequences of many lines with repeats, lower case and Ns.
@@ -67,7 +55,7 @@ same_as_jellyfish 21 reads.fq
 awk '/^>/ { next } { print "@\n" substr($0, 1, 25) "\n" substr($0, 26) "\n+x\n" substr($0, 1, 40) "\n" \
   substr($0, 41) }' two.fa > lines.fq
 same_as expected.reads lines.fq
-"$kasane" run -n "$ranks" -- "$kmers" --quiet - < reads.fq > out.log 2> err.log || complain "standard input"
+"$kasane" run -n "$ranks" -- "$program" --quiet - < reads.fq > out.log 2> err.log || complain "standard input"
 cmp expected.reads out.log || complain "standard input: another histogram"
 cat two.fa reads.fa > both.fa
 python3 "$here/kmers_oracle.py" 21 both.fa > expected.both
@@ -89,7 +77,7 @@ count two.fa --coverage 20 --errors 0.02 --write-reads simulated.fq --seed 3 || 
 mv out.log expected.simulated
 same_as expected.simulated simulated.fq
 cp simulated.fq mine.fq
-"$kasane" run -n 3 -- "$kmers" --quiet two.fa --coverage 20 --errors 0.02 --write-reads simulated.fq \
+"$kasane" run -n 3 -- "$program" --quiet two.fa --coverage 20 --errors 0.02 --write-reads simulated.fq \
   --seed 3 > out.log 2> err.log || complain "reads on three ranks"
 cmp mine.fq simulated.fq || complain "other reads on three ranks"
 [ "$(wc -l < simulated.fq)" = $((4 * 2880)) ] || complain "$(wc -l < simulated.fq) lines of reads"
@@ -137,7 +125,7 @@ head -c $(($(stat -c %s two.fa.gz) - 9)) two.fa.gz > cut.gz
 refuses 'cut.gz: the compressed data ends too early' cut.gz
 { head -c 100 two.fa.gz; head -c 400 two.fa; tail -c +500 two.fa.gz; } > broken.gz
 refuses 'broken.gz: damaged' broken.gz
-timeout 50 "$kasane" run -n "$ranks" --space 64M -- "$kmers" --quiet --random 6000000 > out.log 2> err.log
+timeout 50 "$kasane" run -n "$ranks" --space 64M -- "$program" --quiet --random 6000000 > out.log 2> err.log
 [ $? = 1 ] || complain "no memory: not exit status 1"
 grep -q 'kmers: .*rank .* has no .* bytes' err.log || complain "no reason where memory does not suffice"
 refuses 'even' -k 20 two.fa

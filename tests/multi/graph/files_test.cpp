@@ -7,16 +7,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <kasane/graph.hpp>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "multi/graph/graphs.h"
+#include "multi/graph/plain_reader.h"
 
 namespace {
 
@@ -44,15 +46,10 @@ class Files : public testing::Test {
 };
 
 template <class W>
-std::vector<std::tuple<vertex, vertex, double>> all_edges(const graph::csr<W>& g) {
-  std::vector<std::tuple<vertex, vertex, double>> all;
+std::vector<Ends> all_edges(const graph::csr<W>& g) {
+  std::vector<Ends> all;
   for (vertex v = 0; v < g.vertices(); ++v)
-    for (const auto& e : g.out_edges(v)) {
-      double w = 1;
-      if constexpr (!std::is_void_v<W>) w = static_cast<double>(e.weight);
-      all.emplace_back(e.from, e.to, w);
-    }
-  std::sort(all.begin(), all.end());
+    for (const Ends& e : sorted_edges(g, v)) all.push_back(e);
   return all;
 }
 
@@ -160,6 +157,7 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   expect("a.el", many + "1 x\n" + many, "a.el:5001: a vertex is no number");
   expect("a.el", many + many + "1\n", "a.el:10001: a vertex is missing");
   expect("a.el", "1 2\n# x\n4294967295 3\n", "a.el:3: vertex 4294967295 is not below");
+  expect("a.el", "4294967294 3\n", "a.el:1: vertex 4294967294 is not below 2^32 - 2");
   expect("a.el", "1 99999999999999999999999\n", "a.el:1: a vertex is no number");
   expect("a.el", "-1 2\n", "a.el:1: a vertex is no number");
   expect("a.el", "1 2 3\n", "a.el:1: there is more than two vertices");
@@ -171,6 +169,8 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   expect("a.gr", "p sp 3 1\na 1 4 1\n", "a.gr:2: vertex 4 is out of range");
   expect("a.gr", "p sp 3 1\na 0 1 1\n", "a.gr:2: vertex 0 is out of range");
   expect("a.gr", "p sp 3 1\nb 1 2 1\n", "a.gr:2: it begins with neither");
+  expect("a.gr", "p sp 3 1\na 1 2 1\np sp 2 0\n", "a.gr:3: there is a second line p");
+  expect("a.gr", "p sp 3 1 1\na 1 2 1\n", "a.gr:1: it is no line \"p sp");
   expect("a.gr", "p sp 3 3\na 1 2 1\n", "a.gr:2: it has 1 edges, and says 3");
   expect("a.gr", "p sp 4294967295 0\n", "a.gr:1: 4294967295 vertices are too many");
   expect("a.gr", "", "a.gr: it has no header");
@@ -178,6 +178,9 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   expect("a.graph", "2 2\n2\n1\n", "a.graph: it has 2 neighbours");
   expect("a.graph", "2 1\n2\n3\n", "a.graph:3: vertex 3 is out of range");
   expect("a.graph", "2 1 11\n2\n3\n", "a.graph:1: weights of vertices");
+  expect("a.graph", "2 1 1 1\n2 1\n1 1\n", "a.graph:1: there is more than");
+  expect("a.graph", "3 1\n2\n3\n\n", "a.graph: the rows of the two ends of an edge differ");
+  expect("a.graph", "2 1 1\n2 4\n1 5\n", "a.graph: the rows of the two ends of an edge differ");
   expect("a.mtx", "%%MatrixMarket matrix array real general\n", "a.mtx:1: it does not begin with");
   expect("a.mtx", "%%MatrixMarket matrix coordinate complex general\n",
          "a.mtx:1: matrices of the field \"complex\"");
@@ -186,6 +189,7 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   expect("a.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2\n",
          "a.mtx:3: a weight is missing");
   expect("a.names", "x y\nz\n", "a.names:2: a line has two names");
+  expect("a.names", "x # y\n", "a.names:1: a line has two names");
   expect("a.names", "x y z\n", "a.names:1: the weight is no number");
   expect("a.sg", "short", "a.sg: it is shorter than a header");
   expect("a.sg", std::string(100, 'x'), "a.sg: its size of 100 bytes");
@@ -196,6 +200,38 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
             "b.tuples.weights: No such file or directory");
   EXPECT_EQ(refusal<void>(with("c.tuples", std::string(12, '\1'))),
             "c.tuples: edge 0 has a vertex of more than 32 bits");
+  // Rows of GAPBS's that differ: in the vertex, in the weight, and of a directed graph in its second part.
+  const auto serialized = [](bool directed, const std::vector<std::int32_t>& rows) {
+    std::string bytes(17, '\0');
+    bytes[0] = directed, bytes[1] = 2, bytes[9] = 3;  // edges, vertices
+    for (int way = 0; way <= directed; ++way) {
+      for (const int start : {0, 1 - way, 2 - way, 2})
+        bytes += static_cast<char>(start) + std::string(7, '\0');
+      for (std::size_t i = 0; i < 4; ++i)
+        bytes.append(reinterpret_cast<const char*>(&rows[4 * static_cast<std::size_t>(way) + i]), 4);
+    }
+    return bytes;
+  };
+  EXPECT_EQ(graph::read<std::int32_t>(with("good.wsg", serialized(false, {1, 7, 0, 7}))).list.size(), 1u);
+  EXPECT_EQ(
+      graph::read<std::int32_t>(with("good.wsg", serialized(true, {1, 7, 2, 7, 0, 7, 1, 7}))).list.size(),
+      2u);
+  expect("a.wsg", serialized(false, {1, 7, 2, 7}), "a.wsg: the rows of the two ends of an edge differ");
+  expect("a.wsg", serialized(false, {1, 7, 0, 8}), "a.wsg: the rows of the two ends of an edge differ");
+  expect("a.wsg", serialized(false, {1, -7, 0, -7}), "a.wsg: the row of vertex 0 is out of range, or has");
+  expect("a.wsg", serialized(false, {1, 7, 3, 7}), "a.wsg: the row of vertex 1 is out of range, or has");
+  expect("a.wsg", serialized(true, {1, 7, 2, 7, 0, 7, 1, 8}), "a.wsg: the rows of the two ends");
+  const auto weighted = [&](float w) {
+    (void)with("w.tuples.weights", std::string(reinterpret_cast<const char*>(&w), sizeof w));
+    return refusal<std::int32_t>(with("w.tuples", std::string(12, '\0')));
+  };
+  EXPECT_EQ(weighted(3), "not refused");
+  EXPECT_EQ(weighted(.5f),
+            "w.tuples.weights: edge 0 has the weight 0.500000, which is no whole number of 32 bits");
+  EXPECT_NE(weighted(-1).find("which is negative"), std::string::npos);
+  EXPECT_NE(weighted(3e9f).find("no whole number of 32"), std::string::npos);
+  std::filesystem::create_directory(path("folder.el"));
+  EXPECT_EQ(refusal<void>(path("folder.el")), "folder.el: Is a directory");
   try {
     graph::write(graph::grid(2, 2), path("x.sg"));
     ADD_FAILURE();
@@ -204,39 +240,97 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   }
 }
 
-TEST_F(Files, WithRandomChangesAreReadOrRefused) {
-  const auto g = graph::build(list_of<std::int32_t>(random_graph(60, 200, 6)));
-  std::mt19937 random(1);
-  std::size_t refused = 0;
-  for (const char* name : {"f.wel", "f.gr", "f.graph", "f.mtx", "f.wsg", "f.tuples", "f.names"}) {
-    if (std::string(name) == "f.names")
-      (void)with(name, "a b 1\nb c 2\nc a 3\n");
-    else
-      graph::write(g, path(name));
-    const std::string good = bytes_of(path(name));
-    for (int i = 0; i < 40; ++i) {
-      std::string bad = good;
-      for (unsigned n = 1 + random() % 4; n != 0 && !bad.empty(); --n) {
-        const std::size_t at = random() % bad.size();
-        switch (random() % 4) {
-          case 0: bad.resize(at); break;
-          case 1: bad[at] = static_cast<char>(random()); break;
-          case 2: bad.erase(at, random() % 9); break;
-          default: bad.insert(at, bad.substr(random() % bad.size(), random() % 9));
-        }
-      }
-      try {
-        const auto f = graph::read<std::int32_t>(with(name, bad));
-        if (f.list.vertices() > 100000) continue;  // a number with more digits
-        const auto again = graph::build(f.list, {.symmetric = f.symmetric});
-        EXPECT_LE(again.size(), 2 * f.list.size());
-      } catch (const kasane::error& e) {
-        EXPECT_NE(std::string(e.what()).find(name), std::string::npos) << e.what();
-        ++refused;
+/// Changes bytes in a few places: cuts, overwrites, removes, repeats, and digits by others.
+std::string changed(std::string bytes, std::mt19937& random) {
+  for (unsigned n = 1 + random() % 4; n != 0 && !bytes.empty(); --n) {
+    const std::size_t at = random() % bytes.size();
+    switch (random() % 8) {
+      case 0: bytes.resize(at); break;
+      case 1: bytes[at] = static_cast<char>(random()); break;
+      case 2: bytes.erase(at, random() % 9); break;
+      case 3: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 9)); break;
+      case 4: bytes[at] = "0123456789 \n\r\t-+#%.e"[random() % 21]; break;
+      case 5: bytes[at] = static_cast<char>(bytes[at] ^ 1 << random() % 8); break;
+      case 6: std::swap(bytes[at], bytes[random() % bytes.size()]); break;
+      default: {  // a line twice
+        const std::size_t begin = at == 0 ? 0 : bytes.rfind('\n', at - 1) + 1;
+        bytes.insert(begin, bytes.substr(begin, bytes.find('\n', at) - begin + 1));
       }
     }
   }
-  EXPECT_GT(refused, 50u);
+  return bytes;
+}
+
+/// "": read() says of the file what the oracle says.
+std::string differs(const std::string& path, const std::optional<PlainFile>& expected) {
+  try {
+    const auto f = graph::read<std::int32_t>(path);
+    if (!expected) return "it is wrong, and was read";
+    if (f.symmetric != expected->symmetric) return "one way, or both";
+    if (f.list.vertices() != expected->list.vertices)
+      return std::to_string(f.list.vertices()) + " vertices, not " + std::to_string(expected->list.vertices);
+    const Plain is = plain_of(f.list);
+    const auto same = [](const PlainEdge& a, const PlainEdge& b) {
+      return a.from == b.from && a.to == b.to && a.weight == b.weight;
+    };
+    if (!std::equal(is.edges.begin(), is.edges.end(), expected->list.edges.begin(),
+                    expected->list.edges.end(), same))
+      return "other edges";
+  } catch (const kasane::error& e) {
+    if (expected) return std::string("it is right, and was refused: ") + e.what();
+    if (std::string(e.what()).find(path) == std::string::npos) return std::string("no file in: ") + e.what();
+  }
+  return {};
+}
+
+std::string number_of(const char* name, const char* otherwise) {
+  const char* const given = std::getenv(name);
+  return given != nullptr ? given : otherwise;
+}
+
+// GRAPH_SEED=N: begins with that seed. GRAPH_TIMES=N: so many changes of each file.
+TEST_F(Files, WithRandomChangesAreReadAsTheOracleReadsThemOrRefused) {
+  const auto g = graph::build(list_of<std::int32_t>(random_graph(60, 200, 6)));
+  const auto directed = graph::build(list_of<std::int32_t>(random_graph(60, 200, 7)), {.symmetric = false});
+  const auto seed = static_cast<unsigned>(std::stoul(number_of("GRAPH_SEED", "1")));
+  const auto times = static_cast<unsigned>(std::stoul(number_of("GRAPH_TIMES", "60")));
+  graph::write(g, path("f.wel"));
+  std::string names;
+  for (const auto& e : graph::read<void>(path("f.wel")).list)
+    names += "v" + std::to_string(e.from) + " v" + std::to_string(e.to) + " 3\n";
+  (void)with("f.names", names);
+  for (const char* suffix : {".el", ".gr", ".graph", ".mtx", ".wsg", ".tuples"})
+    if (std::string(suffix) != ".el") graph::write(g, path(std::string("f") + suffix));
+  graph::write(list_of<void>(random_graph(60, 200, 6)), path("f.el"));
+  graph::write(graph::build(list_of<void>(random_graph(60, 200, 6))), path("f.sg"));
+  graph::write(directed, path("directed.wsg"));
+  graph::write(directed, path("directed.mtx"));
+  const std::string weights = bytes_of(path("f.tuples.weights"));
+  std::size_t refused = 0, read = 0;
+  for (const char* name : {"f.el", "f.wel", "f.gr", "f.graph", "f.mtx", "f.names", "f.sg", "f.wsg",
+                           "f.tuples", "directed.wsg", "directed.mtx"}) {
+    const std::string good = bytes_of(path(name)),
+                      suffix = std::string(name).substr(std::string(name).find('.'));
+    ASSERT_EQ(differs(path(name), PlainReader::read(suffix, good, weights)), "") << name;
+    ASSERT_TRUE(PlainReader::read(suffix, good, weights)) << name;
+    for (unsigned i = 0; i < times; ++i) {
+      std::mt19937 random(seed + i);
+      // The weights of tuples, too.
+      const bool is_weights = suffix == ".tuples" && random() % 3 == 0;
+      const std::string bytes = is_weights ? good : changed(good, random);
+      const std::string beside = is_weights ? changed(weights, random) : weights;
+      if (suffix == ".tuples") (void)with("f.tuples.weights", beside);
+      const auto expected = PlainReader::read(suffix, bytes, beside);
+      ++(expected ? read : refused);
+      ASSERT_EQ(differs(with(name, bytes), expected), "") << name << ": GRAPH_SEED=" << seed + i;
+      if (!expected || expected->list.vertices > 100000) continue;  // a number with more digits
+      const auto f = graph::read<std::int32_t>(path(name));
+      EXPECT_EQ(graph::build(f.list, {.symmetric = f.symmetric}).size(),
+                Oracle(expected->list, f.symmetric).stored());
+    }
+  }
+  EXPECT_GT(refused, 5 * times / 2);
+  EXPECT_GT(read, times / 2);
 }
 
 }  // namespace

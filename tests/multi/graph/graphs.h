@@ -9,6 +9,8 @@
 #include <queue>
 #include <random>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,21 @@ Plain plain_of(const graph::edges<W>& list) {
       p.edges.push_back({e.from, e.to, static_cast<double>(e.weight)});
   }
   return p;
+}
+
+/// From, to, weight (1 where there are none).
+using Ends = std::tuple<vertex, vertex, double>;
+/// The edges that leave v, in order.
+template <class W>
+std::vector<Ends> sorted_edges(const graph::csr<W>& g, vertex v) {
+  std::vector<Ends> all;
+  for (const auto& e : g.out_edges(v)) {
+    double w = 1;
+    if constexpr (!std::is_void_v<W>) w = static_cast<double>(e.weight);
+    all.emplace_back(e.from, e.to, w);
+  }
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 /// Random edges, with loops and several between the same vertices; weights are small whole numbers.
@@ -142,5 +159,18 @@ class Oracle {
   std::vector<std::vector<PlainEdge>> out_, in_;
   std::uint64_t stored_ = 0, loops_ = 0, tuples_ = 0, duplicates_ = 0;
 };
+
+/// Levels by parents; the root's is 0.
+inline std::vector<std::uint32_t> levels_of(vertex root, const unique_array<vertex>& parent,
+                                            std::uint64_t vertices) {
+  std::vector<std::uint32_t> level(vertices, Oracle::kFar);
+  for (vertex v = 0; v < vertices; ++v) {
+    std::uint32_t steps = 0;
+    vertex u = v;
+    for (; u != graph::no_vertex && u != root && steps <= vertices; ++steps) u = parent[u];
+    if (u == root) level[v] = steps;
+  }
+  return level;
+}
 
 }  // namespace kasane::test
