@@ -3,6 +3,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace kasane::comm {
@@ -11,12 +12,38 @@ namespace {
 constexpr std::string_view kNameCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$";
 
+/// A longer name says less than it hides: those of nested lambdas and templates have thousands of characters.
+constexpr std::size_t kLongestName = 160;
+
+/// Without what is between < and >, or between parentheses: sort<…>(…)::{lambda(…)#1}.
+std::string shortened(const std::string& name) {
+  std::string out;
+  int depth = 0;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    constexpr std::string_view kOperator = "operator";
+    if (name.compare(i, kOperator.size(), kOperator) == 0) {  // operator<<, operator->, operator()
+      const std::size_t begin = i + kOperator.size();
+      std::size_t end = std::min(name.find_first_not_of("<>=-", begin), name.size());
+      if (name.compare(end, 2, "()") == 0 && end == begin) end += 2;
+      if (depth == 0) out.append(name, i, end - i);
+      i = end - 1;
+      continue;
+    }
+    const char c = name[i];
+    const bool opens = c == '<' || c == '(', closes = c == '>' || c == ')';
+    if (closes && depth > 0) --depth;
+    if (depth == 0) out += c;
+    if (opens && depth++ == 0 && name[i + 1] != ')' && name[i + 1] != '>') out += "…";
+  }
+  return out;
+}
+
 std::string demangle(const std::string& name) {
   int failed = 0;
   char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &failed);
   std::string result = failed == 0 && readable != nullptr ? readable : name;
   std::free(readable);
-  return result;
+  return result.size() > kLongestName ? shortened(result) : result;
 }
 
 }  // namespace

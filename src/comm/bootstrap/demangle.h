@@ -8,7 +8,8 @@
 
 namespace kasane::comm {
 
-/// text with every mangled C++ name (_Z…) replaced by its demangled form.
+/// text with every mangled C++ name (_Z…) replaced by its demangled form; of a long one without the arguments
+/// of templates and functions.
 std::string demangle_all(std::string_view text);
 
 }  // namespace kasane::comm

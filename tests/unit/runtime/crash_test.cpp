@@ -111,6 +111,17 @@ TEST(Demangle, ReplacesNamesAndKeepsTheRest) {
   EXPECT_EQ(comm::demangle_all("_Z"), "_Z");
 }
 
+TEST(Demangle, LongNamesLoseTheirArguments) {
+  // A::operator<< <T>(T) and void A::operator()<T>(T), of a map of strings to vectors
+  const std::string map =
+      "St3mapINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt6vectorIdSaIdEESt4lessIS5_"
+      "ESaISt4pairIKS5_"
+      "S8_EEE";
+  EXPECT_EQ(comm::demangle_all("_ZN1AlsI" + map + "EERS_T_ +0x1"), "A& A::operator<< <…>(…) +0x1");
+  EXPECT_EQ(comm::demangle_all("_ZN1AclI" + map + "EEvT_"), "void A::operator()<…>(…)");
+  EXPECT_EQ(comm::demangle_all("_ZNK3BarclEv"), "Bar::operator()() const");
+}
+
 using CrashDeathTest = testing::Test;
 
 TEST(CrashDeathTest, AWildStoreNamesAddressAndFunctions) {
