@@ -44,13 +44,15 @@ std::vector<std::string> free_ports() {
 bool start(char* program, std::size_t entries) {
   const std::vector<std::string> ports = free_ports();
   const pid_t parent = ::getpid();
+  const std::string task = std::to_string(parent);
   const std::size_t rank = ::fork() == 0 ? 1 : 0;
   if (rank == 1) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
   }
-  std::string words[] = {"--acp-myrank", std::to_string(rank), "--acp-nprocs", "2", "--acp-host-remote",
-                         "127.0.0.1", "--acp-port-local", ports[rank], "--acp-port-remote", ports[1 - rank],
+  std::string words[] = {"--acp-taskid", task, "--acp-myrank", std::to_string(rank), "--acp-nprocs", "2",
+                         "--acp-host-remote", "127.0.0.1", "--acp-port-local", ports[rank],
+                         "--acp-port-remote", ports[1 - rank],
                          // of the data library's memory; untouched pages cost nothing
                          "--acp-size-smem-dl", std::to_string((entries * 512 + (64 << 20)) & ~4095ull)};
   std::vector<char*> argv{program};
@@ -171,6 +173,7 @@ int main(int argc, char** argv) {
     play_list(l, m);
   }
   const int status = m.print();
+  ::unlink(("/dev/shm/acpbludp_task" + std::to_string(::getpid()) + "_gateway0").c_str());  // ACP leaves it
   std::fflush(nullptr);
   ::_exit(status);  // acp_finalize may wait for ever
 }
