@@ -5,6 +5,8 @@ function(kasane_add_fork_join_player name)
   add_executable(player-fork-join-${name} fork_join/player_${name}.cpp)
   target_include_directories(player-fork-join-${name} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
   target_link_libraries(player-fork-join-${name} PRIVATE ${ARGN} kasane_warnings)
+  # As a user compiles, without what this project adds for its profiles and guards.
+  target_compile_options(player-fork-join-${name} PRIVATE -fomit-frame-pointer -fno-stack-clash-protection)
   add_dependencies(kasane-bench-core player-fork-join-${name})
 endfunction()
 
