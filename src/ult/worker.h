@@ -53,7 +53,7 @@ struct WorkerWait {
 struct StandIn : SlotControl {
   explicit StandIn(SlotId slot) noexcept : SlotControl{} { stand_for(slot); }
   void stand_for(SlotId slot) noexcept {
-    id = raw(slot);
+    atomic(id).store(raw(slot), std::memory_order_relaxed);  // reports read it from other OS threads
     flags = kSlotElsewhere;
   }
 };
