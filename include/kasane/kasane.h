@@ -198,13 +198,13 @@ kasane_thread_t kasane_thread_self(void);
 /** What a record's function is. For kasane_invoke and kasane::parallel_invoke. */
 typedef struct kasane_lazy_kind {
   void (*run)(void* argument);
-  size_t offset; /**< of the argument, from the record's address */
-  size_t bytes;  /**< of the argument, which is copied; aligned to 16 at most */
+  size_t bytes; /**< of the argument, of which a thread gets a copy, aligned to 16 at most; 0: its address */
 } kasane_lazy_kind_t;
 /** A function that the caller will call unless somebody takes it; in the caller's frame. */
 typedef struct kasane_lazy {
   struct kasane_lazy* older;
   const kasane_lazy_kind_t* kind;
+  const void* argument;   /**< there, too */
   kasane_thread_t thread; /**< 0: linked; 1: it is the caller's; else a thread runs it */
 } kasane_lazy_t;
 /** What a worker keeps for it. */
@@ -232,7 +232,8 @@ int kasane_invoke_with_fork(void (*f)(void*), void* a, void (*g)(void*), void* b
  * not used, and the caller does the same on another thread (its stack is nearly used up), or it runs no
  * thread.
  */
-static inline kasane_lazy_worker_t* kasane_lazy_begin(kasane_lazy_t* record, const kasane_lazy_kind_t* kind) {
+static inline kasane_lazy_worker_t* kasane_lazy_begin(kasane_lazy_t* record, const kasane_lazy_kind_t* kind,
+                                                      const void* argument) {
   kasane_lazy_worker_t* worker;
   uint64_t sp;
   /* Each time anew: the thread may have moved to another worker since the last one. */
@@ -242,6 +243,7 @@ static inline kasane_lazy_worker_t* kasane_lazy_begin(kasane_lazy_t* record, con
       : "=&r"(worker));
   __asm__ volatile("movq %%rsp, %0" : "=r"(sp));
   record->kind = kind;
+  record->argument = argument;
   if (__builtin_expect((sp < worker->stack_limit) | (KASANE_LAZY_WANTED(worker) != 0), 0))
     return kasane_lazy_begin_slowly(record);
   record->thread = 0;
@@ -258,7 +260,6 @@ static inline int kasane_lazy_end(kasane_lazy_worker_t* worker, kasane_lazy_t* r
 
 /** What is offered by kasane_invoke. */
 typedef struct kasane_lazy_call {
-  kasane_lazy_t record;
   void (*function)(void*);
   void* argument;
 } kasane_lazy_call_t;
@@ -266,15 +267,16 @@ extern const kasane_lazy_kind_t kasane_lazy_call_kind;
 
 /** See above. */
 static inline int kasane_invoke(void (*f)(void*), void* a, void (*g)(void*), void* b) {
-  kasane_lazy_call_t second;
+  kasane_lazy_t second;
+  kasane_lazy_call_t call;
   kasane_lazy_worker_t* worker;
-  second.function = g;
-  second.argument = b;
-  worker = kasane_lazy_begin(&second.record, &kasane_lazy_call_kind);
+  call.function = g;
+  call.argument = b;
+  worker = kasane_lazy_begin(&second, &kasane_lazy_call_kind, &call);
   if (__builtin_expect(worker == NULL, 0)) return kasane_invoke_with_fork(f, a, g, b);
   f(a);
-  if (__builtin_expect(!kasane_lazy_end(worker, &second.record), 0))
-    return kasane_thread_join(second.record.thread);
+  if (__builtin_expect(!kasane_lazy_end(worker, &second), 0))
+    return kasane_thread_join(second.thread);
   g(b);
   return 0;
 }

@@ -895,9 +895,9 @@ class Carried {
     else
       return false;
   }
-  static constexpr bool kByValue = is_by_value();
 
  public:
+  static constexpr bool kByValue = is_by_value();
   explicit Carried(F& f) noexcept : f_(hold(f)) {}
   [[nodiscard]] F& operator*() noexcept {
     if constexpr (kByValue)
@@ -948,17 +948,14 @@ void fork_join_at_once(L&& left, R&& right) {
   }
 }
 
-/// A function that nobody has called yet, in its caller's frame; trivially copyable.
+/// What fork_join() offers to others: of a small trivial function a copy, so that a thread on another rank
+/// does not fetch it from its caller's stack; else its address.
 template <class F>
 struct Lazy {
-  explicit Lazy(F& f) noexcept : function(f) {}  // the record is begun later
-  kasane_lazy_t record;
-  Carried<F> function;
-
-  static void run(void* function) { std::invoke(**static_cast<Carried<F>*>(function)); }
-  static constexpr std::size_t kAlign = alignof(Carried<F>);
-  static constexpr kasane_lazy_kind_t kKind{run, (sizeof(kasane_lazy_t) + kAlign - 1) / kAlign* kAlign,
-                                            sizeof(Carried<F>)};
+  static void run(void* function) { std::invoke(*static_cast<F*>(function)); }
+  static void run_at(void* address) { std::invoke(**static_cast<F**>(address)); }
+  static constexpr bool kCopied = Carried<F>::kByValue;
+  static constexpr kasane_lazy_kind_t kKind{kCopied ? run : run_at, kCopied ? sizeof(F) : 0};
 };
 
 /// The exception that is being handled, as a word: a local variable of a class costs a fork–join that throws
@@ -983,7 +980,7 @@ struct Lazy {
                                                     kasane_lazy_t* record) noexcept {
   try {
     if (kasane_lazy_end(worker, record))
-      record->kind->run(reinterpret_cast<char*>(record) + record->kind->offset);
+      record->kind->run(const_cast<void*>(record->kind->bytes != 0 ? record->argument : &record->argument));
     else
       kasane_thread_join(record->thread);
   } catch (...) {
@@ -1004,15 +1001,13 @@ void call_alone(F&& f) {
   }
 }
 
-/// Calls left() here and right() here afterwards, unless somebody who wants work has taken it meanwhile;
-/// joins then. Whatever they throw, both are called, and the exception that comes first in serial order is
-/// rethrown.
+/// fork_join() of function objects.
 template <class L, class R>
-void fork_join(L&& left, R&& right) {
-  Lazy<std::remove_reference_t<R>> second(right);
-  kasane_lazy_worker_t* const worker = kasane_lazy_begin(&second.record, &second.kKind);
+void call_and_offer(L& left, R& right) {
+  kasane_lazy_t second;
+  kasane_lazy_worker_t* const worker = kasane_lazy_begin(&second, &Lazy<R>::kKind, std::addressof(right));
   if (worker == nullptr) [[unlikely]]
-    return fork_join_at_once([&] { fork_join(left, right); }, []() noexcept {});  // on another stack
+    return fork_join_at_once([&] { call_and_offer(left, right); }, []() noexcept {});  // on another stack
   void* failure = nullptr;
   if constexpr (noexcept(std::invoke(left))) {
     std::invoke(left);
@@ -1020,19 +1015,30 @@ void fork_join(L&& left, R&& right) {
     try {
       std::invoke(left);
     } catch (abi::__forced_unwind&) {
-      end_forced(worker, &second.record);
+      end_forced(worker, &second);
       throw;
     } catch (...) {
       failure = kasane_lazy_exits() ? nullptr : hold_exception();  // joined outside of the handler
     }
   }
   if (failure != nullptr) [[unlikely]] {
-    end_forced(worker, &second.record);
+    end_forced(worker, &second);
     rethrow_held(failure);
   }
-  if (kasane_lazy_end(worker, &second.record)) [[likely]]
-    return call_alone(*second.function);
-  check(kasane_thread_join(second.record.thread));
+  if (kasane_lazy_end(worker, &second)) [[likely]]
+    return call_alone(right);
+  check(kasane_thread_join(second.thread));
+}
+
+/// Calls left() here and right() here afterwards, unless somebody who wants work has taken it meanwhile;
+/// joins then. Whatever they throw, both are called, and the exception that comes first in serial order is
+/// rethrown.
+template <class L, class R>
+void fork_join(L&& left, R&& right) {
+  if constexpr (std::is_function_v<std::remove_reference_t<R>>)
+    return fork_join(left, [&right] { right(); });
+  else
+    call_and_offer(left, right);
 }
 
 template <class I>

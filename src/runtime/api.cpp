@@ -207,13 +207,6 @@ void kasane_thread_fork(kasane_allocated_t t, void (*function)(void*)) {
   Pool::fork({ThreadId{t.id}, t.argument}, function);
 }
 
-namespace {
-struct TwoWords {
-  void (*function)(void*);
-  void* argument;
-};
-}  // namespace
-
 static_assert(sizeof(kasane_lazy_t) == sizeof(kasane::ult::LazyRecord) &&
               offsetof(kasane_lazy_t, thread) == offsetof(kasane::ult::LazyRecord, thread) &&
               sizeof(kasane_lazy_kind_t) == sizeof(kasane::ult::LazyKind) &&
@@ -233,10 +226,11 @@ int kasane_lazy_exits(void) { return Pool::exits() ? 1 : 0; }
 
 extern const kasane_lazy_kind_t kasane_lazy_call_kind;
 const kasane_lazy_kind_t kasane_lazy_call_kind{[](void* p) {
-                                                 const auto [function, argument] = *static_cast<TwoWords*>(p);
+                                                 const auto [function, argument] =
+                                                     *static_cast<kasane_lazy_call_t*>(p);
                                                  function(argument);
                                                },
-                                               offsetof(kasane_lazy_call_t, function), sizeof(TwoWords)};
+                                               sizeof(kasane_lazy_call_t)};
 
 int kasane_invoke_with_fork(void (*f)(void*), void* a, void (*g)(void*), void* b) {
   struct Calls {

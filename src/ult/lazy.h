@@ -37,18 +37,22 @@
 
 namespace kasane::ult {
 
-/// What a record's function is: as many bytes behind the record are its argument, which a thread of it has a
-/// copy of.
+/// What a record's function is.
 struct LazyKind {
   void (*run)(void* argument);
-  std::size_t offset;  ///< of the argument, from the record's address
+  /// of the argument: a thread of it gets a copy. 0: it gets the argument's address instead, as such an
+  /// argument
   std::size_t bytes;
+
+  /// What a thread's copy takes.
+  [[nodiscard]] std::size_t copied() const noexcept { return bytes != 0 ? bytes : sizeof(void*); }
 };
 
 struct LazyRecord {
   LazyRecord* older;
   const LazyKind* kind;
-  Word thread;  ///< kLinked, kKept, or the ThreadId of what was promoted
+  const void* argument;  ///< in the frame, too
+  Word thread;           ///< kLinked, kKept, or the ThreadId of what was promoted
 
   static constexpr Word kLinked = 0, kKept = 1;
 };

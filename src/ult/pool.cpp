@@ -647,7 +647,7 @@ bool Pool::end_lazy(LazyRecord& record) {
     // A slot of another rank: the caller has moved since.
     if (!core.controls.is_local(s)) return false;
     const SlotControl& control = *core.controls.local(s);
-    return control.sp == control.stack_end - start_bytes(record.kind->bytes);
+    return control.sp == control.stack_end - start_bytes(record.kind->copied());
   };
   if (newest != slot || !never_ran(slot)) {
     core.push(worker, newest);

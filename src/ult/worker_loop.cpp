@@ -114,14 +114,14 @@ bool PoolCore::promote(Worker& worker, LazyRecord& record) {
   const LazyKind& kind = *record.kind;
   Pool::Allocated thread{};
   try {
-    thread = Pool::allocate(16, start_bytes(kind.bytes));
+    thread = Pool::allocate(16, start_bytes(kind.copied()));
   } catch (const std::exception&) {
     record.thread = next(record.thread, LazyEvent::refuse).next;
     return false;
   }
   std::byte* const base = static_cast<std::byte*>(thread.argument);
-  std::memcpy(base + sizeof(SavedContext), reinterpret_cast<const std::byte*>(&record) + kind.offset,
-              kind.bytes);
+  const void* const argument = kind.bytes != 0 ? record.argument : &record.argument;
+  std::memcpy(base + sizeof(SavedContext), argument, kind.copied());
   SlotControl& control = *controls.local(thread.id.slot());
   control.sp = start_context(base, kind.run);
   const LazyStep step = next(record.thread, LazyEvent::promote, thread.id.value);

@@ -213,6 +213,30 @@ TEST(Lazy, SomebodyWithoutWorkTakesTheOldest) {
   EXPECT_TRUE(taken);
 }
 
+int g_called[2];
+void first_function() { ++g_called[0]; }
+void second_function() { ++g_called[1]; }
+struct WithText {
+  std::string text;  // not trivial: called where it is
+  int* out;
+  void operator()() const { *out = static_cast<int>(text.size()); }
+};
+TEST(Lazy, TakesFunctionsOfEveryKind) {
+  kasane::run([] {
+    for (int i = 0; i < 1000; ++i) {
+      kasane::parallel_invoke(first_function, second_function);
+      int a = 0, b = 0;
+      const WithText two{"two", &a};
+      kasane::parallel_invoke(WithText{"three", &b}, two, [] {});
+      EXPECT_EQ(a, 3);
+      EXPECT_EQ(b, 5);
+    }
+  });
+  if (kasane::ranks() * kasane::workers() == 1) {
+    EXPECT_EQ(g_called[0] + g_called[1], 2000);
+  }
+}
+
 TEST(Lazy, ExitEndsTheFunctionThatCallsItAlone) {
   EXPECT_EQ(kasane::run([] {
               int trace = 0;
