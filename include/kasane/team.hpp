@@ -191,6 +191,7 @@ class member {
       else  // back before it looks again: where atomics are inline, another rank has a copy of the word
         atomic_ref<std::uint64_t>(words_->meeting).wait(now), stay();
     }
+    stay();  // loads that are calls may let others run
   }
 
   std::uint32_t index_ = 0, size_ = 1, rank_ = 0, rank_size_ = 1;
