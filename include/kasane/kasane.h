@@ -189,10 +189,9 @@ kasane_thread_t kasane_thread_self(void);
 /*
  * Lazy threads: kasane_invoke(f, a, g, b) calls f(a) and g(b), perhaps at the same time, and returns when
  * both have. It costs two calls and a few stores as long as nobody else wants work; else g becomes a thread,
- * which
- * another worker, perhaps of another rank, runs. f runs as part of the calling thread, and so may g: neither
- * may wait for what the other does but by calls of Kasane's. Each sees what the caller did before, and the
- * caller sees what both did. A C++ exception or kasane_thread_exit must not leave f or g (in C++:
+ * which another worker, perhaps of another rank, runs. f runs as part of the calling thread, and so may g:
+ * neither may wait for what the other does but by calls of Kasane's. Each sees what the caller did before,
+ * and the caller sees what both did. A C++ exception or kasane_thread_exit must not leave f or g (in C++:
  * kasane::parallel_invoke). EPERM: not on a thread; neither was called.
  */
 /** What a record's function is. For kasane_invoke and kasane::parallel_invoke. */
