@@ -274,8 +274,7 @@ static inline int kasane_invoke(void (*f)(void*), void* a, void (*g)(void*), voi
   worker = kasane_lazy_begin(&second, &kasane_lazy_call_kind, &call);
   if (__builtin_expect(worker == NULL, 0)) return kasane_invoke_with_fork(f, a, g, b);
   f(a);
-  if (__builtin_expect(!kasane_lazy_end(worker, &second), 0))
-    return kasane_thread_join(second.thread);
+  if (__builtin_expect(!kasane_lazy_end(worker, &second), 0)) return kasane_thread_join(second.thread);
   g(b);
   return 0;
 }
