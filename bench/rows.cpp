@@ -88,10 +88,7 @@ std::string kasane_command() {
   return std::filesystem::exists(built) ? built : own_folder() + "/" KASANE_COMMAND_FROM_HELPERS;
 }
 
-std::string apps_folder() {
-  const std::string installed = own_folder() + "/apps";
-  return std::filesystem::exists(installed) ? installed : own_folder() + "/../../apps";
-}
+std::string apps_folder() { return own_folder() + "/apps"; }
 
 int or_told(const std::string& name, const std::function<int()>& body) {
   try {

@@ -79,12 +79,15 @@ foreach(target kasane_command kasane_library kasane_acp kasane_entry kasane_grap
   endif()
 endforeach()
 
-set(documents LICENSE README.md CHANGELOG.md SECURITY.md THIRD_PARTY.md)
+# As they lie in the source tree, so that the README's links lead somewhere.
+set(documents LICENSE README.md CHANGELOG.md SECURITY.md THIRD_PARTY.md CONTRIBUTING.md)
 foreach(document IN LISTS documents)
   if(EXISTS "${PROJECT_SOURCE_DIR}/${document}")
     install(FILES ${document} DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
   endif()
 endforeach()
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
+install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT devel)
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()

@@ -43,6 +43,12 @@ void preload_malloc() {
            1);
 }
 
+/// A name that the PATH lacks may be one of Kasane's applications (docs/guide/apps.md).
+void name_application(std::string& name) {
+  if (!find_program(name).empty()) return;
+  if (std::string path = find_helper("apps/" + name); !path.empty()) name = std::move(path);
+}
+
 int run(Run& state) {
   // Refused here too, so that the message does not depend on the program.
   if (auto read = state.table.read_environment(); !read) {
@@ -50,6 +56,7 @@ int run(Run& state) {
     return 2;
   }
   state.table.write_environment();
+  name_application(state.command[0]);
   if (state.options.malloc_in_space) preload_malloc();
   // Calls of such a library do not write to its memory then (src/runtime/start/program_libraries.h).
   if (!state.options.globals_of.empty()) ::setenv("LD_BIND_NOW", "1", 0);
@@ -126,7 +133,9 @@ Command make_run(CLI::App& kasane) {
   app->add_flag("--attach", state->attach,
                 "Start a program that has its own MPI and calls kasane_attach by that MPI's mpirun. Implied "
                 "where the program needs libkasane.so, and not Kasane's start.");
-  app->add_option("PROGRAM", state->command, "the program, and what follows is its own command line")
+  app->add_option("PROGRAM", state->command,
+                  "the program, or the name of one of Kasane's applications, and what follows is its own "
+                  "command line")
       ->required();
   app->positionals_at_end();  // from the first word that is none of our flags
   return {app, [state] { return run(*state); }, &state->table};

@@ -172,6 +172,17 @@ END
       cmake --install "$build" --prefix "$scratch/first" --component $component >"$scratch/log" ||
         fail "cmake --install"
     done
+    # What the README leads to is there.
+    documents=$(dirname "$(find "$scratch/first" -name README.md)")
+    for link in $(grep -o '](\([^)#]*\)' "$documents/README.md" | cut -c 3-); do
+      case $link in *:*) ;; *) [ -e "$documents/$link" ] || fail "README.md: no $link in the prefix" ;; esac
+    done
+    # Every application is installed, and known by its name.
+    for app in $(find "$build/apps" -maxdepth 1 -type f -executable -printf '%f\n'); do
+      expect "^Usage: $app" "$build/bin/kasane" run -- "$app" --help
+      [ ! -e "$build/bench/cmake_install.cmake" ] ||
+        grep -q "/apps/$app\"" "$build/bench/cmake_install.cmake" || fail "$app is not installed"
+    done
     mv "$scratch/first" "$scratch/moved place"
     mv "$scratch/moved place" "$scratch/moved"
     use_it "$scratch/moved" ;;
