@@ -469,8 +469,8 @@ struct Build {
     const auto [first_row, last_row] = rows_of(me, mine);
     std::uint64_t* const runs = runs_of(me, me.rank_index());
     std::fill_n(runs, of_order.number + 1, std::uint64_t{0});
-    const auto each = [&, first_row = first_row, last_row = last_row](auto&& f) {
-      for (std::size_t row = first_row; row < last_row; ++row)
+    const auto each = [&, first = first_row, last = last_row](auto&& f) {
+      for (std::size_t row = first; row < last; ++row)
         for (std::uint64_t i = in.start[row]; i < in.start[row + 1]; ++i)
           f(edge<void>{static_cast<vertex>(row), order_at(in.ids[i])});
     };

@@ -129,7 +129,7 @@ void write_metis(const csr<W>& g, const std::string& path) {
         out.print("%s%u %.9g", blank, e.to + 1, weight_of(e));
       blank = " ";
     }
-    out.print("\n");
+    out.print("%s", "\n");
   }
   out.close();
 }

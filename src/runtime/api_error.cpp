@@ -81,7 +81,7 @@ int api_fail_not_running(const char* call) noexcept {
 
 }  // namespace kasane::runtime
 
-extern "C" int* kasane_errno_location(void) { return kasane::ult::errno_of_os_thread(); }
+extern "C" [[gnu::nothrow]] int* kasane_errno_location(void) { return kasane::ult::errno_of_os_thread(); }
 extern "C" int kasane_error_code(void) { return kasane::runtime::last_error().code; }
 extern "C" const char* kasane_error_message(void) { return kasane::runtime::last_error().message; }
 

@@ -11,6 +11,8 @@
 // Thread safety: as operator new.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
+#include <cxxabi.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -112,6 +114,7 @@ void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcep
   release(p, KASANE_CALL_SITE);
 }
 
+namespace __cxxabiv1 {
 extern "C" {
 
 void* __cxa_allocate_exception(std::size_t thrown_size) noexcept {
@@ -121,11 +124,15 @@ void* __cxa_allocate_exception(std::size_t thrown_size) noexcept {
 void __cxa_free_exception(void* thrown) noexcept {
   release(static_cast<char*>(thrown) - kExceptionHeader, KASANE_CALL_SITE);
 }
-void* __cxa_allocate_dependent_exception() noexcept {
-  return exception_memory(kDependentException, KASANE_CALL_SITE);
+abi::__cxa_dependent_exception* __cxa_allocate_dependent_exception() noexcept {
+  return static_cast<abi::__cxa_dependent_exception*>(
+      exception_memory(kDependentException, KASANE_CALL_SITE));
 }
-void __cxa_free_dependent_exception(void* dependent) noexcept { release(dependent, KASANE_CALL_SITE); }
+void __cxa_free_dependent_exception(abi::__cxa_dependent_exception* dependent) noexcept {
+  release(dependent, KASANE_CALL_SITE);
+}
 
 }  // extern "C"
+}  // namespace __cxxabiv1
 
 #endif

@@ -69,7 +69,7 @@ extern "C" [[gnu::visibility("default")]] void exit(int code) noexcept {
   __builtin_unreachable();
 }
 
-extern "C" [[gnu::visibility("default")]] void _exit(int code) noexcept {
+extern "C" [[gnu::visibility("default")]] void _exit(int code) {
   note_end_of_process();
   for (;;) ::syscall(SYS_exit_group, code);
 }

@@ -72,7 +72,7 @@ void* begin_c(void* p) {
 
 /// C11's, which libc binds within itself to another function. A thrd_t is a pthread_t.
 extern "C" [[gnu::visibility("default")]] int thrd_create(thrd_t* thread, thrd_start_t function,
-                                                          void* argument) noexcept {
+                                                          void* argument) {
   auto* const begins = static_cast<BeginC*>(std::malloc(sizeof(BeginC)));
   if (begins == nullptr) return thrd_nomem;
   *begins = {function, argument};

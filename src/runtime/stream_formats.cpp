@@ -26,7 +26,11 @@ struct Format {
 
   bool operator==(const Format&) const = default;
 };
-constinit std::array<Format, kNames.size()> g_told;  // used before constructors
+
+std::array<Format, kNames.size()>& told() {
+  static std::array<Format, kNames.size()> formats;  // used before constructors
+  return formats;
+}
 
 Format format_of(const std::ostream& s) {
   return {s.flags(), s.precision(), s.fill(), s.getloc().name(), s.rdbuf()};
@@ -56,21 +60,21 @@ ProcessCall as_call(std::size_t i, const Format& format) {
 
 void note_stream_formats() noexcept {
   const std::ios_base::Init constructed;  // where all is linked statically the program has not begun
-  for (std::size_t i = 0; i < g_told.size(); ++i) g_told[i] = format_of(stream(i));
+  for (std::size_t i = 0; i < told().size(); ++i) told()[i] = format_of(stream(i));
 }
 
 void tell_stream_formats() noexcept {
   Runtime* const runtime = Runtime::current();
   if (runtime == nullptr || !runtime->shares_process_state()) return;
-  for (std::size_t i = 0; i < g_told.size(); ++i) {
+  for (std::size_t i = 0; i < told().size(); ++i) {
     Format now = format_of(stream(i));
-    if (now == g_told[i]) continue;
-    if (now.buffer != g_told[i].buffer)
+    if (now == told()[i]) continue;
+    if (now.buffer != told()[i].buffer)
       warn_of(i, ".rdbuf(...): threads on other ranks write to where the stream has gone before");
     ProcessCall call = as_call(i, now);
     if (const auto refusal = runtime->tell_process_call(call); refusal.rank != kNoRank)
       warn_of(i, ".imbue: another rank does not have that locale");
-    g_told[i] = std::move(now);
+    told()[i] = std::move(now);
   }
 }
 

@@ -86,7 +86,7 @@ void end_own_thread() {
 
 }  // namespace
 
-[[gnu::noipa]] int run_program(ProgramMain main, int argc, char** argv, char** environment) {
+int run_program(ProgramMain main, int argc, char** argv, char** environment) {
   const std::vector<pid_t> of_runtime = os_threads();
   g_main_thread = ::gettid();
   try {

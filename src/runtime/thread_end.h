@@ -11,6 +11,11 @@ using ProgramMain = int (*)(int, char**, char**);
 /// The program's main. If it ends by pthread_exit(): exits with status 0 when all user-level threads of the
 /// job and all OS threads that the program has started on this rank have ended.
 /// Not inlined: pthread_exit() knows its frame by its address.
-[[gnu::noipa]] int run_program(ProgramMain main, int argc, char** argv, char** environment);
+#ifdef __clang__
+[[gnu::noinline]]
+#else
+[[gnu::noipa]]
+#endif
+int run_program(ProgramMain main, int argc, char** argv, char** environment);
 
 }  // namespace kasane::runtime

@@ -70,7 +70,7 @@ class NapWait {
   std::int64_t nap_ns_ = 0;
   Kind at_ = Kind::take_role;
   bool watches_ = false, slept_ = false;
-  std::uint8_t unused_[5] = {};  ///< no padding: walks compare bytes
+  [[maybe_unused]] std::uint8_t unused_[5] = {};  ///< no padding: walks compare bytes
 };
 
 }  // namespace kasane::sched

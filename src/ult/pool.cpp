@@ -474,7 +474,7 @@ void Pool::for_each_thread(void (*visit)(void* context, const ThreadState&), voi
 }
 // The worker stores its control and calls_left plainly, since each fork does: an aligned word is whole. So
 // ThreadSanitizer is not asked about these two functions.
-[[gnu::no_sanitize("thread")]] SlotId Pool::running_on(std::uint32_t worker) const noexcept {
+[[gnu::no_sanitize_thread]] SlotId Pool::running_on(std::uint32_t worker) const noexcept {
   // whatever it runs at some recent time; control blocks and stand-ins live as long as the pool
   SlotControl* const control = *const_cast<SlotControl* volatile*>(&core_->workers[worker]->control);
   return Worker::slot_of(*control);
@@ -488,7 +488,7 @@ bool Pool::quiet() const noexcept {
     if (worker->queue.stealable() || worker->outside.any()) return false;
   return true;
 }
-[[gnu::no_sanitize("thread")]] Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
+[[gnu::no_sanitize_thread]] Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {
   const Worker& worker = *core_->workers[index];
   const volatile auto& calls_left = worker.turn.calls_left;
   // relaxed, all: numbers at some recent time

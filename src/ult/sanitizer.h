@@ -37,7 +37,7 @@ void __sanitizer_finish_switch_fiber(void* fake_stack_save, const void** bottom_
 // A function that is entered on one stack and left on another: TSan would push its frame on one fiber and pop
 // it from the other.
 #if defined(__SANITIZE_THREAD__)
-#define KASANE_ULT_SWITCHES [[gnu::no_sanitize("thread")]]
+#define KASANE_ULT_SWITCHES [[gnu::no_sanitize_thread]]
 #else
 #define KASANE_ULT_SWITCHES
 #endif
