@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kBarEvery = 0.2, kLineEvery = 5.0;  // seconds
 
-// Per rank, and of use on rank 0 only.
+// One of the job; rank 0 shows it.
 struct Shared {
   pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

@@ -3,8 +3,7 @@
 // seconds. It costs the run nothing: an OS thread of rank 0 reads the job's counters; the application's
 // threads know nothing of it, or count their steps.
 //
-// Thread safety: one Progress at a time in a process, made and destroyed by main. Invariant: its state is not
-// in the space, since the OS thread that draws belongs to this rank alone.
+// Thread safety: one Progress at a time in a job, made and destroyed by main; add() is for any thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ class Progress {
     std::uint64_t expected;
   };
   Progress(const char* label, Steps, bool quiet);
-  /// So many steps more are done. Anywhere; those of rank 0 are shown.
+  /// So many steps more are done, on any rank: one atomic addition between ranks.
   static void add(std::uint64_t steps) noexcept;
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
