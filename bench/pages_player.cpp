@@ -73,11 +73,11 @@ class Measurement {
 
   void load() {
     kasane::acquire_all();
-    const std::uint64_t inside = kasane::counter("ns_fault", 1);
+    const std::uint64_t inside = kasane::counter("ns_load_faults", 1);
     auto start = Clock::now();
     for (const std::size_t b : order_) load_block(data_, b);
     keep("page-miss", start, blocks_);
-    figures_["inside"].push_back(static_cast<double>(kasane::counter("ns_fault", 1) - inside) / 1000 /
+    figures_["inside"].push_back(static_cast<double>(kasane::counter("ns_load_faults", 1) - inside) / 1000 /
                                  static_cast<double>(blocks_));
 
     load_upwards("page-stream", data_, 1);

@@ -53,11 +53,12 @@ void print_table(std::FILE* out, const std::vector<Counts>& ranks) {
     const auto u = [&](const char* name, std::uint64_t unit = 1) {
       return static_cast<unsigned long long>(ranks[r][name] / unit);
     };
-    const auto seconds = [&](const char* name) { return 1e-9 * static_cast<double>(ranks[r][name]); };
+    const auto seconds = [](std::uint64_t ns) { return 1e-9 * static_cast<double>(ns); };
     std::fprintf(out, "%6zu %10llu %9llu %9llu %9llu %9llu %11llu %9llu %11llu %8.3f %8.3f\n", r,
                  u("threads"), u("steals_local"), u("steals_remote"), u("faults_read"), u("faults_write"),
-                 u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024), seconds("ns_fault"),
-                 seconds("ns_idle"));
+                 u("bytes_fetched", 1024), u("diffs"), u("bytes_put", 1024),
+                 seconds(ranks[r]["ns_load_faults"] + ranks[r]["ns_store_faults"]),
+                 seconds(ranks[r]["ns_idle"]));
   }
 }
 

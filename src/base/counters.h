@@ -11,6 +11,7 @@
 namespace kasane {
 
 class TraceLog;
+class PlaceTable;
 
 // name, what it counts
 #define KASANE_COUNTERS(X)                                                                         \
@@ -66,19 +67,31 @@ class TraceLog;
   X(remote_operations_free, "operations of frees on words of another rank's heap")                 \
   X(remote_operations, "one-sided operations on memory of ranks that is not mapped here")          \
   X(sleeps, "times an idle worker went to sleep")                                                  \
-  X(ns_idle, "time without a thread to run")                                                       \
-  X(ns_steal, "time in remote steals that succeeded")                                              \
-  X(ns_fault, "time in faults")                                                                    \
-  X(ns_release, "time in release_all")                                                             \
-  X(ns_acquire, "time in acquire_all")                                                             \
-  X(ns_cross, "time in edges, fences included")
+  X(ns_workers, "time of the workers, known when they have ended")                                 \
+  X(ns_idle, "time in which workers had no thread to run, without ns_wait_…")                      \
+  X(ns_steal, "time in steals from other ranks that succeeded, and in moves of threads to here")   \
+  X(ns_load_faults, "time in load faults")                                                         \
+  X(ns_store_faults, "time in store faults")                                                       \
+  X(ns_views, "time in views that were not here yet")                                              \
+  X(ns_fence_joins, "time in fences of joins")                                                     \
+  X(ns_fence_locks, "time in fences of locks")                                                     \
+  X(ns_fence_barriers, "time in fences of barriers")                                               \
+  X(ns_fence_atomics, "time in fences of atomics")                                                 \
+  X(ns_fence_others, "time in other fences")                                                       \
+  X(ns_fence_asked, "time in releases for other ranks")                                            \
+  X(ns_wait_locks, "time in which workers waited for locks; idle ones with --stats only")          \
+  X(ns_wait_barriers, "idle time until a barrier let a thread through (--stats)")                  \
+  X(ns_wait_joins, "idle time until a join was over (--stats)")                                    \
+  X(ns_wait_others, "idle time until another wait was over (--stats)")
 
 struct alignas(64) Counters {
 #define X(name, help) std::atomic<std::uint64_t> name{0};
   KASANE_COUNTERS(X)
 #undef X
-  /// of the same thread, in its own process (base/trace.h); null: nothing is traced
-  TraceLog* log = nullptr;
+  // of the same thread, in its own process:
+  TraceLog* log = nullptr;                     ///< base/trace.h; null: nothing is traced
+  PlaceTable* places = nullptr;                ///< base/time_spent.h; null: without --stats
+  std::atomic<std::uint64_t> elsewhere_ns{0};  ///< what inner accounts have, for a Spent
 };
 
 /// Adds to a counter that only the calling thread writes.

@@ -2,8 +2,8 @@
 // The intervals of a thread's work, for --trace: a log beside its counters (base/counters.h), in registered
 // memory so that rank 0 can read it.
 //
-//   { Timed timed(counters, counters.ns_fault, TraceKind::load_fault, offset); … }  // counted always
-//   { Traced traced(counters, TraceKind::fetch, bytes); … }                         // a branch without a log
+//   { Traced traced(counters, TraceKind::fetch, bytes); … }                     // a branch without a log
+//   { Spent spent(counters, Account::idle, TraceKind::idle); … }                // base/time_spent.h
 //
 // Thread safety: add() from any thread, wait-free, async-signal-safe. Other threads read a log while it
 // grows: an entry counts once its kind is set.
@@ -105,28 +105,6 @@ class Traced {
   }
 
  private:
-  TraceLog* log_;
-  TraceKind kind_;
-  std::uint64_t number_, begin_;
-};
-
-/// Adds its lifetime to a counter of nanoseconds, and records it where there is a log.
-class Timed {
- public:
-  Timed(const Counters& counters, std::atomic<std::uint64_t>& total, TraceKind kind,
-        std::uint64_t number = 0) noexcept
-      : total_(total), log_(counters.log), kind_(kind), number_(number), begin_(now_ns()) {}
-  Timed(const Timed&) = delete;
-  Timed& operator=(const Timed&) = delete;
-  ~Timed() {
-    const std::uint64_t end = now_ns();
-    count(total_, end - begin_);
-    if (log_ != nullptr) [[unlikely]]
-      log_->add(kind_, begin_, end, number_);
-  }
-
- private:
-  std::atomic<std::uint64_t>& total_;
   TraceLog* log_;
   TraceKind kind_;
   std::uint64_t number_, begin_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an acquire does: what other ranks have changed is dropped from V; pinned blocks are refreshed instead
 // (rules 2 and 4).
-#include "base/trace.h"
+#include "base/time_spent.h"
 #include "dsm/coherence.h"
 #include "dsm/fence_batch.h"
 
@@ -10,8 +10,8 @@ namespace kasane::dsm {
 using mem::BlockRange;
 using mem::kBlockBytes;
 
-void Coherence::acquire_all(ThreadContext& ctx) {
-  const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
+void Coherence::acquire_all(ThreadContext& ctx, Account account) {
+  const Spent spent(ctx.counters, account, TraceKind::acquire);
   const bool led = acquire_rounds_.join(ctx.io.waiter(), [&] { drop_cached(ctx); });
   count(led ? ctx.counters.acquires : ctx.counters.acquires_combined);
 }
@@ -30,13 +30,13 @@ void Coherence::drop_cached(ThreadContext& ctx) {
   if (left) cached_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::acquire); });
 }
 
-void Coherence::acquire_noticed(ThreadContext& ctx) {
-  if (!sharing_.on()) return acquire_all(ctx);
+void Coherence::acquire_noticed(ThreadContext& ctx, Account account) {
+  if (!sharing_.on()) return acquire_all(ctx, account);
   if (sharing_.no_notices()) {  // and no other thread is still dropping
     acquires_.fetch_add(1);
     return;
   }
-  const Timed timed(ctx.counters, ctx.counters.ns_acquire, TraceKind::acquire);
+  const Spent spent(ctx.counters, account, TraceKind::acquire);
   const bool led = notice_rounds_.join(ctx.io.waiter(), [&] {
     acquires_.fetch_add(1);
     drop_noticed(ctx);

@@ -19,6 +19,7 @@
 
 #include "base/counters.h"
 #include "base/notes.h"
+#include "base/time_spent.h"
 #include "comm/index_pool.h"
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
@@ -90,15 +91,16 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   /// Makes the access possible. False: the address is not allocated, or the fault has another cause.
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
 
-  void release_all(ThreadContext&);
+  // Account: whose time the fences below are.
+  void release_all(ThreadContext&, Account = Account::fence_others);
   /// Drops the blocks for which notices have arrived: all that was released before by the ranks that this
   /// thread's edges come from.
-  void acquire_noticed(ThreadContext&);
+  void acquire_noticed(ThreadContext&, Account = Account::fence_others);
   /// Drops all that is cached. Afterwards also direct puts of other ranks are visible that were not released
   /// yet.
-  void acquire_all(ThreadContext&);
+  void acquire_all(ThreadContext&, Account = Account::fence_others);
   /// Asks rank `source` to release and waits for it. Returns at once if that rank has no changes.
-  void ask_release(ThreadContext&, Rank source);
+  void ask_release(ThreadContext&, Rank source, Account = Account::fence_others);
   /// Called by the service thread: releases for the ranks that have asked. True if there was something to do.
   bool serve(ThreadContext&);
   /// Called by a worker between two threads' steps: runs handlers of messages that have arrived, and releases

@@ -4,15 +4,17 @@
 #include <iterator>
 
 #include "base/assert.h"
+#include "base/time_spent.h"
 #include "dsm/coherence.h"
 
 namespace kasane::dsm {
 
-void Coherence::ask_release(ThreadContext& ctx, Rank source) {
-  if (source == transport_.rank()) return release_all(ctx);
+void Coherence::ask_release(ThreadContext& ctx, Rank source, Account account) {
+  if (source == transport_.rank()) return release_all(ctx, account);
   // The fact of the edge was fixed before this look. What was changed before it counts as unreleased until
   // its bytes have arrived and the notices are sent.
   if (sharing_.nothing_to_release(ctx.io, source)) return;
+  const Spent spent(ctx.counters, account);
   ctx.io.request(source, gas::kReleaseHandler, {}, comm::kDoorbellDelayNs);
 }
 
@@ -41,7 +43,7 @@ bool Coherence::serve(ThreadContext& ctx) {
   std::uint32_t n = 0;
   while (n != std::size(tokens) && asked_.take(tokens[n])) ++n;
   if (n == 0) return false;
-  release_all(ctx);
+  release_all(ctx, Account::fence_asked);
   for (std::uint32_t i = 0; i < n; ++i) transport_.reply(tokens[i], 0);
   return true;
 }

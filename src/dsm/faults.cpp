@@ -6,7 +6,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/trace.h"
+#include "base/time_spent.h"
 #include "comm/batch.h"
 #include "dsm/coherence.h"
 #include "dsm/gathering.h"
@@ -19,7 +19,7 @@ using mem::BlockRange;
 using mem::kBlockBytes;
 
 bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
-  const Timed timed(ctx.counters, ctx.counters.ns_fault,
+  const Spent spent(ctx.counters, wanted == Access::write ? Account::store_faults : Account::load_faults,
                     wanted == Access::write ? TraceKind::store_fault : TraceKind::load_fault, offset);
   const BlockEvent event = wanted == Access::write ? BlockEvent::store : BlockEvent::load;
   count(wanted == Access::write ? ctx.counters.faults_write : ctx.counters.faults_read);

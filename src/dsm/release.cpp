@@ -5,7 +5,7 @@
 #include <cstring>
 #include <span>
 
-#include "base/trace.h"
+#include "base/time_spent.h"
 #include "dsm/coherence.h"
 #include "dsm/fence_batch.h"
 #include "dsm/outbox.h"
@@ -30,9 +30,9 @@ void snapshot(std::byte* to, const std::byte* from) noexcept {
 
 }  // namespace
 
-void Coherence::release_all(ThreadContext& ctx) {
+void Coherence::release_all(ThreadContext& ctx, Account account) {
   if (sharing_.nothing_to_release()) return;
-  const Timed timed(ctx.counters, ctx.counters.ns_release, TraceKind::release);
+  const Spent spent(ctx.counters, account, TraceKind::release);
   const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
     flush_dirty(ctx);
     sharing_.send_notices(ctx.io, ctx.counters,

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/assert.h"
-#include "base/trace.h"
+#include "base/time_spent.h"
 #include "dsm/coherence.h"
 #include "dsm/gathering.h"
 
@@ -23,7 +23,10 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   std::uint64_t noted = 0;
   if (use == Use::write_only && tiers_ != nullptr && tiers_->stores_any())
     tiers_->note_overwriting(offset, bytes);
-  for (std::uint64_t b = pin_shown(first, end, use); b < end;) {
+  std::uint64_t b = pin_shown(first, end, use);
+  if (b >= end) return std::nullopt;
+  const Spent spent(ctx.counters, Account::views);
+  while (b < end) {
     admit(ctx.io, std::min(Gathering::kMostBlocks, end - b), Serves::itself);
     Gathering gathering(*this, ctx, wanted, BlockId{b});
     gathering.gather();

@@ -24,6 +24,7 @@ inline constexpr comm::RegionId kAddresses{9};   ///< gas/address_cache.h; only 
 inline constexpr comm::RegionId kBudget{10};     ///< mem/budget.h; the first rank of a host has it
 inline constexpr comm::RegionId kAtomics{11};    ///< runtime/atomics.h; only with several ranks
 inline constexpr comm::RegionId kNumaPools{12};  ///< as kHeap, one after the other; only with NUMA nodes
+inline constexpr comm::RegionId kPlaces{13};     ///< base/time_spent.h, one a worker; only with --stats
 
 // Active messages: 0 is comm's collectives.
 inline constexpr comm::HandlerId kYieldHandler{1};

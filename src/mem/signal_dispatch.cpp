@@ -51,9 +51,10 @@ constinit std::atomic<FaultFallback> fallback{nullptr};
 struct sigaction previous_segv;  // what was installed before; written before ours is installed
 struct sigaction previous_bus;
 
-// This thread runs a range's function. initial-exec: the access must not call the dynamic linker in a
-// handler. A handler stays on its OS thread, so no compiler can cache the address across a move.
-[[gnu::tls_model("initial-exec")]] constinit thread_local bool serving = false;
+// The ucontext of the fault for which this thread runs a range's function; null: it runs none. initial-exec:
+// the access must not call the dynamic linker in a handler. A handler stays on its OS thread, so no compiler
+// can cache the address across a move.
+[[gnu::tls_model("initial-exec")]] constinit thread_local const void* serving = nullptr;
 
 struct AccessKind {
   bool served;  // a load or store that changed access rights can make possible
@@ -80,16 +81,16 @@ bool is_page_fault(int signal, const siginfo_t& info) {
                            : info.si_code == BUS_ADRERR;
 }
 
-bool call(Slot& slot, int signal, std::uintptr_t address, bool write) {
+bool call(Slot& slot, int signal, std::uintptr_t address, bool write, const void* ucontext) {
   // seq_cst, both: see the top of the file (store to users, then load of live, against the reverse in
   // unregister_range).
   slot.users.fetch_add(1, std::memory_order_seq_cst);
   bool answered = false;
   if (slot.live.load(std::memory_order_seq_cst) && slot.holds(address) &&
       (signal == SIGSEGV || slot.signals == FaultSignals::segv_and_bus)) {
-    serving = true;
+    serving = ucontext;
     answered = slot.function(slot.context, reinterpret_cast<void*>(address), write, signal);
-    serving = false;
+    serving = nullptr;
   }
   // release: what the function did with its context comes before unregister_range() returns.
   slot.users.fetch_sub(1, std::memory_order_release);
@@ -97,12 +98,12 @@ bool call(Slot& slot, int signal, std::uintptr_t address, bool write) {
 }
 
 bool serve(int signal, const siginfo_t& info, void* ucontext) {
-  if (serving || !is_page_fault(signal, info)) return false;
+  if (serving != nullptr || !is_page_fault(signal, info)) return false;
   const AccessKind kind = access_kind(ucontext);
   if (!kind.served) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(info.si_addr);
   for (Slot& slot : slots)
-    if (slot.holds(address)) return call(slot, signal, address, kind.write);
+    if (slot.holds(address)) return call(slot, signal, address, kind.write, ucontext);
   return false;
 }
 
@@ -156,6 +157,8 @@ Slot* free_slot() {
 
 }  // namespace
 
+const void* faulting_context() noexcept { return serving; }
+
 int raw_sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept {
   return ::__sigaction(signal, action, old);
 }
@@ -183,7 +186,7 @@ Result<void> register_range(const void* base, std::size_t bytes, FaultFunction f
 }
 
 void unregister_range(const void* base) noexcept {
-  KASANE_CHECK(!serving);  // it would wait for itself
+  KASANE_CHECK(serving == nullptr);  // it would wait for itself
   std::lock_guard lock(registration);
   for (Slot& slot : slots) {
     // relaxed: under the registration lock.

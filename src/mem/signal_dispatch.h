@@ -58,6 +58,10 @@ void unregister_range(const void* base) noexcept;
 /// process sent it), ends the process with the right signal. Any thread, any time.
 void set_fallback(FaultFallback) noexcept;
 
+/// The ucontext of the access whose fault the calling thread serves in a range's function; null: it serves
+/// none.
+[[nodiscard]] const void* faulting_context() noexcept;
+
 /// libc's own sigaction under its other exported name. The runtime defines a `sigaction` of its own to see
 /// the user's handlers; code that means the kernel's action of this process calls this one. (Sanitizers
 /// define `sigaction` too, and are bypassed likewise.)

@@ -131,7 +131,7 @@ UsersAction Atomics::enter(dsm::ThreadContext& ctx, std::uint64_t offset, UsersE
         try_to_settle(ctx, home, at, word);
       return step.action;
     }
-    coherence_.ask_release(ctx, step.next.rank);
+    coherence_.ask_release(ctx, step.next.rank, Account::fence_atomics);
     // If this fails another thread has done it.
     words_.compare_swap(ctx.io, home, at, wanted, next(step.next, UsersEvent::released, me_).next.pack());
   }
@@ -149,14 +149,15 @@ void Atomics::try_to_settle(dsm::ThreadContext& ctx, Rank home, std::uint64_t at
 }
 
 void Atomics::before(dsm::ThreadContext& ctx, std::uint64_t offset) {
-  if (enter(ctx, offset, UsersEvent::change) == UsersAction::shared) coherence_.release_all(ctx);
+  if (enter(ctx, offset, UsersEvent::change) == UsersAction::shared)
+    coherence_.release_all(ctx, Account::fence_atomics);
 }
 
 /// Also of an atomic that this rank uses alone: another rank may have written to it in the moment when it
 /// became so. Its notices are here.
 void Atomics::after(dsm::ThreadContext& ctx, std::uint64_t offset) {
   enter(ctx, offset, UsersEvent::read);
-  if (!sharing_.on() || !sharing_.no_notices()) coherence_.acquire_noticed(ctx);
+  if (!sharing_.on() || !sharing_.no_notices()) coherence_.acquire_noticed(ctx, Account::fence_atomics);
 }
 
 void Atomics::finish_read(const void* at) {
@@ -166,12 +167,12 @@ void Atomics::finish_read(const void* at) {
 
 void Atomics::release() {
   const ult::RuntimeSection section;
-  coherence_.release_all(contexts_.here());
+  coherence_.release_all(contexts_.here(), Account::fence_atomics);
 }
 
 void Atomics::acquire() {
   const ult::RuntimeSection section;
-  coherence_.acquire_noticed(contexts_.here());
+  coherence_.acquire_noticed(contexts_.here(), Account::fence_atomics);
 }
 
 void Atomics::fence(int order) {

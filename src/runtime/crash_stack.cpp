@@ -167,6 +167,12 @@ void unwind(const void* registers, Backtrace& out) noexcept {
   follow_frame_pointers(r, out);  // it stopped at the first step: the frame pointers may lead further
 }
 
+std::optional<CodeInFile> code_in_file(std::uintptr_t address) {
+  dl_find_object object;
+  if (!object_of(address, object)) return std::nullopt;
+  return CodeInFile{ObjectFile(object).shown(), address - object.dlfo_link_map->l_addr};
+}
+
 void describe(CrashText& text, Frame frame) noexcept {
   dl_find_object object;
   if (!object_of(frame.address, object)) {

@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "runtime/crash_text.h"
 
@@ -35,6 +37,13 @@ bool describe_variable(CrashText& text, const void* address) noexcept;
 
 /// Appends the address of data, and behind it the name of the variable there, in brackets, if it has one.
 CrashText& describe_data(CrashText& text, const void* address) noexcept;
+
+struct CodeInFile {
+  std::string file;  ///< of the object
+  std::uintptr_t address;
+};
+/// Where the code at address comes from; none: nothing is loaded there. Not in a handler: allocates.
+[[nodiscard]] std::optional<CodeInFile> code_in_file(std::uintptr_t address);
 
 /// Appends "function+0x12 (/path/of/object+0x1234)", as much of it as is known.
 void describe(CrashText& text, Frame frame) noexcept;

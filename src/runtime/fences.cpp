@@ -5,24 +5,24 @@
 
 namespace kasane::runtime {
 
-void Fences::cross(Rank source) {
+void Fences::cross(Rank source, Account account) {
   auto& context = contexts_.here();
-  const Timed timed(context.counters, context.counters.ns_cross, TraceKind::cross, raw(source));
-  coherence_.ask_release(context, source);
-  coherence_.acquire_noticed(context);
+  const Traced traced(&context.counters, TraceKind::cross, raw(source));
+  coherence_.ask_release(context, source, account);
+  coherence_.acquire_noticed(context, account);
   count(context.counters.crossings);
 }
 
 void Fences::ask_release(Rank source) {
   auto& context = contexts_.here();
-  const Timed timed(context.counters, context.counters.ns_cross, TraceKind::cross, raw(source));
-  coherence_.ask_release(context, source);
+  const Traced traced(&context.counters, TraceKind::cross, raw(source));
+  coherence_.ask_release(context, source, Account::steal);
   count(context.counters.crossings);
 }
 
-void Fences::release() { coherence_.release_all(contexts_.here()); }
+void Fences::release(Account account) { coherence_.release_all(contexts_.here(), account); }
 
-void Fences::acquire() { coherence_.acquire_noticed(contexts_.here()); }
+void Fences::acquire(Account account) { coherence_.acquire_noticed(contexts_.here(), account); }
 
 void Fences::answer() { coherence_.answer(contexts_.here()); }
 

@@ -15,10 +15,10 @@ class Fences final : public ult::Edges {
  public:
   Fences(dsm::Coherence& coherence, ThreadContexts& contexts) noexcept
       : coherence_(coherence), contexts_(contexts) {}
-  void cross(Rank source) override;
+  void cross(Rank source, Account) override;
   void ask_release(Rank source) override;
-  void release() override;
-  void acquire() override;
+  void release(Account) override;
+  void acquire(Account) override;
   void answer() override;
 
  private:

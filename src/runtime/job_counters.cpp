@@ -26,6 +26,13 @@ std::string table_row(std::string_view name, std::span<const std::string> of_ran
   return line;
 }
 
+void add(CounterSums& sums, const Counters& counters) noexcept {
+  // relaxed: numbers to be told, each exact by itself.
+#define X(name, help) sums[row_##name] += counters.name.load(std::memory_order_relaxed);
+  KASANE_COUNTERS(X)
+#undef X
+}
+
 }  // namespace
 
 JobCounters::JobCounters(comm::Transport& transport, std::size_t threads) noexcept
@@ -33,22 +40,29 @@ JobCounters::JobCounters(comm::Transport& transport, std::size_t threads) noexce
       threads_(threads),
       own_(reinterpret_cast<Counters*>(transport.mapped(transport.rank(), gas::kStatistics))) {}
 
+std::unique_ptr<Counters[]> JobCounters::copy_of(comm::Blocking& io, Rank rank) const {
+  std::unique_ptr<Counters[]> copy(new Counters[threads_]);
+  io.read({rank, gas::kStatistics, 0}, copy.get(), bytes(threads_));
+  return copy;
+}
+
 CounterSums JobCounters::of(comm::Blocking& io, Rank rank) const {
   if (const std::byte* mapped = transport_.mapped(rank, gas::kStatistics))
     return sum(reinterpret_cast<const Counters*>(mapped));
-  const std::unique_ptr<Counters[]> copy(new Counters[threads_]);
-  io.read({rank, gas::kStatistics, 0}, copy.get(), bytes(threads_));
-  return sum(copy.get());
+  return sum(copy_of(io, rank).get());
+}
+
+CounterSums JobCounters::of_workers(comm::Blocking& io, Rank rank, std::uint32_t workers) const {
+  CounterSums sums{};
+  const auto all = copy_of(io, rank);
+  for (std::uint32_t t = 0; t < workers; ++t) add(sums, all[t]);
+  add(sums, all[workers + 2]);  // as in ThreadContexts
+  return sums;
 }
 
 CounterSums JobCounters::sum(const Counters* counters) const noexcept {
   CounterSums sums{};
-  for (std::size_t t = 0; t < threads_; ++t) {
-    // relaxed: numbers to be told, each exact by itself.
-#define X(name, help) sums[row_##name] += counters[t].name.load(std::memory_order_relaxed);
-    KASANE_COUNTERS(X)
-#undef X
-  }
+  for (std::size_t t = 0; t < threads_; ++t) add(sums, counters[t]);
   return sums;
 }
 

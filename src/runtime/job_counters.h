@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,9 +49,12 @@ class JobCounters {
   /// thread runs.
   [[nodiscard]] CounterSums of(comm::Blocking&, Rank) const;
   [[nodiscard]] CounterSums of_own() const noexcept { return sum(own_); }
+  /// Of the workers alone, and of threads that serve faults for others: what is the workers' time.
+  [[nodiscard]] CounterSums of_workers(comm::Blocking&, Rank, std::uint32_t workers) const;
   [[nodiscard]] CounterSums total(comm::Blocking&) const;
 
  private:
+  [[nodiscard]] std::unique_ptr<Counters[]> copy_of(comm::Blocking&, Rank) const;
   [[nodiscard]] CounterSums sum(const Counters*) const noexcept;
 
   comm::Transport& transport_;  ///< of() and total(): only while the network is there

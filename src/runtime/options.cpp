@@ -130,9 +130,9 @@ void add_coherence(OptionTable& table, Options& o) {
 void add_reports(OptionTable& table, Options& o) {
   table.heading("Reports")
       .flag("--stats", "KASANE_STATS", o.statistics, o.statistics_every_ns,
-            "Print a table of counters for each rank at the end. With a time (--stats=10s) also print at "
-            "such intervals what the job has done meanwhile: threads, faults, bytes fetched, put, spilled "
-            "and read back. On standard error.")
+            "Print a table of counters for each rank at the end, and where the time went: by cause, and by "
+            "function and line. With a time (--stats=10s) also print at such intervals what the job has "
+            "done meanwhile: threads, faults, bytes fetched, put, spilled and read back. On standard error.")
       .choice("--progress", "KASANE_PROGRESS", o.progress, {"auto", "on", "off"},
               "Show on standard error the progress of a checkpoint that is written or read. auto: on a "
               "terminal.")

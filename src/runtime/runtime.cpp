@@ -62,6 +62,7 @@
 #include "runtime/output.h"
 #include "runtime/own_addresses.h"
 #include "runtime/peer_lost.h"
+#include "runtime/places.h"
 #include "runtime/polling_check.h"
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
@@ -76,6 +77,7 @@
 #include "runtime/thread_contexts.h"
 #include "runtime/thread_locals_check.h"
 #include "runtime/thread_report.h"
+#include "runtime/time_report.h"
 #include "runtime/trace_file.h"
 #include "sched/scheduler.h"
 #include "sched/words.h"
@@ -146,6 +148,8 @@ struct Runtime::State {
   std::unique_ptr<MemoryTiers> tiers;                  ///< null: global memory stays in DRAM
   std::unique_ptr<gas::AutoRelocator> auto_relocator;  ///< null: pages stay where they are
   std::optional<JobCounters> job_counters;
+  std::optional<PlaceTables> places;  ///< --stats
+  std::uint64_t workers_begin_ns = 0;
   std::optional<StatisticsTicker> ticker;  ///< --stats=TIME
   std::optional<TraceRegion> trace;        ///< --trace
   std::optional<ThreadContexts> contexts;
@@ -210,6 +214,7 @@ struct Runtime::State {
   void report_heap();
   void count_misplaced_pages();
   CounterSums counters_of(Rank);
+  std::string time_of_workers();
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
   Result<void> start_servers();
@@ -585,6 +590,12 @@ Result<void> Runtime::State::build_access() {
     KASANE_TRY(logs);
     trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
   }
+  if (options.statistics && !attached) {
+    auto tables = attach_region(*comm_engine, gas::kPlaces, PlaceTables::bytes(workers));
+    KASANE_TRY(tables);
+    know_program();
+    places.emplace(tables->base, job_counters->own(), workers);
+  }
   contexts.emplace(*transport, job_counters->own(), workers);
   auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(),
                                                space->addresses());
@@ -770,6 +781,7 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 
 Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
   running.store(true);
+  workers_begin_ns = now_ns();
   if (raw(rank) == 0 && options.statistics_every_ns != 0) {
     ticker.emplace(options.statistics_every_ns, begin_ns,
                    [this] { return job_counters->total(contexts->here().io); });
@@ -906,6 +918,7 @@ bool Runtime::State::join_workers() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   others_ended = workers_left.load() == own;
+  count(job_counters->own()[0].ns_workers, workers * (now_ns() - workers_begin_ns));
   // A call that another OS thread makes may name memory of the space.
   const bool all = !beside_threads && workers_left.load() == 0 && !pool->calls_outside();
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
@@ -1106,8 +1119,20 @@ void Runtime::State::print_statistics() {
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
   const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers,
                                        seconds, transport_and_engine()) +
-                           counter_table(of, seconds) + heap_table(all_heaps(), contexts->here().io, ranks);
+                           counter_table(of, seconds) + heap_table(all_heaps(), contexts->here().io, ranks) +
+                           time_of_workers();
   std::fputs(text.c_str(), stderr);
+}
+
+std::string Runtime::State::time_of_workers() {
+  if (!places) return {};
+  auto& io = contexts->here().io;
+  std::vector<WorkersTime> of;
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    of.push_back(workers_time(job_counters->of_workers(io, Rank{r}, workers)));
+  PlaceTables::All all = places->read(io, ranks);
+  name_places(all.places);
+  return time_table(of, workers, all.places, all.lost_ns);
 }
 
 /// Zeros for other ranks once the network is closed.

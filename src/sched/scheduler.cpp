@@ -91,17 +91,16 @@ SlotId Scheduler::steal_from_rank(std::uint32_t worker, Rank victim) {
 }
 
 SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque) {
-  const std::uint64_t start = now_ns();
+  Spent spent(config_.counters[worker], Account::steal, TraceKind::steal_rank, raw(victim));
   Theft theft;
   const Steal outcome = carry_out(theft, victim, deque);
+  if (outcome == Steal::taken) {
+    count_for(worker, &Counters::steals_remote);
+    return theft.slot();
+  }
   if (outcome == Steal::empty) want_of(victim, deque);
-  if (outcome != Steal::taken) return kNoSlot;
-  const std::uint64_t end = now_ns();
-  count_for(worker, &Counters::steals_remote);
-  count_for(worker, &Counters::ns_steal, end - start);
-  if (config_.counters != nullptr && config_.counters[worker].log != nullptr)
-    config_.counters[worker].log->add(TraceKind::steal_rank, start, end, raw(victim));
-  return theft.slot();
+  spent.cancel();
+  return kNoSlot;
 }
 
 Steal Scheduler::carry_out(Theft& theft, Rank victim, std::uint32_t deque) {
@@ -123,6 +122,7 @@ void Scheduler::want_of(Rank victim, std::uint32_t worker, ult::Word who) {
 }
 
 void Scheduler::take_over(SlotId slot, Rank last) {
+  const Spent spent(config_.counters[ult::Pool::worker()], Account::steal);
   Theft theft = Theft::arrival(slot);
   (void)carry_out(theft, last, 0);  // of an arrival no deque is looked at
 }
@@ -151,7 +151,7 @@ std::uint64_t Scheduler::perform(const TheftStep& s, Rank victim, std::uint32_t 
       mover_.adopt(stack, s.value, config_.stack_end(stack), victim);
       return 0;
     }
-    case TheftStep::Kind::acquire: edges_.acquire(); return 0;
+    case TheftStep::Kind::acquire: edges_.acquire(Account::steal); return 0;
     case TheftStep::Kind::set_rank:
       words_.store(layout_.birth_rank(s.slot), control(offsetof(ult::SlotControl, rank)), raw(config_.rank));
       return 0;
@@ -323,7 +323,7 @@ std::uint32_t Scheduler::pick(std::uint32_t worker, std::uint32_t n) noexcept {
 
 void Scheduler::count_for(std::uint32_t worker, std::atomic<std::uint64_t> Counters::* counter,
                           std::uint64_t n) noexcept {
-  if (config_.counters != nullptr) count(config_.counters[worker].*counter, n);
+  count(config_.counters[worker].*counter, n);
 }
 
 }  // namespace kasane::sched

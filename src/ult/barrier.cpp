@@ -57,20 +57,20 @@ bool Barrier::run_to_the_end(Pool& pool, const Make& make) {
   }
   if (outcome == BarrierAction::refuse) return false;
   // Perhaps on another rank than it arrived on, with a pool of its own.
-  pool_of_thread("a barrier").acquire();
+  pool_of_thread("a barrier").acquire(Account::fence_barriers);
   return true;
 }
 
 bool Barrier::arrive_and_wait() {
   Pool& pool = pool_of_thread("barrier::arrive_and_wait");
-  pool.release();
+  pool.release(Account::fence_barriers);
   return run_to_the_end(
       pool, [self = Pool::self()](bool may_wait) { return BarrierCall::arrive_and_wait(self, may_wait); });
 }
 
 std::optional<std::uint32_t> Barrier::arrive(std::uint32_t k) {
   Pool& pool = pool_of_thread("barrier::arrive");
-  pool.release();
+  pool.release(Account::fence_barriers);
   const Word outcome = SyncRecords(pool).run<Word>(record_, BarrierCall::arrive(k));
   if (BarrierCall::action_of(outcome) == BarrierAction::refuse) return std::nullopt;
   return BarrierCall::phase_of(outcome);
@@ -78,7 +78,7 @@ std::optional<std::uint32_t> Barrier::arrive(std::uint32_t k) {
 
 bool Barrier::arrive_and_drop() {
   Pool& pool = pool_of_thread("barrier::arrive_and_drop");
-  pool.release();
+  pool.release(Account::fence_barriers);
   return BarrierCall::action_of(SyncRecords(pool).run<Word>(record_, BarrierCall::drop())) !=
          BarrierAction::refuse;
 }

@@ -7,23 +7,26 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "base/time_spent.h"
 
 namespace kasane::ult {
 
-/// Fences at the edges of docs/design/sched.md. Called on a user-level stack or on a worker's own.
+/// Fences at the edges of docs/design/sched.md. Called on a user-level stack or on a worker's own. Account:
+/// whose time it is.
 class Edges {
  public:
   virtual ~Edges() = default;
   /// Makes visible here what was written on source before the fact that the caller saw. Never called with the
   /// own rank.
-  virtual void cross(Rank source) = 0;
+  virtual void cross(Rank source, Account) = 0;
   /// The first half of cross() alone: source has released when this returns. For a steal, whose stack arrives
-  /// between the release and acquire() (sched/steal.h). The default does more than needed: it acquires, too.
-  virtual void ask_release(Rank source) { cross(source); }
+  /// between the release and acquire() (sched/steal.h); its time is the steal's. The default does more than
+  /// needed: it acquires, too.
+  virtual void ask_release(Rank source) { cross(source, Account::steal); }
   /// Before arriving at a barrier: what this rank wrote becomes visible to ranks that acquire afterwards.
-  virtual void release() = 0;
+  virtual void release(Account) = 0;
   /// When a barrier lets go; the second half of a steal.
-  virtual void acquire() = 0;
+  virtual void acquire(Account) = 0;
   /// Answers what other ranks have asked of this one. By a worker, where it holds nothing.
   virtual void answer() {}
 };

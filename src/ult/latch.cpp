@@ -37,7 +37,7 @@ Latch::~Latch() {
 void Latch::count_down(std::uint32_t n) {
   const SyncHandle record = record_;  // a thread that passes may destroy the object
   Pool& pool = pool_of_thread("latch::count_down");
-  pool.release();
+  pool.release(Account::fence_others);
   KASANE_CHECK(SyncRecords(pool).run<LatchAction>(record, LatchCount(n)) != LatchAction::refuse,
                "a latch is counted below zero");
 }
@@ -47,7 +47,7 @@ bool Latch::try_wait() const {
   if (SyncRecords(pool).run<LatchAction>(record_, LatchWait(Pool::self(), /*may_wait=*/false)) !=
       LatchAction::pass)
     return false;
-  pool.acquire();
+  pool.acquire(Account::fence_others);
   return true;
 }
 
@@ -58,7 +58,7 @@ void Latch::wait() const {
       wait_at_latch, &waiting,
       {.kind = WaitsFor::Kind::latch, .call = "latch::wait", .object = record_.value, .address = this});
   // Perhaps on another rank than it began on, with a pool of its own.
-  pool_of_thread("latch::wait").acquire();
+  pool_of_thread("latch::wait").acquire(Account::fence_others);
 }
 
 }  // namespace kasane::ult

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/time_spent.h"
 #include "ult/mutex_patience.h"
 #include "ult/mutex_record.h"
 #include "ult/pool_core.h"
@@ -68,6 +69,7 @@ void nap() noexcept {
   PoolCore& core = *worker.core;
   // Where this worker alone could run the holder, nothing is to be seen.
   if (core.config.ranks == 1 && core.config.workers == 1) return false;
+  const Spent spent(*worker.counters, Account::wait_locks);
   const Word here = Word{raw(core.config.rank)} + 1;
   MutexPatience patience(now_ns());
   while (!Pool::others_here()) {

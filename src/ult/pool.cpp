@@ -5,6 +5,7 @@
 // current_worker() before.
 #include "ult/pool.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +27,7 @@
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/exception_word.h"
+#include "base/time_spent.h"
 #include "ult/context.h"
 #include "ult/forced_unwind.h"
 #include "ult/locals.h"
@@ -302,7 +304,7 @@ void check_generation(const PoolCore& core, ThreadId id) {
 [[gnu::noinline]] void collect(SlotId slot, Rank exit_rank) {
   Worker& worker = worker_of_thread();
   PoolCore& core = *worker.core;
-  core.pool->cross(exit_rank);
+  core.pool->cross(exit_rank, Account::fence_joins);
   std::exception_ptr exception = core.take_exception(slot);
   core.slots.release(worker.cache, slot);
   if (exception) std::rethrow_exception(std::move(exception));
@@ -363,6 +365,31 @@ void publish_outside(void* context, SlotId self) {
 void publish_yield(void* context, SlotId self) {
   auto& core = *static_cast<PoolCore*>(context);
   core.make_ready(self, core.config.rank);
+}
+
+Account account_of(WaitsFor::Kind kind) noexcept {
+  switch (kind) {
+    case WaitsFor::Kind::turn:
+    case WaitsFor::Kind::network: return Account::idle;
+    case WaitsFor::Kind::mutex:
+    case WaitsFor::Kind::permits: return Account::wait_locks;
+    case WaitsFor::Kind::barrier: return Account::wait_barriers;
+    case WaitsFor::Kind::thread: return Account::wait_joins;
+    case WaitsFor::Kind::outside:
+    case WaitsFor::Kind::condition:
+    case WaitsFor::Kind::latch:
+    case WaitsFor::Kind::word: break;
+  }
+  return Account::wait_others;
+}
+
+/// With --stats: the worker was idle until the calling thread could go on, which has waited since begin_ns.
+[[gnu::noinline]] void blame_for_idling(Worker& worker, WaitsFor::Kind kind, std::uint64_t begin_ns) {
+  const std::uint64_t ns = std::min(std::exchange(worker.idle_ns, 0), now_ns() - begin_ns);
+  if (account_of(kind) == Account::idle) return;
+  RuntimeSection section;
+  count(worker.counters->ns_idle, std::uint64_t{0} - ns);
+  spend(*worker.counters, account_of(kind), ns);
 }
 
 }  // namespace
@@ -442,7 +469,8 @@ void Pool::run_root(std::uint32_t index, void (*entry)(void*), void* arg) {
                         JoinRecord{JoinKind::waited, core_->config.rank, kNoSlot}.pack());
     core_->start_root(worker, slot, root.argument, run_root_call);
     core_->work(worker, slot);
-    cross(JoinRecord::unpack(core_->controls.get(slot, offsetof(SlotControl, join))).rank);
+    cross(JoinRecord::unpack(core_->controls.get(slot, offsetof(SlotControl, join))).rank,
+          Account::fence_joins);
     exception = core_->take_exception(slot);
     core_->slots.release(worker.cache, slot);
   }
@@ -816,28 +844,32 @@ void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const 
   worker.settle_leftover();
   const UserCode::Depth sections = worker.runtime_sections;
   count(worker.counters->suspends);
+  const std::uint64_t begin_ns = worker.counters->places != nullptr ? now_ns() : 0;
   worker.core->suspend(worker, {publish, context, calls() == Calls::passed});
-  current_worker()->runtime_sections = sections;
+  Worker& here = *current_worker();
+  here.runtime_sections = sections;
+  if (here.idle_ns != 0) [[unlikely]]
+    blame_for_idling(here, waits.kind, begin_ns);
 }
 
 void Pool::make_ready(SlotId slot, Rank rank) { core_->make_ready(slot, rank); }
 
 Words& Pool::words() noexcept { return core_->config.words ? *core_->config.words : core_->own_words; }
 
-void Pool::cross(Rank source) {
+void Pool::cross(Rank source, Account account) {
   if (source == core_->config.rank) return;
   RuntimeSection section;
-  core_->config.edges->cross(source);
+  core_->config.edges->cross(source, account);
 }
-void Pool::release() {
+void Pool::release(Account account) {
   if (core_->config.ranks == 1) return;
   RuntimeSection section;
-  core_->config.edges->release();
+  core_->config.edges->release(account);
 }
-void Pool::acquire() {
+void Pool::acquire(Account account) {
   if (core_->config.ranks == 1) return;
   RuntimeSection section;
-  core_->config.edges->acquire();
+  core_->config.edges->acquire(account);
 }
 
 }  // namespace kasane::ult

@@ -276,10 +276,10 @@ class Pool {
   /// Local or remote words of the threads region.
   [[nodiscard]] Words& words() noexcept;
   /// Fence after having seen a fact fixed by source; nothing if source is this rank.
-  void cross(Rank source);
-  /// Fences of a barrier; nothing with one rank.
-  void release();
-  void acquire();
+  void cross(Rank source, Account);
+  /// The two halves of a fence; nothing with one rank.
+  void release(Account);
+  void acquire(Account);
 
   /// The pool's insides, for the other files of ult (ult/pool_core.h).
   [[nodiscard]] PoolCore& core() noexcept { return *core_; }

@@ -23,24 +23,24 @@ Semaphore::~Semaphore() {
 void Semaphore::acquire() {
   acquire_permits(record_, 1, "semaphore::acquire", this);
   // Perhaps on another rank than it began on, with a pool of its own.
-  pool_of_thread("semaphore::acquire").acquire();
+  pool_of_thread("semaphore::acquire").acquire(Account::fence_others);
 }
 
 bool Semaphore::try_acquire() {
   if (!try_acquire_permits(record_, 1, "semaphore::try_acquire")) return false;
-  pool_of_thread("semaphore::try_acquire").acquire();
+  pool_of_thread("semaphore::try_acquire").acquire(Account::fence_others);
   return true;
 }
 
 bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
   if (!acquire_permits_until(record_, 1, deadline_ns, "semaphore::try_acquire_until", this)) return false;
-  pool_of_thread("semaphore::try_acquire_until").acquire();
+  pool_of_thread("semaphore::try_acquire_until").acquire(Account::fence_others);
   return true;
 }
 
 void Semaphore::release(std::uint32_t permits) {
   const SyncHandle record = record_;  // the thread that takes the permit may destroy the object
-  pool_of_thread("semaphore::release").release();
+  pool_of_thread("semaphore::release").release(Account::fence_others);
   KASANE_CHECK(release_permits(record, permits, "semaphore::release"),
                "a semaphore is given more than 2^30 - 1 permits");
 }

@@ -16,7 +16,8 @@ void cross_to_writer(SyncHandle record, const char* what) {
   Pool& pool = pool_of_thread(what);
   const SyncRecords records(pool);
   records.cross_from_last(record);
-  if (records.load(record, SyncField::data0) != 0) pool.acquire();  // those readers have released
+  if (records.load(record, SyncField::data0) != 0)
+    pool.acquire(Account::fence_locks);  // those readers have released
 }
 
 }  // namespace
@@ -92,7 +93,7 @@ void SharedMutex::unlock_shared() {
   // What this rank wrote reaches the next writer: by cross_from_last() if the last writer was here, else by a
   // release now.
   if (records.load(record, SyncField::last) != Word{raw(pool.config().rank)} + 1) {
-    pool.release();
+    pool.release(Account::fence_locks);
     if (records.load(record, SyncField::data0) == 0) records.store(record, SyncField::data0, 1);
   }
   KASANE_CHECK(release_permits(record, 1, "shared_mutex::unlock_shared"),

@@ -90,7 +90,7 @@ Word SyncRecords::compare_swap(SyncHandle record, SyncField field, Word expected
 
 void SyncRecords::cross_from_last(SyncHandle record) const {
   const Word last = load(record, SyncField::last);
-  if (last != 0) pool_.cross(Rank{static_cast<std::uint32_t>(last - 1)});
+  if (last != 0) pool_.cross(Rank{static_cast<std::uint32_t>(last - 1)}, Account::fence_locks);
 }
 
 TimedWord SyncRecords::timed(SlotId slot) const {

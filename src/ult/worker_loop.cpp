@@ -10,7 +10,7 @@
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/exception_word.h"
-#include "base/trace.h"
+#include "base/time_spent.h"
 #include "ult/context.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
@@ -269,6 +269,7 @@ void PoolCore::work(Worker& worker, SlotId root) {
   while (!finished(root)) {
     answer_if_asked();
     fire_timers();
+    worker.idle_ns = 0;
     const SlotId slot = find_work(worker, root);
     if (slot == kNoSlot) continue;
     resume(worker, slot);
@@ -423,7 +424,7 @@ bool PoolCore::something_to_do(Worker& worker, SlotId root) {
 }
 
 SlotId PoolCore::search(Worker& worker, SlotId root) {
-  const Timed timed(*worker.counters, worker.counters->ns_idle, TraceKind::idle);
+  Spent spent(*worker.counters, Account::idle, TraceKind::idle);
   std::uint64_t give_up = now_ns() + kSpinNs;
   SlotId slot = kNoSlot;
   idle_workers.start_search();
@@ -450,6 +451,8 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     give_up = now_ns() + kSpinNs;
   }
   idle_workers.found();
+  const std::uint64_t ns = spent.end();
+  if (worker.counters->places != nullptr) worker.idle_ns = ns;
   return slot;
 }
 

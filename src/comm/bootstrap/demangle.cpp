@@ -12,11 +12,10 @@ namespace {
 constexpr std::string_view kNameCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$";
 
-/// A longer name says less than it hides: those of nested lambdas and templates have thousands of characters.
-constexpr std::size_t kLongestName = 160;
+}  // namespace
 
 /// Without what is between < and >, or between parentheses: sort<…>(…)::{lambda(…)#1}.
-std::string shortened(const std::string& name) {
+std::string without_arguments(const std::string& name) {
   std::string out;
   int depth = 0;
   for (std::size_t i = 0; i < name.size(); ++i) {
@@ -38,21 +37,19 @@ std::string shortened(const std::string& name) {
   return out;
 }
 
-std::string demangle(const std::string& name) {
+std::string readable_name(const std::string& name, std::size_t longest) {
   int failed = 0;
   char* readable = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &failed);
   std::string result = failed == 0 && readable != nullptr ? readable : name;
   std::free(readable);
-  return result.size() > kLongestName ? shortened(result) : result;
+  return result.size() > longest ? without_arguments(result) : result;
 }
-
-}  // namespace
 
 std::string demangle_all(std::string_view text) {
   std::string out;
   for (auto at = text.find("_Z"); at != std::string_view::npos; at = text.find("_Z")) {
     const std::size_t end = std::min(text.find_first_not_of(kNameCharacters, at), text.size());
-    out.append(text.substr(0, at)).append(demangle(std::string(text.substr(at, end - at))));
+    out.append(text.substr(0, at)).append(readable_name(std::string(text.substr(at, end - at))));
     text.remove_prefix(end);
   }
   return out.append(text);

@@ -3,13 +3,21 @@
 // them. Thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace kasane::comm {
 
-/// text with every mangled C++ name (_Z…) replaced by its demangled form; of a long one without the arguments
-/// of templates and functions.
+/// A longer name says less than it hides: those of nested lambdas and templates have thousands of characters.
+inline constexpr std::size_t kLongestName = 160;
+
+/// text with every mangled C++ name (_Z…) replaced by its demangled form; of a long one without
+/// the arguments of templates and functions.
 std::string demangle_all(std::string_view text);
+/// The same of one name, mangled or not.
+std::string readable_name(const std::string& name, std::size_t longest = kLongestName);
+/// Of a readable name.
+std::string without_arguments(const std::string& name);
 
 }  // namespace kasane::comm

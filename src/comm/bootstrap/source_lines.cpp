@@ -8,14 +8,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
+#include <iterator>
 #include <optional>
-#include <vector>
+#include <sstream>
 
 #include "base/clock.h"
 
@@ -66,12 +67,13 @@ std::string read_until_end(int fd, pid_t child) {
   }
 }
 
-/// What addr2line says of these addresses: of each a line that begins with 0x, and then the place, and behind
-/// it those into which it was inlined. Nothing if it cannot be run.
+/// What addr2line says of these addresses: of each a line that begins with 0x, and then a line of the
+/// function and one of the place, and behind them those into which it was inlined. Nothing if it cannot be
+/// run.
 std::string ask_addr2line(const std::string& object, const std::vector<std::uint64_t>& addresses) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};
-  std::vector<std::string> words{"addr2line", "-a", "-i", "-e", object};
+  std::vector<std::string> words{"addr2line", "-a", "-f", "-i", "-e", object};
   for (const std::uint64_t a : addresses) {
     char text[24];
     std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(a));
@@ -97,11 +99,6 @@ std::string ask_addr2line(const std::string& object, const std::vector<std::uint
   return out;
 }
 
-/// A header of the system or of Kasane: what it was inlined into says more.
-bool is_library(const std::string& place) {
-  return place.starts_with("/usr/") || place.find("include/kasane/") != std::string::npos;
-}
-
 /// Without "x/..", and without what addr2line adds in parentheses.
 std::string short_path(const std::string& line) {
   return std::filesystem::path(line.substr(0, line.find(" ("))).lexically_normal().string();
@@ -109,38 +106,45 @@ std::string short_path(const std::string& line) {
 
 }  // namespace
 
+bool is_library(std::string_view place) {
+  return place.starts_with("/usr/") || place.find("include/kasane/") != std::string_view::npos;
+}
+
+std::map<std::uint64_t, std::vector<SourceLine>> source_lines(const std::string& object,
+                                                              const std::vector<std::uint64_t>& addresses) {
+  std::map<std::uint64_t, std::vector<SourceLine>> lines;
+  for (const std::uint64_t a : addresses)
+    if (lines.size() < kMostPlaces) lines[a];
+  std::vector<std::uint64_t> asked;
+  for (const auto& entry : lines) asked.push_back(entry.first);
+  std::istringstream answer(ask_addr2line(object, asked));
+  auto entry = lines.end();
+  for (std::string function, place; std::getline(answer, function);) {
+    if (function.starts_with("0x"))
+      entry = entry == lines.end() ? lines.begin() : std::next(entry);
+    else if (std::getline(answer, place) && entry != lines.end() && place[0] != '?')
+      entry->second.push_back({function, short_path(place)});
+  }
+  return lines;
+}
+
 std::string with_source_lines(std::string_view text) {
   std::vector<Place> places;
   for (std::size_t at = text.find('('); at != std::string_view::npos; at = text.find('(', at + 1))
     if (auto place = place_at(text, at)) places.push_back(std::move(*place));
-  std::map<std::string, std::map<std::uint64_t, std::string>> lines;
-  for (const Place& p : places)
-    if (lines[p.object].size() < kMostPlaces) lines[p.object][p.address];
-  for (auto& [object, of] : lines) {
-    std::vector<std::uint64_t> addresses;
-    for (const auto& entry : of) addresses.push_back(entry.first);
-    const std::string answer = ask_addr2line(object, addresses);
-    auto entry = of.begin();
-    bool first = true;
-    for (std::size_t at = 0, end; (end = answer.find('\n', at)) != std::string::npos; at = end + 1) {
-      const std::string line = answer.substr(at, end - at);
-      if (line.starts_with("0x")) {
-        if (!first && entry != of.end()) ++entry;
-        first = false;
-      } else if (entry != of.end() && line[0] != '?') {
-        std::string place = short_path(line);
-        if (entry->second.empty() || (is_library(entry->second) && !is_library(place)))
-          entry->second = std::move(place);
-      }
-    }
-  }
+  std::map<std::string, std::vector<std::uint64_t>> addresses;
+  for (const Place& p : places) addresses[p.object].push_back(p.address);
+  std::map<std::string, std::map<std::uint64_t, std::vector<SourceLine>>> lines;
+  for (const auto& [object, of] : addresses) lines[object] = source_lines(object, of);
   std::string out;
   std::size_t done = 0;
   for (const Place& p : places) {
     out.append(text.substr(done, p.end - done));
     done = p.end;
-    const std::string& line = lines[p.object][p.address];
-    if (!line.empty()) out.append(" at ").append(line);
+    const std::vector<SourceLine>& of = lines[p.object][p.address];
+    if (of.empty()) continue;
+    const auto own = std::ranges::find_if_not(of, is_library, &SourceLine::place);
+    out.append(" at ").append(own != of.end() ? own->place : of.front().place);
   }
   return out.append(text.substr(done));
 }

@@ -4,10 +4,24 @@
 // Thread safety: one thread; starts a process.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kasane::comm {
+
+struct SourceLine {
+  std::string function;  ///< mangled
+  std::string place;     ///< "path/file.cpp:12"
+};
+/// Of each address in the file of an object the line, then, if that is of inlined code, the lines into which
+/// it was inlined. Empty where they are not known. Of at most 256 addresses.
+std::map<std::uint64_t, std::vector<SourceLine>> source_lines(const std::string& object,
+                                                              const std::vector<std::uint64_t>& addresses);
+/// Whether the place is in a header of the system or of Kasane: what it was inlined into says more.
+bool is_library(std::string_view place);
 
 /// The text with " at file.cpp:12" behind each such place whose line is known: of code that was inlined, the
 /// innermost line outside of headers of the system and of Kasane.

@@ -92,7 +92,7 @@ class CountingWords final : public ult::Words {
 class CountingEdges final : public ult::Edges {
  public:
   CountingEdges(Shared& shared, Rank own) : tally_(shared.tally[raw(own)]), own_(own) {}
-  void cross(Rank source) override {
+  void cross(Rank source, Account) override {
     if (source == own_) ++tally_.wrong;
     ++tally_.cross;
   }
@@ -101,8 +101,8 @@ class CountingEdges final : public ult::Edges {
     ++tally_.ask_release;
     expect_stage(0, 1);
   }
-  void release() override { ++tally_.release; }
-  void acquire() override {
+  void release(Account) override { ++tally_.release; }
+  void acquire(Account) override {
     ++tally_.acquire;
     if (stage_ != 0) expect_stage(2, 0);
   }

@@ -120,6 +120,9 @@ TEST(Demangle, LongNamesLoseTheirArguments) {
   EXPECT_EQ(comm::demangle_all("_ZN1AlsI" + map + "EERS_T_ +0x1"), "A& A::operator<< <…>(…) +0x1");
   EXPECT_EQ(comm::demangle_all("_ZN1AclI" + map + "EEvT_"), "void A::operator()<…>(…)");
   EXPECT_EQ(comm::demangle_all("_ZNK3BarclEv"), "Bar::operator()() const");
+  EXPECT_EQ(comm::readable_name("_ZN3foo3barEil", 10), "foo::bar(…)");
+  EXPECT_EQ(comm::readable_name("on_all<run(int)::<lambda(int)> >", 10), "on_all<…>");
+  EXPECT_EQ(comm::readable_name("main", 3), "main");
 }
 
 using CrashDeathTest = testing::Test;

@@ -29,8 +29,8 @@ TEST(JobCounters, ALineOfProgressSaysWhereNothingChanged) {
 
 TEST(JobCounters, ARowHasAColumnARankAndIsLeftOutWhereNothingWasCounted) {
   constexpr std::array<std::uint64_t, 2> kTimes{0, 2'500'000}, kNone{};
-  EXPECT_EQ(counter_row("ns_release", kTimes, Magnitude::nanoseconds, "time in release_all"),
-            "time_release                    0        2.50 ms  time in release_all\n");
+  EXPECT_EQ(counter_row("ns_views", kTimes, Magnitude::nanoseconds, "time in views"),
+            "time_views                      0        2.50 ms  time in views\n");
   EXPECT_EQ(counter_row("forks", kTimes, Magnitude::count, "threads forked"),
             "forks                           0        2500000  threads forked\n");
   EXPECT_EQ(counter_row("forks", kNone, Magnitude::count, "threads forked"), "");

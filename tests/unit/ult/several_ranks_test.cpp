@@ -44,12 +44,12 @@ class Member final : public Edges, public StackMover, public OtherRanks {
  public:
   Member(Job& job, Rank rank) : job_(job), rank_(rank), region(threads_region_bytes(kWorkers, kSlots)) {}
 
-  void cross(Rank source) override {
+  void cross(Rank source, Account) override {
     EXPECT_NE(source, rank_);
     crossings.fetch_add(1);
   }
-  void release() override {}
-  void acquire() override {}
+  void release(Account) override {}
+  void acquire(Account) override {}
 
   // Which rank owns the pages of a stack; a switch to a stack that is not owned would be a crash with real
   // memory.
