@@ -88,13 +88,6 @@ struct Cut {
   [[nodiscard]] bool large(std::uint64_t n) const noexcept { return near != 0 && 2 * n > near; }
 };
 
-/// moves: left() begins by moving to another rank, so it is a thread at once, and the caller stays.
-template <class L, class R>
-void fork_join_near(bool moves, L&& left, R&& right) {
-  if (moves) return fork_join_at_once(std::forward<L>(left), std::forward<R>(right));
-  fork_join(std::forward<L>(left), std::forward<R>(right));
-}
-
 /// the unit that different ranks should not write
 inline constexpr std::uint64_t kBlockBytes = 4096;
 inline constexpr std::uint64_t kPieceBytes = 64 * 1024;

@@ -103,17 +103,11 @@ class Bulk {
 
 // ---- at the owners ---------------------------------------------------------------------------------------
 
-/// Both, as two threads; one after the other in attached processes.
+/// Both, as two threads; one after the other in attached processes. moves: left() begins by moving to another
+/// rank.
 template <class L, class R>
-void both(L&& left, R&& right) {
-  if (kasane_attached() == 0) return fork_join_at_once(std::forward<L>(left), std::forward<R>(right));
-  left();
-  right();
-}
-/// The same within a rank.
-template <class L, class R>
-void both_here(L&& left, R&& right) {
-  if (kasane_attached() == 0) return fork_join(std::forward<L>(left), std::forward<R>(right));
+void both(bool moves, L&& left, R&& right) {
+  if (kasane_attached() == 0) return fork_join_near(moves, std::forward<L>(left), std::forward<R>(right));
   left();
   right();
 }
@@ -136,8 +130,9 @@ R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& com
   if (end - begin == 1) return leaf(begin);
   const std::uint64_t middle = begin + (end - begin) / 2;
   R left{}, right{};
-  both([=, &leaf, &combine, out = &left] { *out = reduce_halves<R>(begin, middle, leaf, combine); },
-       [&] { right = reduce_halves<R>(middle, end, leaf, combine); });
+  both(
+      true, [=, &leaf, &combine, out = &left] { *out = reduce_halves<R>(begin, middle, leaf, combine); },
+      [&] { right = reduce_halves<R>(middle, end, leaf, combine); });
   return combine(std::move(left), std::move(right));
 }
 
@@ -175,8 +170,9 @@ R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& com
   box<N> low = b, high = b;
   low.last[d] = high.first[d] = b.first[d] + division.half(b.extent(d));
   R left{}, right{};
-  both_here([=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
-            [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
+  both(
+      false, [=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
+      [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
   return combine(std::move(left), std::move(right));
 }
 

@@ -1041,6 +1041,13 @@ void fork_join(L&& left, R&& right) {
     call_and_offer(left, right);
 }
 
+/// moves: left() begins by moving to another rank, so it is a thread at once, and the caller stays.
+template <class L, class R>
+void fork_join_near(bool moves, L&& left, R&& right) {
+  if (moves) return fork_join_at_once(std::forward<L>(left), std::forward<R>(right));
+  fork_join(std::forward<L>(left), std::forward<R>(right));
+}
+
 template <class I>
 concept index_or_iterator = std::integral<I> || std::random_access_iterator<I>;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// chdir, fchdir, umask, setenv, unsetenv, putenv, setlocale, std::locale::global and setrlimit for the whole
-// program, and the redirections of standard streams. Thread safety: as libc's.
+// chdir, fchdir, umask, setenv, unsetenv, putenv, setlocale, std::locale::global, setrlimit,
+// std::set_terminate, set_new_handler and pmr::set_default_resource for the whole program, and the
+// redirections of standard streams. Thread safety: as libc's.
 #include "runtime/process_calls.h"
 
 #include <locale.h>
@@ -20,6 +21,7 @@
 #include "gas/regions.h"
 #include "runtime/action_order.h"
 #include "runtime/hidden.h"
+#include "runtime/library_calls.h"
 #include "runtime/output.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
@@ -36,6 +38,14 @@ constinit Hidden<int (*)(const char*, const char*, int)> g_setenv("setenv");
 constinit Hidden<char* (*)(int, const char*)> g_setlocale("setlocale");
 constinit Hidden<int (*)(__rlimit_resource_t, const rlimit*)> g_setrlimit("setrlimit");
 constinit Hidden<std::locale (*)(const std::locale&)> g_global("_ZNSt6locale6globalERKS_");
+
+/// What libstdc++ keeps a pointer to: a function or an object of the program, which has one address on all
+/// ranks. Its setters return what was there before.
+enum class Handler : std::int32_t { terminate, out_of_memory, memory_resource };
+using SetHandler = void* (*)(void*);
+constinit std::array g_set_handler{
+    Hidden<SetHandler>("_ZSt13set_terminatePFvvE"), Hidden<SetHandler>("_ZSt15set_new_handlerPFvvE"),
+    Hidden<SetHandler>("_ZNSt3pmr20set_default_resourceEPNS_15memory_resourceE")};
 
 /// Null: no other rank is to be told what the program changes.
 Runtime* runtime_that_tells() noexcept {
@@ -91,6 +101,9 @@ int carry_out(const ProcessCall& call) noexcept {
       standard_stream_is_at(call.which, Rank{static_cast<std::uint32_t>(call.argument[0])});
       return 0;
     case ProcessCall::Kind::format: return take_stream_format(call);
+    case ProcessCall::Kind::handler:
+      g_set_handler[static_cast<std::size_t>(call.which)].get()(reinterpret_cast<void*>(call.argument[0]));
+      return 0;
     case ProcessCall::Kind::locale: break;
   }
   if (call.which >= 0) {
@@ -208,6 +221,16 @@ void tell_variable(const char* name, const char* value) noexcept {
   tell_all(call, put(call, name) && (value == nullptr || put(call, value)), name);
 }
 
+void* set_handler(Handler which, void* to, const char* name) noexcept {
+  void* const before = g_set_handler[static_cast<std::size_t>(which)].get()(to);
+  ProcessCall call;
+  call.kind = ProcessCall::Kind::handler;
+  call.which = static_cast<std::int32_t>(which);
+  call.argument[0] = reinterpret_cast<std::uint64_t>(to);
+  tell_all(call, true, name);
+  return before;
+}
+
 // Not inlined: the call may take the thread to another rank.
 [[gnu::noinline]] Rank rank_now() noexcept { return process().rank; }
 
@@ -318,6 +341,7 @@ std::locale kasane_locale_global(const std::locale& locale) {
     const kasane::PassedCalls alone;
     return g_global.get()(locale);
   }();
+  correct_count_of(locale);
   ProcessCall call;
   call.kind = ProcessCall::Kind::locale;
   call.which = -1;
@@ -328,6 +352,20 @@ std::locale kasane_locale_global(const std::locale& locale) {
   else
     tell_all(call, put(call, name), "std::locale::global");
   return before;
+}
+
+KASANE_SHOWN void* kasane_set_terminate(void*) noexcept asm("_ZSt13set_terminatePFvvE");
+void* kasane_set_terminate(void* to) noexcept {
+  return set_handler(Handler::terminate, to, "std::set_terminate");
+}
+KASANE_SHOWN void* kasane_set_new_handler(void*) noexcept asm("_ZSt15set_new_handlerPFvvE");
+void* kasane_set_new_handler(void* to) noexcept {
+  return set_handler(Handler::out_of_memory, to, "std::set_new_handler");
+}
+KASANE_SHOWN void* kasane_set_default_resource(void*) noexcept
+    asm("_ZNSt3pmr20set_default_resourceEPNS_15memory_resourceE");
+void* kasane_set_default_resource(void* to) noexcept {
+  return set_handler(Handler::memory_resource, to, "std::pmr::set_default_resource");
 }
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call of the program changes for its process, it changes for all ranks: the folder, the mask of new
-// files, variables of the environment, the locale, limits. The calls that change it are libkasane's
+// files, variables of the environment, the locale, limits, handlers. The calls that change it are libkasane's
 // (process_calls.cpp); each changes its own rank by libc's function, then tells all ranks, and returns when
 // they have changed theirs.
 //
@@ -41,13 +41,14 @@ struct ProcessCall {
     locale,
     limit,
     stream,
-    format
+    format,
+    handler
   };
   static constexpr std::size_t kMostText = 3500;
 
   std::uint64_t number = 0;  ///< 0: asks for one
   std::uint64_t argument[2] = {};
-  std::int32_t which = 0;  ///< the locale's category, the limit's resource, the stream
+  std::int32_t which = 0;  ///< the locale's category, the limit's resource, the stream, the Handler
   Kind kind = Kind::folder;
   std::uint16_t bytes = 0;    ///< of the text
   char text[kMostText] = {};  ///< path, "name\0value", locale

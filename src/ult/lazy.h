@@ -104,7 +104,10 @@ struct LazyWorker {
   [[nodiscard]] Word wanted() noexcept {
     return std::atomic_ref<Word>(wanted_word).load(std::memory_order_relaxed);
   }
-  void want(Word who) noexcept { std::atomic_ref<Word>(wanted_word).store(who, std::memory_order_relaxed); }
+  /// A load first: the line stays the worker's as long as it is told already.
+  void want(Word who) noexcept {
+    if (wanted() != who) std::atomic_ref<Word>(wanted_word).store(who, std::memory_order_relaxed);
+  }
 
   static constexpr Word kHungry = 1, kAsked = 2;
   static constexpr Word kNoStack = ~Word{0};  ///< as a limit: each fork–join goes the long way

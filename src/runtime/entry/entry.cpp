@@ -8,6 +8,7 @@
 //
 // Thread safety: called by the process's only thread, but for kasane_start_main, beside which libraries may
 // have threads already.
+#include "runtime/library_calls.h"
 #include "runtime/start/start.h"
 #include "runtime/static_results.h"
 
@@ -29,12 +30,14 @@ namespace {
 // A sanitizer's runtime starts in this array too, and code compiled for it cannot run earlier:
 // kasane_start_main does it all then.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
-/// A variable of the program's: all ranks share it.
+/// Variables of the program's: all ranks share them.
 constinit kasane::runtime::StaticResults g_static_results = {};
+constinit kasane::runtime::LibraryWords g_library_words = {};
 
 void before_all_constructors(int argc, char** argv, char** environment) noexcept {
   kasane_start_built_with(__start_kasane_atomics, __stop_kasane_atomics);
   kasane_start_static_results(&g_static_results);
+  kasane_start_library_words(&g_library_words);
   kasane_start_process(argc, argv, environment);
 }
 [[gnu::section(".preinit_array"),

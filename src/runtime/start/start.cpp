@@ -40,6 +40,7 @@
 #include "comm/mpi/place.h"
 #include "runtime/crash.h"
 #include "runtime/forks.h"
+#include "runtime/library_calls.h"
 #include "runtime/options.h"
 #include "runtime/own_addresses.h"
 #include "runtime/process_state.h"
@@ -265,6 +266,10 @@ void kasane_start_built_with(const char* begin, const char* end) noexcept {
 
 void kasane_start_static_results(void* results) noexcept {
   leave_results_in(*static_cast<StaticResults*>(results));
+}
+
+void kasane_start_library_words(void* words) noexcept {
+  share_library_words(*static_cast<LibraryWords*>(words));
 }
 
 int kasane_start_main(Main main, int argc, char** argv, void (*)(), void (*fini)(), void (*rtld_fini)(),

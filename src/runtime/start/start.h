@@ -17,4 +17,6 @@ int kasane_start_main(int (*main)(int, char**, char**), int argc, char** argv, v
 void kasane_start_built_with(const char* begin, const char* end) noexcept;
 /// Likewise: a runtime::StaticResults among the program's variables.
 void kasane_start_static_results(void* results) noexcept;
+/// Likewise: a runtime::LibraryWords.
+void kasane_start_library_words(void* words) noexcept;
 }
