@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an acquire does: what other ranks have changed is dropped from V; pinned blocks are refreshed instead
 // (rules 2 and 4).
+#include <cstring>
+
 #include "base/time_spent.h"
 #include "dsm/coherence.h"
 #include "dsm/fence_batch.h"
+#include "dsm/word_at.h"
 
 namespace kasane::dsm {
 
@@ -52,7 +55,7 @@ void Coherence::drop_noticed(ThreadContext& ctx) {
   const auto keeps = [this](PageId page, gas::PartMask parts) { return has_copies_beside(page, parts); };
   bool left = false;
   {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire_open);
     sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
       count(ctx.counters.notices_taken);
       gas::PartMask in_use = 0;
@@ -106,22 +109,41 @@ void Coherence::stay_reader(comm::Blocking& io, PageId page) {
 
 /// Rule 4: bytes of the owner that have changed since the twin was made go into M and the twin, nothing else.
 void Coherence::refresh(comm::Blocking& io, BlockId b, bool twin) {
-  refresh(io, mem::offset_of(b), kBlockBytes, twin);
+  const bool others_wrote = refresh(io, mem::offset_of(b), kBlockBytes, twin);
+  const PageId page = pages_.page_of(b);
+  if (auto_relocator_ != nullptr && auto_relocator_->may_relocate(page))
+    auto_relocator_->used(page, others_wrote);
 }
 
-/// The same for bytes of one block.
-void Coherence::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes, bool twin) {
+/// The same for bytes of one block. Did one of them differ?
+bool Coherence::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes, bool twin) {
   alignas(8) std::byte fresh[kBlockBytes];
   if (!read_as_reader(io, pages_.page_of(mem::block_of(offset)),
                       [&](Rank owner) { io.read({owner, gas::kFrames, offset}, fresh, bytes); }))
-    return;
+    return false;
   std::byte* mine = space_.a(offset);
   std::byte* base = twin ? space_.t(offset) : mine;
-  for (std::size_t i = 0; i < bytes; ++i) {
+  bool changed = false;
+  const auto merge = [&](std::size_t i, std::uint64_t theirs, std::uint64_t which) {
+    changed = true;
+    store_bytes(mine + i, theirs, which);
+    if (twin) store_bytes(base + i, theirs, which);
+  };
+  std::size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    while (bytes - i >= 64 && std::memcmp(fresh + i, base + i, 64) == 0) i += 64;
+    if (i + 8 > bytes) break;
+    const std::uint64_t theirs = word_at(fresh + i);
+    if (const std::uint64_t which = differing_bytes(theirs, word_at(base + i)); which != 0)
+      merge(i, theirs, which);
+  }
+  for (; i < bytes; ++i) {  // of a range that is not whole words
     if (fresh[i] == base[i]) continue;
+    changed = true;
     mine[i] = fresh[i];
     base[i] = fresh[i];
   }
+  return changed;
 }
 
 }  // namespace kasane::dsm

@@ -25,7 +25,8 @@ Coherence::Coherence(const Parts& parts)
       races_(parts.races),
       tiers_(parts.tiers),
       residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr),
-      write_buffer_(parts.write_buffer_blocks) {
+      write_buffer_(parts.write_buffer_blocks),
+      rewritten_(parts.releases_until_open) {
   if (tiers_ != nullptr) {
     tiers_->connect(*this, mover_);
     make_background_reads();

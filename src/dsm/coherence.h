@@ -23,6 +23,7 @@
 #include "comm/index_pool.h"
 #include "dsm/protocol.h"
 #include "dsm/race_check.h"
+#include "dsm/rewritten.h"
 #include "dsm/rounds.h"
 #include "dsm/sweeps.h"
 #include "dsm/windows.h"
@@ -80,6 +81,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     RaceListener* races = nullptr;  ///< is called for data races; null: they are not looked for
     /// changed blocks of other ranks' pages that are kept for the next release; 0: all
     std::uint64_t write_buffer_blocks = 0;
+    std::uint8_t releases_until_open = 3;  ///< Rewritten
   };
   /// Sets kReleaseHandler and kChangesHandler, and connects the tiers to this object and its mover.
   explicit Coherence(const Parts&);
@@ -276,17 +278,19 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   bool concerns(BlockId) const noexcept;
   bool begin_put(comm::Blocking&, PageId, std::optional<gas::AddressCache::Put>&);
   BlockState become_owned(BlockId) noexcept;
-  bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>);
-  gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>);
+  bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>, std::span<bool> open);
+  gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>,
+                           std::span<bool> open);
+  void close(std::span<const BlockId>, std::span<bool> open) noexcept;
   std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes,
-                          const std::byte* base);
+                          std::byte* base, bool open = false);
   bool put_live(comm::Blocking&, Counters*, BlockId, const BlockStep&);
   static void on_changes(void* self, const comm::Message&) noexcept;
   template <class F>
   bool read_as_reader(comm::Blocking&, PageId, const F& read);
   void stay_reader(comm::Blocking&, PageId);
   void refresh(comm::Blocking&, BlockId, bool twin);
-  void refresh(comm::Blocking&, std::uint64_t offset, std::size_t bytes, bool twin);
+  bool refresh(comm::Blocking&, std::uint64_t offset, std::size_t bytes, bool twin);
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
   void unclaim(BlockId first, std::uint64_t count) noexcept;
@@ -340,6 +344,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   std::atomic<std::uint64_t> drops_{0};
   std::atomic<bool> restartable_{false};
   WriteBuffer write_buffer_;
+  Rewritten rewritten_;
   Rounds release_rounds_, acquire_rounds_, notice_rounds_;
 
   static constexpr std::uint32_t kMaxIdleFaults = 10'000;

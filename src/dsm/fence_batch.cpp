@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsm/fence_batch.h"
 
+#include <cstring>
+
 #include "base/trace.h"
 #include "dsm/outbox.h"
 
 namespace kasane::dsm {
 
+/// Where data races are told of, a change is what a release finds protected.
+bool Coherence::FenceBatch::stays_open(BlockId b, const BlockState& s) noexcept {
+  if (!may_stay_open_ || s.busy || !s.twin || s.pins != 0 || c_.races_ != nullptr) return false;
+  if (event_ == BlockEvent::acquire) return c_.rewritten_.stays_open(b);
+  if (c_.engine_.crowded()) return false;
+  const std::uint64_t at = mem::offset_of(b);
+  return c_.rewritten_.stays_open(
+      b, [&] { return std::memcmp(c_.space_.a(at), c_.space_.t(at), mem::kBlockBytes) != 0; });
+}
+
 bool Coherence::FenceBatch::add(BlockId b) {
-  const BlockState s = c_.state(b);
-  const BlockStep step = next(s, event_);
-  if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
-  const bool alone = step.after.access == s.access;
   const PageId page = c_.pages_.page_of(b);
+  if (blocks_ == kMostBlocks || (parts_ == kMostPages && part_[parts_ - 1].page != page)) run();
+  const BlockState s = c_.state(b);
+  const bool open = stays_open(b, s), acquires = event_ == BlockEvent::acquire;
+  const BlockEvent event = !open ? event_ : acquires ? BlockEvent::acquire_open : BlockEvent::release_open;
+  const BlockStep step = next(s, event);
+  if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
+  const bool alone = step.after.access == s.access && (acquires || !open);
   const bool another_page = parts_ == 0 || part_[parts_ - 1].page != page;
-  if (!alone && (blocks_ == kMostBlocks || (another_page && parts_ == kMostPages))) {
-    run();
-    return add(b);
-  }
   if (!c_.try_claim(b, s, step)) return false;
   if (alone) {
     c_.carry_out_fence(io_, counters_, b, step);
@@ -28,6 +39,7 @@ bool Coherence::FenceBatch::add(BlockId b) {
     part_[parts_].now_owned = false;
     part_[parts_++].unsent = false;
   }
+  open_[blocks_] = open;
   block_[blocks_++] = b;
   part_[parts_ - 1].end = blocks_;
   part_[parts_ - 1].unsent |= s.dirty();
@@ -45,7 +57,11 @@ void Coherence::FenceBatch::run() {
 void Coherence::FenceBatch::protect() noexcept {
   for (std::size_t i = 0; i < blocks_;) {
     std::size_t end = i + 1;
-    while (end < blocks_ && raw(block_[end]) == raw(block_[end - 1]) + 1) ++end;
+    if (open_[i]) {
+      i = end;
+      continue;
+    }
+    while (end < blocks_ && !open_[end] && raw(block_[end]) == raw(block_[end - 1]) + 1) ++end;
     c_.protect({block_[i], end - i}, event_ == BlockEvent::release ? mem::Access::read : mem::Access::none);
     i = end;
   }
@@ -62,7 +78,7 @@ void Coherence::FenceBatch::put() {
   c_.addresses_.learn(io_, {pages.data(), changed}, true, gas::AddressCache::PagesIn::none);
   put_together();
   for (Part& part : parts()) {
-    if (part.unsent) part.now_owned = c_.put_page(io_, counters_, part.page, blocks(part));
+    if (part.unsent) part.now_owned = c_.put_page(io_, counters_, part.page, blocks(part), open(part));
   }
 }
 
@@ -80,7 +96,7 @@ void Coherence::FenceBatch::put_together() {
     if (!part.unsent || !part.put) continue;
     for (Part& same : parts()) {
       if (!same.unsent || !same.put || same.put->owner() != part.put->owner()) continue;
-      same.changed = c_.put_blocks(out, counters_, same.put->owner(), same.page, blocks(same));
+      same.changed = c_.put_blocks(out, counters_, same.put->owner(), same.page, blocks(same), open(same));
       same.unsent = false;
     }
   }
@@ -95,15 +111,16 @@ void Coherence::FenceBatch::put_together() {
 void Coherence::FenceBatch::finish() noexcept {
   std::uint64_t dropped = 0;
   for (const Part& part : parts()) {
-    for (const BlockId b : blocks(part)) {
+    for (std::size_t i = part.first; i < part.end; ++i) {
+      const BlockId b = block_[i];
       BlockState before = c_.state(b);
       before.busy = false;
       if (part.now_owned && before.dirty()) {
         c_.finish(b, c_.become_owned(b));
         continue;
       }
-      const BlockState after = next(before, event_).after;
-      if (before.dirty()) c_.mark_clean(b);
+      const BlockState after = next(before, open_[i] ? BlockEvent::release_open : event_).after;
+      if (before.dirty() && !after.dirty()) c_.mark_clean(b);
       if (after.access == Access::none) {
         c_.cached_.erase(b);
         ++dropped;

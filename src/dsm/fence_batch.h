@@ -20,9 +20,15 @@ namespace kasane::dsm {
 
 class Coherence::FenceBatch {
  public:
-  /// event: release or acquire.
+  /// event: release or acquire, or release_open or acquire_open: then what this rank changes again and again
+  /// stays writable.
   FenceBatch(Coherence& coherence, comm::Blocking& io, Counters* counters, BlockEvent event) noexcept
-      : c_(coherence), io_(io), counters_(counters), event_(event) {}
+      : c_(coherence),
+        io_(io),
+        counters_(counters),
+        event_(event == BlockEvent::release || event == BlockEvent::release_open ? BlockEvent::release
+                                                                                 : BlockEvent::acquire),
+        may_stay_open_(event != event_) {}
   ~FenceBatch() { run(); }
 
   /// False: another thread has claimed the block. A block whose access does not change (a pinned one; a whole
@@ -47,6 +53,10 @@ class Coherence::FenceBatch {
     return {&block_[part.first], part.end - part.first};
   }
   [[nodiscard]] std::span<Part> parts() noexcept { return {part_.data(), parts_}; }
+  [[nodiscard]] std::span<bool> open(const Part& part) noexcept {
+    return {&open_[part.first], part.end - part.first};
+  }
+  [[nodiscard]] bool stays_open(BlockId, const BlockState&) noexcept;
   void protect() noexcept;
   void put();
   void put_together();
@@ -56,7 +66,9 @@ class Coherence::FenceBatch {
   comm::Blocking& io_;
   Counters* counters_;
   const BlockEvent event_;
+  const bool may_stay_open_;
   std::array<BlockId, kMostBlocks> block_;
+  std::array<bool, kMostBlocks> open_;  ///< V goes on allowing stores to it
   std::array<Part, kMostPages> part_;
   std::size_t blocks_ = 0, parts_ = 0;
 };

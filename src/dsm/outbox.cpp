@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dsm/outbox.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "base/assert.h"
@@ -65,34 +66,57 @@ void Outbox::unpack(const mem::Space& space, std::span<const std::byte> message)
   }
 }
 
-std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byte* block,
-                                const std::byte* base) {
-  std::size_t run = 0, total = 0;  // bytes [i - run, i) differ and were not put yet
-  const auto put_run = [&](std::size_t end) {
-    if (run == 0) return;
-    put(owner, offset + end - run, block + end - run, run);
-    total += run;
-    run = 0;
-  };
+/// Calls changed(at, word, which) for each word of the block that differs from base: `which` has 0xFF for its
+/// bytes that do. open: stores to the block may happen meanwhile: each word is loaded once, for the call and
+/// for base. Returns how many bytes differ.
+template <class Changed>
+std::size_t Outbox::for_each_changed(const std::byte* block, std::byte* base, bool open,
+                                     const Changed& changed) {
+  std::size_t total = 0;
   for (std::size_t i = 0; i < kBlockBytes; i += 8) {
-    if (i % kLineBytes == 0 && run == 0) {  // most lines have no change: one branch for each of those
+    if (i % kLineBytes == 0) {  // most lines have no change: one branch for each of those
       while (i < kBlockBytes && same_line(block + i, base + i)) i += kLineBytes;
       if (i == kBlockBytes) break;
     }
-    const std::uint64_t differs = word_at(block + i) ^ word_at(base + i);
-    if (differs == 0) {
-      put_run(i);
-      continue;
-    }
-    for (unsigned k = 0; k < 8; ++k) {
-      if ((differs >> (8 * k) & 0xFF) != 0) {
-        ++run;
-      } else {
-        put_run(i + k);
-      }
-    }
+    // relaxed: either of two racing values will do, if owner and twin get the same one
+    const std::uint64_t now =
+        std::atomic_ref(*reinterpret_cast<std::uint64_t*>(const_cast<std::byte*>(block + i)))
+            .load(std::memory_order_relaxed);
+    const std::uint64_t which = differing_bytes(now, word_at(base + i));
+    if (which == 0) continue;
+    if (open) std::memcpy(base + i, &now, sizeof now);
+    changed(i, now, which);
+    total += static_cast<std::size_t>(std::popcount(which)) / 8;
   }
-  put_run(kBlockBytes);
+  return total;
+}
+
+std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byte* block, std::byte* base,
+                                bool open) {
+  if (std::byte* const frames = batch_.io().transport().mapped(owner, gas::kFrames)) {
+    const std::size_t total =
+        for_each_changed(block, base, open, [&](std::size_t at, std::uint64_t word, std::uint64_t which) {
+          store_bytes(frames + offset + at, word, which);
+        });
+    std::atomic_thread_fence(std::memory_order_release);  // as a put that has completed
+    return total;
+  }
+  const std::byte* const from = open ? base : block;
+  std::size_t end = 0, length = 0;  // bytes [end - length, end) differ and were not put yet
+  const auto put_run = [&] {
+    if (length != 0) put(owner, offset + end - length, from + end - length, length);
+    length = 0;
+  };
+  const std::size_t total =
+      for_each_changed(block, base, open, [&](std::size_t at, std::uint64_t, std::uint64_t which) {
+        for (; which != 0; which >>= 8, ++at) {
+          if ((which & 0xFF) == 0) continue;
+          if (at != end) put_run();
+          ++length;
+          end = at + 1;
+        }
+      });
+  put_run();
   return total;
 }
 

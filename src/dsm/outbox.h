@@ -31,7 +31,9 @@ class Outbox {
   /// [offset, offset + bytes) of the owner's M.
   void put(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes);
   /// Puts the bytes of a block that differ from base: exactly those, never a gap (rule 3). Returns how many.
-  std::size_t put_changed(Rank owner, std::uint64_t offset, const std::byte* block, const std::byte* base);
+  /// open: stores to the block may happen meanwhile; base has afterwards what was sent.
+  std::size_t put_changed(Rank owner, std::uint64_t offset, const std::byte* block, std::byte* base,
+                          bool open = false);
   /// Returns when everything has arrived. Owners are best visited one after another: a put to another owner
   /// sends what is packed for the one before.
   void await();
@@ -43,6 +45,8 @@ class Outbox {
  private:
   static constexpr std::size_t kShort = 256;  ///< bytes of a run that is packed
 
+  template <class Changed>
+  static std::size_t for_each_changed(const std::byte* block, std::byte* base, bool open, const Changed&);
   void pack(Rank owner, std::uint64_t offset, const std::byte* from, std::size_t bytes);
   void send();
 

@@ -61,6 +61,9 @@ enum class BlockEvent : std::uint8_t {
   store,
   release,  ///< release_all reached this block
   acquire,  ///< acquire_all reached this block; also: memory last used elsewhere is taken into use (rule 7)
+  /// the same of a block that this rank changes again and again: it stays writable
+  release_open,
+  acquire_open,
   pin_read,
   pin_write,
   /// like pin_write, by a thread that stores to every byte of the block before the pin ends, and reads none
@@ -216,6 +219,15 @@ struct BlockStep {
       if (s.pins != 0) return proceed(s, {refresh});
       if (s.twin) return proceed(with(Access::none, false, 0), {protect_none, diff_put});
       return proceed(with(Access::none, false, 0), {protect_none});
+
+    case BlockEvent::release_open:
+      if (!s.twin || s.pins != 0) return next(s, BlockEvent::release);
+      return proceed(s, {diff_put_live});
+
+    // what this rank has not sent stays: the merge leaves it as it is
+    case BlockEvent::acquire_open:
+      if (!s.twin || s.pins != 0) return next(s, BlockEvent::acquire);
+      return proceed(s, {refresh});
 
     // rule 7. A whole block has no diff from which freed bytes can be left out: all is sent before any of it
     // is freed

@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "comm/blocking.h"
+#include "dsm/word_at.h"
 
 namespace kasane::dsm {
 
@@ -31,15 +32,6 @@ class RaceListener {
  protected:
   ~RaceListener() = default;
 };
-
-/// 0xFF for each byte in which the words differ.
-[[nodiscard]] constexpr std::uint64_t differing_bytes(std::uint64_t a, std::uint64_t b) noexcept {
-  std::uint64_t bits = a ^ b;
-  bits |= bits >> 4 & 0x0F0F0F0F0F0F0F0F;
-  bits |= bits >> 2 & 0x3333333333333333;
-  bits |= bits >> 1 & 0x5555555555555555;
-  return (bits & 0x0101010101010101) * 0xFF;
-}
 
 /// What the owner's word `theirs` becomes when exactly the bytes that changed from `before` to `mine` are put
 /// into it (rule 3).

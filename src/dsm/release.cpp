@@ -45,8 +45,9 @@ void Coherence::release_all(ThreadContext& ctx, Account account) {
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
   write_buffer_.released();
+  rewritten_.begin_release();
   {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release_open);
     dirty_.for_each([&](BlockId b) { left |= !fences.add(b); });
   }
   if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::release); });
@@ -59,7 +60,7 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
 void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
   std::array<BlockId, 128> oldest;
   while (const std::size_t n = write_buffer_.take(oldest, newest)) {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release);
+    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release_open);
     for (const BlockId b : std::span(oldest).first(n)) {
       const BlockState s = state(b);
       if (!s.dirty() || s.pins != 0 || !fences.add(b)) continue;
@@ -114,12 +115,15 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
   switch (step.actions[0]) {
     case Action::diff_put_live:
     case Action::put_all_live: now_owned = put_live(io, counters, b, step); break;
-    case Action::refresh: refresh(io, b, false); break;
+    case Action::refresh: refresh(io, b, step.claimed.twin); break;
     case Action::find: stay_reader(io, pages_.page_of(b)); break;
     default:
       if (step.actions[0] != Action::end)
         protect({b, 1}, step.actions[0] == Action::protect_read ? Access::read : Access::none);
-      if (step.actions[1] != Action::end) now_owned = put_page(io, counters, pages_.page_of(b), {&b, 1});
+      if (step.actions[1] != Action::end) {
+        bool open = false;
+        now_owned = put_page(io, counters, pages_.page_of(b), {&b, 1}, {&open, 1});
+      }
       if (now_owned) break;
       if (step.claimed.dirty()) mark_clean(b);
       if (step.after.access == Access::none) {
@@ -154,11 +158,12 @@ BlockState Coherence::become_owned(BlockId b) noexcept {
   return next(state(b), BlockEvent::found_own).after;
 }
 
-/// Puts the changes of these blocks of the page, which are claimed and not writable, and returns when they
-/// have arrived. True: nothing was put, since this rank owns the page, which is partial; V then allows stores
+/// Puts the changes of these blocks of the page, which are claimed, and not writable but for the open ones,
+/// and returns when they have arrived. An open block of a page that is not another rank's is protected, and
+/// open no more. True: nothing was put, since this rank owns the page, which is partial; V then allows stores
 /// to what is changed.
-bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page,
-                         std::span<const BlockId> blocks) {
+bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, std::span<const BlockId> blocks,
+                         std::span<bool> open) {
   std::optional<gas::AddressCache::Put> put;
   if (!begin_put(io, page, put)) {
     for (const BlockId b : blocks) {
@@ -167,9 +172,12 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page,
     return true;
   }
   // freed meanwhile, so it will not be read; or M here is the master copy
-  if (put->owner() == kNoRank || put->owner() == transport_.rank()) return false;
+  if (put->owner() == kNoRank || put->owner() == transport_.rank()) {
+    close(blocks, open);
+    return false;
+  }
   Outbox out(io, counters);
-  const gas::PartMask changed = put_blocks(out, counters, put->owner(), page, blocks);
+  const gas::PartMask changed = put_blocks(out, counters, put->owner(), page, blocks, open);
   out.await();
   if (changed != 0) sharing_.changed(page, changed);
   return false;
@@ -178,8 +186,11 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page,
 /// Returns to which parts of the page a byte is put: blocks that a fault made writable before they were
 /// stored to may be unchanged.
 gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner, PageId page,
-                                    std::span<const BlockId> blocks) {
-  if (owner == transport_.rank()) return 0;  // M here is the master copy
+                                    std::span<const BlockId> blocks, std::span<bool> open) {
+  if (owner == transport_.rank()) {  // M here is the master copy
+    close(blocks, open);
+    return 0;
+  }
   const BlockRange all = pages_.blocks_of(page);
   gas::PartMask changed = 0;
   std::uint64_t whole_at = 0;
@@ -190,7 +201,8 @@ gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner,
     if (counters != nullptr) count(counters->bytes_put, whole_bytes);
     whole_bytes = 0;
   };
-  for (const BlockId b : blocks) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const BlockId b = blocks[i];
     const std::uint64_t at = mem::offset_of(b);
     const BlockState s = state(b);
     if (s.whole) changed |= gas::part_of(all, b);
@@ -202,7 +214,7 @@ gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner,
     if (s.whole) {
       whole_at = at;
       whole_bytes = kBlockBytes;
-    } else if (s.twin && put_changed(out, counters, owner, at, space_.a(at), space_.t(at)) != 0) {
+    } else if (s.twin && put_changed(out, counters, owner, at, space_.a(at), space_.t(at), open[i]) != 0) {
       changed |= gas::part_of(all, b);
     }
   }
@@ -210,12 +222,19 @@ gas::PartMask Coherence::put_blocks(Outbox& out, Counters* counters, Rank owner,
   return changed;
 }
 
+void Coherence::close(std::span<const BlockId> blocks, std::span<bool> open) noexcept {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (open[i]) protect({blocks[i], 1}, Access::read);
+    open[i] = false;
+  }
+}
+
 /// Returns how many bytes are put.
 std::size_t Coherence::put_changed(Outbox& out, Counters* counters, Rank owner, std::uint64_t offset,
-                                   const std::byte* bytes, const std::byte* base) {
+                                   const std::byte* bytes, std::byte* base, bool open) {
   const std::size_t total = races_ != nullptr
                                 ? put_checked(out.io(), *races_, {owner, gas::kFrames, offset}, bytes, base)
-                                : out.put_changed(owner, offset, bytes, base);
+                                : out.put_changed(owner, offset, bytes, base, open);
   if (counters != nullptr) {
     count(counters->diffs);
     count(counters->bytes_put, total);

@@ -166,6 +166,9 @@ enum class Mutation : std::uint8_t {
   ours_unnoted,             ///< a page whose stores do not fault is not recorded as own
   ours_noted_late,          ///< … when it is marked
   fixed_moves,              ///< a rank takes a page whose owner does not change
+  open_unsent_twin,         ///< a block that stays open is put, and keeps the twin that it had
+  open_counts_clean,        ///< … counts as sent from then on
+  open_unrefreshed,         ///< … is passed over by an acquire
   ours_forgotten,  ///< a page of which no block was ours is not looked at once more when that is noted
 };
 
@@ -277,6 +280,8 @@ struct Program {
   std::uint8_t blocks_per_page = 1;
   /// owners are asked when all holders have forgotten the location, and their answers bring the page along
   bool brings = false;
+  /// a release or an acquire may leave a changed block writable (BlockEvent::release_open)
+  bool open = false;
   bool fixed = false;                  ///< the owners of all pages never change
   std::array<std::uint8_t, 3> room{};  ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
@@ -794,6 +799,9 @@ class Coherence {
       step.actions = kept;
     };
     if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
+    if (without(Mutation::open_unsent_twin) && event == Event::release_open && before.twin)
+      step.actions = {Action::diff_put};
+    if (without(Mutation::open_unrefreshed) && event == Event::acquire_open) drop(Action::refresh);
     if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
     if (before.whole && !before.busy) {
       if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0)
@@ -888,7 +896,9 @@ class Coherence {
       case Action::end: {
         const auto bit = static_cast<std::uint8_t>(1 << x.block);
         // mark_clean, then the finish
-        if (word(n, x.at, x.block).dirty() && !step.after.dirty() && (n.dirty[x.at] & bit)) {
+        const bool sent = !step.after.dirty() || (without(Mutation::open_counts_clean) &&
+                                                  static_cast<Event>(x.event) == Event::release_open);
+        if (word(n, x.at, x.block).dirty() && sent && (n.dirty[x.at] & bit)) {
           n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
           return emit(n, Step{kClean, a, x.block});
         }
@@ -1226,8 +1236,14 @@ class Coherence {
         ++n.puts[p];
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
-          x.sub = live && x.value != 0 ? kNote : kUncountOwn;
+          const bool open = static_cast<Event>(x.event) == Event::release_open && live;
+          x.sub = live && x.value != 0 && !open ? kNote : kUncountOwn;
           x.value = 0;
+          if (open) {  // it is protected, and released as any other
+            n.prot[x.at][x.block] = 1;
+            x.event = static_cast<std::uint8_t>(Event::release);
+            x.action = 1;
+          }
           return done();
         }
         f.to = n.owner[p];
@@ -1521,6 +1537,14 @@ class Coherence {
     const auto b = static_cast<std::uint8_t>(__builtin_ctz(set));
     std::uint8_t& from = again ? y.later : y.todo;
     const bool member = ((flushing ? s.dirty : s.cached)[x.at] & (1 << b)) != 0;
+    if (member && may_stay_open(s, x.at, b)) {
+      State other = n;
+      Actor& z = other.actor[a];
+      try_claim(other, a, b, flushing ? Event::release_open : Event::acquire_open);
+      std::uint8_t& set_of_other = again ? z.later : z.todo;
+      set_of_other = static_cast<std::uint8_t>(set_of_other & ~(1 << b));
+      emit(other, Step{kRoundClaim, a, b});
+    }
     const dsm::Verdict verdict =
         member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
     if (verdict == dsm::Verdict::wait) {
@@ -1532,6 +1556,12 @@ class Coherence {
                                             : verdict == dsm::Verdict::wait  ? kLater
                                                                              : kLook),
                  a, b});
+  }
+
+  /// That is a guess of the shipped code, so both are tried.
+  [[nodiscard]] bool may_stay_open(const State& s, std::uint8_t r, std::uint8_t b) const noexcept {
+    const Block w = word(s, r, b);
+    return program_.open && !w.busy && w.twin && w.pins == 0;
   }
 
   /// Sharing::take_notices for a page: which blocks; does the rank stay a reader, as it has copies of others?
@@ -1844,6 +1874,11 @@ class Coherence {
     }
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
+    if (instr(s, a).what == Do::send && may_stay_open(s, s.actor[a].at, b)) {
+      State other = s;
+      try_claim(other, a, b, Event::release_open);
+      emit(other, Step{kEvent, a, b});
+    }
     if (verdict == dsm::Verdict::done) next_of_event(n, a);
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
   }

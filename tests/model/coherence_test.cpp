@@ -79,6 +79,41 @@ Named two_workers() {
             {0, {cross(0), load(0, 0), cross(1), load(0, 1)}}}}};
 }
 
+// Two ranks store to one byte each of a third's block again and again, and read the other's.
+Named rewritten() {
+  return {"stored to again and again",
+          {{{1, {store(0, 0, 1), set(0), cross(1), store(0, 0, 2), load(0, 1), set(2)}},
+            {0, {cross(0), load(0, 0), store(0, 1, 3), set(1), cross(2), load(0, 0)}}}}};
+}
+
+// What a rank has sent, or has taken from the owner, is stored to by the owner before its next release.
+Named stored_over_what_was_sent() {
+  return {"stored over what was sent",
+          {{{1, {store(0, 0, 1), set(0), store(0, 1, 2), set(1)}},
+            {0, {cross(0), store(0, 0, 5), cross(1), load(0, 0)}}}}};
+}
+Named stored_over_what_was_merged() {
+  return {"stored over what was merged",
+          {{{1, {store(0, 0, 1), cross(1), store(0, 0, 2), set(2)}},
+            {0, {store(0, 1, 3), set(1), store(0, 1, 4), cross(2), load(0, 1)}}}}};
+}
+
+// The page comes to a rank that stores to it again and again.
+Named rewritten_and_moved() {
+  return {"stored to again and again, and moved",
+          {{{1, {store(0, 0, 1), release(), own(0), store(0, 0, 2), set(0)}},
+            {1, {release()}},
+            {0, {load(0, 1), cross(0), load(0, 0)}}}}};
+}
+
+// A worker stores while another of its rank takes notices of the block.
+Named stored_while_acquiring() {
+  return {"stored to while its rank acquires",
+          {{{1, {store(0, 0, 1), store(0, 0, 2), set(1)}},
+            {1, {cross(0), load(0, 1)}},
+            {0, {store(0, 1, 3), set(0), cross(1), load(0, 0)}}}}};
+}
+
 // One worker acquires while the other fetches: the fetched copy must not outlive the acquire.
 Named acquire_while_fetching() {
   return {"acquire while another worker fetches",
@@ -1234,7 +1269,12 @@ std::vector<Named> programs() {
           reuse_elsewhere(),
           two_pages(),
           page_of_two_blocks(),
-          page_to_and_fro()};
+          page_to_and_fro(),
+          rewritten(),
+          stored_over_what_was_sent(),
+          stored_over_what_was_merged(),
+          rewritten_and_moved(),
+          stored_while_acquiring()};
 }
 
 /// The other programs, where ranks 0 and 1 have room for one page; only one of them where both are too much
@@ -1295,6 +1335,24 @@ std::vector<Named> programs_with_little_room() {
   return all;
 }
 
+/// All programs, where blocks may stay writable over a release or an acquire; those too large to walk without
+/// it excepted.
+std::vector<Named> programs_with_open_blocks() {
+  std::vector<Named> all;
+  for (const auto& of : {programs(), kept_programs()}) {
+    for (Named n : of) {
+      n.name += ", blocks stay open";
+      n.program.open = true;
+      all.push_back(n);
+    }
+  }
+  return all;
+}
+Named open(Named n) {
+  n.program.open = true;
+  return n;
+}
+
 class EveryInterleaving : public testing::TestWithParam<Named> {};
 
 TEST_P(EveryInterleaving, LosesNothing) {
@@ -1316,6 +1374,8 @@ INSTANTIATE_TEST_SUITE_P(OneFrame, EveryInterleaving, testing::ValuesIn(frame_pr
 INSTANTIATE_TEST_SUITE_P(Tiers, EveryInterleaving, testing::ValuesIn(kept_programs()),
                          [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(BroughtAlong, EveryInterleaving, testing::ValuesIn(programs_with_pages_brought()),
+                         [](const auto& param) { return as_name(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(Open, EveryInterleaving, testing::ValuesIn(programs_with_open_blocks()),
                          [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(WithLittleRoom, EveryInterleaving, testing::ValuesIn(programs_with_little_room()),
                          [](const auto& param) { return as_name(param.param.name); });
@@ -1339,6 +1399,7 @@ class Writer {
     }
     n_.program.watched = pick(3) == 0;
     n_.program.brings = seed % 2 == 0;
+    n_.program.open = seed / 2 % 2 == 0;
     for (auto& h : holder_) h = pick(workers());
   }
 
@@ -1588,6 +1649,13 @@ std::vector<Mutant> mutants() {
       {"parts_asked_ended_late", parts_asked_ended_late, fetch_beside_a_drop()},
       {"ours_unnoted", ours_unnoted, copy_outlives_a_move()},
       {"ours_noted_late", ours_noted_late, late_meeting()},
+      {"open_unsent_twin", open_unsent_twin, open(stored_over_what_was_sent())},
+      {"open_counts_clean", open_counts_clean, open(rewritten())},
+      {"open_unrefreshed", open_unrefreshed, open(rewritten())},
+      {"open_two_loads", r3_two_loads, open(two_releasers())},
+      {"open_no_join", r6_no_join, open(rewritten())},
+      {"open_plain_refresh", r4_plain_refresh, open(stored_while_acquiring())},
+      {"open_twin_left", r4_twin_left, open(stored_over_what_was_merged())},
       {"ours_forgotten", ours_forgotten, evicted_and_told_twice()},
       {"frame_not_stood", tier_get_not_stood, kept(frame_put_and_load(), {1})},
       {"frame_read_asleep", tier_read_asleep, kept(frame_put_and_load(), {1})},
