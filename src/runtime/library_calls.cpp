@@ -5,12 +5,12 @@
 //
 // A locale that a thread makes lies in global memory:
 //
-//   its count                    by the program's atomics (runtime/atomics.h)
-//   counts of its facets         changed under one lock of the job, by libstdc++'s functions. Facets in private
-//                                memory, which each rank's libstdc++ has of its own, never come to their end:
-//                                a locale may end on another rank than it began
-//   caches (what num_put and     made with the locale, not at its first use: libstdc++ publishes them by a
-//   money_put read of facets)    plain store, which another rank may see before it sees the cache
+//   its count                   by the program's atomics (runtime/atomics.h)
+//   counts of its facets        changed under one lock of the job, by libstdc++'s functions. Facets in
+//                               private memory, which each rank's libstdc++ has of its own, never come to
+//                               their end: a locale may end on another rank than it began
+//   caches (what num_put and    made with the locale, not at its first use: libstdc++ publishes them by a
+//   money_put read of facets)   plain store, which another rank may see before it sees the cache
 //
 // Thread safety: as libstdc++'s functions.
 #include "runtime/library_calls.h"

@@ -41,6 +41,7 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
       nap_lengths_{
           kFirstNapNs * ranks_per_bit_,
           ranks_per_bit_ * (transport.facts().poll_every_ns == 0 ? kLongestNapNs : kLongestUnrungNapNs)},
+      seen_(config.ranks),
       victims_(from_here, config.rank) {
   KASANE_CHECK_OP(raw(config.rank), <, config.ranks);
   KASANE_CHECK_OP(from_here.size(), ==, config.ranks);
@@ -87,7 +88,65 @@ SlotId Scheduler::steal_from_rank(std::uint32_t worker, Rank victim) {
     const SlotId slot = steal_from(worker, victim, (first + i) % config_.workers);
     if (slot != kNoSlot) return slot;
   }
+  if (waiting_at(victim) == Waiting::now) bring_ready(worker, victim);
   return kNoSlot;
+}
+
+// ---- other ranks' ready lists -----------------------------------------------------------------------------
+
+bool Scheduler::all_work_at(Rank r) {
+  return transport_.mapped(r, gas::kThreads) != nullptr && words_.load(r, ult::Layout::hungry_workers()) == 0;
+}
+
+// The newest of the list speaks for all: threads that are moving there are that rank's alone. Where it takes
+// its list again and again, its threads only let each other run.
+Scheduler::Waiting Scheduler::waiting_at(Rank victim) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (transport_.mapped(victim, gas::kThreads) == nullptr) return Waiting::none;
+  Seen& seen = seen_[raw(victim)];
+  const SlotId newest = ult::slot_of_link(words_.load(victim, ult::Layout::ready_head()));
+  if (newest == kNoSlot || !all_work_at(victim) || rank_of(newest) != victim) {
+    seen.since_ns.store(0, relaxed);
+    return Waiting::none;
+  }
+  const std::uint64_t now = now_ns(), taken = words_.load(victim, ult::Layout::ready_taken());
+  const std::uint64_t since = seen.since_ns.load(relaxed);
+  if (since != 0 && seen.taken.load(relaxed) == taken)
+    return now - since < kLeftAloneNs ? Waiting::soon : Waiting::now;
+  seen.taken.store(taken, relaxed);
+  seen.since_ns.store(now, relaxed);
+  return since == 0 ? Waiting::soon : Waiting::none;
+}
+
+// The whole list; from this rank's own its workers take the threads over, as those that moved here. In
+// between they are in no list.
+void Scheduler::bring_ready(std::uint32_t worker, Rank victim) {
+  const std::uint64_t head = ult::Layout::ready_head();
+  ult::Word newest = words_.load(victim, head);
+  for (ult::Word found; newest != 0; newest = found) {
+    found = words_.compare_swap(victim, head, newest, 0);
+    if (found == newest) break;
+  }
+  bool moving = false;
+  for (SlotId slot = ult::slot_of_link(newest), older; slot != kNoSlot; slot = older) {
+    const std::uint64_t link = layout_.word(slot, offsetof(ult::SlotControl, next));
+    older = ult::slot_of_link(words_.load(layout_.birth_rank(slot), link));  // before the push
+    const Rank to = rank_of(slot) == victim ? config_.rank : victim;
+    moving |= to == victim;
+    if (to != victim) count_for(worker, &Counters::steals_remote);
+    ult::Word before = words_.load(to, head);
+    for (ult::Word found;; before = found) {
+      words_.store(layout_.birth_rank(slot), link, before);
+      found = words_.compare_swap(to, head, before, ult::link_to(slot));
+      if (found == before) break;
+    }
+  }
+  if (moving) ring(victim);  // it may have slept meanwhile
+}
+
+Rank Scheduler::rank_of(SlotId slot) {
+  return Rank{static_cast<std::uint32_t>(
+      words_.load(layout_.birth_rank(slot), layout_.word(slot, offsetof(ult::SlotControl, rank))))};
 }
 
 SlotId Scheduler::steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque) {
@@ -195,6 +254,7 @@ bool Scheduler::work_elsewhere(std::uint32_t) {
       if (has_work(seen.top, seen.bottom)) return true;
       want_of(Rank{r}, d);
     }
+    if (waiting_at(Rank{r}) != Waiting::none) return true;
   }
   return false;
 }

@@ -80,6 +80,7 @@ class Scheduler final : public ult::OtherRanks {
   void wake_idle_rank() override;
   void answer() override;
   void ring(Rank) override;
+  [[nodiscard]] bool all_work_at(Rank) override;
   std::uint32_t activity() override;
   /// Tells the workers of rank `to` that a request was sent there (comm::Transport::set_nudge).
   void nudge(Rank to);
@@ -87,6 +88,8 @@ class Scheduler final : public ult::OtherRanks {
 
  private:
   static constexpr std::int64_t kFirstBackoffNs = 500, kLongestBackoffNs = 16'000;
+  /// So long a rank at work leaves a thread in its ready list before others bring it to theirs.
+  static constexpr std::uint64_t kLeftAloneNs = 50'000;
 
   struct Look {
     std::uint64_t top, bottom;
@@ -98,6 +101,11 @@ class Scheduler final : public ult::OtherRanks {
   SlotId steal_anywhere(std::uint32_t worker);
   SlotId steal_from_rank(std::uint32_t worker, Rank victim);
   SlotId steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque);
+  /// What another rank's ready list has for this rank to bring: nothing; something, perhaps soon; now.
+  enum class Waiting : std::uint8_t { none, soon, now };
+  Waiting waiting_at(Rank victim);
+  void bring_ready(std::uint32_t worker, Rank victim);
+  [[nodiscard]] Rank rank_of(SlotId);
   [[nodiscard]] std::uint64_t top_of(std::uint32_t deque) const noexcept;
   [[nodiscard]] std::uint64_t bottom_of(std::uint32_t deque) const noexcept;
   [[nodiscard]] Look look(Rank victim, std::uint32_t deque);
@@ -129,6 +137,12 @@ class Scheduler final : public ult::OtherRanks {
   bool naps_;  ///< a wake-up could slip through
   Naps nap_lengths_;
   std::vector<WorkerState> workers_;
+  /// Of each rank: how often its workers had taken its ready list, and since when that is so; since 0: the
+  /// list was empty. relaxed: hints
+  struct Seen {
+    std::atomic<std::uint64_t> taken{0}, since_ns{0};
+  };
+  std::vector<Seen> seen_;
 
   // Only the holder of thief_ touches these two.
   Victims victims_;

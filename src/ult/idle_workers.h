@@ -78,12 +78,6 @@ class IdleWorkers {
     return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers);
   }
 
-  /// Workers that search or sleep. relaxed: a number.
-  [[nodiscard]] std::uint32_t hungry() const noexcept {
-    const std::uint64_t word = word_.load(std::memory_order_relaxed);
-    return static_cast<std::uint32_t>((word & kSleepers) + (word >> 16 & 0xffff));
-  }
-
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();

@@ -3,11 +3,12 @@
 // nothing else. It lies in registered memory outside V (docs/design/sched.md, "Memory"). All ranks pass the
 // same two numbers, so each can compute where a word of any rank is:
 //
-//   0      ready list head     (its own cache line)       see Link
+//   0      ready list head     (its own cache line)       see Link; times that the list was taken
 //   64     returned list head  (own line)
 //   128    idle-ranks word     (own line)                 a bit a rank, and kRequestPending
 //   192    sync records: free list head, number ever used (own line)
 //   256    thread-local keys: number created, destructors (rank 0's are the job's; ult/locals.h)
+//   320    hungry workers      (own line)                 of the rank: searching or asleep
 //   384    deques              one a worker: base/deque.h
 //          lazy threads        LazyWorker[workers]: ult/lazy.h
 //          slot controls       SlotControl[slots_per_rank]
@@ -108,6 +109,8 @@ class Layout {
   [[nodiscard]] constexpr std::uint32_t slots_per_rank() const noexcept { return slots_; }
 
   [[nodiscard]] static constexpr std::uint64_t ready_head() noexcept { return 0; }
+  /// How often a worker of the rank has taken the ready list.
+  [[nodiscard]] static constexpr std::uint64_t ready_taken() noexcept { return 8; }
   [[nodiscard]] static constexpr std::uint64_t returned_head() noexcept { return 64; }
   [[nodiscard]] static constexpr std::uint64_t idle_ranks() noexcept { return 128; }
   /// Free sync records: tag 32 | index + 1 32. The tag grows with each change, so that compare-swap sees
@@ -120,6 +123,9 @@ class Layout {
   [[nodiscard]] static constexpr std::uint64_t local_destructor(std::uint32_t key) noexcept {
     return 264 + key * 8;
   }
+
+  /// The number of the rank's workers that search or sleep: a hint for other ranks.
+  [[nodiscard]] static constexpr std::uint64_t hungry_workers() noexcept { return 320; }
 
   // ---- the deque of a worker: a base/deque.h Deque of deque_entries() slot ids, which defines offsets
   // within it ----

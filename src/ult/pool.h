@@ -57,6 +57,8 @@ class OtherRanks {
   virtual void answer() {}
   /// The ready list of rank got an entry: ring it.
   virtual void ring(Rank) {}
+  /// As far as is known at no cost: no worker of that rank searches or sleeps.
+  [[nodiscard]] virtual bool all_work_at(Rank) { return false; }
   /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).
   virtual std::uint32_t activity() = 0;
   virtual void sleep(std::uint32_t seen, std::int64_t timeout_ns) = 0;

@@ -135,10 +135,12 @@ class PoolCore {
   [[nodiscard]] std::atomic_ref<Word> idle_ranks() const noexcept {
     return atomic(controls.own_word(Layout::idle_ranks()));
   }
+  [[nodiscard]] std::uint32_t hungry_workers() const noexcept {
+    return static_cast<std::uint32_t>(
+        atomic(controls.own_word(Layout::hungry_workers())).load(std::memory_order_relaxed));
+  }
   /// False: no thread is left.
   bool promote(Worker& worker, LazyRecord& record);
-  /// Tells the worker that another one of this rank is hungry.
-  void want_of(const Worker& worker) const noexcept;
   [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_from(Source source, Worker& worker);

@@ -150,11 +150,11 @@ void PoolCore::serve_wanted(Worker& worker) {
   // `wanted` behind a membarrier, and so after this.
   lazy.want(0);
   answer_if_asked();
-  // relaxed: hints
+  // relaxed, all three: hints
   const auto ranks = static_cast<std::uint32_t>(
       std::popcount(idle_ranks().load(std::memory_order_relaxed) & ~kRequestPending));
   const std::uint32_t hungry =
-      std::max(idle_workers.hungry() + ranks, (wanted & LazyWorker::kHungry) != 0 ? 1u : 0u);
+      std::max(hungry_workers() + ranks, (wanted & LazyWorker::kHungry) != 0 ? 1u : 0u);
   const std::uint64_t offered = worker.queue.size_hint();
   if (lazy.newest == nullptr || offered >= hungry) return pushed();
   worker.settle_leftover();
@@ -163,11 +163,6 @@ void PoolCore::serve_wanted(Worker& worker) {
   if (!promote(worker, *std::exchange(*last, nullptr))) return;
   if (offered + 1 < hungry) lazy.want(LazyWorker::kHungry);
   pushed();
-}
-
-void PoolCore::want_of(const Worker& worker) const noexcept {
-  // A load first: the line stays the worker's as long as it is told already.
-  if (worker.lazy->wanted() != LazyWorker::kHungry) worker.lazy->want(LazyWorker::kHungry);
 }
 
 void PoolCore::save_exceptions(Worker& worker) {
@@ -239,6 +234,10 @@ void PoolCore::make_ready(SlotId slot, Rank rank) {
   controls.push(rank, Layout::ready_head(), slot);
   if (rank == config.rank) return pushed();
   idle_workers.other_ranks().ring(rank);
+  // Who is idle may bring it, if it is not on its way there.
+  if (idle_workers.other_ranks().all_work_at(rank) &&
+      controls.get(slot, offsetof(SlotControl, rank)) == raw(rank))
+    pushed();
 }
 
 // As a push: a sleeper that cannot know of it is woken (ult/idle_workers.h).
@@ -359,6 +358,8 @@ SlotId PoolCore::take_ready(Worker& worker) {
   // relaxed: a hint; take_all is the acquire.
   if (atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) == 0) return kNoSlot;
   SlotId slot = controls.take_all(Layout::ready_head());
+  // relaxed: a number
+  atomic(controls.own_word(Layout::ready_taken())).fetch_add(1, std::memory_order_relaxed);
   while (slot != kNoSlot) {
     const SlotId older = controls.next(slot);  // before the push: a thief may run it at once
     take_over(slot);
@@ -383,7 +384,7 @@ SlotId PoolCore::steal_here(Worker& worker) {
                               [&](Worker* victim) {
                                 SlotId slot;
                                 const Steal outcome = victim->queue.steal(slot);
-                                if (outcome == Steal::empty) want_of(*victim);
+                                if (outcome == Steal::empty) victim->lazy->want(LazyWorker::kHungry);
                                 if (outcome != Steal::taken) return kNoSlot;
                                 count(worker.counters->steals_local);
                                 const Traced traced(worker.counters, TraceKind::steal_here, victim->index);
@@ -417,7 +418,7 @@ bool PoolCore::something_to_do(Worker& worker, SlotId root) {
     return true;
   for (const auto& other : workers) {
     if (other->queue.stealable()) return true;
-    want_of(*other);
+    other->lazy->want(LazyWorker::kHungry);
   }
   return idle_workers.other_ranks().work_elsewhere(worker.index);
 }
@@ -426,6 +427,8 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
   const Timed timed(*worker.counters, worker.counters->ns_idle, TraceKind::idle);
   std::uint64_t give_up = now_ns() + kSpinNs;
   SlotId slot = kNoSlot;
+  const auto hungry = atomic(controls.own_word(Layout::hungry_workers()));
+  hungry.fetch_add(1, std::memory_order_seq_cst);  // seq_cst, and below: see the end
   idle_workers.start_search();
   while (!finished(root)) {
     answer_if_asked();
@@ -450,6 +453,10 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     give_up = now_ns() + kSpinNs;
   }
   idle_workers.found();
+  // Who has made a thread ready here meanwhile counted on this worker.
+  if (hungry.fetch_sub(1, std::memory_order_seq_cst) == 1 && slot != kNoSlot &&
+      atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_seq_cst) != 0)
+    pushed();
   return slot;
 }
 

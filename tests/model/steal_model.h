@@ -160,7 +160,8 @@ class Stealing {
                                              "cross: acquires",
                                              "goes on",
                                              "moves: saves",
-                                             "moves: ready list"};
+                                             "moves: ready list",
+                                             "idle: brings from another rank's ready list"};
     static constexpr const char* kTheftWords[] = {"look",     "bottom",      "entry",  "claim",
                                                   "sp",       "ask_release", "adopt",  "acquire",
                                                   "set_rank", "done",        "arrived"};
@@ -205,7 +206,8 @@ class Stealing {
     sAcquire,
     sGoOn,
     sMoveSave,
-    sMove
+    sMove,
+    sBring
   };
 
   [[nodiscard]] bool without(StealMutation m) const noexcept { return p_.without == m; }
@@ -511,6 +513,15 @@ class Stealing {
       if (wrong != nullptr) return emit(n, Step{sReady, w, t}, wrong);
       n.thread[t].resumed = 1;
       emit(n, Step{sReady, w, t});
+    }
+    // Those that ran last where they are ready. (Whether that rank's workers are busy is a matter of speed.)
+    for (std::uint8_t t = 0; t < T; ++t) {
+      const std::uint8_t from = s.thread[t].rank;
+      if (from == rank(w) || !(s.ready[from] & (1 << t))) continue;
+      State n = s;
+      n.ready[from] = static_cast<std::uint8_t>(n.ready[from] & ~(1 << t));
+      n.ready[rank(w)] = static_cast<std::uint8_t>(n.ready[rank(w)] | 1 << t);
+      emit(n, Step{sBring, w, t});
     }
     for (std::uint8_t v = 0; v < W; ++v) {  // looks that find nothing change nothing: no step
       if (v == w || !sched::has_work(wide(s.queue[v].top), wide(s.queue[v].bottom))) continue;
