@@ -62,7 +62,8 @@ const char* kasane_error_message(void);
  * threads may still run then. Called from main, on rank 0; main's stack lies in the space, so argument may
  * point to main's locals. A C++ exception of entry passes through. May be called again after it returned.
  * Consistency: everything that entry did is visible to the caller afterwards.
- * EPERM: called on a user-level thread, or not on main's OS thread.
+ * EPERM: called on a user-level thread, or not on main's OS thread. A program that was linked without
+ * libkasane_start.a (pkg-config --libs kasane has it) ends with a message and status 1.
  */
 int kasane_run(void (*entry)(void*), void* argument);
 

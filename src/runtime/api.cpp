@@ -18,9 +18,11 @@
 
 #include "base/assert.h"
 #include "runtime/api_error.h"
+#include "runtime/forks.h"
 #include "runtime/held_mutexes.h"
 #include "runtime/job_counters.h"
 #include "runtime/numa_api.h"
+#include "runtime/process_state.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "runtime/stream_formats.h"
@@ -60,6 +62,19 @@ Runtime* runtime_for(const char* call) noexcept {
 [[noreturn, gnu::cold]] void die() {
   std::fprintf(stderr, "kasane: %s\n", kasane_error_message());
   std::abort();
+}
+
+/// A program that was linked without libkasane_start.a has no ranks, and never will: it ends, since C
+/// programs hardly look at what kasane_run returns.
+[[gnu::cold]] void end_where_never_started() {
+  if (kasane::runtime::process().rank != kasane::kNoRank || kasane::runtime::runtime_of_parent() != nullptr)
+    return;  // it has ended, or this is a child of fork()
+  std::fputs(
+      "kasane: kasane::run: this program was linked without libkasane_start.a, so Kasane has not started: "
+      "compile and link it with $(pkg-config --cflags --libs kasane), or with CMake's target "
+      "kasane::kasane\n",
+      stderr);
+  std::exit(EXIT_FAILURE);
 }
 
 constexpr const char* kAllocate = "kasane::allocate";
@@ -154,7 +169,10 @@ extern "C" {
 int kasane_run(void (*entry)(void*), void* argument) {
   constexpr const char* call = "kasane::run";
   Runtime* r = runtime_for(call);
-  if (r == nullptr) return EPERM;
+  if (r == nullptr) {
+    end_where_never_started();
+    return EPERM;
+  }
   if (r->attached()) return kasane::runtime::api_fail_outside(call);
   if (Pool::self() != kasane::kNoSlot)
     return api_fail(EPERM, call,

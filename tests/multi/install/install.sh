@@ -23,7 +23,7 @@ expect() {
 # use_it PREFIX: hello in three ways and a program of comm alone, on 1 and 4 ranks, from the package's present
 # place.
 use_it() {
-  local prefix=$1 ranks pc
+  local prefix=$1 ranks pc run status output
   local kasane="$prefix/bin/kasane" work="$scratch/work"
   rm -rf "$work"
   "$kasane" --version
@@ -103,6 +103,16 @@ use_it() {
     expect "hold between ranks" "$kasane" info "$work/$program"
   done
   expect "(1 ranks)" "$work/hello"
+  # Who forgets pkg-config is told.
+  "$CC" -std=c11 "$here/hello/hello.c" -o "$work/hello_c_alone" "-I$prefix/include" "-L$pc/.." \
+    "-Wl,-rpath,$pc/.." -lkasane
+  for run in "" "$kasane run -n 2 --"; do
+    status=0
+    output=$(timeout 60 $run "$work/hello_c_alone" 2>&1) || status=$?
+    [ $status != 0 ] || fail "status 0 of a program without libkasane_start.a: $run"
+    grep -q "pkg-config --cflags --libs kasane" <<<"$output" ||
+      fail "a program without libkasane_start.a is not told what to do: $run: $output"
+  done
   # What is loaded by name is found in the moved prefix, from the command and from the program's library.
   expect "(2 ranks)" "$kasane" run -n 2 --malloc space -- "$work/hello"
   expect "mpi (" "$kasane" info
