@@ -1410,6 +1410,9 @@ std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write)
 }
 
 bool Runtime::has_budget() const noexcept { return state_->tiers != nullptr; }
+std::uint64_t Runtime::dram_share() const noexcept {
+  return state_->tiers != nullptr ? state_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
+}
 bool Runtime::can_pin(std::size_t bytes) noexcept {
   return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
 }

@@ -154,6 +154,8 @@ class Runtime {
   std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept;
   /// Of DRAM, for global memory.
   [[nodiscard]] bool has_budget() const noexcept;
+  /// Bytes of it that this rank may always have; the largest number: there is no limit.
+  [[nodiscard]] std::uint64_t dram_share() const noexcept;
   /// Whether so much can be pinned at once.
   [[nodiscard]] bool can_pin(std::size_t bytes) noexcept;
   /// How much of a longer system call is pinned at once.
