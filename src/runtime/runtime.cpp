@@ -1552,7 +1552,14 @@ Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSe
   const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
   const auto moved = s.numa->place_blocks(first, offset + bytes - first, nodes);
   KASANE_TRY(moved);
-  return *moved ? Result<void>() : tell(p, bytes, gas::Advisor::What::leave, "numa_blocks");
+  return *moved ? Result<void>() : numa_leave(p, bytes, "numa_blocks");
+}
+
+/// What could not be moved to its nodes comes back there.
+Result<void> Runtime::numa_leave(void* p, std::size_t bytes, const char* call) {
+  KASANE_TRY(tell(p, bytes, gas::Advisor::What::leave, call));
+  state_->numa->warn_of_misplaced(state_->space->offset(p), bytes);
+  return {};
 }
 
 Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
@@ -1572,7 +1579,7 @@ Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& r
   }
   const auto moved = s.numa->bind(io, s.space->offset(p), bytes, request);
   KASANE_TRY(moved);
-  return *moved ? Result<void>() : tell(p, bytes, gas::Advisor::What::leave, call);
+  return *moved ? Result<void>() : numa_leave(p, bytes, call);
 }
 
 Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {
