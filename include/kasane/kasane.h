@@ -76,6 +76,12 @@ uint32_t kasane_rank(void);
 uint32_t kasane_ranks(void);
 /** Workers of each rank. */
 uint32_t kasane_workers(void);
+/**
+ * Bytes of DRAM that this rank may always have for global memory: its part of its host's budget
+ * (`kasane run --dram`, by default most of the machine's memory). What is beyond it may lie on SSD.
+ * UINT64_MAX: there is no limit. From any thread; no consistency effect.
+ */
+uint64_t kasane_dram(void);
 
 /* ---- attached processes -------------------------------------------------------------------------------- */
 /*

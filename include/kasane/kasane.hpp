@@ -73,6 +73,9 @@ namespace kasane {
 [[nodiscard]] inline std::uint32_t ranks() noexcept { return kasane_ranks(); }
 /// Workers of each rank.
 [[nodiscard]] inline std::uint32_t workers() noexcept { return kasane_workers(); }
+/// Bytes of DRAM that this rank may always have for global memory (`kasane run --dram`): what is beyond it
+/// may lie on SSD. The largest number: there is no limit.
+[[nodiscard]] inline std::uint64_t dram() noexcept { return kasane_dram(); }
 
 /// Runs f() as the root user-level thread and returns its value when it (not what it detached) has ended.
 /// Called from main, on rank 0; may be called again afterwards. An exception of f passes through. f may

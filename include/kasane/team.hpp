@@ -83,7 +83,9 @@ class member {
   /// 0 to rank_size() - 1, among the members of its rank.
   [[nodiscard]] std::uint32_t rank_index() const noexcept { return index_ - rank_ * rank_size_; }
   [[nodiscard]] std::uint32_t rank_size() const noexcept { return rank_size_; }
-  /// The NUMA node of the CPU that runs it now, in the system's numbers; 0 where the system does not say.
+  /// The NUMA node of the CPU that runs it now, in the system's numbers; 0 where the system does not say. It
+  /// stays the same where all workers of the rank are bound to one node (`--bind numa`, a rank a node). A
+  /// member of a rank on several nodes may go on at another worker after wait(), wait_here() or another wait.
   [[nodiscard]] std::uint32_t numa_node() const noexcept {
     unsigned cpu = 0, node = 0;
     return ::getcpu(&cpu, &node) == 0 ? node : 0;

@@ -207,7 +207,13 @@ void Pager::take_entered() {
   arming_->end_turn();
 }
 
+/// Pinned pages stay whether they are touched or not, so their translations stay, too.
+void Pager::arm(PageId page, std::uint32_t before) noexcept {
+  if (!advisor_.table().held(page)) arming_->arm(page, before);
+}
+
 bool Pager::touched(PageId page) noexcept {
+  if (advisor_.table().held(page)) return true;
   arming_->before_look(page);
   return coherence_.touched(page);
 }

@@ -66,7 +66,7 @@ class Pager final : private mem::PageProbe {
   void stop() noexcept;
 
  private:
-  void arm(PageId page, std::uint32_t before) noexcept override { arming_->arm(page, before); }
+  void arm(PageId page, std::uint32_t before) noexcept override;
   bool touched(PageId page) noexcept override;
 
   [[nodiscard]] bool ready();

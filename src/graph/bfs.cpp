@@ -15,6 +15,7 @@
 #include <kasane/team.hpp>
 #include <utility>
 
+#include "graph/beyond_dram.h"
 #include "graph/layout.h"
 #include "graph/member_part.h"
 #include "graph/sums.h"
@@ -35,8 +36,8 @@ struct OfRank {
   std::uint64_t all_size;
 };
 
-using Counts = std::array<std::uint64_t, 3>;  ///< vertices, edges that leave them, edges of the list at them
-enum Count : std::size_t { kVertices, kEdges, kTuples };
+using Counts = std::array<std::uint64_t, 2>;  ///< vertices, and edges of the list at them
+enum Count : std::size_t { kVertices, kTuples };
 
 /// Ids of a member until there are enough to append them to its rank's.
 class Found {
@@ -73,7 +74,7 @@ struct Search {
   bfs_options options;
   vertex root;
   OfRank* const* ranks;
-  Sums<std::uint64_t, 3>* sums;
+  Sums<std::uint64_t, 2>* sums;
   vertex* parent;
   Counts* total;  ///< of the reached
   std::uint32_t* depth;
@@ -87,7 +88,7 @@ class Searcher : MemberPart {
   void run() {
     begin();
     bool bottom_up = false, as_bits = false;
-    std::uint64_t left = l_.stored, vertices = 1;
+    std::uint64_t left = l_.tuples(), vertices = 1;
     Counts reached{};
     std::uint32_t depth = 0;
     for (;;) {
@@ -97,10 +98,11 @@ class Searcher : MemberPart {
       if (bottom_up)
         bottom_up = n[kVertices] >= vertices || n[kVertices] > l_.vertices / s_.options.beta;
       else
-        bottom_up = n[kEdges] > left / s_.options.alpha;
-      left -= std::min(left, n[kEdges]);
+        bottom_up = n[kTuples] > left / s_.options.alpha;
+      left -= std::min(left, n[kTuples]);
       vertices = n[kVertices];
       collect(as_bits, bottom_up);
+      if (l_.beyond_dram && !bottom_up) order_frontier();
       turn_ ^= 1;
       counts_ = {};
       bottom_up ? step_bottom_up() : step_top_down();
@@ -146,6 +148,8 @@ class Searcher : MemberPart {
 
   void collect(bool as_bits, bool to_bits) {
     if (me_.rank_index() == 0) {
+      // Top-down it says itself what it reads.
+      advise_rows(l_, me_.rank(), to_bits ? usage::once : usage::random);
       if (to_bits)
         as_bits ? collect_bits() : set_bits();
       else
@@ -186,23 +190,45 @@ class Searcher : MemberPart {
     mine_.all_size = n;
   }
 
+  /// By address of the rows, so that each of their pages is read once, and many at a time.
+  void order_frontier() {
+    if (me_.rank_index() == 0) std::sort(mine_.all_ids, mine_.all_ids + mine_.all_size);
+    me_.wait_here();
+  }
+
   // ---- steps ----
 
   void step_top_down() {
     Found found(mine_.ids[turn_], mine_.size[turn_], alone_);
     const Rows& rows = part_.forward;
     me_.deal(0, mine_.all_size, 64, [&](std::size_t i, std::size_t end) {
+      if (l_.beyond_dram) {
+        if (i == 0) send_for(rows, 0, kAhead);
+        send_for(rows, i + kAhead, end + kAhead);
+      }
       for (; i < end; ++i) {
         const vertex v = mine_.all_ids[i], caller = l_.caller_of(v);
         for (std::uint64_t e = rows.start[v]; e < rows.start[v + 1]; ++e) {
           const vertex row = rows.ids[e] - base_;
           if (!claim(row)) continue;
           reach(row, caller);
-          counts_[kEdges] += part_.out.degree(row);
           found.add(base_ + row);
         }
       }
     });
+  }
+  /// Has the rows of some of the frontier read, without waiting.
+  void send_for(const Rows& rows, std::size_t i, std::size_t end) const {
+    constexpr std::uint64_t kNear = page_default / sizeof(vertex);
+    const polling_scope here;
+    end = std::min<std::size_t>(end, mine_.all_size);
+    while (i < end) {
+      const std::uint64_t first = rows.start[mine_.all_ids[i]];
+      std::uint64_t last = rows.start[mine_.all_ids[i] + 1];
+      while (++i < end && rows.start[mine_.all_ids[i]] < last + kNear)
+        last = rows.start[mine_.all_ids[i] + 1];
+      if (first != last) prefetch(rows.ids + first, last - first);
+    }
   }
   /// Marks it visited; false: it was.
   [[nodiscard]] bool claim(vertex row) noexcept {
@@ -246,18 +272,19 @@ class Searcher : MemberPart {
     return found;
   }
 
+  static constexpr std::size_t kAhead = 128;  ///< rows whose reads are under way
   const Search& s_;
   OfRank& mine_;
   const bool alone_;
   unsigned turn_ = 0;  ///< which of the published parts is the frontier
-  Sums<std::uint64_t, 3>::Turn sum_turn_;
+  Sums<std::uint64_t, 2>::Turn sum_turn_;
   Counts counts_{};
 };
 
 /// What a search needs beside the graph.
 class SearchMemory {
  public:
-  explicit SearchMemory(const Layout& l) : of_(l.ranks, 1), sums_(l.ranks, workers()) {
+  explicit SearchMemory(const Layout& l) : l_(l), of_(l.ranks, 1), sums_(l.ranks, workers()) {
     const std::size_t all = std::size_t{l.ranks} * l.words();
     for (std::uint32_t r = 0; r < l.ranks; ++r) {
       OfRank o{};
@@ -270,7 +297,17 @@ class SearchMemory {
     }
   }
   [[nodiscard]] OfRank* const* of_ranks() const noexcept { return of_.get(); }
-  [[nodiscard]] Sums<std::uint64_t, 3>* sums() noexcept { return &sums_; }
+  [[nodiscard]] Sums<std::uint64_t, 2>* sums() noexcept { return &sums_; }
+  /// Its bitmaps.
+  void hold(Held& held) const {
+    for (std::uint32_t r = 0; r < l_.ranks; ++r) {
+      OfRank o;
+      kasane::get(&o, of_.get()[r]);
+      held.hold(r, o.unvisited, l_.words());
+      for (const auto* bits : o.bits) held.hold(r, bits, l_.words());
+      if (l_.ranks > 1) held.hold(r, o.all_bits, std::size_t{l_.ranks} * l_.words());
+    }
+  }
 
  private:
   template <class T>
@@ -280,9 +317,10 @@ class SearchMemory {
     memory_.emplace_back(reinterpret_cast<std::byte*>(memory.release()));
     return p;
   }
+  const Layout& l_;
   Memory memory_;
   AtRanks<OfRank> of_;
-  Sums<std::uint64_t, 3> sums_;
+  Sums<std::uint64_t, 2> sums_;
 };
 
 }  // namespace
@@ -294,6 +332,17 @@ class SearchMemory {
   t.root = root;
   t.parent = for_vertices<vertex>(l);
   SearchMemory memory(l);
+  Held held(l);
+  memory.hold(held);
+  for (std::uint32_t r = 0; r < l.ranks; ++r) {
+    const Part& part = l.parts[r];
+    held.hold(r, t.parent.get() + l.first_of(r), l.size_of(r));
+    held.hold(r, part.caller, l.block);
+    held.hold(r, part.tuples, l.block);
+    held.hold(r, part.first, l.block);
+    held.hold(r, part.forward.start, std::size_t{l.places()} + 1);
+    if (l.ranks > 1) held.hold(r, part.in.start, std::size_t{l.block} + 1);
+  }
   Counts total{};
   const Search s{l, options, root, memory.of_ranks(), memory.sums(), t.parent.get(), &total, &t.depth};
   team([&s](member& me) { Searcher(s, me).run(); });

@@ -672,7 +672,15 @@ class Builder {
           in, out, l.ranks > 1 ? Rows(p.forward) : out, p.first, p.caller, p.place, p.tuples, p.connected};
     }
     l.parts = graph_->parts.get();
+    l.beyond_dram = is_beyond_dram();
     return graph_.release();
+  }
+
+  /// A kernel needs a few words for each vertex beside the rows.
+  [[nodiscard]] bool is_beyond_dram() const {
+    const Layout& l = graph_->layout;
+    const std::uint64_t edges = l.stored / l.ranks * (sizeof(vertex) + (b_.kWeighted ? sizeof(float) : 0));
+    return edges * (l.symmetric && l.ranks == 1 ? 1 : 2) + std::uint64_t{l.block} * 48 > dram();
   }
 
   Build<W> b_;

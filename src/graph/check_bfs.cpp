@@ -10,6 +10,7 @@
 #include <kasane/team.hpp>
 #include <string>
 
+#include "graph/beyond_dram.h"
 #include "graph/complaints.h"
 #include "graph/layout.h"
 #include "graph/member_part.h"
@@ -104,6 +105,12 @@ class TreeCheck : MemberPart {
   const auto counted = make_array<Counted>(members);
   const Complaints complaints(members);
   const Checked c{l, t.root, t.parent.get(), parents.get(), levels.get(), counted.get(), &complaints};
+  Held held(l);
+  for (std::uint32_t r = 0; r < l.ranks; ++r) {
+    held.hold(r, parents.get()[r], l.vertices);
+    held.hold(r, levels.get()[r], l.vertices);
+    held.hold(r, l.parts[r].caller, l.block);
+  }
   team([&c](member& me) { TreeCheck(c, me).run(); });
   if (std::string wrong = complaints.first(); !wrong.empty()) return wrong;
   Counted all{};

@@ -6,9 +6,25 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "graph/beyond_dram.h"
+
 namespace kasane::graph {
 
 namespace detail {
+
+void advise_rows(const Layout& l, std::uint32_t rank, usage how) {
+  if (!l.beyond_dram) return;
+  const Part& part = l.parts[rank];
+  const polling_scope here;  // a member stays at its rank
+  const auto advise_ids = [how](const Rows& rows, std::size_t n) {
+    std::uint64_t edges = 0;
+    kasane::get(&edges, rows.start + n);
+    if (edges != 0) advise(rows.ids, edges, how);
+  };
+  advise_ids(part.in, l.block);
+  if (part.out.ids != part.in.ids) advise_ids(part.out, l.block);
+  if (part.forward.ids != part.out.ids) advise_ids(part.forward, l.places());
+}
 
 void destroy(Graph* g) noexcept { delete g; }
 

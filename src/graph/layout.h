@@ -55,9 +55,14 @@ struct Layout {
   std::uint64_t stored = 0, loops = 0, duplicates = 0;
   std::uint32_t ranks = 1, block = kBits;
   bool symmetric = true;
+  bool beyond_dram = false;     ///< with what kernels need, the parts take more than ranks may have in DRAM
   const Part* parts = nullptr;  ///< in memory of all ranks
 
   [[nodiscard]] std::uint32_t places() const noexcept { return ranks * block; }
+  /// Edges of the list but loops, each at both of its vertices.
+  [[nodiscard]] std::uint64_t tuples() const noexcept {
+    return symmetric ? stored + 2 * duplicates : 2 * (stored + duplicates);
+  }
   [[nodiscard]] std::uint32_t words() const noexcept { return block / kBits; }  ///< of a rank's bitmap
   [[nodiscard]] std::uint32_t owner(vertex v) const noexcept { return v / block; }
   [[nodiscard]] std::uint32_t first_of(std::uint32_t rank) const noexcept { return rank * block; }

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <utility>
 
+#include "graph/beyond_dram.h"
 #include "graph/complaints.h"
 #include "graph/layout.h"
 #include "graph/member_part.h"
@@ -44,7 +46,7 @@ class Ranker : MemberPart {
     unsigned iterations = 0;
     while (iterations < r_.options.iterations && l_.vertices != 0) {
       v = {};
-      each_row([&](std::size_t row) { pull(row, base, v); });
+      sweep(iterations % 2 != 0, [&](std::size_t row) { pull(row, base, v); });
       exchange(v);
       ++iterations;
       if (v[kChange] < r_.options.tolerance * v[kTotal]) break;
@@ -60,6 +62,20 @@ class Ranker : MemberPart {
 
   [[nodiscard]] float* given(unsigned turn) const noexcept { return r_.given[turn][me_.rank()]; }
 
+  /// f(row) for all rows, upwards or downwards: to and fro, so that what DRAM holds of the rows at the end of
+  /// a sweep is what the next one begins with.
+  template <class F>
+  void sweep(bool down, F&& f) {
+    const std::size_t first = l_.block - l_.size_of(me_.rank()), last = l_.block;
+    me_.deal(first, last, kChunk, [&](std::size_t begin, std::size_t end) {
+      if (down) begin = first + last - std::exchange(end, first + last - begin);
+      if (down) {
+        while (end-- > begin) f(end);
+      } else {
+        for (; begin < end; ++begin) f(begin);
+      }
+    });
+  }
   void set(std::size_t row, float score, Values& v) {
     const std::uint64_t degree = part_.out.degree(row);
     score_[row] = score;
@@ -136,6 +152,16 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
                   result.score.get(),
                   &result.iterations,
                   &result.change};
+  Held held(l);
+  for (std::uint32_t k = 0; k < l.ranks; ++k) {
+    held.hold(k, even.get()[k], l.places());
+    held.hold(k, odd.get()[k], l.places());
+    held.hold(k, score.get()[k], l.block);
+    const Part& part = l.parts[k];
+    held.hold(k, part.in.start, std::size_t{l.block} + 1);
+    for (const vertex* array : {part.first, part.caller, part.place}) held.let_go(array, l.block);
+    held.let_go(part.tuples, l.block);
+  }
   team([&r](member& me) { Ranker(r, me).run(); });
   return result;
 }

@@ -189,6 +189,8 @@ class Residency {
   void set_idle(bool idle) noexcept { room_.budget().set_idle(idle); }
   [[nodiscard]] bool idle() const noexcept { return room_.budget().idle(); }
   [[nodiscard]] std::uint64_t total() const noexcept { return total_; }
+  /// Blocks of it that this rank may always have.
+  [[nodiscard]] std::uint64_t fair() const noexcept { return room_.budget().fair(); }
   [[nodiscard]] const BlockSet& frames() const noexcept { return frames_; }
 
  private:

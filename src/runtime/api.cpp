@@ -202,6 +202,10 @@ uint32_t kasane_workers(void) {
   const Runtime* r = Runtime::current();
   return r != nullptr ? r->workers() : 1;
 }
+uint64_t kasane_dram(void) {
+  const Runtime* r = Runtime::current();
+  return r != nullptr ? r->dram_share() : UINT64_MAX;
+}
 
 // ---- threads ----------------------------------------------------------------------------------------------
 

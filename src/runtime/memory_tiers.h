@@ -58,6 +58,9 @@ class MemoryTiers {
   /// The limit, in bytes.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
 
+  /// Bytes of it that this rank may always have.
+  [[nodiscard]] std::uint64_t share() const noexcept { return residency_->fair() * mem::kBlockBytes; }
+
   /// Starts the pager and the reader. binding outlives the threads.
   Result<void> start(Counters&, const Binding&, dsm::Pager::Threads);
   void stop();

@@ -8,6 +8,7 @@
 
 #include "gas/heap_layout.h"
 #include "gas/regions.h"
+#include "runtime/warn.h"
 
 namespace kasane::runtime {
 namespace {
@@ -235,6 +236,17 @@ Result<topo::NumaPages> NumaMemory::where(std::uint64_t offset, std::uint64_t by
   const std::lock_guard guard(mutex_);
   KASANE_TRY(count(first, last - first, pages));
   return pages;
+}
+
+void NumaMemory::warn_of_misplaced(std::uint64_t offset, std::uint64_t bytes) {
+  const auto pages = where(offset, bytes);
+  if (!pages || pages->misplaced == 0 || warned_.exchange(true, std::memory_order_relaxed)) return;
+  CrashText text;
+  text.add("kasane: rank ").decimal(raw(transport_.rank())).add(": ").decimal(pages->misplaced);
+  text.add(
+      " pages stay on other NUMA nodes than numa::bind or numa_blocks asks for (pages_misplaced in --stats). "
+      "To move what is present takes CAP_SYS_NICE (docker run --cap-add SYS_NICE), or a directory through ");
+  warn(text.add("which it leaves DRAM and comes back (--spill, KASANE_SPILL)\n"));
 }
 
 std::uint64_t NumaMemory::misplaced(std::span<const Range> ranges) {

@@ -74,6 +74,9 @@ class NumaMemory {
 
   /// Where the OS pages of this rank's M lie.
   Result<topo::NumaPages> where(std::uint64_t offset, std::uint64_t bytes);
+  /// Says once that pages of the range are not where their policy wants them, if that is so: the kernel did
+  /// not move them, and they have not left DRAM.
+  void warn_of_misplaced(std::uint64_t offset, std::uint64_t bytes);
   struct Range {
     std::uint64_t offset, bytes;
   };
@@ -118,6 +121,7 @@ class NumaMemory {
   std::map<std::uint64_t, Bound> bound_;    ///< by offset; disjoint
   std::vector<bool> binders_;               ///< ranks that have said so
   std::atomic<bool> any_bound_{false};      ///< by this rank, or by another
+  std::atomic<bool> warned_{false};         ///< of misplaced pages
   std::atomic<bool> told_{false};           ///< all others know that this rank binds
 };
 

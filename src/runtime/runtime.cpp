@@ -1435,6 +1435,9 @@ std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write)
 }
 
 bool Runtime::has_budget() const noexcept { return state_->tiers != nullptr; }
+std::uint64_t Runtime::dram_share() const noexcept {
+  return state_->tiers != nullptr ? state_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
+}
 bool Runtime::can_pin(std::size_t bytes) noexcept {
   return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
 }
@@ -1574,7 +1577,14 @@ Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSe
   const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
   const auto moved = s.numa->place_blocks(first, offset + bytes - first, nodes);
   KASANE_TRY(moved);
-  return *moved ? Result<void>() : tell(p, bytes, gas::Advisor::What::leave, "numa_blocks");
+  return *moved ? Result<void>() : numa_leave(p, bytes, "numa_blocks");
+}
+
+/// What could not be moved to its nodes comes back there.
+Result<void> Runtime::numa_leave(void* p, std::size_t bytes, const char* call) {
+  KASANE_TRY(tell(p, bytes, gas::Advisor::What::leave, call));
+  state_->numa->warn_of_misplaced(state_->space->offset(p), bytes);
+  return {};
 }
 
 Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
@@ -1594,7 +1604,7 @@ Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& r
   }
   const auto moved = s.numa->bind(io, s.space->offset(p), bytes, request);
   KASANE_TRY(moved);
-  return *moved ? Result<void>() : tell(p, bytes, gas::Advisor::What::leave, call);
+  return *moved ? Result<void>() : numa_leave(p, bytes, call);
 }
 
 Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {

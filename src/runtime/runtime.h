@@ -154,6 +154,8 @@ class Runtime {
   std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept;
   /// Of DRAM, for global memory.
   [[nodiscard]] bool has_budget() const noexcept;
+  /// Bytes of it that this rank may always have; the largest number: there is no limit.
+  [[nodiscard]] std::uint64_t dram_share() const noexcept;
   /// Whether so much can be pinned at once.
   [[nodiscard]] bool can_pin(std::size_t bytes) noexcept;
   /// How much of a longer system call is pinned at once.
@@ -179,6 +181,7 @@ class Runtime {
   Result<void> numa_blocks(void* p, std::size_t bytes, const topo::NodeSet&);
   /// NumaMemory::bind(); pages that cannot be moved are evicted, so that they come back where they belong.
   Result<void> numa_bind(void* p, std::size_t bytes, const NumaRequest&);
+  Result<void> numa_leave(void* p, std::size_t bytes, const char* call);
   Result<topo::NumaPages> numa_where(const void* p, std::size_t bytes);
   [[nodiscard]] const topo::NodeSet& numa_nodes() const noexcept;
   /// Whether global memory may leave DRAM.

@@ -382,6 +382,25 @@ void steals() {
   expect(count_leaves(12) == 4096, "each leaf is counted once");
 }
 
+/// Without privileges and without a spill file: what is present stays and is counted, what comes is right.
+void stays() {
+  const auto nodes = numa::nodes();
+  auto* const p = static_cast<unsigned char*>(kasane::allocate(2 * kBytes));
+  touch(p, kBytes, 7);
+  const std::uint32_t home = numa::where(p, kBytes).on[nodes[0]] != 0 ? nodes[0] : nodes[1];
+  const std::uint32_t other = home == nodes[0] ? nodes[1] : nodes[0];
+  numa::bind(p, 2 * kBytes, placement::numa(other));
+  const numa::pages pages = numa::where(p, kBytes);
+  expect(pages.misplaced == kBytes / kOsPage && pages.on[home] == pages.misplaced,
+         "what is present stays: " + text(pages));
+  touch(p + kBytes, kBytes, 7);
+  expect_on(other, p + kBytes, kBytes, "touched after bind");
+  bool same = true;
+  for (std::size_t i = 0; i < 2 * kBytes; i += kOsPage) same = same && p[i] == 7;
+  expect(same, "its bytes are the same");
+  kasane::deallocate(p);
+}
+
 /// In a cpuset without node 2.
 void forbidden() {
   refuses(EINVAL, [] { (void)kasane::allocate(8, 16, placement::numa(2)); }, "a forbidden node");
@@ -405,6 +424,7 @@ int main(int argc, char** argv) {
     if (what == "rank_is_node") return rank_is_node();
     if (what == "steals") return steals();
     if (what == "forbidden") return forbidden();
+    if (what == "stays") return stays();
     if (argc > 2) {
       full_node(static_cast<std::uint32_t>(std::atoi(argv[1])), static_cast<std::size_t>(std::atol(argv[2])));
       return;

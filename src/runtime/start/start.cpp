@@ -67,14 +67,15 @@ bool g_inline_atomics = false;  ///< of a part of the executable at least
 std::optional<Launched> g_launched;
 constinit std::vector<Image> g_loaded_at_start;  ///< where --globals-of is given
 
-/// Reports why the job cannot start. For a rank the supervisor prints it, once, with the rank's number.
+/// Reports why the job cannot start: with status 2 where what it was told is wrong, else 1. For a rank the
+/// supervisor prints it, once, with the rank's number.
 [[noreturn]] void refuse(const Error& error) {
   std::string line = error.message + "\n";
   const std::string who =
       process().ranks > 1 ? "kasane: rank " + std::to_string(raw(process().rank)) + ": " : "kasane: ";
   if (process().status == nullptr) line.insert(0, who);
   tell(line.data(), line.size());
-  ::_exit(1);
+  ::_exit(error.code == Errc::invalid_argument ? 2 : 1);
 }
 
 /// The libraries that --globals-of names become the program's.

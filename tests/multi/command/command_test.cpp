@@ -74,6 +74,14 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
   expect_refused({"run"}, "PROGRAM is required");
 }
 
+// What only the machine can say is wrong is found by the ranks, which say so with the same status.
+TEST(Command, RefusesCoresThatThereAreNot) {
+  expect_refused({"run", "-n", "2", "--bind", "0,4095", "--", kProgram, "return"},
+                 "--bind (KASANE_BIND): this process may not use core 4095 (it has ");
+  expect_refused({"run", "--bind", "nodes", "--", kProgram, "return"},
+                 "--bind (KASANE_BIND): \"nodes\": none, core, numa, package, or cores such as 0-3,8");
+}
+
 TEST(Command, WarnsOfVariablesThatNobodyReads) {
   EXPECT_EQ(warnings_of({"KASANE_WORKRES=2"}),
             "kasane: warning: nothing here reads the variable KASANE_WORKRES; did you mean KASANE_WORKERS?\n")

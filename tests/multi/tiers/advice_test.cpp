@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <kasane/kasane.hpp>
+#include <limits>
 #include <string>
 
 #include "support/counts.h"
@@ -205,6 +206,15 @@ TEST(Advice, WhatIsLargerThanTheBudgetIsNoView) {
   EXPECT_EQ(bad, 0u);
   EXPECT_EQ(code, ENOMEM);
   EXPECT_NE(text.find("raise --dram"), std::string::npos) << text;
+}
+
+// Ranks that are on one host have equal parts of the budget; without one there is no limit.
+TEST(Advice, SaysHowMuchDramThereIs) {
+  std::uint64_t dram = 0;
+  kasane::run([&] { dram = kasane::dram(); });
+  const bool limited = std::getenv("KASANE_DRAM") != nullptr;
+  EXPECT_EQ(dram,
+            limited ? budget_pages() * kPage / kasane::ranks() : std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST(Advice, SaysWhatIsWrong) {

@@ -51,5 +51,10 @@ run_case cpuset sh -c 'echo $$ >/sys/fs/cgroup/two/cgroup.procs
 exec kasane run -n 1 -- numa_memory forbidden'
 echo 'user:x:1000:1000::/:/bin/sh' >/etc/passwd
 run_case unprivileged su user -c 'kasane run -n 1 -- numa_memory'
+run_case unprivileged_without_spill su user -c \
+  'kasane run -n 1 --workers 1 --bind 0 --spill none -- numa_memory stays 2>/tmp/stays
+   status=$?
+   cat /tmp/stays
+   grep -q "rank 0: 1024 pages stay on other NUMA nodes" /tmp/stays && exit $status'
 echo "guest: $(cut -d' ' -f1 /proc/uptime) s after its start"
 poweroff -f
