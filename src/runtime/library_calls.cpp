@@ -72,6 +72,10 @@ Locale* body_of(const std::locale& locale) noexcept {
   std::memcpy(&body, &locale, sizeof body);
   return body;
 }
+/// The classic locale, which is not counted: nearly all copies are of it. relaxed: a number to compare with.
+constinit std::atomic<const Locale*> g_classic{nullptr};
+bool is_classic(const Locale* locale) noexcept { return locale == g_classic.load(std::memory_order_relaxed); }
+
 bool is_shared(const Locale* locale) noexcept { return g_words != nullptr && is_shared_atomic(locale); }
 
 /// The lock of the job.
@@ -160,7 +164,7 @@ constinit Hidden<void (*)(PointerLock*)> g_unlock("_ZNSt10_Sp_lockerD1Ev");
 
 void correct_count_of(const std::locale& locale) noexcept {
   Locale* const body = body_of(locale);
-  if (!is_shared(body)) return;
+  if (is_classic(body) || !is_shared(body)) return;
   // relaxed: the caller has a reference
   std::atomic_ref(body->count).fetch_sub(1, std::memory_order_relaxed);
   add_atomic(&body->count, 1, __ATOMIC_RELAXED);
@@ -218,6 +222,8 @@ KASANE_SHOWN void kasane_locale_default(std::locale*) asm("_ZNSt6localeC1Ev");
 void kasane_locale_default(std::locale* self) {
   g_default.get()(self);
   correct_count_of(*self);
+  if (g_classic.load(std::memory_order_relaxed) == nullptr) [[unlikely]]
+    g_classic.store(body_of(std::locale::classic()), std::memory_order_relaxed);
 }
 KASANE_SHOWN void kasane_locale_default_base(std::locale*) asm("_ZNSt6localeC2Ev");
 void kasane_locale_default_base(std::locale* self) { kasane_locale_default(self); }
@@ -225,8 +231,10 @@ void kasane_locale_default_base(std::locale* self) { kasane_locale_default(self)
 KASANE_SHOWN void kasane_locale_copy(std::locale*, const std::locale&) asm("_ZNSt6localeC1ERKS_");
 void kasane_locale_copy(std::locale* self, const std::locale& other) {
   Locale* const body = body_of(other);
-  if (!is_shared(body)) return g_copy.get()(self, other);
-  add_atomic(&body->count, 1, __ATOMIC_RELAXED);  // the caller has a reference, so nothing is learnt
+  if (!is_classic(body)) {
+    if (!is_shared(body)) return g_copy.get()(self, other);
+    add_atomic(&body->count, 1, __ATOMIC_RELAXED);  // the caller has a reference, so nothing is learnt
+  }
   std::memcpy(static_cast<void*>(self), &body, sizeof body);
 }
 KASANE_SHOWN void kasane_locale_copy_base(std::locale*, const std::locale&) asm("_ZNSt6localeC2ERKS_");
@@ -235,6 +243,7 @@ void kasane_locale_copy_base(std::locale* self, const std::locale& other) { kasa
 KASANE_SHOWN void kasane_locale_end(std::locale*) asm("_ZNSt6localeD1Ev");
 void kasane_locale_end(std::locale* self) {
   Locale* const body = body_of(*self);
+  if (is_classic(body)) return;
   if (!is_shared(body)) return g_end.get()(self);
   if (add_atomic(&body->count, -1) != 1) return;
   kasane_locale_destroy(body);
