@@ -80,7 +80,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     RaceListener* races = nullptr;  ///< is called for data races; null: they are not looked for
     /// changed blocks of other ranks' pages that are kept for the next release; 0: all
     std::uint64_t write_buffer_blocks = 0;
-    std::uint8_t releases_until_open = 3;  ///< Rewritten
+    std::uint8_t releases_until_open = 5;  ///< Rewritten
   };
   /// Sets kReleaseHandler and kChangesHandler, and connects the tiers to this object and its mover.
   explicit Coherence(const Parts&);
@@ -93,6 +93,8 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   bool fault(ThreadContext&, std::uint64_t offset, mem::Access);
 
   void release_all(ThreadContext&);
+  /// The same, if no more than so many blocks have changed. False: nothing was done.
+  bool release_little(ThreadContext&, std::uint32_t blocks);
   /// Drops the blocks for which notices have arrived: all that was released before by the ranks that this
   /// thread's edges come from.
   void acquire_noticed(ThreadContext&);

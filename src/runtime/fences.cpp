@@ -22,6 +22,10 @@ void Fences::ask_release(Rank source) {
 
 void Fences::release() { coherence_.release_all(contexts_.here()); }
 
+bool Fences::release_little(std::uint32_t blocks) {
+  return coherence_.release_little(contexts_.here(), blocks);
+}
+
 void Fences::acquire() { coherence_.acquire_noticed(contexts_.here()); }
 
 void Fences::answer() { coherence_.answer(contexts_.here()); }

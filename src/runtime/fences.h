@@ -18,6 +18,7 @@ class Fences final : public ult::Edges {
   void cross(Rank source) override;
   void ask_release(Rank source) override;
   void release() override;
+  bool release_little(std::uint32_t blocks) override;
   void acquire() override;
   void answer() override;
 

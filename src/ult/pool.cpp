@@ -834,6 +834,11 @@ void Pool::release() {
   RuntimeSection section;
   core_->config.edges->release();
 }
+bool Pool::release_little(std::uint32_t blocks) {
+  if (core_->config.ranks == 1) return false;
+  RuntimeSection section;
+  return core_->config.edges->release_little(blocks);
+}
 void Pool::acquire() {
   if (core_->config.ranks == 1) return;
   RuntimeSection section;

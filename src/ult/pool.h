@@ -279,6 +279,7 @@ class Pool {
   void cross(Rank source);
   /// Fences of a barrier; nothing with one rank.
   void release();
+  bool release_little(std::uint32_t blocks);
   void acquire();
 
   /// The pool's insides, for the other files of ult (ult/pool_core.h).
