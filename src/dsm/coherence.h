@@ -81,7 +81,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     RaceListener* races = nullptr;  ///< is called for data races; null: they are not looked for
     /// changed blocks of other ranks' pages that are kept for the next release; 0: all
     std::uint64_t write_buffer_blocks = 0;
-    std::uint8_t releases_until_open = 3;  ///< Rewritten
+    std::uint8_t releases_until_open = 5;  ///< Rewritten
   };
   /// Sets kReleaseHandler and kChangesHandler, and connects the tiers to this object and its mover.
   explicit Coherence(const Parts&);
@@ -95,6 +95,8 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
 
   // Account: whose time the fences below are.
   void release_all(ThreadContext&, Account = Account::fence_others);
+  /// The same, if no more than so many blocks have changed. False: nothing was done.
+  bool release_little(ThreadContext&, std::uint32_t blocks, Account);
   /// Drops the blocks for which notices have arrived: all that was released before by the ranks that this
   /// thread's edges come from.
   void acquire_noticed(ThreadContext&, Account = Account::fence_others);

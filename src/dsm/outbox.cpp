@@ -86,7 +86,7 @@ std::size_t Outbox::for_each_changed(const std::byte* block, std::byte* base, bo
     if (which == 0) continue;
     if (open) std::memcpy(base + i, &now, sizeof now);
     changed(i, now, which);
-    total += static_cast<std::size_t>(std::popcount(which)) / 8;
+    total += bytes_in(which);
   }
   return total;
 }

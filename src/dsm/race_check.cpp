@@ -2,7 +2,6 @@
 #include "dsm/race_check.h"
 
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "base/counters.h"
@@ -45,7 +44,7 @@ std::size_t put_checked(comm::Blocking& io, RaceListener& listener, comm::Remote
       }
     }
     for (const Change& c : std::span(changes).first(n)) {
-      total += static_cast<std::size_t>(std::popcount(differing_bytes(c.before, c.mine))) / 8;
+      total += bytes_in(differing_bytes(c.before, c.mine));
       if (c.found == c.before) continue;
       tell(io.counters(), listener, c.at, c.before, c.mine, c.found);
       for (std::uint64_t theirs = c.found;;) {  // other ranks may change their bytes of the word meanwhile

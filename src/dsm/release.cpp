@@ -41,6 +41,12 @@ void Coherence::release_all(ThreadContext& ctx, Account account) {
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
 
+bool Coherence::release_little(ThreadContext& ctx, std::uint32_t blocks, Account account) {
+  if (sharing_.dirty() > blocks) return false;
+  release_all(ctx, account);
+  return true;
+}
+
 /// Rules 3 and 11: first all blocks that are free, then those that other threads held.
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;

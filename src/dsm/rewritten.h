@@ -3,7 +3,7 @@
 // the next store costs neither a fault nor a twin (LU with two threads' blocks in a page: each release 400
 // blocks, each of which is stored to again before the next).
 //
-//   changed at 3 releases, each at most 4 after the one before      stays open
+//   changed at 5 releases, each at most 4 after the one before      stays open
 //   open, and unchanged at 4 releases in a row                      is protected again
 //
 // A guess, as the write buffer's: blocks that share a place forget each other. Who is forgotten is protected

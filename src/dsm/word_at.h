@@ -24,6 +24,11 @@ namespace kasane::dsm {
   return (bits & 0x0101010101010101) * 0xFF;
 }
 
+/// How many bytes are 0xFF in such a word. (std::popcount is a call where the processor need not have one.)
+[[nodiscard]] constexpr unsigned bytes_in(std::uint64_t which) noexcept {
+  return static_cast<unsigned>((which & 0x0101010101010101) * 0x0101010101010101 >> 56);
+}
+
 /// Stores the bytes of a word where `which`, which is not 0, has 0xFF, and no others: another thread or rank
 /// may be storing to those. A byte may be stored twice.
 inline void store_bytes(std::byte* to, std::uint64_t word, std::uint64_t which) noexcept {
@@ -39,7 +44,7 @@ inline void store_bytes(std::byte* to, std::uint64_t word, std::uint64_t which) 
     }
     return;
   }
-  const auto bytes = static_cast<unsigned>(std::popcount(which)) / 8;
+  const unsigned bytes = 8 - static_cast<unsigned>(std::countl_zero(which)) / 8;
   if (bytes == 8) {
     put(to, word);
   } else if (bytes >= 4) {

@@ -89,6 +89,10 @@ class PageMarks {
   /// that it found has been dealt with.
   void begin() const noexcept { here(head_).fetch_add(1); }
   void end() const noexcept { here(head_).fetch_sub(1); }
+  /// How often begin() was called without end().
+  [[nodiscard]] std::uint32_t begun() const noexcept {
+    return static_cast<std::uint32_t>(here(head_).load() & kCount);
+  }
   /// Nothing is in the set and no thread is between begin() and end().
   [[nodiscard]] bool idle() const noexcept { return here(head_).load() == 0; }
   /// The word that is 0 then.

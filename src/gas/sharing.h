@@ -74,6 +74,8 @@ class Sharing {
   void add_dirty() const noexcept { unreleased_.begin(); }
   /// Its bytes have arrived, and the page is recorded as changed.
   void remove_dirty() const noexcept { unreleased_.end(); }
+  /// How many blocks have changes; threads that are just releasing count as one each.
+  [[nodiscard]] std::uint32_t dirty() const noexcept { return unreleased_.begun(); }
   /// From now on threads of this rank store to the page without faults: called after the directory names this
   /// rank, before any store can happen.
   void mark(PageId page) noexcept {

@@ -22,6 +22,10 @@ void Fences::ask_release(Rank source) {
 
 void Fences::release(Account account) { coherence_.release_all(contexts_.here(), account); }
 
+bool Fences::release_little(std::uint32_t blocks, Account account) {
+  return coherence_.release_little(contexts_.here(), blocks, account);
+}
+
 void Fences::acquire(Account account) { coherence_.acquire_noticed(contexts_.here(), account); }
 
 void Fences::answer() { coherence_.answer(contexts_.here()); }

@@ -18,6 +18,7 @@ class Fences final : public ult::Edges {
   void cross(Rank source, Account) override;
   void ask_release(Rank source) override;
   void release(Account) override;
+  bool release_little(std::uint32_t blocks, Account) override;
   void acquire(Account) override;
   void answer() override;
 

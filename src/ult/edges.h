@@ -25,6 +25,8 @@ class Edges {
   virtual void ask_release(Rank source) { cross(source, Account::steal); }
   /// Before arriving at a barrier: what this rank wrote becomes visible to ranks that acquire afterwards.
   virtual void release(Account) = 0;
+  /// The same, if no more blocks have changed. False: nothing was done. The default never does it.
+  virtual bool release_little(std::uint32_t /*blocks*/, Account) { return false; }
   /// When a barrier lets go; the second half of a steal.
   virtual void acquire(Account) = 0;
   /// Answers what other ranks have asked of this one. By a worker, where it holds nothing.

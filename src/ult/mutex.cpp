@@ -70,12 +70,12 @@ void nap() noexcept {
   // Where this worker alone could run the holder, nothing is to be seen.
   if (core.config.ranks == 1 && core.config.workers == 1) return false;
   const Spent spent(*worker.counters, Account::wait_locks);
-  const Word here = Word{raw(core.config.rank)} + 1;
   MutexPatience patience(now_ns());
   while (!Pool::others_here()) {
     const bool free = load(near.word) == MutexWord{}.pack();
     const Word last = leases && free ? load(near.last) : 0;
-    const MutexSeen seen{free, last != 0 && last != here, last != 0 ? load(near.data[1]) : 0};
+    const MutexSeen seen{free, last != 0 && !had_it_last(last, core.config.rank),
+                         last != 0 ? load(near.data[1]) : 0};
     switch (patience.next(seen, now_ns())) {
       case MutexWish::take:
         if (take_free(near, worker.self())) return true;
@@ -87,6 +87,29 @@ void nap() noexcept {
     core.answer_if_asked();
   }
   return false;
+}
+
+constexpr std::uint64_t kSoonNs = 50'000;
+constexpr Word kNotReleased = 16;
+constexpr std::uint32_t kAtUnlock = 32;  ///< blocks
+
+/// The first unlock since the mutex was taken over from another rank releases, if that is little work: such a
+/// mutex goes to and fro, and the next rank then has nothing to ask for. In vain where this rank takes it
+/// again soon, so the next takeovers do without (data[2] says how many: a guess, written by the holder).
+/// True: all that this rank has stored is released.
+[[gnu::noinline]] bool releases(PoolCore& core, SyncRecord& near) {
+  const Word last = load(near.last);
+  if (core.config.ranks == 1 || last == 0) return false;
+  const auto left = atomic(near.data[2]);
+  if (had_it_last(last, core.config.rank)) {
+    if ((last & kReleased) != 0 && now_ns() - load(near.data[1]) < kSoonNs) left.store(kNotReleased);
+    return false;
+  }
+  if (const Word n = left.load(); n != 0) {
+    left.store(n - 1);
+    return false;
+  }
+  return core.pool->release_little(kAtUnlock, Account::fence_locks);
 }
 
 /// The thread has come to hold the mutex, which was last held by another rank or by none yet.
@@ -134,14 +157,14 @@ void Mutex::lock() {
   const Worker& worker = worker_on_thread("mutex::lock");
   SyncRecord* const near = near_record(worker, record_);
   if (near != nullptr && take_free(*near, worker.self())) [[likely]] {
-    if (load(near->last) == Word{raw(worker.core->config.rank)} + 1) [[likely]]
+    if (had_it_last(load(near->last), worker.core->config.rank)) [[likely]]
       return;
     return take_over(record_);
   }
   const SyncHandle record = record_;
   enter_slowly(/*orders=*/true);
   SyncRecords records(pool_of_thread("mutex::lock"));
-  if (records.load(record, SyncField::last) != Word{raw(current_worker()->core->config.rank)} + 1)
+  if (!had_it_last(records.load(record, SyncField::last), current_worker()->core->config.rank))
     take_over(record);
 }
 
@@ -158,7 +181,7 @@ bool Mutex::try_lock() {
   if (records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack()) !=
       MutexWord{}.pack())
     return false;
-  if (records.load(record_, SyncField::last) != Word{raw(pool.config().rank)} + 1) take_over(record_);
+  if (!had_it_last(records.load(record_, SyncField::last), pool.config().rank)) take_over(record_);
   return true;
 }
 
@@ -173,7 +196,8 @@ void Mutex::leave(const char* what, bool orders) {
   SyncRecord* const near = near_record(worker, record_);
   if (near != nullptr && release_alone(*near, self, core.config.rank, orders)) [[likely]]
     return;
-  const MutexUnlock machine(self, orders ? core.config.rank : kNoRank);
+  const bool released = orders && near != nullptr && releases(core, *near);
+  const MutexUnlock machine(self, orders ? core.config.rank : kNoRank, released);
   const auto outcome = near != nullptr
                            ? SyncRecords::run_near<MutexAction>(*core.pool, record_, *near, machine)
                            : SyncRecords(*core.pool).run<MutexAction>(record_, machine);

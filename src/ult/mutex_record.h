@@ -4,7 +4,8 @@
 //
 //   word   holder 32 | newest waiter 32     links (slot + 1; 0 is none). 0: free
 //   fifo   the oldest waiter of the batch being served, linked to younger ones; only the holder touches it
-//   last   1 + rank of the last unlock that orders memory; 0: none yet
+//   last   1 + rank of the last unlock that orders memory; 0: none yet. With kReleased: what the rank had
+//          stored until then is released, so who takes the mutex over need not ask for it
 //
 // Waiters push themselves on the word. When fifo has run empty, the holder takes them all, reverses the list
 // and hands the mutex over to the oldest directly. So the mutex is never free while a thread waits, and no
@@ -21,6 +22,12 @@
 #include "ult/sync_record_step.h"
 
 namespace kasane::ult {
+
+inline constexpr Word kReleased = Word{1} << 32;
+/// Was `rank` the last one? last: the record's word.
+[[nodiscard]] constexpr bool had_it_last(Word last, Rank rank) noexcept {
+  return (last & ~kReleased) == Word{raw(rank)} + 1;
+}
 
 struct MutexWord {
   SlotId holder = kNoSlot;
@@ -114,11 +121,13 @@ class MutexLock {
 };
 
 /// Unlocks for `self`, which runs (or has just been suspended) on `rank`; kNoRank: what it did while it held
-/// the mutex orders nothing, so `last` stays. Outcome released, handed or refuse, a MutexAction.
+/// the mutex orders nothing, so `last` stays. released: kReleased. Outcome released, handed or refuse, a
+/// MutexAction.
 class MutexUnlock {
  public:
   constexpr MutexUnlock() noexcept = default;
-  constexpr MutexUnlock(SlotId self, Rank rank) noexcept : self_(self), rank_(rank), seen_{self, kNoSlot} {}
+  constexpr MutexUnlock(SlotId self, Rank rank, bool released = false) noexcept
+      : self_(self), rank_(rank), released_(released), seen_{self, kNoSlot} {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
@@ -157,7 +166,9 @@ class MutexUnlock {
     woken
   };
 
-  [[nodiscard]] constexpr Word last() const noexcept { return Word{raw(rank_)} + 1; }
+  [[nodiscard]] constexpr Word last() const noexcept {
+    return (Word{raw(rank_)} + 1) | (released_ != 0 ? kReleased : 0);
+  }
   [[nodiscard]] constexpr MutexStep step(Phase p) const noexcept {
     return ult::next(seen_, p == Phase::handing ? MutexEvent{MutexEvent::Kind::hand_over, self_, next_holder_}
                                                 : MutexEvent{MutexEvent::Kind::unlock, self_, kNoSlot});
@@ -198,7 +209,8 @@ class MutexUnlock {
 
   SlotId self_ = kNoSlot;
   Rank rank_{0};
-  MutexWord seen_;  // the first guess is: no waiter
+  std::uint32_t released_ = 0;  ///< a word: without padding equal values have equal bytes
+  MutexWord seen_;              // the first guess is: no waiter
   SlotId next_holder_ = kNoSlot;
   Phase phase_ = Phase::start;
   Reversal reversal_;

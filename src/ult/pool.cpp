@@ -866,6 +866,11 @@ void Pool::release(Account account) {
   RuntimeSection section;
   core_->config.edges->release(account);
 }
+bool Pool::release_little(std::uint32_t blocks, Account account) {
+  if (core_->config.ranks == 1) return false;
+  RuntimeSection section;
+  return core_->config.edges->release_little(blocks, account);
+}
 void Pool::acquire(Account account) {
   if (core_->config.ranks == 1) return;
   RuntimeSection section;

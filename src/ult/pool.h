@@ -281,6 +281,7 @@ class Pool {
   void cross(Rank source, Account);
   /// The two halves of a fence; nothing with one rank.
   void release(Account);
+  bool release_little(std::uint32_t blocks, Account);
   void acquire(Account);
 
   /// The pool's insides, for the other files of ult (ult/pool_core.h).

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "ult/barrier_record.h"
 #include "ult/latch_record.h"
+#include "ult/mutex_record.h"
 #include "ult/semaphore_record.h"
 
 namespace kasane::ult {
@@ -90,7 +91,10 @@ Word SyncRecords::compare_swap(SyncHandle record, SyncField field, Word expected
 
 void SyncRecords::cross_from_last(SyncHandle record) const {
   const Word last = load(record, SyncField::last);
-  if (last != 0) pool_.cross(Rank{static_cast<std::uint32_t>(last - 1)}, Account::fence_locks);
+  if (last == 0) return;
+  const Rank source{static_cast<std::uint32_t>(last - 1)};
+  if ((last & kReleased) == 0) return pool_.cross(source, Account::fence_locks);
+  if (source != pool_.config().rank) pool_.acquire(Account::fence_locks);
 }
 
 TimedWord SyncRecords::timed(SlotId slot) const {

@@ -169,10 +169,12 @@ enum class Mutation : std::uint8_t {
   open_unsent_twin,         ///< a block that stays open is put, and keeps the twin that it had
   open_counts_clean,        ///< … counts as sent from then on
   open_unrefreshed,         ///< … is passed over by an acquire
+  lock_unreleased,          ///< a lock says that its holder has released, and it has not
   ours_forgotten,  ///< a page of which no block was ours is not looked at once more when that is noted
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
+inline constexpr std::uint8_t kHasReleased = 0x80;
 inline constexpr std::uint8_t kCells = 2;
 
 enum class Do : std::uint8_t {
@@ -235,6 +237,8 @@ inline Instr cross(int flag) {
 }  ///< sees the fact and crosses its source
 inline Instr lock(int l) { return {Do::lock, static_cast<std::uint8_t>(l)}; }
 inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; }
+/// its holder's rank has released before, so the next holder asks for nothing
+inline Instr unlock_released(int l) { return {Do::unlock, static_cast<std::uint8_t>(l), 0, 1}; }
 inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
 inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
 inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
@@ -1325,7 +1329,7 @@ class Coherence {
       case Do::unlock:
         return simple(s, a, kUnlock, emit, [&](State& n) {
           n.held[i.block] = 0;
-          n.last[i.block] = static_cast<std::uint8_t>(x.at + 1);
+          n.last[i.block] = static_cast<std::uint8_t>((x.at + 1) | (i.value != 0 ? kHasReleased : 0));
           return true;
         });
       case Do::own: return own_page(s, a, i.block, emit);
@@ -1349,7 +1353,10 @@ class Coherence {
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
       case Do::blank: return blank_block(s, a, emit);
-      case Do::release: return fence(s, a, kRelease, emit);
+      case Do::release:
+        if (without(Mutation::lock_unreleased))
+          return simple(s, a, kNothing, emit, [](State&) { return true; });
+        return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
       case Do::get: return get_directly(s, a, emit);
@@ -1409,7 +1416,12 @@ class Coherence {
       n.actor[a].stage = 1;
       return emit(n, Step{kLock, a, i.block});
     }
-    cross_edge(s, a, s.last[i.block], emit);
+    const std::uint8_t last = s.last[i.block] & ~kHasReleased;
+    if (last == s.last[i.block] || last - 1 == program_.workers[a].rank || s.actor[a].stage != 1)
+      return cross_edge(s, a, last, emit);
+    State n = s;
+    n.actor[a].stage = 3;  // it acquires
+    emit(n, Step{kSee, a, last});
   }
 
   /// The edge of docs/design/sched.md: the fact was seen; its source releases, then this rank acquires.

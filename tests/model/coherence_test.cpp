@@ -147,6 +147,14 @@ Named lock_passing() {
             {1, {lock(0), add(0, 0), unlock(0)}}}}};
 }
 
+// … whose holders release before they give it up.
+Named lock_released() {
+  return {"lock passed round, released before",
+          {{{0, {lock(0), add(0, 0), release(), unlock_released(0)}},
+            {1, {lock(0), add(0, 0), release(), unlock_released(0)}},
+            {1, {lock(0), add(0, 0), unlock(0)}}}}};
+}
+
 // A lock, and a neighbour byte that is written without it.
 Named lock_and_neighbour() {
   return {"lock and a neighbour",
@@ -1274,7 +1282,8 @@ std::vector<Named> programs() {
           stored_over_what_was_sent(),
           stored_over_what_was_merged(),
           rewritten_and_moved(),
-          stored_while_acquiring()};
+          stored_while_acquiring(),
+          lock_released()};
 }
 
 /// The other programs, where ranks 0 and 1 have room for one page; only one of them where both are too much
@@ -1649,6 +1658,7 @@ std::vector<Mutant> mutants() {
       {"parts_asked_ended_late", parts_asked_ended_late, fetch_beside_a_drop()},
       {"ours_unnoted", ours_unnoted, copy_outlives_a_move()},
       {"ours_noted_late", ours_noted_late, late_meeting()},
+      {"lock_unreleased", lock_unreleased, lock_released()},
       {"open_unsent_twin", open_unsent_twin, open(stored_over_what_was_sent())},
       {"open_counts_clean", open_counts_clean, open(rewritten())},
       {"open_unrefreshed", open_unrefreshed, open(rewritten())},

@@ -79,7 +79,6 @@ struct ModelThread {
   std::uint64_t result;
   MutexLock lock;
   MutexUnlock unlock;
-  std::uint32_t no_padding;
   ModelNotifier notifier;
   BarrierCall call;
   std::uint32_t token, gone;  ///< of the barrier: the phase of the last arrival; has it dropped out?
@@ -97,12 +96,11 @@ struct ModelAgent {
   std::uint64_t result;
   ConditionWait wait;
   MutexUnlock unlock;
-  std::uint32_t no_padding;
 };
 
 struct SyncState {
   Word m_word, m_fifo, m_last, c_word, c_fifo, b_word, b_n, next[kThreads], timed[kThreads];
-  std::uint32_t inside, data, last_rank, pad;
+  std::uint32_t inside, data, last_rank, last_released;
   ModelThread threads[kThreads];
   ModelTimer timers[kThreads];
   ModelAgent agents[kThreads][2];
@@ -305,7 +303,7 @@ class SyncModel {
     ModelThread& t = s.threads[i];
     if (t.status == ModelThread::suspended) return t.ready != 0 && (resume(s, i), true);
     if (t.status == ModelThread::check_last) {
-      if (s.m_last != (s.last_rank == 0 ? 0 : s.last_rank)) s.broken = wrong_last;
+      if (s.m_last != (s.last_released != 0 ? kReleased | s.last_rank : s.last_rank)) s.broken = wrong_last;
       t.status = ModelThread::running;
       if (op(s, i).kind == Op::lock || t.expired == 2) ++t.op;
       t.expired = t.expired != 0 ? 1 : 0;
@@ -325,8 +323,8 @@ class SyncModel {
     switch (o.kind) {
       case Op::lock: t.lock = MutexLock(self, false); return run_machine(s, i);
       case Op::unlock:
-        leave(s, i);
-        t.unlock = MutexUnlock(self, Rank{ranks_[i]});
+        leave(s, i, releases(i));
+        t.unlock = MutexUnlock(self, Rank{ranks_[i]}, releases(i));
         return run_machine(s, i);
       case Op::add:
         ++s.data;
@@ -369,7 +367,7 @@ class SyncModel {
       t.status = ModelThread::running;
       return;
     }
-    leave(s, i);
+    leave(s, i, false);
     t.status = ModelThread::suspended;
     ModelAgent& a = s.agents[i][s.agents[i][0].doing == ModelAgent::nothing ? 0 : 1];
     a = ModelAgent{};
@@ -479,9 +477,12 @@ class SyncModel {
     s.inside |= 1u << i;
     s.threads[i].status = ModelThread::check_last;
   }
-  void leave(State& s, std::uint32_t i) const {
+  /// Of two threads one releases before it unlocks.
+  static bool releases(std::uint32_t i) { return i % 2 == 1; }
+  void leave(State& s, std::uint32_t i, bool released) const {
     s.inside &= ~(1u << i);
     s.last_rank = ranks_[i] + 1;
+    s.last_released = released ? 1 : 0;
   }
   void end_call(State& s, std::uint32_t i, BarrierAction outcome, std::uint32_t phase) const {
     ModelThread& t = s.threads[i];
