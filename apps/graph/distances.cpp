@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "common/text_file.h"
+#include "common/plot_rows.h"
 
 namespace apps::graph {
 namespace {
@@ -63,10 +63,7 @@ void Distances::write_plot(const std::string& what, const std::string& file) con
                     {"value", counts_[d]},
                     {"unit", "vertices"},
                     {"repetitions", 1}});
-  const std::string text = rows.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  LineWriter writer(file);
-  writer.line(text.data(), text.size());
-  writer.close();
+  write_plot_rows(rows, file);
 }
 
 }  // namespace apps::graph

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "common/plot_rows.h"
 #include "common/text_file.h"
 
 namespace apps::kmers {
@@ -46,10 +47,7 @@ void write_spectrum(const Histogram& histogram, unsigned k, const std::string& w
                     {"unit", "k-mers"},
                     {"repetitions", 1}});
   }
-  const std::string text = rows.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  LineWriter writer(file);
-  writer.line(text.data(), text.size());
-  writer.close();
+  write_plot_rows(rows, file);
 }
 
 }  // namespace apps::kmers
