@@ -82,6 +82,7 @@ class PlaceTable;
   X(ns_wait_locks, "time in which workers waited for locks; idle ones with --stats only")          \
   X(ns_wait_barriers, "idle time until a barrier let a thread through (--stats)")                  \
   X(ns_wait_joins, "idle time until a join was over (--stats)")                                    \
+  X(ns_wait_network, "time in which they waited for the answer of a network (--stats)")            \
   X(ns_wait_others, "idle time until another wait was over (--stats)")
 
 struct alignas(64) Counters {

@@ -20,7 +20,7 @@
 
 namespace kasane {
 
-// account, its name in the table. Those up to other_waits have places.
+// account, its name in the table. Those up to wait_others have places.
 #define KASANE_ACCOUNTS(X)                 \
   X(load_faults, "load faults")            \
   X(store_faults, "store faults")          \
@@ -33,6 +33,7 @@ namespace kasane {
   X(wait_locks, "waits for locks")         \
   X(wait_barriers, "waits at barriers")    \
   X(wait_joins, "waits in joins")          \
+  X(wait_network, "waits for the network") \
   X(wait_others, "waits, other")           \
   X(fence_asked, "fences for other ranks") \
   X(steal, "steals, moves of threads")     \
@@ -120,8 +121,10 @@ class Spent {
         kind_(kind),
         number_(number),
         // relaxed, as below: the thread's own
-        outer_(counters.elsewhere_ns.exchange(0, std::memory_order_relaxed)),
-        begin_(now_ns()) {}
+        outer_(counters.elsewhere_ns.load(std::memory_order_relaxed)),
+        begin_(now_ns()) {
+    counters.elsewhere_ns.store(0, std::memory_order_relaxed);
+  }
   Spent(const Spent&) = delete;
   Spent& operator=(const Spent&) = delete;
   ~Spent() {

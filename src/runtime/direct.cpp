@@ -41,7 +41,7 @@ struct Direct::Record {
 struct Direct::Waiting {
   explicit Waiting(Direct& direct)
       : context(direct.contexts_.here()),
-        yield(direct.transport_),
+        yield(direct.transport_, context.counters),
         yielding(direct.transport_, yield, &context.counters),
         yields(!direct.all_mapped_ && ult::Pool::self() != kNoSlot) {}
   /// For an operation during which the thread holds nothing.

@@ -3,6 +3,9 @@
 
 #include <sched.h>
 
+#include <optional>
+
+#include "base/time_spent.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -30,8 +33,10 @@ void YieldWaiter::wait(bool (*ready)(const void*), const void* arg) {
   const Question question{transport_, ready, arg};
   for (int turns = 0; !answered(&question); ++turns) {
     if (turns >= kPatience) ::sched_yield();
-    if (!ult::Pool::wait_here(answered, &question))
-      poll_.until([&] { return ready(arg) || ult::Pool::others_here(); });
+    if (ult::Pool::wait_here(answered, &question)) continue;
+    std::optional<Spent> spent;
+    if (counters_.places != nullptr) spent.emplace(counters_, Account::wait_network);
+    poll_.until([&] { return ready(arg) || ult::Pool::others_here(); });
   }
 }
 

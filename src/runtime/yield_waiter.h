@@ -10,13 +10,16 @@
 // to wait, so buffers and completions on its stack, and the worker's context, remain valid (Pool::wait_here).
 #pragma once
 
+#include "base/counters.h"
 #include "comm/waiter.h"
 
 namespace kasane::runtime {
 
 class YieldWaiter final : public comm::Waiter {
  public:
-  explicit YieldWaiter(comm::Transport& transport) noexcept : transport_(transport), poll_(transport) {}
+  /// counters: the calling thread's
+  YieldWaiter(comm::Transport& transport, Counters& counters) noexcept
+      : transport_(transport), poll_(transport), counters_(counters) {}
 
  protected:
   void wait(bool (*ready)(const void*), const void* arg) override;
@@ -24,6 +27,7 @@ class YieldWaiter final : public comm::Waiter {
  private:
   comm::Transport& transport_;
   comm::PollWaiter poll_;
+  Counters& counters_;
 };
 
 }  // namespace kasane::runtime

@@ -25,8 +25,7 @@ void spin(microseconds time) {
   }
 }
 
-/// A part of each block, in an order that is no stream. Places of a file are counted by the line, so an access
-/// has one of its own.
+/// Accesses in an order that is no stream, one to each block.
 template <class Access>
 void scattered(char* pages, Access& access) {
   constexpr std::size_t kBlocks = kPages * kPageBytes / kBlockBytes;

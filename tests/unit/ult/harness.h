@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/counters.h"
+#include "base/time_spent.h"
 #include "support/sanitized.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
@@ -58,12 +59,14 @@ class TestPool {
   /// nodes: Config::worker_nodes.
   TestPool(std::uint32_t workers, std::uint32_t slots, std::vector<std::uint32_t> nodes)
       : TestPool(workers, slots, slots, nullptr, std::move(nodes)) {}
-  /// trim: Config::trim_stack, with the TestPool as its context.
+  /// trim: Config::trim_stack, with the TestPool as its context. places: one a worker, as with --stats.
   TestPool(std::uint32_t workers, std::uint32_t slots, std::uint32_t stacks,
-           void (*trim)(void*, StackId) = nullptr, std::vector<std::uint32_t> nodes = {})
+           void (*trim)(void*, StackId) = nullptr, std::vector<std::uint32_t> nodes = {},
+           PlaceTable* places = nullptr)
       : region_(threads_region_bytes(workers, slots)),
         stacks_(std::size_t{stacks} * kSlotBytes),
         counters_(workers) {
+    for (std::uint32_t w = 0; w < workers && places != nullptr; ++w) counters_[w].places = &places[w];
     Config config;
     config.workers = workers;
     config.slots_per_rank = slots;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <limits>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -113,6 +114,62 @@ TEST(Timed, AnIdleWorkerSleepsUntilTheDeadline) {
     EXPECT_FALSE(semaphore.try_acquire_until(now_ns() + 20'000'000));
   });
   EXPECT_GE(pool.total(&Counters::sleeps), before + 1);
+}
+
+// With --stats: a worker's idle time is a wait's when it ends with the thread that waited, though not more of
+// it than that thread has waited. Workers are idle here for 2 ms before each wait of 0.2 ms begins.
+TEST(Timed, IdleTimeThatEndsWithAThreadIsItsWaits) {
+  constexpr std::uint32_t kWorkers = 3;
+  const auto places = std::make_unique<PlaceTable[]>(kWorkers);
+  for (std::uint32_t w = 0; w < kWorkers; ++w) places[w].open([]() noexcept -> std::uintptr_t { return 1; });
+  TestPool pool(kWorkers, 256, 256, nullptr, {}, places.get());
+  std::uint64_t waited_ns = 0;
+  const std::uint64_t begin = now_ns();
+  pool.run([&] {
+    Semaphore semaphore(0);
+    for (int round = 0; round < 30; ++round) {
+      for (const std::uint64_t end = now_ns() + 2'000'000; now_ns() < end;) relax();
+      const std::uint64_t since = now_ns();
+      EXPECT_FALSE(semaphore.try_acquire_until(since + 200'000));
+      waited_ns += now_ns() - since;
+    }
+  });
+  const std::uint64_t all_ns = kWorkers * (now_ns() - begin), told = pool.total(&Counters::ns_wait_locks);
+  EXPECT_GT(told, 0u);
+  EXPECT_LE(told, waited_ns);
+  EXPECT_LE(pool.total(&Counters::ns_idle), all_ns) << "more was taken from it than it had";
+  std::uint64_t at_places = 0;
+  for (std::uint32_t w = 0; w < kWorkers; ++w)
+    places[w].for_each([&](Account account, std::uintptr_t, std::uint64_t ns) {
+      if (account == Account::wait_locks) at_places += ns;
+    });
+  EXPECT_EQ(at_places, told);
+}
+
+// What a thief idled for is nobody's wait, also when it has run others since.
+TEST(Timed, IdleTimeThatEndsWithATheftIsNoWaits) {
+  const auto places = std::make_unique<PlaceTable[]>(2);
+  for (std::uint32_t w = 0; w < 2; ++w) places[w].open([]() noexcept -> std::uintptr_t { return 1; });
+  TestPool pool(2, 256, 256, nullptr, {}, places.get());
+  pool.run([&] {
+    std::atomic<bool> done{false};
+    const ThreadId spins = fork([&] {
+      while (!done) relax();
+    });
+    // stolen by the other worker, which has been idle, and finds something to run each time from now on
+    Semaphore there(0), back(0);
+    const ThreadId answers = fork([&] {
+      there.acquire();
+      back.release(1);
+    });
+    there.release(1);
+    back.acquire();
+    EXPECT_EQ(pool.total(&Counters::ns_wait_locks), 0u);
+    EXPECT_GT(pool.total(&Counters::ns_idle), 0u);
+    done = true;
+    Pool::join(answers);
+    Pool::join(spins);
+  });
 }
 
 // Several workers sleep for ever when a deadline comes up on one that then computes: another must see to it.
