@@ -201,7 +201,8 @@ struct tree {
 
 struct bfs_options {
   /// Searches from the unvisited vertices when the edges that leave the frontier are more than 1/alpha of
-  /// those that are left, and from the frontier again when it has less than 1/beta of the vertices.
+  /// those that are left, and from the frontier again when it has less than 1/beta of the vertices. Of a
+  /// graph beyond DRAM alpha is at most 4.
   unsigned alpha = 15, beta = 18;
 };
 

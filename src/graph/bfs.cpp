@@ -83,7 +83,11 @@ struct Search {
 class Searcher : MemberPart {
  public:
   Searcher(const Search& s, member& me) noexcept
-      : MemberPart(s.l, me), s_(s), mine_(*s.ranks[me.rank()]), alone_(me.rank_size() == 1) {}
+      : MemberPart(s.l, me),
+        s_(s),
+        mine_(*s.ranks[me.rank()]),
+        alone_(me.rank_size() == 1),
+        alpha_(l_.beyond_dram ? std::min(s.options.alpha, kAlphaBeyondDram) : s.options.alpha) {}
 
   void run() {
     begin();
@@ -98,7 +102,7 @@ class Searcher : MemberPart {
       if (bottom_up)
         bottom_up = n[kVertices] >= vertices || n[kVertices] > l_.vertices / s_.options.beta;
       else
-        bottom_up = n[kTuples] > left / s_.options.alpha;
+        bottom_up = n[kTuples] > left / alpha_;
       left -= std::min(left, n[kTuples]);
       vertices = n[kVertices];
       collect(as_bits, bottom_up);
@@ -273,9 +277,13 @@ class Searcher : MemberPart {
   }
 
   static constexpr std::size_t kAhead = 128;  ///< rows whose reads are under way
+  /// A search from the unvisited reads whole rows where the frontier is small; one from the frontier reads
+  /// its rows alone.
+  static constexpr unsigned kAlphaBeyondDram = 4;
   const Search& s_;
   OfRank& mine_;
   const bool alone_;
+  const unsigned alpha_;
   unsigned turn_ = 0;  ///< which of the published parts is the frontier
   Sums<std::uint64_t, 2>::Turn sum_turn_;
   Counts counts_{};
