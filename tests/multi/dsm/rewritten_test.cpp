@@ -40,7 +40,8 @@ TEST_P(Rewritten, WordsOfSeveralRanksInOneBlock) {
         ASSERT_EQ(words[w], epoch * (w + 1)) << "epoch " << epoch << " word " << w << " rank " << me;
       cross_each_other(m);
     }
-    if (me != 0) EXPECT_EQ(faults_so_far(m), before);
+    // without classification an acquire drops all that is cached
+    if (me != 0 && RankMemory::classification_under_test()) EXPECT_EQ(faults_so_far(m), before);
     m.collectives.barrier();
   });
 }
