@@ -59,7 +59,7 @@ bool follows_call(std::uintptr_t address) noexcept {
 /// The place of a fault. The unwinder would touch the program's variables (the pointer to its personality
 /// routine lies there), which may be absent, and a fault in a handler cannot be served. So of a fault in a
 /// library, such as memcpy's, the return address is looked for: the first word that can be one.
-std::uintptr_t place_of_fault(const void* ucontext) noexcept {
+[[gnu::no_sanitize("address")]] std::uintptr_t place_of_fault(const void* ucontext) noexcept {
   constexpr std::uintptr_t kNear = 1024, kStacks = 64 * 1024;  // no stack ends between two multiples
   const auto& machine = static_cast<const ucontext_t*>(ucontext)->uc_mcontext;
 #if defined(__x86_64__)
