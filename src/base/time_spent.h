@@ -90,7 +90,7 @@ class alignas(64) PlaceTable {
   }
 
  private:
-  static constexpr unsigned kBits = 9;
+  static constexpr unsigned kBits = 11;
   static constexpr std::uint64_t kEntries = 1 << kBits, kProbes = 16;
   struct Entry {
     std::atomic<std::uint64_t> key{0}, ns{0};
