@@ -6,10 +6,12 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/counters.h"
 #include "ult/barrier_record.h"
 #include "ult/latch_record.h"
 #include "ult/mutex_record.h"
 #include "ult/semaphore_record.h"
+#include "ult/worker.h"
 
 namespace kasane::ult {
 namespace {
@@ -94,7 +96,9 @@ void SyncRecords::cross_from_last(SyncHandle record) const {
   if (last == 0) return;
   const Rank source{static_cast<std::uint32_t>(last - 1)};
   if ((last & kReleased) == 0) return pool_.cross(source, Account::fence_locks);
-  if (source != pool_.config().rank) pool_.acquire(Account::fence_locks);
+  if (source == pool_.config().rank) return;
+  pool_.acquire(Account::fence_locks);
+  count(current_worker()->counters->crossings);
 }
 
 TimedWord SyncRecords::timed(SlotId slot) const {

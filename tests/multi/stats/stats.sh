@@ -47,13 +47,11 @@ has compute $((80 / ranks / workers)) 100
 lacks 'load faults'
 [ $((ranks * workers)) = 1 ] || has idle $((70 - 100 / ranks / workers)) 100
 
-# On one rank both threads may be one worker's.
-least=$((ranks == 4 ? 40 : ranks == 2 ? 20 : 5))
+# On one rank both threads may be one worker's, and wait for nobody.
 run "$program" barrier
-has 'waits at barriers' $least $((100 - 80 / ranks / workers)) "$(at meet barrier)"
-
+[ "$ranks" = 1 ] || has 'waits at barriers' $((10 * ranks)) $((100 - 80 / ranks)) "$(at meet barrier)"
 run "$program" lock
-has 'waits for locks' $((least / 4)) 90 "$(at take_turn lock)"
+[ "$ranks" = 1 ] || has 'waits for locks' $((5 * ranks / 2)) 90 "$(at take_turn lock)"
 
 if [ "$ranks" -gt 1 ]; then
   far() {  # ARGUMENT ACCOUNT FUNCTION
