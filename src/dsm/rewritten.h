@@ -3,8 +3,8 @@
 // the next store costs neither a fault nor a twin (LU with two threads' blocks in a page: each release 400
 // blocks, each of which is stored to again before the next).
 //
-//   changed at 5 releases, each at most 4 after the one before      stays open
-//   open, and unchanged at 4 releases in a row                      is protected again
+//   changed at 5 releases, each at most 2 after the one before      stays open
+//   open, and unchanged at 2 releases in a row                      is protected again
 //
 // A guess, as the write buffer's: blocks that share a place forget each other. Who is forgotten is protected
 // by the next release, and what stays open without being stored to is compared with its twin a few times.
@@ -46,7 +46,7 @@ class Rewritten {
   bool stays_open(BlockId b) noexcept { return changed(b).changes >= until_open_; }
 
  private:
-  static constexpr std::uint16_t kPatience = 4;  ///< releases
+  static constexpr std::uint16_t kPatience = 2;  ///< releases
   static constexpr unsigned kPlaceBits = 14;
 
   struct Entry {
