@@ -81,7 +81,10 @@ void nap() noexcept {
         if (take_free(near, worker.self())) return true;
         break;
       case MutexWish::look: relax(); break;
-      case MutexWish::nap: nap(); break;
+      case MutexWish::nap:
+        if (!leases) return false;  // to hand it over costs no fence, and no rank is to keep it
+        nap();
+        break;
       case MutexWish::queue: return false;
     }
     core.answer_if_asked();
