@@ -12,6 +12,7 @@
 #include "base/trace.h"
 #include "comm/blocking.h"
 #include "gas/regions.h"
+#include "ult/controls.h"
 
 namespace kasane::sched {
 namespace {
@@ -127,19 +128,15 @@ void Scheduler::bring_ready(std::uint32_t worker, Rank victim) {
     found = words_.compare_swap(victim, head, newest, 0);
     if (found == newest) break;
   }
+  const ult::Controls controls(layout_, config_.rank, transport_.mapped(config_.rank, gas::kThreads),
+                               &words_);
   bool moving = false;
   for (SlotId slot = ult::slot_of_link(newest), older; slot != kNoSlot; slot = older) {
-    const std::uint64_t link = layout_.word(slot, offsetof(ult::SlotControl, next));
-    older = ult::slot_of_link(words_.load(layout_.birth_rank(slot), link));  // before the push
+    older = controls.next(slot);  // before the push
     const Rank to = rank_of(slot) == victim ? config_.rank : victim;
     moving |= to == victim;
     if (to != victim) count_for(worker, &Counters::steals_remote);
-    ult::Word before = words_.load(to, head);
-    for (ult::Word found;; before = found) {
-      words_.store(layout_.birth_rank(slot), link, before);
-      found = words_.compare_swap(to, head, before, ult::link_to(slot));
-      if (found == before) break;
-    }
+    controls.push(to, head, slot);
   }
   if (moving) ring(victim);  // it may have slept meanwhile
 }
