@@ -98,7 +98,7 @@ std::size_t Outbox::put_changed(Rank owner, std::uint64_t offset, const std::byt
         for_each_changed(block, base, open, [&](std::size_t at, std::uint64_t word, std::uint64_t which) {
           store_bytes(frames + offset + at, word, which);
         });
-    std::atomic_thread_fence(std::memory_order_release);  // as a put that has completed
+    comm::fence_release();  // as a put that has completed
     return total;
   }
   const std::byte* const from = open ? base : block;

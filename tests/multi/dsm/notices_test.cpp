@@ -146,7 +146,9 @@ TEST_P(Notices, WritersOfDifferentBlocksKeepTheirOwn) {
       const std::uint64_t fetched = page.round([&] { *page.block(me) = values[me]; });
       // one that a fault made writable beside its own in each epoch stays open, and is merged instead
       EXPECT_LE(fetched, me == 0 ? 0 : ranks - 1);
-      if (epoch == 0) EXPECT_EQ(fetched, me == 0 ? 0 : ranks - 1);
+      if (epoch == 0) {
+        EXPECT_EQ(fetched, me == 0 ? 0 : ranks - 1);
+      }
     }
   });
 }

@@ -41,7 +41,9 @@ TEST_P(Rewritten, WordsOfSeveralRanksInOneBlock) {
       cross_each_other(m);
     }
     // without classification an acquire drops all that is cached
-    if (me != 0 && RankMemory::classification_under_test()) EXPECT_EQ(faults_so_far(m), before);
+    if (me != 0 && RankMemory::classification_under_test()) {
+      EXPECT_EQ(faults_so_far(m), before);
+    }
     m.collectives.barrier();
   });
 }
@@ -65,7 +67,9 @@ TEST_P(Rewritten, WhoStopsIsProtectedAgainAndTellsOfALaterStore) {
         ASSERT_EQ(*word, value) << "rank " << me;
       }
       m.collectives.barrier();
-      if (me != 0) EXPECT_NE(m.coherence->state(mem::block_of(at)).access, mem::Access::write);
+      if (me != 0) {
+        EXPECT_NE(m.coherence->state(mem::block_of(at)).access, mem::Access::write);
+      }
     }
     m.collectives.barrier();
   });

@@ -142,7 +142,9 @@ TEST(Advice, WhatIsPinnedStays) {
     kasane::deallocate(others);
   });
   EXPECT_EQ(after_sweeps, 0u);
-  if (kasane::ranks() == 1) EXPECT_EQ(faults, 0u) << "nobody need know whether it is touched";
+  if (kasane::ranks() == 1) {
+    EXPECT_EQ(faults, 0u) << "nobody need know whether it is touched";
+  }
   EXPECT_EQ(after_evict, 0u);
   EXPECT_GE(gone, pinned * 3 / 4);
   EXPECT_EQ(bad, 0u);

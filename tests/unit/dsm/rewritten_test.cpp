@@ -29,7 +29,9 @@ TEST(Rewritten, ChangesFarApartDoNotCount) {
   const auto r = after(3);
   for (int i = 0; i < 60; ++i) {
     r->begin_release();
-    if (i % 5 == 0) EXPECT_FALSE(released(*r, 7, true)) << i;
+    if (i % 5 == 0) {
+      EXPECT_FALSE(released(*r, 7, true)) << i;
+    }
   }
 }
 
