@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <string_view>
 
 namespace kasane::topo {
 namespace {
@@ -44,6 +45,25 @@ std::optional<std::uint64_t> read_memory_max(const std::string& folder) {
 std::optional<std::uint64_t> read_memory_limit(const std::string& folder) {
   const auto bytes = read_number(folder + "/memory.limit_in_bytes");
   return bytes && *bytes < std::uint64_t{1} << 62 ? bytes : std::nullopt;
+}
+
+// What the kernel takes back first, files that are not in use, counts as room.
+std::optional<std::uint64_t> read_memory_room(const std::string& folder, std::optional<std::uint64_t> limit,
+                                              const char* used_file, std::string_view unused_files) {
+  const auto used = read_number(folder + used_file);
+  if (!limit || !used) return {};
+  std::uint64_t unused = 0, number = 0;
+  std::ifstream file(folder + "/memory.stat");
+  for (std::string name; file >> name >> number;)
+    if (name == unused_files) unused = number;
+  const std::uint64_t taken = *used - std::min(*used, unused);
+  return *limit - std::min(*limit, taken);
+}
+std::optional<std::uint64_t> read_memory_room_two(const std::string& folder) {
+  return read_memory_room(folder, read_memory_max(folder), "/memory.current", "inactive_file");
+}
+std::optional<std::uint64_t> read_memory_room_one(const std::string& folder) {
+  return read_memory_room(folder, read_memory_limit(folder), "/memory.usage_in_bytes", "total_inactive_file");
 }
 
 // Both versions. "max" is no number.
@@ -97,6 +117,10 @@ std::optional<double> cpu_quota(const std::string& groups_file, const std::strin
 
 std::optional<std::uint64_t> memory_limit(const std::string& groups_file, const std::string& mount) {
   return least_of("memory", groups_file, mount, read_memory_max, read_memory_limit);
+}
+
+std::optional<std::uint64_t> memory_room(const std::string& groups_file, const std::string& mount) {
+  return least_of("memory", groups_file, mount, read_memory_room_two, read_memory_room_one);
 }
 
 std::optional<GroupProcesses> process_limit(const std::string& groups_file, const std::string& mount) {

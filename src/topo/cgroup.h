@@ -19,6 +19,11 @@ std::optional<double> cpu_quota(const std::string& groups_file = "/proc/self/cgr
 std::optional<std::uint64_t> memory_limit(const std::string& groups_file = "/proc/self/cgroup",
                                           const std::string& mount = "/sys/fs/cgroup");
 
+/// Bytes that the process can still take at this moment (the kernel gives up files that are not in use): the
+/// least of the groups on that path, or nothing where none is limited.
+std::optional<std::uint64_t> memory_room(const std::string& groups_file = "/proc/self/cgroup",
+                                         const std::string& mount = "/sys/fs/cgroup");
+
 /// Processes and threads of a control group that limits them.
 struct GroupProcesses {
   std::uint64_t most = 0, taken = 0;

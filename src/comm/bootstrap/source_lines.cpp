@@ -19,12 +19,15 @@
 #include <sstream>
 
 #include "base/clock.h"
+#include "topo/cgroup.h"
 
 namespace kasane::comm {
 namespace {
 
 constexpr std::uint64_t kMostNs = 3'000'000'000;  ///< for one object; large programs take a second
 constexpr std::size_t kMostPlaces = 256;          ///< of an object
+/// addr2line takes up to the object's size, and this for itself.
+constexpr std::uint64_t kAddr2lineBytes = std::uint64_t{32} << 20;
 
 struct Place {
   std::size_t end;  ///< in the text: behind the parenthesis
@@ -67,10 +70,18 @@ std::string read_until_end(int fd, pid_t child) {
   }
 }
 
+/// In a control group without the room the kernel would end a rank.
+bool has_room_for_addr2line(const std::string& object) {
+  std::error_code error;
+  const std::uint64_t bytes = std::filesystem::file_size(object, error);
+  return !error && topo::memory_room().value_or(~std::uint64_t{0}) >= bytes + kAddr2lineBytes;
+}
+
 /// What addr2line says of these addresses: of each a line that begins with 0x, and then a line of the
 /// function and one of the place, and behind them those into which it was inlined. Nothing if it cannot be
 /// run.
 std::string ask_addr2line(const std::string& object, const std::vector<std::uint64_t>& addresses) {
+  if (!has_room_for_addr2line(object)) return {};
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};
   std::vector<std::string> words{"addr2line", "-a", "-f", "-i", "-e", object};

@@ -17,7 +17,8 @@ struct SourceLine {
   std::string place;     ///< "path/file.cpp:12"
 };
 /// Of each address in the file of an object the line, then, if that is of inlined code, the lines into which
-/// it was inlined. Empty where they are not known. Of at most 256 addresses.
+/// it was inlined. Empty where they are not known, and where a control group leaves too little memory for
+/// addr2line. Of at most 256 addresses.
 std::map<std::uint64_t, std::vector<SourceLine>> source_lines(const std::string& object,
                                                               const std::vector<std::uint64_t>& addresses);
 /// Whether the place is in a header of the system or of Kasane: what it was inlined into says more.

@@ -88,6 +88,25 @@ TEST_F(CgroupTest, TheLeastMemoryUpwardsCounts) {
   EXPECT_EQ(memory(), 2048000u);
 }
 
+TEST_F(CgroupTest, TheLeastRoomForMemoryUpwardsCounts) {
+  const auto room = [this] { return memory_room(root + "/groups", root + "/fs"); };
+  write("groups", "7:memory:/job\n0::/outer/job");
+  EXPECT_FALSE(room());
+  write("fs/outer/job/memory.max", "max");
+  write("fs/outer/job/memory.current", "3000");
+  EXPECT_FALSE(room());
+  write("fs/outer/memory.max", "9000");
+  write("fs/outer/memory.current", "8000");
+  EXPECT_EQ(room(), 1000u);
+  write("fs/outer/memory.stat", "anon 1500\ninactive_file 6500\nactive_file 0");
+  EXPECT_EQ(room(), 7500u);
+  write("fs/memory/job/memory.limit_in_bytes", "700");  // version 1
+  write("fs/memory/job/memory.usage_in_bytes", "800");
+  EXPECT_EQ(room(), 0u);
+  write("fs/memory/job/memory.stat", "inactive_file 800\ntotal_inactive_file 300");
+  EXPECT_EQ(room(), 200u);
+}
+
 TEST_F(CgroupTest, MemoryOfVersionOne) {
   write("groups", "5:memory:/job\n4:cpu,cpuacct:/job");
   write("fs/memory/memory.limit_in_bytes", "9223372036854771712");  // none
