@@ -25,9 +25,9 @@ uint32_t kasane_numa_distance(uint32_t from, uint32_t to);
 /**
  * Gives the whole pages of 64 KiB in [pointer, pointer + bytes), which this rank owns, a policy:
  * KASANE_PLACEMENT_NUMA, _NUMA_INTERLEAVE, _NUMA_WEIGHTED (with STRICT, if that is wanted), or _LOCAL for
- * none. Pages that are present move: by the kernel, where the process has CAP_SYS_NICE, else by eviction to
- * the spill file, from where they come back to the right node. The policy ends when the memory is freed.
- * Contents do not change, and other threads may use them meanwhile. No fence.
+ * none. Pages that are present move. Those stay, and are counted as misplaced, that other ranks or devices
+ * use all the time, or for which the nodes have no room. The policy ends when the memory is freed. Contents
+ * do not change, and other threads may use them meanwhile. No fence.
  * EINVAL: another rank owns a page (named); no such node; no whole page. ENOMEM: strict, and pages lie
  * elsewhere. EPERM and others: the kernel refuses, with the reason.
  */

@@ -45,9 +45,10 @@ struct pages {
   return all;
 }
 /// Gives the whole pages of 64 KiB in [p, p + bytes), which this rank owns, the policy of a placement:
-/// numa(node), numa_interleave(), numa_weighted(), or local for none. Pages that are present move: by the
-/// kernel, where the process has CAP_SYS_NICE, else by way of the spill file. The policy ends when the memory
-/// is freed. Contents do not change, and other threads may use them meanwhile. No fence.
+/// numa(node), numa_interleave(), numa_weighted(), or local for none. Pages that are present move. Those
+/// stay, and are counted as misplaced, that other ranks or devices use all the time, or for which the nodes
+/// have no room. The policy ends when the memory is freed. Contents do not change, and other threads may use
+/// them meanwhile. No fence.
 /// error EINVAL: another rank owns a page; no such node; no whole page. out_of_memory: strict, and pages lie
 /// elsewhere. Others: the kernel refuses, with the reason.
 inline void bind(void* p, std::size_t bytes, placement where) {

@@ -59,6 +59,10 @@ class FaultEngine {
   virtual std::uint64_t fill(BlockRange /*run*/, const std::byte* /*bytes*/, Access /*right*/) noexcept {
     return 0;
   }
+  /// The kernel may keep translations of blocks without rights, by which it counts their frames as mapped
+  /// here. They go; those of other blocks of the run may go, too, and the kernel makes them again for the
+  /// next access. Rights stay, and no bit need be held.
+  virtual void drop_kept_translations(BlockRange) const noexcept {}
   /// Gives back the kernel's page tables of the run, as far as no other blocks use them. No block of the run
   /// has rights, and the caller holds their busy bits.
   virtual void give_tables_back(BlockRange) noexcept {}

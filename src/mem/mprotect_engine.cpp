@@ -65,9 +65,12 @@ class MprotectEngine final : public FaultEngine {
     return false;
   }
 
-  void give_tables_back(BlockRange run) noexcept override {
+  // Rights are the mappings', so translations may go at any time.
+  void drop_kept_translations(BlockRange run) const noexcept override {
     drop_translations(map_.address(offset_of(run.first)), run.count * kBlockBytes);
   }
+
+  void give_tables_back(BlockRange run) noexcept override { drop_kept_translations(run); }
 
   bool crowded() const noexcept override { return mappings_.crowded(); }
 

@@ -72,7 +72,7 @@ int kasane_numa_bind(void* pointer, size_t bytes, kasane_placement_t placement, 
       return api_fail(
           ENOMEM, call,
           fmt::format("{} pages are not on the nodes that were named: these have no more room, or "
-                      "the pages cannot be moved without CAP_SYS_NICE and a spill file",
+                      "other ranks or devices use the pages",
                       pages->misplaced)
               .c_str());
   }

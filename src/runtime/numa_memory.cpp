@@ -8,6 +8,7 @@
 
 #include "gas/heap_layout.h"
 #include "gas/regions.h"
+#include "mem/page_tables.h"
 #include "runtime/warn.h"
 
 namespace kasane::runtime {
@@ -18,6 +19,8 @@ using topo::NumaPolicy;
 
 /// Pools beside one for each node: blocks, interleaved and weighted sets.
 constexpr std::uint64_t kOtherPools = 4;
+/// To move what is used meanwhile: so often in a row nothing moves, then it stays.
+constexpr unsigned kVainTries = 6;
 
 }  // namespace
 
@@ -84,11 +87,10 @@ Result<std::uint32_t> NumaMemory::pool_for(NumaRequest& request) {
   return pool;
 }
 
-Result<bool> NumaMemory::place_blocks(std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet& nodes) {
+Result<void> NumaMemory::place_blocks(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes,
+                                      const topo::NodeSet& nodes) {
   const std::uint64_t pages = (bytes + kHeapPageBytes - 1) / kHeapPageBytes, parts = nodes.count();
-  const std::lock_guard guard(mutex_);
-  std::uint64_t part = 0;
-  bool moved = true;
+  std::uint64_t part = 0, stay = 0;
   for (std::uint32_t node = 0; node < topo::kMostNumaNodes; ++node) {
     if (!nodes[node]) continue;
     const std::uint64_t first = pages * part / parts, last = pages * (part + 1) / parts;
@@ -96,15 +98,18 @@ Result<bool> NumaMemory::place_blocks(std::uint64_t offset, std::uint64_t bytes,
     if (first == last) continue;
     const std::uint64_t at = offset + first * kHeapPageBytes, size = (last - first) * kHeapPageBytes;
     const NumaPolicy policy = NumaPolicy::on(node);
-    KASANE_TRY(topo::set_memory_policy(space_.a(at), size, policy));
-    // what an allocation that was freed has left
-    moved = topo::move_to_policy(space_.a(at), size, policy) && moved;
-    note_bound(at, size, policy);
+    {
+      const std::lock_guard guard(mutex_);
+      KASANE_TRY(topo::set_memory_policy(space_.a(at), size, policy));
+      note_bound(at, size, policy);
+    }
+    stay += move(io, at, size, policy);  // what an allocation that was freed has left
   }
-  return moved;
+  warn_of_misplaced(stay);
+  return {};
 }
 
-Result<bool> NumaMemory::bind(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes,
+Result<void> NumaMemory::bind(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes,
                               NumaRequest request) {
   const std::uint64_t first = (offset + kHeapPageBytes - 1) / kHeapPageBytes * kHeapPageBytes,
                       last = (offset + bytes) / kHeapPageBytes * kHeapPageBytes;
@@ -115,20 +120,81 @@ Result<bool> NumaMemory::bind(comm::Blocking& io, std::uint64_t offset, std::uin
   KASANE_TRY(policy);
   if (request.kind == NumaRequest::Kind::blocks)
     return fail(Errc::invalid_argument, "numa::bind: bind the parts of an array for blocks");
-  if (nodes_.count() < 2) return true;
+  if (nodes_.count() < 2) return {};
   tell_others(io);
-  const std::lock_guard guard(mutex_);
-  KASANE_TRY(topo::set_memory_policy(space_.a(first), last - first, *policy));
-  cut_out(first, last - first);
-  if (request.kind != NumaRequest::Kind::none) note_bound(first, last - first, *policy);
-  return topo::move_to_policy(space_.a(first), last - first, *policy);
+  {
+    const std::lock_guard guard(mutex_);
+    KASANE_TRY(topo::set_memory_policy(space_.a(first), last - first, *policy));
+    cut_out(first, last - first);
+    if (request.kind != NumaRequest::Kind::none) note_bound(first, last - first, *policy);
+  }
+  warn_of_misplaced(move(io, first, last - first, *policy));
+  return {};
+}
+
+/// Pages go to a node, also where the policy names none.
+NumaPolicy NumaMemory::home_of(const NumaPolicy& policy) const noexcept {
+  return policy.kind == NumaPolicy::Kind::local ? NumaPolicy::on(topo::current_node()) : policy;
+}
+
+/// Once, without the help of other ranks. Returns how many pages stay.
+std::uint64_t NumaMemory::try_move(std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet& wanted,
+                                   topo::NodeSet& room) const noexcept {
+  return topo::move_to_nodes(space_.v(offset), space_.a(offset), bytes, wanted, room).value_or(0);
+}
+
+/// Part by part, so that little of it is touched again before it is moved. Returns how many pages stay.
+std::uint64_t NumaMemory::move(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes,
+                               const NumaPolicy& policy) const {
+  const topo::NodeSet wanted = home_of(policy).nodes;
+  topo::NodeSet room = wanted;
+  std::uint64_t stay = 0;
+  for (std::uint64_t done = 0; done < bytes; done += topo::kMovedAtOnce) {
+    const std::uint64_t at = offset + done, part = std::min(bytes - done, topo::kMovedAtOnce);
+    std::uint64_t left = try_move(at, part, wanted, room);
+    for (unsigned vain = 0; left != 0 && room.any() && vain < kVainTries;) {
+      drop_kept(at, part);
+      drop_at_others(io, transport_.rank(), at, part);
+      const std::uint64_t before = left;
+      left = try_move(at, part, wanted, room);
+      vain = left < before ? 0 : vain + 1;
+    }
+    stay += left;
+  }
+  return stay;
+}
+
+/// V's translations of blocks without rights.
+void NumaMemory::drop_kept(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  engine_->drop_kept_translations({mem::block_of(offset), bytes / mem::kBlockBytes});
+}
+
+/// This process's translations of that rank's frames, if it has them mapped.
+void NumaMemory::drop(Rank owner, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  if (std::byte* const frames = transport_.mapped(owner, gas::kFrames); frames != nullptr)
+    mem::drop_translations(frames + offset, bytes);
+}
+
+/// Returns when all ranks but the owner have done so.
+void NumaMemory::drop_at_others(comm::Blocking& io, Rank owner, std::uint64_t offset,
+                                std::uint64_t bytes) const {
+  const Note message{Note::What::drop, offset, bytes, raw(owner)};
+  const bool near = transport_.mapped(owner, gas::kFrames) != nullptr;
+  for (std::uint32_t r = 0; r < transport_.ranks(); ++r) {
+    if (Rank{r} == owner) continue;
+    if (Rank{r} == transport_.rank()) {
+      drop(owner, offset, bytes);
+    } else if (!near || transport_.mapped(Rank{r}, gas::kFrames) != nullptr) {
+      (void)io.request(Rank{r}, gas::kNumaHandler, comm::as_payload(message));
+    }
+  }
 }
 
 /// That this rank binds. Returns when all know, also to threads that come while another one tells.
 void NumaMemory::tell_others(comm::Blocking& io) {
   any_bound_.store(true, std::memory_order_relaxed);
   if (told_.load(std::memory_order_acquire)) return;
-  const Note message{Note::What::i_bind, 0, 0};
+  const Note message{Note::What::i_bind, 0, 0, 0};
   for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
     if (Rank{r} != transport_.rank()) (void)io.request(Rank{r}, gas::kNumaHandler, comm::as_payload(message));
   told_.store(true, std::memory_order_release);
@@ -159,53 +225,76 @@ void NumaMemory::cut_out(std::uint64_t offset, std::uint64_t bytes) {
   }
 }
 
-/// Takes the policy from the parts of the range that have one, but in the pools, where it stays.
-void NumaMemory::unbind(std::uint64_t offset, std::uint64_t bytes) noexcept {
-  const std::lock_guard guard(mutex_);
-  if (pools_.contains(offset) || bound_.empty()) return;
+/// Calls f(offset, bytes) for the parts of the range that are noted as bound.
+template <class F>
+void NumaMemory::for_each_bound(std::uint64_t offset, std::uint64_t bytes, const F& f) const {
   auto it = bound_.upper_bound(offset);
   if (it != bound_.begin()) --it;
-  bool found = false;
   for (; it != bound_.end() && it->first < offset + bytes; ++it) {
     const std::uint64_t first = std::max(offset, it->first),
                         last = std::min(offset + bytes, it->first + it->second.bytes);
-    if (first >= last) continue;
-    found = true;
-    // The kernel moves nothing to "wherever it is touched", so frames come to this thread's node.
-    std::byte* const at = space_.a(first);
-    const NumaPolicy home =
-        preferred_.kind == NumaPolicy::Kind::local ? NumaPolicy::on(topo::current_node()) : preferred_;
-    (void)topo::move_to_policy(at, last - first, home);
-    (void)topo::set_memory_policy(at, last - first, preferred_);
+    if (first < last) f(first, last - first);
   }
-  if (found) cut_out(offset, bytes);
+}
+
+/// Takes the policy from the parts of the range that have one, but in the pools, where it stays. Their pages
+/// come to this thread's node, since the kernel moves nothing to "wherever it is touched". False: some stay,
+/// and all have their policy as before.
+bool NumaMemory::unbind(std::uint64_t offset, std::uint64_t bytes, bool in_any_case) noexcept {
+  const std::lock_guard guard(mutex_);
+  if (pools_.contains(offset) || bound_.empty()) return true;
+  const topo::NodeSet wanted = home_of(preferred_).nodes;
+  topo::NodeSet room = wanted;
+  std::uint64_t stay = 0;
+  for_each_bound(offset, bytes, [&](std::uint64_t at, std::uint64_t part) {
+    if (in_any_case) drop_kept(at, part);
+    stay += try_move(at, part, wanted, room);
+  });
+  if (stay != 0 && room.any() && !in_any_case) return false;
+  for_each_bound(offset, bytes, [&](std::uint64_t at, std::uint64_t part) {
+    (void)topo::set_memory_policy(space_.a(at), part, preferred_);
+  });
+  cut_out(offset, bytes);
+  return true;
 }
 
 void NumaMemory::forget(comm::Blocking& io, std::uint64_t offset, std::uint64_t bytes) {
   if (bytes < kHeapPageBytes) return;
-  unbind(offset, bytes);
-  const Note message{Note::What::freed, offset, bytes};
   for (std::uint32_t r = 0; r < transport_.ranks(); ++r) {
-    bool binds = false;
-    {
+    const bool self = Rank{r} == transport_.rank();
+    if (!self) {
       const std::lock_guard guard(mutex_);
-      binds = binders_[r];
+      if (!binders_[r]) continue;
     }
-    if (binds) (void)io.request(Rank{r}, gas::kNumaHandler, comm::as_payload(message));
+    const auto ended = [&](bool in_any_case) {
+      if (self) return unbind(offset, bytes, in_any_case);
+      const Note message{in_any_case ? Note::What::ended : Note::What::freed, offset, bytes, 0};
+      return io.request(Rank{r}, gas::kNumaHandler, comm::as_payload(message)) == 0;
+    };
+    // nobody uses it, so that two tries are enough
+    if (ended(false)) continue;
+    drop_at_others(io, Rank{r}, offset, bytes);
+    (void)ended(true);
   }
 }
 
 void NumaMemory::on_message(void* self, const comm::Message& message) noexcept {
   auto& numa = *static_cast<NumaMemory*>(self);
   const auto said = gas::value_of<Note>(message);
-  if (said.what == Note::What::freed) {
-    numa.unbind(said.offset, said.bytes);
-  } else {
-    const std::lock_guard guard(numa.mutex_);
-    numa.binders_[raw(message.from)] = true;
-    numa.any_bound_.store(true, std::memory_order_relaxed);
+  bool done = true;
+  switch (said.what) {
+    case Note::What::freed: done = numa.unbind(said.offset, said.bytes, false); break;
+    case Note::What::ended: done = numa.unbind(said.offset, said.bytes, true); break;
+    case Note::What::drop:
+      numa.drop(Rank{static_cast<std::uint32_t>(said.owner)}, said.offset, said.bytes);
+      break;
+    case Note::What::i_bind: {
+      const std::lock_guard guard(numa.mutex_);
+      numa.binders_[raw(message.from)] = true;
+      numa.any_bound_.store(true, std::memory_order_relaxed);
+    }
   }
-  numa.transport_.reply(message.token, 0);
+  numa.transport_.reply(message.token, done ? 0 : 1);
 }
 
 /// Of a range with one pool, or with none.
@@ -238,15 +327,15 @@ Result<topo::NumaPages> NumaMemory::where(std::uint64_t offset, std::uint64_t by
   return pages;
 }
 
-void NumaMemory::warn_of_misplaced(std::uint64_t offset, std::uint64_t bytes) {
-  const auto pages = where(offset, bytes);
-  if (!pages || pages->misplaced == 0 || warned_.exchange(true, std::memory_order_relaxed)) return;
+/// Says once that so many pages stay, if they do.
+void NumaMemory::warn_of_misplaced(std::uint64_t pages) noexcept {
+  if (pages == 0 || warned_.exchange(true, std::memory_order_relaxed)) return;
   CrashText text;
-  text.add("kasane: rank ").decimal(raw(transport_.rank())).add(": ").decimal(pages->misplaced);
-  text.add(
-      " pages stay on other NUMA nodes than numa::bind or numa_blocks asks for (pages_misplaced in --stats). "
-      "To move what is present takes CAP_SYS_NICE (docker run --cap-add SYS_NICE), or a directory through ");
-  warn(text.add("which it leaves DRAM and comes back (--spill, KASANE_SPILL)\n"));
+  text.add("kasane: rank ").decimal(raw(transport_.rank())).add(": ").decimal(pages);
+  warn(text.add(
+      " pages stay on other NUMA nodes than numa::bind or numa_blocks asks for (pages_misplaced in "
+      "--stats). Their nodes have no more room, or other ranks or devices used them all the time: bind "
+      "them again when these have ended\n"));
 }
 
 std::uint64_t NumaMemory::misplaced(std::span<const Range> ranges) {

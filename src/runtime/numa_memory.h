@@ -24,6 +24,7 @@
 
 #include "base/result.h"
 #include "comm/blocking.h"
+#include "mem/fault_engine.h"
 #include "mem/space.h"
 #include "runtime/segments.h"
 #include "topo/numa.h"
@@ -49,6 +50,9 @@ class NumaMemory {
   /// nodes: topo::memory_nodes(). Sets kNumaHandler.
   NumaMemory(comm::Transport&, const mem::Space&, Segments::Pools, const topo::NodeSet& nodes);
 
+  /// Of this rank, before anything is bound.
+  void use(const mem::FaultEngine& engine) noexcept { engine_ = &engine; }
+
   /// Binds all memory of this rank, where it has no other policy, to a node, as a preference (--bind numa).
   Result<void> prefer(std::uint32_t node);
 
@@ -62,11 +66,11 @@ class NumaMemory {
     return pool == kBlocks ? 0 : pool;
   }
   /// The memory of a request of blocks was allocated: its pages, cut into equal parts. As bind().
-  Result<bool> place_blocks(std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet&);
+  Result<void> place_blocks(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet&);
 
-  /// Gives a policy to the whole heap pages in the range, and moves what is present of them, where this
-  /// process may (CAP_SYS_NICE). False: it may not, so the caller evicts them.
-  Result<bool> bind(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, NumaRequest);
+  /// Gives a policy to the whole heap pages in the range, and moves what is present of them. Says once that
+  /// pages stay where they are, if that is so.
+  Result<void> bind(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes, NumaRequest);
   /// Memory is about to be freed, after any_bound(). Ranges have whole pages, so small objects have none.
   void forget(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes);
   // relaxed: whoever frees has synchronised with the rank that bound
@@ -74,9 +78,6 @@ class NumaMemory {
 
   /// Where the OS pages of this rank's M lie.
   Result<topo::NumaPages> where(std::uint64_t offset, std::uint64_t bytes);
-  /// Says once that pages of the range are not where their policy wants them, if that is so: the kernel did
-  /// not move them, and they have not left DRAM.
-  void warn_of_misplaced(std::uint64_t offset, std::uint64_t bytes);
   struct Range {
     std::uint64_t offset, bytes;
   };
@@ -90,8 +91,11 @@ class NumaMemory {
     topo::NumaPolicy policy;
   };
   struct Note {
-    enum class What : std::uint64_t { i_bind, freed } what;
-    std::uint64_t offset, bytes;
+    /// freed: the answer 1 says that pages could not be moved and still have their policy, so that the sender
+    /// has other ranks drop() them and asks again; ended: it ends in any case. drop: this process's
+    /// translations of `owner`'s frames.
+    enum class What : std::uint64_t { i_bind, freed, ended, drop } what;
+    std::uint64_t offset, bytes, owner;
   };
   /// The pool that has blocks.
   static constexpr std::uint32_t kBlocks = 1;
@@ -105,7 +109,18 @@ class NumaMemory {
   void tell_others(comm::Blocking&);
   void note_bound(std::uint64_t offset, std::uint64_t bytes, const topo::NumaPolicy&);
   void cut_out(std::uint64_t offset, std::uint64_t bytes);
-  void unbind(std::uint64_t offset, std::uint64_t bytes) noexcept;
+  template <class F>
+  void for_each_bound(std::uint64_t offset, std::uint64_t bytes, const F&) const;
+  [[nodiscard]] bool unbind(std::uint64_t offset, std::uint64_t bytes, bool in_any_case) noexcept;
+  std::uint64_t try_move(std::uint64_t offset, std::uint64_t bytes, const topo::NodeSet& wanted,
+                         topo::NodeSet& room) const noexcept;
+  std::uint64_t move(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes,
+                     const topo::NumaPolicy&) const;
+  void drop_kept(std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  void drop(Rank owner, std::uint64_t offset, std::uint64_t bytes) const noexcept;
+  void drop_at_others(comm::Blocking&, Rank owner, std::uint64_t offset, std::uint64_t bytes) const;
+  [[nodiscard]] topo::NumaPolicy home_of(const topo::NumaPolicy&) const noexcept;
+  void warn_of_misplaced(std::uint64_t pages) noexcept;
   Result<void> count(std::uint64_t offset, std::uint64_t bytes, topo::NumaPages& to);
   [[nodiscard]] std::uint64_t share_bytes() const noexcept;
   [[nodiscard]] std::uint64_t share_of(std::uint32_t pool) const noexcept;
@@ -115,6 +130,7 @@ class NumaMemory {
   const mem::Space& space_;
   const Segments::Pools pools_;
   const topo::NodeSet nodes_;
+  const mem::FaultEngine* engine_ = nullptr;
   std::mutex mutex_;            ///< of what follows; held during system calls, never across communication
   topo::NumaPolicy preferred_;  ///< of all other memory
   std::vector<topo::NumaPolicy> policies_;  ///< of the pools, after the one with blocks

@@ -534,6 +534,7 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   auto made_engine = mem::make_fault_engine(*space, by_thread ? mem::kUffdThread : options.faults);
   KASANE_TRY(made_engine);
   engine = std::move(*made_engine);
+  numa->use(*engine);
   if (common_stacks) {
     KASANE_TRY(engine->leave_open(
         {mem::block_of(segments.all_stacks_offset()), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
@@ -1575,16 +1576,7 @@ Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSe
   const ult::RuntimeSection section;
   auto& s = *state_;
   const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
-  const auto moved = s.numa->place_blocks(first, offset + bytes - first, nodes);
-  KASANE_TRY(moved);
-  return *moved ? Result<void>() : numa_leave(p, bytes, "numa_blocks");
-}
-
-/// What could not be moved to its nodes comes back there.
-Result<void> Runtime::numa_leave(void* p, std::size_t bytes, const char* call) {
-  KASANE_TRY(tell(p, bytes, gas::Advisor::What::leave, call));
-  state_->numa->warn_of_misplaced(state_->space->offset(p), bytes);
-  return {};
+  return s.numa->place_blocks(s.contexts->here().io, first, offset + bytes - first, nodes);
 }
 
 Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
@@ -1602,9 +1594,7 @@ Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& r
                       static_cast<const void*>(s.space->v(s.directory->pages().offset_of(page))),
                       raw(owner)));
   }
-  const auto moved = s.numa->bind(io, s.space->offset(p), bytes, request);
-  KASANE_TRY(moved);
-  return *moved ? Result<void>() : numa_leave(p, bytes, call);
+  return s.numa->bind(io, s.space->offset(p), bytes, request);
 }
 
 Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {

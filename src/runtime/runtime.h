@@ -179,9 +179,7 @@ class Runtime {
   Result<std::uint32_t> numa_pool(NumaRequest&);
   /// Memory of a request of blocks was allocated.
   Result<void> numa_blocks(void* p, std::size_t bytes, const topo::NodeSet&);
-  /// NumaMemory::bind(); pages that cannot be moved are evicted, so that they come back where they belong.
   Result<void> numa_bind(void* p, std::size_t bytes, const NumaRequest&);
-  Result<void> numa_leave(void* p, std::size_t bytes, const char* call);
   Result<topo::NumaPages> numa_where(const void* p, std::size_t bytes);
   [[nodiscard]] const topo::NodeSet& numa_nodes() const noexcept;
   /// Whether global memory may leave DRAM.

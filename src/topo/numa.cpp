@@ -98,6 +98,88 @@ Result<> for_each_present(const void* at, std::size_t bytes, Visit&& visit) {
   return {};
 }
 
+/// The node of each mapped page; negative: it has left.
+Result<> ask_where(std::span<void* const> pages, int* nodes) {
+  if (pages.empty() || ::syscall(SYS_move_pages, 0, pages.size(), pages.data(), nullptr, nodes, 0) >= 0)
+    return {};
+  return fail_errno(Errc::limit, "the kernel does not say where pages lie (move_pages)");
+}
+
+/// Pages of one part, by their index, ascending.
+struct PageList {
+  std::array<std::uint16_t, kPagesAtOnce> index{};
+  std::size_t count = 0;
+  void add(std::size_t page) noexcept { index[count++] = static_cast<std::uint16_t>(page); }
+};
+
+/// The present pages of a part that lie on none of the nodes.
+Result<PageList> misplaced_of(const std::byte* at, std::size_t bytes, const NodeSet& wanted) {
+  PageList list;
+  std::array<int, kPagesAtOnce> nodes{};
+  const auto looked = for_each_present(at, bytes, [&](std::span<void* const> present, std::size_t) {
+    auto told = ask_where(present, nodes.data());
+    for (std::size_t i = 0; told && i < present.size(); ++i) {
+      if (nodes[i] >= 0 && !wanted[static_cast<std::size_t>(nodes[i])])
+        list.add(static_cast<std::size_t>(static_cast<std::byte*>(present[i]) - at) / kOsPage);
+    }
+    return told;
+  });
+  KASANE_TRY(looked);
+  return list;
+}
+
+/// Asks the kernel to move pages that are mapped at `at` to the node. 0, or why not: EPERM (flags), ENOMEM
+/// (the node has no room). absent: receives those that are not mapped there. Of the others it says little
+/// that is sure: it gives up behind a page that does not move.
+int ask_to_move(std::byte* at, const PageList& list, std::uint32_t node, int flags, PageList& absent) {
+  std::array<void*, kPagesAtOnce> pages;
+  std::array<int, kPagesAtOnce> nodes, status{};
+  for (std::size_t i = 0; i < list.count; ++i) pages[i] = at + list.index[i] * kOsPage;
+  nodes.fill(static_cast<int>(node));
+  const long result =
+      ::syscall(SYS_move_pages, 0, list.count, pages.data(), nodes.data(), status.data(), flags);
+  for (std::size_t i = 0; i < list.count; ++i)
+    if (status[i] == -ENOENT || status[i] == -EFAULT) absent.add(list.index[i]);
+  return result < 0 ? errno : 0;
+}
+
+/// To one node. False: it has no room.
+bool move_list(std::byte* first, std::byte* second, const PageList& list, std::uint32_t node) {
+  PageList absent, none;
+  const int all = ask_to_move(second, list, node, MPOL_MF_MOVE_ALL, none);
+  if (all != EPERM) return all != ENOMEM;
+  const std::size_t from = list.index[0] * kOsPage, to = (list.index[list.count - 1] + 1) * kOsPage;
+  (void)::madvise(second + from, to - from, MADV_DONTNEED);
+  int result = ask_to_move(first, list, node, MPOL_MF_MOVE, absent);
+  if (absent.count != 0 && result != ENOMEM) {
+    for (std::size_t i = 0; i < absent.count; ++i)
+      (void)*static_cast<volatile std::byte*>(second + absent.index[i] * kOsPage);
+    result = ask_to_move(second, absent, node, MPOL_MF_MOVE, none);
+  }
+  return result != ENOMEM;
+}
+
+/// Of at most kMovedAtOnce bytes.
+Result<std::uint64_t> move_part(std::byte* first, std::byte* second, std::size_t bytes, const NodeSet& wanted,
+                                NodeSet& room) {
+  auto list = misplaced_of(second, bytes, wanted);
+  KASANE_TRY(list);
+  if (list->count == 0 || room.none()) return list->count;
+  const std::size_t nodes = room.count();
+  std::size_t turn = 0;
+  for (std::uint32_t node = 0; node < kMostNumaNodes && turn < nodes; ++node) {
+    if (!room[node]) continue;
+    PageList its;
+    for (std::size_t i = 0; i < list->count; ++i)
+      if (list->index[i] % nodes == turn) its.add(list->index[i]);
+    ++turn;
+    if (its.count != 0 && !move_list(first, second, its, node)) room.reset(node);
+  }
+  list = misplaced_of(second, bytes, wanted);
+  KASANE_TRY(list);
+  return list->count;
+}
+
 }  // namespace
 
 NodeSet parse_nodes(std::string_view text) {
@@ -148,19 +230,24 @@ Result<> set_memory_policy(void* at, std::size_t bytes, const NumaPolicy& policy
   return tl::unexpected<Error>(refusal(errno, bytes, policy));
 }
 
-bool move_to_policy(void* at, std::size_t bytes, const NumaPolicy& policy) noexcept {
-  const auto mapped =
-      for_each_present(at, bytes, [](std::span<void* const>, std::size_t) -> Result<> { return {}; });
-  return mapped && bind(at, bytes, policy, MPOL_MF_MOVE_ALL) == 0;
+Result<std::uint64_t> move_to_nodes(std::byte* first, std::byte* second, std::size_t bytes,
+                                    const NodeSet& wanted, NodeSet& room) {
+  static_assert(kMovedAtOnce == kPagesAtOnce * kOsPage);
+  std::uint64_t stay = 0;
+  for (std::size_t done = 0; done < bytes; done += kMovedAtOnce) {
+    const std::size_t part = std::min(bytes - done, kMovedAtOnce);
+    const auto stays = move_part(first + done, second + done, part, wanted, room);
+    KASANE_TRY(stays);
+    stay += *stays;
+  }
+  return stay;
 }
 
 Result<> count_pages(const void* at, std::size_t bytes, const NodeSet& wanted, NumaPages& to) {
   std::array<int, kPagesAtOnce> nodes{};
   return for_each_present(at, bytes, [&](std::span<void* const> present, std::size_t absent) -> Result<> {
     to.absent += absent;
-    if (present.empty()) return {};
-    if (::syscall(SYS_move_pages, 0, present.size(), present.data(), nullptr, nodes.data(), 0) < 0)
-      return fail_errno(Errc::limit, "the kernel does not say where pages lie (move_pages)");
+    KASANE_TRY(ask_where(present, nodes.data()));
     for (std::size_t i = 0; i < present.size(); ++i) {
       if (nodes[i] < 0) {  // has left since
         ++to.absent;

@@ -53,10 +53,20 @@ struct NumaPolicy {
 /// Sets the policy, whose nodes are usable, of the memory behind [at, at + bytes), whole OS pages of a
 /// mapping. Pages that are present stay. Errc::limit: the kernel refuses; the message says what to do.
 [[nodiscard]] Result<> set_memory_policy(void* at, std::size_t bytes, const NumaPolicy&);
-/// Moves present pages to where their policy wants them, also pages that other processes map, that are mapped
-/// twice, or not at `at`. Says nothing of pages that stay: count_pages() does. False: this process may not
-/// (CAP_SYS_NICE).
-[[nodiscard]] bool move_to_policy(void* at, std::size_t bytes, const NumaPolicy&) noexcept;
+/// As many bytes as move_to_nodes() asks the kernel about at once.
+inline constexpr std::size_t kMovedAtOnce = 2 * 1024 * 1024;
+/// Moves pages of [first, first + bytes), whole OS pages, that are present and lie on none of the nodes
+/// `wanted` to those of them that have room, in turns. The same memory is mapped at `second`, too, by a
+/// shared mapping of a file, whose entries may be dropped. Returns how many pages stay. The bytes do not
+/// change, and any thread and system call may go on using them, through any mapping.
+///
+/// Without CAP_SYS_NICE the kernel moves a page only if one page table entry on the machine maps it. So this
+/// drops the entries at `second`; pages that have none at `first` are touched at `second`. Those stay that
+/// are used through `second` meanwhile, or that other processes map: call again, when these have dropped
+/// their entries. Those stay, too, that the kernel uses (direct I/O), and for which there is no room: a node
+/// without is taken from `room`.
+[[nodiscard]] Result<std::uint64_t> move_to_nodes(std::byte* first, std::byte* second, std::size_t bytes,
+                                                  const NodeSet& wanted, NodeSet& room);
 
 /// Where the OS pages of a range lie.
 struct NumaPages {

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of NUMA nodes: each placement gives what it says, also in memory that had another policy before, and
 // free leaves none. On a machine of one node it checks what holds there. Ends with status 0.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -56,13 +60,6 @@ bool has_cores(std::uint32_t node) {
   std::ifstream list("/sys/devices/system/node/node" + std::to_string(node) + "/cpulist");
   std::string cores;
   return !std::getline(list, cores) || !cores.empty();
-}
-
-bool privileged() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("CapEff:")) return (std::stoull(line.substr(7), nullptr, 16) >> 23 & 1) != 0;
-  return false;
 }
 
 void refuses(int code, const std::function<void()>& call, const std::string& what) {
@@ -178,7 +175,7 @@ void bound_later() {
     touch(q, kBytes);
     const numa::pages pages = numa::where(q, kBytes);
     expect(pages.misplaced == 0, "after free: " + text(pages));
-    if (privileged()) expect(pages.on[node] == 0 || has_cores(node), "nothing stays where it was bound");
+    expect(pages.on[node] == 0 || has_cores(node), "nothing stays where it was bound");
     kasane::deallocate(q);
   }
 }
@@ -255,6 +252,10 @@ void full_node(std::uint32_t node, std::size_t mib) {
   touch(p, bytes);
   const numa::pages pages = numa::where(p, bytes);
   expect(pages.misplaced > 0 && pages.absent == 0, "a full node: " + text(pages));
+  refuses(ENOMEM, [=] { numa::bind(p, bytes, placement::numa(node).strict()); }, "to a full node, strict");
+  bool same = true;
+  for (std::size_t i = 0; i < bytes; i += kOsPage) same = same && static_cast<unsigned char*>(p)[i] == 1;
+  expect(same, "bytes are the same after what did not fit has stayed");
   kasane::deallocate(p);
 }
 
@@ -311,13 +312,15 @@ void freed_by_peers() {
                       void* const p = kasane::allocate(kBytes, 16, placement::on(binder).fixed());
                       touch(p, kBytes);
                       numa::bind(p, kBytes, placement::numa(node));
-                      if (privileged()) expect_on(node, p, kBytes, "bound by rank " + std::to_string(binder));
+                      expect_on(node, p, kBytes, "bound by rank " + std::to_string(binder));
                       return p;
                     }).get();
   }
   for (std::uint32_t binder = 0; binder < 2; ++binder) {
     void* const was = bound[binder];
     kasane::async(kasane::at{ranks - 1 - binder}, [was] {
+      const std::vector<unsigned char> bytes(kBytes, 7);  // so that this rank has mapped them
+      kasane::put(static_cast<unsigned char*>(was), bytes.data(), bytes.size());
       kasane::deallocate(was);
       return 0;
     }).get();
@@ -326,9 +329,8 @@ void freed_by_peers() {
       touch(p, kBytes);
       const numa::pages pages = numa::where(p, kBytes);
       expect(p == was, "the same memory is allocated again");
-      if (privileged())
-        expect(pages.on[node] == 0 || has_cores(node),
-               "bound by rank " + std::to_string(binder) + ", freed by another: " + text(pages));
+      expect(pages.on[node] == 0 || has_cores(node),
+             "bound by rank " + std::to_string(binder) + ", freed by another: " + text(pages));
       kasane::deallocate(p);
       return 0;
     }).get();
@@ -350,6 +352,23 @@ void spilled() {
     expect(pages.on[node] + pages.absent == kMany / kOsPage, "the rest is on " + std::to_string(node));
     kasane::deallocate(p);
   }
+}
+
+/// Of memory larger than DRAM, bound when some of it has left and some is retired, what is present moves.
+void spilled_then_bound() {
+  constexpr std::size_t kMany = 12u << 20;
+  auto* const p = static_cast<unsigned char*>(kasane::allocate(kMany));
+  touch(p, kMany, 5);
+  for (const std::uint32_t node : numa::nodes()) {
+    numa::bind(p, kMany, placement::numa(node));
+    const numa::pages pages = numa::where(p, kMany);
+    expect(pages.absent > 0 && pages.on[node] > 0 && pages.on[node] + pages.absent == kMany / kOsPage,
+           "spilled, then bound: " + text(pages));
+    bool right = true;
+    for (std::size_t i = 0; i < kMany; i += kOsPage) right = right && p[i] == 5;
+    expect(right, "its bytes are the same");
+  }
+  kasane::deallocate(p);
 }
 
 /// With --bind numa and a rank a node: rank n is on node n, and so is its memory.
@@ -382,23 +401,128 @@ void steals() {
   expect(count_leaves(12) == 4096, "each leaf is counted once");
 }
 
-/// Without privileges and without a spill file: what is present stays and is counted, what comes is right.
-void stays() {
+/// All pages are present, and on this node.
+void expect_all_on(std::uint32_t node, const void* p, std::size_t bytes, const std::string& what) {
+  const numa::pages pages = numa::where(p, bytes);
+  expect(pages.on[node] == bytes / kOsPage && pages.misplaced == 0, what + ": " + text(pages));
+}
+
+/// Pages of an array of blocks lie right although the memory has had other blocks before.
+void blocks_again() {
   const auto nodes = numa::nodes();
-  auto* const p = static_cast<unsigned char*>(kasane::allocate(2 * kBytes));
-  touch(p, kBytes, 7);
-  const std::uint32_t home = numa::where(p, kBytes).on[nodes[0]] != 0 ? nodes[0] : nodes[1];
-  const std::uint32_t other = home == nodes[0] ? nodes[1] : nodes[0];
-  numa::bind(p, 2 * kBytes, placement::numa(other));
-  const numa::pages pages = numa::where(p, kBytes);
-  expect(pages.misplaced == kBytes / kOsPage && pages.on[home] == pages.misplaced,
-         "what is present stays: " + text(pages));
-  touch(p + kBytes, kBytes, 7);
-  expect_on(other, p + kBytes, kBytes, "touched after bind");
-  bool same = true;
-  for (std::size_t i = 0; i < 2 * kBytes; i += kOsPage) same = same && p[i] == 7;
-  expect(same, "its bytes are the same");
+  for (const std::uint32_t without : nodes) {
+    std::uint64_t set = 0;
+    for (const std::uint32_t node : nodes)
+      if (node != without || nodes.size() == 1) set |= std::uint64_t{1} << node;
+    void* const p = kasane::allocate(kBytes, 16, placement::numa_blocks(set));
+    touch(p, kBytes);
+    const numa::pages pages = numa::where(p, kBytes);
+    expect(pages.misplaced == 0, "blocks without node " + std::to_string(without) + ": " + text(pages));
+    kasane::deallocate(p);
+  }
+}
+
+/// Every page moves to each node while a thread stores to it and passes it to system calls, and in a view,
+/// and no store is lost. For one rank with two workers.
+void moves_in_use() {
+  const auto nodes = numa::nodes();
+  auto* const p = static_cast<std::uint64_t*>(kasane::allocate(kBytes));
+  constexpr std::size_t kWords = kBytes / 8, kStep = kOsPage / 8;
+  std::fill(p, p + kWords, 0);
+  std::atomic<bool> end{false};
+  std::atomic<std::uint64_t> rounds{0}, bad_calls{0};
+  kasane::thread user([&, p] {
+    const int file = ::open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    while (!end.load()) {
+      for (std::size_t i = 0; i < kWords; i += kStep) ++p[i];
+      ++rounds;
+      for (std::size_t i = 1; i < kWords; i += 16 * kStep)
+        if (::read(file, p + i, kOsPage - 8) != static_cast<ssize_t>(kOsPage - 8)) ++bad_calls;
+    }
+    ::close(file);
+  });
+  while (rounds.load() == 0) kasane::this_thread::yield();
+  for (int again = 0; again < 4; ++again) {
+    for (const std::uint32_t node : nodes) {
+      numa::bind(p, kBytes, placement::numa(node));
+      expect_all_on(node, p, kBytes, "in use, bound to " + std::to_string(node));
+    }
+  }
+  end = true;
+  user.join();
+  bool right = true;
+  for (std::size_t i = 0; i < kWords; i += kStep) right = right && p[i] == rounds.load();
+  expect(right && bad_calls.load() == 0,
+         "no store is lost in " + std::to_string(rounds.load()) +
+             " rounds, and no system call fails: " + std::to_string(bad_calls.load()));
+  for (const std::uint32_t node : nodes) {
+    const kasane::view view(p, kWords, kasane::read_write);
+    numa::bind(p, kBytes, placement::numa(node));
+    expect_all_on(node, p, kBytes, "in a view, bound to " + std::to_string(node));
+    view[0] = node;
+    expect(p[0] == node, "the view can still be stored to");
+  }
   kasane::deallocate(p);
+}
+
+/// Pages of rank 0 that the other ranks have mapped, have copies of and go on using move to each node. For a
+/// worker a rank.
+void moves_shared() {
+  constexpr std::size_t kWords = kBytes / 8, kStep = kOsPage / 8;
+  constexpr std::uint64_t kRounds = 40;
+  auto* const direct = static_cast<std::uint64_t*>(kasane::allocate(kBytes, 16, placement::on(0).fixed()));
+  auto* const cached = static_cast<std::uint64_t*>(kasane::allocate(kBytes, 16, placement::on(0)));
+  kasane::team([=](kasane::member& me) {
+    const std::size_t mine = me.rank();  // the word of each page that this rank stores to
+    std::uint64_t count = 0;
+    const auto change_all = [&] {
+      ++count;
+      for (std::size_t i = mine; i < kWords; i += kStep) kasane::put(direct + i, &count, 1);
+    };
+    const auto all_are = [&](const std::uint64_t* p, std::size_t word, std::uint64_t value) {
+      std::size_t right = 0;
+      for (std::size_t i = word; i < kWords; i += kStep) right += p[i] == value ? 1 : 0;
+      return right == kWords / kStep;
+    };
+    change_all();
+    std::uint64_t stored = 0;
+    for (const std::uint32_t node : numa::nodes()) {
+      ++stored;
+      if (me.rank() == 0) std::fill(cached, cached + kWords, stored);
+      me.wait();
+      expect(all_are(cached, mine, stored), "a rank reads what was stored");
+      me.wait();
+      if (me.rank() == 0) {
+        numa::bind(direct, kBytes, placement::numa(node));
+        expect_all_on(node, direct, kBytes, "put to by other ranks, bound to " + std::to_string(node));
+        numa::bind(cached, kBytes, placement::numa(node));
+        expect_all_on(node, cached, kBytes, "read by other ranks, bound to " + std::to_string(node));
+        std::fill(cached, cached + kWords, ++stored);
+      } else {
+        ++stored;
+      }
+      me.wait();
+      expect(all_are(cached, mine, stored), "a rank reads what was stored after the pages have moved");
+      me.wait();
+    }
+    for (std::uint64_t round = 0; round < kRounds; ++round) {
+      if (me.rank() == 0 && round % 8 == 0)
+        numa::bind(direct, kBytes, placement::numa(numa::nodes()[round / 8 % numa::nodes().size()]));
+      change_all();
+    }
+    me.wait();
+    if (me.rank() == 0) {
+      for (std::size_t word = 0; word < kasane::ranks(); ++word)
+        expect(all_are(direct, word, kRounds + 1), "no put is lost while pages move");
+      for (const std::uint32_t node : numa::nodes()) {
+        numa::bind(direct, kBytes, placement::numa(node));
+        expect_all_on(node, direct, kBytes, "at rest again, bound to " + std::to_string(node));
+      }
+    }
+    me.wait();
+  });
+  kasane::deallocate(direct);
+  kasane::deallocate(cached);
 }
 
 /// In a cpuset without node 2.
@@ -421,10 +545,12 @@ int main(int argc, char** argv) {
       return;
     }
     if (what == "spilled") return spilled();
+    if (what == "spilled_then_bound") return spilled_then_bound();
     if (what == "rank_is_node") return rank_is_node();
     if (what == "steals") return steals();
     if (what == "forbidden") return forbidden();
-    if (what == "stays") return stays();
+    if (what == "in_use") return moves_in_use();
+    if (what == "shared") return moves_shared();
     if (argc > 2) {
       full_node(static_cast<std::uint32_t>(std::atoi(argv[1])), static_cast<std::size_t>(std::atol(argv[2])));
       return;
@@ -433,6 +559,7 @@ int main(int argc, char** argv) {
     reused_memory();
     free_leaves_nothing();
     sets_of_nodes();
+    blocks_again();
     bound_later();
     bound_under_load();
     small_ones_cost_no_mappings();

@@ -51,10 +51,26 @@ run_case cpuset sh -c 'echo $$ >/sys/fs/cgroup/two/cgroup.procs
 exec kasane run -n 1 -- numa_memory forbidden'
 echo 'user:x:1000:1000::/:/bin/sh' >/etc/passwd
 run_case unprivileged su user -c 'kasane run -n 1 -- numa_memory'
-run_case unprivileged_without_spill su user -c \
-  'kasane run -n 1 --workers 1 --bind 0 --spill none -- numa_memory stays 2>/tmp/stays
-   status=$?
-   cat /tmp/stays
-   grep -q "rank 0: 1024 pages stay on other NUMA nodes" /tmp/stays && exit $status'
+# Without privileges and without a spill file.
+as_user() {   # NAME ARGUMENTS OF kasane run …
+  name=$1
+  shift
+  run_case "$name" su user -c "kasane run --spill none $*"
+}
+as_user peers_unprivileged -n 2 --workers 1 -- numa_memory peers
+as_user four_ranks_unprivileged -n 4 --workers 1 -- numa_memory peers
+run_case full_node_unprivileged su user -c \
+  'kasane run -n 1 --dram 400M --spill none -- numa_memory 2 200 2>/tmp/full
+  status=$?
+  cat /tmp/full
+  [ "$(grep -c "rank 0: [0-9]* pages stay on other NUMA nodes" /tmp/full)" -eq 1 ] && exit $status'
+echo 1 >/proc/sys/vm/unprivileged_userfaultfd   # so that uffd-thread can be had
+for engine in $(kasane info | sed -n 's/^  \([a-z-]*\)  *available: \(userfaultfd\|SIGSEGV\).*/\1/p'); do
+  run_case "spilled_$engine" su user -c \
+    "kasane run -n 1 --workers 1 --dram 8M --faults $engine -- numa_memory spilled_then_bound"
+  as_user "in_use_$engine" -n 1 --workers 2 --faults "$engine" -- numa_memory in_use
+  as_user "shared_$engine" -n 2 --workers 1 --faults "$engine" -- numa_memory shared
+  as_user "four_shared_$engine" -n 4 --workers 1 --faults "$engine" -- numa_memory shared
+done
 echo "guest: $(cut -d' ' -f1 /proc/uptime) s after its start"
 poweroff -f

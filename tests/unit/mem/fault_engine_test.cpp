@@ -160,6 +160,33 @@ TEST_P(EngineTest, PageTablesOfWhatIsNotSeenAnyMoreGoBack) {
   EXPECT_EQ(w.writes, writes + kRanges) << "a first store is seen, after a load";
 }
 
+/// Does this process have a translation for the page of p?
+bool translated(const void* p) {
+  std::uint64_t entry = 0;
+  std::ifstream map("/proc/self/pagemap", std::ios::binary);
+  map.seekg(static_cast<std::streamoff>(reinterpret_cast<std::uintptr_t>(p) / kBlockBytes * sizeof entry));
+  map.read(reinterpret_cast<char*>(&entry), sizeof entry);
+  return map && (entry >> 63) != 0;
+}
+
+// So that the kernel counts one translation of a frame, that of A, and moves it to another NUMA node.
+TEST_P(EngineTest, TranslationsOfWhatIsForbiddenGoAndRightsStay) {
+  World w(GetParam(), 4 * kPageBytes);
+  const BlockId forbidden{1}, read{2}, open{3};
+  for (const BlockId b : {forbidden, read, open}) w.word(offset_of(b)) = raw(b);
+  ASSERT_TRUE(w.set(forbidden, Access::none, false));
+  ASSERT_TRUE(w.set(read, Access::read, false));
+  w.engine->drop_kept_translations({BlockId{0}, w.space.blocks()});
+  EXPECT_FALSE(translated(w.space.v(offset_of(forbidden))));
+  const std::uint64_t reads = w.reads, writes = w.writes;
+  for (const BlockId b : {forbidden, read, open}) EXPECT_EQ(w.word(offset_of(b)), raw(b));
+  EXPECT_EQ(w.reads, reads + 1) << "of what was forbidden";
+  w.word(offset_of(open)) = 7;
+  EXPECT_EQ(w.writes, writes);
+  w.word(offset_of(read)) = 8;
+  EXPECT_EQ(w.writes, writes + 1);
+}
+
 // Rule 10: the kernel does not wait for a handler on behalf of a system call, unless a thread serves faults.
 TEST_P(EngineTest, ASystemCallIntoAProtectedBlockFailsWithoutAFault) {
   if (system_calls_wait()) GTEST_SKIP() << "see UffdThreadTest";
