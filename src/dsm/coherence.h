@@ -225,6 +225,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     std::uint32_t here;
   };
   Claimed claim_sweep(ThreadContext&, BlockId, BlockEvent, const BlockStep&);
+  [[nodiscard]] std::uint32_t changed_below(BlockId, mem::BlockRange within) const noexcept;
   [[nodiscard]] bool leads_to(PageId other, PageId page) const noexcept;
   bool gather_sweep(ThreadContext&, BlockId, BlockEvent, const Claimed&);
   void arm_own_page(BlockId, const Stripe& held, std::uint32_t pins) noexcept;

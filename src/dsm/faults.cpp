@@ -142,15 +142,18 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEv
   // From SSD four blocks cost little more than one, and many sweeps are short.
   const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
   Sweeps::Sweep& sweep = ctx.sweeps.match(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
-  if (tiers_ != nullptr && !tiers_->reads_ahead(page)) sweep.shorten();  // as the program advised
+  const bool advised_against = tiers_ != nullptr && !tiers_->reads_ahead(page);  // by the program
+  if (advised_against) sweep.shorten();
   // in DRAM: nothing need be fetched
   const bool hidden = step.claimed.owned && step.claimed.access == Access::none;
-  const std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
+  std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
   BlockRange within = pages_.blocks_of(page);
   // Other windows are read from SSD, or retired, separately. A run ends with its window, where a page or an
   // array may end.
   const bool runs = std::abs(sweep.stride()) == 1;
   if ((from_disk || hidden || runs) && within.count > kWindowBlocks) within = {window_of(b), kWindowBlocks};
+  if (most == 1 && event == BlockEvent::store && !from_disk && !step.claimed.owned && !advised_against)
+    most = std::min(changed_below(b, within) + 1, Sweeps::kMost);
   const BlockEvent alike =
       event == BlockEvent::store || event == BlockEvent::pin_write ? BlockEvent::store : BlockEvent::load;
   // downwards: modulo 2^64
@@ -181,6 +184,14 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEv
   const Stripe blocks{std::min(b, at(took - 1)), static_cast<std::uint64_t>(std::abs(sweep.stride())), took};
   sweep.took(took);
   return {blocks, here};
+}
+
+/// So many blocks in a row, just below b in `within`, have changes that this rank has not sent: a sweep
+/// upwards that the thread does not know (any more), since it follows eight.
+std::uint32_t Coherence::changed_below(BlockId b, BlockRange within) const noexcept {
+  std::uint32_t n = 0;
+  while (raw(b) - n > raw(within.first) && state(BlockId{raw(b) - n - 1}).dirty()) ++n;
+  return n;
 }
 
 /// May a sweep that leaves `page` go on in `other`? Not if word 0, where it is mapped here, shows that the

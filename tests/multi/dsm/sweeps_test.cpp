@@ -232,6 +232,55 @@ TEST_P(Sweeps, WhatIsTouchedAtRandomBringsNextToNothing) {
   });
 }
 
+// More sweeps in turn than a thread keeps, as of a radix sort: what was stored to just below shows each of
+// them again, in its page.
+TEST_P(Sweeps, OfStoresAreKnownByTheBlocksBelow) {
+  constexpr std::uint64_t kStreams = 12, kApart = 17 * dsm::kWindowBlocks, kLength = kMost - 1;
+  static_assert(kApart > dsm::Sweeps::kMostStride);
+  on_blocks_of_another(
+      GetParam(), kStreams * kApart, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+        for (std::uint64_t i = 0; i < 2; ++i) {
+          const Counts cost = epoch([&] {
+            for (std::uint64_t k = 0; k < kLength; ++k) {
+              for (std::uint64_t s = 0; s < kStreams; ++s)
+                m.at<std::uint64_t>(at + (s * kApart + k) * mem::kBlockBytes)[1] = k + i;
+            }
+          });
+          // of a stream 1, 2, 4 and 8 blocks
+          EXPECT_EQ(cost.stores, kStreams * (m.page_bytes > mem::kBlockBytes ? 4 : kLength)) << i;
+          EXPECT_EQ(cost.with_twins, kStreams * kLength) << i;
+          m.coherence->release_all(m.context());
+          const auto* owners = m.transport->mapped(Rank{0}, gas::kFrames);
+          for (std::uint64_t b = 0; b < kStreams * kApart; ++b) {
+            std::uint64_t words[2];
+            std::memcpy(words, owners + at + b * mem::kBlockBytes, sizeof words);
+            ASSERT_EQ(words[0], b);
+            if (b % kApart < kLength) {
+              ASSERT_EQ(words[1], b % kApart + i);
+            }
+          }
+        }
+      });
+}
+
+TEST_P(Sweeps, WhatIsStoredToAtRandomBringsLittle) {
+  constexpr std::uint64_t kMany = 4096, kStored = 400;
+  std::vector<std::uint64_t> order(kMany);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  order.resize(kStored);
+  on_blocks_of_another(GetParam(), kMany, [&](RankMemory& m, const auto& epoch, std::uint64_t at) {
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      const Counts cost = epoch([&] {
+        for (const std::uint64_t b : order) m.at<std::uint64_t>(at + b * mem::kBlockBytes)[1] = i;
+      });
+      EXPECT_LE(cost.stores, kStored);
+      EXPECT_LE(cost.with_twins, kStored + kStored / 8) << "epoch " << i;
+      m.coherence->release_all(m.context());
+    }
+  });
+}
+
 // Two arrays are read and a third is written, one of them downwards.
 TEST_P(Sweeps, OfAMergeGoOnBesideEachOther) {
   constexpr std::uint64_t kLength = 64,
