@@ -39,7 +39,7 @@ test: ## unit and simulator tests and programs of one rank under tsan, then the 
 test-long: ## the same under asan, then the long tests: all ranks, networks, fault engines and sizes
 	scripts/test.sh long $(JOBS) $(CI)
 
-test-numa: build ## memory of NUMA nodes, in an emulated machine that has three: a minute
+test-numa: build ## memory of NUMA nodes, in an emulated machine that has three: 2 minutes
 	scripts/test_numa.sh build/$(PRESET)
 
 demo: ## build two programs and sort: a word list, 10 M keys on ranks and workers, and more than memory holds

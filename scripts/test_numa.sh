@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # `make test-numa`: jobs of Kasane in a virtual machine with two NUMA nodes that have a CPU each, and a third
-# one without. QEMU emulates it, so that no privileges and no such machine are needed; under a minute.
+# one without. QEMU emulates it, so that no privileges and no such machine are needed; two minutes.
 # Needs a release build (make build). The kernel is Debian's, fetched once into build/numa and unpacked there,
 # not installed. QEMU 7.2 leaves the flags of cmpxchg16b wrong, which Linux 6.12 does not survive: cx16 is
 # off.
@@ -55,7 +55,7 @@ latency() {
 }
 status=0
 # shellcheck disable=SC2046
-timeout 600 qemu-system-x86_64 -machine q35,hmat=on -accel tcg,thread=multi -cpu max,-cx16 -smp 2 -m 704M \
+timeout 1200 qemu-system-x86_64 -machine q35,hmat=on -accel tcg,thread=multi -cpu max,-cx16 -smp 2 -m 704M \
   -nographic -no-reboot -nodefaults -serial stdio -monitor none -net none \
   $(memory 0 288 cpus=0,) $(memory 1 288 cpus=1,) $(memory 2 128 '') \
   -numa dist,src=0,dst=1,val=21 -numa dist,src=0,dst=2,val=40 -numa dist,src=1,dst=2,val=40 \

@@ -17,7 +17,7 @@ run_case() {
   name=$1
   shift
   echo "== $name"
-  timeout 120 "$@"
+  timeout 240 "$@"
   echo "CASE $name $?"
 }
 
@@ -33,7 +33,7 @@ run_case full_node kasane run -n 1 --dram 400M --stats -- numa_memory 2 200
 run_case peers kasane run -n 2 --workers 1 -- numa_memory peers
 run_case four_ranks kasane run -n 4 --workers 1 -- numa_memory peers
 run_case peers_without_spill kasane run -n 2 --workers 1 --spill none -- numa_memory peers
-run_case spilled kasane run -n 1 --workers 1 --dram 24M -- numa_memory spilled
+run_case spilled kasane run -n 1 --workers 1 --dram 12M -- numa_memory spilled
 run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_memory
 run_case rank_is_node kasane run -n 2 --workers 1 --bind numa -- numa_memory rank_is_node
 run_case steals kasane run -n 4 --workers 1 --bind numa --stats -- numa_memory steals
@@ -70,6 +70,7 @@ for engine in $(kasane info | sed -n 's/^  \([a-z-]*\)  *available: \(userfaultf
     "kasane run -n 1 --workers 1 --dram 8M --faults $engine -- numa_memory spilled_then_bound"
   as_user "in_use_$engine" -n 1 --workers 2 --faults "$engine" -- numa_memory in_use
   as_user "shared_$engine" -n 2 --workers 1 --faults "$engine" -- numa_memory shared
+  as_user "released_$engine" -n 2 --workers 2 --faults "$engine" -- numa_memory released
   as_user "four_shared_$engine" -n 4 --workers 1 --faults "$engine" -- numa_memory shared
 done
 echo "guest: $(cut -d' ' -f1 /proc/uptime) s after its start"
