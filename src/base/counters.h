@@ -23,6 +23,7 @@ class PlaceTable;
   X(steals_host, "steals_remote from another NUMA node of the host")                               \
   X(suspends, "times a thread blocked")                                                            \
   X(crossings, "edges between ranks: a release there and an acquire here")                         \
+  X(releases_asked, "requests to other ranks to release")                                          \
   X(faults_read, "load faults in V")                                                               \
   X(faults_write, "store faults in V")                                                             \
   X(faults_again, "faults after which the access faulted again, since the page was not here yet")  \

@@ -95,16 +95,25 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
 
   // Account: whose time the fences below are.
   void release_all(ThreadContext&, Account = Account::fence_others);
-  /// The same, if no more than so many blocks have changed. False: nothing was done.
-  bool release_little(ThreadContext&, std::uint32_t blocks, Account);
+  /// The same, if no more than so many blocks have changed: a number since which this rank has released.
+  /// 0: nothing was done.
+  std::uint32_t release_little(ThreadContext&, std::uint32_t blocks, Account);
+  /// The number of the last release that has begun. A thread that reads it after its stores and a full fence
+  /// knows that they are released when a release with a higher number has ended.
+  [[nodiscard]] const std::atomic<std::uint64_t>& releases_begun() const noexcept {
+    return release_rounds_.began();
+  }
   /// Drops the blocks for which notices have arrived: all that was released before by the ranks that this
   /// thread's edges come from.
   void acquire_noticed(ThreadContext&, Account = Account::fence_others);
   /// Drops all that is cached. Afterwards also direct puts of other ranks are visible that were not released
   /// yet.
   void acquire_all(ThreadContext&, Account = Account::fence_others);
-  /// Asks rank `source` to release and waits for it. Returns at once if that rank has no changes.
-  void ask_release(ThreadContext&, Rank source, Account = Account::fence_others);
+  /// Asks rank `source` to release and waits for it. Returns at once if that rank has no changes, or has
+  /// released since the number `since` was read there (its lower bits; 0: none was). Returns how many
+  /// releases have ended there since; 0: it was asked for one.
+  std::uint32_t ask_release(ThreadContext&, Rank source, Account = Account::fence_others,
+                            std::uint32_t since = 0);
   /// Called by the service thread: releases for the ranks that have asked. True if there was something to do.
   bool serve(ThreadContext&);
   /// Called by a worker between two threads' steps: runs handlers of messages that have arrived, and releases

@@ -9,13 +9,18 @@
 
 namespace kasane::dsm {
 
-void Coherence::ask_release(ThreadContext& ctx, Rank source, Account account) {
-  if (source == transport_.rank()) return release_all(ctx, account);
+std::uint32_t Coherence::ask_release(ThreadContext& ctx, Rank source, Account account, std::uint32_t since) {
+  if (source == transport_.rank()) {
+    release_all(ctx, account);
+    return 0;
+  }
   // The fact of the edge was fixed before this look. What was changed before it counts as unreleased until
   // its bytes have arrived and the notices are sent.
-  if (sharing_.nothing_to_release(ctx.io, source)) return;
+  if (const std::uint32_t releases = sharing_.releases(ctx.io, source, since); releases != 0) return releases;
   const Spent spent(ctx.counters, account);
+  count(ctx.counters.releases_asked);
   ctx.io.request(source, gas::kReleaseHandler, {}, comm::kDoorbellDelayNs);
+  return 0;
 }
 
 void Coherence::on_release(void* self, const comm::Message& message) noexcept {

@@ -37,14 +37,15 @@ void Coherence::release_all(ThreadContext& ctx, Account account) {
     flush_dirty(ctx);
     sharing_.send_notices(ctx.io, ctx.counters,
                           [this](PageId page, bool watch) { return inspect(page, watch); });
+    sharing_.note_release(release_rounds_.began().load());
   });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
 }
 
-bool Coherence::release_little(ThreadContext& ctx, std::uint32_t blocks, Account account) {
-  if (sharing_.dirty() > blocks) return false;
+std::uint32_t Coherence::release_little(ThreadContext& ctx, std::uint32_t blocks, Account account) {
+  if (sharing_.dirty() > blocks) return 0;
   release_all(ctx, account);
-  return true;
+  return sharing_.released() - 1;
 }
 
 /// Rules 3 and 11: first all blocks that are free, then those that other threads held.

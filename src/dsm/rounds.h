@@ -40,9 +40,13 @@ class Rounds {
     }
   }
 
+  /// The number of the round that began last. A round with a higher number begins after a look at it.
+  [[nodiscard]] const std::atomic<std::uint64_t>& began() const noexcept { return began_; }
+  static constexpr std::uint64_t kBeforeFirst = 1;  ///< 0 is no number
+
  private:
-  std::atomic<std::uint64_t> began_{0};
-  std::atomic<std::uint64_t> finished_{0};
+  std::atomic<std::uint64_t> began_{kBeforeFirst};
+  std::atomic<std::uint64_t> finished_{kBeforeFirst};
   std::atomic<bool> leading_{false};
 };
 

@@ -33,6 +33,8 @@ struct RankHeader {
   /// head of the pages that this rank has notices of. Also counts acquires at work. 0: an acquire has nothing
   /// to do
   std::atomic<std::uint64_t> notices;
+  /// number of the rank's last release that has ended (dsm/rounds.h)
+  std::atomic<std::uint64_t> released;
 };
 
 class Directory {
@@ -129,6 +131,14 @@ class Directory {
     });
   }
 
+  /// What a rank has to release (0: nothing), and the number of its last release.
+  void releases(comm::Batch& batch, Rank rank, std::uint64_t* unreleased, std::uint64_t* ended) const {
+    words_.load(batch, rank, offsetof(RankHeader, unreleased), unreleased);
+    words_.load(batch, rank, offsetof(RankHeader, released), ended);
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& released() const noexcept {
+    return *words_.here(rank_, offsetof(RankHeader, released));
+  }
   [[nodiscard]] PageMarks unreleased() const noexcept {
     return {words_, rank_, pages_.count(), offsetof(RankHeader, unreleased), kHeaderBytes};
   }

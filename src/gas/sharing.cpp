@@ -53,6 +53,24 @@ void Sharing::join(comm::Blocking& io, std::span<Joining> pages) const {
   if (asking != 0) unreleased_.add(io, {marks.data(), asking});  // when the bits are set
 }
 
+/// When `since` was read the rank had begun no later release, and ended all earlier ones. So what looks lower
+/// by the lower bits is that, or has gone so far that the bits come round: then the rank is asked.
+std::uint32_t Sharing::releases(comm::Blocking& io, Rank rank, std::uint32_t since) const {
+  std::uint64_t unreleased = 0, last = 0;
+  comm::Batch batch(io);
+  directory_.releases(batch, rank, &unreleased, &last);
+  batch.await();
+  const std::uint32_t after = static_cast<std::uint32_t>(last) - since;
+  if (since != 0 && static_cast<std::int32_t>(after) > 0) return after;
+  return unreleased == 0 ? ~std::uint32_t{0} : 0;
+}
+
+void Sharing::note_release(std::uint64_t number) const noexcept { directory_.released().store(number); }
+
+std::uint32_t Sharing::released() const noexcept {
+  return static_cast<std::uint32_t>(directory_.released().load());
+}
+
 /// Word 1 is only read here. If its bits were taken, another rank that changes the page meanwhile would find
 /// no readers, and end its release before these got their notices (tests/model, r5_readers_taken). Each
 /// reader takes its own bit back at an acquire.

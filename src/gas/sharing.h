@@ -101,9 +101,13 @@ class Sharing {
     changed(page, parts);
   }
   [[nodiscard]] bool nothing_to_release() const noexcept { return unreleased_.idle_after_stores(); }
-  [[nodiscard]] bool nothing_to_release(comm::Blocking& io, Rank rank) const {
-    return unreleased_.idle(io, rank);
-  }
+  /// How many releases have ended at that rank that began after the one numbered `since` (its lower bits; 0:
+  /// none). At least 1 if it has nothing to release.
+  [[nodiscard]] std::uint32_t releases(comm::Blocking& io, Rank rank, std::uint32_t since) const;
+  /// This rank's release of that number has ended: its notices have arrived.
+  void note_release(std::uint64_t number) const noexcept;
+  /// The lower bits of the last one's.
+  [[nodiscard]] std::uint32_t released() const noexcept;
 
   /// The result of examining the blocks of a page.
   struct Inspection {

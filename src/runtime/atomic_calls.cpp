@@ -110,6 +110,8 @@ template <class Sequence>
   const std::uint64_t offset = g_fast.space->offset(const_cast<const void*>(p));
   const bool ordered = order != __ATOMIC_RELAXED;
   if (ordered && (!at_home(offset) || (changes && !used_alone(offset)))) return false;
+  if (changes && g_fast.atomics->release_is_due()) [[unlikely]]
+    return false;
   const std::uint32_t* const word =
       offset - g_fast.open_begin < g_fast.open_bytes ? &kOpen : g_fast.blocks + offset / mem::kBlockBytes;
   if (!sequence(word, g_fast.area)) return false;

@@ -175,9 +175,30 @@ void Atomics::acquire() {
   coherence_.acquire_noticed(contexts_.here(), Account::fence_atomics);
 }
 
+/// What comes before a release fence has to be seen by whoever sees an atomic that is changed after it. So
+/// the change releases, of whatever order it is. Threads of this rank that change atomics meanwhile release,
+/// too.
+void Atomics::release_if_due(dsm::ThreadContext& ctx) {
+  const std::uint64_t due = fences_.load();
+  std::uint64_t released = released_fences_.load();
+  if (released >= due) return;
+  coherence_.release_all(ctx, Account::fence_atomics);
+  while (released < due && !released_fences_.compare_exchange_weak(released, due)) {
+  }
+}
+
+void Atomics::release_if_due() {
+  if (!release_is_due()) return;
+  const ult::RuntimeSection section;
+  release_if_due(contexts_.here());
+}
+
 void Atomics::fence(int order) {
   if (order == __ATOMIC_RELAXED) return;
-  if (order != __ATOMIC_ACQUIRE && order != __ATOMIC_CONSUME) release();
+  if (order == __ATOMIC_SEQ_CST)
+    release();
+  else if (order != __ATOMIC_ACQUIRE && order != __ATOMIC_CONSUME)
+    fences_.fetch_add(1);
   if (order != __ATOMIC_RELEASE) acquire();
   comm::fence_all();
 }
@@ -287,6 +308,7 @@ std::uint64_t Atomics::perform(AtomicCall call, void* object, std::size_t bytes,
   const std::uint64_t offset = space_.offset(object);
   operand &= mask_of(bytes);
   compare &= mask_of(bytes);
+  if (call != AtomicCall::load) release_if_due(ctx);
   if (releases(call, order)) before(ctx, offset);
   std::uint64_t old;
   if (in_common_stacks(offset)) {
@@ -340,6 +362,7 @@ void Atomics::locked(const void* object, std::size_t bytes, bool changes, int or
   auto& ctx = contexts_.here();
   const std::uint64_t offset = space_.offset(object);
   const bool common = in_common_stacks(offset);
+  if (changes) release_if_due(ctx);
   if (changes && releases(AtomicCall::exchange, order)) before(ctx, offset);
   if (!common)
     for_each_block(offset, bytes,

@@ -87,10 +87,18 @@ class Atomics {
   void exchange(void* at, std::size_t bytes, const void* from, void* old, int order);
   bool compare_exchange(void* at, std::size_t bytes, void* expected, const void* desired, int order);
 
-  /// atomic_thread_fence.
+  /// atomic_thread_fence. A release fence is counted; this rank's next change of an atomic releases.
   void fence(int order);
+  /// Is there such a fence since which this rank has not released?
+  [[nodiscard]] bool release_is_due() const noexcept {
+    // relaxed: the fences of the calling thread, and of those that it has synchronised with;
+    // acquire: so much is released before the caller changes anything
+    return fences_.load(std::memory_order_relaxed) != released_fences_.load(std::memory_order_acquire);
+  }
   void release();
   void acquire();
+  /// For changes that these calls do not make.
+  void release_if_due();
 
   /// The rank whose words say who uses the atomic. A function of the address alone.
   [[nodiscard]] Rank home_of(std::uint64_t offset) const noexcept;
@@ -105,6 +113,7 @@ class Atomics {
   struct Scratch;
   class Locked;
 
+  void release_if_due(dsm::ThreadContext&);
   void before(dsm::ThreadContext&, std::uint64_t offset);
   void after(dsm::ThreadContext&, std::uint64_t offset);
   gas::UsersAction enter(dsm::ThreadContext&, std::uint64_t offset, gas::UsersEvent);
@@ -136,6 +145,8 @@ class Atomics {
   const Rank me_;
   const std::uint32_t ranks_;
   const comm::RegionWords words_;
+  /// Release fences; those of them that a release has followed.
+  std::atomic<std::uint64_t> fences_{0}, released_fences_{0};
   /// changes of this rank since another rank was seen, by users word. Relaxed: a hint
   std::unique_ptr<std::atomic<std::uint8_t>[]> in_a_row_;
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/atomics.h"
 #include "runtime/mixing_check.h"
 #include "runtime/yield_waiter.h"
 #include "ult/pool.h"
@@ -379,6 +380,7 @@ Result<void> Direct::atomic(comm::AtomicOp op, comm::Width width, void* at, std:
   const ult::RuntimeSection section;
   const auto offset = offset_of(at, "atomic");
   KASANE_TRY(offset);
+  if (fences_ != nullptr) fences_->release_if_due();
   if (id != nullptr && *id != 0 && old.to != nullptr) KASANE_TRY(wait(*id));
   std::uint64_t near = 0;
   if (access_.atomic_near(contexts_.here().io, op, width, *offset, operand, compare, &near)) {

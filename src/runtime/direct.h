@@ -33,6 +33,7 @@
 
 namespace kasane::runtime {
 
+class Atomics;
 class MixingCheck;
 
 class Direct {
@@ -120,6 +121,9 @@ class Direct {
       check_mixing(global, cursor, changes, call, site);
   }
 
+  /// From now on atomic() comes after the release fences of the program that these count.
+  void come_after_fences(Atomics& fences) noexcept { fences_ = &fences; }
+
   [[nodiscard]] gas::DirectAccess& access() noexcept { return access_; }
 
   // id null: blocking. Else *id is 0, or what an earlier call of put, accumulate or copy gave: then this
@@ -193,6 +197,7 @@ class Direct {
   ThreadContexts& contexts_;
   comm::Transport& transport_;
   MixingCheck* mixing_;
+  Atomics* fences_ = nullptr;
   const OneRankVariables& variables_;
   std::atomic<bool> closed_{false}, not_here_;  ///< not_here_: closed, or each access is to be checked
   const bool all_mapped_;

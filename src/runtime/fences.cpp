@@ -5,12 +5,13 @@
 
 namespace kasane::runtime {
 
-void Fences::cross(Rank source, Account account) {
+std::uint32_t Fences::cross(Rank source, Account account, ult::ReleaseMark mark) {
   auto& context = contexts_.here();
   const Traced traced(&context.counters, TraceKind::cross, raw(source));
-  coherence_.ask_release(context, source, account);
+  const std::uint32_t releases = coherence_.ask_release(context, source, account, mark);
   coherence_.acquire_noticed(context, account);
   count(context.counters.crossings);
+  return releases;
 }
 
 void Fences::ask_release(Rank source) {
@@ -22,7 +23,7 @@ void Fences::ask_release(Rank source) {
 
 void Fences::release(Account account) { coherence_.release_all(contexts_.here(), account); }
 
-bool Fences::release_little(std::uint32_t blocks, Account account) {
+ult::ReleaseMark Fences::release_little(std::uint32_t blocks, Account account) {
   return coherence_.release_little(contexts_.here(), blocks, account);
 }
 

@@ -15,10 +15,13 @@ class Fences final : public ult::Edges {
  public:
   Fences(dsm::Coherence& coherence, ThreadContexts& contexts) noexcept
       : coherence_(coherence), contexts_(contexts) {}
-  void cross(Rank source, Account) override;
+  std::uint32_t cross(Rank source, Account, ult::ReleaseMark) override;
   void ask_release(Rank source) override;
   void release(Account) override;
-  bool release_little(std::uint32_t blocks, Account) override;
+  ult::ReleaseMark release_little(std::uint32_t blocks, Account) override;
+  [[nodiscard]] const std::atomic<std::uint64_t>* releases_begun() const noexcept override {
+    return &coherence_.releases_begun();
+  }
   void acquire(Account) override;
   void answer() override;
 

@@ -611,6 +611,7 @@ Result<void> Runtime::State::build_access() {
     KASANE_TRY(attach_region(*comm_engine, gas::kAtomics, Atomics::kRegionBytes));
     atomics.emplace(Atomics::Parts{*transport, *access, *coherence, *sharing, *contexts, *space, segments,
                                    common_stacks});
+    direct->come_after_fences(*atomics);
   }
   return engine->start(&State::on_fault, this);
 }

@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "ult/condition_variable_record.h"
 #include "ult/mutex_record.h"
+#include "ult/pool_core.h"
 #include "ult/timed.h"
 
 namespace kasane::ult {
@@ -16,22 +17,26 @@ struct AtCondition {
   Pool& pool;
   SyncHandle condition;
   SyncHandle mutex;
-  bool released;  ///< kReleased
+  ReleaseMark mark;  ///< taken when all was stored
   std::uint64_t deadline_ns = kNoDeadline;
 };
 
 /// Who waits has time, and who changes the condition takes the mutex next: blocks that are released before.
 constexpr std::uint32_t kAtWait = 2048;
+ReleaseMark release_before_wait(Pool& pool) {
+  const ReleaseMark mark = pool.release_little(kAtWait, Account::fence_locks);
+  return mark != kNoMark ? mark : pool.core().mark_stores();
+}
 
 // First the list, then the mutex: a thread that changes the condition under the mutex after our test finds us
 // in the list. A notifier that is quicker than our unlock puts us on the mutex's list while we still hold it;
 // our own unlock may then hand it to ourselves. Nothing of the suspended thread's stack is touched after the
 // first run() (rule as in mutex.cpp).
 void enlist(void* context, SlotId self) {
-  const auto [pool, condition, mutex, released, unused] = *static_cast<AtCondition*>(context);
+  const auto [pool, condition, mutex, mark, unused] = *static_cast<AtCondition*>(context);
   const SyncRecords records(pool);
   records.run<ConditionAction>(condition, ConditionWait(self));
-  records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank, released));
+  records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank, mark));
 }
 
 void requeue(const SyncRecords& records, SyncHandle condition, SlotId waiter) {
@@ -62,11 +67,11 @@ constexpr TimedQueue kConditionQueue{.leave = leave_condition, .go_on = requeue}
 
 // As enlist(). The timer comes last: until then only a notifier can let the thread go.
 void enlist_timed(void* context, SlotId self) {
-  const auto [pool, condition, mutex, released, deadline_ns] = *static_cast<AtCondition*>(context);
+  const auto [pool, condition, mutex, mark, deadline_ns] = *static_cast<AtCondition*>(context);
   const SyncRecords records(pool);
   const std::uint64_t round = arm(records, self);
   records.run<ConditionAction>(condition, ConditionWait(self, /*timed=*/true));
-  records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank, released));
+  records.run<MutexAction>(mutex, MutexUnlock(self, pool.config().rank, mark));
   start_timer(pool, deadline_ns, self, round, condition, kConditionQueue);
 }
 
@@ -102,7 +107,7 @@ void ConditionVariable::wait(Mutex& mutex) {
   check_held(mutex);
   const SyncHandle held = mutex.record_;
   Pool& pool = pool_of_thread("condition_variable::wait");
-  AtCondition waiting{pool, record_, held, pool.release_little(kAtWait, Account::fence_locks)};
+  AtCondition waiting{pool, record_, held, release_before_wait(pool)};
   Pool::suspend(enlist, &waiting,
                 {.kind = WaitsFor::Kind::condition,
                  .call = "condition_variable::wait",
@@ -117,7 +122,7 @@ bool ConditionVariable::wait_until(Mutex& mutex, std::uint64_t deadline_ns) {
   check_held(mutex);
   const SyncHandle held = mutex.record_;
   Pool& pool = pool_of_thread("condition_variable::wait_until");
-  AtCondition waiting{pool, record_, held, pool.release_little(kAtWait, Account::fence_locks), deadline_ns};
+  AtCondition waiting{pool, record_, held, release_before_wait(pool), deadline_ns};
   Pool::suspend(enlist_timed, &waiting,
                 {.kind = WaitsFor::Kind::condition,
                  .timed = true,

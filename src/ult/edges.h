@@ -3,6 +3,7 @@
 // a complete thread library; sched and runtime implement it for several ranks.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,22 +12,31 @@
 
 namespace kasane::ult {
 
+/// A moment in the history of a rank's releases: all that it had stored then is released when a later release
+/// has ended. It is the number (below 2^32, the lower bits of it) of the last release that had begun.
+using ReleaseMark = std::uint32_t;
+inline constexpr ReleaseMark kNoMark = 0;
+
 /// Fences at the edges of docs/design/sched.md. Called on a user-level stack or on a worker's own. Account:
 /// whose time it is.
 class Edges {
  public:
   virtual ~Edges() = default;
-  /// Makes visible here what was written on source before the fact that the caller saw. Never called with the
-  /// own rank.
-  virtual void cross(Rank source, Account) = 0;
+  /// Makes visible here what was written on source before the fact that the caller saw. mark: taken by source
+  /// after these stores; if it has released since, it is not asked. Returns how many releases of source have
+  /// ended since; 0: it was asked for one. Never called with the own rank.
+  virtual std::uint32_t cross(Rank source, Account, ReleaseMark mark) = 0;
   /// The first half of cross() alone: source has released when this returns. For a steal, whose stack arrives
   /// between the release and acquire() (sched/steal.h); its time is the steal's. The default does more than
   /// needed: it acquires, too.
-  virtual void ask_release(Rank source) { cross(source, Account::steal); }
+  virtual void ask_release(Rank source) { cross(source, Account::steal, kNoMark); }
   /// Before arriving at a barrier: what this rank wrote becomes visible to ranks that acquire afterwards.
   virtual void release(Account) = 0;
-  /// The same, if no more blocks have changed. False: nothing was done. The default never does it.
-  virtual bool release_little(std::uint32_t /*blocks*/, Account) { return false; }
+  /// The same, if no more blocks have changed: a mark since which this rank has released. kNoMark: nothing
+  /// was done. The default never does it.
+  virtual ReleaseMark release_little(std::uint32_t /*blocks*/, Account) { return kNoMark; }
+  /// The number of the last release of this rank that has begun; null: not known. The same at each call.
+  [[nodiscard]] virtual const std::atomic<std::uint64_t>* releases_begun() const noexcept { return nullptr; }
   /// When a barrier lets go; the second half of a steal.
   virtual void acquire(Account) = 0;
   /// Answers what other ranks have asked of this one. By a worker, where it holds nothing.

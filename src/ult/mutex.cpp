@@ -11,6 +11,7 @@
 #include "ult/mutex_patience.h"
 #include "ult/mutex_record.h"
 #include "ult/pool_core.h"
+#include "ult/release_guess.h"
 
 namespace kasane::ult {
 namespace {
@@ -40,10 +41,19 @@ bool take_free(SyncRecord& near, SlotId self) noexcept {
       expected, next(MutexWord{}, {MutexEvent::Kind::lock, self}).next.pack());
 }
 
-/// The machine's steps (MutexUnlock) where this rank unlocked last and no thread waits. False: nothing was
-/// changed.
-bool release_alone(SyncRecord& near, SlotId self, Rank here, bool orders) noexcept {
-  if ((orders && load(near.last) != Word{raw(here)} + 1) || load(near.fifo) != 0) return false;
+/// The machine's steps (MutexUnlock) where this rank unlocked last and no thread waits. False: no more than
+/// `last` was changed.
+bool release_alone(const PoolCore& core, SyncRecord& near, SlotId self, bool orders) noexcept {
+  if (orders) {
+    const Word last =
+        core.marks() ? atomic(near.last).fetch_add(0) : load(near.last);  // a full fence, cheaper
+    const Word now = last_of(core.config.rank, core.mark());
+    if (last != now) [[unlikely]] {
+      if (!had_it_last(last, core.config.rank) || load(near.data[2]) != 0) return false;
+      atomic(near.last).store(now);
+    }
+  }
+  if (load(near.fifo) != 0) return false;
   const MutexWord held{self, kNoSlot};
   Word expected = held.pack();
   return atomic(near.word).compare_exchange_strong(expected,
@@ -92,37 +102,37 @@ void nap() noexcept {
   return false;
 }
 
-constexpr std::uint64_t kSoonNs = 50'000;
-constexpr Word kNotReleased = 16;
 constexpr std::uint32_t kAtUnlock = 32;  ///< blocks
 
-/// The first unlock since the mutex was taken over from another rank releases, if that is little work: such a
-/// mutex goes to and fro, and the next rank then has nothing to ask for. In vain where this rank takes it
-/// again soon, so the next takeovers do without (data[2] says how many: a guess, written by the holder).
-/// True: all that this rank has stored is released.
-[[gnu::noinline]] bool releases(PoolCore& core, SyncRecord& near) {
-  const Word last = load(near.last);
-  if (core.config.ranks == 1 || last == 0) return false;
-  const auto left = atomic(near.data[2]);
+/// The mark of an unlock that orders memory. The first one since the mutex was taken over from another rank
+/// may release, if that is little work.
+[[gnu::noinline]] ReleaseMark leave_mark(PoolCore& core, SyncRecord* near) {
+  const Word last = near != nullptr ? load(near->last) : 0;
+  if (last == 0) return core.mark_stores();
+  ReleaseGuess guess(load(near->data[2]));
+  ReleaseMark mark = kNoMark;
   if (had_it_last(last, core.config.rank)) {
-    if ((last & kReleased) != 0 && now_ns() - load(near.data[1]) < kSoonNs) left.store(kNotReleased);
-    return false;
+    guess.unlocked_again(now_ns() - load(near->data[1]));
+  } else if (guess.releases()) {
+    mark = core.pool->release_little(kAtUnlock, Account::fence_locks);
+    if (mark != kNoMark) guess.released();
   }
-  if (const Word n = left.load(); n != 0) {
-    left.store(n - 1);
-    return false;
-  }
-  return core.pool->release_little(kAtUnlock, Account::fence_locks);
+  atomic(near->data[2]).store(guess.word());
+  return mark != kNoMark ? mark : core.mark_stores();
 }
 
 /// The thread has come to hold the mutex, which was last held by another rank or by none yet.
 [[gnu::noinline]] void take_over(SyncHandle record) {
   Pool& pool = pool_of_thread("mutex::lock");
   const SyncRecords records(pool);
-  records.cross_from_last(record);
+  const std::uint32_t releases = records.cross_from_last(record);
   // Only where others may see it cheaply: over a network threads queue at once.
-  if (SyncRecord* const near = pool.core().near_record(record.rank(), record.index()))
+  if (SyncRecord* const near = pool.core().near_record(record.rank(), record.index())) {
+    ReleaseGuess guess(load(near->data[2]));
+    guess.taken_over(releases);
     atomic(near->data[1]).store(now_ns());
+    atomic(near->data[2]).store(guess.word());
+  }
 }
 
 }  // namespace
@@ -197,10 +207,10 @@ void Mutex::leave(const char* what, bool orders) {
   PoolCore& core = *worker.core;
   const SlotId self = worker.self();
   SyncRecord* const near = near_record(worker, record_);
-  if (near != nullptr && release_alone(*near, self, core.config.rank, orders)) [[likely]]
-    return;
-  const bool released = orders && near != nullptr && releases(core, *near);
-  const MutexUnlock machine(self, orders ? core.config.rank : kNoRank, released);
+  if (near != nullptr && release_alone(core, *near, self, orders)) [[likely]]
+    return core.answer_if_asked();
+  const MutexUnlock machine =
+      orders ? MutexUnlock(self, core.config.rank, leave_mark(core, near)) : MutexUnlock(self, kNoRank);
   const auto outcome = near != nullptr
                            ? SyncRecords::run_near<MutexAction>(*core.pool, record_, *near, machine)
                            : SyncRecords(*core.pool).run<MutexAction>(record_, machine);

@@ -4,8 +4,9 @@
 //
 //   word   holder 32 | newest waiter 32     links (slot + 1; 0 is none). 0: free
 //   fifo   the oldest waiter of the batch being served, linked to younger ones; only the holder touches it
-//   last   1 + rank of the last unlock that orders memory; 0: none yet. With kReleased: what the rank had
-//          stored until then is released, so who takes the mutex over need not ask for it
+//   last   mark 32 | 1 + rank 32 of the last unlock that orders memory; 0: none yet. The mark was taken when
+//          all was stored (ult/edges.h): once the rank has released since, who takes the mutex over need not
+//          ask for it
 //
 // Waiters push themselves on the word. When fifo has run empty, the holder takes them all, reverses the list
 // and hands the mutex over to the oldest directly. So the mutex is never free while a thread waits, and no
@@ -19,14 +20,24 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "ult/edges.h"
 #include "ult/sync_record_step.h"
 
 namespace kasane::ult {
 
-inline constexpr Word kReleased = Word{1} << 32;
-/// Was `rank` the last one? last: the record's word.
+/// The record's word `last`.
+[[nodiscard]] constexpr Word last_of(Rank rank, ReleaseMark mark) noexcept {
+  return Word{mark} << 32 | (Word{raw(rank)} + 1);
+}
+[[nodiscard]] constexpr ReleaseMark mark_of(Word last) noexcept {
+  return static_cast<ReleaseMark>(last >> 32);
+}
+/// kNoRank: none yet.
+[[nodiscard]] constexpr Rank rank_of(Word last) noexcept {
+  return Rank{static_cast<std::uint32_t>(last) - 1};
+}
 [[nodiscard]] constexpr bool had_it_last(Word last, Rank rank) noexcept {
-  return (last & ~kReleased) == Word{raw(rank)} + 1;
+  return last != 0 && rank_of(last) == rank;
 }
 
 struct MutexWord {
@@ -121,13 +132,13 @@ class MutexLock {
 };
 
 /// Unlocks for `self`, which runs (or has just been suspended) on `rank`; kNoRank: what it did while it held
-/// the mutex orders nothing, so `last` stays. released: kReleased. Outcome released, handed or refuse, a
-/// MutexAction.
+/// the mutex orders nothing, so `last` stays. mark: taken after its stores. Outcome released, handed or
+/// refuse, a MutexAction.
 class MutexUnlock {
  public:
   constexpr MutexUnlock() noexcept = default;
-  constexpr MutexUnlock(SlotId self, Rank rank, bool released = false) noexcept
-      : self_(self), rank_(rank), released_(released), seen_{self, kNoSlot} {}
+  constexpr MutexUnlock(SlotId self, Rank rank, ReleaseMark mark = kNoMark) noexcept
+      : self_(self), rank_(rank), mark_(mark), seen_{self, kNoSlot} {}
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {
@@ -166,9 +177,7 @@ class MutexUnlock {
     woken
   };
 
-  [[nodiscard]] constexpr Word last() const noexcept {
-    return (Word{raw(rank_)} + 1) | (released_ != 0 ? kReleased : 0);
-  }
+  [[nodiscard]] constexpr Word last() const noexcept { return last_of(rank_, mark_); }
   [[nodiscard]] constexpr MutexStep step(Phase p) const noexcept {
     return ult::next(seen_, p == Phase::handing ? MutexEvent{MutexEvent::Kind::hand_over, self_, next_holder_}
                                                 : MutexEvent{MutexEvent::Kind::unlock, self_, kNoSlot});
@@ -209,8 +218,8 @@ class MutexUnlock {
 
   SlotId self_ = kNoSlot;
   Rank rank_{0};
-  std::uint32_t released_ = 0;  ///< a word: without padding equal values have equal bytes
-  MutexWord seen_;              // the first guess is: no waiter
+  ReleaseMark mark_ = kNoMark;
+  MutexWord seen_;  // the first guess is: no waiter
   SlotId next_holder_ = kNoSlot;
   Phase phase_ = Phase::start;
   Reversal reversal_;

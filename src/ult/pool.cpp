@@ -856,18 +856,18 @@ void Pool::make_ready(SlotId slot, Rank rank) { core_->make_ready(slot, rank); }
 
 Words& Pool::words() noexcept { return core_->config.words ? *core_->config.words : core_->own_words; }
 
-void Pool::cross(Rank source, Account account) {
-  if (source == core_->config.rank) return;
+std::uint32_t Pool::cross(Rank source, Account account, ReleaseMark mark) {
+  if (source == core_->config.rank) return 0;
   RuntimeSection section;
-  core_->config.edges->cross(source, account);
+  return core_->config.edges->cross(source, account, mark);
 }
 void Pool::release(Account account) {
   if (core_->config.ranks == 1) return;
   RuntimeSection section;
   core_->config.edges->release(account);
 }
-bool Pool::release_little(std::uint32_t blocks, Account account) {
-  if (core_->config.ranks == 1) return false;
+ReleaseMark Pool::release_little(std::uint32_t blocks, Account account) {
+  if (core_->config.ranks == 1) return kNoMark;
   RuntimeSection section;
   return core_->config.edges->release_little(blocks, account);
 }

@@ -277,11 +277,12 @@ class Pool {
   void make_ready(SlotId, Rank rank);
   /// Local or remote words of the threads region.
   [[nodiscard]] Words& words() noexcept;
-  /// Fence after having seen a fact fixed by source; nothing if source is this rank.
-  void cross(Rank source, Account);
+  /// Fence after having seen a fact fixed by source; nothing if source is this rank. mark: taken there
+  /// before. Returns what Edges::cross() does.
+  std::uint32_t cross(Rank source, Account, ReleaseMark mark = kNoMark);
   /// The two halves of a fence; nothing with one rank.
   void release(Account);
-  bool release_little(std::uint32_t blocks, Account);
+  ReleaseMark release_little(std::uint32_t blocks, Account);
   void acquire(Account);
 
   /// The pool's insides, for the other files of ult (ult/pool_core.h).

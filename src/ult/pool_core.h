@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/full_fence.h"
 #include "ult/controls.h"
 #include "ult/idle_workers.h"
 #include "ult/join_record.h"
@@ -119,6 +120,18 @@ class PoolCore {
   std::atomic<bool> stopping{false};
   std::vector<std::unique_ptr<Worker>> workers;
   OutsideCallers outside_callers{this};
+  /// Edges::releases_begun(); null with one rank, too.
+  const std::atomic<std::uint64_t>* releases_begun = nullptr;
+  [[nodiscard]] bool marks() const noexcept { return releases_begun != nullptr; }
+  /// A mark for a thread's stores, after a full fence behind them: else the look might come before the stores
+  /// have left the core, and a release begin and end in between.
+  [[nodiscard]] ReleaseMark mark() const noexcept {
+    return marks() ? static_cast<ReleaseMark>(releases_begun->load()) : kNoMark;
+  }
+  [[nodiscard]] ReleaseMark mark_stores() const noexcept {
+    full_fence();
+    return mark();
+  }
   /// Where the sync records of each rank are, if the CPU's atomics work on them; else null.
   std::vector<std::byte*> sync_records;
   /// The words of a record; null: Words.

@@ -91,14 +91,10 @@ Word SyncRecords::compare_swap(SyncHandle record, SyncField field, Word expected
   return words_.compare_swap(record.rank(), offset(record, field), expected, desired);
 }
 
-void SyncRecords::cross_from_last(SyncHandle record) const {
+std::uint32_t SyncRecords::cross_from_last(SyncHandle record) const {
   const Word last = load(record, SyncField::last);
-  if (last == 0) return;
-  const Rank source{static_cast<std::uint32_t>(last - 1)};
-  if ((last & kReleased) == 0) return pool_.cross(source, Account::fence_locks);
-  if (source == pool_.config().rank) return;
-  pool_.acquire(Account::fence_locks);
-  count(current_worker()->counters->crossings);
+  if (last == 0) return 1;
+  return pool_.cross(rank_of(last), Account::fence_locks, mark_of(last));
 }
 
 TimedWord SyncRecords::timed(SlotId slot) const {

@@ -73,8 +73,8 @@ class SyncRecords {
   Word compare_swap(SyncHandle, SyncField, Word expected, Word desired) const;
 
   /// The edge of rule 1, for a thread that has just come to hold the mutex in the record: nothing if the last
-  /// holder was on this rank.
-  void cross_from_last(SyncHandle) const;
+  /// holder was on this rank. Returns what Edges::cross() does; 1 if there was none.
+  std::uint32_t cross_from_last(SyncHandle) const;
 
   /// The thread's wait with a deadline, and one event of it; refused events change nothing.
   [[nodiscard]] TimedWord timed(SlotId) const;

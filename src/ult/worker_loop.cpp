@@ -68,6 +68,7 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
     std::byte* const region = Rank{r} == config.rank ? config.region : words.region(Rank{r});
     sync_records.push_back(region == nullptr ? nullptr : region + controls.layout().sync_records());
   }
+  if (config.edges != nullptr && config.ranks > 1) releases_begun = config.edges->releases_begun();
   for (std::uint32_t i = 0; i < config.workers; ++i)
     workers.push_back(
         std::make_unique<Worker>(this, controls, i, RunQueue(config.region, controls.layout(), i),

@@ -170,11 +170,15 @@ enum class Mutation : std::uint8_t {
   open_counts_clean,        ///< … counts as sent from then on
   open_unrefreshed,         ///< … is passed over by an acquire
   lock_unreleased,          ///< a lock says that its holder has released, and it has not
+  lock_marked_early,        ///< a lock's mark is one of before its holder's last store
+  lock_mark_unended,        ///< a release that began after a lock's mark, and has not ended, is trusted
   ours_forgotten,  ///< a page of which no block was ours is not looked at once more when that is noted
 };
 
 inline constexpr std::uint8_t kArrived = 0x80;
-inline constexpr std::uint8_t kHasReleased = 0x80;
+/// Of State::last: the rank has released since it gave the lock up; it took a mark then; a release that began
+/// after the mark is under way.
+inline constexpr std::uint8_t kHasReleased = 0x80, kMarked = 0x40, kReleasing = 0x20;
 inline constexpr std::uint8_t kCells = 2;
 
 enum class Do : std::uint8_t {
@@ -238,7 +242,9 @@ inline Instr cross(int flag) {
 inline Instr lock(int l) { return {Do::lock, static_cast<std::uint8_t>(l)}; }
 inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; }
 /// its holder's rank has released before, so the next holder asks for nothing
-inline Instr unlock_released(int l) { return {Do::unlock, static_cast<std::uint8_t>(l), 0, 1}; }
+inline Instr unlock_released(int l) { return {Do::unlock, static_cast<std::uint8_t>(l), 0, kHasReleased}; }
+/// With a mark, as ult::Mutex does: who takes it over looks whether its holder's rank has released since.
+inline Instr unlock_marked(int l) { return {Do::unlock, static_cast<std::uint8_t>(l), 0, kMarked}; }
 inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
 inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
 inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
@@ -1329,7 +1335,9 @@ class Coherence {
       case Do::unlock:
         return simple(s, a, kUnlock, emit, [&](State& n) {
           n.held[i.block] = 0;
-          n.last[i.block] = static_cast<std::uint8_t>((x.at + 1) | (i.value != 0 ? kHasReleased : 0));
+          const bool early = without(Mutation::lock_marked_early) && s.leading[x.at][kRelease];
+          n.last[i.block] =
+              static_cast<std::uint8_t>((x.at + 1) | (i.value == kMarked && early ? kReleasing : i.value));
           return true;
         });
       case Do::own: return own_page(s, a, i.block, emit);
@@ -1416,8 +1424,10 @@ class Coherence {
       n.actor[a].stage = 1;
       return emit(n, Step{kLock, a, i.block});
     }
-    const std::uint8_t last = s.last[i.block] & ~kHasReleased;
-    if (last == s.last[i.block] || last - 1 == program_.workers[a].rank || s.actor[a].stage != 1)
+    const std::uint8_t last = s.last[i.block] & ~(kHasReleased | kMarked | kReleasing);
+    const std::uint8_t released =
+        without(Mutation::lock_mark_unended) ? kHasReleased | kReleasing : kHasReleased;
+    if ((s.last[i.block] & released) == 0 || last - 1 == program_.workers[a].rank || s.actor[a].stage != 1)
       return cross_edge(s, a, last, emit);
     State n = s;
     n.actor[a].stage = 3;  // it acquires
@@ -1487,6 +1497,7 @@ class Coherence {
     y.round = 2;
     y.joined = y.event = 0;
     if (kind == kRelease) {
+      age_marks(n, x.at, kMarked, kReleasing);
       y.todo = static_cast<std::uint8_t>((1 << B) - 1);
       if (without(Mutation::r5_tell_before_completion)) begin_telling(n, y);
     } else {
@@ -1494,6 +1505,14 @@ class Coherence {
       y.pages = 1;  // the notices are not taken yet
     }
     emit(n, Step{kLead, a, kind});
+  }
+
+  /// A release of the rank begins, or ends: dsm/rounds.h, whose numbers tell which marks came before.
+  static void age_marks(State& n, std::uint8_t rank, std::uint8_t from, std::uint8_t to) {
+    for (std::uint8_t& last : n.last) {
+      if ((last & from) != 0 && (last & ~(kHasReleased | kMarked | kReleasing)) == rank + 1)
+        last = static_cast<std::uint8_t>((last & ~from) | to);
+    }
   }
 
   static void begin_telling(State& n, Actor& y) {
@@ -1534,6 +1553,7 @@ class Coherence {
         return emit(n, Step{kTell, a, 0});
       }
       y.telling = 0;
+      if (flushing) age_marks(n, x.at, kReleasing, kHasReleased);
       if (!flushing) n.dropping[x.at] = 0;
       n.leading[x.at][kind] = 0;
       for (Actor& other : n.actor)

@@ -155,6 +155,14 @@ Named lock_released() {
             {1, {lock(0), add(0, 0), unlock(0)}}}}};
 }
 
+// … whose holders take marks, while another worker of a rank releases.
+Named lock_marked() {
+  return {"lock passed round, marked",
+          {{{0, {lock(0), add(0, 0), unlock_marked(0)}},
+            {1, {lock(0), add(0, 0), unlock_marked(0)}},
+            {1, {store(0, 1, 3), release()}}}}};
+}
+
 // A lock, and a neighbour byte that is written without it.
 Named lock_and_neighbour() {
   return {"lock and a neighbour",
@@ -1283,7 +1291,8 @@ std::vector<Named> programs() {
           stored_over_what_was_merged(),
           rewritten_and_moved(),
           stored_while_acquiring(),
-          lock_released()};
+          lock_released(),
+          lock_marked()};
 }
 
 /// The other programs, where ranks 0 and 1 have room for one page; only one of them where both are too much
@@ -1659,6 +1668,8 @@ std::vector<Mutant> mutants() {
       {"ours_unnoted", ours_unnoted, copy_outlives_a_move()},
       {"ours_noted_late", ours_noted_late, late_meeting()},
       {"lock_unreleased", lock_unreleased, lock_released()},
+      {"lock_marked_early", lock_marked_early, lock_marked()},
+      {"lock_mark_unended", lock_mark_unended, lock_marked()},
       {"open_unsent_twin", open_unsent_twin, open(stored_over_what_was_sent())},
       {"open_counts_clean", open_counts_clean, open(rewritten())},
       {"open_unrefreshed", open_unrefreshed, open(rewritten())},

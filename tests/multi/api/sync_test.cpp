@@ -195,6 +195,59 @@ TEST(SynchronizedValue, NothingElseIsExchanged) {
             by_mutex.crossings / 2);  // threads that come and go, and are stolen now and then
 }
 
+// Ranks in turn take all mutexes of an array, and change what each guards. One release of a rank does for all
+// mutexes that it has had: one edge in many asks for one.
+TEST(Mutexes, OfManyThatARankHadOneIsAskedFor) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank asks nobody";
+  static constexpr std::size_t kMutexes = 200;
+  static constexpr int kTurns = 10;
+  struct Seen {
+    std::uint64_t crossings = 0, asked = 0, wrong = 0;
+  };
+  const Seen seen = kasane::run([] {
+    const std::size_t ranks = kasane::ranks();
+    struct Guarded {
+      kasane::mutex mutex[kMutexes];
+      std::uint64_t times[kMutexes] = {}, by_rank[kMutexes] = {};
+    };
+    const auto guarded = std::make_unique<Guarded>();
+    const auto next = std::make_unique<kasane::synchronized_value<std::size_t>>(0);
+    std::vector<kasane::unique_array<std::uint64_t>> places;
+    for (std::uint32_t r = 0; r < ranks; ++r)
+      places.push_back(kasane::make_array<std::uint64_t>(8192, kasane::placement::on(r)));
+    const auto is_turn_of = [&next = *next](std::size_t r) {
+      return kasane::apply([r](const std::size_t& n) { return n == r; }, next);
+    };
+    const kasane::test::Counts before;
+    std::vector<kasane::thread> threads;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      threads.emplace_back(kasane::near{places[r].get()}, [&, r] {
+        for (int done = 0; done < kTurns; ++done) {
+          while (!is_turn_of(r)) kasane::this_thread::yield();
+          for (std::size_t i = 0; i < kMutexes; ++i) {
+            const std::lock_guard lock(guarded->mutex[i]);
+            ++guarded->times[i];
+            guarded->by_rank[i] += r;
+          }
+          kasane::apply([ranks](std::size_t& n) { n = (n + 1) % ranks; }, *next);
+        }
+      });
+    }
+    for (kasane::thread& t : threads) t.join();
+    const kasane::test::Counts after;
+    Seen result{after["crossings"] - before["crossings"], after["releases_asked"] - before["releases_asked"]};
+    for (std::size_t i = 0; i < kMutexes; ++i) {
+      result.wrong += guarded->times[i] != kTurns * ranks;
+      result.wrong += guarded->by_rank[i] != kTurns * ranks * (ranks - 1) / 2;
+    }
+    return result;
+  });
+  std::printf("%llu edges between ranks, %llu asked for a release\n",
+              static_cast<unsigned long long>(seen.crossings), static_cast<unsigned long long>(seen.asked));
+  EXPECT_EQ(seen.wrong, 0u);
+  EXPECT_LE(seen.asked, seen.crossings / 10 + 20) << "threads that are stolen ask, too";
+}
+
 // To memory it is as if a relaxed holder had never been there: a thread that locks afterwards sees
 // what the holders before it did that order memory. Three threads, on as many ranks, take turns by an atomic
 // that orders nothing.

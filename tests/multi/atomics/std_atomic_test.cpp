@@ -13,6 +13,7 @@
 
 #include "multi/api/everywhere.h"
 #include "multi/atomics/placed.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -267,6 +268,36 @@ TEST(StdAtomic, FencesOrderRelaxedAtomics) {
       });
       ASSERT_EQ(wrong, 0);
     }
+  });
+}
+
+/// Only what changes an atomic afterwards can show what came before a release fence.
+TEST(StdAtomic, AReleaseFenceCostsNothingBeforeAChange) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank releases nothing";
+  kasane::run([] {
+    const Places places;
+    const auto flag = make_on<std::atomic<std::uint32_t>>(0, 0u);
+    std::vector<long> payload(1000, 0);
+    constexpr std::uint32_t kTimes = 2000;
+    const kasane::test::Counts before;
+    const long wrong = on_each_rank(places, 1, [&](std::uint32_t t, std::uint32_t n) -> long {
+      if (t == n - 1) {
+        for (std::uint32_t i = 0; i < kTimes; ++i) {
+          payload[500] = static_cast<long>(i) + 1;
+          std::atomic_thread_fence(std::memory_order_release);
+        }
+        flag->store(1, std::memory_order_relaxed);
+        return 0;
+      }
+      if (t != 0) return 0;
+      while (flag->load(std::memory_order_relaxed) == 0) {
+      }
+      std::atomic_thread_fence(std::memory_order_acquire);
+      return payload[500] != kTimes;
+    });
+    const kasane::test::Counts after;
+    EXPECT_EQ(wrong, 0);
+    EXPECT_LT(after["releases"] - before["releases"], kTimes / 10);
   });
 }
 

@@ -92,9 +92,10 @@ class CountingWords final : public ult::Words {
 class CountingEdges final : public ult::Edges {
  public:
   CountingEdges(Shared& shared, Rank own) : tally_(shared.tally[raw(own)]), own_(own) {}
-  void cross(Rank source, Account) override {
+  std::uint32_t cross(Rank source, Account, ult::ReleaseMark) override {
     if (source == own_) ++tally_.wrong;
     ++tally_.cross;
+    return 0;
   }
   void ask_release(Rank source) override {
     if (source == own_) ++tally_.wrong;

@@ -39,6 +39,17 @@ TEST(Rounds, WhoAsksDuringARoundSharesTheNext) {
   EXPECT_EQ(led.load(), 2u);
 }
 
+TEST(Rounds, ANumberThatWasReadTellsALaterRound) {
+  Rounds rounds;
+  CountingWaiter waiter;
+  const std::uint64_t before = rounds.began().load();
+  EXPECT_NE(before, 0u) << "0 is no number";
+  std::uint64_t during = 0;
+  EXPECT_TRUE(rounds.join(waiter, [&] { during = rounds.began().load(); }));
+  EXPECT_EQ(during, before + 1);
+  EXPECT_EQ(rounds.began().load(), during) << "who reads it now is not served by that round";
+}
+
 TEST(Rounds, ServeEverybodyWithWorkThatBeganAfterItWasAsked) {
   Rounds rounds;
   CountingWaiter waiter;

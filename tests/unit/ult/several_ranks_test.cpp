@@ -44,9 +44,10 @@ class Member final : public Edges, public StackMover, public OtherRanks {
  public:
   Member(Job& job, Rank rank) : job_(job), rank_(rank), region(threads_region_bytes(kWorkers, kSlots)) {}
 
-  void cross(Rank source, Account) override {
+  std::uint32_t cross(Rank source, Account, ReleaseMark) override {
     EXPECT_NE(source, rank_);
     crossings.fetch_add(1);
+    return 0;
   }
   void release(Account) override {}
   void acquire(Account) override {}

@@ -100,7 +100,8 @@ struct ModelAgent {
 
 struct SyncState {
   Word m_word, m_fifo, m_last, c_word, c_fifo, b_word, b_n, next[kThreads], timed[kThreads];
-  std::uint32_t inside, data, last_rank, last_released;
+  Word last;  ///< what m_last is to be
+  std::uint32_t inside, data;
   ModelThread threads[kThreads];
   ModelTimer timers[kThreads];
   ModelAgent agents[kThreads][2];
@@ -303,7 +304,7 @@ class SyncModel {
     ModelThread& t = s.threads[i];
     if (t.status == ModelThread::suspended) return t.ready != 0 && (resume(s, i), true);
     if (t.status == ModelThread::check_last) {
-      if (s.m_last != (s.last_released != 0 ? kReleased | s.last_rank : s.last_rank)) s.broken = wrong_last;
+      if (s.m_last != s.last) s.broken = wrong_last;
       t.status = ModelThread::running;
       if (op(s, i).kind == Op::lock || t.expired == 2) ++t.op;
       t.expired = t.expired != 0 ? 1 : 0;
@@ -323,8 +324,8 @@ class SyncModel {
     switch (o.kind) {
       case Op::lock: t.lock = MutexLock(self, false); return run_machine(s, i);
       case Op::unlock:
-        leave(s, i, releases(i));
-        t.unlock = MutexUnlock(self, Rank{ranks_[i]}, releases(i));
+        leave(s, i, mark_of_unlock(i));
+        t.unlock = MutexUnlock(self, Rank{ranks_[i]}, mark_of_unlock(i));
         return run_machine(s, i);
       case Op::add:
         ++s.data;
@@ -367,7 +368,7 @@ class SyncModel {
       t.status = ModelThread::running;
       return;
     }
-    leave(s, i, false);
+    leave(s, i, kNoMark);
     t.status = ModelThread::suspended;
     ModelAgent& a = s.agents[i][s.agents[i][0].doing == ModelAgent::nothing ? 0 : 1];
     a = ModelAgent{};
@@ -477,12 +478,11 @@ class SyncModel {
     s.inside |= 1u << i;
     s.threads[i].status = ModelThread::check_last;
   }
-  /// Of two threads one releases before it unlocks.
-  static bool releases(std::uint32_t i) { return i % 2 == 1; }
-  void leave(State& s, std::uint32_t i, bool released) const {
+  /// Of two threads one has a mark.
+  static ReleaseMark mark_of_unlock(std::uint32_t i) { return i % 2 == 1 ? i : kNoMark; }
+  void leave(State& s, std::uint32_t i, ReleaseMark mark) const {
     s.inside &= ~(1u << i);
-    s.last_rank = ranks_[i] + 1;
-    s.last_released = released ? 1 : 0;
+    s.last = last_of(Rank{ranks_[i]}, mark);
   }
   void end_call(State& s, std::uint32_t i, BarrierAction outcome, std::uint32_t phase) const {
     ModelThread& t = s.threads[i];
