@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <kasane/kasane.hpp>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -210,8 +211,9 @@ template <class F>
 void team(F body) {
   const auto all = [&body] {
     const std::uint32_t workers = kasane::workers(), size = kasane::ranks() * workers;
-    detail::TeamMeeting meeting(kasane::ranks());
-    const auto run = [workers, meeting = &meeting, &body](std::uint32_t index) noexcept {
+    // Not on this stack, which changes: other ranks would fetch it at each wait.
+    const auto meeting = std::make_unique<detail::TeamMeeting>(kasane::ranks());
+    const auto run = [workers, meeting = meeting.get(), &body](std::uint32_t index) noexcept {
       member me(index, workers, meeting);
       me.stay();
       me.wait();

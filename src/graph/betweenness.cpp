@@ -13,6 +13,7 @@
 #include <kasane/team.hpp>
 #include <vector>
 
+#include "graph/beyond_dram.h"
 #include "graph/layout.h"
 #include "graph/member_part.h"
 
@@ -36,7 +37,7 @@ struct CentralityOfRank {
   double* passed;        ///< of all places
   vertex* order;         ///< its rows in the order of their levels
   Travelling* level;     ///< published: those of one level; as many places as the rank has
-  Travelling* all;       ///< those of all ranks
+  Travelling* all;       ///< those of all ranks; on one rank the same array
   std::uint64_t ordered, n_level, n_all;
 };
 
@@ -91,10 +92,17 @@ class Brandes : MemberPart {
     me_.wait_here();
     for (std::uint32_t depth = 0;; ++depth) {
       levels_.push_back(mine_.ordered);
+      if (l_.beyond_dram) order_level();
       publish(levels_.size() - 2, [&](vertex row) { return mine_.paths[row]; });
       if (collect() == 0) break;
       step(depth + 1);
     }
+  }
+  /// The last level, by address of the rows: each of their pages is read once, and ahead.
+  void order_level() {
+    if (me_.rank_index() == 0)
+      std::sort(mine_.order + levels_[levels_.size() - 2], mine_.order + levels_.back());
+    me_.wait_here();
   }
   /// From the frontier to the level of that depth.
   void step(std::uint32_t depth) {
@@ -175,7 +183,7 @@ class Brandes : MemberPart {
         Travelling* level = nullptr;
         fetch(&n, &c_.ranks[r]->n_level);
         fetch(&level, &c_.ranks[r]->level);
-        if (n != 0) fetch(mine_.all + n_all, level, n);
+        if (n != 0 && mine_.all != level) fetch(mine_.all + n_all, level, n);
         n_all += n;
       }
       mine_.n_all = n_all;
@@ -197,7 +205,7 @@ class Brandes : MemberPart {
   const AtRanks<std::uint32_t> depth(l.ranks, l.block);
   const AtRanks<double> paths(l.ranks, l.block), passed(l.ranks, l.places());
   const AtRanks<vertex> order(l.ranks, l.block);
-  const AtRanks<Travelling> level(l.ranks, l.block), all(l.ranks, l.places());
+  const AtRanks<Travelling> level(l.ranks, l.block), all(l.ranks, l.ranks > 1 ? l.places() : 0);
   const AtRanks<CentralityOfRank> of_ranks(l.ranks, 1);
   for (std::uint32_t r = 0; r < l.ranks; ++r) {
     const CentralityOfRank o{depth.get()[r],
@@ -205,7 +213,7 @@ class Brandes : MemberPart {
                              passed.get()[r],
                              order.get()[r],
                              level.get()[r],
-                             all.get()[r],
+                             l.ranks > 1 ? all.get()[r] : level.get()[r],
                              0,
                              0,
                              0};
@@ -214,7 +222,9 @@ class Brandes : MemberPart {
   const auto from = make_array<vertex>(sources.size() + 1);
   std::copy(sources.begin(), sources.end(), from.get());
   const Centrality c{l, from.get(), sources.size(), of_ranks.get(), score.get()};
-  team([&c](member& me) { Brandes(c, me).run(); });
+  Held held(l, usage::normal);
+  for (std::uint32_t r = 0; r < l.ranks; ++r) held.hold(r, passed.get()[r], l.places());
+  team([c](member& me) { Brandes(c, me).run(); });
   return score;
 }
 

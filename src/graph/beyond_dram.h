@@ -23,11 +23,21 @@ inline void advise_rows(const Layout& l, usage how) {
   for (std::uint32_t r = 0; r < l.ranks; ++r) advise_rows(l, r, how);
 }
 
+/// A pin that a member makes, of what its rank has: n elements, at least one.
+template <class T>
+[[nodiscard]] std::unique_ptr<pin<std::byte>> held_here(const T* p, std::size_t n) {
+  const polling_scope here;  // a member stays at its rank
+  prefetch(p, n);            // many reads at once
+  return std::make_unique<pin<std::byte>>(reinterpret_cast<const std::byte*>(p), n * sizeof(T));
+}
+
 /// Arrays that stay in DRAM as long as this lives, and others that give way to them.
 class Held {
  public:
-  explicit Held(const Layout& l) : l_(l), left_(l.ranks, l.beyond_dram ? most() : 0) {
-    advise_rows(l_, usage::once);
+  /// normal: what the kernel reads of rows in order is found by the runtime, and read ahead.
+  explicit Held(const Layout& l, usage of_rows = usage::once)
+      : l_(l), left_(l.ranks, l.beyond_dram ? most() : 0) {
+    advise_rows(l_, of_rows);
   }
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
@@ -48,13 +58,13 @@ class Held {
     if (l_.beyond_dram && n != 0) evict(p, n);
   }
 
- private:
-  /// Of what the runtime does not need itself a quarter is left for rows.
+  /// Bytes of a rank that may be held: of what the runtime does not need itself a quarter is left for rows.
   [[nodiscard]] static std::uint64_t most() noexcept {
     constexpr std::uint64_t kRuntime = 6 << 20;
     return (std::max(dram(), kRuntime) - kRuntime) / 4 * 3;
   }
 
+ private:
   const Layout& l_;
   std::vector<std::uint64_t> left_;  ///< bytes, of each rank
   std::vector<std::unique_ptr<pin<std::byte>>> pins_;

@@ -13,7 +13,9 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "graph/beyond_dram.h"
 #include "graph/layout.h"
@@ -125,6 +127,8 @@ class Searcher : MemberPart {
     std::fill(s_.parent + base_ + from, s_.parent + base_ + to, no_vertex);
     if (me_.rank_index() == 0) mine_.size[0] = mine_.size[1] = 0;
     me_.wait_here();
+    of_all_.resize(l_.ranks);
+    for (std::uint32_t r = 0; r < l_.ranks; ++r) fetch(&of_all_[r], s_.ranks[r]);
     counts_ = {};
     if (s_.root / l_.block == me_.rank() && me_.rank_index() == 0) {
       const vertex row = part_.place[s_.root - base_] - base_;
@@ -168,14 +172,14 @@ class Searcher : MemberPart {
       return;
     }
     for (std::uint32_t r = 0; r < l_.ranks; ++r)
-      fetch(mine_.all_bits + std::size_t{r} * l_.words(), s_.ranks[r]->bits[turn_], l_.words());
+      fetch(mine_.all_bits + std::size_t{r} * l_.words(), of_all_[r].bits[turn_], l_.words());
   }
   void collect_ids() {
     mine_.all_size = 0;
     for (std::uint32_t r = 0; r < l_.ranks; ++r) {
       std::uint64_t n = 0;
       fetch(&n, &s_.ranks[r]->size[turn_]);
-      if (n != 0) fetch(mine_.all_ids + mine_.all_size, s_.ranks[r]->ids[turn_], n);
+      if (n != 0) fetch(mine_.all_ids + mine_.all_size, of_all_[r].ids[turn_], n);
       mine_.all_size += n;
     }
   }
@@ -282,6 +286,7 @@ class Searcher : MemberPart {
   static constexpr unsigned kAlphaBeyondDram = 4;
   const Search& s_;
   OfRank& mine_;
+  std::vector<OfRank> of_all_;  ///< where the arrays of all ranks are
   const bool alone_;
   const unsigned alpha_;
   unsigned turn_ = 0;  ///< which of the published parts is the frontier
@@ -292,7 +297,7 @@ class Searcher : MemberPart {
 /// What a search needs beside the graph.
 class SearchMemory {
  public:
-  explicit SearchMemory(const Layout& l) : l_(l), of_(l.ranks, 1), sums_(l.ranks, workers()) {
+  explicit SearchMemory(const Layout& l) : l_(l), of_(l.ranks, 1) {
     const std::size_t all = std::size_t{l.ranks} * l.words();
     for (std::uint32_t r = 0; r < l.ranks; ++r) {
       OfRank o{};
@@ -305,7 +310,7 @@ class SearchMemory {
     }
   }
   [[nodiscard]] OfRank* const* of_ranks() const noexcept { return of_.get(); }
-  [[nodiscard]] Sums<std::uint64_t, 2>* sums() noexcept { return &sums_; }
+  [[nodiscard]] Sums<std::uint64_t, 2>* sums() noexcept { return sums_.get(); }
   /// Its bitmaps.
   void hold(Held& held) const {
     for (std::uint32_t r = 0; r < l_.ranks; ++r) {
@@ -328,7 +333,8 @@ class SearchMemory {
   const Layout& l_;
   Memory memory_;
   AtRanks<OfRank> of_;
-  Sums<std::uint64_t, 2> sums_;
+  std::unique_ptr<Sums<std::uint64_t, 2>> sums_ =
+      std::make_unique<Sums<std::uint64_t, 2>>(l_.ranks, workers());
 };
 
 }  // namespace
@@ -353,7 +359,7 @@ class SearchMemory {
   }
   Counts total{};
   const Search s{l, options, root, memory.of_ranks(), memory.sums(), t.parent.get(), &total, &t.depth};
-  team([&s](member& me) { Searcher(s, me).run(); });
+  team([s](member& me) { Searcher(s, me).run(); });
   t.reached = total[kVertices];
   t.input_edges = total[kTuples] / (l.symmetric ? 2 : 1);
   return t;

@@ -111,7 +111,7 @@ class TreeCheck : MemberPart {
     held.hold(r, levels.get()[r], l.vertices);
     held.hold(r, l.parts[r].caller, l.block);
   }
-  team([&c](member& me) { TreeCheck(c, me).run(); });
+  team([c](member& me) { TreeCheck(c, me).run(); });
   if (std::string wrong = complaints.first(); !wrong.empty()) return wrong;
   Counted all{};
   for (std::size_t m = 0; m < members; ++m) {

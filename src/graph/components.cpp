@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <memory>
 #include <unordered_map>
 
+#include "graph/beyond_dram.h"
 #include "graph/complaints.h"
 #include "graph/layout.h"
 #include "graph/sums.h"
@@ -309,10 +311,15 @@ void check_labels(const Layout& l, const vertex* labels, const Complaints& compl
   const AtRanks<std::uint64_t> touched(l.ranks, others / kBits);
   const AtRanks<Link> links(l.ranks, others), buffers(l.ranks, others != 0 ? workers() * kMergedAtOnce : 0);
   const AtRanks<Told> told(l.ranks, 1);
-  Sums<std::uint64_t, 1> sums(l.ranks, workers());
-  const Joining j{l,     forests.get(),      touched.get(), links.get(), told.get(), buffers.get(),
-                  &sums, result.label.get(), &result.count};
-  team([&j](member& me) { Joiner(j, me).run(); });
+  const auto sums = std::make_unique<Sums<std::uint64_t, 1>>(l.ranks, workers());
+  const Joining j{l,          forests.get(),      touched.get(), links.get(), told.get(), buffers.get(),
+                  sums.get(), result.label.get(), &result.count};
+  Held held(l);
+  for (std::uint32_t r = 0; r < l.ranks; ++r) {
+    held.hold(r, forests.get()[r], l.places());
+    held.hold(r, result.label.get() + l.first_of(r), l.size_of(r));
+  }
+  team([j](member& me) { Joiner(j, me).run(); });
   return result;
 }
 

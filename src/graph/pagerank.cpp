@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <memory>
 #include <utility>
 
 #include "graph/beyond_dram.h"
@@ -143,12 +144,12 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
   page_scores result;
   result.score = for_vertices<float>(l);
   const AtRanks<float> even(l.ranks, l.places()), odd(l.ranks, l.places()), score(l.ranks, l.block);
-  Sums<double, kSums> sums(l.ranks, workers());
+  const auto sums = std::make_unique<Sums<double, kSums>>(l.ranks, workers());
   const Ranking r{l,
                   options,
                   {even.get(), odd.get()},
                   score.get(),
-                  &sums,
+                  sums.get(),
                   result.score.get(),
                   &result.iterations,
                   &result.change};
@@ -162,7 +163,7 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
     for (const vertex* array : {part.first, part.caller, part.place}) held.let_go(array, l.block);
     held.let_go(part.tuples, l.block);
   }
-  team([&r](member& me) { Ranker(r, me).run(); });
+  team([r](member& me) { Ranker(r, me).run(); });
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -160,9 +161,9 @@ template <class W>
   auto result = for_vertices<vertex>(l);
   const AtRanks<W> length(l.ranks, l.places());
   const AtRanks<std::uint64_t> known(l.ranks, l.places() / kBits);
-  Sums<std::uint64_t, 1> sums(l.ranks, workers());
-  const PathTree<W> t{l, d.root, d.length.get(), length.get(), known.get(), &sums, result.get()};
-  team([&t](member& me) { ParentFinder<W>(t, me).run(); });
+  const auto sums = std::make_unique<Sums<std::uint64_t, 1>>(l.ranks, workers());
+  const PathTree<W> t{l, d.root, d.length.get(), length.get(), known.get(), sums.get(), result.get()};
+  team([t](member& me) { ParentFinder<W>(t, me).run(); });
   return result;
 }
 

@@ -16,6 +16,7 @@
 #include <limits>
 #include <vector>
 
+#include "graph/beyond_dram.h"
 #include "graph/complaints.h"
 #include "graph/layout.h"
 
@@ -140,6 +141,7 @@ class PathFinder {
       // Without a wait: what others send comes later.
       while (buckets_.has(bucket) && (me_.rank_size() == 1 || buckets_.has_few(bucket))) {
         buckets_.take(bucket, again_);
+        if (l_.beyond_dram) std::sort(again_.begin(), again_.end());
         for (const vertex row : again_) leave(row, bucket);
       }
       bucket = agree(bucket);
@@ -169,6 +171,7 @@ class PathFinder {
 
   /// What the members of the rank have in the bucket.
   void leave_all(std::uint64_t bucket) {
+    if (l_.beyond_dram) std::sort(rows_.begin(), rows_.end());  // by address: a page is read once
     InBucket* const all = p_.in_bucket[me_.rank()];
     all[me_.rank_index()] = {rows_.data(), rows_.size()};
     me_.wait_here();
@@ -284,6 +287,9 @@ class PathFinder {
   bool too_long_ = false;
 };
 
+/// Beyond DRAM each bucket reads many of the rows' pages, so buckets are wider; some rows are read twice.
+constexpr double kWiderBeyondDram = 16;
+
 /// A width of buckets: about what the edges of a vertex differ by.
 template <class W>
 [[nodiscard]] W chosen_delta(const Layout& l) {
@@ -300,8 +306,10 @@ template <class W>
     n += some.size();
   }
   const double degree = l.vertices != 0 ? static_cast<double>(l.stored) / static_cast<double>(l.vertices) : 1;
-  const double delta = n != 0 ? 2 * sum / static_cast<double>(n) / std::max(1.0, degree) : 1;
-  if constexpr (std::is_integral_v<W>) return static_cast<W>(std::max(1.0, delta));
+  const double wider = l.beyond_dram ? kWiderBeyondDram : 1;
+  const double delta = n != 0 ? wider * 2 * sum / static_cast<double>(n) / std::max(1.0, degree) : 1;
+  if constexpr (std::is_integral_v<W>)
+    return static_cast<W>(std::clamp(delta, 1.0, static_cast<double>(std::numeric_limits<W>::max())));
   return delta > 0 ? static_cast<W>(delta) : W{1};
 }
 
@@ -364,7 +372,17 @@ template <class W>
                    in_bucket.get(),
                    result.length.get(),
                    too_long.get()};
-  team([&p](member& me) { PathFinder<W>(p, me).run(); });
+  {
+    Held held(l, usage::normal);
+    for (std::uint32_t r = 0; r < l.ranks; ++r) {
+      held.hold(r, length.get()[r], l.block);
+      held.hold(r, left.get()[r], l.block);
+      if (l.ranks > 1) held.hold(r, sent.get()[r], l.places());
+      held.hold(r, l.parts[r].out.start, std::size_t{l.block} + 1);
+      held.hold(r, result.length.get() + l.first_of(r), l.size_of(r));
+    }
+    team([p](member& me) { PathFinder<W>(p, me).run(); });
+  }
   // A sum that W does not hold may belong to a way that is not the shortest.
   if (std::any_of(too_long.get(), too_long.get() + members, [](bool b) { return b; }) &&
       !check_paths<W>(l, result).empty())

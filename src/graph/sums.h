@@ -18,7 +18,7 @@
 
 namespace kasane::graph::detail {
 
-/// kN numbers of T.
+/// kN numbers of T. Not on a stack, which changes: other ranks would fetch it at each turn.
 template <class T, std::size_t kN>
 class Sums {
  public:

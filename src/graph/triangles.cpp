@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
+#include <memory>
 #include <vector>
 
+#include "graph/beyond_dram.h"
 #include "graph/layout.h"
 
 namespace kasane::graph {
@@ -62,15 +64,23 @@ void orient(const Counting& c, member& me) {
   });
 }
 
-/// The triangles u → v → w with v at this rank, of one u.
-[[nodiscard]] std::uint64_t count_of(const Counting& c, const member& me, const vertex* row, std::size_t n) {
+/// Some of a rank's rows.
+struct Some {
+  vertex first, last;
+};
+
+/// The triangles u → v → w with v among some rows of this rank, of one u.
+[[nodiscard]] std::uint64_t count_of(const Counting& c, const member& me, Some some, const vertex* row,
+                                     std::size_t n) {
   std::uint64_t* const marks = c.marks[me.index()];
   const std::uint32_t base = c.l.first_of(me.rank());
+  const auto is_among = [&](vertex v) { return v - base - some.first < some.last - some.first; };
+  if (std::none_of(row, row + n, is_among)) return 0;
   for (std::size_t i = 0; i < n; ++i) set_bit(marks, row[i]);
   std::uint64_t count = 0;
   for (std::size_t i = 0; i < n; ++i) {
+    if (!is_among(row[i])) continue;
     const vertex v = row[i] - base;
-    if (v >= c.l.block) continue;  // another rank's
     const vertex* const end = c.ids[me.rank()] + c.start[me.rank()][v + 1];
     for (const vertex* w = c.ids[me.rank()] + c.start[me.rank()][v]; w != end; ++w) count += bit(marks, *w);
   }
@@ -78,8 +88,8 @@ void orient(const Counting& c, member& me) {
   return count;
 }
 
-void count_all(const Counting& c, member& me) {
-  std::fill_n(c.marks[me.index()], std::size_t{c.l.ranks} * c.l.words(), std::uint64_t{0});
+/// The triangles with v among these: the rows of all ranks go past.
+[[nodiscard]] std::uint64_t count_among(const Counting& c, member& me, Some some) {
   std::uint64_t count = 0;
   for (std::uint32_t i = 0; i < c.l.ranks; ++i) {
     const std::uint32_t rank = (me.rank() + i) % c.l.ranks;
@@ -94,9 +104,51 @@ void count_all(const Counting& c, member& me) {
         ids = c.rows[me.index()] - start[0];
       }
       for (std::size_t row = 0; row < last - first; ++row)
-        count += count_of(c, me, ids + start[row], start[row + 1] - start[row]);
+        count += count_of(c, me, some, ids + start[row], start[row + 1] - start[row]);
     });
   }
+  me.wait_here();
+  return count;
+}
+
+/// f(rows) for all rows of this rank, as many at a time as stay in DRAM meanwhile, beside so many bytes for
+/// each member: all at once, if it holds the graph, or too few. Members make the same calls; f ends with a
+/// wait_here().
+template <class F>
+void each_some(const Layout& l, const Rows& rows, std::size_t beside, const member& me, const F& f) {
+  constexpr std::uint64_t kMostTimes = 16;
+  const std::uint64_t all_beside = std::uint64_t{beside} * me.rank_size();
+  const std::uint64_t most = Held::most() - std::min(Held::most(), all_beside);
+  const auto bytes = [&](Some some) {
+    return (rows.start[some.last] - rows.start[some.first]) * sizeof(vertex) +
+           (some.last - some.first) * sizeof(std::uint64_t);
+  };
+  Some some{0, l.block};
+  if (!l.beyond_dram || bytes(some) / kMostTimes > most) return f(some);
+  for (some.last = 0; some.last < l.block;) {
+    some = {some.last, l.block};
+    for (vertex least = some.first + 1; least < some.last;) {
+      const vertex middle = some.last - (some.last - least) / 2;
+      bytes({some.first, middle}) <= most ? least = middle : some.last = middle - 1;
+    }
+    std::vector<std::unique_ptr<pin<std::byte>>> pins;
+    if (me.rank_index() == 0) {
+      const std::uint64_t* const start = rows.start + some.first;
+      const std::size_t n = some.last - some.first;
+      pins.push_back(held_here(start, n + 1));
+      if (start[n] != start[0]) pins.push_back(held_here(rows.ids + start[0], start[n] - start[0]));
+    }
+    f(some);
+  }
+}
+
+void count_all(const Counting& c, member& me) {
+  const std::size_t words = std::size_t{c.l.ranks} * c.l.words();
+  std::fill_n(c.marks[me.index()], words, std::uint64_t{0});
+  const Rows rows{c.start[me.rank()], c.ids[me.rank()], nullptr};
+  std::uint64_t count = 0;
+  each_some(c.l, rows, words * sizeof(std::uint64_t), me,
+            [&](Some some) { count += count_among(c, me, some); });
   c.count[me.index()] = count;
 }
 
@@ -144,7 +196,10 @@ void expect_symmetric(const Layout& l, const char* call) {
   const OfMembers<vertex> rows(members, workers(), together);
   const auto counts = make_array<std::uint64_t>(members);
   const Counting c{l, start.get(), ids.get(), marks.get(), starts.get(), rows.get(), counts.get()};
-  team([&c](member& me) {
+  Held held(l);
+  for (std::uint32_t m = 0; m < members; ++m)
+    held.hold(m / workers(), marks.get()[m], std::size_t{l.ranks} * l.words());
+  team([c](member& me) {
     orient(c, me);
     me.wait();
     count_all(c, me);

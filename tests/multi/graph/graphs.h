@@ -102,7 +102,7 @@ inline std::vector<std::pair<std::string, Plain>> shapes() {
           {"a loop", {3, {{1, 1, 1}}}},
           {"one edge, thrice", {70, {{69, 3, 5}, {3, 69, 2}, {69, 3, 9}}}},
           {"star", star(3000, 1234)},
-          {"path", path(300)},
+          {"path", path(150)},  // on networks each step of it waits for the other ranks
           {"grid", plain_of(graph::grid<std::int32_t>(20, 31))},
           {"circles", circles(2000)},
           {"sparse", random_graph(5000, 4000, 1)},

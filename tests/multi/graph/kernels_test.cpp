@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <kasane/graph.hpp>
 #include <limits>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "multi/graph/graphs.h"
+#include "support/counts.h"
 
 namespace {
 
@@ -238,6 +240,42 @@ TEST(Betweenness, OfAPathAndAStarIsKnown) {
   for (vertex v = 0; v < 30; ++v) EXPECT_DOUBLE_EQ(on_path[v], 2.0 * v * (29 - v)) << v;
   const auto on_star = graph::betweenness(graph::build(list_of<void>(star(30, 4))), all);
   for (vertex v = 0; v < 30; ++v) EXPECT_DOUBLE_EQ(on_star[v], v == 4 ? 29.0 * 28 : 0) << v;
+}
+
+/// Of n objects at p, the pages that leave DRAM for evict().
+template <class T>
+std::uint64_t leaving(const T* p, std::size_t n) {
+  kasane::release_all();
+  const auto left = [] {
+    const Counts all;
+    return all["pages_evicted"] + all["pages_dropped"];
+  };
+  const std::uint64_t before = left();
+  kasane::evict(p, n);
+  return left() - before;
+}
+
+// With a budget that does not hold the graph: what kernels hold of it may leave when they have returned.
+TEST(BeyondDram, PinsEndWithTheKernel) {
+  if (std::getenv("KASANE_DRAM") == nullptr) GTEST_SKIP() << "for --dram";
+  std::string wrong_labels, wrong_lengths;
+  std::uint64_t of_labels = 0, of_lengths = 0, pages = 0, triangles = 0;
+  kasane::run([&] {
+    const auto g = graph::build(graph::kronecker<std::int32_t>(17));
+    pages = g.vertices() * sizeof(vertex) / kasane::page_default;
+    const auto c = graph::components(g);
+    of_labels = leaving(c.label.get(), g.vertices());
+    wrong_labels = graph::check_components(g, c);
+    const auto d = graph::sssp(g, c.label[0]);
+    of_lengths = leaving(d.length.get(), g.vertices());
+    wrong_lengths = graph::check_sssp(g, d);
+    triangles = graph::triangles(g);
+  });
+  EXPECT_EQ(wrong_labels, "");
+  EXPECT_EQ(wrong_lengths, "");
+  EXPECT_EQ(triangles, 36186063u);      // as in DRAM, all rows at once
+  EXPECT_GE(of_labels, pages * 3 / 4);  // a page may be in use at that moment
+  EXPECT_GE(of_lengths, pages * 3 / 4);
 }
 
 }  // namespace
