@@ -58,6 +58,7 @@ void Coherence::drop_noticed(ThreadContext& ctx) {
     FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire_open);
     sharing_.take_notices(ctx.io, keeps, [&](PageId page, gas::PartMask parts) {
       count(ctx.counters.notices_taken);
+      if (auto_relocator_ != nullptr) auto_relocator_->others_changed(page);
       gas::PartMask in_use = 0;
       for_each_cached(page, parts, [&](BlockId b, gas::PartMask part) {
         if (!fences.add(b)) in_use |= part;

@@ -293,6 +293,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   bool put_page(comm::Blocking&, Counters*, PageId, std::span<const BlockId>, std::span<bool> open);
   gas::PartMask put_blocks(Outbox&, Counters*, Rank owner, PageId, std::span<const BlockId>,
                            std::span<bool> open);
+  void sent_changes(PageId, gas::PartMask) noexcept;
   void close(std::span<const BlockId>, std::span<bool> open) noexcept;
   std::size_t put_changed(Outbox&, Counters*, Rank owner, std::uint64_t offset, const std::byte* bytes,
                           std::byte* base, bool open = false);

@@ -103,7 +103,7 @@ void Coherence::FenceBatch::put_together() {
   out.await();
   for (Part& part : parts()) {
     if (!part.put) continue;
-    if (part.changed != 0) c_.sharing_.changed(part.page, part.changed);
+    if (part.changed != 0) c_.sent_changes(part.page, part.changed);
     part.put.reset();
   }
 }

@@ -186,8 +186,17 @@ bool Coherence::put_page(comm::Blocking& io, Counters* counters, PageId page, st
   Outbox out(io, counters);
   const gas::PartMask changed = put_blocks(out, counters, put->owner(), page, blocks, open);
   out.await();
-  if (changed != 0) sharing_.changed(page, changed);
+  if (changed != 0) sent_changes(page, changed);
   return false;
+}
+
+/// Changes of these parts of the page have arrived at its owner.
+void Coherence::sent_changes(PageId page, gas::PartMask parts) noexcept {
+  sharing_.changed(page, parts);
+  if (auto_relocator_ == nullptr || !sharing_.on()) return;
+  const BlockRange all = pages_.blocks_of(page);
+  if (parts == gas::parts_of(all, all.first, block_at(all.first, all.count - 1)))
+    auto_relocator_->released(page);
 }
 
 /// Returns to which parts of the page a byte is put: blocks that a fault made writable before they were
@@ -273,7 +282,7 @@ bool Coherence::put_live(comm::Blocking& io, Counters* counters, BlockId b, cons
       out.put(put->owner(), at, now, kBlockBytes);
     }
     out.await();
-    if (changed) sharing_.changed(page, gas::part_of(pages_.blocks_of(page), b));
+    if (changed) sent_changes(page, gas::part_of(pages_.blocks_of(page), b));
     fill_twin(b);
     std::memcpy(space_.t(at), now, kBlockBytes);
   }

@@ -41,10 +41,21 @@ class AutoRelocator {
     if (i >= pages_) return;
     // relaxed, and not one atomic step: only an estimate, on the path of every access. Threads that lose each
     // other's counts look a little later.
-    const std::uint32_t n = counted(uses_[i].load(std::memory_order_relaxed), others_wrote);
-    uses_[i].store(n, std::memory_order_relaxed);
-    if ((n & look_mask_) == 0 && ((n & kResting) == 0 || n % kRestingUses == 0)) [[unlikely]]
-      note(page);
+    set(page, counted(uses_[i].load(std::memory_order_relaxed), others_wrote), 1);
+  }
+  /// A release of this rank has sent changes of all blocks of the page to its owner.
+  void released(PageId page) noexcept {
+    const std::uint64_t i = raw(page) - first_;
+    if (i < pages_)  // relaxed, as above
+      set(page, counted_release(uses_[i].load(std::memory_order_relaxed)), kUsesOfARelease);
+  }
+  /// This rank was told that the page has changed.
+  void others_changed(PageId page) noexcept {
+    const std::uint64_t i = raw(page) - first_;
+    if (i >= pages_) return;
+    // relaxed, as above
+    const std::uint32_t n = uses_[i].load(std::memory_order_relaxed);
+    if (n != 0 && (n & kOthersChanged) == 0) uses_[i].store(n | kOthersChanged, std::memory_order_relaxed);
   }
   /// May other ranks move the page to themselves at any moment?
   [[nodiscard]] bool may_relocate(PageId page) const noexcept { return raw(page) - first_ < pages_; }
@@ -58,6 +69,12 @@ class AutoRelocator {
  private:
   using Count = std::atomic<std::uint32_t>;
   AutoRelocator(comm::Transport&, const Directory&, const Config&, Count*) noexcept;
+  /// The count of a page's uses is n, at most `more` more than before.
+  void set(PageId page, std::uint32_t n, std::uint32_t more) noexcept {
+    uses_[raw(page) - first_].store(n, std::memory_order_relaxed);  // relaxed: an estimate
+    if ((n & look_mask_) < more && ((n & kResting) == 0 || n % kRestingUses < more)) [[unlikely]]
+      note(page);
+  }
   void note(PageId) noexcept;
   void look_at(comm::Blocking&, Mover&, PageId);
   [[nodiscard]] bool near(Rank) const noexcept;

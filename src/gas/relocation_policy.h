@@ -3,8 +3,9 @@
 // decision, which is pure (table: docs/design/gas.md); auto_relocator.h drives it.
 //
 // What can be known of a page's use is what goes over the network: fetches, gets and puts of a page of
-// another rank. Each rank counts its own uses of each foreign page. Every `threshold` uses it looks at word 3
-// of the directory entry, which says which rank looked last and how often the page has moved:
+// another rank, and changes that a release sends there. Each rank counts its own uses of each foreign page.
+// Every `threshold` uses it looks at word 3 of the directory entry, which says which rank looked last and how
+// often the page has moved:
 //
 //   word 3   time 32 | row 8 | moves 4 | last user + 1 20
 //
@@ -72,9 +73,19 @@ inline constexpr std::uint32_t kAnew = 1u << 31;
 /// memory may have been freed and allocated anew.
 inline constexpr std::uint32_t kResting = 1u << 30, kRestingUses = 1u << 16;
 
+/// Likewise: another rank has changed the page since this rank last sent changes of all of it.
+inline constexpr std::uint32_t kOthersChanged = 1u << 29;
+
+/// Counts a release that has sent changes of all blocks of the page to its owner, since each of them cost a
+/// fault, a twin and a comparison, which an owner saves. Fewer blocks may lie among those of other writers.
+inline constexpr std::uint32_t kUsesOfARelease = 2;
+[[nodiscard]] constexpr std::uint32_t counted_release(std::uint32_t uses) noexcept {
+  return (uses & kOthersChanged) != 0 ? uses & ~kOthersChanged : uses + kUsesOfARelease;
+}
+
 /// Counts one more use. others_wrote: it brought bytes that this rank did not have and had not written.
 [[nodiscard]] constexpr std::uint32_t counted(std::uint32_t uses, bool others_wrote) noexcept {
-  return others_wrote ? kAnew | 1 : uses + 1;
+  return others_wrote ? (uses & kOthersChanged) | kAnew | 1 : uses + 1;
 }
 
 [[nodiscard]] constexpr std::uint32_t streak_needed(const UseRecord& usage,
@@ -112,7 +123,7 @@ struct RelocationDecision {
       (alone || last_is_near) && (uses & kAnew) == 0 ? std::min(now.row + 1, kLongestRow) : 1;
   const UseRecord mine{me, now.moves, now.time, row};
   const UseRecord taken{me, std::min(now.moves + 1, kMostMoves), std::max(now.time, second), 0};
-  const std::uint32_t streak = alone ? uses & ~kAnew : 0;
+  const std::uint32_t streak = alone ? uses & ~(kAnew | kOthersChanged) : 0;
   if (streak >= streak_needed(now, threshold)) return {.take = true, .after = taken};
   if (last_is_near && row > 1 && row >= std::min(streak_needed(now, 1), kLongestRow))
     return {.take_if_far = true, .streak = streak, .after = taken, .stays = mine};

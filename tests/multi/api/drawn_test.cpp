@@ -60,6 +60,80 @@ TEST_P(Drawn, APageThatOneRankUsesComesToIt) {
   }
 }
 
+// A thread fills an array that main has made, again and again: it comes to it. Where two ranks fill it in
+// turns its pages stay, or move as seldom as other pages that two ranks use.
+struct Filled {
+  static constexpr std::size_t kWords = 16 * kPageWords;
+  explicit Filled(std::uint64_t* first) : at(first) {}
+  void fill(std::uint64_t value) const {
+    for (std::size_t i = 0; i < kWords; ++i) at[i] = value + i;
+  }
+  [[nodiscard]] std::size_t wrong(std::uint64_t value) const {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < kWords; ++i) n += at[i] != value + i ? 1 : 0;
+    return n;
+  }
+  [[nodiscard]] std::size_t pages_at(std::uint32_t rank) const {
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < kWords; i += kPageWords) n += kasane::where(at + i) == rank ? 1 : 0;
+    return n;
+  }
+  std::uint64_t* at;
+};
+
+/// Calls f on a new thread at the rank that has `place`, and waits for it: a release of that rank.
+template <class F>
+void at_rank_of(const void* place, const F& f) {
+  kasane::thread([&] {
+    kasane::this_thread::move_near(place);
+    f();
+  }).join();
+}
+
+TEST(DrawnByAWriter, WhatOneRankFillsComesToIt) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "nothing moves";
+  kasane::run([] {
+    auto* const there = static_cast<std::uint64_t*>(kasane::allocate(8, 8, kasane::placement::on(1)));
+    const Filled array(static_cast<std::uint64_t*>(kasane::allocate(Filled::kWords * 8, 65536)));
+    array.fill(0);
+    ASSERT_EQ(array.pages_at(0), 16u);
+    std::uint64_t epoch = 0;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (array.pages_at(1) < 16 && std::chrono::steady_clock::now() < limit) {
+      ++epoch;
+      at_rank_of(there, [&] { array.fill(epoch); });
+    }
+    EXPECT_EQ(array.pages_at(1), 16u) << "after " << epoch << " epochs";
+    EXPECT_EQ(array.wrong(epoch), 0u);
+    kasane::deallocate(array.at);
+    kasane::deallocate(there);
+  });
+}
+
+TEST(DrawnByAWriter, WhatTwoRanksFillInTurnsMovesSeldom) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "nothing moves";
+  kasane::run([] {
+    auto* const there = static_cast<std::uint64_t*>(kasane::allocate(8, 8, kasane::placement::on(1)));
+    const Filled array(static_cast<std::uint64_t*>(kasane::allocate(Filled::kWords * 8, 65536)));
+    const auto drawn = [] {
+      return kasane::counter("pages_auto_relocated", 0) + kasane::counter("pages_auto_relocated", 1);
+    };
+    const std::uint64_t before = drawn();
+    for (std::uint64_t epoch = 0; epoch < 40; ++epoch) {
+      array.fill(2 * epoch);
+      at_rank_of(there, [&] {
+        EXPECT_EQ(array.wrong(2 * epoch), 0u);
+        array.fill(2 * epoch + 1);
+      });
+      ASSERT_EQ(array.wrong(2 * epoch + 1), 0u);
+    }
+    // 16, 32, 64 … uses; an epoch has at most one for each of the page's 16 blocks
+    EXPECT_LE(drawn() - before, 16u * 6);
+    kasane::deallocate(array.at);
+    kasane::deallocate(there);
+  });
+}
+
 // Ranks that share memory use a page of another host in turns, and none of them for long: no rank draws it,
 // but their host does.
 TEST(DrawnByAHost, APageThatItsRanksUseInTurnsComesToIt) {

@@ -91,6 +91,15 @@ TEST(RelocationDecision, APageThatItsOwnerWritesStays) {
 
 // The owner's own uses are not seen, so each rank in turn takes the page, ever more slowly: the moves cost
 // less than a percent of the fetches, counting a move as 16.
+TEST(RelocationDecision, AReleaseOfAWholePageCountsUnlessOthersHaveChangedIt) {
+  EXPECT_EQ(counted_release(5), 7u);
+  EXPECT_EQ(counted_release(5 | kOthersChanged), 5u);
+  EXPECT_EQ(counted_release(counted_release(5 | kOthersChanged)), 7u);
+  // what others have changed stays known when the fetch of it begins a new streak
+  EXPECT_EQ(counted(5 | kOthersChanged, true), kOthersChanged | kAnew | 1);
+  EXPECT_EQ(decide_relocation({}, Rank{1}, false, 9 | kOthersChanged, 16, 0).streak, 9u);
+}
+
 TEST(RelocationDecision, TurnsOfTwoRanksDampItToLessThanAPercent) {
   for (const std::uint32_t turn : {4u, 8u, 20u, 64u}) {
     Page page;
@@ -279,6 +288,21 @@ TEST_F(Drawn, APageComesAfterEnoughUses) {
   EXPECT_EQ(where(2).owner, Rank{2});
   use(0, 2, 4);
   EXPECT_EQ(where(2).owner, Rank{0});
+}
+
+TEST_F(Drawn, APageComesToTheRankThatFillsIt) {
+  const auto release = [&](std::uint64_t page, int times, bool told) {
+    use_by(2, times, [&](SimRank&, comm::Blocking&) {
+      auto_relocators[2]->released(PageId{page});
+      if (told) auto_relocators[2]->others_changed(PageId{page});
+    });
+  };
+  release(2, 1, false);
+  EXPECT_EQ(where(2).owner, Rank{1});
+  release(2, 1, false);  // 4 uses
+  EXPECT_EQ(where(2).owner, Rank{2});
+  release(3, 100, true);
+  EXPECT_EQ(where(3).owner, Rank{1});
 }
 
 // The owner is over the network for ranks 0 and 2, which share memory: their uses count together. Once one of
