@@ -175,6 +175,15 @@ void Atomics::acquire() {
   coherence_.acquire_noticed(contexts_.here(), Account::fence_atomics);
 }
 
+/// A relaxed read before may have seen a releasing write of any rank that was alone, and so released nothing.
+void Atomics::acquire_of_all() {
+  const ult::RuntimeSection section;
+  auto& ctx = contexts_.here();
+  for (std::uint32_t r = 0; r < ranks_; ++r)
+    if (Rank{r} != me_) coherence_.ask_release(ctx, Rank{r}, Account::fence_atomics);
+  coherence_.acquire_noticed(ctx, Account::fence_atomics);
+}
+
 /// What comes before a release fence has to be seen by whoever sees an atomic that is changed after it. So
 /// the change releases, of whatever order it is. Threads of this rank that change atomics meanwhile release,
 /// too.
@@ -199,7 +208,7 @@ void Atomics::fence(int order) {
     release();
   else if (order != __ATOMIC_ACQUIRE && order != __ATOMIC_CONSUME)
     fences_.fetch_add(1);
-  if (order != __ATOMIC_RELEASE) acquire();
+  if (order != __ATOMIC_RELEASE) acquire_of_all();
   comm::fence_all();
 }
 

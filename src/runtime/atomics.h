@@ -87,7 +87,8 @@ class Atomics {
   void exchange(void* at, std::size_t bytes, const void* from, void* old, int order);
   bool compare_exchange(void* at, std::size_t bytes, void* expected, const void* desired, int order);
 
-  /// atomic_thread_fence. A release fence is counted; this rank's next change of an atomic releases.
+  /// atomic_thread_fence. A release fence is counted; this rank's next change of an atomic releases. An
+  /// acquire fence asks all ranks for releases.
   void fence(int order);
   /// Is there such a fence since which this rank has not released?
   [[nodiscard]] bool release_is_due() const noexcept {
@@ -96,6 +97,7 @@ class Atomics {
     return fences_.load(std::memory_order_relaxed) != released_fences_.load(std::memory_order_acquire);
   }
   void release();
+  /// What other ranks have released.
   void acquire();
   /// For changes that these calls do not make.
   void release_if_due();
@@ -114,6 +116,7 @@ class Atomics {
   class Locked;
 
   void release_if_due(dsm::ThreadContext&);
+  void acquire_of_all();
   void before(dsm::ThreadContext&, std::uint64_t offset);
   void after(dsm::ThreadContext&, std::uint64_t offset);
   gas::UsersAction enter(dsm::ThreadContext&, std::uint64_t offset, gas::UsersEvent);

@@ -271,6 +271,41 @@ TEST(StdAtomic, FencesOrderRelaxedAtomics) {
   });
 }
 
+/// The writer's rank is alone on the atomic, so that its releasing stores release nothing; who reads relaxed
+/// asks for nothing either before its fence.
+TEST(StdAtomic, AnAcquireFenceSeesWhatARankAloneHasReleased) {
+  if (kasane::ranks() == 1) GTEST_SKIP() << "one rank sees all";
+  kasane::run([] {
+    const Places places;
+    for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
+      const auto flag = make_on<std::atomic<std::uint32_t>>(r, 0u);
+      const auto seen = make_on<std::atomic<std::uint32_t>>(r, 0u);
+      std::vector<long> payload(1000, 0);
+      const long wrong = on_each_rank(places, 1, [&](std::uint32_t t, std::uint32_t n) -> long {
+        if (t == n - 1) {
+          for (std::uint32_t i = 1; i <= 200; ++i) {
+            payload[500] = i;
+            flag->store(i, std::memory_order_release);
+            while (seen->load(std::memory_order_relaxed) != i) {
+            }
+          }
+          return 0;
+        }
+        long stale = 0;
+        for (std::uint32_t i = 1; t == 0 && i <= 200; ++i) {
+          while (flag->load(std::memory_order_relaxed) != i) {
+          }
+          std::atomic_thread_fence(std::memory_order_acquire);
+          stale += payload[500] != static_cast<long>(i);
+          seen->store(i, std::memory_order_relaxed);
+        }
+        return stale;
+      });
+      ASSERT_EQ(wrong, 0) << "flag at rank " << r;
+    }
+  });
+}
+
 /// Only what changes an atomic afterwards can show what came before a release fence.
 TEST(StdAtomic, AReleaseFenceCostsNothingBeforeAChange) {
   if (kasane::ranks() == 1) GTEST_SKIP() << "one rank releases nothing";
