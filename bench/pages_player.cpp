@@ -163,24 +163,33 @@ class Measurement {
   bool verified_ = true;
 };
 
+struct Meeting {
+  kasane::barrier barrier{2};
+  bool in_place[2] = {};  ///< of the last epoch
+};
+
 /// Both ranks store a byte of their own to every block, meet, and load the other's. A barrier releases and
-/// acquires. Returns the figures of the calling rank, and none if a byte is wrong or the thread has moved.
-std::vector<double> share_falsely(char* data, std::uint32_t rank, kasane::barrier& barrier,
-                                  unsigned repetitions) {
+/// acquires. Returns the figures of the calling rank, and none if a byte is wrong. An epoch in which a thread
+/// was not at its rank has no figure: a rank without work may take a thread that is ready at another one.
+std::vector<double> share_falsely(char* data, std::uint32_t rank, Meeting& meeting, unsigned repetitions) {
   constexpr std::size_t kBlocks = 16;
   const std::size_t mine = rank * 64, other = 64 - mine;
   bool right = true;
   std::vector<double> us;
-  for (unsigned r = 0; r < repetitions; ++r) {
-    barrier.arrive_and_wait();
+  for (unsigned epoch = 0; us.size() < repetitions && epoch < 100 * repetitions; ++epoch) {
+    kasane::this_thread::move_to(rank);
+    meeting.barrier.arrive_and_wait();
+    const bool began_here = kasane::rank() == rank;
     const auto start = Clock::now();
     volatile char* const bytes = data;
-    for (std::size_t b = 0; b < kBlocks; ++b) bytes[b * kBlockBytes + mine] = static_cast<char>(r + b);
-    barrier.arrive_and_wait();
+    for (std::size_t b = 0; b < kBlocks; ++b) bytes[b * kBlockBytes + mine] = static_cast<char>(epoch + b);
+    meeting.barrier.arrive_and_wait();
     for (std::size_t b = 0; b < kBlocks; ++b)
-      right = bytes[b * kBlockBytes + other] == static_cast<char>(r + b) && right;
-    us.push_back(us_since(start) / kBlocks);
-    right = right && kasane::rank() == rank;
+      right = bytes[b * kBlockBytes + other] == static_cast<char>(epoch + b) && right;
+    const double took = us_since(start) / kBlocks;
+    meeting.in_place[rank] = began_here && kasane::rank() == rank;
+    meeting.barrier.arrive_and_wait();
+    if (meeting.in_place[0] && meeting.in_place[1]) us.push_back(took);
   }
   return right ? us : std::vector<double>();
 }
@@ -226,12 +235,12 @@ bool measure(std::size_t blocks, unsigned repetitions, Figures& figures) {
     arrived = has_arrived(data, blocks, repetitions);
   }).join();
 
-  const auto barrier = std::make_unique<kasane::barrier>(2);
+  const auto meeting = std::make_unique<Meeting>();
   std::vector<double> epochs[2];
   std::vector<kasane::thread> threads;
   for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    threads.emplace_back(kasane::near{places[rank]}, [=, &epochs, &barrier = *barrier] {
-      epochs[rank] = share_falsely(data, rank, barrier, repetitions);
+    threads.emplace_back(kasane::near{places[rank]}, [=, &epochs, &meeting = *meeting] {
+      epochs[rank] = share_falsely(data, rank, meeting, repetitions);
     });
   }
   for (kasane::thread& t : threads) t.join();
