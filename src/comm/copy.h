@@ -131,8 +131,6 @@ inline void move_between(std::byte* to, const std::byte* from, std::size_t bytes
 /// What was stored into other ranks' memory word by word is seen there before what the caller stores next,
 /// even relaxed.
 inline void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
-/// Everything stored before is visible to all ranks before anything is loaded after.
-inline void fence_all() noexcept { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif

@@ -107,7 +107,6 @@ class PageMarks {
   /// The same, with a full fence before: what this thread stored is visible to every rank that adds a page
   /// after this look.
   [[nodiscard]] bool idle_after_stores() const noexcept { return here(head_).fetch_add(0) == 0; }
-  [[nodiscard]] bool idle(comm::Blocking& io, Rank rank) const { return words_.load(io, rank, head_) == 0; }
 
  private:
   static constexpr std::uint64_t kCount = 0xFFFFFFFF;

@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "comm/copy.h"
+#include "base/full_fence.h"
 #include "gas/users_word.h"
 #include "mem/restartable.h"
 #include "runtime/atomics.h"
@@ -569,7 +569,7 @@ void kasane_atomic_thread_fence(int order) {
   if (g_fast.bytes.load(std::memory_order_relaxed) != 0)  // relaxed: as is_global()
     g_fast.atomics->fence(order);
   else if (order != __ATOMIC_RELAXED)
-    comm::fence_all();
+    full_fence();
 }
 
 }  // extern "C"

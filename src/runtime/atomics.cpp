@@ -6,7 +6,7 @@
 #include <new>
 
 #include "base/assert.h"
-#include "comm/copy.h"
+#include "base/full_fence.h"
 #include "gas/regions.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -209,7 +209,7 @@ void Atomics::fence(int order) {
   else if (order != __ATOMIC_ACQUIRE && order != __ATOMIC_CONSUME)
     fences_.fetch_add(1);
   if (order != __ATOMIC_RELEASE) acquire_of_all();
-  comm::fence_all();
+  full_fence();
 }
 
 // ---- at the owner -----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/full_fence.h"
 #include "base/memory_file.h"
 
 namespace kasane::comm {
@@ -365,7 +366,7 @@ bool Engine::Core::retry_later(Operation& op, Driven driven, std::uint32_t chang
 // ---- flush ------------------------------------------------------------------------------------------------
 
 bool Engine::Core::try_flush(const FlushParams& p) noexcept {
-  fence_all();  // inline writes have completed: later loads come after them, too
+  full_fence();  // inline writes have completed: later loads come after them, too
   const bool all = p.rank == kNoRank;
   Rank peer = all ? Rank{0} : p.rank;
   const Rank last = all ? Rank{engine_.ranks_ - 1} : p.rank;

@@ -27,6 +27,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/full_fence.h"
 #include "comm/mailbox.h"
 #include "comm/mailbox_own.h"
 #include "comm/mailbox_replies.h"
@@ -467,7 +468,7 @@ Post MpiTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post MpiTransport::fence(Rank target, Completion* completion) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_all();  // later loads, too, come after the writes fenced here
+  full_fence();  // later loads, too, come after the writes fenced here
   OpRing<>& ring = slots_[raw(target)]->operations;
   if (ring.idle()) return Post::done;
   const auto position = ring.claim();

@@ -30,6 +30,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/full_fence.h"
 #include "base/memory_file.h"
 #include "comm/mailbox.h"
 #include "comm/mailbox_replies.h"
@@ -244,7 +245,7 @@ Post ShmTransport::atomic(AtomicOp op, RemoteAddr at, std::uint64_t operand, std
 
 Post ShmTransport::fence(Rank target, Completion*) noexcept {
   KASANE_CHECK_OP(raw(target), <, ranks());
-  fence_all();  // all operations completed inline; later loads must come after them, too
+  full_fence();  // all operations completed inline; later loads must come after them, too
   return Post::done;
 }
 
