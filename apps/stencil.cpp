@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <kasane/checkpoint.hpp>
 #include <kasane/team.hpp>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -162,6 +163,12 @@ int run(int argc, char** argv) {
   line.needs("--every", "--checkpoint");
   line.exclusive("--checkpoint", "--repeat");
   if (auto status = line.parse(argc, argv)) return *status;
+  const bool goes_on = !checkpoint.empty() && std::filesystem::exists(checkpoint);
+  const std::uint64_t first = goes_on ? kasane::describe_checkpoint(checkpoint).note : 0;
+  if (first > steps)
+    throw std::runtime_error(checkpoint + " holds the grid after step " + std::to_string(first) +
+                             ", beyond --steps " + std::to_string(steps) +
+                             ": take at least as many steps, or another file");
   const apps::Plate plate{n};
 
   apps::Report report(line);
@@ -187,7 +194,6 @@ int run(int argc, char** argv) {
                                       : every != 0       ? every
                                                          : std::max<std::uint64_t>(steps, 1)};
 
-  std::uint64_t first = 0;
   double* result = a.get();
   std::vector<double> seconds;
   for (std::uint64_t r = 0; r < line.common().repeat; ++r) {
@@ -199,10 +205,7 @@ int run(int argc, char** argv) {
           line.common().quiet);
       kasane::team(set);
     }
-    if (!checkpoint.empty() && std::filesystem::exists(checkpoint)) {
-      kasane::restore(a.get(), plate.points(), checkpoint);
-      first = std::min(kasane::describe_checkpoint(checkpoint).note, steps);
-    }
+    if (goes_on) kasane::restore(a.get(), plate.points(), checkpoint);
     const apps::Progress progress("stencil", apps::Progress::Steps{steps - first}, line.common().quiet);
     const double start = now();
     report.measure([&] { result = advance(all, first, checkpoints); });

@@ -16,6 +16,9 @@ grep -q 'first_step: 25$' out.log || complain "it did not begin at step 25"
 [ "$(tail -c 40000 p.pgm | od -An -v -tu1 -w1 | sort -u | wc -l)" -gt 200 ] ||
   complain "the picture is not grey"
 
+refuses 'c holds the grid after step 40, beyond --steps 39' -n 200 --steps 39 --checkpoint c
+run -n 200 --steps 40 --checkpoint c --serial || complain "no step to do"
+
 run -n 201 --steps 50 --checkpoint c && complain "went on from another size"
 grep -q 'holds 40804 elements; 41209 were asked for' err.log || complain "no reason for it"
 run -n 20 --picture nowhere/p.pgm && complain "a picture in no directory"
