@@ -40,7 +40,7 @@ using vertex = std::uint32_t;
 /// No vertex: the parent of one that is not reached.
 inline constexpr vertex no_vertex = 0xffffffff;
 
-/// void: edges without weights. std::int32_t and float: weights that are not negative.
+/// void: edges without weights. std::int32_t and float: weights that are finite and not negative.
 template <class W>
 concept weight = std::is_void_v<W> || std::is_same_v<W, std::int32_t> || std::is_same_v<W, float>;
 
@@ -62,6 +62,14 @@ class edges {
   /// n edges, not initialised, between the vertices 0 to vertices - 1.
   edges(std::uint64_t vertices, std::uint64_t n)
       : vertices_(vertices), size_(n), all_(make_array<edge<W>>(n, placement::block)) {}
+  /// The other one is empty afterwards.
+  edges(edges&& other) noexcept { *this = std::move(other); }
+  edges& operator=(edges&& other) noexcept {
+    vertices_ = std::exchange(other.vertices_, 0);
+    size_ = std::exchange(other.size_, 0);
+    all_ = std::move(other.all_);
+    return *this;
+  }
 
   [[nodiscard]] std::uint64_t vertices() const noexcept { return vertices_; }
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
@@ -153,7 +161,7 @@ struct build_options {
 };
 
 /// A graph in compressed rows, without loops and with one edge from a vertex to another: of duplicates that
-/// of the least weight.
+/// of the least weight. One that was not built, or was moved from, has no vertex.
 template <weight W>
 class csr {
  public:
@@ -180,7 +188,7 @@ class csr {
 };
 
 /// Builds the graph by all workers. The list may be freed afterwards. Throws error EINVAL: an edge whose
-/// vertex is out of range, or whose weight is negative or no number, with its index.
+/// vertex is out of range, or whose weight is negative, infinite or no number, with its index.
 template <weight W>
 [[nodiscard]] csr<W> build(const edges<W>& list, build_options options = {});
 
@@ -282,7 +290,7 @@ struct distances {
 };
 
 /// delta: the width of the buckets of delta-stepping; 0: by the weights and the degree. Throws error EINVAL:
-/// there is no such root; a path is longer than W holds.
+/// there is no such root; delta is negative or no number; a path is longer than W holds.
 template <weight W>
   requires(!std::is_void_v<W>)
 [[nodiscard]] distances<W> sssp(const csr<W>& g, vertex root, std::type_identity_t<W> delta = 0);

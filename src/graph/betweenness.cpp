@@ -3,7 +3,8 @@
 // goes through what the frontier has in A^F_k, and adds up the numbers of shortest paths to its own vertices.
 // Backwards over the same levels: what a vertex passes on is, over its edges to the next level, the sum of
 // their (1 + dependency) / paths. That is kept for all places, and 0 but for the level after the current one,
-// so no levels are compared. What travels, by `get`, are the vertices of a level with one number each.
+// so no levels are compared. What travels, by `get`, are the vertices of a level with one number each. Where
+// there are more paths than doubles hold, all is done again with wider numbers.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "graph/beyond_dram.h"
 #include "graph/layout.h"
 #include "graph/member_part.h"
+#include "graph/wide.h"
 
 namespace kasane::graph {
 
@@ -24,45 +26,54 @@ namespace {
 
 constexpr std::uint32_t kNoDepth = 0xffffffff;
 
+[[nodiscard]] bool is_finite(double value) noexcept { return std::isfinite(value); }
+[[nodiscard]] bool is_finite(Wide value) noexcept { return value.is_finite(); }
+
 /// A vertex of a level, by its place, with its number of paths, or with what it passes on.
+template <class Number>
 struct Travelling {
   vertex place;
-  double value;
+  Number value;
 };
 
 /// The memory of a rank.
+template <class Number>
 struct CentralityOfRank {
-  std::uint32_t* depth;  ///< of its places
-  double* paths;         ///< likewise
-  double* passed;        ///< of all places
-  vertex* order;         ///< its rows in the order of their levels
-  Travelling* level;     ///< published: those of one level; as many places as the rank has
-  Travelling* all;       ///< those of all ranks; on one rank the same array
+  std::uint32_t* depth;       ///< of its places
+  Number* paths;              ///< likewise
+  Number* passed;             ///< of all places
+  vertex* order;              ///< its rows in the order of their levels
+  Travelling<Number>* level;  ///< published: those of one level; as many places as the rank has
+  Travelling<Number>* all;    ///< those of all ranks; on one rank the same array
   std::uint64_t ordered, n_level, n_all;
 };
 
+template <class Number>
 struct Centrality {
   Layout l;
   const vertex* sources;
   std::size_t n_sources;
-  CentralityOfRank* const* ranks;
-  double* score;  ///< of each vertex
+  CentralityOfRank<Number>* const* ranks;
+  double* score;   ///< of each vertex
+  bool* too_many;  ///< of each member: it met more paths than Number holds
 };
 
+template <class Number>
 class Brandes : MemberPart {
  public:
-  Brandes(const Centrality& c, member& me) noexcept
+  Brandes(const Centrality<Number>& c, member& me) noexcept
       : MemberPart(c.l, me), c_(c), mine_(*c.ranks[me.rank()]) {}
 
   void run() {
     each_row([&](std::size_t row) { c_.score[part_.caller[row]] = 0; });
     const auto [first, last] = me_.part_here(0, l_.places());
-    std::fill(mine_.passed + first, mine_.passed + last, 0.0);
+    std::fill(mine_.passed + first, mine_.passed + last, Number());
     for (std::size_t i = 0; i < c_.n_sources; ++i) {
       me_.wait();
       forwards(c_.sources[i]);
       backwards(c_.sources[i]);
     }
+    c_.too_many[me_.index()] = too_many_;
   }
 
  private:
@@ -71,21 +82,24 @@ class Brandes : MemberPart {
     MemberPart::each_row(f);
     me_.wait_here();
   }
-  static void add(double& to, double value) noexcept {
-    std::atomic_ref<double>(to).fetch_add(value, std::memory_order_relaxed);  // a wait orders
+  static void add(Number& to, Number value) noexcept {
+    const std::atomic_ref<Number> shared(to);  // a wait orders
+    Number is = shared.load(std::memory_order_relaxed);
+    while (!shared.compare_exchange_weak(is, is + value, std::memory_order_relaxed)) {
+    }
   }
 
   void forwards(vertex source) {
     const auto [first, last] = me_.part_here(0, l_.block);
     std::fill(mine_.depth + first, mine_.depth + last, kNoDepth);
-    std::fill(mine_.paths + first, mine_.paths + last, 0.0);
+    std::fill(mine_.paths + first, mine_.paths + last, Number());
     levels_.assign(1, 0);
     if (me_.rank_index() == 0) mine_.ordered = 0;
     me_.wait_here();
     if (l_.owner(source) == me_.rank() && me_.rank_index() == 0) {
       const vertex row = part_.place[source - base_] - base_;
       mine_.depth[row] = 0;
-      mine_.paths[row] = 1;
+      mine_.paths[row] = Number(1);
       mine_.order[0] = row;
       mine_.ordered = 1;
     }
@@ -93,7 +107,10 @@ class Brandes : MemberPart {
     for (std::uint32_t depth = 0;; ++depth) {
       levels_.push_back(mine_.ordered);
       if (l_.beyond_dram) order_level();
-      publish(levels_.size() - 2, [&](vertex row) { return mine_.paths[row]; });
+      publish(levels_.size() - 2, [&](vertex row) {
+        too_many_ = too_many_ || !is_finite(mine_.paths[row]);
+        return mine_.paths[row];
+      });
       if (collect() == 0) break;
       step(depth + 1);
     }
@@ -109,7 +126,7 @@ class Brandes : MemberPart {
     const Rows& rows = part_.forward;
     me_.deal(0, mine_.n_all, 64, [&](std::size_t i, std::size_t end) {
       for (; i < end; ++i) {
-        const Travelling v = mine_.all[i];
+        const Travelling<Number> v = mine_.all[i];
         for (std::uint64_t e = rows.start[v.place]; e < rows.start[v.place + 1]; ++e) {
           const vertex row = rows.ids[e] - base_;
           const std::atomic_ref<std::uint32_t> at(mine_.depth[row]);
@@ -133,12 +150,12 @@ class Brandes : MemberPart {
       me_.deal(levels_[level], levels_[level + 1], 64, [&](std::size_t i, std::size_t end) {
         for (; i < end; ++i) {
           const vertex row = mine_.order[i];
-          double sum = 0;
+          Number sum{};
           for (std::uint64_t e = rows.start[row]; e < rows.start[row + 1]; ++e)
-            sum += mine_.passed[rows.ids[e]];
-          const double dependency = mine_.paths[row] * sum;
+            sum = sum + mine_.passed[rows.ids[e]];
+          const auto dependency = static_cast<double>(mine_.paths[row] * sum);
           if (part_.caller[row] != source) c_.score[part_.caller[row]] += dependency;
-          mine_.paths[row] = (1 + dependency) / mine_.paths[row];  // from now on what it passes on
+          mine_.paths[row] = Number(1 + dependency) / mine_.paths[row];  // from now on what it passes on
         }
       });
       me_.wait_here();
@@ -155,7 +172,7 @@ class Brandes : MemberPart {
   /// What the level after passed on is 0 again.
   void forget() {
     me_.deal(0, mine_.n_all, kChunk, [&](std::size_t i, std::size_t end) {
-      for (; i < end; ++i) mine_.passed[mine_.all[i].place] = 0;
+      for (; i < end; ++i) mine_.passed[mine_.all[i].place] = Number();
     });
     me_.wait_here();
   }
@@ -180,7 +197,7 @@ class Brandes : MemberPart {
       std::uint64_t n_all = 0;
       for (std::uint32_t r = 0; r < l_.ranks; ++r) {
         std::uint64_t n = 0;
-        Travelling* level = nullptr;
+        Travelling<Number>* level = nullptr;
         fetch(&n, &c_.ranks[r]->n_level);
         fetch(&level, &c_.ranks[r]->level);
         if (n != 0 && mine_.all != level) fetch(mine_.all + n_all, level, n);
@@ -192,39 +209,51 @@ class Brandes : MemberPart {
     return mine_.n_all;
   }
 
-  const Centrality& c_;
-  CentralityOfRank& mine_;
+  const Centrality<Number>& c_;
+  CentralityOfRank<Number>& mine_;
+  bool too_many_ = false;
   std::vector<std::uint64_t> levels_;  ///< where each begins in the rank's order
 };
+
+/// False: there are more paths than Number holds.
+template <class Number>
+[[nodiscard]] bool score_all(const Layout& l, const std::vector<vertex>& sources, double* score) {
+  const AtRanks<std::uint32_t> depth(l.ranks, l.block);
+  const AtRanks<Number> paths(l.ranks, l.block), passed(l.ranks, l.places());
+  const AtRanks<vertex> order(l.ranks, l.block);
+  const AtRanks<Travelling<Number>> level(l.ranks, l.block), all(l.ranks, l.ranks > 1 ? l.places() : 0);
+  const AtRanks<CentralityOfRank<Number>> of_ranks(l.ranks, 1);
+  for (std::uint32_t r = 0; r < l.ranks; ++r) {
+    const CentralityOfRank<Number> o{depth.get()[r],
+                                     paths.get()[r],
+                                     passed.get()[r],
+                                     order.get()[r],
+                                     level.get()[r],
+                                     l.ranks > 1 ? all.get()[r] : level.get()[r],
+                                     0,
+                                     0,
+                                     0};
+    kasane::put(of_ranks.get()[r], &o);
+  }
+  const auto from = make_array<vertex>(sources.size() + 1);
+  std::copy(sources.begin(), sources.end(), from.get());
+  const std::uint32_t members = l.ranks * workers();
+  const auto too_many = make_array<bool>(members);
+  const Centrality<Number> c{l, from.get(), sources.size(), of_ranks.get(), score, too_many.get()};
+  Held held(l, usage::normal);
+  for (std::uint32_t r = 0; r < l.ranks; ++r) held.hold(r, passed.get()[r], l.places());
+  team([c](member& me) { Brandes<Number>(c, me).run(); });
+  return std::none_of(too_many.get(), too_many.get() + members, [](bool b) { return b; });
+}
 
 }  // namespace
 
 [[nodiscard]] unique_array<double> find_centralities(const Layout& l, const std::vector<vertex>& sources) {
   for (const vertex v : sources) expect_vertex(l, "betweenness", v);
   auto score = for_vertices<double>(l);
-  const AtRanks<std::uint32_t> depth(l.ranks, l.block);
-  const AtRanks<double> paths(l.ranks, l.block), passed(l.ranks, l.places());
-  const AtRanks<vertex> order(l.ranks, l.block);
-  const AtRanks<Travelling> level(l.ranks, l.block), all(l.ranks, l.ranks > 1 ? l.places() : 0);
-  const AtRanks<CentralityOfRank> of_ranks(l.ranks, 1);
-  for (std::uint32_t r = 0; r < l.ranks; ++r) {
-    const CentralityOfRank o{depth.get()[r],
-                             paths.get()[r],
-                             passed.get()[r],
-                             order.get()[r],
-                             level.get()[r],
-                             l.ranks > 1 ? all.get()[r] : level.get()[r],
-                             0,
-                             0,
-                             0};
-    kasane::put(of_ranks.get()[r], &o);
-  }
-  const auto from = make_array<vertex>(sources.size() + 1);
-  std::copy(sources.begin(), sources.end(), from.get());
-  const Centrality c{l, from.get(), sources.size(), of_ranks.get(), score.get()};
-  Held held(l, usage::normal);
-  for (std::uint32_t r = 0; r < l.ranks; ++r) held.hold(r, passed.get()[r], l.places());
-  team([c](member& me) { Brandes(c, me).run(); });
+  if (l.vertices != 0 && !score_all<double>(l, sources, score.get()) &&
+      !score_all<Wide>(l, sources, score.get()))
+    refuse("graph::betweenness: there are more than 2^8388606 shortest paths between two vertices");
   return score;
 }
 
@@ -238,23 +267,27 @@ template <weight W>
 std::string check_betweenness(const csr<W>& g, const std::vector<vertex>& sources,
                               const unique_array<double>& scores) {
   const std::uint64_t n = g.vertices();
-  std::vector<double> expected(n), paths(n), passed(n);
+  for (const vertex source : sources) detail::expect_vertex(g.layout(), "check_betweenness", source);
+  if (n != 0 && scores == nullptr) return "there are no scores";
+  std::vector<double> expected(n), passed(n);
+  std::vector<detail::Wide> paths(n);
   std::vector<std::uint32_t> depth(n);
   for (const vertex source : sources) {
     std::fill(depth.begin(), depth.end(), detail::kNoDepth);
-    std::fill(paths.begin(), paths.end(), 0.0);
+    std::fill(paths.begin(), paths.end(), detail::Wide());
     std::fill(passed.begin(), passed.end(), 0.0);
     std::vector<vertex> order{source};
-    depth[source] = 0, paths[source] = 1;
+    depth[source] = 0, paths[source] = detail::Wide(1);
     for (std::size_t i = 0; i < order.size(); ++i)
       for (const auto& e : g.out_edges(order[i])) {
         if (depth[e.to] == detail::kNoDepth) depth[e.to] = depth[e.from] + 1, order.push_back(e.to);
-        if (depth[e.to] == depth[e.from] + 1) paths[e.to] += paths[e.from];
+        if (depth[e.to] == depth[e.from] + 1) paths[e.to] = paths[e.to] + paths[e.from];
       }
     for (std::size_t i = order.size(); i-- != 0;) {
       const vertex v = order[i];
       for (const auto& e : g.out_edges(v))
-        if (depth[e.to] == depth[v] + 1) passed[v] += paths[v] / paths[e.to] * (1 + passed[e.to]);
+        if (depth[e.to] == depth[v] + 1)
+          passed[v] += static_cast<double>(paths[v] / paths[e.to]) * (1 + passed[e.to]);
       if (v != source) expected[v] += passed[v];
     }
   }

@@ -92,7 +92,7 @@ struct PartMade {
 template <class W>
 [[nodiscard]] bool is_refused(const edge<W>& e, std::uint64_t vertices) noexcept {
   if (e.from >= vertices || e.to >= vertices) return true;
-  if constexpr (!std::is_void_v<W>) return !(e.weight >= 0);
+  if constexpr (!std::is_void_v<W>) return !is_weight(e.weight);
   return false;
 }
 
@@ -632,8 +632,9 @@ class Builder {
              static_cast<unsigned long long>(bad), e.from, e.to,
              static_cast<unsigned long long>(b_.l.vertices));
     if constexpr (!std::is_void_v<W>)
-      refuse("graph::build: edge %llu, from %u to %u, has the weight %g; weights are not negative",
-             static_cast<unsigned long long>(bad), e.from, e.to, static_cast<double>(e.weight));
+      refuse(
+          "graph::build: edge %llu, from %u to %u, has the weight %g; weights are finite, and not negative",
+          static_cast<unsigned long long>(bad), e.from, e.to, static_cast<double>(e.weight));
   }
 
   void allocate_edges(std::uint32_t m) {

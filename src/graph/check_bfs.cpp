@@ -99,6 +99,7 @@ class TreeCheck : MemberPart {
 
 [[nodiscard]] std::string check_tree(const Layout& l, const tree& t) {
   expect_vertex(l, "check_bfs", t.root);
+  if (t.parent == nullptr) return "there are no parents";
   const std::size_t members = std::size_t{ranks()} * workers();
   const AtRanks<vertex> parents(l.ranks, l.vertices);
   const AtRanks<std::uint32_t> levels(l.ranks, l.vertices);

@@ -306,6 +306,7 @@ void check_labels(const Layout& l, const vertex* labels, const Complaints& compl
 [[nodiscard]] component_labels join(const Layout& l) {
   component_labels result;
   result.label = for_vertices<vertex>(l);
+  if (l.vertices == 0) return result;
   const std::uint32_t others = l.ranks > 1 ? l.places() : 0;
   const AtRanks<vertex> forests(l.ranks, l.places());
   const AtRanks<std::uint64_t> touched(l.ranks, others / kBits);
@@ -324,6 +325,9 @@ void check_labels(const Layout& l, const vertex* labels, const Complaints& compl
 }
 
 [[nodiscard]] std::string check_join(const Layout& l, const component_labels& c) {
+  if (l.vertices != 0 && c.label == nullptr) return "there are no labels";
+  if (l.vertices == 0)
+    return c.count == 0 ? "" : "the result says " + std::to_string(c.count) + " components of no vertex";
   const Complaints complaints(std::size_t{ranks()} * workers());
   team([&](member& me) { check_labels(l, c.label.get(), complaints, me); });
   std::string wrong = complaints.first();

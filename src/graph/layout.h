@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <kasane/graph.hpp>
 #include <kasane/kasane.hpp>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -139,6 +140,12 @@ template <class T>
 }
 inline void set_bit(std::uint64_t* bits, vertex i) noexcept {
   bits[i / kBits] |= std::uint64_t{1} << i % kBits;
+}
+
+/// Weights are finite and not negative; no NaN is.
+template <class W>
+[[nodiscard]] constexpr bool is_weight(W w) noexcept {
+  return w >= 0 && w <= std::numeric_limits<W>::max();
 }
 
 /// Throws kasane::error EINVAL with the text.

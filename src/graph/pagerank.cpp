@@ -45,7 +45,7 @@ class Ranker : MemberPart {
     each_row([&](std::size_t row) { set(row, static_cast<float>(1 / n), v); });
     exchange(v);
     unsigned iterations = 0;
-    while (iterations < r_.options.iterations && l_.vertices != 0) {
+    while (iterations < r_.options.iterations) {
       v = {};
       sweep(iterations % 2 != 0, [&](std::size_t row) { pull(row, base, v); });
       exchange(v);
@@ -143,6 +143,7 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
   if (!(options.damping >= 0 && options.damping < 1)) refuse("graph::pagerank: the damping is in [0, 1)");
   page_scores result;
   result.score = for_vertices<float>(l);
+  if (l.vertices == 0) return result;
   const AtRanks<float> even(l.ranks, l.places()), odd(l.ranks, l.places()), score(l.ranks, l.block);
   const auto sums = std::make_unique<Sums<double, kSums>>(l.ranks, workers());
   const Ranking r{l,
@@ -169,6 +170,8 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
 
 [[nodiscard]] std::string check_pages(const Layout& l, const page_scores& p,
                                       const pagerank_options& options) {
+  if (l.vertices == 0) return {};
+  if (p.score == nullptr) return "there are no scores";
   double sum = 0, dangling = 0, change = 0;
   for (vertex v = 0; v < l.vertices; ++v) {
     if (!(p.score[v] >= 0)) return "the score of " + std::to_string(v) + " is " + std::to_string(p.score[v]);
@@ -179,9 +182,8 @@ void measure_change(const Layout& l, const page_scores& p, double dangling, doub
   team([&, all = changes.get()](member& me) { measure_change(l, p, dangling, options.damping, all, me); });
   for (std::size_t i = 0; i < std::size_t{ranks()} * workers(); ++i) change += changes[i];
   const double bound = options.tolerance + 1e-5;  // of sums of floats
-  if (l.vertices != 0 && std::abs(sum - 1) > 5 * bound)
-    return "the sum of the scores is " + std::to_string(sum);
-  if (change > 2 * bound) return "the next iteration changes the scores by " + std::to_string(change);
+  if (!(std::abs(sum - 1) <= 5 * bound)) return "the sum of the scores is " + std::to_string(sum);
+  if (!(change <= 2 * bound)) return "the next iteration changes the scores by " + std::to_string(change);
   return {};
 }
 

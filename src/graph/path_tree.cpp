@@ -158,6 +158,7 @@ class ParentFinder : MemberPart {
 template <class W>
 [[nodiscard]] unique_array<vertex> find_parents(const Layout& l, const distances<W>& d) {
   expect_vertex(l, "parents", d.root);
+  if (d.length == nullptr) refuse("graph::parents: there are no distances");
   auto result = for_vertices<vertex>(l);
   const AtRanks<W> length(l.ranks, l.places());
   const AtRanks<std::uint64_t> known(l.ranks, l.places() / kBits);
@@ -197,6 +198,7 @@ void check_parents_here(const Layout& l, const distances<W>& d, TreeLevels& leve
 template <class W>
 [[nodiscard]] std::string check_parents(const Layout& l, const distances<W>& d,
                                         const unique_array<vertex>& result) {
+  if (result == nullptr) return "there are no parents";
   const AtRanks<vertex> parents(l.ranks, l.vertices);
   const AtRanks<std::uint32_t> levels(l.ranks, l.vertices);
   const Complaints complaints(std::size_t{ranks()} * workers());

@@ -208,7 +208,7 @@ class LineParser {
       if (!line.number(e.weight))
         return complain(std::is_integral_v<W> ? "a weight is no whole number of 32 bits"
                                               : "a weight is no number");
-      if (!(e.weight >= 0)) return complain("a weight is negative");
+      if (!is_weight(e.weight)) return complain("a weight is negative, infinite or no number");
     }
     return true;
   }
@@ -415,7 +415,7 @@ template <class W>
     if constexpr (!std::is_void_v<W>) {
       e.weight = 1;
       if (!line.is_comment() && !line.number(e.weight)) fail_at(path, n, "the weight is no number");
-      if (!(e.weight >= 0)) fail_at(path, n, "the weight is negative");
+      if (!is_weight(e.weight)) fail_at(path, n, "the weight is negative, infinite or no number");
     } else if (!line.is_comment()) {
       (void)line.word();
     }
@@ -558,10 +558,11 @@ template <class W>
         largest, std::max(at<vertex>(bytes, kEach * i), at<vertex>(bytes, kEach * i + 4)));
     if constexpr (!std::is_void_v<W>) {
       const auto w = at<float>(weights.text(), sizeof(float) * i);
-      if (!(w >= 0) || (std::is_integral_v<W> && (w >= 0x1p31f || w != std::trunc(w))))
+      if (!is_weight(w) || (std::is_integral_v<W> && (w >= 0x1p31f || w != std::trunc(w))))
         fail_at(path + ".weights", 0,
                 "edge " + std::to_string(i) + " has the weight " + std::to_string(w) +
-                    (w >= 0 ? ", which is no whole number of 32 bits" : ", which is negative or no number"));
+                    (is_weight(w) ? ", which is no whole number of 32 bits"
+                                  : ", which is negative, infinite or no number"));
     }
   }
   if (largest >= kMostVertices)

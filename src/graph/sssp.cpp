@@ -14,6 +14,7 @@
 #include <kasane/graph.hpp>
 #include <kasane/team.hpp>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "graph/beyond_dram.h"
@@ -46,22 +47,23 @@ struct InBucket {
 };
 constexpr std::size_t kByItself = 1000;
 
-/// The vertices of a member by bucket: a window of buckets that has the current one, and the rest.
+/// The vertices of a member by bucket: a window of buckets that has the current one, and the rest, a heap.
 class Buckets {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  /// The last one has all that is farther, and may take long, but its paths are right as well.
+  static constexpr double kLast = 0x1p62;
 
   void add(std::uint64_t bucket, vertex row) {
-    if (bucket < base_ + kNear)
-      near_[bucket - base_].push_back(row);
-    else
-      far_.push_back({bucket, row}), least_far_ = std::min(least_far_, bucket);
+    if (bucket < base_ + kNear) return near_[bucket - base_].push_back(row);
+    far_.push_back({bucket, row});
+    std::push_heap(far_.begin(), far_.end(), is_after);
   }
   /// The first bucket from `from` on that has a vertex.
   [[nodiscard]] std::uint64_t first(std::uint64_t from) const noexcept {
     for (std::uint64_t b = std::max(from, base_); b < base_ + kNear; ++b)
       if (!near_[b - base_].empty()) return b;
-    return least_far_;
+    return far_.empty() ? kNone : far_.front().bucket;
   }
   [[nodiscard]] bool has(std::uint64_t bucket) const noexcept { return !near_[bucket - base_].empty(); }
   [[nodiscard]] bool has_few(std::uint64_t bucket) const noexcept {
@@ -85,16 +87,16 @@ class Buckets {
     // What is left in the buckets passed over has got a shorter way, and went with it.
     for (auto& rows : near_) rows.clear();
     base_ = bucket;
-    std::vector<Far> all;
-    all.swap(far_);
-    least_far_ = kNone;
-    for (const Far& f : all)
-      if (f.bucket >= base_) add(f.bucket, f.row);
+    for (; !far_.empty() && far_.front().bucket < base_ + kNear; far_.pop_back()) {
+      std::pop_heap(far_.begin(), far_.end(), is_after);
+      if (far_.back().bucket >= base_) near_[far_.back().bucket - base_].push_back(far_.back().row);
+    }
   }
+  [[nodiscard]] static bool is_after(const Far& a, const Far& b) noexcept { return a.bucket > b.bucket; }
 
-  std::uint64_t base_ = 0, least_far_ = kNone;
+  std::uint64_t base_ = 0;
   std::array<std::vector<vertex>, kNear> near_;
-  std::vector<Far> far_;
+  std::vector<Far> far_;  ///< the least bucket first
 };
 
 template <class W>
@@ -107,7 +109,7 @@ struct Paths {
 
   Layout l;
   vertex root;
-  W delta;
+  double a_bucket;             ///< 1 / the width of buckets
   W* const* length;            ///< of each rank: of its own vertices
   W* const* left;              ///< likewise: the length from which their edges were relaxed
   W* const* sent;              ///< of each rank: the shortest way sent to each place; null on one rank
@@ -181,8 +183,9 @@ class PathFinder {
       });
   }
 
+  /// It never falls as lengths grow, rounded as it may be: so no bucket before the current one is added to.
   [[nodiscard]] std::uint64_t bucket_of(W length) const noexcept {
-    return static_cast<std::uint64_t>(length / p_.delta);
+    return static_cast<std::uint64_t>(std::min(static_cast<double>(length) * p_.a_bucket, Buckets::kLast));
   }
   /// Makes the value smaller; false: it was not larger. Members of the rank do so at once.
   static bool lower(W& value, W to) noexcept {
@@ -220,14 +223,17 @@ class PathFinder {
     left.store(length, std::memory_order_relaxed);
     return true;
   }
+  /// Notes where W does not hold it.
   [[nodiscard]] W sum(W a, W b) noexcept {
+    W c;
     if constexpr (std::is_integral_v<W>) {
-      W c;
-      if (!__builtin_add_overflow(a, b, &c) && c != kFar<W>) return c;
-      too_long_ = true;
-      return kFar<W>;
+      if (__builtin_add_overflow(a, b, &c)) c = kFar<W>;
+    } else {
+      c = a + b;
     }
-    return a + b;
+    if (c == kFar<W>) [[unlikely]]
+      too_long_ = true;
+    return c;
   }
 
   /// Sends, meets all, receives; the bucket that is next everywhere.
@@ -292,7 +298,7 @@ constexpr double kWiderBeyondDram = 16;
 
 /// A width of buckets: about what the edges of a vertex differ by.
 template <class W>
-[[nodiscard]] W chosen_delta(const Layout& l) {
+[[nodiscard]] double chosen_delta(const Layout& l) {
   double sum = 0;
   std::uint64_t n = 0;
   for (std::uint32_t r = 0; r < l.ranks; ++r) {
@@ -308,9 +314,8 @@ template <class W>
   const double degree = l.vertices != 0 ? static_cast<double>(l.stored) / static_cast<double>(l.vertices) : 1;
   const double wider = l.beyond_dram ? kWiderBeyondDram : 1;
   const double delta = n != 0 ? wider * 2 * sum / static_cast<double>(n) / std::max(1.0, degree) : 1;
-  if constexpr (std::is_integral_v<W>)
-    return static_cast<W>(std::clamp(delta, 1.0, static_cast<double>(std::numeric_limits<W>::max())));
-  return delta > 0 ? static_cast<W>(delta) : W{1};
+  if constexpr (std::is_integral_v<W>) return std::max(delta, 1.0);
+  return delta > 0 ? delta : 1;
 }
 
 }  // namespace
@@ -320,6 +325,7 @@ template <class W>
 template <class W>
 [[nodiscard]] std::string check_paths(const Layout& l, const distances<W>& d) {
   expect_vertex(l, "check_sssp", d.root);
+  if (d.length == nullptr) return "there are no distances";
   if (d.length[d.root] != 0) return "the root's distance is not 0";
   const Complaints complaints(std::size_t{ranks()} * workers());
   using Sum = std::conditional_t<std::is_integral_v<W>, std::int64_t, W>;
@@ -350,6 +356,7 @@ template <class W>
 template <class W>
 [[nodiscard]] distances<W> find_paths(const Layout& l, vertex root, W delta) {
   expect_vertex(l, "sssp", root);
+  if (!(delta >= 0)) refuse("graph::sssp: delta is %g; give a width, or 0", static_cast<double>(delta));
   distances<W> result;
   result.root = root;
   result.length = for_vertices<W>(l);
@@ -363,7 +370,7 @@ template <class W>
   const auto too_long = make_array<bool>(members);
   const Paths<W> p{l,
                    root,
-                   delta > 0 ? delta : chosen_delta<W>(l),
+                   1 / (delta > 0 ? static_cast<double>(delta) : chosen_delta<W>(l)),
                    length.get(),
                    left.get(),
                    sent.get(),
@@ -386,7 +393,8 @@ template <class W>
   // A sum that W does not hold may belong to a way that is not the shortest.
   if (std::any_of(too_long.get(), too_long.get() + members, [](bool b) { return b; }) &&
       !check_paths<W>(l, result).empty())
-    refuse("graph::sssp: a path from %u is longer than the weights' type holds; use float", root);
+    refuse("graph::sssp: a path from %u is longer than the weights' type holds; %s", root,
+           std::is_integral_v<W> ? "use float" : "make the weights smaller");
   return result;
 }
 

@@ -184,6 +184,7 @@ void expect_symmetric(const Layout& l, const char* call) {
 
 [[nodiscard]] std::uint64_t count_triangles(const Layout& l) {
   expect_symmetric(l, "triangles");
+  if (l.vertices == 0) return 0;
   const std::uint32_t members = l.ranks * workers();
   std::uint64_t most = 0;
   for (std::uint32_t r = 0; r < l.ranks; ++r)
@@ -254,6 +255,7 @@ namespace {
 /// Six times each triangle: the common neighbours of both ends of each edge, from the whole rows.
 [[nodiscard]] std::uint64_t count_common(const Layout& l) {
   expect_symmetric(l, "check_triangles");
+  if (l.vertices == 0) return 0;
   const std::uint32_t members = l.ranks * workers();
   const auto counts = make_array<std::uint64_t>(members);
   team([&l, all = counts.get()](member& me) { all[me.index()] = count_common_here(l, me); });

@@ -2,6 +2,7 @@
 // Writes files of graphs, by one thread.
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -59,11 +60,18 @@ class Output {
 
 /// The weight, or 1.
 template <class W>
-[[nodiscard]] double weight_of(const edge<W>& e) noexcept {
+[[nodiscard]] auto weight_of(const edge<W>& e) noexcept {
   if constexpr (std::is_void_v<W>)
-    return 1;
+    return std::int32_t{1};
   else
-    return static_cast<double>(e.weight);
+    return e.weight;
+}
+/// So that it is read as it is.
+template <class W>
+[[nodiscard]] std::string text_of_weight(const edge<W>& e) {
+  char text[32];
+  const auto w = weight_of(e);
+  return {text, std::to_chars(text, text + sizeof text, w).ptr};
 }
 
 template <class W>
@@ -86,15 +94,11 @@ class ListWriter {
   }
   void add(const edge<W>& e) {
     if (suffix_ == ".el") return out_.print("%u %u\n", e.from, e.to);
-    if (suffix_ == ".tuples") {
-      out_.put(e.from), out_.put(e.to), out_.put(std::uint32_t{0});
-      if (weights_ != nullptr) weights_->put(static_cast<float>(weight_of(e)));
-      return;
-    }
+    if (suffix_ == ".tuples") return add_tuple(e);
     const unsigned from = suffix_ == ".wel" ? 0 : 1;
     if (suffix_ == ".mtx" && std::is_void_v<W>) return out_.print("%u %u\n", e.from + from, e.to + from);
-    out_.print(suffix_ == ".gr" ? "a %u %u %.9g\n" : "%u %u %.9g\n", e.from + from, e.to + from,
-               weight_of(e));
+    out_.print(suffix_ == ".gr" ? "a %u %u %s\n" : "%u %u %s\n", e.from + from, e.to + from,
+               text_of_weight(e).c_str());
   }
   void close() {
     out_.close();
@@ -102,6 +106,16 @@ class ListWriter {
   }
 
  private:
+  void add_tuple(const edge<W>& e) {
+    out_.put(e.from), out_.put(e.to), out_.put(std::uint32_t{0});
+    if (weights_ == nullptr) return;
+    const auto w = static_cast<float>(weight_of(e));
+    if (static_cast<double>(w) != static_cast<double>(weight_of(e)))
+      refuse("graph::write: the edge from %u to %u has the weight %s, and the weights of .tuples are floats",
+             e.from, e.to, text_of_weight(e).c_str());
+    weights_->put(w);
+  }
+
   std::string suffix_;
   Output out_;
   std::unique_ptr<Output> weights_;
@@ -126,7 +140,7 @@ void write_metis(const csr<W>& g, const std::string& path) {
       if constexpr (std::is_void_v<W>)
         out.print("%s%u", blank, e.to + 1);
       else
-        out.print("%s%u %.9g", blank, e.to + 1, weight_of(e));
+        out.print("%s%u %s", blank, e.to + 1, text_of_weight(e).c_str());
       blank = " ";
     }
     out.print("%s", "\n");

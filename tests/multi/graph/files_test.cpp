@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <kasane/graph.hpp>
+#include <limits>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -102,6 +103,27 @@ TEST_F(Files, OfEveryShapeAreReadAgain) {
   }
 }
 
+// Numbers that no float holds, and those that need all of its digits.
+TEST_F(Files, KeepWeightsAsTheyAre) {
+  graph::edges<std::int32_t> whole(5, 4);
+  const std::int32_t numbers[] = {2147483647, 1999999999, 16777217, 0};
+  graph::edges<float> real(5, 4);
+  const float reals[] = {1e-45f, 0.1f, 16777215, std::numeric_limits<float>::max()};
+  for (vertex v = 0; v < 4; ++v) whole[v] = {v, v + 1, numbers[v]}, real[v] = {v, v + 1, reals[v]};
+  const auto g = graph::build(whole);
+  const auto h = graph::build(real);
+  for (const char* suffix : {".wel", ".gr", ".mtx", ".graph", ".wsg"})
+    expect_again(g, path(std::string("whole") + suffix));
+  for (const char* suffix : {".wel", ".gr", ".mtx", ".graph", ".tuples"})
+    expect_again(h, path(std::string("real") + suffix));
+  for (const char* suffix : {".wel", ".gr", ".mtx"}) {
+    graph::write(whole, path(std::string("list") + suffix));
+    const auto again = graph::read<std::int32_t>(path(std::string("list") + suffix)).list;
+    for (vertex v = 0; v < 4; ++v) EXPECT_EQ(again[v].weight, numbers[v]) << suffix;
+  }
+  EXPECT_THROW(graph::write(whole, path("whole.tuples")), kasane::error);
+}
+
 TEST_F(Files, HaveCommentsGapsAndCarriageReturns) {
   const auto el =
       graph::read<void>(with("a.el", "# comment\r\n\r\n0 1\r\n  2\t1  \r\n% another\n1 3 # here"));
@@ -164,6 +186,9 @@ TEST_F(Files, ThatAreWrongAreRefusedWithTheLine) {
   expect("a.wel", "1 2\n", "a.wel:1: a weight is missing");
   expect("a.wel", "1 2 3\r\n1 2 -3\r\n", "a.wel:2: a weight is negative");
   expect("a.wel", "1 2 1.5\n", "a.wel:1: a weight is no whole number");
+  for (const char* weight : {"inf", "nan", "-1"})
+    EXPECT_EQ(refusal<float>(with("b.wel", std::string("1 2 3\n1 2 ") + weight + "\n")),
+              "b.wel:2: a weight is negative, infinite or no number");
   expect("a.wel", "1 2 3 4\n", "a.wel:1: there is more than");
   expect("a.gr", "c\nx sp 3 3\n", "a.gr:2: it is no line \"p sp");
   expect("a.gr", "p sp 3 1\na 1 4 1\n", "a.gr:2: vertex 4 is out of range");
