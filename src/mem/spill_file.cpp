@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/options.h"
+#include "base/renumbered.h"
 
 namespace kasane::mem {
 namespace {
@@ -26,7 +27,7 @@ int open_nameless(const std::string& directory) {
   const int fd = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return fd;
   std::string name = directory + "/kasane-spill.XXXXXX";
-  const int named = ::mkostemp(name.data(), O_CLOEXEC);
+  const int named = renumbered(::mkostemp(name.data(), O_CLOEXEC));
   if (named >= 0) ::unlink(name.c_str());
   return named;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/renumbered.h"
 
 namespace kasane::mem {
 namespace {
@@ -24,6 +25,7 @@ class SpillUring final : public SpillEngine {
   int open(unsigned depth) {
     const int made = ::io_uring_queue_init(depth, &ring_, 0);
     open_ = made == 0;
+    if (open_) ring_.ring_fd = ring_.enter_ring_fd = renumbered(ring_.ring_fd);
     return -made;
   }
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/memory_file.h"
+#include "base/renumbered.h"
 #include "mem/space.h"
 
 namespace kasane::mem {
@@ -49,7 +50,7 @@ int new_userfaultfd(Delivery delivery) {
   const int fd = static_cast<int>(::syscall(SYS_userfaultfd, kFlags));
   if (fd >= 0 || errno != EPERM) return fd;
   const int device = ::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
-  const int made = device < 0 ? -1 : ::ioctl(device, USERFAULTFD_IOC_NEW, kFlags);
+  const int made = device < 0 ? -1 : renumbered(::ioctl(device, USERFAULTFD_IOC_NEW, kFlags));
   if (device >= 0) ::close(device);
   if (made < 0) errno = EPERM;  // of the two reasons the one that the user can remedy
   return made;

@@ -1,39 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
-// libc's functions that are one system call, where the kernel cannot catch calls (Linux before 5.11, or
-// prctl is refused): user code's calls of them are carried out as caught calls are
-// (runtime/system_calls.h). What libc calls by itself passes, and fails with EFAULT on absent memory: the
-// functions of stdio then end the program with a message. Those that may wait are in waiting_calls.cpp. A
-// sanitizer has its own.
+// libc's functions that are one system call, for two purposes. Those that may wait are in waiting_calls.cpp.
+// A sanitizer has its own.
+//
+// Where the kernel cannot catch calls (Linux before 5.11, or prctl is refused), user code's calls of them are
+// carried out as caught calls are (runtime/system_calls.h). What libc calls by itself passes, and fails with
+// EFAULT on absent memory: the functions of stdio then end the program with a message.
+//
+// Those that open and close descriptors keep the runtime's apart (runtime/own_descriptors.h), on one rank,
+// too, where calls need not be caught.
 //
 // Thread safety: as the functions that are replaced.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
 #include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdarg>
 
 #include "runtime/hidden.h"
+#include "runtime/own_descriptors.h"
 #include "runtime/system_calls.h"
 #include "runtime/wrapped_call.h"
 
 using kasane::runtime::calls_are_wrapped;
 using kasane::runtime::wrapped;
 
-/// Defines the symbol `name`. call: its number, and the kernel's arguments.
-#define KASANE_WRAP(name, result, parameters, arguments, ...)                                \
+/// Defines the symbol `name`, whose result is then(libc's). Last: the call's number, the kernel's arguments.
+#define KASANE_WRAP_THEN(then, name, result, parameters, arguments, ...)                     \
   extern "C" [[gnu::visibility("default")]] result kasane_wrap_##name parameters asm(#name); \
   result kasane_wrap_##name parameters {                                                     \
     if (calls_are_wrapped()) [[unlikely]]                                                    \
       return static_cast<result>(wrapped(__VA_ARGS__));                                      \
     static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);             \
-    return libcs.get() arguments;                                                            \
+    return then(libcs.get() arguments);                                                      \
   }
+#define KASANE_WRAP(...) KASANE_WRAP_THEN(, __VA_ARGS__)
+/// Those that open one descriptor, and two.
+#define KASANE_OWN(opened) kasane::runtime::own_descriptor(opened, __builtin_return_address(0))
+#define KASANE_OPENS(...) KASANE_WRAP_THEN(KASANE_OWN, __VA_ARGS__)
+#define KASANE_OWN_TWO(answer) own_two(answer, two, __builtin_return_address(0))
+#define KASANE_OPENS_TWO(...) KASANE_WRAP_THEN(KASANE_OWN_TWO, __VA_ARGS__)
+
+namespace {
+int own_two(int answer, int* two, const void* caller) noexcept {
+  for (int i = 0; answer == 0 && i < 2; ++i) two[i] = kasane::runtime::own_descriptor(two[i], caller);
+  return answer;
+}
+bool user_code() noexcept { return kasane::calls() == kasane::Calls::caught; }
+}  // namespace
 
 using Bytes = std::size_t;
 using Signed = ssize_t;
@@ -50,17 +77,23 @@ KASANE_WRAP(pwrite64, Signed, (int d, const void* p, Bytes n, off_t at), (d, p, 
             at)
 KASANE_WRAP(preadv, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_preadv, d, v, n, at)
 KASANE_WRAP(pwritev, Signed, (int d, const Iov* v, int n, off_t at), (d, v, n, at), SYS_pwritev, d, v, n, at)
-KASANE_WRAP(close, int, (int d), (d), SYS_close, d)
 KASANE_WRAP(lseek, off_t, (int d, off_t to, int from), (d, to, from), SYS_lseek, d, to, from)
 KASANE_WRAP(lseek64, off_t, (int d, off_t to, int from), (d, to, from), SYS_lseek, d, to, from)
 KASANE_WRAP(ftruncate, int, (int d, off_t n), (d, n), SYS_ftruncate, d, n)
 KASANE_WRAP(fsync, int, (int d), (d), SYS_fsync, d)
-KASANE_WRAP(dup, int, (int d), (d), SYS_dup, d)
-KASANE_WRAP(pipe, int, (int* two), (two), SYS_pipe, two)
-KASANE_WRAP(pipe2, int, (int* two, int flags), (two, flags), SYS_pipe2, two, flags)
+KASANE_OPENS(dup, int, (int d), (d), SYS_dup, d)
+KASANE_OPENS_TWO(pipe, int, (int* two), (two), SYS_pipe, two)
+KASANE_OPENS_TWO(pipe2, int, (int* two, int flags), (two, flags), SYS_pipe2, two, flags)
+KASANE_OPENS(epoll_create, int, (int n), (n), SYS_epoll_create, n)
+KASANE_OPENS(epoll_create1, int, (int flags), (flags), SYS_epoll_create1, flags)
+KASANE_OPENS(eventfd, int, (unsigned n, int flags), (n, flags), SYS_eventfd2, n, flags)
+KASANE_OPENS(timerfd_create, int, (int clock, int flags), (clock, flags), SYS_timerfd_create, clock, flags)
+KASANE_OPENS(memfd_create, int, (const char* name, unsigned flags), (name, flags), SYS_memfd_create, name,
+             flags)
 
-KASANE_WRAP(socket, int, (int a, int b, int c), (a, b, c), SYS_socket, a, b, c)
-KASANE_WRAP(socketpair, int, (int a, int b, int c, int* two), (a, b, c, two), SYS_socketpair, a, b, c, two)
+KASANE_OPENS(socket, int, (int a, int b, int c), (a, b, c), SYS_socket, a, b, c)
+KASANE_OPENS_TWO(socketpair, int, (int a, int b, int c, int* two), (a, b, c, two), SYS_socketpair, a, b, c,
+                 two)
 KASANE_WRAP(bind, int, (int d, const Address* a, Socklen n), (d, a, n), SYS_bind, d, a, n)
 
 KASANE_WRAP(stat, int, (const char* p, Status* s), (p, s), SYS_stat, p, s)
@@ -74,7 +107,7 @@ KASANE_WRAP(unlink, int, (const char* p), (p), SYS_unlink, p)
 KASANE_WRAP(rename, int, (const char* p, const char* q), (p, q), SYS_rename, p, q)
 KASANE_WRAP(mkdir, int, (const char* p, mode_t mode), (p, mode), SYS_mkdir, p, mode)
 KASANE_WRAP(rmdir, int, (const char* p), (p), SYS_rmdir, p)
-KASANE_WRAP(creat, int, (const char* p, mode_t mode), (p, mode), SYS_creat, p, mode)
+KASANE_OPENS(creat, int, (const char* p, mode_t mode), (p, mode), SYS_creat, p, mode)
 
 // open(2) and openat(2), whose mode may be left out.
 #define KASANE_OPEN(name)                                                                             \
@@ -87,7 +120,7 @@ KASANE_WRAP(creat, int, (const char* p, mode_t mode), (p, mode), SYS_creat, p, m
     if (calls_are_wrapped()) [[unlikely]]                                                             \
       return static_cast<int>(wrapped(SYS_openat, AT_FDCWD, path, flags, mode));                      \
     static constinit kasane::runtime::Hidden<int (*)(const char*, int, ...)> libcs(#name);            \
-    return libcs.get()(path, flags, mode);                                                            \
+    return KASANE_OWN(libcs.get()(path, flags, mode));                                                \
   }
 #define KASANE_OPENAT(name)                                                                                \
   extern "C" [[gnu::visibility("default")]] int kasane_wrap_##name(int, const char*, int, ...) asm(#name); \
@@ -99,11 +132,33 @@ KASANE_WRAP(creat, int, (const char* p, mode_t mode), (p, mode), SYS_creat, p, m
     if (calls_are_wrapped()) [[unlikely]]                                                                  \
       return static_cast<int>(wrapped(SYS_openat, folder, path, flags, mode));                             \
     static constinit kasane::runtime::Hidden<int (*)(int, const char*, int, ...)> libcs(#name);            \
-    return libcs.get()(folder, path, flags, mode);                                                         \
+    return KASANE_OWN(libcs.get()(folder, path, flags, mode));                                             \
   }
 KASANE_OPEN(open)
 KASANE_OPEN(open64)
 KASANE_OPENAT(openat)
 KASANE_OPENAT(openat64)
+
+// Closing: user code does not close the runtime's.
+extern "C" [[gnu::visibility("default")]] int close(int descriptor) {
+  static constinit kasane::runtime::Hidden<int (*)(int)> libcs("close");
+  if (user_code()) return static_cast<int>(wrapped(SYS_close, descriptor));
+  kasane::runtime::disown_descriptor(descriptor);
+  return libcs.get()(descriptor);
+}
+
+extern "C" [[gnu::visibility("default")]] int close_range(unsigned first, unsigned last, int flags) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(unsigned, unsigned, int)> libcs("close_range");
+  if (user_code()) return static_cast<int>(wrapped(SYS_close_range, first, last, flags));
+  return libcs.get()(first, last, flags);
+}
+
+extern "C" [[gnu::visibility("default")]] void closefrom(int first) noexcept {
+  first = std::max(first, 0);
+  if (::close_range(static_cast<unsigned>(first), ~0u, 0) == 0 || errno != ENOSYS) return;
+  rlimit files{};  // Linux before 5.9
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  for (rlim_t d = static_cast<rlim_t>(first); d < files.rlim_cur; ++d) ::close(static_cast<int>(d));
+}
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rank opened a descriptor: its number says so (docs/design/system_calls.md, "Descriptors").
 //
-//   0 …            everybody's: from before the start, and the runtime's own
+//   0 …            everybody's: from before the start
 //   256 … 1023     in equal parts for the ranks, so that select() can name them
 //   1024 … limit   likewise, where a rank's first part is full
 //
 // A descriptor that user code opens is given a number of its rank's. A thread that uses one that is not open
-// on its rank goes to the rank whose number it is.
+// on its rank goes to the rank whose number it is. Those of the runtime itself: runtime/own_descriptors.h.
 //
 // Thread safety: constant after divide(); async-signal-safe.
 #pragma once

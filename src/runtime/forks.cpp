@@ -382,4 +382,7 @@ extern "C" [[gnu::visibility("default")]] pid_t fork() noexcept {
   return fork_on_private_stack(*runtime);
 }
 
+/// Parent and child would share a stack, and the child's faults need what it may close.
+extern "C" [[gnu::visibility("default")]] pid_t vfork() noexcept { return ::fork(); }
+
 #endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's own OS threads (std::thread, OpenMP): pthread_create() for the whole program. A thread that
 // user code makes runs user code: its new and malloc give global memory as main's do, and its system calls
-// are caught, which the kernel does not inherit. A thread that a library starts by itself does neither. Off
-// in sanitizer builds, which have their own pthread_create.
+// are caught, which the kernel does not inherit. A thread that a library starts by itself does neither. Where
+// the runtime, or a library for it, starts one, the descriptors that it opens are the runtime's. Off in
+// sanitizer builds, which have their own pthread_create.
 //
 // Thread safety: as pthread_create().
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include "base/call_selector.h"
 #include "mem/caught_calls.h"
 #include "runtime/hidden.h"
+#include "runtime/own_descriptors.h"
 #include "ult/pool.h"
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -24,12 +26,13 @@ namespace {
 struct Begin {
   void* (*function)(void*);
   void* argument;
-  bool allocates_globally, caught;
+  bool allocates_globally, caught, of_runtime;
 };
 
 void* begin(void* p) {
   const Begin begin = *static_cast<Begin*>(p);
   std::free(p);
+  if (begin.of_runtime) kasane::runtime::note_thread_of_runtime();
   if (begin.allocates_globally) kasane::ult::Pool::enter_program();
   if (!begin.caught) return begin.function(begin.argument);
   const kasane::mem::ProgramThread here;
@@ -46,10 +49,11 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static constinit kasane::runtime::Hidden<Create> libcs("pthread_create");
   const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() == kasane::Calls::caught;
-  if (!globally && !caught) return libcs.get()(thread, attributes, function, argument);
+  const bool of_runtime = kasane::runtime::runs_runtime();
+  if (!globally && !caught && !of_runtime) return libcs.get()(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;
-  *begins = {function, argument, globally, caught};
+  *begins = {function, argument, globally, caught, of_runtime};
   const int error = libcs.get()(thread, attributes, begin, begins);
   if (error != 0) std::free(begins);
   return error;

@@ -782,6 +782,7 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 // ---- threads ----------------------------------------------------------------------------------------------
 
 Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
+  const PassedCalls passed;
   running.store(true);
   workers_begin_ns = now_ns();
   if (raw(rank) == 0 && options.statistics_every_ns != 0) {

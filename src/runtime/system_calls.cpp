@@ -30,6 +30,7 @@
 #include "runtime/held_mutexes.h"
 #include "runtime/hidden.h"
 #include "runtime/output.h"
+#include "runtime/own_descriptors.h"
 #include "runtime/process_calls.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
@@ -563,6 +564,7 @@ const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
 }
 
 bool concerns(const CaughtCall& call) noexcept {
+  if (names_own_descriptor(call)) return true;
   const Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return false;
   const bool open_stacks = runtime_of_parent() == nullptr;
@@ -606,6 +608,7 @@ bool concerns(const CaughtCall& call) noexcept {
 /// Not inlined: the caller may go on in another OS thread and process between two calls.
 [[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
   Runtime* const runtime = runtime_for_calls();
+  if (names_own_descriptor(call)) return call_beside_own_descriptors(call);
   if (runtime == nullptr) return mem::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
   if (call.number == SYS_futex) return carry_out_futex(*runtime, call);
@@ -626,7 +629,8 @@ long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
     return carry_out_here(call);
   }
   if (!Runtime::current()->at_main()) {
-    say_that_threads_stay(opener);
+    // Loops that close all that may be open make no use of it.
+    if (call.number != SYS_close && call.number != SYS_fcntl) say_that_threads_stay(opener);
     return -EBADF;
   }
   struct Trip {

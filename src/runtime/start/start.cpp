@@ -35,6 +35,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/call_selector.h"
 #include "base/environment.h"
 #include "base/standard_descriptors.h"
 #include "comm/mpi/place.h"
@@ -43,6 +44,7 @@
 #include "runtime/library_calls.h"
 #include "runtime/options.h"
 #include "runtime/own_addresses.h"
+#include "runtime/own_descriptors.h"
 #include "runtime/process_state.h"
 #include "runtime/program_objects.h"
 #include "runtime/runtime.h"
@@ -227,7 +229,10 @@ int rank_main(int argc, char** argv, char** envp) {
   install_fork_guard();
   ::on_exit(end_job, nullptr);
   const bool by_mpi = g_launched->job.launcher == comm::Launcher::mpi;
-  Runtime& runtime = make_runtime();
+  Runtime& runtime = []() -> Runtime& {
+    const PassedCalls passed;
+    return make_runtime();
+  }();
   if (by_mpi && process().main_here) let_user_signals_pass(false);
   set_phase(comm::Phase::running);
   if (process().main_here) runtime.run_main(program_main, argc, argv, envp);
@@ -243,6 +248,8 @@ void construct_later() {}
 
 /// Determines what this process is. The supervisor does not return from here.
 void become_launched() {
+  const PassedCalls passed;
+  own_descriptors_of_libraries();
   kasane::open_standard_descriptors();
   auto launched = launch();
   if (!launched) refuse(launched.error());
