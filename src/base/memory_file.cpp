@@ -59,7 +59,7 @@ Result<int> memory_file(const char* name, std::size_t bytes) {
   // checked beforehand: beyond the limit the kernel sends SIGXFSZ
   KASANE_TRY(check_file_limit(what, bytes));
   const int fd = ::memfd_create(name, MFD_CLOEXEC);
-  if (fd < 0) return fail_errno(Errc::limit, what + " cannot be made (see ulimit -n)");
+  if (fd < 0) return fail_errno(Errc::limit, what + " cannot be made (memfd_create; see ulimit -n)");
   std::optional<RaisedFileLimit> raised;
   if (file_limit() < bytes) raised.emplace();
   if (::ftruncate(fd, static_cast<off_t>(bytes)) == 0) return fd;

@@ -472,8 +472,7 @@ void Pager::no_room_for_data() {
                        "runtime take {}, since so much of the space was used, and stacks of threads {}, "
                        "since {} of them were in use at once; less than an eighth is left for data. Raise "
                        "--dram (KASANE_DRAM), or hold fewer threads at once",
-                       bytes_text(residency_.share() * mem::kBlockBytes),
-                       bytes_text(residency_.total() * mem::kBlockBytes),
+                       bytes_text(residency_.share() * mem::kBlockBytes), bytes_text(config_.host_bytes),
                        mib_text(residency_.used_by_tables()), mib_text(residency_.used_by_stacks()),
                        residency_.stacks()))
           .value());
@@ -495,10 +494,12 @@ void Pager::nothing_left() {
   const std::string spill =
       why_.empty() ? "what is left is pinned (views) or in use" : "nothing can be spilled: " + why_;
   config_.fatal(
-      fail(Errc::limit, fmt::format("{} of global memory in DRAM ({}) are not enough, and the budget of this "
-                                    "host is {}; {}. Raise --dram (KASANE_DRAM), or hold less at once",
+      fail(Errc::limit, fmt::format("{} of global memory in DRAM ({}) are not enough; this rank's share of "
+                                    "this host's budget is {} of {}; {}. Raise --dram (KASANE_DRAM), or hold "
+                                    "less at once",
                                     bytes_text(residency_.used() * mem::kBlockBytes), tables,
-                                    bytes_text(residency_.total() * mem::kBlockBytes), spill))
+                                    bytes_text(residency_.share() * mem::kBlockBytes),
+                                    bytes_text(config_.host_bytes), spill))
           .value());
 }
 

@@ -39,7 +39,8 @@ class Pager final : private mem::PageProbe {
   struct Config {
     /// the user asked for a limit; else a rank that cannot keep to it goes on without one
     bool limit_asked = false;
-    std::vector<Rank> others;  ///< ranks of this host that share the budget
+    std::vector<Rank> others;      ///< ranks of this host that share the budget
+    std::uint64_t host_bytes = 0;  ///< the budget of all of its ranks, where they do not share it, too
     gas::Tiers::Fatal fatal = nullptr;
     void (*limit_lifted)(const char* why) = nullptr;  ///< called once
     void (*pins_break)() = nullptr;  ///< called once: pinned pages do not fit, so some of them are evicted

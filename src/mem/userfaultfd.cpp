@@ -20,6 +20,7 @@
 
 #include "base/memory_file.h"
 #include "base/renumbered.h"
+#include "mem/madvise.h"
 #include "mem/space.h"
 
 namespace kasane::mem {
@@ -216,6 +217,9 @@ void Userfaultfd::wake(std::byte* address, std::size_t bytes) const noexcept {
 std::string probe_userfaultfd(Delivery delivery) {
   const auto u = Userfaultfd::open(delivery);
   if (!u) return u.error().message;
+  if (::madvise(nullptr, 0, MADV_DONTNEED_LOCKED) != 0)  // pages leave by it
+    return "the kernel refuses madvise(MADV_DONTNEED_LOCKED), as before Linux 5.18 and in sandboxes whose "
+           "filter of system calls (seccomp) has no madvise";
   const int file = ::memfd_create("kasane-probe", MFD_CLOEXEC);
   const std::byte byte{1};
   int result = errno;

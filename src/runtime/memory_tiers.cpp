@@ -112,9 +112,9 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   std::vector<Rank> others = here;
   std::erase(others, me);
   if (alone) others.clear();
-  std::unique_ptr<MemoryTiers> made(
-      new MemoryTiers(std::move(*advice), parts,
-                      {limited, std::move(others), &give_up, &limit_lifted, &pins_break, &tables_crowd}));
+  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts,
+                                                    {limited, std::move(others), *blocks * mem::kBlockBytes,
+                                                     &give_up, &limit_lifted, &pins_break, &tables_crowd}));
   // A quarter of the memory is not in the default budget, and has room for stacks that become deeper
   // meanwhile.
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);

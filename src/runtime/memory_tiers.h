@@ -57,6 +57,8 @@ class MemoryTiers {
   [[nodiscard]] bool holds_at_once(std::uint64_t bytes) noexcept;
   /// The limit, in bytes.
   [[nodiscard]] std::uint64_t most_at_once() const noexcept { return residency_->total() * mem::kBlockBytes; }
+  /// The budget of all ranks of this host, of which this rank may have most_at_once().
+  [[nodiscard]] std::uint64_t host_bytes() const noexcept { return pager_config_.host_bytes; }
 
   /// Bytes of it that this rank may always have.
   [[nodiscard]] std::uint64_t share() const noexcept { return residency_->fair() * mem::kBlockBytes; }

@@ -1410,9 +1410,10 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
   if (state_->tiers != nullptr && !state_->tiers->holds_at_once(bytes)) {
     return fail(Errc::out_of_memory,
-                fmt::format("view: {} at once, and the budget of DRAM is {}; take a view of a part at a "
-                            "time, or raise --dram (KASANE_DRAM)",
-                            bytes_text(bytes), bytes_text(state_->tiers->most_at_once())));
+                fmt::format("view: {} at once, and this rank can have {} of this host's budget of DRAM, {}; "
+                            "take a view of a part at a time, or raise --dram (KASANE_DRAM)",
+                            bytes_text(bytes), bytes_text(state_->tiers->most_at_once()),
+                            bytes_text(state_->tiers->host_bytes())));
   }
   const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
   if (!wild) return {};

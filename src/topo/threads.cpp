@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topo/threads.h"
 
+#include <link.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <span>
 
 #include "topo/cgroup.h"
 
@@ -21,6 +25,30 @@ std::string number_in(const char* file) {
 
 }  // namespace
 
+std::size_t thread_local_bytes() noexcept {
+  std::size_t bytes = 0;
+  const auto add = [](dl_phdr_info* object, std::size_t, void* sum) {
+    for (const ElfW(Phdr) & part : std::span(object->dlpi_phdr, object->dlpi_phnum))
+      if (part.p_type == PT_TLS) *static_cast<std::size_t*>(sum) += part.p_memsz;
+    return 0;
+  };
+  ::dl_iterate_phdr(add, &bytes);
+  return bytes;
+}
+
+// The C library makes them as large as thread_locals and a page or two, at least, so a second call changes
+// nothing.
+void make_stacks_hold_thread_locals() noexcept {
+  pthread_attr_t usual;
+  std::size_t bytes = 0;
+  const std::size_t taken = thread_local_bytes();
+  if (::pthread_getattr_default_np(&usual) != 0) return;
+  if (::pthread_attr_getstacksize(&usual, &bytes) == 0 && taken > bytes / 2 &&
+      ::pthread_attr_setstacksize(&usual, bytes + taken) == 0)
+    ::pthread_setattr_default_np(&usual);
+  ::pthread_attr_destroy(&usual);
+}
+
 void block_signals_of_program() noexcept {
   sigset_t mask;
   ::sigfillset(&mask);
@@ -29,7 +57,8 @@ void block_signals_of_program() noexcept {
   ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
 }
 
-std::string full_process_limit() {
+std::string full_process_limit(int error) {
+  if (error == EPERM) return "where clone3 is not allowed, it must fail with ENOSYS: libc then calls clone";
   // Other processes of the group may have ended since, or may have been refused as well.
   const auto group = process_limit();
   if (group && group->room() <= group->most / 8) {

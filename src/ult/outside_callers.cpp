@@ -129,7 +129,7 @@ OutsideCaller* OutsideCallers::make() noexcept {
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  ::pthread_attr_setstacksize(&attributes, kStackBytes);
+  ::pthread_attr_setstacksize(&attributes, kStackBytes + topo::thread_local_bytes());
   pthread_t thread;
   const int error = ::pthread_create(&thread, &attributes, OutsideCaller::begin, caller);
   ::pthread_attr_destroy(&attributes);

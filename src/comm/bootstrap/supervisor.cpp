@@ -127,7 +127,7 @@ Result<Rank> Supervisor::fork_ranks() {
     }
     if (pid < 0) {
       const int number = errno;
-      const std::string limit = number == ENOMEM ? "no memory is left" : topo::full_process_limit();
+      const std::string limit = number == ENOMEM ? "no memory is left" : topo::full_process_limit(number);
       end_descendants(2 * static_cast<std::int64_t>(kSecond));
       return fail_errno(Errc::limit,
                         "cannot fork rank " + std::to_string(r) + " of " + std::to_string(children_.size()) +

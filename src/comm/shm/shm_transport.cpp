@@ -186,7 +186,7 @@ Result<std::byte*> ShmTransport::make_memory(RegionId id, std::size_t bytes) {
   if (::fallocate(shared_fd_, 0, static_cast<off_t>(file_end_ + all - kOsPage), kOsPage) != 0) {
     return fail_errno(Errc::limit, "the job's shared memory cannot have " + std::to_string(all) +
                                        " bytes more for region " + std::to_string(raw(id)) +
-                                       " (see ulimit -f)");
+                                       " (fallocate; see ulimit -f)");
   }
   auto map = SharedMap::map(shared_fd_, all, "memory of the host's ranks", file_end_);
   KASANE_TRY(map);

@@ -93,7 +93,8 @@ Result<void> Lane::start() {
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   if (const ucs_status_t status = ucx_.ucp_worker_create(peers_.context, &params, &worker_);
       status != UCS_OK) {
-    return fail(Errc::limit, std::string("UCX cannot create a worker: ") + ucx_.ucs_status_string(status));
+    return fail(Errc::limit, std::string("UCX cannot create a worker: ") + ucx_.ucs_status_string(status) +
+                                 "; with UCX_LOG_LEVEL=diag UCX says why");
   }
   if (const ucs_status_t status = ucx_.ucp_worker_get_efd(worker_, &event_fd_); status != UCS_OK) {
     return fail(Errc::unsupported,

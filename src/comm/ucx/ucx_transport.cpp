@@ -319,8 +319,17 @@ Result<void> UcxTransport::start(const Options& options) {
   return {};
 }
 
+/// UCX takes from there which processes can share memory, and finds no way to any rank without it.
+Result<void> check_proc() {
+  if (::access("/proc/self/ns", F_OK) == 0) return {};
+  return fail(Errc::unsupported,
+              "UCX needs /proc, which is not mounted here: mount it (mount -t proc proc /proc), or use "
+              "--transport shm within a host");
+}
+
 /// Collective; it succeeds or fails on all ranks.
 Result<void> UcxTransport::settle_paths(const Options& options) {
+  KASANE_TRY(agree(exchange_, check_proc(), "UCX"));
   RankLocation here = location_here();
   here.user_names_transports = here.user_names_transports || !options.tls.empty();
   auto all = exchange_.allgather(packed(here));

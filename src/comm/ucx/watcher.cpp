@@ -28,7 +28,8 @@ Result<void> Watcher::start(OnEvent on_event, void* context) {
   context_ = context;
   epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   stop_ = ::eventfd(0, EFD_CLOEXEC);
-  if (epoll_ < 0 || stop_ < 0) return fail_errno(Errc::limit, "cannot make the descriptors of UCX's watcher");
+  if (epoll_ < 0 || stop_ < 0)
+    return fail_errno(Errc::limit, "cannot make the descriptors of UCX's watcher (epoll_create1, eventfd)");
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kStop}};
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, stop_, &event) != 0)
     return fail_errno(Errc::limit, "cannot watch the watcher's own descriptor");

@@ -3,9 +3,10 @@
 """anywhere.py CASE KASANE PROGRAM FIXED_PROGRAM REFUSE TRANSPORTS: programs start in unusual surroundings, or
 say what is wrong with them.
 
-FIXED_PROGRAM is PROGRAM, not position-independent. REFUSE starts what follows where
-personality(ADDR_NO_RANDOMIZE) is refused. TRANSPORTS: shm,ucx,openmpi,…
+FIXED_PROGRAM is PROGRAM, not position-independent. REFUSE CALL ERROR starts what follows where the system
+call fails with that number. TRANSPORTS: shm,ucx,openmpi,…
 """
+import errno
 import os
 import resource
 import shutil
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 
-CASE, KASANE, PROGRAM, FIXED, REFUSE, TRANSPORTS = sys.argv[1:7]
+CASE, KASANE, PROGRAM, FIXED, REFUSE_CALL, TRANSPORTS = sys.argv[1:7]
 SKIPPED = 77
 SECONDS = 30
 failures = []
@@ -49,6 +50,10 @@ def after(what):
 
 def kasane_run(*flags):
     return [KASANE, "run", "-n", "2", *flags, "--"]
+
+
+def refuse(call, number=errno.EPERM):
+    return [REFUSE_CALL, call, str(number)]
 
 
 def launchers():
@@ -130,17 +135,54 @@ def personality():
     for name, words in mpiruns(3):
         any_mpi = True
         for program in (PROGRAM, FIXED):
-            status, out, err = run([*words, REFUSE, program, "place"], env={"KASANE_MAIN": "all"})
+            status, out, err = run([*words, *refuse("personality"), program, "place"],
+                                   env={"KASANE_MAIN": "all"})
             check(status == 0 and err == "", f"mpirun.{name} {program}: status {status}", out, err)
             lines = ("variable gone\n", "headers mapped\n", "kernel agrees\n")
             right = all(out.count(line) == 3 for line in lines)
             check(right, f"mpirun.{name} {program}: output", out)
-        status, out, err = run([*after("ulimit -s unlimited"), *words, REFUSE, PROGRAM, "place"])
+        status, out, err = run([*after("ulimit -s unlimited"), *words, *refuse("personality"), PROGRAM,
+                                "place"])
         check(status == 0, f"mpirun.{name} with stacks without a limit: status {status}", out, err)
-        status, out, err = run([*words, REFUSE, PROGRAM, "crash"])
+        status, out, err = run([*words, *refuse("personality"), PROGRAM, "crash"])
         check("SIGSEGV" in err and "crash" in err, f"mpirun.{name}: a crash without names", out, err)
     if not any_mpi:
         sys.exit(SKIPPED)
+
+
+def refused():
+    """Where a filter refuses a system call, a job does without it, or says which it is. Crashes are reported
+    without, too, and jobs spill."""
+    eperm, both = (errno.EPERM,), (errno.EPERM, errno.ENOSYS)
+    seccomp = "filter of system calls"
+    said = {"memfd_create": (both, "memfd_create"), "fallocate": (both, "fallocate"),
+            "socketpair": (both, "socketpair"), "clone3": (eperm, "it must fail with ENOSYS")}
+    said_over_ucx = {"epoll_create1": (both, "epoll_create1"), "eventfd2": (both, "UCX_LOG_LEVEL")}
+    without = ("close_range", "get_mempolicy", "getrandom", "io_uring_setup", "madvise", "mbind",
+               "membarrier", "mincore", "move_pages", "prctl", "preadv2", "prlimit64", "process_vm_readv",
+               "pwritev2", "rseq", "rt_tgsigqueueinfo", "sched_getaffinity", "sched_setaffinity",
+               "set_mempolicy", "signalfd4", "statx", "userfaultfd")
+    for name, words in launchers():
+        for call in (*said, *said_over_ucx, *without):
+            numbers, text = said.get(call, ((), ""))
+            if "ucx" in name:
+                numbers, text = said_over_ucx.get(call, (numbers, text))
+            for number in both if numbers else eperm:
+                status, out, err = run([*refuse(call, number), *words, PROGRAM, "file-limit"])
+                where = f"{name} without {call} ({errno.errorcode[number]}): status {status}"
+                if number in numbers:
+                    hint = text == "UCX_LOG_LEVEL" or seccomp in err
+                    check(status == 1 and text in err and hint, where, out, err)
+                else:
+                    check(status == 0, where, out, err)
+    for call in ("io_uring_setup", "madvise", "membarrier", "mincore", "process_vm_readv", "userfaultfd"):
+        spill = kasane_run("--dram", "12M", "--workers", "1")
+        status, out, err = run([*refuse(call), *spill, PROGRAM, "spill"])
+        check(status == 0, f"spilling without {call}: status {status}", out, err)
+        status, out, err = run([*refuse(call), *kasane_run(), PROGRAM, "crash"])
+        check("SIGSEGV" in err and "#0" in err, f"a crash without {call}: status {status}", out, err)
+    status, out, err = run([*refuse("madvise"), *kasane_run("--faults", "uffd"), PROGRAM, "talk"])
+    check(status == 1 and "madvise" in err, f"uffd without madvise: status {status}", out, err)
 
 
 def hostile_parent():
@@ -169,12 +211,15 @@ def surroundings():
             nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
             status, out, err = run([*nobody, *words, PROGRAM, "talk"], cwd="/")
             check(status == 0, f"{name}, another user: status {status}", out, err)
-        # Over UCX these are its own to refuse.
-        if as_root and "ucx" not in name and run(["unshare", "-m", "true"])[0] == 0:
+        if as_root and run(["unshare", "-m", "true"])[0] == 0:
             for what, how in (("no /proc", "umount -l /proc"),
                               ("a read-only root", "mount -o remount,bind,ro /")):
                 status, out, err = run(["unshare", "-m", *after(how), *words, PROGRAM, "talk"])
-                check(status == 0, f"{name}, {what}: status {status}", out, err)
+                if "ucx" in name and "/proc" in what:   # UCX has no way to any rank there
+                    right = status == 1 and "mount -t proc" in err
+                    check(right, f"{name}, {what}: status {status}", out, err)
+                else:
+                    check(status == 0, f"{name}, {what}: status {status}", out, err)
         status, out, err = run([*words, PROGRAM, "talk"], preexec_fn=hostile_parent)
         check(status == 0, f"{name}, signals ignored and blocked: status {status}", out, err)
         status, out, err = run([*words, PROGRAM, "crash"], preexec_fn=hostile_parent)
@@ -186,7 +231,7 @@ def surroundings():
             check(status == 1 and said in err, f"{name}, {what}: status {status}", out, err)
 
 
-for case in (closed, core, file_limit, personality, surroundings):
+for case in (closed, core, file_limit, personality, refused, surroundings):
     if case.__name__ == CASE:
         case()
 print(f"{len(failures)} wrong")

@@ -89,6 +89,18 @@ int print_place() {
   return kasane_rank() != 0 || sum_is_right() ? 0 : 1;
 }
 
+/// More than --dram 12M of two ranks, twice.
+int spill() {
+  constexpr std::size_t kWords = std::size_t{4} << 20, kStep = 512;
+  std::size_t right = 0;
+  kasane::run([&] {
+    const auto all = kasane::make_array<std::size_t>(kWords, kasane::placement::cyclic);
+    for (std::size_t i = 0; i < kWords; i += kStep) all[i] = i;
+    for (std::size_t i = 0; i < kWords; i += kStep) right += all[i] == i ? 1 : 0;
+  });
+  return right == kWords / kStep ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,6 +108,7 @@ int main(int argc, char** argv) {
   if (what == "talk") return talk();
   if (what == "crash") return crash_on_a_thread();
   if (what == "file-limit") return print_file_limit();
+  if (what == "spill") return spill();
   if (what == "place") return print_place();
   return 2;
 }
