@@ -325,13 +325,7 @@ class array {
 
   void accumulate_to(const box<N>& patch, const T* p, const leading<N>& ld, T alpha, pending_group* group) {
     layout_.accumulate(patch.first.data(), patch.last.data(), p, ld.extents.data(), detail::element<T>::value,
-                       scale_of(alpha), group);
-  }
-  [[nodiscard]] static std::complex<double> scale_of(const T& alpha) noexcept {
-    if constexpr (std::is_arithmetic_v<T>)
-      return static_cast<double>(alpha);
-    else
-      return {static_cast<double>(alpha.real()), static_cast<double>(alpha.imag())};
+                       &alpha, group);
   }
 
   template <class U>

@@ -168,13 +168,13 @@ struct ArrayLayout {
   void check_same_extents(const char* call, const ArrayLayout& other) const;
 
   // The patch [first, last) between its owners and the caller's memory at p; ld: dimensions - 1 extents, 0:
-  // dense. group null: complete on return. Each checks patch and ld.
+  // dense. group null: complete on return. Each checks patch and ld. alpha: a number of the element's type.
   void get(const std::size_t* first, const std::size_t* last, void* p, const std::size_t* ld,
            pending_group* group) const;
   void put(const std::size_t* first, const std::size_t* last, const void* p, const std::size_t* ld,
            pending_group* group) const;
   void accumulate(const std::size_t* first, const std::size_t* last, const void* p, const std::size_t* ld,
-                  kasane_element_t element, std::complex<double> scale, pending_group* group) const;
+                  kasane_element_t element, const void* alpha, pending_group* group) const;
   /// n elements anywhere: indices[i * dimensions + d].
   void gather(const std::size_t* indices, std::size_t n, void* out) const;
   void scatter(const std::size_t* indices, std::size_t n, const void* values) const;

@@ -305,10 +305,38 @@ struct element<std::complex<float>> : std::integral_constant<kasane_element_t, K
 template <>
 struct element<std::complex<double>> : std::integral_constant<kasane_element_t, KASANE_COMPLEX_DOUBLE> {};
 
+/// By what elements of T are multiplied: integers by integers, real numbers by real ones.
 template <class T>
-void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<double> scale,
-                kasane_pending_t* p) {
-  const double parts[2] = {scale.real(), scale.imag()};
+struct scale {
+  using type = std::complex<double>;
+};
+template <std::integral T>
+struct scale<T> {
+  using type = T;
+};
+template <std::floating_point T>
+struct scale<T> {
+  using type = double;
+};
+template <class T>
+using scale_t = typename scale<T>::type;
+
+template <class T>
+void accumulate(global_ptr<T> to, const T* from, std::size_t n, scale_t<T> by, kasane_pending_t* p) {
+  if constexpr (std::same_as<T, std::int64_t>) {
+    constexpr T exact = T{1} << 53;  // beyond it there are integers that are no doubles
+    if (by < -exact || by > exact) {
+      std::vector<T> products(from, from + n);
+      for (T& x : products)
+        x = static_cast<T>(static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(by));
+      return check(kasane_accumulate(to.get(), products.data(), n, KASANE_INT64, nullptr, p));
+    }
+  }
+  double parts[2] = {};
+  if constexpr (std::is_arithmetic_v<T>)
+    parts[0] = static_cast<double>(by);
+  else
+    parts[0] = by.real(), parts[1] = by.imag();
   check(kasane_accumulate(to.get(), from, n, element<T>::value, parts, p));
 }
 }  // namespace detail
@@ -317,19 +345,19 @@ void accumulate(global_ptr<T> to, const T* from, std::size_t n, std::complex<dou
 /// int32_t, int64_t, float, double and their complex numbers.
 template <class T>
 void accumulate(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1,
-                std::complex<double> scale = 1) {
+                detail::scale_t<T> scale = 1) {
   detail::accumulate(to, from, n, scale, nullptr);
 }
 template <class T>
 pending accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1,
-                         std::complex<double> scale = 1) {
+                         detail::scale_t<T> scale = 1) {
   kasane_pending_t p{};
   detail::accumulate(to, from, n, scale, &p);
   return pending(p);
 }
 template <class T>
 void accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n,
-                      std::complex<double> scale, pending_group& group) {
+                      detail::scale_t<T> scale, pending_group& group) {
   detail::accumulate(to, from, n, scale, group.changes());
 }
 

@@ -68,8 +68,8 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         self._shape = tuple(int(n) for n in shape)
         self._dtype = np.dtype(dtype).newbyteorder("=")
         if self._dtype.kind not in "biufc" or self._dtype.itemsize > 16 or self._dtype.char in "gG":
-            raise TypeError(f"kasane: elements of type {np.dtype(dtype)}; use bool, integers, float32, "
-                            "float64, complex64 or complex128")
+            raise TypeError(f"kasane: elements of type {np.dtype(dtype)}; use bool, integers, float16, "
+                            "float32, float64, complex64 or complex128")
         if any(n < 0 for n in self._shape):
             raise ArgumentError(22, f"kasane: a shape of {self._shape}")
         if tiles is not None and blocks is not None:
@@ -156,6 +156,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         """Write ``values``, an array or a number, to the elements ``self[index]``; complete on return.
 
         values: broadcast to the patch's shape, converted as numpy.copyto does (casting "same_kind").
+        Raises ValueError: an integer that an element does not hold.
         """
         box, values = self._box(index), self._converted(values)
         if isinstance(box, Elements):
@@ -166,12 +167,12 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         """Add ``alpha * values`` to the elements ``self[index]``, each element atomically.
 
         For int32, int64, float32, float64, complex64 and complex128. index: integers and slices of step 1.
+        alpha: a number that an element holds: of integers a whole one, of real numbers a real one.
         """
         box = self._box(index)
         if isinstance(box, Elements):
             raise IndexError("kasane: accumulate is for patches: integers, and slices of step 1")
-        letter = self._letter("accumulate")
-        alpha = complex(alpha)
+        letter, alpha = self._letter("accumulate"), self._number("alpha", alpha).tobytes()
         self._to_patch(box, self._converted(values), lambda b, x: self._core.accumulate(b, x, letter, alpha))
 
     def fetch_add(self, index, n=1):
@@ -179,7 +180,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         box = self._box(index)
         if isinstance(box, Elements) or box.shape:
             raise IndexError("kasane: fetch_add is for one element: give an integer for each dimension")
-        before = self._core.fetch_add(box, self._letter("fetch_add", "if"), self._converted(n).tobytes())
+        before = self._core.fetch_add(box, self._letter("fetch_add", "if"), self._number("n", n).tobytes())
         return np.frombuffer(before, self._dtype)[0]
 
     def gather(self):
@@ -198,12 +199,20 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         values = np.asarray(values)
         if values.dtype != self._dtype:
             whole = values.ndim == 0 and (large or values.dtype.kind in "biu")  # it has no type of its own
-            if whole and self._dtype.kind in "iu":
-                range_ = np.iinfo(self._dtype)
-                if not range_.min <= int(values) <= range_.max:
-                    raise ValueError(f"kasane: {values} in an array of type {self._dtype}")
-            values = values.astype(self._dtype, casting="unsafe" if whole else "same_kind")
+            checked = _checked(values, self._dtype, large)
+            values = values.astype(self._dtype, casting="unsafe" if whole or checked else "same_kind")
         return values
+
+    def _number(self, what, value):
+        """One element, which is value exactly, but for what floating point rounds."""
+        if np.ndim(value):
+            raise TypeError(f"kasane: {what} is an array of shape {np.shape(value)}; give one number")
+        if self._dtype.kind in "iu" and isinstance(value, (float, np.floating)) and float(value).is_integer():
+            value = int(value)
+        try:
+            return self._converted(value)
+        except TypeError:
+            raise TypeError(f"kasane: {what} is {value!r}, and elements are of type {self._dtype}") from None
 
     def _box(self, index):
         return self._core.box(index) or parse(index, self._shape)
@@ -461,7 +470,10 @@ def dot(a, b):
 
 
 def copy(source, target):
-    """target = source, however the two are distributed. Collective."""
+    """target = source, however the two are distributed. Collective.
+
+    Raises ValueError: target's elements do not hold an integer of source's.
+    """
     _same_shape("copy", source, target)
     if not np.can_cast(source.dtype, target.dtype, "same_kind"):
         raise TypeError(f"kasane.copy: from {source.dtype} to {target.dtype}")
@@ -470,7 +482,9 @@ def copy(source, target):
         if source is target:
             return  # and the hint that target is overwritten would discard what source has
         for low, high, view in target._each_piece(_WRITE_ONLY):
-            view[...] = source._piece(target, low, high, view)
+            piece = source._piece(target, low, high, view)
+            _checked(piece, target.dtype)
+            view[...] = piece
 
     _together("kasane.copy", [source, target], b"", work)
 
@@ -489,7 +503,9 @@ def matmul(a, b, out=None, alpha=1, beta=0):
         tiles = (a.tile[0], b.tile[1]) if a._how["tiles"] and b._how["tiles"] else None
         out = Array((a.shape[0], b.shape[1]), a.dtype, tiles=tiles)
         beta = 0
-    _core.gemm(complex(alpha), a._core, b._core, complex(beta), out._core, a._letter("matmul", "fc"))
+    letter = a._letter("matmul", "fc")
+    alpha, beta = (complex(out._number(*number)) for number in (("alpha", alpha), ("beta", beta)))
+    _core.gemm(alpha, a._core, b._core, beta, out._core, letter)
     return out
 
 
@@ -499,8 +515,8 @@ def matmul(a, b, out=None, alpha=1, beta=0):
 def empty(shape, dtype=np.float64, **how):
     """A new array whose elements are not initialised. Collective.
 
-    shape: one number, or one for each of 1 to 8 dimensions. dtype: bool, integers, float32, float64,
-    complex64 or complex128.
+    shape: one number, or one for each of 1 to 8 dimensions. dtype: bool, integers, float16, float32, float64,
+    complex64 or complex128; in this machine's byte order, whatever that of dtype is.
 
     How it is distributed: without more a block a rank, in a grid of about cubes.
 
@@ -595,6 +611,17 @@ def _same_shape(call, a, b):
         raise TypeError(f"kasane.{call}: give distributed arrays")
     if a.shape != b.shape:
         raise ArgumentError(22, f"kasane.{call}: arrays of shapes {a.shape} and {b.shape}")
+
+
+def _checked(values, dtype, large=False):
+    """Whether values, and dtype, are integers: none of them is beyond it. large: values is a Python int."""
+    if dtype.kind not in "iu" or not (large or values.dtype.kind in "iu"):
+        return False
+    if values.size and not np.can_cast(values.dtype, dtype, "safe"):
+        for number in (values.min(), values.max()):
+            if not np.iinfo(dtype).min <= int(number) <= np.iinfo(dtype).max:
+                raise ValueError(f"kasane: {number} in an array of type {dtype}")
+    return True
 
 
 def _whole(axis, out):

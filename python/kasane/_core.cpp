@@ -257,8 +257,11 @@ class Array {
     return transfer(b, out, PyBUF_WRITABLE, &ArrayLayout::get);
   }
   bool put(const Box& b, const py::object& values) const { return transfer(b, values, 0, &ArrayLayout::put); }
-  bool accumulate(const Box& b, const py::object& values, char kind, std::complex<double> alpha) const {
-    return transfer(b, values, 0, &ArrayLayout::accumulate, element_of(kind), alpha);
+  /// alpha: one element, as bytes.
+  bool accumulate(const Box& b, const py::object& values, char kind, const std::string& alpha) const {
+    if (alpha.size() != layout_.element_bytes) refuse("accumulate: an alpha of another size");
+    const void* const bytes = alpha.data();
+    return transfer(b, values, 0, &ArrayLayout::accumulate, element_of(kind), bytes);
   }
 
   // Elements. indices: as many numbers of 64 bits as dimensions, each.

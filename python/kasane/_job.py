@@ -28,8 +28,20 @@ def attach(comm=None, **options):
     if _core.attached():
         raise Error(1, "kasane.attach: the process has joined a job already, as the first use of the package "
                        "does; call attach before, or detach()")
-    for name, value in options.items():
-        os.environ["KASANE_" + name.upper()] = str(value)
+    given = {"KASANE_" + name.upper(): str(value) for name, value in options.items()}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        _attach(comm)
+    except BaseException:  # a later call is without them
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        raise
+    if _core.ranks() > 1:
+        _end_job_at_exceptions()
+
+
+def _attach(comm):
     mpi4py = sys.modules.get("mpi4py.MPI")
     if comm is not None:
         if mpi4py is None:
@@ -39,8 +51,6 @@ def attach(comm=None, **options):
         if mpi4py is None:
             _start_mpi()
         _core.attach(None, 0)
-    if _core.ranks() > 1:
-        _end_job_at_exceptions()
 
 
 def detach():

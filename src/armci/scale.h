@@ -8,7 +8,6 @@
 #pragma once
 
 #include <kasane/kasane.h>
-#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstring>
@@ -52,7 +51,8 @@ Scale complex(const void* scale, kasane_element_t part) noexcept {
 }
 
 inline Scale whole(long s) noexcept {
-  const bool fits = std::abs(static_cast<double>(s)) <= 0x1p53;
+  constexpr long kExact = 1L << 53;
+  const bool fits = -kExact <= s && s <= kExact;
   return {KASANE_INT64, 8, 8, fits ? static_cast<double>(s) : 1.0, !fits};
 }
 

@@ -147,10 +147,58 @@ void ArrayLayout::put(const std::size_t* first, const std::size_t* last, const v
   group.end();
 }
 
+namespace {
+
+template <class T>
+T number_at(const void* p) noexcept {
+  T value;
+  std::memcpy(&value, p, sizeof value);
+  return value;
+}
+/// As the C interface takes it, which has no integers but those that a double holds.
+std::complex<double> scale_of(kasane_element_t element, const void* alpha) noexcept {
+  switch (element) {
+    case KASANE_INT32: return number_at<std::int32_t>(alpha);
+    case KASANE_INT64: return static_cast<double>(number_at<std::int64_t>(alpha));
+    case KASANE_FLOAT: return number_at<float>(alpha);
+    case KASANE_DOUBLE: return number_at<double>(alpha);
+    case KASANE_COMPLEX_FLOAT: return number_at<std::complex<float>>(alpha);
+    case KASANE_COMPLEX_DOUBLE: return number_at<std::complex<double>>(alpha);
+  }
+  return 1;
+}
+bool is_exact(kasane_element_t element, const void* alpha) noexcept {
+  constexpr std::int64_t kExact = std::int64_t{1} << 53;
+  const std::int64_t n = element == KASANE_INT64 ? number_at<std::int64_t>(alpha) : 0;
+  return -kExact <= n && n <= kExact;
+}
+/// The patch in the caller's memory times alpha, modulo 2^64, without gaps.
+std::vector<std::uint64_t> products_of(const ArrayLayout& l, const std::size_t* first,
+                                       const std::size_t* last, const Local& local, const void* alpha) {
+  std::size_t n = 1, at[ArrayLayout::kMost] = {};
+  for (std::size_t d = 0; d < l.dimensions; ++d) n *= last[d] - first[d];
+  std::vector<std::uint64_t> products(n);
+  for (std::uint64_t& product : products) {
+    std::size_t inside = 0;
+    for (std::size_t d = 0; d < l.dimensions; ++d) inside += at[d] * local.stride[d];
+    product = number_at<std::uint64_t>(local.at + inside) * number_at<std::uint64_t>(alpha);
+    for (std::size_t d = l.dimensions; d-- > 0 && ++at[d] == last[d] - first[d];) at[d] = 0;
+  }
+  return products;
+}
+
+}  // namespace
+
 void ArrayLayout::accumulate(const std::size_t* first, const std::size_t* last, const void* p,
-                             const std::size_t* ld, kasane_element_t element, std::complex<double> scale,
+                             const std::size_t* ld, kasane_element_t element, const void* alpha,
                              pending_group* given) const {
   const Local local(*this, "kasane::array::accumulate", first, last, p, ld);
+  if (!is_exact(element, alpha)) {
+    constexpr std::int64_t one = 1;
+    const std::vector<std::uint64_t> products = products_of(*this, first, last, local, alpha);
+    return accumulate(first, last, products.data(), nullptr, element, &one, given);
+  }
+  const std::complex<double> scale = scale_of(element, alpha);
   const double parts_of_scale[2] = {scale.real(), scale.imag()};
   Group group(given);
   each_transfer(

@@ -188,13 +188,16 @@ void at_parts(const Container& c, const F& f) {
 /// f(s, sum) at the rank of each part, whose sum begins as identity; then all sums, combined.
 template <class Container, class R, class Combine, class F>
 [[nodiscard]] R reduce_parts(const Container& c, R identity, Combine& combine, const F& f) {
-  std::vector<R> sums(c.parts(), identity);
+  struct Slot {  // a vector of bool has no elements
+    R sum;
+  };
+  std::vector<Slot> slots(c.parts(), Slot{identity});
   at_parts(c, [&](std::uint32_t s) {
     R sum = identity;
     f(s, sum);
-    sums[s] = std::move(sum);
+    slots[s].sum = std::move(sum);
   });
-  for (R& sum : sums) identity = std::invoke(combine, std::move(identity), std::move(sum));
+  for (Slot& slot : slots) identity = std::invoke(combine, std::move(identity), std::move(slot.sum));
   return identity;
 }
 

@@ -5,6 +5,7 @@
  * compares its segment, by plain loads, with the model. Usage: oracle SEED PHASES [MIB]: segments of about so
  * many MiB, over which larger operations are spread */
 #include <armci.h>
+#include <limits.h>
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -73,7 +74,8 @@ static int generate(operation_t* o, random_t* r, int actor, size_t* used) {
   o->garbage = upto(r, 3);
   o->values = upto(r, 1000);
   o->scale[0] = upto(r, 7) - 3, o->scale[1] = upto(r, 2) ? 0 : upto(r, 5) - 2;
-  if (o->type == ARMCI_ACC_LNG && upto(r, 4) == 0) o->scale[0] = (1L << 60) + 1;
+  const long large[4] = {(1L << 60) + 1, (1L << 53) + 1, -(1L << 53) - 1, LONG_MIN}; /* no doubles but one */
+  if (o->type == ARMCI_ACC_LNG && upto(r, 4) == 0) o->scale[0] = large[upto(r, 4)];
   if (o->form == 3) o->type = upto(r, 4); /* int, long, float, double */
   if (o->form == 3) o->later = o->kind == 0 ? o->later : 0;
   if (o->kind == 2 && upto(r, 2)) { /* in the common part, which has a place for each type */

@@ -136,6 +136,7 @@ std::uint64_t plays(unsigned seed, const std::vector<std::uint32_t>& ranks) {
   w += kasane::reduce(
            v, std::uint64_t{0}, [](const T& x) { return static_cast<std::uint64_t>(x); },
            [](std::uint64_t a, std::uint64_t b) { return a + b; }) != sum;
+  w += kasane::reduce(v, false, [](const T& x) { return !(x == x); }, std::logical_or<>());
   return w + (i != oracle.size()) + (v.size() != oracle.size());
 }
 

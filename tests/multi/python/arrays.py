@@ -115,6 +115,55 @@ def numbers():
     same(kasane.full(3, 2**70, float), np.full(3, 2.0**70), "an integer in floating point")
 
 
+def casts():
+    """What an element does not hold is refused, or rounded as NumPy rounds: nothing else is stored."""
+    n = kasane.ranks()
+    for dtype, alpha in (("int64", 2**53 + 1), ("int64", 2**62 // n + 1), ("int64", -2**60 // n - 1),
+                         ("int32", 2.0), ("int32", np.int8(-3)), ("int32", True), ("float32", 0.5),
+                         ("float64", 2**60), ("float64", np.int64(3)), ("complex64", 1 + 2j),
+                         ("complex128", 2)):
+        a = kasane.zeros((3, 4), dtype)
+        a.accumulate(np.s_[1:, 1:3], np.full((2, 2), 1, dtype), alpha=alpha)
+        kasane.barrier()
+        right = np.zeros((3, 4), dtype)
+        right[1:, 1:3] = np.asarray(alpha).astype(dtype) * n
+        same(a, right, f"alpha {alpha} of {dtype}")
+    for kind, dtype, alpha in ((TypeError, "int64", 0.5), (TypeError, "int32", 1.9),
+                               (TypeError, "float64", 1j), (TypeError, "float32", 1 + 2j),
+                               (ValueError, "int32", 2**40), (ValueError, "int64", 2**63),
+                               (TypeError, "int64", float("nan")),
+                               (ValueError, "int32", 1e300), (TypeError, "float64", np.ones(2)),
+                               (TypeError, "float64", "2"), (TypeError, "int64", None)):
+        a = kasane.zeros(4, dtype)
+        refused(kind, "", lambda: a.accumulate(..., np.ones(4, dtype), alpha=alpha))
+        assert a.sum() == 0
+    a = kasane.zeros(4, "int32")
+    for number in (np.array([1, 2], "int32"), np.array([1], "int32"), 0.5, 1j, "1", None):
+        refused(TypeError, "n is", lambda: a.fetch_add(0, number))
+    for number in (2.5, 2.0, float("nan"), np.ones(4), 1j, "5", None):
+        refused(TypeError, "", lambda: a.put(1, number))
+    for values in (np.array([2**31]), np.array([0, -2**31 - 1]), np.array([2**63], "uint64"),
+                   np.full(2, 2**40)):
+        refused(ValueError, "in an array of type int32", lambda: a.put(np.s_[:values.size], values))
+        refused(ValueError, "", lambda: a.accumulate(np.s_[:values.size], values))
+    refused(ValueError, "300 in an array", lambda: kasane.zeros(3, "uint8").put(1, np.array(300)))
+    refused(ValueError, "-1 in an array", lambda: kasane.zeros(3, "uint64").put([0], np.array([-1])))
+    kasane.barrier()
+    assert a.sum() == 0
+    kasane.barrier()
+    a[1:3] = np.array([2**31 - 1, -2**31])  # of a larger type
+    kasane.barrier()
+    same(a, np.array([0, 2**31 - 1, -2**31, 0], "int32"), "a patch of a larger type")
+    large = kasane.full(9, 2**40)
+    narrow = kasane.zeros(9, "int32")
+    refused((ValueError, kasane.Error), "", lambda: kasane.copy(large, narrow))
+    for dtype in ("float16", ">f8", ">i4"):
+        b = kasane.full(5, 3, dtype)
+        assert b.sum() == 15 and (b + b)[4] == 6 and b.dtype == np.dtype(dtype).newbyteorder("=")
+    for dtype in ("longdouble", "clongdouble", "datetime64[s]", "S3", "U3", "V4", object):
+        refused(TypeError, "elements of type", lambda: kasane.zeros(5, dtype))
+
+
 def counters():
     for dtype in TYPES[:4]:
         a = kasane.zeros(7, dtype)
@@ -199,6 +248,9 @@ def products():
         kasane.matmul(a, b, out=c, alpha=2, beta=3)
         same(c, (2 * (x @ y) + 3).astype(dtype), "matmul")
         same(np.matmul(a, b), x @ y, "numpy.matmul")
+        if "complex" not in dtype:
+            for numbers in ({"alpha": 1j}, {"beta": 1j}, {"alpha": np.ones(1)}, {"beta": "1"}):
+                refused(TypeError, "a is", lambda: kasane.matmul(a, b, out=c, **numbers))
     refused(ValueError, "(60, 50) and (60, 50)", lambda: a @ a)
     refused(TypeError, "matrices", lambda: a @ 3)
 
@@ -342,6 +394,7 @@ def ends():
     refused(MemoryError, "", lambda: kasane.empty(1 << 33, "int8"))
     kasane.detach()
     del os.environ["KASANE_SPACE"]
+    refused(ValueError, "lots", lambda: kasane.attach(dram="lots"))  # and later calls are without it
     kasane.attach()
 
 
@@ -389,6 +442,53 @@ def large():
     same(c[500, :9], 2.0 * np.arange(9) + 1, "a transpose beyond DRAM")
 
 
+def nothing():
+    """Patches without an element; arrays have at least one."""
+    a = kasane.full((7, 9), 4, tiles=(3, 3))
+    for index in (np.s_[3:3], np.s_[7:], np.s_[:, 9:], np.s_[5:2, 3], np.s_[2:2, 3:3]):
+        x = np.zeros((7, 9), a.dtype)[index]
+        assert a[index].shape == a.get(index, out=x).shape == x.shape and x.size == 0
+        a[index] = 5
+        a[index] = x
+        a.accumulate(index, x)
+    nowhere = np.zeros(0, int)
+    for index in (np.s_[3:3, ::-1], (nowhere, nowhere)):
+        assert a[index].size == 0
+        a[index] = 5
+    kasane.barrier()
+    assert a.min() == a.max() == 4
+    for shape in (0, (3, 0), (0, 3, 3)):
+        refused(ValueError, "no element", lambda: kasane.zeros(shape))
+    refused(ValueError, "no element", lambda: kasane.array(np.zeros((0, 3))))
+
+
+def many():
+    """More elements than 32 bits number, in memory that is mostly not touched."""
+    for dtype, n, how in (("int32", 2**32 + 1000, {}), ("int64", 2**31 + 1000, {"tiles": 1 << 20})):
+        a = kasane.empty(n, dtype, **how)
+        assert len(a) == a.size == n and a.nbytes == n * a.dtype.itemsize
+        for at in {2**31 - 50, n - 100, min(2**32, n) - 100}:
+            if kasane.rank() == 0:
+                a[at:at + 100] = np.arange(100)
+            kasane.barrier()
+            a.accumulate(np.s_[at:at + 100], np.ones(100, dtype), alpha=2)
+            kasane.barrier()
+            right = np.arange(100).astype(dtype) + 2 * kasane.ranks()
+            same(a[at:at + 100], right, "a patch")
+            same(a[at - n:][:100], right, "from the end on")
+            same(a[[at + 7, at]], right[[7, 0]], "elements")
+            same(a[at:at + 100:7], right[::7], "steps")
+            a.fetch_add(at + 99, 1)
+            kasane.barrier()
+            assert a[at + 99] == right[99] + kasane.ranks()
+            kasane.barrier()
+        refused(IndexError, f"index {n} of dimension 0", lambda: a[n])
+    b = kasane.zeros((2, 2**30 + 500), "uint8")  # all of it is touched
+    b += 1
+    assert b.sum() == b.size > 2**31
+    assert b.min() == b.max() == 1 and b[1, -1] == 1
+
+
 def mpi4py_too():
     """A communicator, and both packages' arrays in one program."""
     assert MPI.COMM_WORLD.rank == kasane.rank() and MPI.COMM_WORLD.size == kasane.ranks()
@@ -417,7 +517,8 @@ def fails():
     a.fill(1)
 
 
-ALL = [patches, numbers, counters, elementwise, reductions, products, local, files, errors, ends, threads]
+ALL = [patches, numbers, casts, counters, elementwise, reductions, products, local, files, nothing, errors,
+       ends, threads]
 
 if __name__ == "__main__":
     names = [n for n in sys.argv[1:] if n in globals()]
