@@ -17,6 +17,7 @@
 #include "mem/space.h"
 #include "runtime/crash_stack.h"
 #include "runtime/crash_text.h"
+#include "runtime/own_thread_locals.h"
 #include "runtime/process_state.h"
 #include "runtime/signals.h"
 #include "ult/pool.h"
@@ -116,10 +117,10 @@ void explain_address(const void* address, const char* meaning) noexcept {
     text.add(", where nothing is allocated: a wild pointer, or memory that was freed\n");
   } else if (at < 4096) {
     text.add("that is a null pointer, or a member of one\n");
-  } else {
+  } else if (!describe_foreign_thread_local(text, address)) {
     text.add(
-        "that lies outside of the global space: a wild pointer, or memory of another rank's heap (malloc, "
-        "a library's variables)\n");
+        "that lies outside of the global space: a wild pointer, or memory of another rank alone (malloc, a "
+        "thread_local, a stack of a std::thread, variables of libraries)\n");
   }
   say(text);
 }

@@ -146,6 +146,10 @@ bool describe_variable(CrashText& text, const void* address) noexcept {
   return add_symbol(text, MappedFile(ObjectFile(object).opened()), STT_OBJECT, relative, relative);
 }
 
+bool describe_thread_local(CrashText& text, std::uintptr_t offset) noexcept {
+  return add_symbol(text, MappedFile("/proc/self/exe"), STT_TLS, offset, offset);
+}
+
 CrashText& describe_data(CrashText& text, const void* address) noexcept {
   CrashText name;
   text.address(address);

@@ -35,6 +35,9 @@ void leave_out_runtime(Backtrace&) noexcept;
 /// Appends the name of the variable at address, if a symbol covers it. False: none does.
 bool describe_variable(CrashText& text, const void* address) noexcept;
 
+/// Likewise of the program's thread_local at this offset in each thread's block of them.
+bool describe_thread_local(CrashText& text, std::uintptr_t offset) noexcept;
+
 /// Appends the address of data, and behind it the name of the variable there, in brackets, if it has one.
 CrashText& describe_data(CrashText& text, const void* address) noexcept;
 

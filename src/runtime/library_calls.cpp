@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What libstdc++.so does for one process, for all ranks: std::locale, the numbers of kinds of facets and of
-// words in streams, and the locks of std::atomic_load(shared_ptr*) and its like. libstdc++ and the program
-// call these functions through their tables of addresses. Private memory is libstdc++'s matter.
+// words in streams, the locks of std::atomic_load(shared_ptr*) and its like, and those of the iterators of a
+// container that -D_GLIBCXX_DEBUG lists. libstdc++ and the program call these functions through their tables
+// of addresses. Private memory is libstdc++'s matter.
 //
 // A locale that a thread makes lies in global memory:
 //
@@ -159,6 +160,39 @@ constexpr PointerLock kOfJob{0xFF, 0xFF};  ///< libstdc++ has 16 locks
 constinit Hidden<void (*)(PointerLock*, const void*)> g_lock_one("_ZNSt10_Sp_lockerC1EPKv");
 constinit Hidden<void (*)(PointerLock*, const void*, const void*)> g_lock_two("_ZNSt10_Sp_lockerC1EPKvS1_");
 constinit Hidden<void (*)(PointerLock*)> g_unlock("_ZNSt10_Sp_lockerD1Ev");
+
+/// __gnu_debug::_Safe_iterator_base, as libstdc++ has it.
+struct DebugIterator {
+  const void* container;
+};
+using Detach = Hidden<void (*)(DebugIterator*)>;
+using AttachSingle = Hidden<void (*)(DebugIterator*, const void* container, bool)>;
+constinit Detach g_detach("_ZN11__gnu_debug19_Safe_iterator_base9_M_detachEv"),
+    g_detach_local("_ZN11__gnu_debug25_Safe_local_iterator_base9_M_detachEv");
+constinit AttachSingle g_attach_single(
+    "_ZN11__gnu_debug19_Safe_iterator_base16_M_attach_singleEPNS_19_Safe_sequence_baseEb"),
+    g_attach_single_local(
+        "_ZN11__gnu_debug25_Safe_local_iterator_base16_M_attach_singleEPNS_19_Safe_sequence_baseEb");
+constinit Hidden<pthread_mutex_t* (*)(const void*)> g_lock_of_iterators(
+    "_ZN11__gnu_debug19_Safe_sequence_base12_M_get_mutexEv");
+
+/// Of a container's lists of iterators; null: libstdc++'s serves.
+pthread_mutex_t* lock_of_iterators(const void* container) noexcept {
+  if (g_words == nullptr || !is_shared_atomic(container)) return nullptr;
+  // The upper bits of the product depend on all bits of the address.
+  const std::uint64_t mixed = reinterpret_cast<std::uintptr_t>(container) * 0x9E3779B97F4A7C15;
+  return &g_words->iterator_locks[mixed >> 32 & (g_words->iterator_locks.size() - 1)];
+}
+
+/// Takes an iterator out of its container's list.
+void detach_iterator(DebugIterator* self, Detach& libstdcxx, AttachSingle& attach_single) {
+  if (self->container == nullptr) return;
+  pthread_mutex_t* const lock = lock_of_iterators(self->container);
+  if (lock == nullptr) return libstdcxx.get()(self);
+  ::pthread_mutex_lock(lock);
+  attach_single.get()(self, nullptr, false);  // to none
+  ::pthread_mutex_unlock(lock);
+}
 
 }  // namespace
 
@@ -319,6 +353,25 @@ void kasane_unlock_pointers(PointerLock* self) {
 }
 KASANE_SHOWN void kasane_unlock_pointers_base(PointerLock*) asm("_ZNSt10_Sp_lockerD2Ev");
 void kasane_unlock_pointers_base(PointerLock* self) { kasane_unlock_pointers(self); }
+
+// ---- -D_GLIBCXX_DEBUG: what takes the lock of a container's lists of iterators ----------------------------
+
+// __gnu_debug::_Safe_sequence_base::_M_get_mutex(). A __gnu_cxx::__mutex& is returned as its address.
+KASANE_SHOWN pthread_mutex_t* kasane_lock_of_iterators(const void*) asm(
+    "_ZN11__gnu_debug19_Safe_sequence_base12_M_get_mutexEv");
+pthread_mutex_t* kasane_lock_of_iterators(const void* container) {
+  pthread_mutex_t* const lock = lock_of_iterators(container);
+  return lock != nullptr ? lock : g_lock_of_iterators.get()(container);
+}
+
+// _M_detach() of iterators, and of those of one bucket, which libstdc++ compiled with the lock of its own.
+KASANE_SHOWN void kasane_detach(DebugIterator*) asm("_ZN11__gnu_debug19_Safe_iterator_base9_M_detachEv");
+void kasane_detach(DebugIterator* self) { detach_iterator(self, g_detach, g_attach_single); }
+KASANE_SHOWN void kasane_detach_local(DebugIterator*) asm(
+    "_ZN11__gnu_debug25_Safe_local_iterator_base9_M_detachEv");
+void kasane_detach_local(DebugIterator* self) {
+  detach_iterator(self, g_detach_local, g_attach_single_local);
+}
 
 }  // extern "C"
 

@@ -19,6 +19,8 @@ struct LibraryWords {
   std::uint64_t first_kind = 0;         ///< 0: no kind yet; the number of kinds[0], plus one
   std::uint64_t first_stream_word = 0;  ///< 0: none yet; of ios_base::xalloc
   std::uint32_t stream_words = 0;       ///< that follow the first
+  /// Of the lists of iterators that -D_GLIBCXX_DEBUG keeps, by the address of the container.
+  std::array<pthread_mutex_t, 64> iterator_locks = {};
 };
 
 /// Called once, before all constructors. Until then, and without it, libstdc++ has its own.

@@ -28,7 +28,7 @@ MemoryAt memory_at(pid_t process, std::uint64_t address) {
     const bool file = name.starts_with('/');
     name = name.substr(name.rfind('/') + 1);
     if (access[1] != 'w') return file && access[0] == 'r' ? MemoryAt{name, true} : MemoryAt{};
-    if (!file) return {"anonymous memory (malloc, an OS thread's stack, or mmap)"};
+    if (!file) return {"anonymous memory (malloc, an OS thread's stack or thread_locals, or mmap)"};
     return {name + " (variables of the program or of a library)"};
   }
   return {};

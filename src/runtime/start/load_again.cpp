@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/raw_call.h"
+#include "runtime/own_thread_locals.h"
 
 namespace kasane::runtime {
 namespace {
@@ -128,23 +129,6 @@ bool fill_above_top() noexcept {
   return !call_failed(got);
 }
 
-/// Else the kernel would continue to write into this image's thread block. Absent before glibc 2.35.
-extern "C" {
-[[gnu::weak]] extern const std::ptrdiff_t __rseq_offset;
-[[gnu::weak]] extern const unsigned int __rseq_size;
-}
-bool leave_rseq() noexcept {
-  if (&__rseq_size == nullptr || __rseq_size == 0) return true;
-  constexpr Word kSignature = 0x53053053, kUnregister = 1;
-  Word area;
-  asm("mov %%fs:0, %0" : "=r"(area));
-  area += static_cast<Word>(__rseq_offset);
-  for (Word bytes = 32; bytes <= 256; bytes += 32) {  // the registered length is not known
-    if (raw_call(SYS_rseq, area, bytes, kUnregister, kSignature) == 0) return true;
-  }
-  return false;
-}
-
 /// Tells the kernel the addresses of this image, from which debuggers and core files have them. Where the
 /// kernel refuses, the user has to tell the debugger.
 void correct_kernel(char* const* environment) noexcept {
@@ -241,7 +225,8 @@ void load_again(char** argv, char** environment, char* last) noexcept {
     *to++ = values[i].a_type;
     *to++ = value;
   }
-  if (!leave_rseq()) return;
+  // Else the kernel would continue to write into this image's thread block.
+  if (leave_rseq() < 0) return;
   if (!program.map_segments())
     raw_call(SYS_exit_group, 1);  // nothing of the first image can be used any more
   raw_call(SYS_close, static_cast<Word>(program.fd));

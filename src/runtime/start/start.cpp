@@ -45,6 +45,7 @@
 #include "runtime/options.h"
 #include "runtime/own_addresses.h"
 #include "runtime/own_descriptors.h"
+#include "runtime/own_thread_locals.h"
 #include "runtime/process_state.h"
 #include "runtime/program_objects.h"
 #include "runtime/runtime.h"
@@ -266,6 +267,7 @@ using namespace kasane::runtime;
   become_same_image(argv, environment);
   if (environ == nullptr) environ = environment;  // libc's own constructor sets it to the same value later
   become_launched();
+  if (process().ranks > 1) take_own_thread_locals(process().rank);  // last: errno has another address then
 }
 
 void kasane_start_built_with(const char* begin, const char* end) noexcept {

@@ -314,6 +314,7 @@ print((a @ kasane.full((18, 7), 2.0)).sum())"
     # library_calls.cpp, process_calls.cpp
     public="$public|std::locale::(~?locale|operator=|_Impl::(~?_Impl|_M_install_facet)|id::_M_id)\("
     public="$public|std::_Sp_locker::|std::ios_base::xalloc|std::pmr::set_default_resource"
+    public="$public|__gnu_debug::_Safe_(sequence_base::_M_get_mutex|(local_)?iterator_base::_M_detach)\("
     public="$public|std::set_(terminate|new_handler)"
     # mmap and its like are system calls of its own (src/base/memory_calls.cpp).
     if nm -D --undefined-only "$library" | grep -wE "mmap(64)?|munmap|mremap|madvise"; then
