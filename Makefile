@@ -19,7 +19,7 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install test test-long test-numa demo demo-graph docs soak format \
+.PHONY: build install test test-long test-numa test-cpus demo demo-graph docs soak format \
   format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
@@ -41,6 +41,9 @@ test-long: ## the same under asan, then the long tests: all ranks, networks, fau
 
 test-numa: build ## memory of NUMA nodes, in an emulated machine that has three: 2 minutes
 	scripts/test_numa.sh build/$(PRESET)
+
+test-cpus: build ## programs on emulated processors: without AVX, with AVX2, with all that QEMU has: 4 minutes
+	scripts/test_cpus.sh build/$(PRESET)
 
 demo: ## build two programs and sort: a word list, 10 M keys on ranks and workers, and more than memory holds
 	@scripts/install-dependencies.sh

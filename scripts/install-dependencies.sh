@@ -5,7 +5,7 @@
 # Run as root, or as a user who may use sudo. Says what it installs; quiet when nothing is missing.
 #   --tests   also what `make build`, `make test` and `make format` need: networks, peers of the benchmarks,
 #             GoogleTest
-#   --numa    what `make test-numa` needs: a machine emulator
+#   --numa    what `make test-numa` and `make test-cpus` need: a machine emulator
 #   --tools   clang-tidy (for `make tidy`)
 #   --list    print the packages and stop
 set -eu

@@ -690,7 +690,7 @@ void begin_catching_calls(bool kernel_waits) noexcept {
   guard_call_signal();
   Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
   if (ruled && !mem::catch_calls_of_program())
-    ruled = fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH)");
+    ruled = fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH), which Linux 5.11 has");
   if (ruled) return;
   g_calls_wrapped = true;
   if (kernel_waits) return;
@@ -699,10 +699,8 @@ void begin_catching_calls(bool kernel_waits) noexcept {
   CrashText text;
   text.add("kasane: system calls cannot be caught here: ").add(ruled.error().message.c_str());
   text.add(
-      "; Linux 5.11 can. Those by libc's functions (read, write) work on global memory; those within libc or "
-      "by "
-      "syscall() may fail with EFAULT: then use private buffers, views (kasane::view), or --faults "
-      "uffd-thread\n");
+      ". Those by libc's functions (read, write) work on global memory; those within libc or by syscall() "
+      "may fail with EFAULT: then use private buffers, views (kasane::view), or --faults uffd-thread\n");
   warn(text);
 }
 

@@ -1,28 +1,5 @@
-#!/bin/busybox sh
 # SPDX-License-Identifier: Apache-2.0
-# The first process of the virtual machine (scripts/test_numa.sh): runs each case, prints its status, and
-# switches the machine off.
-/bin/busybox --install -s /bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-mount -t tmpfs tmp /tmp
-mkdir -p /dev/shm /var/tmp /etc
-mount -t tmpfs shm /dev/shm
-ip link set lo up
-export PATH=/bin HOME=/ TMPDIR=/tmp HWLOC_COMPONENTS=-gl,-opencl
-
-# run_case NAME COMMAND …
-run_case() {
-  name=$1
-  shift
-  echo "== $name"
-  timeout 240 "$@"
-  echo "CASE $name $?"
-}
-
-kernel=$(uname -r)
-echo "guest: Linux $kernel, $(cut -d' ' -f1 /proc/uptime) s after its start"
+# The cases of scripts/test_numa.sh, for tests/guest/init.sh.
 for node in /sys/devices/system/node/node[0-9]*; do
   echo "guest: ${node##*/}: CPUs $(cat "$node/cpulist"), $(sed -n 's/.*MemFree: *//p' "$node/meminfo") free"
 done
@@ -73,5 +50,3 @@ for engine in $(kasane info | sed -n 's/^  \([a-z-]*\)  *available: \(userfaultf
   as_user "released_$engine" -n 2 --workers 2 --faults "$engine" -- numa_memory released
   as_user "four_shared_$engine" -n 4 --workers 1 --faults "$engine" -- numa_memory shared
 done
-echo "guest: $(cut -d' ' -f1 /proc/uptime) s after its start"
-poweroff -f
