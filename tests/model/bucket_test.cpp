@@ -2,8 +2,8 @@
 // A bucket of kasane::unordered_map (kasane/containers/bucket.hpp, the shipping tables) that threads read,
 // change, split and clear at once. One key; its value counts the changes. A far thread reads a bucket in two
 // parts, in either order, by a directory of its own that may be old; a near one by the directory, and looks
-// at the word twice. Behind the first bucket there may be another one, which then has the key, or which is put
-// there meanwhile.
+// at the word twice. Behind the first bucket there may be another one, which has the key, or is put there
+// meanwhile.
 //
 // Checked: a find sees every change that ended before it began, and none that had not begun; no change is
 // lost; none is made in a bucket that was cleared; a call is refused only if it has met a clear, which is

@@ -16,8 +16,8 @@
 /// meet that bit are.
 ///
 /// **Chains.** Where a directory does not grow, since many hashes end alike, a full bucket gets another one
-/// behind it, and that one again. The first one's word is the lock, and its checksum covers the entries of all.
-/// What is behind has the word 0, and its occupancy in its place, as prefix.
+/// behind it, and so on. The first one's word is the lock, and its checksum covers the entries of all. What
+/// is behind has the word 0, and its occupancy in its place, as prefix.
 #pragma once
 
 #include <cstddef>
@@ -150,8 +150,8 @@ enum class Split : std::uint8_t { lock, fill_new, name_new, publish_old, done, g
   return Split::done;
 }
 
-/// Whether a directory of so many words may be one of twice as many: it takes no more memory than the buckets,
-/// so hashes that end alike cost no more than those that do not.
+/// Whether a directory of so many words may be one of twice as many. It takes no more memory than the buckets:
+/// else hashes that end alike would double it for each entry.
 [[nodiscard]] constexpr bool may_grow(std::uint64_t words, std::uint64_t buckets,
                                       std::size_t bucket_bytes) noexcept {
   return words < kMostPrefixes && 2 * words * sizeof(Word) <= buckets * bucket_bytes;

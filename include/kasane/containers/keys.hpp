@@ -4,7 +4,7 @@
 ///
 /// | the key | hash | equality |
 /// |---|---|---|
-/// | an integer, an enumeration, a pointer, an array of them, `equal_as_bytes` | of its bytes | of its bytes |
+/// | integers, enumerations, pointers, arrays of them, `equal_as_bytes` | of its bytes | of its bytes |
 /// | what std::hash takes: float, double, a class that specialises it | std::hash | == |
 /// | anything else | the map's third argument | == |
 ///
@@ -74,8 +74,8 @@ struct KeyHash {
   }
 };
 
-/// What a map takes for a key's hash: the bits of a hash function that is not its own are mixed, since those of
-/// many are alike where keys are (std::hash gives integers as they are).
+/// What a map takes for a key's hash. The bits of a hash that is not its own are mixed: many give bits that
+/// are alike where keys are, as std::hash, which gives integers as they are.
 template <class Hash, class Key>
 [[nodiscard]] inline std::uint64_t hash_of(const Key& key) {
   if constexpr (std::is_same_v<Hash, KeyHash<Key>>) {

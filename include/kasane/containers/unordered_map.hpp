@@ -417,7 +417,8 @@ class Map : public Parts<Shard> {
                       std::uint64_t hash, const Key&, Seen&);
   static void look_behind(const Shard*, Word link, std::uint64_t hash, const Key&, Seen&);
   template <class Access, class Function>
-  static bucket::Look read_chain(const Shard*, Bucket* first, std::uint64_t hash, const Function&);
+  static bucket::Look read_chain(const Shard*, Bucket* first, std::uint64_t hash, Bucket& copy,
+                                 const Function&);
   template <class Access>
   static bucket::Look seek(const Shard*, Bucket* first, std::uint64_t hash, const Key&, Seen&);
   template <class Access, class Wants, class Apply>
@@ -585,16 +586,16 @@ template <class Key, class Value, class Hash>
   }
 }
 
-/// Calls f(copy, where it is, number) for each bucket of a chain, of whose copies `word` has the occupancy.
+/// Calls f(where it is, number) for each bucket of a chain, while `copy` has it, and its occupancy in the
+/// word.
 template <class Key, class Value, class Hash>
 template <class Access, class Function>
 bucket::Look Map<Key, Value, Hash>::read_chain(const Shard* shard, Bucket* first, std::uint64_t hash,
-                                               const Function& f) {
+                                               Bucket& copy, const Function& f) {
   constexpr bool near = std::is_same_v<Access, Near>;
   Word word = near ? Near::load(&first->word) : 0, number = 0;
   bucket::Place place;
   std::uint32_t sum = 0;
-  Bucket copy;
   for (Bucket* b = first; b != nullptr; b = number != 0 ? bucket_at<Access>(shard, number) : nullptr) {
     Access::read(&copy, b, sizeof copy);
     if (number == 0) {
@@ -607,7 +608,7 @@ bucket::Look Map<Key, Value, Hash>::read_chain(const Shard* shard, Bucket* first
       copy.word = Word{copy.place.occupancy()} << 32;
     }
     if (!near) sum ^= sum_of(copy, number, bucket::occupancy(copy.word));
-    f(copy, b, number);
+    f(b, number);
     number = copy.place.link();
   }
   // near: the word before and after says what the checksum would
@@ -633,7 +634,8 @@ bucket::Look Map<Key, Value, Hash>::seek(const Shard* shard, Bucket* first, std:
     const std::uint32_t sum = bucket::checksum(seen.word);
     return bucket::judge(seen.word, place, stood ? sum : ~sum, hash);
   } else {
-    return read_chain<Access>(shard, first, hash, [&](const Bucket& copy, Bucket* at, Word number) {
+    Bucket copy;
+    return read_chain<Access>(shard, first, hash, copy, [&](Bucket* at, Word number) {
       if (number == 0) seen.word = copy.word;
       look_in<Access>(copy, at, number, copy.place, bucket::occupancy(copy.word), hash, key, seen);
     });
@@ -1105,28 +1107,28 @@ void Map<Key, Value, Hash>::cover(std::uint32_t s, bucket::Place& place, Bucket&
   const ItemBytes* const behind = more ? &copy.entry[kEntries - 1] : nullptr;
   const std::uint64_t hash = more ? hash_of<Hash>(behind->object().key) : place.prefix();
   Selection some(behind);
-  const auto take = [&](const Bucket& b, Bucket*, Word number) {
+  bucket::Place found;
+  const auto take = [&](Bucket*, Word number) {
     if (number == 0) {
       some.clear();
-      copy.word = b.word;
-      copy.place = b.place;
-      if (b.place.link() == 0 && !more) copy = b;
+      found = copy.place;
     }
-    if (copy.place.link() == 0 && !more) return;
-    for (std::uint32_t left = bucket::occupancy(b.word); left != 0; left &= left - 1)
-      some.add(b.entry[std::countr_zero(left)]);
+    if (found.link() == 0 && !more) return;
+    for (std::uint32_t left = bucket::occupancy(copy.word); left != 0; left &= left - 1)
+      some.add(copy.entry[std::countr_zero(left)]);
   };
   for (Backoff wait;; wait.pause()) {
     const Where to = where(s);
     const bool near = kasane_rank() == to.rank;
-    const bucket::Look look = near ? read_chain<Near>(to.part, locate_near(to.part, hash), hash, take)
-                                   : read_chain<Far>(to.part, locate<Far>(s, hash), hash, take);
+    const bucket::Look look = near ? read_chain<Near>(to.part, locate_near(to.part, hash), hash, copy, take)
+                                   : read_chain<Far>(to.part, locate<Far>(s, hash), hash, copy, take);
     if (look == bucket::Look::good) break;
     if (look == bucket::Look::busy) busy(kContainer);
     if (look == bucket::Look::moved && !near) renew(s, hash);
   }
-  if (copy.place.link() != 0 || more) some.write(copy);
-  if (copy.place.depth() > place.depth()) place = copy.place.linked(0);
+  copy.place = found;
+  if (found.link() != 0 || more) some.write(copy);
+  if (found.depth() > place.depth()) place = found.linked(0);
 }
 
 /// Calls f with copies of entries, once each, as buckets, until it returns false: an entry that stays is in
