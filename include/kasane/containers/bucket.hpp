@@ -150,8 +150,8 @@ enum class Split : std::uint8_t { lock, fill_new, name_new, publish_old, done, g
   return Split::done;
 }
 
-/// Whether a directory of so many words may be one of twice as many. It takes no more memory than the buckets:
-/// else hashes that end alike would double it for each entry.
+/// Whether a directory of so many words may be one of twice as many. It takes no more memory than the
+/// buckets: else hashes that end alike would double it for each entry.
 [[nodiscard]] constexpr bool may_grow(std::uint64_t words, std::uint64_t buckets,
                                       std::size_t bucket_bytes) noexcept {
   return words < kMostPrefixes && 2 * words * sizeof(Word) <= buckets * bucket_bytes;

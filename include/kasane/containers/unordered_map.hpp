@@ -642,7 +642,7 @@ bucket::Look Map<Key, Value, Hash>::seek(const Shard* shard, Bucket* first, std:
   }
 }
 
-/// At the owner. False: a writer was there, or the bucket was split.
+/// At the owner. False: a writer was there, or the bucket was split, or the key may be behind it.
 template <class Key, class Value, class Hash>
 inline bool Map<Key, Value, Hash>::find_near(Shard* shard, std::uint64_t hash, const Key& key,
                                              std::optional<Value>& value) {
@@ -650,16 +650,12 @@ inline bool Map<Key, Value, Hash>::find_near(Shard* shard, std::uint64_t hash, c
   __builtin_prefetch(&b->entry[home_of(hash)]);
   const Word word = Near::load(&b->word);
   const bucket::Place place{Near::load(&b->place.bits)};
+  const bool covers = place.covers(hash);
   const unsigned i = index_of<Near>(*b, bucket::occupancy(word), hash, key);
-  if (i != kEntries) {
-    value.emplace(b->entry[i].object().value);
-  } else if (place.link() != 0) [[unlikely]] {
-    Seen seen;
-    look_behind(shard, place.link(), hash, key, seen);
-    if (seen.found) value.emplace(seen.entry.object().value);
-  }
+  const bool found = i != kEntries;
+  if (found) value.emplace(b->entry[i].object().value);
   asm volatile("" ::: "memory");
-  return !bucket::locked(word) && place.covers(hash) && Near::load(&b->word) == word;
+  return !bucket::locked(word) && covers && (found || place.link() == 0) && Near::load(&b->word) == word;
 }
 
 /// Few instructions, so that a processor has several finds under way.
@@ -679,15 +675,11 @@ template <class Key, class Value, class Hash>
                                                                           const Key& key) const {
   for (Backoff wait;; wait.pause()) {
     const Where to = where(s);
-    if (kasane_rank() == to.rank) {
-      std::optional<Value> value;
-      if (find_near(to.part, hash, key, value)) return value;
-      if (bucket::exclusive(Near::load(&locate_near(to.part, hash)->word))) busy(kContainer);
-      continue;
-    }
+    const bool near = kasane_rank() == to.rank;
     Seen seen;
-    const bucket::Look look = seek<Far>(to.part, locate<Far>(s, hash), hash, key, seen);
-    if (look == bucket::Look::moved) renew(s, hash);
+    const bucket::Look look = near ? seek<Near>(to.part, locate_near(to.part, hash), hash, key, seen)
+                                   : seek<Far>(to.part, locate<Far>(s, hash), hash, key, seen);
+    if (look == bucket::Look::moved && !near) renew(s, hash);
     if (look == bucket::Look::busy) busy(kContainer);
     if (look != bucket::Look::good) continue;
     return seen.found ? std::optional<Value>(seen.entry.object().value) : std::nullopt;
