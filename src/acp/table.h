@@ -12,8 +12,14 @@ namespace kasane::acp {
 /// Of a key, as good as the key itself. Two keys with the same one are refused.
 struct Hash128 {
   Word low, high;
-  friend bool operator==(const Hash128&, const Hash128&) noexcept = default;
 };
+
+}  // namespace kasane::acp
+
+template <>
+inline constexpr bool kasane::equal_as_bytes<kasane::acp::Hash128> = true;
+
+namespace kasane::acp {
 
 struct EntryHead {
   Word key_bytes, value_bytes;

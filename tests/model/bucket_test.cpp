@@ -2,7 +2,8 @@
 // A bucket of kasane::unordered_map (kasane/containers/bucket.hpp, the shipping tables) that threads read,
 // change, split and clear at once. One key; its value counts the changes. A far thread reads a bucket in two
 // parts, in either order, by a directory of its own that may be old; a near one by the directory, and looks
-// at the word twice.
+// at the word twice. Behind the first bucket there may be another one, which has the key, or is put there
+// meanwhile.
 //
 // Checked: a find sees every change that ended before it began, and none that had not begun; no change is
 // lost; none is made in a bucket that was cleared; a call is refused only if it has met a clear, which is
@@ -36,13 +37,28 @@ enum class Without : std::uint8_t {
   all,         ///< a clear takes locks whatever they are
   directory,   ///< a clear does not hold off splits
   give_back,   ///< a clear that is refused keeps a lock
+  behind,      ///< the checksum does not cover what is behind
 };
 
-enum class Do : std::uint8_t { nothing, find_far, find_near, change_far, change_near, split, clear };
+enum class Do : std::uint8_t {
+  nothing,
+  find_far,
+  find_near,
+  change_far,
+  change_near,
+  split,
+  lengthen,
+  clear
+};
+struct Script {
+  std::array<Do, 4> threads{};
+  bool chained = false;  ///< the key is behind the first bucket
+  Do operator[](std::size_t i) const { return threads[i]; }
+};
 
 struct Buckets {
   Without without = Without::none;
-  std::array<Do, 4> script{};
+  Script script{};
 
   static constexpr std::uint64_t kHash = 1;
   struct Memory {
@@ -53,6 +69,8 @@ struct Buckets {
     kFirst,
     kSecond,
     kThird,
+    kBehind,
+    kBehindToo,
     kJudge,
     kLock,
     kEntries,
@@ -60,27 +78,43 @@ struct Buckets {
     kPublish,
     kFill,
     kName,
+    kPlaces,
     kOver
   };
   struct Actor {
-    Memory seen;
+    Memory seen, behind;
     std::uint8_t stage, bucket, order, far_knows, before, done, met, unused;  ///< met: a clear
   };
   struct State {
-    std::array<Memory, 2> memory;
+    std::array<Memory, 3> memory;  ///< kBehindOne: what may be behind the first
     std::array<Actor, 4> actor;
     std::uint64_t directory;
     std::uint8_t begun, ended, wrong, splitting, cleared, unused[3];
   };
 
-  static std::uint32_t sum_of(const Memory& m, std::uint32_t occupied) {
-    return static_cast<std::uint32_t>(m.place * 1000 + (occupied != 0 ? m.value * 31 + m.copy * 3 + 7 : 0) +
-                                      1);
+  static constexpr std::uint8_t kBehindOne = 2;
+  static bool linked(const Memory& m) { return Place{m.place}.link() != 0; }
+  /// Of a first bucket, and of what is behind it.
+  static std::uint32_t sum_of(const Memory& m, const Memory& behind, std::uint32_t occupied) {
+    std::uint64_t sum = m.place * 1000 + 1;
+    if (occupied != 0) sum += m.value * 31 + m.copy * 3 + 7;
+    if (linked(m) && Place{behind.place}.occupancy() != 0) sum += behind.value * 37 + behind.copy * 5 + 11;
+    return static_cast<std::uint32_t>(sum ^ sum >> 32);
   }
   State initial() const {
     State s = {};
-    s.memory[0].word = bucket::changed(0, 1, sum_of({}, 1));
+    const std::uint32_t first = script.chained ? 0 : 1;
+    if (script.chained) {
+      s.memory[0].place = Place::of(0, 0, kBehindOne).bits;
+      s.memory[kBehindOne].place = Place::behind(1, 0).bits;
+    }
+    s.memory[0].word = bucket::changed(0, first, sum_of(s.memory[0], s.memory[kBehindOne], first));
     return s;
+  }
+  /// Which of the two has the key, of a chain as it is or was seen. Null: none has.
+  static Memory* holder(Memory& m, Memory& behind) {
+    if (bucket::occupancy(m.word) != 0) return &m;
+    return linked(m) && Place{behind.place}.occupancy() != 0 ? &behind : nullptr;
   }
   const char* violation(const State& s) const {
     if (s.wrong == 1)
@@ -89,9 +123,10 @@ struct Buckets {
     if (s.wrong == 3) return "a bucket is changed that was cleared";
     if (s.wrong == 4) return "a call is refused that has met no clear";
     if (!over(s) || s.cleared != 0) return nullptr;
-    const Memory& m = s.memory[s.directory];
-    if (bucket::occupancy(m.word) == 0 || !Place{m.place}.covers(kHash)) return "the key is lost";
-    return m.value != s.ended || m.copy != s.ended ? "a change is lost" : nullptr;
+    State n = s;
+    const Memory* const m = holder(n.memory[s.directory], n.memory[kBehindOne]);
+    if (m == nullptr || !Place{s.memory[s.directory].place}.covers(kHash)) return "the key is lost";
+    return m->value != s.ended || m->copy != s.ended ? "a change is lost" : nullptr;
   }
   bool over(const State& s) const {
     for (std::size_t a = 0; a < 4; ++a)
@@ -122,6 +157,8 @@ struct Buckets {
       };
       if (script[a] == Do::split)
         split(s, a, go);
+      else if (script[a] == Do::lengthen)
+        lengthen(s, a, go);
       else if (script[a] == Do::clear)
         clear(s, a, go);
       else
@@ -172,6 +209,14 @@ struct Buckets {
       case kSecond: read_part(n, x, x.stage == kFirst ? x.order : !x.order); return go(n);
       case kThird:
         x.seen.copy = n.memory[x.bucket].copy;
+        x.stage = linked(x.seen) ? kBehind : kJudge;
+        return go(n);
+      case kBehind:
+        x.behind = n.memory[kBehindOne];
+        ++x.stage;
+        return go(n);
+      case kBehindToo:
+        x.behind.copy = n.memory[kBehindOne].copy;
         ++x.stage;
         return go(n);
       case kJudge: return judge(n, a, go);
@@ -186,15 +231,20 @@ struct Buckets {
         return go(n);
       }
       case kEntries:
-        n.memory[x.bucket].value = ++x.seen.value;
-        x.stage = kRest;
+      case kRest: {
+        Memory* const seen = holder(x.seen, x.behind);
+        if (seen == nullptr) return n.wrong = 2, go(n);
+        Memory& m = n.memory[seen == &x.seen ? x.bucket : kBehindOne];
+        if (x.stage == kEntries)
+          m.value = ++seen->value;
+        else
+          m.copy = ++seen->copy;
+        x.stage = x.stage == kEntries ? kRest : kPublish;
         return go(n);
-      case kRest:
-        n.memory[x.bucket].copy = ++x.seen.copy;
-        x.stage = kPublish;
-        return go(n);
+      }
       case kPublish:
-        n.memory[x.bucket].word = bucket::changed(x.seen.word, 1, sum_of(x.seen, 1));
+        n.memory[x.bucket].word = bucket::changed(x.seen.word, bucket::occupancy(x.seen.word),
+                                                  sum_of(x.seen, x.behind, bucket::occupancy(x.seen.word)));
         if (n.cleared != 0) n.wrong = 3;
         ++n.ended;
         x = {};
@@ -219,8 +269,8 @@ struct Buckets {
   template <class Go>
   void judge(State n, std::uint8_t a, const Go& go) const {
     Actor& x = n.actor[a];
-    const std::uint32_t occupied = bucket::occupancy(x.seen.word);
-    std::uint32_t sum = sum_of(x.seen, occupied);
+    std::uint32_t sum = sum_of(x.seen, x.behind, bucket::occupancy(x.seen.word));
+    if (without == Without::behind && linked(x.seen)) sum = bucket::checksum(x.seen.word);
     if (!far(a))  // the word after it instead of the checksum
       sum = n.memory[x.bucket].word == x.seen.word || without == Without::look_twice
                 ? bucket::checksum(x.seen.word)
@@ -241,14 +291,15 @@ struct Buckets {
       x.stage = kBegin;
       return go(n);
     }
+    const Memory* const seen = holder(x.seen, x.behind);
     if (changes(a)) {
-      x.stage = occupied != 0 ? kLock : kOver;
-      if (occupied == 0) n.wrong = 2;
+      x.stage = seen != nullptr ? kLock : kOver;
+      if (seen == nullptr) n.wrong = 2;
       return go(n);
     }
-    if (occupied == 0)
+    if (seen == nullptr)
       n.wrong = 2;
-    else if (x.seen.value < x.before || x.seen.value > n.begun || x.seen.value != x.seen.copy)
+    else if (seen->value < x.before || seen->value > n.begun || seen->value != seen->copy)
       n.wrong = 1;
     x = {};
     x.stage = kOver;
@@ -259,7 +310,7 @@ struct Buckets {
   void split(const State& s, std::uint8_t a, const Go& go) const {
     State n = s;
     Actor& x = n.actor[a];
-    Memory &old = n.memory[0], &fresh = n.memory[1];
+    Memory &old = n.memory[0], &fresh = n.memory[1], &behind = n.memory[kBehindOne];
     const bool early = without == Without::fill_first;
     switch (x.stage) {
       case kBegin: {
@@ -275,23 +326,67 @@ struct Buckets {
         x.stage = bucket::next(Split::lock, ok) == Split::fill_new ? (early ? kName : kFill) : kOver;
         return go(n);
       }
-      case kFill:
-        fresh.value = old.value;
-        fresh.copy = old.copy;
+      case kFill: {
+        const Memory* const from = bucket::occupancy(x.seen.word) != 0 ? &old : &behind;
+        fresh.value = from->value;
+        fresh.copy = from->copy;
         fresh.place = Place{old.place}.half(1).bits;
-        fresh.word = bucket::changed(0, 1, sum_of(fresh, 1));
+        fresh.word = bucket::changed(0, 1, sum_of(fresh, {}, 1));
         x.stage = early ? kPublish : kName;
         return go(n);
+      }
       case kName:
         n.directory = 1;
         x.stage = early ? kFill : kPublish;
         return go(n);
       case kPublish:
-        old.place = Place{old.place}.half(0).bits;
+        if (linked(old)) behind.place = Place::behind(0, 0).bits;
+        x.stage = kPlaces;
+        return go(n);
+      case kPlaces:
+        old.place = Place{old.place}.half(0).linked(Place{old.place}.link()).bits;
         x.stage = kLock;  // the word after the place
         return go(n);
       case kLock:
-        old.word = bucket::changed(x.seen.word, 0, sum_of(old, 0));
+        old.word = bucket::changed(x.seen.word, 0, sum_of(old, behind, 0));
+        if (n.cleared != 0) n.wrong = 3;
+        n.splitting = 0;
+        x = {};
+        x.stage = kOver;
+        return go(n);
+      default: return;
+    }
+  }
+
+  /// Puts a bucket behind the first one.
+  template <class Go>
+  void lengthen(const State& s, std::uint8_t a, const Go& go) const {
+    State n = s;
+    Actor& x = n.actor[a];
+    Memory& first = n.memory[0];
+    const std::uint32_t occupied = bucket::occupancy(x.seen.word);
+    switch (x.stage) {
+      case kBegin:
+        x.seen.word = first.word;
+        if (n.splitting == bucket::kAlone || bucket::exclusive(first.word)) {  // so its insert is refused
+          x.stage = kOver;
+          return go(n);
+        }
+        if (bucket::locked(first.word)) return;  // its insert reads again
+        n.splitting = bucket::kSplitting;
+        first.word |= bucket::kLocked;
+        x.stage = kFill;
+        return go(n);
+      case kFill:
+        n.memory[kBehindOne].place = Place::behind(0, 0).bits;
+        x.stage = bucket::next(Split::fill_new, false) == Split::publish_old ? kPlaces : kName;
+        return go(n);
+      case kPlaces:
+        first.place = Place{first.place}.linked(kBehindOne).bits;
+        x.stage = kLock;  // the word after the place
+        return go(n);
+      case kLock:
+        first.word = bucket::changed(x.seen.word, occupied, sum_of(first, n.memory[kBehindOne], occupied));
         if (n.cleared != 0) n.wrong = 3;
         n.splitting = 0;
         x = {};
@@ -355,14 +450,22 @@ struct Buckets {
   }
 };
 
-constexpr std::array<Do, 4> kScripts[] = {
-    {Do::change_far, Do::clear, Do::split, Do::find_near},
-    {Do::change_near, Do::clear, Do::split, Do::find_far},
-    {Do::change_far, Do::change_near, Do::split, Do::clear},
-    {Do::change_far, Do::change_near, Do::split, Do::find_far},
-    {Do::change_far, Do::change_far, Do::split, Do::find_near},
-    {Do::change_near, Do::find_far, Do::split, Do::find_near},
-    {Do::change_far, Do::change_near, Do::change_far, Do::find_far},
+constexpr Script kScripts[] = {
+    {{Do::change_far, Do::clear, Do::split, Do::find_near}},
+    {{Do::change_near, Do::clear, Do::split, Do::find_far}},
+    {{Do::change_far, Do::change_near, Do::split, Do::clear}},
+    {{Do::change_far, Do::change_near, Do::split, Do::find_far}},
+    {{Do::change_far, Do::change_far, Do::split, Do::find_near}},
+    {{Do::change_near, Do::find_far, Do::split, Do::find_near}},
+    {{Do::change_far, Do::change_near, Do::change_far, Do::find_far}},
+    {{Do::change_far, Do::change_near, Do::split}, true},
+    {{Do::change_far, Do::split, Do::find_near}, true},
+    {{Do::change_near, Do::split, Do::find_far}, true},
+    {{Do::change_far, Do::change_near, Do::find_far}, true},
+    {{Do::change_far, Do::clear, Do::find_near}, true},
+    {{Do::change_far, Do::lengthen, Do::find_near}},
+    {{Do::change_near, Do::lengthen, Do::find_far}},
+    {{Do::change_near, Do::lengthen, Do::clear}},
 };
 
 TEST(Bucket, LosesNoChangeAndShowsNone) {
@@ -371,7 +474,8 @@ TEST(Bucket, LosesNoChangeAndShowsNone) {
 
 TEST(Bucket, EachRuleIsNeeded) {
   expect_needed({Without::checksum, Without::look_twice, Without::proof, Without::lock, Without::fill_first,
-                 Without::moved, Without::split_lock, Without::all, Without::directory, Without::give_back},
+                 Without::moved, Without::split_lock, Without::all, Without::directory, Without::give_back,
+                 Without::behind},
                 kScripts, [](Without w, const auto& script) { return Buckets{w, script}; });
 }
 

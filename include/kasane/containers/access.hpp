@@ -66,8 +66,8 @@ struct Near {
   [[nodiscard]] [[gnu::always_inline]] static bool few_words(std::size_t bytes) noexcept {
     return __builtin_constant_p(bytes) && bytes % sizeof(Word) == 0 && bytes <= 6 * sizeof(Word);
   }
-  template <class F>
-  [[gnu::always_inline]] static void for_words(std::size_t bytes, const F& f) noexcept {
+  template <class Function>
+  [[gnu::always_inline]] static void for_words(std::size_t bytes, const Function& f) noexcept {
     switch (bytes / sizeof(Word)) {
       case 6: f(5); [[fallthrough]];
       case 5: f(4); [[fallthrough]];

@@ -6,7 +6,7 @@
 ///
 ///     word     locked 1 | exclusive 1 | version 14 | occupancy 16 | checksum 32: compare-swapped, then its
 ///              holder's
-///     place    prefix 56 | depth 8: the low `depth` bits of its keys' hashes
+///     place    link 29 | prefix 30 | depth 5: the low `depth` bits of its keys' hashes; the bucket behind it
 ///     tags     one byte of each key's hash: where a find at the owner looks
 ///     entries  occupancy says which
 ///
@@ -14,6 +14,10 @@
 /// read to the same with `locked`: that proves the read. It changes entries, then it stores the new word.
 /// An exclusive call locks all buckets so, with `exclusive`, and is refused where one is locked; calls that
 /// meet that bit are.
+///
+/// **Chains.** Where a directory does not grow, since many hashes end alike, a full bucket gets another one
+/// behind it, and so on. The first one's word is the lock, and its checksum covers the entries of all. What
+/// is behind has the word 0, and its occupancy in its place, as prefix.
 #pragma once
 
 #include <cstddef>
@@ -42,17 +46,33 @@ inline constexpr unsigned kMostEntries = 16;
   return ((before + (Word{1} << 48)) & versions) | Word{occupied & 0xFFFF} << 32 | sum;
 }
 
+inline constexpr unsigned kMostDepth = 30;
+inline constexpr std::uint64_t kMostPrefixes = std::uint64_t{1} << kMostDepth;
+inline constexpr std::uint64_t kMostBuckets = std::uint64_t{1} << 29;
 struct Place {
   std::uint64_t bits = 0;
-  [[nodiscard]] constexpr unsigned depth() const noexcept { return static_cast<unsigned>(bits & 0xFF); }
-  [[nodiscard]] constexpr std::uint64_t prefix() const noexcept { return bits >> 8; }
-  [[nodiscard]] static constexpr Place of(std::uint64_t prefix, unsigned depth) noexcept {
-    return {prefix << 8 | depth};
+  [[nodiscard]] constexpr unsigned depth() const noexcept { return static_cast<unsigned>(bits & 31); }
+  [[nodiscard]] constexpr std::uint64_t prefix() const noexcept { return bits >> 5 & (kMostPrefixes - 1); }
+  /// The number of the bucket behind it; 0: there is none.
+  [[nodiscard]] constexpr std::uint64_t link() const noexcept { return bits >> 35; }
+  [[nodiscard]] static constexpr Place of(std::uint64_t prefix, unsigned depth,
+                                          std::uint64_t link = 0) noexcept {
+    return {link << 35 | prefix << 5 | depth};
+  }
+  /// Of a bucket behind another one.
+  [[nodiscard]] static constexpr Place behind(std::uint32_t occupancy, std::uint64_t link) noexcept {
+    return of(occupancy, 0, link);
+  }
+  [[nodiscard]] constexpr std::uint32_t occupancy() const noexcept {
+    return static_cast<std::uint32_t>(prefix());
+  }
+  [[nodiscard]] constexpr Place linked(std::uint64_t link) const noexcept {
+    return of(prefix(), depth(), link);
   }
   [[nodiscard]] constexpr bool covers(std::uint64_t hash) const noexcept {
     return (hash & ((std::uint64_t{1} << depth()) - 1)) == prefix();
   }
-  /// The two halves of a split: keys whose next bit is `bit`.
+  /// The two halves of a split, each without what is behind: keys whose next bit is `bit`.
   [[nodiscard]] constexpr Place half(unsigned bit) const noexcept {
     return of(prefix() | std::uint64_t{bit} << depth(), depth() + 1);
   }
@@ -114,18 +134,27 @@ enum class Change : std::uint8_t { read, lock, entries, publish, done };
 }
 
 /// The steps of a split of a bucket that is full. The new one is whole before the directory names it, and
-/// named before the old one says that it covers less: who finds the old one meanwhile finds it locked.
+/// named before the old one says that it covers less: who finds the old one meanwhile finds it locked. Where
+/// the directory would become too large, the new one has no entries, and is put behind the old one.
 enum class Split : std::uint8_t { lock, fill_new, name_new, publish_old, done, given_up };
+/// ok: of lock: the word was as it had been read; of fill_new: the new one is not to be behind the old one.
 [[nodiscard]] constexpr Split next(Split step, bool ok) noexcept {
   switch (step) {
     case Split::lock: return ok ? Split::fill_new : Split::given_up;
-    case Split::fill_new: return Split::name_new;
+    case Split::fill_new: return ok ? Split::name_new : Split::publish_old;
     case Split::name_new: return Split::publish_old;
     case Split::publish_old:
     case Split::done: break;
     case Split::given_up: return Split::given_up;
   }
   return Split::done;
+}
+
+/// Whether a directory of so many words may be one of twice as many. It takes no more memory than the
+/// buckets: else hashes that end alike would double it for each entry.
+[[nodiscard]] constexpr bool may_grow(std::uint64_t words, std::uint64_t buckets,
+                                      std::size_t bucket_bytes) noexcept {
+  return words < kMostPrefixes && 2 * words * sizeof(Word) <= buckets * bucket_bytes;
 }
 
 /// The lock of a directory: 0, or one of these.

@@ -22,6 +22,7 @@
 #include <kasane/kasane.hpp>
 
 #include <kasane/containers/access.hpp>
+#include <kasane/containers/bytes.hpp>
 #include <kasane/containers/header.hpp>
 #include <kasane/containers/parts.hpp>
 
@@ -48,11 +49,11 @@ struct DequeFields {
 using DequePart = Header<DequeFields>;
 
 /// It only names the deque, so it is trivially copyable, and its operations are const.
-template <class T>
+template <class Type>
 class Deque : public Parts<DequePart> {
-  static_assert(std::is_trivially_copyable_v<T>, "elements go from rank to rank as bytes");
-  static_assert(std::is_default_constructible_v<T> && alignof(T) <= 64);
-  static constexpr std::size_t kLeast = std::bit_floor(std::max<std::size_t>(16, 4096 / sizeof(T)));
+  static_assert(sizeof(Holds<Type>) != 0);
+  static constexpr std::size_t kAlign = Holds<Type>::kAlign;
+  static constexpr std::size_t kLeast = std::bit_floor(std::max<std::size_t>(16, 4096 / sizeof(Type)));
 
  protected:
   void make(std::uint32_t rank) {
@@ -72,36 +73,30 @@ class Deque : public Parts<DequePart> {
   };
 
  public:
-  using value_type = T;
+  using value_type = Type;
 
-  void push_back(const T& x) const { push_back(std::span(&x, 1)); }
-  void push_front(const T& x) const { push_front(std::span(&x, 1)); }
+  void push_back(const Type& x) const { push_back(std::span(&x, 1)); }
+  void push_front(const Type& x) const { push_front(std::span(&x, 1)); }
   /// Together, in this order.
-  void push_back(std::span<const T> xs) const { push(xs, false); }
+  void push_back(std::span<const Type> xs) const { push(xs, false); }
   /// Together: xs[0] is at the front then.
-  void push_front(std::span<const T> xs) const { push(xs, true); }
+  void push_front(std::span<const Type> xs) const { push(xs, true); }
   /// Empty: there is none.
-  [[nodiscard]] std::optional<T> try_pop_front() const {
-    T x;
-    return try_pop_front(std::span(&x, 1)) != 0 ? std::optional<T>(x) : std::nullopt;
-  }
-  [[nodiscard]] std::optional<T> try_pop_back() const {
-    T x;
-    return try_pop_back(std::span(&x, 1)) != 0 ? std::optional<T>(x) : std::nullopt;
-  }
+  [[nodiscard]] std::optional<Type> try_pop_front() const { return pop_one(true); }
+  [[nodiscard]] std::optional<Type> try_pop_back() const { return pop_one(false); }
   /// As many as there are, and fit. Returns how many; both leave them in their order in the deque.
-  std::size_t try_pop_front(std::span<T> to) const { return pop(to, true); }
-  std::size_t try_pop_back(std::span<T> to) const { return pop(to, false); }
+  std::size_t try_pop_front(std::span<Type> to) const { return pop(to.data(), to.size(), true); }
+  std::size_t try_pop_back(std::span<Type> to) const { return pop(to.data(), to.size(), false); }
 
   /// Copies of those from the i-th on, counted from the front; returns how many there were, and fitted.
-  std::size_t read(std::size_t i, std::span<T> to) const {
+  std::size_t read(std::size_t i, std::span<Type> to) const {
     const Where w = where(0);
     std::size_t n = 0;
     change(
         w.part, w.rank,
-        [&]<class A>(A, DequeFields& f) {
+        [&]<class Access>(Access, DequeFields& f) {
           n = std::min<std::size_t>(to.size(), f.count > i ? f.count - i : 0);
-          move<A, false>(f, f.front + i, to.data(), n);
+          move<Access, false>(f, f.front + i, to.data(), n);
           return Made::no;
         },
         [i](const DequeFields& f) { return f.count > i; });
@@ -114,12 +109,12 @@ class Deque : public Parts<DequePart> {
   }
   [[nodiscard]] bool empty() const { return size() == 0; }
   /// All elements as they are at one time, from the front on: of its one rank.
-  [[nodiscard]] std::vector<std::vector<T>> copies() const {
+  [[nodiscard]] std::vector<std::vector<Bytes<Type>>> copies() const {
     const Where w = where(0);
-    std::vector<std::vector<T>> all(1);
-    change(w.part, w.rank, [&all]<class A>(A, DequeFields& f) {
+    std::vector<std::vector<Bytes<Type>>> all(1);
+    change(w.part, w.rank, [&all]<class Access>(Access, DequeFields& f) {
       all[0].resize(f.count);
-      move<A, false>(f, f.front, all[0].data(), f.count);
+      move<Access, false>(f, f.front, all[0].data(), f.count);
       return Made::no;
     });
     return all;
@@ -127,10 +122,10 @@ class Deque : public Parts<DequePart> {
   /// Over copies of all elements as they are when it begins.
   class iterator {
    public:
-    using value_type = T;
+    using value_type = Type;
     using difference_type = std::ptrdiff_t;
-    explicit iterator(std::vector<T> all) : all_(std::move(all)) {}
-    [[nodiscard]] const T& operator*() const noexcept { return all_[i_]; }
+    explicit iterator(std::vector<Bytes<Type>> all) : all_(std::move(all)) {}
+    [[nodiscard]] const Type& operator*() const noexcept { return all_[i_].object(); }
     iterator& operator++() noexcept { return ++i_, *this; }
     void operator++(int) noexcept { ++i_; }
     friend bool operator==(const iterator& a, std::default_sentinel_t) noexcept {
@@ -138,7 +133,7 @@ class Deque : public Parts<DequePart> {
     }
 
    private:
-    std::vector<T> all_;
+    std::vector<Bytes<Type>> all_;
     std::size_t i_ = 0;
   };
   [[nodiscard]] iterator begin() const { return iterator(std::move(copies()[0])); }
@@ -154,54 +149,59 @@ class Deque : public Parts<DequePart> {
 
  private:
   /// Copies n elements from `from` on between the ring and a buffer.
-  template <class A, bool kWrite>
-  static void move(const DequeFields& f, Word from, std::conditional_t<kWrite, const T*, T*> buffer,
+  template <class Access, bool kWrite>
+  static void move(const DequeFields& f, Word from, std::conditional_t<kWrite, const void*, void*> objects,
                    std::size_t n) {
+    auto* buffer = static_cast<std::conditional_t<kWrite, const char*, char*>>(objects);
     while (n != 0) {
       const Word at = from & (f.capacity - 1);
       const std::size_t count = std::min<std::size_t>(n, f.capacity - at);
-      T* const p = reinterpret_cast<T*>(f.base) + at;
+      Type* const p = reinterpret_cast<Type*>(f.base) + at;
       if constexpr (kWrite)
-        A::write(p, buffer, count * sizeof(T));
+        Access::write(p, buffer, count * sizeof(Type));
       else
-        A::read(buffer, p, count * sizeof(T));
-      from += count, buffer += count, n -= count;
+        Access::read(buffer, p, count * sizeof(Type));
+      from += count, buffer += count * sizeof(Type), n -= count;
     }
   }
-  template <class A>
+  template <class Access>
   static void grow(DequeFields& f, std::size_t count, std::uint32_t rank) {
     DequeFields g{0, f.count, std::bit_ceil(std::max<Word>(count, kLeast)), 0};
     g.base = reinterpret_cast<std::uintptr_t>(
-        kasane::allocate(g.capacity * sizeof(T), 64, placement::on(rank).fixed()));
-    T block[std::max<std::size_t>(1, 1024 / sizeof(T))];
+        kasane::allocate(g.capacity * sizeof(Type), kAlign, placement::on(rank).fixed()));
+    Bytes<Type> block[std::max<std::size_t>(1, 1024 / sizeof(Type))];
     for (Word done = 0; done < f.count;) {
       const std::size_t n = std::min<std::size_t>(std::size(block), f.count - done);
-      move<A, false>(f, f.front + done, block, n);
-      move<A, true>(g, done, block, n);
+      move<Access, false>(f, f.front + done, block, n);
+      move<Access, true>(g, done, block, n);
       done += n;
     }
     deallocate(reinterpret_cast<void*>(f.base));
     f = g;
   }
-  void push(std::span<const T> xs, bool front) const {
+  void push(std::span<const Type> xs, bool front) const {
     if (xs.empty()) return;
     const Where w = where(0);
-    change(w.part, w.rank, [&]<class A>(A, DequeFields& f) {
-      if (f.count + xs.size() > f.capacity) grow<A>(f, f.count + xs.size(), w.rank);
+    change(w.part, w.rank, [&]<class Access>(Access, DequeFields& f) {
+      if (f.count + xs.size() > f.capacity) grow<Access>(f, f.count + xs.size(), w.rank);
       if (front) f.front -= xs.size();
-      move<A, true>(f, front ? f.front : f.front + f.count, xs.data(), xs.size());
+      move<Access, true>(f, front ? f.front : f.front + f.count, xs.data(), xs.size());
       f.count += xs.size();
       return Made::yes;
     });
   }
-  std::size_t pop(std::span<T> to, bool front) const {
+  [[nodiscard]] std::optional<Type> pop_one(bool front) const {
+    Bytes<Type> x;
+    return pop(&x, 1, front) != 0 ? std::optional<Type>(x.object()) : std::nullopt;
+  }
+  std::size_t pop(void* to, std::size_t most, bool front) const {
     const Where w = where(0);
     std::size_t n = 0;
     change(
         w.part, w.rank,
-        [&]<class A>(A, DequeFields& f) {
-          n = std::min<std::size_t>(to.size(), f.count);
-          move<A, false>(f, front ? f.front : f.front + f.count - n, to.data(), n);
+        [&]<class Access>(Access, DequeFields& f) {
+          n = std::min<std::size_t>(most, f.count);
+          move<Access, false>(f, front ? f.front : f.front + f.count - n, to, n);
           if (front) f.front += n;
           f.count -= n;
           return Made::yes;
@@ -214,8 +214,8 @@ class Deque : public Parts<DequePart> {
 }  // namespace detail::containers
 
 /// See above. The object owns the deque; a handle only names it.
-template <class T>
-class deque : public detail::containers::Owner<detail::containers::Deque<T>> {
+template <class Type>
+class deque : public detail::containers::Owner<detail::containers::Deque<Type>> {
  public:
   /// At this rank.
   explicit deque(std::uint32_t rank = kasane::rank()) : deque::Owner(rank) {}

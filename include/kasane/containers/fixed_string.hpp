@@ -23,16 +23,16 @@
 
 namespace kasane {
 
-template <std::size_t N>
+template <std::size_t kMost>
 class fixed_string {
-  static_assert(N >= 1 && N <= 255, "its length is a byte");
+  static_assert(kMost >= 1 && kMost <= 255, "its length is a byte");
 
  public:
   constexpr fixed_string() noexcept = default;
   constexpr fixed_string(std::string_view text) {
-    if (text.size() > N)
+    if (text.size() > kMost)
       throw error(EINVAL, ("kasane::fixed_string: a text of " + std::to_string(text.size()) +
-                           " bytes, of at most " + std::to_string(N))
+                           " bytes, of at most " + std::to_string(kMost))
                               .c_str());
     size_ = static_cast<unsigned char>(text.size());
     std::copy(text.begin(), text.end(), text_);
@@ -40,7 +40,7 @@ class fixed_string {
   constexpr fixed_string(const char* text) : fixed_string(std::string_view(text)) {}
   fixed_string(const std::string& text) : fixed_string(std::string_view(text)) {}
 
-  [[nodiscard]] static constexpr std::size_t max_size() noexcept { return N; }
+  [[nodiscard]] static constexpr std::size_t max_size() noexcept { return kMost; }
   [[nodiscard]] constexpr std::size_t size() const noexcept { return size_; }
   [[nodiscard]] constexpr bool empty() const noexcept { return size_ == 0; }
   /// Not terminated by a 0.
@@ -62,7 +62,7 @@ class fixed_string {
   friend std::istream& operator>>(std::istream& in, fixed_string& s) {
     std::string word;
     if (!(in >> word)) return in;
-    if (word.size() > N)
+    if (word.size() > kMost)
       in.setstate(std::ios::failbit);
     else
       s = fixed_string(word);
@@ -72,16 +72,16 @@ class fixed_string {
  private:
   // Behind the text there are zeros, so that equal strings have equal bytes.
   unsigned char size_ = 0;
-  char text_[N] = {};
+  char text_[kMost] = {};
 };
 static_assert(std::is_trivially_copyable_v<fixed_string<31>> && sizeof(fixed_string<31>) == 32);
 static_assert(std::has_unique_object_representations_v<fixed_string<31>>);
 
 }  // namespace kasane
 
-template <std::size_t N>
-struct std::hash<kasane::fixed_string<N>> {
-  [[nodiscard]] std::size_t operator()(const kasane::fixed_string<N>& s) const noexcept {
+template <std::size_t kMost>
+struct std::hash<kasane::fixed_string<kMost>> {
+  [[nodiscard]] std::size_t operator()(const kasane::fixed_string<kMost>& s) const noexcept {
     return std::hash<std::string_view>{}(s.view());
   }
 };

@@ -33,15 +33,15 @@ struct Header {
     Far::write(this, &first, sizeof first);
   }
   /// A copy, and what it is worth.
-  template <class A>
+  template <class Access>
   [[nodiscard]] static versioned::Look read(Header* h, Header& copy) {
-    if constexpr (std::is_same_v<A,
+    if constexpr (std::is_same_v<Access,
                                  Near>) {  // the word first: if it is the same later, the fields belong to it
       copy.word = Near::load(&h->word);
       Near::read(&copy.fields, &h->fields, sizeof copy.fields);
       return versioned::judge(copy.word, true);
     } else {
-      A::read(&copy, h, sizeof copy);
+      Access::read(&copy, h, sizeof copy);
       return versioned::judge(copy.word, sum_of(copy.fields));
     }
   }
@@ -73,28 +73,30 @@ struct Always {
 
 /// One try of a change: f(A{}, fields) under the lock, where worth(fields). False: the word was not as it had
 /// been read.
-template <class A, class Fields, class F, class Worth>
-bool try_change(Header<Fields>* h, const F& f, const Worth& worth) {
+template <class Access, class Fields, class Function, class Worth>
+bool try_change(Header<Fields>* h, const Function& f, const Worth& worth) {
   using versioned::Step;
-  using H = Header<Fields>;
-  H seen;
-  Step step = versioned::next(H::template read<A>(h, seen), false);
+  using Whole = Header<Fields>;
+  Whole seen;
+  Step step = versioned::next(Whole::template read<Access>(h, seen), false);
   while (step != Step::done) {
     bool ok = true;
     switch (step) {
       case Step::lock:
-        if (!worth(seen.fields)) return std::is_same_v<A, Far> || A::load(&h->word) == seen.word;
-        ok = A::compare_swap(&h->word, seen.word, versioned::taken(seen.word, false));
+        if (!worth(seen.fields)) return std::is_same_v<Access, Far> || Access::load(&h->word) == seen.word;
+        ok = Access::compare_swap(&h->word, seen.word, versioned::taken(seen.word, false));
         break;
-      case Step::change: try { ok = f(A{}, seen.fields) == Made::yes;
+      case Step::change: try { ok = f(Access{}, seen.fields) == Made::yes;
         } catch (...) {
-          A::store(&h->word, seen.word);
+          Access::store(&h->word, seen.word);
           throw;
         }
-        if (ok) A::write(&h->fields, &seen.fields, sizeof seen.fields);
+        if (ok) Access::write(&h->fields, &seen.fields, sizeof seen.fields);
         break;
-      case Step::publish: A::store(&h->word, versioned::changed(seen.word, H::sum_of(seen.fields))); break;
-      case Step::restore: A::store(&h->word, seen.word); break;
+      case Step::publish:
+        Access::store(&h->word, versioned::changed(seen.word, Whole::sum_of(seen.fields)));
+        break;
+      case Step::restore: Access::store(&h->word, seen.word); break;
       case Step::read: return false;
       case Step::refused: busy(Fields::kContainer);
       case Step::done: break;
@@ -106,8 +108,8 @@ bool try_change(Header<Fields>* h, const F& f, const Worth& worth) {
 
 /// f(A{}, fields), once, under the lock, in a polling_scope; or not at all, where the fields are not
 /// worth(fields). If it throws, nothing has changed. Throws error EBUSY: an exclusive call is under way.
-template <class Fields, class F, class Worth = Always>
-void change(Header<Fields>* h, std::uint32_t owner, const F& f, const Worth& worth = {}) {
+template <class Fields, class Function, class Worth = Always>
+void change(Header<Fields>* h, std::uint32_t owner, const Function& f, const Worth& worth = {}) {
   for (Backoff wait;; wait.pause()) {
     const polling_scope keep;
     if (owner == kasane_rank() ? try_change<Near>(h, f, worth) : try_change<Far>(h, f, worth)) return;

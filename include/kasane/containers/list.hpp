@@ -26,6 +26,7 @@
 
 #include <kasane/containers/access.hpp>
 #include <kasane/containers/bucket.hpp>
+#include <kasane/containers/bytes.hpp>
 #include <kasane/containers/header.hpp>
 #include <kasane/containers/parts.hpp>
 
@@ -61,10 +62,10 @@ struct ListPart {
 };
 
 /// It only names the list, so it is trivially copyable, and its concurrent operations are const.
-template <class T>
+template <class Type>
 class List : public Parts<ListPart> {
-  static_assert(std::is_trivially_copyable_v<T>, "elements go from rank to rank as bytes");
-  static_assert(std::is_default_constructible_v<T> && alignof(T) <= 64);
+  static_assert(sizeof(Holds<Type>) != 0);
+  static constexpr std::size_t kAlign = Holds<Type>::kAlign;
 
   /// An address and its rank; 0: none.
   using Link = Word;
@@ -80,9 +81,9 @@ class List : public Parts<ListPart> {
     }
   };
   struct Node : Head {
-    T value;
+    Bytes<Type> value;
     [[nodiscard]] std::uint32_t sum() const noexcept {
-      return Head::sum() ^ bucket::folded(bucket::mix(1, &value, sizeof value));
+      return Head::sum() ^ bucket::folded(bucket::mix(1, value.of, sizeof value));
     }
     void seal(std::uint32_t generation) noexcept { this->word = Word{generation} << 32 | sum(); }
     /// Its bytes belong together.
@@ -107,17 +108,17 @@ class List : public Parts<ListPart> {
   void destroy();
 
  public:
-  using value_type = T;
+  using value_type = Type;
 
   class iterator {
    public:
-    using value_type = T;
+    using value_type = Type;
     using difference_type = std::ptrdiff_t;
     iterator() noexcept = default;
     /// A copy.
-    [[nodiscard]] T operator*() const {
+    [[nodiscard]] Type operator*() const {
       if (!list_.is(*this)) list_.no_element(*this);
-      return value_;
+      return value_.object();
     }
     iterator& operator++() {
       if (!list_.step_near(*this)) *this = list_.after(*this);
@@ -136,43 +137,43 @@ class List : public Parts<ListPart> {
    private:
     friend List;
     explicit iterator(const List& l) : list_(l) {}
-    iterator(const List& l, Link link, std::uint32_t generation, const T& value, Link next = 0)
+    iterator(const List& l, Link link, std::uint32_t generation, const Bytes<Type>& value, Link next = 0)
         : list_(l), generation_(generation), link_(link), next_(next), value_(value) {}
     iterator(const List& l, Link link, const Node& n) : iterator(l, link, n.generation(), n.value, n.next) {}
     [[no_unique_address]] List list_;
     std::uint32_t generation_ = 0;
     Link link_ = 0, next_ = 0;  ///< next_: when it was made
-    T value_{};                 ///< an element's does not change
+    Bytes<Type> value_{};       ///< an element's does not change
   };
 
   [[nodiscard]] iterator begin() const;
   [[nodiscard]] iterator end() const noexcept { return iterator(*this); }
 
   /// The element lies at `rank`; without one, at the list's. Returns where it is.
-  iterator push_back(const T& x, std::uint32_t rank) const { return add(std::span(&x, 1), rank, end()); }
-  iterator push_back(const T& x) const { return push_back(x, home_); }
-  iterator push_front(const T& x, std::uint32_t rank) const;
-  iterator push_front(const T& x) const { return push_front(x, home_); }
+  iterator push_back(const Type& x, std::uint32_t rank) const { return add(std::span(&x, 1), rank, end()); }
+  iterator push_back(const Type& x) const { return push_back(x, home_); }
+  iterator push_front(const Type& x, std::uint32_t rank) const;
+  iterator push_front(const Type& x) const { return push_front(x, home_); }
   /// Before `it`.
-  iterator insert(const iterator& it, const T& x, std::uint32_t rank) const {
+  iterator insert(const iterator& it, const Type& x, std::uint32_t rank) const {
     return add(std::span(&x, 1), rank, it);
   }
   /// Together, at the end. Returns where the first is.
-  iterator append(std::span<const T> xs, std::uint32_t rank) const { return add(xs, rank, end()); }
+  iterator append(std::span<const Type> xs, std::uint32_t rank) const { return add(xs, rank, end()); }
   /// Returns the one behind it.
   iterator erase(const iterator& it) const;
   /// Empty: there is none.
-  std::optional<T> pop_front() const { return pop(true); }
-  std::optional<T> pop_back() const { return pop(false); }
+  std::optional<Type> pop_front() const { return pop(true); }
+  std::optional<Type> pop_back() const { return pop(false); }
 
   [[nodiscard]] std::size_t size() const { return look().count; }
   [[nodiscard]] bool empty() const { return size() == 0; }
 
   /// All elements as they are at one time, in their order: of each rank of the job.
-  [[nodiscard]] std::vector<std::vector<T>> copies() const;
+  [[nodiscard]] std::vector<std::vector<Bytes<Type>>> copies() const;
 
   /// Exclusive.
-  void assign(std::span<const T> xs, std::uint32_t rank);
+  void assign(std::span<const Type> xs, std::uint32_t rank);
   /// Exclusive. Elements stay at their ranks, and iterators at their elements; equal ones keep their order.
   template <class Less = std::less<>>
   void sort(Less less = {});
@@ -199,8 +200,8 @@ class List : public Parts<ListPart> {
     return Header<ListFields>::look(&where(home_).part->header, home_).fields;
   }
   /// here: the rank of the caller, which does not change in a polling_scope.
-  template <class F>
-  static decltype(auto) at_rank(std::uint32_t rank, std::uint32_t here, const F& f) {
+  template <class Function>
+  static decltype(auto) at_rank(std::uint32_t rank, std::uint32_t here, const Function& f) {
     if (rank == here) return f(Near{});
     return f(Far{});
   }
@@ -213,8 +214,8 @@ class List : public Parts<ListPart> {
   /// The same in a polling_scope.
   [[nodiscard]] static Node get(Link l, std::uint32_t here);
   /// The element is there.
-  template <class A>
-  [[nodiscard]] static bool is(A a, const iterator& it) {
+  template <class Access>
+  [[nodiscard]] static bool is(Access a, const iterator& it) {
     return a.load(&node_of(it.link_)->word) >> 32 == it.generation_;
   }
   [[nodiscard]] static bool is(const iterator& it) {
@@ -245,57 +246,57 @@ class List : public Parts<ListPart> {
   }
   [[nodiscard]] iterator after(const iterator& it) const;
   [[nodiscard]] iterator before(const iterator& it) const;
-  iterator add(std::span<const T> xs, std::uint32_t rank, const iterator& at, bool front = false) const;
-  std::optional<T> pop(bool front) const;
+  iterator add(std::span<const Type> xs, std::uint32_t rank, const iterator& at, bool front = false) const;
+  std::optional<Type> pop(bool front) const;
   static void check_rank(std::uint32_t rank) {
     if (rank >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(rank));
   }
   void check_mine(const iterator& it) const {
     if (it.link_ != 0 && it.list_.id_ != id_) fail(EINVAL, "kasane::list: the iterator is of another list");
   }
-  template <class F>
-  void changed(const F& f) const {
+  template <class Function>
+  void changed(const Function& f) const {
     change(&where(home_).part->header, home_, f);
   }
   /// A node, and its generation.
   using Taken = std::pair<Link, std::uint32_t>;
   /// All that follow are called under the lock, in a polling_scope.
-  void put_in(ListFields& f, std::uint32_t here, std::span<const T> xs, std::uint32_t rank, Link before,
+  void put_in(ListFields& f, std::uint32_t here, std::span<const Type> xs, std::uint32_t rank, Link before,
               Link behind, std::span<Taken> nodes) const;
   /// One of the links of a node, and its checksum; without a node the list's end. n: as it was read, if it is
-  /// not at this rank. N: Head or Node.
-  template <class N>
-  static void set_link(Together& accesses, Link& end, Link l, N& n, Link Head::* side, Link to);
+  /// not at this rank. Kept: Head or Node.
+  template <class Kept>
+  static void set_link(Together& accesses, Link& end, Link l, Kept& n, Link Head::* side, Link to);
   [[nodiscard]] Link take(Pool& pool, Segment& segment, ListPart* part, std::uint32_t rank,
                           std::uint32_t here, std::uint32_t& generation) const;
   /// behind: becomes what is behind it, if there is one.
-  template <class N>
-  void unlink(ListFields& f, std::uint32_t here, Link l, Node& n, N& behind) const;
+  template <class Kept>
+  void unlink(ListFields& f, std::uint32_t here, Link l, Node& n, Kept& behind) const;
 };
 
 // ---- reading ----------------------------------------------------------------------------------------------
 
-template <class T>
-typename List<T>::Node List<T>::get(Link l) {
+template <class Type>
+typename List<Type>::Node List<Type>::get(Link l) {
   Node n;
   for (Backoff wait; !try_get(l, kasane_rank(), n);) wait.pause();
   return n;
 }
-template <class T>
-typename List<T>::Node List<T>::get(Link l, std::uint32_t here) {
+template <class Type>
+typename List<Type>::Node List<Type>::get(Link l, std::uint32_t here) {
   Node n;
   for (Backoff wait; !try_get(l, here, n);) wait.pause();
   return n;
 }
 
-template <class T>
-typename List<T>::Node List<T>::read(const iterator& it) {
+template <class Type>
+typename List<Type>::Node List<Type>::read(const iterator& it) {
   if (it.link_ == 0) no_element(it);
   return checked(it, get(it.link_));
 }
 
-template <class T>
-typename List<T>::iterator List<T>::begin() const {
+template <class Type>
+typename List<Type>::iterator List<Type>::begin() const {
   for (Backoff wait;; wait.pause()) {
     const Link first = look().first;
     if (first == 0) return end();
@@ -306,8 +307,8 @@ typename List<T>::iterator List<T>::begin() const {
 
 /// A next node that says that `it` is before it is the next one, if `it` is still its element and says so,
 /// too; the two are read together. At first the next one is looked for where it was.
-template <class T>
-typename List<T>::iterator List<T>::after(const iterator& it) const {
+template <class Type>
+typename List<Type>::iterator List<Type>::after(const iterator& it) const {
   if (it.link_ == 0) no_element(it);
   Link next = it.next_;
   for (Backoff wait;; wait.pause()) {
@@ -325,8 +326,8 @@ typename List<T>::iterator List<T>::after(const iterator& it) const {
 }
 
 /// The same, where both are at the thread's rank. False: nothing has happened.
-template <class T>
-inline bool List<T>::step_near(iterator& it) {
+template <class Type>
+inline bool List<Type>::step_near(iterator& it) {
   const std::uint32_t here = kasane_rank();
   if (it.next_ == 0 || rank_of(it.next_) != here || rank_of(it.link_) != here) return false;
   Node n;
@@ -338,10 +339,10 @@ inline bool List<T>::step_near(iterator& it) {
   return true;
 }
 
-template <class T>
-std::vector<std::vector<T>> List<T>::copies() const {
-  std::vector<std::vector<T>> all(kasane::ranks());
-  changed([&]<class A>(A, const ListFields& f) {
+template <class Type>
+std::vector<std::vector<Bytes<Type>>> List<Type>::copies() const {
+  std::vector<std::vector<Bytes<Type>>> all(kasane::ranks());
+  changed([&]<class Access>(Access, const ListFields& f) {
     const std::uint32_t here = kasane_rank();
     for (auto& of_rank : all) of_rank.clear();
     Node n;
@@ -355,8 +356,8 @@ std::vector<std::vector<T>> List<T>::copies() const {
 }
 
 /// A node before that says that `it` is the next one.
-template <class T>
-typename List<T>::iterator List<T>::before(const iterator& it) const {
+template <class Type>
+typename List<Type>::iterator List<Type>::before(const iterator& it) const {
   for (Backoff wait;; wait.pause()) {
     const Link l = it.link_ == 0 ? look().last : read(it).prev;
     if (l == 0) fail(EINVAL, "kasane::list: there is no element before the iterator");
@@ -367,9 +368,9 @@ typename List<T>::iterator List<T>::before(const iterator& it) const {
 
 // ---- changing ---------------------------------------------------------------------------------------------
 
-template <class T>
-template <class N>
-inline void List<T>::set_link(Together& accesses, Link& end, Link l, N& n, Link Head::* side, Link to) {
+template <class Type>
+template <class Kept>
+inline void List<Type>::set_link(Together& accesses, Link& end, Link l, Kept& n, Link Head::* side, Link to) {
   if (l == 0) {
     end = to;
     return;
@@ -383,9 +384,9 @@ inline void List<T>::set_link(Together& accesses, Link& end, Link l, N& n, Link 
 }
 
 /// A node that nothing leads to, and the generation that it had.
-template <class T>
-typename List<T>::Link List<T>::take(Pool& pool, Segment& segment, ListPart* part, std::uint32_t rank,
-                                     std::uint32_t here, std::uint32_t& generation) const {
+template <class Type>
+typename List<Type>::Link List<Type>::take(Pool& pool, Segment& segment, ListPart* part, std::uint32_t rank,
+                                           std::uint32_t here, std::uint32_t& generation) const {
   if (pool.free != 0) {
     const Link l = pool.free;
     Head h;
@@ -402,7 +403,7 @@ typename List<T>::Link List<T>::take(Pool& pool, Segment& segment, ListPart* par
     segment = {i, at_rank(rank, here, [&](auto a) { return a.load(at); })};
     if (segment.base == 0) {
       segment.base = reinterpret_cast<std::uintptr_t>(
-          allocate_zeroed((kFirstPool << i) * sizeof(Node), 64, placement::on(rank).fixed()));
+          allocate_zeroed((kFirstPool << i) * sizeof(Node), kAlign, placement::on(rank).fixed()));
       at_rank(rank, here, [&](auto a) { a.store(at, segment.base); });
     }
   }
@@ -413,9 +414,9 @@ typename List<T>::Link List<T>::take(Pool& pool, Segment& segment, ListPart* par
 
 /// Between two nodes, or at an end. Those who walk meanwhile may follow a link to a node that is not written:
 /// it is no element, or its checksum is wrong.
-template <class T>
-inline void List<T>::put_in(ListFields& f, std::uint32_t here, std::span<const T> xs, std::uint32_t rank,
-                            Link before, Link behind, std::span<Taken> nodes) const {
+template <class Type>
+inline void List<Type>::put_in(ListFields& f, std::uint32_t here, std::span<const Type> xs,
+                               std::uint32_t rank, Link before, Link behind, std::span<Taken> nodes) const {
   ListPart* const part = where(rank).part;
   Together accesses(here);
   Pool pool;
@@ -431,7 +432,7 @@ inline void List<T>::put_in(ListFields& f, std::uint32_t here, std::span<const T
     Node n{};
     n.prev = i != 0 ? nodes[i - 1].first : before;
     n.next = i + 1 != xs.size() ? nodes[i + 1].first : behind;
-    std::memcpy(static_cast<void*>(&n.value), &xs[i], sizeof(T));
+    n.value = Bytes<Type>(xs[i]);
     n.seal(++nodes[i].second);
     accesses.write(rank, node_of(nodes[i].first), &n, sizeof n);
   }
@@ -442,16 +443,16 @@ inline void List<T>::put_in(ListFields& f, std::uint32_t here, std::span<const T
   f.count += xs.size();
 }
 
-template <class T>
-typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t rank, const iterator& at,
-                                        bool front) const {
+template <class Type>
+typename List<Type>::iterator List<Type>::add(std::span<const Type> xs, std::uint32_t rank,
+                                              const iterator& at, bool front) const {
   check_rank(rank);
   check_mine(at);
   if (xs.empty()) return at;
   Taken one;
   std::vector<Taken> many(xs.size() > 1 ? xs.size() : 0);
   const std::span nodes = many.empty() ? std::span(&one, 1) : std::span(many);
-  changed([&]<class A>(A, ListFields& f) {
+  changed([&]<class Access>(Access, ListFields& f) {
     const std::uint32_t here = kasane_rank();
     if (front)
       put_in(f, here, xs, rank, 0, f.first, nodes);
@@ -459,18 +460,18 @@ typename List<T>::iterator List<T>::add(std::span<const T> xs, std::uint32_t ran
       put_in(f, here, xs, rank, at.link_ == 0 ? f.last : read(at, here).prev, at.link_, nodes);
     return Made::yes;
   });
-  return iterator(*this, nodes.front().first, nodes.front().second, xs.front());
+  return iterator(*this, nodes.front().first, nodes.front().second, Bytes<Type>(xs.front()));
 }
 
-template <class T>
-typename List<T>::iterator List<T>::push_front(const T& x, std::uint32_t rank) const {
+template <class Type>
+typename List<Type>::iterator List<Type>::push_front(const Type& x, std::uint32_t rank) const {
   return add(std::span(&x, 1), rank, end(), true);
 }
 
 /// Gives the node back; its generation becomes even.
-template <class T>
-template <class N>
-inline void List<T>::unlink(ListFields& f, std::uint32_t here, Link l, Node& n, N& behind) const {
+template <class Type>
+template <class Kept>
+inline void List<Type>::unlink(ListFields& f, std::uint32_t here, Link l, Node& n, Kept& behind) const {
   const std::uint32_t rank = rank_of(l);
   Word* const free = &where(rank).part->free;
   const Link next = n.next, prev = n.prev;
@@ -490,12 +491,12 @@ inline void List<T>::unlink(ListFields& f, std::uint32_t here, Link l, Node& n, 
   --f.count;
 }
 
-template <class T>
-typename List<T>::iterator List<T>::erase(const iterator& it) const {
+template <class Type>
+typename List<Type>::iterator List<Type>::erase(const iterator& it) const {
   check_mine(it);
   iterator following = end();
   prefetch_near(it);
-  changed([&]<class A>(A, ListFields& f) {
+  changed([&]<class Access>(Access, ListFields& f) {
     const std::uint32_t here = kasane_rank();
     Node n = read(it, here), behind;
     const Link next = n.next;
@@ -506,16 +507,16 @@ typename List<T>::iterator List<T>::erase(const iterator& it) const {
   return following;
 }
 
-template <class T>
-std::optional<T> List<T>::pop(bool front) const {
-  std::optional<T> x;
+template <class Type>
+std::optional<Type> List<Type>::pop(bool front) const {
+  std::optional<Type> x;
   change(
       &where(home_).part->header, home_,
-      [&]<class A>(A, ListFields& f) {
+      [&]<class Access>(Access, ListFields& f) {
         const Link l = front ? f.first : f.last;
         const std::uint32_t here = kasane_rank();
         Node n = get(l, here);
-        x = n.value;
+        x.emplace(n.value.object());
         Head behind;
         unlink(f, here, l, n, behind);
         return Made::yes;
@@ -524,8 +525,8 @@ std::optional<T> List<T>::pop(bool front) const {
   return x;
 }
 
-template <class T>
-void List<T>::assign(std::span<const T> xs, std::uint32_t rank) {
+template <class Type>
+void List<Type>::assign(std::span<const Type> xs, std::uint32_t rank) {
   check_rank(rank);
   std::vector<Taken> nodes(xs.size());
   const polling_scope keep;
@@ -543,17 +544,18 @@ void List<T>::assign(std::span<const T> xs, std::uint32_t rank) {
   alone.publish();
 }
 
-template <class T>
+template <class Type>
 template <class Less>
-void List<T>::sort(Less less) {
+void List<Type>::sort(Less less) {
   const polling_scope keep;
   const std::uint32_t here = kasane_rank();
   Exclusive alone(*this);
   std::vector<std::pair<Link, Node>> all;
   for (Link l = alone.fields.first; l != 0; l = all.back().second.next) all.emplace_back(l, get(l, here));
   if (all.empty()) return;
-  std::stable_sort(all.begin(), all.end(),
-                   [&](const auto& a, const auto& b) { return less(a.second.value, b.second.value); });
+  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    return less(a.second.value.object(), b.second.value.object());
+  });
   Together accesses(here);
   for (std::size_t i = 0; i < all.size(); ++i) {
     Node& n = all[i].second;
@@ -570,8 +572,8 @@ void List<T>::sort(Less less) {
 
 // ---- making -----------------------------------------------------------------------------------------------
 
-template <class T>
-void List<T>::make(std::uint32_t home) {
+template <class Type>
+void List<Type>::make(std::uint32_t home) {
   if (home >= kasane::ranks()) fail(EINVAL, "kasane::list: there is no rank " + std::to_string(home));
   if (kasane::ranks() > 65535) fail(EINVAL, "kasane::list: of at most 65535 ranks");
   home_ = home;
@@ -580,8 +582,8 @@ void List<T>::make(std::uint32_t home) {
       [this] { destroy(); });
 }
 
-template <class T>
-void List<T>::destroy() {
+template <class Type>
+void List<Type>::destroy() {
   free_parts([](std::uint32_t, ListPart* part) {
     for (Word& segment : part->pool) deallocate(reinterpret_cast<void*>(Far::load(&segment)));
   });
@@ -590,8 +592,8 @@ void List<T>::destroy() {
 }  // namespace detail::containers
 
 /// See above. The object owns the list; a handle only names it.
-template <class T>
-class list : public detail::containers::Owner<detail::containers::List<T>> {
+template <class Type>
+class list : public detail::containers::Owner<detail::containers::List<Type>> {
  public:
   /// Its ends are at this rank, and elements that are given no other one.
   explicit list(std::uint32_t rank = kasane::rank()) : list::Owner(rank) {}

@@ -45,9 +45,9 @@ class Parts {
   [[nodiscard]] std::size_t root_bytes() const noexcept {
     return parts_ * sizeof(Where) + kasane::ranks() * sizeof(Local);
   }
-  template <class T>
-  [[nodiscard]] T current(const T* entry) const {
-    T copy;
+  template <class Type>
+  [[nodiscard]] Type current(const Type* entry) const {
+    Type copy;
     Near::read(&copy, entry, sizeof copy);
     if (copy.id == id_) [[likely]]
       return copy;
@@ -74,8 +74,8 @@ class Parts {
   template <class Empty>
   void free_parts(const Empty& empty);
   /// Calls f(words) with those of each rank that are there.
-  template <class F>
-  void each_local(const F& f) const {
+  template <class Function>
+  void each_local(const Function& f) const {
     for (std::uint32_t r = 0; r < kasane::ranks(); ++r) {
       Local l;
       Far::read(&l, locals() + r, sizeof l);
@@ -164,8 +164,8 @@ class Owner : public Handle {
 
 /// Calls f(s) for each part s of a container, on a thread at its rank. Throws the first exception of the
 /// calls, after all that were begun have ended.
-template <class Container, class F>
-void at_parts(const Container& c, const F& f) {
+template <class Container, class Function>
+void at_parts(const Container& c, const Function& f) {
   std::vector<thread> threads;
   std::exception_ptr failure;
   try {
@@ -186,14 +186,14 @@ void at_parts(const Container& c, const F& f) {
 }
 
 /// f(s, sum) at the rank of each part, whose sum begins as identity; then all sums, combined.
-template <class Container, class R, class Combine, class F>
-[[nodiscard]] R reduce_parts(const Container& c, R identity, Combine& combine, const F& f) {
+template <class Container, class Result, class Combine, class Function>
+[[nodiscard]] Result reduce_parts(const Container& c, Result identity, Combine& combine, const Function& f) {
   struct Slot {  // a vector of bool has no elements
-    R sum;
+    Result sum;
   };
   std::vector<Slot> slots(c.parts(), Slot{identity});
   at_parts(c, [&](std::uint32_t s) {
-    R sum = identity;
+    Result sum = identity;
     f(s, sum);
     slots[s].sum = std::move(sum);
   });
@@ -201,7 +201,7 @@ template <class Container, class R, class Combine, class F>
   return identity;
 }
 
-/// A container that shows all its elements as they are at one time, by part.
+/// A container that shows the bytes of all its elements as they are at one time, by part.
 template <class Container>
 concept Copied = requires(const Container& c) { c.copies(); };
 
@@ -216,21 +216,21 @@ namespace kasane {
 
 /// Of a deque or list: calls f(x) with copies of all elements as they are at one time, at the ranks where
 /// they lie; f may post and fork. On a thread.
-template <detail::containers::Copied Container, class F>
-void for_each(const Container& c, F f) {
+template <detail::containers::Copied Container, class Function>
+void for_each(const Container& c, Function f) {
   const auto values = c.copies();
   detail::containers::at_parts(c, [&](std::uint32_t s) {
-    for (const auto& x : values[s]) std::invoke(f, x);
+    for (const auto& x : values[s]) std::invoke(f, x.object());
   });
 }
 
 /// The same: combine() of map(x) over all elements, computed where they lie. combine is associative and
 /// commutative, and leaves what it combines with `identity` as it is. On a thread.
-template <detail::containers::Copied Container, class R, class Map, class Combine>
-[[nodiscard]] R reduce(const Container& c, R identity, Map map, Combine combine) {
+template <detail::containers::Copied Container, class Result, class Map, class Combine>
+[[nodiscard]] Result reduce(const Container& c, Result identity, Map map, Combine combine) {
   const auto values = c.copies();
-  return detail::containers::reduce_parts(c, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
-    for (const auto& x : values[s]) sum = std::invoke(combine, std::move(sum), std::invoke(map, x));
+  return detail::containers::reduce_parts(c, std::move(identity), combine, [&](std::uint32_t s, Result& sum) {
+    for (const auto& x : values[s]) sum = std::invoke(combine, std::move(sum), std::invoke(map, x.object()));
   });
 }
 

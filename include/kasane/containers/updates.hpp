@@ -29,9 +29,9 @@ namespace kasane {
 /// key. Each is one operation of the map. Thread safety: an object by one thread at a time, which may move.
 /// Errors: as post_group::post; those of the map come from wait(), or, where a sum's key lies at the calling
 /// thread's rank, from the call that sends it.
-template <class K, class V, class Hash = detail::containers::KeyHash<K>>
+template <class Key, class Value, class Hash = detail::containers::KeyHash<Key>>
 class updates {
-  using Handle = detail::containers::Map<K, V, Hash>;
+  using Handle = detail::containers::Map<Key, Value, Hash>;
 
  public:
   /// Both outlive it.
@@ -46,23 +46,29 @@ class updates {
   }
 
   /// As the map's add, without the value before.
-  void add(const K& key, const V& n) {
-    Sum& sum = kept_[Hash{}(key) & (kKept - 1)];
-    if (sum.used && sum.entry.key == key) {
-      sum.entry.value = static_cast<V>(sum.entry.value + n);
-      return;
+  void add(const Key& key, const Value& n) {
+    static_assert(std::is_default_constructible_v<Value>, "add begins at a value without arguments");
+    Sum& sum = kept_[detail::containers::hash_of<Hash>(key) & (kKept - 1)];
+    if (sum.used) {
+      const Entry& kept = sum.entry.object();
+      if (detail::containers::same_key(kept.key, key)) {
+        sum.entry = EntryBytes(Entry{kept.key, static_cast<Value>(kept.value + n)});
+        return;
+      }
+      send(sum);
     }
-    if (sum.used) send(sum);
-    sum = {{key, n}, true};
+    sum.entry = EntryBytes(Entry{key, n});
+    sum.used = true;
   }
-  void insert_or_assign(const K& key, const V& value) {
+  void insert_or_assign(const Key& key, const Value& value) {
     group_.post(
-        map_.rank_of(key), [map = map_](const K& k, const V& v) { map.insert_or_assign(k, v); }, key, value);
+        map_.rank_of(key), [map = map_](const Key& k, const Value& v) { map.insert_or_assign(k, v); }, key,
+        value);
   }
   /// f is trivially copyable.
-  template <class F>
-  void visit(const K& key, F f) {
-    group_.post(map_.rank_of(key), [map = map_, f](const K& k) { map.visit(k, f); }, key);
+  template <class Function>
+  void visit(const Key& key, Function f) {
+    group_.post(map_.rank_of(key), [map = map_, f](const Key& k) { map.visit(k, f); }, key);
   }
   /// Sends what is kept.
   void flush() {
@@ -72,33 +78,37 @@ class updates {
   }
 
  private:
-  using Entry = detail::containers::Entry<K, V>;
+  using Entry = detail::containers::Entry<Key, Value>;
+  using EntryBytes = detail::containers::Bytes<Entry>;
   static constexpr std::size_t kKept = 2048;
   struct Sum {
-    Entry entry;
+    EntryBytes entry;
     bool used = false;
   };
   /// Sums for one rank, which the owner adds together: a post.
   struct Batch {
     static constexpr std::size_t kMost = (1024 - 64) / sizeof(Entry);
     std::uint32_t n;
-    Entry entry[kMost];
+    EntryBytes entry[kMost];
+    [[nodiscard]] std::span<const Entry> entries() const noexcept { return {&entry[0].object(), n}; }
   };
 
   void send(Sum& sum) {
     sum.used = false;
-    const std::uint32_t rank = map_.rank_of(sum.entry.key);
+    const std::uint32_t rank = map_.rank_of(sum.entry.object().key);
     Batch& batch = batches_[rank];
     batch.entry[batch.n] = sum.entry;
     if (++batch.n == Batch::kMost) deliver(rank);
   }
   void deliver(std::uint32_t rank) {
     Batch& batch = batches_[rank];
-    const std::span<const Entry> sums(batch.entry, std::exchange(batch.n, 0));
+    const std::span<const Entry> sums = batch.entries();
     if (sums.empty()) return;
-    if (kasane::rank() == rank) return map_.add_each(sums);
-    batch.n = static_cast<std::uint32_t>(sums.size());
-    group_.post(rank, [map = map_](const Batch& b) { map.add_each({b.entry, b.n}); }, batch);
+    if (kasane::rank() == rank) {
+      batch.n = 0;
+      return map_.add_each(sums);
+    }
+    group_.post(rank, [map = map_](const Batch& b) { map.add_each(b.entries()); }, batch);
     batch.n = 0;
   }
 
@@ -108,9 +118,9 @@ class updates {
   std::vector<Sum> kept_;
   std::vector<Batch> batches_;  ///< of each rank
 };
-template <class K, class V, class Hash>
-updates(const unordered_map<K, V, Hash>&, post_group&) -> updates<K, V, Hash>;
-template <class K, class V, class Hash>
-updates(const detail::containers::Map<K, V, Hash>&, post_group&) -> updates<K, V, Hash>;
+template <class Key, class Value, class Hash>
+updates(const unordered_map<Key, Value, Hash>&, post_group&) -> updates<Key, Value, Hash>;
+template <class Key, class Value, class Hash>
+updates(const detail::containers::Map<Key, Value, Hash>&, post_group&) -> updates<Key, Value, Hash>;
 
 }  // namespace kasane

@@ -28,6 +28,7 @@
 #include <kasane/kasane.hpp>
 
 #include <kasane/containers/access.hpp>
+#include <kasane/containers/bytes.hpp>
 #include <kasane/containers/elements.hpp>
 #include <kasane/containers/parts.hpp>
 #include <kasane/containers/tail.hpp>
@@ -58,14 +59,14 @@ struct VectorPart {
 };
 
 /// It only names the vector, so it is trivially copyable, and its concurrent operations are const.
-template <class T>
+template <class Type>
 class Vector : public Parts<VectorPart> {
-  static_assert(std::is_trivially_copyable_v<T>, "elements go from rank to rank as bytes");
-  static_assert(std::is_default_constructible_v<T> && alignof(T) <= 64);
-  using E = Elements<T>;
+  static_assert(sizeof(Holds<Type>) != 0);
+  static constexpr std::size_t kAlign = Holds<Type>::kAlign;
+  using Slots = Elements<Type>;
   static constexpr const char* kContainer = "kasane::vector";
   /// Elements that lie together before the next rank's turn comes.
-  static constexpr std::size_t kChunk = std::bit_floor(std::max<std::size_t>(16, 4096 / E::kSlot));
+  static constexpr std::size_t kChunk = std::bit_floor(std::max<std::size_t>(16, 4096 / Slots::kSlot));
 
   struct Place {
     std::uint32_t part;
@@ -78,36 +79,37 @@ class Vector : public Parts<VectorPart> {
   void destroy();
 
  public:
-  using value_type = T;
+  using value_type = Type;
 
   /// Returns its index.
-  std::size_t push_back(const T& x) const { return push(&x, 1); }
-  /// They get consecutive indices; returns the first.
-  std::size_t append(std::span<const T> xs) const { return push(xs.data(), xs.size()); }
-  [[nodiscard]] T get(std::size_t i) const {
-    T x;
-    if (!at_element(
-            i, [&](auto a, const Spot& s, bool known) { return E::template read<decltype(a)>(s, x, known); }))
-      no_element(i);
-    return x;
+  std::size_t push_back(const Type& x) const {
+    const Bytes<Type> bytes(x);
+    return push(&bytes, 1);
   }
-  void put(std::size_t i, const T& x) const {
+  /// They get consecutive indices; returns the first.
+  std::size_t append(std::span<const Type> xs) const {
+    return push(AllBytes(xs.data(), xs.size()).data(), xs.size());
+  }
+  [[nodiscard]] Type get(std::size_t i) const {
+    Bytes<Type> x;
     if (!at_element(i, [&](auto a, const Spot& s, bool known) {
-          return E::template write<decltype(a)>(s, x, known);
+          return Slots::template read<decltype(a)>(s, x, known);
         }))
       no_element(i);
+    return x.object();
   }
+  void put(std::size_t i, const Type& object) const { put_bytes(i, Bytes<Type>(object)); }
   /// Returns the value before.
-  T fetch_add(std::size_t i, T n) const
-    requires(std::integral<T> && (sizeof(T) == 4 || sizeof(T) == 8))
+  Type fetch_add(std::size_t i, Type n) const
+    requires(std::integral<Type> && (sizeof(Type) == 4 || sizeof(Type) == 8))
   {
-    T before;
-    const bool found = at_element(i, [&]<class A>(A, const Spot& s, bool known) {
-      if (!known && !E::template read<A>(s, before, false)) return false;
-      if constexpr (std::same_as<A, Near>)
-        before = __sync_fetch_and_add(E::value(s), n);
+    Type before;
+    const bool found = at_element(i, [&]<class Access>(Access, const Spot& s, bool known) {
+      if (!known && !Slots::template is_ready<Access>(s)) return false;
+      if constexpr (std::same_as<Access, Near>)
+        before = __sync_fetch_and_add(Slots::value(s), n);
       else
-        before = kasane::fetch_add(global_ptr<T>(E::value(s)), n);
+        before = kasane::fetch_add(global_ptr<Type>(Slots::value(s)), n);
       return true;
     });
     if (!found) no_element(i);
@@ -117,27 +119,32 @@ class Vector : public Parts<VectorPart> {
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] bool empty() const { return size() == 0; }
   /// Copies of the n elements from i on, all of which lie below size().
-  void read(std::size_t i, std::span<T> to) const {
+  void read(std::size_t i, std::span<Type> to) const {
     const std::size_t end = i + to.size();
     if (end < i || (end > known() && end > size())) no_element(end - 1);
-    read_all(i, to.data(), to.size());
+    read_all(i, reinterpret_cast<Bytes<Type>*>(to.data()), to.size());
   }
 
   /// Exclusive. Removes the last element, and returns it.
-  T pop_back();
+  Type pop_back();
   /// Exclusive. Before element i, which and whose followers move on.
-  void insert(std::size_t i, const T& x);
+  void insert(std::size_t i, const Type& x);
   /// Exclusive. Removes n elements; what follows moves up.
   void erase(std::size_t i, std::size_t n = 1);
   /// Exclusive.
-  void assign(std::span<const T> xs) {
+  void assign(std::span<const Type> xs) {
     Exclusive alone(*this);
     alone.reserve(xs.size());
     alone.truncate(0);
-    alone.extend(xs.data(), xs.size());
+    alone.extend(AllBytes(xs.data(), xs.size()).data(), xs.size());
   }
-  /// Exclusive. New elements are copies of x.
-  void resize(std::size_t n, const T& x = T());
+  /// Exclusive. New elements are copies of x, or Type().
+  void resize(std::size_t n, const Type& x);
+  void resize(std::size_t n)
+    requires std::default_initializable<Type>
+  {
+    resize(n, Type());
+  }
   /// Exclusive. Gives the memory back.
   void clear();
 
@@ -145,23 +152,23 @@ class Vector : public Parts<VectorPart> {
   [[nodiscard]] std::uint32_t rank_of(std::size_t i) const { return where(place(i).part).rank; }
   /// Calls f(x) with copies of those of the first n elements that lie at one of the ranks given at
   /// construction; all are below size().
-  template <class F>
-  void for_each_of(std::uint32_t part, std::size_t n, F&& f) const {
-    std::vector<T> block(kChunk);
+  template <class Function>
+  void for_each_of(std::uint32_t part, std::size_t n, Function&& f) const {
+    std::vector<Bytes<Type>> block(kChunk);
     for (std::size_t i = part * kChunk; i < n; i += parts_ * kChunk) {
       const std::size_t count = std::min(kChunk, n - i);
       read_all(i, block.data(), count);
-      for (std::size_t k = 0; k < count; ++k) std::invoke(f, std::as_const(block[k]));
+      for (std::size_t k = 0; k < count; ++k) std::invoke(f, block[k].object());
     }
   }
 
   /// Over copies of the elements that are readable when it begins.
   class iterator {
    public:
-    using value_type = T;
+    using value_type = Type;
     using difference_type = std::ptrdiff_t;
     iterator(const Vector& v, std::size_t end) : v_(v), end_(end) { refill(); }
-    [[nodiscard]] const T& operator*() const noexcept { return block_[i_ % kChunk]; }
+    [[nodiscard]] const Type& operator*() const noexcept { return block_[i_ % kChunk].object(); }
     iterator& operator++() {
       if (++i_ % kChunk == 0) refill();
       return *this;
@@ -176,12 +183,13 @@ class Vector : public Parts<VectorPart> {
     }
     Vector v_;
     std::size_t i_ = 0, end_;
-    std::vector<T> block_;
+    std::vector<Bytes<Type>> block_;
   };
   [[nodiscard]] iterator begin() const { return iterator(*this, size()); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
  protected:
+  void read_all(std::size_t i, Bytes<Type>* to, std::size_t n) const;
   /// Holds others off as far as they look; ends with the index that it was given.
   class Exclusive {
    public:
@@ -192,7 +200,7 @@ class Vector : public Parts<VectorPart> {
     [[nodiscard]] std::size_t size() const noexcept { return tail::index(word_); }
     void reserve(std::size_t n);
     void truncate(std::size_t n);
-    void extend(const T* xs, std::size_t n);
+    void extend(const Bytes<Type>* xs, std::size_t n);
     void forget() noexcept { word_ = 0; }
 
    private:
@@ -207,23 +215,23 @@ class Vector : public Parts<VectorPart> {
   [[nodiscard]] Word known() const { return Near::load(local(kasane_rank())); }
   [[nodiscard]] Place place(std::size_t i) const noexcept;
   [[nodiscard]] Word far_segment(const Place&) const;
-  template <class F>
-  decltype(auto) at_place(const Place&, const F& f) const;
-  template <class F>
-  bool at_element(std::size_t i, const F& f) const;
+  template <class Function>
+  decltype(auto) at_place(const Place&, const Function& f) const;
+  template <class Function>
+  bool at_element(std::size_t i, const Function& f) const;
   [[noreturn, gnu::cold, gnu::noinline]] void no_element(std::size_t i) const {
     fail(EINVAL, "kasane::vector: there is no element " + std::to_string(i) + "; the size is " +
                      std::to_string(size()));
   }
-  std::size_t push(const T* xs, std::size_t n) const;
+  std::size_t push(const Bytes<Type>* xs, std::size_t n) const;
   [[gnu::noinline]] Word take_late(Word ticket, std::size_t n) const;
   void add_rounds(unsigned& rounds, std::size_t end) const;
-  template <class F>
-  void each_piece(std::size_t i, std::size_t n, const F& f) const;
-  void store(std::size_t i, const T* xs, std::size_t n) const;
+  template <class Function>
+  void each_piece(std::size_t i, std::size_t n, const Function& f) const;
+  void store(std::size_t i, const Bytes<Type>* xs, std::size_t n) const;
   void unmark(std::size_t i, std::size_t n) const;
-  void read_all(std::size_t i, T* to, std::size_t n) const;
-  void overwrite(std::size_t i, const T* xs, std::size_t n) const;
+  void overwrite(std::size_t i, const Bytes<Type>* xs, std::size_t n) const;
+  void put_bytes(std::size_t i, const Bytes<Type>& x) const;
   [[nodiscard]] std::size_t words() const noexcept { return 1 + kRounds * parts_; }
   static void drop_segments(VectorPart* part) {
     for (Word& segment : part->segment) {
@@ -235,8 +243,8 @@ class Vector : public Parts<VectorPart> {
 
 // ---- where an element is ----------------------------------------------------------------------------------
 
-template <class T>
-typename Vector<T>::Place Vector<T>::place(std::size_t i) const noexcept {
+template <class Type>
+typename Vector<Type>::Place Vector<Type>::place(std::size_t i) const noexcept {
   if (parts_ == 1) {
     const auto round = static_cast<unsigned>(std::bit_width(i / kChunk + 1)) - 1;
     const std::size_t position = i - tail::capacity(round, kChunk);
@@ -249,8 +257,8 @@ typename Vector<T>::Place Vector<T>::place(std::size_t i) const noexcept {
 }
 
 /// As this rank knows it, or its owner says; 0: there is none.
-template <class T>
-Word Vector<T>::far_segment(const Place& p) const {
+template <class Type>
+Word Vector<Type>::far_segment(const Place& p) const {
   const std::size_t entry = 1 + p.round * parts_ + p.part;
   if (const Word known = Near::load(local(kasane_rank()) + entry); known != 0) return known;
   const Word segment = Far::load(&where(p.part).part->segment[p.round]);
@@ -259,9 +267,9 @@ Word Vector<T>::far_segment(const Place& p) const {
 }
 
 /// f(Near{} or Far{}, spot).
-template <class T>
-template <class F>
-decltype(auto) Vector<T>::at_place(const Place& p, const F& f) const {
+template <class Type>
+template <class Function>
+decltype(auto) Vector<Type>::at_place(const Place& p, const Function& f) const {
   const Where w = where(p.part);
   if (w.rank != kasane_rank()) {
     const Word base = far_segment(p);
@@ -271,21 +279,21 @@ decltype(auto) Vector<T>::at_place(const Place& p, const F& f) const {
 }
 
 /// f(Near{} or Far{}, spot, whether it is known to be ready). False: there is no element, or f says so.
-template <class T>
-template <class F>
-bool Vector<T>::at_element(std::size_t i, const F& f) const {
+template <class Type>
+template <class Function>
+bool Vector<Type>::at_element(std::size_t i, const Function& f) const {
   if (i >= tail::capacity(kRounds, first())) return false;
   const Place p = place(i);
-  if (E::kMarksApart && !is_here(p.part) && i >= known()) static_cast<void>(size());
+  if (Slots::kMarksApart && !is_here(p.part) && i >= known()) static_cast<void>(size());
   return at_place(p, [&](auto a, const Spot& s) {
-    return s.base != 0 && f(a, s, E::kMarksApart && std::same_as<decltype(a), Far> && i < known());
+    return s.base != 0 && f(a, s, Slots::kMarksApart && std::same_as<decltype(a), Far> && i < known());
   });
 }
 
 // ---- appending --------------------------------------------------------------------------------------------
 
-template <class T>
-std::size_t Vector<T>::push(const T* xs, std::size_t n) const {
+template <class Type>
+std::size_t Vector<Type>::push(const Bytes<Type>* xs, std::size_t n) const {
   using tail::Push;
   const Where h = where(0);
   const bool near = h.rank == kasane_rank();
@@ -297,8 +305,8 @@ std::size_t Vector<T>::push(const T* xs, std::size_t n) const {
     const Place p = place(i);
     if (h.rank == kasane_rank()) {
       const Spot s{Near::load(&h.part->segment[p.round]), kChunk << p.round, p.position};
-      E::template fill<Near>(s, xs, 1);
-      E::template set<Near>(s, 1, xs);
+      Slots::template fill<Near>(s, xs, 1);
+      Slots::template set<Near>(s, 1, xs);
       return i;
     }
   }
@@ -307,8 +315,8 @@ std::size_t Vector<T>::push(const T* xs, std::size_t n) const {
 }
 
 /// With a ticket that does not fit: until the thread has elements.
-template <class T>
-Word Vector<T>::take_late(Word ticket, std::size_t n) const {
+template <class Type>
+Word Vector<Type>::take_late(Word ticket, std::size_t n) const {
   using tail::Push;
   Backoff wait;
   Push step = tail::next(tail::judge(ticket, n, first()));
@@ -340,14 +348,14 @@ Word Vector<T>::take_late(Word ticket, std::size_t n) const {
 }
 
 /// Segments for `end` elements. What could not be completed stays for the next try.
-template <class T>
-void Vector<T>::add_rounds(unsigned& rounds, std::size_t end) const {
+template <class Type>
+void Vector<Type>::add_rounds(unsigned& rounds, std::size_t end) const {
   for (; tail::capacity(rounds, first()) < end; ++rounds) {
     if (rounds >= kRounds) throw error(EINVAL, "kasane::vector: it has too many elements");
     for (std::uint32_t s = 0; s < parts_; ++s) {
       const Where w = where(s);
       if (Far::load(&w.part->segment[rounds]) != 0) continue;
-      void* const p = allocate_zeroed(E::bytes(kChunk << rounds), 64, placement::on(w.rank).fixed());
+      void* const p = allocate_zeroed(Slots::bytes(kChunk << rounds), kAlign, placement::on(w.rank).fixed());
       Far::store(&w.part->segment[rounds], reinterpret_cast<std::uintptr_t>(p));
     }
   }
@@ -355,9 +363,9 @@ void Vector<T>::add_rounds(unsigned& rounds, std::size_t end) const {
 
 /// f(Near{} or Far{}, spot, from, count) for the pieces [i + from, i + from + count) of n elements, each of
 /// which lies together.
-template <class T>
-template <class F>
-void Vector<T>::each_piece(std::size_t i, std::size_t n, const F& f) const {
+template <class Type>
+template <class Function>
+void Vector<Type>::each_piece(std::size_t i, std::size_t n, const Function& f) const {
   for (std::size_t from = 0; from < n;) {
     const Place p = place(i + from);
     const std::size_t count = std::min(n - from, p.left);
@@ -367,50 +375,58 @@ void Vector<T>::each_piece(std::size_t i, std::size_t n, const F& f) const {
 }
 
 /// Values, then their marks.
-template <class T>
-void Vector<T>::store(std::size_t i, const T* xs, std::size_t n) const {
-  each_piece(i, n, [xs]<class A>(A, const Spot& s, std::size_t from, std::size_t count) {
-    E::template fill<A>(s, xs + from, count);
-    E::template set<A>(s, count, xs + from);
+template <class Type>
+void Vector<Type>::store(std::size_t i, const Bytes<Type>* xs, std::size_t n) const {
+  each_piece(i, n, [xs]<class Access>(Access, const Spot& s, std::size_t from, std::size_t count) {
+    Slots::template fill<Access>(s, xs + from, count);
+    Slots::template set<Access>(s, count, xs + from);
   });
 }
 
 /// The n from i on are not there any more.
-template <class T>
-void Vector<T>::unmark(std::size_t i, std::size_t n) const {
-  each_piece(i, n, []<class A>(A, const Spot& s, std::size_t, std::size_t count) {
-    E::template set<A>(s, count, nullptr, false);
+template <class Type>
+void Vector<Type>::unmark(std::size_t i, std::size_t n) const {
+  each_piece(i, n, []<class Access>(Access, const Spot& s, std::size_t, std::size_t count) {
+    Slots::template set<Access>(s, count, nullptr, false);
   });
 }
 
-template <class T>
-void Vector<T>::read_all(std::size_t i, T* to, std::size_t n) const {
-  each_piece(i, n, [to]<class A>(A, const Spot& s, std::size_t from, std::size_t count) {
-    E::template read_all<A>(s, to + from, count);
+template <class Type>
+void Vector<Type>::read_all(std::size_t i, Bytes<Type>* to, std::size_t n) const {
+  each_piece(i, n, [to]<class Access>(Access, const Spot& s, std::size_t from, std::size_t count) {
+    Slots::template read_all<Access>(s, to + from, count);
   });
 }
 
 /// Of elements that are ready.
-template <class T>
-void Vector<T>::overwrite(std::size_t i, const T* xs, std::size_t n) const {
-  if constexpr (E::kMarksApart)
-    each_piece(i, n, [xs]<class A>(A, const Spot& s, std::size_t from, std::size_t count) {
-      E::template fill<A>(s, xs + from, count);
+template <class Type>
+void Vector<Type>::overwrite(std::size_t i, const Bytes<Type>* xs, std::size_t n) const {
+  if constexpr (Slots::kMarksApart)
+    each_piece(i, n, [xs]<class Access>(Access, const Spot& s, std::size_t from, std::size_t count) {
+      Slots::template fill<Access>(s, xs + from, count);
     });
   else
-    for (std::size_t k = 0; k < n; ++k) put(i + k, xs[k]);
+    for (std::size_t k = 0; k < n; ++k) put_bytes(i + k, xs[k]);
 }
 
-template <class T>
-std::size_t Vector<T>::size() const {
+template <class Type>
+void Vector<Type>::put_bytes(std::size_t i, const Bytes<Type>& x) const {
+  const bool found = at_element(
+      i, [&](auto a, const Spot& s, bool known) { return Slots::template write<decltype(a)>(s, x, known); });
+  if (!found) no_element(i);
+}
+
+template <class Type>
+std::size_t Vector<Type>::size() const {
   const Word w = home() ? Near::load(tail()) : Far::load(tail());
   const Word end = std::min(tail::index(w), tail::capacity(tail::rounds(w), first()));
   Word i = known();
   while (i < end) {
     const Place p = place(i);
     const std::size_t count = std::min<std::size_t>({end - i, p.left, 4096});
-    const std::size_t ready = at_place(
-        p, [&](auto a, const Spot& s) { return s.base == 0 ? 0 : E::template ready<decltype(a)>(s, count); });
+    const std::size_t ready = at_place(p, [&](auto a, const Spot& s) {
+      return s.base == 0 ? 0 : Slots::template ready<decltype(a)>(s, count);
+    });
     i += ready;
     if (ready < count) break;
   }
@@ -421,8 +437,8 @@ std::size_t Vector<T>::size() const {
 
 // ---- exclusive calls --------------------------------------------------------------------------------------
 
-template <class T>
-Vector<T>::Exclusive::Exclusive(const Vector& v) : v_(v) {
+template <class Type>
+Vector<Type>::Exclusive::Exclusive(const Vector& v) : v_(v) {
   using Step = tail::Exclusive;
   const Word w = Far::load(v.tail());
   Step step = tail::next(Step::look, tail::complete(w, v.size(), v.first()));
@@ -431,8 +447,8 @@ Vector<T>::Exclusive::Exclusive(const Vector& v) : v_(v) {
   word_ = w;
 }
 
-template <class T>
-void Vector<T>::Exclusive::truncate(std::size_t n) {
+template <class Type>
+void Vector<Type>::Exclusive::truncate(std::size_t n) {
   if (n >= size()) return;
   v_.unmark(n, size() - n);
   v_.each_local([n](Word* words) {
@@ -442,40 +458,41 @@ void Vector<T>::Exclusive::truncate(std::size_t n) {
 }
 
 /// Memory for n elements.
-template <class T>
-void Vector<T>::Exclusive::reserve(std::size_t n) {
+template <class Type>
+void Vector<Type>::Exclusive::reserve(std::size_t n) {
   unsigned rounds = tail::rounds(word_);
   v_.add_rounds(rounds, n);
   word_ = tail::word(rounds, size());
 }
 
-template <class T>
-void Vector<T>::Exclusive::extend(const T* xs, std::size_t n) {
+template <class Type>
+void Vector<Type>::Exclusive::extend(const Bytes<Type>* xs, std::size_t n) {
   reserve(size() + n);
   v_.store(size(), xs, n);
   word_ = tail::word(tail::rounds(word_), size() + n);
 }
 
-template <class T>
-T Vector<T>::pop_back() {
+template <class Type>
+Type Vector<Type>::pop_back() {
   Exclusive alone(*this);
   if (alone.size() == 0) no_element(0);
-  T x;
+  Bytes<Type> x;
   read_all(alone.size() - 1, &x, 1);
   alone.truncate(alone.size() - 1);
-  return x;
+  return x.object();
 }
 
-template <class T>
-void Vector<T>::insert(std::size_t i, const T& x) {
+template <class Type>
+void Vector<Type>::insert(std::size_t i, const Type& object) {
+  const Bytes<Type> x(object);
   Exclusive alone(*this);
   const std::size_t n = alone.size();
   if (i > n) no_element(i);
   if (i == n) return alone.extend(&x, 1);
-  T last;
+  Bytes<Type> last;
   read_all(n - 1, &last, 1);
   alone.extend(&last, 1);
-  std::vector<T> block(kChunk);
+  std::vector<Bytes<Type>> block(kChunk);
   for (std::size_t end = n; end > i + 1;) {  // [.., end - 1) moves to [.., end)
     const std::size_t count = std::min(kChunk, end - 1 - i);
     read_all(end - 1 - count, block.data(), count);
@@ -485,12 +502,12 @@ void Vector<T>::insert(std::size_t i, const T& x) {
   overwrite(i, &x, 1);
 }
 
-template <class T>
-void Vector<T>::erase(std::size_t i, std::size_t n) {
+template <class Type>
+void Vector<Type>::erase(std::size_t i, std::size_t n) {
   Exclusive alone(*this);
   const std::size_t size = alone.size();
   if (i > size || n > size - i) no_element(i + n - 1);
-  std::vector<T> block(kChunk);
+  std::vector<Bytes<Type>> block(kChunk);
   for (std::size_t from = i + n; from < size;) {
     const std::size_t count = std::min(kChunk, size - from);
     read_all(from, block.data(), count);
@@ -500,18 +517,18 @@ void Vector<T>::erase(std::size_t i, std::size_t n) {
   alone.truncate(size - n);
 }
 
-template <class T>
-void Vector<T>::resize(std::size_t n, const T& x) {
+template <class Type>
+void Vector<Type>::resize(std::size_t n, const Type& x) {
   Exclusive alone(*this);
   alone.truncate(n);
   if (n == alone.size()) return;
   alone.reserve(n);
-  const std::vector<T> block(std::min(kChunk * 16, n - alone.size()), x);
+  const std::vector<Bytes<Type>> block(std::min(kChunk * 16, n - alone.size()), Bytes<Type>(x));
   while (alone.size() < n) alone.extend(block.data(), std::min(block.size(), n - alone.size()));
 }
 
-template <class T>
-void Vector<T>::clear() {
+template <class Type>
+void Vector<Type>::clear() {
   Exclusive alone(*this);
   for (std::uint32_t s = 0; s < parts_; ++s) drop_segments(where(s).part);
   const std::vector<Word> nothing(words());
@@ -519,24 +536,24 @@ void Vector<T>::clear() {
   alone.forget();
 }
 
-template <class T>
-void Vector<T>::make(const std::vector<std::uint32_t>& ranks) {
+template <class Type>
+void Vector<Type>::make(const std::vector<std::uint32_t>& ranks) {
   const std::size_t parts = ranks.empty() ? kasane::ranks() : ranks.size();
   make_parts(
       ranks, 1 + kRounds * parts, [](std::uint32_t, VectorPart*, std::uint32_t) {}, [this] { destroy(); });
 }
 
-template <class T>
-void Vector<T>::destroy() {
+template <class Type>
+void Vector<Type>::destroy() {
   free_parts([](std::uint32_t, VectorPart* part) { drop_segments(part); });
 }
 
 }  // namespace detail::containers
 
 /// See above. The object owns the vector; a handle only names it.
-template <class T>
-class vector : public detail::containers::Owner<detail::containers::Vector<T>> {
-  using Base = detail::containers::Vector<T>;
+template <class Type>
+class vector : public detail::containers::Owner<detail::containers::Vector<Type>> {
+  using Base = detail::containers::Vector<Type>;
 
  public:
   /// Over these ranks, a chunk of 4 KiB at each in turn; none: over all.
@@ -549,10 +566,10 @@ class vector : public detail::containers::Owner<detail::containers::Vector<T>> {
     const typename Base::Exclusive alone(*this);
     typename Base::Exclusive theirs(copy);
     theirs.reserve(alone.size());
-    std::vector<T> block(4096);
+    std::vector<detail::containers::Bytes<Type>> block(4096);
     for (std::size_t i = 0; i < alone.size();) {
       const std::size_t n = std::min(block.size(), alone.size() - i);
-      this->read(i, std::span(block).first(n));
+      this->read_all(i, block.data(), n);
       theirs.extend(block.data(), n);
       i += n;
     }
@@ -562,19 +579,20 @@ class vector : public detail::containers::Owner<detail::containers::Vector<T>> {
 
 /// Calls f(x) with copies of all elements that are readable now, at the ranks where they lie, by a thread for
 /// each rank; f may post and fork. On a thread.
-template <class T, class F>
-void for_each(const detail::containers::Vector<T>& v, F f) {
+template <class Type, class Function>
+void for_each(const detail::containers::Vector<Type>& v, Function f) {
   const std::size_t n = v.size();
   detail::containers::at_parts(v, [&v, &f, n](std::uint32_t s) { v.for_each_of(s, n, f); });
 }
 
 /// combine() of map(x) over all elements that are readable now, computed where they lie. combine is
 /// associative and commutative, and leaves what it combines with `identity` as it is. On a thread.
-template <class T, class R, class Map, class Combine>
-[[nodiscard]] R reduce(const detail::containers::Vector<T>& v, R identity, Map map, Combine combine) {
+template <class Type, class Result, class Map, class Combine>
+[[nodiscard]] Result reduce(const detail::containers::Vector<Type>& v, Result identity, Map map,
+                            Combine combine) {
   const std::size_t n = v.size();
-  return detail::containers::reduce_parts(v, std::move(identity), combine, [&](std::uint32_t s, R& sum) {
-    v.for_each_of(s, n, [&](const T& x) { sum = combine(std::move(sum), std::invoke(map, x)); });
+  return detail::containers::reduce_parts(v, std::move(identity), combine, [&](std::uint32_t s, Result& sum) {
+    v.for_each_of(s, n, [&](const Type& x) { sum = combine(std::move(sum), std::invoke(map, x)); });
   });
 }
 

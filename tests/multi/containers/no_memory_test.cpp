@@ -74,6 +74,28 @@ TEST(WithoutMemory, Map) {
             0u);
 }
 
+/// Numbers as they are, and more alike ones than a bucket has entries.
+template <std::uint64_t kAlike>
+struct Alike {
+  std::size_t operator()(std::uint64_t x) const noexcept { return x / kAlike; }
+};
+template <class Hash>
+bool holds(std::uint64_t n, std::uint64_t distance) {
+  kasane::unordered_map<std::uint64_t, std::uint64_t, Hash> map;
+  for (std::uint64_t k = 0; k < n; ++k) map.insert(k * distance, k);
+  return map.size() == n && map.find((n - 1) * distance) == n - 1;
+}
+
+/// A map of some thousand entries fits in this space whatever their hashes are.
+TEST(WithoutMemory, HashesThatAreAlikeTakeNoMore) {
+  EXPECT_TRUE(kasane::run([] { return holds<Alike<1>>(2000, 1 << 16); }));
+  EXPECT_TRUE(kasane::run([] { return holds<Alike<1>>(500, 1 << 20); }));
+  EXPECT_TRUE(kasane::run([] { return holds<Alike<1>>(500, std::uint64_t{1} << 40); }));
+  EXPECT_TRUE(kasane::run([] { return holds<Alike<13>>(20'000, 1); }));
+  EXPECT_TRUE(kasane::run([] { return holds<Alike<1000>>(3000, 1); }));
+  EXPECT_TRUE(kasane::run([] { return holds<Alike<100'000>>(1500, 1); }));
+}
+
 TEST(WithoutMemory, Vector) {
   EXPECT_EQ(from_each_rank([](std::uint32_t rank) {
               std::uint64_t w = 0;
