@@ -49,7 +49,7 @@ install(EXPORT KasaneTargets NAMESPACE kasane:: DESTINATION "${config_folder}" C
 configure_package_config_file(cmake/KasaneConfig.cmake.in "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
   INSTALL_DESTINATION "${config_folder}")
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake"
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY SameMajorVersion)   # before 1.0 who needs one interface asks for 0.2...<0.3
 install(FILES cmake/KasaneBlas.cmake "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cmake"
   "${CMAKE_BINARY_DIR}/cmake/KasaneConfigVersion.cmake" DESTINATION "${config_folder}" COMPONENT devel)
 
@@ -58,7 +58,12 @@ install(FILES cmake/KasaneBlas.cmake "${CMAKE_BINARY_DIR}/cmake/KasaneConfig.cma
 set(static_libraries "")
 set(program_flags "${KASANE_STACK_FLAGS} -fno-plt -mno-direct-extern-access ")
 set(program_link_flags "-Wl,-z,now ")
-if(NOT KASANE_SHARED)
+if(KASANE_SHARED)
+  # g++ -static takes it in place of libkasane.so, and says that it cannot find what it names.
+  set(named "libkasane.so, since programs of Kasane are linked dynamically: leave out -static")
+  file(WRITE "${CMAKE_BINARY_DIR}/cmake/libkasane.a" "INPUT(\"${named}\")\n")
+  install(FILES "${CMAKE_BINARY_DIR}/cmake/libkasane.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT devel)
+else()
   set(program_flags "${KASANE_STACK_FLAGS} ")
   set(program_link_flags "")
   set(static_libraries "-lspdlog -lfmt -lhwloc -luring -lstdc++ -lm -lpthread")

@@ -4,10 +4,12 @@
 #include <kasane/version.h>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -55,7 +57,10 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   kasane::open_standard_descriptors();
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (status != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return status;
+    std::fprintf(stderr, "kasane: standard output cannot be written: %s\n", std::strerror(errno));
+    return 1;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "kasane: %s\n", e.what());
     return 1;

@@ -9,6 +9,7 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,12 +36,42 @@ struct Run {
   bool attach = false;
 };
 
-/// --malloc space: preloads the library by which the program's malloc takes global memory.
-void preload_malloc() {
+/// Puts `word` before what the variable has, which is a list with colons.
+void prepend(const char* variable, const std::string& word) {
+  const char* others = std::getenv(variable);
+  ::setenv(variable, (others == nullptr || *others == '\0' ? word : word + ":" + others).c_str(), 1);
+}
+
+/// --malloc space: preloads the library by which the program's malloc takes global memory. The loader splits
+/// LD_PRELOAD at spaces and colons, and LD_LIBRARY_PATH at colons and semicolons. False: the folder has one
+/// of these.
+bool preload_malloc() {
   const std::string library = find_helper(runtime::kMallocLibrary);
-  const char* others = std::getenv("LD_PRELOAD");
-  ::setenv("LD_PRELOAD", (others == nullptr || *others == '\0' ? library : library + ":" + others).c_str(),
-           1);
+  const std::string folder = library.substr(0, library.rfind('/'));
+  if (folder.find_first_of(":;$") != std::string::npos) {
+    std::fprintf(stderr,
+                 "kasane: --malloc space (KASANE_MALLOC): the loader cannot preload %s, since a colon, a "
+                 "semicolon or a $ in its path means something else there: move the installation to a path "
+                 "without one\n",
+                 library.c_str());
+    return false;
+  }
+  const bool spaces = folder.find_first_of(" \t\n") != std::string::npos;
+  if (spaces) prepend("LD_LIBRARY_PATH", folder);
+  prepend("LD_PRELOAD", spaces ? runtime::kMallocLibrary : library);
+  return true;
+}
+
+/// libkasane.so is preloaded into a program that does not need it: that does not make it a program of
+/// Kasane's.
+bool preloads_into_another(const std::string& program) {
+  const char* const preloaded = std::getenv("LD_PRELOAD");
+  if (preloaded == nullptr || std::strstr(preloaded, "libkasane.so") == nullptr) return false;
+  const std::string before = preloaded;
+  ::unsetenv("LD_PRELOAD");
+  const bool needs_it = libraries_of(program).kasane;
+  ::setenv("LD_PRELOAD", before.c_str(), 1);
+  return !needs_it;
 }
 
 /// A name that the PATH lacks may be one of Kasane's applications (docs/guide/apps.md).
@@ -57,10 +88,19 @@ int run(Run& state) {
   }
   state.table.write_environment();
   name_application(state.command[0]);
-  if (state.options.malloc_in_space) preload_malloc();
+  if (state.options.malloc_in_space && !preload_malloc()) return 2;
   // Calls of such a library do not write to its memory then (src/runtime/start/program_libraries.h).
   if (!state.options.globals_of.empty()) ::setenv("LD_BIND_NOW", "1", 0);
   const bool linked = may_be_kasane_program(state.command[0]);
+  if (!linked && preloads_into_another(state.command[0])) {
+    std::fprintf(
+        stderr,
+        "kasane: LD_PRELOAD names libkasane.so, but %s was not built with Kasane, and preloading does "
+        "not make it such a program. Build it with the flags of pkg-config --cflags --libs kasane, or "
+        "CMake's kasane::kasane (docs/guide/programming.md), and start it without LD_PRELOAD\n",
+        state.command[0].c_str());
+    return 2;
+  }
   if (linked && state.options.session.transport == "mpi")
     return run_by_mpi(state.options, std::move(state.command));
   const Libraries libraries = linked && !state.attach ? Libraries{} : libraries_of(state.command[0]);

@@ -35,32 +35,29 @@
 #include "runtime/system_calls.h"
 #include "runtime/wrapped_call.h"
 
+using kasane::runtime::call_of;
 using kasane::runtime::calls_are_wrapped;
+using kasane::runtime::concerns_descriptors;
+using kasane::runtime::in_user_code;
+using kasane::runtime::OwnDescriptors;
 using kasane::runtime::wrapped;
 
-/// Defines the symbol `name`, whose result is then(libc's). Last: the call's number, the kernel's arguments.
-#define KASANE_WRAP_THEN(then, name, result, parameters, arguments, ...)                     \
+/// Defines the symbol `name`. call: its number, and the kernel's arguments.
+#define KASANE_WRAP(...) KASANE_WRAP_BY(, __VA_ARGS__)
+/// Those that open one descriptor, and two.
+#define KASANE_OPENS(...) KASANE_WRAP_BY(KASANE_OWN, __VA_ARGS__)
+#define KASANE_OPENS_TWO(...) KASANE_WRAP_BY(KASANE_OWN_TWO, __VA_ARGS__)
+// The object is made before the argument is evaluated.
+#define KASANE_OWN(opened) OwnDescriptors(__builtin_return_address(0))(opened)
+#define KASANE_OWN_TWO(answer) OwnDescriptors(__builtin_return_address(0))(answer, two)
+#define KASANE_WRAP_BY(by, name, result, parameters, arguments, ...)                         \
   extern "C" [[gnu::visibility("default")]] result kasane_wrap_##name parameters asm(#name); \
   result kasane_wrap_##name parameters {                                                     \
     if (calls_are_wrapped()) [[unlikely]]                                                    \
       return static_cast<result>(wrapped(__VA_ARGS__));                                      \
     static constinit kasane::runtime::Hidden<result(*) parameters> libcs(#name);             \
-    return then(libcs.get() arguments);                                                      \
+    return by(libcs.get() arguments);                                                        \
   }
-#define KASANE_WRAP(...) KASANE_WRAP_THEN(, __VA_ARGS__)
-/// Those that open one descriptor, and two.
-#define KASANE_OWN(opened) kasane::runtime::own_descriptor(opened, __builtin_return_address(0))
-#define KASANE_OPENS(...) KASANE_WRAP_THEN(KASANE_OWN, __VA_ARGS__)
-#define KASANE_OWN_TWO(answer) own_two(answer, two, __builtin_return_address(0))
-#define KASANE_OPENS_TWO(...) KASANE_WRAP_THEN(KASANE_OWN_TWO, __VA_ARGS__)
-
-namespace {
-int own_two(int answer, int* two, const void* caller) noexcept {
-  for (int i = 0; answer == 0 && i < 2; ++i) two[i] = kasane::runtime::own_descriptor(two[i], caller);
-  return answer;
-}
-bool user_code() noexcept { return kasane::calls() == kasane::Calls::caught; }
-}  // namespace
 
 using Bytes = std::size_t;
 using Signed = ssize_t;
@@ -139,17 +136,33 @@ KASANE_OPEN(open64)
 KASANE_OPENAT(openat)
 KASANE_OPENAT(openat64)
 
-// Closing: user code does not close the runtime's.
+// User code does not see the runtime's, and does not close them.
+#define KASANE_FCNTL(name)                                                                    \
+  extern "C" [[gnu::visibility("default")]] int kasane_wrap_##name(int, int, ...) asm(#name); \
+  int kasane_wrap_##name(int descriptor, int command, ...) {                                  \
+    std::va_list a;                                                                           \
+    va_start(a, command);                                                                     \
+    void* const argument = va_arg(a, void*);                                                  \
+    va_end(a);                                                                                \
+    if (in_user_code() && concerns_descriptors(call_of(SYS_fcntl, descriptor))) [[unlikely]]  \
+      return static_cast<int>(wrapped(SYS_fcntl, descriptor, command, argument));             \
+    static constinit kasane::runtime::Hidden<int (*)(int, int, ...)> libcs(#name);            \
+    return libcs.get()(descriptor, command, argument);                                        \
+  }
+KASANE_FCNTL(fcntl)
+KASANE_FCNTL(fcntl64)
+
 extern "C" [[gnu::visibility("default")]] int close(int descriptor) {
   static constinit kasane::runtime::Hidden<int (*)(int)> libcs("close");
-  if (user_code()) return static_cast<int>(wrapped(SYS_close, descriptor));
-  kasane::runtime::disown_descriptor(descriptor);
+  if (in_user_code()) return static_cast<int>(wrapped(SYS_close, descriptor));
+  const OwnDescriptors own(__builtin_return_address(0));
+  own.forget(descriptor);
   return libcs.get()(descriptor);
 }
 
 extern "C" [[gnu::visibility("default")]] int close_range(unsigned first, unsigned last, int flags) noexcept {
   static constinit kasane::runtime::Hidden<int (*)(unsigned, unsigned, int)> libcs("close_range");
-  if (user_code()) return static_cast<int>(wrapped(SYS_close_range, first, last, flags));
+  if (in_user_code()) return static_cast<int>(wrapped(SYS_close_range, first, last, flags));
   return libcs.get()(first, last, flags);
 }
 

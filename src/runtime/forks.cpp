@@ -34,6 +34,7 @@
 #include "runtime/crash_text.h"
 #include "runtime/descriptors.h"
 #include "runtime/hidden.h"
+#include "runtime/own_descriptors.h"
 #include "runtime/process_state.h"
 #include "runtime/random_numbers.h"
 #include "runtime/runtime.h"
@@ -71,6 +72,7 @@ void before_fork() {
 }
 
 void in_child() {
+  unlock_descriptors();
   forget_process();
   forget_drawing();
   if (g_child.runtime == nullptr) return;

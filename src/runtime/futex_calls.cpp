@@ -28,7 +28,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "base/call_selector.h"
 #include "base/raw_call.h"
 #include "runtime/atomics.h"
 #include "runtime/futex_calls.h"
@@ -36,6 +35,7 @@
 #include "runtime/runtime.h"
 #include "runtime/system_calls.h"
 #include "runtime/waits.h"
+#include "runtime/wrapped_call.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 #include "ult/watch.h"
@@ -185,12 +185,11 @@ extern "C" long syscall(long number, ...) noexcept {
       return call_futex(a);
   }
   const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
-  if (calls_are_wrapped() || (kasane::calls() == kasane::Calls::caught && names_own_descriptor(call)))
-      [[unlikely]]
+  if (calls_are_wrapped() || (in_user_code() && concerns_descriptors(call))) [[unlikely]]
     return make_wrapped_call(call);
-  const long result = by_kernel(number, a);
-  if (number != SYS_userfaultfd) return result;
-  return own_descriptor(static_cast<int>(result), __builtin_return_address(0));
+  if (number != SYS_userfaultfd) return by_kernel(number, a);
+  const OwnDescriptors own(__builtin_return_address(0));
+  return own(static_cast<int>(by_kernel(number, a)));
 }
 
 #endif

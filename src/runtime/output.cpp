@@ -115,6 +115,14 @@ void flush_output_unless_locked() noexcept {
   unlock.get()(stdout);
 }
 
+bool output_is_written() noexcept {
+  flush_output_unless_locked();
+  // One that the program has closed is its own affair.
+  if (std::ferror(stdout) == 0 || ::fcntl(STDOUT_FILENO, F_GETFL) < 0) return true;
+  std::fputs("kasane: standard output cannot be written (is the disk full, or its reader gone?)\n", stderr);
+  return false;
+}
+
 }  // namespace kasane::runtime
 
 // What programs call to change the buffers.

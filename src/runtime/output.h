@@ -35,6 +35,10 @@ void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept;
 /// not wait for one.
 void flush_output_unless_locked() noexcept;
 
+/// At the end of the rank. False: standard output has lost something (a full disk, a reader that has gone),
+/// and standard error says so.
+[[nodiscard]] bool output_is_written() noexcept;
+
 /// Whether ranks take turns in writing to the descriptor: standard output or error, a pipe of all ranks.
 [[nodiscard]] bool writes_in_turns(long descriptor) noexcept;
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@ constexpr std::uint32_t kNumbers = 1 << 16;  ///< higher ones are not marked
 /// The kernel's table of a process has 8 bytes a number, up to the highest that is open.
 constexpr std::uint64_t kFirst = 4096;
 
+constexpr int kMostTries = 10'000;  ///< a second
+
+constinit std::atomic<int> g_holder{0};  ///< of the lock: the OS thread
 /// Bit n: number n is the runtime's.
 constinit std::atomic<std::uint64_t> g_own[kNumbers / 64] = {};
 constinit bool g_of_libraries = false;
@@ -33,7 +37,7 @@ std::uint64_t bit_of(std::uint32_t number) noexcept { return std::uint64_t{1} <<
 /// The first of the runtime's from `first` on; kNumbers: none.
 std::uint32_t next_own(std::uint64_t first) noexcept {
   for (std::uint64_t n = first; n < kNumbers; n = (n / 64 + 1) * 64) {
-    // relaxed: who opens a descriptor and who closes all of them race as they like
+    // relaxed: under the lock, but in concerns_descriptors(), where it says what to look at under the lock
     const std::uint64_t word = g_own[n / 64].load(std::memory_order_relaxed) >> n % 64;
     if (word != 0) return static_cast<std::uint32_t>(n) + static_cast<std::uint32_t>(__builtin_ctzll(word));
   }
@@ -42,19 +46,12 @@ std::uint32_t next_own(std::uint64_t first) noexcept {
 /// An int, as the kernel takes it: the upper half of the register may hold anything.
 bool is_own(long number) noexcept {
   const auto n = static_cast<std::uint32_t>(number);
-  return n < kNumbers && next_own(n) == n;
+  return n < kNumbers && (g_own[n / 64].load(std::memory_order_relaxed) & bit_of(n)) != 0;
 }
 
-long copy_from(int descriptor, std::uint64_t first) noexcept {
-  return raw_call(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, static_cast<long>(first));
-}
-
-/// A copy at kFirst or beyond, or where the limits allow it; -errno. The limit is raised for its time: one
-/// thread at a time, and no waiting, since a handler may have interrupted the other one.
+/// A copy beyond the limit, which is raised for its time where that is needed and allowed; -errno.
 long copy_up(int descriptor) noexcept {
-  static constinit std::atomic_flag raised;
   rlimit files{};
-  if (raised.test_and_set(std::memory_order_acquire)) return copy_from(descriptor, kFirst);
   raw_call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&files));
   const rlim_t room = std::max<rlim_t>(64, files.rlim_max / 4);
   const rlim_t most = files.rlim_max > room ? files.rlim_max - room : 0;
@@ -62,9 +59,8 @@ long copy_up(int descriptor) noexcept {
   const rlimit higher{files.rlim_max, files.rlim_max};
   const bool raises = files.rlim_cur < files.rlim_max && files.rlim_cur < 2 * kFirst;
   if (raises) raw_call(SYS_prlimit64, 0, RLIMIT_NOFILE, reinterpret_cast<long>(&higher));
-  const long number = copy_from(descriptor, first);
+  const long number = raw_call(SYS_fcntl, descriptor, F_DUPFD_CLOEXEC, static_cast<long>(first));
   if (raises) raw_call(SYS_prlimit64, 0, RLIMIT_NOFILE, reinterpret_cast<long>(&files));
-  raised.clear(std::memory_order_release);
   return number;
 }
 
@@ -77,9 +73,30 @@ bool runs_runtime() noexcept {
 }
 void note_thread_of_runtime() noexcept { t_started_by_runtime = true; }
 
-int own_descriptor(int opened, const void* caller) noexcept {
-  if (opened <= STDERR_FILENO || !runs_runtime() || !(g_of_libraries || is_code_of_runtime(caller)))
-    return opened;
+void unlock_descriptors() noexcept { g_holder.store(0, std::memory_order_release); }
+
+// A handler that has interrupted the holder does not wait for it, and nobody waits for ever.
+DescriptorLock::DescriptorLock(bool wanted) noexcept {
+  if (!wanted) return;
+  const auto self = static_cast<int>(mem::issue_call(SYS_gettid, {}));
+  for (int tries = 0; tries < kMostTries; ++tries) {
+    int holder = 0;
+    // acquire, release: the bits and the limit
+    held_ = g_holder.compare_exchange_strong(holder, self, std::memory_order_acquire);
+    if (held_ || holder == self) return;
+    const timespec nap{0, tries < 100 ? 0 : 100'000};
+    mem::issue_call(SYS_nanosleep, {reinterpret_cast<long>(&nap), 0, 0, 0, 0, 0});
+  }
+}
+DescriptorLock::~DescriptorLock() {
+  if (held_) unlock_descriptors();
+}
+
+OwnDescriptors::OwnDescriptors(const void* caller) noexcept
+    : own_(runs_runtime() && (g_of_libraries || is_code_of_runtime(caller))), lock_(own_) {}
+
+int OwnDescriptors::operator()(int opened) const noexcept {
+  if (opened < 0 || !own_) return opened;
   const long copy = copy_up(opened);
   const int number = copy >= 0 && copy < kNumbers ? static_cast<int>(copy) : opened;
   if (copy >= 0) raw_call(SYS_close, number == opened ? copy : opened);
@@ -88,45 +105,63 @@ int own_descriptor(int opened, const void* caller) noexcept {
   return number;
 }
 
-void disown_descriptor(int number) noexcept {
+int OwnDescriptors::operator()(int answer, int* two) const noexcept {
+  for (int i = 0; answer == 0 && i < 2; ++i) two[i] = (*this)(two[i]);
+  return answer;
+}
+
+void OwnDescriptors::forget(int number) noexcept {
   if (is_own(number))
     g_own[number / 64].fetch_and(~bit_of(static_cast<std::uint32_t>(number)), std::memory_order_relaxed);
 }
 
-bool names_own_descriptor(const mem::CaughtCall& call) noexcept {
+bool concerns_descriptors(const mem::CaughtCall& call) noexcept {
   switch (call.number) {
     case SYS_close:
+    case SYS_close_range:
+    case SYS_dup2:
+    case SYS_dup3: return true;
     case SYS_dup:
     case SYS_fcntl: return is_own(call.argument[0]);
-    case SYS_dup2:
-    case SYS_dup3: return is_own(call.argument[0]) || is_own(call.argument[1]);
-    case SYS_close_range: {
-      const auto first = static_cast<std::uint32_t>(call.argument[0]);
-      const std::uint32_t own = next_own(first);
-      return own < kNumbers && own <= static_cast<std::uint32_t>(call.argument[1]);
-    }
     default: return false;
   }
 }
 
-long call_beside_own_descriptors(const mem::CaughtCall& call) noexcept {
-  if (call.number != SYS_close_range) {
-    rlimit files{};
-    if (is_own(call.argument[0])) return -EBADF;
-    mem::issue_call(SYS_prlimit64, {0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&files), 0, 0});
-    return static_cast<std::uint32_t>(call.argument[1]) >= files.rlim_cur ? -EBADF : -EBUSY;
-  }
+namespace {
+
+long close_others(const mem::CaughtCall& call) noexcept {
   const std::uint64_t last = static_cast<std::uint32_t>(call.argument[1]);
   for (std::uint64_t first = static_cast<std::uint32_t>(call.argument[0]); first <= last;) {
     const std::uint64_t own = next_own(first), end = own < kNumbers && own <= last ? own : last + 1;
-    if (end > first) {
-      const long result = mem::issue_call(
-          SYS_close_range, {static_cast<long>(first), static_cast<long>(end - 1), call.argument[2], 0, 0, 0});
-      if (result < 0) return result;
-    }
+    const long result =
+        end == first ? 0
+                     : mem::issue_call(SYS_close_range, {static_cast<long>(first), static_cast<long>(end - 1),
+                                                         call.argument[2], 0, 0, 0});
+    if (result < 0) return result;
     first = end + 1;
   }
   return 0;
+}
+
+long replace(const mem::CaughtCall& call) noexcept {
+  if (!is_own(call.argument[1])) return mem::issue_call(call.number, call.argument);
+  rlimit files{};
+  mem::issue_call(SYS_prlimit64, {0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&files), 0, 0});
+  return static_cast<std::uint32_t>(call.argument[1]) >= files.rlim_cur ? -EBADF : -EBUSY;
+}
+
+}  // namespace
+
+long call_beside_own(const mem::CaughtCall& call, long (*make)(long, const long (&)[6]) noexcept) noexcept {
+  {
+    const DescriptorLock lock;
+    if (call.number == SYS_close_range) return close_others(call);
+    if (is_own(call.argument[0])) return -EBADF;
+    if (call.number == SYS_dup2 || call.number == SYS_dup3) return replace(call);
+    const long open = mem::issue_call(SYS_fcntl, {call.argument[0], F_GETFD, 0, 0, 0, 0});
+    if (open < 0) return open;
+  }
+  return make(call.number, call.argument);
 }
 
 }  // namespace kasane::runtime

@@ -7,13 +7,13 @@
 //            functions of call_wrappers.cpp, which UCX and the MPIs call, too, hand it over. In a program
 //            that attaches (kasane_attach), which shares its libraries with the runtime, only what the
 //            runtime itself opens
-//   where    from kFirst on, and beyond the limit of open files where that may be raised: not where open()
-//            puts the program's, nor where its loops and select() come
+//   where    beyond the limit of open files, or from kFirst on: not where programs come
 //   to user  such a number is not open (EBADF); close_range() leaves it out; dup2() onto it is refused as
 //   code     beyond the limit, or with EBUSY where the limit is higher
 //   exec     keeps none
 //
-// A few numbers only, of which a bit says so: others around them are the program's, if it raises its limit.
+// The kernel gives a new descriptor the lowest number, where a program that closes whatever may be there can
+// meet it. So a lock is held until it has its own number, and while user code closes or replaces a number.
 //
 // Thread safety: every call from any thread; async-signal-safe.
 #pragma once
@@ -30,14 +30,40 @@ void own_descriptors_of_libraries() noexcept;
 /// The calling thread has been started where that held.
 void note_thread_of_runtime() noexcept;
 
-/// The function at `caller` has opened a descriptor: its number from now on. -1 is passed through, as errno.
-int own_descriptor(int opened, const void* caller) noexcept;
-/// The runtime is about to close it.
-void disown_descriptor(int) noexcept;
+/// In a child of fork(): no other thread holds it.
+void unlock_descriptors() noexcept;
 
-/// User code's call closes, copies, replaces or changes such a descriptor.
-[[nodiscard]] bool names_own_descriptor(const mem::CaughtCall&) noexcept;
-/// The answer to such a call.
-[[nodiscard]] long call_beside_own_descriptors(const mem::CaughtCall&) noexcept;
+class DescriptorLock {
+ public:
+  explicit DescriptorLock(bool wanted = true) noexcept;
+  ~DescriptorLock();
+  DescriptorLock(const DescriptorLock&) = delete;
+  DescriptorLock& operator=(const DescriptorLock&) = delete;
+
+ private:
+  bool held_ = false;
+};
+
+/// The function at `caller` opens or closes descriptors in a scope.
+class OwnDescriptors {
+ public:
+  explicit OwnDescriptors(const void* caller) noexcept;
+  /// Opened: the number from now on, which is the runtime's if the caller is. -1 is passed through, as errno.
+  [[nodiscard]] int operator()(int opened) const noexcept;
+  /// Likewise, of two that a call with this answer has opened.
+  [[nodiscard]] int operator()(int answer, int* two) const noexcept;
+  /// It is about to be closed.
+  static void forget(int) noexcept;
+
+ private:
+  const bool own_;
+  const DescriptorLock lock_;
+};
+
+/// User code's call closes or replaces descriptors, or has to do with one of the runtime's.
+[[nodiscard]] bool concerns_descriptors(const mem::CaughtCall&) noexcept;
+/// The answer to such a call. make: makes it, without a lock.
+[[nodiscard]] long call_beside_own(const mem::CaughtCall&,
+                                   long (*make)(long number, const long (&arguments)[6]) noexcept) noexcept;
 
 }  // namespace kasane::runtime

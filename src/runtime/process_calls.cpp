@@ -189,9 +189,6 @@ constinit Hidden<int (*)(int, int)> g_dup2("dup2");
 constinit Hidden<int (*)(int, int, int)> g_dup3("dup3");
 constinit Hidden<int (*)(char*)> g_putenv("putenv");
 
-/// Which may not replace a descriptor of the runtime's.
-bool user_code() noexcept { return calls() == Calls::caught; }
-
 /// A text that may lie in global memory, in private memory.
 class Copy {
  public:
@@ -270,12 +267,13 @@ KASANE_SHOWN int fchdir(int file) noexcept {
 
 KASANE_SHOWN int dup2(int from, int to) noexcept {
   return redirect(to, from, [=] {
-    return user_code() ? static_cast<int>(wrapped(SYS_dup2, from, to)) : g_dup2.get()(from, to);
+    return in_user_code() ? static_cast<int>(wrapped(SYS_dup2, from, to)) : g_dup2.get()(from, to);
   });
 }
 KASANE_SHOWN int dup3(int from, int to, int flags) noexcept {
   return redirect(to, from, [=] {
-    return user_code() ? static_cast<int>(wrapped(SYS_dup3, from, to, flags)) : g_dup3.get()(from, to, flags);
+    return in_user_code() ? static_cast<int>(wrapped(SYS_dup3, from, to, flags))
+                          : g_dup3.get()(from, to, flags);
   });
 }
 

@@ -175,6 +175,7 @@ struct Runtime::State {
   std::atomic<bool> running{false}, service_stop{false}, stop_requested{false};
   std::atomic<pid_t> shut_down_by{0};       ///< the OS thread that ends the job; 0: none yet
   std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
+  bool trace_lost = false;                  ///< on rank 0 at the end: it could not be written
   std::uint64_t races_found = 0;            ///< by all ranks; set on rank 0 at the end
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};
@@ -1094,6 +1095,7 @@ void Runtime::State::report() {
     };
     const auto written =
         trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->addresses()});
+    trace_lost = !written;
     std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
   }
   if (options.check_races) count_races();
@@ -1176,6 +1178,7 @@ void call_main() {
 
 void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
   auto& s = *state_;
+  set_calls(Calls::passed);  // until main
   if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const mem::ProgramThread runs_user_code;
@@ -1258,6 +1261,7 @@ bool Runtime::running() const noexcept { return state_->running.load(); }
 bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
 
 bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
+bool Runtime::lost_trace() const noexcept { return state_->trace_lost; }
 
 // ---- what programs ask ------------------------------------------------------------------------------------
 

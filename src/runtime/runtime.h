@@ -95,6 +95,8 @@ class Runtime {
   [[nodiscard]] bool threads_remain() const noexcept;
   /// --check races, on rank 0 after the end: a rank has reported a race.
   [[nodiscard]] bool found_races() const noexcept;
+  /// --trace could not be written.
+  [[nodiscard]] bool lost_trace() const noexcept;
 
   /// Made by attach(): there are no user-level threads, and no pool().
   [[nodiscard]] bool attached() const noexcept;

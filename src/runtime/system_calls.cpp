@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include "base/call_selector.h"
 #include "base/raw_call.h"
@@ -564,7 +565,7 @@ const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
 }
 
 bool concerns(const CaughtCall& call) noexcept {
-  if (names_own_descriptor(call)) return true;
+  if (concerns_descriptors(call)) return true;
   const Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return false;
   const bool open_stacks = runtime_of_parent() == nullptr;
@@ -605,13 +606,31 @@ bool concerns(const CaughtCall& call) noexcept {
   return false;
 }
 
+/// A program in place of one rank of several: the others would wait for it. Nothing where the kernel refuses,
+/// as for most of the folders that execvp() tries.
+void end_before_exec(Runtime& runtime, const CaughtCall& call) noexcept {
+  if ((call.number != SYS_execve && call.number != SYS_execveat) || runtime_of_parent() != nullptr ||
+      process().ranks == 1)
+    return;
+  const bool at = call.number == SYS_execveat;
+  const CaughtCall look{
+      SYS_faccessat, {at ? call.argument[0] : AT_FDCWD, call.argument[at ? 1 : 0], X_OK}, 0, 0, 0, 0};
+  if (Carried(runtime, look, *find_call(SYS_faccessat)).carry_out() != 0) return;
+  give_up(Error{
+      Errc::unsupported,
+      "exec: the program would take the place of this rank alone, of " + std::to_string(process().ranks) +
+          ". Start it by posix_spawn, system, or fork and exec; or exec it before kasane run, from a "
+          "script; on one rank (-n 1) exec works"});
+}
+
 /// Not inlined: the caller may go on in another OS thread and process between two calls.
 [[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
   Runtime* const runtime = runtime_for_calls();
-  if (names_own_descriptor(call)) return call_beside_own_descriptors(call);
   if (runtime == nullptr) return mem::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
+  if (concerns_descriptors(call)) return call_beside_own(call, make_call);
   if (call.number == SYS_futex) return carry_out_futex(*runtime, call);
+  end_before_exec(*runtime, call);
   CallEntry own;
   const CallEntry* const entry = entry_of(call, own);
   if (entry == nullptr) return carry_out_unknown(call);

@@ -32,7 +32,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "base/clock.h"
 #include "runtime/hidden.h"
@@ -78,21 +77,6 @@ KASANE_LIBCS(recvmsg, ssize_t, (int d, msghdr* m, int f), (d, m, f), SYS_recvmsg
 KASANE_LIBCS(wait4, pid_t, (pid_t p, int* s, int o, rusage* r), (p, s, o, r), SYS_wait4, p, s, o, r)
 KASANE_LIBCS(flock, int, (int d, int o), (d, o), SYS_flock, d, o)
 KASANE_LIBCS(nanosleep, int, (const timespec* t, timespec* left), (t, left), SYS_nanosleep, t, left)
-
-/// Descriptors that came with a message to the runtime.
-ssize_t own_received(ssize_t bytes, msghdr* message, const void* caller) {
-  if (bytes < 0 || !runs_runtime()) return bytes;
-  for (cmsghdr* c = CMSG_FIRSTHDR(message); c != nullptr; c = CMSG_NXTHDR(message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= c->cmsg_len; at += sizeof(int)) {
-      int number;
-      std::memcpy(&number, CMSG_DATA(c) + at, sizeof number);
-      number = own_descriptor(number, caller);
-      std::memcpy(CMSG_DATA(c) + at, &number, sizeof number);
-    }
-  }
-  return bytes;
-}
 
 /// All of a transfer, of which `done` bytes (or -errno) came first. rest(): the answer for the others.
 template <class Rest>
@@ -313,14 +297,13 @@ KASANE_DEFINE(__recvfrom_chk, ssize_t,
 KASANE_DEFINE_BY(sendmsg, ssize_t, (int d, const msghdr* m, int f), send_message("sendmsg", d, m, f),
                  libcs_sendmsg(d, m, f))
 KASANE_DEFINE_BY(recvmsg, ssize_t, (int d, msghdr* m, int f),
-                 receive("recvmsg", call_of(SYS_recvmsg, d, m, f), 2, SIZE_MAX),
-                 own_received(libcs_recvmsg(d, m, f), m, __builtin_return_address(0)))
+                 receive("recvmsg", call_of(SYS_recvmsg, d, m, f), 2, SIZE_MAX), libcs_recvmsg(d, m, f))
 KASANE_DEFINE_BY(accept, int, (int d, Address* a, socklen_t* n),
                  wait_for_input("accept", call_of(SYS_accept, d, a, n)),
-                 own_descriptor(libcs_accept(d, a, n), __builtin_return_address(0)))
+                 OwnDescriptors(__builtin_return_address(0))(libcs_accept(d, a, n)))
 KASANE_DEFINE_BY(accept4, int, (int d, Address* a, socklen_t* n, int f),
                  wait_for_input("accept4", call_of(SYS_accept4, d, a, n, f)),
-                 own_descriptor(libcs_accept4(d, a, n, f), __builtin_return_address(0)))
+                 OwnDescriptors(__builtin_return_address(0))(libcs_accept4(d, a, n, f)))
 KASANE_DEFINE(connect, int, (int d, const Address* a, socklen_t n)) {
   if (!KASANE_WAITS) return libcs_connect(d, a, n);
   go_to_descriptor(d);

@@ -26,4 +26,7 @@ template <class... T>
   return make_wrapped_call(call_of(number, arguments...));
 }
 
+/// The caller is the program: it does not close or replace the runtime's descriptors.
+[[nodiscard]] inline bool in_user_code() noexcept { return calls() == Calls::caught; }
+
 }  // namespace kasane::runtime

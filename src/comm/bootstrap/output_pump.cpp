@@ -147,7 +147,8 @@ void OutputPump::write_once(Sink& sink) {
     return;
   }
   if (errno == EINTR || errno == EAGAIN) return;
-  // The reader has closed it: the ranks then get SIGPIPE, as they would without the pump.
+  // The reader has closed it: the ranks then get SIGPIPE, as they would without the pump. Or a disk is full.
+  if (errno != EPIPE) lost_ = ::strerrordesc_np(errno);
   sink.gone = true;
   sink.waiting.clear();
   for (Source& s : sources_) {

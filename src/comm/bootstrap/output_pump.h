@@ -43,6 +43,8 @@ class OutputPump {
   void pump();
   /// Moves everything, waiting for the reader; to be called when no rank is left to write.
   void drain();
+  /// Why output was lost, if not because its reader has closed it; empty: nothing was.
+  [[nodiscard]] const std::string& lost() const noexcept { return lost_; }
 
  private:
   struct Source {
@@ -67,6 +69,7 @@ class OutputPump {
   void write_once(Sink& sink);
 
   std::vector<Source> sources_;
+  std::string lost_;
   Sink sinks_[2] = {{1, {}, false}, {2, {}, false}};
 };
 

@@ -17,11 +17,13 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/renumbered.h"
 #include "comm/agree.h"
 
 namespace kasane::comm {
@@ -490,7 +492,7 @@ Result<void> Rendezvous::unpack_message(msghdr& message, ssize_t bytes, Descript
                                     std::to_string(got.fds.size()) + " of " + std::to_string(total()) +
                                     " were awaited");
   }
-  got.fds.insert(got.fds.end(), arrived.fds.begin(), arrived.fds.end());
+  std::transform(arrived.fds.begin(), arrived.fds.end(), std::back_inserter(got.fds), renumbered);
   arrived.fds.clear();
   return {};
 }

@@ -189,7 +189,10 @@ int Supervisor::run() {
   if (left > 0)
     write_all(2,
               "kasane: " + std::to_string(left) + " process(es) that the job started could not be killed\n");
-  return exit_status_.value_or(1);
+  const int status = exit_status_.value_or(1);
+  if (!pump_ || pump_->lost().empty()) return status;
+  write_all(2, "kasane: the ranks' output cannot be written: " + pump_->lost() + "\n");
+  return status != 0 ? status : 1;
 }
 
 bool Supervisor::any_alive() const {
@@ -339,6 +342,8 @@ void Supervisor::note_exit(Rank rank, int code) {
   if (phase == Phase::ended && code == 0) return;
   // One program has ended, not one of several.
   if (phase == Phase::exited && !options_.main_in_every_rank) return begin_shutdown(code);
+  // A single rank may also have become another program (exec).
+  if (phase == Phase::running && children_.size() == 1) return begin_shutdown(code);
   if (phase == Phase::ended) {
     messages_ += who + " ended with exit code " + std::to_string(code) + "\n";
   } else if (phase == Phase::gave_up) {

@@ -43,6 +43,7 @@
 #include "runtime/forks.h"
 #include "runtime/library_calls.h"
 #include "runtime/options.h"
+#include "runtime/output.h"
 #include "runtime/own_addresses.h"
 #include "runtime/own_descriptors.h"
 #include "runtime/own_thread_locals.h"
@@ -120,6 +121,12 @@ constexpr int kRacesFound = 66;
 /// This rank has constructed the program, and destroys it.
 bool g_constructed = false;
 
+int status_of_job(const Runtime& runtime, int status) {
+  if (status != 0) return status;
+  if (runtime.found_races()) return kRacesFound;
+  return runtime.lost_trace() || !output_is_written() ? 1 : 0;
+}
+
 /// Runs after the destructors of the program's static objects, which may use global memory, and before those
 /// of the shared libraries, whose objects remaining threads still use.
 void end_job(int status, void*) {
@@ -130,10 +137,10 @@ void end_job(int status, void*) {
   const ult::RuntimeSection section;
   set_phase(comm::Phase::ended);
   runtime->shut_down();
-  const bool races = status == 0 && runtime->found_races();
-  if (!races && !runtime->threads_remain()) return;
+  const int end = status_of_job(*runtime, status);
+  if (end == status && !runtime->threads_remain()) return;
   std::fflush(nullptr);
-  ::_exit(races ? kRacesFound : status);
+  ::_exit(end);
 }
 
 void construct(int argc, char** argv, char** envp) {
@@ -249,9 +256,9 @@ void construct_later() {}
 
 /// Determines what this process is. The supervisor does not return from here.
 void become_launched() {
+  kasane::open_standard_descriptors();
   const PassedCalls passed;
   own_descriptors_of_libraries();
-  kasane::open_standard_descriptors();
   auto launched = launch();
   if (!launched) refuse(launched.error());
   g_launched = std::move(*launched);

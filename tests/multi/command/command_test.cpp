@@ -2,6 +2,7 @@
 // What the kasane command prints: help, suggestions for mistyped words, and what the machine offers as text
 // and as JSON.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -72,6 +73,40 @@ TEST(Command, SuggestsTheOptionThatWasMeant) {
   expect_refused({"run", "--workers", "x", kProgram}, "--workers x: expected a whole number");
   expect_refused({"run", "--workers", "x", "--", kProgram}, "--workers x: expected a whole number");
   expect_refused({"run"}, "PROGRAM is required");
+}
+
+/// A shell's command line, with KASANE and PROGRAM in its environment.
+Outcome shell(const std::string& line) {
+  return Job({"sh", "-c", line}, {"KASANE=" KASANE_COMMAND, "PROGRAM=" + kProgram}).wait();
+}
+
+// A full disk takes nothing: the status says so, and a message.
+TEST(Command, OutputThatCannotBeWrittenIsNoSuccess) {
+  for (const char* line :
+       {"$KASANE info", "$KASANE info --json", "$KASANE run --help", "$KASANE --version", "$KASANE",
+        "$KASANE run -n 1 -- $PROGRAM hello", "$KASANE run -n 2 -- $PROGRAM hello", "$PROGRAM hello",
+        "$KASANE run -n 2 --tag-output -- $PROGRAM hello"}) {
+    const Outcome o = shell(std::string(line) + " >/dev/full");
+    EXPECT_TRUE(o.code == 1 || o.code == 128 + SIGPIPE) << line << ": " << o.code << "\n" << o.err;
+    EXPECT_NE(o.err.find("cannot "), std::string::npos) << line << "\n" << o.err;
+  }
+  const Outcome trace = shell("$KASANE run -n 2 --trace /dev/full -- $PROGRAM hello");
+  EXPECT_EQ(trace.code, 1) << trace.err;
+  EXPECT_NE(trace.err.find("--trace: writing /dev/full: No space left"), std::string::npos) << trace.err;
+  EXPECT_EQ(shell("$KASANE run -n 2 -- $PROGRAM hello >/dev/null").code, 0);
+  EXPECT_EQ(shell("$KASANE run -n 2 -- $PROGRAM hello >&-").code, 0) << "it was closed on purpose";
+}
+
+TEST(Command, SaysThatPreloadingMakesNoProgramOfKasanes) {
+  for (const char* ranks : {"1", "2"}) {
+    const Outcome o =
+        shell("LD_PRELOAD=" KASANE_LIBRARY " $KASANE run -n " + std::string(ranks) + " -- echo hello");
+    EXPECT_EQ(o.code, 2) << o.err;
+    EXPECT_EQ(o.out, "") << "it did not run";
+    EXPECT_NE(o.err.find("LD_PRELOAD names libkasane.so, but echo was not built with Kasane"),
+              std::string::npos)
+        << o.err;
+  }
 }
 
 // What only the machine can say is wrong is found by the ranks, which say so with the same status.

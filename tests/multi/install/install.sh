@@ -132,6 +132,49 @@ use_it() {
   [ "$data" -le 800 ] || fail "hello_c has $data bytes in .data and .bss: more than its own"
 }
 
+# use_it_in_strange_places PREFIX: a folder whose name the loader would split; what CMake and the linker say
+# of what there is not.
+use_it_in_strange_places() {
+  local prefix=$1 place libraries say
+  for place in "moved place" "moved:place"; do
+    mv "$prefix" "$scratch/$place"
+    libraries=$(dirname "$(find "$scratch/$place" -name libkasane_start.a)")
+    "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$scratch/hello" "-I$scratch/$place/include" \
+      -include kasane/errno.h -fno-inline-atomics -include kasane/atomic_calls.h -fno-plt \
+      -mno-direct-extern-access -Wl,-z,now "-L$libraries" -lkasane_start -lkasane
+    export LD_LIBRARY_PATH=$scratch/libraries
+    ln -s "$libraries" "$LD_LIBRARY_PATH"
+    if [ "$place" = "moved place" ]; then
+      expect "(2 ranks)" "$scratch/$place/bin/kasane" run -n 2 --malloc space -- "$scratch/hello"
+    else
+      say=$("$scratch/$place/bin/kasane" run -n 2 --malloc space -- "$scratch/hello" 2>&1) &&
+        fail "--malloc space in a folder with a colon"
+      grep -q "cannot preload .*colon.*move the installation" <<<"$say" || fail "of a colon: $say"
+    fi
+    unset LD_LIBRARY_PATH
+    rm "$scratch/libraries"
+    mv "$scratch/$place" "$prefix"
+  done
+  # asked_for "WORDS": find_package(Kasane WORDS), what it says.
+  asked_for() {
+    mkdir -p "$scratch/asked"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(asked LANGUAGES C CXX)' \
+      "find_package(Kasane $1)" >"$scratch/asked/CMakeLists.txt"
+    cmake -S "$scratch/asked" -B "$scratch/asked/build" -DCMAKE_PREFIX_PATH="$prefix" 2>&1
+  }
+  asked_for "0.1 REQUIRED COMPONENTS kasane graph" >/dev/null || fail "find_package(Kasane 0.1)"
+  asked_for "1.0 REQUIRED" >/dev/null && fail "find_package(Kasane 1.0)"
+  say=$(asked_for "REQUIRED COMPONENTS graphs" | tr -s '\n ' ' ') || true
+  grep -q "no component graphs, but kasane, attach, acp, comm, graph, blas" <<<"$say" ||
+    fail "find_package(Kasane COMPONENTS graphs): $say"
+  export PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name kasane.pc)")
+  "$CXX" -std=c++20 "$here/hello/hello.cpp" -o "$scratch/hello" $(pkg-config --static --cflags --libs kasane)
+  expect "(1 ranks)" "$scratch/hello"
+  say=$("$CXX" -static -std=c++20 "$here/hello/hello.cpp" -o "$scratch/hello" \
+    $(pkg-config --static --cflags --libs kasane) 2>&1) && fail "-static"
+  grep -q "linked dynamically: leave out -static" <<<"$say" || fail "of -static: $say"
+}
+
 skip() { echo "install: SKIPPED: $*"; exit 77; }
 
 make_packages() {
@@ -194,8 +237,8 @@ END
       [ ! -e "$build/bench/cmake_install.cmake" ] ||
         grep -q "/apps/$app\"" "$build/bench/cmake_install.cmake" || fail "$app is not installed"
     done
-    mv "$scratch/first" "$scratch/moved place"
-    mv "$scratch/moved place" "$scratch/moved"
+    use_it_in_strange_places "$scratch/first"
+    mv "$scratch/first" "$scratch/moved"
     use_it "$scratch/moved" ;;
   packages)
     make_packages
@@ -303,7 +346,8 @@ print((a @ kasane.full((18, 7), 2.0)).sum())"
     public="$public|[fp]close\$|(fd)?opendir\$|readdir(64|_r)?\$|(close|rewind|seek|tell)dir\$|dirfd\$"
     # call_wrappers.cpp
     public="$public|p?(read|write)(v|64)?\$|close\$|lseek(64)?\$|ftruncate\$|fsync\$|dup\$|pipe2?\$|poll\$"
-    public="$public|socket(pair)?\$|fork\$"
+    public="$public|socket(pair)?\$|v?fork\$|epoll_create1?\$|eventfd\$|(timerfd|memfd)_create\$"
+    public="$public|close_range\$|closefrom\$|fcntl(64)?\$"
     public="$public|connect\$|bind\$|accept\$|(send|recv)(to|from|msg)?\$|[lf]?stat(64)?\$|access\$|unlink\$"
     public="$public|rename\$|(mk|rm|ch)dir\$|creat\$|open(at)?(64)?\$"
     # waiting_calls.cpp

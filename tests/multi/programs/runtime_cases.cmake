@@ -87,4 +87,25 @@ kasane_add_case_program(read_input)
 kasane_test_case(read_input
   "${CMAKE_CURRENT_SOURCE_DIR}/read_input.sh" @RUN@ -- $<TARGET_FILE:case_read_input>)
 
+# exec: on one rank it becomes the program; on several it says what to do.
+kasane_add_case_program(exec_itself)
+if(NOT KASANE_SANITIZER)
+  foreach(how link name thread other)
+    add_test(NAME exec_itself_${how}_alone COMMAND case_exec_itself ${how})
+    add_test(NAME exec_itself_${how}_1
+      COMMAND $<TARGET_FILE:kasane_command> run -n 1 -- $<TARGET_FILE:case_exec_itself> ${how})
+    add_test(NAME exec_itself_${how}_2 COMMAND "${CMAKE_CURRENT_SOURCE_DIR}/fails.sh"
+      "rank [01]: exec: .* of this rank alone, of 2[.] Start it by posix_spawn"
+      $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:case_exec_itself> ${how})
+    set_tests_properties(exec_itself_${how}_alone exec_itself_${how}_1
+      PROPERTIES PASS_REGULAR_EXPRESSION "^again" FAIL_REGULAR_EXPRESSION "kasane:")
+    set_tests_properties(exec_itself_${how}_alone exec_itself_${how}_1 exec_itself_${how}_2
+      PROPERTIES TIMEOUT 60 LABELS multi)
+  endforeach()
+  # Its status is that of the job.
+  add_test(NAME exec_itself_status_1
+    COMMAND $<TARGET_FILE:kasane_command> run -n 1 -- $<TARGET_FILE:case_exec_itself> name)
+  set_tests_properties(exec_itself_status_1 PROPERTIES TIMEOUT 60 LABELS multi)
+endif()
+
 kasane_long()

@@ -69,7 +69,7 @@ set_tests_properties(files_os_thread PROPERTIES TIMEOUT 60 LABELS multi
 add_executable(without_dispatch without_dispatch.c)
 target_link_libraries(without_dispatch PRIVATE kasane_warnings)
 foreach(lacks dispatch nor-userfaultfd)
-  foreach(program files descriptors close_descriptors)
+  foreach(program files descriptors)
     add_test(NAME ${program}_without_${lacks} COMMAND without_dispatch ${lacks}
       $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:program_${program}>)
     set_tests_properties(${program}_without_${lacks} PROPERTIES TIMEOUT 240 LABELS multi SKIP_RETURN_CODE 77)
