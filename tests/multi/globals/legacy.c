@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A static library that was compiled without kasane::kasane's flags: the linker copies stderr into the program,
-   and what the program has beside it is each rank's own. */
+/* A static library that was compiled without kasane::kasane's flags: the linker copies stderr into the
+   program, and what the program has beside it is each rank's own. */
 #include <stdio.h>
 
 int legacy_total;
