@@ -545,7 +545,10 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
     KASANE_TRY(made_relocator);
     auto_relocator = std::move(*made_relocator);
   }
-  if (options.check_races) races.emplace(*space, rank);
+  if (options.check_races) {
+    know_program();
+    races.emplace(*space, rank);
+  }
   coherence.emplace(dsm::Coherence::Parts{
       *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
       where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
@@ -755,6 +758,7 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
     return overflow_text(segments.stack_at(offset));
   if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
   if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
+  if (races && wanted == mem::Access::write) races->note_store(offset);
   const bool deep = segments.in_stacks(offset, ranks) && offset < segments.stacks_offset;
   if (deep) stacks->before_service(offset);
   PollingCheck::Watched watched;
@@ -959,6 +963,7 @@ void Runtime::shut_down() noexcept {
   s.complete_puts();
   s.report_thread_locals();
   s.report_heap();
+  if (s.races) s.races->tell_places();
   // A service thread that pulls a page sends requests to other service threads, so none ends before all have
   // pulled their last page.
   if (s.auto_relocator != nullptr) s.auto_relocator->close();
@@ -1104,8 +1109,13 @@ void Runtime::State::report() {
 
 void Runtime::State::count_races() {
   for (std::uint32_t r = 0; r < ranks; ++r) races_found += counters_of(Rank{r})[row_data_races];
-  fmt::print(stderr, "kasane: {} data race{} found{}\n", races_found, races_found == 1 ? "" : "s",
-             races_found == 0 ? " in this run, which does not prove that there are none" : "");
+  fmt::print(
+      stderr,
+      "kasane: {} data race{} found in this run, which does not prove that there are {}. Not seen: loads; "
+      "threads of one rank; stores that leave a byte as it was; and stores of two ranks of which the "
+      "first came to the owner before the second rank read the page. Run it again, on other numbers of "
+      "ranks too (docs/guide/programming.md, Finding data races)\n",
+      races_found, races_found == 1 ? "" : "s", races_found == 0 ? "none" : "no others");
 }
 
 /// The transport between ranks, and how this rank notices accesses to absent memory.

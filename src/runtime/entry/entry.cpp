@@ -30,14 +30,18 @@ namespace {
 // A sanitizer's runtime starts in this array too, and code compiled for it cannot run earlier:
 // kasane_start_main does it all then.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
-/// Variables of the program's: all ranks share them.
-constinit kasane::runtime::StaticResults g_static_results = {};
-constinit kasane::runtime::LibraryWords g_library_words = {};
+/// Variables of the program's: all ranks share them. A page of their own, since one with a copy of a
+/// library's variable is each rank's own (runtime/start/program_image.h).
+struct alignas(4096) Shared {
+  kasane::runtime::StaticResults results = {};
+  kasane::runtime::LibraryWords words = {};
+};
+constinit Shared g_shared = {};
 
 void before_all_constructors(int argc, char** argv, char** environment) noexcept {
   kasane_start_built_with(__start_kasane_atomics, __stop_kasane_atomics);
-  kasane_start_static_results(&g_static_results);
-  kasane_start_library_words(&g_library_words);
+  kasane_start_static_results(&g_shared.results);
+  kasane_start_library_words(&g_shared.words);
   kasane_start_process(argc, argv, environment);
 }
 [[gnu::section(".preinit_array"),

@@ -14,6 +14,8 @@
 
 #include "base/assert.h"
 #include "comm/bootstrap/demangle.h"
+#include "comm/bootstrap/source_lines.h"
+#include "runtime/crash_stack.h"
 #include "runtime/program_objects.h"
 #include "runtime/symbols.h"
 
@@ -47,7 +49,7 @@ bool defines(const Image& image, const char* wanted) {
 
 /// The copies of the variables of libraries that are not the program's.
 std::vector<AddressRange> copied(const Image& image, std::span<const Image> libraries,
-                                 std::vector<std::string>& names) {
+                                 std::vector<ProgramVariables::Copy>& copies) {
   std::vector<AddressRange> ranges;
   const auto* const relocations = reinterpret_cast<const ElfW(Rela)*>(image.address(DT_RELA));
   const auto* const symbols = reinterpret_cast<const ElfW(Sym)*>(image.address(DT_SYMTAB));
@@ -59,7 +61,7 @@ std::vector<AddressRange> copied(const Image& image, std::span<const Image> libr
     const char* const name = strings + symbol.st_name;
     if (std::ranges::any_of(libraries, [&](const Image& l) { return defines(l, name); })) continue;
     ranges.push_back({image.base + r.r_offset, image.base + r.r_offset + symbol.st_size});
-    names.emplace_back(name);
+    copies.push_back({name, image.base + r.r_offset});
   }
   return ranges;
 }
@@ -244,22 +246,53 @@ void destroy_program() noexcept {
   }
 }
 
+namespace {
+
+/// Of the executable's functions that have the address of the copy in an instruction, the first: with its
+/// file and line, where they are known. Empty: none is found. (crtbegin.o has the address of .data's end.)
+std::string user_of(const ProgramVariables::Copy& copy) {
+  const Image executable = loaded_images().front();
+  for (const auto& h : executable.headers) {
+    if (h.p_type != PT_LOAD || (h.p_flags & PF_X) == 0 || h.p_filesz < sizeof(std::int32_t)) continue;
+    const std::uintptr_t begin = executable.base + h.p_vaddr, end = begin + h.p_filesz - sizeof(std::int32_t);
+    for (std::uintptr_t at = begin; at <= end; ++at) {
+      std::int32_t value;
+      std::memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);
+      // Relative to the next instruction, of which up to 4 bytes of a constant are in front; or absolute.
+      const std::uintptr_t next = copy.at - static_cast<std::uintptr_t>(value);
+      if (next - at - sizeof value > sizeof value && next != 0) continue;
+      CrashText text;
+      describe(text, {.address = at, .exact = true, .times = 1});
+      if (text.data()[0] != '?')
+        return comm::with_source_lines(comm::demangle_all({text.data(), text.size()}));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 std::string private_variables_text(const ProgramVariables& found) {
   if (found.kept_private.empty()) return {};
   constexpr std::size_t kMost = 8;
-  const auto list = [](const std::vector<std::string>& names) {
+  const auto list = [](const auto& all, const auto& name) {
     std::string text;
-    for (std::size_t i = 0; i < names.size() && i < kMost; ++i) text += (i == 0 ? "" : ", ") + names[i];
-    if (names.size() > kMost) text += fmt::format(" and {} more", names.size() - kMost);
+    for (std::size_t i = 0; i < all.size() && i < kMost; ++i) text += (i == 0 ? "" : ", ") + name(all[i]);
+    if (all.size() > kMost) text += fmt::format(" and {} more", all.size() - kMost);
     return text;
   };
+  const auto copy_and_user = [](const ProgramVariables::Copy& copy) {
+    const std::string user = user_of(copy);
+    return user.empty() ? comm::demangle_all(copy.name)
+                        : fmt::format("{}, which {} uses", comm::demangle_all(copy.name), user);
+  };
   return fmt::format(
-      "each rank has its own of these variables: {}. They share a page with a copy of {}; compile the "
-      "program "
-      "with -mno-direct-extern-access, as kasane::kasane and kasane.pc do, or name the library if it is the "
-      "program's own (--globals-of)",
-      list(found.kept_private),
-      found.copies.empty() ? std::string("a library's variable") : list(found.copies));
+      "each rank has its own of these variables: {}. They share a page with a copy of {}. That code, of the "
+      "program or of a static library (.a), was compiled without -mno-direct-extern-access: compile it with "
+      "the flags of kasane::kasane or of pkg-config --cflags kasane, or with -fPIC; if the copied variable "
+      "is of a library of the program's own, name it (--globals-of)",
+      list(found.kept_private, [](const std::string& name) { return name; }),
+      found.copies.empty() ? std::string("a library's variable") : list(found.copies, copy_and_user));
 }
 
 }  // namespace kasane::runtime

@@ -27,10 +27,14 @@ namespace kasane::runtime {
 struct ProgramVariables {
   /// Whole OS pages, not placed yet; of each object in ascending order.
   std::vector<mem::Window> shared;
-  /// Variables of the program that lie in pages of it that cannot be shared, and of which libraries'
-  /// variables there are copies.
-  std::vector<std::string> kept_private, copies;
-  std::string refusal;  ///< not empty: why nothing is shared
+  /// Variables of the program that lie in pages of it that cannot be shared.
+  std::vector<std::string> kept_private;
+  struct Copy {
+    std::string name;
+    std::uintptr_t at;
+  };
+  std::vector<Copy> copies;  ///< of libraries' variables
+  std::string refusal;       ///< not empty: why nothing is shared
 };
 
 /// The variables of the executable and of the libraries that were taken.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks change a word: both the same bytes, each bytes of its own, or one after the other with fences
-// between. races.sh looks at what --check races says.
+// Two ranks change a word: both the same bytes (or those of 64 words: "array"), each bytes of its own, or one
+// after the other with fences between. races.sh looks at what --check races says.
 #include <cstdint>
 #include <cstring>
 #include <kasane/kasane.hpp>
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kPageBytes = 65536;
 
-int run(bool race, bool ordered) {
+int run(bool race, bool ordered, int stores) {
   // Pages of every rank, of which one is taken that neither of the two owns, if there are so many; and what
   // the two say to each other directly, so without a fence.
   auto* const pages = static_cast<std::byte*>(
@@ -31,7 +31,7 @@ int run(bool race, bool ordered) {
     (void)page[0];
     step();
     wait_for(4);
-    page[0] = 0x1111;
+    for (int i = 0; i < stores; ++i) page[4 * i] = 0x1111;
     kasane::release_all();
     step();
   });
@@ -53,7 +53,7 @@ int run(bool race, bool ordered) {
   step();
   wait_for(5);
   if (ordered) kasane::acquire_all();
-  seen[race || ordered ? 0 : 1] = 0x2222;
+  for (int i = 0; i < stores; ++i) seen[4 * i + (race || ordered ? 0 : 1)] = 0x2222;
   kasane::release_all();
   other.join();
   if (seen[0] != (race || ordered ? 0x2222 : 0x1111)) return 3;
@@ -64,6 +64,8 @@ int run(bool race, bool ordered) {
 }  // namespace
 
 int main(int, char** argv) {
-  return kasane::run(
-      [&] { return run(std::strcmp(argv[1], "race") == 0, std::strcmp(argv[1], "ordered") == 0); });
+  const bool array = std::strcmp(argv[1], "array") == 0;
+  const bool race = array || std::strcmp(argv[1], "race") == 0,
+             ordered = std::strcmp(argv[1], "ordered") == 0;
+  return kasane::run([&] { return run(race, ordered, array ? 64 : 1); });
 }
