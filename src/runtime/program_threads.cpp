@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "base/call_selector.h"
+#include "mem/alt_stack.h"
 #include "mem/caught_calls.h"
 #include "runtime/hidden.h"
 #include "ult/pool.h"
@@ -30,6 +31,8 @@ struct Begin {
 void* begin(void* p) {
   const Begin begin = *static_cast<Begin*>(p);
   std::free(p);
+  // For the report of a stack overflow. Where there is no memory for it, handlers run on the thread's stack.
+  const auto alternate = kasane::mem::AltStack::create();
   if (begin.allocates_globally) kasane::ult::Pool::enter_program();
   if (!begin.caught) return begin.function(begin.argument);
   const kasane::mem::ProgramThread here;
