@@ -4,8 +4,12 @@
 //
 //   [ guard page | 256 KiB, grows down ]   a fault handler communicates, so the network library may run on it
 //
+// The program's own sigaltstack() is only remembered (of_program): its stack may be too small for a handler of
+// ours, or memory of the space, which the kernel does not find where it is absent. Handlers of the program's
+// run on ours, too. A thread without an AltStack has what it asks the kernel for.
+//
 // Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object
-// may be moved between scopes.
+// may be moved between scopes. of_program(): async-signal-safe.
 // Invariant: while the object lives, it is the thread's alternate stack; afterwards the thread has the one
 // from before (a sanitizer's, say).
 #pragma once
@@ -13,6 +17,8 @@
 #include <signal.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 #include "base/result.h"
 
@@ -27,10 +33,18 @@ class AltStack {
   AltStack& operator=(AltStack&&) = delete;
   ~AltStack();
 
+  /// sigaltstack() of the program, whose stack pointer is sp: 0 or -errno. Nothing: the calling thread has no
+  /// AltStack, and the call is the kernel's.
+  static std::optional<int> of_program(const stack_t* wanted, stack_t* old, std::uintptr_t sp) noexcept;
+
+  struct OfThread {
+    std::byte* map = nullptr;  ///< the guard page, then the stack; null: the thread has none of ours
+    std::size_t bytes = 0;     ///< of the stack
+  };
+
  private:
   AltStack() = default;
-  std::byte* map_ = nullptr;  // the guard page, then the stack
-  std::size_t bytes_ = 0;     // of the stack
+  OfThread mine_, outer_;
   stack_t previous_{};
 };
 

@@ -15,6 +15,7 @@
 #include <mutex>
 
 #include "base/call_selector.h"
+#include "mem/alt_stack.h"
 #include "mem/signal_dispatch.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
@@ -29,7 +30,7 @@
 extern "C" {
 #define KASANE_HIDDEN [[gnu::visibility("hidden")]]
 KASANE_HIDDEN extern const char kasane_calls_begin[], kasane_calls_end[];
-KASANE_HIDDEN extern const char kasane_calls_pass[], kasane_calls_pass_with_copies[];
+KASANE_HIDDEN extern const char kasane_calls_pass[], kasane_calls_clone[], kasane_calls_clone3[];
 KASANE_HIDDEN extern const char kasane_calls_sigreturn[], kasane_calls_restorer[], kasane_calls_carry_out[];
 KASANE_HIDDEN extern const char kasane_calls_copying[], kasane_calls_copy_failed[];
 KASANE_HIDDEN int kasane_calls_copy(void* to, const void* from, std::size_t bytes) noexcept;
@@ -42,11 +43,7 @@ namespace {
 
 static_assert(offsetof(CaughtCall, argument) == 8 && offsetof(CaughtCall, rip) == 56 &&
               offsetof(CaughtCall, rsp) == 64 && offsetof(CaughtCall, rbx) == 72 &&
-              offsetof(CaughtCall, result) == 80);  // caught_calls_x86_64.S
-
-constexpr std::uint64_t kRedZone = 128, kCopies = 256;  // as in caught_calls_x86_64.S
-constexpr std::uint64_t kBelow = kRedZone + 8;          ///< of kasane_calls_pass
-constexpr std::uint64_t kBelowCopies = kRedZone + kCopies + 8;
+              offsetof(CaughtCall, result) == 80 && sizeof(CaughtCall) == 88);  // caught_calls_x86_64.S
 
 std::atomic<const CallRules*> g_rules{nullptr};
 CallRules g_stored_rules;
@@ -69,27 +66,21 @@ class Caught {
             0};
   }
   void answer(long result) noexcept { regs_[REG_RAX] = result; }
-  void pass() noexcept { go_on(kasane_calls_pass, kBelow); }
-  void carry_out(const CaughtCall& call) noexcept {
-    const std::uint64_t at = (call.rsp - kBelowCopies - sizeof call) & ~std::uint64_t{63};
-    *reinterpret_cast<CaughtCall*>(at) = call;
-    regs_[REG_RSP] = static_cast<greg_t>(at);
-    regs_[REG_RIP] = address_of(kasane_calls_carry_out);
-  }
+  void pass() noexcept { go_on(kasane_calls_pass); }
+  void carry_out() noexcept { go_on(kasane_calls_carry_out); }
   void return_from_handler() noexcept { regs_[REG_RIP] = address_of(kasane_calls_sigreturn); }
   void clone() noexcept;
   void clone3() noexcept;
   void fork_and_wait(long flags) noexcept;
   void change_mask() noexcept;
+  [[nodiscard]] bool change_signal_stack() noexcept;
 
  private:
-  void go_on(const char* code, std::uint64_t below) noexcept {
-    put_return(static_cast<std::uint64_t>(regs_[REG_RSP]) - below);
-    regs_[REG_RSP] -= static_cast<greg_t>(below);
+  /// The kernel takes the registers from the context. Nothing is stored on the thread's stack: on a thread
+  /// without an alternate one, and in a handler of the program's, this handler's own frame is there.
+  void go_on(const char* code) noexcept {
+    regs_[REG_RCX] = regs_[REG_RIP];
     regs_[REG_RIP] = address_of(code);
-  }
-  void put_return(std::uint64_t at) const noexcept {
-    *reinterpret_cast<std::uint64_t*>(at) = static_cast<std::uint64_t>(regs_[REG_RIP]);
   }
 
   ucontext_t& context_;
@@ -100,34 +91,23 @@ class Caught {
 /// needs nothing.
 void Caught::clone() noexcept {
   const auto flags = static_cast<std::uint64_t>(regs_[REG_RDI]);
-  if (regs_[REG_RSI] != 0) {
-    regs_[REG_RSI] -= static_cast<greg_t>(kBelow);
-    put_return(static_cast<std::uint64_t>(regs_[REG_RSI]));
-  } else if ((flags & CLONE_VM) != 0) {
-    return fork_and_wait(regs_[REG_RDI]);
-  }
+  if (regs_[REG_RSI] != 0) return go_on(kasane_calls_clone);
+  if ((flags & CLONE_VM) != 0) return fork_and_wait(regs_[REG_RDI]);
   pass();
 }
 
 void Caught::clone3() noexcept {
   struct Arguments {
     std::uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size;
-    char rest[kCopies - 7 * 8];
+    char rest[256 - 7 * 8];  // as in caught_calls_x86_64.S
   } copy;
   const auto bytes = static_cast<std::uint64_t>(regs_[REG_RSI]);
   const auto named = reinterpret_cast<const void*>(regs_[REG_RDI]);
   if (bytes < offsetof(Arguments, rest) || bytes > sizeof copy || !copy_named(&copy, named, bytes))
     return pass();  // the kernel refuses it
-  if (copy.stack == 0 || copy.stack_size <= kBelowCopies)
-    return (copy.flags & CLONE_VM) != 0 && copy.stack == 0
-               ? fork_and_wait(static_cast<long>(copy.flags | copy.exit_signal))
-               : pass();
-  put_return(copy.stack + copy.stack_size - kBelowCopies);
-  copy.stack_size -= kBelowCopies;
-  const std::uint64_t at = static_cast<std::uint64_t>(regs_[REG_RSP]) - kRedZone - kCopies;
-  std::memcpy(reinterpret_cast<void*>(at), &copy, bytes);
-  regs_[REG_RDI] = static_cast<greg_t>(at);
-  go_on(kasane_calls_pass_with_copies, kBelowCopies);
+  if (copy.stack != 0 && copy.stack_size > 400) return go_on(kasane_calls_clone3);
+  if ((copy.flags & CLONE_VM) == 0 || copy.stack != 0) return pass();
+  fork_and_wait(static_cast<long>(copy.flags | copy.exit_signal));
 }
 
 /// vfork. The child goes on from this handler and uses the stack, so it gets a copy of the memory.
@@ -155,6 +135,20 @@ void Caught::change_mask() noexcept {
   answer(0);
 }
 
+/// sigaltstack. False: the kernel's.
+bool Caught::change_signal_stack() noexcept {
+  const auto wanted = reinterpret_cast<const void*>(regs_[REG_RDI]);
+  const auto old = reinterpret_cast<void*>(regs_[REG_RSI]);
+  const auto sp = static_cast<std::uintptr_t>(regs_[REG_RSP]);
+  stack_t copy, before;
+  if (!AltStack::of_program(nullptr, &before, sp)) return false;
+  int result = wanted != nullptr && !copy_named(&copy, wanted, sizeof copy) ? -EFAULT : 0;
+  if (result == 0) result = *AltStack::of_program(wanted != nullptr ? &copy : nullptr, &before, sp);
+  if (result == 0 && old != nullptr && !copy_named(old, &before, sizeof before)) result = -EFAULT;
+  answer(result);
+  return true;
+}
+
 void route(Caught& thread) noexcept {
   const CaughtCall call = thread.call();
   switch (call.number) {
@@ -163,11 +157,14 @@ void route(Caught& thread) noexcept {
     case SYS_clone: return thread.clone();
     case SYS_clone3: return thread.clone3();
     case SYS_vfork: return thread.fork_and_wait(CLONE_VFORK | SIGCHLD);
+    case SYS_sigaltstack:
+      if (thread.change_signal_stack()) return;
+      break;
     default: break;
   }
   // acquire: what the rules use
   const CallRules* const rules = g_rules.load(std::memory_order_acquire);
-  if (rules != nullptr && rules->concerns(call)) return thread.carry_out(call);
+  if (rules != nullptr && rules->concerns(call)) return thread.carry_out();
   thread.pass();
 }
 

@@ -11,26 +11,68 @@
         .hidden kasane_calls_begin
 kasane_calls_begin:
 
-// A call that needs nothing. The handler has moved the stack pointer down, beyond the red zone (and in the
-// second form beyond 256 bytes of copies), and put the address after the caught instruction there. A new
-// thread, whose stack the handler has prepared likewise, goes on in the same way.
-        .macro  PASS name, room
+// Where a caught call goes on, the handler of SIGSYS has changed nothing but rip and rcx, which has the address
+// behind the caught instruction: a system call overwrites rcx and r11. It stores nothing on the thread's stack,
+// where its own frame may lie right below the red zone, with the vector registers of the thread.
+        .macro  CAUGHT name
         .globl  \name
         .hidden \name
         .type   \name, @function
         .p2align 4
 \name:
         .cfi_startproc
-        .cfi_def_cfa rsp, 8 + \room
-        .cfi_offset rip, -8 - \room
-        syscall
-        ret     $\room
-        .cfi_endproc
-        .size   \name, .-\name
+        .cfi_def_cfa rsp, 0
+        .cfi_register rip, rcx
         .endm
 
-        PASS    kasane_calls_pass, 128
-        PASS    kasane_calls_pass_with_copies, 384
+        // Below the red zone: the address, and `room` (a number) bytes above it.
+        .macro  KEEP_RETURN room
+        leaq    -128 - \room(%rsp), %rsp
+        .cfi_adjust_cfa_offset 128 + \room
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
+        .cfi_offset rip, -136 - \room
+        .endm
+
+// A call that needs nothing.
+        CAUGHT  kasane_calls_pass
+        KEEP_RETURN 0
+        syscall
+        ret     $128
+        .cfi_endproc
+        .size   kasane_calls_pass, .-kasane_calls_pass
+
+// clone() with a stack for the child, in rsi: the child goes on there as its parent does here.
+        CAUGHT  kasane_calls_clone
+        KEEP_RETURN 0
+        movq    %rcx, -136(%rsi)
+        leaq    -136(%rsi), %rsi
+        syscall
+        leaq    136(%rsi), %rsi
+        ret     $128
+        .cfi_endproc
+        .size   kasane_calls_clone, .-kasane_calls_clone
+
+// clone3() with such a stack, named by rsi bytes at rdi, at most 256: a copy of them names less of the stack.
+        CAUGHT  kasane_calls_clone3
+        KEEP_RETURN 264
+        movq    %rdi, 8(%rsp)
+        movq    40(%rdi), %rax          // its lowest address
+        addq    48(%rdi), %rax          // and its size
+        movq    %rcx, -400(%rax)
+        movq    %rdi, -392(%rax)
+        movq    %rsi, %rcx
+0:      movb    -1(%rdi, %rcx), %al
+        movb    %al, 15(%rsp, %rcx)
+        loop    0b
+        subq    $400, 16 + 48(%rsp)
+        leaq    16(%rsp), %rdi
+        movl    $435, %eax
+        syscall
+        movq    8(%rsp), %rdi
+        ret     $392
+        .cfi_endproc
+        .size   kasane_calls_clone3, .-kasane_calls_clone3
 
 // A handler's return that was caught: the same stack pointer, another instruction.
         .globl  kasane_calls_sigreturn
@@ -79,22 +121,31 @@ kasane_calls_issue:
         .hidden kasane_calls_end
 kasane_calls_end:
 
-// A call that the runtime carries out. rsp: a CaughtCall on the thread's own stack, 64-byte aligned. Code
-// that makes a system call expects all registers but rax, rcx and r11 to stay.
+// A call that the runtime carries out. On the thread's own stack, 64-byte aligned: a CaughtCall, and below it
+// the vector registers. Code that makes a system call expects all registers but rax, rcx and r11 to stay.
 #define ARGUMENTS 8
 #define RIP 56
 #define RSP 64
 #define RBX 72
 #define RESULT 80
+#define CALL_BYTES 88
 #define VECTOR_STATE 2688               /* x87, SSE, AVX, AVX-512 in the standard format of XSAVE */
 #define VECTOR_PARTS 0xe7
-        .globl  kasane_calls_carry_out
-        .hidden kasane_calls_carry_out
         .hidden kasane_calls_carry_out_here
-        .type   kasane_calls_carry_out, @function
-        .p2align 4
-kasane_calls_carry_out:
-        .cfi_startproc
+        CAUGHT  kasane_calls_carry_out
+        movq    %rsp, %r11
+        .cfi_def_cfa_register r11
+        leaq    -136 - CALL_BYTES(%rsp), %rsp   // red zone, and the address that the last instruction takes
+        andq    $-64, %rsp
+        movq    %rax, (%rsp)
+        movq    %rdi, ARGUMENTS(%rsp)
+        movq    %rsi, ARGUMENTS+8(%rsp)
+        movq    %rdx, ARGUMENTS+16(%rsp)
+        movq    %r10, ARGUMENTS+24(%rsp)
+        movq    %r8, ARGUMENTS+32(%rsp)
+        movq    %r9, ARGUMENTS+40(%rsp)
+        movq    %rcx, RIP(%rsp)
+        movq    %r11, RSP(%rsp)
         movq    %rbx, RBX(%rsp)
         movq    %rsp, %rbx
         // CFA: what rsp was; rip and rbx are in the CaughtCall (offsets 56 and 72 from rbx)

@@ -14,6 +14,7 @@
 #include <cstdlib>
 
 #include "base/call_selector.h"
+#include "mem/alt_stack.h"
 #include "mem/caught_calls.h"
 #include "runtime/hidden.h"
 #include "runtime/own_descriptors.h"
@@ -33,6 +34,9 @@ void* begin(void* p) {
   const Begin begin = *static_cast<Begin*>(p);
   std::free(p);
   if (begin.of_runtime) kasane::runtime::note_thread_of_runtime();
+  if (!begin.allocates_globally && !begin.caught) return begin.function(begin.argument);
+  // For the report of a stack overflow. Where there is no memory for it, handlers run on the thread's stack.
+  const auto alternate = kasane::mem::AltStack::create();
   if (begin.allocates_globally) kasane::ult::Pool::enter_program();
   if (!begin.caught) return begin.function(begin.argument);
   const kasane::mem::ProgramThread here;

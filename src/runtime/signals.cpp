@@ -17,7 +17,9 @@
 #include <cstring>
 
 #include "base/call_selector.h"
+#include "base/raw_call.h"
 #include "comm/bootstrap/signals_for_main.h"
+#include "mem/alt_stack.h"
 #include "mem/caught_calls.h"
 #include "mem/signal_dispatch.h"
 #include "runtime/action_order.h"
@@ -463,6 +465,14 @@ extern "C" [[gnu::visibility("default")]] int sigprocmask(int how, const sigset_
   static constinit kasane::runtime::Hidden<int (*)(int, const sigset_t*, sigset_t*)> libcs("sigprocmask");
   if (how == SIG_UNBLOCK) return libcs.get()(how, set, old);
   return libcs.get()(how, kasane::runtime::ProgramMask(set).get(), old);
+}
+
+extern "C" [[gnu::visibility("default")]] int sigaltstack(const stack_t* wanted, stack_t* old) noexcept {
+  const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  const auto kept = kasane::mem::AltStack::of_program(wanted, old, frame);
+  return static_cast<int>(kasane::as_libc(
+      kept ? *kept
+           : kasane::raw_call(SYS_sigaltstack, reinterpret_cast<long>(wanted), reinterpret_cast<long>(old))));
 }
 
 extern "C" [[gnu::visibility("default")]] int sigsuspend(const sigset_t* set) {

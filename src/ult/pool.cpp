@@ -27,6 +27,7 @@
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/exception_word.h"
+#include "base/raw_call.h"
 #include "base/time_spent.h"
 #include "ult/context.h"
 #include "ult/forced_unwind.h"
@@ -73,7 +74,8 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
-    ::sigaltstack(nullptr, &worker.signal_stack);
+    // Not libc's, which tells the program's (mem/alt_stack.h).
+    raw_call(SYS_sigaltstack, 0, reinterpret_cast<long>(&worker.signal_stack));
     // relaxed: a number
     worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
     kasane_ult_worker = &worker;

@@ -20,7 +20,8 @@ function(kasane_test_calls_over_ucx name program)
   set_tests_properties(${name}_over_ucx_2 PROPERTIES TIMEOUT 240 LABELS "multi;network")
 endfunction()
 
-foreach(program system_calls streams descriptors close_descriptors files forks evicted_late waiting_calls)
+foreach(program system_calls streams descriptors close_descriptors files forks evicted_late waiting_calls
+        live_registers)
   add_executable(program_${program} ${program}.cpp)
   target_link_libraries(program_${program} PRIVATE kasane kasane_warnings)
 endforeach()
@@ -32,6 +33,8 @@ endif()
 
 kasane_test_calls(calls program_system_calls)
 kasane_test_calls(calls_dram program_system_calls OPTIONS --dram 24M --spill /dev/shm)
+kasane_test_calls(live_registers program_live_registers)
+kasane_test_calls(live_registers_dram program_live_registers OPTIONS --dram 24M --spill /dev/shm)
 kasane_test_calls(calls_mprotect program_system_calls OPTIONS --faults mprotect)
 add_test(NAME calls_evicted_late COMMAND $<TARGET_FILE:kasane_command> run -n 1 --spill /dev/shm
   -- $<TARGET_FILE:program_evicted_late>)
@@ -89,6 +92,7 @@ set_tests_properties(absent_without_nor-userfaultfd PROPERTIES
   PASS_REGULAR_EXPRESSION "fwrite[(][)] on rank .*EFAULT.*--faults uffd-thread")
 if(UCX_FOUND)
   kasane_test_calls_over_ucx(calls program_system_calls)
+  kasane_test_calls_over_ucx(live_registers program_live_registers)
   kasane_test_calls_over_ucx(descriptors program_descriptors)
   kasane_test_calls_over_ucx(close_descriptors program_close_descriptors)
   kasane_test_calls_over_ucx(files program_files)
