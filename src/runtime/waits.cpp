@@ -30,6 +30,9 @@
 
 // Where this library's code lies.
 extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
+// kasane_ult_thread_run, by the linker.
+extern "C" [[gnu::visibility("hidden")]] const char __start_kasane_runs_threads[],
+    __stop_kasane_runs_threads[];
 
 namespace kasane::runtime {
 namespace {
@@ -199,7 +202,9 @@ bool is_code_of_runtime(const void* code) noexcept {
 }
 
 bool waits_without_worker(const void* caller) noexcept {
-  return calls() == Calls::caught && ult::Pool::may_wait() && !is_code_of_runtime(caller) &&
+  // Compilers turn a thread's last call into a jump.
+  const bool last = caller >= __start_kasane_runs_threads && caller < __stop_kasane_runs_threads;
+  return calls() == Calls::caught && ult::Pool::may_wait() && (last || !is_code_of_runtime(caller)) &&
          !holds_mutex_of_libc();
 }
 

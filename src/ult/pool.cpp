@@ -902,7 +902,8 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   return parent;
 }
 
-void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
+// In a section of its own (runtime/waits.cpp): a call of the program that is its thread's last returns here.
+[[gnu::section("kasane_runs_threads")]] void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
   using namespace kasane::ult;
   try {
     return function(argument);
