@@ -29,6 +29,9 @@ namespace {
 template <class W>
 constexpr W kFar = unreached<W>;
 
+/// Half of the last digit of the largest float: with less, no finite one becomes infinite.
+constexpr float kInfiniteFrom = 0x1p103f;
+
 /// A way of that length to a vertex of another rank.
 template <class W>
 struct Way {
@@ -52,12 +55,13 @@ class Buckets {
  public:
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   /// The last one has all that is farther, and may take long, but its paths are right as well.
-  static constexpr double kLast = 0x1p62;
+  static constexpr float kLast = 0x1p62f;
 
   void add(std::uint64_t bucket, vertex row) {
-    if (bucket < base_ + kNear) return near_[bucket - base_].push_back(row);
-    far_.push_back({bucket, row});
-    std::push_heap(far_.begin(), far_.end(), is_after);
+    if (bucket < base_ + kNear)
+      near_[bucket - base_].push_back(row);
+    else
+      add_far(bucket, row);
   }
   /// The first bucket from `from` on that has a vertex.
   [[nodiscard]] std::uint64_t first(std::uint64_t from) const noexcept {
@@ -82,6 +86,10 @@ class Buckets {
     std::uint64_t bucket;
     vertex row;
   };
+  [[gnu::noinline]] void add_far(std::uint64_t bucket, vertex row) {
+    far_.push_back({bucket, row});
+    std::push_heap(far_.begin(), far_.end(), is_after);
+  }
   /// The window begins there.
   void advance(std::uint64_t bucket) {
     // What is left in the buckets passed over has got a shorter way, and went with it.
@@ -109,7 +117,7 @@ struct Paths {
 
   Layout l;
   vertex root;
-  double a_bucket;             ///< 1 / the width of buckets
+  W delta;                     ///< more than 0; may be infinite
   W* const* length;            ///< of each rank: of its own vertices
   W* const* left;              ///< likewise: the length from which their edges were relaxed
   W* const* sent;              ///< of each rank: the shortest way sent to each place; null on one rank
@@ -185,7 +193,11 @@ class PathFinder {
 
   /// It never falls as lengths grow, rounded as it may be: so no bucket before the current one is added to.
   [[nodiscard]] std::uint64_t bucket_of(W length) const noexcept {
-    return static_cast<std::uint64_t>(std::min(static_cast<double>(length) * p_.a_bucket, Buckets::kLast));
+    if constexpr (std::is_integral_v<W>)
+      return static_cast<std::uint64_t>(length / p_.delta);
+    else
+      return static_cast<std::uint64_t>(
+          static_cast<std::int64_t>(std::min(length / p_.delta, Buckets::kLast)));
   }
   /// Makes the value smaller; false: it was not larger. Members of the rank do so at once.
   static bool lower(W& value, W to) noexcept {
@@ -207,7 +219,12 @@ class PathFinder {
     const W* const weights = part_.out.template weights_of<W>();
     const vertex* const ids = part_.out.ids;
     const vertex base = base_, block = l_.block;
-    for (std::uint64_t i = part_.out.start[row], end = part_.out.start[row + 1]; i < end; ++i) {
+    const std::uint64_t begin = part_.out.start[row], end = part_.out.start[row + 1];
+    if constexpr (!std::is_integral_v<W>)
+      if (length >= kInfiniteFrom) [[unlikely]]
+        too_long_ = too_long_ || std::any_of(weights + begin, weights + end,
+                                             [length](W w) { return length + w == kFar<W>; });
+    for (std::uint64_t i = begin; i < end; ++i) {
       const W next = sum(length, weights[i]);
       const vertex to = ids[i], own = to - base;
       if (own < block)
@@ -223,17 +240,14 @@ class PathFinder {
     left.store(length, std::memory_order_relaxed);
     return true;
   }
-  /// Notes where W does not hold it.
   [[nodiscard]] W sum(W a, W b) noexcept {
-    W c;
     if constexpr (std::is_integral_v<W>) {
-      if (__builtin_add_overflow(a, b, &c)) c = kFar<W>;
-    } else {
-      c = a + b;
-    }
-    if (c == kFar<W>) [[unlikely]]
+      W c;
+      if (!__builtin_add_overflow(a, b, &c) && c != kFar<W>) return c;
       too_long_ = true;
-    return c;
+      return kFar<W>;
+    }
+    return a + b;
   }
 
   /// Sends, meets all, receives; the bucket that is next everywhere.
@@ -298,7 +312,7 @@ constexpr double kWiderBeyondDram = 16;
 
 /// A width of buckets: about what the edges of a vertex differ by.
 template <class W>
-[[nodiscard]] double chosen_delta(const Layout& l) {
+[[nodiscard]] W chosen_delta(const Layout& l) {
   double sum = 0;
   std::uint64_t n = 0;
   for (std::uint32_t r = 0; r < l.ranks; ++r) {
@@ -314,8 +328,10 @@ template <class W>
   const double degree = l.vertices != 0 ? static_cast<double>(l.stored) / static_cast<double>(l.vertices) : 1;
   const double wider = l.beyond_dram ? kWiderBeyondDram : 1;
   const double delta = n != 0 ? wider * 2 * sum / static_cast<double>(n) / std::max(1.0, degree) : 1;
-  if constexpr (std::is_integral_v<W>) return std::max(delta, 1.0);
-  return delta > 0 ? delta : 1;
+  using Limits = std::numeric_limits<W>;
+  const W least = std::is_integral_v<W> ? W{1} : Limits::denorm_min();
+  if (!(delta > 0)) return 1;
+  return static_cast<W>(std::clamp(delta, static_cast<double>(least), static_cast<double>(Limits::max())));
 }
 
 }  // namespace
@@ -370,7 +386,7 @@ template <class W>
   const auto too_long = make_array<bool>(members);
   const Paths<W> p{l,
                    root,
-                   1 / (delta > 0 ? static_cast<double>(delta) : chosen_delta<W>(l)),
+                   delta > 0 ? delta : chosen_delta<W>(l),
                    length.get(),
                    left.get(),
                    sent.get(),
