@@ -69,73 +69,77 @@
 
 namespace kasane {
 
-template <class T, std::size_t N>
+template <class Type, std::size_t kDims>
 class array;
 
 /// A patch of an array that lies in one tile, for loads and stores. Index 0 is the patch's first element in
 /// each dimension; negative ones, and those from the extent on, reach what is beside it: the rest of the
 /// tile, and its ghost cells. A plain value; valid as long as the array.
-template <class T, std::size_t N>
+template <class Type, std::size_t kDims>
 class patch_view {
  public:
-  using index = std::array<std::size_t, N>;
+  using index = std::array<std::size_t, kDims>;
 
-  patch_view(T* data, const box<N>& where, const std::array<std::ptrdiff_t, N>& strides) noexcept
+  patch_view(Type* data, const box<kDims>& where, const std::array<std::ptrdiff_t, kDims>& strides) noexcept
       : data_(data), box_(where), stride_(strides) {}
 
-  template <std::integral... I>
-    requires(sizeof...(I) == N)
-  [[nodiscard]] T& operator()(I... i) const noexcept {
+  template <std::integral... Indices>
+    requires(sizeof...(Indices) == kDims)
+  [[nodiscard]] Type& operator()(Indices... i) const noexcept {
     std::size_t d = 0;
     std::ptrdiff_t at = 0;
     ((at += static_cast<std::ptrdiff_t>(i) * stride_[d++]), ...);
     return data_[at];
   }
-  [[nodiscard]] T* data() const noexcept { return data_; }
+  [[nodiscard]] Type* data() const noexcept { return data_; }
   [[nodiscard]] std::size_t extent(std::size_t d) const noexcept { return box_.extent(d); }
   /// Elements between neighbours of dimension d; 1 for the last.
   [[nodiscard]] std::ptrdiff_t stride(std::size_t d) const noexcept { return stride_[d]; }
   /// Which elements of the array these are.
-  [[nodiscard]] const box<N>& where() const noexcept { return box_; }
+  [[nodiscard]] const box<kDims>& where() const noexcept { return box_; }
   /// The array's index of element 0 in dimension d.
   [[nodiscard]] std::size_t first(std::size_t d) const noexcept { return box_.first[d]; }
 
 #ifdef __cpp_lib_mdspan
-  using mdspan = std::mdspan<T, std::dextents<std::size_t, N>, std::layout_stride>;
+  using mdspan = std::mdspan<Type, std::dextents<std::size_t, kDims>, std::layout_stride>;
   operator mdspan() const noexcept {
-    std::array<std::size_t, N> extents, strides;
-    for (std::size_t d = 0; d < N; ++d) {
+    std::array<std::size_t, kDims> extents, strides;
+    for (std::size_t d = 0; d < kDims; ++d) {
       extents[d] = extent(d);
       strides[d] = static_cast<std::size_t>(stride_[d]);
     }
-    return mdspan(data_, typename mdspan::mapping_type(std::dextents<std::size_t, N>(extents), strides));
+    return mdspan(data_, typename mdspan::mapping_type(std::dextents<std::size_t, kDims>(extents), strides));
   }
 #endif
 
  private:
-  T* data_;
-  box<N> box_;
-  std::array<std::ptrdiff_t, N> stride_;
+  Type* data_;
+  box<kDims> box_;
+  std::array<std::ptrdiff_t, kDims> stride_;
 };
 
 namespace detail {
 
 /// NumPy's name of an element.
-template <class T>
+template <class Type>
 [[nodiscard]] constexpr const char* npy_type() noexcept {
   constexpr const char* names[4][5] = {{"|i1", "<i2", "<i4", "<i8", nullptr},
                                        {"|u1", "<u2", "<u4", "<u8", nullptr},
                                        {nullptr, nullptr, "<f4", "<f8", nullptr},
                                        {nullptr, nullptr, nullptr, "<c8", "<c16"}};
-  constexpr int size = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : sizeof(T) == 8 ? 3 : 4;
-  if constexpr (std::same_as<T, bool>)
+  constexpr int size = sizeof(Type) == 1   ? 0
+                       : sizeof(Type) == 2 ? 1
+                       : sizeof(Type) == 4 ? 2
+                       : sizeof(Type) == 8 ? 3
+                                           : 4;
+  if constexpr (std::same_as<Type, bool>)
     return "|b1";
-  else if constexpr (std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>)
+  else if constexpr (std::same_as<Type, std::complex<float>> || std::same_as<Type, std::complex<double>>)
     return names[3][size];
-  else if constexpr (std::same_as<T, float> || std::same_as<T, double>)
+  else if constexpr (std::same_as<Type, float> || std::same_as<Type, double>)
     return names[2][size];
-  else if constexpr (std::integral<T>)
-    return names[std::unsigned_integral<T> ? 1 : 0][size];
+  else if constexpr (std::integral<Type>)
+    return names[std::unsigned_integral<Type> ? 1 : 0][size];
   else
     return nullptr;
 }
@@ -144,22 +148,22 @@ template <class T>
 
 // ---- the array -------------------------------------------------------------------------------------------
 
-/// A dense array of N dimensions (1 to 8) of trivially copyable T, distributed over all ranks, in global
-/// memory. Moved, not copied; its memory is freed by the destructor.
-/// The elements, and the ghost cells, are not initialised.
-template <class T, std::size_t N>
+/// A dense array of kDims dimensions (1 to 8) of trivially copyable Type, distributed over all ranks, in
+/// global memory. Moved, not copied; its memory is freed by the destructor. The elements, and the ghost
+/// cells, are not initialised.
+template <class Type, std::size_t kDims>
 class array {
-  static_assert(N >= 1 && N <= array_dimensions_max, "an array has 1 to 8 dimensions");
-  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 64);
+  static_assert(kDims >= 1 && kDims <= array_dimensions_max, "an array has 1 to 8 dimensions");
+  static_assert(std::is_trivially_copyable_v<Type> && alignof(Type) <= 64);
 
  public:
-  using value_type = T;
-  using index = std::array<std::size_t, N>;
+  using value_type = Type;
+  using index = std::array<std::size_t, kDims>;
 
   /// extents: elements along each dimension, 1 or more. Throws error EINVAL: a distribution that does not
   /// fit, or ghosts wider than the array. The ranks' memory is taken when it is first written.
   explicit array(const index& extents, const distribution& how = blocks(), const ghosts& around = ghosts(0))
-      : layout_(detail::ArrayLayout::make(N, extents.data(), sizeof(T), how, around)) {}
+      : layout_(detail::ArrayLayout::make(kDims, extents.data(), sizeof(Type), how, around)) {}
   array(array&& other) noexcept : layout_(other.layout_) { other.layout_.base = nullptr; }
   array& operator=(array&& other) noexcept {
     std::swap(layout_, other.layout_);
@@ -171,72 +175,73 @@ class array {
   /// Number of elements.
   [[nodiscard]] std::size_t size() const noexcept { return all().size(); }
   /// All elements, as a patch.
-  [[nodiscard]] box<N> all() const noexcept {
-    box<N> b;
-    std::copy_n(layout_.extents, N, b.last.begin());
+  [[nodiscard]] box<kDims> all() const noexcept {
+    box<kDims> b;
+    std::copy_n(layout_.extents, kDims, b.last.begin());
     return b;
   }
   /// The rank at which an element was placed. Its page may have moved (kasane::where).
   [[nodiscard]] std::uint32_t owner(const index& i) const {
     layout_.check_index("kasane::array::owner", i.data());
     std::size_t part = 0;
-    for (std::size_t d = 0; d < N; ++d)
+    for (std::size_t d = 0; d < kDims; ++d)
       part = part * layout_.grid[d] + i[d] / layout_.tile[d] % layout_.grid[d];
     return static_cast<std::uint32_t>(part % ranks());
   }
   /// The address of an element in global memory.
-  [[nodiscard]] global_ptr<T> address(const index& i) const {
+  [[nodiscard]] global_ptr<Type> address(const index& i) const {
     layout_.check_index("kasane::array::address", i.data());
-    return global_ptr<T>(at(i));
+    return global_ptr<Type>(at(i));
   }
   [[nodiscard]] const detail::ArrayLayout& layout() const noexcept { return layout_; }
 
   // Patches. p: the patch in the caller's memory; ld: its leading dimensions, in elements.
 
   /// Reads a patch.
-  void get(const box<N>& patch, T* p, const leading<N>& ld = {}) const {
+  void get(const box<kDims>& patch, Type* p, const leading<kDims>& ld = {}) const {
     layout_.get(patch.first.data(), patch.last.data(), p, ld.extents.data(), nullptr);
   }
   /// Writes a patch; complete at the owners on return.
-  void put(const box<N>& patch, const T* p, const leading<N>& ld = {}) {
+  void put(const box<kDims>& patch, const Type* p, const leading<kDims>& ld = {}) {
     layout_.put(patch.first.data(), patch.last.data(), p, ld.extents.data(), nullptr);
   }
   /// The same, complete when group.wait() returns. Of a put p may be used again at once; of a get p is filled
   /// then.
-  void get_async(const box<N>& patch, T* p, const leading<N>& ld, pending_group& group) const {
+  void get_async(const box<kDims>& patch, Type* p, const leading<kDims>& ld, pending_group& group) const {
     layout_.get(patch.first.data(), patch.last.data(), p, ld.extents.data(), &group);
   }
-  void put_async(const box<N>& patch, const T* p, const leading<N>& ld, pending_group& group) {
+  void put_async(const box<kDims>& patch, const Type* p, const leading<kDims>& ld, pending_group& group) {
     layout_.put(patch.first.data(), patch.last.data(), p, ld.extents.data(), &group);
   }
-  /// element += alpha * p's, each element atomic with respect to other accumulates. T: int32_t, int64_t,
+  /// element += alpha * p's, each element atomic with respect to other accumulates. Type: int32_t, int64_t,
   /// float, double and their complex numbers. Complete at the owners on return.
-  void accumulate(const box<N>& patch, const T* p, const leading<N>& ld = {}, T alpha = T(1)) {
+  void accumulate(const box<kDims>& patch, const Type* p, const leading<kDims>& ld = {},
+                  Type alpha = Type(1)) {
     accumulate_to(patch, p, ld, alpha, nullptr);
   }
-  void accumulate_async(const box<N>& patch, const T* p, const leading<N>& ld, T alpha,
+  void accumulate_async(const box<kDims>& patch, const Type* p, const leading<kDims>& ld, Type alpha,
                         pending_group& group) {
     accumulate_to(patch, p, ld, alpha, &group);
   }
 
   // Single elements.
 
-  [[nodiscard]] T get(const index& i) const { return kasane::get(address(i)); }
-  void set(const index& i, const T& value) { kasane::put(address(i), value); }
-  /// Adds n at the owner, atomic among all fetch_adds of the element; returns the value before. T: integers
-  /// and floating-point numbers of 4 or 8 bytes.
-  T fetch_add(const index& i, T n) {
-    static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
+  [[nodiscard]] Type get(const index& i) const { return kasane::get(address(i)); }
+  void set(const index& i, const Type& value) { kasane::put(address(i), value); }
+  /// Adds n at the owner, atomic among all fetch_adds of the element; returns the value before. Type:
+  /// integers and floating-point numbers of 4 or 8 bytes.
+  Type fetch_add(const index& i, Type n) {
+    static_assert(std::is_arithmetic_v<Type> && (sizeof(Type) == 4 || sizeof(Type) == 8),
                   "fetch_add: numbers of 4 or 8 bytes");
-    return atomic_ref<T>(address(i)).fetch_add(n);
+    return atomic_ref<Type>(address(i)).fetch_add(n);
   }
   /// out[k] = the element at indices[k], all read together. out has as many elements (error EINVAL).
-  void gather(std::span<const index> indices, std::span<T> out) const {
+  void gather(std::span<const index> indices, std::span<Type> out) const {
     check_lengths("kasane::array::gather", indices.size(), out.size());
     layout_.gather(indices.empty() ? nullptr : indices[0].data(), indices.size(), out.data());
   }
   /// The element at indices[k] becomes values[k]. An index that occurs twice gets one of its values.
-  void scatter(std::span<const index> indices, std::span<const T> values) {
+  void scatter(std::span<const index> indices, std::span<const Type> values) {
     check_lengths("kasane::array::scatter", indices.size(), values.size());
     layout_.scatter(indices.empty() ? nullptr : indices[0].data(), indices.size(), values.data());
   }
@@ -244,25 +249,25 @@ class array {
   // Loads and stores.
 
   /// The tiles that were placed at the rank on which the caller runs now.
-  [[nodiscard]] std::vector<patch_view<T, N>> local() { return local_views<T>(); }
-  [[nodiscard]] std::vector<patch_view<const T, N>> local() const { return local_views<const T>(); }
+  [[nodiscard]] std::vector<patch_view<Type, kDims>> local() { return local_views<Type>(); }
+  [[nodiscard]] std::vector<patch_view<const Type, kDims>> local() const { return local_views<const Type>(); }
   /// Calls f(part) for patches that together are the array, by threads that begin at their owners: part is a
-  /// patch_view<T, N> of whole rows of a tile or of pieces of one row, of at most `grain` elements. For
-  /// changes of part's own elements, which may read ghost cells; those are as update_ghosts() left them,
-  /// while other elements of the tile beside the part may be changing by then. Exceptions of f are thrown
-  /// on, after all threads have ended.
-  template <class F>
-  void for_each_part(F f, std::size_t grain = automatic) {
-    parts<T>(f, grain);
+  /// patch_view<Type, kDims> of whole rows of a tile or of pieces of one row, of at most `grain` elements.
+  /// For changes of part's own elements, which may read ghost cells; those are as update_ghosts() left them,
+  /// while other elements of the tile beside the part may be changing by then. Exceptions of f are thrown on,
+  /// after all threads have ended.
+  template <class Callable>
+  void for_each_part(Callable f, std::size_t grain = automatic) {
+    parts<Type>(f, grain);
   }
-  template <class F>
-  void for_each_part(F f, std::size_t grain = automatic) const {
-    parts<const T>(f, grain);
+  template <class Callable>
+  void for_each_part(Callable f, std::size_t grain = automatic) const {
+    parts<const Type>(f, grain);
   }
   /// patch has to lie in one tile (error EINVAL).
-  [[nodiscard]] patch_view<T, N> view_of(const box<N>& patch) { return checked_view<T>(patch); }
-  [[nodiscard]] patch_view<const T, N> view_of(const box<N>& patch) const {
-    return checked_view<const T>(patch);
+  [[nodiscard]] patch_view<Type, kDims> view_of(const box<kDims>& patch) { return checked_view<Type>(patch); }
+  [[nodiscard]] patch_view<const Type, kDims> view_of(const box<kDims>& patch) const {
+    return checked_view<const Type>(patch);
   }
 
   // Bulk operations: on a thread, or by all ranks of attached processes.
@@ -270,50 +275,51 @@ class array {
   /// All ghost cells become copies of the elements that they stand for. Elements must not change meanwhile.
   void update_ghosts() { detail::update_ghosts("kasane::array::update_ghosts", layout_); }
   /// All elements, and all ghost cells, become value.
-  void fill(const T& value);
+  void fill(const Type& value);
   /// Every element is multiplied by alpha.
-  void scale(const T& alpha) {
-    each_element("kasane::array::scale", [alpha](const T& x) { return static_cast<T>(alpha * x); }, alpha);
+  void scale(const Type& alpha) {
+    each_element(
+        "kasane::array::scale", [alpha](const Type& x) { return static_cast<Type>(alpha * x); }, alpha);
   }
   /// Every element x becomes f(x).
-  template <class F>
-  void transform_in_place(F f) {
+  template <class Callable>
+  void transform_in_place(Callable f) {
     each_element("kasane::array::transform_in_place", std::move(f));
   }
-  /// The sum of all elements, in T; the order of additions depends on the distribution alone.
-  [[nodiscard]] T sum() const;
+  /// The sum of all elements, in Type; the order of additions depends on the distribution alone.
+  [[nodiscard]] Type sum() const;
   /// The smallest element; the largest one. With NaNs: any element.
-  [[nodiscard]] T min() const {
-    return extreme("kasane::array::min", [](const T& x, const T& y) { return y < x; });
+  [[nodiscard]] Type min() const {
+    return extreme("kasane::array::min", [](const Type& x, const Type& y) { return y < x; });
   }
-  [[nodiscard]] T max() const {
-    return extreme("kasane::array::max", [](const T& x, const T& y) { return x < y; });
+  [[nodiscard]] Type max() const {
+    return extreme("kasane::array::max", [](const Type& x, const Type& y) { return x < y; });
   }
 
-  // Files in NumPy's format .npy (1.0), in C's order; T: bool, integers, float, double and their complex
+  // Files in NumPy's format .npy (1.0), in C's order; Type: bool, integers, float, double and their complex
   // numbers. The array may be larger than DRAM.
 
   /// Writes all elements; the file replaces one of the same name at the end, atomically. The calling rank
   /// writes. Throws error with the system's code (ENOENT, ENOSPC …).
   void save(const std::string& path) const {
-    static_assert(detail::npy_type<T>() != nullptr, "NumPy has no name for elements of this type");
-    layout_.save(path.c_str(), detail::npy_type<T>());
+    static_assert(detail::npy_type<Type>() != nullptr, "NumPy has no name for elements of this type");
+    layout_.save(path.c_str(), detail::npy_type<Type>());
   }
   /// Reads a file of numpy.save or save() into a new array. Throws error EINVAL: not a .npy file, or one of
   /// another type, order or number of dimensions; EIO: cut off; ENOENT ….
   [[nodiscard]] static array load(const std::string& path, const distribution& how = blocks(),
                                   const ghosts& around = ghosts(0)) {
-    static_assert(detail::npy_type<T>() != nullptr, "NumPy has no name for elements of this type");
+    static_assert(detail::npy_type<Type>() != nullptr, "NumPy has no name for elements of this type");
     index extents;
-    detail::npy_extents(path.c_str(), detail::npy_type<T>(), N, extents.data());
+    detail::npy_extents(path.c_str(), detail::npy_type<Type>(), kDims, extents.data());
     array a(extents, how, around);
-    a.layout_.load(path.c_str(), detail::npy_type<T>());
+    a.layout_.load(path.c_str(), detail::npy_type<Type>());
     return a;
   }
 
  private:
-  [[nodiscard]] T* at(const index& i) const noexcept {
-    return reinterpret_cast<T*>(layout_.address(i.data()));
+  [[nodiscard]] Type* at(const index& i) const noexcept {
+    return reinterpret_cast<Type*>(layout_.address(i.data()));
   }
 
   static void check_lengths(const char* call, std::size_t indices, std::size_t values) {
@@ -323,60 +329,62 @@ class array {
                               .c_str());
   }
 
-  void accumulate_to(const box<N>& patch, const T* p, const leading<N>& ld, T alpha, pending_group* group) {
-    layout_.accumulate(patch.first.data(), patch.last.data(), p, ld.extents.data(), detail::element<T>::value,
-                       &alpha, group);
+  void accumulate_to(const box<kDims>& patch, const Type* p, const leading<kDims>& ld, Type alpha,
+                     pending_group* group) {
+    layout_.accumulate(patch.first.data(), patch.last.data(), p, ld.extents.data(),
+                       detail::element<Type>::value, &alpha, group);
   }
 
-  template <class U>
-  [[nodiscard]] patch_view<U, N> view(const box<N>& b) const noexcept {
-    std::array<std::ptrdiff_t, N> strides;
-    for (std::size_t d = 0; d < N; ++d)
-      strides[d] = static_cast<std::ptrdiff_t>(layout_.stride[d] / sizeof(T));
+  template <class Other>
+  [[nodiscard]] patch_view<Other, kDims> view(const box<kDims>& b) const noexcept {
+    std::array<std::ptrdiff_t, kDims> strides;
+    for (std::size_t d = 0; d < kDims; ++d)
+      strides[d] = static_cast<std::ptrdiff_t>(layout_.stride[d] / sizeof(Type));
     return {at(b.first), b, strides};
   }
-  template <class U>
-  [[nodiscard]] patch_view<U, N> checked_view(const box<N>& b) const {
+  template <class Other>
+  [[nodiscard]] patch_view<Other, kDims> checked_view(const box<kDims>& b) const {
     layout_.check_box("kasane::array::view_of", b.first.data(), b.last.data());
-    for (std::size_t d = 0; d < N; ++d)
+    for (std::size_t d = 0; d < kDims; ++d)
       if (b.extent(d) == 0 || b.first[d] / layout_.tile[d] != (b.last[d] - 1) / layout_.tile[d])
         throw error(EINVAL,
                     "kasane::array::view_of: the patch is empty or lies in several tiles; use get and put");
-    return view<U>(b);
+    return view<Other>(b);
   }
-  template <class U>
-  [[nodiscard]] std::vector<patch_view<U, N>> local_views() const {
-    std::vector<patch_view<U, N>> views;
+  template <class Other>
+  [[nodiscard]] std::vector<patch_view<Other, kDims>> local_views() const {
+    std::vector<patch_view<Other, kDims>> views;
     for (std::size_t k = rank(); k < layout_.parts; k += ranks())
       for (std::size_t t = 0; t < layout_.tiles_of_part(k); ++t)
-        views.push_back(view<U>(detail::tile_of<N>(layout_, k, t)));
+        views.push_back(view<Other>(detail::tile_of<kDims>(layout_, k, t)));
     return views;
   }
-  template <class U, class F>
-  void parts(F& f, std::size_t grain) const {
+  template <class Other, class Callable>
+  void parts(Callable& f, std::size_t grain) const {
     const detail::Bulk bulk("kasane::array::for_each_part", {&layout_}, grain);
-    detail::at_owners<N>(bulk, layout_, detail::streaming(layout_, grain), [this, &f](const box<N>& b) {
-      detail::expect(layout_, b, std::is_const_v<U> ? view_access::read : read_write);
-      f(view<U>(b));
-    });
+    detail::at_owners<kDims>(
+        bulk, layout_, detail::streaming(layout_, grain), [this, &f](const box<kDims>& b) {
+          detail::expect(layout_, b, std::is_const_v<Other> ? view_access::read : read_write);
+          f(view<Other>(b));
+        });
   }
   /// Every element x becomes f(x). numbers: what ranks compare beside the call.
-  template <class F, class... Numbers>
-  void each_element(const char* call, F f, const Numbers&... numbers);
+  template <class Callable, class... Numbers>
+  void each_element(const char* call, Callable f, const Numbers&... numbers);
   template <class Replaces>
-  [[nodiscard]] T extreme(const char* call, Replaces replaces) const;
+  [[nodiscard]] Type extreme(const char* call, Replaces replaces) const;
 
   detail::ArrayLayout layout_;
 };
 
-template <class T, std::size_t N>
-void array<T, N>::fill(const T& value) {
+template <class Type, std::size_t kDims>
+void array<Type, kDims>::fill(const Type& value) {
   const detail::Bulk bulk("kasane::array::fill", {&layout_}, value);
   // with their ghosts, tiles are contiguous but for what rounds them up
-  detail::at_owners<N>(bulk, layout_, detail::streaming(layout_), [this, value](const box<N>& b) {
-    box<N> with_ghosts = b;
-    std::array<std::ptrdiff_t, N> before;
-    for (std::size_t d = 0; d < N; ++d) {
+  detail::at_owners<kDims>(bulk, layout_, detail::streaming(layout_), [this, value](const box<kDims>& b) {
+    box<kDims> with_ghosts = b;
+    std::array<std::ptrdiff_t, kDims> before;
+    for (std::size_t d = 0; d < kDims; ++d) {
       const std::size_t in_tile = b.first[d] % layout_.tile[d];
       const bool begins = in_tile == 0,
                  ends = b.last[d] == std::min(b.first[d] - in_tile + layout_.tile[d], layout_.extents[d]);
@@ -385,74 +393,75 @@ void array<T, N>::fill(const T& value) {
     }
     detail::expect(layout_, b, write_only);
     std::byte* first = reinterpret_cast<std::byte*>(at(b.first));
-    detail::Walk<N, 1> walk;
-    for (std::size_t d = 0; d < N; ++d) {
+    detail::Walk<kDims, 1> walk;
+    for (std::size_t d = 0; d < kDims; ++d) {
       first -= before[d] * static_cast<std::ptrdiff_t>(layout_.stride[d]);
       walk.extents[d] = with_ghosts.extent(d);
       walk.stride[0][d] = layout_.stride[d];
     }
-    walk.rows({first},
-              [&value](const auto& p, std::size_t n) { std::fill_n(reinterpret_cast<T*>(p[0]), n, value); });
+    walk.rows({first}, [&value](const auto& p, std::size_t n) {
+      std::fill_n(reinterpret_cast<Type*>(p[0]), n, value);
+    });
   });
 }
 
-template <class T, std::size_t N>
-template <class F, class... Numbers>
-void array<T, N>::each_element(const char* call, F f, const Numbers&... numbers) {
+template <class Type, std::size_t kDims>
+template <class Callable, class... Numbers>
+void array<Type, kDims>::each_element(const char* call, Callable f, const Numbers&... numbers) {
   const detail::Bulk bulk(call, {&layout_}, numbers...);
-  detail::at_owners<N>(bulk, layout_, detail::streaming(layout_), [this, &f](const box<N>& b) {
+  detail::at_owners<kDims>(bulk, layout_, detail::streaming(layout_), [this, &f](const box<kDims>& b) {
     detail::expect(layout_, b, read_write);
     detail::rows_of(
         b,
         [&f](const auto& p, std::size_t n) {
-          T* const x = reinterpret_cast<T*>(p[0]);
+          Type* const x = reinterpret_cast<Type*>(p[0]);
           for (std::size_t i = 0; i < n; ++i) x[i] = f(x[i]);
         },
         layout_);
   });
 }
 
-template <class T, std::size_t N>
-T array<T, N>::sum() const {
+template <class Type, std::size_t kDims>
+Type array<Type, kDims>::sum() const {
   const detail::Bulk bulk("kasane::array::sum", {&layout_});
-  return detail::reduce_pieces_at_owners<T, N>(
+  return detail::reduce_pieces_at_owners<Type, kDims>(
       bulk, layout_, detail::streaming(layout_),
-      [this](const box<N>& b) {
+      [this](const box<kDims>& b) {
         detail::expect(layout_, b, view_access::read);
-        T total{};
+        Type total{};
         detail::rows_of(
             b,
             [&total](const auto& p, std::size_t n) {
-              const T* const x = reinterpret_cast<const T*>(p[0]);
+              const Type* const x = reinterpret_cast<const Type*>(p[0]);
               for (std::size_t i = 0; i < n; ++i) total += x[i];
             },
             layout_);
         return total;
       },
-      [](const T& a, const T& b) { return static_cast<T>(a + b); });
+      [](const Type& a, const Type& b) { return static_cast<Type>(a + b); });
 }
 
-template <class T, std::size_t N>
+template <class Type, std::size_t kDims>
 template <class Replaces>
-T array<T, N>::extreme(const char* call, Replaces replaces) const {
-  const auto better = [replaces](const T& x, const T& y) { return replaces(x, y) ? y : x; };
+Type array<Type, kDims>::extreme(const char* call, Replaces replaces) const {
+  const auto better = [replaces](const Type& x, const Type& y) { return replaces(x, y) ? y : x; };
   const detail::Bulk bulk(call, {&layout_});
-  const auto best = detail::reduce_pieces_at_owners<std::optional<T>, N>(
+  const auto best = detail::reduce_pieces_at_owners<std::optional<Type>, kDims>(
       bulk, layout_, detail::streaming(layout_),
-      [this, better](const box<N>& b) -> std::optional<T> {
+      [this, better](const box<kDims>& b) -> std::optional<Type> {
         detail::expect(layout_, b, view_access::read);
-        T found = *at(b.first);
+        Type found = *at(b.first);
         detail::rows_of(
             b,
             [&found, better](const auto& p, std::size_t n) {
-              const T* const x = reinterpret_cast<const T*>(p[0]);
+              const Type* const x = reinterpret_cast<const Type*>(p[0]);
               for (std::size_t i = 0; i < n; ++i) found = better(found, x[i]);
             },
             layout_);
         return found;
       },
-      [better](std::optional<T> a, std::optional<T> b) -> std::optional<T> {
-        return !a ? b : !b ? a : std::optional<T>(better(*a, *b));
+      [better](std::optional<Type> a, std::optional<Type> b) -> std::optional<Type> {
+        return !a ? b : !b ? a : std::optional<Type>(better(*a, *b));
       });
   return *best;
 }
@@ -463,48 +472,49 @@ T array<T, N>::extreme(const char* call, Replaces replaces) const {
 namespace detail {
 
 /// call: as errors name it; numbers: what ranks compare beside the call.
-template <class T, class U, std::size_t N, class F, class... Numbers>
-void transform_one(const char* call, const array<T, N>& a, array<U, N>& out, F f, const Numbers&... numbers) {
+template <class Type, class Other, std::size_t kDims, class Callable, class... Numbers>
+void transform_one(const char* call, const array<Type, kDims>& a, array<Other, kDims>& out, Callable f,
+                   const Numbers&... numbers) {
   const detail::ArrayLayout &from = a.layout(), &to = out.layout();
   const detail::Bulk bulk(call, {&from, &to}, numbers...);
   from.check_same_extents(call, to);
-  detail::at_owners<N>(bulk, to, detail::streaming(to),
-                       [&, apart = from.base != to.base](const box<N>& whole) {
-                         detail::expect(to, whole, apart ? write_only : read_write);
-                         detail::each_tile_of(from, whole, [&](const box<N>& b) {
-                           detail::expect(from, b, view_access::read);
-                           detail::rows_of(
-                               b,
-                               [&f](const auto& p, std::size_t n) {
-                                 const T* const x = reinterpret_cast<const T*>(p[0]);
-                                 U* const z = reinterpret_cast<U*>(p[1]);
-                                 for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
-                               },
-                               from, to);
-                         });
-                       });
+  detail::at_owners<kDims>(bulk, to, detail::streaming(to),
+                           [&, apart = from.base != to.base](const box<kDims>& whole) {
+                             detail::expect(to, whole, apart ? write_only : read_write);
+                             detail::each_tile_of(from, whole, [&](const box<kDims>& b) {
+                               detail::expect(from, b, view_access::read);
+                               detail::rows_of(
+                                   b,
+                                   [&f](const auto& p, std::size_t n) {
+                                     const Type* const x = reinterpret_cast<const Type*>(p[0]);
+                                     Other* const z = reinterpret_cast<Other*>(p[1]);
+                                     for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
+                                   },
+                                   from, to);
+                             });
+                           });
 }
 
-template <class T, class V, class U, std::size_t N, class F, class... Numbers>
-void transform_two(const char* call, const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f,
-                   const Numbers&... numbers) {
+template <class Type, class Values, class Other, std::size_t kDims, class Callable, class... Numbers>
+void transform_two(const char* call, const array<Type, kDims>& a, const array<Values, kDims>& b,
+                   array<Other, kDims>& out, Callable f, const Numbers&... numbers) {
   const detail::ArrayLayout &one = a.layout(), &two = b.layout(), &to = out.layout();
   const detail::Bulk bulk(call, {&one, &two, &to}, numbers...);
   one.check_same_extents(call, to);
   two.check_same_extents(call, to);
   const bool apart = one.base != to.base && two.base != to.base;
-  detail::at_owners<N>(bulk, to, detail::streaming(to), [&, apart](const box<N>& whole) {
+  detail::at_owners<kDims>(bulk, to, detail::streaming(to), [&, apart](const box<kDims>& whole) {
     detail::expect(to, whole, apart ? write_only : read_write);
-    detail::each_tile_of(one, whole, [&](const box<N>& in_one) {
+    detail::each_tile_of(one, whole, [&](const box<kDims>& in_one) {
       detail::expect(one, in_one, view_access::read);
-      detail::each_tile_of(two, in_one, [&](const box<N>& in_both) {
+      detail::each_tile_of(two, in_one, [&](const box<kDims>& in_both) {
         detail::expect(two, in_both, view_access::read);
         detail::rows_of(
             in_both,
             [&f](const auto& p, std::size_t n) {
-              const T* const x = reinterpret_cast<const T*>(p[0]);
-              const V* const y = reinterpret_cast<const V*>(p[1]);
-              U* const z = reinterpret_cast<U*>(p[2]);
+              const Type* const x = reinterpret_cast<const Type*>(p[0]);
+              const Values* const y = reinterpret_cast<const Values*>(p[1]);
+              Other* const z = reinterpret_cast<Other*>(p[2]);
               for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i], y[i]);
             },
             one, two, to);
@@ -517,68 +527,72 @@ void transform_two(const char* call, const array<T, N>& a, const array<V, N>& b,
 
 /// out's element at each index = f(a's element there). out may be a. Throws error EINVAL: different extents.
 /// Ranks do not compare f, nor what it holds.
-template <class T, class U, std::size_t N, class F>
-void transform(const array<T, N>& a, array<U, N>& out, F f) {
+template <class Type, class Other, std::size_t kDims, class Callable>
+void transform(const array<Type, kDims>& a, array<Other, kDims>& out, Callable f) {
   detail::transform_one("kasane::transform", a, out, std::move(f));
 }
 /// out's element at each index = f(a's element there, b's). out may be a or b.
-template <class T, class U, std::size_t N, class F>
-void transform(const array<T, N>& a, const array<T, N>& b, array<U, N>& out, F f) {
+template <class Type, class Other, std::size_t kDims, class Callable>
+void transform(const array<Type, kDims>& a, const array<Type, kDims>& b, array<Other, kDims>& out,
+               Callable f) {
   detail::transform_two("kasane::transform", a, b, out, std::move(f));
 }
-template <class T, class V, class U, std::size_t N, class F>
-  requires(!std::same_as<T, V>)
-void transform(const array<T, N>& a, const array<V, N>& b, array<U, N>& out, F f) {
+template <class Type, class Values, class Other, std::size_t kDims, class Callable>
+  requires(!std::same_as<Type, Values>)
+void transform(const array<Type, kDims>& a, const array<Values, kDims>& b, array<Other, kDims>& out,
+               Callable f) {
   detail::transform_two("kasane::transform", a, b, out, std::move(f));
 }
 
 /// to = from. Throws error EINVAL: different extents.
-template <class T, std::size_t N>
-void copy(const array<T, N>& from, array<T, N>& to) {
-  detail::transform_one("kasane::copy", from, to, [](const T& x) { return x; });
+template <class Type, std::size_t kDims>
+void copy(const array<Type, kDims>& from, array<Type, kDims>& to) {
+  detail::transform_one("kasane::copy", from, to, [](const Type& x) { return x; });
 }
 /// c = alpha a + beta b; c may be a or b. Throws error EINVAL: different extents.
-template <class T, std::size_t N>
-void add(const std::type_identity_t<T>& alpha, const array<T, N>& a, const std::type_identity_t<T>& beta,
-         const array<T, N>& b, array<T, N>& c) {
-  const auto sum = [alpha, beta](const T& x, const T& y) { return static_cast<T>(alpha * x + beta * y); };
+template <class Type, std::size_t kDims>
+void add(const std::type_identity_t<Type>& alpha, const array<Type, kDims>& a,
+         const std::type_identity_t<Type>& beta, const array<Type, kDims>& b, array<Type, kDims>& c) {
+  const auto sum = [alpha, beta](const Type& x, const Type& y) {
+    return static_cast<Type>(alpha * x + beta * y);
+  };
   detail::transform_two("kasane::add", a, b, c, sum, alpha, beta);
 }
 
 /// The sum of a's elements times b's (of complex numbers without conjugates). Throws error EINVAL: different
 /// extents.
-template <class T, std::size_t N>
-[[nodiscard]] T dot(const array<T, N>& a, const array<T, N>& b) {
+template <class Type, std::size_t kDims>
+[[nodiscard]] Type dot(const array<Type, kDims>& a, const array<Type, kDims>& b) {
   const detail::ArrayLayout &one = a.layout(), &two = b.layout();
   const detail::Bulk bulk("kasane::dot", {&one, &two});
   one.check_same_extents("kasane::dot", two);
-  return detail::reduce_pieces_at_owners<T, N>(
+  return detail::reduce_pieces_at_owners<Type, kDims>(
       bulk, one, detail::streaming(one),
-      [&](const box<N>& whole) {
+      [&](const box<kDims>& whole) {
         detail::expect(one, whole, view_access::read);
-        T total{};
-        detail::each_tile_of(two, whole, [&](const box<N>& both) {
+        Type total{};
+        detail::each_tile_of(two, whole, [&](const box<kDims>& both) {
           detail::expect(two, both, view_access::read);
           detail::rows_of(
               both,
               [&total](const auto& p, std::size_t n) {
-                const T* const x = reinterpret_cast<const T*>(p[0]);
-                const T* const y = reinterpret_cast<const T*>(p[1]);
+                const Type* const x = reinterpret_cast<const Type*>(p[0]);
+                const Type* const y = reinterpret_cast<const Type*>(p[1]);
                 for (std::size_t i = 0; i < n; ++i) total += x[i] * y[i];
               },
               one, two);
         });
         return total;
       },
-      [](const T& x, const T& y) { return static_cast<T>(x + y); });
+      [](const Type& x, const Type& y) { return static_cast<Type>(x + y); });
 }
 
 namespace detail {
 
 /// out[j][i] = in[i][j] for rows x columns of `in`; strides in elements. In squares that fit the first cache.
-template <class T>
-void transpose_patch(const T* in, std::size_t in_stride, T* out, std::size_t out_stride, std::size_t rows,
-                     std::size_t columns) noexcept {
+template <class Type>
+void transpose_patch(const Type* in, std::size_t in_stride, Type* out, std::size_t out_stride,
+                     std::size_t rows, std::size_t columns) noexcept {
   constexpr std::size_t kSquare = 32;
   for (std::size_t i0 = 0; i0 < rows; i0 += kSquare)
     for (std::size_t j0 = 0; j0 < columns; j0 += kSquare)
@@ -590,8 +604,8 @@ void transpose_patch(const T* in, std::size_t in_stride, T* out, std::size_t out
 }  // namespace detail
 
 /// to's element (j, i) = from's element (i, j). Throws error EINVAL: extents that do not fit, or one array.
-template <class T>
-void transpose(const array<T, 2>& from, array<T, 2>& to) {
+template <class Type>
+void transpose(const array<Type, 2>& from, array<Type, 2>& to) {
   const detail::ArrayLayout &in = from.layout(), &out = to.layout();
   const detail::Bulk bulk("kasane::transpose", {&in, &out});
   if (in.extents[0] != out.extents[1] || in.extents[1] != out.extents[0] || in.base == out.base)
@@ -605,9 +619,9 @@ void transpose(const array<T, 2>& from, array<T, 2>& to) {
     detail::each_tile_of(in, turned, [&](const box<2>& b) {
       detail::expect(in, b, view_access::read);
       const std::size_t target[2] = {b.first[1], b.first[0]};
-      detail::transpose_patch(reinterpret_cast<const T*>(in.address(b.first.data())),
-                              in.stride[0] / sizeof(T), reinterpret_cast<T*>(out.address(target)),
-                              out.stride[0] / sizeof(T), b.extent(0), b.extent(1));
+      detail::transpose_patch(reinterpret_cast<const Type*>(in.address(b.first.data())),
+                              in.stride[0] / sizeof(Type), reinterpret_cast<Type*>(out.address(target)),
+                              out.stride[0] / sizeof(Type), b.extent(0), b.extent(1));
     });
   });
 }

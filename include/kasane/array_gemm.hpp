@@ -34,26 +34,26 @@ namespace kasane {
 namespace detail {
 
 /// A patch of a matrix in memory: its first element, and elements between rows.
-template <class T>
+template <class Type>
 struct Matrix {
-  T* at;
+  Type* at;
   int ld;
 };
 
 /// c = alpha a b + beta c for m x k and k x n elements.
-template <class T>
-void multiply(std::size_t m, std::size_t n, std::size_t k, const T& alpha, Matrix<const T> a,
-              Matrix<const T> b, const T& beta, Matrix<T> c) {
+template <class Type>
+void multiply(std::size_t m, std::size_t n, std::size_t k, const Type& alpha, Matrix<const Type> a,
+              Matrix<const Type> b, const Type& beta, Matrix<Type> c) {
   constexpr int kRowMajor = 101, kPlain = 111;
   const int rows = static_cast<int>(m), columns = static_cast<int>(n), depth = static_cast<int>(k);
   const auto call = [&](auto gemm, auto one, auto two) {
     gemm(kRowMajor, kPlain, kPlain, rows, columns, depth, one, a.at, a.ld, b.at, b.ld, two, c.at, c.ld);
   };
-  if constexpr (std::is_same_v<T, float>)
+  if constexpr (std::is_same_v<Type, float>)
     call(kasane_cblas_sgemm, alpha, beta);
-  else if constexpr (std::is_same_v<T, double>)
+  else if constexpr (std::is_same_v<Type, double>)
     call(kasane_cblas_dgemm, alpha, beta);
-  else if constexpr (std::is_same_v<T, std::complex<float>>)
+  else if constexpr (std::is_same_v<Type, std::complex<float>>)
     call(kasane_cblas_cgemm, &alpha, &beta);
   else
     call(kasane_cblas_zgemm, &alpha, &beta);
@@ -61,10 +61,11 @@ void multiply(std::size_t m, std::size_t n, std::size_t k, const T& alpha, Matri
 
 /// One piece of c: its products with the patches of a and b, each of which lies in one tile of its array.
 /// While a product is computed, the next patches are on their way from SSD.
-template <class T>
+template <class Type>
 class Product {
  public:
-  Product(const ArrayLayout& a, const ArrayLayout& b, const ArrayLayout& c, const T& alpha, const T& beta)
+  Product(const ArrayLayout& a, const ArrayLayout& b, const ArrayLayout& c, const Type& alpha,
+          const Type& beta)
       : a_(a), b_(b), c_(c), alpha_(alpha), beta_(beta) {}
 
   void compute(const box<2>& whole) const {
@@ -98,23 +99,24 @@ class Product {
     for (std::size_t k = 0, end = 0; k < a_.extents[1]; k = end) {
       end = end_of_step(k);
       fetch(c, end);
-      multiply<T>(c.extent(0), c.extent(1), end - k, alpha_, at<const T>(a_, c.first[0], k),
-                  at<const T>(b_, k, c.first[1]), k == 0 ? beta_ : T(1), at<T>(c_, c.first[0], c.first[1]));
+      multiply<Type>(c.extent(0), c.extent(1), end - k, alpha_, at<const Type>(a_, c.first[0], k),
+                     at<const Type>(b_, k, c.first[1]), k == 0 ? beta_ : Type(1),
+                     at<Type>(c_, c.first[0], c.first[1]));
     }
   }
-  template <class U>
-  static Matrix<U> at(const ArrayLayout& l, std::size_t i, std::size_t j) noexcept {
+  template <class Other>
+  static Matrix<Other> at(const ArrayLayout& l, std::size_t i, std::size_t j) noexcept {
     const std::size_t index[2] = {i, j};
-    return {reinterpret_cast<U*>(l.address(index)), static_cast<int>(l.stride[0] / sizeof(T))};
+    return {reinterpret_cast<Other*>(l.address(index)), static_cast<int>(l.stride[0] / sizeof(Type))};
   }
 
   const ArrayLayout &a_, &b_, &c_;
-  T alpha_, beta_;
+  Type alpha_, beta_;
 };
 
-/// gemm() of layouts of matrices of T.
-template <class T>
-void multiply_arrays(const T& alpha, const ArrayLayout& a, const ArrayLayout& b, const T& beta,
+/// gemm() of layouts of matrices of Type.
+template <class Type>
+void multiply_arrays(const Type& alpha, const ArrayLayout& a, const ArrayLayout& b, const Type& beta,
                      const ArrayLayout& c) {
   const Bulk bulk("kasane::gemm", {&a, &b, &c}, alpha, beta);
   if (a.extents[0] != c.extents[0] || b.extents[1] != c.extents[1] || a.extents[1] != b.extents[0])
@@ -122,9 +124,9 @@ void multiply_arrays(const T& alpha, const ArrayLayout& a, const ArrayLayout& b,
   if (a.base == c.base || b.base == c.base)
     throw error(EINVAL, "kasane::gemm: the output is one of the factors; give it an array of its own");
   for (const ArrayLayout* l : {&a, &b, &c})
-    if (l->stride[0] / sizeof(T) > INT_MAX || l->tile[0] > INT_MAX)
+    if (l->stride[0] / sizeof(Type) > INT_MAX || l->tile[0] > INT_MAX)
       throw error(EINVAL, "kasane::gemm: tiles of more than 2^31 - 1 rows or columns; give smaller tiles");
-  const Product<T> product(a, b, c, alpha, beta);
+  const Product<Type> product(a, b, c, alpha, beta);
   at_owners<2>(bulk, c, in_rows(c, 1024, 4096),  // large, for much reuse
                [&product](const box<2>& whole) { product.compute(whole); });
 }
@@ -135,13 +137,13 @@ void multiply_arrays(const T& alpha, const ArrayLayout& a, const ArrayLayout& b,
 /// distributed; where beta is 0, c is not read. Pieces of c are computed at their owners; a rank keeps what
 /// it fetches of a and b. Tiles of 512 x 512 or more suit it best, above all for matrices larger than DRAM.
 /// Throws error EINVAL: extents that do not fit; c is a or b; more than 2^31 - 1 elements in a row of a tile.
-template <class T>
-void gemm(const std::type_identity_t<T>& alpha, const array<T, 2>& a, const array<T, 2>& b,
-          const std::type_identity_t<T>& beta, array<T, 2>& c) {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                    std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>,
+template <class Type>
+void gemm(const std::type_identity_t<Type>& alpha, const array<Type, 2>& a, const array<Type, 2>& b,
+          const std::type_identity_t<Type>& beta, array<Type, 2>& c) {
+  static_assert(std::is_same_v<Type, float> || std::is_same_v<Type, double> ||
+                    std::is_same_v<Type, std::complex<float>> || std::is_same_v<Type, std::complex<double>>,
                 "gemm: elements are float, double, std::complex<float> or std::complex<double>");
-  detail::multiply_arrays<T>(alpha, a.layout(), b.layout(), beta, c.layout());
+  detail::multiply_arrays<Type>(alpha, a.layout(), b.layout(), beta, c.layout());
 }
 
 }  // namespace kasane

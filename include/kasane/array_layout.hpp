@@ -72,15 +72,15 @@ struct ghosts {
 
 /// The elements first[d] <= i[d] < last[d] of an array: a patch of it. `{{0, 0}, {2, 3}}` are two rows of
 /// three.
-template <std::size_t N>
+template <std::size_t kDims>
 struct box {
-  std::array<std::size_t, N> first{}, last{};
+  std::array<std::size_t, kDims> first{}, last{};
 
   [[nodiscard]] constexpr std::size_t extent(std::size_t d) const noexcept { return last[d] - first[d]; }
   /// Number of elements.
   [[nodiscard]] constexpr std::size_t size() const noexcept {
     std::size_t n = 1;
-    for (std::size_t d = 0; d < N; ++d) n *= extent(d);
+    for (std::size_t d = 0; d < kDims; ++d) n *= extent(d);
     return n;
   }
   friend bool operator==(const box&, const box&) = default;
@@ -88,17 +88,17 @@ struct box {
 
 /// The leading dimensions of a patch in the caller's memory: how many elements lie between neighbours of
 /// dimension d is the product of the extents that follow. For a matrix one number, the distance of rows; for
-/// N dimensions the extents of dimensions 1 to N - 1. Without: the patch is dense.
-template <std::size_t N>
+/// kDims dimensions the extents of dimensions 1 to kDims - 1. Without: the patch is dense.
+template <std::size_t kDims>
 struct leading {
   constexpr leading() noexcept = default;
-  template <std::integral I>
-    requires(N == 2)
-  constexpr leading(I rows_apart) noexcept : extents{static_cast<std::size_t>(rows_apart)} {}
-  constexpr leading(const std::array<std::size_t, (N > 1 ? N - 1 : 1)>& list) noexcept
-    requires(N > 2)
+  template <std::integral Integer>
+    requires(kDims == 2)
+  constexpr leading(Integer rows_apart) noexcept : extents{static_cast<std::size_t>(rows_apart)} {}
+  constexpr leading(const std::array<std::size_t, (kDims > 1 ? kDims - 1 : 1)>& list) noexcept
+    requires(kDims > 2)
       : extents(list) {}
-  std::array<std::size_t, (N > 1 ? N - 1 : 1)> extents{};  ///< 0: dense
+  std::array<std::size_t, (kDims > 1 ? kDims - 1 : 1)> extents{};  ///< 0: dense
 };
 
 namespace detail {

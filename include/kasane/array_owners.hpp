@@ -39,11 +39,11 @@ class Digest {
   Digest& bytes(const void* p, std::size_t n) noexcept;
   Digest& add(const ArrayLayout& l) noexcept;
   /// A value whose bytes say what it is; others (with padding, functions) are left out.
-  template <class T>
-  Digest& add(const T& value) noexcept {
-    if constexpr (std::has_unique_object_representations_v<T> || std::same_as<T, float> ||
-                  std::same_as<T, double> || std::same_as<T, std::complex<float>> ||
-                  std::same_as<T, std::complex<double>>)
+  template <class Type>
+  Digest& add(const Type& value) noexcept {
+    if constexpr (std::has_unique_object_representations_v<Type> || std::same_as<Type, float> ||
+                  std::same_as<Type, double> || std::same_as<Type, std::complex<float>> ||
+                  std::same_as<Type, std::complex<double>>)
       bytes(&value, sizeof value);
     return *this;
   }
@@ -73,8 +73,8 @@ class Bulk {
  public:
   /// call: as messages name it, at most 47 characters. Throws error EINVAL: ranks that differ; EPERM: an
   /// array of a former attach.
-  template <class... V>
-  explicit Bulk(const char* call, std::initializer_list<const ArrayLayout*> layouts, const V&... values)
+  template <class... Values>
+  explicit Bulk(const char* call, std::initializer_list<const ArrayLayout*> layouts, const Values&... values)
       : call_(call), attached_(kasane_attached() != 0) {
     for (const ArrayLayout* l : layouts) l->check_attached(call);
     if (!attached_) {
@@ -105,34 +105,35 @@ class Bulk {
 
 /// Both, as two threads; one after the other in attached processes. moves: left() begins by moving to another
 /// rank.
-template <class L, class R>
-void both(bool moves, L&& left, R&& right) {
-  if (kasane_attached() == 0) return fork_join_near(moves, std::forward<L>(left), std::forward<R>(right));
+template <class Left, class Right>
+void both(bool moves, Left&& left, Right&& right) {
+  if (kasane_attached() == 0)
+    return fork_join_near(moves, std::forward<Left>(left), std::forward<Right>(right));
   left();
   right();
 }
 
-template <std::size_t N>
-[[nodiscard]] box<N> tile_of(const ArrayLayout& l, std::size_t part, std::size_t t) noexcept {
-  box<N> b;
+template <std::size_t kDims>
+[[nodiscard]] box<kDims> tile_of(const ArrayLayout& l, std::size_t part, std::size_t t) noexcept {
+  box<kDims> b;
   l.box_of(part, t, b.first.data(), b.last.data());
   return b;
 }
-template <std::size_t N>
-void expect(const ArrayLayout& l, const box<N>& b, view_access use) {
+template <std::size_t kDims>
+void expect(const ArrayLayout& l, const box<kDims>& b, view_access use) {
   l.expect(b.first.data(), b.last.data(), use);
 }
 
 /// The combination of leaf(i) over [begin, end), by halving, in order.
-template <class R, class Leaf, class Combine>
-R reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& combine) {
-  if (begin == end) return R{};
+template <class Result, class Leaf, class Combine>
+Result reduce_halves(std::uint64_t begin, std::uint64_t end, Leaf& leaf, Combine& combine) {
+  if (begin == end) return Result{};
   if (end - begin == 1) return leaf(begin);
   const std::uint64_t middle = begin + (end - begin) / 2;
-  R left{}, right{};
+  Result left{}, right{};
   both(
-      true, [=, &leaf, &combine, out = &left] { *out = reduce_halves<R>(begin, middle, leaf, combine); },
-      [&] { right = reduce_halves<R>(middle, end, leaf, combine); });
+      true, [=, &leaf, &combine, out = &left] { *out = reduce_halves<Result>(begin, middle, leaf, combine); },
+      [&] { right = reduce_halves<Result>(middle, end, leaf, combine); });
   return combine(std::move(left), std::move(right));
 }
 
@@ -144,13 +145,13 @@ struct Division {
   /// The largest piece of a matrix.
   std::size_t most[2] = {};
 
-  /// The dimension to halve; N: none.
-  template <std::size_t N>
-  [[nodiscard]] std::size_t dimension(const box<N>& b) const noexcept {
+  /// The dimension to halve; kDims: none.
+  template <std::size_t kDims>
+  [[nodiscard]] std::size_t dimension(const box<kDims>& b) const noexcept {
     std::size_t d = 0;
     if (elements != 0) {
-      if (b.size() <= elements) return N;
-      while (d < N && b.extent(d) == 1) ++d;
+      if (b.size() <= elements) return kDims;
+      while (d < kDims && b.extent(d) == 1) ++d;
     } else {
       while (d < 2 && b.extent(d) <= most[d]) ++d;
     }
@@ -163,64 +164,65 @@ struct Division {
 };
 
 /// The combination of f(piece) over the pieces of b.
-template <class R, std::size_t N, class F, class Combine>
-R reduce_pieces_of(const box<N>& b, const Division& division, F& f, Combine& combine) {
+template <class Result, std::size_t kDims, class Callable, class Combine>
+Result reduce_pieces_of(const box<kDims>& b, const Division& division, Callable& f, Combine& combine) {
   const std::size_t d = division.dimension(b);
-  if (d == N) return f(b);
-  box<N> low = b, high = b;
+  if (d == kDims) return f(b);
+  box<kDims> low = b, high = b;
   low.last[d] = high.first[d] = b.first[d] + division.half(b.extent(d));
-  R left{}, right{};
+  Result left{}, right{};
   both(
-      false, [=, &f, &combine, out = &left] { *out = reduce_pieces_of<R>(low, division, f, combine); },
-      [&] { right = reduce_pieces_of<R>(high, division, f, combine); });
+      false, [=, &f, &combine, out = &left] { *out = reduce_pieces_of<Result>(low, division, f, combine); },
+      [&] { right = reduce_pieces_of<Result>(high, division, f, combine); });
   return combine(std::move(left), std::move(right));
 }
 
 /// The same of one value a part, which the part's rank has computed: all ranks get it.
-template <class R, class OfPart, class Combine>
-R reduce_parts_of_ranks(const Bulk& bulk, const ArrayLayout& l, OfPart& of_part, Combine& combine) {
-  static_assert(std::is_trivially_copyable_v<R>, "ranks send each other values as bytes");
-  constexpr bool kValues = !std::is_empty_v<R>;
+template <class Result, class OfPart, class Combine>
+Result reduce_parts_of_ranks(const Bulk& bulk, const ArrayLayout& l, OfPart& of_part, Combine& combine) {
+  static_assert(std::is_trivially_copyable_v<Result>, "ranks send each other values as bytes");
+  constexpr bool kValues = !std::is_empty_v<Result>;
   const std::size_t each = kValues ? (l.parts - 1) / ranks() + 1 : 0;
-  std::unique_ptr<R[]> mine, all;
+  std::unique_ptr<Result[]> mine, all;
   std::exception_ptr failure;  // one of a rank alone is told to the others, so all is done within the try
   try {
-    mine = std::make_unique<R[]>(each);
-    all = std::make_unique<R[]>(each * ranks());
+    mine = std::make_unique<Result[]>(each);
+    all = std::make_unique<Result[]>(each * ranks());
     for (std::size_t k = rank(); k < l.parts; k += ranks()) {
-      const R result = of_part(k);
+      const Result result = of_part(k);
       if constexpr (kValues) mine[k / ranks()] = result;
     }
   } catch (...) {
     failure = std::current_exception();
   }
-  ranks_end(bulk.call(), failure, mine.get(), all.get(), each * sizeof(R));
+  ranks_end(bulk.call(), failure, mine.get(), all.get(), each * sizeof(Result));
   auto known = [&](std::uint64_t k) { return all[k % ranks() * each + k / ranks()]; };
-  return kValues ? reduce_halves<R>(0, l.parts, known, combine) : R{};
+  return kValues ? reduce_halves<Result>(0, l.parts, known, combine) : Result{};
 }
 
 /// All bulk operations come from here: the combination of of_tile(k, t) over the tiles t of each part k, in
-/// order, at the parts' owners. On a thread of_tile is called by several threads at once. R{} is neutral. The
-/// result is the same with threads and in attached processes, for as many ranks and the same pieces.
-template <class R, class OfTile, class Combine>
-R reduce_at_owners(const Bulk& bulk, const ArrayLayout& l, OfTile of_tile, Combine combine) {
-  auto of_part = [&](std::uint64_t k) -> R {
+/// order, at the parts' owners. On a thread of_tile is called by several threads at once. Result{} is
+/// neutral. The result is the same with threads and in attached processes, for as many ranks and the same
+/// pieces.
+template <class Result, class OfTile, class Combine>
+Result reduce_at_owners(const Bulk& bulk, const ArrayLayout& l, OfTile of_tile, Combine combine) {
+  auto of_part = [&](std::uint64_t k) -> Result {
     const std::size_t n = l.tiles_of_part(k);
     if (n != 0 && !bulk.attached()) check(kasane_thread_move_near(l.part(k)));
-    auto one = [&of_tile, k](std::uint64_t t) -> R { return of_tile(k, t); };
-    return reduce_halves<R>(0, n, one, combine);
+    auto one = [&of_tile, k](std::uint64_t t) -> Result { return of_tile(k, t); };
+    return reduce_halves<Result>(0, n, one, combine);
   };
-  if (bulk.attached()) return reduce_parts_of_ranks<R>(bulk, l, of_part, combine);
-  return reduce_halves<R>(0, l.parts, of_part, combine);
+  if (bulk.attached()) return reduce_parts_of_ranks<Result>(bulk, l, of_part, combine);
+  return reduce_halves<Result>(0, l.parts, of_part, combine);
 }
 /// The same over pieces of tiles: f(box).
-template <class R, std::size_t N, class F, class Combine>
-R reduce_pieces_at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division, F f,
-                          Combine combine) {
-  return reduce_at_owners<R>(
+template <class Result, std::size_t kDims, class Callable, class Combine>
+Result reduce_pieces_at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division, Callable f,
+                               Combine combine) {
+  return reduce_at_owners<Result>(
       bulk, l,
       [&](std::size_t k, std::size_t t) {
-        return reduce_pieces_of<R>(tile_of<N>(l, k, t), division, f, combine);
+        return reduce_pieces_of<Result>(tile_of<kDims>(l, k, t), division, f, combine);
       },
       combine);
 }
@@ -229,10 +231,10 @@ R reduce_pieces_at_owners(const Bulk& bulk, const ArrayLayout& l, const Division
 struct Nothing {
   friend Nothing operator+(Nothing, Nothing) noexcept { return {}; }
 };
-template <std::size_t N, class F>
-void at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division, F f) {
-  reduce_pieces_at_owners<Nothing, N>(
-      bulk, l, division, [&f](const box<N>& b) { return f(b), Nothing(); }, std::plus<>());
+template <std::size_t kDims, class Callable>
+void at_owners(const Bulk& bulk, const ArrayLayout& l, const Division& division, Callable f) {
+  reduce_pieces_at_owners<Nothing, kDims>(
+      bulk, l, division, [&f](const box<kDims>& b) { return f(b), Nothing(); }, std::plus<>());
 }
 
 /// All ghost cells of l become copies of the elements that they stand for. call: as errors name it.
@@ -264,16 +266,16 @@ inline void update_ghosts(const char* call, const ArrayLayout& l) {
 }
 
 /// Calls f(part) for the part of the patch in each tile of l, in C's order.
-template <std::size_t N, class F>
-void each_tile_of(const ArrayLayout& l, const box<N>& b, const F& f) {
-  const auto end_of = [&](const box<N>& part, std::size_t d) {
+template <std::size_t kDims, class Callable>
+void each_tile_of(const ArrayLayout& l, const box<kDims>& b, const Callable& f) {
+  const auto end_of = [&](const box<kDims>& part, std::size_t d) {
     return std::min(b.last[d], (part.first[d] / l.tile[d] + 1) * l.tile[d]);
   };
-  box<N> part{b.first, {}};
-  for (std::size_t d = 0; d < N; ++d) part.last[d] = end_of(part, d);
+  box<kDims> part{b.first, {}};
+  for (std::size_t d = 0; d < kDims; ++d) part.last[d] = end_of(part, d);
   for (;;) {
     f(part);
-    std::size_t d = N;
+    std::size_t d = kDims;
     for (; d > 0 && part.last[d - 1] == b.last[d - 1]; --d) {
       part.first[d - 1] = b.first[d - 1];
       part.last[d - 1] = end_of(part, d - 1);
@@ -284,40 +286,40 @@ void each_tile_of(const ArrayLayout& l, const box<N>& b, const F& f) {
   }
 }
 
-/// K patches of equal extents in memory: where each begins, and bytes between neighbours.
-template <std::size_t N, std::size_t K>
+/// kArrays patches of equal extents in memory: where each begins, and bytes between neighbours.
+template <std::size_t kDims, std::size_t kArrays>
 struct Walk {
-  std::array<std::size_t, N> extents;
-  std::array<std::array<std::size_t, N>, K> stride;
+  std::array<std::size_t, kDims> extents;
+  std::array<std::array<std::size_t, kDims>, kArrays> stride;
 
   /// row(pointers, n) for each n consecutive elements of the last dimension.
   template <class Row>
-  void rows(std::array<std::byte*, K> at, const Row& row) const {
+  void rows(std::array<std::byte*, kArrays> at, const Row& row) const {
     along<0>(at, row);
   }
 
  private:
-  template <std::size_t D, class Row>
-  void along(std::array<std::byte*, K> at, const Row& row) const {
-    if constexpr (D == N - 1) {
-      row(at, extents[D]);
+  template <std::size_t kDim, class Row>
+  void along(std::array<std::byte*, kArrays> at, const Row& row) const {
+    if constexpr (kDim == kDims - 1) {
+      row(at, extents[kDim]);
     } else {
-      for (std::size_t i = 0; i < extents[D]; ++i) {
-        along<D + 1>(at, row);
-        for (std::size_t k = 0; k < K; ++k) at[k] += stride[k][D];
+      for (std::size_t i = 0; i < extents[kDim]; ++i) {
+        along<kDim + 1>(at, row);
+        for (std::size_t k = 0; k < kArrays; ++k) at[k] += stride[k][kDim];
       }
     }
   }
 };
 /// row(pointers, n) for the rows of a patch that lies in one tile of each layout.
-template <std::size_t N, class Row, class... L>
-void rows_of(const box<N>& b, const Row& row, const L&... layouts) {
-  constexpr std::size_t K = sizeof...(L);
-  Walk<N, K> walk;
-  std::array<std::byte*, K> at;
-  for (std::size_t d = 0; d < N; ++d) walk.extents[d] = b.extent(d);
+template <std::size_t kDims, class Row, class... Layouts>
+void rows_of(const box<kDims>& b, const Row& row, const Layouts&... layouts) {
+  constexpr std::size_t kArrays = sizeof...(Layouts);
+  Walk<kDims, kArrays> walk;
+  std::array<std::byte*, kArrays> at;
+  for (std::size_t d = 0; d < kDims; ++d) walk.extents[d] = b.extent(d);
   std::size_t k = 0;
-  ((at[k] = layouts.address(b.first.data()), std::copy_n(layouts.stride, N, walk.stride[k].begin()), ++k),
+  ((at[k] = layouts.address(b.first.data()), std::copy_n(layouts.stride, kDims, walk.stride[k].begin()), ++k),
    ...);
   walk.rows(at, row);
 }

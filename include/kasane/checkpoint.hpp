@@ -29,28 +29,28 @@
 namespace kasane {
 
 namespace detail {
-template <class T>
+template <class Type>
 inline constexpr bool is_complex = false;
-template <class T>
-inline constexpr bool is_complex<std::complex<T>> = true;
+template <class Type>
+inline constexpr bool is_complex<std::complex<Type>> = true;
 
 /// kasane_checkpoint_t::type: what elements are, beside their size; 0 for structures.
-template <class T>
+template <class Type>
 [[nodiscard]] constexpr std::uint32_t checkpoint_type() noexcept {
-  return std::is_floating_point_v<T> ? 1u
-         : std::signed_integral<T>   ? 2u
-         : std::unsigned_integral<T> ? 3u
-         : is_complex<T>             ? 4u
-                                     : 0u;
+  return std::is_floating_point_v<Type> ? 1u
+         : std::signed_integral<Type>   ? 2u
+         : std::unsigned_integral<Type> ? 3u
+         : is_complex<Type>             ? 4u
+                                        : 0u;
 }
 }  // namespace detail
 
 /// Saves n objects at p, in global memory. note: a number of the program's that is kept with them. Throws
 /// error, as above.
-template <class T>
-void persist(const T* p, std::size_t n, const std::string& path, std::uint64_t note = 0) {
-  static_assert(std::is_trivially_copyable_v<T>, "what is saved is an object's bytes");
-  const kasane_checkpoint_t contents{n, sizeof(T), note, detail::checkpoint_type<T>()};
+template <class Type>
+void persist(const Type* p, std::size_t n, const std::string& path, std::uint64_t note = 0) {
+  static_assert(std::is_trivially_copyable_v<Type>, "what is saved is an object's bytes");
+  const kasane_checkpoint_t contents{n, sizeof(Type), note, detail::checkpoint_type<Type>()};
   detail::check(kasane_persist(p, &contents, path.c_str()));
 }
 /// The same of a range.
@@ -67,10 +67,10 @@ void persist(const Range& range, const std::string& path, std::uint64_t note = 0
 }
 
 /// Fills n objects at p from a checkpoint of exactly n such.
-template <class T>
-void restore(T* p, std::size_t n, const std::string& path) {
-  static_assert(std::is_trivially_copyable_v<T>, "what is restored is an object's bytes");
-  const kasane_checkpoint_t contents{n, sizeof(T), 0, detail::checkpoint_type<T>()};
+template <class Type>
+void restore(Type* p, std::size_t n, const std::string& path) {
+  static_assert(std::is_trivially_copyable_v<Type>, "what is restored is an object's bytes");
+  const kasane_checkpoint_t contents{n, sizeof(Type), 0, detail::checkpoint_type<Type>()};
   detail::check(kasane_restore(p, &contents, path.c_str()));
 }
 /// The same of a range.
@@ -80,19 +80,20 @@ void restore(Range&& range, const std::string& path) {
 }
 
 /// An array that came out of a checkpoint.
-template <class T>
+template <class Type>
 struct restored {
-  unique_array<T> data;
+  unique_array<Type> data;
   std::size_t size = 0;
   std::uint64_t note = 0;
 };
 /// Allocates the elements that the checkpoint holds, and reads them; each rank reads what it owns.
-template <class T>
-[[nodiscard]] restored<T> restore(const std::string& path, placement where = placement::block) {
+template <class Type>
+[[nodiscard]] restored<Type> restore(const std::string& path, placement where = placement::block) {
   const kasane_checkpoint_t contents = describe_checkpoint(path);
-  const std::size_t align = alignof(T) < 64 ? 64 : alignof(T);
-  restored<T> array{unique_array<T>(static_cast<T*>(allocate(contents.count * sizeof(T), align, where))),
-                    contents.count, contents.note};
+  const std::size_t align = alignof(Type) < 64 ? 64 : alignof(Type);
+  restored<Type> array{
+      unique_array<Type>(static_cast<Type*>(allocate(contents.count * sizeof(Type), align, where))),
+      contents.count, contents.note};
   restore(array.data.get(), array.size, path);
   return array;
 }

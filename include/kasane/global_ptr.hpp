@@ -13,7 +13,7 @@
 ///     kasane::fetch_add(counter, 1);                          // executed at the owner
 ///
 /// **Consistency.** Each of these functions sees and changes the owner's copy at once. Loads and stores
-/// (through T*) use the coherent view, which other ranks see after a release and an acquire. Uses of one
+/// (through Type*) use the coherent view, which other ranks see after a release and an acquire. Uses of one
 /// datum through both views need a fence between them: release_all() after stores and before direct access,
 /// acquire_all() after direct changes and before loads. `kasane run --check mixing` reports places that lack
 /// one.
@@ -54,26 +54,26 @@ namespace kasane {
 
 // ---- global_ptr -------------------------------------------------------------------------------------------
 
-/// The address of a T in global memory, for the direct view. Like a pointer it is trivially copyable and has
-/// arithmetic, comparison and null; it has no dereference, so that loads and stores are not mistaken for
+/// The address of a Type in global memory, for the direct view. Like a pointer it is trivially copyable and
+/// has arithmetic, comparison and null; it has no dereference, so that loads and stores are not mistaken for
 /// direct access. The address is the same on every rank.
-template <class T>
+template <class Type>
 class global_ptr {
  public:
-  using element_type = T;
+  using element_type = Type;
   using difference_type = std::ptrdiff_t;
 
   constexpr global_ptr() noexcept = default;
   constexpr global_ptr(std::nullptr_t) noexcept {}
-  constexpr explicit global_ptr(T* p) noexcept : p_(p) {}
+  constexpr explicit global_ptr(Type* p) noexcept : p_(p) {}
   /// To const, and to a base.
-  template <class U>
-    requires(std::is_convertible_v<U*, T*>)
-  constexpr global_ptr(global_ptr<U> other) noexcept : p_(other.get()) {}
+  template <class Other>
+    requires(std::is_convertible_v<Other*, Type*>)
+  constexpr global_ptr(global_ptr<Other> other) noexcept : p_(other.get()) {}
 
   /// The pointer, for the coherent view.
-  [[nodiscard]] constexpr T* get() const noexcept { return p_; }
-  [[nodiscard]] constexpr explicit operator T*() const noexcept { return p_; }
+  [[nodiscard]] constexpr Type* get() const noexcept { return p_; }
+  [[nodiscard]] constexpr explicit operator Type*() const noexcept { return p_; }
   [[nodiscard]] constexpr explicit operator bool() const noexcept { return p_ != nullptr; }
 
   constexpr global_ptr& operator+=(difference_type n) noexcept { return p_ += n, *this; }
@@ -91,7 +91,7 @@ class global_ptr {
   friend constexpr bool operator==(global_ptr p, std::nullptr_t) noexcept { return p.p_ == nullptr; }
 
  private:
-  T* p_ = nullptr;
+  Type* p_ = nullptr;
 };
 static_assert(std::is_trivially_copyable_v<global_ptr<int>> && sizeof(global_ptr<int>) == sizeof(int*));
 
@@ -175,58 +175,60 @@ inline void flush() { detail::check(kasane_flush()); }
 // ---- get and put ------------------------------------------------------------------------------------------
 
 namespace detail {
-template <class T>
-concept plain = std::is_trivially_copyable_v<T>;
+template <class Type>
+concept plain = std::is_trivially_copyable_v<Type>;
 
-template <class T>
-[[nodiscard]] inline void* address(global_ptr<T> p) noexcept {
-  return const_cast<std::remove_cv_t<T>*>(p.get());
+template <class Type>
+[[nodiscard]] inline void* address(global_ptr<Type> p) noexcept {
+  return const_cast<std::remove_cv_t<Type>*>(p.get());
 }
 }  // namespace detail
 
 /// Reads n objects at `from` into any memory.
-template <detail::plain T>
-void get(T* to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
-  detail::check(kasane_get(to, from.get(), n * sizeof(T)));
+template <detail::plain Type>
+void get(Type* to, global_ptr<const std::type_identity_t<Type>> from, std::size_t n = 1) {
+  detail::check(kasane_get(to, from.get(), n * sizeof(Type)));
 }
 /// Writes n objects from any memory to `to`; complete on return.
-template <detail::plain T>
-void put(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1) {
-  detail::check(kasane_put(to.get(), from, n * sizeof(T)));
+template <detail::plain Type>
+void put(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n = 1) {
+  detail::check(kasane_put(to.get(), from, n * sizeof(Type)));
 }
 /// The value at `from`.
-template <detail::plain T>
-[[nodiscard]] std::remove_const_t<T> get(global_ptr<T> from) {
-  std::remove_const_t<T> value;
+template <detail::plain Type>
+[[nodiscard]] std::remove_const_t<Type> get(global_ptr<Type> from) {
+  std::remove_const_t<Type> value;
   detail::check(kasane_get(&value, from.get(), sizeof value));
   return value;
 }
-template <detail::plain T>
-void put(global_ptr<T> to, const std::type_identity_t<T>& value) {
-  detail::check(kasane_put(to.get(), &value, sizeof(T)));
+template <detail::plain Type>
+void put(global_ptr<Type> to, const std::type_identity_t<Type>& value) {
+  detail::check(kasane_put(to.get(), &value, sizeof(Type)));
 }
 
-template <detail::plain T>
-pending get_async(T* to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
+template <detail::plain Type>
+pending get_async(Type* to, global_ptr<const std::type_identity_t<Type>> from, std::size_t n = 1) {
   kasane_pending_t p{};
-  detail::check(kasane_get_async(to, from.get(), n * sizeof(T), &p));
+  detail::check(kasane_get_async(to, from.get(), n * sizeof(Type), &p));
   return pending(p);
 }
-template <detail::plain T>
-void get_async(T* to, global_ptr<const std::type_identity_t<T>> from, std::size_t n, pending_group& group) {
+template <detail::plain Type>
+void get_async(Type* to, global_ptr<const std::type_identity_t<Type>> from, std::size_t n,
+               pending_group& group) {
   kasane_pending_t p{};
-  detail::check(kasane_get_async(to, from.get(), n * sizeof(T), &p));
+  detail::check(kasane_get_async(to, from.get(), n * sizeof(Type), &p));
   group.add_read(p);
 }
-template <detail::plain T>
-pending put_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1) {
+template <detail::plain Type>
+pending put_async(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n = 1) {
   kasane_pending_t p{};
-  detail::check(kasane_put_async(to.get(), from, n * sizeof(T), &p));
+  detail::check(kasane_put_async(to.get(), from, n * sizeof(Type), &p));
   return pending(p);
 }
-template <detail::plain T>
-void put_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n, pending_group& group) {
-  detail::check(kasane_put_async(to.get(), from, n * sizeof(T), group.changes()));
+template <detail::plain Type>
+void put_async(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n,
+               pending_group& group) {
+  detail::check(kasane_put_async(to.get(), from, n * sizeof(Type), group.changes()));
 }
 
 // ---- patches and pieces -----------------------------------------------------------------------------------
@@ -243,26 +245,26 @@ namespace detail {
 }
 }  // namespace detail
 
-template <detail::plain T>
-void get_strided(T* to, global_ptr<const std::type_identity_t<T>> from, const patch& shape) {
-  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+template <detail::plain Type>
+void get_strided(Type* to, global_ptr<const std::type_identity_t<Type>> from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(Type));
   detail::check(kasane_get_strided(to, from.get(), &s, nullptr));
 }
-template <detail::plain T>
-void put_strided(global_ptr<T> to, const std::type_identity_t<T>* from, const patch& shape) {
-  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+template <detail::plain Type>
+void put_strided(global_ptr<Type> to, const std::type_identity_t<Type>* from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(Type));
   detail::check(kasane_put_strided(to.get(), from, &s, nullptr));
 }
-template <detail::plain T>
-pending get_strided_async(T* to, global_ptr<const std::type_identity_t<T>> from, const patch& shape) {
-  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+template <detail::plain Type>
+pending get_strided_async(Type* to, global_ptr<const std::type_identity_t<Type>> from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(Type));
   kasane_pending_t p{};
   detail::check(kasane_get_strided(to, from.get(), &s, &p));
   return pending(p);
 }
-template <detail::plain T>
-pending put_strided_async(global_ptr<T> to, const std::type_identity_t<T>* from, const patch& shape) {
-  const kasane_strides_t s = detail::strides(shape, sizeof(T));
+template <detail::plain Type>
+pending put_strided_async(global_ptr<Type> to, const std::type_identity_t<Type>* from, const patch& shape) {
+  const kasane_strides_t s = detail::strides(shape, sizeof(Type));
   kasane_pending_t p{};
   detail::check(kasane_put_strided(to.get(), from, &s, &p));
   return pending(p);
@@ -290,7 +292,7 @@ inline pending put_vector_async(std::span<const piece> pieces) {
 // ---- accumulate and copy ----------------------------------------------------------------------------------
 
 namespace detail {
-template <class T>
+template <class Type>
 struct element;
 template <>
 struct element<std::int32_t> : std::integral_constant<kasane_element_t, KASANE_INT32> {};
@@ -305,228 +307,236 @@ struct element<std::complex<float>> : std::integral_constant<kasane_element_t, K
 template <>
 struct element<std::complex<double>> : std::integral_constant<kasane_element_t, KASANE_COMPLEX_DOUBLE> {};
 
-/// By what elements of T are multiplied: integers by integers, real numbers by real ones.
-template <class T>
+/// By what elements of Type are multiplied: integers by integers, real numbers by real ones.
+template <class Type>
 struct scale {
   using type = std::complex<double>;
 };
-template <std::integral T>
-struct scale<T> {
-  using type = T;
+template <std::integral Type>
+struct scale<Type> {
+  using type = Type;
 };
-template <std::floating_point T>
-struct scale<T> {
+template <std::floating_point Type>
+struct scale<Type> {
   using type = double;
 };
-template <class T>
-using scale_t = typename scale<T>::type;
+template <class Type>
+using scale_t = typename scale<Type>::type;
 
-template <class T>
-void accumulate(global_ptr<T> to, const T* from, std::size_t n, scale_t<T> by, kasane_pending_t* p) {
-  if constexpr (std::same_as<T, std::int64_t>) {
-    constexpr T exact = T{1} << 53;  // beyond it there are integers that are no doubles
+template <class Type>
+void accumulate(global_ptr<Type> to, const Type* from, std::size_t n, scale_t<Type> by, kasane_pending_t* p) {
+  if constexpr (std::same_as<Type, std::int64_t>) {
+    constexpr Type exact = Type{1} << 53;  // beyond it there are integers that are no doubles
     if (by < -exact || by > exact) {
-      std::vector<T> products(from, from + n);
-      for (T& x : products)
-        x = static_cast<T>(static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(by));
+      std::vector<Type> products(from, from + n);
+      for (Type& x : products)
+        x = static_cast<Type>(static_cast<std::uint64_t>(x) * static_cast<std::uint64_t>(by));
       return check(kasane_accumulate(to.get(), products.data(), n, KASANE_INT64, nullptr, p));
     }
   }
   double parts[2] = {};
-  if constexpr (std::is_arithmetic_v<T>)
+  if constexpr (std::is_arithmetic_v<Type>)
     parts[0] = static_cast<double>(by);
   else
     parts[0] = by.real(), parts[1] = by.imag();
-  check(kasane_accumulate(to.get(), from, n, element<T>::value, parts, p));
+  check(kasane_accumulate(to.get(), from, n, element<Type>::value, parts, p));
 }
 }  // namespace detail
 
-/// to[i] += scale · from[i], each element atomic with respect to other accumulates of T (not to atomics). T:
+/// to[i] += scale · from[i], each element atomic with respect to other accumulates of Type (not to atomics). Type:
 /// int32_t, int64_t, float, double and their complex numbers.
-template <class T>
-void accumulate(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1,
-                detail::scale_t<T> scale = 1) {
+template <class Type>
+void accumulate(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n = 1,
+                detail::scale_t<Type> scale = 1) {
   detail::accumulate(to, from, n, scale, nullptr);
 }
-template <class T>
-pending accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n = 1,
-                         detail::scale_t<T> scale = 1) {
+template <class Type>
+pending accumulate_async(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n = 1,
+                         detail::scale_t<Type> scale = 1) {
   kasane_pending_t p{};
   detail::accumulate(to, from, n, scale, &p);
   return pending(p);
 }
-template <class T>
-void accumulate_async(global_ptr<T> to, const std::type_identity_t<T>* from, std::size_t n,
-                      detail::scale_t<T> scale, pending_group& group) {
+template <class Type>
+void accumulate_async(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n,
+                      detail::scale_t<Type> scale, pending_group& group) {
   detail::accumulate(to, from, n, scale, group.changes());
 }
 
 /// Copies n objects from one place of global memory to another that does not overlap it, between any two
 /// ranks; they do not stay at this rank.
-template <detail::plain T>
-void copy(global_ptr<T> to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
-  detail::check(kasane_copy(to.get(), from.get(), n * sizeof(T), nullptr));
+template <detail::plain Type>
+void copy(global_ptr<Type> to, global_ptr<const std::type_identity_t<Type>> from, std::size_t n = 1) {
+  detail::check(kasane_copy(to.get(), from.get(), n * sizeof(Type), nullptr));
 }
-template <detail::plain T>
-pending copy_async(global_ptr<T> to, global_ptr<const std::type_identity_t<T>> from, std::size_t n = 1) {
+template <detail::plain Type>
+pending copy_async(global_ptr<Type> to, global_ptr<const std::type_identity_t<Type>> from,
+                   std::size_t n = 1) {
   kasane_pending_t p{};
-  detail::check(kasane_copy(to.get(), from.get(), n * sizeof(T), &p));
+  detail::check(kasane_copy(to.get(), from.get(), n * sizeof(Type), &p));
   return pending(p);
 }
 
 // ---- atomics ----------------------------------------------------------------------------------------------
 
 namespace detail {
-template <class T>
-concept word = std::integral<T> && (sizeof(T) == 4 || sizeof(T) == 8);
+template <class Type>
+concept word = std::integral<Type> && (sizeof(Type) == 4 || sizeof(Type) == 8);
 
-template <word T>
-[[nodiscard]] constexpr std::uint64_t bits(T value) noexcept {
-  return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<T>>(value));
+template <word Type>
+[[nodiscard]] constexpr std::uint64_t bits(Type value) noexcept {
+  return static_cast<std::uint64_t>(static_cast<std::make_unsigned_t<Type>>(value));
 }
-template <word T>
-T rmw(kasane_atomic_op_t op, global_ptr<T> at, T operand, T compare = 0) {
+template <word Type>
+Type rmw(kasane_atomic_op_t op, global_ptr<Type> at, Type operand, Type compare = 0) {
   std::uint64_t old = 0;
-  check(kasane_atomic(op, sizeof(T), at.get(), bits(operand), bits(compare), &old, nullptr));
-  return static_cast<T>(old);
+  check(kasane_atomic(op, sizeof(Type), at.get(), bits(operand), bits(compare), &old, nullptr));
+  return static_cast<Type>(old);
 }
-template <word T>
-void change(kasane_atomic_op_t op, global_ptr<T> at, T operand, kasane_pending_t* p) {
-  check(kasane_atomic(op, sizeof(T), at.get(), bits(operand), 0, nullptr, p));
+template <word Type>
+void change(kasane_atomic_op_t op, global_ptr<Type> at, Type operand, kasane_pending_t* p) {
+  check(kasane_atomic(op, sizeof(Type), at.get(), bits(operand), 0, nullptr, p));
 }
 }  // namespace detail
 
 // One read-modify-write of an integer of 4 or 8 bytes, executed at its owner: atomic among all ranks. Each
 // returns the value before. None orders any other access: where other data depend on the word, release_all()
 // comes before, and acquire_all() after it.
-template <detail::word T>
-T fetch_add(global_ptr<T> at, std::type_identity_t<T> operand) {
-  return detail::rmw<T>(KASANE_FETCH_ADD, at, operand);
+template <detail::word Type>
+Type fetch_add(global_ptr<Type> at, std::type_identity_t<Type> operand) {
+  return detail::rmw<Type>(KASANE_FETCH_ADD, at, operand);
 }
-template <detail::word T>
-T fetch_and(global_ptr<T> at, std::type_identity_t<T> operand) {
-  return detail::rmw<T>(KASANE_FETCH_AND, at, operand);
+template <detail::word Type>
+Type fetch_and(global_ptr<Type> at, std::type_identity_t<Type> operand) {
+  return detail::rmw<Type>(KASANE_FETCH_AND, at, operand);
 }
-template <detail::word T>
-T fetch_or(global_ptr<T> at, std::type_identity_t<T> operand) {
-  return detail::rmw<T>(KASANE_FETCH_OR, at, operand);
+template <detail::word Type>
+Type fetch_or(global_ptr<Type> at, std::type_identity_t<Type> operand) {
+  return detail::rmw<Type>(KASANE_FETCH_OR, at, operand);
 }
-template <detail::word T>
-T fetch_xor(global_ptr<T> at, std::type_identity_t<T> operand) {
-  return detail::rmw<T>(KASANE_FETCH_XOR, at, operand);
+template <detail::word Type>
+Type fetch_xor(global_ptr<Type> at, std::type_identity_t<Type> operand) {
+  return detail::rmw<Type>(KASANE_FETCH_XOR, at, operand);
 }
-template <detail::word T>
-T swap(global_ptr<T> at, std::type_identity_t<T> desired) {
-  return detail::rmw<T>(KASANE_SWAP, at, desired);
+template <detail::word Type>
+Type swap(global_ptr<Type> at, std::type_identity_t<Type> desired) {
+  return detail::rmw<Type>(KASANE_SWAP, at, desired);
 }
 /// Stores desired if the value is expected; returns the value before.
-template <detail::word T>
-T compare_swap(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
-  return detail::rmw<T>(KASANE_COMPARE_SWAP, at, desired, expected);
+template <detail::word Type>
+Type compare_swap(global_ptr<Type> at, std::type_identity_t<Type> expected,
+                  std::type_identity_t<Type> desired) {
+  return detail::rmw<Type>(KASANE_COMPARE_SWAP, at, desired, expected);
 }
 /// Without the old value, which is cheaper.
-template <detail::word T>
-void add(global_ptr<T> at, std::type_identity_t<T> operand) {
-  detail::change<T>(KASANE_FETCH_ADD, at, operand, nullptr);
+template <detail::word Type>
+void add(global_ptr<Type> at, std::type_identity_t<Type> operand) {
+  detail::change<Type>(KASANE_FETCH_ADD, at, operand, nullptr);
 }
-template <detail::word T>
-void add_async(global_ptr<T> at, std::type_identity_t<T> operand, pending_group& group) {
-  detail::change<T>(KASANE_FETCH_ADD, at, operand, group.changes());
+template <detail::word Type>
+void add_async(global_ptr<Type> at, std::type_identity_t<Type> operand, pending_group& group) {
+  detail::change<Type>(KASANE_FETCH_ADD, at, operand, group.changes());
 }
 
 namespace detail {
-template <word T>
-kasane_pending_t rmw_async(kasane_atomic_op_t op, global_ptr<T> at, T operand, T compare, T* old) {
+template <word Type>
+kasane_pending_t rmw_async(kasane_atomic_op_t op, global_ptr<Type> at, Type operand, Type compare,
+                           Type* old) {
   kasane_pending_t p{};
-  check(kasane_atomic_async(op, sizeof(T), at.get(), bits(operand), bits(compare), old, &p));
+  check(kasane_atomic_async(op, sizeof(Type), at.get(), bits(operand), bits(compare), old, &p));
   return p;
 }
 }  // namespace detail
 
 // All of them asynchronously. *old: the value before, after the wait; any memory.
-template <detail::word T>
-pending fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
-  return pending(detail::rmw_async<T>(KASANE_FETCH_ADD, at, operand, 0, old));
+template <detail::word Type>
+pending fetch_add_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old) {
+  return pending(detail::rmw_async<Type>(KASANE_FETCH_ADD, at, operand, 0, old));
 }
-template <detail::word T>
-void fetch_add_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
-  group.add_read(detail::rmw_async<T>(KASANE_FETCH_ADD, at, operand, 0, old));
+template <detail::word Type>
+void fetch_add_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old,
+                     pending_group& group) {
+  group.add_read(detail::rmw_async<Type>(KASANE_FETCH_ADD, at, operand, 0, old));
 }
-template <detail::word T>
-pending fetch_and_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
-  return pending(detail::rmw_async<T>(KASANE_FETCH_AND, at, operand, 0, old));
+template <detail::word Type>
+pending fetch_and_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old) {
+  return pending(detail::rmw_async<Type>(KASANE_FETCH_AND, at, operand, 0, old));
 }
-template <detail::word T>
-void fetch_and_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
-  group.add_read(detail::rmw_async<T>(KASANE_FETCH_AND, at, operand, 0, old));
+template <detail::word Type>
+void fetch_and_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old,
+                     pending_group& group) {
+  group.add_read(detail::rmw_async<Type>(KASANE_FETCH_AND, at, operand, 0, old));
 }
-template <detail::word T>
-pending fetch_or_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
-  return pending(detail::rmw_async<T>(KASANE_FETCH_OR, at, operand, 0, old));
+template <detail::word Type>
+pending fetch_or_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old) {
+  return pending(detail::rmw_async<Type>(KASANE_FETCH_OR, at, operand, 0, old));
 }
-template <detail::word T>
-void fetch_or_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
-  group.add_read(detail::rmw_async<T>(KASANE_FETCH_OR, at, operand, 0, old));
+template <detail::word Type>
+void fetch_or_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old,
+                    pending_group& group) {
+  group.add_read(detail::rmw_async<Type>(KASANE_FETCH_OR, at, operand, 0, old));
 }
-template <detail::word T>
-pending fetch_xor_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old) {
-  return pending(detail::rmw_async<T>(KASANE_FETCH_XOR, at, operand, 0, old));
+template <detail::word Type>
+pending fetch_xor_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old) {
+  return pending(detail::rmw_async<Type>(KASANE_FETCH_XOR, at, operand, 0, old));
 }
-template <detail::word T>
-void fetch_xor_async(global_ptr<T> at, std::type_identity_t<T> operand, T* old, pending_group& group) {
-  group.add_read(detail::rmw_async<T>(KASANE_FETCH_XOR, at, operand, 0, old));
+template <detail::word Type>
+void fetch_xor_async(global_ptr<Type> at, std::type_identity_t<Type> operand, Type* old,
+                     pending_group& group) {
+  group.add_read(detail::rmw_async<Type>(KASANE_FETCH_XOR, at, operand, 0, old));
 }
-template <detail::word T>
-pending swap_async(global_ptr<T> at, std::type_identity_t<T> desired, T* old) {
-  return pending(detail::rmw_async<T>(KASANE_SWAP, at, desired, 0, old));
+template <detail::word Type>
+pending swap_async(global_ptr<Type> at, std::type_identity_t<Type> desired, Type* old) {
+  return pending(detail::rmw_async<Type>(KASANE_SWAP, at, desired, 0, old));
 }
-template <detail::word T>
-void swap_async(global_ptr<T> at, std::type_identity_t<T> desired, T* old, pending_group& group) {
-  group.add_read(detail::rmw_async<T>(KASANE_SWAP, at, desired, 0, old));
+template <detail::word Type>
+void swap_async(global_ptr<Type> at, std::type_identity_t<Type> desired, Type* old, pending_group& group) {
+  group.add_read(detail::rmw_async<Type>(KASANE_SWAP, at, desired, 0, old));
 }
-template <detail::word T>
-pending compare_swap_async(global_ptr<T> at, std::type_identity_t<T> expected,
-                           std::type_identity_t<T> desired, T* old) {
-  return pending(detail::rmw_async<T>(KASANE_COMPARE_SWAP, at, desired, expected, old));
+template <detail::word Type>
+pending compare_swap_async(global_ptr<Type> at, std::type_identity_t<Type> expected,
+                           std::type_identity_t<Type> desired, Type* old) {
+  return pending(detail::rmw_async<Type>(KASANE_COMPARE_SWAP, at, desired, expected, old));
 }
-template <detail::word T>
-void compare_swap_async(global_ptr<T> at, std::type_identity_t<T> expected, std::type_identity_t<T> desired,
-                        T* old, pending_group& group) {
-  group.add_read(detail::rmw_async<T>(KASANE_COMPARE_SWAP, at, desired, expected, old));
+template <detail::word Type>
+void compare_swap_async(global_ptr<Type> at, std::type_identity_t<Type> expected,
+                        std::type_identity_t<Type> desired, Type* old, pending_group& group) {
+  group.add_read(detail::rmw_async<Type>(KASANE_COMPARE_SWAP, at, desired, expected, old));
 }
 
 namespace detail {
 /// What a word can hold for atomics.
-template <class T>
-concept atomic_value = std::is_trivially_copyable_v<T> && std::is_object_v<T> && !std::is_const_v<T> &&
-                       !std::is_volatile_v<T> && sizeof(T) <= 8;
+template <class Type>
+concept atomic_value = std::is_trivially_copyable_v<Type> && std::is_object_v<Type> &&
+                       !std::is_const_v<Type> && !std::is_volatile_v<Type> && sizeof(Type) <= 8;
 /// The word: the bytes of the value, and zeros up to 4 or 8, the units of an owner's atomics.
-template <atomic_value T>
-using word_of = std::conditional_t<(sizeof(T) <= 4), std::uint32_t, std::uint64_t>;
+template <atomic_value Type>
+using word_of = std::conditional_t<(sizeof(Type) <= 4), std::uint32_t, std::uint64_t>;
 
-template <atomic_value T>
-[[nodiscard]] word_of<T> to_word(const T& value) noexcept {
-  word_of<T> word = 0;
+template <atomic_value Type>
+[[nodiscard]] word_of<Type> to_word(const Type& value) noexcept {
+  word_of<Type> word = 0;
   std::memcpy(&word, std::addressof(value), sizeof value);
   return word;
 }
-template <atomic_value T>
-[[nodiscard]] T from_word(word_of<T> word) noexcept {
-  std::array<std::byte, sizeof(T)> bytes;
+template <atomic_value Type>
+[[nodiscard]] Type from_word(word_of<Type> word) noexcept {
+  std::array<std::byte, sizeof(Type)> bytes;
   std::memcpy(bytes.data(), &word, sizeof bytes);
-  return std::bit_cast<T>(bytes);
+  return std::bit_cast<Type>(bytes);
 }
 
-/// Which of the operators of atomics T has.
-template <class T>
-concept atomic_bits = std::integral<T> && !std::same_as<T, bool>;
-template <class T>
-concept atomic_steps = atomic_bits<T> || (std::is_pointer_v<T> && std::is_object_v<std::remove_pointer_t<T>>);
-template <class T>
-concept atomic_sums = atomic_steps<T> || std::floating_point<T>;
-/// The type of what is added to T: as in C++, elements to a pointer.
-template <class T>
-using atomic_difference = std::conditional_t<std::is_pointer_v<T>, std::ptrdiff_t, T>;
+/// Which of the operators of atomics Type has.
+template <class Type>
+concept atomic_bits = std::integral<Type> && !std::same_as<Type, bool>;
+template <class Type>
+concept atomic_steps =
+    atomic_bits<Type> || (std::is_pointer_v<Type> && std::is_object_v<std::remove_pointer_t<Type>>);
+template <class Type>
+concept atomic_sums = atomic_steps<Type> || std::floating_point<Type>;
+/// The type of what is added to Type: as in C++, elements to a pointer.
+template <class Type>
+using atomic_difference = std::conditional_t<std::is_pointer_v<Type>, std::ptrdiff_t, Type>;
 
 /// Fences beside one operation.
 inline void fence_before(std::memory_order order) {
@@ -544,47 +554,48 @@ inline void fence_after(std::memory_order order) {
                                               : order;
 }
 
-/// The operations of atomics on the word of a T, for atomic and atomic_ref.
-template <atomic_value T>
+/// The operations of atomics on the word of a Type, for atomic and atomic_ref.
+template <atomic_value Type>
 class AtomicWord {
-  using Word = word_of<T>;
+  using Word = word_of<Type>;
   using Order = std::memory_order;
 
  public:
   explicit AtomicWord(Word* p) noexcept : p_(p) {}
 
-  [[nodiscard]] T load(Order order) const { return rmw(KASANE_FETCH_ADD, 0, order); }
-  T exchange(T desired, Order order) const { return rmw(KASANE_SWAP, to_word(desired), order); }
-  bool compare_exchange(T& expected, T desired, Order success, Order failure) const {
+  [[nodiscard]] Type load(Order order) const { return rmw(KASANE_FETCH_ADD, 0, order); }
+  Type exchange(Type desired, Order order) const { return rmw(KASANE_SWAP, to_word(desired), order); }
+  bool compare_exchange(Type& expected, Type desired, Order success, Order failure) const {
     const Word wanted = to_word(expected);
     fence_before(failure == std::memory_order_seq_cst ? failure : success);
     const Word seen = compare_swap(p_, wanted, to_word(desired));
     fence_after(seen == wanted ? success : failure);
     if (seen == wanted) return true;
-    expected = from_word<T>(seen);
+    expected = from_word<Type>(seen);
     return false;
   }
-  T fetch_add(atomic_difference<T> n, Order order) const {
-    if constexpr (std::is_pointer_v<T>)
-      return rmw(KASANE_FETCH_ADD, static_cast<Word>(n) * sizeof(std::remove_pointer_t<T>), order);
-    else if constexpr (word<T>)
+  Type fetch_add(atomic_difference<Type> n, Order order) const {
+    if constexpr (std::is_pointer_v<Type>)
+      return rmw(KASANE_FETCH_ADD, static_cast<Word>(n) * sizeof(std::remove_pointer_t<Type>), order);
+    else if constexpr (word<Type>)
       return rmw(KASANE_FETCH_ADD, to_word(n), order);
     else
-      return update([n](T x) { return static_cast<T>(x + n); }, order);
+      return update([n](Type x) { return static_cast<Type>(x + n); }, order);
   }
-  T fetch_sub(atomic_difference<T> n, Order order) const {
-    if constexpr (std::is_pointer_v<T>)
-      return rmw(KASANE_FETCH_ADD, Word{0} - static_cast<Word>(n) * sizeof(std::remove_pointer_t<T>), order);
-    else if constexpr (word<T>)
+  Type fetch_sub(atomic_difference<Type> n, Order order) const {
+    if constexpr (std::is_pointer_v<Type>)
+      return rmw(KASANE_FETCH_ADD, Word{0} - static_cast<Word>(n) * sizeof(std::remove_pointer_t<Type>),
+                 order);
+    else if constexpr (word<Type>)
       return rmw(KASANE_FETCH_ADD, Word{0} - to_word(n), order);
     else
-      return update([n](T x) { return static_cast<T>(x - n); }, order);
+      return update([n](Type x) { return static_cast<Type>(x - n); }, order);
   }
-  T fetch_and(T n, Order order) const { return rmw(KASANE_FETCH_AND, to_word(n), order); }
-  T fetch_or(T n, Order order) const { return rmw(KASANE_FETCH_OR, to_word(n), order); }
-  T fetch_xor(T n, Order order) const { return rmw(KASANE_FETCH_XOR, to_word(n), order); }
+  Type fetch_and(Type n, Order order) const { return rmw(KASANE_FETCH_AND, to_word(n), order); }
+  Type fetch_or(Type n, Order order) const { return rmw(KASANE_FETCH_OR, to_word(n), order); }
+  Type fetch_xor(Type n, Order order) const { return rmw(KASANE_FETCH_XOR, to_word(n), order); }
 
-  void wait(T old, Order order) const {
+  void wait(Type old, Order order) const {
     fence_before(order);
     check(kasane_atomic_wait(sizeof(Word), p_.get(), bits(to_word(old))));
     fence_after(order);
@@ -593,24 +604,24 @@ class AtomicWord {
   void notify_all() const { check(kasane_atomic_notify_all(p_.get())); }
 
  private:
-  T rmw(kasane_atomic_op_t op, Word operand, Order order) const {
+  Type rmw(kasane_atomic_op_t op, Word operand, Order order) const {
     fence_before(order);
     const Word old = detail::rmw<Word>(op, p_, operand);
     fence_after(order);
-    return from_word<T>(old);
+    return from_word<Type>(old);
   }
   /// Computes here what an owner cannot, and again where the word has changed meanwhile.
-  template <class F>
-  T update(F f, Order order) const {
+  template <class Callable>
+  Type update(Callable f, Order order) const {
     fence_before(order);
     Word seen = detail::rmw<Word>(KASANE_FETCH_ADD, p_, 0);
     for (;;) {
-      const Word old = compare_swap(p_, seen, to_word(f(from_word<T>(seen))));
+      const Word old = compare_swap(p_, seen, to_word(f(from_word<Type>(seen))));
       if (old == seen) break;
       seen = old;
     }
     fence_after(order);
-    return from_word<T>(seen);
+    return from_word<Type>(seen);
   }
   global_ptr<Word> p_;
 };
@@ -627,116 +638,118 @@ class AtomicWord {
 /// relaxed, the default, also of the operators, neither.
 /// Thread safety: any thread of any rank. Errors: EINVAL: not in global memory, or not aligned. EIO: a peer
 /// was lost.
-template <detail::atomic_value T>
-  requires(sizeof(T) == 4 || sizeof(T) == 8)
+template <detail::atomic_value Type>
+  requires(sizeof(Type) == 4 || sizeof(Type) == 8)
 class atomic_ref {
   static constexpr std::memory_order kDefault = std::memory_order_relaxed;
 
  public:
-  using value_type = T;
-  using difference_type = detail::atomic_difference<T>;
-  static constexpr std::size_t required_alignment = sizeof(T);
-  explicit atomic_ref(T& value) noexcept : p_(&value) {}
-  explicit atomic_ref(global_ptr<T> p) noexcept : p_(p.get()) {}
+  using value_type = Type;
+  using difference_type = detail::atomic_difference<Type>;
+  static constexpr std::size_t required_alignment = sizeof(Type);
+  explicit atomic_ref(Type& value) noexcept : p_(&value) {}
+  explicit atomic_ref(global_ptr<Type> p) noexcept : p_(p.get()) {}
   atomic_ref(const atomic_ref&) noexcept = default;
   atomic_ref& operator=(const atomic_ref&) = delete;
 
-  [[nodiscard]] T load(std::memory_order order = kDefault) const { return word().load(order); }
-  operator T() const { return load(); }
-  void store(T desired, std::memory_order order = kDefault) const { word().exchange(desired, order); }
-  T operator=(T desired) const { return store(desired), desired; }
-  T exchange(T desired, std::memory_order order = kDefault) const { return word().exchange(desired, order); }
+  [[nodiscard]] Type load(std::memory_order order = kDefault) const { return word().load(order); }
+  operator Type() const { return load(); }
+  void store(Type desired, std::memory_order order = kDefault) const { word().exchange(desired, order); }
+  Type operator=(Type desired) const { return store(desired), desired; }
+  Type exchange(Type desired, std::memory_order order = kDefault) const {
+    return word().exchange(desired, order);
+  }
   /// False: expected becomes the value, read in the order of failure (by default success without its
   /// release). Neither form fails spuriously.
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
+  bool compare_exchange_strong(Type& expected, Type desired, std::memory_order success,
                                std::memory_order failure) const {
     return word().compare_exchange(expected, desired, success, failure);
   }
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order order = kDefault) const {
+  bool compare_exchange_strong(Type& expected, Type desired, std::memory_order order = kDefault) const {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
-  bool compare_exchange_weak(T& expected, T desired, std::memory_order success,
+  bool compare_exchange_weak(Type& expected, Type desired, std::memory_order success,
                              std::memory_order failure) const {
     return word().compare_exchange(expected, desired, success, failure);
   }
-  bool compare_exchange_weak(T& expected, T desired, std::memory_order order = kDefault) const {
+  bool compare_exchange_weak(Type& expected, Type desired, std::memory_order order = kDefault) const {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
   /// Of pointers: n elements.
-  T fetch_add(difference_type n, std::memory_order order = kDefault) const
-    requires detail::atomic_sums<T>
+  Type fetch_add(difference_type n, std::memory_order order = kDefault) const
+    requires detail::atomic_sums<Type>
   {
     return word().fetch_add(n, order);
   }
-  T fetch_sub(difference_type n, std::memory_order order = kDefault) const
-    requires detail::atomic_sums<T>
+  Type fetch_sub(difference_type n, std::memory_order order = kDefault) const
+    requires detail::atomic_sums<Type>
   {
     return word().fetch_sub(n, order);
   }
-  T fetch_and(T n, std::memory_order order = kDefault) const
-    requires detail::atomic_bits<T>
+  Type fetch_and(Type n, std::memory_order order = kDefault) const
+    requires detail::atomic_bits<Type>
   {
     return word().fetch_and(n, order);
   }
-  T fetch_or(T n, std::memory_order order = kDefault) const
-    requires detail::atomic_bits<T>
+  Type fetch_or(Type n, std::memory_order order = kDefault) const
+    requires detail::atomic_bits<Type>
   {
     return word().fetch_or(n, order);
   }
-  T fetch_xor(T n, std::memory_order order = kDefault) const
-    requires detail::atomic_bits<T>
+  Type fetch_xor(Type n, std::memory_order order = kDefault) const
+    requires detail::atomic_bits<Type>
   {
     return word().fetch_xor(n, order);
   }
-  T operator+=(difference_type n) const
-    requires detail::atomic_sums<T>
+  Type operator+=(difference_type n) const
+    requires detail::atomic_sums<Type>
   {
-    return static_cast<T>(fetch_add(n) + n);
+    return static_cast<Type>(fetch_add(n) + n);
   }
-  T operator-=(difference_type n) const
-    requires detail::atomic_sums<T>
+  Type operator-=(difference_type n) const
+    requires detail::atomic_sums<Type>
   {
-    return static_cast<T>(fetch_sub(n) - n);
+    return static_cast<Type>(fetch_sub(n) - n);
   }
-  T operator&=(T n) const
-    requires detail::atomic_bits<T>
+  Type operator&=(Type n) const
+    requires detail::atomic_bits<Type>
   {
-    return static_cast<T>(fetch_and(n) & n);
+    return static_cast<Type>(fetch_and(n) & n);
   }
-  T operator|=(T n) const
-    requires detail::atomic_bits<T>
+  Type operator|=(Type n) const
+    requires detail::atomic_bits<Type>
   {
-    return static_cast<T>(fetch_or(n) | n);
+    return static_cast<Type>(fetch_or(n) | n);
   }
-  T operator^=(T n) const
-    requires detail::atomic_bits<T>
+  Type operator^=(Type n) const
+    requires detail::atomic_bits<Type>
   {
-    return static_cast<T>(fetch_xor(n) ^ n);
+    return static_cast<Type>(fetch_xor(n) ^ n);
   }
-  T operator++() const
-    requires detail::atomic_steps<T>
+  Type operator++() const
+    requires detail::atomic_steps<Type>
   {
-    return static_cast<T>(fetch_add(1) + 1);
+    return static_cast<Type>(fetch_add(1) + 1);
   }
-  T operator--() const
-    requires detail::atomic_steps<T>
+  Type operator--() const
+    requires detail::atomic_steps<Type>
   {
-    return static_cast<T>(fetch_sub(1) - 1);
+    return static_cast<Type>(fetch_sub(1) - 1);
   }
-  T operator++(int) const
-    requires detail::atomic_steps<T>
+  Type operator++(int) const
+    requires detail::atomic_steps<Type>
   {
     return fetch_add(1);
   }
-  T operator--(int) const
-    requires detail::atomic_steps<T>
+  Type operator--(int) const
+    requires detail::atomic_steps<Type>
   {
     return fetch_sub(1);
   }
 
   /// Returns when the value is not `old`: the thread is suspended, not its worker, until a thread that
   /// changed it notifies. On a thread (error EPERM elsewhere); it may be on another rank afterwards.
-  void wait(T old, std::memory_order order = kDefault) const { word().wait(old, order); }
+  void wait(Type old, std::memory_order order = kDefault) const { word().wait(old, order); }
   /// After a change: the thread that has waited longest for this value (all that wait) compares again. One
   /// load where no thread waits. On a thread.
   void notify_one() const { word().notify_one(); }
@@ -744,12 +757,12 @@ class atomic_ref {
 
  private:
   // an address only
-  [[nodiscard]] detail::AtomicWord<T> word() const noexcept {
-    return detail::AtomicWord<T>(reinterpret_cast<detail::word_of<T>*>(p_));
+  [[nodiscard]] detail::AtomicWord<Type> word() const noexcept {
+    return detail::AtomicWord<Type>(reinterpret_cast<detail::word_of<Type>*>(p_));
   }
-  T* p_;
+  Type* p_;
 };
-template <class T>
-atomic_ref(global_ptr<T>) -> atomic_ref<T>;
+template <class Type>
+atomic_ref(global_ptr<Type>) -> atomic_ref<Type>;
 
 }  // namespace kasane

@@ -82,18 +82,18 @@ namespace kasane {
 /// capture main's locals by reference: main's stack lies in the space.
 /// Consistency: all that f and the threads it joined did is visible to the caller.
 /// Throws error EPERM inside of a thread (use thread or parallel_invoke there).
-template <class F>
-auto run(F&& f) -> std::invoke_result_t<F&> {
-  using Value = std::invoke_result_t<F&>;
+template <class Callable>
+auto run(Callable&& f) -> std::invoke_result_t<Callable&> {
+  using Value = std::invoke_result_t<Callable&>;
   static_assert(!std::is_reference_v<Value>, "return a value or a pointer from run()");
   if constexpr (std::is_void_v<Value>) {
     struct Root {
-      std::remove_reference_t<F>& f;
+      std::remove_reference_t<Callable>& f;
     } root{f};
     detail::check(kasane_run([](void* p) { std::invoke(static_cast<Root*>(p)->f); }, &root));
   } else {
     struct Root {
-      std::remove_reference_t<F>& f;
+      std::remove_reference_t<Callable>& f;
       std::optional<Value> value;
     } root{f, std::nullopt};
     detail::check(kasane_run(
@@ -223,26 +223,27 @@ inline void deallocate(void* p) noexcept { kasane_free(p); }
 
 /// For standard containers: std::vector<int, kasane::allocator<int>>. On a user-level thread plain new does
 /// the same; this allocator takes global memory on any OS thread, with a placement.
-template <class T, placement Where = placement::local>
+template <class Type, placement Where = placement::local>
 class allocator {
  public:
-  using value_type = T;
-  template <class U>
+  using value_type = Type;
+  template <class Other>
   struct rebind {
-    using other = allocator<U, Where>;
+    using other = allocator<Other, Where>;
   };
 
   allocator() noexcept = default;
-  template <class U>
-  allocator(const allocator<U, Where>&) noexcept {}
+  template <class Other>
+  allocator(const allocator<Other, Where>&) noexcept {}
 
-  [[nodiscard]] T* allocate(std::size_t n) {
-    if (n > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
-    return static_cast<T*>(kasane::allocate(n * sizeof(T), alignof(T) < 16 ? 16 : alignof(T), Where));
+  [[nodiscard]] Type* allocate(std::size_t n) {
+    if (n > static_cast<std::size_t>(-1) / sizeof(Type)) throw std::bad_array_new_length();
+    return static_cast<Type*>(
+        kasane::allocate(n * sizeof(Type), alignof(Type) < 16 ? 16 : alignof(Type), Where));
   }
-  void deallocate(T* p, std::size_t) noexcept { kasane::deallocate(p); }
-  template <class U>
-  friend bool operator==(const allocator&, const allocator<U, Where>&) noexcept {
+  void deallocate(Type* p, std::size_t) noexcept { kasane::deallocate(p); }
+  template <class Other>
+  friend bool operator==(const allocator&, const allocator<Other, Where>&) noexcept {
     return true;
   }
 };
@@ -251,16 +252,17 @@ class allocator {
 struct array_deleter {
   void operator()(void* p) const noexcept { deallocate(p); }
 };
-template <class T>
-using unique_array = std::unique_ptr<T[], array_deleter>;
+template <class Type>
+using unique_array = std::unique_ptr<Type[], array_deleter>;
 
-/// n elements of T in global memory, not initialised. Throws out_of_memory.
-template <class T>
-[[nodiscard]] unique_array<T> make_array(std::size_t n, placement where = placement::local) {
-  static_assert(std::is_trivially_default_constructible_v<T> && std::is_trivially_destructible_v<T>);
-  static_assert(alignof(T) <= 65536);
-  if (n > static_cast<std::size_t>(-1) / sizeof(T)) throw std::bad_array_new_length();
-  return unique_array<T>(static_cast<T*>(allocate(n * sizeof(T), alignof(T) < 64 ? 64 : alignof(T), where)));
+/// n elements of Type in global memory, not initialised. Throws out_of_memory.
+template <class Type>
+[[nodiscard]] unique_array<Type> make_array(std::size_t n, placement where = placement::local) {
+  static_assert(std::is_trivially_default_constructible_v<Type> && std::is_trivially_destructible_v<Type>);
+  static_assert(alignof(Type) <= 65536);
+  if (n > static_cast<std::size_t>(-1) / sizeof(Type)) throw std::bad_array_new_length();
+  return unique_array<Type>(
+      static_cast<Type*>(allocate(n * sizeof(Type), alignof(Type) < 64 ? 64 : alignof(Type), where)));
 }
 
 /// Writes back everything that this rank wrote; returns when the owners have it. Needed only between uses of
@@ -274,16 +276,16 @@ inline void acquire_all() { kasane_acquire_all(); }
 
 /// Reads n objects at `global` from their owner, uncached, into any memory. Throws error EINVAL if it is not
 /// global memory.
-template <class T>
-void get(T* destination, const T* global, std::size_t n = 1) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  detail::check(kasane_get(destination, global, n * sizeof(T)));
+template <class Type>
+void get(Type* destination, const Type* global, std::size_t n = 1) {
+  static_assert(std::is_trivially_copyable_v<Type>);
+  detail::check(kasane_get(destination, global, n * sizeof(Type)));
 }
 /// Writes n objects from any memory to the owner's copy of `global`, uncached; complete on return.
-template <class T>
-void put(T* global, const T* source, std::size_t n = 1) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  detail::check(kasane_put(global, source, n * sizeof(T)));
+template <class Type>
+void put(Type* global, const Type* source, std::size_t n = 1) {
+  static_assert(std::is_trivially_copyable_v<Type>);
+  detail::check(kasane_put(global, source, n * sizeof(Type)));
 }
 
 /// Makes this rank the owner of the pages (64 KiB) that hold n objects at p, contents included. Afterwards
@@ -292,15 +294,15 @@ void put(T* global, const T* source, std::size_t n = 1) {
 /// continue meanwhile.
 /// Throws error EINVAL (not allocated global memory, with the address) or EBUSY (the owner has a view of a
 /// page); some pages may have moved then.
-template <class T>
-void own(const T* p, std::size_t n = 1) {
-  detail::check(kasane_own(p, n * sizeof(T)));
+template <class Type>
+void own(const Type* p, std::size_t n = 1) {
+  detail::check(kasane_own(p, n * sizeof(Type)));
 }
 /// As own() for another rank; returns when that rank owns the pages. Throws error EINVAL also if there is no
 /// such rank.
-template <class T>
-void give(const T* p, std::size_t n, std::uint32_t to) {
-  detail::check(kasane_give(p, n * sizeof(T), to));
+template <class Type>
+void give(const Type* p, std::size_t n, std::uint32_t to) {
+  detail::check(kasane_give(p, n * sizeof(Type), to));
 }
 /// The rank that owns the page of *p. The page may move at any time, so the answer may be old. Throws error
 /// EINVAL if p is not allocated global memory.
@@ -327,7 +329,7 @@ inline constexpr view_access write_only = view_access::write_only;
 /// After the checkout and checkin of Itoyori (Shiina, Taura: Itoyori: Reconciling Global Address Space and
 /// Global Fork-Join Task Parallelism, SC 2023).
 ///
-///     kasane::view in(source, n);                                // of const T: to be read
+///     kasane::view in(source, n);                                // of const Type: to be read
 ///     kasane::view out(target, n, kasane::write_only);
 ///     std::transform(in.begin(), in.end(), out.begin(), f);
 ///
@@ -339,33 +341,33 @@ inline constexpr view_access write_only = view_access::write_only;
 /// Private memory is accepted, and nothing is done for it.
 /// Throws error EINVAL if an address is not allocated, ENOMEM if the view is larger than the budget of DRAM
 /// (`kasane run --dram`).
-template <class T>
+template <class Type>
 class view {
  public:
   /// To be read.
-  view(T* p, std::size_t n)
-    requires std::is_const_v<T>
+  view(Type* p, std::size_t n)
+    requires std::is_const_v<Type>
       : view(p, n, view_access::read) {}
   /// use: read_write or write_only.
-  view(T* p, std::size_t n, view_access use) : p_(p), n_(n) {
-    detail::check(kasane_view(p, n * sizeof(T), static_cast<int>(use)));
+  view(Type* p, std::size_t n, view_access use) : p_(p), n_(n) {
+    detail::check(kasane_view(p, n * sizeof(Type), static_cast<int>(use)));
   }
   view(const view&) = delete;
   view& operator=(const view&) = delete;
-  ~view() { kasane_end_view(p_, n_ * sizeof(T)); }
+  ~view() { kasane_end_view(p_, n_ * sizeof(Type)); }
 
-  [[nodiscard]] T* data() const noexcept { return p_; }
+  [[nodiscard]] Type* data() const noexcept { return p_; }
   [[nodiscard]] std::size_t size() const noexcept { return n_; }
-  [[nodiscard]] T* begin() const noexcept { return p_; }
-  [[nodiscard]] T* end() const noexcept { return p_ + n_; }
-  [[nodiscard]] T& operator[](std::size_t i) const noexcept { return p_[i]; }
+  [[nodiscard]] Type* begin() const noexcept { return p_; }
+  [[nodiscard]] Type* end() const noexcept { return p_ + n_; }
+  [[nodiscard]] Type& operator[](std::size_t i) const noexcept { return p_[i]; }
 
  private:
-  T* p_;
+  Type* p_;
   std::size_t n_;
 };
-template <class T>
-view(T*, std::size_t) -> view<const T>;
+template <class Type>
+view(Type*, std::size_t) -> view<const Type>;
 
 /// As a view that ends at once: accesses soon afterwards find the n objects present (and writable), unless a
 /// fence or a move has dropped them. A hint, for scopes that a view must not have.
@@ -373,17 +375,17 @@ view(T*, std::size_t) -> view<const T>;
 /// the caller computes meanwhile. A program that goes through memory in pieces prefetches each before its
 /// use, and the runtime reads ahead what follows. With write_only the caller then assigns every element
 /// before it reads any.
-template <class T>
-void prefetch(T* p, std::size_t n, view_access use = view_access::read) {
-  detail::check(kasane_prefetch(p, n * sizeof(T), static_cast<int>(use)));
+template <class Type>
+void prefetch(Type* p, std::size_t n, view_access use = view_access::read) {
+  detail::check(kasane_prefetch(p, n * sizeof(Type), static_cast<int>(use)));
 }
 /// The values of n objects are not needed any more: changes of this rank that no release has sent are never
 /// sent, and what was on SSD (`kasane run --dram`) need not be written there again.
 /// The values are unspecified until they are assigned again. No other thread may use them meanwhile.
-template <class T>
-void discard(T* p, std::size_t n) {
-  static_assert(std::is_trivially_destructible_v<T>, "discard() runs no destructors");
-  detail::check(kasane_discard(p, n * sizeof(T)));
+template <class Type>
+void discard(Type* p, std::size_t n) {
+  static_assert(std::is_trivially_destructible_v<Type>, "discard() runs no destructors");
+  detail::check(kasane_discard(p, n * sizeof(Type)));
 }
 
 // ---- memory larger than DRAM ----------------------------------------------------------------------------
@@ -400,30 +402,30 @@ enum class usage : int {
 /// leaves DRAM first (kasane_usage). Holds for whole pages (64 KiB, unless allocated otherwise), on all
 /// ranks, until the next such call. Programs work without it; without a budget (`--dram`) nothing happens. No
 /// fence. Throws error EINVAL: not allocated global memory.
-template <class T>
-void advise(const T* p, std::size_t n, usage how) {
-  detail::check(kasane_advise(p, n * sizeof(T), static_cast<int>(how)));
+template <class Type>
+void advise(const Type* p, std::size_t n, usage how) {
+  detail::check(kasane_advise(p, n * sizeof(Type), static_cast<int>(how)));
 }
 /// The n objects are not needed for a while: returns when all of their pages that can leave DRAM have left.
 /// What is in a view, pinned or in use stays. No fence, and no contents change.
-template <class T>
-void evict(const T* p, std::size_t n) {
-  detail::check(kasane_evict(p, n * sizeof(T)));
+template <class Type>
+void evict(const Type* p, std::size_t n) {
+  detail::check(kasane_evict(p, n * sizeof(Type)));
 }
 /// Brings the n objects at p into DRAM, where they stay, at whichever rank owns them, as long as the pin
 /// lives. Unlike a view it gives no access: threads and pages may move meanwhile. Where nothing else can
 /// leave and a thread needs room, pinned pages leave, and the rank warns once. A pin ends before the memory
 /// is freed.
-template <class T>
+template <class Type>
 class pin {
  public:
-  pin(const T* p, std::size_t n) : p_(p), n_(n) { detail::check(kasane_pin(p, n * sizeof(T))); }
+  pin(const Type* p, std::size_t n) : p_(p), n_(n) { detail::check(kasane_pin(p, n * sizeof(Type))); }
   pin(const pin&) = delete;
   pin& operator=(const pin&) = delete;
-  ~pin() { kasane_end_pin(p_, n_ * sizeof(T)); }
+  ~pin() { kasane_end_pin(p_, n_ * sizeof(Type)); }
 
  private:
-  const T* p_;
+  const Type* p_;
   std::size_t n_;
 };
 
@@ -436,16 +438,16 @@ namespace detail {
 inline constexpr std::size_t kMaxOnStack = 16 * 1024;
 
 /// A callable and its arguments, as they lie on a new thread's stack.
-template <class F, class... Args>
+template <class Callable, class... Args>
 struct Call {
-  F f;
+  Callable f;
   [[no_unique_address]] std::tuple<Args...> args;
 
-  template <class G, class... As>
-  explicit Call(std::in_place_t, G&& g,
-                As&&... as) noexcept(std::is_nothrow_constructible_v<F, G&&> &&
+  template <class Second, class... As>
+  explicit Call(std::in_place_t, Second&& g,
+                As&&... as) noexcept(std::is_nothrow_constructible_v<Callable, Second&&> &&
                                      std::is_nothrow_constructible_v<std::tuple<Args...>, As&&...>)
-      : f(std::forward<G>(g)), args(std::forward<As>(as)...) {}
+      : f(std::forward<Second>(g)), args(std::forward<As>(as)...) {}
 
   decltype(auto) operator()() {
     return std::apply(
@@ -461,26 +463,26 @@ struct Call {
 };
 
 /// The same in memory of its own.
-template <class C>
+template <class Called>
 struct Boxed {
-  C* call;
+  Called* call;
   static void run(void* p) {
     struct Free {
-      C* call;
+      Called* call;
       ~Free() { deallocate(call); }
     } box{static_cast<Boxed*>(p)->call};
-    C::run(box.call);
+    Called::run(box.call);
   }
 };
 
 /// Builds a Call on the stack of an allocated thread.
-template <class C, class... As>
+template <class Called, class... As>
 void build(kasane_allocated_t t, As&&... as) {
-  if constexpr (std::is_nothrow_constructible_v<C, std::in_place_t, As&&...>) {
-    ::new (t.argument) C(std::in_place, std::forward<As>(as)...);
+  if constexpr (std::is_nothrow_constructible_v<Called, std::in_place_t, As&&...>) {
+    ::new (t.argument) Called(std::in_place, std::forward<As>(as)...);
   } else {
     try {
-      ::new (t.argument) C(std::in_place, std::forward<As>(as)...);
+      ::new (t.argument) Called(std::in_place, std::forward<As>(as)...);
     } catch (...) {
       kasane_thread_abandon(t);
       throw;
@@ -501,16 +503,16 @@ struct at {
 };
 
 namespace detail {
-template <class T>
-concept place = std::is_same_v<T, near> || std::is_same_v<T, kasane::at>;
+template <class Type>
+concept place = std::is_same_v<Type, near> || std::is_same_v<Type, kasane::at>;
 
 inline void move(near where) { check(kasane_thread_move_near(where.address)); }
 inline void move(kasane::at where) { check(kasane_thread_move_to(where.rank)); }
 
-template <class F, place Where>
+template <class Callable, place Where>
 struct Placed {
   Where where;
-  F f;
+  Callable f;
   template <class... Args>
   void operator()(Args&&... args) {
     detail::move(where);
@@ -542,16 +544,17 @@ class thread {
   /// Runs f(args...) with decayed copies. Throws error: EPERM outside of run(), EAGAIN if this rank has no
   /// stack slot left.
   /// Consistency: all that the creator did before is visible to the thread.
-  template <class F, class... Args>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, thread> && !detail::place<std::remove_cvref_t<F>>)
-  explicit thread(F&& f, Args&&... args) {
-    using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
-    static_assert(std::is_invocable_v<std::decay_t<F>, std::decay_t<Args>...>,
+  template <class Callable, class... Args>
+    requires(!std::is_same_v<std::remove_cvref_t<Callable>, thread> &&
+             !detail::place<std::remove_cvref_t<Callable>>)
+  explicit thread(Callable&& f, Args&&... args) {
+    using Call = detail::Call<std::decay_t<Callable>, std::decay_t<Args>...>;
+    static_assert(std::is_invocable_v<std::decay_t<Callable>, std::decay_t<Args>...>,
                   "the arguments do not fit the function");
     if constexpr (sizeof(Call) <= detail::kMaxOnStack)
-      start<Call>(std::forward<F>(f), std::forward<Args>(args)...);
+      start<Call>(std::forward<Callable>(f), std::forward<Args>(args)...);
     else
-      start_boxed<Call>(std::forward<F>(f), std::forward<Args>(args)...);
+      start_boxed<Call>(std::forward<Callable>(f), std::forward<Args>(args)...);
   }
 
   /// The same near an address or at a rank (a placed spawn): the thread moves to the rank that owns the page,
@@ -559,9 +562,9 @@ class thread {
   /// what the thread will use: from then on it may be stolen like any other. It costs as much as a steal, and
   /// nothing if it is there. join() throws error EINVAL if the address is not in allocated global memory, or
   /// there is no such rank.
-  template <detail::place Where, class F, class... Args>
-  thread(Where where, F&& f, Args&&... args)
-      : thread(detail::Placed<std::decay_t<F>, Where>{where, std::forward<F>(f)},
+  template <detail::place Where, class Callable, class... Args>
+  thread(Where where, Callable&& f, Args&&... args)
+      : thread(detail::Placed<std::decay_t<Callable>, Where>{where, std::forward<Callable>(f)},
                std::forward<Args>(args)...) {}
 
   thread(thread&& other) noexcept : id_(std::exchange(other.id_, 0)) {}
@@ -634,15 +637,15 @@ inline void move_to(std::uint32_t rank) { detail::check(kasane_thread_move_to(ra
 }  // namespace this_thread
 
 namespace detail {
-template <class R, place Where, class Call>
+template <class Result, place Where, class Call>
 struct Asked {
   Where where;
-  promise<R> answer;
+  promise<Result> answer;
   Call call;
   void operator()() {
     try {
       detail::move(where);
-      if constexpr (std::is_void_v<R>) {
+      if constexpr (std::is_void_v<Result>) {
         call();
         answer.set_value();
       } else {
@@ -658,14 +661,15 @@ struct Asked {
 /// Calls f(args...), with decayed copies, on a thread that begins at a rank, or near an address, as
 /// thread(at{…}) does. The future has its value, or what it threw (error EINVAL: no such rank). The thread
 /// ends by itself; destroying the future does not wait for it. Throws error as thread, and out_of_memory.
-template <detail::place Where, class F, class... Args>
-[[nodiscard]] auto async(Where where, F&& f, Args&&... args) {
-  using R = std::invoke_result_t<std::decay_t<F>, std::decay_t<Args>...>;
-  promise<R> answer;
-  future<R> value = answer.get_future();
-  using Call = detail::Call<std::decay_t<F>, std::decay_t<Args>...>;
-  thread(detail::Asked<R, Where, Call>{where, std::move(answer),
-                                       Call(std::in_place, std::forward<F>(f), std::forward<Args>(args)...)})
+template <detail::place Where, class Callable, class... Args>
+[[nodiscard]] auto async(Where where, Callable&& f, Args&&... args) {
+  using Result = std::invoke_result_t<std::decay_t<Callable>, std::decay_t<Args>...>;
+  promise<Result> answer;
+  future<Result> value = answer.get_future();
+  using Call = detail::Call<std::decay_t<Callable>, std::decay_t<Args>...>;
+  thread(detail::Asked<Result, Where, Call>{
+             where, std::move(answer),
+             Call(std::in_place, std::forward<Callable>(f), std::forward<Args>(args)...)})
       .detach();
   return value;
 }
@@ -705,9 +709,9 @@ class post_group {
   }
 
   /// f(args...) is to run at `rank`. Throws error EINVAL: no such rank.
-  template <class F, class... Args>
-  void post(std::uint32_t rank, F f, Args... args) {
-    static_assert(std::is_trivially_copyable_v<F> && (std::is_trivially_copyable_v<Args> && ...),
+  template <class Callable, class... Args>
+  void post(std::uint32_t rank, Callable f, Args... args) {
+    static_assert(std::is_trivially_copyable_v<Callable> && (std::is_trivially_copyable_v<Args> && ...),
                   "they go from rank to rank as bytes");
     auto call = [f, args...]() mutable { std::invoke(f, args...); };
     using Call = decltype(call);
@@ -851,10 +855,10 @@ class barrier {
 /// A value of which each thread has its own, zero at first, as of thread_local, which does not move with a
 /// thread. The job has 4 of them, which are never freed: create each once, inside of run(), and share it;
 /// keep pointers in it. Any thread of any rank may use it.
-template <class T>
+template <class Type>
 class local {
-  static_assert(sizeof(T) <= sizeof(void*) && std::is_trivially_copyable_v<T> &&
-                std::is_trivially_destructible_v<T>);
+  static_assert(sizeof(Type) <= sizeof(void*) && std::is_trivially_copyable_v<Type> &&
+                std::is_trivially_destructible_v<Type>);
 
  public:
   /// destructor (may be null): called at a thread's end on a value of it that is not zero. Throws error
@@ -864,13 +868,13 @@ class local {
   local& operator=(const local&) = delete;
 
   /// The calling thread's value.
-  [[nodiscard]] T get() const noexcept {
+  [[nodiscard]] Type get() const noexcept {
     void* bits = kasane_key_get(key_);
-    T value;
+    Type value;
     __builtin_memcpy(&value, &bits, sizeof value);
     return value;
   }
-  void set(T value) const {
+  void set(Type value) const {
     void* bits = nullptr;
     __builtin_memcpy(&bits, &value, sizeof value);
     detail::check(kasane_key_set(key_, bits));
@@ -890,19 +894,19 @@ namespace detail {
 
 /// A function object on its way down the recursion: small trivial ones by value, so that a piece on another
 /// rank does not fetch them from the caller's stack again; others by a pointer to the caller's.
-template <class F>
+template <class Callable>
 class Carried {
   static constexpr bool is_by_value() {
-    if constexpr (std::is_trivially_copyable_v<F>)  // an object, not a function
-      return sizeof(F) <= 64 && alignof(F) <= 16;
+    if constexpr (std::is_trivially_copyable_v<Callable>)  // an object, not a function
+      return sizeof(Callable) <= 64 && alignof(Callable) <= 16;
     else
       return false;
   }
 
  public:
   static constexpr bool kByValue = is_by_value();
-  explicit Carried(F& f) noexcept : f_(hold(f)) {}
-  [[nodiscard]] F& operator*() noexcept {
+  explicit Carried(Callable& f) noexcept : f_(hold(f)) {}
+  [[nodiscard]] Callable& operator*() noexcept {
     if constexpr (kByValue)
       return f_;
     else
@@ -910,21 +914,21 @@ class Carried {
   }
 
  private:
-  static auto hold(F& f) noexcept {
+  static auto hold(Callable& f) noexcept {
     if constexpr (kByValue)
       return f;
     else
       return std::addressof(f);
   }
-  std::conditional_t<kByValue, F, F*> f_;
+  std::conditional_t<kByValue, Callable, Callable*> f_;
 };
 
 /// Runs left() as a thread, at once, and right() here, and joins, whatever they throw. The exception that
 /// comes first in serial order is rethrown.
 /// Where no thread slot is left both run here: the program becomes slower, but does not stop.
-template <class L, class R>
-void fork_join_at_once(L&& left, R&& right) {
-  using Call = Call<std::decay_t<L>>;
+template <class Left, class Right>
+void fork_join_at_once(Left&& left, Right&& right) {
+  using Call = Call<std::decay_t<Left>>;
   static_assert(sizeof(Call) <= kMaxOnStack);
   const kasane_allocated_t t = kasane_thread_allocate(alignof(Call), sizeof(Call));
   if (t.id == 0) [[unlikely]] {
@@ -933,7 +937,7 @@ void fork_join_at_once(L&& left, R&& right) {
     right();
     return;
   }
-  build<Call>(t, std::forward<L>(left));
+  build<Call>(t, std::forward<Left>(left));
   kasane_thread_fork(t, &Call::run);
   if constexpr (noexcept(right())) {
     right();
@@ -953,12 +957,12 @@ void fork_join_at_once(L&& left, R&& right) {
 
 /// What fork_join() offers to others: of a small trivial function a copy, so that a thread on another rank
 /// does not fetch it from its caller's stack; else its address.
-template <class F>
+template <class Callable>
 struct Lazy {
-  static void run(void* function) { std::invoke(*static_cast<F*>(function)); }
-  static void run_at(void* address) { std::invoke(**static_cast<F**>(address)); }
-  static constexpr bool kCopied = Carried<F>::kByValue;
-  static constexpr kasane_lazy_kind_t kKind{kCopied ? run : run_at, kCopied ? sizeof(F) : 0};
+  static void run(void* function) { std::invoke(*static_cast<Callable*>(function)); }
+  static void run_at(void* address) { std::invoke(**static_cast<Callable**>(address)); }
+  static constexpr bool kCopied = Carried<Callable>::kByValue;
+  static constexpr kasane_lazy_kind_t kKind{kCopied ? run : run_at, kCopied ? sizeof(Callable) : 0};
 };
 
 /// The exception that is being handled, as a word: a local variable of a class costs a fork–join that throws
@@ -991,8 +995,8 @@ struct Lazy {
 }
 
 /// Calls f() as if it were a thread of its own: this_thread::exit() ends it alone.
-template <class F>
-void call_alone(F&& f) {
+template <class Callable>
+void call_alone(Callable&& f) {
   if constexpr (noexcept(std::invoke(f))) {
     std::invoke(f);
   } else {
@@ -1005,10 +1009,10 @@ void call_alone(F&& f) {
 }
 
 /// fork_join() of function objects.
-template <class L, class R>
-void call_and_offer(L& left, R& right) {
+template <class Left, class Right>
+void call_and_offer(Left& left, Right& right) {
   kasane_lazy_t second;
-  kasane_lazy_worker_t* const worker = kasane_lazy_begin(&second, &Lazy<R>::kKind, std::addressof(right));
+  kasane_lazy_worker_t* const worker = kasane_lazy_begin(&second, &Lazy<Right>::kKind, std::addressof(right));
   if (worker == nullptr) [[unlikely]]
     return fork_join_at_once([&] { call_and_offer(left, right); }, []() noexcept {});  // on another stack
   void* failure = nullptr;
@@ -1036,44 +1040,44 @@ void call_and_offer(L& left, R& right) {
 /// Calls left() here and right() here afterwards, unless somebody who wants work has taken it meanwhile;
 /// joins then. Whatever they throw, both are called, and the exception that comes first in serial order is
 /// rethrown.
-template <class L, class R>
-void fork_join(L&& left, R&& right) {
-  if constexpr (std::is_function_v<std::remove_reference_t<R>>)
+template <class Left, class Right>
+void fork_join(Left&& left, Right&& right) {
+  if constexpr (std::is_function_v<std::remove_reference_t<Right>>)
     return fork_join(left, [&right] { right(); });
   else
     call_and_offer(left, right);
 }
 
 /// moves: left() begins by moving to another rank, so it is a thread at once, and the caller stays.
-template <class L, class R>
-void fork_join_near(bool moves, L&& left, R&& right) {
-  if (moves) return fork_join_at_once(std::forward<L>(left), std::forward<R>(right));
-  fork_join(std::forward<L>(left), std::forward<R>(right));
+template <class Left, class Right>
+void fork_join_near(bool moves, Left&& left, Right&& right) {
+  if (moves) return fork_join_at_once(std::forward<Left>(left), std::forward<Right>(right));
+  fork_join(std::forward<Left>(left), std::forward<Right>(right));
 }
 
-template <class I>
-concept index_or_iterator = std::integral<I> || std::random_access_iterator<I>;
+template <class Iterator>
+concept index_or_iterator = std::integral<Iterator> || std::random_access_iterator<Iterator>;
 
-template <class I>
-[[nodiscard]] std::uint64_t length_of(I first, I last) noexcept {
-  if constexpr (std::integral<I>)
+template <class Iterator>
+[[nodiscard]] std::uint64_t length_of(Iterator first, Iterator last) noexcept {
+  if constexpr (std::integral<Iterator>)
     return first < last ? static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(first) : 0;
   else
     return first < last ? static_cast<std::uint64_t>(last - first) : 0;
 }
 
-template <class I>
-[[nodiscard]] I middle_of(I first, I last) noexcept {
+template <class Iterator>
+[[nodiscard]] Iterator middle_of(Iterator first, Iterator last) noexcept {
   const std::uint64_t half = length_of(first, last) / 2;
-  if constexpr (std::integral<I>)
-    return static_cast<I>(static_cast<std::uint64_t>(first) + half);
+  if constexpr (std::integral<Iterator>)
+    return static_cast<Iterator>(static_cast<std::uint64_t>(first) + half);
   else
-    return first + static_cast<std::iter_difference_t<I>>(half);
+    return first + static_cast<std::iter_difference_t<Iterator>>(half);
 }
 
-template <class I, class F>
-decltype(auto) at(F& f, I i) {
-  if constexpr (std::integral<I>)
+template <class Iterator, class Callable>
+decltype(auto) at(Callable& f, Iterator i) {
+  if constexpr (std::integral<Iterator>)
     return std::invoke(f, i);
   else
     return std::invoke(f, *i);
@@ -1086,23 +1090,23 @@ decltype(auto) at(F& f, I i) {
   return g < 1 ? 1 : g > 2048 ? 2048 : g;
 }
 
-template <class I, class F>
-void for_pieces(I first, I last, Carried<F> f, std::uint64_t grain) {
+template <class Iterator, class Callable>
+void for_pieces(Iterator first, Iterator last, Carried<Callable> f, std::uint64_t grain) {
   if (length_of(first, last) <= grain) {
     for (; first != last; ++first) at(*f, first);
     return;
   }
-  const I middle = middle_of(first, last);
-  fork_join([&] { for_pieces<I, F>(first, middle, f, grain); },
-            [=] { for_pieces<I, F>(middle, last, f, grain); });
+  const Iterator middle = middle_of(first, last);
+  fork_join([&] { for_pieces<Iterator, Callable>(first, middle, f, grain); },
+            [=] { for_pieces<Iterator, Callable>(middle, last, f, grain); });
 }
 
-template <class I>
-[[nodiscard]] I advanced_by(I first, std::uint64_t n) noexcept {
-  if constexpr (std::integral<I>)
-    return static_cast<I>(static_cast<std::uint64_t>(first) + n);
+template <class Iterator>
+[[nodiscard]] Iterator advanced_by(Iterator first, std::uint64_t n) noexcept {
+  if constexpr (std::integral<Iterator>)
+    return static_cast<Iterator>(static_cast<std::uint64_t>(first) + n);
   else
-    return first + static_cast<std::iter_difference_t<I>>(n);
+    return first + static_cast<std::iter_difference_t<Iterator>>(n);
 }
 
 /// more than one, so that ranks with unequal shares wait less for each other
@@ -1128,28 +1132,30 @@ void placed_parts(std::uint64_t begin, std::uint64_t end, std::uint64_t part, Ca
 }
 
 /// As for_pieces, in some parts a rank, each near place(i) of the i-th iteration in its middle.
-template <class I, class Place, class F>
-void for_placed(I first, std::uint64_t n, Place place, Carried<F> f, std::uint64_t grain) {
+template <class Iterator, class Place, class Callable>
+void for_placed(Iterator first, std::uint64_t n, Place place, Carried<Callable> f, std::uint64_t grain) {
   auto run = [first, f, grain](std::uint64_t begin, std::uint64_t end) {
-    for_pieces<I, F>(advanced_by(first, begin), advanced_by(first, end), f, grain);
+    for_pieces<Iterator, Callable>(advanced_by(first, begin), advanced_by(first, end), f, grain);
   };
   const std::uint64_t even = (n - 1) / (kPartsOfARank * ranks()) + 1;
   placed_parts(0, n, even > grain ? even : grain, Carried<Place>(place), Carried<decltype(run)>(run));
 }
 
-template <class I, class T, class Map, class Combine>
-T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std::uint64_t grain) {
+template <class Iterator, class Type, class Map, class Combine>
+Type reduce_pieces(Iterator first, Iterator last, Carried<Map> map, Carried<Combine> combine,
+                   std::uint64_t grain) {
   if (length_of(first, last) <= grain) {
-    T sum(at(*map, first));
-    for (++first; first != last; ++first) sum = std::invoke(*combine, std::move(sum), T(at(*map, first)));
+    Type sum(at(*map, first));
+    for (++first; first != last; ++first) sum = std::invoke(*combine, std::move(sum), Type(at(*map, first)));
     return sum;
   }
-  const I middle = middle_of(first, last);
-  std::optional<T> left, right;
-  fork_join([&] { left.emplace(reduce_pieces<I, T, Map, Combine>(first, middle, map, combine, grain)); },
-            [=, out = &right] {
-              out->emplace(reduce_pieces<I, T, Map, Combine>(middle, last, map, combine, grain));
-            });
+  const Iterator middle = middle_of(first, last);
+  std::optional<Type> left, right;
+  fork_join(
+      [&] { left.emplace(reduce_pieces<Iterator, Type, Map, Combine>(first, middle, map, combine, grain)); },
+      [=, out = &right] {
+        out->emplace(reduce_pieces<Iterator, Type, Map, Combine>(middle, last, map, combine, grain));
+      });
   return std::invoke(*combine, std::move(*left), std::move(*right));
 }
 
@@ -1163,17 +1169,17 @@ T reduce_pieces(I first, I last, Carried<Map> map, Carried<Combine> combine, std
 /// calls of Kasane's (kasane/sync.hpp, or atomics of the direct view) or locks, else they may wait for ever.
 /// this_thread::exit() ends the function that calls it. After E. Mohr, D. Kranz, R. Halstead, "Lazy Task
 /// Creation", IEEE TPDS 2(3), 1991.
-template <class F>
-void parallel_invoke(F&& f) {
+template <class Callable>
+void parallel_invoke(Callable&& f) {
   std::invoke(f);
 }
-template <class F, class G>
-void parallel_invoke(F&& f, G&& g) {
+template <class Callable, class Second>
+void parallel_invoke(Callable&& f, Second&& g) {
   detail::fork_join(f, g);
 }
-template <class F, class... Rest>
+template <class Callable, class... Rest>
   requires(sizeof...(Rest) > 1)
-void parallel_invoke(F&& f, Rest&&... rest) {
+void parallel_invoke(Callable&& f, Rest&&... rest) {
   detail::fork_join(f, [... r = detail::Carried<std::remove_reference_t<Rest>>(rest)]() mutable {
     parallel_invoke(*r...);
   });
@@ -1183,24 +1189,26 @@ void parallel_invoke(F&& f, Rest&&... rest) {
 /// down to pieces of at most `grain` iterations, each run in order. All pieces end before an exception is
 /// rethrown (the first in serial order of those thrown; a piece stops at its exception).
 /// f may be copied, and is called by several threads at once. On a thread.
-template <detail::index_or_iterator I, class F>
-void parallel_for(I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
+template <detail::index_or_iterator Iterator, class Callable>
+void parallel_for(Iterator first, std::type_identity_t<Iterator> last, Callable&& f,
+                  std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
   if (n == 0) return;
-  using Function = std::remove_reference_t<F>;
-  detail::for_pieces<I, Function>(first, last, detail::Carried<Function>(f), detail::grain_for(n, grain));
+  using Function = std::remove_reference_t<Callable>;
+  detail::for_pieces<Iterator, Function>(first, last, detail::Carried<Function>(f),
+                                         detail::grain_for(n, grain));
 }
 /// The same over all elements of a random access range: f(element).
-template <class Range, class F>
+template <class Range, class Callable>
   requires std::random_access_iterator<decltype(std::begin(std::declval<Range&>()))>
-void parallel_for(Range&& range, F&& f, std::size_t grain = automatic) {
+void parallel_for(Range&& range, Callable&& f, std::size_t grain = automatic) {
   parallel_for(std::begin(range), std::end(range), f, grain);
 }
 
 /// For parallel_for: iteration i uses what lies at element i of this array, in global memory.
-template <class T>
+template <class Type>
 struct near_array {
-  T* first;
+  Type* first;
 };
 /// For parallel_for over contiguous iterators: iterations use above all the elements themselves.
 struct near_data_t {};
@@ -1211,42 +1219,43 @@ inline constexpr near_data_t near_data{};
 /// From then on idle workers may steal pieces as ever. For loops over data that stay where they are, as those
 /// of placement::block. Each part costs as much as a steal; the caller may continue at another rank, as after
 /// any fork. Throws error EINVAL if such an element is not in allocated global memory.
-template <class T, std::integral I, class F>
-void parallel_for(near_array<T> data, I first, std::type_identity_t<I> last, F&& f,
+template <class Type, std::integral Iterator, class Callable>
+void parallel_for(near_array<Type> data, Iterator first, std::type_identity_t<Iterator> last, Callable&& f,
                   std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
   if (n == 0) return;
-  using Function = std::remove_reference_t<F>;
+  using Function = std::remove_reference_t<Callable>;
   const auto place = [from = data.first + first](std::uint64_t i) {
     return static_cast<const void*>(from + i);
   };
-  detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
+  detail::for_placed<Iterator>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
 }
-template <std::contiguous_iterator I, class F>
-void parallel_for(near_data_t, I first, std::type_identity_t<I> last, F&& f, std::size_t grain = automatic) {
+template <std::contiguous_iterator Iterator, class Callable>
+void parallel_for(near_data_t, Iterator first, std::type_identity_t<Iterator> last, Callable&& f,
+                  std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
   if (n == 0) return;
-  using Function = std::remove_reference_t<F>;
+  using Function = std::remove_reference_t<Callable>;
   const auto place = [from = std::to_address(first)](std::uint64_t i) {
     return static_cast<const void*>(from + i);
   };
-  detail::for_placed<I>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
+  detail::for_placed<Iterator>(first, n, place, detail::Carried<Function>(f), detail::grain_for(n, grain));
 }
 
 /// combine(init, combine of map(i) over [first, last)) in order: combine must be associative, need not be
 /// commutative; init is used once. The value has the type of init. Iterators and grain, exceptions and
 /// threads as parallel_for.
-template <detail::index_or_iterator I, class T, class Map, class Combine>
-[[nodiscard]] T parallel_reduce(I first, std::type_identity_t<I> last, T init, Map&& map, Combine&& combine,
-                                std::size_t grain = automatic) {
+template <detail::index_or_iterator Iterator, class Type, class Map, class Combine>
+[[nodiscard]] Type parallel_reduce(Iterator first, std::type_identity_t<Iterator> last, Type init, Map&& map,
+                                   Combine&& combine, std::size_t grain = automatic) {
   const std::uint64_t n = detail::length_of(first, last);
   if (n == 0) return init;
-  using M = std::remove_reference_t<Map>;
-  using C = std::remove_reference_t<Combine>;
-  return std::invoke(
-      combine, std::move(init),
-      detail::reduce_pieces<I, T, M, C>(first, last, detail::Carried<M>(map), detail::Carried<C>(combine),
-                                        detail::grain_for(n, grain)));
+  using Mapping = std::remove_reference_t<Map>;
+  using Combining = std::remove_reference_t<Combine>;
+  return std::invoke(combine, std::move(init),
+                     detail::reduce_pieces<Iterator, Type, Mapping, Combining>(
+                         first, last, detail::Carried<Mapping>(map), detail::Carried<Combining>(combine),
+                         detail::grain_for(n, grain)));
 }
 
 // ---- counters -------------------------------------------------------------------------------------------
@@ -1261,8 +1270,8 @@ template <detail::index_or_iterator I, class T, class Map, class Combine>
 }
 /// Calls f(name, value) for each counter of the rank, or of all together. The names live as long as the
 /// process.
-template <class F>
-void for_each_counter(F&& f, std::uint32_t of_rank = KASANE_ALL_RANKS) {
+template <class Callable>
+void for_each_counter(Callable&& f, std::uint32_t of_rank = KASANE_ALL_RANKS) {
   const char* name = nullptr;
   std::uint64_t value = 0;
   detail::check(kasane_counter(0, of_rank, &name, &value));

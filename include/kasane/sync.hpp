@@ -95,21 +95,21 @@ class RelaxedLocks {
 /// values of some hundred bytes. It lies in global memory or on a stack.
 /// Thread safety: any thread of any rank. Errors: EAGAIN (the constructor): this rank has no record left.
 /// EPERM: not on a thread. EIO: a peer was lost.
-template <class T>
+template <class Type>
 class synchronized_value {
-  static_assert(std::is_trivially_copyable_v<T>, "its bytes go from rank to rank");
+  static_assert(std::is_trivially_copyable_v<Type>, "its bytes go from rank to rank");
 
  public:
-  using value_type = T;
+  using value_type = Type;
   /// As an atomic's: no atomic operation, and a fence.
-  explicit synchronized_value(const T& value) {
+  explicit synchronized_value(const Type& value) {
     detail::check(kasane_mutex_init(&mutex_));
     kasane_release_all();
     put(value);
   }
   synchronized_value()
-    requires std::default_initializable<T>
-      : synchronized_value(T()) {}
+    requires std::default_initializable<Type>
+      : synchronized_value(Type()) {}
   synchronized_value(const synchronized_value&) = delete;
   synchronized_value& operator=(const synchronized_value&) = delete;
   ~synchronized_value() {
@@ -118,31 +118,31 @@ class synchronized_value {
   }
 
  private:
-  template <class F, class... Ts>
-  friend std::invoke_result_t<F, Ts&...> apply(F&& f, synchronized_value<Ts>&... values);
+  template <class Callable, class... Ts>
+  friend std::invoke_result_t<Callable, Ts&...> apply(Callable&& f, synchronized_value<Ts>&... values);
 
   struct Bytes {
-    alignas(T) std::byte of[sizeof(T)];
+    alignas(Type) std::byte of[sizeof(Type)];
   };
-  [[nodiscard]] T get() const {
+  [[nodiscard]] Type get() const {
     Bytes bytes;
     detail::check(kasane_get(&bytes, &bytes_, sizeof bytes));
-    return std::bit_cast<T>(bytes);
+    return std::bit_cast<Type>(bytes);
   }
-  void put(const T& value) { detail::check(kasane_put(&bytes_, &value, sizeof bytes_)); }
+  void put(const Type& value) { detail::check(kasane_put(&bytes_, &value, sizeof bytes_)); }
 
   kasane_mutex_t mutex_{};
   Bytes bytes_;  // never loaded or stored: the coherent view might have another copy
 };
 
 /// See synchronized_value.
-template <class F, class... Ts>
-std::invoke_result_t<F, Ts&...> apply(F&& f, synchronized_value<Ts>&... values) {
-  using Result = std::invoke_result_t<F, Ts&...>;
+template <class Callable, class... Ts>
+std::invoke_result_t<Callable, Ts&...> apply(Callable&& f, synchronized_value<Ts>&... values) {
+  using Result = std::invoke_result_t<Callable, Ts&...>;
   static_assert(!std::is_reference_v<Result>, "what f sees are copies: return a value");
   const detail::RelaxedLocks<sizeof...(Ts)> locks({&values.mutex_...});
   std::tuple<Ts...> now{values.get()...};
-  const auto call = [&] { return std::apply(std::forward<F>(f), now); };
+  const auto call = [&] { return std::apply(std::forward<Callable>(f), now); };
   const auto leave = [&] { std::apply([&](const Ts&... left) { (values.put(left), ...); }, now); };
   std::optional<std::conditional_t<std::is_void_v<Result>, std::monostate, Result>> result;
   try {
@@ -284,8 +284,8 @@ class once_flag {
   ~once_flag() { kasane_once_destroy(&o_); }
 
  private:
-  template <class F, class... Args>
-  friend void call_once(once_flag&, F&&, Args&&...);
+  template <class Callable, class... Args>
+  friend void call_once(once_flag&, Callable&&, Args&&...);
   kasane_once_t o_{};
 };
 
@@ -293,9 +293,9 @@ class once_flag {
 /// If f throws, the exception is rethrown, and another caller calls it.
 /// Consistency: afterwards all callers see what f did. The first caller of a rank pays for the edge, later
 /// ones read one word.
-template <class F, class... Args>
-void call_once(once_flag& flag, F&& f, Args&&... args) {
-  auto call = [&] { std::invoke(std::forward<F>(f), std::forward<Args>(args)...); };
+template <class Callable, class... Args>
+void call_once(once_flag& flag, Callable&& f, Args&&... args) {
+  auto call = [&] { std::invoke(std::forward<Callable>(f), std::forward<Args>(args)...); };
   detail::check(kasane_call_once(&flag.o_, [](void* c) { (*static_cast<decltype(call)*>(c))(); }, &call));
 }
 
@@ -312,127 +312,130 @@ void call_once(once_flag& flag, F&& f, Args&&... args) {
 /// atomic_ref has relaxed as its default.
 /// Thread safety: any thread of any rank. Errors: EINVAL: it does not lie in global memory. EIO: a peer was
 /// lost.
-template <detail::atomic_value T>
+template <detail::atomic_value Type>
 class atomic {
   static constexpr std::memory_order kDefault = std::memory_order_seq_cst;
 
  public:
-  using value_type = T;
-  using difference_type = detail::atomic_difference<T>;
+  using value_type = Type;
+  using difference_type = detail::atomic_difference<Type>;
   /// Like std::atomic's, this is no atomic operation: other threads learn of the object by other means. The
   /// memory was, and will be, used by loads and stores, so the constructor writes back what this rank has
-  /// written there (zeros, of a new T()), and the destructor drops what the rank has cached: each is a fence.
-  atomic(T value) { store(value, std::memory_order_release); }
+  /// written there (zeros, of a new Type()), and the destructor drops what the rank has cached: each is a
+  /// fence.
+  atomic(Type value) { store(value, std::memory_order_release); }
   atomic()
-    requires std::default_initializable<T>
-      : atomic(T()) {}
+    requires std::default_initializable<Type>
+      : atomic(Type()) {}
   atomic(const atomic&) = delete;
   atomic& operator=(const atomic&) = delete;
   ~atomic() { kasane_acquire_all(); }
 
-  [[nodiscard]] T load(std::memory_order order = kDefault) const { return word().load(order); }
-  operator T() const { return load(); }
-  void store(T desired, std::memory_order order = kDefault) { word().exchange(desired, order); }
-  T operator=(T desired) { return store(desired), desired; }
-  T exchange(T desired, std::memory_order order = kDefault) { return word().exchange(desired, order); }
+  [[nodiscard]] Type load(std::memory_order order = kDefault) const { return word().load(order); }
+  operator Type() const { return load(); }
+  void store(Type desired, std::memory_order order = kDefault) { word().exchange(desired, order); }
+  Type operator=(Type desired) { return store(desired), desired; }
+  Type exchange(Type desired, std::memory_order order = kDefault) { return word().exchange(desired, order); }
   /// False: expected becomes the value, read in the order of failure (by default success without its
   /// release). Neither form fails spuriously.
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) {
+  bool compare_exchange_strong(Type& expected, Type desired, std::memory_order success,
+                               std::memory_order failure) {
     return word().compare_exchange(expected, desired, success, failure);
   }
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order order = kDefault) {
+  bool compare_exchange_strong(Type& expected, Type desired, std::memory_order order = kDefault) {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
-  bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order failure) {
+  bool compare_exchange_weak(Type& expected, Type desired, std::memory_order success,
+                             std::memory_order failure) {
     return word().compare_exchange(expected, desired, success, failure);
   }
-  bool compare_exchange_weak(T& expected, T desired, std::memory_order order = kDefault) {
+  bool compare_exchange_weak(Type& expected, Type desired, std::memory_order order = kDefault) {
     return word().compare_exchange(expected, desired, order, detail::of_failure(order));
   }
   /// Of pointers: n elements.
-  T fetch_add(difference_type n, std::memory_order order = kDefault)
-    requires detail::atomic_sums<T>
+  Type fetch_add(difference_type n, std::memory_order order = kDefault)
+    requires detail::atomic_sums<Type>
   {
     return word().fetch_add(n, order);
   }
-  T fetch_sub(difference_type n, std::memory_order order = kDefault)
-    requires detail::atomic_sums<T>
+  Type fetch_sub(difference_type n, std::memory_order order = kDefault)
+    requires detail::atomic_sums<Type>
   {
     return word().fetch_sub(n, order);
   }
-  T fetch_and(T n, std::memory_order order = kDefault)
-    requires detail::atomic_bits<T>
+  Type fetch_and(Type n, std::memory_order order = kDefault)
+    requires detail::atomic_bits<Type>
   {
     return word().fetch_and(n, order);
   }
-  T fetch_or(T n, std::memory_order order = kDefault)
-    requires detail::atomic_bits<T>
+  Type fetch_or(Type n, std::memory_order order = kDefault)
+    requires detail::atomic_bits<Type>
   {
     return word().fetch_or(n, order);
   }
-  T fetch_xor(T n, std::memory_order order = kDefault)
-    requires detail::atomic_bits<T>
+  Type fetch_xor(Type n, std::memory_order order = kDefault)
+    requires detail::atomic_bits<Type>
   {
     return word().fetch_xor(n, order);
   }
-  T operator+=(difference_type n)
-    requires detail::atomic_sums<T>
+  Type operator+=(difference_type n)
+    requires detail::atomic_sums<Type>
   {
-    return static_cast<T>(fetch_add(n) + n);
+    return static_cast<Type>(fetch_add(n) + n);
   }
-  T operator-=(difference_type n)
-    requires detail::atomic_sums<T>
+  Type operator-=(difference_type n)
+    requires detail::atomic_sums<Type>
   {
-    return static_cast<T>(fetch_sub(n) - n);
+    return static_cast<Type>(fetch_sub(n) - n);
   }
-  T operator&=(T n)
-    requires detail::atomic_bits<T>
+  Type operator&=(Type n)
+    requires detail::atomic_bits<Type>
   {
-    return static_cast<T>(fetch_and(n) & n);
+    return static_cast<Type>(fetch_and(n) & n);
   }
-  T operator|=(T n)
-    requires detail::atomic_bits<T>
+  Type operator|=(Type n)
+    requires detail::atomic_bits<Type>
   {
-    return static_cast<T>(fetch_or(n) | n);
+    return static_cast<Type>(fetch_or(n) | n);
   }
-  T operator^=(T n)
-    requires detail::atomic_bits<T>
+  Type operator^=(Type n)
+    requires detail::atomic_bits<Type>
   {
-    return static_cast<T>(fetch_xor(n) ^ n);
+    return static_cast<Type>(fetch_xor(n) ^ n);
   }
-  T operator++()
-    requires detail::atomic_steps<T>
+  Type operator++()
+    requires detail::atomic_steps<Type>
   {
-    return static_cast<T>(fetch_add(1) + 1);
+    return static_cast<Type>(fetch_add(1) + 1);
   }
-  T operator--()
-    requires detail::atomic_steps<T>
+  Type operator--()
+    requires detail::atomic_steps<Type>
   {
-    return static_cast<T>(fetch_sub(1) - 1);
+    return static_cast<Type>(fetch_sub(1) - 1);
   }
-  T operator++(int)
-    requires detail::atomic_steps<T>
+  Type operator++(int)
+    requires detail::atomic_steps<Type>
   {
     return fetch_add(1);
   }
-  T operator--(int)
-    requires detail::atomic_steps<T>
+  Type operator--(int)
+    requires detail::atomic_steps<Type>
   {
     return fetch_sub(1);
   }
 
   /// Returns when the value is not `old`: the thread is suspended, not its worker, until a thread that
   /// changed it notifies. On a thread (error EPERM elsewhere); it may be on another rank afterwards.
-  void wait(T old, std::memory_order order = kDefault) const { word().wait(old, order); }
+  void wait(Type old, std::memory_order order = kDefault) const { word().wait(old, order); }
   /// After a change: the thread that has waited longest for this value (all that wait) compares again. One
   /// load where no thread waits. On a thread.
   void notify_one() { word().notify_one(); }
   void notify_all() { word().notify_all(); }
 
  private:
-  [[nodiscard]] detail::AtomicWord<T> word() const noexcept { return detail::AtomicWord<T>(&word_); }
+  [[nodiscard]] detail::AtomicWord<Type> word() const noexcept { return detail::AtomicWord<Type>(&word_); }
   // never loaded or stored: the coherent view might have another copy
-  alignas(sizeof(detail::word_of<T>)) mutable detail::word_of<T> word_;
+  alignas(sizeof(detail::word_of<Type>)) mutable detail::word_of<Type> word_;
 };
 
 // ---- promise and future -----------------------------------------------------------------------------------
@@ -441,10 +444,10 @@ namespace detail {
 
 /// What a promise and its future share, in global memory. The one permit of `ready`, which the future takes,
 /// orders value and error. The later of the two to be destroyed deletes it.
-template <class T>
+template <class Type>
 class Promised {
  public:
-  using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+  using Value = std::conditional_t<std::is_void_v<Type>, std::monostate, Type>;
 
   static Promised* make() {
     void* memory = kasane_allocate_placed(sizeof(Promised), alignof(Promised) < 16 ? 16 : alignof(Promised),
@@ -488,9 +491,9 @@ class Promised {
 }  // namespace detail
 
 /// A value, or an exception, that another thread promised. Moved, not copied; one get().
-template <class T>
+template <class Type>
 class future {
-  static_assert(!std::is_reference_v<T>, "promise a value or a pointer");
+  static_assert(!std::is_reference_v<Type>, "promise a value or a pointer");
 
  public:
   future() noexcept = default;
@@ -525,18 +528,18 @@ class future {
     return status(have([&](counting_semaphore& s) { return s.try_acquire_until(time); }));
   }
   /// Waits and takes the value; throws the exception instead if there is one.
-  T get() {
+  Type get() {
     wait();
     future done(std::move(*this));
     if (done.state_->error) std::rethrow_exception(std::move(done.state_->error));
-    if constexpr (!std::is_void_v<T>) return std::move(*done.state_->value);
+    if constexpr (!std::is_void_v<Type>) return std::move(*done.state_->value);
   }
 
  private:
-  template <class U>
+  template <class Other>
   friend class promise;
-  explicit future(detail::Promised<T>* state) noexcept : state_(state) {}
-  [[nodiscard]] detail::Promised<T>& state() const {
+  explicit future(detail::Promised<Type>* state) noexcept : state_(state) {}
+  [[nodiscard]] detail::Promised<Type>& state() const {
     if (state_ == nullptr)
       throw error(EINVAL,
                   "kasane::future: there is nothing to wait for: the value was taken already, or the future "
@@ -546,22 +549,22 @@ class future {
   /// True: the value is there; take(permit) is called where it was not taken before.
   template <class Take>
   bool have(const Take& take) const {
-    detail::Promised<T>& s = state();
+    detail::Promised<Type>& s = state();
     return ready_ = ready_ || take(s.ready);
   }
   static std::future_status status(bool ready) noexcept {
     return ready ? std::future_status::ready : std::future_status::timeout;
   }
-  detail::Promised<T>* state_ = nullptr;
+  detail::Promised<Type>* state_ = nullptr;
   mutable bool ready_ = false;  ///< the permit was taken
 };
 
 /// The other end: sets the value, once. A promise that is destroyed without a value sets error ECANCELED.
 /// Consistency: as counting_semaphore::release.
-template <class T>
+template <class Type>
 class promise {
  public:
-  promise() : state_(detail::Promised<T>::make()) {}
+  promise() : state_(detail::Promised<Type>::make()) {}
   promise(promise&& other) noexcept
       : state_(std::exchange(other.state_, nullptr)), given_(other.given_), set_(other.set_) {}
   promise& operator=(promise&& other) noexcept {
@@ -580,12 +583,12 @@ class promise {
   }
 
   /// A second call throws error EINVAL.
-  [[nodiscard]] future<T> get_future() {
+  [[nodiscard]] future<Type> get_future() {
     need(!given_, "kasane::promise: its future was taken already");
     given_ = true;
-    return future<T>(state_);
+    return future<Type>(state_);
   }
-  /// Sets the value from what T is constructed from; nothing for void. A second call throws error EINVAL.
+  /// Sets the value from what Type is constructed from; nothing for void. A second call throws error EINVAL.
   template <class... As>
   void set_value(As&&... as) {
     need(!set_, "kasane::promise: it has a value already");
@@ -603,7 +606,7 @@ class promise {
     if (state_ == nullptr || !good)
       throw error(EINVAL, state_ == nullptr ? "kasane::promise: it was moved from" : text);
   }
-  detail::Promised<T>* state_ = nullptr;
+  detail::Promised<Type>* state_ = nullptr;
   bool given_ = false, set_ = false;
 };
 

@@ -105,8 +105,8 @@ class member {
   /// Deals [first, last), which belongs to this rank, to its members: calls f(begin, end) for chunks of
   /// `chunk` (the last may be smaller), each once, at the member that asks first. No other rank takes one. It
   /// does not wait for the others: wait_here() does. Up to 2^40 chunks.
-  template <class F>
-  void deal(std::size_t first, std::size_t last, std::size_t chunk, F&& f) {
+  template <class Callable>
+  void deal(std::size_t first, std::size_t last, std::size_t chunk, Callable&& f) {
     const std::size_t chunks = (last - first + chunk - 1) / chunk;
     const auto call = [&](std::size_t i) { f(first + i * chunk, std::min(last, first + (i + 1) * chunk)); };
     if (rank_size_ == 1) {
@@ -133,8 +133,8 @@ class member {
   void wait_here() { meet(false); }
 
  private:
-  template <class F>
-  friend void team(F body);
+  template <class Callable>
+  friend void team(Callable body);
 
   static constexpr std::uint64_t kDealMask = (1u << 24) - 1, kChunkMask = (std::uint64_t{1} << 40) - 1;
   /// Looks at the word before a waiting member sleeps: about 10 µs. Longer would take the CPU from the thread
@@ -207,8 +207,8 @@ class member {
 /// returned. From main or on a thread. The workers have nothing else to do meanwhile, or members wait for
 /// them. An exception that leaves a member ends the program, since the others wait for it.
 /// Consistency: as forking and joining the members. Throws error EAGAIN: no stack slot is left.
-template <class F>
-void team(F body) {
+template <class Callable>
+void team(Callable body) {
   const auto all = [&body] {
     const std::uint32_t workers = kasane::workers(), size = kasane::ranks() * workers;
     // Not on this stack, which changes: other ranks would fetch it at each wait.
@@ -217,7 +217,7 @@ void team(F body) {
       member me(index, workers, meeting);
       me.stay();
       me.wait();
-      F mine(body);
+      Callable mine(body);
       mine(me);
     };
     std::vector<thread> others;
@@ -233,8 +233,8 @@ void team(F body) {
 }
 
 /// body(member) of a team of one.
-template <class F>
-void team_of_one(F&& body) {
+template <class Callable>
+void team_of_one(Callable&& body) {
   member me;
   body(me);
 }
