@@ -66,7 +66,7 @@ void before_fork() {
   text.add("kasane: a fork within a library on rank ").decimal(raw(process().rank));
   text.add(
       ": its stack is shared by parent and child, so it cannot work here. Use fork, posix_spawn, system or "
-      "popen.\n");
+      "popen; in place of daemon(), start the job in the background (setsid kasane run …).\n");
   tell(text.data(), text.size());
   std::abort();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/runtime.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -319,11 +320,14 @@ void Runtime::State::begin() {
 /// Where memory that a program names in a system call may be absent, and the kernel does not wait for it; and
 /// with several ranks, whose descriptors differ. On
 /// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
-/// are touched, or with the first eviction (begin_catching_on_one_rank()).
+/// are touched, or with the first eviction (begin_catching_on_one_rank()). But where a program closes
+/// descriptors by libc's functions, not by ours (dlopen, as Python has it), its calls are always seen.
 void Runtime::State::catch_calls() {
   const bool all_here = ranks == 1 || attached;  // and their descriptors
   const bool kernel_waits = engine->name() == mem::kUffdThread;
-  if (ult::kSanitized || (all_here && kernel_waits) || (ranks == 1 && options.dram_bytes == 0)) return;
+  const bool seen = ::dlsym(RTLD_DEFAULT, "close") == reinterpret_cast<void*>(&::close);
+  if (ult::kSanitized || (seen && ((all_here && kernel_waits) || (ranks == 1 && options.dram_bytes == 0))))
+    return;
   calls_caught.store(true);
   if (!all_here) {
     rlimit files{};
@@ -1189,7 +1193,7 @@ void call_main() {
 void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
   auto& s = *state_;
   set_calls(Calls::passed);  // until main
-  if (raw(s.rank) != 0) {  // KASANE_MAIN=all: an ordinary main beside this rank's workers
+  if (raw(s.rank) != 0) {    // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
     const mem::ProgramThread runs_user_code;
     leave_runtime(Calls::caught);
