@@ -120,6 +120,15 @@ class patch_view {
 
 namespace detail {
 
+/// What begins at an address of the layout. (A cast from bytes alone is one that programs may be warned of.)
+template <class T, class Byte>
+[[nodiscard]] T* elements_at(Byte* p) noexcept {
+  if constexpr (std::is_const_v<Byte>)
+    return static_cast<T*>(static_cast<const void*>(p));
+  else
+    return static_cast<T*>(static_cast<void*>(p));
+}
+
 /// NumPy's name of an element.
 template <class T>
 [[nodiscard]] constexpr const char* npy_type() noexcept {
@@ -313,7 +322,7 @@ class array {
 
  private:
   [[nodiscard]] T* at(const index& i) const noexcept {
-    return reinterpret_cast<T*>(layout_.address(i.data()));
+    return detail::elements_at<T>(layout_.address(i.data()));
   }
 
   static void check_lengths(const char* call, std::size_t indices, std::size_t values) {
@@ -397,8 +406,9 @@ void array<T, N>::fill(const T& value) {
       walk.extents[d] = with_ghosts.extent(d);
       walk.stride[0][d] = layout_.stride[d];
     }
-    walk.rows({first},
-              [&value](const auto& p, std::size_t n) { std::fill_n(reinterpret_cast<T*>(p[0]), n, value); });
+    walk.rows({first}, [&value](const auto& p, std::size_t n) {
+      std::fill_n(detail::elements_at<T>(p[0]), n, value);
+    });
   });
 }
 
@@ -411,7 +421,7 @@ void array<T, N>::each_element(const char* call, F f, const Numbers&... numbers)
     detail::rows_of(
         b,
         [&f](const auto& p, std::size_t n) {
-          T* const x = reinterpret_cast<T*>(p[0]);
+          T* const x = detail::elements_at<T>(p[0]);
           for (std::size_t i = 0; i < n; ++i) x[i] = f(x[i]);
         },
         layout_);
@@ -429,7 +439,7 @@ T array<T, N>::sum() const {
         detail::rows_of(
             b,
             [&total](const auto& p, std::size_t n) {
-              const T* const x = reinterpret_cast<const T*>(p[0]);
+              const T* const x = detail::elements_at<const T>(p[0]);
               for (std::size_t i = 0; i < n; ++i) total += x[i];
             },
             layout_);
@@ -451,7 +461,7 @@ T array<T, N>::extreme(const char* call, Replaces replaces) const {
         detail::rows_of(
             b,
             [&found, better](const auto& p, std::size_t n) {
-              const T* const x = reinterpret_cast<const T*>(p[0]);
+              const T* const x = detail::elements_at<const T>(p[0]);
               for (std::size_t i = 0; i < n; ++i) found = better(found, x[i]);
             },
             layout_);
@@ -482,8 +492,8 @@ void transform_one(const char* call, const array<T, N>& a, array<U, N>& out, F f
                            detail::rows_of(
                                b,
                                [&f](const auto& p, std::size_t n) {
-                                 const T* const x = reinterpret_cast<const T*>(p[0]);
-                                 U* const z = reinterpret_cast<U*>(p[1]);
+                                 const T* const x = detail::elements_at<const T>(p[0]);
+                                 U* const z = detail::elements_at<U>(p[1]);
                                  for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
                                },
                                from, to);
@@ -508,9 +518,9 @@ void transform_two(const char* call, const array<T, N>& a, const array<V, N>& b,
         detail::rows_of(
             in_both,
             [&f](const auto& p, std::size_t n) {
-              const T* const x = reinterpret_cast<const T*>(p[0]);
-              const V* const y = reinterpret_cast<const V*>(p[1]);
-              U* const z = reinterpret_cast<U*>(p[2]);
+              const T* const x = detail::elements_at<const T>(p[0]);
+              const V* const y = detail::elements_at<const V>(p[1]);
+              U* const z = detail::elements_at<U>(p[2]);
               for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i], y[i]);
             },
             one, two, to);
@@ -568,8 +578,8 @@ template <class T, std::size_t N>
           detail::rows_of(
               both,
               [&total](const auto& p, std::size_t n) {
-                const T* const x = reinterpret_cast<const T*>(p[0]);
-                const T* const y = reinterpret_cast<const T*>(p[1]);
+                const T* const x = detail::elements_at<const T>(p[0]);
+                const T* const y = detail::elements_at<const T>(p[1]);
                 for (std::size_t i = 0; i < n; ++i) total += x[i] * y[i];
               },
               one, two);
@@ -611,9 +621,9 @@ void transpose(const array<T, 2>& from, array<T, 2>& to) {
     detail::each_tile_of(in, turned, [&](const box<2>& b) {
       detail::expect(in, b, view_access::read);
       const std::size_t target[2] = {b.first[1], b.first[0]};
-      detail::transpose_patch(reinterpret_cast<const T*>(in.address(b.first.data())),
-                              in.stride[0] / sizeof(T), reinterpret_cast<T*>(out.address(target)),
-                              out.stride[0] / sizeof(T), b.extent(0), b.extent(1));
+      detail::transpose_patch(elements_at<const T>(in.address(b.first.data())), in.stride[0] / sizeof(T),
+                              elements_at<T>(out.address(target)), out.stride[0] / sizeof(T), b.extent(0),
+                              b.extent(1));
     });
   });
 }
