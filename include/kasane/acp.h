@@ -45,7 +45,7 @@ extern "C" {
 
 /** A global address. */
 typedef uint64_t acp_ga_t;
-#define ACP_GA_NULL ((acp_ga_t)0)
+#define ACP_GA_NULL 0UL
 
 /** The ranks meet. Collective, first. -1: failure; EINVAL: main does not run on every rank. */
 int acp_init(int* argc, char*** argv);
@@ -59,7 +59,7 @@ int acp_rank(void);
 int acp_procs(void);
 
 /** Bytes of a rank's starter memory, which is zero at first: where ranks tell each other addresses. */
-#define KASANE_ACP_STARTER_BYTES ((size_t)65536)
+#define KASANE_ACP_STARTER_BYTES 65536UL
 /** A rank's starter memory. ACP_GA_NULL: there is no such rank. */
 acp_ga_t acp_query_starter_ga(int rank);
 /** For loads and stores of the rank that has it. NULL: another rank has it, or it is no address. */
@@ -68,9 +68,9 @@ void* acp_query_address(acp_ga_t ga);
 int acp_query_rank(acp_ga_t ga);
 
 typedef int64_t acp_handle_t;
-#define ACP_HANDLE_NULL ((acp_handle_t)0)
-#define ACP_HANDLE_ALL ((acp_handle_t) - 1)
-#define ACP_HANDLE_CONT ((acp_handle_t) - 2)
+#define ACP_HANDLE_NULL 0L
+#define ACP_HANDLE_ALL (-1L)
+#define ACP_HANDLE_CONT (-2L)
 /**
  * Begins to copy from one place to another, between any two ranks; the two do not overlap. order: a handle:
  * not before that copy and those before it are complete; ACP_HANDLE_CONT: nor the last, ACP_HANDLE_ALL: nor

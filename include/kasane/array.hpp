@@ -120,6 +120,15 @@ class patch_view {
 
 namespace detail {
 
+/// What begins at an address of the layout. (A cast from bytes alone is one that programs may be warned of.)
+template <class Type, class Byte>
+[[nodiscard]] Type* elements_at(Byte* p) noexcept {
+  if constexpr (std::is_const_v<Byte>)
+    return static_cast<Type*>(static_cast<const void*>(p));
+  else
+    return static_cast<Type*>(static_cast<void*>(p));
+}
+
 /// NumPy's name of an element.
 template <class Type>
 [[nodiscard]] constexpr const char* npy_type() noexcept {
@@ -319,7 +328,7 @@ class array {
 
  private:
   [[nodiscard]] Type* at(const index& i) const noexcept {
-    return reinterpret_cast<Type*>(layout_.address(i.data()));
+    return detail::elements_at<Type>(layout_.address(i.data()));
   }
 
   static void check_lengths(const char* call, std::size_t indices, std::size_t values) {
@@ -400,7 +409,7 @@ void array<Type, kDims>::fill(const Type& value) {
       walk.stride[0][d] = layout_.stride[d];
     }
     walk.rows({first}, [&value](const auto& p, std::size_t n) {
-      std::fill_n(reinterpret_cast<Type*>(p[0]), n, value);
+      std::fill_n(detail::elements_at<Type>(p[0]), n, value);
     });
   });
 }
@@ -414,7 +423,7 @@ void array<Type, kDims>::each_element(const char* call, Callable f, const Number
     detail::rows_of(
         b,
         [&f](const auto& p, std::size_t n) {
-          Type* const x = reinterpret_cast<Type*>(p[0]);
+          Type* const x = detail::elements_at<Type>(p[0]);
           for (std::size_t i = 0; i < n; ++i) x[i] = f(x[i]);
         },
         layout_);
@@ -432,7 +441,7 @@ Type array<Type, kDims>::sum() const {
         detail::rows_of(
             b,
             [&total](const auto& p, std::size_t n) {
-              const Type* const x = reinterpret_cast<const Type*>(p[0]);
+              const Type* const x = detail::elements_at<const Type>(p[0]);
               for (std::size_t i = 0; i < n; ++i) total += x[i];
             },
             layout_);
@@ -454,7 +463,7 @@ Type array<Type, kDims>::extreme(const char* call, Replaces replaces) const {
         detail::rows_of(
             b,
             [&found, better](const auto& p, std::size_t n) {
-              const Type* const x = reinterpret_cast<const Type*>(p[0]);
+              const Type* const x = detail::elements_at<const Type>(p[0]);
               for (std::size_t i = 0; i < n; ++i) found = better(found, x[i]);
             },
             layout_);
@@ -486,8 +495,8 @@ void transform_one(const char* call, const array<Type, kDims>& a, array<Other, k
                                detail::rows_of(
                                    b,
                                    [&f](const auto& p, std::size_t n) {
-                                     const Type* const x = reinterpret_cast<const Type*>(p[0]);
-                                     Other* const z = reinterpret_cast<Other*>(p[1]);
+                                     const Type* const x = detail::elements_at<const Type>(p[0]);
+                                     Other* const z = detail::elements_at<Other>(p[1]);
                                      for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i]);
                                    },
                                    from, to);
@@ -512,9 +521,9 @@ void transform_two(const char* call, const array<Type, kDims>& a, const array<Va
         detail::rows_of(
             in_both,
             [&f](const auto& p, std::size_t n) {
-              const Type* const x = reinterpret_cast<const Type*>(p[0]);
-              const Values* const y = reinterpret_cast<const Values*>(p[1]);
-              Other* const z = reinterpret_cast<Other*>(p[2]);
+              const Type* const x = detail::elements_at<const Type>(p[0]);
+              const Values* const y = detail::elements_at<const Values>(p[1]);
+              Other* const z = detail::elements_at<Other>(p[2]);
               for (std::size_t i = 0; i < n; ++i) z[i] = f(x[i], y[i]);
             },
             one, two, to);
@@ -576,8 +585,8 @@ template <class Type, std::size_t kDims>
           detail::rows_of(
               both,
               [&total](const auto& p, std::size_t n) {
-                const Type* const x = reinterpret_cast<const Type*>(p[0]);
-                const Type* const y = reinterpret_cast<const Type*>(p[1]);
+                const Type* const x = detail::elements_at<const Type>(p[0]);
+                const Type* const y = detail::elements_at<const Type>(p[1]);
                 for (std::size_t i = 0; i < n; ++i) total += x[i] * y[i];
               },
               one, two);
@@ -619,8 +628,8 @@ void transpose(const array<Type, 2>& from, array<Type, 2>& to) {
     detail::each_tile_of(in, turned, [&](const box<2>& b) {
       detail::expect(in, b, view_access::read);
       const std::size_t target[2] = {b.first[1], b.first[0]};
-      detail::transpose_patch(reinterpret_cast<const Type*>(in.address(b.first.data())),
-                              in.stride[0] / sizeof(Type), reinterpret_cast<Type*>(out.address(target)),
+      detail::transpose_patch(detail::elements_at<const Type>(in.address(b.first.data())),
+                              in.stride[0] / sizeof(Type), detail::elements_at<Type>(out.address(target)),
                               out.stride[0] / sizeof(Type), b.extent(0), b.extent(1));
     });
   });

@@ -21,10 +21,18 @@ extern "C"
     void
     kasane_atomic_thread_fence(int order);
 
-#define __atomic_test_and_set(flag, order) \
-  (__atomic_exchange_n((volatile unsigned char*)(flag), (unsigned char)1, (order)) != 0)
-#define __atomic_clear(flag, order) \
-  __atomic_store_n((volatile unsigned char*)(flag), (unsigned char)0, (order))
+#ifdef __cplusplus /* no casts that programs may be warned of */
+#define KASANE_FLAG(flag) reinterpret_cast<volatile unsigned char*>(flag)
+#else
+#define KASANE_FLAG(flag) ((volatile unsigned char*)(flag))
+#endif
+/* Of whole statements, too: their value is not used. */
+#define __atomic_test_and_set(flag, order)                                                  \
+  __extension__({                                                                           \
+    const unsigned char kasane_before = __atomic_exchange_n(KASANE_FLAG(flag), 1, (order)); \
+    kasane_before != 0;                                                                     \
+  })
+#define __atomic_clear(flag, order) __atomic_store_n(KASANE_FLAG(flag), 0, (order))
 #define __atomic_thread_fence(order) kasane_atomic_thread_fence(order)
 
 #endif

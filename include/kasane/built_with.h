@@ -10,8 +10,14 @@
 
 /* Without the flag the compiler knows the answer. */
 #if defined(__GNUC__) && defined(__ELF__)
+#if defined(__cplusplus)
+#define KASANE_NO_OBJECT __null /* no cast, which programs may be warned of */
+#else
+#define KASANE_NO_OBJECT (void*)0
+#endif
 static const char kasane_built_with __attribute__((used, section("kasane_atomics"))) =
-    __builtin_constant_p(__atomic_is_lock_free(4, (void*)0)) ? 'i' : 'c';
+    __builtin_constant_p(__atomic_is_lock_free(4, KASANE_NO_OBJECT)) ? 'i' : 'c';
+#undef KASANE_NO_OBJECT
 #endif
 
 #endif

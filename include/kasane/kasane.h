@@ -381,9 +381,9 @@ void* kasane_allocate_at(size_t bytes, size_t alignment, uint32_t rank);
  * Bytes of a page. A page has one owner at a time and moves as a whole. Transfers are finer (4 KiB) whatever
  * the page.
  */
-#define KASANE_PAGE_SMALL ((size_t)4096)    /**< for data of different ranks that lie close together */
-#define KASANE_PAGE_DEFAULT ((size_t)65536) /**< of all calls that have no such argument */
-#define KASANE_PAGE_LARGE ((size_t)2097152) /**< for large arrays: fewer locations to know and fewer moves */
+#define KASANE_PAGE_SMALL 4096UL    /**< for data of different ranks that lie close together */
+#define KASANE_PAGE_DEFAULT 65536UL /**< of all calls that have no such argument */
+#define KASANE_PAGE_LARGE 2097152UL /**< for large arrays: fewer locations to know and fewer moves */
 /**
  * As kasane_allocate, with the argument of the placement (0 where it has none), in pages of page_bytes, one
  * of the three above. They have a 32nd, half and 7/32 of the space (--space), in this order, in equal parts a

@@ -55,7 +55,7 @@ class TeamMeeting {
             allocate_zeroed(ranks * page_small, page_small, placement::block.in_pages(page_small).fixed()))),
         ranks_(ranks) {}
   [[nodiscard]] TeamWords* words_of(std::uint32_t rank) const noexcept {
-    return reinterpret_cast<TeamWords*>(pages_.get() + rank * page_small);
+    return static_cast<TeamWords*>(static_cast<void*>(pages_.get() + rank * page_small));
   }
   /// Until a member of each rank is here.
   void meet() { ranks_.arrive_and_wait(); }
