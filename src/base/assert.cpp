@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/misuse.h"
 #include "base/process.h"
 
 namespace kasane {
@@ -47,6 +48,13 @@ void check_failed(const char* expr, const char* file, int line, const char* hint
   (Line() << "kasane: " << self << ": check failed: " << expr << (hint ? ": " : "") << (hint ? hint : "")
           << " (" << file << ":" << at.text() << ")\n")
       .write();
+  std::abort();
+}
+
+void misused(const char* text) noexcept {
+  char self[64];
+  describe_self(self, sizeof self);
+  (Line() << "kasane: " << self << ": " << text << "\n").write();
   std::abort();
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/misuse.h"
 #include "gas/heap_slabs.h"
 #include "mem/space.h"
 
@@ -69,10 +70,13 @@ HeapAccess Heap::access(comm::Blocking& io, Rank rank, Trips why) const noexcept
 }
 
 void Heap::misuse(std::uint64_t offset, const char* what) const {
-  char text[160];
-  std::snprintf(text, sizeof text, "free: the pointer 0x%llx %s",
-                static_cast<unsigned long long>(config_.space + offset), what);
-  check_failed("pointers are freed once, as they were allocated", __FILE__, __LINE__, text);
+  char text[200];
+  std::snprintf(
+      text, sizeof text,
+      "free: the pointer 0x%llx %s: pointers are freed once, as they were allocated (kasane run --check "
+      "heap says more)",
+      static_cast<unsigned long long>(config_.space + offset), what);
+  misused(text);
 }
 
 Result<std::uint64_t> Heap::allocate_slowly(comm::Blocking& io, std::uint32_t cache, std::size_t bytes,

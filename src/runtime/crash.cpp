@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/crash.h"
 
+#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +31,10 @@ constexpr std::uintptr_t kNearStack = 64 * 1024;
 constexpr unsigned kTraceSeconds = 5;  ///< the time after which SIGALRM ends the stack trace
 
 std::atomic<pid_t> g_reporter{0};  ///< the OS thread that reports
+// Of that thread: what a fault in attempt() goes back to.
+bool g_attempting = false;
+sigjmp_buf g_attempt;
+Backtrace g_trace;
 
 pid_t this_thread() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid)); }
 
@@ -53,13 +58,23 @@ void unblock(std::initializer_list<int> signals) noexcept {
 }
 
 /// The first thread reports; others wait for the end of the process, and a thread that crashes in its own
-/// report ends it at once.
+/// report ends it at once, or the part of it that it attempts.
 void claim_report(int signal) noexcept {
   pid_t nobody = 0;
   // acq_rel: a thread that loses must see that the winner has begun.
   if (g_reporter.compare_exchange_strong(nobody, this_thread(), std::memory_order_acq_rel)) return;
+  if (nobody == this_thread() && g_attempting) ::siglongjmp(g_attempt, 1);
   if (nobody == this_thread()) die_of(signal);
   for (;;) ::pause();
+}
+
+/// False: it has crashed.
+bool attempt(void (*part)(const void*), const void* argument) noexcept {
+  const bool done = sigsetjmp(g_attempt, 1) == 0;
+  g_attempting = done;
+  if (done) part(argument);
+  g_attempting = false;
+  return done;
 }
 
 void who(CrashText& text) noexcept {
@@ -152,36 +167,50 @@ void keep_stack_in_core(std::uintptr_t stack_pointer) noexcept {
   if (in.bytes != 0) keep_in_core(reinterpret_cast<const std::byte*>(stack_pointer), in.bytes - in.offset);
 }
 
-void explain_overflow(std::uintptr_t address, std::uintptr_t stack_pointer) noexcept {
-  const bool near = stack_pointer != 0 && address - (stack_pointer - kNearStack) < kNearStack + 4096;
-  if (!near || find_stack(address).bytes != 0) return;  // an address in a stack has been explained
+/// An address near the stack pointer, outside of the stacks that find_stack() knows.
+bool is_overflow(const void* address, std::uintptr_t stack_pointer) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return at >= 4096 && at - (stack_pointer - kNearStack) < kNearStack + 4096 && find_stack(at).bytes == 0;
+}
+
+void explain_overflow(std::uintptr_t stack_pointer) noexcept {
   CrashText text;
   text.add("it is beside the stack pointer ")
       .hex(stack_pointer)
       .add(": probably a stack overflow. More stack: --main-stack, KASANE_MAIN_STACK for main; ");
-  say(text.add("--stack, KASANE_STACK for threads\n"));
+  say(text.add("--stack, KASANE_STACK for threads; ulimit -s or pthread_attr_setstacksize for OS threads\n"));
 }
 
-/// The stack, reported last: the unwinder may crash or hang on a damaged stack. address: of the access that
-/// failed, or null.
-void trace(const void* context, const void* address) noexcept {
+void say_frames() noexcept {
+  for (std::size_t i = 0; i < g_trace.count; ++i) {
+    const Frame& frame = g_trace.frames[i];
+    CrashText text;
+    text.add("#").decimal(i).add(" ").hex(frame.address).add(" ");
+    describe(text, frame);
+    if (frame.times > 1) text.add(", ").decimal(frame.times).add(" times");
+    say(text.add("\n"));
+  }
+}
+
+/// The stack, reported last: the unwinder may crash or hang on a damaged stack.
+void trace(const void* context, bool aborted) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   mem::raw_sigaction(SIGALRM, &standard, nullptr);
   unblock({SIGALRM});
   ::alarm(kTraceSeconds);
   keep_stacks_in_core();
-  Backtrace stack;
-  unwind(context, stack);
-  keep_stack_in_core(stack.stack_pointer);
-  explain_overflow(reinterpret_cast<std::uintptr_t>(address), stack.stack_pointer);
-  for (std::size_t i = 0; i < stack.count; ++i) {
-    const Frame& frame = stack.frames[i];
+  if (!attempt([](const void* c) { unwind(c, g_trace); }, context) && g_trace.count < 2 && context != nullptr)
+    follow_frame_pointers(context, g_trace);
+  keep_stack_in_core(g_trace.stack_pointer);
+  if (aborted) leave_out_end(g_trace);
+  say_frames();
+  g_trace.count = 0;
+  if (aborted) find_throw(g_trace);
+  if (g_trace.count != 0) {
     CrashText text;
-    text.add("#").decimal(i).add(" ").hex(frame.address).add(" ");
-    describe(text, frame);
-    if (frame.times > 1) text.add(", ").decimal(frame.times).add(" times");
-    say(text.add("\n"));
+    say(text.add("the exception that was not caught, or that was being handled, was thrown by\n"));
+    say_frames();
   }
   ::alarm(0);
 }
@@ -221,7 +250,7 @@ void note_address(const void* address) noexcept {
     process().status->fault_address.store(at, std::memory_order_relaxed);
 }
 
-void say_what(int signal, const siginfo_t& info) noexcept {
+void say_what(int signal, const siginfo_t& info, const void* context) noexcept {
   CrashText text;
   if (process().status == nullptr) text.add("kasane: ");
   const char* name = ::sigabbrev_np(signal);
@@ -237,21 +266,26 @@ void say_what(int signal, const siginfo_t& info) noexcept {
   if (const char* cause = cause_of(signal, info)) text.add(" (").add(cause).add(")");
   say(text.add("\n"));
   if (!is_fault(signal, info)) return;
-  explain_address(info.si_addr, nullptr);
+  if (const std::uintptr_t sp = stack_pointer_of(context); is_overflow(info.si_addr, sp))
+    explain_overflow(sp);
+  else
+    explain_address(info.si_addr, nullptr);
   note_address(info.si_addr);
 }
 
 void on_fatal_signal(int signal, siginfo_t* info, void* context) {
   claim_report(signal);
   note_signal(signal);
-  say_what(signal, *info);
-  trace(context, is_fault(signal, *info) ? info->si_addr : nullptr);
+  say_what(signal, *info, context);
+  trace(context, signal == SIGABRT);
   die_of(signal);
 }
 
 /// A fault outside of all registered ranges, or one that the owner of its range cannot serve.
 void on_fault(int signal, siginfo_t* info, void* context) {
-  const bool ours = info->si_code > 0 && in_space(info->si_addr);
+  // relaxed: only this thread stores its own number
+  const bool reporting = g_reporter.load(std::memory_order_relaxed) == this_thread();
+  const bool ours = reporting || (info->si_code > 0 && in_space(info->si_addr));
   if (!ours && call_program_fault_handler(signal, info, context)) return;
   on_fatal_signal(signal, info, context);
 }
@@ -259,7 +293,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
 Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {
   struct sigaction action = {};
   action.sa_sigaction = handler;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // a crash of the report itself comes, too
   ::sigemptyset(&action.sa_mask);
   if (mem::raw_sigaction(signal, &action, nullptr) != 0)
     return fail_errno(Errc::internal, "sigaction for signal " + std::to_string(signal));
@@ -285,8 +319,7 @@ Result<void> install_crash_handlers(Rank, OtherHandlers others) {
   // Threads inherit the mask from here.
   unblock({SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP});
   // The unwinder's first use may search for tables, which must not happen in a handler.
-  Backtrace stack;
-  unwind(nullptr, stack);
+  unwind(nullptr, g_trace);
   return {};
 }
 
@@ -298,7 +331,7 @@ void report_wild_access(const void* address, bool write, const char* meaning) {
   who(text);
   say(text.add(write ? ": store to " : ": load from ").address(address).add("\n"));
   explain_address(address, meaning);
-  trace(nullptr, address);
+  trace(mem::faulting_context(), false);
   die_of(SIGSEGV);
 }
 

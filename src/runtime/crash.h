@@ -5,8 +5,8 @@
 //
 // Thread safety: everything may run in a signal handler on an alternate stack, in several threads at once
 // (one reports, the others wait for the end).
-// Nothing allocates, locks or uses stdio. A crash inside of the report ends the process with the part that
-// was written.
+// Nothing allocates, locks or uses stdio. A crash of the unwinder costs the frames that it did not reach; one
+// elsewhere in the report ends the process with the part that was written.
 #pragma once
 
 #include "base/ids.h"

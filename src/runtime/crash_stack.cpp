@@ -5,6 +5,7 @@
 // symbols that dladdr(3) knows lack most functions of a program, and dladdr takes the loader's lock.
 #include "runtime/crash_stack.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
@@ -13,6 +14,10 @@
 #include <unistd.h>
 #include <unwind.h>
 
+#include <cstring>
+#include <initializer_list>
+
+#include "base/throw_site.h"
 #include "runtime/symbols.h"
 
 namespace kasane::runtime {
@@ -69,7 +74,7 @@ bool object_of(std::uintptr_t address, dl_find_object& object) noexcept {
   return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;  // NOLINT: as above
 }
 
-void follow_frame_pointers(const Registers& r, Backtrace& trace) noexcept {
+void follow(const Registers& r, Backtrace& trace) noexcept {
   trace.count = 0;
   trace.stack_pointer = r.sp;
   add(trace, r.pc, true);
@@ -130,12 +135,61 @@ bool in_runtime(std::uintptr_t address) noexcept {
 
 }  // namespace
 
+namespace {
+
+void drop(Backtrace& trace, std::size_t first) noexcept {
+  for (std::size_t i = first; i < trace.count; ++i) trace.frames[i - first] = trace.frames[i];
+  trace.count -= first;
+}
+
+/// libc, libstdc++, libgcc_s.
+bool in_system(std::uintptr_t address) noexcept {
+  dl_find_object object;
+  if (!object_of(address, object)) return false;
+  const char* const slash = std::strrchr(object.dlfo_link_map->l_name, '/');
+  const char* const name = slash != nullptr ? slash + 1 : object.dlfo_link_map->l_name;
+  for (const char* const system : {"libc.so", "libstdc++.so", "libgcc_s.so"})
+    if (std::strncmp(name, system, std::strlen(system)) == 0) return true;
+  return false;
+}
+
+}  // namespace
+
 void leave_out_runtime(Backtrace& trace) noexcept {
   while (trace.count > 0 && in_runtime(trace.frames[trace.count - 1].address)) --trace.count;
   std::size_t first = 0;
   while (first < trace.count && in_runtime(trace.frames[first].address)) ++first;
-  for (std::size_t i = first; i < trace.count; ++i) trace.frames[i - first] = trace.frames[i];
-  trace.count -= first;
+  drop(trace, first);
+}
+
+void leave_out_end(Backtrace& trace) noexcept {
+  std::size_t first = 0;
+  while (first < trace.count && in_runtime(trace.frames[first].address)) ++first;
+  const std::size_t own = first;
+  while (first < trace.count && in_system(trace.frames[first].address)) ++first;
+  if (first != own && first != trace.count) drop(trace, first);
+}
+
+void find_throw(Backtrace& trace) noexcept {
+  trace.count = 0;
+  // As libstdc++ has them. A dependent exception, of std::rethrow_exception, begins with its primary one.
+  struct Exception {
+    void* primary;
+    char other[72];
+    std::uint64_t kind;
+    char rest[24];
+  } copy;
+  constexpr std::uint64_t kDependent = 1;  // in the last byte of "GNUCC++", as a number the lowest
+  const auto* const handled = *reinterpret_cast<const Exception* const*>(abi::__cxa_get_globals());
+  if (handled == nullptr || !read_memory(reinterpret_cast<std::uintptr_t>(handled), &copy, sizeof copy))
+    return;
+  void* const thrown = (copy.kind & 0xff) == kDependent ? copy.primary : const_cast<Exception*>(handled) + 1;
+  ThrowSite site;
+  if (!read_memory(reinterpret_cast<std::uintptr_t>(throw_site_of(thrown)), &site, sizeof site) ||
+      site.magic != ThrowSite::kMagic || site.count > ThrowSite::kMost)
+    return;
+  for (std::size_t i = 0; i < site.count; ++i) add(trace, site.frames[i], false);
+  leave_out_end(trace);
 }
 
 bool describe_variable(CrashText& text, const void* address) noexcept {
@@ -156,6 +210,12 @@ CrashText& describe_data(CrashText& text, const void* address) noexcept {
   return describe_variable(name, address) ? text.add(" (").add(name.data(), name.size()).add(")") : text;
 }
 
+void follow_frame_pointers(const void* registers, Backtrace& out) noexcept {
+  follow(registers_of(registers), out);
+}
+
+std::uintptr_t stack_pointer_of(const void* registers) noexcept { return registers_of(registers).sp; }
+
 void unwind(const void* registers, Backtrace& out) noexcept {
   out.count = 0;
   Registers r;
@@ -164,11 +224,11 @@ void unwind(const void* registers, Backtrace& out) noexcept {
     r = registers_of(registers);
     // The unwinder reads instruction bytes of code without tables, which are absent after a jump to a wild
     // address.
-    if (!object_of(r.pc, object)) return follow_frame_pointers(r, out);
+    if (!object_of(r.pc, object)) return follow(r, out);
   }
   ::_Unwind_Backtrace(visit, &out);
   if (registers == nullptr || out.count > 1) return;
-  follow_frame_pointers(r, out);  // it stopped at the first step: the frame pointers may lead further
+  follow(r, out);  // it stopped at the first step: the frame pointers may lead further
 }
 
 std::optional<CodeInFile> code_in_file(std::uintptr_t address) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stack traces for crash reports. Async-signal-safe as far as possible: no allocation, no locks. The unwinder
-// may fault on a destroyed stack; the caller handles that.
+// may fault on a destroyed stack; the caller handles that, and has what was found before.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,21 @@ struct Backtrace {
 /// handler's ucontext, or null.
 void unwind(const void* registers, Backtrace& out) noexcept;
 
+/// The same by the chain of frame pointers alone, which reads no memory that may be missing.
+void follow_frame_pointers(const void* registers, Backtrace& out) noexcept;
+
+/// Of the code that a signal interrupted.
+[[nodiscard]] std::uintptr_t stack_pointer_of(const void* registers) noexcept;
+
 /// Drops the frames of libkasane at both ends.
 void leave_out_runtime(Backtrace&) noexcept;
+
+/// Drops those of abort() and of a throw at the beginning: libc's and libstdc++'s, and libkasane's before them.
+void leave_out_end(Backtrace&) noexcept;
+
+/// The frames where the exception was thrown that the calling thread handles, or that nobody catches, if they
+/// were noted (base/throw_site.h).
+void find_throw(Backtrace&) noexcept;
 
 /// Appends the name of the variable at address, if a symbol covers it. False: none does.
 bool describe_variable(CrashText& text, const void* address) noexcept;

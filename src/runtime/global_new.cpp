@@ -6,7 +6,8 @@
 //
 // Exception objects: the Itanium C++ ABI lets a program define __cxa_allocate_exception and the functions
 // beside it. The header that precedes the thrown object has 128 bytes in libstdc++ on 64-bit targets
-// (__cxa_refcounted_exception), a dependent exception 112; both must be zeroed.
+// (__cxa_refcounted_exception), a dependent exception 112; both must be zeroed. Before the header is room for
+// where it was thrown (base/throw_site.h).
 //
 // Thread safety: as operator new.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -18,6 +19,7 @@
 #include <exception>
 #include <new>
 
+#include "base/throw_site.h"
 #include "runtime/forks.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
@@ -65,7 +67,7 @@ void release(void* p, const void* site) noexcept {
 #define KASANE_CALL_SITE __builtin_return_address(0)
 
 constexpr std::size_t kDefaultAlign = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
-constexpr std::size_t kExceptionHeader = 128, kDependentException = 112;
+constexpr std::size_t kDependentException = 112;
 
 /// Zeroed memory for an exception; where there is none the program ends.
 void* exception_memory(std::size_t bytes, const void* site) noexcept {
@@ -118,12 +120,13 @@ namespace __cxxabiv1 {
 extern "C" {
 
 void* __cxa_allocate_exception(std::size_t thrown_size) noexcept {
-  return static_cast<char*>(exception_memory(thrown_size + kExceptionHeader, KASANE_CALL_SITE)) +
-         kExceptionHeader;
+  constexpr std::size_t kBefore = sizeof(kasane::ThrowSite) + kasane::kExceptionHeader;
+  static_assert(kBefore % kDefaultAlign == 0);
+  void* const memory = exception_memory(kBefore + thrown_size, KASANE_CALL_SITE);
+  static_cast<kasane::ThrowSite*>(memory)->magic = kasane::ThrowSite::kMagic;
+  return static_cast<char*>(memory) + kBefore;
 }
-void __cxa_free_exception(void* thrown) noexcept {
-  release(static_cast<char*>(thrown) - kExceptionHeader, KASANE_CALL_SITE);
-}
+void __cxa_free_exception(void* thrown) noexcept { release(kasane::throw_site_of(thrown), KASANE_CALL_SITE); }
 abi::__cxa_dependent_exception* __cxa_allocate_dependent_exception() noexcept {
   return static_cast<abi::__cxa_dependent_exception*>(
       exception_memory(kDependentException, KASANE_CALL_SITE));

@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_file.h"
+#include "base/misuse.h"
 #include "base/process.h"
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
@@ -772,6 +773,9 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
     if (watched.yes) polling->after(offset, watched);
     return nullptr;
   }
+  // Nothing else lies below main's stack for gigabytes; small offsets are other mistakes.
+  if (main_stack_low != nullptr && offset < segments.main_offset && offset >= segments.main_offset / 2)
+    return "stack overflow of main; give it more with kasane run --main-stack SIZE, or KASANE_MAIN_STACK";
   return segments.in_stacks(offset, ranks)
              ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
                "--stack, KASANE_STACK), or a wild pointer"
@@ -1377,9 +1381,13 @@ void Runtime::deallocate(void* p) {
     s.numa->forget(io, s.space->offset(p), heap->usable_size(io, s.space->offset(p)));
   }
   if (heap == nullptr) [[unlikely]] {
-    char text[80];
-    std::snprintf(text, sizeof text, "free: the pointer %p is not from the global heap", p);
-    KASANE_CHECK(heap != nullptr, text);
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "free: the pointer %p is not from the global heap: memory of malloc goes back by free, that of "
+        "new and kasane_allocate by delete and kasane_free; variables are not freed",
+        p);
+    misused(text);
   }
   if (s.network_closed.load()) return;  // the memory is gone with the job
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/misuse.h"
 #include "base/time_spent.h"
 #include "ult/mutex_patience.h"
 #include "ult/mutex_record.h"
@@ -141,7 +142,8 @@ Mutex::Mutex() : record_(SyncRecords(pool_of_thread("the constructor of a mutex"
 
 Mutex::~Mutex() {
   SyncRecords records(pool_of_thread("the destructor of a mutex"));
-  KASANE_CHECK(records.load(record_, SyncField::word) == 0, "a mutex is destroyed while a thread holds it");
+  KASANE_REQUIRE(records.load(record_, SyncField::word) == 0,
+                 "a mutex is destroyed while a thread holds it: it has to live until all have unlocked it");
   records.give_back(record_);
 }
 
@@ -158,7 +160,10 @@ void Mutex::enter_slowly(bool orders) {
       near != nullptr ? load(near->word)
                       : records.compare_swap(record_, SyncField::word, MutexWord{}.pack(), first.next.pack());
   if (near == nullptr && seen == MutexWord{}.pack()) return;
-  KASANE_CHECK(MutexWord::unpack(seen).holder != self, "a thread locks a mutex that it holds already");
+  KASANE_REQUIRE(
+      MutexWord::unpack(seen).holder != self,
+      "a thread locks a mutex that it holds already, and would wait for itself for ever: unlock it "
+      "first, or use std::recursive_mutex");
   if (near != nullptr && take_patiently(worker, *near, orders)) return;
   ForMutex queueing{pool, record_};
   Pool::suspend(
@@ -214,7 +219,8 @@ void Mutex::leave(const char* what, bool orders) {
   const auto outcome = near != nullptr
                            ? SyncRecords::run_near<MutexAction>(*core.pool, record_, *near, machine)
                            : SyncRecords(*core.pool).run<MutexAction>(record_, machine);
-  KASANE_CHECK(outcome != MutexAction::refuse, "a thread unlocks a mutex that it does not hold");
+  KASANE_REQUIRE(outcome != MutexAction::refuse,
+                 "a thread unlocks a mutex that it does not hold: the thread that locked it has to, once");
 }
 
 }  // namespace kasane::ult

@@ -27,10 +27,12 @@
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/exception_word.h"
+#include "base/misuse.h"
 #include "base/raw_call.h"
 #include "base/time_spent.h"
 #include "ult/context.h"
 #include "ult/forced_unwind.h"
+#include "ult/leaves_thread.h"
 #include "ult/locals.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
@@ -110,9 +112,8 @@ void run_root_call(void* call) {
 // ---- the body of a thread ----
 
 // Called in the handler of what the thread's function threw, on the worker where the thread runs now; it may
-// have begun on another one. Of an exit() nothing is kept.
+// have begun on another one.
 [[gnu::noinline]] void keep_exception() noexcept {
-  if (*abi::__cxa_current_exception_type() == typeid(ThreadExit)) return;
   const Word word = word_of(std::current_exception());
   Worker& worker = *current_worker();
   const Controls& controls = worker.core->controls;
@@ -159,7 +160,7 @@ Pool::Allocated allocate_on(Worker& worker, Word stack_end, std::size_t alignmen
 [[gnu::noinline]] Pool::Allocated allocate_slowly(std::size_t alignment, std::size_t size) {
   Worker& worker = *current_worker();
   PoolCore& core = *worker.core;
-  KASANE_CHECK(worker.polling == 0, kPollingText);
+  KASANE_REQUIRE(worker.polling == 0, kPollingText);
   if (size + alignment > core.config.stack_bytes / 2) refuse_argument(size, core.config.stack_bytes);
   return allocate_on(worker, core.slots.take_stack(worker.stacks), alignment, size);
 }
@@ -398,8 +399,8 @@ Account account_of(WaitsFor::Kind kind) noexcept {
 
 Worker& worker_of_thread() {
   Worker* worker = current_worker();
-  KASANE_CHECK(worker != nullptr && worker->self() != kNoSlot,
-               "this call belongs on a user-level thread (inside of kasane::run)");
+  KASANE_REQUIRE(worker != nullptr && worker->self() != kNoSlot,
+                 "this call belongs on a user-level thread (inside of kasane::run)");
   return *worker;
 }
 
@@ -654,7 +655,7 @@ void Pool::fork(Allocated thread, void (*function)(void*)) {
 bool Pool::begin_lazy(LazyRecord& record) {
   Worker* const worker = current_worker();
   if (worker == nullptr || worker->self() == kNoSlot || worker->on_signal_stack()) return false;
-  KASANE_CHECK(worker->polling == 0, kPollingText);
+  KASANE_REQUIRE(worker->polling == 0, kPollingText);
   const Config& config = worker->core->config;
   const auto sp = reinterpret_cast<Word>(__builtin_frame_address(0));
   if (sp < config.stack_end(config.stack_at(sp)) - worker->lazy_depth) return false;
@@ -842,7 +843,10 @@ ThreadId Pool::id() noexcept {
 void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits) {
   const WaitNote note(waits);
   Worker& worker = worker_of_thread();
-  KASANE_CHECK(!worker.on_signal_stack(), "a handler of a signal waits for a thread");
+  KASANE_REQUIRE(
+      !worker.on_signal_stack(),
+      "a handler of a signal waits for a thread, which can never run: set a flag in the handler, and "
+      "wait outside of it");
   worker.settle_leftover();
   const UserCode::Depth sections = worker.runtime_sections;
   count(worker.counters->suspends);
@@ -908,6 +912,9 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   try {
     return function(argument);
   } catch (abi::__forced_unwind&) {  // Pool::end_by_unwinding()
+  } catch (ThreadExit&) {
+    return check_no_records();
+  } catch (LeavesThread&) {  // never
   } catch (...) {
     check_no_records();
     return keep_exception();

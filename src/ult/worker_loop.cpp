@@ -10,6 +10,7 @@
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/exception_word.h"
+#include "base/misuse.h"
 #include "base/time_spent.h"
 #include "ult/context.h"
 #include "ult/pool_core.h"
@@ -83,7 +84,7 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
 // ---- leaving a thread ----
 
 void PoolCore::suspend(Worker& worker, AfterSwitch after) {
-  KASANE_CHECK(worker.polling == 0, kPollingText);
+  KASANE_REQUIRE(worker.polling == 0, kPollingText);
   if (worker.lazy->newest != nullptr) [[unlikely]]
     promote_all(worker);
   save_exceptions(worker);

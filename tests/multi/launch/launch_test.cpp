@@ -235,6 +235,20 @@ TEST(Launch, AServingRankKilledMidRunEndsTheJob) {
   expect_says(o, "SIGKILL");
 }
 
+// timeout(1) and batch systems signal all processes of a job at once.
+TEST(Launch, ASignalToTheGroupEndsTheJobByIt) {
+  for (int i = 0; i < 6; ++i) {
+    const bool paging = i % 2 != 0;
+    Job job(kasane_run_command({"-n", "2", "--dram", paging ? "24M" : "1G", "--", kProgram, "page"}));
+    ASSERT_TRUE(job.wait_for_output("ready"));
+    ::kill(-job.pid(), SIGTERM);
+    const Outcome o = job.wait();
+    expect_clean(o);
+    EXPECT_EQ(o.code, 128 + SIGTERM) << o.err;
+    EXPECT_EQ(o.err.find("SIGSEGV"), std::string::npos) << o.err;
+  }
+}
+
 TEST(Launch, WhenTheSupervisorIsKilledTheRanksDie) {
   Job job(kasane_run_command({"-n", "3", "--", kProgram, "pid"}), {"KASANE_MAIN=all"});
   ASSERT_TRUE(job.wait_for_output("pid", 3));

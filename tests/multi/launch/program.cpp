@@ -220,6 +220,21 @@ void leave_threads_running() {
   });
 }
 
+/// For ever, 48 MiB of two ranks.
+int change_more_than_memory() {
+  constexpr std::size_t kWords = std::size_t{6} << 20, kPart = 8192;
+  kasane::run([] {
+    const auto words = kasane::make_array<std::uint64_t>(kWords, kasane::placement::block);
+    say("ready");
+    for (std::uint64_t round = 1;; ++round) {
+      kasane::parallel_for(std::size_t{0}, kWords / kPart, [round, all = words.get()](std::size_t part) {
+        for (std::size_t i = 0; i < kPart; ++i) all[part * kPart + i] += round;
+      });
+    }
+  });
+  return 0;
+}
+
 /// Threads that keep every rank busy, for tests that break in.
 int busy_threads() {
   say("ready");
@@ -267,6 +282,7 @@ const std::map<std::string, int (*)()> kDeeds = {
     {"start-oneself", start_oneself},
     {"stack-limit", say_stack_limit},
     {"busy", busy_threads},
+    {"page", change_more_than_memory},
     {"detached",
      [] {
        leave_threads_running();

@@ -33,6 +33,15 @@ namespace kasane::runtime {
   reinterpret_cast<void (*)()>(std::uintptr_t{0x66})();
   asm volatile("" ::: "memory");
 }
+/// Its unwind information says that the frame's address is in memory at 0.
+[[gnu::noinline]] void crash_test_bad_frame() {
+  asm volatile(
+      ".cfi_remember_state\n\t"
+      ".cfi_escape 0x0f, 2, 0x30, 0x06\n\t"
+      "movl $1, 0x777000\n\t"
+      ".cfi_restore_state" ::
+          : "memory");
+}
 [[gnu::noinline]] void crash_test_recurse(std::uint32_t depth, Backtrace& out) {
   if (depth == 0) {
     unwind(nullptr, out);
@@ -137,6 +146,15 @@ TEST(CrashDeathTest, AWildStoreNamesAddressAndFunctions) {
       "SIGSEGV at address 0x777000(.|\n)*crash_test_wild_store(.|\n)*crash_test_outer");
 }
 
+TEST(CrashDeathTest, AReportOutlivesACrashOfTheUnwinder) {
+  EXPECT_EXIT(
+      {
+        install();
+        crash_test_outer(crash_test_bad_frame);
+      },
+      testing::KilledBySignal(SIGSEGV), "SIGSEGV at address 0x777000(.|\n)*crash_test_bad_frame");
+}
+
 TEST(CrashDeathTest, AWildJumpNamesItsCaller) {
   EXPECT_EXIT(
       {
@@ -151,9 +169,9 @@ TEST(CrashDeathTest, AnAbortIsReported) {
   EXPECT_EXIT(
       {
         install();
-        std::abort();
+        crash_test_outer(std::abort);
       },
-      testing::KilledBySignal(SIGABRT), "SIGABRT(.|\n)*abort");
+      testing::KilledBySignal(SIGABRT), "SIGABRT\n[^\n]*#0 [^\n]*crash_test_outer");
 }
 
 TEST(CrashDeathTest, AMissingPageOfAFileIsReported) {
