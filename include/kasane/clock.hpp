@@ -29,15 +29,25 @@ struct clock {
 
 namespace detail {
 
+/// Any duration, be it the first or the last of its type, of unsigned or floating-point numbers: no sum of
+/// two, and no other unit, is beyond the type. It has all bits of a number of 64.
+using Nanoseconds = std::chrono::duration<long double, std::nano>;
+
 /// The time of the job's clock that is `timeout` from now, not earlier; what is more than a century away
-/// never comes.
-template <class Rep, class Period>
-[[nodiscard]] std::uint64_t deadline_after(const std::chrono::duration<Rep, Period>& timeout) {
-  constexpr std::chrono::duration<double> kCentury(100.0 * 366 * 24 * 3600);
+/// never comes. NaN is no time.
+[[nodiscard]] inline std::uint64_t deadline_after(Nanoseconds timeout) {
+  constexpr Nanoseconds kCentury(100.0L * 366 * 24 * 3600 * 1e9L);
   const std::uint64_t now = kasane_clock_ns();
-  if (timeout <= timeout.zero()) return now;
+  if (!(timeout > timeout.zero())) return now;
   if (timeout > kCentury) return KASANE_NO_DEADLINE;
-  return now + static_cast<std::uint64_t>(std::chrono::ceil<std::chrono::nanoseconds>(timeout).count());
+  const auto whole = static_cast<std::uint64_t>(timeout.count());
+  return now + whole + (static_cast<long double>(whole) < timeout.count() ? 1 : 0);
+}
+
+/// What is left until `time`; not more than zero: it has come.
+template <class Clock, class Duration>
+[[nodiscard]] Nanoseconds left_until(const std::chrono::time_point<Clock, Duration>& time) {
+  return Nanoseconds(time.time_since_epoch()) - Nanoseconds(Clock::now().time_since_epoch());
 }
 
 /// wait(deadline) is true if it got what it waited for. A clock may be set back meanwhile, so only that clock
@@ -45,8 +55,8 @@ template <class Rep, class Period>
 template <class Clock, class Duration, class Wait>
 bool wait_until(const std::chrono::time_point<Clock, Duration>& time, const Wait& wait) {
   for (;;) {
-    if (wait(deadline_after(time - Clock::now()))) return true;
-    if (Clock::now() >= time) return false;
+    if (wait(deadline_after(left_until(time)))) return true;
+    if (!(left_until(time) > Nanoseconds::zero())) return false;
   }
 }
 

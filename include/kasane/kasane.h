@@ -857,13 +857,14 @@ int kasane_sem_destroy(kasane_sem_t* sem);                /**< not while a threa
 int kasane_sem_wait(kasane_sem_t* sem);
 int kasane_sem_trywait(kasane_sem_t* sem); /**< EBUSY: there is none, or other threads wait */
 int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns); /**< as wait. ETIMEDOUT */
-/** Adds so many permits; there are never more than KASANE_SEM_MAX. */
+/** Adds so many permits. EINVAL: there would be more than KASANE_SEM_MAX; nothing happens. */
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits);
 
 int kasane_latch_init(kasane_latch_t* latch, uint32_t expected);
 /** Not while a thread waits; a thread that has passed may destroy it at once. */
 int kasane_latch_destroy(kasane_latch_t* latch);
-int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n); /**< never below 0 */
+/** EINVAL: more than are still to come; nothing happens. */
+int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n);
 /** Waits until it is open; afterwards sees what was done before all counts. */
 int kasane_latch_wait(const kasane_latch_t* latch);
 int kasane_latch_trywait(const kasane_latch_t* latch); /**< EBUSY: it is not open */

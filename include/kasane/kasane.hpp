@@ -773,8 +773,9 @@ class condition_variable {
   template <class Clock, class Duration>
   std::cv_status wait_until(std::unique_lock<mutex>& lock,
                             const std::chrono::time_point<Clock, Duration>& time) {
-    const bool notified = wait_by(lock, detail::deadline_after(time - Clock::now()));
-    return notified || Clock::now() < time ? std::cv_status::no_timeout : std::cv_status::timeout;
+    const bool notified = wait_by(lock, detail::deadline_after(detail::left_until(time)));
+    return notified || detail::left_until(time) > detail::Nanoseconds::zero() ? std::cv_status::no_timeout
+                                                                              : std::cv_status::timeout;
   }
   /// Waits until done() is true, or `time` has come; returns done().
   template <class Clock, class Duration, class Predicate>

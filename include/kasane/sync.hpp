@@ -243,6 +243,7 @@ class counting_semaphore {
   [[nodiscard]] bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& time) {
     return detail::wait_until(time, [this](std::uint64_t deadline_ns) { return acquire_by(deadline_ns); });
   }
+  /// Throws error EINVAL if there were more than max() permits then; nothing has happened.
   void release(std::uint32_t permits = 1) { detail::check(kasane_sem_post(&s_, permits)); }
 
  private:
@@ -262,6 +263,7 @@ class latch {
   latch& operator=(const latch&) = delete;
   ~latch() { kasane_latch_destroy(&l_); }
 
+  /// Throws error EINVAL if fewer than n are still to come; nothing has happened.
   void count_down(std::uint32_t n = 1) { detail::check(kasane_latch_count_down(&l_, n)); }
   /// True: it is open, and the effects are those of wait().
   [[nodiscard]] bool try_wait() const { return detail::tried(kasane_latch_trywait(&l_)); }

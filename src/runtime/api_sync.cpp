@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <optional>
@@ -59,6 +60,15 @@ static_assert(KASANE_SEM_MAX == kasane::ult::kMaxPermits &&
 int require_thread(const char* call) noexcept {
   kasane::runtime::keep_output_in_order();
   return kasane::runtime::require_thread(call);
+}
+
+/// An object is used for more than it was made for. advice: what is to be done.
+int refuse_excess(const char* call, const void* object, const char* what, std::uint32_t n,
+                  const char* advice) {
+  char text[240];
+  std::snprintf(text, sizeof text, "rank %u: the %s at %p: %u %s", raw(Runtime::current()->rank()), what,
+                object, n, advice);
+  return api_fail(EINVAL, call, text);
 }
 
 constexpr const char* kAllDropped = "all threads that the barrier was for have dropped out of it";
@@ -340,8 +350,12 @@ int kasane_sem_timedwait(kasane_sem_t* sem, uint64_t deadline_ns) {
                                     [=](Semaphore& s) { return s.try_acquire_until(deadline_ns); });
 }
 int kasane_sem_post(kasane_sem_t* sem, uint32_t permits) {
-  return without_waiting<Semaphore>(sem, "kasane::counting_semaphore::release",
-                                    [permits](Semaphore& s) { s.release(permits); });
+  constexpr const char* call = "kasane::counting_semaphore::release";
+  const int code =
+      without_waiting<Semaphore, EINVAL>(sem, call, [permits](Semaphore& s) { return s.release(permits); });
+  if (code != EINVAL) return code;
+  return refuse_excess(call, sem, "semaphore", permits,
+                       "more permits are more than KASANE_SEM_MAX: release only what was acquired");
 }
 
 int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) {
@@ -349,7 +363,11 @@ int kasane_latch_init(kasane_latch_t* latch, uint32_t expected) {
 }
 int kasane_latch_destroy(kasane_latch_t* latch) { return destroy<Latch>(latch, "kasane::latch::~latch"); }
 int kasane_latch_count_down(kasane_latch_t* latch, uint32_t n) {
-  return without_waiting<Latch>(latch, "kasane::latch::count_down", [n](Latch& l) { l.count_down(n); });
+  constexpr const char* call = "kasane::latch::count_down";
+  const int code = without_waiting<Latch, EINVAL>(latch, call, [n](Latch& l) { return l.count_down(n); });
+  if (code != EINVAL) return code;
+  return refuse_excess(call, latch, "latch", n,
+                       "arrivals are more than are still to come: construct it with as many as count down");
 }
 int kasane_latch_wait(const kasane_latch_t* latch) {
   return with<Latch>(const_cast<kasane_latch_t*>(latch), "kasane::latch::wait",

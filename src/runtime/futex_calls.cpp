@@ -6,8 +6,8 @@
 //
 //   waits on              a user-level thread                    another OS thread
 //   private memory        a watch list                           the kernel
-//   global memory         a watch list                           looks again and again (kNap): a wake-up of
-// another rank would not reach the kernel's list
+//   global memory         a watch list                           a watch list: a wake-up of another rank would
+//                                                                not reach the kernel's
 //
 // A wake-up goes to both. The word is compared where its atomics are executed (runtime/atomics.h).
 //
@@ -26,8 +26,11 @@
 #include <array>
 #include <cstdarg>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
+#include "base/assert.h"
+#include "base/clock.h"
 #include "base/raw_call.h"
 #include "runtime/atomics.h"
 #include "runtime/futex_calls.h"
@@ -38,6 +41,7 @@
 #include "runtime/wrapped_call.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
+#include "ult/timers.h"
 #include "ult/watch.h"
 
 namespace kasane::runtime {
@@ -56,7 +60,26 @@ long by_kernel(long number, const Arguments& a) noexcept {
   return -1;
 }
 
-constexpr long kNapNs = 200'000;
+constexpr std::uint64_t kNever = ult::Timers::kNever;
+
+/// A time before the clock's first one has come; that of the standard library has less than no nanoseconds.
+bool is_time(const timespec& t) noexcept {
+  return t.tv_sec < 0 || (t.tv_nsec >= 0 && t.tv_nsec < 1'000'000'000);
+}
+
+/// The time of now_ns() at which a deadline comes; 0: it has come. A clock may be set meanwhile. A century is
+/// never: no sum is beyond its type then, whatever the program gives.
+std::uint64_t due_at(const Deadline* deadline) noexcept {
+  if (deadline == nullptr) return kNever;
+  constexpr std::int64_t kCentury = std::int64_t{100} * 366 * 24 * 3600;
+  const timespec& time = deadline->time;
+  timespec now;
+  if (time.tv_sec < 0 || ::clock_gettime(deadline->clock, &now) != 0) return 0;
+  const std::int64_t seconds = time.tv_sec - now.tv_sec;
+  if (seconds > kCentury) return kNever;
+  const std::int64_t left = seconds * 1'000'000'000 + time.tv_nsec - now.tv_nsec;
+  return seconds < -1 || left <= 0 ? 0 : now_ns() + static_cast<std::uint64_t>(left);
+}
 
 /// A futex of the program.
 class Futex {
@@ -66,30 +89,21 @@ class Futex {
   [[nodiscard]] bool is_global() const noexcept { return global_; }
   [[nodiscard]] std::uint32_t value() const noexcept { return load_atomic(word_); }
 
-  /// On a user-level thread. call: in reports.
-  long wait(std::uint32_t expected, const char* call = "atomic::wait") const {
+  /// Until the word is not `expected`, perhaps a wake-up, or the deadline, if there is one. A thread is
+  /// suspended, another OS thread sleeps. call: in reports.
+  long wait(std::uint32_t expected, const Deadline* deadline, const char* call = "atomic::wait") const {
     if (value() != expected) return fail_with(EAGAIN);
+    const std::uint64_t due_ns = due_at(deadline);
+    if (due_ns == 0) return fail_with(ETIMEDOUT);
     const ult::Watch list = watch();
-    const std::uint32_t epoch = list.prepare();
+    const std::uint32_t epoch = list.prepare(here().pool());
     if (value() != expected) return fail_with(EAGAIN);
-    list.wait(epoch, call);
-    return 0;
-  }
-  /// Until wait() would return, or the time has come: the thread lets others run meanwhile.
-  long wait_until(std::uint32_t expected, clockid_t clock, const timespec& deadline) const {
-    while (value() == expected) {
-      timespec now;
-      ::clock_gettime(clock, &now);
-      if (now.tv_sec > deadline.tv_sec || (now.tv_sec == deadline.tv_sec && now.tv_nsec >= deadline.tv_nsec))
-        return fail_with(ETIMEDOUT);
-      if (ult::Pool::self() != kNoSlot && ult::Pool::others_here()) {
-        ult::Pool::yield();
-      } else {
-        const timespec nap{0, kNapNs};
-        ::nanosleep(&nap, nullptr);
-      }
-    }
-    return fail_with(EAGAIN);
+    if (ult::Pool::may_switch())
+      list.wait(epoch, call, due_ns);
+    else
+      list.sleep(here().pool(), epoch, due_ns);
+    // A change that came together with the deadline is not lost: who was woken for it says so.
+    return deadline != nullptr && due_at(deadline) == 0 && value() == expected ? fail_with(ETIMEDOUT) : 0;
   }
   void wake(bool all) const {
     // Of private memory threads of another rank may have the same key: their wake-up would be lost.
@@ -110,56 +124,66 @@ class Futex {
 
 constexpr int kForEver = 0x7fffffff;
 
-long wait(const Futex& futex, int op, const Arguments& a) {
-  const auto expected = static_cast<std::uint32_t>(a[2]);
-  const auto* const time = reinterpret_cast<const timespec*>(a[3]);
-  if (time == nullptr && ult::Pool::may_wait()) return futex.wait(expected);
+/// The deadline that a call names by a time, absolute; one that has come stays so, and so does the last one.
+Deadline deadline_of(int op, timespec time) noexcept {
   const clockid_t clock = (op & FUTEX_CLOCK_REALTIME) != 0 ? CLOCK_REALTIME : CLOCK_MONOTONIC;
-  timespec deadline{kForEver, 0};
-  if (time != nullptr) deadline = *time;
-  if (time != nullptr && (op & FUTEX_CMD_MASK) == FUTEX_WAIT) {  // relative
-    timespec now;
-    ::clock_gettime(clock, &now);
-    deadline.tv_sec += now.tv_sec;
-    deadline.tv_nsec += now.tv_nsec;
-    if (deadline.tv_nsec >= 1'000'000'000) deadline.tv_nsec -= 1'000'000'000, ++deadline.tv_sec;
+  timespec now;
+  ::clock_gettime(clock, &now);
+  if ((op & FUTEX_CMD_MASK) == FUTEX_WAIT && time.tv_sec >= 0) {
+    const bool carries = time.tv_nsec + now.tv_nsec >= 1'000'000'000;
+    time.tv_nsec += now.tv_nsec - (carries ? 1'000'000'000 : 0);
+    if (__builtin_add_overflow(time.tv_sec, now.tv_sec + carries, &time.tv_sec))
+      time.tv_sec = std::numeric_limits<time_t>::max();
   }
-  return futex.wait_until(expected, clock, deadline);
+  return {clock, time};
 }
 
 /// A futex call of the program.
 long call_futex(const Arguments& a) {
   const Futex futex(reinterpret_cast<void*>(a[0]));
   const int op = static_cast<int>(a[1]), command = op & FUTEX_CMD_MASK;
-  const bool waits = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
-  const bool on_thread = ult::Pool::may_wait();
-  if (waits && (on_thread || futex.is_global())) return wait(futex, op, a);
+  if (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) {
+    const auto* const time = reinterpret_cast<const timespec*>(a[3]);
+    if (time != nullptr && !is_time(*time)) return fail_with(EINVAL);
+    // The kernel calls such a time an error, too, and the standard library ends the program then.
+    if (time != nullptr && time->tv_sec < 0) return fail_with(ETIMEDOUT);
+    if (!ult::Pool::may_wait() && !futex.is_global()) return by_kernel(SYS_futex, a);
+    const auto expected = static_cast<std::uint32_t>(a[2]);
+    if (time == nullptr) return futex.wait(expected, nullptr);
+    const Deadline deadline = deadline_of(op, *time);
+    return futex.wait(expected, &deadline);
+  }
   if (command != FUTEX_WAKE && command != FUTEX_WAKE_BITSET) return by_kernel(SYS_futex, a);
   futex.wake(a[2] != 1);
   return futex.is_global() ? 1 : by_kernel(SYS_futex, a);
 }
 
-}  // namespace
+/// Words of the runtime's own lie nowhere there. The last call of a thread's function may be a jump, which
+/// returns into the runtime.
+bool is_programs(const Runtime& runtime, long address) noexcept {
+  const auto* const word = reinterpret_cast<const void*>(address);
+  return runtime.contains(word) || runtime.one_rank_variables().contains(word);
+}
 
-namespace {
 [[gnu::noinline]] int exchange_errno(int value) noexcept { return std::exchange(errno, value); }
 }  // namespace
 
 int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, const char* call) noexcept {
+  if (deadline != nullptr && !is_time(deadline->time)) return EINVAL;
+  KASANE_CHECK(ult::Pool::may_switch() || !ult::Pool::in_user_code() || deadline != nullptr,
+               "a handler of a signal waits for a thread");
   const int before = exchange_errno(0);
   const Futex futex(word);
-  const Deadline never{CLOCK_MONOTONIC, {kForEver, 0}};
-  const Deadline& until = deadline != nullptr ? *deadline : never;
-  if (ult::Pool::in_user_code()) {
-    (void)(deadline == nullptr ? futex.wait(expected, call)
-                               : futex.wait_until(expected, until.clock, until.time));
-  } else if (futex.is_global()) {
-    (void)futex.wait_until(expected, until.clock, until.time);
+  if (ult::Pool::in_user_code() || futex.is_global()) {
+    (void)futex.wait(expected, deadline, call);
+  } else if (const std::uint64_t due_ns = due_at(deadline); due_ns == 0) {
+    exchange_errno(ETIMEDOUT);
   } else {
-    const int clock = until.clock == CLOCK_REALTIME ? FUTEX_CLOCK_REALTIME : 0;
-    by_kernel(SYS_futex, {reinterpret_cast<long>(word), FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | clock,
-                          static_cast<long>(expected), reinterpret_cast<long>(&until.time), 0,
-                          static_cast<long>(FUTEX_BITSET_MATCH_ANY)});
+    const int clock = deadline != nullptr && deadline->clock == CLOCK_REALTIME ? FUTEX_CLOCK_REALTIME : 0;
+    by_kernel(SYS_futex,
+              {reinterpret_cast<long>(word), FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG | clock,
+               static_cast<long>(expected), due_ns == kNever ? 0 : reinterpret_cast<long>(&deadline->time), 0,
+               static_cast<long>(FUTEX_BITSET_MATCH_ANY)});
   }
   return exchange_errno(before) == ETIMEDOUT ? ETIMEDOUT : 0;
 }
@@ -181,7 +205,8 @@ extern "C" long syscall(long number, ...) noexcept {
   va_end(list);
   if (number == SYS_futex) [[unlikely]] {
     const Runtime* const runtime = Runtime::current();
-    if (runtime != nullptr && runtime->running() && !is_code_of_runtime(__builtin_return_address(0)))
+    if (runtime != nullptr && runtime->running() &&
+        (!is_code_of_runtime(__builtin_return_address(0)) || is_programs(*runtime, a[0])))
       return call_futex(a);
   }
   const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};

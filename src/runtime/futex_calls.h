@@ -14,8 +14,8 @@ struct Deadline {
   timespec time;
 };
 
-/// Returns when the word is not `expected`, or perhaps after a wake_word(): 0; or after the deadline:
-/// ETIMEDOUT. call: in reports. Keeps errno.
+/// Returns when the word is not `expected`, or perhaps after a wake_word(): 0; or after the deadline, which
+/// may be any time: ETIMEDOUT; EINVAL: it is no time. call: in reports. Keeps errno.
 int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, const char* call) noexcept;
 void wake_word(void* word, bool all) noexcept;
 

@@ -122,15 +122,16 @@ class Guard {
   }
   [[nodiscard]] GuardWord word() const { return GuardWord::unpack(load_atomic_word(word_)); }
   void wait() const {
-    const Runtime* const here = runtime();
-    if (here != nullptr && ult::Pool::may_wait()) {
-      const ult::Watch list = watch(*here);
-      const std::uint32_t epoch = list.prepare();
-      if (may_sleep(word())) list.wait(epoch);
+    Runtime* const here = runtime();
+    if (here == nullptr) {  // before the job and after it
+      const timespec nap{0, 50'000};
+      while (word().busy) ::nanosleep(&nap, nullptr);
       return;
     }
-    const timespec nap{0, 50'000};
-    while (word().busy) ::nanosleep(&nap, nullptr);
+    const ult::Watch list = watch(*here);
+    const std::uint32_t epoch = list.prepare(here->pool());
+    if (!may_sleep(word())) return;
+    ult::Pool::may_wait() ? list.wait(epoch) : list.sleep(here->pool(), epoch);
   }
 
   /// Of the rank where the thread is now: an initialiser, a wait and each access to the word may move it.

@@ -103,7 +103,9 @@ class Mutex {
     if (const int done = again(); done >= 0) return done;
     if (!try_word()) {
       while (set(MutexEvent::lock, kAcquire) != LockAction::has)
-        if (wait_for_word(&data_.__lock, kAfterLock, deadline, "std::mutex::lock") != 0) return ETIMEDOUT;
+        if (const int error = wait_for_word(&data_.__lock, kAfterLock, deadline, "std::mutex::lock");
+            error != 0)
+          return error;
     }
     return own();
   }
@@ -195,9 +197,9 @@ bool try_shared_mutex(pthread_rwlock_t* lock, SharedEvent tried) noexcept {
 int lock_shared_mutex(pthread_rwlock_t* lock, SharedEvent tried, const Deadline* deadline) noexcept {
   while (!try_shared_mutex(lock, tried)) {
     const LockStep step = change(lock, SharedEvent::announce, kRelaxed);
-    if (step.action == LockAction::wait &&
-        wait_for_word(lock, step.word, deadline, "std::shared_mutex::lock") != 0)
-      return ETIMEDOUT;
+    if (step.action != LockAction::wait) continue;
+    if (const int error = wait_for_word(lock, step.word, deadline, "std::shared_mutex::lock"); error != 0)
+      return error;
   }
   return 0;
 }
@@ -253,14 +255,20 @@ bool try_acquire(sem_t* semaphore) noexcept {
 /// With libc's convention for errors.
 int acquire(sem_t* semaphore, const Deadline* deadline) noexcept {
   while (!try_acquire(semaphore)) {
-    if (wait_for_word(semaphore, 0, deadline, "sem_wait") == 0) continue;
-    errno = ETIMEDOUT;
+    const int error = wait_for_word(semaphore, 0, deadline, "sem_wait");
+    if (error == 0) continue;
+    errno = error;
     return -1;
   }
   return 0;
 }
 int release(sem_t* semaphore) noexcept {
-  add_atomic(semaphore, 1, kRelease);  // as next() says, in one operation
+  // As next() says, in one operation. One beyond the most is taken back, as if a thread had taken it.
+  if (add_atomic(semaphore, 1, kRelease) >= SEM_VALUE_MAX) {
+    add_atomic(semaphore, ~std::uint32_t{0}, kRelaxed);
+    errno = EOVERFLOW;
+    return -1;
+  }
   wake_word(semaphore, false);
   return 0;
 }

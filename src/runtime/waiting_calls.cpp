@@ -198,9 +198,11 @@ long look_first(const char* name, const CaughtCall& at_once, const CaughtCall& c
   return result != 0 ? result : wait_in(name, call, restarts);
 }
 
+constexpr std::uint64_t kForEver = ~std::uint64_t{0};
 /// 0, or EINTR; left: what is left of the time then.
 int sleep_thread(std::uint64_t ns, timespec* left) noexcept {
-  const std::uint64_t until = now_ns() + ns;
+  std::uint64_t until = 0;
+  if (__builtin_add_overflow(now_ns(), ns, &until)) until = kForEver;
   if (ult::Pool::sleep("nanosleep", until)) return 0;
   const std::uint64_t now = now_ns(), more = until > now ? until - now : 0;
   const timespec rest = {static_cast<time_t>(more / 1'000'000'000), static_cast<long>(more % 1'000'000'000)};
@@ -212,11 +214,12 @@ bool read_named(T& to, const T* named) noexcept {
   return named != nullptr && mem::copy_named(&to, named, sizeof to);
 }
 bool read_time(timespec& t, const timespec* named) noexcept {
-  return read_named(t, named) && t.tv_sec >= 0 && t.tv_sec < 1'000'000'000 && t.tv_nsec >= 0 &&
-         t.tv_nsec < 1'000'000'000;
+  return read_named(t, named) && t.tv_sec >= 0 && t.tv_nsec >= 0 && t.tv_nsec < 1'000'000'000;
 }
 std::uint64_t ns_of(const timespec& t) noexcept {
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  const auto seconds = static_cast<std::uint64_t>(t.tv_sec);
+  return seconds < kForEver / 1'000'000'000 ? seconds * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec)
+                                            : kForEver;
 }
 
 long wait_for_child(const char* name, pid_t which, int* status, int options, rusage* used) {

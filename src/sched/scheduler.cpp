@@ -13,6 +13,7 @@
 #include "comm/blocking.h"
 #include "gas/regions.h"
 #include "ult/controls.h"
+#include "ult/os_thread.h"
 
 namespace kasane::sched {
 namespace {
@@ -49,6 +50,7 @@ Scheduler::Scheduler(comm::Transport& transport, ult::Words& words, ult::Edges& 
   for (std::uint32_t w = 0; w < config.workers; ++w) {
     workers_.push_back({scramble(seed ^ scramble(std::uint64_t{raw(config.rank)} << 32 | w))});
   }
+  transport.set_handler(gas::kWakeHandler, &Scheduler::on_wake, this);
   for (std::uint32_t r = 0; r < config.ranks; ++r) {
     if (Rank{r} == config.rank) continue;
     if (transport.mapped(Rank{r}, gas::kThreads) == nullptr) naps_ = true;
@@ -335,6 +337,18 @@ void Scheduler::ring_bit(std::uint32_t bit) {
 }
 
 void Scheduler::ring(Rank rank) { transport_.wake(rank, comm::Doorbell::work); }
+
+void Scheduler::wake_os_thread(Rank rank, SlotId slot) {
+  comm::PollWaiter waiter(transport_);
+  comm::Blocking(transport_, waiter).send(rank, gas::kWakeHandler, comm::as_payload(slot));
+}
+void Scheduler::on_wake(void* self, const comm::Message& m) noexcept {
+  auto& here = *static_cast<Scheduler*>(self);
+  const auto slot = gas::value_of<SlotId>(m);
+  KASANE_CHECK(here.layout_.birth_rank(slot) == here.config_.rank,
+               "a rank is to wake an OS thread of another");
+  ult::wake_os_thread(here.config_.region, here.layout_, slot);
+}
 
 std::uint32_t Scheduler::activity() { return transport_.activity(comm::Doorbell::work); }
 

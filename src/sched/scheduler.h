@@ -80,6 +80,7 @@ class Scheduler final : public ult::OtherRanks {
   void wake_idle_rank() override;
   void answer() override;
   void ring(Rank) override;
+  void wake_os_thread(Rank, SlotId) override;
   [[nodiscard]] bool all_work_at(Rank) override;
   std::uint32_t activity() override;
   /// Tells the workers of rank `to` that a request was sent there (comm::Transport::set_nudge).
@@ -98,6 +99,7 @@ class Scheduler final : public ult::OtherRanks {
     std::uint64_t random;
   };
 
+  static void on_wake(void* self, const comm::Message&) noexcept;
   SlotId steal_anywhere(std::uint32_t worker);
   SlotId steal_from_rank(std::uint32_t worker, Rank victim);
   SlotId steal_from(std::uint32_t worker, Rank victim, std::uint32_t deque);

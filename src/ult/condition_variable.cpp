@@ -60,7 +60,7 @@ void serve(const SyncRecords& records, SyncHandle condition, ConditionNotify mac
   }
 }
 
-void leave_condition(const SyncRecords& records, SyncHandle condition) {
+void leave_condition(const SyncRecords& records, SyncHandle condition, SlotId) {
   serve(records, condition, ConditionNotify::leave());
 }
 constexpr TimedQueue kConditionQueue{.leave = leave_condition, .go_on = requeue};

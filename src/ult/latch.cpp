@@ -34,12 +34,11 @@ Latch::~Latch() {
   records.give_back(record_);
 }
 
-void Latch::count_down(std::uint32_t n) {
+bool Latch::count_down(std::uint32_t n) {
   const SyncHandle record = record_;  // a thread that passes may destroy the object
   Pool& pool = pool_of_thread("latch::count_down");
   pool.release(Account::fence_others);
-  KASANE_CHECK(SyncRecords(pool).run<LatchAction>(record, LatchCount(n)) != LatchAction::refuse,
-               "a latch is counted below zero");
+  return SyncRecords(pool).run<LatchAction>(record, LatchCount(n)) != LatchAction::refuse;
 }
 
 bool Latch::try_wait() const {

@@ -5,7 +5,7 @@
 // count_down() releases its rank first, and each rank acquires when its thread goes on (rule 1; nothing with
 // one rank).
 // Thread safety: every call on any thread of any rank; a thread that has passed may destroy it.
-// Misuse is a check failure: counting below zero, destroying it while a thread waits.
+// Misuse is a check failure: destroying it while a thread waits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ class Latch {
   Latch(const Latch&) = delete;
   Latch& operator=(const Latch&) = delete;
 
-  void count_down(std::uint32_t n);
+  /// False: more than are still to come; nothing happened.
+  bool count_down(std::uint32_t n);
   [[nodiscard]] bool try_wait() const;
   void wait() const;
 

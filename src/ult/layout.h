@@ -58,17 +58,21 @@ struct alignas(128) SlotControl {
   /// the thread's name (ThreadId): generation 32 | slot 32; the generation is odd, and grows when the slot is
   /// freed
   Word id;
-  Word rank;       ///< the rank that runs the thread, or ran it last; of a free slot: its birth rank
+  Word rank;       ///< the rank that runs the thread, or ran it last, or kOsThread; free: its birth rank
   Word exception;  ///< what it exited with: the pointer inside a std::exception_ptr, or 0
   Word stack_end;  ///< highest address of its stack, exclusive
 
   Word eh[2];  ///< its __cxa_eh_globals while it does not run (ult/exception_state.h)
   Word timed;  ///< the thread's wait with a deadline (ult/timed_wait.h)
-  Word reserved2;
+  Word awake;  ///< of an OS thread that waits with this slot (kOsThread): 0 until it is woken
   Word locals[kLocalKeys];
 };
 static_assert(sizeof(SlotControl) == 128);
 static_assert(offsetof(SlotControl, sp) == 0 && offsetof(SlotControl, eh) == 64);
+
+/// In SlotControl::rank: no thread has the slot. An OS thread of the birth rank waits with it in a list
+/// (ult/watch.h), and sleeps on `awake`.
+inline constexpr Word kOsThread = Word{1} << 32;
 
 enum SlotFlags : Word {
   kSlotResumed = 1,         ///< was switched out at least once: it may not return into its parent

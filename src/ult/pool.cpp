@@ -783,7 +783,7 @@ bool Pool::others_here() noexcept {
 bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   if (!others_here() || !may_switch()) return false;
   WorkerWait wait{.ready = ready, .argument = argument};
-  suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network});
+  suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network}, &wait);
   return true;
 }
 
@@ -796,7 +796,7 @@ std::optional<long> Pool::call_outside(const OutsideRequest& request) {
   }
   if (thread.caller == nullptr) return std::nullopt;
   thread.caller->request = request;
-  suspend(publish_outside, &thread, {.kind = WaitsFor::Kind::outside, .call = request.call});
+  suspend(publish_outside, &thread, {.kind = WaitsFor::Kind::outside, .call = request.call}, &thread.wait);
   const RuntimeSection section;
   const long result = thread.caller->result;
   callers->give_back(thread.caller);
@@ -806,7 +806,7 @@ std::optional<long> Pool::call_outside(const OutsideRequest& request) {
 bool Pool::sleep(const char* call, std::uint64_t until_ns) {
   OutsideThread thread;
   thread.sleep.until_ns = until_ns;
-  suspend(publish_outside, &thread, {.kind = WaitsFor::Kind::outside, .call = call});
+  suspend(publish_outside, &thread, {.kind = WaitsFor::Kind::outside, .call = call}, &thread.wait);
   return !thread.sleep.interrupted;
 }
 
@@ -826,7 +826,7 @@ void Pool::look_at_turn() {
       worker.self() != kNoSlot && worker.runtime_depth() == 0 && !worker.on_signal_stack() && others_here();
   if (!worker.turn.look(worker.control->id, now_ns(), others)) return;
   WorkerWait wait{.ready = [](const void*) { return true; }, .argument = nullptr};
-  suspend(publish_wait, &wait);
+  suspend(publish_wait, &wait, {}, &wait);
 }
 
 void Pool::exit() { throw ThreadExit{}; }
@@ -840,7 +840,8 @@ ThreadId Pool::id() noexcept {
   return {worker->controls.get(worker->self(), offsetof(SlotControl, id))};
 }
 
-void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits) {
+void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits,
+                   WorkerWait* stays) {
   const WaitNote note(waits);
   Worker& worker = worker_of_thread();
   KASANE_REQUIRE(
@@ -851,7 +852,7 @@ void Pool::suspend(void (*publish)(void* context, SlotId), void* context, const 
   const UserCode::Depth sections = worker.runtime_sections;
   count(worker.counters->suspends);
   const std::uint64_t begin_ns = worker.counters->places != nullptr ? now_ns() : 0;
-  worker.core->suspend(worker, {publish, context, calls() == Calls::passed});
+  worker.core->suspend(worker, {publish, context, calls() == Calls::passed, stays});
   Worker& here = *current_worker();
   here.runtime_sections = sections;
   if (here.idle_ns != 0) [[unlikely]]

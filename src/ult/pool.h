@@ -57,6 +57,8 @@ class OtherRanks {
   virtual void answer() {}
   /// The ready list of rank got an entry: ring it.
   virtual void ring(Rank) {}
+  /// Tells a rank whose memory is not mapped here to wake the OS thread (ult/os_thread.h).
+  virtual void wake_os_thread(Rank, SlotId) {}
   /// As far as is known at no cost: no worker of that rank searches or sleeps.
   [[nodiscard]] virtual bool all_work_at(Rank) { return false; }
   /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).
@@ -272,7 +274,9 @@ class Pool {
   /// Suspends the calling thread: saves its registers, then publish(context, slot) runs on the worker's own
   /// stack, and may make the thread ready at once. Returns when the thread was made ready.
   /// waits: for reports.
-  static void suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits = {});
+  /// stays: of a thread that this worker alone resumes.
+  static void suspend(void (*publish)(void* context, SlotId), void* context, const WaitsFor& waits = {},
+                      struct WorkerWait* stays = nullptr);
   /// Makes a suspended thread ready at rank (where it last ran), from any thread of any rank.
   void make_ready(SlotId, Rank rank);
   /// Local or remote words of the threads region.

@@ -79,6 +79,8 @@ class PoolCore {
   }
   [[gnu::noinline]] void answer();
   void make_ready(SlotId slot, Rank rank);
+  /// An OS thread of any rank, which waits with that slot (kOsThread).
+  void wake_os_thread(SlotId);
   /// Some worker rings it when it is due.
   void start_timer(const Timer&);
 

@@ -38,11 +38,10 @@ bool Semaphore::try_acquire_until(std::uint64_t deadline_ns) {
   return true;
 }
 
-void Semaphore::release(std::uint32_t permits) {
+bool Semaphore::release(std::uint32_t permits) {
   const SyncHandle record = record_;  // the thread that takes the permit may destroy the object
   pool_of_thread("semaphore::release").release(Account::fence_others);
-  KASANE_CHECK(release_permits(record, permits, "semaphore::release"),
-               "a semaphore is given more than 2^30 - 1 permits");
+  return release_permits(record, permits, "semaphore::release");
 }
 
 }  // namespace kasane::ult

@@ -5,7 +5,7 @@
 // Consistency: acquire() sees what was written before all earlier releases: each release() releases its rank
 // first, and each rank acquires when it has taken a permit (rule 1; nothing with one rank).
 // Thread safety: every call on any thread of any rank.
-// Misuse is a check failure: more permits than kMaxPermits, destroying it while a thread waits.
+// Misuse is a check failure: destroying it while a thread waits.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ class Semaphore {
   /// Waits no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has
   /// no permit.
   [[nodiscard]] bool try_acquire_until(std::uint64_t deadline_ns);
-  void release(std::uint32_t permits);
+  /// False: it would have more than kMaxPermits; nothing happened.
+  bool release(std::uint32_t permits);
 
  private:
   SyncHandle record_;

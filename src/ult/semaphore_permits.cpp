@@ -21,7 +21,7 @@ void queue_for_permits(void* context, SlotId self) {
   if (outcome == SemaphoreAction::taken) pool.make_ready(self, pool.config().rank);
 }
 
-void leave_semaphore(const SyncRecords& records, SyncHandle record) {
+void leave_semaphore(const SyncRecords& records, SyncHandle record, SlotId) {
   records.run<SemaphoreAction>(record, SemaphoreRelease::leave());
 }
 void wake(const SyncRecords& records, SyncHandle record, SlotId waiter) {

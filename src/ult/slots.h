@@ -98,6 +98,17 @@ class Slots {
     atomic(control.join).store(0, std::memory_order_relaxed);
   }
   [[gnu::noinline]] void spill_and_push(SlotCache& cache, SlotControl& control);
+  /// As take() and release(), for an OS thread that waits.
+  SlotControl& take_for_os_thread() {
+    SlotCache none(1);
+    return take(none);
+  }
+  void release_of_os_thread(SlotControl& control) {
+    end_generation(control);
+    SlotCache one(1);
+    one.push(&control);
+    spill(one);
+  }
   /// Takes over what other ranks freed, if anything.
   void drain_returned();
   /// See Pool::trim_stacks(). What workers keep to themselves is warm, and stays.

@@ -10,8 +10,8 @@
 #include "ult/barrier_record.h"
 #include "ult/latch_record.h"
 #include "ult/mutex_record.h"
+#include "ult/pool_core.h"
 #include "ult/semaphore_record.h"
-#include "ult/worker.h"
 
 namespace kasane::ult {
 namespace {
@@ -139,6 +139,10 @@ Word SyncRecords::perform(SyncHandle record, const SyncStep& s) const {
     case SyncStep::Kind::wake: {
       const Word rank =
           words_.load(layout_.birth_rank(s.slot), layout_.word(s.slot, offsetof(SlotControl, rank)));
+      if (rank == kOsThread) [[unlikely]] {
+        pool_.core().wake_os_thread(s.slot);
+        return 0;
+      }
       pool_.make_ready(s.slot, Rank{static_cast<std::uint32_t>(rank)});
       return 0;
     }

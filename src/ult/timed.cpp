@@ -17,6 +17,7 @@ std::uint64_t arm(const SyncRecords& records, SlotId self) {
 
 void start_timer(Pool& pool, std::uint64_t deadline_ns, SlotId self, std::uint64_t round, SyncHandle record,
                  const TimedQueue& queue) {
+  if (deadline_ns == kNoDeadline) return;
   const std::uint64_t offset = pool.config().clock_offset_ns;
   pool.core().start_timer({.at_ns = deadline_ns - std::min(deadline_ns, offset),
                            .slot = self,
@@ -44,8 +45,9 @@ bool collect(const char* what) {
 
 void fire(Pool& pool, const Timer& timer) {
   const SyncRecords records(pool);
+  if (timer.queue->go_on == nullptr) return timer.queue->leave(records, timer.record, timer.slot);
   if (records.advance(timer.slot, TimedEvent::due, timer.round).action != TimedAction::ask) return;
-  timer.queue->leave(records, timer.record);
+  timer.queue->leave(records, timer.record, timer.slot);
   if (records.advance(timer.slot, TimedEvent::asked).action == TimedAction::go)
     timer.queue->go_on(records, timer.record, timer.slot);
 }

@@ -24,8 +24,10 @@ namespace kasane::ult {
 
 /// The queue of a record, as a timer sees it.
 struct TimedQueue {
-  void (*leave)(const SyncRecords&, SyncHandle);          ///< lets waiters go whose timers ask for it
-  void (*go_on)(const SyncRecords&, SyncHandle, SlotId);  ///< the waiter is settled, and may go on
+  /// lets waiters go whose timers ask for it, at least that one
+  void (*leave)(const SyncRecords&, SyncHandle, SlotId);
+  /// the waiter is settled, and may go on. Null: leave() wakes it, or it was woken (ult/watch.cpp)
+  void (*go_on)(const SyncRecords&, SyncHandle, SlotId);
 };
 
 struct Timer {

@@ -21,6 +21,7 @@ class WaiterFilter {
     expired,  ///< waiters whose timers ask to be let go: settled as expired
     first,    ///< the oldest waiter whose note is `key`: woken
     keyed,    ///< all waiters whose note is `key`: woken
+    slot,     ///< the waiter whose slot is `key`: woken
     all,      ///< all waiters: woken
     none      ///< no waiter: the list is appended, that is all
   };
@@ -40,11 +41,12 @@ class WaiterFilter {
         note_ = static_cast<std::uint32_t>(result >> 32);
         if (select_ == Select::expired)
           return (note_ & kTimedWaiter) != 0 ? go(Phase::timed_read, SyncStep::load_timed(at_)) : stays();
+        if (select_ == Select::slot) return raw(at_) == key_ ? goes() : stays();
         return select_ == Select::all || (select_ != Select::none && note_ == key_) ? goes() : stays();
       case Phase::timed_read: return TimedWord::unpack(result).leaving() ? goes() : stays();
       case Phase::unlinked: return let_go();
       case Phase::let_go:
-        if (select_ == Select::first) select_ = Select::none;
+        if (select_ == Select::first || select_ == Select::slot) select_ = Select::none;
         at_ = younger_;
         return visit();
       case Phase::turning: return turn(result);

@@ -164,13 +164,20 @@ class WatchWait {
   Phase phase_ = Phase::start;
 };
 
-/// Wakes the oldest, or all, that wait for `key`, or leaves it to the present server. Outcome no_waiter,
-/// told, added or end.
+/// Wakes the oldest, or all, that wait for `key`, or a waiter whose deadline has passed, or leaves it to the
+/// present server. Outcome no_waiter, told, added or end.
 class WatchNotify {
  public:
   constexpr WatchNotify() noexcept = default;
   constexpr WatchNotify(std::uint32_t key, bool all) noexcept
       : key_(key), select_(all ? WaiterFilter::Select::keyed : WaiterFilter::Select::first) {}
+  /// When it has ended the waiter was woken, by this or another, or finds another epoch and does not wait.
+  [[nodiscard]] static constexpr WatchNotify late(SlotId waiter) noexcept {
+    WatchNotify n;
+    n.key_ = raw(waiter);
+    n.select_ = WaiterFilter::Select::slot;
+    return n;
+  }
 
   [[nodiscard]] constexpr SyncStep next(Word result) noexcept {
     switch (phase_) {

@@ -36,7 +36,8 @@ inline constexpr const char* kPollingText =
 struct AfterSwitch {
   void (*publish)(void* context, SlotId);
   void* context;
-  bool in_runtime = false;  ///< the thread left from within the runtime
+  bool in_runtime = false;             ///< the thread left from within the runtime
+  struct WorkerWait* stays = nullptr;  ///< this worker alone resumes it, and catches no exception
 };
 
 /// A thread that waits for something that this rank itself will see (Pool::wait_here). It lies on that
@@ -46,6 +47,7 @@ struct WorkerWait {
   bool (*ready)(const void*);
   const void* argument;
   WorkerWait* next = nullptr;
+  Word sp = 0;  ///< of a thread born elsewhere: its control block, a trip away, is not told. 0: it is
 };
 
 /// Stands for a thread whose control block is another rank's, as far as switching goes: id, sp (until it is
@@ -95,6 +97,7 @@ struct alignas(128) Worker {
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
   WorkerWait** waits_end = &waits;
   std::uint32_t waiting = 0;  ///< how many
+  Word waited_sp = 0;         ///< WorkerWait::sp of the thread that is about to run
   OutsideWaits outside;       ///< threads that join them when what they wait for is there
   Picks picks;
   Turn turn;                  ///< of the running thread

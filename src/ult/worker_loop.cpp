@@ -13,6 +13,7 @@
 #include "base/misuse.h"
 #include "base/time_spent.h"
 #include "ult/context.h"
+#include "ult/os_thread.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
 #include "ult/timed.h"
@@ -87,6 +88,7 @@ void PoolCore::suspend(Worker& worker, AfterSwitch after) {
   KASANE_REQUIRE(worker.polling == 0, kPollingText);
   if (worker.lazy->newest != nullptr) [[unlikely]]
     promote_all(worker);
+  if (!worker.exceptions->empty()) after.stays = nullptr;
   save_exceptions(worker);
   worker.after = after;
   slots.sanitizer.leaving_to_worker(worker.sanitizer);
@@ -192,8 +194,13 @@ void PoolCore::restore_exceptions(Worker& worker) {
 void PoolCore::after_switch(Worker& worker) {
   set_calls(Calls::passed);
   const SlotId left = worker.self();
-  if (worker.runs_one_of_elsewhere()) controls.put(left, offsetof(SlotControl, sp), worker.control->sp);
   const AfterSwitch after = worker.after;
+  if (worker.runs_one_of_elsewhere()) {
+    if (after.stays != nullptr)
+      after.stays->sp = worker.control->sp;
+    else
+      controls.put(left, offsetof(SlotControl, sp), worker.control->sp);
+  }
   if (after.in_runtime) [[unlikely]]
     saved_context(worker.control->sp).in_runtime = 1;
   worker.control = &worker.idle;
@@ -240,6 +247,14 @@ void PoolCore::make_ready(SlotId slot, Rank rank) {
   if (idle_workers.other_ranks().all_work_at(rank) &&
       controls.get(slot, offsetof(SlotControl, rank)) == raw(rank))
     pushed();
+}
+
+void PoolCore::wake_os_thread(SlotId slot) {
+  const RuntimeSection section;
+  const Rank rank = controls.layout().birth_rank(slot);
+  std::byte* const region = rank == config.rank ? config.region : config.words->region(rank);
+  if (region == nullptr) return idle_workers.other_ranks().wake_os_thread(rank, slot);
+  ult::wake_os_thread(region, controls.layout(), slot);
 }
 
 // As a push: a sleeper that cannot know of it is woken (ult/idle_workers.h).
@@ -294,6 +309,9 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
     sp = control->sp;
     flags = control->flags;
     control->flags = flags | kSlotResumed;
+  } else if (worker.waited_sp != 0) {
+    sp = std::exchange(worker.waited_sp, 0);
+    flags = 0;
   } else {
     sp = controls.get(slot, offsetof(SlotControl, sp));
     slots.prepare_foreign(sp);
@@ -350,6 +368,7 @@ SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
     *at = wait->next;
     if (*at == nullptr) worker.waits_end = at;
     --worker.waiting;
+    worker.waited_sp = wait->sp;
     return wait->slot;
   }
   return kNoSlot;
@@ -410,7 +429,8 @@ std::int64_t PoolCore::may_sleep_ns(const Worker& worker) const noexcept {
   std::int64_t limit = worker.outside.any() ? worker.outside.limit_ns() : OutsideWaits::kForever;
   if (const std::uint64_t at = timers.earliest(); at != Timers::kNever) {
     const std::uint64_t now = now_ns();
-    limit = std::min(limit, at > now ? static_cast<std::int64_t>(at - now) : 0);
+    const auto left = std::min<std::uint64_t>(at - std::min(at, now), OutsideWaits::kForever);
+    limit = std::min(limit, static_cast<std::int64_t>(left));
   }
   return limit == OutsideWaits::kForever ? IdleWorkers::kForever : limit;
 }

@@ -171,14 +171,8 @@ bool ComposedTransport::poll() noexcept {
 }
 
 void ComposedTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept {
-  if (d == Doorbell::messages) {
-    // After arm() the network rings the bell for everything that arrives, so events != seen, or the sleeper
-    // is woken. arm() returns false if something arrived earlier.
-    if (!far_->arm()) return;
-    const std::int64_t nap = far_->facts().poll_every_ns;  // may vary
-    if (nap > 0 && (timeout_ns < 0 || timeout_ns > nap)) timeout_ns = nap;
-  }
-  near_->sleep(d, seen, timeout_ns);
+  // The network's sleep, on the bells of both, knows how its arrivals are heard of.
+  (d == Doorbell::messages ? far_ : near_)->sleep(d, seen, timeout_ns);
 }
 
 }  // namespace

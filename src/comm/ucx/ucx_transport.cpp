@@ -51,7 +51,7 @@ namespace {
 constexpr int kBatch = 64;  ///< the most messages that one progress() runs
 constexpr std::uint32_t kFences = 64;
 /// more polls of other threads during a nap: they poll all the time
-constexpr std::uint32_t kBusyPolls = 16;
+constexpr std::int32_t kBusyPolls = 16;
 /// a thread polls its lane so seldom while nothing is outstanding there
 constexpr std::uint32_t kIdleLaneEvery = 64;
 constexpr std::int64_t kNapNs = 100'000;
@@ -68,10 +68,13 @@ std::string text(const Library& ucx, ucs_status_t status) { return ucx.ucs_statu
   return mine;
 }
 
-/// The number of other threads' polls when this thread last went to sleep.
-[[gnu::noinline]] std::uint32_t& polls_seen() noexcept {
-  thread_local std::uint32_t seen = 0;
-  return seen;
+/// This thread's polls, and those of others when it last went to sleep.
+struct Polls {
+  std::uint32_t own = 0, others_seen = 0;
+};
+[[gnu::noinline]] Polls& polls_of_thread() noexcept {
+  thread_local Polls polls;
+  return polls;
 }
 
 /// A reply that no lane has accepted yet. There is one for every request that any peer can have outstanding.
@@ -949,6 +952,7 @@ bool UcxTransport::poll() noexcept {
   const std::uint32_t number = polls.load(std::memory_order_relaxed) + 1;
   // relaxed: a hint, may miss some
   polls.store(number, std::memory_order_relaxed);
+  ++polls_of_thread().own;
   // relaxed: a hint; retry_due() checks
   bool any = due_.load(std::memory_order_relaxed) != 0 && retry_due();
   // All messages arrive on lane 0. Another lane has events only while operations are outstanding there, or
@@ -1107,13 +1111,11 @@ void UcxTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
   if (d != Doorbell::messages) return bell.sleep(seen, timeout_ns);
   // While other threads poll all the time, they take the arrivals anyway. An armed lane would only make the
   // watcher and this thread run for each of them.
-  std::uint32_t polls = 0;
-  const std::uint32_t mine = own_lane(thread_number());
-  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-    if (i != mine) polls += lanes_[i]->polls.load(std::memory_order_relaxed);  // relaxed: a hint
-  }
-  const bool others_poll = polls - polls_seen() > kBusyPolls;
-  polls_seen() = polls;
+  Polls& polls = polls_of_thread();
+  std::uint32_t others = 0u - polls.own;
+  for (const auto& lane : lanes_) others += lane->polls.load(std::memory_order_relaxed);  // relaxed: a hint
+  const bool others_poll = static_cast<std::int32_t>(others - polls.others_seen) > kBusyPolls;
+  polls.others_seen = others;
   if (others_poll) return bell.sleep(seen, timeout_ns < 0 ? kNapNs : std::min(timeout_ns, kNapNs));
   if (arm()) bell.sleep(seen, timeout_ns);
 }

@@ -113,7 +113,9 @@ class MaskedNetwork final : public Transport {
   bool arm() noexcept override { return !refuse_arm; }
   std::uint32_t activity(Doorbell d) const noexcept override { return bells_[raw(d)].activity(); }
   void sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns) noexcept override {
-    bells_[raw(d)].sleep(seen, timeout_ns);
+    if (d == Doorbell::messages && !arm()) return;
+    const std::int64_t nap = d == Doorbell::messages ? facts().poll_every_ns : 0;
+    bells_[raw(d)].sleep(seen, nap > 0 && (timeout_ns < 0 || timeout_ns > nap) ? nap : timeout_ns);
   }
   void wake(Rank to, Doorbell d) noexcept override { inner_->wake(to, d); }
 
