@@ -12,6 +12,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -190,8 +191,9 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   std::span<std::byte> arrival_frame(PageId, gas::ByteRange live) noexcept override;
   void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
   void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
-  void settle(PageId) override;
+  void settle(PageId page) override { settle_touched(page, {pages_.blocks_of(page).first, 0}); }
   void settle_unused(PageId) override;
+  void settle_touched(PageId, mem::BlockRange used) override;
   void begin_entry_update() noexcept override;
   void end_entry_update(PageId) noexcept override;
   void replaced(PageId) noexcept override;
@@ -234,10 +236,13 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     std::uint32_t here;
   };
   Claimed claim_sweep(ThreadContext&, BlockId, BlockEvent, const BlockStep&);
+  [[nodiscard]] FramesAround frames_around(BlockId) const noexcept;
   [[nodiscard]] std::uint32_t changed_below(BlockId, mem::BlockRange within) const noexcept;
   [[nodiscard]] bool leads_to(PageId other, PageId page) const noexcept;
   bool gather_sweep(ThreadContext&, BlockId, BlockEvent, const Claimed&);
   void arm_own_page(BlockId, const Stripe& held, std::uint32_t pins) noexcept;
+  using BlocksOfAPage = std::bitset<mem::kMostBlocksOfAPage>;
+  [[nodiscard]] BlocksOfAPage opened(mem::BlockRange page, const Stripe& used) const noexcept;
   Fetched locate(comm::Blocking&, PageId, gas::AddressCache::Found&);
   Fetched fetch(ThreadContext&, BlockId, const Stripe&, bool bytes_too, gas::AddressCache::Found&);
   class ReadBack;
@@ -314,7 +319,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
 
   void blank(comm::Blocking&, mem::BlockRange);
   [[nodiscard]] bool is_blank(PageId) const noexcept;
-  void make_present(ThreadContext&, PageId, Fetched, Rank owner);
+  bool make_present(ThreadContext&, mem::BlockRange used, Fetched, Rank owner);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   void fill(mem::BlockRange) noexcept;

@@ -109,10 +109,13 @@ bool Coherence::fits(std::uint64_t bytes) noexcept {
 
 // ---- pages that are not here -----------------------------------------------------------------------------
 
-/// Nothing is held. owner: as it was just found. The access runs again in any case.
-void Coherence::make_present(ThreadContext& ctx, PageId page, Fetched why, Rank owner) {
-  if (why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count)) mover_.touch(ctx.io, page);
+/// For blocks of one page; nothing is held. owner: as it was just found. True: they can be used. False: the
+/// access runs again.
+bool Coherence::make_present(ThreadContext& ctx, BlockRange used, Fetched why, Rank owner) {
+  const PageId page = pages_.page_of(used.first);
   if (why == Fetched::on_ssd_elsewhere) addresses_.page_in(ctx.io, page, owner);
+  return why == Fetched::untouched && admit(ctx, page, pages_.blocks_of(page).count) &&
+         mover_.touch(ctx.io, page, used);
 }
 
 // ---- called by the pager ---------------------------------------------------------------------------------

@@ -88,8 +88,11 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
       if (fetched == Fetched::on_ssd)
         return bring_blocks(ctx, b, blocks, event, gas::Location::of(found.word));
       blocks.for_each([&](BlockId claimed) { finish(claimed, BlockState{}); });
-      // no bit is held; the repeated access finds the page owned here or by another rank
-      make_present(ctx, pages_.page_of(b), fetched, found.owner);
+      // no bit is held; a repeated access finds the page owned here or by another rank
+      const std::uint64_t together = blocks.stride == 1 && blocks.first == b ? blocks.count : 1;
+      if (make_present(ctx, {b, together}, fetched, found.owner) &&
+          (event == BlockEvent::load || event == BlockEvent::store))
+        return Fault::served;
       return fetched == Fetched::not_allocated ? Fault::not_allocated : Fault::again;
     }
   }
@@ -140,13 +143,18 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEv
                                           const BlockStep& step) {
   const PageId page = pages_.page_of(b);
   // From SSD four blocks cost little more than one, and many sweeps are short.
-  const bool from_disk = tiers_ != nullptr && directory_.near_owner(page) == transport_.rank();
-  Sweeps::Sweep& sweep = ctx.sweeps.match(raw(b), from_disk ? Sweeps::kMost : 2, acquires_.load());
+  const auto* const word = directory_.near_word(page);
+  const gas::Location where = gas::Location::of(word != nullptr ? word->load() : 0);
+  const bool from_disk = tiers_ != nullptr && where.owner == transport_.rank() && !where.untouched;
+  // in DRAM: nothing need be fetched, but some have no frames yet
+  const bool hidden = step.claimed.owned && step.claimed.access == Access::none;
+  const FramesAround frames = hidden ? frames_around(b) : FramesAround{};
+  const bool fresh = !frames.has(0);
+  Sweeps::Sweep& sweep = ctx.sweeps.match(raw(b), from_disk && !fresh ? Sweeps::kMost : 2, acquires_.load());
   const bool advised_against = tiers_ != nullptr && !tiers_->reads_ahead(page);  // by the program
   if (advised_against) sweep.shorten();
-  // in DRAM: nothing need be fetched
-  const bool hidden = step.claimed.owned && step.claimed.access == Access::none;
-  std::uint32_t most = hidden ? Sweeps::kMost : sweep.blocks();
+  std::uint32_t most = hidden && !fresh ? Sweeps::kMost : sweep.blocks();
+  if (fresh) most = std::max(most, frames.used_with(index_in_window(b)));
   BlockRange within = pages_.blocks_of(page);
   // Other windows are read from SSD, or retired, separately. A run ends with its window, where a page or an
   // array may end.
@@ -168,7 +176,10 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEv
            try_claim(ahead, s, like);
   };
   std::uint32_t here = 1;
-  while (here < most && is_within(at(here)) && take(at(here))) ++here;
+  const auto alike_here = [&](std::uint32_t i) {
+    return !hidden || fresh || frames.has(static_cast<std::int64_t>(i) * sweep.stride());
+  };
+  while (here < most && is_within(at(here)) && alike_here(here) && take(at(here))) ++here;
   std::uint32_t took = here;
   const std::uint32_t beyond = std::min(most, sweep.beyond_page());
   const bool leaves = here < beyond && !from_disk && !hidden && !step.claimed.owned &&
@@ -184,6 +195,14 @@ Coherence::Claimed Coherence::claim_sweep(ThreadContext& ctx, BlockId b, BlockEv
   const Stripe blocks{std::min(b, at(took - 1)), static_cast<std::uint64_t>(std::abs(sweep.stride())), took};
   sweep.took(took);
   return {blocks, here};
+}
+
+/// Which blocks near b, up to a window away, have frames. All, where the engine does not make them.
+FramesAround Coherence::frames_around(BlockId b) const noexcept {
+  FramesAround around;
+  if (raw(b) < kWindowBlocks || !engine_.makes_frames(b)) return around;
+  mem::look_for_frames(space_.a(mem::offset_of(b) - kWindowBlocks * kBlockBytes), around.frames);
+  return around;
 }
 
 /// So many blocks in a row, just below b in `within`, have changes that this rank has not sent: a sweep
@@ -217,8 +236,8 @@ bool Coherence::leads_to(PageId other, PageId page) const noexcept {
 }
 
 /// This rank owns the page but has not armed it yet. The caller holds the bits of `held`, b's among them.
-/// These blocks and all absent ones of the page become accessible, in runs. b's bit is freed last: while it
-/// is held, the page cannot leave.
+/// These blocks and all absent ones of the page become accessible, in runs, or are retired. b's bit is freed
+/// last: while it is held, the page cannot leave.
 void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) noexcept {
   BlockState after = next(BlockState{true}, BlockEvent::found_own).after;
   sharing_.mark(pages_.page_of(b));
@@ -237,11 +256,16 @@ void Coherence::arm_own_page(BlockId b, const Stripe& held, std::uint32_t pins) 
     return step.verdict == Verdict::proceed && step.actions[0] == Action::fetch && try_claim(absent, s, step);
   };
   const BlockRange page = pages_.blocks_of(pages_.page_of(b));
-  for (std::uint64_t i = raw(page.first); i < end_of(page); ++i) {
-    if (!held.contains(BlockId{i}) && !claim_absent(BlockId{i})) {
+  const BlocksOfAPage open = opened(page, held);
+  for (std::uint64_t i = 0; i < page.count; ++i) {
+    const BlockId absent = block_at(page.first, i);
+    if (!held.contains(absent) && !claim_absent(absent)) {
       arm_run();
+    } else if (!open[i]) {
+      arm_run();
+      finish(absent, next(after, BlockEvent::retire).after);
     } else if (run.count++ == 0) {
-      run.first = BlockId{i};
+      run.first = absent;
     }
   }
   arm_run();

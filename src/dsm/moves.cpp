@@ -2,7 +2,9 @@
 // This rank's part in moves of pages (gas::Mover): a page leaves; or it arrives and is merged with changes
 // made here (rules 4 and 8).
 #include <algorithm>
+#include <array>
 #include <bitset>
+#include <span>
 
 #include "dsm/coherence.h"
 #include "mem/restartable.h"
@@ -16,7 +18,7 @@ using mem::kBlockBytes;
 gas::YieldAnswer Coherence::yield(PageId page) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   // owned blocks; a page may have others, which no fault has armed
-  std::bitset<mem::kMostBlocksOfAPage> taken;
+  BlocksOfAPage taken;
   const auto answer = [&] {
     for (std::uint64_t i = 0; i < all.count; ++i) {
       const BlockId b = block_at(all.first, i);
@@ -154,13 +156,32 @@ void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, 
   });
 }
 
-void Coherence::settle(PageId page) {
+/// Which blocks of a page of this rank's V allows from now on: those that it allowed before, that have
+/// frames, or that are about to be used. For the others the engine would make frames of zeros, though no
+/// thread may ever touch them: they are retired, and the first access opens them.
+Coherence::BlocksOfAPage Coherence::opened(BlockRange page, const Stripe& used) const noexcept {
+  BlocksOfAPage open;
+  if (used.count == page.count || !engine_.makes_frames(page.first)) return open.set();
+  std::array<unsigned char, mem::kMostBlocksOfAPage> has;
+  mem::look_for_frames(space_.a(mem::offset_of(page.first)), std::span(has).first(page.count));
+  for (std::uint64_t i = 0; i < page.count; ++i) {
+    const BlockId b = block_at(page.first, i);
+    open[i] = (has[i] & 1) != 0 || used.contains(b) || state(b).access != Access::none;
+  }
+  return open;
+}
+
+void Coherence::settle_touched(PageId page, BlockRange used) {
   const BlockRange all = pages_.blocks_of(page);
+  const BlocksOfAPage open = opened(all, {used.first, 1, static_cast<std::uint32_t>(used.count)});
   // Not earlier: a release of this rank would take the mark while other ranks still join the old owner's
   // readers. If the entry is still being written, end_entry_update() marks the page once more.
   sharing_.mark(page);
   fill(all);
-  protect(all, Access::write);
+  for (std::uint64_t i = 0, end; i < all.count; i = end + 1) {
+    for (end = i; end < all.count && open[end];) ++end;
+    if (end != i) protect(BlockRange{block_at(all.first, i), end - i}, Access::write);
+  }
   for (std::uint64_t i = 0; i < all.count; ++i) {
     const BlockId b = block_at(all.first, i);
     BlockState s = state(b);
@@ -168,7 +189,8 @@ void Coherence::settle(PageId page) {
     cached_.erase(b);
     s.busy = false;
     // as after BlockEvent::arrive; a page that was paged in had owned blocks
-    finish(b, next(s, BlockEvent::page_in).after);
+    const BlockState after = next(s, BlockEvent::page_in).after;
+    finish(b, open[i] ? after : next(after, BlockEvent::retire).after);
   }
 }
 

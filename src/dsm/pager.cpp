@@ -182,6 +182,7 @@ bool Pager::ready() {
   if (before_evictions_) before_evictions_();
   room_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
+  turnover_.emplace(page_set());
   arming_ = std::make_unique<mem::Arming>(
       page_set(), [this](std::span<const PageId> pages) { coherence_.retire(pages); });
   make(usual_, std::make_unique<mem::S3Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
@@ -205,6 +206,10 @@ void Pager::take_entered() {
     if (usual_.known->contains(page)) enter(page, true);
   });
   arming_->end_turn();
+  if (const auto crawl = turnover_ ? turnover_->look(now_ns()) : std::nullopt) {
+    turnover_.reset();
+    config_.crawls(*crawl, residency_.share() * mem::kBlockBytes);
+  }
 }
 
 /// Pinned pages stay whether they are touched or not, so their translations stay, too.
@@ -231,6 +236,7 @@ void Pager::enter(PageId page, bool first) {
     forget(other, page);
   }
   line.known->insert(page);
+  if (turnover_) turnover_->note(page);
   line.policy->enter(page);
   ++line.in;
 }

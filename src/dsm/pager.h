@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@
 #include "mem/arming.h"
 #include "mem/eviction.h"
 #include "mem/room.h"
+#include "mem/turnover.h"
 
 namespace kasane::dsm {
 
@@ -46,6 +48,8 @@ class Pager final : private mem::PageProbe {
     void (*pins_break)() = nullptr;  ///< called once: pinned pages do not fit, so some of them are evicted
     /// called once: page tables and stacks take more than half of this rank's share
     void (*tables_crowd)(std::uint64_t tables, std::uint64_t stacks, std::uint64_t share) = nullptr;
+    /// called once: the same pages leave and come back again and again
+    void (*crawls)(const mem::Turnover::Crawl&, std::uint64_t share) = nullptr;
   };
   struct Threads {
     std::function<bool()> idle;  ///< are all threads of this rank idle?
@@ -125,6 +129,7 @@ class Pager final : private mem::PageProbe {
   Line usual_;
   std::function<void()> before_evictions_;  ///< run()'s
   std::unique_ptr<mem::Arming> arming_;     ///< made with the usual line
+  std::optional<mem::Turnover> turnover_;   ///< made with the usual line; none: a crawl was told
   std::uint32_t room_ = 0;                  ///< pages that a line can hold
   /// in this turn a page stayed since it has just arrived. The thread that waited for it is about to use it,
   /// so progress is made

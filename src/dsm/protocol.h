@@ -258,9 +258,11 @@ struct BlockStep {
       if (s.owned && s.access == Access::write) return proceed(s, {});
       return proceed(owner(s.pins), {mark_page, allow_write});
 
+    // a retired block, too: else it would count as changed, though no thread here touches it
     case BlockEvent::watch:
-      if (!s.owned || s.access != Access::write || s.pins != 0) return BlockStep{};
-      return proceed(BlockState{false, true, Access::read, false, false, 0}, {protect_read});
+      if (!s.owned || s.saved || s.access == Access::read || s.pins != 0) return BlockStep{};
+      return proceed(BlockState{false, true, Access::read, false, false, 0},
+                     {s.access == Access::write ? protect_read : allow_read});
 
     case BlockEvent::retire:
       if (!s.owned || s.access == Access::none || s.pins != 0) return BlockStep{};

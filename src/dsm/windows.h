@@ -4,6 +4,8 @@
 // at equal distances, of one page or of several.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -39,6 +41,31 @@ void for_each_run(Mask mask, const F& f) {
     mask &= ~(((Mask{1} << count) - 1) << first);
   }
 }
+
+/// Which blocks have frames, up to a window below a block b and from b on; all, unless looked for.
+struct FramesAround {
+  std::array<unsigned char, 2 * kWindowBlocks> frames = filled();
+
+  [[nodiscard]] bool has(std::int64_t from_b) const noexcept {
+    return (frames[static_cast<std::size_t>(from_b + std::int64_t{kWindowBlocks})] & 1) != 0;
+  }
+  /// How many frames to make together, from b on, whose index in its window is known: as many as lie in a row
+  /// just below b, which is a sweep upwards, or as the window has. So about twice as many are made as are
+  /// used, and a page that is used at random costs few faults.
+  [[nodiscard]] std::uint32_t used_with(unsigned index) const noexcept {
+    std::int64_t below = 0, used = 0;
+    while (below < std::int64_t{kWindowBlocks} && has(-below - 1)) ++below;
+    for (std::int64_t i = 0; i < std::int64_t{kWindowBlocks}; ++i) used += has(i - index);
+    return static_cast<std::uint32_t>(std::max(below, used));
+  }
+
+ private:
+  static constexpr std::array<unsigned char, 2 * kWindowBlocks> filled() noexcept {
+    std::array<unsigned char, 2 * kWindowBlocks> all{};
+    all.fill(1);
+    return all;
+  }
+};
 
 /// first, first + stride, …, upwards.
 struct Stripe {

@@ -342,8 +342,8 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   }
 }
 
-void Mover::touch(comm::Blocking& io, PageId page) {
-  if (blocks_.claim(io, page) == Claim::ours) return;
+bool Mover::touch(comm::Blocking& io, PageId page, mem::BlockRange used) {
+  if (blocks_.claim(io, page) == Claim::ours) return false;
   const Rank me = transport_.rank();
   Location before;
   {
@@ -361,10 +361,11 @@ void Mover::touch(comm::Blocking& io, PageId page) {
                  "only its mover changes the entry of a page that moves");
   }
   if (first) {
-    blocks_.settle(page);
+    blocks_.settle_touched(page, used);
   } else {
     blocks_.unclaim(page);
   }
+  return first;
 }
 
 Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {

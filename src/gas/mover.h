@@ -91,6 +91,8 @@ class PageBlocks {
   /// The same for an own page whose bits were taken by claim_rest() and of which there was nothing, here or
   /// on SSD: its frames count from now on, and it is armed when a thread here uses it.
   virtual void settle_unused(PageId page) { settle(page); }
+  /// The same for a page that was untouched: these blocks of it are about to be used, others may never be.
+  virtual void settle_touched(PageId page, mem::BlockRange /*used*/) { settle(page); }
   /// From now until end_entry_update() of the page, a release of this rank has something to wait for,
   /// Mover::await_entry_updates(), and other ranks can see that it has. Called before settle().
   virtual void begin_entry_update() noexcept {}
@@ -131,8 +133,9 @@ class Mover {
   /// does not own it (any more).
   [[nodiscard]] bool hand_back(comm::Blocking&, PageId, Rank to);
   /// Makes this rank the owner of a page that was never touched; afterwards it is touched. The caller has
-  /// been admitted. Waits for nothing but this rank's blocks.
-  void touch(comm::Blocking&, PageId);
+  /// been admitted, and is about to use these blocks of it. Waits for nothing but this rank's blocks. False:
+  /// another thread was faster.
+  bool touch(comm::Blocking&, PageId, mem::BlockRange used);
   /// Makes the page untouched, whatever it was, with this rank as its provisional owner: the first rank that
   /// faults on it becomes its owner. The bytes are lost; no other rank may use the page meanwhile. Refused if
   /// it is pinned.

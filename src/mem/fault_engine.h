@@ -53,6 +53,9 @@ class FaultEngine {
   /// that the kernel makes there.
   virtual void expect_punches(std::uint64_t /*offset*/, std::uint64_t /*bytes*/,
                               std::uint64_t /*frame_bytes*/) noexcept {}
+  /// Does this engine make the frame of a block when it becomes writable? Else the kernel makes it when it is
+  /// touched.
+  [[nodiscard]] virtual bool makes_frames(BlockId) const noexcept { return false; }
   /// Of blocks without rights, whose bits the caller holds, fills those up to the first that has a frame with
   /// these bytes (a block each), and gives them the right. Returns their number. 0: this engine cannot,
   /// frames do not come and go there, or there is no memory. The other blocks are unchanged.

@@ -244,6 +244,15 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const 
   return s;
 }
 
+void look_for_frames(std::byte* view, std::span<unsigned char> has) noexcept {
+  const int saved = errno;
+  int result;
+  while ((result = ::mincore(view, has.size() * kBlockBytes, has.data())) != 0 && errno == EAGAIN) {
+  }
+  if (result != 0) std::ranges::fill(has, static_cast<unsigned char>(1));
+  errno = saved;
+}
+
 // Pages that the process has never touched stay holes of M: a large array of zeros costs nothing. Which pages
 // these are is in /proc/self/pagemap; where that is not to be had all are copied.
 void Space::copy_in(const Window& window) const noexcept {

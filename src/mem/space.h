@@ -53,6 +53,11 @@ std::uintptr_t candidate_base(unsigned i);
 /// Punches the frames of whole blocks of a memory file, which read as zeros from then on. Keeps errno.
 void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
 
+/// Sets the lowest bit of has[i] if block i from `view` on, of a mapping of a memory file, has a frame,
+/// whichever process touched it. Where the kernel does not tell (a filter of system calls), each has. Keeps
+/// errno.
+void look_for_frames(std::byte* view, std::span<unsigned char> has) noexcept;
+
 /// A part of V at an address of its own: whole OS pages that the process has already.
 struct Window {
   std::byte* at = nullptr;

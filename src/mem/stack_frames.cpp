@@ -95,20 +95,12 @@ std::uint64_t StackFrames::frames(const Set<StackId>& stacks) noexcept {
 
 std::uint64_t StackFrames::frames_in(std::byte* begin, std::uint64_t blocks) noexcept {
   std::uint64_t n = 0;
-  const int saved = errno;
   for (std::uint64_t at = 0, count; at < blocks; at += count) {
     count = std::min<std::uint64_t>(kLookBlocks, blocks - at);
-    int result;
-    while ((result = ::mincore(begin + at * kBlockBytes, count * kBlockBytes, look_.data())) != 0 &&
-           errno == EAGAIN) {
-    }
-    // Where the kernel does not tell (a filter of system calls), a frame is assumed.
-    n += result != 0 ? count
-                     : static_cast<std::uint64_t>(
-                           std::count_if(look_.begin(), look_.begin() + static_cast<std::ptrdiff_t>(count),
-                                         [](unsigned char c) { return (c & 1) != 0; }));
+    const std::span<unsigned char> has(look_.data(), count);
+    look_for_frames(begin + at * kBlockBytes, has);
+    n += static_cast<std::uint64_t>(std::ranges::count_if(has, [](unsigned char c) { return (c & 1) != 0; }));
   }
-  errno = saved;
   return n;
 }
 

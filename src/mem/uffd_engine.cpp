@@ -136,6 +136,11 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   /// Cached blocks split no mappings, so dropping them would merge none.
   bool crowded() const noexcept override { return false; }
 
+  // relaxed: as in punched().
+  bool makes_frames(BlockId b) const noexcept override {
+    return punched({b, 1}) && small_frames_.load(std::memory_order_relaxed);
+  }
+
   // The bytes are in the frame before any thread sees it, and the rights follow: under rights given earlier a
   // thread would make a frame of zeros where there is none yet.
   std::uint64_t fill(BlockRange run, const std::byte* from, Access right) noexcept override {
@@ -284,8 +289,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   /// the kernel has no memory, which a thread that touches them will find. The kernel makes large frames
   /// itself.
   bool make_frames(BlockRange run) const noexcept {
-    // relaxed: as in punched().
-    if (!punched(run) || !small_frames_.load(std::memory_order_relaxed)) return false;
+    if (!makes_frames(run.first)) return false;
     for (std::size_t at = 0; at != bytes(run);) {
       std::size_t done = 0;
       int result = uffd_.make(v(run) + at, bytes(run) - at, done);

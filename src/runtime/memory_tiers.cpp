@@ -72,6 +72,23 @@ void tables_crowd(std::uint64_t tables, std::uint64_t stacks, std::uint64_t shar
   warn(text.add("latter with how many threads there are at once. Raise --dram (KASANE_DRAM)\n"));
 }
 
+void crawls(const mem::Turnover::Crawl& crawl, std::uint64_t share) {
+  CrashText text;
+  text.add("kasane: rank ")
+      .decimal(raw(process().rank))
+      .add(": the same pages leave DRAM and come back again and again: ")
+      .decimal(crawl.pages)
+      .add(" pages ")
+      .decimal(crawl.came / crawl.pages)
+      .add(" times each within ")
+      .decimal(crawl.ns / 1'000'000'000);
+  text.add(" s. The program goes on at that rate, ")
+      .decimal(crawl.came * 1'000'000'000 / crawl.ns)
+      .add(" pages a second. What it uses at once, with copies of other ranks' pages and twins of ");
+  text.add("what it changes there, does not fit into this rank's share of ");
+  warn(text.decimal(share >> 10).add(" KiB. Raise --dram (KASANE_DRAM)\n"));
+}
+
 }  // namespace
 
 std::size_t MemoryTiers::budget_bytes(const std::vector<Rank>& host_ranks) noexcept {
@@ -112,9 +129,10 @@ Result<std::unique_ptr<MemoryTiers>> MemoryTiers::create(const Parts& parts, con
   std::vector<Rank> others = here;
   std::erase(others, me);
   if (alone) others.clear();
-  std::unique_ptr<MemoryTiers> made(new MemoryTiers(std::move(*advice), parts,
-                                                    {limited, std::move(others), *blocks * mem::kBlockBytes,
-                                                     &give_up, &limit_lifted, &pins_break, &tables_crowd}));
+  std::unique_ptr<MemoryTiers> made(
+      new MemoryTiers(std::move(*advice), parts,
+                      {limited, std::move(others), *blocks * mem::kBlockBytes, &give_up, &limit_lifted,
+                       &pins_break, &tables_crowd, &crawls}));
   // A quarter of the memory is not in the default budget, and has room for stacks that become deeper
   // meanwhile.
   auto stacks = mem::StackFrames::create(parts.space, parts.stacks, limited ? 20'000'000 : 1'000'000'000);

@@ -6,9 +6,12 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <kasane/kasane.hpp>
 #include <set>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -174,6 +177,49 @@ TEST(Pages, OfAnotherRankAreSweptOverWithFewFaults) {
       EXPECT_EQ(costs[i].fetched, costs[i].used) << "stride " << kStrides[i] << ", pages of " << page;
     }
   }
+}
+
+/// KiB of shared memory that is mapped in this process.
+long shared_kib() {
+  std::ifstream status("/proc/self/status");
+  long kib = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (std::sscanf(line.c_str(), "RssShmem: %ld", &kib) == 1) break;
+  }
+  return kib;
+}
+
+// Rows of a page and 16 bytes, of which 2 KiB are used (SPLASH's ocean): a first touch is one fault, and
+// memory is what is touched, in blocks.
+TEST(Pages, RowsTakeTheBlocksThatAreTouched) {
+  constexpr std::size_t kRows = 512, kRow = kasane::page_default + 16, kUsed = 2048, kBlock = 4096;
+  struct Seen {
+    std::uint64_t blocks, faults, again, wrong;
+    long kib;
+  };
+  const Seen seen = kasane::run([] {
+    auto* const rows =
+        static_cast<unsigned char*>(kasane::allocate(kRows * kRow, 64, placement::first_touch));
+    std::uint64_t blocks = 0, wrong = 0;
+    const auto block_of = [](const unsigned char* p) { return reinterpret_cast<std::uintptr_t>(p) / kBlock; };
+    for (std::size_t i = 0; i < kRows; ++i)
+      blocks += block_of(rows + i * kRow + kUsed - 1) - block_of(rows + i * kRow) + 1;
+    const long kib = shared_kib();
+    const kasane::test::Counts before;
+    for (std::size_t i = 0; i < kRows; ++i) std::memset(rows + i * kRow, static_cast<int>(i % 251), kUsed);
+    const kasane::test::Counts after;
+    const long grown = shared_kib() - kib;
+    for (std::size_t i = 0; i < kRows; ++i)
+      for (std::size_t k = 0; k < kUsed; ++k) wrong += rows[i * kRow + k] != i % 251;
+    kasane::deallocate(rows);
+    return Seen{blocks, after["faults_write"] - before["faults_write"],
+                after["faults_again"] - before["faults_again"], wrong, grown};
+  });
+  EXPECT_EQ(seen.wrong, 0u);
+  EXPECT_LE(seen.faults, seen.blocks + 16);  // other threads of the ranks have some
+  EXPECT_LE(seen.again, 16u);
+  // In pages it would be 32 MiB. Frames of former uses of the memory may be mapped again.
+  EXPECT_LE(seen.kib, static_cast<long>(2 * seen.blocks * kBlock / 1024) + 4096);
 }
 
 // From another rank's pages into this rank's, which it has not touched yet, and on into the other's: every

@@ -49,5 +49,16 @@ TEST(Protocol, AnUnpinOfAFreeBlockOnlyCounts) {
   });
 }
 
+// Of a page of this rank's that readers have, retired blocks would else count as changed at each release.
+TEST(Protocol, AWatchedPageHasNoBlockThatMayHaveChanged) {
+  for_each_state([](const BlockState& s) {
+    if (s.busy || !s.owned || s.saved || s.pins != 0) return;
+    const BlockStep step = next(s, BlockEvent::watch);
+    const BlockState after = step.verdict == Verdict::proceed ? step.after : s;
+    ASSERT_TRUE(after.access == Access::read && !may_have_changed(after)) << s.word();
+    ASSERT_EQ(next(after, BlockEvent::store).actions[0], Action::mark_page) << s.word();
+  });
+}
+
 }  // namespace
 }  // namespace kasane::dsm
