@@ -343,8 +343,8 @@ void accumulate(global_ptr<Type> to, const Type* from, std::size_t n, scale_t<Ty
 }
 }  // namespace detail
 
-/// to[i] += scale · from[i], each element atomic with respect to other accumulates of Type (not to atomics). Type:
-/// int32_t, int64_t, float, double and their complex numbers.
+/// to[i] += scale · from[i], each element atomic with respect to other accumulates of Type (not to atomics).
+/// Type: int32_t, int64_t, float, double and their complex numbers.
 template <class Type>
 void accumulate(global_ptr<Type> to, const std::type_identity_t<Type>* from, std::size_t n = 1,
                 detail::scale_t<Type> scale = 1) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls of every kind (made as they are, carried out, answered by the handler, with a child) on threads
-// of every kind, with all registers live: general ones, x87, SSE, and what this processor has of AVX and
-// AVX-512. All but rax, rcx and r11 are after a call what they were before, and so are the 128 bytes below the
-// stack pointer. Prints what was not.
+// System calls of every kind (made as they are, carried out, answered by the handler, with a child) on
+// threads of every kind, with all registers live: general ones, x87, SSE, and what this processor has of AVX
+// and AVX-512. All but rax, rcx and r11 are after a call what they were before, and so are the 128 bytes
+// below the stack pointer. Prints what was not.
 #include <cpuid.h>
 #include <fcntl.h>
 #include <linux/sched.h>
