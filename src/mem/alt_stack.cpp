@@ -19,7 +19,8 @@ namespace {
 [[gnu::tls_model("initial-exec")]] constinit thread_local AltStack::OfThread g_here;
 [[gnu::tls_model("initial-exec")]] constinit thread_local stack_t g_programs{};  ///< size 0: none
 
-// Stacks of threads that have ended. A new one costs two calls and faults, and a program may begin many threads.
+// Stacks of threads that have ended. A new one costs two calls and faults, and a program may begin many
+// threads.
 constinit std::mutex g_kept_lock;
 constinit std::byte* g_kept = nullptr;
 

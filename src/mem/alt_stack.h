@@ -4,9 +4,9 @@
 //
 //   [ guard page | 256 KiB, grows down ]   a fault handler communicates, so the network library may run on it
 //
-// The program's own sigaltstack() is only remembered (of_program): its stack may be too small for a handler of
-// ours, or memory of the space, which the kernel does not find where it is absent. Handlers of the program's
-// run on ours, too. A thread without an AltStack has what it asks the kernel for.
+// The program's own sigaltstack() is only remembered (of_program): its stack may be too small for a handler
+// of ours, or memory of the space, which the kernel does not find where it is absent. Handlers of the
+// program's run on ours, too. A thread without an AltStack has what it asks the kernel for.
 //
 // Thread safety: create() and the destructor run on the same OS thread, not in a signal handler; the object
 // may be moved between scopes. of_program(): async-signal-safe.

@@ -11,9 +11,9 @@
         .hidden kasane_calls_begin
 kasane_calls_begin:
 
-// Where a caught call goes on, the handler of SIGSYS has changed nothing but rip and rcx, which has the address
-// behind the caught instruction: a system call overwrites rcx and r11. It stores nothing on the thread's stack,
-// where its own frame may lie right below the red zone, with the vector registers of the thread.
+// Where a caught call goes on, the handler of SIGSYS has changed nothing but rip and rcx, which has the
+// address behind the caught instruction: a system call overwrites rcx and r11. It stores nothing on the
+// thread's stack, where its own frame may lie right below the red zone, with the thread's vector registers.
         .macro  CAUGHT name
         .globl  \name
         .hidden \name

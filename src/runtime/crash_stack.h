@@ -38,7 +38,7 @@ void follow_frame_pointers(const void* registers, Backtrace& out) noexcept;
 /// Drops the frames of libkasane at both ends.
 void leave_out_runtime(Backtrace&) noexcept;
 
-/// Drops those of abort() and of a throw at the beginning: libc's and libstdc++'s, and libkasane's before them.
+/// Drops those of abort() and of a throw at the beginning: libc's and libstdc++'s, and libkasane's before.
 void leave_out_end(Backtrace&) noexcept;
 
 /// The frames where the exception was thrown that the calling thread handles, or that nobody catches, if they
