@@ -5,12 +5,12 @@
 # Needs a release build (make build). The kernel is Debian's, fetched once into build/numa and unpacked there,
 # not installed. QEMU 7.2 leaves the flags of cmpxchg16b wrong, which Linux 6.12 does not survive: cx16 is
 # off.
-# Usage: test_numa.sh [BUILD]
+# Usage: test_numa.sh [BUILD]. CPU (max) names one of QEMU's, with other vector registers: Haswell.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build/release}
 scripts/install-dependencies.sh --numa
-cmake --build "$build" --target kasane_command numa_memory kasane-bench-triad
+cmake --build "$build" --target kasane_command numa_memory program_live_registers kasane-bench-triad
 
 mkdir -p build/numa
 cd build/numa
@@ -42,7 +42,9 @@ add() {   # PROGRAM FOLDER
   done
 }
 add "../../$build/bin/kasane" bin
-add "$(find "../../$build" -name numa_memory -type f)" bin
+for program in numa_memory program_live_registers; do
+  add "$(find "../../$build" -name $program -type f)" bin
+done
 for program in kasane-bench-triad player-triad-kasane player-triad-stream; do
   add "../../$build/lib/kasane/$program" lib/kasane
 done
@@ -55,7 +57,8 @@ latency() {
 }
 status=0
 # shellcheck disable=SC2046
-timeout 1200 qemu-system-x86_64 -machine q35,hmat=on -accel tcg,thread=multi -cpu max,-cx16 -smp 2 -m 704M \
+timeout 1200 qemu-system-x86_64 -machine q35,hmat=on -accel tcg,thread=multi -cpu "${CPU:-max},-cx16" \
+  -smp 2 -m 704M \
   -nographic -no-reboot -nodefaults -serial stdio -monitor none -net none \
   $(memory 0 288 cpus=0,) $(memory 1 288 cpus=1,) $(memory 2 128 '') \
   -numa dist,src=0,dst=1,val=21 -numa dist,src=0,dst=2,val=40 -numa dist,src=1,dst=2,val=40 \

@@ -37,6 +37,7 @@ run_case spilled kasane run -n 1 --workers 1 --dram 12M -- numa_memory spilled
 run_case bound kasane run -n 2 --workers 1 --bind numa --show-binding -- numa_memory
 run_case rank_is_node kasane run -n 2 --workers 1 --bind numa -- numa_memory rank_is_node
 run_case steals kasane run -n 4 --workers 1 --bind numa --stats -- numa_memory steals
+run_case registers kasane run -n 2 --workers 1 -- program_live_registers   # no AVX-512 here
 run_case topology kasane info --topology -n 2 --bind numa
 # Two nodes have threads, three have memory.
 run_case triad kasane bench triad --quick --only parted,blocks,nodes,ordinary --sizes 65536 --jobs 1x2 \
