@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """again.py BUILD [--match REGEX] [--runs N] [--dram SIZE] [--load]: runs tests again and again.
 
-The tests are CTest's whose names match (default: the small programs of tests/multi/programs), so each comes on
-its ranks and networks. Their output goes into a pipe, a file and a terminal in turns, since streams and lines
-are handled otherwise in each. --dram: with that budget (KASANE_DRAM) as well. --load: beside a busy loop a
-core. Prints a table of runs and failures; status 1 if any failed.
+The tests are CTest's whose names match (default: the small programs of tests/multi/programs), so each comes
+on its ranks and networks. Their output goes into a pipe, a file and a terminal in turns, since streams and
+lines are handled otherwise in each. --dram: with that budget (KASANE_DRAM) as well. --load: beside a busy
+loop a core. Prints a table of runs and failures; status 1 if any failed.
 """
 import argparse
 import json
@@ -82,9 +82,10 @@ def run(command, where, properties, environment):
 def main():
     line = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     line.add_argument("build")
-    line.add_argument("--match", default="^(calls|case|contended_lock|deep|descriptors|direct_variables|files|"
-                      "forks|initialised|kinds_of|large_thread|last_call|live_registers|placements|process_calls|"
-                      "small_objects|standard_library|std_locks|streams|untouched|waiting_calls)")
+    line.add_argument("--match", default="^(calls|case|contended_lock|deep|descriptors|direct_variables|files"
+                      "|forks|initialised|kinds_of|large_thread|last_call|live_registers|placements"
+                      "|process_calls|small_objects|standard_library|std_locks|streams|untouched"
+                      "|waiting_calls)")
     line.add_argument("--runs", type=int, default=3)
     line.add_argument("--dram", default="")
     line.add_argument("--load", action="store_true")
