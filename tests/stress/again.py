@@ -82,10 +82,10 @@ def run(command, where, properties, environment):
 def main():
     line = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     line.add_argument("build")
-    line.add_argument("--match",
-                      default="^(calls|case|contended_lock|deep|descriptors|direct_variables|files|forks|"
-                      "initialised|kinds_of|large_thread|last_call|live_registers|placements|process_calls|"
-                      "small_objects|standard_library|std_locks|streams|untouched|waiting_calls)")
+    line.add_argument("--match", default="^(calls|case|contended_lock|deep|descriptors|direct_variables|files"
+                      "|forks|initialised|kinds_of|large_thread|last_call|live_registers|placements"
+                      "|process_calls|small_objects|standard_library|std_locks|streams|untouched"
+                      "|waiting_calls)")
     line.add_argument("--runs", type=int, default=3)
     line.add_argument("--dram", default="")
     line.add_argument("--load", action="store_true")
