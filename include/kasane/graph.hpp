@@ -137,8 +137,8 @@ template <weight W>
 [[nodiscard]] file<W> read(const std::string& path, const std::string& format = {});
 
 /// Writes the list as .el, .wel, .gr, .mtx or .tuples (with W float also PATH.weights), as symmetric or not.
-/// Throws error EINVAL: another suffix; an int32 weight that .tuples, with floats, does not hold; as errno: it
-/// cannot be written.
+/// Throws error EINVAL: another suffix; an int32 weight that .tuples, with floats, does not hold; as errno:
+/// it cannot be written.
 template <weight W>
 void write(const edges<W>& list, const std::string& path, bool symmetric = false);
 /// Writes the graph as .sg, .wsg or .graph, or by its edges as above: those of a symmetric one once.
