@@ -138,7 +138,8 @@ template <weight Weight>
 [[nodiscard]] file<Weight> read(const std::string& path, const std::string& format = {});
 
 /// Writes the list as .el, .wel, .gr, .mtx or .tuples (with Weight float also PATH.weights), as symmetric or
-/// not. Throws error EINVAL: another suffix; as errno: it cannot be written.
+/// not. Throws error EINVAL: another suffix; an int32 weight that .tuples, with floats, does not hold; as
+/// errno: it cannot be written.
 template <weight Weight>
 void write(const edges<Weight>& list, const std::string& path, bool symmetric = false);
 /// Writes the graph as .sg, .wsg or .graph, or by its edges as above: those of a symmetric one once.

@@ -82,10 +82,12 @@ void try_matrix() {
 void try_all_at_once() {
   const std::size_t n = kTwo31 + 1000;
   kasane::array<std::uint8_t, 1> a({n});
-  const std::unique_ptr<void, void (*)(void*)> zeros(std::calloc(n, 1), std::free);  // nobody writes to it
-  if (zeros == nullptr) std::abort();
   a.fill(3);
-  a.put(a.all(), static_cast<const std::uint8_t*>(zeros.get()));
+  {  // private memory of this rank, where the thread stays meanwhile; nobody writes to it
+    const std::unique_ptr<void, void (*)(void*)> zeros(std::calloc(n, 1), std::free);
+    if (zeros == nullptr) std::abort();
+    a.put(a.all(), static_cast<const std::uint8_t*>(zeros.get()));
+  }
   require(a.max() == 0, "a put of all");
   a.set({n - 1}, 9);
   require(a.max() == 9 && a.min() == 0 && a.sum() == 9, "reductions");
