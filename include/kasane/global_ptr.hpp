@@ -509,14 +509,19 @@ namespace detail {
 template <class Type>
 concept atomic_value = std::is_trivially_copyable_v<Type> && std::is_object_v<Type> &&
                        !std::is_const_v<Type> && !std::is_volatile_v<Type> && sizeof(Type) <= 8;
-/// The word: the bytes of the value, and zeros up to 4 or 8, the units of an owner's atomics.
+/// The word: the bytes of the value, zeros for its padding, and zeros up to 4 or 8, the units of an owner's
+/// atomics.
 template <atomic_value Type>
 using word_of = std::conditional_t<(sizeof(Type) <= 4), std::uint32_t, std::uint64_t>;
 
 template <atomic_value Type>
 [[nodiscard]] word_of<Type> to_word(const Type& value) noexcept {
   word_of<Type> word = 0;
-  std::memcpy(&word, std::addressof(value), sizeof value);
+  Type copy(value);
+#if __has_builtin(__builtin_clear_padding)
+  __builtin_clear_padding(std::addressof(copy));
+#endif
+  std::memcpy(&word, std::addressof(copy), sizeof copy);
   return word;
 }
 template <atomic_value Type>
@@ -566,9 +571,13 @@ class AtomicWord {
   [[nodiscard]] Type load(Order order) const { return rmw(KASANE_FETCH_ADD, 0, order); }
   Type exchange(Type desired, Order order) const { return rmw(KASANE_SWAP, to_word(desired), order); }
   bool compare_exchange(Type& expected, Type desired, Order success, Order failure) const {
-    const Word wanted = to_word(expected);
+    Word wanted = to_word(expected);
     fence_before(failure == std::memory_order_seq_cst ? failure : success);
-    const Word seen = compare_swap(p_, wanted, to_word(desired));
+    Word seen = compare_swap(p_, wanted, to_word(desired));
+    while (seen != wanted && to_word(from_word<Type>(seen)) == to_word(expected)) {  // but for padding
+      wanted = seen;
+      seen = compare_swap(p_, wanted, to_word(desired));
+    }
     fence_after(seen == wanted ? success : failure);
     if (seen == wanted) return true;
     expected = from_word<Type>(seen);
@@ -632,10 +641,10 @@ class AtomicWord {
 /// there, at a multiple of its size (error EINVAL). While an atomic_ref to a value exists, all accesses of it
 /// go through atomic_refs. Each operation is one read-modify-write at the owner, in one order that all ranks
 /// agree on. Sums of floating-point numbers are computed here, and again where another change came between.
-/// Comparisons are of bytes, as in C++: -0.0 is not 0.0, and padding counts. By default an operation orders
-/// nothing else, since acquire and release are fences of the whole rank here: std::memory_order_release
-/// (acq_rel, seq_cst) calls release_all() before it, acquire (acq_rel, seq_cst) acquire_all() after it;
-/// relaxed, the default, also of the operators, neither.
+/// Comparisons are of bytes, as in C++: -0.0 is not 0.0, but padding does not count (with clang it does). By
+/// default an operation orders nothing else, since acquire and release are fences of the whole rank here:
+/// std::memory_order_release (acq_rel, seq_cst) calls release_all() before it, acquire (acq_rel, seq_cst)
+/// acquire_all() after it; relaxed, the default, also of the operators, neither.
 /// Thread safety: any thread of any rank. Errors: EINVAL: not in global memory, or not aligned. EIO: a peer
 /// was lost.
 template <detail::atomic_value Type>

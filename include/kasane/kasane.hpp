@@ -51,6 +51,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <iterator>
@@ -676,6 +677,20 @@ template <detail::place Where, class Callable, class... Args>
 
 // ---- posts ----------------------------------------------------------------------------------------------
 
+namespace detail {
+/// p: what was posted, which lies at a multiple of 16.
+template <class Call>
+void call_posted(void* p) {
+  if constexpr (alignof(Call) <= 16) {
+    (*static_cast<Call*>(p))();
+  } else {
+    alignas(Call) std::byte aligned[sizeof(Call)];
+    std::memcpy(aligned, p, sizeof aligned);
+    (*std::launder(reinterpret_cast<Call*>(aligned)))();
+  }
+}
+}  // namespace detail
+
 /// Calls that run at other ranks, many in a message, in no order:
 ///
 ///     kasane::post_group g;
@@ -716,9 +731,8 @@ class post_group {
     auto call = [f, args...]() mutable { std::invoke(f, args...); };
     using Call = decltype(call);
     static_assert(sizeof(Call) <= 1024, "a function and its arguments have 1 KiB; pass a pointer instead");
-    static_assert(alignof(Call) <= 16);
     detail::check(kasane_post(
-        group_, rank, [](void* p) { (*static_cast<Call*>(p))(); }, std::addressof(call),
+        group_, rank, [](void* p) { detail::call_posted<Call>(p); }, std::addressof(call),
         std::is_empty_v<Call> ? 0 : sizeof call));
   }
   /// Returns when all posts of the group have run. Throws what left one of them, the first.

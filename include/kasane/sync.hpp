@@ -307,7 +307,7 @@ void call_once(once_flag& flag, Callable&& f, Args&&... args) {
 /// read-modify-write at the owner's copy (a network round trip where that is not
 /// mapped here), also between threads of one rank. Sums of floating-point numbers, and of integers of 1 and 2
 /// bytes, are computed here, and again where another change came between. Comparisons are of bytes, as in
-/// C++: -0.0 is not 0.0, and padding counts.
+/// C++: -0.0 is not 0.0, but padding does not count (with clang it does).
 /// Consistency: the orders of C++, with its default, sequentially consistent, also of the operators. release
 /// and stronger first write back what this rank has written; acquire and stronger afterwards drop what other
 /// ranks may have changed. So use std::memory_order_relaxed where only the number matters (a counter).

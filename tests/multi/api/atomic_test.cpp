@@ -6,6 +6,7 @@
 #include <atomic>
 #include <concepts>
 #include <cstdint>
+#include <cstring>
 #include <kasane/kasane.hpp>
 #include <memory>
 #include <random>
@@ -204,6 +205,31 @@ TEST(AtomicOf, OperatorsGiveWhatThoseOfStdGive) {
         return wrong;
       }),
       0);
+}
+
+struct Padded {
+  char letter;
+  int number;
+  friend bool operator==(const Padded&, const Padded&) = default;
+};
+
+/// What a plain store left in the padding does not make a value another one.
+TEST(AtomicOf, PaddingIsNotCompared) {
+  std::uint64_t wrong = 0;
+  kasane::run([&] {
+    void* const memory = kasane::allocate(sizeof(Padded), 16);
+    std::memset(memory, 0xAA, sizeof(Padded));
+    auto* const value = static_cast<Padded*>(memory);
+    value->letter = 'a';
+    value->number = 1;
+    kasane::release_all();
+    const kasane::atomic_ref<Padded> ref(*value);
+    Padded expected{'a', 2};
+    wrong += ref.compare_exchange_strong(expected, {'b', 2}) || !(expected == Padded{'a', 1});
+    wrong += !ref.compare_exchange_strong(expected, {'b', 2}) || !(ref.load() == Padded{'b', 2});
+    kasane::deallocate(memory);
+  });
+  EXPECT_EQ(wrong, 0U);
 }
 
 }  // namespace

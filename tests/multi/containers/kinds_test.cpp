@@ -144,6 +144,28 @@ TYPED_TEST(Kinds, AreElements) {
   EXPECT_EQ(wrong, 0U);
 }
 
+struct alignas(64) Sum {
+  std::uint64_t n;
+  friend Sum operator+(const Sum& a, const Sum& b) { return {a.n + b.n}; }
+};
+
+TEST(Posts, CarryWhatIsAligned) {
+  std::uint64_t wrong = 0;
+  kasane::run([&] {
+    kasane::unordered_map<std::uint32_t, Sum> map;
+    kasane::post_group group;
+    {
+      kasane::updates u(map, group);
+      for (std::uint32_t i = 0; i < 10 * kKeys; ++i) u.add(i % kKeys, Sum{1});
+      for (std::uint32_t i = kKeys; i < 2 * kKeys; ++i) u.insert_or_assign(i, Sum{10});
+    }
+    group.wait();
+    for (const auto& [key, sum] : map) wrong += sum.n != 10;
+    wrong += map.size() != std::size_t{2} * kKeys;
+  });
+  EXPECT_EQ(wrong, 0U);
+}
+
 // ---- keys -------------------------------------------------------------------------------------------------
 
 /// Letters without their case.

@@ -40,6 +40,13 @@ class CheckHeaders(unittest.TestCase):
         self.assertIn("kasane.h as c:", output)
         self.assertIn("2 compiled, 1 wrong", output)
 
+    def test_a_name_that_a_programs_macro_hits(self):
+        for name, wrong in (("N", 1), ("kMost", 0)):
+            status, output = self.check({"include/kasane/a.hpp": "#include <cstddef>\n"
+                                         f"template <std::size_t {name}>\nstruct Array {{}};\n"})
+            self.assertEqual(status, wrong, output)
+            self.assertEqual("behind macros" in output, wrong == 1)
+
     def test_nothing_to_compile_is_wrong(self):
         self.assertEqual(self.check({})[0], 1)
 
