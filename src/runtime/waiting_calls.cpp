@@ -78,6 +78,8 @@ KASANE_LIBCS(wait4, pid_t, (pid_t p, int* s, int o, rusage* r), (p, s, o, r), SY
 KASANE_LIBCS(flock, int, (int d, int o), (d, o), SYS_flock, d, o)
 KASANE_LIBCS(nanosleep, int, (const timespec* t, timespec* left), (t, left), SYS_nanosleep, t, left)
 
+int own_now(int opened, const void* caller) noexcept { return OwnDescriptors(caller)(opened); }
+
 /// All of a transfer, of which `done` bytes (or -errno) came first. rest(): the answer for the others.
 template <class Rest>
 long complete(long done, Bytes bytes, int descriptor, const Rest& rest) {
@@ -301,12 +303,16 @@ KASANE_DEFINE_BY(sendmsg, ssize_t, (int d, const msghdr* m, int f), send_message
                  libcs_sendmsg(d, m, f))
 KASANE_DEFINE_BY(recvmsg, ssize_t, (int d, msghdr* m, int f),
                  receive("recvmsg", call_of(SYS_recvmsg, d, m, f), 2, SIZE_MAX), libcs_recvmsg(d, m, f))
+// Under the lock, unless it may wait.
+#define KASANE_ACCEPTED(accept)                                                              \
+  runs_runtime() && is_non_blocking(d) ? OwnDescriptors(__builtin_return_address(0))(accept) \
+                                       : own_now(accept, __builtin_return_address(0))
 KASANE_DEFINE_BY(accept, int, (int d, Address* a, socklen_t* n),
                  wait_for_input("accept", call_of(SYS_accept, d, a, n)),
-                 OwnDescriptors(__builtin_return_address(0))(libcs_accept(d, a, n)))
+                 KASANE_ACCEPTED(libcs_accept(d, a, n)))
 KASANE_DEFINE_BY(accept4, int, (int d, Address* a, socklen_t* n, int f),
                  wait_for_input("accept4", call_of(SYS_accept4, d, a, n, f)),
-                 OwnDescriptors(__builtin_return_address(0))(libcs_accept4(d, a, n, f)))
+                 KASANE_ACCEPTED(libcs_accept4(d, a, n, f)))
 KASANE_DEFINE(connect, int, (int d, const Address* a, socklen_t n)) {
   if (!KASANE_WAITS) return libcs_connect(d, a, n);
   go_to_descriptor(d);

@@ -45,6 +45,13 @@ kasane_test_calls(streams_large program_streams ARGS 192 OPTIONS --dram 64M)
 kasane_test_calls(descriptors program_descriptors)
 kasane_test_calls(close_descriptors program_close_descriptors)
 kasane_test_calls(close_descriptors_dram program_close_descriptors OPTIONS --dram 24M --spill /dev/shm)
+# Where the runtime's descriptors lie beyond the program's limit, and where they cannot.
+foreach(limit Sn\ 1024 n\ 200)
+  string(REPLACE " " "_" name "${limit}")
+  add_test(NAME close_descriptors_limit_${name} COMMAND sh -c "ulimit -${limit} && exec \"$@\"" sh
+    $<TARGET_FILE:kasane_command> run -n 2 -- $<TARGET_FILE:program_close_descriptors>)
+  set_tests_properties(close_descriptors_limit_${name} PROPERTIES TIMEOUT 240 LABELS multi)
+endforeach()
 kasane_test_calls(files program_files)
 kasane_test_calls(waiting_calls program_waiting_calls OPTIONS --workers 1)
 kasane_test_calls(waiting_calls_of_workers program_waiting_calls OPTIONS --workers 3)
