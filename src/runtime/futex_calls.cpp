@@ -6,8 +6,8 @@
 //
 //   waits on              a user-level thread                    another OS thread
 //   private memory        a watch list                           the kernel
-//   global memory         a watch list                           a watch list: a wake-up of another rank would
-//                                                                not reach the kernel's
+//   global memory         a watch list                           a watch list: the kernel's does not hear of
+//                                                                a wake-up of another rank
 //
 // A wake-up goes to both. The word is compared where its atomics are executed (runtime/atomics.h).
 //

@@ -5,7 +5,7 @@
 //   OS thread    awake := 0 ─► joins the list ─► sleeps while awake = 0
 //   who wakes    takes it out of the list ─► awake := 1 ─► wakes who sleeps there
 //
-// It is in a list until somebody takes it out, and each who takes it out wakes it, once. So where its deadline
+// It is in a list until somebody takes it out, and who takes it out wakes it, once. So where its deadline
 // has passed it takes itself out by the list's own protocol (WatchNotify::late), and then sleeps until it is
 // woken, by that or by another, before it uses the slot again.
 //
@@ -31,8 +31,8 @@ namespace kasane::ult {
 inline void wake_os_thread(std::byte* region, const Layout& layout, SlotId slot) noexcept {
   std::atomic<std::uint32_t>& awake =
       awake_of(*reinterpret_cast<SlotControl*>(region + layout.control(slot)));
-  // release: what the OS thread sees once it goes on. From here on the slot may be another's: who sleeps there
-  // is woken for nothing, and sleeps on.
+  // release: what the OS thread sees once it goes on. From here on the slot may be another's: who sleeps
+  // there is woken for nothing, and sleeps on.
   awake.store(1, std::memory_order_release);
   futex_wake_all(awake);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first, the last and far times of all clocks, in every call that waits, on threads of all ranks, main and
-// other OS threads: a time that has passed ends the wait at once, and one that never comes does not.
+// The first, the last and far times of all clocks, in every call that waits, on threads of all ranks, main
+// and other OS threads: a time that has passed ends the wait at once, and one that never comes does not.
 #include <pthread.h>
 #include <semaphore.h>
 

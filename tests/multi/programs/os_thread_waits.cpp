@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OS threads of the program, and main, wait for the standard library's and Pthreads' objects: they sleep until
-// they are woken, by their like and by threads of any rank, and by no clock. That they do not nap is counted
-// by the kernel: how often a thread has left its processor.
+// OS threads of the program, and main, wait for the standard library's and Pthreads' objects: they sleep
+// until they are woken, by their like and by threads of any rank, and by no clock. That they do not nap is
+// counted by the kernel: how often a thread has left its processor.
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/resource.h>
