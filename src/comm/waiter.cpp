@@ -49,8 +49,8 @@ void PollWaiter::wait(bool (*ready)(const void*), const void* arg) {
       if (const std::uint64_t end = now_ns(); end - start > kLongYieldNs)
         transport_.no_yields_before(end + kNoYieldsNs);
     } else {
-      // Who waits for an answer asks for its ring, also where a sleeper would leave arrivals to those who
-      // poll: they may all be about to sleep.
+      // Who waits for an answer asks for its ring, also where sleepers leave arrivals to those who poll:
+      // they may all be about to sleep.
       if (transport_.arm()) transport_.sleep(Doorbell::messages, seen, nap_ns);
       nap_ns = std::min(nap_ns * 2, kLongestNapNs);
     }

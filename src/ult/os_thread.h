@@ -5,9 +5,9 @@
 //   OS thread    awake := 0 ─► joins the list ─► sleeps while awake = 0
 //   who wakes    takes it out of the list ─► awake := 1 ─► wakes who sleeps there
 //
-// It is in a list until somebody takes it out, and each who takes it out wakes it, once. So where its
-// deadline has passed it takes itself out by the list's own protocol (WatchNotify::late), and then sleeps
-// until it is woken, by that or by another, before it uses the slot again.
+// It is in a list until somebody takes it out, and who takes it out wakes it, once. So where its deadline
+// has passed it takes itself out by the list's own protocol (WatchNotify::late), and then sleeps until it is
+// woken, by that or by another, before it uses the slot again.
 //
 // Thread safety: any thread of any rank that maps the region.
 #pragma once

@@ -15,6 +15,7 @@
 #include <shared_mutex>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "multi/api/everywhere.h"
@@ -429,6 +430,32 @@ TEST(Latch, PassesWhenAllHaveComeAndMayBeDestroyedThen) {
     }
     return wrong;
   });
+}
+
+// More than it was made for is refused, with the object's address and what to do, and has not happened.
+TEST(Latch, AndSemaphoreSayThatTheyAreOverused) {
+  EXPECT_EQ(kasane::run([] {
+              kasane::latch latch(2);
+              kasane::counting_semaphore semaphore(1);
+              const auto refused = [](const char* advice, auto&& f) {
+                try {
+                  f();
+                } catch (const kasane::error& e) {
+                  const std::string_view text = e.what();
+                  return e.code() == EINVAL && text.find("at 0x") != text.npos &&
+                                 text.find(advice) != text.npos
+                             ? 0
+                             : 1;
+                }
+                return 1;
+              };
+              int wrong = refused("as many as count down", [&] { latch.count_down(3); });
+              wrong += refused("only what was acquired", [&] { semaphore.release(KASANE_SEM_MAX); });
+              latch.count_down(2);
+              wrong += latch.try_wait() && semaphore.try_acquire() && !semaphore.try_acquire() ? 0 : 1;
+              return wrong;
+            }),
+            0);
 }
 
 TEST(Once, IsDoneByOneAndSeenByAll) {

@@ -18,8 +18,9 @@ namespace {
 constexpr std::uint32_t kThreads = 4, kWords = 2;
 
 struct Op {
-  /// wait_while: until word `key` is not `value`
-  enum Kind : std::uint32_t { add, wait_while, notify_one, notify_all, end };
+  /// wait_while: until word `key` is not `value`; wait_late: the same, or once its deadline has passed, which
+  /// it may at any time. ring: the timer of thread `key`
+  enum Kind : std::uint32_t { add, wait_while, wait_late, notify_one, notify_all, ring, end };
   Kind kind = end;
   std::uint32_t key = 0, value = 0;
 };
@@ -34,6 +35,7 @@ enum class Mutation {
   all_not_drained,  ///< a notification that finds a server is dropped
   fifo_not_stored,
   wake_dropped,
+  late_dropped,  ///< a notification for a late waiter finds it and leaves it there
 };
 
 struct ModelThread {
@@ -79,7 +81,8 @@ class Model {
     return w.newest == kNoSlot && !w.older && !w.serving;
   }
   std::string name(const model::Step& step) const {
-    static constexpr const char* kOps[] = {"add", "wait_while", "notify_one", "notify_all", "end"};
+    static constexpr const char* kOps[] = {"add",        "wait_while", "wait_late", "notify_one",
+                                           "notify_all", "ring",       "end"};
     return "thread " + std::to_string(step.actor) + " in " + kOps[step.detail];
   }
   std::string show(const State& s) const {
@@ -100,6 +103,9 @@ class Model {
   Word perform(State& s, const SyncStep& step) const {
     if (step.kind == SyncStep::Kind::wake) {
       if (mutation_ == Mutation::wake_dropped) return 0;
+      if (mutation_ == Mutation::late_dropped && s.threads[raw(step.slot)].op == 0 &&
+          scripts_[raw(step.slot)][0].kind == Op::wait_late)
+        return 0;
       ModelThread& t = s.threads[raw(step.slot)];
       if (t.status != ModelThread::suspended) s.broken = not_waiting;
       if (t.ready != 0) s.broken = twice;
@@ -147,14 +153,18 @@ class Model {
     switch (t.status) {
       case ModelThread::running:
         if (o.kind == Op::end) return false;
+        // the timer is started when the thread is about to join the list
+        if (o.kind == Op::ring && s.threads[o.key].op == 0 && s.threads[o.key].status < ModelThread::waiting)
+          return false;
         if (o.kind == Op::add) {
           ++s.words[o.key];
           next_op(t);
-        } else if (o.kind == Op::wait_while) {
+        } else if (o.kind == Op::wait_while || o.kind == Op::wait_late) {
           to(t, ModelThread::first_look);
         } else {
           to(t, ModelThread::notifying);
-          t.notify = WatchNotify(key(o), o.kind == Op::notify_all);
+          t.notify = o.kind == Op::ring ? WatchNotify::late(SlotId{o.key})
+                                        : WatchNotify(key(o), o.kind == Op::notify_all);
         }
         return true;
       case ModelThread::first_look:
@@ -174,12 +184,15 @@ class Model {
         return true;
       case ModelThread::waiting:
         if (!advance(s, t.wait, t.result)) return true;
+        if (o.kind == Op::wait_late && t.result != static_cast<Word>(WatchAction::wait))
+          return next_op(t), true;
         to(t, t.result == static_cast<Word>(WatchAction::wait) ? ModelThread::suspended
                                                                : ModelThread::preparing);
         return true;
       case ModelThread::suspended:
         if (t.ready == 0) return false;
         t.ready = 0;
+        if (o.kind == Op::wait_late) return next_op(t), true;
         to(t, ModelThread::preparing);
         return true;
       case ModelThread::notifying:
@@ -238,6 +251,16 @@ TEST(WatchWalk, PingPong) {
   const Script ping{{Op::wait_while, 0, 0}, {Op::add, 1}, {Op::notify_one, 1}},
       pong{{Op::add, 0}, {Op::notify_one, 0}, {Op::wait_while, 1, 0}};
   expect_exhausted(walk({ping, pong, kTellOther}));
+}
+
+// Its timer rings at any moment from before it is in the list until after it was woken. Whoever else waits is
+// still told of a change.
+TEST(WatchWalk, OneIsLate) {
+  const Script late{{Op::wait_late, 0, 0}}, rings{{Op::ring, 0}};
+  expect_exhausted(walk({late, rings}));
+  expect_exhausted(walk({late, kWait, rings, kTellAll}));
+  expect_exhausted(walk({late, kWaitOther, rings, kTellOther}));
+  EXPECT_FALSE(walk({late, rings}, Mutation::late_dropped).ok());
 }
 
 TEST(WatchWalk, FindsMutants) {
