@@ -11,6 +11,9 @@
 //
 // A wake-up goes to both. The word is compared where its atomics are executed (runtime/atomics.h).
 //
+// A userfaultfd of the runtime's, and calls that close its descriptors, are seen here, too
+// (runtime/own_descriptors.h).
+//
 // Thread safety: from any thread. The runtime's own calls of syscall() come here, too, and pass.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
@@ -31,9 +34,11 @@
 #include "base/raw_call.h"
 #include "runtime/atomics.h"
 #include "runtime/futex_calls.h"
+#include "runtime/own_descriptors.h"
 #include "runtime/runtime.h"
 #include "runtime/system_calls.h"
 #include "runtime/waits.h"
+#include "runtime/wrapped_call.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 #include "ult/timers.h"
@@ -204,9 +209,12 @@ extern "C" long syscall(long number, ...) noexcept {
         (!is_code_of_runtime(__builtin_return_address(0)) || is_programs(*runtime, a[0])))
       return call_futex(a);
   }
-  if (calls_are_wrapped()) [[unlikely]]
-    return make_wrapped_call({number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0});
-  return by_kernel(number, a);
+  const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
+  if (calls_are_wrapped() || (in_user_code() && concerns_descriptors(call))) [[unlikely]]
+    return make_wrapped_call(call);
+  if (number != SYS_userfaultfd) return by_kernel(number, a);
+  const OwnDescriptors own(__builtin_return_address(0));
+  return own(static_cast<int>(by_kernel(number, a)));
 }
 
 #endif
