@@ -24,8 +24,8 @@ namespace {
 using cases::elsewhere;
 using namespace std::chrono_literals;
 
-constexpr auto kLong = 100ms;  // some 400 naps
-constexpr long kFewSwitches = 60;
+constexpr auto kLong = 300ms;       // some 1000 naps of 200 µs
+constexpr long kFewSwitches = 150;  // over a network each access may be one
 
 long switches() {
   rusage used;
