@@ -192,7 +192,9 @@ TEST_F(Trips, ALocationIsKeptWhateverHasHappenedToThePage) {
   job.on(2, [](SimRank& here, comm::Blocking& io) {
     ASSERT_TRUE(here.mover->assign_untouched(io, kPage).has_value());
   });
-  job.on(1, [](SimRank& here, comm::Blocking& io) { here.mover->touch(io, kPage); });
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    here.mover->touch(io, kPage, here.directory->pages().blocks_of(kPage));
+  });
   kept_by_one_put();
   // it is there
   job.on(2, [](SimRank& here, comm::Blocking& io) {
