@@ -286,6 +286,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   // relaxed: only this thread stores its own number
   const bool reporting = g_reporter.load(std::memory_order_relaxed) == this_thread();
   const bool ours = reporting || (info->si_code > 0 && in_space(info->si_addr));
+  if (!reporting && follow_errno(info->si_addr, context)) return;
   if (!ours && call_program_fault_handler(signal, info, context)) return;
   on_fatal_signal(signal, info, context);
 }

@@ -5,7 +5,10 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
 
@@ -112,6 +115,21 @@ void take_own_thread_locals(Rank rank) noexcept {
   enter_copy(old, by, robust_mutexes, rseq_bytes);
   g_pointer = pointer;
   g_below = old.pointer - program;
+}
+
+bool follow_errno(const void* address, void* context) noexcept {
+  const auto named = reinterpret_cast<ThreadWord>(address), here = reinterpret_cast<ThreadWord>(&errno);
+  // It lies as far from the thread pointer in all OS threads.
+  const ThreadWord errno_of_first =
+      g_pointer + here - reinterpret_cast<ThreadWord>(__builtin_thread_pointer());
+  if (g_pointer == 0 || (named - kFirstRanks) / kOfEachRank >= process().ranks ||
+      (named - errno_of_first) % kOfEachRank != 0)
+    return false;
+  greg_t* const registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  const auto is = static_cast<greg_t>(named);
+  const bool found = std::count(registers + REG_R8, registers + REG_RSP, is) != 0;
+  std::replace(registers + REG_R8, registers + REG_RSP, is, static_cast<greg_t>(here));
+  return found;
 }
 
 bool describe_foreign_thread_local(CrashText& text, const void* address) noexcept {

@@ -29,6 +29,11 @@ void take_own_thread_locals(Rank) noexcept;
 /// Appends what another rank's thread_local at this address is. False: it is none.
 bool describe_foreign_thread_local(CrashText&, const void* address) noexcept;
 
+/// Library code may keep the address of errno over a call in which its thread moves to another rank.
+/// Registers of the interrupted code that have another rank's at this address get the one of the OS thread
+/// here, with which errno has moved. False: it is none, or in no register.
+bool follow_errno(const void* address, void* context) noexcept;
+
 /// The kernel no longer writes to the calling thread's rseq area. Its registered length; 0: there was none,
 /// -1: it stays.
 long leave_rseq() noexcept;
