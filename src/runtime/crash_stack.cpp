@@ -142,13 +142,13 @@ void drop(Backtrace& trace, std::size_t first) noexcept {
   trace.count -= first;
 }
 
-/// libc, libstdc++, libgcc_s.
+/// libc, libstdc++, libgcc_s, and sanitizers, which have an abort() of their own.
 bool in_system(std::uintptr_t address) noexcept {
   dl_find_object object;
   if (!object_of(address, object)) return false;
   const char* const slash = std::strrchr(object.dlfo_link_map->l_name, '/');
   const char* const name = slash != nullptr ? slash + 1 : object.dlfo_link_map->l_name;
-  for (const char* const system : {"libc.so", "libstdc++.so", "libgcc_s.so"})
+  for (const char* const system : {"libc.so", "libstdc++.so", "libgcc_s.so", "libasan.so", "libtsan.so"})
     if (std::strncmp(name, system, std::strlen(system)) == 0) return true;
   return false;
 }
