@@ -127,9 +127,12 @@ use_it() {
   # The program's writable pages hold its own variables, and of ours one page, which begins a page (the
   # results of strtok and its like, src/runtime/static_results.h; what ranks share of libstdc++,
   # src/runtime/library_calls.h): no copies of libraries' objects.
-  local data
+  local data others
   data=$(size -A "$work/hello_c" | awk '$1 == ".data" || $1 == ".bss" { sum += $2 } END { print sum + 0 }')
   ! readelf -rW "$work/hello_c" | grep R_X86_64_COPY || fail "hello_c has copies of libraries' variables"
+  others=$(nm -S -t d "$work/hello_c" |
+    awk '$3 ~ /^[bBdD]$/ && $4 !~ /g_shared/ { sum += $2 } END { print sum + 0 }')
+  [ "$others" -le 80 ] || fail "hello_c has $others bytes of variables beside the runtime's page"
   [ "$data" -le 8300 ] || fail "hello_c has $data bytes in .data and .bss: more than its own"
 }
 
