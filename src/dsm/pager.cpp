@@ -331,7 +331,8 @@ bool Pager::pins_may_break() noexcept {
 bool Pager::make_room(comm::Blocking& io) {
   const std::uint64_t wanted = note_need(),
                       enough = residency_.take_held_back() ? residency_.low() / 8 * 15 : residency_.low();
-  const bool others_give = claims(io, wanted);
+  // what threads still need: a turn in which none has asked anew must not begin the patience afresh
+  const bool others_give = claims(io, std::max(wanted, need_.blocks));
   balance(io);
   if (others_give || residency_.short_of(std::max(enough, wanted)) == 0 || !ready()) return false;
   std::uint64_t left = 0;

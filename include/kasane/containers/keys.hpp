@@ -74,11 +74,16 @@ struct KeyHash {
   }
 };
 
-/// What a map takes for a key's hash. The bits of a hash that is not its own are mixed: many give bits that
-/// are alike where keys are, as std::hash, which gives integers as they are.
+/// Whether a hash states that its bits may be taken as they are, as is stated to Boost.Unordered: by a member
+/// type of this name.
+template <class Hash>
+concept kAvalanching = requires { typename Hash::is_avalanching; };
+
+/// What a map takes for a key's hash. Other hashes than its own are mixed: the bits of many are alike where
+/// keys are, as those of std::hash, which gives integers as they are.
 template <class Hash, class Key>
 [[nodiscard]] inline std::uint64_t hash_of(const Key& key) {
-  if constexpr (std::is_same_v<Hash, KeyHash<Key>>) {
+  if constexpr (std::is_same_v<Hash, KeyHash<Key>> || kAvalanching<Hash>) {
     return Hash{}(key);
   } else {
     const auto hash = static_cast<std::uint64_t>(Hash{}(key));

@@ -59,6 +59,7 @@ std::uint64_t at_each_rank(const F& f) {
 /// Keys that are inserted in their order go to buckets in the order of these: a fill need not read each page
 /// again and again.
 struct InOrder {
+  using is_avalanching = void;  // its bits as they are
   std::uint64_t operator()(std::uint64_t key) const noexcept {
     return (key * 0x9E3779B97F4A7C15u & 0xFFFF000000000000u) | key / kasane::ranks();
   }
