@@ -49,10 +49,10 @@ fi
 # runs.
 if [ "$what" = room ]; then
   begin=$SECONDS
-  for _ in $(seq 8); do
+  for _ in $(seq 12); do
     (run 3 "$program" c 2) > out 2> err || fail "under a budget"
   done
-  [ $((SECONDS - begin)) -le 40 ] || fail "8 runs took $((SECONDS - begin)) s"
+  [ $((SECONDS - begin)) -le 30 ] || fail "12 runs took $((SECONDS - begin)) s"
   exit 0
 fi
 
