@@ -19,7 +19,7 @@ PROGRAMS_OFF = -DKASANE_BUILD_TESTS=OFF -DKASANE_BUILD_BENCH=OFF -DKASANE_BUILD_
 # Our own sources, for format and tidy.
 SOURCES = $(shell git ls-files '*.h' '*.hpp' '*.cpp' '*.c')
 
-.PHONY: build install test test-long test-numa test-cpus demo demo-graph docs soak format \
+.PHONY: build install test test-long test-rare test-numa test-cpus demo demo-graph docs soak format \
   format-check tidy help dependencies
 
 build: dependencies ## build everything of PRESET
@@ -38,6 +38,9 @@ test: ## unit and simulator tests and programs of one rank under tsan, then the 
 
 test-long: ## the same under asan, then the long tests: all ranks, networks, fault engines and sizes
 	scripts/test.sh long $(JOBS) $(CI)
+
+test-rare: ## what repeats under the second MPI what the long tests do under the first
+	scripts/test.sh rare $(JOBS) $(CI)
 
 test-numa: build ## memory of NUMA nodes, in an emulated machine that has three: 2 minutes
 	scripts/test_numa.sh build/$(PRESET)

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make test` (quick) and `make test-long` (long) do.
+# What `make test` (quick), `make test-long` (long) and `make test-rare` (rare) do.
 # Quick: the format of the sources; the unit and simulator tests, and programs of one rank, under the thread
 # sanitizer; the tests of the release build that are not labelled "long".
 # Long: the same under the address sanitizer, then the tests labelled "long".
+# Rare: the tests labelled "rare" (tests/CMakeLists.txt).
 # The other parts run even if a part fails. The summary says which parts failed.
-# Usage: test.sh quick|long [JOBS [WARNINGS_ARE_ERRORS]]
+# Usage: test.sh quick|long|rare [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
 cd "$(dirname "$0")/.."
 which="$1"
@@ -34,11 +35,12 @@ case $which in
     echo "== format"
     make --no-print-directory format-check || failed="$failed format"
     run_tests tsan kasane_sanitized_tests -L '^(unit|sim|sanitized)$' -LE '^long$' || failed="$failed tsan"
-    run_tests release kasane_quick_tests -LE '^long$' || failed="$failed release" ;;
+    run_tests release kasane_quick_tests -LE '^(long|rare)$' || failed="$failed release" ;;
   long)
     run_tests asan kasane_sanitized_tests -L '^(unit|sim|sanitized)$' -LE '^long$' || failed="$failed asan"
     run_tests release all -L '^long$' || failed="$failed release" ;;
-  *) echo "usage: $0 quick|long [JOBS [WARNINGS_ARE_ERRORS]]" >&2; exit 2 ;;
+  rare) run_tests release all -L '^rare$' || failed="$failed release" ;;
+  *) echo "usage: $0 quick|long|rare [JOBS [WARNINGS_ARE_ERRORS]]" >&2; exit 2 ;;
 esac
 
 if [ -n "$failed" ]; then
