@@ -79,6 +79,30 @@ std::vector<Row> core_lock(bool quick, std::optional<unsigned> asked, const std:
   return rows;
 }
 
+std::vector<Row> core_turns(bool quick, std::optional<unsigned> asked, const std::string& command,
+                            const std::string& players) {
+  struct Way {
+    std::string system, command;
+    unsigned ranks;
+    std::vector<double> us = {};
+  };
+  const std::string run = command + " run --workers 1 -n ";
+  Way ways[] = {{"std::thread", players + "/player-turns-std", 1},
+                {"kasane", run + "1 -- " + players + "/player-turns", 1},
+                {"kasane", run + "2 -- " + players + "/player-turns", 2}};
+  for (unsigned turn = 0; turn < asked.value_or(quick ? 1 : 3); ++turn) {
+    for (Way& way : ways) {
+      const auto rounds = run_app(way.command + (quick ? " 500" : " 5000"), {"/us"});
+      way.us.insert(way.us.end(), rounds.begin(), rounds.end());
+    }
+  }
+  std::vector<Row> rows;
+  for (const Way& way : ways)
+    rows.push_back({"core", "turns", way.system, way.ranks, 2, 0, median(way.us), "us",
+                    static_cast<unsigned>(way.us.size())});
+  return rows;
+}
+
 std::vector<Row> core_calls(bool quick, std::optional<unsigned> asked, const std::string& command,
                             const std::string& players) {
   struct Way {
