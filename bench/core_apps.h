@@ -30,9 +30,9 @@ std::vector<Row> core_steal(bool quick, std::optional<unsigned> repetitions, con
 std::vector<Row> core_lock(bool quick, std::optional<unsigned> repetitions, const std::string& command,
                            const std::string& players);
 
-/// Rows suite "core", case "turns", unit "us": from one turn to the next of two std::threads of one rank that
-/// wait for a condition: systems "kasane", of one rank and of two, and "std::thread", the same program without
-/// Kasane. players: the folder of player-turns and player-turns-std.
+/// Rows suite "core", case "turns", unit "us": from one turn to the next of two std::threads of one rank
+/// that wait for a condition: systems "kasane", of one rank and of two, and "std::thread", the same program
+/// without Kasane. players: the folder of player-turns and player-turns-std.
 std::vector<Row> core_turns(bool quick, std::optional<unsigned> repetitions, const std::string& command,
                             const std::string& players);
 
