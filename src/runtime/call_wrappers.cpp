@@ -30,6 +30,8 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "base/raw_call.h"
+#include "runtime/futex_calls.h"
 #include "runtime/hidden.h"
 #include "runtime/own_descriptors.h"
 #include "runtime/system_calls.h"
@@ -172,6 +174,27 @@ extern "C" [[gnu::visibility("default")]] void closefrom(int first) noexcept {
   rlimit files{};  // Linux before 5.9
   ::getrlimit(RLIMIT_NOFILE, &files);
   for (rlim_t d = static_cast<rlim_t>(first); d < files.rlim_cur; ++d) ::close(static_cast<int>(d));
+}
+
+// Futexes of the program are language's (futex_calls.h). The runtime's own calls come here, too, and pass.
+extern "C" long syscall(long number, ...) noexcept {
+  std::va_list list;
+  va_start(list, number);
+  kasane::runtime::FutexArguments a;
+  for (long& argument : a) argument = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_futex && kasane::runtime::is_futex_of_program(reinterpret_cast<void*>(a[0]),
+                                                                  __builtin_return_address(0))) [[unlikely]]
+    return kasane::runtime::call_futex(a);
+  const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
+  if (calls_are_wrapped() || (in_user_code() && concerns_descriptors(call))) [[unlikely]]
+    return kasane::runtime::make_wrapped_call(call);
+  const auto by_kernel = [&] {
+    return kasane::as_libc(kasane::raw_call(number, a[0], a[1], a[2], a[3], a[4], a[5]));
+  };
+  if (number != SYS_userfaultfd) return by_kernel();
+  const OwnDescriptors own(__builtin_return_address(0));
+  return own(static_cast<int>(by_kernel()));
 }
 
 #endif

@@ -51,8 +51,7 @@ constexpr std::uint64_t kGoOn = 0;  ///< instead of an address
 
 /// Of a child, in private memory.
 struct Child {
-  Runtime* runtime = nullptr;  ///< its parent's; null: this process is no child
-  int parent = -1;             ///< a socket
+  int parent = -1;  ///< a socket
   bool parent_waits = true;
   struct sigaction before[2] = {};
 };
@@ -75,7 +74,7 @@ void in_child() {
   unlock_descriptors();
   forget_process();
   forget_drawing();
-  if (g_child.runtime == nullptr) return;
+  if (runtime_of_parent() == nullptr) return;
   // A child's child: what it has touched is its own, and the rest stays its parent's.
   mem::issue_call(SYS_close, {g_child.parent, 0, 0, 0, 0, 0});
   g_child.parent = -1;
@@ -84,8 +83,6 @@ void in_child() {
 }  // namespace
 
 void install_fork_guard() { ::pthread_atfork(before_fork, nullptr, in_child); }
-
-Runtime* runtime_of_parent() noexcept { return g_child.runtime; }
 
 namespace {
 
@@ -250,7 +247,7 @@ void on_child_fault(int signal, siginfo_t* info, void* context) {
   const int error = errno;
   const PassedCalls passed;
   auto* const at = static_cast<std::byte*>(info->si_addr);
-  if (info->si_code > 0 && g_child.runtime->contains(at)) {
+  if (info->si_code > 0 && runtime_of_parent()->contains(at)) {
     const auto address = reinterpret_cast<std::uintptr_t>(at);
     if (!fetch_block(at - address % mem::kBlockBytes) && !mem::end_named_copy(context))
       refuse_access(signal, at);
@@ -284,7 +281,7 @@ void restore_stack(const Fork& f) noexcept {
 
 void become_child(const Fork& f) noexcept {
   ::close(f.ends[0]);
-  g_child.runtime = f.runtime;
+  note_runtime_of_parent(*f.runtime);
   g_child.parent = f.ends[1];
   ult::Pool::forget_process();
   Runtime::forget_process();

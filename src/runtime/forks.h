@@ -21,14 +21,8 @@
 
 namespace kasane::runtime {
 
-class Runtime;
-
 /// Once a process, at start.
 void install_fork_guard();
-
-/// In a child of a rank's fork(): what was its parent's runtime. Where addresses lie may be asked of it, and
-/// nothing else. Null elsewhere.
-[[nodiscard]] Runtime* runtime_of_parent() noexcept;
 
 /// In such a child, before the call: lets the parent go on if the call may wait. In a handler.
 void note_call_of_child(const mem::CaughtCall&) noexcept;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // std::atomic::wait and notify, std::counting_semaphore, latch and barrier: libstdc++'s headers wait for a
-// word by syscall(SYS_futex, …). libkasane defines syscall(): on a user-level thread such a wait suspends the
-// thread, not its worker, and a wake-up reaches the threads of all ranks (ult/watch.h). All other calls go on
-// to the kernel.
+// word by syscall(SYS_futex, …). libkasane defines syscall() (call_wrappers.cpp): on a user-level thread such
+// a wait suspends the thread, not its worker, and a wake-up reaches the threads of all ranks (ult/watch.h).
 //
 //   waits on              a user-level thread                    another OS thread
 //   private memory        a watch list                           the kernel
@@ -10,9 +9,6 @@
 //                                                                a wake-up of another rank
 //
 // A wake-up goes to both. The word is compared where its atomics are executed (runtime/atomics.h).
-//
-// A userfaultfd of the runtime's, and calls that close its descriptors, are seen here, too
-// (runtime/own_descriptors.h).
 //
 // Thread safety: from any thread. The runtime's own calls of syscall() come here, too, and pass.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -24,7 +20,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdarg>
 #include <cstdint>
 #include <limits>
 #include <utility>
@@ -34,11 +29,8 @@
 #include "base/raw_call.h"
 #include "runtime/atomics.h"
 #include "runtime/futex_calls.h"
-#include "runtime/own_descriptors.h"
+#include "runtime/own_code.h"
 #include "runtime/runtime.h"
-#include "runtime/system_calls.h"
-#include "runtime/waits.h"
-#include "runtime/wrapped_call.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 #include "ult/timers.h"
@@ -47,7 +39,7 @@
 namespace kasane::runtime {
 namespace {
 
-using Arguments = std::array<long, 6>;
+using Arguments = FutexArguments;
 
 /// With libc's convention for errors.
 long by_kernel(long number, const Arguments& a) noexcept {
@@ -138,8 +130,22 @@ Deadline deadline_of(int op, timespec time) noexcept {
   return {clock, time};
 }
 
-/// A futex call of the program.
-long call_futex(const Arguments& a) {
+/// Words of the runtime's own lie nowhere there. The last call of a thread's function may be a jump, which
+/// returns into the runtime.
+bool is_programs(const Runtime& runtime, const void* word) noexcept {
+  return runtime.contains(word) || runtime.one_rank_variables().contains(word);
+}
+
+[[gnu::noinline]] int exchange_errno(int value) noexcept { return std::exchange(errno, value); }
+}  // namespace
+
+bool is_futex_of_program(const void* word, const void* caller) noexcept {
+  const Runtime* const runtime = Runtime::current();
+  return runtime != nullptr && runtime->running() &&
+         (!is_code_of_runtime(caller) || is_programs(*runtime, word));
+}
+
+long call_futex(const Arguments& a) noexcept {
   const Futex futex(reinterpret_cast<void*>(a[0]));
   const int op = static_cast<int>(a[1]), command = op & FUTEX_CMD_MASK;
   if (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) {
@@ -157,16 +163,6 @@ long call_futex(const Arguments& a) {
   futex.wake(a[2] != 1);
   return futex.is_global() ? 1 : by_kernel(SYS_futex, a);
 }
-
-/// Words of the runtime's own lie nowhere there. The last call of a thread's function may be a jump, which
-/// returns into the runtime.
-bool is_programs(const Runtime& runtime, long address) noexcept {
-  const auto* const word = reinterpret_cast<const void*>(address);
-  return runtime.contains(word) || runtime.one_rank_variables().contains(word);
-}
-
-[[gnu::noinline]] int exchange_errno(int value) noexcept { return std::exchange(errno, value); }
-}  // namespace
 
 int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, const char* call) noexcept {
   if (deadline != nullptr && !is_time(deadline->time)) return EINVAL;
@@ -195,26 +191,5 @@ void wake_word(void* word, bool all) noexcept {
 }
 
 }  // namespace kasane::runtime
-
-extern "C" long syscall(long number, ...) noexcept {
-  using namespace kasane::runtime;
-  std::va_list list;
-  va_start(list, number);
-  Arguments a;
-  for (long& argument : a) argument = va_arg(list, long);
-  va_end(list);
-  if (number == SYS_futex) [[unlikely]] {
-    const Runtime* const runtime = Runtime::current();
-    if (runtime != nullptr && runtime->running() &&
-        (!is_code_of_runtime(__builtin_return_address(0)) || is_programs(*runtime, a[0])))
-      return call_futex(a);
-  }
-  const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
-  if (calls_are_wrapped() || (in_user_code() && concerns_descriptors(call))) [[unlikely]]
-    return make_wrapped_call(call);
-  if (number != SYS_userfaultfd) return by_kernel(number, a);
-  const OwnDescriptors own(__builtin_return_address(0));
-  return own(static_cast<int>(by_kernel(number, a)));
-}
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include <array>
 #include <cstdint>
 
 namespace kasane::runtime {
@@ -18,5 +19,11 @@ struct Deadline {
 /// may be any time: ETIMEDOUT; EINVAL: it is no time. call: in reports. Keeps errno.
 int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, const char* call) noexcept;
 void wake_word(void* word, bool all) noexcept;
+
+/// Whether `caller`, which calls syscall(SYS_futex), is the program, or the word is.
+[[nodiscard]] bool is_futex_of_program(const void* word, const void* caller) noexcept;
+/// Such a call, with libc's convention for errors.
+using FutexArguments = std::array<long, 6>;
+long call_futex(const FutexArguments&) noexcept;
 
 }  // namespace kasane::runtime

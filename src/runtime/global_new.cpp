@@ -20,7 +20,7 @@
 #include <new>
 
 #include "base/throw_site.h"
-#include "runtime/forks.h"
+#include "runtime/process_state.h"
 #include "runtime/program_memory.h"
 #include "runtime/runtime.h"
 #include "ult/pool.h"

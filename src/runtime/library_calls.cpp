@@ -37,8 +37,8 @@ void share_library_words(LibraryWords& words) noexcept { g_words = &words; }
 #include <new>
 
 #include "runtime/atomics.h"
-#include "runtime/forks.h"
 #include "runtime/hidden.h"
+#include "runtime/process_state.h"
 #include "runtime/runtime.h"
 #include "runtime/warn.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/call_selector.h"
 #include "base/raw_call.h"
-#include "runtime/waits.h"
+#include "runtime/own_code.h"
 
 namespace kasane::runtime {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstddef>
 
 #include "mem/signal_dispatch.h"
+#include "runtime/own_code.h"
 #include "runtime/program_objects.h"
-#include "runtime/waits.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {

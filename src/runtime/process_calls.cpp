@@ -25,7 +25,7 @@
 #include "runtime/library_calls.h"
 #include "runtime/output.h"
 #include "runtime/process_state.h"
-#include "runtime/runtime.h"
+#include "runtime/shared_process.h"
 #include "runtime/stream_formats.h"
 #include "runtime/streams.h"
 #include "runtime/warn.h"
@@ -49,13 +49,10 @@ constinit std::array g_set_handler{
     Hidden<SetHandler>("_ZSt13set_terminatePFvvE"), Hidden<SetHandler>("_ZSt15set_new_handlerPFvvE"),
     Hidden<SetHandler>("_ZNSt3pmr20set_default_resourceEPNS_15memory_resourceE")};
 
-/// Null: no other rank is to be told what the program changes.
-Runtime* runtime_that_tells() noexcept {
-  Runtime* const runtime = Runtime::current();
-  return runtime != nullptr && runtime->shares_process_state() ? runtime : nullptr;
+/// Null: no other rank is to be told what the program changes. The runtime's own code may be the caller.
+SharedProcess* shared_by_program() noexcept {
+  return calls() == Calls::passed ? nullptr : SharedProcess::current();
 }
-/// Likewise where the runtime's own code may be the caller.
-Runtime* runtime_of_job() noexcept { return calls() == Calls::passed ? nullptr : runtime_that_tells(); }
 
 void warn_of(const char* what, const char* name) noexcept {
   CrashText text;
@@ -63,13 +60,14 @@ void warn_of(const char* what, const char* name) noexcept {
   warn(text);
 }
 
-/// runtime: null: there is no rank to tell. name: of what has changed, in a warning.
-void tell_all(ProcessCall& call, bool fits, const char* name, Runtime* runtime = runtime_of_job()) noexcept {
-  if (runtime == nullptr) return;
+/// shared: null: there is no rank to tell. name: of what has changed, in a warning.
+void tell_all(ProcessCall& call, bool fits, const char* name,
+              SharedProcess* shared = shared_by_program()) noexcept {
+  if (shared == nullptr) return;
   const int saved = errno;
   if (!fits) {
     warn_of("the value is longer than 3500 bytes, so other ranks keep the old one: ", name);
-  } else if (const auto refusal = runtime->tell_process_call(call); refusal.rank != kNoRank) {
+  } else if (const auto refusal = shared->tell_process_call(call); refusal.rank != kNoRank) {
     CrashText text;
     text.add("kasane: rank ").decimal(raw(refusal.rank)).add(" could not change what this rank has: ");
     text.add(name).add(": ").add(::strerrordesc_np(refusal.error)).add("\n");
@@ -127,7 +125,7 @@ void tell_redirection(int which, Rank rank) noexcept {
   call.kind = ProcessCall::Kind::stream;
   call.which = which;
   call.argument[0] = raw(rank);
-  tell_all(call, true, "a standard stream", runtime_that_tells());
+  tell_all(call, true, "a standard stream", SharedProcess::current());
 }
 
 ProcessCalls::ProcessCalls(comm::Transport& transport) : transport_(transport) {
@@ -239,7 +237,7 @@ void* set_handler(Handler which, void* to, const char* name) noexcept {
 /// call: makes `from` the descriptor `to`, on the rank that has opened it.
 template <class Call>
 int redirect(int to, int from, const Call& call) noexcept {
-  const bool standard = to >= 0 && to <= 2 && runtime_of_job() != nullptr;
+  const bool standard = to >= 0 && to <= 2 && shared_by_program() != nullptr;
   const Rank there = standard ? descriptor_elsewhere(from) : kNoRank;
   const int result = call();
   if (standard && result == to) tell_redirection(to, there != kNoRank ? there : rank_now());
@@ -353,7 +351,7 @@ std::locale kasane_locale_global(const std::locale& locale) {
   call.kind = ProcessCall::Kind::locale;
   call.which = -1;
   const std::string name = locale.name();
-  if (name == "*" && runtime_of_job() != nullptr)
+  if (name == "*" && shared_by_program() != nullptr)
     warn_of("std::locale::global: a locale with facets of the program's own holds on this rank only",
             nullptr);
   else

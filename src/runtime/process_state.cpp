@@ -19,6 +19,7 @@ Process g_process;
 pid_t g_pid = 0;  // whose process that is
 std::atomic<comm::Phase> g_phase{comm::Phase::starting};
 const std::byte* g_main_stack = nullptr;
+constinit Runtime* g_runtime_of_parent = nullptr;
 
 /// A rank that does not run main ends the job here: rank 0, where exit() is orderly, cannot be told.
 void exit_early(int code) {
@@ -66,6 +67,9 @@ void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const 
 const Process& process() noexcept { return g_process; }
 
 void forget_process() noexcept { g_process = Process{}; }
+
+Runtime* runtime_of_parent() noexcept { return g_runtime_of_parent; }
+void note_runtime_of_parent(Runtime& runtime) noexcept { g_runtime_of_parent = &runtime; }
 
 bool in_space(const void* p) noexcept {
   return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(g_process.space_base) <

@@ -16,6 +16,8 @@
 
 namespace kasane::runtime {
 
+class Runtime;
+
 struct Process {
   /// kNoRank: not a rank (the supervisor, a forked child of a rank, a unit test)
   Rank rank = kNoRank;
@@ -36,6 +38,10 @@ void note_joined(Rank rank, std::uint32_t ranks, bool main_in_every_rank, const 
 
 /// In a child of fork(): the process is no rank, and does not report for its parent.
 void forget_process() noexcept;
+/// In a child of a rank's fork(): what was its parent's runtime. Where addresses lie may be asked of it, and
+/// nothing else. Null elsewhere.
+[[nodiscard]] Runtime* runtime_of_parent() noexcept;
+void note_runtime_of_parent(Runtime&) noexcept;
 
 [[nodiscard]] bool in_space(const void*) noexcept;
 

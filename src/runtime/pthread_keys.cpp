@@ -22,7 +22,6 @@
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/runtime.h"
-#include "runtime/streams.h"
 #include "runtime/warn.h"
 #include "ult/layout.h"
 #include "ult/locals.h"
@@ -100,7 +99,7 @@ void warn_of_pool_resource(const void* caller, std::uint32_t ranks) noexcept {
 
 int create(pthread_key_t* key, Destructor destructor, const void* caller) noexcept {
   static constinit Hidden<int (*)(pthread_key_t*, Destructor)> libcs("pthread_key_create");
-  const Runtime* const runtime = Runtime::current();
+  Runtime* const runtime = Runtime::current();
   if (runtime == nullptr || !runtime->running()) return libcs.get()(key, destructor);
   if (!is_of_executable(caller)) {
     warn_of_pool_resource(caller, runtime->ranks());
@@ -110,7 +109,7 @@ int create(pthread_key_t* key, Destructor destructor, const void* caller) noexce
   if (ult::Pool::in_user_code())
     create_on_thread(&c);
   else if (runtime->at_main())
-    call_for_main({Rank{0}, "pthread_key_create"}, create_on_thread, &c);
+    runtime->run_root(create_on_thread, &c);
   else
     return refuse("an OS thread of the program cannot make keys; make them in main or on a thread");
   if (c.error == 0) *key = c.key;

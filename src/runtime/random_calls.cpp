@@ -17,7 +17,7 @@
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
 #include "runtime/random_numbers.h"
-#include "runtime/runtime.h"
+#include "runtime/shared_process.h"
 #include "runtime/state_holder.h"
 #include "runtime/static_results.h"
 #include "runtime/warn.h"
@@ -234,8 +234,8 @@ bool is_of_runtime() noexcept { return calls() == Calls::passed; }
 std::uint64_t of_program(const RandomCall& call) noexcept {
   std::uint64_t number = 0;
   if (try_to_draw(call, number, false) == HolderAction::use) return number;
-  Runtime* const runtime = Runtime::current();
-  return runtime != nullptr && runtime->shares_process_state() ? runtime->draw(call) : draw(call);
+  SharedProcess* const shared = SharedProcess::current();
+  return shared != nullptr ? shared->draw(call) : draw(call);
 }
 std::uint64_t of_program(RandomCall::Kind kind, std::uint64_t seed = 0) noexcept {
   RandomCall call;
@@ -245,8 +245,7 @@ std::uint64_t of_program(RandomCall::Kind kind, std::uint64_t seed = 0) noexcept
 }
 
 void has_own_state() noexcept {
-  Runtime* const runtime = Runtime::current();
-  if (!g_own_state.exchange(true) && runtime != nullptr && runtime->shares_process_state()) {
+  if (!g_own_state.exchange(true) && SharedProcess::current() != nullptr) {
     CrashText text;
     text.add("kasane: initstate, setstate: random() on rank ").decimal(raw(process().rank));
     text.add(" has a state of its own; other ranks draw other numbers (random_r has a state anywhere)\n");

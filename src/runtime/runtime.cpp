@@ -69,7 +69,7 @@
 #include "runtime/process_state.h"
 #include "runtime/race_report.h"
 #include "runtime/segments.h"
-#include "runtime/signal_actions.h"
+#include "runtime/shared_process.h"
 #include "runtime/signals.h"
 #include "runtime/stacks.h"
 #include "runtime/statistics_ticker.h"
@@ -128,10 +128,7 @@ struct Runtime::State {
   std::vector<LoadedObject> objects;          ///< loaded before any network library
   std::optional<comm::PollWaiter> start_waiter;
   std::optional<comm::Collectives> collectives;
-  const pid_t pid = ::getpid();
-  std::optional<SignalActions> signal_actions;  ///< null on one rank, and where each rank runs main
-  std::optional<ProcessCalls> process_calls;    ///< likewise
-  std::optional<RandomNumbers> random_numbers;  ///< likewise
+  std::optional<SharedProcess> shared_process;  ///< null on one rank, and where each rank runs main
   std::optional<mem::Space> space;
   std::optional<mem::BlockTable> table;
   std::optional<mem::BlockSet> cached, dirty;
@@ -277,6 +274,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   }
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
   g_current.store(runtime.get());
+  if (auto& shared = runtime->state_->shared_process) shared->begin(*runtime->state_->contexts);
   if (auto attached = attach_malloc(*runtime); !attached) {
     (void)runtime.release();  // as above
     return tl::unexpected(std::move(attached.error()));
@@ -373,9 +371,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &State::on_stop, this);
   if (ranks > 1 && !options.main_in_every_rank) {
-    signal_actions.emplace(*transport);
-    process_calls.emplace(*transport);
-    random_numbers.emplace(*transport);
+    shared_process.emplace(*transport);
     if (raw(rank) == 0) note_stream_formats();  // main's, which tells the others
   }
   KASANE_TRY(build_engine());
@@ -861,7 +857,7 @@ void Runtime::State::service_loop() {
     busy |= coherence->serve(context);
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
-    if (process_calls) busy |= process_calls->serve();
+    if (shared_process) busy |= shared_process->serve();
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
     exit_as_asked();
     if (!busy && reporter) reporter->serve();
@@ -958,6 +954,7 @@ void Runtime::shut_down() noexcept {
     while (by != self) ::pause();  // the process ends under this thread, which called exit() too late
     return;
   }
+  if (s.shared_process) s.shared_process->end();
   if (!s.running.load()) return;
   own_locks_of_program({}, {});  // a network is used on main's stack from here on
   s.ticker.reset();
@@ -1233,27 +1230,6 @@ void Runtime::ask_exit(int code) noexcept {
   const ult::RuntimeSection section;
   const std::int32_t word = code;
   state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
-}
-
-bool Runtime::shares_process_state() const noexcept {
-  return state_->signal_actions && state_->shut_down_by.load() == 0 &&
-         mem::issue_call(SYS_getpid, {}) == state_->pid;
-}
-
-ProcessCalls::Refusal Runtime::tell_process_call(ProcessCall& call) noexcept {
-  const ult::RuntimeSection section;
-  return state_->process_calls->tell_all(state_->contexts->here().io, call);
-}
-
-std::uint64_t Runtime::draw(const RandomCall& call) noexcept {
-  const ult::RuntimeSection section;
-  return state_->random_numbers->draw(state_->contexts->here().io, call);
-}
-
-void Runtime::tell_signal_action(int signal, const struct sigaction& action) noexcept {
-  if (!shares_process_state()) return;
-  const ult::RuntimeSection section;
-  state_->signal_actions->tell_all(state_->contexts->here().io, signal, action);
 }
 
 void Runtime::run_root(void (*entry)(void*), void* arg) {

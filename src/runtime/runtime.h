@@ -4,8 +4,6 @@
 // Runtime::current().
 #pragma once
 
-#include <signal.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,8 +23,6 @@
 #include "runtime/numa_memory.h"
 #include "runtime/one_rank_variables.h"
 #include "runtime/options.h"
-#include "runtime/process_calls.h"
-#include "runtime/random_numbers.h"
 
 namespace kasane::comm {
 class Collectives;
@@ -78,15 +74,6 @@ class Runtime {
   void shut_down() noexcept;
   /// On a rank that does not run main: rank 0 calls exit(code), on an OS thread of its own.
   void ask_exit(int code) noexcept;
-  /// Whether what a call changes for its process is to be changed on all ranks: not on one rank, where each
-  /// rank runs main, at the end of the job, and in a child (vfork).
-  [[nodiscard]] bool shares_process_state() const noexcept;
-  /// This rank has taken the action; returns when all ranks have. Nothing unless shares_process_state().
-  void tell_signal_action(int signal, const struct sigaction&) noexcept;
-  /// Likewise. Only if shares_process_state().
-  ProcessCalls::Refusal tell_process_call(ProcessCall&) noexcept;
-  /// From the state of all ranks (random_numbers.h). Only if shares_process_state().
-  std::uint64_t draw(const RandomCall&) noexcept;
   /// True between the call of main (or serve) and its return: on ranks other than 0 an exit() of this process
   /// is then too early.
   [[nodiscard]] bool running() const noexcept;

@@ -25,7 +25,7 @@
 #include "runtime/action_order.h"
 #include "runtime/hidden.h"
 #include "runtime/process_state.h"
-#include "runtime/runtime.h"
+#include "runtime/shared_process.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 
@@ -223,8 +223,8 @@ struct sigaction standard_action(int signal) noexcept {
 /// The action that sigaction() has named: all ranks have it when this returns. Nothing in jobs where each
 /// rank runs main, and where the runtime or a library of its installs a handler.
 void tell_all_ranks(int signal, const struct sigaction& action) noexcept {
-  Runtime* const runtime = calls() == Calls::passed ? nullptr : Runtime::current();
-  if (runtime != nullptr) runtime->tell_signal_action(signal, action);
+  SharedProcess* const shared = calls() == Calls::passed ? nullptr : SharedProcess::current();
+  if (shared != nullptr) shared->tell_signal_action(signal, action);
 }
 
 void restore_default_action(int signal) noexcept {

@@ -7,7 +7,7 @@
 #include <iostream>
 #include <string>
 
-#include "runtime/runtime.h"
+#include "runtime/shared_process.h"
 #include "runtime/warn.h"
 
 namespace kasane::runtime {
@@ -64,15 +64,15 @@ void note_stream_formats() noexcept {
 }
 
 void tell_stream_formats() noexcept {
-  Runtime* const runtime = Runtime::current();
-  if (runtime == nullptr || !runtime->shares_process_state()) return;
+  SharedProcess* const shared = SharedProcess::current();
+  if (shared == nullptr) return;
   for (std::size_t i = 0; i < told().size(); ++i) {
     Format now = format_of(stream(i));
     if (now == told()[i]) continue;
     if (now.buffer != told()[i].buffer)
       warn_of(i, ".rdbuf(...): threads on other ranks write to where the stream has gone before");
     ProcessCall call = as_call(i, now);
-    if (const auto refusal = runtime->tell_process_call(call); refusal.rank != kNoRank)
+    if (const auto refusal = shared->tell_process_call(call); refusal.rank != kNoRank)
       warn_of(i, ".imbue: another rank does not have that locale");
     told()[i] = std::move(now);
   }

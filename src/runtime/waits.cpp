@@ -21,6 +21,7 @@
 #include "mem/signal_dispatch.h"
 #include "runtime/descriptor_turns.h"
 #include "runtime/held_mutexes.h"
+#include "runtime/own_code.h"
 #include "runtime/runtime.h"
 #include "runtime/streams.h"
 #include "runtime/system_calls.h"
@@ -28,8 +29,6 @@
 #include "ult/outside_callers.h"
 #include "ult/pool.h"
 
-// Where this library's code lies.
-extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
 // kasane_ult_thread_run, by the linker.
 extern "C" [[gnu::visibility("hidden")]] const char __start_kasane_runs_threads[],
     __stop_kasane_runs_threads[];
@@ -195,11 +194,6 @@ long wait_for(const char* name, const CaughtCall& call, bool input) noexcept {
 }
 
 }  // namespace
-
-bool is_code_of_runtime(const void* code) noexcept {
-  return reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(&__ehdr_start) <
-         static_cast<std::uintptr_t>(&etext - &__ehdr_start);
-}
 
 bool waits_without_worker(const void* caller) noexcept {
   // Compilers turn a thread's last call into a jump.

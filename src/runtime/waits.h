@@ -19,7 +19,6 @@
 
 namespace kasane::runtime {
 
-[[nodiscard]] bool is_code_of_runtime(const void* code) noexcept;
 /// A call from `caller`, code of the program or of its libraries, by a user-level thread in user code, on its
 /// own stack (not in a signal handler), that holds no mutex of libc's: another thread of its worker that
 /// wanted it would keep the worker.
