@@ -30,12 +30,17 @@
 #include <cerrno>
 #include <cstdarg>
 
+#include "base/call_selector.h"
 #include "base/raw_call.h"
 #include "runtime/language/futex_calls.h"
 #include "runtime/process/own_descriptors.h"
+#include "runtime/process/process_calls.h"
+#include "runtime/process/shared_process.h"
+#include "runtime/process/streams.h"
 #include "runtime/process/system_calls.h"
 #include "runtime/process/wrapped_call.h"
 #include "runtime/rank/hidden.h"
+#include "runtime/rank/process_state.h"
 
 using kasane::runtime::call_of;
 using kasane::runtime::calls_are_wrapped;
@@ -174,6 +179,40 @@ extern "C" [[gnu::visibility("default")]] void closefrom(int first) noexcept {
   rlimit files{};  // Linux before 5.9
   ::getrlimit(RLIMIT_NOFILE, &files);
   for (rlim_t d = static_cast<rlim_t>(first); d < files.rlim_cur; ++d) ::close(static_cast<int>(d));
+}
+
+// One that becomes a standard stream makes that stream its rank's.
+namespace {
+
+// Not inlined: the call may take the thread to another rank.
+[[gnu::noinline]] kasane::Rank rank_now() noexcept { return kasane::runtime::process().rank; }
+
+/// call: makes `from` the descriptor `to`, on the rank that has opened it.
+template <class Call>
+int redirect(int to, int from, const Call& call) noexcept {
+  using namespace kasane::runtime;
+  const bool standard =
+      to >= 0 && to <= 2 && kasane::calls() != kasane::Calls::passed && SharedProcess::current() != nullptr;
+  const kasane::Rank there = standard ? descriptor_elsewhere(from) : kasane::kNoRank;
+  const int result = call();
+  if (standard && result == to) tell_redirection(to, there != kasane::kNoRank ? there : rank_now());
+  return result;
+}
+
+}  // namespace
+
+extern "C" [[gnu::visibility("default")]] int dup2(int from, int to) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(int, int)> libcs("dup2");
+  return redirect(to, from, [=] {
+    return in_user_code() ? static_cast<int>(wrapped(SYS_dup2, from, to)) : libcs.get()(from, to);
+  });
+}
+extern "C" [[gnu::visibility("default")]] int dup3(int from, int to, int flags) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(int, int, int)> libcs("dup3");
+  return redirect(to, from, [=] {
+    return in_user_code() ? static_cast<int>(wrapped(SYS_dup3, from, to, flags))
+                          : libcs.get()(from, to, flags);
+  });
 }
 
 // Futexes of the program are language's (futex_calls.h). The runtime's own calls come here, too, and pass.

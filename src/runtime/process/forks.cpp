@@ -129,15 +129,16 @@ bool may_wait(const mem::CaughtCall& call) noexcept {
   }
 }
 
-}  // namespace
-
-void note_call_of_child(const mem::CaughtCall& call) noexcept {
+/// In a child, before the call: lets the parent go on if the call may wait. In a handler.
+[[maybe_unused]] void note_call_of_child(const mem::CaughtCall& call) noexcept {
   if (!g_child.parent_waits || g_child.parent < 0 || !may_wait(call)) return;
   g_child.parent_waits = false;
   std::uint64_t word = kGoOn;
   mem::issue_call(SYS_sendto,
                   {g_child.parent, reinterpret_cast<long>(&word), sizeof word, MSG_NOSIGNAL, 0, 0});
 }
+
+}  // namespace
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
@@ -299,7 +300,7 @@ void become_child(const Fork& f) noexcept {
   ::sigemptyset(&action.sa_mask);
   mem::raw_sigaction(SIGSEGV, &action, &g_child.before[0]);
   mem::raw_sigaction(SIGBUS, &action, &g_child.before[1]);
-  catch_calls_of_child();
+  catch_calls_of_child(note_call_of_child);
 }
 
 /// On a private stack, of which parent and child have each their own.

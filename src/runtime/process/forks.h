@@ -17,14 +17,9 @@
 // Thread safety: as fork().
 #pragma once
 
-#include "mem/caught_calls.h"
-
 namespace kasane::runtime {
 
 /// Once a process, at start.
 void install_fork_guard();
-
-/// In such a child, before the call: lets the parent go on if the call may wait. In a handler.
-void note_call_of_child(const mem::CaughtCall&) noexcept;
 
 }  // namespace kasane::runtime

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +25,6 @@
 #include "runtime/process/shared_process.h"
 #include "runtime/process/stream_formats.h"
 #include "runtime/process/streams.h"
-#include "runtime/process/wrapped_call.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/warn.h"
@@ -183,8 +181,6 @@ namespace kasane::runtime {
 namespace {
 
 constinit Hidden<int (*)(int)> g_fchdir("fchdir");
-constinit Hidden<int (*)(int, int)> g_dup2("dup2");
-constinit Hidden<int (*)(int, int, int)> g_dup3("dup3");
 constinit Hidden<int (*)(char*)> g_putenv("putenv");
 
 /// A text that may lie in global memory, in private memory.
@@ -231,19 +227,6 @@ void* set_handler(Handler which, void* to, const char* name) noexcept {
   return before;
 }
 
-// Not inlined: the call may take the thread to another rank.
-[[gnu::noinline]] Rank rank_now() noexcept { return process().rank; }
-
-/// call: makes `from` the descriptor `to`, on the rank that has opened it.
-template <class Call>
-int redirect(int to, int from, const Call& call) noexcept {
-  const bool standard = to >= 0 && to <= 2 && shared_by_program() != nullptr;
-  const Rank there = standard ? descriptor_elsewhere(from) : kNoRank;
-  const int result = call();
-  if (standard && result == to) tell_redirection(to, there != kNoRank ? there : rank_now());
-  return result;
-}
-
 }  // namespace
 }  // namespace kasane::runtime
 
@@ -261,18 +244,6 @@ KASANE_SHOWN int fchdir(int file) noexcept {
   const int result = g_fchdir.get()(file);
   if (result == 0) tell_folder();
   return result;
-}
-
-KASANE_SHOWN int dup2(int from, int to) noexcept {
-  return redirect(to, from, [=] {
-    return in_user_code() ? static_cast<int>(wrapped(SYS_dup2, from, to)) : g_dup2.get()(from, to);
-  });
-}
-KASANE_SHOWN int dup3(int from, int to, int flags) noexcept {
-  return redirect(to, from, [=] {
-    return in_user_code() ? static_cast<int>(wrapped(SYS_dup3, from, to, flags))
-                          : g_dup3.get()(from, to, flags);
-  });
 }
 
 KASANE_SHOWN mode_t umask(mode_t mask) noexcept {

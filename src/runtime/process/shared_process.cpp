@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "mem/caught_calls.h"
+#include "runtime/process/signals.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -22,6 +23,9 @@ SharedProcess* SharedProcess::current() noexcept {
 void SharedProcess::begin(ThreadContexts& contexts) noexcept {
   contexts_ = &contexts;
   g_shared_process.store(this);
+  tell_actions_by([](int signal, const struct sigaction& action) noexcept {
+    if (SharedProcess* const shared = current()) shared->tell_signal_action(signal, action);
+  });
 }
 void SharedProcess::end() noexcept { g_shared_process.store(nullptr); }
 

@@ -23,7 +23,6 @@
 #include "mem/caught_calls.h"
 #include "mem/signal_dispatch.h"
 #include "runtime/process/action_order.h"
-#include "runtime/process/shared_process.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "ult/pool.h"
@@ -160,6 +159,7 @@ struct Installed {
 constexpr std::uint64_t kTakesInfo = std::uint64_t{1} << 63, kOnce = std::uint64_t{1} << 62,
                         kRestarts = std::uint64_t{1} << 61;
 Installed g_installed[_NSIG];
+constinit std::atomic<void (*)(int, const struct sigaction&) noexcept> g_tell{nullptr};
 
 /// Since the service thread has asked. Stores of a handler, like others, are written back at an edge, and
 /// some threads have none for long.
@@ -223,8 +223,9 @@ struct sigaction standard_action(int signal) noexcept {
 /// The action that sigaction() has named: all ranks have it when this returns. Nothing in jobs where each
 /// rank runs main, and where the runtime or a library of its installs a handler.
 void tell_all_ranks(int signal, const struct sigaction& action) noexcept {
-  SharedProcess* const shared = calls() == Calls::passed ? nullptr : SharedProcess::current();
-  if (shared != nullptr) shared->tell_signal_action(signal, action);
+  // acquire: what tells them
+  if (const auto tell = g_tell.load(std::memory_order_acquire); tell != nullptr && calls() != Calls::passed)
+    tell(signal, action);
 }
 
 void restore_default_action(int signal) noexcept {
@@ -394,6 +395,10 @@ void call_other_sigsys(int signal, siginfo_t* info, void* context) {
   const struct sigaction standard = {};
   mem::raw_sigaction(signal, &standard, nullptr);
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
+}
+
+void tell_actions_by(void (*tell)(int signal, const struct sigaction&) noexcept) noexcept {
+  g_tell.store(tell, std::memory_order_release);
 }
 
 void take_action(int signal, const struct sigaction& action, std::uint64_t number) noexcept {

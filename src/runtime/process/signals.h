@@ -35,6 +35,9 @@ void guard_call_signal() noexcept;
 /// The calling thread does not block what the runtime needs: the parent's mask may.
 void let_faults_through() noexcept;
 
+/// From now on tell() tells all ranks what the program's sigaction() names; it returns when they have it.
+void tell_actions_by(void (*tell)(int signal, const struct sigaction&) noexcept) noexcept;
+
 /// Another rank's sigaction(): taken if no action of a higher number has come for the signal
 /// (runtime/process/signal_actions.h). Async-signal-safe.
 void take_action(int signal, const struct sigaction&, std::uint64_t number) noexcept;

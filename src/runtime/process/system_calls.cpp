@@ -28,7 +28,6 @@
 #include "mem/caught_calls.h"
 #include "runtime/language/held_mutexes.h"
 #include "runtime/process/call_table.h"
-#include "runtime/process/forks.h"
 #include "runtime/process/output.h"
 #include "runtime/process/own_descriptors.h"
 #include "runtime/process/process_calls.h"
@@ -48,6 +47,7 @@ using mem::CaughtCall;
 using mem::copy_named;
 
 Descriptors g_descriptors;  ///< constant before calls are caught
+constinit void (*g_note_call_of_child)(const CaughtCall&) noexcept = nullptr;  ///< likewise
 
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 
@@ -569,7 +569,7 @@ bool concerns(const CaughtCall& call) noexcept {
   const Runtime* const runtime = runtime_for_calls();
   if (runtime == nullptr) return false;
   const bool open_stacks = runtime_of_parent() == nullptr;
-  if (!open_stacks) note_call_of_child(call);
+  if (!open_stacks) g_note_call_of_child(call);
   const auto absent = [&](long word) {
     return runtime->contains(address(word)) && !(open_stacks && runtime->in_open_stacks(address(word)));
   };
@@ -698,7 +698,8 @@ long make_call_here(CaughtCall call) noexcept {
 
 long make_wrapped_call(CaughtCall call) noexcept { return finish_call(make_call_here(call)); }
 
-void catch_calls_of_child() noexcept {
+void catch_calls_of_child(void (*note)(const CaughtCall&) noexcept) noexcept {
+  g_note_call_of_child = note;
   g_descriptors = {};
   guard_call_signal();
   const Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);

@@ -30,8 +30,8 @@ long finish_call(long result) noexcept;
 /// Such a call: the result and errno as libc's functions have them.
 [[nodiscard, gnu::cold]] long make_wrapped_call(mem::CaughtCall) noexcept;
 
-/// In a child of fork(): as before in its parent, whether that has begun or not.
-void catch_calls_of_child() noexcept;
+/// In a child of fork(): as before in its parent, whether that has begun or not. note: called before each.
+void catch_calls_of_child(void (*note)(const mem::CaughtCall&) noexcept) noexcept;
 
 /// Before begin_catching_calls(): from now on the descriptors that user code opens have numbers of its
 /// rank's.
