@@ -365,11 +365,12 @@ pthread_mutex_t* kasane_lock_of_iterators(const void* container) {
 }
 
 // _M_detach() of iterators, and of those of one bucket, which libstdc++ compiled with the lock of its own.
-KASANE_SHOWN void kasane_detach(DebugIterator*) asm("_ZN11__gnu_debug19_Safe_iterator_base9_M_detachEv");
-void kasane_detach(DebugIterator* self) { detach_iterator(self, g_detach, g_attach_single); }
-KASANE_SHOWN void kasane_detach_local(DebugIterator*) asm(
+KASANE_SHOWN void kasane_detach_iterator(DebugIterator*) asm(
+    "_ZN11__gnu_debug19_Safe_iterator_base9_M_detachEv");
+void kasane_detach_iterator(DebugIterator* self) { detach_iterator(self, g_detach, g_attach_single); }
+KASANE_SHOWN void kasane_detach_iterator_local(DebugIterator*) asm(
     "_ZN11__gnu_debug25_Safe_local_iterator_base9_M_detachEv");
-void kasane_detach_local(DebugIterator* self) {
+void kasane_detach_iterator_local(DebugIterator* self) {
   detach_iterator(self, g_detach_local, g_attach_single_local);
 }
 

@@ -224,10 +224,10 @@ constexpr Row kRows[] = {
     {SYS_mq_getsetattr, {"mq_getattr", {in(1, 64), out(2, 64)}}},
 };
 
-constexpr std::size_t kNumbers = 512;
+constexpr std::size_t kCalls = 512;
 
-constexpr std::array<CallEntry, kNumbers> kTable = [] {
-  std::array<CallEntry, kNumbers> table{};
+constexpr std::array<CallEntry, kCalls> kTable = [] {
+  std::array<CallEntry, kCalls> table{};
   for (const Row& row : kRows) table[static_cast<std::size_t>(row.number)] = row.entry;
   return table;
 }();
@@ -235,7 +235,7 @@ constexpr std::array<CallEntry, kNumbers> kTable = [] {
 }  // namespace
 
 const CallEntry* find_call(long number) noexcept {
-  if (static_cast<unsigned long>(number) >= kNumbers) return nullptr;
+  if (static_cast<unsigned long>(number) >= kCalls) return nullptr;
   const CallEntry& entry = kTable[static_cast<std::size_t>(number)];
   return entry.name != nullptr ? &entry : nullptr;
 }

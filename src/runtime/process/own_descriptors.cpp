@@ -25,7 +25,7 @@ constexpr std::uint64_t kFirst = 4096;
 
 constexpr int kMostTries = 10'000;  ///< a second
 
-constinit std::atomic<int> g_holder{0};  ///< of the lock: the OS thread
+constinit std::atomic<int> g_lock_holder{0};  ///< of the lock: the OS thread
 /// Bit n: number n is the runtime's.
 constinit std::atomic<std::uint64_t> g_own[kNumbers / 64] = {};
 constinit bool g_of_libraries = false;
@@ -73,7 +73,7 @@ bool runs_runtime() noexcept {
 }
 void note_thread_of_runtime() noexcept { t_started_by_runtime = true; }
 
-void unlock_descriptors() noexcept { g_holder.store(0, std::memory_order_release); }
+void unlock_descriptors() noexcept { g_lock_holder.store(0, std::memory_order_release); }
 
 // A handler that has interrupted the holder does not wait for it, and nobody waits for ever.
 DescriptorLock::DescriptorLock(bool wanted) noexcept {
@@ -82,7 +82,7 @@ DescriptorLock::DescriptorLock(bool wanted) noexcept {
   for (int tries = 0; tries < kMostTries; ++tries) {
     int holder = 0;
     // acquire, release: the bits and the limit
-    held_ = g_holder.compare_exchange_strong(holder, self, std::memory_order_acquire);
+    held_ = g_lock_holder.compare_exchange_strong(holder, self, std::memory_order_acquire);
     if (held_ || holder == self) return;
     const timespec nap{0, tries < 100 ? 0 : 100'000};
     mem::issue_call(SYS_nanosleep, {reinterpret_cast<long>(&nap), 0, 0, 0, 0, 0});

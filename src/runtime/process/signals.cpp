@@ -167,7 +167,7 @@ std::atomic<bool> g_handled{false};
 
 std::atomic<bool> g_ended{false};
 
-std::uint64_t call_of(const struct sigaction& action) noexcept {
+std::uint64_t packed(const struct sigaction& action) noexcept {
   const auto address = std::bit_cast<std::uint64_t>(action.sa_handler);
   return address | ((action.sa_flags & SA_SIGINFO) != 0 ? kTakesInfo : 0) |
          ((action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0 ? kOnce : 0) |
@@ -294,7 +294,7 @@ int install_behind_ours(int signal, const struct sigaction* action, struct sigac
     never_block(ours.sa_mask);
     if (is_handler(ours)) {
       installed.action.exchange(&ours, nullptr);
-      installed.call.store(call_of(ours), std::memory_order_release);  // release: before its first signal
+      installed.call.store(packed(ours), std::memory_order_release);  // release: before its first signal
       ours.sa_sigaction = on_signal_of_program;
       ours.sa_flags = (ours.sa_flags | SA_SIGINFO | SA_ONSTACK) & ~static_cast<int>(SA_RESETHAND);
     } else if (ours.sa_handler == SIG_DFL) {

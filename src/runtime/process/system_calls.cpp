@@ -47,7 +47,8 @@ using mem::CaughtCall;
 using mem::copy_named;
 
 Descriptors g_descriptors;  ///< constant before calls are caught
-constinit void (*g_note_call_of_child)(const CaughtCall&) noexcept = nullptr;  ///< likewise
+using NoteCall = void (*)(const CaughtCall&) noexcept;
+constinit NoteCall g_note_call_of_child = nullptr;  ///< likewise
 
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 

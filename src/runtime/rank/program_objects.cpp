@@ -12,7 +12,7 @@ constexpr const char* kExecutable = "/proc/self/exe";
 /// Filled before constructors run.
 constinit std::vector<Image> g_libraries;
 
-int add(dl_phdr_info* info, std::size_t, void* list) {
+int add_image(dl_phdr_info* info, std::size_t, void* list) {
   auto& images = *static_cast<std::vector<Image>*>(list);
   const char* const file = images.empty() ? kExecutable : info->dlpi_name;
   images.push_back({info->dlpi_addr, {info->dlpi_phdr, info->dlpi_phnum}, file});
@@ -89,7 +89,7 @@ std::span<const std::byte> Image::thread_locals() const noexcept {
 
 std::vector<Image> loaded_images() {
   std::vector<Image> images;
-  ::dl_iterate_phdr(add, &images);
+  ::dl_iterate_phdr(add_image, &images);
   return images;
 }
 

@@ -35,7 +35,7 @@ struct Walk {
   std::uintptr_t other = 0;    ///< the innermost one outside of the runtime
 };
 
-_Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) {
+_Unwind_Reason_Code visit_frame(_Unwind_Context* context, void* argument) {
   auto& walk = *static_cast<Walk*>(argument);
   const std::uintptr_t address = ::_Unwind_GetIP(context);
   if (address == 0 || ++walk.frames > kMostFrames) return _URC_END_OF_STACK;
@@ -96,7 +96,7 @@ std::uintptr_t place_in_program() noexcept {
   if (const void* const fault = mem::faulting_context()) return place_of_fault(fault);
   if (g_program.has_runtime || ult::Pool::self() == kNoSlot) return 0;
   Walk walk;
-  ::_Unwind_Backtrace(visit, &walk);
+  ::_Unwind_Backtrace(visit_frame, &walk);
   return walk.program != 0 ? walk.program : walk.other;
 }
 

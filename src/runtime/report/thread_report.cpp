@@ -26,7 +26,7 @@ namespace {
 using comm::ThreadEntry, comm::ThreadReport;
 using ult::WaitsFor;
 
-constexpr std::size_t kShownFrames = 12;
+constexpr std::size_t kFramesOfThread = 12;
 constexpr std::uint64_t kLookEveryNs = 50'000'000;
 constexpr std::uint32_t kLeftForTheRest = 8 * 1024;  ///< bytes of text, for one more thread and the last line
 
@@ -264,7 +264,7 @@ void ThreadReporter::describe(const ThreadEntry& entry, SuspendedStack& stack) n
   } else if (copied) {
     stack.unwind(trace);
   }
-  for (std::size_t i = 0; i < trace.count && i < kShownFrames; ++i) {
+  for (std::size_t i = 0; i < trace.count && i < kFramesOfThread; ++i) {
     CrashText line;
     line.add("    #").decimal(i).add(" ");
     runtime::describe(line, trace.frames[i]);
