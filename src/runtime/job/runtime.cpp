@@ -198,9 +198,21 @@ struct Runtime::State {
   void begin_catching_on_one_rank() noexcept;
   std::atomic<bool> calls_caught{false};
   Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_space(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_directory();
+  Result<void> build_tiers();
+  Result<void> build_fault_engine();
+  Result<void> build_coherence();
+  void ask_for_large_frames();
+  Result<void> build_heaps();
+  Result<void> build_counters();
+  Result<void> build_access();
   void share_variables();
   Result<void> build_threads();
-  Result<void> build_access();
+  /// What a program may move, or give other pages: the heaps, and all behind them, its variables too.
+  [[nodiscard]] std::uint64_t movable_bytes() const noexcept {
+    return space->bytes() - segments.heaps_offset();
+  }
   void connect_atomics() noexcept;
   void own_locks() noexcept;
   std::vector<sched::Distance> distances_from_here();
@@ -480,7 +492,21 @@ Result<void> Runtime::State::build_engine() {
   return {};
 }
 
+/// From its end on faults are served.
 Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+  KASANE_TRY(build_space(space_base, std::move(variables)));
+  KASANE_TRY(build_directory());
+  KASANE_TRY(build_tiers());
+  KASANE_TRY(build_fault_engine());
+  KASANE_TRY(build_coherence());
+  KASANE_TRY(build_heaps());
+  KASANE_TRY(build_counters());
+  KASANE_TRY(build_access());
+  return engine->start(&State::on_fault, this);
+}
+
+/// The views, and which part of them the stacks of a job on one host are.
+Result<void> Runtime::State::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
   mem::place_windows(variables, options.space_bytes);
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
@@ -491,17 +517,25 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   // --check races finds races on stacks only where stacks are coherent by copies.
   common_stacks = options.common_stacks && !options.check_races && CommonStacks::possible(*transport);
   if (common_stacks) KASANE_TRY(CommonStacks::show(*space, segments, *transport));
+  return {};
+}
 
+/// Where pages live, and who uses them.
+Result<void> Runtime::State::build_directory() {
   const auto pages = segments.pages(space->bytes());
   KASANE_TRY(pages);
   KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
   directory.emplace(*transport, *pages);
-  const std::uint64_t all_heaps = segments.heaps_offset(), heap_bytes = segments.heaps_end() - all_heaps;
-  const std::uint64_t movable = space->bytes() - all_heaps;  // the program's variables, too
-  auto made_sharing =
-      gas::Sharing::create(*transport, *directory, {options.classification, all_heaps, movable});
+  auto made_sharing = gas::Sharing::create(
+      *transport, *directory, {options.classification, segments.heaps_offset(), movable_bytes()});
   KASANE_TRY(made_sharing);
   sharing = std::move(*made_sharing);
+  return {};
+}
+
+/// What of the pages may be on SSD, and the addresses that say so.
+Result<void> Runtime::State::build_tiers() {
+  const std::uint64_t all_heaps = segments.heaps_offset(), heap_bytes = segments.heaps_end() - all_heaps;
   const auto here = session->job().host_ranks();
   auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
   KASANE_TRY(budget);
@@ -522,7 +556,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   auto made_addresses = gas::AddressCache::create({*transport, *directory, sharing.get(), where_pages_go});
   KASANE_TRY(made_addresses);
   addresses = std::move(*made_addresses);
+  return {};
+}
 
+/// What this rank knows of its blocks, and how it learns of accesses to those that are absent.
+Result<void> Runtime::State::build_fault_engine() {
   auto made_table = mem::BlockTable::create(space->blocks());
   KASANE_TRY(made_table);
   table.emplace(std::move(*made_table));
@@ -541,8 +579,14 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
     KASANE_TRY(engine->leave_open(
         {mem::block_of(segments.all_stacks_offset()), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
   }
+  return {};
+}
+
+/// What keeps the ranks' copies the same, and moves pages to where they are used.
+Result<void> Runtime::State::build_coherence() {
   if (!options.relocation_off && ranks > 1) {
-    auto made_relocator = gas::AutoRelocator::create(*transport, *directory, {all_heaps, movable});
+    auto made_relocator =
+        gas::AutoRelocator::create(*transport, *directory, {segments.heaps_offset(), movable_bytes()});
     KASANE_TRY(made_relocator);
     auto_relocator = std::move(*made_relocator);
   }
@@ -550,26 +594,31 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
     know_program();
     races.emplace(*space, rank);
   }
+  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
   coherence.emplace(dsm::Coherence::Parts{
       *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
       where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
   give_service.emplace(*transport, coherence->mover());
-  if (tiers != nullptr) {  // frames come and go
+  if (tiers != nullptr) {
     tiers->connect(*addresses, *coherence);
-    const std::uint64_t frame_bytes = mem::large_frame_bytes();
-    for (const Segments::Heap& heap : segments.heaps)
-      for (std::byte* view : {space->a(0), space->v(0)})
-        mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
-    if (const Segments::Pools& of = segments.pools; of.count != 0)
-      for (std::byte* view : {space->a(0), space->v(0)})
-        mem::ask_for_large_frames(view + of.offset, of.offset, of.bytes * of.count, mem::kPageBytes,
-                                  frame_bytes);
+    ask_for_large_frames();
   }
-  return build_access();
+  return {};
 }
 
-/// Heaps, counters and direct access; from its end on faults are served.
-Result<void> Runtime::State::build_access() {
+/// Where frames come and go.
+void Runtime::State::ask_for_large_frames() {
+  const std::uint64_t frame_bytes = mem::large_frame_bytes();
+  for (const Segments::Heap& heap : segments.heaps)
+    for (std::byte* view : {space->a(0), space->v(0)})
+      mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
+  if (const Segments::Pools& of = segments.pools; of.count != 0)
+    for (std::byte* view : {space->a(0), space->v(0)})
+      mem::ask_for_large_frames(view + of.offset, of.offset, of.bytes * of.count, mem::kPageBytes,
+                                frame_bytes);
+}
+
+Result<void> Runtime::State::build_heaps() {
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
   const auto base = reinterpret_cast<std::uintptr_t>(space->v(0));
   for (std::size_t i = 0; i < heaps.size(); ++i) {
@@ -586,7 +635,11 @@ Result<void> Runtime::State::build_access() {
       pools.push_back(
           std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover(), *coherence));
   }
+  return {};
+}
 
+/// The counters of each thread that the runtime has, and what is noted beside them.
+Result<void> Runtime::State::build_counters() {
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
   job_counters.emplace(*transport, counted_threads());
   if (!options.trace.empty()) {
@@ -603,6 +656,11 @@ Result<void> Runtime::State::build_access() {
     places.emplace(tables->base, job_counters->own(), workers);
   }
   contexts.emplace(*transport, job_counters->own(), workers);
+  return {};
+}
+
+/// Direct access and atomics.
+Result<void> Runtime::State::build_access() {
   auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(),
                                                space->addresses());
   KASANE_TRY(made_access);
@@ -618,7 +676,7 @@ Result<void> Runtime::State::build_access() {
                                    common_stacks});
     direct->come_after_fences(*atomics);
   }
-  return engine->start(&State::on_fault, this);
+  return {};
 }
 
 /// Rank 0 owns the program's variables first: M has their bytes there. Before any rank touches one, since
