@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// How a rank is built from its options, serves, and ends: the functions of Runtime that the start and the end
+// of a job call. What others ask of it is in rank/runtime.cpp.
 #include "runtime/rank/runtime.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -28,8 +28,6 @@
 #include "base/call_selector.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory_file.h"
-#include "base/misuse.h"
 #include "base/process.h"
 #include "comm/collectives.h"
 #include "comm/engine/engine.h"
@@ -68,6 +66,7 @@
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/segments.h"
 #include "runtime/rank/stacks.h"
+#include "runtime/rank/state.h"
 #include "runtime/rank/thread_contexts.h"
 #include "runtime/report/crash.h"
 #include "runtime/report/heap_report.h"
@@ -93,8 +92,6 @@
 namespace kasane::runtime {
 namespace {
 
-std::atomic<Runtime*> g_current{nullptr};
-
 /// A registered region of this rank. Lives as long as the process.
 struct Region {
   std::byte* base = nullptr;
@@ -113,90 +110,52 @@ std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::u
 
 }  // namespace
 
-struct Runtime::State {
-  Options options;
-  bool attached = false;                        ///< no pool, scheduler, stacks and fences
+/// What job/ builds beside the rank's own parts, and the steps in which it builds all of them. Destroyed
+/// before those.
+struct Runtime::Job final : Runtime::State {
   std::shared_ptr<comm::mpi::Library> own_mpi;  ///< attached: the program's
-  Rank rank{0};
-  std::uint32_t ranks = 1, workers = 1;
-  Segments segments;
-  bool common_stacks = false;  ///< stacks of all ranks are never armed and never moved (stacks.h)
-
-  std::unique_ptr<comm::Session> session;
-  comm::Transport* transport = nullptr;       ///< the session's
-  std::unique_ptr<comm::Engine> comm_engine;  ///< over it; all regions are attached through it
-  std::vector<LoadedObject> objects;          ///< loaded before any network library
-  std::optional<comm::PollWaiter> start_waiter;
-  std::optional<comm::Collectives> collectives;
+  std::vector<LoadedObject> objects;            ///< loaded before any network library
   std::optional<SharedProcess> shared_process;  ///< null on one rank, and where each rank runs main
-  std::optional<mem::Space> space;
-  std::optional<mem::BlockTable> table;
-  std::optional<mem::BlockSet> cached, dirty;
-  std::unique_ptr<mem::FaultEngine> engine;
-  std::optional<gas::Directory> directory;
-  std::unique_ptr<gas::AddressCache> addresses;
-  std::unique_ptr<gas::Sharing> sharing;
-  std::unique_ptr<gas::DirectAccess> access;
-  std::optional<dsm::Coherence> coherence;
-  std::optional<gas::GiveService> give_service;
-  /// as in segments
-  std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
-  std::vector<std::unique_ptr<gas::Heap>> pools;
-  topo::NodeSet memory_nodes;
-  std::optional<NumaMemory> numa;
-  std::unique_ptr<MemoryTiers> tiers;                  ///< null: global memory stays in DRAM
-  std::unique_ptr<gas::AutoRelocator> auto_relocator;  ///< null: pages stay where they are
-  std::optional<JobCounters> job_counters;
-  std::optional<PlaceTables> places;  ///< --stats
+  std::optional<PlaceTables> places;            ///< --stats
   std::uint64_t workers_begin_ns = 0;
-  std::optional<StatisticsTicker> ticker;  ///< --stats=TIME
-  std::optional<TraceRegion> trace;        ///< --trace
-  std::optional<ThreadContexts> contexts;
+  std::optional<StatisticsTicker> ticker;            ///< --stats=TIME
+  std::optional<TraceRegion> trace;                  ///< --trace
   std::unique_ptr<MixingCheck> mixing;               ///< --check mixing
   std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
   std::optional<RaceReport> races;                   ///< --check races
-  OneRankVariables own_variables;
   std::optional<Direct> direct;
   std::optional<Atomics> atomics;  ///< with several ranks
   std::optional<Fences> fences;
   std::unique_ptr<Stacks> stacks;
   std::optional<sched::RegionWords> words;
   std::optional<sched::Scheduler> scheduler;
-  std::unique_ptr<ult::Pool> pool;
+  std::unique_ptr<ult::Pool> own_pool;
   std::optional<ThreadReporter> reporter;
   std::optional<PollingCheck> polling;      ///< --check polling
-  std::uint64_t clock_offset_ns = 0;        ///< the job's clock minus now_ns()
   const std::uint64_t begin_ns = now_ns();  ///< start of this process
 
+  topo::NodeSet memory_nodes;
   Binding binding;
   std::vector<std::thread> worker_threads;
   std::thread service_thread;
-  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false};
-  std::atomic<pid_t> shut_down_by{0};       ///< the OS thread that ends the job; 0: none yet
-  std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
-  bool trace_lost = false;                  ///< on rank 0 at the end: it could not be written
-  std::uint64_t races_found = 0;            ///< by all ranks; set on rank 0 at the end
-  /// the network is closed: memory of other ranks cannot be reached any more
-  std::atomic<bool> network_closed{false};
+  std::atomic<bool> service_stop{false}, stop_requested{false};
+  std::atomic<pid_t> shut_down_by{0};  ///< the OS thread that ends the job; 0: none yet
   std::atomic<std::uint32_t> workers_left{0};
   bool others_ended = false;  ///< after join_workers(): no worker runs but perhaps the one that calls exit()
-  const std::thread::id first_thread = std::this_thread::get_id();
   /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
   static constexpr std::int64_t kNoExit = INT64_MIN;
   std::atomic<std::int64_t> exit_asked{kNoExit};
   /// handlers of the program's signals have stored, and their rank has released
   std::atomic<bool> handlers_stored_elsewhere{false};
   std::uint64_t handlers_ns = 0;  ///< when the service thread last released what handlers stored here
-  std::uint64_t roots = 0;        ///< root threads started, by main
-  std::byte* main_stack_low = nullptr;
+  std::atomic<bool> calls_caught{false};
 
   Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
   void begin();
   void catch_calls();
-  void begin_catching_on_one_rank() noexcept;
-  std::atomic<bool> calls_caught{false};
+  void begin_catching_on_one_rank() noexcept override;
   Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> build_space(std::byte* space_base, std::vector<mem::Window> variables);
   Result<void> build_directory();
@@ -218,6 +177,7 @@ struct Runtime::State {
   std::vector<sched::Distance> distances_from_here();
   std::uint64_t agree_on_clock();
   Result<void> compare_objects();
+  void run_root(void (*entry)(void*), void* arg) override;
   void report();
   void count_races();
   [[nodiscard]] std::string transport_and_engine() const;
@@ -225,7 +185,6 @@ struct Runtime::State {
   void report_thread_locals();
   void report_heap();
   void count_misplaced_pages();
-  CounterSums counters_of(Rank);
   std::string time_of_workers();
   Result<void> give_main_a_stack();
   Result<void> start_threads(std::uint32_t first_worker);
@@ -236,21 +195,11 @@ struct Runtime::State {
   void pass_on_stores_of_handlers(dsm::ThreadContext&);
   bool join_workers();
   void stop_service();
-  Result<void> check_open(const char* what) const;
-  /// Null: no heap has pages of this size, or holds the address.
-  [[nodiscard]] gas::Heap* heap_of(std::uint64_t page_bytes) noexcept;
-  [[nodiscard]] gas::Heap* heap_at(const void*) noexcept;
   [[nodiscard]] std::vector<gas::Heap*> all_heaps() noexcept {
     std::vector<gas::Heap*> all{&*heaps[0], &*heaps[1], &*heaps[2]};
     for (const auto& one : pools) all.push_back(one.get());
     return all;
   }
-  /// Refuses ranges that do not lie wholly in a heap: programs may move the pages of heaps only.
-  Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
-  /// The range was got or put directly: pages of other ranks may come here.
-  Result<void> explain(const std::optional<gas::MoveRefusal>&, const char* what) const;
-  Result<void*> allocate(std::size_t bytes, std::size_t align, Placement, bool* fresh);
-  Result<void> put_zeros(std::uint64_t offset, std::size_t bytes);
   /// Peers are not mapped here, and operations complete later.
   [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
   void end_over_network(bool all_joined);
@@ -260,10 +209,6 @@ struct Runtime::State {
   [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
   [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }  ///< all but the pager
 
-  /// Whether the offset lies in stacks that all ranks share: memory that is always present.
-  [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept {
-    return common_stacks && segments.in_stacks(offset, ranks);
-  }
   /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
   /// address means.
   const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
@@ -276,7 +221,7 @@ struct Runtime::State {
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base,
                                                  std::vector<mem::Window> variables) {
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<Job>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
     // Not destroyed: MPI_Finalize waits for all ranks, and ranks without an error wait for this one. The
@@ -285,23 +230,23 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
     return tl::unexpected(std::move(built.error()));
   }
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
-  g_current.store(runtime.get());
-  if (auto& shared = runtime->state_->shared_process) shared->begin(*runtime->state_->contexts);
+  runtime->make_current();
+  if (auto& shared = runtime->job().shared_process) shared->begin(*runtime->job().contexts);
   if (auto attached = attach_malloc(*runtime); !attached) {
     (void)runtime.release();  // as above
     return tl::unexpected(std::move(attached.error()));
   }
-  runtime->state_->begin();
-  runtime->state_->own_locks();
-  leave_common_heap(runtime->state_->ranks);
+  runtime->job().begin();
+  runtime->job().own_locks();
+  leave_common_heap(runtime->job().ranks);
   // Last: from here on the search for a stream's address costs a try for each rank.
-  divide_streams(runtime->state_->ranks, runtime->state_->rank);
+  divide_streams(runtime->job().ranks, runtime->job().rank);
   return runtime;
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::attach(const Options& options, comm::Job job,
                                                  std::shared_ptr<comm::mpi::Library> mpi) {
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<Job>();
   state->options = options;
   state->attached = true;
   state->own_mpi = std::move(mpi);
@@ -311,16 +256,16 @@ Result<std::unique_ptr<Runtime>> Runtime::attach(const Options& options, comm::J
     return tl::unexpected(std::move(built.error()));
   }
   std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
-  g_current.store(runtime.get());
-  runtime->state_->begin();
-  if (auto started = runtime->state_->start_servers(); !started) {
+  runtime->make_current();
+  runtime->job().begin();
+  if (auto started = runtime->job().start_servers(); !started) {
     (void)runtime.release();
     return tl::unexpected(std::move(started.error()));
   }
   return runtime;
 }
 
-void Runtime::State::begin() {
+void Runtime::Job::begin() {
   // every rank has its handlers and memory before the first message
   collectives->barrier();
   catch_calls();
@@ -333,7 +278,7 @@ void Runtime::State::begin() {
 /// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
 /// are touched, or with the first eviction (begin_catching_on_one_rank()). But where a program closes
 /// descriptors by libc's functions, not by ours (dlopen, as Python has it), its calls are always seen.
-void Runtime::State::catch_calls() {
+void Runtime::Job::catch_calls() {
   const bool all_here = ranks == 1 || attached;  // and their descriptors
   const bool kernel_waits = engine->name() == mem::kUffdThread;
   const bool seen = ::dlsym(RTLD_DEFAULT, "close") == reinterpret_cast<void*>(&::close);
@@ -350,28 +295,24 @@ void Runtime::State::catch_calls() {
   begin_catching_calls(kernel_waits);
 }
 
-void Runtime::State::begin_catching_on_one_rank() noexcept {
+void Runtime::Job::begin_catching_on_one_rank() noexcept {
   if (tiers == nullptr || ult::kSanitized || engine->name() == mem::kUffdThread) return;
   if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
 }
 
-Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
+Runtime::Runtime(std::unique_ptr<Job> job) : state_(std::move(job)), direct_(&*this->job().direct) {}
+
+Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*state_); }
 
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
   mem::pass_caught_calls();
-  g_current.store(nullptr);
+  forget_process();
   state_->engine->stop();  // before what its handler uses
 }
 
-Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
-Rank Runtime::here() noexcept {
-  const Runtime* const r = g_current.load(std::memory_order_acquire);
-  return r != nullptr ? r->state_->rank : Rank{0};
-}
-
-Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
@@ -381,7 +322,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
 
   start_waiter.emplace(*transport);
   collectives.emplace(*transport, *start_waiter);
-  transport->set_handler(gas::kStopHandler, &State::on_stop, this);
+  transport->set_handler(gas::kStopHandler, &Job::on_stop, this);
   if (ranks > 1 && !options.main_in_every_rank) {
     shared_process.emplace(*transport);
     if (raw(rank) == 0) note_stream_formats();  // main's, which tells the others
@@ -402,7 +343,7 @@ Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::ve
 }
 
 /// Joins the other ranks, and agrees with them on what the launcher has not fixed before the fork.
-Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
+Result<void> Runtime::Job::join(comm::Job job, std::byte*& space_base) {
   objects = loaded_objects();
   auto joined = comm::Session::join(options.session, std::move(job), std::move(own_mpi));
   KASANE_TRY(joined);
@@ -446,7 +387,7 @@ Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
 
 /// Rule 14: every rank has to have loaded the same code at the same addresses as rank 0, and to have the same
 /// guards. An error names the first object that differs.
-Result<void> Runtime::State::compare_objects() {
+Result<void> Runtime::Job::compare_objects() {
   const auto& mine = objects;
   std::vector<std::uint64_t> digests(mine.size() + 2);
   digests[0] = digest(mine);
@@ -481,7 +422,7 @@ Result<void> Runtime::State::compare_objects() {
 
 /// The engine's threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being
 /// set: no message for these arrives before the barrier at the end of create().
-Result<void> Runtime::State::build_engine() {
+Result<void> Runtime::Job::build_engine() {
   comm::EngineOptions wanted;
   // As many as DirectAccess has parts; where every peer is mapped operations need no records.
   wanted.operations = 1024;
@@ -493,7 +434,7 @@ Result<void> Runtime::State::build_engine() {
 }
 
 /// From its end on faults are served.
-Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
   KASANE_TRY(build_space(space_base, std::move(variables)));
   KASANE_TRY(build_directory());
   KASANE_TRY(build_tiers());
@@ -502,11 +443,11 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
   KASANE_TRY(build_heaps());
   KASANE_TRY(build_counters());
   KASANE_TRY(build_access());
-  return engine->start(&State::on_fault, this);
+  return engine->start(&Job::on_fault, this);
 }
 
 /// The views, and which part of them the stacks of a job on one host are.
-Result<void> Runtime::State::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
   mem::place_windows(variables, options.space_bytes);
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
@@ -521,7 +462,7 @@ Result<void> Runtime::State::build_space(std::byte* space_base, std::vector<mem:
 }
 
 /// Where pages live, and who uses them.
-Result<void> Runtime::State::build_directory() {
+Result<void> Runtime::Job::build_directory() {
   const auto pages = segments.pages(space->bytes());
   KASANE_TRY(pages);
   KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
@@ -534,7 +475,7 @@ Result<void> Runtime::State::build_directory() {
 }
 
 /// What of the pages may be on SSD, and the addresses that say so.
-Result<void> Runtime::State::build_tiers() {
+Result<void> Runtime::Job::build_tiers() {
   const std::uint64_t all_heaps = segments.heaps_offset(), heap_bytes = segments.heaps_end() - all_heaps;
   const auto here = session->job().host_ranks();
   auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
@@ -560,7 +501,7 @@ Result<void> Runtime::State::build_tiers() {
 }
 
 /// What this rank knows of its blocks, and how it learns of accesses to those that are absent.
-Result<void> Runtime::State::build_fault_engine() {
+Result<void> Runtime::Job::build_fault_engine() {
   auto made_table = mem::BlockTable::create(space->blocks());
   KASANE_TRY(made_table);
   table.emplace(std::move(*made_table));
@@ -583,7 +524,7 @@ Result<void> Runtime::State::build_fault_engine() {
 }
 
 /// What keeps the ranks' copies the same, and moves pages to where they are used.
-Result<void> Runtime::State::build_coherence() {
+Result<void> Runtime::Job::build_coherence() {
   if (!options.relocation_off && ranks > 1) {
     auto made_relocator =
         gas::AutoRelocator::create(*transport, *directory, {segments.heaps_offset(), movable_bytes()});
@@ -607,7 +548,7 @@ Result<void> Runtime::State::build_coherence() {
 }
 
 /// Where frames come and go.
-void Runtime::State::ask_for_large_frames() {
+void Runtime::Job::ask_for_large_frames() {
   const std::uint64_t frame_bytes = mem::large_frame_bytes();
   for (const Segments::Heap& heap : segments.heaps)
     for (std::byte* view : {space->a(0), space->v(0)})
@@ -618,7 +559,7 @@ void Runtime::State::ask_for_large_frames() {
                                 frame_bytes);
 }
 
-Result<void> Runtime::State::build_heaps() {
+Result<void> Runtime::Job::build_heaps() {
   constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
   const auto base = reinterpret_cast<std::uintptr_t>(space->v(0));
   for (std::size_t i = 0; i < heaps.size(); ++i) {
@@ -639,7 +580,7 @@ Result<void> Runtime::State::build_heaps() {
 }
 
 /// The counters of each thread that the runtime has, and what is noted beside them.
-Result<void> Runtime::State::build_counters() {
+Result<void> Runtime::Job::build_counters() {
   KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
   job_counters.emplace(*transport, counted_threads());
   if (!options.trace.empty()) {
@@ -660,7 +601,7 @@ Result<void> Runtime::State::build_counters() {
 }
 
 /// Direct access and atomics.
-Result<void> Runtime::State::build_access() {
+Result<void> Runtime::Job::build_access() {
   auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(),
                                                space->addresses());
   KASANE_TRY(made_access);
@@ -681,7 +622,7 @@ Result<void> Runtime::State::build_access() {
 
 /// Rank 0 owns the program's variables first: M has their bytes there. Before any rank touches one, since
 /// create() ends with a barrier.
-void Runtime::State::share_variables() {
+void Runtime::Job::share_variables() {
   if (raw(rank) != 0) return;
   auto& io = contexts->here().io;
   for (const mem::Window& window : space->addresses().parts().subspan(1)) {
@@ -691,14 +632,14 @@ void Runtime::State::share_variables() {
 }
 
 /// From here on the program's atomics in the space go to their owners.
-void Runtime::State::own_locks() noexcept {
+void Runtime::Job::own_locks() noexcept {
   const std::byte* const base = space->v(0);
   const std::uint64_t end = segments.all_stacks_offset() + segments.all_stacks_bytes(ranks);
   own_locks_of_program({base, options.space_bytes},
                        {base + segments.main_offset, base + end});  // main's stack lies before the others
 }
 
-void Runtime::State::connect_atomics() noexcept {
+void Runtime::Job::connect_atomics() noexcept {
   if (!atomics) return;
   const bool restartable = mem::can_restart_sequences();
   if (restartable) coherence->allow_restartable();
@@ -709,7 +650,7 @@ void Runtime::State::connect_atomics() noexcept {
 
 /// The distance of each rank from this one. Collective. The workers are not bound yet, so a plan for them
 /// says where they will run.
-std::vector<sched::Distance> Runtime::State::distances_from_here() {
+std::vector<sched::Distance> Runtime::Job::distances_from_here() {
   static constexpr std::uint32_t kSeveral = topo::RankPlan::kSeveralNodes;
   const auto node = [](std::uint32_t word) { return word == kSeveral ? std::nullopt : std::optional(word); };
   std::vector<std::uint32_t> planned = binding.worker_nodes();
@@ -726,7 +667,7 @@ std::vector<sched::Distance> Runtime::State::distances_from_here() {
 
 /// The time of day minus now_ns(), as the host's first rank reads them: the same for all ranks of the host.
 /// Hosts whose times of day agree have the same clock.
-std::uint64_t Runtime::State::agree_on_clock() {
+std::uint64_t Runtime::Job::agree_on_clock() {
   timespec day;
   ::clock_gettime(CLOCK_REALTIME, &day);
   const std::uint64_t ahead = static_cast<std::uint64_t>(day.tv_sec) * 1'000'000'000u +
@@ -738,7 +679,7 @@ std::uint64_t Runtime::State::agree_on_clock() {
   return all[first];
 }
 
-Result<void> Runtime::State::build_threads() {
+Result<void> Runtime::Job::build_threads() {
   auto region = attach_region(*comm_engine, gas::kThreads,
                               ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
@@ -786,7 +727,8 @@ Result<void> Runtime::State::build_threads() {
                        &*scheduler);
   auto made = ult::Pool::create(config);
   KASANE_TRY(made);
-  pool = std::move(*made);
+  own_pool = std::move(*made);
+  pool = own_pool.get();
   if (options.check_polling && ranks > 1) polling.emplace(*pool, *space);
   reporter.emplace(*pool, process().threads, options.deadlock_s * 1'000'000'000,
                    options.main_in_every_rank && raw(rank) != 0);
@@ -796,7 +738,7 @@ Result<void> Runtime::State::build_threads() {
 // ---- faults -----------------------------------------------------------------------------------------------
 
 /// What an access to the stack's guard means.
-const char* Runtime::State::overflow_text(StackId stack) const noexcept {
+const char* Runtime::Job::overflow_text(StackId stack) const noexcept {
   if (raw(stack) == 0 && segments.first_stack_bytes != segments.stack_bytes)
     return "stack overflow of the first thread; give it more with kasane run --main-stack SIZE, or "
            "KASANE_MAIN_STACK";
@@ -808,7 +750,7 @@ const char* Runtime::State::overflow_text(StackId stack) const noexcept {
   return "stack overflow of a thread; give threads more with kasane run --stack SIZE, or KASANE_STACK";
 }
 
-const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
+const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
   if (network_closed.load())
     return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was "
            "detached?)";
@@ -838,8 +780,8 @@ const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted
 
 /// An invalid access that is served for another thread is repeated and then served in place, on the stack of
 /// the thread that made it.
-bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
-  auto& state = *static_cast<State*>(self);
+bool Runtime::Job::on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
+  auto& state = *static_cast<Job*>(self);
   const char* const meaning = state.serve_fault(offset, wanted, served);
   if (meaning != nullptr && served == mem::Served::in_place)
     report_wild_access(state.space->v(offset), wanted == mem::Access::write, meaning);
@@ -848,7 +790,7 @@ bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access want
 
 // ---- threads ----------------------------------------------------------------------------------------------
 
-Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
+Result<void> Runtime::Job::start_threads(std::uint32_t first_worker) {
   const PassedCalls passed;
   running.store(true);
   workers_begin_ns = now_ns();
@@ -880,7 +822,7 @@ Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
 }
 
 /// On the worker's OS thread.
-void Runtime::State::begin_worker(std::uint32_t w) {
+void Runtime::Job::begin_worker(std::uint32_t w) {
   binding.bind_worker(w);
   if (!options.show_binding) return;
   const std::string memory =
@@ -889,7 +831,7 @@ void Runtime::State::begin_worker(std::uint32_t w) {
 }
 
 /// The threads that serve the rank itself.
-Result<void> Runtime::State::start_servers() {
+Result<void> Runtime::Job::start_servers() {
   auto service = topo::start_thread("the service thread", [this] { service_loop(); });
   KASANE_TRY(service);
   service_thread = std::move(*service);
@@ -901,7 +843,7 @@ Result<void> Runtime::State::start_servers() {
 }
 
 /// Serves requests of other ranks. Sleeps when there are none.
-void Runtime::State::service_loop() {
+void Runtime::Job::service_loop() {
   const auto alternate = mem::AltStack::create();
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
@@ -926,7 +868,7 @@ void Runtime::State::service_loop() {
 }
 
 /// What the program's signal handlers stored, in words that threads poll perhaps, becomes visible everywhere.
-void Runtime::State::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
+void Runtime::Job::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
   constexpr std::uint64_t kAtMostEveryNs = 50'000'000;
   if (handlers_stored_elsewhere.exchange(false)) coherence->acquire_noticed(context);
   if (ranks == 1 || shut_down_by.load() != 0 || now_ns() - handlers_ns < kAtMostEveryNs ||
@@ -939,7 +881,7 @@ void Runtime::State::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
 }
 
 /// Another rank's thread has called exit().
-void Runtime::State::exit_as_asked() {
+void Runtime::Job::exit_as_asked() {
   const std::int64_t code = exit_asked.exchange(kNoExit);
   if (code == kNoExit) return;
   auto thread = topo::start_thread("the thread that ends the job", [code] {
@@ -952,8 +894,8 @@ void Runtime::State::exit_as_asked() {
 
 /// The end of the job. With one byte: handlers of the sender's signals have stored, and it has released. On
 /// rank 0 with the code of an exit(), which is called by a thread of its own: a handler must not block.
-void Runtime::State::on_stop(void* self, const comm::Message& message) noexcept {
-  auto& state = *static_cast<State*>(self);
+void Runtime::Job::on_stop(void* self, const comm::Message& message) noexcept {
+  auto& state = *static_cast<Job*>(self);
   std::int32_t code = 0;
   if (message.payload.size() == sizeof code) {
     std::memcpy(&code, message.payload.data(), sizeof code);
@@ -968,7 +910,7 @@ void Runtime::State::on_stop(void* self, const comm::Message& message) noexcept 
   state.stop_requested.notify_all();
 }
 
-void Runtime::State::stop_service() {
+void Runtime::Job::stop_service() {
   service_stop.store(true);
   transport->wake(rank, comm::Doorbell::messages);
   if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id())
@@ -977,7 +919,7 @@ void Runtime::State::stop_service() {
 
 /// False: threads still run, or wait in a system call, and the process ends meanwhile: detached ones, as with
 /// std::thread::detach, or those beside which one called exit() (threads_remain()).
-bool Runtime::State::join_workers() {
+bool Runtime::Job::join_workers() {
   const bool beside_threads = ult::Pool::self() != kNoSlot || std::this_thread::get_id() != first_thread;
   // the first thread, which is worker 0 of rank 0, is not counted
   const std::uint32_t own =
@@ -997,15 +939,15 @@ bool Runtime::State::join_workers() {
 }
 
 void Runtime::serve() {
-  if (const auto started = state_->start_threads(0); !started) give_up(started.error());
+  if (const auto started = job().start_threads(0); !started) give_up(started.error());
   const mem::ProgramThread runs_signal_handlers;  // those of signals to the process
-  state_->stop_requested.wait(false);
+  job().stop_requested.wait(false);
   shut_down();
 }
 
 void Runtime::shut_down() noexcept {
   const ult::RuntimeSection section;  // exit() may be called on a thread, whose allocations are global
-  auto& s = *state_;
+  auto& s = job();
   const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
   pid_t by = 0;
   if (!s.shut_down_by.compare_exchange_strong(by, self)) {
@@ -1048,7 +990,7 @@ void Runtime::shut_down() noexcept {
 }
 
 /// Those that have no waiter; by polling, since exit() may be called anywhere.
-void Runtime::State::complete_puts() {
+void Runtime::Job::complete_puts() {
   if (!over_network()) return;
   auto& io = contexts->here().io;
   (void)gas::await(io, *access, [&](gas::Outstanding& o) {
@@ -1060,7 +1002,7 @@ void Runtime::State::complete_puts() {
 
 /// As shut_down(), of ranks that all end at once.
 void Runtime::detach() noexcept {
-  auto& s = *state_;
+  auto& s = job();
   s.complete_puts();
   s.report_heap();
   s.collectives->barrier();  // no rank sends requests to pagers
@@ -1079,7 +1021,7 @@ void Runtime::detach() noexcept {
 ///
 ///   own workers have ended ─ allgather ─▶ no worker sends requests ─ rank 0 reads the counters
 ///     ─ barrier ─▶ no rank sends requests ─▶ the service thread ends, the network is closed
-void Runtime::State::end_over_network(bool all_joined) {
+void Runtime::Job::end_over_network(bool all_joined) {
   const std::byte mine{all_joined};
   std::vector<std::byte> joined(ranks);
   collectives->allgather({&mine, 1}, joined);
@@ -1106,21 +1048,21 @@ void Runtime::State::end_over_network(bool all_joined) {
 
 /// Makes progress on a network that stays open: a peer may still wait in the barrier for a message that has
 /// not been sent yet.
-void Runtime::State::progress_pending_sends() {
+void Runtime::Job::progress_pending_sends() {
   for (int i = 0; i < 50; ++i) {
     transport->progress();
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-void Runtime::State::report_thread_locals() {
+void Runtime::Job::report_thread_locals() {
   const std::string text = thread_locals != nullptr ? thread_locals->text() : std::string();
   if (!text.empty()) fmt::print(stderr, "kasane: rank {}: {}\n", raw(rank), text);
 }
 
 /// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
 /// records of allocations to their owners; then each rank reports what was not freed in its share.
-void Runtime::State::report_heap() {
+void Runtime::Job::report_heap() {
   if (!options.check_heap && !options.statistics) return;
   auto& context = contexts->here();
   if (others_ended) {  // else detached threads still use the caches
@@ -1138,7 +1080,7 @@ void Runtime::State::report_heap() {
 }
 
 /// Of what was handed out of this rank's shares.
-void Runtime::State::count_misplaced_pages() {
+void Runtime::Job::count_misplaced_pages() {
   if (numa->nodes().count() < 2) return;
   std::vector<NumaMemory::Range> ranges;
   auto& io = contexts->here().io;
@@ -1155,7 +1097,7 @@ void Runtime::State::count_misplaced_pages() {
 }
 
 /// Reports on the whole job. Called on rank 0 after all workers have ended.
-void Runtime::State::report() {
+void Runtime::Job::report() {
   if (trace) {
     const auto& here = session->job().host_ranks();
     const auto same_clock = [&](Rank r) {
@@ -1170,7 +1112,7 @@ void Runtime::State::report() {
   if (options.statistics) print_statistics();
 }
 
-void Runtime::State::count_races() {
+void Runtime::Job::count_races() {
   for (std::uint32_t r = 0; r < ranks; ++r) races_found += counters_of(Rank{r})[row_data_races];
   fmt::print(
       stderr,
@@ -1182,7 +1124,7 @@ void Runtime::State::count_races() {
 }
 
 /// The transport between ranks, and how this rank notices accesses to absent memory.
-std::string Runtime::State::transport_and_engine() const {
+std::string Runtime::Job::transport_and_engine() const {
   const comm::Facts facts = transport->facts();
   const std::string between =
       facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
@@ -1191,7 +1133,7 @@ std::string Runtime::State::transport_and_engine() const {
 }
 
 /// --stats, on standard error.
-void Runtime::State::print_statistics() {
+void Runtime::Job::print_statistics() {
   std::vector<CounterSums> of(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) of[r] = counters_of(Rank{r});
   const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
@@ -1202,7 +1144,7 @@ void Runtime::State::print_statistics() {
   std::fputs(text.c_str(), stderr);
 }
 
-std::string Runtime::State::time_of_workers() {
+std::string Runtime::Job::time_of_workers() {
   if (!places) return {};
   auto& io = contexts->here().io;
   std::vector<WorkersTime> of;
@@ -1213,15 +1155,9 @@ std::string Runtime::State::time_of_workers() {
   return time_table(of, workers, all.places, all.lost_ns);
 }
 
-/// Zeros for other ranks once the network is closed.
-CounterSums Runtime::State::counters_of(Rank of) {
-  if (of == rank) return job_counters->of_own();
-  return network_closed.load() ? CounterSums{} : job_counters->of(contexts->here().io, of);
-}
-
 // ---- main -------------------------------------------------------------------------------------------------
 
-Result<void> Runtime::State::give_main_a_stack() {
+Result<void> Runtime::Job::give_main_a_stack() {
   auto& context = contexts->here();
   for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes))
     KASANE_TRY(coherence->mover().assign(context.io, page, rank));
@@ -1250,7 +1186,7 @@ void call_main() {
 }  // namespace
 
 void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
-  auto& s = *state_;
+  auto& s = job();
   set_calls(Calls::passed);  // until main
   if (raw(s.rank) != 0) {    // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
@@ -1279,435 +1215,17 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   std::abort();
 }
 
-bool Runtime::at_main() const noexcept {
-  return state_->running.load() && state_->first_thread == std::this_thread::get_id() &&
-         raw(state_->rank) == 0 && ult::Pool::current() == nullptr;
-}
-
-void Runtime::ask_exit(int code) noexcept {
-  const ult::RuntimeSection section;
-  const std::int32_t word = code;
-  state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
-}
-
-void Runtime::run_root(void (*entry)(void*), void* arg) {
+void Runtime::Job::run_root(void (*entry)(void*), void* arg) {
   const PassedCalls passed;  // those of the worker's loop
-  ++state_->roots;
-  ThreadLocalsCheck* const check = state_->thread_locals.get();
-  if (check == nullptr) return state_->pool->run_root(0, entry, arg);
+  ++roots;
+  ThreadLocalsCheck* const check = thread_locals.get();
+  if (check == nullptr) return pool->run_root(0, entry, arg);
   struct Around {
     ThreadLocalsCheck& check;
     explicit Around(ThreadLocalsCheck& c) : check(c) { check.begin(0); }
     ~Around() { check.end(0); }
   } const around(*check);
-  state_->pool->run_root(0, entry, arg);
-}
-std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
-
-ult::Pool& Runtime::pool() noexcept { return *state_->pool; }
-
-bool Runtime::attached() const noexcept { return state_->attached; }
-std::string_view Runtime::fault_engine() const noexcept { return state_->engine->name(); }
-comm::Collectives& Runtime::collectives() noexcept { return *state_->collectives; }
-bool Runtime::running() const noexcept { return state_->running.load(); }
-bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
-
-bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
-bool Runtime::lost_trace() const noexcept { return state_->trace_lost; }
-
-// ---- what programs ask ------------------------------------------------------------------------------------
-
-Rank Runtime::rank() const noexcept { return state_->rank; }
-std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
-bool Runtime::one_host() const noexcept {
-  return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks;
-}
-std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
-const Options& Runtime::options() const noexcept { return state_->options; }
-std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
-bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
-const OneRankVariables& Runtime::one_rank_variables() const noexcept { return state_->own_variables; }
-const mem::Space& Runtime::space() const noexcept { return *state_->space; }
-bool Runtime::shares_variables() const noexcept { return state_->space->addresses().parts().size() > 1; }
-bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
-std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
-
-/// After the end of a job over a network memory of other ranks cannot be reached; destructors of static
-/// objects may still call.
-Result<void> Runtime::State::check_open(const char* what) const {
-  if (!network_closed.load()) return {};
-  return fail(Errc::unsupported, std::string(what) + ": the job has ended");
-}
-
-gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
-  for (std::size_t i = 0; i < segments.heaps.size(); ++i) {
-    if (segments.heaps[i].page_bytes == page_bytes) [[likely]]
-      return &*heaps[i];
-  }
-  return nullptr;
-}
-
-gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
-  if (!space->contains(p)) return nullptr;
-  for (auto& heap : heaps) {
-    if (heap->contains(space->offset(p))) [[likely]]
-      return &*heap;
-  }
-  for (auto& one : pools)
-    if (one->contains(space->offset(p))) return one.get();
-  return nullptr;
-}
-
-Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement,
-                                InitialBytes initial) {
-  const ult::RuntimeSection section;
-  auto& s = *state_;
-  const bool zero = initial == InitialBytes::zero;
-  bool fresh = false;
-  const auto p = s.allocate(bytes, align, placement, zero ? &fresh : nullptr);
-  if (!p || fresh || !zero) return p;
-  auto zeroed = s.put_zeros(s.space->offset(*p), bytes);
-  if (zeroed) return p;
-  deallocate(*p);
-  return tl::unexpected<Error>(std::move(zeroed.error()));
-}
-
-/// At the owners; afterwards this rank has no other copy.
-Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) {
-  alignas(64) static constexpr std::byte zeros[gas::kHeapPageBytes]{};
-  comm::Blocking& io = contexts->here().io;
-  gas::Outstanding outstanding;
-  Result<void> put;
-  for (std::size_t done = 0; put && done < bytes; done += sizeof zeros)
-    put = access->write(io, outstanding, offset + done, zeros, std::min(sizeof zeros, bytes - done));
-  gas::await(io, io, *access, outstanding);
-  if (put && outstanding.failed()) return fail(Errc::peer_lost, "allocate: a peer was lost");
-  if (ranks > 1) coherence->take(io, offset, bytes);
-  return put;
-}
-
-Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Placement placement,
-                                       bool* fresh) {
-  KASANE_TRY(check_open("allocate"));
-  const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  gas::Heap* const heap = placement.pool == 0 ? heap_of(placement.page_bytes) : &*pools[placement.pool - 1];
-  if (heap == nullptr) [[unlikely]] {
-    const auto& [usual, small, large] = segments.heaps;
-    return fail(Errc::invalid_argument,
-                "allocate: there are no pages of " + std::to_string(placement.page_bytes) +
-                    " bytes; a page has " + std::to_string(small.page_bytes) + ", " +
-                    std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
-  }
-  comm::Blocking& io = contexts->here().io;
-  auto offset = fresh == nullptr ? heap->allocate(io, cache, bytes, align, placement)
-                                 : heap->allocate(io, cache, bytes, align, placement, *fresh);
-  if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
-  if (ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) begin_catching_on_one_rank();
-  return space->v(*offset);
-}
-
-void Runtime::deallocate(void* p) {
-  const ult::RuntimeSection section;
-  auto& s = *state_;
-  gas::Heap* const heap = s.heap_at(p);
-  if (s.numa->any_bound() && heap != nullptr && !s.network_closed.load()) [[unlikely]] {
-    comm::Blocking& io = s.contexts->here().io;
-    s.numa->forget(io, s.space->offset(p), heap->usable_size(io, s.space->offset(p)));
-  }
-  if (heap == nullptr) [[unlikely]] {
-    char text[200];
-    std::snprintf(
-        text, sizeof text,
-        "free: the pointer %p is not from the global heap: memory of malloc goes back by free, that of "
-        "new and kasane_allocate by delete and kasane_free; variables are not freed",
-        p);
-    misused(text);
-  }
-  if (s.network_closed.load()) return;  // the memory is gone with the job
-  const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
-  heap->free(s.contexts->here().io, cache, s.space->offset(p));
-}
-
-bool Runtime::resize(void* p, std::size_t bytes) {
-  const ult::RuntimeSection section;
-  auto& s = *state_;
-  return !s.network_closed.load() && !s.numa->any_bound() &&
-         s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
-}
-
-Placement Runtime::placement_like(const void* p) const noexcept {
-  const std::uint64_t offset = state_->space->offset(p);
-  Placement like = Placement::on(state_->heap_at(p)->share_of(offset));
-  like.pool = state_->numa->pool_like(offset);
-  return like;
-}
-
-std::size_t Runtime::usable_size(const void* p) const {
-  const ult::RuntimeSection section;
-  return state_->heap_at(p)->usable_size(state_->contexts->here().io, state_->space->offset(p));
-}
-
-void Runtime::release_all() {
-  const PassedCalls passed;
-  if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
-}
-void Runtime::acquire_all() {
-  const PassedCalls passed;
-  if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
-}
-
-namespace {
-Result<void> check_range(const mem::Space& space, const void* p, std::size_t bytes, const char* what) {
-  if (space.contains(p, bytes)) return {};
-  return fail(Errc::out_of_range, std::string(what) + ": the range is not in global memory");
-}
-}  // namespace
-
-Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
-  const PassedCalls passed;
-  KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
-  KASANE_TRY(state_->check_open("view"));
-  if (state_->in_common_stacks(state_->space->offset(p))) return {};
-  if (state_->tiers != nullptr && !state_->tiers->holds_at_once(bytes)) {
-    return fail(Errc::out_of_memory,
-                fmt::format("view: {} at once, and this rank can have {} of this host's budget of DRAM, {}; "
-                            "take a view of a part at a time, or raise --dram (KASANE_DRAM)",
-                            bytes_text(bytes), bytes_text(state_->tiers->most_at_once()),
-                            bytes_text(state_->tiers->host_bytes())));
-  }
-  const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
-  if (!wild) return {};
-  const std::byte* at =
-      std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
-  return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
-}
-
-std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
-  const PassedCalls passed;
-  auto& s = *state_;
-  if (!s.space->contains(p) || s.network_closed.load()) return 0;
-  const std::uint64_t offset = s.space->offset(p);
-  bytes = std::min<std::size_t>(bytes, s.space->addresses().room(p));
-  if (s.in_common_stacks(offset)) return bytes;
-  const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
-  while (const auto wild = s.coherence->pin(s.contexts->here(), offset, bytes, use)) {
-    const std::uint64_t end = mem::offset_of(*wild);
-    if (end <= offset || end - offset >= bytes) return 0;
-    bytes = end - offset;
-  }
-  return bytes;
-}
-
-bool Runtime::has_budget() const noexcept { return state_->tiers != nullptr; }
-std::uint64_t Runtime::dram_share() const noexcept {
-  return state_->tiers != nullptr ? state_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
-}
-bool Runtime::can_pin(std::size_t bytes) noexcept {
-  return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
-}
-
-std::size_t Runtime::part_of_calls() const noexcept {
-  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
-  if (state_->tiers == nullptr) return kMost;
-  // All workers may be in such calls, and the rest of the program needs room beside them.
-  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks),
-                                 kLeast, kMost);
-}
-
-void Runtime::forget_process() noexcept { g_current.store(nullptr); }
-
-std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
-  const auto& s = *state_;
-  const auto at = reinterpret_cast<std::uintptr_t>(p);
-  const auto within = [at](std::byte* low, std::size_t bytes) {
-    return at - reinterpret_cast<std::uintptr_t>(low) < bytes;
-  };
-  if (s.main_stack_low != nullptr && within(s.main_stack_low, s.segments.main_bytes))
-    return {s.main_stack_low, s.segments.main_bytes};
-  if (s.pool == nullptr) return {};
-  const ult::Config& c = s.pool->config();
-  if (c.stack_bytes == 0 || !within(c.stacks, std::size_t{c.ranks} * c.stacks_per_rank * c.stack_bytes))
-    return {};
-  const StackId stack = c.stack_at(at);
-  const std::size_t bytes = c.bytes_of_stack(stack);
-  return {reinterpret_cast<std::byte*>(c.stack_end(stack) - bytes), bytes};
-}
-
-bool Runtime::in_open_stacks(const void* p) const noexcept {
-  return state_->space->contains(p) && state_->in_common_stacks(state_->space->offset(p));
-}
-
-void Runtime::unpin(const void* p, std::size_t bytes) {
-  const PassedCalls passed;
-  if (state_->network_closed.load() || state_->in_common_stacks(state_->space->offset(p))) return;
-  state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
-}
-
-void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
-  const PassedCalls passed;
-  if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") ||
-      state_->in_common_stacks(state_->space->offset(p)))
-    return;
-  // more would evict what it has fetched
-  if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);
-  state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
-}
-
-std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, dsm::Use use) {
-  const PassedCalls passed;
-  auto& s = *state_;
-  if (s.tiers == nullptr || !s.tiers->tiers().may_be_absent() || !s.space->contains(global) ||
-      !s.check_open("send_for"))
-    return 0;
-  dsm::ThreadContext& here = s.contexts->here();
-  const std::uint64_t offset = s.space->offset(global);
-  const std::uint64_t most = s.tiers->tiers().most_bytes_together();
-  std::size_t absent =
-      s.access->send_for(here.io, offset, cursor, std::max<std::uint64_t>(most / mem::kPageBytes, 1));
-  std::uint64_t sent = 0, last = ~std::uint64_t{0};
-  for (comm::Cursor rest = cursor; !rest.done() && sent < most;) {
-    const comm::Piece piece = rest.piece();
-    const std::uint64_t at = offset + piece.remote_offset;
-    rest.consume(piece.bytes);
-    if (at >= s.space->bytes() || piece.bytes > s.space->bytes() - at) break;
-    const std::uint64_t window = at / mem::kPageBytes;
-    if (window == last && (at + piece.bytes - 1) / mem::kPageBytes == window) continue;
-    last = window;
-    if (s.directory->near_owner(s.directory->pages().page_of(at)) != s.rank) continue;
-    absent += s.coherence->send_for(here, at, std::min(piece.bytes, most - sent), use);
-    sent += piece.bytes;
-  }
-  return absent;
-}
-
-Result<void> Runtime::discard(const void* p, std::size_t bytes) {
-  const PassedCalls passed;
-  KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
-  KASANE_TRY(state_->check_open("discard"));
-  if (state_->in_common_stacks(state_->space->offset(p))) return {};
-  state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
-  state_->coherence->blank(state_->contexts->here().io, state_->space->offset(p), bytes);
-  return {};
-}
-
-Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, const char* what) const {
-  KASANE_TRY(check_range(*space, p, bytes, what));
-  KASANE_TRY(check_open(what));
-  for (const auto& heap : heaps) {
-    const std::uint64_t offset = space->offset(p);
-    if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
-  }
-  if (segments.pools.contains(space->offset(p)) &&
-      (bytes == 0 || segments.pools.contains(space->offset(p) + bytes - 1)))
-    return {};
-  if (space->offset(p) >= segments.variables_offset) return {};
-  return fail(Errc::invalid_argument,
-              fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what,
-                          p, bytes));
-}
-
-Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
-  if (!refusal) return {};
-  const void* page = space->v(directory->pages().offset_of(refusal->page));
-  return fail(refusal->why,
-              fmt::format("{}: the page at {} {}", what, page,
-                          refusal->why == Errc::busy
-                              ? "is in a view of its owner (try again when the view has ended), or "
-                                "fixed at its owner"
-                              : "is not allocated"));
-}
-
-bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
-
-Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What what, const char* call) {
-  const PassedCalls passed;
-  auto& s = *state_;
-  KASANE_TRY(s.check_movable(p, bytes, call));
-  if (s.tiers != nullptr)
-    s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
-  return {};
-}
-
-Result<std::uint32_t> Runtime::numa_pool(NumaRequest& request) {
-  const ult::RuntimeSection section;
-  return state_->numa->pool_for(request);
-}
-
-const topo::NodeSet& Runtime::numa_nodes() const noexcept { return state_->numa->nodes(); }
-
-Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSet& nodes) {
-  const ult::RuntimeSection section;
-  auto& s = *state_;
-  const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
-  return s.numa->place_blocks(s.contexts->here().io, first, offset + bytes - first, nodes);
-}
-
-Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
-  const ult::RuntimeSection section;
-  auto& s = *state_;
-  constexpr const char* call = "numa::bind";
-  KASANE_TRY(s.check_movable(p, bytes, call));
-  comm::Blocking& io = s.contexts->here().io;
-  s.coherence->mover().await_entry_updates(io);
-  for (const PageId page : s.directory->pages().in(s.space->offset(p), bytes)) {
-    if (const Rank owner = s.addresses->look(io, page).owner; owner != s.rank)
-      return fail(
-          Errc::invalid_argument,
-          fmt::format("{}: the page at {} belongs to rank {}; call it there, or own() it before", call,
-                      static_cast<const void*>(s.space->v(s.directory->pages().offset_of(page))),
-                      raw(owner)));
-  }
-  return s.numa->bind(io, s.space->offset(p), bytes, request);
-}
-
-Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {
-  const ult::RuntimeSection section;
-  auto& s = *state_;
-  KASANE_TRY(s.check_movable(p, bytes, "numa::where"));
-  return s.numa->where(s.space->offset(p), bytes);
-}
-
-Result<void> Runtime::own(const void* global, std::size_t bytes) {
-  const PassedCalls passed;
-  auto& s = *state_;
-  if (s.own_variables.contains(global, bytes)) return {};
-  KASANE_TRY(s.check_movable(global, bytes, "own"));
-  // By polling: the thread holds moving pages, so it must not let other threads run.
-  const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
-                   "own");
-}
-
-Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
-  const PassedCalls passed;
-  auto& s = *state_;
-  const bool variable = s.own_variables.contains(global, bytes);
-  if (!variable) KASANE_TRY(s.check_movable(global, bytes, "give"));
-  if (raw(to) >= s.ranks)
-    return fail(Errc::invalid_argument,
-                fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
-  if (variable) return {};
-  const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to),
-                   "give");
-}
-
-Result<Rank> Runtime::where(const void* global) {
-  const PassedCalls passed;
-  auto& s = *state_;
-  if (s.own_variables.contains(global)) return s.rank;
-  KASANE_TRY(check_range(*s.space, global, 1, "where"));
-  KASANE_TRY(s.check_open("where"));
-  s.coherence->mover().await_entry_updates(s.contexts->here().io);
-  const Rank owner =
-      s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
-  if (owner != kNoRank) return owner;
-  return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
-}
-
-CounterSums Runtime::counters(Rank rank) const {
-  const ult::RuntimeSection section;
-  return state_->counters_of(rank);
+  pool->run_root(0, entry, arg);
 }
 
 }  // namespace kasane::runtime

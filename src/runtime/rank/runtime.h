@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a running job: constructs every layer from Options, joins sched and dsm by hooks, starts the
-// workers and the service thread, and ends and destroys them. The only singleton of Kasane is
-// Runtime::current().
+// One rank of a running job, and the only singleton of Kasane: Runtime::current(). What the rest of the
+// runtime asks of the rank is defined in rank/runtime.cpp. What builds every layer from Options, joins sched
+// and dsm by hooks, starts the workers and the service thread, and ends and destroys them, is in
+// job/runtime.cpp: create() to shut_down(), and the destructor.
 #pragma once
 
 #include <cstddef>
@@ -188,9 +189,12 @@ class Runtime {
 
  private:
   struct State;
-  explicit Runtime(std::unique_ptr<State>);
-  std::unique_ptr<State> state_;
-  Direct* direct_;  ///< state_'s
+  struct Job;
+  explicit Runtime(std::unique_ptr<Job>);
+  void make_current() noexcept;
+  [[nodiscard]] Job& job() noexcept;
+  std::unique_ptr<State> state_;  ///< a Job
+  Direct* direct_;                ///< state_'s
 };
 
 }  // namespace kasane::runtime
