@@ -525,6 +525,7 @@ Result<void> Runtime::Job::build_fault_engine() {
 
 /// What keeps the ranks' copies the same, and moves pages to where they are used.
 Result<void> Runtime::Job::build_coherence() {
+  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
   if (!options.relocation_off && ranks > 1) {
     auto made_relocator =
         gas::AutoRelocator::create(*transport, *directory, {segments.heaps_offset(), movable_bytes()});
@@ -535,7 +536,6 @@ Result<void> Runtime::Job::build_coherence() {
     know_program();
     races.emplace(*space, rank);
   }
-  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
   coherence.emplace(dsm::Coherence::Parts{
       *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
       where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
