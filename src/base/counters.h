@@ -32,15 +32,11 @@ class PlaceTable;
   X(diffs, "blocks whose changed bytes were put to their owners")                                  \
   X(bytes_put, "changed bytes put to other ranks")                                                 \
   X(messages_put, "messages with short runs of changed bytes, to owners that are not mapped here") \
-  X(blocks_sent_ahead, "blocks of diffs that were sent ahead of a release (--debug write-buffer)") \
-  X(blocks_sent_in_vain, "blocks sent ahead that were stored to again before the release")         \
   X(releases, "release_all rounds")                                                                \
   X(acquires, "acquire_all rounds")                                                                \
   X(releases_combined, "release_all calls that another call's round served")                       \
   X(acquires_combined, "acquire_all calls that another call's round served")                       \
-  X(blocks_dropped, "cached blocks dropped by acquires")                                           \
-  X(notices_sent, "ranks that got a notice that a page of which they have copies has changed")     \
-  X(notices_taken, "pages of which this rank got such a notice")                                   \
+  X(notices_taken, "pages of which this rank was told that they have changed")                     \
   X(data_races, "words that two ranks changed with no fence between (--check races)")              \
   X(pages_moved, "pages that changed their owner to this rank")                                    \
   X(pages_auto_relocated, "pages that moved to this rank without a call: it alone used them")      \

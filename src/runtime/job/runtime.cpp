@@ -536,9 +536,9 @@ Result<void> Runtime::Job::build_coherence() {
     know_program();
     races.emplace(*space, rank);
   }
-  coherence.emplace(dsm::Coherence::Parts{
-      *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
-      where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
+  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses,
+                                          *sharing, auto_relocator.get(), where_pages_go,
+                                          races ? &*races : nullptr});
   give_service.emplace(*transport, coherence->mover());
   if (tiers != nullptr) {
     tiers->connect(*addresses, *coherence);
