@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "comm/blocking.h"
 #include "gas/direct_access.h"
-#include "runtime/direct.h"
-#include "runtime/runtime.h"
+#include "runtime/api/direct.h"
+#include "runtime/rank/runtime.h"
 
 namespace {
 

@@ -43,7 +43,7 @@
 #include "program_file.h"
 #include "read_word.h"
 #include "report.h"
-#include "runtime/options.h"
+#include "runtime/rank/options.h"
 #include "topo/cgroup.h"
 #include "topo/topo.h"
 #include "topology.h"

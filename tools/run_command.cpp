@@ -22,8 +22,8 @@
 #include "execute.h"
 #include "mpirun.h"
 #include "program_file.h"
-#include "runtime/malloc/hooks.h"
-#include "runtime/options.h"
+#include "runtime/language/malloc/hooks.h"
+#include "runtime/rank/options.h"
 #include "usage.h"
 
 namespace kasane::tools {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A descriptor that did not come from a function of libc's that opens one (an ioctl, a message, liburing,
 // mkostemp) gets its number from dup(): in libkasane that gives the runtime's own
-// (runtime/own_descriptors.h).
+// (runtime/process/own_descriptors.h).
 // Thread safety: any thread.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where an exception was thrown that leaves its thread: the thread's frames are gone when somebody finds that
-// nobody catches it. Lies before the header of the exception (runtime/global_new.cpp); noted when the search
-// for a handler comes to the thread's first frame (ult/leaves_thread.h); read by the report of an abort.
-// Thread safety: as the exception.
+// nobody catches it. Lies before the header of the exception (runtime/language/global_new.cpp); noted when
+// the search for a handler comes to the thread's first frame (ult/leaves_thread.h); read by the report of an
+// abort. Thread safety: as the exception.
 #pragma once
 
 #include <cstddef>

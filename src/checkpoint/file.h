@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of checkpoints, as one rank sees them: system calls, and the texts of their errors.
-// runtime/checkpoint.cpp joins the ranks.
+// runtime/api/checkpoint.cpp joins the ranks.
 //
 //   create ─▶ write … ─▶ commit    the file gets its name last, and replaces the older one in one step
 //               └──────▶ abandon   nothing stays

@@ -25,7 +25,7 @@ struct Placement {
   Rank rank{0};
   std::uint64_t block_bytes = 0;               ///< a multiple of a page
   std::uint64_t page_bytes = mem::kPageBytes;  ///< which heap: of pages of this size
-  std::uint32_t pool = 0;                      ///< which heap: of NUMA memory (runtime/numa_memory.h)
+  std::uint32_t pool = 0;                      ///< which heap: of NUMA memory (runtime/rank/numa_memory.h)
 
   static const Placement local, block, cyclic, first_touch;
   [[nodiscard]] static constexpr Placement on(Rank rank) noexcept {

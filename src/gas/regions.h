@@ -19,10 +19,10 @@ inline constexpr comm::RegionId kStatistics{4};        ///< base/counters.h, one
 inline constexpr comm::RegionId kPending{5};           ///< gas/pending.h
 inline constexpr comm::RegionId kHeapOfSmallPages{6};  ///< as kHeap
 inline constexpr comm::RegionId kHeapOfLargePages{7};
-inline constexpr comm::RegionId kTrace{8};       ///< runtime/trace_file.h; only with --trace
+inline constexpr comm::RegionId kTrace{8};       ///< runtime/report/trace_file.h; only with --trace
 inline constexpr comm::RegionId kAddresses{9};   ///< gas/address_cache.h; only where peers are mapped
 inline constexpr comm::RegionId kBudget{10};     ///< mem/budget.h; the first rank of a host has it
-inline constexpr comm::RegionId kAtomics{11};    ///< runtime/atomics.h; only with several ranks
+inline constexpr comm::RegionId kAtomics{11};    ///< runtime/language/atomics.h; only with several ranks
 inline constexpr comm::RegionId kNumaPools{12};  ///< as kHeap, one after the other; only with NUMA nodes
 inline constexpr comm::RegionId kPlaces{13};     ///< base/time_spent.h, one a worker; only with --stats
 
@@ -37,12 +37,12 @@ inline constexpr comm::HandlerId kPageInHandler{7};
 inline constexpr comm::HandlerId kBudgetHandler{8};
 inline constexpr comm::HandlerId kAdviceHandler{9};
 inline constexpr comm::HandlerId kTakeHandler{10};
-inline constexpr comm::HandlerId kSignalHandler{11};       ///< runtime/signal_actions.h
-inline constexpr comm::HandlerId kProcessCallHandler{12};  ///< runtime/process_calls.h
-inline constexpr comm::HandlerId kRandomHandler{13};       ///< runtime/random_numbers.h
+inline constexpr comm::HandlerId kSignalHandler{11};       ///< runtime/process/signal_actions.h
+inline constexpr comm::HandlerId kProcessCallHandler{12};  ///< runtime/process/process_calls.h
+inline constexpr comm::HandlerId kRandomHandler{13};       ///< runtime/process/random_numbers.h
 inline constexpr comm::HandlerId kSendForHandler{14};
 inline constexpr comm::HandlerId kHandOverHandler{15};
-inline constexpr comm::HandlerId kNumaHandler{16};  ///< runtime/numa_memory.h
+inline constexpr comm::HandlerId kNumaHandler{16};  ///< runtime/rank/numa_memory.h
 inline constexpr comm::HandlerId kWakeHandler{17};  ///< sched/scheduler.h
 
 /// Answer of handlers that queue a request for their service thread: there was no room, ask again. They give

@@ -10,7 +10,7 @@
 //   offset   0 ─────────── V ─────────── bytes ─ gap ─ window 0 ─ gap ─ window 1 … ─ total
 //
 // A FaultEngine arms V. V and A may show frames of another file in a part (show). So the stacks of ranks on
-// one host are one memory (runtime/stacks.h).
+// one host are one memory (runtime/rank/stacks.h).
 //
 // Thread safety: constant after create() and show(), which come before all other calls.
 #pragma once

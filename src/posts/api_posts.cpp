@@ -8,7 +8,7 @@
 #include <kasane/kasane.hpp>
 
 #include "posts/group.h"
-#include "runtime/api_error.h"
+#include "runtime/api/api_error.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include "base/exception_word.h"
 #include "base/raw_call.h"
-#include "runtime/runtime.h"
+#include "runtime/rank/runtime.h"
 
 namespace kasane::posts {
 namespace {

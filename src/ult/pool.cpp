@@ -907,7 +907,7 @@ kasane::ult::Parent kasane_ult_thread_begin(kasane::ult::Worker* worker, kasane:
   return parent;
 }
 
-// In a section of its own (runtime/waits.cpp): a call of the program that is its thread's last returns here.
+// In a section of its own (runtime/process/waits.cpp): a call that is its thread's last returns here.
 [[gnu::section("kasane_runs_threads")]] void kasane_ult_thread_run(void* argument, void (*function)(void*)) {
   using namespace kasane::ult;
   try {

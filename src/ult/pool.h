@@ -170,7 +170,7 @@ class Pool {
   /// In a child of fork(): the calling OS thread is no worker, and runs no user-level thread.
   static void forget_process() noexcept;
 
-  // ---- for reports (runtime/thread_report.h), from any thread; what is running may change meanwhile ----
+  // ---- for reports (runtime/report/thread_report.h), from any thread; what runs may change meanwhile ----
   struct ThreadState {
     SlotId slot;
     Rank rank;  ///< where it runs, or ran last

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a suspended thread waits for, in words that lie on its own stack, near its saved stack pointer: for
-// reports on threads that are blocked (runtime/thread_report.h). Nothing reads it while the job runs well.
+// reports on blocked threads (runtime/report/thread_report.h). Nothing reads it while the job runs well.
 //
 // Thread safety: the thread writes its note before it leaves its stack. A reader has a copy of the stack.
 #pragma once

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of the program's mutexes and their like (runtime/lock_words.h): three threads, each access and
-// each sleep a step of its own, in every order. A thread that is to wait compares the word and sleeps in one
-// step, as futex_calls.h promises (model_watch walks that); a wake-up of one finds any that sleeps.
+// The words of the program's mutexes and their like (runtime/language/lock_words.h): three threads, each
+// access and each sleep a step of its own, in every order. A thread that is to wait compares the word and
+// sleeps in one step, as futex_calls.h promises (model_watch walks that); a wake-up of one finds any that
+// sleeps.
 //
 // Checked: one writer, or readers; permits; one initialisation that succeeds; no thread passes a barrier
 // before all have come; a signal is not lost; all threads end.
-#include "runtime/lock_words.h"
+#include "runtime/language/lock_words.h"
 
 #include <gtest/gtest.h>
 

@@ -17,7 +17,7 @@
 #include <string>
 
 #include "model/explorer.h"
-#include "runtime/descriptor_turns.h"
+#include "runtime/process/descriptor_turns.h"
 
 namespace kasane::model {
 namespace {
@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, OutsideCallWithout,
                          testing::Values(Without::again, Without::cancelling, Without::flushing,
                                          Without::ringing, Without::looking, Without::delivering));
 
-// ---- runtime/descriptor_turns.h ----
+// ---- runtime/process/descriptor_turns.h ----
 
 using runtime::DescriptorTurns;
 using runtime::TurnAction;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// sigaction() on several ranks (runtime/action_order.h): each of three ranks names an action at the same
-// time, two of them the same one, in every order of looks, installations, numbers and messages.
+// sigaction() on several ranks (runtime/process/action_order.h): each of three ranks names an action at the
+// same time, two of them the same one, in every order of looks, installations, numbers and messages.
 //
 // Checked: a call returns when each rank has its action or a later one, and in the end all have the same.
-#include "runtime/action_order.h"
+#include "runtime/process/action_order.h"
 
 #include <gtest/gtest.h>
 

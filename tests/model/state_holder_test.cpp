@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state that one rank holds at a time (runtime/state_holder.h): each of three ranks uses it a few times,
-// in every order of questions and answers. Questions are answered at once by the rank asked, as its handler
-// does; between two steps of one rank the others may do anything.
+// The state that one rank holds at a time (runtime/process/state_holder.h): each of three ranks uses it a few
+// times, in every order of questions and answers. Questions are answered at once by the rank asked, as its
+// handler does; between two steps of one rank the others may do anything.
 //
 // Checked: each use finds what the use before has left, no two ranks hold the state, and all come to an end.
-#include "runtime/state_holder.h"
+#include "runtime/process/state_holder.h"
 
 #include <gtest/gtest.h>
 

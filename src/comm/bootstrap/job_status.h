@@ -49,7 +49,7 @@ struct ThreadEntry {
   std::uint64_t sp, stack_end;
 };
 /// What a rank says of its user-level threads. The supervisor asks in steps, of all ranks at a time, and each
-/// rank's service thread answers (runtime/thread_report.h):
+/// rank's service thread answers (runtime/report/thread_report.h):
 ///
 ///   asked = 4n + 1   list: each rank lists the threads that were born on it
 ///   asked = 4n + 2   describe: each rank describes those that ran last on it, of all lists

@@ -12,10 +12,10 @@
 
 #include "base/call_selector.h"
 #include "comm/collectives.h"
-#include "runtime/api_error.h"
+#include "runtime/api/api_error.h"
 #include "runtime/attach/attach.h"
-#include "runtime/process_state.h"
-#include "runtime/runtime.h"
+#include "runtime/rank/process_state.h"
+#include "runtime/rank/runtime.h"
 
 namespace {
 

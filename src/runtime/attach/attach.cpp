@@ -18,11 +18,11 @@
 #include "mem/alt_stack.h"
 #include "mem/caught_calls.h"
 #include "mem/uffd_engine.h"
-#include "runtime/crash.h"
-#include "runtime/options.h"
-#include "runtime/process_state.h"
-#include "runtime/runtime.h"
-#include "runtime/signals.h"
+#include "runtime/process/signals.h"
+#include "runtime/rank/options.h"
+#include "runtime/rank/process_state.h"
+#include "runtime/rank/runtime.h"
+#include "runtime/report/crash.h"
 #include "runtime/start/launch.h"
 
 namespace kasane::runtime {

@@ -10,7 +10,7 @@
 #include "comm/mpi/library.h"
 #include "mem/engines.h"
 #include "mem/uffd_engine.h"
-#include "runtime/process_state.h"
+#include "runtime/rank/process_state.h"
 
 namespace kasane::runtime {
 namespace {

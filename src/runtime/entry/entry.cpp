@@ -8,9 +8,9 @@
 //
 // Thread safety: called by the process's only thread, but for kasane_start_main, beside which libraries may
 // have threads already.
-#include "runtime/library_calls.h"
+#include "runtime/language/library_calls.h"
+#include "runtime/process/static_results.h"
 #include "runtime/start/start.h"
-#include "runtime/static_results.h"
 
 #include "comm/bootstrap/start_mark.h"
 

@@ -18,8 +18,8 @@
 #include "comm/shm/shm_transport.h"
 #include "mem/signal_dispatch.h"
 #include "mem/space.h"
-#include "runtime/output.h"
-#include "runtime/streams.h"
+#include "runtime/process/output.h"
+#include "runtime/process/streams.h"
 
 namespace kasane::runtime {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "base/result.h"
 #include "comm/bootstrap/job.h"
-#include "runtime/options.h"
-#include "runtime/process_state.h"
+#include "runtime/rank/options.h"
+#include "runtime/rank/process_state.h"
 #include "runtime/start/same_image.h"
 
 namespace kasane::runtime {

@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "base/raw_call.h"
-#include "runtime/own_thread_locals.h"
+#include "runtime/report/own_thread_locals.h"
 
 namespace kasane::runtime {
 namespace {

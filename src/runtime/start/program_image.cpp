@@ -15,9 +15,9 @@
 #include "base/assert.h"
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/source_lines.h"
-#include "runtime/crash_stack.h"
-#include "runtime/program_objects.h"
-#include "runtime/symbols.h"
+#include "runtime/rank/program_objects.h"
+#include "runtime/rank/symbols.h"
+#include "runtime/report/crash_stack.h"
 
 namespace kasane::runtime {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "base/result.h"
 #include "mem/space.h"
-#include "runtime/program_objects.h"
+#include "runtime/rank/program_objects.h"
 
 namespace kasane::runtime {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "runtime/program_objects.h"
+#include "runtime/rank/program_objects.h"
 
 namespace kasane::runtime {
 

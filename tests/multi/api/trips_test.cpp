@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "gas/direct_access.h"
-#include "runtime/direct.h"
-#include "runtime/runtime.h"
+#include "runtime/api/direct.h"
+#include "runtime/rank/runtime.h"
 #include "support/counts.h"
 
 namespace {

@@ -13,7 +13,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/runtime.h"
+#include "runtime/rank/runtime.h"
 
 namespace {
 

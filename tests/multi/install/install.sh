@@ -125,8 +125,8 @@ use_it() {
     expect "(2 ranks)" "$kasane" run -n 2 --transport ucx -- "$work/hello"
   fi
   # The program's writable pages hold its own variables, and of ours one page, which begins a page (the
-  # results of strtok and its like, src/runtime/static_results.h; what ranks share of libstdc++,
-  # src/runtime/library_calls.h): no copies of libraries' objects.
+  # results of strtok and its like, src/runtime/process/static_results.h; what ranks share of libstdc++,
+  # src/runtime/language/library_calls.h): no copies of libraries' objects.
   local data others
   data=$(size -A "$work/hello_c" | awk '$1 == ".data" || $1 == ".bss" { sum += $2 } END { print sum + 0 }')
   ! readelf -rW "$work/hello_c" | grep R_X86_64_COPY || fail "hello_c has copies of libraries' variables"

@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/runtime.h"
+#include "runtime/rank/runtime.h"
 #include "support/counts.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime/binding.h: which cores a rank's threads run on. Each question is a thread's of its own, since what
-// is bound stays bound.
-#include "runtime/binding.h"
+// runtime/rank/binding.h: which cores a rank's threads run on. Each question is a thread's of its own, since
+// what is bound stays bound.
+#include "runtime/rank/binding.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 
 #include <map>
 
-#include "runtime/call_table.h"
-#include "runtime/descriptors.h"
-#include "runtime/stream_ranks.h"
+#include "runtime/process/call_table.h"
+#include "runtime/process/stream_ranks.h"
+#include "runtime/rank/descriptors.h"
 
 namespace kasane::runtime {
 namespace {

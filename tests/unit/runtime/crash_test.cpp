@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a dying process says. Death tests run the handlers in children of this process.
-#include "runtime/crash.h"
+#include "runtime/report/crash.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -15,9 +15,9 @@
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/job_status.h"
 #include "mem/alt_stack.h"
-#include "runtime/crash_stack.h"
-#include "runtime/crash_text.h"
-#include "runtime/process_state.h"
+#include "runtime/rank/crash_text.h"
+#include "runtime/rank/process_state.h"
+#include "runtime/report/crash_stack.h"
 
 namespace kasane::runtime {
 

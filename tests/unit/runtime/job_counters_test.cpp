@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/job_counters.h"
+#include "runtime/rank/job_counters.h"
 
 #include <gtest/gtest.h>
 

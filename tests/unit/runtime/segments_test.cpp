@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whatever the size of the space and the number of ranks: its parts do not meet, and each begins and ends at
 // pages of its own size.
-#include "runtime/segments.h"
+#include "runtime/rank/segments.h"
 
 #include <gtest/gtest.h>
 

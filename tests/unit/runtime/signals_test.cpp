@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's handlers beside ours. Each test runs in a child (death test), because what it installs cannot
 // be taken back.
-#include "runtime/signals.h"
+#include "runtime/process/signals.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "base/call_selector.h"
 #include "mem/alt_stack.h"
 #include "mem/signal_dispatch.h"
-#include "runtime/crash.h"
+#include "runtime/report/crash.h"
 
 namespace kasane::runtime {
 namespace {

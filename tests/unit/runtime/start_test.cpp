@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "runtime/process_state.h"
-#include "runtime/runtime.h"
+#include "runtime/rank/process_state.h"
+#include "runtime/rank/runtime.h"
 
 namespace kasane::runtime {
 namespace {

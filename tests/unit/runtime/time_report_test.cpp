@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/time_report.h"
+#include "runtime/report/time_report.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,1713 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/rank/runtime.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/assert.h"
+#include "base/call_selector.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory_file.h"
+#include "base/misuse.h"
+#include "base/process.h"
+#include "comm/collectives.h"
+#include "comm/engine/engine.h"
+#include "comm/mpi/library.h"
+#include "comm/session/session.h"
+#include "gas/auto_relocator.h"
+#include "gas/direct_access.h"
+#include "gas/give_service.h"
+#include "gas/heap.h"
+#include "gas/pending.h"
+#include "gas/sharing.h"
+#include "mem/alt_stack.h"
+#include "mem/caught_calls.h"
+#include "mem/engines.h"
+#include "mem/large_frames.h"
+#include "mem/restartable.h"
+#include "mem/uffd_engine.h"
+#include "runtime/api/direct.h"
+#include "runtime/language/atomics.h"
+#include "runtime/language/global_malloc.h"
+#include "runtime/language/lock_calls.h"
+#include "runtime/process/output.h"
+#include "runtime/process/shared_process.h"
+#include "runtime/process/signals.h"
+#include "runtime/process/stream_formats.h"
+#include "runtime/process/streams.h"
+#include "runtime/process/system_calls.h"
+#include "runtime/rank/agreement.h"
+#include "runtime/rank/binding.h"
+#include "runtime/rank/fences.h"
+#include "runtime/rank/job_counters.h"
+#include "runtime/rank/loaded_objects.h"
+#include "runtime/rank/memory_tiers.h"
+#include "runtime/rank/numa_memory.h"
+#include "runtime/rank/own_addresses.h"
+#include "runtime/rank/process_state.h"
+#include "runtime/rank/segments.h"
+#include "runtime/rank/stacks.h"
+#include "runtime/rank/thread_contexts.h"
+#include "runtime/report/crash.h"
+#include "runtime/report/heap_report.h"
+#include "runtime/report/mixing_check.h"
+#include "runtime/report/peer_lost.h"
+#include "runtime/report/places.h"
+#include "runtime/report/polling_check.h"
+#include "runtime/report/race_report.h"
+#include "runtime/report/statistics_ticker.h"
+#include "runtime/report/thread_locals_check.h"
+#include "runtime/report/thread_report.h"
+#include "runtime/report/time_report.h"
+#include "runtime/report/trace_file.h"
+#include "sched/scheduler.h"
+#include "sched/words.h"
+#include "topo/threads.h"
+#include "topo/topo.h"
+#include "ult/layout.h"
+#include "ult/pool.h"
+#include "ult/runtime_section.h"
+#include "ult/sanitizer.h"
+
+namespace kasane::runtime {
+namespace {
+
+std::atomic<Runtime*> g_current{nullptr};
+
+/// A registered region of this rank. Lives as long as the process.
+struct Region {
+  std::byte* base = nullptr;
+  std::size_t bytes = 0;
+};
+
+Result<Region> attach_region(comm::Engine& engine, comm::RegionId id, std::size_t bytes) {
+  bytes = (bytes + 4095) / 4096 * 4096;
+  auto memory = engine.transport().make_memory(id, bytes);
+  KASANE_TRY(memory);
+  KASANE_TRY(engine.attach(id, -1, *memory, bytes));
+  return Region{*memory, bytes};
+}
+
+std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::usable_cores() / ranks); }
+
+}  // namespace
+
+struct Runtime::State {
+  Options options;
+  bool attached = false;                        ///< no pool, scheduler, stacks and fences
+  std::shared_ptr<comm::mpi::Library> own_mpi;  ///< attached: the program's
+  Rank rank{0};
+  std::uint32_t ranks = 1, workers = 1;
+  Segments segments;
+  bool common_stacks = false;  ///< stacks of all ranks are never armed and never moved (stacks.h)
+
+  std::unique_ptr<comm::Session> session;
+  comm::Transport* transport = nullptr;       ///< the session's
+  std::unique_ptr<comm::Engine> comm_engine;  ///< over it; all regions are attached through it
+  std::vector<LoadedObject> objects;          ///< loaded before any network library
+  std::optional<comm::PollWaiter> start_waiter;
+  std::optional<comm::Collectives> collectives;
+  std::optional<SharedProcess> shared_process;  ///< null on one rank, and where each rank runs main
+  std::optional<mem::Space> space;
+  std::optional<mem::BlockTable> table;
+  std::optional<mem::BlockSet> cached, dirty;
+  std::unique_ptr<mem::FaultEngine> engine;
+  std::optional<gas::Directory> directory;
+  std::unique_ptr<gas::AddressCache> addresses;
+  std::unique_ptr<gas::Sharing> sharing;
+  std::unique_ptr<gas::DirectAccess> access;
+  std::optional<dsm::Coherence> coherence;
+  std::optional<gas::GiveService> give_service;
+  /// as in segments
+  std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
+  std::vector<std::unique_ptr<gas::Heap>> pools;
+  topo::NodeSet memory_nodes;
+  std::optional<NumaMemory> numa;
+  std::unique_ptr<MemoryTiers> tiers;                  ///< null: global memory stays in DRAM
+  std::unique_ptr<gas::AutoRelocator> auto_relocator;  ///< null: pages stay where they are
+  std::optional<JobCounters> job_counters;
+  std::optional<PlaceTables> places;  ///< --stats
+  std::uint64_t workers_begin_ns = 0;
+  std::optional<StatisticsTicker> ticker;  ///< --stats=TIME
+  std::optional<TraceRegion> trace;        ///< --trace
+  std::optional<ThreadContexts> contexts;
+  std::unique_ptr<MixingCheck> mixing;               ///< --check mixing
+  std::unique_ptr<ThreadLocalsCheck> thread_locals;  ///< --check globals
+  std::optional<RaceReport> races;                   ///< --check races
+  OneRankVariables own_variables;
+  std::optional<Direct> direct;
+  std::optional<Atomics> atomics;  ///< with several ranks
+  std::optional<Fences> fences;
+  std::unique_ptr<Stacks> stacks;
+  std::optional<sched::RegionWords> words;
+  std::optional<sched::Scheduler> scheduler;
+  std::unique_ptr<ult::Pool> pool;
+  std::optional<ThreadReporter> reporter;
+  std::optional<PollingCheck> polling;      ///< --check polling
+  std::uint64_t clock_offset_ns = 0;        ///< the job's clock minus now_ns()
+  const std::uint64_t begin_ns = now_ns();  ///< start of this process
+
+  Binding binding;
+  std::vector<std::thread> worker_threads;
+  std::thread service_thread;
+  std::atomic<bool> running{false}, service_stop{false}, stop_requested{false};
+  std::atomic<pid_t> shut_down_by{0};       ///< the OS thread that ends the job; 0: none yet
+  std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
+  bool trace_lost = false;                  ///< on rank 0 at the end: it could not be written
+  std::uint64_t races_found = 0;            ///< by all ranks; set on rank 0 at the end
+  /// the network is closed: memory of other ranks cannot be reached any more
+  std::atomic<bool> network_closed{false};
+  std::atomic<std::uint32_t> workers_left{0};
+  bool others_ended = false;  ///< after join_workers(): no worker runs but perhaps the one that calls exit()
+  const std::thread::id first_thread = std::this_thread::get_id();
+  /// on rank 0: the code with which a thread of another rank called exit(); kNoExit: none has
+  static constexpr std::int64_t kNoExit = INT64_MIN;
+  std::atomic<std::int64_t> exit_asked{kNoExit};
+  /// handlers of the program's signals have stored, and their rank has released
+  std::atomic<bool> handlers_stored_elsewhere{false};
+  std::uint64_t handlers_ns = 0;  ///< when the service thread last released what handlers stored here
+  std::uint64_t roots = 0;        ///< root threads started, by main
+  std::byte* main_stack_low = nullptr;
+
+  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> join(comm::Job job, std::byte*& space_base);
+  Result<void> build_engine();
+  void begin();
+  void catch_calls();
+  void begin_catching_on_one_rank() noexcept;
+  std::atomic<bool> calls_caught{false};
+  Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_space(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_directory();
+  Result<void> build_tiers();
+  Result<void> build_fault_engine();
+  Result<void> build_coherence();
+  void ask_for_large_frames();
+  Result<void> build_heaps();
+  Result<void> build_counters();
+  Result<void> build_access();
+  void share_variables();
+  Result<void> build_threads();
+  /// What a program may move, or give other pages: the heaps, and all behind them, its variables too.
+  [[nodiscard]] std::uint64_t movable_bytes() const noexcept {
+    return space->bytes() - segments.heaps_offset();
+  }
+  void connect_atomics() noexcept;
+  void own_locks() noexcept;
+  std::vector<sched::Distance> distances_from_here();
+  std::uint64_t agree_on_clock();
+  Result<void> compare_objects();
+  void report();
+  void count_races();
+  [[nodiscard]] std::string transport_and_engine() const;
+  void print_statistics();
+  void report_thread_locals();
+  void report_heap();
+  void count_misplaced_pages();
+  CounterSums counters_of(Rank);
+  std::string time_of_workers();
+  Result<void> give_main_a_stack();
+  Result<void> start_threads(std::uint32_t first_worker);
+  Result<void> start_servers();
+  void begin_worker(std::uint32_t w);
+  void service_loop();
+  void exit_as_asked();
+  void pass_on_stores_of_handlers(dsm::ThreadContext&);
+  bool join_workers();
+  void stop_service();
+  Result<void> check_open(const char* what) const;
+  /// Null: no heap has pages of this size, or holds the address.
+  [[nodiscard]] gas::Heap* heap_of(std::uint64_t page_bytes) noexcept;
+  [[nodiscard]] gas::Heap* heap_at(const void*) noexcept;
+  [[nodiscard]] std::vector<gas::Heap*> all_heaps() noexcept {
+    std::vector<gas::Heap*> all{&*heaps[0], &*heaps[1], &*heaps[2]};
+    for (const auto& one : pools) all.push_back(one.get());
+    return all;
+  }
+  /// Refuses ranges that do not lie wholly in a heap: programs may move the pages of heaps only.
+  Result<void> check_movable(const void* p, std::size_t bytes, const char* what) const;
+  /// The range was got or put directly: pages of other ranks may come here.
+  Result<void> explain(const std::optional<gas::MoveRefusal>&, const char* what) const;
+  Result<void*> allocate(std::size_t bytes, std::size_t align, Placement, bool* fresh);
+  Result<void> put_zeros(std::uint64_t offset, std::size_t bytes);
+  /// Peers are not mapped here, and operations complete later.
+  [[nodiscard]] bool over_network() const { return !transport->facts().completes_inline; }
+  void end_over_network(bool all_joined);
+  void complete_puts();
+  void progress_pending_sends();
+  /// Workers, the service thread, all other threads, faults served for other threads, the pager.
+  [[nodiscard]] std::size_t counted_threads() const { return workers + 4; }
+  [[nodiscard]] std::uint32_t traced_threads() const { return workers + 3; }  ///< all but the pager
+
+  /// Whether the offset lies in stacks that all ranks share: memory that is always present.
+  [[nodiscard]] bool in_common_stacks(std::uint64_t offset) const noexcept {
+    return common_stacks && segments.in_stacks(offset, ranks);
+  }
+  /// Null: the access is possible now, or has to be repeated. Else the access is invalid; returns what the
+  /// address means.
+  const char* serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served);
+  [[nodiscard]] const char* overflow_text(StackId) const noexcept;
+  static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served);
+  static void on_stop(void* self, const comm::Message&) noexcept;
+};
+
+// ---- construction -----------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base,
+                                                 std::vector<mem::Window> variables) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
+    // Not destroyed: MPI_Finalize waits for all ranks, and ranks without an error wait for this one. The
+    // caller ends the process, and the launcher the job.
+    (void)state.release();
+    return tl::unexpected(std::move(built.error()));
+  }
+  std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
+  g_current.store(runtime.get());
+  if (auto& shared = runtime->state_->shared_process) shared->begin(*runtime->state_->contexts);
+  if (auto attached = attach_malloc(*runtime); !attached) {
+    (void)runtime.release();  // as above
+    return tl::unexpected(std::move(attached.error()));
+  }
+  runtime->state_->begin();
+  runtime->state_->own_locks();
+  leave_common_heap(runtime->state_->ranks);
+  // Last: from here on the search for a stream's address costs a try for each rank.
+  divide_streams(runtime->state_->ranks, runtime->state_->rank);
+  return runtime;
+}
+
+Result<std::unique_ptr<Runtime>> Runtime::attach(const Options& options, comm::Job job,
+                                                 std::shared_ptr<comm::mpi::Library> mpi) {
+  auto state = std::make_unique<State>();
+  state->options = options;
+  state->attached = true;
+  state->own_mpi = std::move(mpi);
+  expect_peers_to_leave(false);
+  if (auto built = state->build(std::move(job), nullptr, {}); !built) {
+    (void)state.release();  // other ranks may use what it has given them
+    return tl::unexpected(std::move(built.error()));
+  }
+  std::unique_ptr<Runtime> runtime(new Runtime(std::move(state)));
+  g_current.store(runtime.get());
+  runtime->state_->begin();
+  if (auto started = runtime->state_->start_servers(); !started) {
+    (void)runtime.release();
+    return tl::unexpected(std::move(started.error()));
+  }
+  return runtime;
+}
+
+void Runtime::State::begin() {
+  // every rank has its handlers and memory before the first message
+  collectives->barrier();
+  catch_calls();
+  if (trace) trace->note_start();
+  connect_atomics();
+}
+
+/// Where memory that a program names in a system call may be absent, and the kernel does not wait for it; and
+/// with several ranks, whose descriptors differ. On
+/// one rank without --dram that begins with the first allocation of whole pages, which are armed when they
+/// are touched, or with the first eviction (begin_catching_on_one_rank()). But where a program closes
+/// descriptors by libc's functions, not by ours (dlopen, as Python has it), its calls are always seen.
+void Runtime::State::catch_calls() {
+  const bool all_here = ranks == 1 || attached;  // and their descriptors
+  const bool kernel_waits = engine->name() == mem::kUffdThread;
+  const bool seen = ::dlsym(RTLD_DEFAULT, "close") == reinterpret_cast<void*>(&::close);
+  if (ult::kSanitized || (seen && ((all_here && kernel_waits) || (ranks == 1 && options.dram_bytes == 0))))
+    return;
+  calls_caught.store(true);
+  if (!all_here) {
+    rlimit files{};
+    ::getrlimit(RLIMIT_NOFILE, &files);
+    std::uint64_t least = files.rlim_cur;
+    collectives->allreduce(comm::Reduce::min, {&least, 1});
+    number_descriptors(Descriptors(ranks, rank, least));
+  }
+  begin_catching_calls(kernel_waits);
+}
+
+void Runtime::State::begin_catching_on_one_rank() noexcept {
+  if (tiers == nullptr || ult::kSanitized || engine->name() == mem::kUffdThread) return;
+  if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
+}
+
+Runtime::Runtime(std::unique_ptr<State> state) : state_(std::move(state)), direct_(&*state_->direct) {}
+
+Runtime::~Runtime() {
+  shut_down();
+  detach_malloc();
+  mem::pass_caught_calls();
+  g_current.store(nullptr);
+  state_->engine->stop();  // before what its handler uses
+}
+
+Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
+Rank Runtime::here() noexcept {
+  const Runtime* const r = g_current.load(std::memory_order_acquire);
+  return r != nullptr ? r->state_->rank : Rank{0};
+}
+
+Result<void> Runtime::State::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
+  KASANE_TRY(join(std::move(job), space_base));
+  set_log_level(parse_log_level(options.log_level).value());
+  auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
+                                  options.main_stack_bytes, static_cast<std::uint32_t>(options.numa_pools));
+  KASANE_TRY(divided);
+  segments = *divided;
+
+  start_waiter.emplace(*transport);
+  collectives.emplace(*transport, *start_waiter);
+  transport->set_handler(gas::kStopHandler, &State::on_stop, this);
+  if (ranks > 1 && !options.main_in_every_rank) {
+    shared_process.emplace(*transport);
+    if (raw(rank) == 0) note_stream_formats();  // main's, which tells the others
+  }
+  KASANE_TRY(build_engine());
+  if (!options.globals_shared || options.main_in_every_rank) variables.clear();
+  if (ranks == 1) own_variables = OneRankVariables(std::exchange(variables, {}));
+  KASANE_TRY(build_memory(space_base, std::move(variables)));
+  if (attached) {
+    clock_offset_ns = agree_on_clock();
+    KASANE_TRY(collectives->attach());  // the program's barriers
+  } else {
+    take_own_addresses(rank, ranks);
+    KASANE_TRY(build_threads());
+  }
+  log(LogLevel::debug, "rank {} of {}: {}", raw(rank), ranks, transport_and_engine());
+  return attached ? Result<void>() : compare_objects();
+}
+
+/// Joins the other ranks, and agrees with them on what the launcher has not fixed before the fork.
+Result<void> Runtime::State::join(comm::Job job, std::byte*& space_base) {
+  objects = loaded_objects();
+  auto joined = comm::Session::join(options.session, std::move(job), std::move(own_mpi));
+  KASANE_TRY(joined);
+  session = std::move(*joined);
+  transport = &session->transport();
+  rank = transport->rank();
+  ranks = transport->ranks();
+  transport->set_peer_lost(end_of_peer, nullptr);
+  if (attached) transport->limit_memory();
+  const std::uint32_t here =
+      std::max<std::uint32_t>(1, static_cast<std::uint32_t>(session->job().host_ranks().size()));
+  memory_nodes = topo::memory_nodes();
+  options.numa_pools = NumaMemory::pools_wanted(memory_nodes);
+  if (space_base == nullptr) {
+    auto agreed = agree(session->out_of_band(), options, default_workers(here));
+    KASANE_TRY(agreed);
+    space_base = *agreed;
+    note_joined(rank, ranks, options.main_in_every_rank, space_base, options.space_bytes);
+  }
+  workers = options.workers != 0 ? static_cast<std::uint32_t>(options.workers) : default_workers(ranks);
+  auto bind = topo::BindTo::parse(options.bind);
+  if (!bind) return fail(bind.error().code, "--bind (KASANE_BIND): " + bind.error().message);
+  bind->scatter = options.bind_scattered;
+  if (bind->what != topo::BindTo::What::none) {
+    const auto& host_ranks = session->job().host_ranks();
+    const auto before = static_cast<std::uint32_t>(std::find(host_ranks.begin(), host_ranks.end(), rank) -
+                                                   host_ranks.begin());
+    const bool parts = options.session.hosts > 1;  // parts of one host, whose cores they share
+    auto made = parts ? Binding::create(*bind, raw(rank), ranks, workers)
+                      : Binding::create(*bind, before % here, here, workers);
+    KASANE_TRY(made);
+    binding = std::move(*made);
+  }
+  // Threads of different ranks access each other's deques and records; the rank that holds them uses the
+  // CPU's atomics (rule 15).
+  if (transport->facts().atomics_coherent_with_cpu) return {};
+  return fail(Errc::unsupported,
+              "the transport " + std::string(transport->facts().name) +
+                  " has atomics that the CPU does not see as such; choose another one (--transport)");
+}
+
+/// Rule 14: every rank has to have loaded the same code at the same addresses as rank 0, and to have the same
+/// guards. An error names the first object that differs.
+Result<void> Runtime::State::compare_objects() {
+  const auto& mine = objects;
+  std::vector<std::uint64_t> digests(mine.size() + 2);
+  digests[0] = digest(mine);
+  digests[1] = mine.size();
+  for (std::size_t i = 0; i < mine.size(); ++i) digests[2 + i] = mine[i].digest;
+
+  const std::uint64_t guards = guards_digest();
+  std::array<std::uint64_t, 3> first{digests[0], digests[1], guards};
+  collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(first)));
+  std::vector<std::uint64_t> theirs(first[1]);
+  if (raw(rank) == 0) std::copy(digests.begin() + 2, digests.end(), theirs.begin());
+  collectives->broadcast(Rank{0}, std::as_writable_bytes(std::span(theirs)));
+  if (first[0] == digests[0]) {
+    if (first[2] == guards) return {};
+    return fail(
+        Errc::unsupported,
+        "rank " + std::to_string(raw(rank)) +
+            " has other stack guards than rank 0; threads cannot move between them. Under mpirun they "
+            "are made from KASANE_JOB_KEY: pass the same one to all ranks (mpirun -x KASANE_JOB_KEY, -genv "
+            "KASANE_JOB_KEY TEXT)");
+  }
+  std::size_t i = 0;
+  while (i < mine.size() && i < theirs.size() && mine[i].digest == theirs[i]) ++i;
+  return fail(Errc::unsupported,
+              "rank " + std::to_string(raw(rank)) +
+                  " has loaded other code than rank 0, or at another address: " +
+                  (i < mine.size() ? mine[i].name : std::string("rank 0 has more objects")) +
+                  "; threads cannot move between them. Start all ranks from one image (kasane run); under "
+                  "mpirun each host needs the same "
+                  "program and libraries, and all must allow personality(ADDR_NO_RANDOMIZE), or none");
+}
+
+/// The engine's threads (KASANE_ISSUE=offload) make progress from here on, while handlers are still being
+/// set: no message for these arrives before the barrier at the end of create().
+Result<void> Runtime::State::build_engine() {
+  comm::EngineOptions wanted;
+  // As many as DirectAccess has parts; where every peer is mapped operations need no records.
+  wanted.operations = 1024;
+  if (transport->facts().completes_inline) wanted.operations = wanted.packs = wanted.argument_buffers = 16;
+  auto made = comm::Engine::create(*transport, options.engine.set_in(wanted));
+  KASANE_TRY(made);
+  comm_engine = std::move(*made);
+  return {};
+}
+
+/// From its end on faults are served.
+Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+  KASANE_TRY(build_space(space_base, std::move(variables)));
+  KASANE_TRY(build_directory());
+  KASANE_TRY(build_tiers());
+  KASANE_TRY(build_fault_engine());
+  KASANE_TRY(build_coherence());
+  KASANE_TRY(build_heaps());
+  KASANE_TRY(build_counters());
+  KASANE_TRY(build_access());
+  return engine->start(&State::on_fault, this);
+}
+
+/// The views, and which part of them the stacks of a job on one host are.
+Result<void> Runtime::State::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
+  mem::place_windows(variables, options.space_bytes);
+  auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
+  KASANE_TRY(made_space);
+  space.emplace(std::move(*made_space));
+  numa.emplace(*transport, *space, segments.pools, memory_nodes);
+  if (const auto node = binding.node()) KASANE_TRY(numa->prefer(*node));
+  KASANE_TRY(comm_engine->attach(gas::kFrames, space->frames_fd(), space->a(0), space->bytes()));
+  // --check races finds races on stacks only where stacks are coherent by copies.
+  common_stacks = options.common_stacks && !options.check_races && CommonStacks::possible(*transport);
+  if (common_stacks) KASANE_TRY(CommonStacks::show(*space, segments, *transport));
+  return {};
+}
+
+/// Where pages live, and who uses them.
+Result<void> Runtime::State::build_directory() {
+  const auto pages = segments.pages(space->bytes());
+  KASANE_TRY(pages);
+  KASANE_TRY(attach_region(*comm_engine, gas::kDirectory, gas::Directory::region_bytes(*pages, ranks)));
+  directory.emplace(*transport, *pages);
+  auto made_sharing = gas::Sharing::create(
+      *transport, *directory, {options.classification, segments.heaps_offset(), movable_bytes()});
+  KASANE_TRY(made_sharing);
+  sharing = std::move(*made_sharing);
+  return {};
+}
+
+/// What of the pages may be on SSD, and the addresses that say so.
+Result<void> Runtime::State::build_tiers() {
+  const std::uint64_t all_heaps = segments.heaps_offset(), heap_bytes = segments.heaps_end() - all_heaps;
+  const auto here = session->job().host_ranks();
+  auto budget = attach_region(*comm_engine, gas::kBudget, MemoryTiers::budget_bytes(here));
+  KASANE_TRY(budget);
+  auto made_tiers =
+      MemoryTiers::create({*transport,
+                           *collectives,
+                           here,
+                           *space,
+                           *directory,
+                           {all_heaps, heap_bytes},
+                           {segments.stacks_offset, segments.stack_bytes, ranks * segments.stacks_per_rank},
+                           workers,
+                           budget->base},
+                          options);
+  KASANE_TRY(made_tiers);
+  tiers = std::move(*made_tiers);
+  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
+  auto made_addresses = gas::AddressCache::create({*transport, *directory, sharing.get(), where_pages_go});
+  KASANE_TRY(made_addresses);
+  addresses = std::move(*made_addresses);
+  return {};
+}
+
+/// What this rank knows of its blocks, and how it learns of accesses to those that are absent.
+Result<void> Runtime::State::build_fault_engine() {
+  auto made_table = mem::BlockTable::create(space->blocks());
+  KASANE_TRY(made_table);
+  table.emplace(std::move(*made_table));
+  for (auto* set : {&cached, &dirty}) {
+    auto made = mem::BlockSet::create(space->blocks());
+    KASANE_TRY(made);
+    set->emplace(std::move(*made));
+  }
+  // MPI reads memory of other processes, for which only this engine's faults wait.
+  const bool by_thread = attached && options.faults == "auto" && mem::engine_for(mem::kUffdThread);
+  auto made_engine = mem::make_fault_engine(*space, by_thread ? mem::kUffdThread : options.faults);
+  KASANE_TRY(made_engine);
+  engine = std::move(*made_engine);
+  numa->use(*engine);
+  if (common_stacks) {
+    KASANE_TRY(engine->leave_open(
+        {mem::block_of(segments.all_stacks_offset()), segments.all_stacks_bytes(ranks) / mem::kBlockBytes}));
+  }
+  return {};
+}
+
+/// What keeps the ranks' copies the same, and moves pages to where they are used.
+Result<void> Runtime::State::build_coherence() {
+  if (!options.relocation_off && ranks > 1) {
+    auto made_relocator =
+        gas::AutoRelocator::create(*transport, *directory, {segments.heaps_offset(), movable_bytes()});
+    KASANE_TRY(made_relocator);
+    auto_relocator = std::move(*made_relocator);
+  }
+  if (options.check_races) {
+    know_program();
+    races.emplace(*space, rank);
+  }
+  gas::Tiers* const where_pages_go = tiers != nullptr ? &tiers->tiers() : nullptr;
+  coherence.emplace(dsm::Coherence::Parts{
+      *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
+      where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
+  give_service.emplace(*transport, coherence->mover());
+  if (tiers != nullptr) {
+    tiers->connect(*addresses, *coherence);
+    ask_for_large_frames();
+  }
+  return {};
+}
+
+/// Where frames come and go.
+void Runtime::State::ask_for_large_frames() {
+  const std::uint64_t frame_bytes = mem::large_frame_bytes();
+  for (const Segments::Heap& heap : segments.heaps)
+    for (std::byte* view : {space->a(0), space->v(0)})
+      mem::ask_for_large_frames(view + heap.offset, heap.offset, heap.bytes, heap.page_bytes, frame_bytes);
+  if (const Segments::Pools& of = segments.pools; of.count != 0)
+    for (std::byte* view : {space->a(0), space->v(0)})
+      mem::ask_for_large_frames(view + of.offset, of.offset, of.bytes * of.count, mem::kPageBytes,
+                                frame_bytes);
+}
+
+Result<void> Runtime::State::build_heaps() {
+  constexpr std::array regions{gas::kHeap, gas::kHeapOfSmallPages, gas::kHeapOfLargePages};
+  const auto base = reinterpret_cast<std::uintptr_t>(space->v(0));
+  for (std::size_t i = 0; i < heaps.size(); ++i) {
+    const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, base,
+                                   regions[i]};
+    KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
+    heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
+  }
+  if (const Segments::Pools& of = segments.pools; of.count != 0) {
+    gas::Heap::Config config{of.offset, of.bytes, workers, base, gas::kNumaPools};
+    const std::size_t region = gas::Heap::region_bytes(config, ranks);
+    KASANE_TRY(attach_region(*comm_engine, config.region, region * of.count));
+    for (; config.offset != of.end(); config.offset += of.bytes, config.region_offset += region)
+      pools.push_back(
+          std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover(), *coherence));
+  }
+  return {};
+}
+
+/// The counters of each thread that the runtime has, and what is noted beside them.
+Result<void> Runtime::State::build_counters() {
+  KASANE_TRY(attach_region(*comm_engine, gas::kStatistics, JobCounters::bytes(counted_threads())));
+  job_counters.emplace(*transport, counted_threads());
+  if (!options.trace.empty()) {
+    if (raw(rank) == 0) KASANE_TRY(TraceRegion::can_write(options.trace));
+    auto logs =
+        attach_region(*comm_engine, gas::kTrace, TraceRegion::bytes(traced_threads(), options.trace_events));
+    KASANE_TRY(logs);
+    trace.emplace(logs->base, job_counters->own(), traced_threads(), options.trace_events);
+  }
+  if (options.statistics && !attached) {
+    auto tables = attach_region(*comm_engine, gas::kPlaces, PlaceTables::bytes(workers));
+    KASANE_TRY(tables);
+    know_program();
+    places.emplace(tables->base, job_counters->own(), workers);
+  }
+  contexts.emplace(*transport, job_counters->own(), workers);
+  return {};
+}
+
+/// Direct access and atomics.
+Result<void> Runtime::State::build_access() {
+  auto made_access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), space->bytes(),
+                                               space->addresses());
+  KASANE_TRY(made_access);
+  access = std::move(*made_access);
+  auto pending = attach_region(*comm_engine, gas::kPending, gas::PendingTable::kRegionBytes);
+  KASANE_TRY(pending);
+  if (options.check_mixing) mixing = std::make_unique<MixingCheck>(*space, *coherence, rank);
+  direct.emplace(*access, *space, *contexts, pending->base, mixing.get(), own_variables);
+  share_variables();
+  if (ranks > 1) {
+    KASANE_TRY(attach_region(*comm_engine, gas::kAtomics, Atomics::kRegionBytes));
+    atomics.emplace(Atomics::Parts{*transport, *access, *coherence, *sharing, *contexts, *space, segments,
+                                   common_stacks});
+    direct->come_after_fences(*atomics);
+  }
+  return {};
+}
+
+/// Rank 0 owns the program's variables first: M has their bytes there. Before any rank touches one, since
+/// create() ends with a barrier.
+void Runtime::State::share_variables() {
+  if (raw(rank) != 0) return;
+  auto& io = contexts->here().io;
+  for (const mem::Window& window : space->addresses().parts().subspan(1)) {
+    const mem::PageRange pages = directory->pages().in(window.offset, window.bytes);
+    directory->name_fresh(io, PageId{pages.first}, pages.size(), [this](PageId) { return rank; });
+  }
+}
+
+/// From here on the program's atomics in the space go to their owners.
+void Runtime::State::own_locks() noexcept {
+  const std::byte* const base = space->v(0);
+  const std::uint64_t end = segments.all_stacks_offset() + segments.all_stacks_bytes(ranks);
+  own_locks_of_program({base, options.space_bytes},
+                       {base + segments.main_offset, base + end});  // main's stack lies before the others
+}
+
+void Runtime::State::connect_atomics() noexcept {
+  if (!atomics) return;
+  const bool restartable = mem::can_restart_sequences();
+  if (restartable) coherence->allow_restartable();
+  const std::atomic<std::uint32_t>& first = (*table)[BlockId{0}];
+  runtime::connect_atomics(
+      &*atomics, atomics->connection(restartable ? reinterpret_cast<const std::uint32_t*>(&first) : nullptr));
+}
+
+/// The distance of each rank from this one. Collective. The workers are not bound yet, so a plan for them
+/// says where they will run.
+std::vector<sched::Distance> Runtime::State::distances_from_here() {
+  static constexpr std::uint32_t kSeveral = topo::RankPlan::kSeveralNodes;
+  const auto node = [](std::uint32_t word) { return word == kSeveral ? std::nullopt : std::optional(word); };
+  std::vector<std::uint32_t> planned = binding.worker_nodes();
+  if (planned.empty()) planned = {topo::only_numa_node().value_or(kSeveral)};
+  const bool one = std::ranges::count(planned, planned[0]) == std::ssize(planned);
+  const std::uint32_t mine = one ? planned[0] : kSeveral;
+  std::vector<std::uint32_t> nodes(ranks);
+  collectives->allgather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(nodes)));
+  std::vector<sched::Distance> distances(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    distances[r] = sched::distance(session->job().on_this_host(Rank{r}), node(mine), node(nodes[r]));
+  return distances;
+}
+
+/// The time of day minus now_ns(), as the host's first rank reads them: the same for all ranks of the host.
+/// Hosts whose times of day agree have the same clock.
+std::uint64_t Runtime::State::agree_on_clock() {
+  timespec day;
+  ::clock_gettime(CLOCK_REALTIME, &day);
+  const std::uint64_t ahead = static_cast<std::uint64_t>(day.tv_sec) * 1'000'000'000u +
+                              static_cast<std::uint64_t>(day.tv_nsec) - now_ns();
+  std::vector<std::uint64_t> all(ranks);
+  collectives->allgather(std::as_bytes(std::span(&ahead, 1)), std::as_writable_bytes(std::span(all)));
+  std::uint32_t first = 0;
+  while (!session->job().on_this_host(Rank{first})) ++first;
+  return all[first];
+}
+
+Result<void> Runtime::State::build_threads() {
+  auto region = attach_region(*comm_engine, gas::kThreads,
+                              ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
+  KASANE_TRY(region);
+  fences.emplace(*coherence, *contexts);
+  const Stacks::Parts parts{coherence->mover(), *contexts, *space,     directory->pages(),
+                            segments,           rank,      tiers.get()};
+  if (common_stacks)
+    stacks = std::make_unique<CommonStacks>(parts);
+  else
+    stacks = std::make_unique<MovingStacks>(parts, *coherence);
+  words.emplace(*transport, gas::kThreads);
+
+  ult::Config config;
+  clock_offset_ns = agree_on_clock();
+  config.clock_offset_ns = clock_offset_ns;
+  config.rank = rank;
+  config.ranks = ranks;
+  config.workers = workers;
+  config.slots_per_rank = segments.slots_per_rank(ranks);
+  config.stacks_per_rank = static_cast<std::uint32_t>(segments.stacks_per_rank);
+  config.stack_bytes = segments.stack_bytes;
+  config.stacks = space->v(segments.stacks_offset);
+  config.first_stack_bytes = segments.first_stack_bytes;
+  config.region = region->base;
+  config.counters = job_counters->own();
+  config.words = &*words;
+  config.edges = &*fences;
+  config.mover = &*stacks;
+  config.prepare_stack = [](void* self, StackId stack) { static_cast<Stacks*>(self)->prepare(stack); };
+  if (common_stacks) {
+    config.trim_stack = [](void* self, StackId stack) {
+      static_cast<CommonStacks*>(static_cast<Stacks*>(self))->trim(stack);
+    };
+    config.use_trimmed_stack = [](void* self, StackId stack) {
+      static_cast<CommonStacks*>(static_cast<Stacks*>(self))->use_trimmed(stack);
+    };
+  }
+  config.stack_context = stacks.get();
+  config.leftover = g_partial_line;
+  config.worker_nodes = binding.worker_nodes();
+  if (options.check_globals && ranks * workers > 1) thread_locals = ThreadLocalsCheck::create(workers);
+  scheduler.emplace(*transport, *words, *fences, *stacks, config, distances_from_here(), options.seed);
+  config.other_ranks = &*scheduler;
+  transport->set_nudge([](void* self, Rank to) noexcept { static_cast<sched::Scheduler*>(self)->nudge(to); },
+                       &*scheduler);
+  auto made = ult::Pool::create(config);
+  KASANE_TRY(made);
+  pool = std::move(*made);
+  if (options.check_polling && ranks > 1) polling.emplace(*pool, *space);
+  reporter.emplace(*pool, process().threads, options.deadlock_s * 1'000'000'000,
+                   options.main_in_every_rank && raw(rank) != 0);
+  return {};
+}
+
+// ---- faults -----------------------------------------------------------------------------------------------
+
+/// What an access to the stack's guard means.
+const char* Runtime::State::overflow_text(StackId stack) const noexcept {
+  if (raw(stack) == 0 && segments.first_stack_bytes != segments.stack_bytes)
+    return "stack overflow of the first thread; give it more with kasane run --main-stack SIZE, or "
+           "KASANE_MAIN_STACK";
+  if (pool != nullptr && pool->has_refused_threads())
+    return "stack overflow of a thread. All call stacks of the rank were in use, so threads ran on their "
+           "creators' stacks what they would have forked; give the rank more stacks with kasane run --slots "
+           "N, "
+           "or KASANE_SLOTS, or fork less deeply";
+  return "stack overflow of a thread; give threads more with kasane run --stack SIZE, or KASANE_STACK";
+}
+
+const char* Runtime::State::serve_fault(std::uint64_t offset, mem::Access wanted, mem::Served served) {
+  if (network_closed.load())
+    return "global memory is gone: the job has ended (a destructor of a static object, or a thread that was "
+           "detached?)";
+  if (segments.in_stacks(offset, ranks) &&
+      offset - segments.stack_offset(segments.stack_at(offset)) < mem::kBlockBytes)
+    return overflow_text(segments.stack_at(offset));
+  if (in_common_stacks(offset)) return "no memory is left for a thread's stack";
+  if (mixing != nullptr) mixing->on_fault(offset, wanted == mem::Access::write);
+  if (races && wanted == mem::Access::write) races->note_store(offset);
+  const bool deep = segments.in_stacks(offset, ranks) && offset < segments.stacks_offset;
+  if (deep) stacks->before_service(offset);
+  PollingCheck::Watched watched;
+  if (polling && served == mem::Served::in_place) watched = polling->before(offset);
+  if (coherence->fault(contexts->of(served), offset, wanted)) {
+    if (deep) stacks->after_service(offset);
+    if (watched.yes) polling->after(offset, watched);
+    return nullptr;
+  }
+  // Nothing else lies below main's stack for gigabytes; small offsets are other mistakes.
+  if (main_stack_low != nullptr && offset < segments.main_offset && offset >= segments.main_offset / 2)
+    return "stack overflow of main; give it more with kasane run --main-stack SIZE, or KASANE_MAIN_STACK";
+  return segments.in_stacks(offset, ranks)
+             ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
+               "--stack, KASANE_STACK), or a wild pointer"
+             : "a wild pointer: nothing is allocated at this address of the space";
+}
+
+/// An invalid access that is served for another thread is repeated and then served in place, on the stack of
+/// the thread that made it.
+bool Runtime::State::on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
+  auto& state = *static_cast<State*>(self);
+  const char* const meaning = state.serve_fault(offset, wanted, served);
+  if (meaning != nullptr && served == mem::Served::in_place)
+    report_wild_access(state.space->v(offset), wanted == mem::Access::write, meaning);
+  return meaning == nullptr;
+}
+
+// ---- threads ----------------------------------------------------------------------------------------------
+
+Result<void> Runtime::State::start_threads(std::uint32_t first_worker) {
+  const PassedCalls passed;
+  running.store(true);
+  workers_begin_ns = now_ns();
+  if (raw(rank) == 0 && options.statistics_every_ns != 0) {
+    ticker.emplace(options.statistics_every_ns, begin_ns,
+                   [this] { return job_counters->total(contexts->here().io); });
+    KASANE_TRY(ticker->start());
+  }
+  KASANE_TRY(start_servers());
+  for (std::uint32_t w = first_worker; w < workers; ++w) {
+    workers_left.fetch_add(1);
+    auto worker = topo::start_thread("a worker", [this, w] {
+      const auto alternate = mem::AltStack::create();
+      KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
+      contexts->enter(w);
+      begin_worker(w);
+      const mem::ProgramThread runs_user_code;
+      if (thread_locals != nullptr) thread_locals->begin(w);
+      pool->run_worker(w);
+      if (thread_locals != nullptr) thread_locals->end(w);
+      workers_left.fetch_sub(1);
+    });
+    KASANE_TRY(worker);
+    worker_threads.push_back(std::move(*worker));
+  }
+  reporter->note_started();
+  if (first_worker != 0) begin_worker(0);  // this thread, after it has created the others
+  return {};
+}
+
+/// On the worker's OS thread.
+void Runtime::State::begin_worker(std::uint32_t w) {
+  binding.bind_worker(w);
+  if (!options.show_binding) return;
+  const std::string memory =
+      binding.node() ? fmt::format(", memory from node {}", *binding.node()) : std::string();
+  fmt::print(stderr, "kasane: rank {}, worker {}: {}{}\n", raw(rank), w, where_this_thread_runs(), memory);
+}
+
+/// The threads that serve the rank itself.
+Result<void> Runtime::State::start_servers() {
+  auto service = topo::start_thread("the service thread", [this] { service_loop(); });
+  KASANE_TRY(service);
+  service_thread = std::move(*service);
+  if (tiers == nullptr) return {};
+  dsm::Pager::Threads threads{[this] { return pool != nullptr && pool->asleep(); }, nullptr,
+                              [this] { begin_catching_on_one_rank(); }};
+  if (pool != nullptr) threads.trim_stacks = [this](std::uint32_t most) { return pool->trim_stacks(most); };
+  return tiers->start(job_counters->own()[counted_threads() - 1], binding, std::move(threads));
+}
+
+/// Serves requests of other ranks. Sleeps when there are none.
+void Runtime::State::service_loop() {
+  const auto alternate = mem::AltStack::create();
+  KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
+  contexts->enter(workers);
+  set_thread_role("service");
+  topo::block_signals_of_program();
+  binding.bind_server();
+  auto& context = contexts->here();
+  while (!service_stop.load()) {
+    const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
+    bool busy = transport->progress();
+    busy |= coherence->serve(context);
+    busy |= give_service->serve(context.io);
+    busy |= access->serve(context.io);
+    if (shared_process) busy |= shared_process->serve();
+    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
+    exit_as_asked();
+    if (!busy && reporter) reporter->serve();
+    if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
+    if (!busy) pass_on_stores_of_handlers(context);
+    if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
+  }
+}
+
+/// What the program's signal handlers stored, in words that threads poll perhaps, becomes visible everywhere.
+void Runtime::State::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
+  constexpr std::uint64_t kAtMostEveryNs = 50'000'000;
+  if (handlers_stored_elsewhere.exchange(false)) coherence->acquire_noticed(context);
+  if (ranks == 1 || shut_down_by.load() != 0 || now_ns() - handlers_ns < kAtMostEveryNs ||
+      !handlers_have_run())
+    return;
+  handlers_ns = now_ns();
+  coherence->release_all(context);
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    if (Rank{r} != rank) context.io.send(Rank{r}, gas::kStopHandler, std::as_bytes(std::span("", 1)));
+}
+
+/// Another rank's thread has called exit().
+void Runtime::State::exit_as_asked() {
+  const std::int64_t code = exit_asked.exchange(kNoExit);
+  if (code == kNoExit) return;
+  auto thread = topo::start_thread("the thread that ends the job", [code] {
+    const auto alternate = mem::AltStack::create();
+    std::exit(static_cast<int>(code));
+  });
+  if (!thread) give_up(thread.error());
+  thread->detach();
+}
+
+/// The end of the job. With one byte: handlers of the sender's signals have stored, and it has released. On
+/// rank 0 with the code of an exit(), which is called by a thread of its own: a handler must not block.
+void Runtime::State::on_stop(void* self, const comm::Message& message) noexcept {
+  auto& state = *static_cast<State*>(self);
+  std::int32_t code = 0;
+  if (message.payload.size() == sizeof code) {
+    std::memcpy(&code, message.payload.data(), sizeof code);
+    state.exit_asked.store(code);
+    return state.transport->wake(state.rank, comm::Doorbell::messages);
+  }
+  if (message.payload.size() == 1) {
+    state.handlers_stored_elsewhere.store(true);
+    return state.transport->wake(state.rank, comm::Doorbell::messages);
+  }
+  state.stop_requested.store(true);
+  state.stop_requested.notify_all();
+}
+
+void Runtime::State::stop_service() {
+  service_stop.store(true);
+  transport->wake(rank, comm::Doorbell::messages);
+  if (service_thread.joinable() && service_thread.get_id() != std::this_thread::get_id())
+    service_thread.join();
+}
+
+/// False: threads still run, or wait in a system call, and the process ends meanwhile: detached ones, as with
+/// std::thread::detach, or those beside which one called exit() (threads_remain()).
+bool Runtime::State::join_workers() {
+  const bool beside_threads = ult::Pool::self() != kNoSlot || std::this_thread::get_id() != first_thread;
+  // the first thread, which is worker 0 of rank 0, is not counted
+  const std::uint32_t own =
+      ult::Pool::current() != nullptr && std::this_thread::get_id() != first_thread ? 1 : 0;
+  pool->stop();
+  for (int i = 0; i < 500 && workers_left.load() != own; ++i) {
+    transport->wake(rank, comm::Doorbell::work);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  others_ended = workers_left.load() == own;
+  count(job_counters->own()[0].ns_workers, workers * (now_ns() - workers_begin_ns));
+  // A call that another OS thread makes may name memory of the space.
+  const bool all = !beside_threads && workers_left.load() == 0 && !pool->calls_outside();
+  for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
+  worker_threads.clear();
+  return all;
+}
+
+void Runtime::serve() {
+  if (const auto started = state_->start_threads(0); !started) give_up(started.error());
+  const mem::ProgramThread runs_signal_handlers;  // those of signals to the process
+  state_->stop_requested.wait(false);
+  shut_down();
+}
+
+void Runtime::shut_down() noexcept {
+  const ult::RuntimeSection section;  // exit() may be called on a thread, whose allocations are global
+  auto& s = *state_;
+  const auto self = static_cast<pid_t>(::syscall(SYS_gettid));
+  pid_t by = 0;
+  if (!s.shut_down_by.compare_exchange_strong(by, self)) {
+    while (by != self) ::pause();  // the process ends under this thread, which called exit() too late
+    return;
+  }
+  if (s.shared_process) s.shared_process->end();
+  if (!s.running.load()) return;
+  own_locks_of_program({}, {});  // a network is used on main's stack from here on
+  s.ticker.reset();
+  if (raw(s.rank) == 0) {
+    for (std::uint32_t r = 1; r < s.ranks; ++r) s.contexts->here().io.send(Rank{r}, gas::kStopHandler, {});
+  } else {
+    s.stop_requested.wait(false);  // exit() with --main all: rank 0 ends the job
+  }
+  const bool joined = s.join_workers();
+  end_signal_handlers();
+  s.complete_puts();
+  s.report_thread_locals();
+  s.report_heap();
+  if (s.races) s.races->tell_places();
+  // A service thread that pulls a page sends requests to other service threads, so none ends before all have
+  // pulled their last page.
+  if (s.auto_relocator != nullptr) s.auto_relocator->close();
+  // A pager that evicts a page sends requests to service threads, too. Once all workers have ended no rank
+  // sends requests to pagers.
+  if (s.tiers != nullptr) {
+    if (s.ranks > 1) s.collectives->barrier();
+    s.tiers->stop();
+  }
+  if (s.ranks > 1 && s.over_network()) return s.end_over_network(joined);
+  if (s.ranks > 1) s.collectives->barrier();
+  if (joined) runtime::connect_atomics(nullptr, {});
+  s.stop_service();
+  s.running.store(false);
+  s.threads_remain.store(!joined);
+  if (raw(s.rank) == 0) s.report();
+  // all ranks wait for each other in it; after exit() no destructor of the session runs
+  s.session->end_mpi();
+}
+
+/// Those that have no waiter; by polling, since exit() may be called anywhere.
+void Runtime::State::complete_puts() {
+  if (!over_network()) return;
+  auto& io = contexts->here().io;
+  (void)gas::await(io, *access, [&](gas::Outstanding& o) {
+    access->flush(io, o);
+    return Result<void>();
+  });
+  coherence->mover().await_entry_updates(io);
+}
+
+/// As shut_down(), of ranks that all end at once.
+void Runtime::detach() noexcept {
+  auto& s = *state_;
+  s.complete_puts();
+  s.report_heap();
+  s.collectives->barrier();  // no rank sends requests to pagers
+  if (s.tiers != nullptr) s.tiers->stop();
+  expect_peers_to_leave();
+  if (raw(s.rank) == 0) s.report();
+  s.collectives->barrier();  // no rank sends requests
+  s.stop_service();
+  runtime::connect_atomics(nullptr, {});
+  s.network_closed.store(true);
+  s.direct->close();
+}
+
+/// Over a network a rank's own service thread serves accesses to its memory, so it runs until no rank sends
+/// requests any more.
+///
+///   own workers have ended ─ allgather ─▶ no worker sends requests ─ rank 0 reads the counters
+///     ─ barrier ─▶ no rank sends requests ─▶ the service thread ends, the network is closed
+void Runtime::State::end_over_network(bool all_joined) {
+  const std::byte mine{all_joined};
+  std::vector<std::byte> joined(ranks);
+  collectives->allgather({&mine, 1}, joined);
+  expect_peers_to_leave();
+  if (raw(rank) == 0) report();
+  collectives->barrier();
+  stop_service();
+  running.store(false);
+  // Detached threads that still run on a rank would use what is destroyed.
+  if (std::find(joined.begin(), joined.end(), std::byte{0}) != joined.end()) {
+    threads_remain.store(true);
+    progress_pending_sends();
+    session->end_mpi();
+    return;
+  }
+  runtime::connect_atomics(nullptr, {});
+  network_closed.store(true);
+  engine->await_handlers();  // a handler that began before still uses the network
+  direct->close();
+  collectives.reset();
+  comm_engine.reset();
+  session.reset();
+}
+
+/// Makes progress on a network that stays open: a peer may still wait in the barrier for a message that has
+/// not been sent yet.
+void Runtime::State::progress_pending_sends() {
+  for (int i = 0; i < 50; ++i) {
+    transport->progress();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+void Runtime::State::report_thread_locals() {
+  const std::string text = thread_locals != nullptr ? thread_locals->text() : std::string();
+  if (!text.empty()) fmt::print(stderr, "kasane: rank {}: {}\n", raw(rank), text);
+}
+
+/// Prepares and prints reports of the heap: returns the workers' cached memory to its rank, and releases
+/// records of allocations to their owners; then each rank reports what was not freed in its share.
+void Runtime::State::report_heap() {
+  if (!options.check_heap && !options.statistics) return;
+  auto& context = contexts->here();
+  if (others_ended) {  // else detached threads still use the caches
+    for (gas::Heap* heap : all_heaps()) {
+      for (std::uint32_t w = 0; w < workers; ++w) heap->flush(context.io, w);
+      heap->flush(context.io, gas::Heap::kShared);
+    }
+  }
+  if (options.check_heap) coherence->release_all(context);
+  count_misplaced_pages();
+  collectives->barrier();
+  if (options.check_heap)
+    std::fputs(leak_report(all_heaps(), context.io, *access, *space, rank).c_str(), stderr);
+  collectives->barrier();
+}
+
+/// Of what was handed out of this rank's shares.
+void Runtime::State::count_misplaced_pages() {
+  if (numa->nodes().count() < 2) return;
+  std::vector<NumaMemory::Range> ranges;
+  auto& io = contexts->here().io;
+  const auto add = [&](gas::Heap& heap, std::uint64_t offset, std::uint64_t bytes) {
+    ranges.push_back({offset + raw(rank) * (bytes / ranks), heap.statistics(io, rank).touched_bytes});
+  };
+  for (std::size_t i = 0; i < heaps.size(); ++i)
+    add(*heaps[i], segments.heaps[i].offset, segments.heaps[i].bytes);
+  for (std::size_t i = 0; i < pools.size(); ++i)
+    add(*pools[i], segments.pools.offset + i * segments.pools.bytes, segments.pools.bytes);
+  const std::uint64_t misplaced = numa->misplaced(ranges);
+  if (Counters* counters = io.counters(); counters != nullptr && misplaced != 0)
+    count(counters->pages_misplaced, misplaced);
+}
+
+/// Reports on the whole job. Called on rank 0 after all workers have ended.
+void Runtime::State::report() {
+  if (trace) {
+    const auto& here = session->job().host_ranks();
+    const auto same_clock = [&](Rank r) {
+      return here.empty() || std::find(here.begin(), here.end(), r) != here.end();
+    };
+    const auto written =
+        trace->write(options.trace, contexts->here().io, {ranks, same_clock, space->addresses()});
+    trace_lost = !written;
+    std::fputs(written ? written->c_str() : ("kasane: " + written.error().message + "\n").c_str(), stderr);
+  }
+  if (options.check_races) count_races();
+  if (options.statistics) print_statistics();
+}
+
+void Runtime::State::count_races() {
+  for (std::uint32_t r = 0; r < ranks; ++r) races_found += counters_of(Rank{r})[row_data_races];
+  fmt::print(
+      stderr,
+      "kasane: {} data race{} found in this run, which does not prove that there are {}. Not seen: loads; "
+      "threads of one rank; stores that leave a byte as it was; and stores of two ranks of which the "
+      "first came to the owner before the second rank read the page. Run it again, on other numbers of "
+      "ranks too (docs/guide/programming.md, Finding data races)\n",
+      races_found, races_found == 1 ? "" : "s", races_found == 0 ? "none" : "no others");
+}
+
+/// The transport between ranks, and how this rank notices accesses to absent memory.
+std::string Runtime::State::transport_and_engine() const {
+  const comm::Facts facts = transport->facts();
+  const std::string between =
+      facts.detail.empty() ? std::string(facts.name) : fmt::format("{} ({})", facts.name, facts.detail);
+  return fmt::format("between ranks: {}; absent memory: {}, served {}", between, engine->name(),
+                     engine->name() == mem::kUffdThread ? "by a thread" : "in place");
+}
+
+/// --stats, on standard error.
+void Runtime::State::print_statistics() {
+  std::vector<CounterSums> of(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) of[r] = counters_of(Rank{r});
+  const double seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+  const std::string text = fmt::format("\nkasane: {} ranks x {} workers, {:.3f} s; {}\n", ranks, workers,
+                                       seconds, transport_and_engine()) +
+                           counter_table(of, seconds) + heap_table(all_heaps(), contexts->here().io, ranks) +
+                           time_of_workers();
+  std::fputs(text.c_str(), stderr);
+}
+
+std::string Runtime::State::time_of_workers() {
+  if (!places) return {};
+  auto& io = contexts->here().io;
+  std::vector<WorkersTime> of;
+  for (std::uint32_t r = 0; r < ranks; ++r)
+    of.push_back(workers_time(job_counters->of_workers(io, Rank{r}, workers)));
+  PlaceTables::All all = places->read(io, ranks);
+  name_places(all.places);
+  return time_table(of, workers, all.places, all.lost_ns);
+}
+
+/// Zeros for other ranks once the network is closed.
+CounterSums Runtime::State::counters_of(Rank of) {
+  if (of == rank) return job_counters->of_own();
+  return network_closed.load() ? CounterSums{} : job_counters->of(contexts->here().io, of);
+}
+
+// ---- main -------------------------------------------------------------------------------------------------
+
+Result<void> Runtime::State::give_main_a_stack() {
+  auto& context = contexts->here();
+  for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes))
+    KASANE_TRY(coherence->mover().assign(context.io, page, rank));
+  coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
+  main_stack_low = space->v(segments.main_offset);
+  return {};
+}
+
+namespace {
+
+struct MainCall {
+  int (*main)(int, char**, char**);
+  int argc;
+  char **argv, **envp;
+  ult::SanitizerStackSwitch trip;
+};
+MainCall* g_main_call = nullptr;  // makecontext passes no pointers
+
+void call_main() {
+  MainCall& call = *g_main_call;
+  call.trip.arrived();
+  leave_runtime(Calls::caught);
+  call.main(call.argc, call.argv, call.envp);
+}
+
+}  // namespace
+
+void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, char** envp) {
+  auto& s = *state_;
+  set_calls(Calls::passed);  // until main
+  if (raw(s.rank) != 0) {    // KASANE_MAIN=all: an ordinary main beside this rank's workers
+    if (const auto started = s.start_threads(0); !started) give_up(started.error());
+    const mem::ProgramThread runs_user_code;
+    leave_runtime(Calls::caught);
+    main(argc, argv, envp);
+    std::abort();  // main ends by exit()
+  }
+  s.contexts->enter(0);
+  if (const auto started = s.start_threads(1); !started) give_up(started.error());
+  const auto stack = s.give_main_a_stack();
+  KASANE_CHECK(stack.has_value(), "no stack for main");
+
+  const mem::ProgramThread runs_user_code;
+  if (!s.options.main_in_every_rank) ult::Pool::enter_program();
+  MainCall call{main, argc, argv, envp, {}};
+  g_main_call = &call;
+  ucontext_t there;
+  ::getcontext(&there);
+  there.uc_stack.ss_sp = s.main_stack_low;
+  there.uc_stack.ss_size = s.segments.main_bytes;
+  there.uc_link = nullptr;
+  ::makecontext(&there, call_main, 0);
+  call.trip.leaving(s.main_stack_low, s.segments.main_bytes);
+  ::setcontext(&there);
+  std::abort();
+}
+
+bool Runtime::at_main() const noexcept {
+  return state_->running.load() && state_->first_thread == std::this_thread::get_id() &&
+         raw(state_->rank) == 0 && ult::Pool::current() == nullptr;
+}
+
+void Runtime::ask_exit(int code) noexcept {
+  const ult::RuntimeSection section;
+  const std::int32_t word = code;
+  state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
+}
+
+void Runtime::run_root(void (*entry)(void*), void* arg) {
+  const PassedCalls passed;  // those of the worker's loop
+  ++state_->roots;
+  ThreadLocalsCheck* const check = state_->thread_locals.get();
+  if (check == nullptr) return state_->pool->run_root(0, entry, arg);
+  struct Around {
+    ThreadLocalsCheck& check;
+    explicit Around(ThreadLocalsCheck& c) : check(c) { check.begin(0); }
+    ~Around() { check.end(0); }
+  } const around(*check);
+  state_->pool->run_root(0, entry, arg);
+}
+std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
+
+ult::Pool& Runtime::pool() noexcept { return *state_->pool; }
+
+bool Runtime::attached() const noexcept { return state_->attached; }
+std::string_view Runtime::fault_engine() const noexcept { return state_->engine->name(); }
+comm::Collectives& Runtime::collectives() noexcept { return *state_->collectives; }
+bool Runtime::running() const noexcept { return state_->running.load(); }
+bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
+
+bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
+bool Runtime::lost_trace() const noexcept { return state_->trace_lost; }
+
+// ---- what programs ask ------------------------------------------------------------------------------------
+
+Rank Runtime::rank() const noexcept { return state_->rank; }
+std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
+bool Runtime::one_host() const noexcept {
+  return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks;
+}
+std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
+const Options& Runtime::options() const noexcept { return state_->options; }
+std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
+bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
+const OneRankVariables& Runtime::one_rank_variables() const noexcept { return state_->own_variables; }
+const mem::Space& Runtime::space() const noexcept { return *state_->space; }
+bool Runtime::shares_variables() const noexcept { return state_->space->addresses().parts().size() > 1; }
+bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
+std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
+
+/// After the end of a job over a network memory of other ranks cannot be reached; destructors of static
+/// objects may still call.
+Result<void> Runtime::State::check_open(const char* what) const {
+  if (!network_closed.load()) return {};
+  return fail(Errc::unsupported, std::string(what) + ": the job has ended");
+}
+
+gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
+  for (std::size_t i = 0; i < segments.heaps.size(); ++i) {
+    if (segments.heaps[i].page_bytes == page_bytes) [[likely]]
+      return &*heaps[i];
+  }
+  return nullptr;
+}
+
+gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
+  if (!space->contains(p)) return nullptr;
+  for (auto& heap : heaps) {
+    if (heap->contains(space->offset(p))) [[likely]]
+      return &*heap;
+  }
+  for (auto& one : pools)
+    if (one->contains(space->offset(p))) return one.get();
+  return nullptr;
+}
+
+Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement,
+                                InitialBytes initial) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  const bool zero = initial == InitialBytes::zero;
+  bool fresh = false;
+  const auto p = s.allocate(bytes, align, placement, zero ? &fresh : nullptr);
+  if (!p || fresh || !zero) return p;
+  auto zeroed = s.put_zeros(s.space->offset(*p), bytes);
+  if (zeroed) return p;
+  deallocate(*p);
+  return tl::unexpected<Error>(std::move(zeroed.error()));
+}
+
+/// At the owners; afterwards this rank has no other copy.
+Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) {
+  alignas(64) static constexpr std::byte zeros[gas::kHeapPageBytes]{};
+  comm::Blocking& io = contexts->here().io;
+  gas::Outstanding outstanding;
+  Result<void> put;
+  for (std::size_t done = 0; put && done < bytes; done += sizeof zeros)
+    put = access->write(io, outstanding, offset + done, zeros, std::min(sizeof zeros, bytes - done));
+  gas::await(io, io, *access, outstanding);
+  if (put && outstanding.failed()) return fail(Errc::peer_lost, "allocate: a peer was lost");
+  if (ranks > 1) coherence->take(io, offset, bytes);
+  return put;
+}
+
+Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Placement placement,
+                                       bool* fresh) {
+  KASANE_TRY(check_open("allocate"));
+  const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
+  gas::Heap* const heap = placement.pool == 0 ? heap_of(placement.page_bytes) : &*pools[placement.pool - 1];
+  if (heap == nullptr) [[unlikely]] {
+    const auto& [usual, small, large] = segments.heaps;
+    return fail(Errc::invalid_argument,
+                "allocate: there are no pages of " + std::to_string(placement.page_bytes) +
+                    " bytes; a page has " + std::to_string(small.page_bytes) + ", " +
+                    std::to_string(usual.page_bytes) + " or " + std::to_string(large.page_bytes));
+  }
+  comm::Blocking& io = contexts->here().io;
+  auto offset = fresh == nullptr ? heap->allocate(io, cache, bytes, align, placement)
+                                 : heap->allocate(io, cache, bytes, align, placement, *fresh);
+  if (!offset) return tl::unexpected<Error>(std::move(offset.error()));
+  if (ranks == 1 && (bytes > gas::kLargestSmall || align > 16)) begin_catching_on_one_rank();
+  return space->v(*offset);
+}
+
+void Runtime::deallocate(void* p) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  gas::Heap* const heap = s.heap_at(p);
+  if (s.numa->any_bound() && heap != nullptr && !s.network_closed.load()) [[unlikely]] {
+    comm::Blocking& io = s.contexts->here().io;
+    s.numa->forget(io, s.space->offset(p), heap->usable_size(io, s.space->offset(p)));
+  }
+  if (heap == nullptr) [[unlikely]] {
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "free: the pointer %p is not from the global heap: memory of malloc goes back by free, that of "
+        "new and kasane_allocate by delete and kasane_free; variables are not freed",
+        p);
+    misused(text);
+  }
+  if (s.network_closed.load()) return;  // the memory is gone with the job
+  const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
+  heap->free(s.contexts->here().io, cache, s.space->offset(p));
+}
+
+bool Runtime::resize(void* p, std::size_t bytes) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  return !s.network_closed.load() && !s.numa->any_bound() &&
+         s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
+}
+
+Placement Runtime::placement_like(const void* p) const noexcept {
+  const std::uint64_t offset = state_->space->offset(p);
+  Placement like = Placement::on(state_->heap_at(p)->share_of(offset));
+  like.pool = state_->numa->pool_like(offset);
+  return like;
+}
+
+std::size_t Runtime::usable_size(const void* p) const {
+  const ult::RuntimeSection section;
+  return state_->heap_at(p)->usable_size(state_->contexts->here().io, state_->space->offset(p));
+}
+
+void Runtime::release_all() {
+  const PassedCalls passed;
+  if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
+}
+void Runtime::acquire_all() {
+  const PassedCalls passed;
+  if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
+}
+
+namespace {
+Result<void> check_range(const mem::Space& space, const void* p, std::size_t bytes, const char* what) {
+  if (space.contains(p, bytes)) return {};
+  return fail(Errc::out_of_range, std::string(what) + ": the range is not in global memory");
+}
+}  // namespace
+
+Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
+  const PassedCalls passed;
+  KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
+  KASANE_TRY(state_->check_open("view"));
+  if (state_->in_common_stacks(state_->space->offset(p))) return {};
+  if (state_->tiers != nullptr && !state_->tiers->holds_at_once(bytes)) {
+    return fail(Errc::out_of_memory,
+                fmt::format("view: {} at once, and this rank can have {} of this host's budget of DRAM, {}; "
+                            "take a view of a part at a time, or raise --dram (KASANE_DRAM)",
+                            bytes_text(bytes), bytes_text(state_->tiers->most_at_once()),
+                            bytes_text(state_->tiers->host_bytes())));
+  }
+  const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
+  if (!wild) return {};
+  const std::byte* at =
+      std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
+  return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
+}
+
+std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
+  const PassedCalls passed;
+  auto& s = *state_;
+  if (!s.space->contains(p) || s.network_closed.load()) return 0;
+  const std::uint64_t offset = s.space->offset(p);
+  bytes = std::min<std::size_t>(bytes, s.space->addresses().room(p));
+  if (s.in_common_stacks(offset)) return bytes;
+  const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
+  while (const auto wild = s.coherence->pin(s.contexts->here(), offset, bytes, use)) {
+    const std::uint64_t end = mem::offset_of(*wild);
+    if (end <= offset || end - offset >= bytes) return 0;
+    bytes = end - offset;
+  }
+  return bytes;
+}
+
+bool Runtime::has_budget() const noexcept { return state_->tiers != nullptr; }
+std::uint64_t Runtime::dram_share() const noexcept {
+  return state_->tiers != nullptr ? state_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
+}
+bool Runtime::can_pin(std::size_t bytes) noexcept {
+  return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
+}
+
+std::size_t Runtime::part_of_calls() const noexcept {
+  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
+  if (state_->tiers == nullptr) return kMost;
+  // All workers may be in such calls, and the rest of the program needs room beside them.
+  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks),
+                                 kLeast, kMost);
+}
+
+void Runtime::forget_process() noexcept { g_current.store(nullptr); }
+
+std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
+  const auto& s = *state_;
+  const auto at = reinterpret_cast<std::uintptr_t>(p);
+  const auto within = [at](std::byte* low, std::size_t bytes) {
+    return at - reinterpret_cast<std::uintptr_t>(low) < bytes;
+  };
+  if (s.main_stack_low != nullptr && within(s.main_stack_low, s.segments.main_bytes))
+    return {s.main_stack_low, s.segments.main_bytes};
+  if (s.pool == nullptr) return {};
+  const ult::Config& c = s.pool->config();
+  if (c.stack_bytes == 0 || !within(c.stacks, std::size_t{c.ranks} * c.stacks_per_rank * c.stack_bytes))
+    return {};
+  const StackId stack = c.stack_at(at);
+  const std::size_t bytes = c.bytes_of_stack(stack);
+  return {reinterpret_cast<std::byte*>(c.stack_end(stack) - bytes), bytes};
+}
+
+bool Runtime::in_open_stacks(const void* p) const noexcept {
+  return state_->space->contains(p) && state_->in_common_stacks(state_->space->offset(p));
+}
+
+void Runtime::unpin(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
+  if (state_->network_closed.load() || state_->in_common_stacks(state_->space->offset(p))) return;
+  state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
+}
+
+void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
+  const PassedCalls passed;
+  if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") ||
+      state_->in_common_stacks(state_->space->offset(p)))
+    return;
+  // more would evict what it has fetched
+  if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);
+  state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
+}
+
+std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, dsm::Use use) {
+  const PassedCalls passed;
+  auto& s = *state_;
+  if (s.tiers == nullptr || !s.tiers->tiers().may_be_absent() || !s.space->contains(global) ||
+      !s.check_open("send_for"))
+    return 0;
+  dsm::ThreadContext& here = s.contexts->here();
+  const std::uint64_t offset = s.space->offset(global);
+  const std::uint64_t most = s.tiers->tiers().most_bytes_together();
+  std::size_t absent =
+      s.access->send_for(here.io, offset, cursor, std::max<std::uint64_t>(most / mem::kPageBytes, 1));
+  std::uint64_t sent = 0, last = ~std::uint64_t{0};
+  for (comm::Cursor rest = cursor; !rest.done() && sent < most;) {
+    const comm::Piece piece = rest.piece();
+    const std::uint64_t at = offset + piece.remote_offset;
+    rest.consume(piece.bytes);
+    if (at >= s.space->bytes() || piece.bytes > s.space->bytes() - at) break;
+    const std::uint64_t window = at / mem::kPageBytes;
+    if (window == last && (at + piece.bytes - 1) / mem::kPageBytes == window) continue;
+    last = window;
+    if (s.directory->near_owner(s.directory->pages().page_of(at)) != s.rank) continue;
+    absent += s.coherence->send_for(here, at, std::min(piece.bytes, most - sent), use);
+    sent += piece.bytes;
+  }
+  return absent;
+}
+
+Result<void> Runtime::discard(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
+  KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
+  KASANE_TRY(state_->check_open("discard"));
+  if (state_->in_common_stacks(state_->space->offset(p))) return {};
+  state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
+  state_->coherence->blank(state_->contexts->here().io, state_->space->offset(p), bytes);
+  return {};
+}
+
+Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, const char* what) const {
+  KASANE_TRY(check_range(*space, p, bytes, what));
+  KASANE_TRY(check_open(what));
+  for (const auto& heap : heaps) {
+    const std::uint64_t offset = space->offset(p);
+    if (heap->contains(offset) && (bytes == 0 || heap->contains(offset + bytes - 1))) return {};
+  }
+  if (segments.pools.contains(space->offset(p)) &&
+      (bytes == 0 || segments.pools.contains(space->offset(p) + bytes - 1)))
+    return {};
+  if (space->offset(p) >= segments.variables_offset) return {};
+  return fail(Errc::invalid_argument,
+              fmt::format("{}: {} + {} bytes is not memory that was allocated (stacks cannot be moved)", what,
+                          p, bytes));
+}
+
+Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
+  if (!refusal) return {};
+  const void* page = space->v(directory->pages().offset_of(refusal->page));
+  return fail(refusal->why,
+              fmt::format("{}: the page at {} {}", what, page,
+                          refusal->why == Errc::busy
+                              ? "is in a view of its owner (try again when the view has ended), or "
+                                "fixed at its owner"
+                              : "is not allocated"));
+}
+
+bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
+
+Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What what, const char* call) {
+  const PassedCalls passed;
+  auto& s = *state_;
+  KASANE_TRY(s.check_movable(p, bytes, call));
+  if (s.tiers != nullptr)
+    s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
+  return {};
+}
+
+Result<std::uint32_t> Runtime::numa_pool(NumaRequest& request) {
+  const ult::RuntimeSection section;
+  return state_->numa->pool_for(request);
+}
+
+const topo::NodeSet& Runtime::numa_nodes() const noexcept { return state_->numa->nodes(); }
+
+Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSet& nodes) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
+  return s.numa->place_blocks(s.contexts->here().io, first, offset + bytes - first, nodes);
+}
+
+Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  constexpr const char* call = "numa::bind";
+  KASANE_TRY(s.check_movable(p, bytes, call));
+  comm::Blocking& io = s.contexts->here().io;
+  s.coherence->mover().await_entry_updates(io);
+  for (const PageId page : s.directory->pages().in(s.space->offset(p), bytes)) {
+    if (const Rank owner = s.addresses->look(io, page).owner; owner != s.rank)
+      return fail(
+          Errc::invalid_argument,
+          fmt::format("{}: the page at {} belongs to rank {}; call it there, or own() it before", call,
+                      static_cast<const void*>(s.space->v(s.directory->pages().offset_of(page))),
+                      raw(owner)));
+  }
+  return s.numa->bind(io, s.space->offset(p), bytes, request);
+}
+
+Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {
+  const ult::RuntimeSection section;
+  auto& s = *state_;
+  KASANE_TRY(s.check_movable(p, bytes, "numa::where"));
+  return s.numa->where(s.space->offset(p), bytes);
+}
+
+Result<void> Runtime::own(const void* global, std::size_t bytes) {
+  const PassedCalls passed;
+  auto& s = *state_;
+  if (s.own_variables.contains(global, bytes)) return {};
+  KASANE_TRY(s.check_movable(global, bytes, "own"));
+  // By polling: the thread holds moving pages, so it must not let other threads run.
+  const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
+  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
+                   "own");
+}
+
+Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
+  const PassedCalls passed;
+  auto& s = *state_;
+  const bool variable = s.own_variables.contains(global, bytes);
+  if (!variable) KASANE_TRY(s.check_movable(global, bytes, "give"));
+  if (raw(to) >= s.ranks)
+    return fail(Errc::invalid_argument,
+                fmt::format("give: there is no rank {}; the job has {}", raw(to), s.ranks));
+  if (variable) return {};
+  const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
+  return s.explain(s.give_service->give(s.contexts->here().io, PageId{pages.first}, pages.size(), to),
+                   "give");
+}
+
+Result<Rank> Runtime::where(const void* global) {
+  const PassedCalls passed;
+  auto& s = *state_;
+  if (s.own_variables.contains(global)) return s.rank;
+  KASANE_TRY(check_range(*s.space, global, 1, "where"));
+  KASANE_TRY(s.check_open("where"));
+  s.coherence->mover().await_entry_updates(s.contexts->here().io);
+  const Rank owner =
+      s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
+  if (owner != kNoRank) return owner;
+  return fail(Errc::out_of_range, fmt::format("where: {} is not allocated", global));
+}
+
+CounterSums Runtime::counters(Rank rank) const {
+  const ult::RuntimeSection section;
+  return state_->counters_of(rank);
+}
+
+}  // namespace kasane::runtime

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/language/thread_end.h"
+
+#include <cxxabi.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <kasane/kasane.hpp>
+#include <vector>
+
+#include "runtime/rank/hidden.h"
+#include "runtime/rank/process_state.h"
+#include "runtime/rank/runtime.h"
+#include "ult/forced_unwind.h"
+#include "ult/pool.h"
+#include "ult/runtime_section.h"
+
+namespace kasane::runtime {
+namespace {
+
+constexpr std::uint64_t kLookAgainNs = 1'000'000;
+
+pid_t g_main_thread = 0;  ///< 0: main does not run
+
+/// The OS threads of this process. In private memory: main may end by exit(), and never frees it.
+std::vector<pid_t> os_threads() {
+  const ult::RuntimeSection section;
+  std::vector<pid_t> found;
+  DIR* const folder = ::opendir("/proc/self/task");
+  if (folder == nullptr) return found;
+  while (const dirent* entry = ::readdir(folder))
+    if (const pid_t thread = std::atoi(entry->d_name); thread != 0) found.push_back(thread);
+  ::closedir(folder);
+  std::ranges::sort(found);
+  return found;
+}
+
+struct ThreadCounts {
+  std::uint64_t ended = 0, forked = 0;
+};
+ThreadCounts count_threads(const Runtime& runtime) {
+  ThreadCounts counts;
+  // All that have ended before all that were forked: equal numbers say that none was alive in between.
+  for (std::uint32_t r = 0; r < runtime.ranks(); ++r) counts.ended += runtime.counters(Rank{r})[row_threads];
+  for (std::uint32_t r = 0; r < runtime.ranks(); ++r) counts.forked += runtime.counters(Rank{r})[row_forks];
+  return counts;
+}
+
+/// The root thread: waits until it is the only one.
+void await_threads(void* roots_before) {
+  kasane::counting_semaphore never(0);
+  for (;;) {
+    const ThreadCounts counts = count_threads(*Runtime::current());
+    if (counts.ended == counts.forked + *static_cast<std::uint64_t*>(roots_before)) return;
+    (void)never.try_acquire_for(std::chrono::nanoseconds(kLookAgainNs));
+  }
+}
+
+void await_all(const std::vector<pid_t>& of_runtime) {
+  Runtime& runtime = *Runtime::current();
+  for (;;) {
+    std::uint64_t roots = runtime.roots();
+    if (raw(runtime.rank()) == 0) runtime.run_root(await_threads, &roots);
+    // Callers of the pool (ult/outside_callers.h) may have come and gone.
+    const auto programs = std::ranges::count_if(
+        os_threads(), [&](pid_t thread) { return !std::ranges::binary_search(of_runtime, thread); });
+    if (programs <= static_cast<std::ptrdiff_t>(runtime.pool().outside_callers())) return;
+    ::usleep(kLookAgainNs / 1000);
+  }
+}
+
+[[noreturn]] void end_main_thread() {
+  ult::ForcedUnwind::to(reinterpret_cast<const void*>(&run_program), "pthread_exit");
+}
+
+/// Returns on OS threads that are not ours.
+void end_own_thread() {
+  if (process().rank == kNoRank || phase() != comm::Phase::running) return;
+  if (ult::Pool::self() != kNoSlot) ult::Pool::end_by_unwinding("pthread_exit");
+  if (g_main_thread == ::gettid()) end_main_thread();
+}
+
+}  // namespace
+
+int run_program(ProgramMain main, int argc, char** argv, char** environment) {
+  const std::vector<pid_t> of_runtime = os_threads();
+  g_main_thread = ::gettid();
+  try {
+    return main(argc, argv, environment);
+  } catch (abi::__forced_unwind&) {
+    g_main_thread = 0;
+  }
+  await_all(of_runtime);
+  std::exit(0);
+}
+
+}  // namespace kasane::runtime
+
+extern "C" [[gnu::visibility("default")]] void pthread_exit(void* value) {
+  kasane::runtime::end_own_thread();
+  static constinit kasane::runtime::Hidden<void (*)(void*)> libcs("pthread_exit");
+  libcs.get()(value);
+  __builtin_unreachable();
+}
+
+extern "C" [[gnu::visibility("default")]] void thrd_exit(int value) {
+  kasane::runtime::end_own_thread();
+  static constinit kasane::runtime::Hidden<void (*)(int)> libcs("thrd_exit");
+  libcs.get()(value);
+  __builtin_unreachable();
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/process/shared_process.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "mem/caught_calls.h"
+#include "runtime/process/signals.h"
+#include "ult/runtime_section.h"
+
+namespace kasane::runtime {
+namespace {
+constinit std::atomic<SharedProcess*> g_shared_process{nullptr};
+}  // namespace
+
+SharedProcess::SharedProcess(comm::Transport& transport)
+    : signal_actions_(transport), process_calls_(transport), random_numbers_(transport), pid_(::getpid()) {}
+
+SharedProcess* SharedProcess::current() noexcept {
+  SharedProcess* const shared = g_shared_process.load(std::memory_order_acquire);  // acquire: its contents
+  return shared != nullptr && mem::issue_call(SYS_getpid, {}) == shared->pid_ ? shared : nullptr;
+}
+void SharedProcess::begin(ThreadContexts& contexts) noexcept {
+  contexts_ = &contexts;
+  g_shared_process.store(this);
+  tell_actions_by([](int signal, const struct sigaction& action) noexcept {
+    if (SharedProcess* const shared = current()) shared->tell_signal_action(signal, action);
+  });
+}
+void SharedProcess::end() noexcept { g_shared_process.store(nullptr); }
+
+void SharedProcess::tell_signal_action(int signal, const struct sigaction& action) noexcept {
+  const ult::RuntimeSection section;
+  signal_actions_.tell_all(contexts_->here().io, signal, action);
+}
+
+ProcessCalls::Refusal SharedProcess::tell_process_call(ProcessCall& call) noexcept {
+  const ult::RuntimeSection section;
+  return process_calls_.tell_all(contexts_->here().io, call);
+}
+
+std::uint64_t SharedProcess::draw(const RandomCall& call) noexcept {
+  const ult::RuntimeSection section;
+  return random_numbers_.draw(contexts_->here().io, call);
+}
+
+}  // namespace kasane::runtime

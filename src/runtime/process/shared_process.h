@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What calls of the program change for its process on all ranks: the actions of signals (signal_actions.h),
+// libc's state (process_calls.h) and its random numbers (random_numbers.h). A job of several ranks whose main
+// is rank 0's has one a rank.
+//
+// Thread safety: begin() and end() by the thread that builds and ends the job, serve() by the service thread;
+// the rest from any thread.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "comm/transport.h"
+#include "runtime/process/process_calls.h"
+#include "runtime/process/random_numbers.h"
+#include "runtime/process/signal_actions.h"
+#include "runtime/rank/thread_contexts.h"
+
+namespace kasane::runtime {
+
+class SharedProcess {
+ public:
+  explicit SharedProcess(comm::Transport&);
+  ~SharedProcess() { end(); }
+  SharedProcess(const SharedProcess&) = delete;
+  SharedProcess& operator=(const SharedProcess&) = delete;
+
+  /// The process's, between begin() and end(). Null elsewhere, and in a child (vfork): what a call changes
+  /// for its process is not to be changed on all ranks.
+  [[nodiscard]] static SharedProcess* current() noexcept;
+  void begin(ThreadContexts&) noexcept;
+  void end() noexcept;
+
+  /// This rank has taken the action; returns when all ranks have.
+  void tell_signal_action(int signal, const struct sigaction&) noexcept;
+  /// Likewise.
+  ProcessCalls::Refusal tell_process_call(ProcessCall&) noexcept;
+  /// From the state of all ranks (random_numbers.h).
+  std::uint64_t draw(const RandomCall&) noexcept;
+
+  /// True if there was something to do.
+  bool serve() { return process_calls_.serve(); }
+
+ private:
+  SignalActions signal_actions_;
+  ProcessCalls process_calls_;
+  RandomNumbers random_numbers_;
+  ThreadContexts* contexts_ = nullptr;
+  pid_t pid_;
+};
+
+}  // namespace kasane::runtime
