@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank knows of itself as a reader of a page, pure (docs/design/dsm.md, "Who has copies, and who is
-// told"); tests/model walks it.
+// What a rank knows of itself as a reader of a page, pure (docs/design/dsm.md, "Readers and notices");
+// tests/model walks it.
 //
 //   joined   its bit is in word 1: a rank that changes the page sends it a notice
 //   asked    since it last took a notice of the page, it has asked the owner to examine the page (a mark).

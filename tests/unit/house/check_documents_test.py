@@ -56,6 +56,14 @@ class CheckDocuments(unittest.TestCase):
         self.assertIn("a.md: there is no src/b.h", output)
         self.assertIn("2 wrong", output)
 
+    def test_names_of_a_table_that_are_not_there(self):
+        status, output = self.check({
+            "src/a.h": LINE + "enum class A { one, two };\n",
+            "a.md": "<!-- names of src/a.h -->\n| `one` | `three` → `two` |\n|---|---|\n\n| `four` |\n"})
+        self.assertEqual(status, 1)
+        self.assertIn("a.md: src/a.h has no three", output)
+        self.assertIn("1 wrong", output)
+
     def test_too_wide_or_too_long(self):
         status, output = self.check({"a.md": "é" * 100 + "\n" + "é" * 101 + "\n", "README.md": "a\n" * 101})
         self.assertEqual(status, 1)
