@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/language/thread_end.h"
+#include "runtime/api/thread_end.h"
 
 #include <cxxabi.h>
 #include <dirent.h>
