@@ -75,6 +75,7 @@ class alignas(64) TraceLog {
   template <class F>
   void for_each(const F& f) const {
     for (std::uint64_t i = 0, n = kept(); i < n; ++i) {
+      // acquire: pairs with the release store of the kind, so the rest of the event is there
       const TraceKind kind = events()[i].kind.load(std::memory_order_acquire);
       if (kind != TraceKind::none) f(kind, events()[i].begin_ns, events()[i].end_ns, events()[i].number);
     }

@@ -148,7 +148,7 @@ class BasicBudget {
                                            std::memory_order_relaxed))
         continue;
       slot_.held.fetch_add(0 - give, std::memory_order_relaxed);
-      host_.free.fetch_add(give, std::memory_order_seq_cst);  // see ask()
+      host_.free.fetch_add(give, std::memory_order_seq_cst);  // seq_cst: see ask()
       return host_.asking.load(std::memory_order_seq_cst) != 0;
     }
   }
@@ -251,7 +251,7 @@ class BasicBudget {
       if (least > mine) return false;
       most = std::min(most, mine);
     }
-    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);  // see ask()
+    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);  // seq_cst: see ask()
     while (free >= least) {
       const std::uint64_t got = std::min(free, most);
       if (!host_.free.compare_exchange_strong(free, free - got, std::memory_order_relaxed,
@@ -265,7 +265,7 @@ class BasicBudget {
   }
 
   [[nodiscard]] bool others_ask() noexcept {
-    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);  // see ask()
+    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);  // seq_cst: see ask()
     return asking > 1 || (asking == 1 && !asks());
   }
 

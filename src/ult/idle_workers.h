@@ -78,6 +78,7 @@ class IdleWorkers {
     return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers);
   }
 
+  // seq_cst: in one order with the other transitions of the word.
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();

@@ -113,6 +113,7 @@ Engine::Core::Driven Engine::Core::drive_copy(Operation& op) noexcept {
   const std::uint32_t before = activity();
   if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&request, 1)), op.reply) ==
       Post::again) {
+    // release: for the acquire of the next copy
     copying.store(false, std::memory_order_release);
     return Driven::again;
   }
