@@ -116,7 +116,7 @@ class ReplySlots {
     return s.answer(stamp, value);
   }
 
-  /// The same for a network that carries no stamps. Dropped if no request waits in the slot.
+  /// Answers over a network that carries no stamps. The answer is dropped if no request waits in the slot.
   void answer_waiting(std::uint32_t index, std::uint64_t value) noexcept {
     ReplySlot& s = slot(index);
     // relaxed: only the answer changes it

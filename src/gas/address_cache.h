@@ -105,7 +105,7 @@ class AddressCache {
   };
   /// Never waits for a move: a page that is moving is read where it was. A page on SSD is paged in first.
   Found find(comm::Blocking&, PageId);
-  /// The same where the caller cannot wait for that: is_on_ssd() says that there is nothing to read.
+  /// As find(), for callers that cannot wait for a page-in: is_on_ssd() says that there is nothing to read.
   Found look(comm::Blocking&, PageId);
   [[nodiscard]] static bool is_on_ssd(const Found& found) noexcept {
     return !found.by_entry && found.owner != kNoRank && !readable(Location::of(found.word));

@@ -73,8 +73,8 @@ void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
     if (!what.take) what.after = what.stays;
   }
   uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);
-  // Also where the page then does not come, because it is pinned or moves: the next try needs twice as many
-  // uses.
+  // Word 3 is changed also where the page then does not come, because it is pinned or moves: the next try
+  // needs twice as many uses.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
   if (what.take && mover.pull(io, page) && io.counters() != nullptr)
     count(io.counters()->pages_auto_relocated);

@@ -141,8 +141,8 @@ class DirectAccess {
     note_use(page, put.owner());
     return true;
   }
-  /// Likewise accumulate(), of elements that do not lie across the page's end. False also: one is not
-  /// aligned.
+  /// accumulate() at once, under the conditions of write_near(); no element lies across the page's end. False
+  /// also: one is not aligned.
   [[nodiscard]] bool accumulate_near(comm::Blocking& io, comm::Element element, std::complex<double> scale,
                                      std::uint64_t offset, const void* from, std::size_t bytes) {
     if (offset >= bytes_ || !elements(element, offset, from, bytes)) return false;
@@ -191,7 +191,7 @@ class DirectAccess {
   [[nodiscard]] std::uint64_t to_page_end(std::uint64_t offset) const noexcept {
     return rest_of_page(offset);
   }
-  /// Likewise atomic(), where the CPU's atomics are the transport's.
+  /// atomic() at once, under the conditions of write_near(), where the CPU's atomics are the transport's.
   [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at,
                                  std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                                  OwnCopies copies = OwnCopies::outdated) {

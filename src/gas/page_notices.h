@@ -30,7 +30,7 @@ class PageNotices {
     return PageMarks::bytes(pages) + pages * sizeof(PartMask);
   }
 
-  /// The same places in every rank's region; a table of bytes().
+  /// head, table: offsets in the region, equal on every rank. The table has bytes(pages) bytes.
   PageNotices(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head,
               std::uint64_t table) noexcept
       : words_(words),

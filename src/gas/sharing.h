@@ -55,7 +55,7 @@ class Sharing {
     join(io, {&one, 1});
     return one.state;
   }
-  /// The same for many pages at once, at most kTogether.
+  /// What join() is given for each of many pages, at most kTogether, whose readers it joins at once.
   struct Joining {
     PageId page;
     Rank owner;

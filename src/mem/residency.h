@@ -73,7 +73,7 @@ class Residency {
   /// Frames of M, of one page or of several pages of one size, that have bytes from now on. Frames that are
   /// counted already are not counted again.
   void fill(BlockRange) noexcept;
-  /// Likewise, of blocks whose bytes were copied into the memory file before any touch
+  /// As fill(), of blocks whose bytes were copied into the memory file before any touch
   /// (mem/bounce_buffers.h): the kernel then makes no frame larger than a block, and none later around it.
   void fill_staged(BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;

@@ -314,10 +314,11 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       at += done;
       if (result == 0) break;
       if (result == EEXIST || (result == EFAULT && access == Access::read)) {
-        // Another thread that faulted on it was faster; or it is mapped when it is touched
+        // Another thread that faulted on this block was faster, or the block is mapped when it is touched.
         at += kBlockBytes;
       } else {
-        // Likewise the rest. ENOENT: a guard of the kind that splits the mapping; ENOMEM: no page table.
+        // Blocks from here on are mapped when they are touched. ENOENT: here is a guard of the kind that
+        // splits the mapping; ENOMEM: the kernel has no memory for a page table.
         break;
       }
     }

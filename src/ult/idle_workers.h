@@ -64,7 +64,7 @@ class IdleWorkers {
       return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
     return is_wanted(word);
   }
-  /// The same, coarser and cheaper: not 0 where wanted() may say yes.
+  /// A coarser and cheaper wanted(): not 0 where wanted() may say yes.
   [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept {
     return hint() & (kSleepers | kOrderedPushes);
   }

@@ -195,7 +195,7 @@ Parent running_on(const Worker& worker) noexcept {
 bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
 // born here
 SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }
-/// Also of a parent that was stolen, and may have ended.
+/// The slot of the parent, which may have been stolen, and have ended.
 SlotId slot_of(Parent parent) noexcept {
   return born_here(parent) ? Worker::slot_of(*control_of(parent))
                            : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};

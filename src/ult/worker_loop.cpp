@@ -42,7 +42,7 @@ void publish_exit(void* context, SlotId slot) {
   core.end_thread(worker, slot);
 }
 
-// The same for a thread that has published its end itself.
+// Gives back the stack of a thread that has published its end itself, and counts the thread.
 void publish_ended(void* context, SlotId) {
   auto& core = *static_cast<PoolCore*>(context);
   Worker& worker = *current_worker();

@@ -506,7 +506,7 @@ void UcxTransport::describe() {
     const auto begin = line.rfind(' ', slash) + 1;
     const std::string transport = line.substr(begin, slash - begin);
     detail_ += " " + line.substr(begin);
-    // These only copy; every other transport registers memory with its device.
+    // The transports of this list only copy; every other one registers memory with its device.
     const std::string_view copying[] = {"self", "tcp", "sysv", "posix", "cma"};
     if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying))
       copies_only_ = false;
