@@ -160,7 +160,8 @@ class AddressCache {
     /// page was found; else that stays unchanged.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location)
         : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
-    /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
+    /// Counts a put only if the page's location is known here and the page is not moving; else owner() is
+    /// kNoRank.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere)
         : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;

@@ -39,7 +39,7 @@ AutoRelocator::~AutoRelocator() { ::munmap(uses_, pages_ * sizeof(Count)); }
 std::uint32_t AutoRelocator::wall_second() { return static_cast<std::uint32_t>(std::time(nullptr)); }
 
 void AutoRelocator::note(PageId page) noexcept {
-  // No room: the next `threshold` uses will do.
+  // If the queue has no room, the page is noted after its next `threshold` uses.
   if (noted_.add(page)) transport_.wake(transport_.rank(), comm::Doorbell::messages);
 }
 

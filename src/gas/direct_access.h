@@ -217,7 +217,7 @@ class DirectAccess {
     Outstanding* outstanding;
     Read* source;  ///< of a copy, else null
     PageId page;
-    PartMask parts;  ///< that change, of the page
+    PartMask parts;  ///< the parts of the page that change
     std::uint32_t index;
     bool counted;  ///< as a use of the page's entry
     OwnCopies copies;

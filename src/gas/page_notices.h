@@ -48,7 +48,7 @@ class PageNotices {
   void take(const F& f) const {
     marks_.take(f);
   }
-  /// Of a page that was taken. 0: they were taken before, with another notice.
+  /// Takes the parts of a page that was taken. 0: they were taken before, with another notice.
   [[nodiscard]] PartMask take_parts(PageId page) const noexcept { return parts_of(page).exchange(0); }
 
   void begin() const noexcept { marks_.begin(); }

@@ -112,8 +112,8 @@ struct MoveStep {
   l.untouched = false;
   return l;
 }
-/// Of a page that is not busy: whether its owner may change from now on. No rank knows the flag but by word
-/// 0, and a mover reads it when it sets busy; so nothing is recalled.
+/// Word 0 of a page that is not busy, when it is decided whether its owner may change. No rank knows the flag
+/// but by word 0, and a mover reads it when it sets busy; so nothing is recalled.
 [[nodiscard]] constexpr Location with_fixed(Location l, bool fixed) noexcept {
   l.fixed = fixed;
   return l;

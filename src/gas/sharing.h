@@ -65,7 +65,7 @@ class Sharing {
   void join(comm::Blocking&, std::span<Joining>) const;
   void joined(PageId page, ReaderState state) const noexcept {
     std::uint32_t before = state.word();
-    // else a notice of the page was taken meanwhile
+    // If this fails, a notice of the page was taken meanwhile.
     if (!state.complete()) reader_states_[page].compare_exchange_strong(before, state.after_joining().word());
   }
 

@@ -42,8 +42,8 @@ namespace kasane::mem {
 enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries, stacks };
 inline constexpr std::size_t kBudgetUses = 6;
 
-/// Of a use that is presumed first and measured later: the blocks charged until the measurement, and the
-/// blocks that it found.
+/// A measurement of a use that is presumed at first: the blocks charged until then, and the blocks that it
+/// found.
 struct Measured {
   std::uint64_t charged, now;
 };

@@ -104,7 +104,8 @@ class Residency {
 
   void ring() noexcept { bell_.ring(); }
   [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.activity(); }
-  /// Until it is rung, a signal comes, timeout_ns has passed (< 0: no limit), or stacks are to be measured.
+  /// The pager sleeps until it is rung, a signal comes, timeout_ns has passed (< 0: no limit), or stacks are
+  /// to be measured.
   void sleep(std::uint32_t rings, std::int64_t timeout_ns) noexcept {
     const std::int64_t due = ns_to_sleep();
     bell_.sleep(rings, due < 0 || (timeout_ns >= 0 && timeout_ns < due) ? timeout_ns : due);

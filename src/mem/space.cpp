@@ -36,7 +36,7 @@ extern "C" {
 namespace kasane::mem {
 namespace {
 
-// Of a chosen base: whole page tables, and huge pages stay possible.
+// The alignment of a chosen base: then the space has whole page tables, and huge pages stay possible.
 constexpr std::size_t kAlignment = 2 * 1024 * 1024;
 
 #if defined(__SANITIZE_THREAD__)

@@ -76,7 +76,7 @@ class StackFrames {
 
   StackFrames(std::byte* first, Layout layout, Set<StackId> known, Set<StackId> fresh,
               std::uint64_t each_ns) noexcept;
-  /// Of the stacks in the set, which are not new any more.
+  /// Counts the frames of the stacks in the set, which are not new any more.
   [[nodiscard]] std::uint64_t frames(const Set<StackId>&) noexcept;
   [[nodiscard]] std::uint64_t frames_in(std::byte* begin, std::uint64_t blocks) noexcept;
 

@@ -140,7 +140,7 @@ void Scheduler::bring_ready(std::uint32_t worker, Rank victim) {
     if (to != victim) count_for(worker, &Counters::steals_remote);
     controls.push(to, head, slot);
   }
-  if (moving) ring(victim);  // it may have slept meanwhile
+  if (moving) ring(victim);  // the victim's workers may have fallen asleep meanwhile
 }
 
 Rank Scheduler::rank_of(SlotId slot) {

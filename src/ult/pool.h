@@ -59,7 +59,7 @@ class OtherRanks {
   virtual void ring(Rank) {}
   /// Tells a rank whose memory is not mapped here to wake the OS thread (ult/os_thread.h).
   virtual void wake_os_thread(Rank, SlotId) {}
-  /// As far as is known at no cost: no worker of that rank searches or sleeps.
+  /// Whether no worker of that rank searches or sleeps, as far as is known at no cost.
   [[nodiscard]] virtual bool all_work_at(Rank) { return false; }
   /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).
   virtual std::uint32_t activity() = 0;
@@ -104,8 +104,8 @@ struct Config {
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
   void* stack_context = nullptr;  ///< of the three
   Leftover leftover;              ///< looked at where a thread forks and where it ends
-  /// Of each worker the NUMA node on which it stays, or a number that no node has. Empty: all on one. A
-  /// worker steals from those of its node first (ult/victims.h).
+  /// The NUMA node on which each worker stays, or a number that no node has. Empty: all stay on one node. A
+  /// worker steals from the workers of its node first (ult/victims.h).
   std::vector<std::uint32_t> worker_nodes;
 
   static constexpr std::size_t kReservedOfFirstStack = 64;
@@ -235,7 +235,7 @@ class Pool {
   /// The calling thread goes on at `rank`, with its stack, when a worker there takes it from the ready list.
   /// Does nothing if it is there already.
   static void move_to(Rank rank);
-  /// As move_to, until the thread is there: on its way an idle worker of another rank may steal it.
+  /// Calls move_to() until the thread is there: on its way an idle worker of another rank may steal it.
   static void go_to(Rank rank);
   /// Until end_polling() the calling thread stays on its worker, which runs no other: wait_here() returns
   /// false, its turn does not end, and what would suspend it ends the program. Nothing outside of threads.

@@ -172,7 +172,7 @@ class PoolCore {
       fire_due_timers();
   }
   [[gnu::noinline]] void fire_due_timers();
-  /// Until a timer or a sleep of a thread is over.
+  /// How long the worker may sleep: until a timer or a sleep of a thread is over.
   [[nodiscard]] std::int64_t may_sleep_ns(const Worker&) const noexcept;
   [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
   [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);

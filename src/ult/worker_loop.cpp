@@ -257,7 +257,7 @@ void PoolCore::wake_os_thread(SlotId slot) {
   ult::wake_os_thread(region, controls.layout(), slot);
 }
 
-// As a push: a sleeper that cannot know of it is woken (ult/idle_workers.h).
+// A new timer wakes a sleeper that cannot know of it, as a push does (ult/idle_workers.h).
 void PoolCore::start_timer(const Timer& timer) {
   if (timers.add(timer) && idle_workers.wanted()) idle_workers.wake();
 }

@@ -268,7 +268,7 @@ bool Engine::Core::settle_read(Pack& s, bool lost) noexcept {
 
 /// Settles the packs whose answer came before their data. The thread that delivers data and sees the answer
 /// rings the doorbell afterwards, and so does the loss of a peer: a woken thread sees what this one missed.
-/// But it may have found the list empty while this thread held it; hence the ring at the end.
+/// But the woken thread may have found the list empty while this thread held it; hence the ring at the end.
 bool Engine::Core::settle_reads() noexcept {
   const std::uint32_t before = activity();
   bool any = false, kept = false;
