@@ -62,7 +62,7 @@ class alignas(64) TraceLog {
     e.begin_ns = begin_ns;
     e.end_ns = end_ns;
     e.number = number;
-    // With an acquire in for_each(): a reader that sees the kind sees the rest.
+    // release, with the acquire in for_each(): a reader that sees the kind sees the rest.
     e.kind.store(kind, std::memory_order_release);
   }
 
