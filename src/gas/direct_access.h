@@ -84,7 +84,7 @@ class DirectAccess {
                       std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                       OwnCopies = OwnCopies::outdated);
   /// Asks the owners of the walk's pages that other ranks have on SSD for about `most` of them, and waits for
-  /// no disk. Returns how many they are.
+  /// no disk. Returns how many such pages there are.
   std::size_t send_for(comm::Blocking&, std::uint64_t from, const comm::Cursor&, std::size_t most);
   /// As write(). Of pages on SSD of which it replaces every byte the bytes are handed over to their owners:
   /// that is done when the call returns. The caller holds nothing. staging: of this rank's region kPending.

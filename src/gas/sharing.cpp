@@ -114,7 +114,7 @@ bool Sharing::watches(PageId page) noexcept {
   return true;
 }
 
-/// Before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
+/// Called before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
   if (ranks_per_bit(ranks_) == 1) {  // else the bit stands for others too
     std::array<std::uint64_t, kTogether> before;

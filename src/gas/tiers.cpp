@@ -388,8 +388,8 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   return any;
 }
 
-/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the
-/// pager makes room meanwhile.
+/// A plan of pieces of `blocks` blocks each. All that is free but a quarter of `low` may be ahead, up to
+/// `low`: the pager makes room meanwhile.
 ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks,
                             std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};

@@ -207,7 +207,7 @@ class BasicBudget {
     if (idle_.load(std::memory_order_relaxed)) return host_.floor;
     return fair() + idle * (fair() - host_.floor) / std::max(host_.ranks - std::min(idle, host_.ranks), 1u);
   }
-  /// By one thread of the rank. True: the state changed.
+  /// Called by one thread of the rank. True: the state changed.
   bool set_idle(bool idle) noexcept {
     if (idle_.load(std::memory_order_relaxed) == idle) return false;
     idle_.store(idle, std::memory_order_relaxed);

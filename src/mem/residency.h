@@ -144,7 +144,7 @@ class Residency {
   [[nodiscard]] std::uint64_t leaving_tables() const noexcept { return leaving_tables_; }
   /// Waits until the kernel has freed them.
   void see_off_tables() noexcept;
-  /// So many blocks of tables are worth examining and waiting for; also the default of `low`.
+  /// From how many blocks on tables are worth examining and waiting for; also the default of `low`.
   [[nodiscard]] std::uint64_t many_tables() const noexcept { return many_tables(share()); }
   /// Tables of the runtime take so many blocks more, which stay.
   void use_entries(std::uint64_t blocks) noexcept { charge(BudgetUse::entries, blocks); }

@@ -88,7 +88,7 @@ class OutsideCallers {
   /// Null: the system has no OS thread.
   [[nodiscard]] OutsideCaller* take() noexcept;
   void give_back(OutsideCaller*) noexcept;
-  /// Whether a thread has taken one and not given it back.
+  /// Whether a thread has taken a caller and not given it back.
   [[nodiscard]] bool busy() noexcept;
   /// OS threads now, for reports.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }
