@@ -39,12 +39,14 @@ struct alignas(64) Bell {
 
   /// Adds an event, or several, and wakes the sleepers. Without sleepers it is one addition and one load.
   void ring(std::uint32_t n = 1) noexcept {
+    // seq_cst, here and in sleep(): one order of all four, so no wake-up is lost (see the head of this file).
     events.fetch_add(n, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake_all(events);
   }
 
   /// Sleeps until activity() != seen, a signal, or timeout_ns passed (< 0: no limit).
   void sleep(std::uint32_t seen, std::int64_t timeout_ns) noexcept {
+    // seq_cst: as in ring()
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     if (events.load(std::memory_order_seq_cst) == seen) futex_wait(events, seen, timeout_ns);
     sleepers.fetch_sub(1, std::memory_order_relaxed);  // relaxed: seen late, it costs a needless system call

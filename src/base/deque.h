@@ -168,6 +168,7 @@ class Deque {
   // The bottom was b + 1 and is b.
   template <class Take>
   bool end_pop_at(std::uint64_t b, Take&& take) noexcept {
+    // seq_cst: the look of Dekker's pattern, behind the store of bottom
     std::uint64_t t = top_.load(std::memory_order_seq_cst);
     const auto left = static_cast<std::int64_t>(b - t);
     if (left > 0) [[likely]] {

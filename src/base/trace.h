@@ -62,7 +62,7 @@ class alignas(64) TraceLog {
     e.begin_ns = begin_ns;
     e.end_ns = end_ns;
     e.number = number;
-    // With an acquire in for_each(): a reader that sees the kind sees the rest.
+    // release, with the acquire in for_each(): a reader that sees the kind sees the rest.
     e.kind.store(kind, std::memory_order_release);
   }
 
@@ -75,6 +75,7 @@ class alignas(64) TraceLog {
   template <class F>
   void for_each(const F& f) const {
     for (std::uint64_t i = 0, n = kept(); i < n; ++i) {
+      // acquire: pairs with the release store of the kind, so the rest of the event is there
       const TraceKind kind = events()[i].kind.load(std::memory_order_acquire);
       if (kind != TraceKind::none) f(kind, events()[i].begin_ns, events()[i].end_ns, events()[i].number);
     }

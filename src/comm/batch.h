@@ -62,7 +62,7 @@ class Batch {
 
   Blocking& io_;
   Done done_;
-  std::uint32_t posted_ = 0;  // that did not complete inline
+  std::uint32_t posted_ = 0;  // operations that did not complete inline
   std::atomic<std::uint32_t> completed_{0};
 };
 

@@ -63,7 +63,7 @@ class Schedule {
   /// Builds the steps; reuses the memory of an earlier schedule.
   void build(const Plan&);
   [[nodiscard]] std::vector<CollectiveStep>& steps() noexcept { return steps_; }
-  /// Of its combine steps.
+  /// The reduction of the schedule's combine steps.
   [[nodiscard]] const Reduction& reduction() const noexcept { return reduction_; }
 
  private:

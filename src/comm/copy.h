@@ -124,12 +124,13 @@ bool move_word(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
 }
 /// Between other ranks' memory, which may be the same and overlap.
 inline void move_between(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  // acquire, release: as in copy_in() and copy_out()
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
   if (bytes != 0) std::memmove(to, from, bytes);
   __atomic_thread_fence(__ATOMIC_RELEASE);
 }
-/// What was stored into other ranks' memory word by word is seen there before what the caller stores next,
-/// even relaxed.
+/// release: what was stored into other ranks' memory word by word is seen there before what the caller stores
+/// next, even relaxed.
 inline void fence_release() noexcept { __atomic_thread_fence(__ATOMIC_RELEASE); }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop

@@ -15,14 +15,17 @@ template <class Word>
 [[gnu::always_inline]] inline Word cpu_atomic_word(AtomicOp op, Word* at, Word operand,
                                                    Word compare) noexcept {
   std::atomic_ref<Word> word(*at);
+  // seq_cst, all: the protocols above order a store to one word before a load of another.
   switch (op) {
     case AtomicOp::fetch_add: return word.fetch_add(operand, std::memory_order_seq_cst);
     case AtomicOp::fetch_and: return word.fetch_and(operand, std::memory_order_seq_cst);
     case AtomicOp::fetch_or: return word.fetch_or(operand, std::memory_order_seq_cst);
     case AtomicOp::fetch_xor: return word.fetch_xor(operand, std::memory_order_seq_cst);
+    // seq_cst: as above
     case AtomicOp::swap: return word.exchange(operand, std::memory_order_seq_cst);
     case AtomicOp::compare_swap: break;
   }
+  // seq_cst: as above
   word.compare_exchange_strong(compare, operand, std::memory_order_seq_cst);
   return compare;
 }

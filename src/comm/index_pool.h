@@ -40,6 +40,7 @@ class IndexPool {
       if (index == kNone) return kNone;
       // relaxed: may belong to a later use of the record; the compare-swap fails then.
       const std::uint32_t below = next_[index].load(std::memory_order_relaxed);
+      // acquire, both: as the load above
       if (head_.compare_exchange_strong(head, changed(head) | below, std::memory_order_acquire,
                                         std::memory_order_acquire))
         return index;

@@ -86,7 +86,8 @@ class MailboxTransport : public Transport {
     KASANE_CHECK_OP(bytes, <=, size - at.offset);
     return region;
   }
-  /// The same place in this rank's own memory, whichever rank `at` names: regions have one size on all ranks.
+  /// The place that `at` names, but in this rank's own memory, whichever rank `at` names: regions have one
+  /// size on all ranks.
   [[nodiscard]] std::byte* here(const RemoteAddr& at, std::size_t bytes) const noexcept {
     return checked(at, bytes).base[raw(rank())] + at.offset;
   }

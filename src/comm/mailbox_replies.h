@@ -37,7 +37,8 @@ struct alignas(64) ReplySlot {
   std::atomic<std::uint32_t> watched;
   std::uint32_t brought;  ///< number of bytes that came with the answer
 
-  /// Stores the answer. False: no request with this stamp waits here any more, and nothing happened.
+  /// Stores the answer; release at least: with it the waiting thread sees what the handler did before. False:
+  /// no request with this stamp waits here any more, and nothing happened.
   bool answer(std::uint64_t stamp, std::uint64_t answer_value,
               std::memory_order order = std::memory_order_release) noexcept {
     // relaxed: only the answer changes it
@@ -115,7 +116,7 @@ class ReplySlots {
     return s.answer(stamp, value);
   }
 
-  /// The same for a network that carries no stamps. Dropped if no request waits in the slot.
+  /// Answers over a network that carries no stamps. The answer is dropped if no request waits in the slot.
   void answer_waiting(std::uint32_t index, std::uint64_t value) noexcept {
     ReplySlot& s = slot(index);
     // relaxed: only the answer changes it

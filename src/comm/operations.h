@@ -15,7 +15,8 @@
 
 namespace kasane::comm {
 
-/// Of a LocalAddr only, never of a RemoteAddr: memory of this process, whose offset is its address.
+/// The region of memory of this process, where an offset is an address. A LocalAddr may name it, a RemoteAddr
+/// never does.
 inline constexpr RegionId kPrivateMemory{0xFFFFFFFFu};
 
 struct LocalAddr {

@@ -71,8 +71,8 @@ class RegionWords {
   [[nodiscard]] std::atomic<std::uint64_t>* here(Rank rank, std::uint64_t offset) const noexcept {
     return direct(rank, offset);
   }
-  // The same without waiting: *old is set once the batch was awaited, or at once where the word is mapped
-  // here.
+  // The operations without waiting: *old is set once the batch was awaited, or at once where the word is
+  // mapped here.
   void load(Batch& batch, Rank rank, std::uint64_t offset, std::uint64_t* old) const {
     if (auto* word = direct(rank, offset)) return void(*old = word->load());
     batch.atomic(AtomicOp::fetch_add, at(rank, offset), 0, 0, old);

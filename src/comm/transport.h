@@ -113,7 +113,8 @@ struct Facts {
   std::string_view name;
   /// Must the target call progress() for reads, writes and atomics to complete?
   bool target_cpu_needed;
-  /// The same for write and write_notify alone. If true, a put is a message to the target's program.
+  /// Must the target call progress() for write and write_notify to complete? If so, a put is a message to the
+  /// target's program.
   bool puts_need_target;
   /// May the owner use std::atomic on words that other ranks change by atomics? (rule 15)
   bool atomics_coherent_with_cpu;
@@ -179,8 +180,8 @@ class Transport {
   /// Answers a request, from any thread, once. Never refused: the request reserved the answer's credit (rule
   /// 8).
   virtual void reply(ReplyToken, std::uint64_t value) noexcept = 0;
-  /// The same with at most kMaxAnswer bytes for PendingReply::into, copied before the call returns. They may
-  /// be left out: the requester learns how many came.
+  /// As reply(), with at most kMaxAnswer bytes for PendingReply::into, which are copied before the call
+  /// returns. A transport may leave the bytes out: the requester learns how many came.
   virtual void reply_with(ReplyToken token, std::uint64_t value,
                           std::span<const std::byte> /*bytes*/) noexcept {
     reply(token, value);

@@ -105,7 +105,7 @@ class AddressCache {
   };
   /// Never waits for a move: a page that is moving is read where it was. A page on SSD is paged in first.
   Found find(comm::Blocking&, PageId);
-  /// The same where the caller cannot wait for that: is_on_ssd() says that there is nothing to read.
+  /// As find(), for callers that cannot wait for a page-in: is_on_ssd() says that there is nothing to read.
   Found look(comm::Blocking&, PageId);
   [[nodiscard]] static bool is_on_ssd(const Found& found) noexcept {
     return !found.by_entry && found.owner != kNoRank && !readable(Location::of(found.word));
@@ -160,7 +160,8 @@ class AddressCache {
     /// page was found; else that stays unchanged.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, Location& own_location)
         : cache_(cache), page_(page), owner_(cache.begin_put(io, page, counted_, &own_location)) {}
-    /// Only if the page's location is known here and it is not moving; else owner() is kNoRank.
+    /// Counts a put only if the page's location is known here and the page is not moving; else owner() is
+    /// kNoRank.
     Put(AddressCache& cache, comm::Blocking& io, PageId page, OnlyHere)
         : cache_(cache), page_(page), owner_(cache.begin_put_here(io, page, counted_)) {}
     Put(const Put&) = delete;

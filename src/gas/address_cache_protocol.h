@@ -68,7 +68,8 @@ enum class AddressEvent : std::uint8_t {
   put,     ///< a thread wants to change them
   end,     ///< a use ends: its bytes have arrived
   recall,  ///< a move takes the location back, in a handler. One at a time for each page
-  /// likewise, by the mover itself, in words that are mapped to it: its own rank's, and those of its host
+  /// a move takes the location back by itself, in words that are mapped to the mover: those of its own rank,
+  /// and of ranks of its host
   watch,
 };
 

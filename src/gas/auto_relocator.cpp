@@ -39,7 +39,7 @@ AutoRelocator::~AutoRelocator() { ::munmap(uses_, pages_ * sizeof(Count)); }
 std::uint32_t AutoRelocator::wall_second() { return static_cast<std::uint32_t>(std::time(nullptr)); }
 
 void AutoRelocator::note(PageId page) noexcept {
-  // No room: the next `threshold` uses will do.
+  // If the queue has no room, the page is noted after its next `threshold` uses.
   if (noted_.add(page)) transport_.wake(transport_.rank(), comm::Doorbell::messages);
 }
 
@@ -73,8 +73,8 @@ void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
     if (!what.take) what.after = what.stays;
   }
   uses.store(what.take ? 0 : what.streak, std::memory_order_relaxed);
-  // Also where the page then does not come, because it is pinned or moves: the next try needs twice as many
-  // uses.
+  // Word 3 is changed also where the page then does not come, because it is pinned or moves: the next try
+  // needs twice as many uses.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
   if (what.take && mover.pull(io, page) && io.counters() != nullptr)
     count(io.counters()->pages_auto_relocated);

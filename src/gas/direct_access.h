@@ -84,7 +84,7 @@ class DirectAccess {
                       std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                       OwnCopies = OwnCopies::outdated);
   /// Asks the owners of the walk's pages that other ranks have on SSD for about `most` of them, and waits for
-  /// no disk. Returns how many they are.
+  /// no disk. Returns how many such pages there are.
   std::size_t send_for(comm::Blocking&, std::uint64_t from, const comm::Cursor&, std::size_t most);
   /// As write(). Of pages on SSD of which it replaces every byte the bytes are handed over to their owners:
   /// that is done when the call returns. The caller holds nothing. staging: of this rank's region kPending.
@@ -141,8 +141,8 @@ class DirectAccess {
     note_use(page, put.owner());
     return true;
   }
-  /// Likewise accumulate(), of elements that do not lie across the page's end. False also: one is not
-  /// aligned.
+  /// accumulate() at once, under the conditions of write_near(); no element lies across the page's end. False
+  /// also: one is not aligned.
   [[nodiscard]] bool accumulate_near(comm::Blocking& io, comm::Element element, std::complex<double> scale,
                                      std::uint64_t offset, const void* from, std::size_t bytes) {
     if (offset >= bytes_ || !elements(element, offset, from, bytes)) return false;
@@ -191,7 +191,7 @@ class DirectAccess {
   [[nodiscard]] std::uint64_t to_page_end(std::uint64_t offset) const noexcept {
     return rest_of_page(offset);
   }
-  /// Likewise atomic(), where the CPU's atomics are the transport's.
+  /// atomic() at once, under the conditions of write_near(), where the CPU's atomics are the transport's.
   [[nodiscard]] bool atomic_near(comm::Blocking& io, comm::AtomicOp op, comm::Width width, std::uint64_t at,
                                  std::uint64_t operand, std::uint64_t compare, std::uint64_t* result,
                                  OwnCopies copies = OwnCopies::outdated) {
@@ -217,7 +217,7 @@ class DirectAccess {
     Outstanding* outstanding;
     Read* source;  ///< of a copy, else null
     PageId page;
-    PartMask parts;  ///< that change, of the page
+    PartMask parts;  ///< the parts of the page that change
     std::uint32_t index;
     bool counted;  ///< as a use of the page's entry
     OwnCopies copies;

@@ -70,7 +70,7 @@ class Directory {
   void mark(comm::Batch&, PageId, std::uint64_t* before) const;
   /// Sets word 0 of a page that the caller has marked.
   void unmark(comm::Batch&, PageId, Location to, std::uint64_t* before) const;
-  /// The same without a batch: *before is set when the completion runs, or at once (done).
+  /// As the unmark() above, without a batch: *before is set when the completion runs, or at once (done).
   comm::Post unmark(comm::Blocking&, PageId, Location to, std::uint64_t* before, comm::Completion*) const;
   void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
   /// Removes all holders of the location; word 2 is stamped with the version that word 0 will have.

@@ -181,7 +181,7 @@ class Heap {
   void discard(comm::Blocking& io, std::uint64_t offset, const Object& object) {
     if (!alone_) hooks_.discard(io, offset, kClassBytes[object.size_class]);
   }
-  /// The same for pages.
+  /// As discard(), for a run of pages.
   void discard_run(comm::Blocking&, std::uint64_t offset, std::uint64_t bytes);
   void give_back(comm::Blocking&, std::uint32_t cache, Rank, unsigned size_class, const Holding&);
   void give_back_together(comm::Blocking&, std::uint32_t cache, std::span<HeapReturns::Group>);

@@ -71,7 +71,8 @@ Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
 std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, ByteRange live,
                                             EntryWrite write) {
   for (bool brought_in = false;;) {
-    // else its room was waited for: if there is no more, it would have to be evicted again
+    // Where the page was paged in for this move, room was waited for then. If there is no more now, waiting
+    // for it would have the page evicted again.
     if (!brought_in) blocks_.admit(io, page);
     if (blocks_.claim(io, page) == Claim::ours) return {};
     Move move{.page = page, .live = live};
@@ -428,7 +429,7 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner, bool fix
       directory_.replace(io, page, found, with_fixed(found, false));
     } else {
       KASANE_TRY(bring(io, page, ByteRange{}));
-      // else another rank that had used the page moved it to itself in between
+      // not there: another rank that had used the page moved it to itself in between
       const bool there = owner == transport_.rank() || hand_back(io, page, owner);
       if (there && !fixed) return {};
     }

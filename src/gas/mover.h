@@ -70,7 +70,7 @@ class PageBlocks {
   /// Takes the busy bits of all blocks of an own page that is on SSD or partial, waiting for each: the page
   /// will be paged in.
   virtual void claim_for_page_in(comm::Blocking&, PageId) {}
-  /// The same without waiting, all or none.
+  /// As claim_for_page_in(), without waiting: all bits or none.
   virtual bool try_claim_for_page_in(PageId) noexcept { return false; }
   /// Are bytes of the block here that are as new as those on SSD, or newer? The page's bits are held.
   [[nodiscard]] virtual bool holds(BlockId) const noexcept { return false; }
@@ -78,7 +78,7 @@ class PageBlocks {
   [[nodiscard]] virtual bool as_stored(BlockId) const noexcept { return false; }
   /// Called at the taker: takes every block's busy bit, waiting for each. Never answers in_use.
   virtual Claim claim(comm::Blocking&, PageId) = 0;
-  /// The same without waiting.
+  /// As claim(), without waiting.
   virtual Claim try_claim(PageId) noexcept = 0;
   virtual void unclaim(PageId) noexcept = 0;
   /// Brings the live bytes of `from`'s frame into this rank's (an empty range: nothing is live). begin_merge
@@ -88,10 +88,10 @@ class PageBlocks {
   virtual void end_merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
   /// Called after the entry names this rank, or is being written: the page becomes owned, writable, free.
   virtual void settle(PageId) = 0;
-  /// The same for an own page whose bits were taken by claim_rest() and of which there was nothing, here or
+  /// As settle(), for an own page whose bits claim_for_page_in() took and of which there was nothing, here or
   /// on SSD: its frames count from now on, and it is armed when a thread here uses it.
   virtual void settle_unused(PageId page) { settle(page); }
-  /// The same for a page that was untouched: these blocks of it are about to be used, others may never be.
+  /// As settle(), for a page that was untouched: the blocks `used` are about to be used, others may never be.
   virtual void settle_touched(PageId page, mem::BlockRange /*used*/) { settle(page); }
   /// From now until end_entry_update() of the page, a release of this rank has something to wait for,
   /// Mover::await_entry_updates(), and other ranks can see that it has. Called before settle().

@@ -55,7 +55,7 @@ class PageMarks {
   [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept {
     return (MarkPlace::leaves(pages) + MarkPlace::branches(pages)) * 8;
   }
-  /// The same places in every rank's region.
+  /// head, table: offsets in the region, equal on every rank.
   PageMarks(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head,
             std::uint64_t table) noexcept
       : words_(words),
@@ -104,8 +104,8 @@ class PageMarks {
     return !idle() && ((here(leaf_ + place.leaf * 8).load() & place.leaf_bit) != 0 ||
                        (here(head_).load() & kCount) != 0);
   }
-  /// The same, with a full fence before: what this thread stored is visible to every rank that adds a page
-  /// after this look.
+  /// As idle(), with a full fence before the look: what this thread stored is visible to every rank that adds
+  /// a page after it.
   [[nodiscard]] bool idle_after_stores() const noexcept { return here(head_).fetch_add(0) == 0; }
 
  private:

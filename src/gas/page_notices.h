@@ -30,7 +30,7 @@ class PageNotices {
     return PageMarks::bytes(pages) + pages * sizeof(PartMask);
   }
 
-  /// The same places in every rank's region; a table of bytes().
+  /// head, table: offsets in the region, equal on every rank. The table has bytes(pages) bytes.
   PageNotices(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head,
               std::uint64_t table) noexcept
       : words_(words),
@@ -48,7 +48,7 @@ class PageNotices {
   void take(const F& f) const {
     marks_.take(f);
   }
-  /// Of a page that was taken. 0: they were taken before, with another notice.
+  /// Takes the parts of a page that was taken. 0: they were taken before, with another notice.
   [[nodiscard]] PartMask take_parts(PageId page) const noexcept { return parts_of(page).exchange(0); }
 
   void begin() const noexcept { marks_.begin(); }

@@ -117,7 +117,7 @@ class PendingTable {
   [[nodiscard]] static std::uint64_t released(std::uint64_t word) noexcept {
     return ((word >> Outstanding::kGenerationShift) + 1) << Outstanding::kGenerationShift;
   }
-  /// Of any rank: where a slot's word, the slot and staging are in region kPending.
+  /// Where a slot's word, the slot and staging lie in region kPending of any rank.
   [[nodiscard]] static std::uint64_t slot_at(std::uint64_t id) noexcept {
     return kSlotsAt + index_of(id) * sizeof(PendingSlot);
   }

@@ -65,11 +65,13 @@ inline constexpr std::uint64_t kBusyBit = std::uint64_t{1} << 22;
 /// What a mover for rank `to` has found by setting busy in word 0, which was `before`.
 enum class MoveVerdict : std::uint8_t {
   claim,  ///< the page is the mover's to move; no other thread changes word 0 until it is not busy any more
-  already_there,  ///< likewise, but there is nothing to move: word 0 becomes what it was
-  not_allocated,  ///< likewise
-  fixed,          ///< likewise: another rank owns the page, and stays its owner
-  on_ssd,         ///< likewise; its owner must page it in first, if its bytes matter
-  in_part,        ///< likewise; its owner must page the rest in first, in any case
+  // The next five leave nothing to move. No other thread changes word 0 until the mover has made it again
+  // what it was.
+  already_there,  ///< rank `to` owns the page
+  not_allocated,  ///< no rank owns the page
+  fixed,          ///< another rank owns the page, and stays its owner
+  on_ssd,         ///< the page's owner must page it in first, if its bytes matter
+  in_part,        ///< the page's owner must page the rest in first, in any case
   wait,           ///< another mover had set it
 };
 
@@ -110,8 +112,8 @@ struct MoveStep {
   l.untouched = false;
   return l;
 }
-/// Of a page that is not busy: whether its owner may change from now on. No rank knows the flag but by word
-/// 0, and a mover reads it when it sets busy; so nothing is recalled.
+/// Word 0 of a page that is not busy, when it is decided whether its owner may change. No rank knows the flag
+/// but by word 0, and a mover reads it when it sets busy; so nothing is recalled.
 [[nodiscard]] constexpr Location with_fixed(Location l, bool fixed) noexcept {
   l.fixed = fixed;
   return l;
@@ -127,7 +129,7 @@ struct MoveStep {
 // begin_evict() is stored, so that readers by word 0 notice. Holders are recalled, puts drained, and V is
 // protected as for a move; the bytes are written, the frame is punched; end_evict() is stored. The way back
 // is the same without recalls (no rank holds the location of a page on SSD), hence with the same version:
-// busy, bytes, end_bring_in().
+// busy, bytes, end_page_in().
 
 [[nodiscard]] constexpr Location begin_evict(const Location& claimed) noexcept {
   Location l = claimed;

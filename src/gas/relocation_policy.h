@@ -66,14 +66,15 @@ struct UseRecord {
   }
 };
 
-/// In a count of uses: the count was restarted since this rank last looked, because other ranks wrote.
+/// Bits in a count of uses. kAnew: the count was restarted since this rank last looked, because other ranks
+/// wrote.
 inline constexpr std::uint32_t kAnew = 1u << 31;
 
-/// Likewise: the page was fixed when this rank last looked. It looks again after kRestingUses, since the
+/// kResting: the page was fixed when this rank last looked. It looks again after kRestingUses, since the
 /// memory may have been freed and allocated anew.
 inline constexpr std::uint32_t kResting = 1u << 30, kRestingUses = 1u << 16;
 
-/// Likewise: another rank has changed the page since this rank last sent changes of all of it.
+/// kOthersChanged: another rank has changed the page since this rank last sent changes of all of it.
 inline constexpr std::uint32_t kOthersChanged = 1u << 29;
 
 /// Counts a release that has sent changes of all blocks of the page to its owner, since each of them cost a

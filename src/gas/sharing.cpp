@@ -113,7 +113,7 @@ bool Sharing::watches(PageId page) noexcept {
   return true;
 }
 
-/// Before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
+/// Called before the pages' blocks are examined: a fetch whose block is not seen there joins after this.
 void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) const {
   if (ranks_per_bit(ranks_) == 1) {  // else the bit stands for others too
     std::array<std::uint64_t, kTogether> before;
@@ -121,7 +121,7 @@ void Sharing::leave_readers(comm::Blocking& io, std::span<const PageId> pages) c
     for (std::size_t i = 0; i < pages.size(); ++i) directory_.remove_reader(batch, pages[i], &before[i]);
     batch.await();
   }
-  // Not earlier: a rank that joined in between would take itself for a reader when its bit is taken back
+  // Noted only now: a rank that joined in between would take itself for a reader when its bit is taken back
   // (tests/model, r6_stay_ended_early).
   for (const PageId page : pages) note_taken(page, false);
 }

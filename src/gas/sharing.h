@@ -54,7 +54,7 @@ class Sharing {
     join(io, {&one, 1});
     return one.state;
   }
-  /// The same for many pages at once, at most kTogether.
+  /// What join() is given for each of many pages, at most kTogether, whose readers it joins at once.
   struct Joining {
     PageId page;
     Rank owner;
@@ -64,7 +64,7 @@ class Sharing {
   void join(comm::Blocking&, std::span<Joining>) const;
   void joined(PageId page, ReaderState state) const noexcept {
     std::uint32_t before = state.word();
-    // else a notice of the page was taken meanwhile
+    // If this fails, a notice of the page was taken meanwhile.
     if (!state.complete()) reader_states_[page].compare_exchange_strong(before, state.after_joining().word());
   }
 
@@ -198,7 +198,7 @@ class Sharing {
   Sharing(comm::Transport&, const Directory&, const Config&, Tables&&) noexcept;
   void read_readers(comm::Blocking&, Pages&) const;
   void post_notices(comm::Blocking&, const Pages&);
-  /// Every second time that readers come back.
+  /// Should the page be watched from now on? Every second time that its readers come back.
   [[nodiscard]] bool watches(PageId) noexcept;
   /// When a page is recorded as having no own blocks any more, it is examined once more: a block that has
   /// become owned before that is seen, one that becomes owned later records it again.

@@ -388,8 +388,8 @@ bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
   return any;
 }
 
-/// Of pieces that have so many blocks. All that is free but a quarter of `low` may be ahead, up to `low`: the
-/// pager makes room meanwhile.
+/// A plan of pieces of `blocks` blocks each. All that is free but a quarter of `low` may be ahead, up to
+/// `low`: the pager makes room meanwhile.
 ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, std::uint64_t blocks,
                             std::uint64_t most_blocks, ReadAhead::Purpose purpose) noexcept {
   if (!is_open() || !reads_ahead(page)) return {};
@@ -403,6 +403,7 @@ ReadAhead::Plan Tiers::plan(ReadAhead& ahead, PageId page, std::uint64_t piece, 
       piece, static_cast<std::uint32_t>(std::min<std::uint64_t>(most, ReadAhead::kMost)),
       advice_.usage(page) == mem::Usage::sequential ? ReadAhead::Known::ascends : ReadAhead::Known::nothing,
       purpose);
+  // release: the plans, for the next thread that asks
   planning_.clear(std::memory_order_release);
   return plan;
 }
@@ -492,6 +493,7 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller w
   mem::SpillBatch batch(space_.a(0), ranges, view);
   Lane& lane = take_lane(io);
   while (!lane.queue->submit(batch)) lane.queue->poll(), io.waiter().pause();
+  // release: the lane, for its next user (take_lane())
   lane.submitting.clear(std::memory_order_release);
   if (who == Caller::pager)
     lane.queue->wait(batch);

@@ -79,8 +79,8 @@ class Tiers final : public PageIn {
   [[nodiscard]] bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
 
   /// Evicts pages: this rank's to the spill file, others' are dropped. left[i]: page i is evicted; else it is
-  /// in use, pinned, changed, or moving. While these pages are written, those of the call before are punched:
-  /// these have no frames any more when this returns, and the last ones after finish().
+  /// in use, pinned, changed, or moving. While these pages are written, those of the call before are punched.
+  /// So pages have no frames any more when the next evict() returns, or finish().
   static constexpr std::size_t kTogether = 64;
   void evict(comm::Blocking&, std::span<const PageId> pages, bool* left);
   void finish(comm::Blocking&);

@@ -35,7 +35,7 @@ namespace kasane::mem {
 /// Its +1 above happens before it starts, its −1 after it ends. So in the modification order of the count
 /// above, every prefix holds each period's +1 before its −1: no period ever adds less than 0 to the value,
 /// and one that has begun and not ended adds exactly 1. An attempt that turns out to find the word non-zero
-/// takes back its own +1 and likewise never adds less than 0. The argument climbs level by level. A thread
+/// takes back its own +1, so it never adds less than 0 either. The argument climbs level by level. A thread
 /// that joins a running period (sets a bit in a non-zero word) has acquired that word, hence sees its +1 as
 /// done.
 class NumberSet {
@@ -73,7 +73,7 @@ class NumberSet {
   std::size_t mapped_bytes_ = 0;
 };
 
-/// The same, of block, page or stack ids.
+/// A NumberSet of block, page or stack ids.
 template <class Id>
 class Set {
  public:

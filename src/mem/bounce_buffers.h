@@ -38,7 +38,7 @@ namespace kasane::mem {
 /// and afterwards gives the right to the blocks that have not got it yet.
 struct View {
   FaultEngine* engine = nullptr;  ///< null: no block is shown
-  BlockRange but{BlockId{0}, 0};  ///< these are not shown
+  BlockRange but{BlockId{0}, 0};  ///< blocks that are not shown
   Access access = Access::read;   ///< to read, or to read and write
 };
 

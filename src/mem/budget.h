@@ -42,8 +42,8 @@ namespace kasane::mem {
 enum class BudgetUse : std::uint8_t { owned, cached, twins, page_tables, entries, stacks };
 inline constexpr std::size_t kBudgetUses = 6;
 
-/// Of a use that is presumed first and measured later: the blocks charged until the measurement, and the
-/// blocks that it found.
+/// A measurement of a use that is presumed at first: the blocks charged until then, and the blocks that it
+/// found.
 struct Measured {
   std::uint64_t charged, now;
 };
@@ -148,7 +148,7 @@ class BasicBudget {
                                            std::memory_order_relaxed))
         continue;
       slot_.held.fetch_add(0 - give, std::memory_order_relaxed);
-      host_.free.fetch_add(give, std::memory_order_seq_cst);  // see ask()
+      host_.free.fetch_add(give, std::memory_order_seq_cst);  // seq_cst: see ask()
       return host_.asking.load(std::memory_order_seq_cst) != 0;
     }
   }
@@ -207,7 +207,7 @@ class BasicBudget {
     if (idle_.load(std::memory_order_relaxed)) return host_.floor;
     return fair() + idle * (fair() - host_.floor) / std::max(host_.ranks - std::min(idle, host_.ranks), 1u);
   }
-  /// By one thread of the rank. True: the state changed.
+  /// Called by one thread of the rank. True: the state changed.
   bool set_idle(bool idle) noexcept {
     if (idle_.load(std::memory_order_relaxed) == idle) return false;
     idle_.store(idle, std::memory_order_relaxed);
@@ -251,7 +251,7 @@ class BasicBudget {
       if (least > mine) return false;
       most = std::min(most, mine);
     }
-    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);  // see ask()
+    std::uint64_t free = host_.free.load(std::memory_order_seq_cst);  // seq_cst: see ask()
     while (free >= least) {
       const std::uint64_t got = std::min(free, most);
       if (!host_.free.compare_exchange_strong(free, free - got, std::memory_order_relaxed,
@@ -265,7 +265,7 @@ class BasicBudget {
   }
 
   [[nodiscard]] bool others_ask() noexcept {
-    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);  // see ask()
+    const std::uint32_t asking = host_.asking.load(std::memory_order_seq_cst);  // seq_cst: see ask()
     return asking > 1 || (asking == 1 && !asks());
   }
 

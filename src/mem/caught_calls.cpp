@@ -277,6 +277,8 @@ bool catch_calls_of_program() noexcept {
       switch_on_here();
       continue;
     }
+    // acq_rel, acquire: with asked_to_switch(): the count is there before the signal, and when it is 0 again
+    // each thread that was reached has switched itself on.
     g_to_switch.fetch_add(1, std::memory_order_acq_rel);
     if (::syscall(SYS_tgkill, ::getpid(), t->id_, SIGSYS) != 0)
       g_to_switch.fetch_sub(1, std::memory_order_acq_rel);

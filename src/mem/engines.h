@@ -13,7 +13,7 @@
 
 namespace kasane::mem {
 
-/// Of a fault engine or a spill engine (mem/spill_engine.h).
+/// What a user may want to know of a fault engine or a spill engine (mem/spill_engine.h).
 struct EngineInfo {
   std::string_view name;
   bool available;

@@ -56,9 +56,9 @@ class FaultEngine {
   /// Does this engine make the frame of a block when it becomes writable? Else the kernel makes it when it is
   /// touched.
   [[nodiscard]] virtual bool makes_frames(BlockId) const noexcept { return false; }
-  /// Of blocks without rights, whose bits the caller holds, fills those up to the first that has a frame with
-  /// these bytes (a block each), and gives them the right. Returns their number. 0: this engine cannot,
-  /// frames do not come and go there, or there is no memory. The other blocks are unchanged.
+  /// The blocks of `run` have no rights, and the caller holds their bits. Fills them with `bytes`, up to the
+  /// first block that has a frame, gives the filled blocks `right`, and returns their number. 0: this engine
+  /// cannot, frames do not come and go there, or there is no memory. The other blocks are unchanged.
   virtual std::uint64_t fill(BlockRange /*run*/, const std::byte* /*bytes*/, Access /*right*/) noexcept {
     return 0;
   }

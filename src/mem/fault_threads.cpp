@@ -154,7 +154,7 @@ void FaultThreads::rest(Own& own) const noexcept {
     sleep(-1, true);
 }
 
-/// Also returns when the threads have to end.
+/// Returns at a fault (for_faults), after timeout_ms, and when the threads have to end.
 void FaultThreads::sleep(int timeout_ms, bool for_faults) const noexcept {
   pollfd fds[2] = {{stop_bell_, POLLIN, 0}, {uffd_.descriptor(), POLLIN, 0}};
   const int ready = ::poll(fds, for_faults ? 2 : 1, timeout_ms);

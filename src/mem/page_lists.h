@@ -43,7 +43,7 @@ class PageLists {
   [[nodiscard]] bool armed(PageId page) const noexcept { return nodes_[index_[place_of(page)]].armed; }
   void set_armed(PageId page, bool armed) noexcept { nodes_[index_[place_of(page)]].armed = armed; }
 
-  /// As the newest of l, not armed. The page is in no list, and there is room.
+  /// Adds the page to l as its newest, not armed. The page is in no list, and there is room.
   void add(List l, PageId page) noexcept {
     KASANE_ASSERT(!full() && list_of(page) == kNone);
     const std::uint32_t n = free_;

@@ -20,7 +20,7 @@
 namespace kasane::mem {
 namespace {
 
-// Of the kernel, for each mapping: its record, and its part of a tree node.
+// What the kernel takes for each mapping: the mapping's record, and its part of a tree node.
 constexpr std::uint64_t kMappingBytes = 256;
 // Counting takes a µs a mapping: it may take this part of the time.
 constexpr std::uint64_t kCountingShare = 100;

@@ -68,7 +68,7 @@ class PageTables {
   };
   Fresh note(BlockRange) noexcept;
 
-  /// Of the tables. Those that are noted meanwhile stay presumed.
+  /// Measures the tables. Tables that are noted meanwhile stay presumed.
   Measured measure() noexcept;
 
   /// Calls f(BlockRange) for each known range; true: its tables, with the page of the block table, have gone.

@@ -160,8 +160,8 @@ std::uint64_t Residency::punch(int fd, BlockSet& set, BlockRange blocks) noexcep
     set.erase(BlockId{b});
     ++punched;
   }
-  // Punches all of it, counted or not: other ranks may have read or written frames that no thread here has
-  // touched.
+  // Punches the whole range, counted or not: other ranks may have read or written frames that no thread here
+  // has touched.
   if (punched != 0 || fd == space_.frames_fd())
     punch_frames(fd, offset_of(blocks.first), blocks.count * kBlockBytes);
   return punched;

@@ -73,7 +73,7 @@ class Residency {
   /// Frames of M, of one page or of several pages of one size, that have bytes from now on. Frames that are
   /// counted already are not counted again.
   void fill(BlockRange) noexcept;
-  /// Likewise, of blocks whose bytes were copied into the memory file before any touch
+  /// As fill(), of blocks whose bytes were copied into the memory file before any touch
   /// (mem/bounce_buffers.h): the kernel then makes no frame larger than a block, and none later around it.
   void fill_staged(BlockRange) noexcept;
   void fill_twin(BlockId) noexcept;
@@ -104,7 +104,8 @@ class Residency {
 
   void ring() noexcept { bell_.ring(); }
   [[nodiscard]] std::uint32_t rings() const noexcept { return bell_.activity(); }
-  /// Until it is rung, a signal comes, timeout_ns has passed (< 0: no limit), or stacks are to be measured.
+  /// The pager sleeps until it is rung, a signal comes, timeout_ns has passed (< 0: no limit), or stacks are
+  /// to be measured.
   void sleep(std::uint32_t rings, std::int64_t timeout_ns) noexcept {
     const std::int64_t due = ns_to_sleep();
     bell_.sleep(rings, due < 0 || (timeout_ns >= 0 && timeout_ns < due) ? timeout_ns : due);
@@ -143,7 +144,7 @@ class Residency {
   [[nodiscard]] std::uint64_t leaving_tables() const noexcept { return leaving_tables_; }
   /// Waits until the kernel has freed them.
   void see_off_tables() noexcept;
-  /// So many blocks of tables are worth examining and waiting for; also the default of `low`.
+  /// From how many blocks on tables are worth examining and waiting for; also the default of `low`.
   [[nodiscard]] std::uint64_t many_tables() const noexcept { return many_tables(share()); }
   /// Tables of the runtime take so many blocks more, which stay.
   void use_entries(std::uint64_t blocks) noexcept { charge(BudgetUse::entries, blocks); }

@@ -29,7 +29,8 @@ namespace kasane::mem {
 /// or looks again.
 void restart_sequences() noexcept;
 
-/// Of a thread's area for the kernel, from its thread pointer. Constant after the start of the process.
+/// Where a thread's area for the kernel lies, counted from its thread pointer. Constant after the start of
+/// the process.
 [[nodiscard]] std::ptrdiff_t rseq_offset() noexcept;
 
 // The sequences. Each returns false if nothing was changed. word: of the block that at lies in; it must say

@@ -36,7 +36,7 @@ extern "C" {
 namespace kasane::mem {
 namespace {
 
-// Of a chosen base: whole page tables, and huge pages stay possible.
+// The alignment of a chosen base: then the space has whole page tables, and huge pages stay possible.
 constexpr std::size_t kAlignment = 2 * 1024 * 1024;
 
 #if defined(__SANITIZE_THREAD__)
@@ -227,7 +227,7 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const 
   auto a_view = map_file("A", s.m_fd_, 0, s.bytes_, PROT_READ | PROT_WRITE, s.a_);
   KASANE_TRY(a_view);
   s.a_ = *a_view;
-  s.t_ = reserve_anywhere(s.bytes_);  // likewise
+  s.t_ = reserve_anywhere(s.bytes_);  // as for A
   auto t_view = map_file("T", s.t_fd_, 0, s.bytes_, PROT_READ | PROT_WRITE, s.t_);
   KASANE_TRY(t_view);
   s.t_ = *t_view;
@@ -253,8 +253,8 @@ void look_for_frames(std::byte* view, std::span<unsigned char> has) noexcept {
   errno = saved;
 }
 
-// Pages that the process has never touched stay holes of M: a large array of zeros costs nothing. Which pages
-// these are is in /proc/self/pagemap; where that is not to be had all are copied.
+// Pages that the process has never touched stay holes of M: a large array of zeros costs nothing.
+// /proc/self/pagemap says which pages were touched; where that file is not to be had all are copied.
 void Space::copy_in(const Window& window) const noexcept {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62;
   const int map = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);

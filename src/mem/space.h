@@ -133,7 +133,7 @@ class Space {
   /// have changed.
   Result<void> show(std::uint64_t offset, std::size_t bytes, std::byte* frames);
 
-  /// Of M, A and T, windows included.
+  /// The length of M, of A and of T, windows included.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const AddressMap& addresses() const noexcept { return map_; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return bytes_ / kBlockBytes; }

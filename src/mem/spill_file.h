@@ -53,7 +53,7 @@ class SpillFile {
   /// Errc::io with path, errno and what to do.
   static Result<SpillFile> create(std::string_view directories, std::uint64_t bytes);
   /// Checks what can be checked without making a file: each directory exists, and this user may write to it.
-  /// Else create()'s error.
+  /// If not, the error is that of create().
   static Result<> check(std::string_view directories, std::uint64_t bytes);
   SpillFile(SpillFile&&) noexcept;
   SpillFile& operator=(SpillFile&&) = delete;

@@ -86,7 +86,7 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
   return all;
 }
 
-// As much of the run as one transfer takes.
+// Begins as much of the batch's next run as one transfer takes.
 void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   SpillRange& run = batch.rest_;
   BounceBuffers::Part part{run.bytes, false};

@@ -108,8 +108,8 @@ class SpillQueue {
   }
   /// Sleeps until the batch, all of whose runs have been issued, is finished; completes other runs meanwhile.
   void wait(const SpillBatch&) noexcept;
-  /// Likewise, but polls for its runs before it sleeps, as far as that pays: for a few bytes that a thread of
-  /// the program needs. True: it did not sleep.
+  /// As the wait() above, but polls for the batch's runs before it sleeps, as far as that pays: for a few
+  /// bytes that a thread of the program needs. True: it did not sleep.
   bool wait(const SpillBatch&, Polling&) noexcept;
 
  private:

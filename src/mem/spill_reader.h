@@ -40,7 +40,7 @@ class SpillReader {
   /// Reports that the disk has failed; does not return.
   using Fatal = void (*)(const Error&);
 
-  /// base: the byte at offset o goes to base + o. buffers: as a queue's, or null.
+  /// base: the byte at offset o goes to base + o. buffers: those of a queue, or null.
   static Result<std::unique_ptr<SpillReader>> create(SpillFile&, std::byte* base, BounceBuffers* buffers,
                                                      Fatal);
 

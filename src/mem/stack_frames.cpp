@@ -63,11 +63,13 @@ std::optional<Measured> StackFrames::measure() noexcept {
   presumed_.fetch_sub(presumed, std::memory_order_relaxed);
   const std::uint64_t end = now_ns();
   next_ns_.store(end + std::max(each_ns_, kLookingShare * (end - begin)), std::memory_order_relaxed);
+  // release: for the next measurement's acquire
   measuring_.clear(std::memory_order_release);
   return Measured{before + presumed, now};
 }
 
 std::optional<Measured> StackFrames::measure_new() noexcept {
+  // acquire, and release below: as in measure()
   if (measuring_.test_and_set(std::memory_order_acquire)) return std::nullopt;
   const std::uint64_t presumed = presumed_.load(std::memory_order_relaxed), now = frames(new_);
   measured_.fetch_add(now, std::memory_order_relaxed);

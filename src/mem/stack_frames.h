@@ -55,9 +55,9 @@ class StackFrames {
   /// Blocks charged for a stack that is not known yet.
   [[nodiscard]] std::uint64_t presumed_of_one() const noexcept { return presumed_of_one_; }
 
-  /// Those that are noted meanwhile stay presumed. Empty: another thread measures.
+  /// Measures all noted stacks. Those that are noted meanwhile stay presumed. Empty: another thread measures.
   std::optional<Measured> measure() noexcept;
-  /// The same, only for the stacks that were noted since the last measurement of either kind.
+  /// As measure(), but only the stacks that were noted since the last measurement of either kind.
   std::optional<Measured> measure_new() noexcept;
   /// Is a large part presumed? For a thread that has noted a stack.
   [[nodiscard]] bool many_presumed() const noexcept {
@@ -76,7 +76,7 @@ class StackFrames {
 
   StackFrames(std::byte* first, Layout layout, Set<StackId> known, Set<StackId> fresh,
               std::uint64_t each_ns) noexcept;
-  /// Of the stacks in the set, which are not new any more.
+  /// Counts the frames of the stacks in the set, which are not new any more.
   [[nodiscard]] std::uint64_t frames(const Set<StackId>&) noexcept;
   [[nodiscard]] std::uint64_t frames_in(std::byte* begin, std::uint64_t blocks) noexcept;
 

@@ -231,7 +231,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
            punched_bytes_.load(std::memory_order_relaxed);
   }
 
-  /// Of a plain run, writable so far. False: it is too long, or the kernel cannot.
+  /// Keeps a plain run, writable so far, out of V by guard markers. False: it is too long, or the kernel
+  /// cannot.
   bool shut_out(BlockRange run) noexcept {
     if (threads_ || run.count > kMostShutOut || punched(run) || !guards_available()) return false;
     set(run, kShutOut);
@@ -250,8 +251,8 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       KASANE_CHECK(advise(run, MADV_GUARD_REMOVE));
       before = state_of(Access::none);
     } else if ((before & kPlain) != 0) {
-      // So that system calls can go on reading it: from now on only this engine maps what is not mapped yet.
-      // Best effort, because of a stack's guard.
+      // Maps the run, so that system calls can go on reading it: from now on only this engine maps what is
+      // not mapped yet. A failure is ignored, because a stack's guard may lie in the run.
       advise(run, MADV_POPULATE_READ);
       if (!register_run(run)) return false;
     }
@@ -314,10 +315,11 @@ class UffdEngine final : public FaultEngine, private FaultServer {
       at += done;
       if (result == 0) break;
       if (result == EEXIST || (result == EFAULT && access == Access::read)) {
-        // Another thread that faulted on it was faster; or it is mapped when it is touched
+        // Another thread that faulted on this block was faster, or the block is mapped when it is touched.
         at += kBlockBytes;
       } else {
-        // Likewise the rest. ENOENT: a guard of the kind that splits the mapping; ENOMEM: no page table.
+        // Blocks from here on are mapped when they are touched. ENOENT: here is a guard of the kind that
+        // splits the mapping; ENOMEM: the kernel has no memory for a page table.
         break;
       }
     }

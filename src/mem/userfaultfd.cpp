@@ -186,7 +186,7 @@ int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t byt
 int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const noexcept {
   uffdio_writeprotect w{};
   w.range = range_of(address, bytes);
-  // Not both: removing protection wakes no thread.
+  // Never both flags. With DONTWAKE the call that removes protection wakes no thread.
   w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
   int result;
   while ((result = call(fd_, UFFDIO_WRITEPROTECT, w)) == EAGAIN) {

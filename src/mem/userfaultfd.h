@@ -58,7 +58,7 @@ class Userfaultfd {
   /// Makes pages of zeros that the file lacks, and maps them, up to the first that it has. done: bytes made.
   /// EEXIST: the file has the next page; ENOENT: as above.
   [[nodiscard]] int make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept;
-  /// Likewise, with the bytes at `from`, and protected or not.
+  /// As make(), but the pages get the bytes at `from`, and are mapped write-protected if `protect` says so.
   [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect,
                          std::size_t& done) const noexcept;
   /// Protects what is mapped in the range, or opens it to stores. After opening, the first store to each page

@@ -140,7 +140,7 @@ void Scheduler::bring_ready(std::uint32_t worker, Rank victim) {
     if (to != victim) count_for(worker, &Counters::steals_remote);
     controls.push(to, head, slot);
   }
-  if (moving) ring(victim);  // it may have slept meanwhile
+  if (moving) ring(victim);  // the victim's workers may have fallen asleep meanwhile
 }
 
 Rank Scheduler::rank_of(SlotId slot) {
@@ -279,6 +279,7 @@ void Scheduler::announce_idle(std::uint32_t) {
 // if none is counted here, its bits are set after our clearing.) A bit that stands for several ranks stays:
 // it is not this rank's alone.
 void Scheduler::forget_idle(std::uint32_t) {
+  // seq_cst, both: in one order with the addition in announce_idle(), as said above
   if (announced_.fetch_sub(1, std::memory_order_seq_cst) != 1 || ranks_per_bit_ > 1) return;
   clear_idle_bits();
   if (announced_.load(std::memory_order_seq_cst) != 0) set_idle_bits();

@@ -89,7 +89,7 @@ class Scheduler final : public ult::OtherRanks {
 
  private:
   static constexpr std::int64_t kFirstBackoffNs = 500, kLongestBackoffNs = 16'000;
-  /// So long a rank at work leaves a thread in its ready list before others bring it to theirs.
+  /// How long a thread stays in the ready list of a rank at work before other ranks bring it to theirs.
   static constexpr std::uint64_t kLeftAloneNs = 50'000;
 
   struct Look {
@@ -139,14 +139,14 @@ class Scheduler final : public ult::OtherRanks {
   bool naps_;  ///< a wake-up could slip through
   Naps nap_lengths_;
   std::vector<WorkerState> workers_;
-  /// Of each rank: how often its workers had taken its ready list, and since when that is so; since 0: the
-  /// list was empty. relaxed: hints
+  /// What was seen of each rank: how often its workers had taken its ready list, and since when that is so;
+  /// since 0: the list was empty. relaxed: hints
   struct Seen {
     std::atomic<std::uint64_t> taken{0}, since_ns{0};
   };
   std::vector<Seen> seen_;
 
-  // Only the holder of thief_ touches these two.
+  // Only the holder of thief_ touches victims_ and backoff_ns_.
   Victims victims_;
   std::int64_t backoff_ns_ = kFirstBackoffNs;
 

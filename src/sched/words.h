@@ -26,7 +26,7 @@ class RegionWords final : public ult::Words {
   }
 
  public:
-  /// After the region was attached.
+  /// Made after the region was attached.
   explicit RegionWords(comm::Transport& transport, comm::RegionId region = gas::kThreads)
       : transport_(transport), words_(transport, region) {}
 

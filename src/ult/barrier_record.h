@@ -125,7 +125,7 @@ class BarrierCall {
     return end(BarrierAction::refuse);
   }
 
-  /// Of an outcome: what it did, and in which phase.
+  /// What an outcome did, and in which phase.
   [[nodiscard]] static constexpr BarrierAction action_of(Word outcome) noexcept {
     return static_cast<BarrierAction>(outcome & 0xFFFFFFFFu);
   }

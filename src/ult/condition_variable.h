@@ -27,8 +27,8 @@ class ConditionVariable {
 
   /// Unlocks mutex, waits to be notified, and locks it again.
   void wait(Mutex& mutex);
-  /// As wait, but no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and
-  /// it was not notified.
+  /// As wait, but no longer than to a time of the job's clock (Pool::clock_ns). False: that time has passed,
+  /// and the thread was not notified.
   [[nodiscard]] bool wait_until(Mutex& mutex, std::uint64_t deadline_ns);
   void notify_one();
   void notify_all();

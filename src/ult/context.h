@@ -88,7 +88,7 @@ namespace kasane::ult {
 struct SavedContext {
   Word registers[6];
   std::int32_t error;
-  std::uint32_t in_runtime;  ///< they save 0; the worker that the thread has left may set it
+  std::uint32_t in_runtime;  ///< a switch saves 0; the worker that the thread has left may set it
   Word return_address;
 };
 static_assert(offsetof(SavedContext, error) == 48);

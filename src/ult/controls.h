@@ -53,6 +53,7 @@ class Controls {
     return words_->load(layout_.birth_rank(slot), layout_.word(slot, field));
   }
   void put(SlotId slot, std::size_t field, Word value) const {
+    // release: pairs with get()
     if (is_local(slot)) return local_field(slot, field).store(value, std::memory_order_release);
     words_->store(layout_.birth_rank(slot), layout_.word(slot, field), value);
   }

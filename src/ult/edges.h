@@ -32,10 +32,11 @@ class Edges {
   virtual void ask_release(Rank source) { cross(source, Account::steal, kNoMark); }
   /// Before arriving at a barrier: what this rank wrote becomes visible to ranks that acquire afterwards.
   virtual void release(Account) = 0;
-  /// The same, if no more blocks have changed: a mark since which this rank has released. kNoMark: nothing
-  /// was done. The default never does it.
+  /// Releases if at most `blocks` blocks have changes, and returns a mark since which this rank has released.
+  /// kNoMark: more have changes, and nothing was done. The default never releases.
   virtual ReleaseMark release_little(std::uint32_t /*blocks*/, Account) { return kNoMark; }
-  /// The number of the last release of this rank that has begun; null: not known. The same at each call.
+  /// The number of the last release of this rank that has begun; null: not known. Each call returns the same
+  /// pointer.
   [[nodiscard]] virtual const std::atomic<std::uint64_t>* releases_begun() const noexcept { return nullptr; }
   /// When a barrier lets go; the second half of a steal.
   virtual void acquire(Account) = 0;
@@ -60,7 +61,8 @@ class StackMover {
 class Words {
  public:
   virtual ~Words() = default;
-  /// The rank's region, if the CPU's atomics on it are these; null: the calls below. The same at each call.
+  /// The rank's region, if the CPU's atomics may change its words instead of the calls below; else null. Each
+  /// call returns the same pointer.
   [[nodiscard]] virtual std::byte* region(Rank) noexcept { return nullptr; }
   virtual std::uint64_t load(Rank, std::uint64_t offset) = 0;
   virtual void store(Rank, std::uint64_t offset, std::uint64_t value) = 0;

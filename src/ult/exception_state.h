@@ -26,7 +26,7 @@ struct ExceptionState {
     return (reinterpret_cast<std::uintptr_t>(caught) | uncaught) == 0;
   }
 
-  /// Of the calling OS thread; the same address for its whole life.
+  /// The state of the calling OS thread, which stays at one address for the thread's whole life.
   [[nodiscard]] static ExceptionState* of_os_thread() noexcept {
     return reinterpret_cast<ExceptionState*>(abi::__cxa_get_globals());
   }

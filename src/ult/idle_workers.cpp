@@ -37,11 +37,13 @@ void FutexDoorbell::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
 }
 
 void FutexDoorbell::ring(Rank) {
+  // seq_cst: in one order with activity(). Who read the number before finds it changed, or is woken.
   events_.fetch_add(1, std::memory_order_seq_cst);
   futex(events_, FUTEX_WAKE_PRIVATE, INT_MAX);
 }
 
 void FutexDoorbell::ring_one() {
+  // seq_cst: as in ring()
   events_.fetch_add(1, std::memory_order_seq_cst);
   futex(events_, FUTEX_WAKE_PRIVATE, 1);
 }
@@ -75,6 +77,7 @@ void IdleWorkers::wake() {
 }
 
 void IdleWorkers::found() {
+  // seq_cst: one order of transitions, as in wake()
   const std::uint64_t before = word_.fetch_sub(kSearching, std::memory_order_seq_cst);
   // The last searcher leaves: a push that counted on it may have left an item, so the next sleeper takes its
   // place.

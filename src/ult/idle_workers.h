@@ -64,7 +64,7 @@ class IdleWorkers {
       return is_wanted(word_.fetch_add(0, std::memory_order_acq_rel));
     return is_wanted(word);
   }
-  /// The same, coarser and cheaper: not 0 where wanted() may say yes.
+  /// A coarser and cheaper wanted(): not 0 where wanted() may say yes.
   [[nodiscard]] std::uint64_t perhaps_wanted() const noexcept {
     return hint() & (kSleepers | kOrderedPushes);
   }
@@ -78,6 +78,7 @@ class IdleWorkers {
     return static_cast<std::uint32_t>(word_.load(std::memory_order_relaxed) & kSleepers);
   }
 
+  // seq_cst: in one order with the other transitions of the word.
   void start_search() noexcept { word_.fetch_add(kSearching, std::memory_order_seq_cst); }
   /// The searcher found work (or gives up for another reason than sleep).
   void found();

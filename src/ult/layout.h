@@ -100,7 +100,7 @@ struct alignas(64) SyncRecord {
 static_assert(sizeof(SyncRecord) == 64);
 
 inline constexpr std::uint32_t kSyncRecords = 1u << 17;
-/// Of a rank, for threads that wait for an atomic to change; behind the records.
+/// How many lists a rank has of threads that wait for an atomic to change; they lie behind the records.
 inline constexpr std::uint32_t kWatchLists = 1u << 13;
 
 /// Where each word of a rank's threads region is. Equal arguments give equal layouts on every rank.

@@ -69,7 +69,7 @@ void Locals::destroy_all() noexcept {
         worker_of_thread().core->pool->words().load(kKeysRank, Layout::local_destructor(key));
     if (destructor != 0) reinterpret_cast<void (*)(void*)>(destructor)(value);
   }
-  // A destructor may have moved the thread: where it is now.
+  // A destructor may have moved the thread: this is the worker that runs it now.
   Worker& worker = worker_of_thread();
   const Controls& controls = worker.core->controls;
   const Word flags = controls.get(worker.self(), offsetof(SlotControl, flags));

@@ -127,7 +127,7 @@ constexpr std::uint32_t kAtUnlock = 32;  ///< blocks
   Pool& pool = pool_of_thread("mutex::lock");
   const SyncRecords records(pool);
   const std::uint32_t releases = records.cross_from_last(record);
-  // Only where others may see it cheaply: over a network threads queue at once.
+  // The guess is noted only where other ranks can read it cheaply: over a network threads queue at once.
   if (SyncRecord* const near = pool.core().near_record(record.rank(), record.index())) {
     ReleaseGuess guess(load(near->data[2]));
     guess.taken_over(releases);

@@ -48,11 +48,11 @@ struct HandlersRun {
 
 class OutsideCaller {
  public:
-  /// Of the thread that has taken it, until it gives it back.
+  /// request and result belong to the thread that has taken this caller, until it gives the caller back.
   OutsideRequest request;
   long result = 0;
 
-  // Of the worker, while the call is under way.
+  // What follows belongs to the worker while the call is under way.
   OutsideWaits* waits = nullptr;
   WorkerWait* wait = nullptr;
   OutsideCaller *before = nullptr, *after = nullptr;
@@ -74,7 +74,7 @@ class OutsideCaller {
   PoolCore* core_ = nullptr;
   std::atomic<std::uint32_t> word_{0};
   std::atomic<std::int32_t> os_thread_{0};
-  std::atomic<bool> delivers_{false};  ///< it may touch the pool, though the call has ended
+  std::atomic<bool> delivers_{false};  ///< the OS thread may touch the pool, though the call has ended
 };
 
 class OutsideCallers {
@@ -88,7 +88,7 @@ class OutsideCallers {
   /// Null: the system has no OS thread.
   [[nodiscard]] OutsideCaller* take() noexcept;
   void give_back(OutsideCaller*) noexcept;
-  /// Whether a thread has taken one and not given it back.
+  /// Whether a thread has taken a caller and not given it back.
   [[nodiscard]] bool busy() noexcept;
   /// OS threads now, for reports.
   [[nodiscard]] std::uint32_t count() const noexcept { return count_.load(std::memory_order_relaxed); }

@@ -76,7 +76,7 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
-    // Not libc's, which tells the program's (mem/alt_stack.h).
+    // By a raw call: libc's sigaltstack() answers with the program's stack (mem/alt_stack.h).
     raw_call(SYS_sigaltstack, 0, reinterpret_cast<long>(&worker.signal_stack));
     // relaxed: a number
     worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
@@ -195,7 +195,7 @@ Parent running_on(const Worker& worker) noexcept {
 bool born_here(Parent parent) noexcept { return (parent.word & 1) == 0; }
 // born here
 SlotControl* control_of(Parent parent) noexcept { return reinterpret_cast<SlotControl*>(parent.word); }
-/// Also of a parent that was stolen, and may have ended.
+/// The slot of the parent, which may have been stolen, and have ended.
 SlotId slot_of(Parent parent) noexcept {
   return born_here(parent) ? Worker::slot_of(*control_of(parent))
                            : SlotId{static_cast<std::uint32_t>(parent.word >> 32)};
@@ -553,7 +553,7 @@ SlotId Pool::self() noexcept {
   return worker ? worker->self() : kNoSlot;
 }
 namespace {
-// Of an OS thread that runs the program outside of user-level threads. Such a thread does not move, so the
+// The state of an OS thread that runs the program outside of user-level threads. It does not move, so the
 // address may be kept; noinline, since callers may be on a user-level thread.
 struct Outside {
   bool program = false;

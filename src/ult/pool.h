@@ -59,7 +59,7 @@ class OtherRanks {
   virtual void ring(Rank) {}
   /// Tells a rank whose memory is not mapped here to wake the OS thread (ult/os_thread.h).
   virtual void wake_os_thread(Rank, SlotId) {}
-  /// As far as is known at no cost: no worker of that rank searches or sleeps.
+  /// Whether no worker of that rank searches or sleeps, as far as is known at no cost.
   [[nodiscard]] virtual bool all_work_at(Rank) { return false; }
   /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).
   virtual std::uint32_t activity() = 0;
@@ -104,8 +104,8 @@ struct Config {
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
   void* stack_context = nullptr;  ///< of the three
   Leftover leftover;              ///< looked at where a thread forks and where it ends
-  /// Of each worker the NUMA node on which it stays, or a number that no node has. Empty: all on one. A
-  /// worker steals from those of its node first (ult/victims.h).
+  /// The NUMA node on which each worker stays, or a number that no node has. Empty: all stay on one node. A
+  /// worker steals from the workers of its node first (ult/victims.h).
   std::vector<std::uint32_t> worker_nodes;
 
   static constexpr std::size_t kReservedOfFirstStack = 64;
@@ -158,7 +158,7 @@ class Pool {
   /// Whether the calling OS thread runs user code on a user-level thread, outside every RuntimeSection
   /// (ult/runtime_section.h). Also from a fault handler.
   [[nodiscard]] static bool in_user_code() noexcept;
-  /// The same, or whether it runs the program elsewhere: main, OS threads that the program has started.
+  /// As in_user_code(), or the calling OS thread is main or one that the program has started.
   [[nodiscard]] static bool in_program() noexcept;
   /// The calling OS thread runs code of the program from now on wherever it runs no user-level thread: main.
   static void enter_program() noexcept;
@@ -180,7 +180,8 @@ class Pool {
   void for_each_thread(void (*visit)(void* context, const ThreadState&), void* context) const;
   /// The thread that the worker runs, or kNoSlot.
   [[nodiscard]] SlotId running_on(std::uint32_t worker) const noexcept;
-  /// The same, and two numbers that change when the thread makes a call that may wait, or another one is run.
+  /// What running_on() says, and two numbers that change when the thread makes a call that may wait, or when
+  /// the worker runs another thread.
   struct WorkerState {
     SlotId slot;
     std::uint32_t calls_left;
@@ -234,7 +235,7 @@ class Pool {
   /// The calling thread goes on at `rank`, with its stack, when a worker there takes it from the ready list.
   /// Does nothing if it is there already.
   static void move_to(Rank rank);
-  /// As move_to, until the thread is there: on its way an idle worker of another rank may steal it.
+  /// Calls move_to() until the thread is there: on its way an idle worker of another rank may steal it.
   static void go_to(Rank rank);
   /// Until end_polling() the calling thread stays on its worker, which runs no other: wait_here() returns
   /// false, its turn does not end, and what would suspend it ends the program. Nothing outside of threads.
@@ -252,13 +253,14 @@ class Pool {
   /// its worker runs others, or sleeps; the thread goes on on this worker, and is not stolen. Empty: there is
   /// no OS thread to be had. -EINTR: also after a handler on this worker (note_handler) interrupted it.
   [[nodiscard]] static std::optional<long> call_outside(const OutsideRequest& request);
-  /// The same until a time of now_ns(). False: after a handler on this worker. call: a literal, for reports.
+  /// Suspends the calling thread until a time of now_ns(); it goes on on this worker. False: a handler on
+  /// this worker interrupted it. call: a literal, for reports.
   static bool sleep(const char* call, std::uint64_t until_ns);
   /// In a handler of a signal: one of the program's has run, which was installed with SA_RESTART or not.
   static void note_handler(bool restarts) noexcept;
   /// Whether the calling OS thread runs a user-level thread, and no handler of a signal on top of it.
   [[nodiscard]] static bool may_switch() noexcept;
-  /// The same, and outside of every RuntimeSection.
+  /// As may_switch(), and the thread is outside of every RuntimeSection.
   [[nodiscard]] static bool may_wait() noexcept;
   /// The slow half of let_others_run() (ult/fairness.h): the calling thread yields if its turn is over. It
   /// goes on on this worker.
@@ -266,7 +268,8 @@ class Pool {
   /// Ends the calling thread from any depth: throws an object of a private type that the thread's first frame
   /// catches, so destructors run. A catch (...) that does not rethrow keeps the thread alive.
   [[noreturn]] static void exit();
-  /// The same past every handler but those of `catch (...)`, which have to rethrow (ult/forced_unwind.h).
+  /// Ends the calling thread as exit() does, but passes every handler except those of `catch (...)`, which
+  /// have to rethrow (ult/forced_unwind.h).
   [[noreturn]] static void end_by_unwinding(const char* call);
   [[nodiscard]] static ThreadId id() noexcept;
 

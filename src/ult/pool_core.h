@@ -65,7 +65,7 @@ class PoolCore {
     // (ult/idle_workers.h).
     return idle_workers.wanted() || idle_ranks().load(std::memory_order_relaxed) != 0;
   }
-  /// The same, coarser and cheaper.
+  /// A coarser and cheaper wake_wanted(): true where that may say yes.
   [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
     // relaxed: as above
     return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;
@@ -91,7 +91,7 @@ class PoolCore {
   void suspend(Worker& worker, AfterSwitch after);
   /// The thread is over: publishes its exit from the worker's own stack.
   [[noreturn]] void leave_for_good(Worker& worker);
-  /// The same for a thread whose end is known already: its control block may be another thread's now.
+  /// As leave_for_good(), for a thread that has published its exit: its control block may be another's now.
   [[noreturn]] void leave_ended(Worker& worker, Word stack_end);
   /// Somebody wants work: the oldest record becomes a thread, if there is one and the run queue is short.
   void serve_wanted(Worker& worker);
@@ -172,7 +172,7 @@ class PoolCore {
       fire_due_timers();
   }
   [[gnu::noinline]] void fire_due_timers();
-  /// Until a timer or a sleep of a thread is over.
+  /// How long the worker may sleep: until a timer or a sleep of a thread is over.
   [[nodiscard]] std::int64_t may_sleep_ns(const Worker&) const noexcept;
   [[gnu::noinline]] SlotId search(Worker& worker, SlotId root);
   [[nodiscard]] bool something_to_do(Worker& worker, SlotId root);

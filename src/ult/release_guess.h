@@ -23,8 +23,8 @@ class ReleaseGuess {
   constexpr explicit ReleaseGuess(std::uint64_t word = 0) noexcept : word_(word) {}
   [[nodiscard]] constexpr std::uint64_t word() const noexcept { return word_; }
 
-  /// A rank has taken it over. releases: how many of the rank that had it have ended since its unlock; 0: it
-  /// was asked for one.
+  /// A rank has taken the mutex over from another. releases: how many releases of the other rank have ended
+  /// since its unlock; 0: the other rank was asked for one.
   constexpr void taken_over(std::uint32_t releases) noexcept {
     const bool wanted = releases == 0 || ((word_ & kReleased) != 0 && releases == 1);
     word_ = (word_ & kCount) | (wanted ? kWanted : 0);

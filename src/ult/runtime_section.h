@@ -36,8 +36,8 @@ class UserCode {
   UserCode& operator=(const UserCode&) = delete;
 
   struct Depth {
-    std::uint32_t sections = 0;    ///< that are open
-    Calls before = Calls::passed;  ///< the outermost one
+    std::uint32_t sections = 0;    ///< how many are open
+    Calls before = Calls::passed;  ///< what calls() was before the outermost one
   };
 
  private:

@@ -24,10 +24,10 @@ class Semaphore {
 
   void acquire();
   [[nodiscard]] bool try_acquire();
-  /// Waits no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and it has
-  /// no permit.
+  /// Waits no longer than to a time of the job's clock (Pool::clock_ns). False: that time has passed, and the
+  /// thread has no permit.
   [[nodiscard]] bool try_acquire_until(std::uint64_t deadline_ns);
-  /// False: it would have more than kMaxPermits; nothing happened.
+  /// False: the semaphore would have more than kMaxPermits permits; nothing happened.
   bool release(std::uint32_t permits);
 
  private:

@@ -25,8 +25,8 @@ class SharedMutex {
 
   void lock();
   [[nodiscard]] bool try_lock();
-  /// These wait no longer than to a time of the job's clock (Pool::clock_ns). False: that has passed, and
-  /// nothing is locked.
+  /// The functions …_until() wait no longer than to a time of the job's clock (Pool::clock_ns). False: that
+  /// time has passed, and nothing is locked.
   [[nodiscard]] bool try_lock_until(std::uint64_t deadline_ns);
   [[nodiscard]] bool try_lock_shared_until(std::uint64_t deadline_ns);
   void unlock();

@@ -171,7 +171,8 @@ bool Slots::refill_from_free(StackCache& cache) {
   return !cache.empty();
 }
 
-/// One, since the thread that uses it waits for room. Or one that was freed meanwhile. 0: there is none.
+/// Takes one trimmed stack, since the thread that will use it waits for room; or a stack that was freed
+/// meanwhile. 0: there is none.
 Word Slots::take_trimmed_stack() {
   Word end;
   {

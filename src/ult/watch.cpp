@@ -74,7 +74,7 @@ class OsThreadSlot {
   OsThreadSlot& operator=(const OsThreadSlot&) = delete;
 
   [[nodiscard]] SlotId id() const noexcept { return core_.controls.slot_of(control_); }
-  /// Until it is woken; false: not before until_ns.
+  /// Sleeps until the thread is woken, or until_ns has come: false.
   [[nodiscard]] bool sleep(std::uint64_t until_ns) const noexcept {
     const std::atomic<std::uint32_t>& awake = awake_of(control_);
     const OpenForSignals waits;

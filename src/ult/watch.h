@@ -39,7 +39,7 @@ class Watch {
   /// until_ns, a time of now_ns(); perhaps on another rank. call: in reports.
   void wait(std::uint32_t epoch, const char* call = "atomic::wait",
             std::uint64_t until_ns = Timers::kNever) const;
-  /// The same on any other OS thread of the program, which sleeps. May return at once.
+  /// As wait(), for any other OS thread of the program, which sleeps. May return at once.
   void sleep(Pool& here, std::uint32_t epoch, std::uint64_t until_ns = Timers::kNever) const;
   /// On any OS thread. here: the pool of the calling rank.
   void notify_one(Pool& here) const { notify(here, /*all=*/false); }

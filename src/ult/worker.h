@@ -186,8 +186,8 @@ namespace kasane::ult {
   return worker;
 }
 
-/// The same, for callers on a user-level thread. Ends the program where none runs: no program recovers from
-/// that mistake.
+/// The worker of a caller that is a user-level thread. Ends the program where no such thread runs: no program
+/// recovers from that mistake.
 [[nodiscard]] Worker& worker_of_thread();
 
 }  // namespace kasane::ult

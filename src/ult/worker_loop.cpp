@@ -42,7 +42,7 @@ void publish_exit(void* context, SlotId slot) {
   core.end_thread(worker, slot);
 }
 
-// The same for a thread that has published its end itself.
+// Gives back the stack of a thread that has published its end itself, and counts the thread.
 void publish_ended(void* context, SlotId) {
   auto& core = *static_cast<PoolCore*>(context);
   Worker& worker = *current_worker();
@@ -257,7 +257,7 @@ void PoolCore::wake_os_thread(SlotId slot) {
   ult::wake_os_thread(region, controls.layout(), slot);
 }
 
-// As a push: a sleeper that cannot know of it is woken (ult/idle_workers.h).
+// A new timer wakes a sleeper that cannot know of it, as a push does (ult/idle_workers.h).
 void PoolCore::start_timer(const Timer& timer) {
   if (timers.add(timer) && idle_workers.wanted()) idle_workers.wake();
 }

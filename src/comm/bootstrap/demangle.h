@@ -15,9 +15,9 @@ inline constexpr std::size_t kLongestName = 160;
 /// text with every mangled C++ name (_Z…) replaced by its demangled form; of a long one without
 /// the arguments of templates and functions.
 std::string demangle_all(std::string_view text);
-/// The same of one name, mangled or not.
+/// The name, demangled if it is mangled, and without arguments if it is longer than `longest`.
 std::string readable_name(const std::string& name, std::size_t longest = kLongestName);
-/// Of a readable name.
+/// A readable name without the arguments of templates and functions.
 std::string without_arguments(const std::string& name);
 
 }  // namespace kasane::comm

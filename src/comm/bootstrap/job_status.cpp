@@ -19,6 +19,7 @@ void RankStatus::append(std::string_view more) noexcept {
 }
 
 std::string_view RankStatus::text() const noexcept {
+  // acquire: pairs with append()
   return {report, std::min<std::size_t>(report_bytes.load(std::memory_order_acquire), sizeof report)};
 }
 

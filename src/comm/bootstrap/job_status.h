@@ -80,7 +80,7 @@ class JobStatus {
   static Result<JobStatus> create(std::uint32_t ranks);
   [[nodiscard]] RankStatus& of(Rank rank) const noexcept { return ranks_[raw(rank)]; }
   [[nodiscard]] ThreadReport& threads(Rank rank) const noexcept { return threads_[raw(rank)]; }
-  /// Of all ranks, in order.
+  /// The reports of all ranks, in order.
   [[nodiscard]] ThreadReport* all_threads() const noexcept { return threads_; }
 
  private:

@@ -16,7 +16,7 @@ struct MemoryAt {
   std::string what;
   bool constant = false;  ///< code or constants of the file that it names
 };
-/// As /proc/PID/maps has it.
+/// What /proc/PID/maps says of the address.
 MemoryAt memory_at(pid_t process, std::uint64_t address);
 
 }  // namespace kasane::comm

@@ -306,6 +306,7 @@ void Supervisor::reap() {
   // reason.
   if (!dead.empty()) {
     for (std::uint32_t r = 0; r < children_.size(); ++r) {
+      // acquire: pairs with the store of the phase, before which the rank's text is complete
       if (children_[r].alive && status_.of(Rank{r}).phase.load(std::memory_order_acquire) == Phase::gave_up)
         note_exit(Rank{r}, 1);
     }
@@ -329,6 +330,7 @@ void Supervisor::note_death(Rank rank, int wait_status) {
 
 void Supervisor::note_exit(Rank rank, int code) {
   const RankStatus& status = status_.of(rank);
+  // acquire: the rank's text is complete before its phase is stored
   const Phase phase = status.phase.load(std::memory_order_acquire);
   const std::string who =
       "kasane: rank " + std::to_string(raw(rank)) + " (pid " + std::to_string(children_[raw(rank)].pid) + ")";

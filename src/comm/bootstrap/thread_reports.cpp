@@ -31,6 +31,7 @@ void ThreadReports::step(std::uint32_t which, std::vector<bool>& answers) {
     if (answers[r]) status_.threads(Rank{r}).asked.store(asked, std::memory_order_release);
   const std::uint64_t deadline = now_ns() + kAnswerNs;
   const auto missing = [&](std::uint32_t r) {
+    // acquire: the rank's answer is complete before `done`
     return answers[r] && status_.threads(Rank{r}).done.load(std::memory_order_acquire) != asked;
   };
   for (std::uint32_t r = 0; r < ranks_; ++r) {

@@ -101,7 +101,7 @@ void Engine::Core::return_completion(Operation& op, Operation& by) noexcept {
 Engine::Core::Driven Engine::Core::drive_copy(Operation& op) noexcept {
   const Rank owner = op.source.rank;
   std::atomic<bool>& copying = peers_[raw(owner)].copying;
-  // acquire: the last copy is over
+  // acquire: the use of the last copy has ended before this one begins
   if (copying.exchange(true, std::memory_order_acquire)) return Driven::blocked;
   const wire::CopyRequest request{.from_offset = op.source.offset,
                                   .to_offset = op.remote.offset,
@@ -113,6 +113,7 @@ Engine::Core::Driven Engine::Core::drive_copy(Operation& op) noexcept {
   const std::uint32_t before = activity();
   if (transport_.request(owner, wire::kCopy, std::as_bytes(std::span(&request, 1)), op.reply) ==
       Post::again) {
+    // release: for the acquire of the next copy
     copying.store(false, std::memory_order_release);
     return Driven::again;
   }

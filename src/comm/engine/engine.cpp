@@ -45,7 +45,7 @@ void copy_pieces(Cursor cursor, std::byte* remote, std::byte* local, bool reads)
   for (; !cursor.done();) {
     const Piece p = cursor.piece();
     std::byte* there = remote + p.remote_offset;
-    // As integers: for private memory the offsets are whole addresses, and local is null.
+    // Added as integers: for private memory the offsets are whole addresses, and local is null.
     auto* here = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(local) + p.local_offset);
     if (reads) {
       copy_in(here, there, p.bytes);

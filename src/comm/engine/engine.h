@@ -127,14 +127,14 @@ class Engine {
   }
   [[nodiscard]] bool try_read_strided_async(const StridedParams&) noexcept;
   [[nodiscard]] bool try_write_strided_async(const StridedParams&) noexcept;
-  /// over a network more than 149 pieces cost an mmap
+  /// try_read_vector_async(), try_write_vector_async(): over a network more than 149 pieces cost an mmap
   [[nodiscard]] bool try_read_vector_async(const VectorParams&) noexcept;
-  [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;  ///< likewise
+  [[nodiscard]] bool try_write_vector_async(const VectorParams&) noexcept;
   /// flush: counts towards to.rank; to this rank: from.rank
   [[nodiscard]] bool try_copy_async(const CopyParams&) noexcept;
   [[nodiscard]] bool try_accumulate_async(const AccumulateParams&) noexcept;
-  /// The same of contiguous elements at y, which is `to` as mapped here: at once. False: the locks of to's
-  /// rank are not mapped here, and nothing happened. Both sides are aligned to the element's part.
+  /// Accumulates contiguous elements at once; y is `to` as it is mapped here. False: the locks of to's rank
+  /// are not mapped here, and nothing happened. Both sides are aligned to the element's part.
   [[nodiscard]] bool accumulate_here(RemoteAddr to, std::byte* y, const std::byte* x, std::size_t bytes,
                                      Element, std::complex<double> scale) noexcept;
   [[nodiscard]] bool try_send_async(const SendParams&) noexcept;

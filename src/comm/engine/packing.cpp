@@ -214,7 +214,7 @@ bool Engine::Core::send_due(Rank rank) noexcept {
 }
 
 bool Engine::Core::send_unsent() noexcept {
-  // before the look: a thread that fails after this sets it again
+  // seq_cst: before the look; a thread that fails after this sets it again
   unsent_.store(false, std::memory_order_seq_cst);
   bool any = false;
   for (std::uint32_t r = 0; r < engine_.ranks_; ++r) any |= send_due(Rank{r});
@@ -268,7 +268,7 @@ bool Engine::Core::settle_read(Pack& s, bool lost) noexcept {
 
 /// Settles the packs whose answer came before their data. The thread that delivers data and sees the answer
 /// rings the doorbell afterwards, and so does the loss of a peer: a woken thread sees what this one missed.
-/// But it may have found the list empty while this thread held it; hence the ring at the end.
+/// But the woken thread may have found the list empty while this thread held it; hence the ring at the end.
 bool Engine::Core::settle_reads() noexcept {
   const std::uint32_t before = activity();
   bool any = false, kept = false;
@@ -315,6 +315,7 @@ void Engine::Core::on_read_data(void* context, const Message& m) noexcept {
   }
   core.finish_parts(s, Status::ok);
   // The thread that takes the answer retires it.
+  // acq_rel: as in read_answered()
   if ((s.state.fetch_or(Pack::kDelivered, std::memory_order_acq_rel) & Pack::kAnswered) != 0) core.ring();
 }
 

@@ -53,7 +53,7 @@ static_assert(sizeof(Entry) == 16 && sizeof(ReadPackHead) == 16 && sizeof(ReadDa
 }
 /// The largest data of one entry of kPack.
 inline constexpr std::size_t kMaxEntryData = (kMaxPayload - sizeof(Entry)) & ~std::size_t{15};
-/// The same of an entry that a flag follows.
+/// The largest data of one entry of kPack that a flag follows.
 inline constexpr std::size_t kMaxNotified = kMaxEntryData - 2 * sizeof(Entry);
 inline constexpr std::uint32_t kMaxEntries = kMaxPayload / sizeof(Entry);
 

@@ -21,7 +21,7 @@
 
 namespace kasane::comm::mpi {
 
-/// Not recursive; it need not be, since it is only tried.
+/// A lock that is not recursive; it need not be, since it is only tried.
 template <class Atomics = StdAtomics>
 class TryLock {
  public:
@@ -47,7 +47,7 @@ class HandOver {
     // which is held here.
     if (drained_.load(std::memory_order_relaxed) != kicks) drained_.store(kicks, std::memory_order_seq_cst);
   }
-  /// Not under the lock: after announce(), and after every unlock().
+  /// Called without the lock, after announce() and after every unlock().
   template <class Lock, class Drain>
   void look_back(Lock& lock, const Drain& drain) noexcept {
     // seq_cst: see above

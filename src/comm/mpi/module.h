@@ -29,7 +29,7 @@ struct Window {
   std::uint64_t bits;
 };
 
-/// Of a finished receive.
+/// What a finished receive has brought.
 struct Arrival {
   std::uint32_t source;
   std::uint32_t bytes;

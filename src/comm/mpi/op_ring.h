@@ -68,9 +68,8 @@ class OpRing {
   /// Have all operations claimed so far ended? Any thread.
   [[nodiscard]] bool idle() const noexcept {
     // low first: it never exceeds tail, so if they are equal, nothing was outstanding at some moment in
-    // between.
+    // between. seq_cst, both: fences of two threads agree on an order with claim().
     const std::uint64_t low = low_.load(std::memory_order_seq_cst);
-    // seq_cst: fences of two threads agree on an order with claim()
     return tail_.load(std::memory_order_seq_cst) == low;
   }
 

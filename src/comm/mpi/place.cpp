@@ -54,8 +54,8 @@ Place place(char* const* environment) noexcept {
 }
 
 Result<void> refuse_unjoined_tasks(char* const* environment) {
-  // Of the step, not of the allocation (SLURM_NTASKS): a batch script and salloc's shell run in an allocation
-  // of many tasks, but are one process.
+  // The tasks of the step, not of the allocation (SLURM_NTASKS): a batch script and salloc's shell run in an
+  // allocation of many tasks, but are one process.
   const std::uint32_t tasks = number(find_variable(environment, "SLURM_STEP_NUM_TASKS"));
   if (tasks < 2 || place(environment).launched() || has_borrowed_rights()) return {};
   const char* task = find_variable(environment, "SLURM_PROCID");

@@ -98,7 +98,7 @@ Result<Paths> choose_paths(OutOfBand& all, const std::vector<RankLocation>& loca
     paths.text += (paths.text.empty() ? "" : "; ") + user_setting("UCX_NET_DEVICES");
     if (!one_machine) paths.peers = peers_of(locations, me, /*own_too=*/within_hosts);
   } else if (one_machine) {
-    // Only if the user asks for a network by UCX_TLS.
+    // These devices are used only if the user asks for a network by UCX_TLS.
     std::vector<std::string> devices = rdma_ports();
     devices.emplace_back("lo");
     paths.devices = joined(devices);

@@ -94,11 +94,11 @@ struct PeerState {
   std::atomic<std::uint32_t> unreturned{0};
   /// doorbells (bits) of the peer that are still to be rung
   std::atomic<std::uint32_t> rings{0};
-  std::atomic<std::uint32_t> leaving{0};  ///< it has sent bye
+  std::atomic<std::uint32_t> leaving{0};  ///< the peer has sent bye
   std::atomic<std::uint32_t> suspect{0};  ///< lost, but not reported
   std::atomic<int> why{0};
-  std::atomic<std::uint32_t> has_sent{0};  ///< at least one message of it has arrived
-  bool sent_bye = false;                   ///< this rank has sent bye to it
+  std::atomic<std::uint32_t> has_sent{0};  ///< at least one message of the peer has arrived
+  bool sent_bye = false;                   ///< this rank has sent bye to the peer
 };
 
 class UcxTransport final : public MailboxTransport {
@@ -506,7 +506,7 @@ void UcxTransport::describe() {
     const auto begin = line.rfind(' ', slash) + 1;
     const std::string transport = line.substr(begin, slash - begin);
     detail_ += " " + line.substr(begin);
-    // These only copy; every other transport registers memory with its device.
+    // The transports of this list only copy; every other one registers memory with its device.
     const std::string_view copying[] = {"self", "tcp", "sysv", "posix", "cma"};
     if (std::find(std::begin(copying), std::end(copying), transport) == std::end(copying))
       copies_only_ = false;
