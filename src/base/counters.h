@@ -32,8 +32,6 @@ class PlaceTable;
   X(diffs, "blocks whose changed bytes were put to their owners")                                  \
   X(bytes_put, "changed bytes put to other ranks")                                                 \
   X(messages_put, "messages with short runs of changed bytes, to owners that are not mapped here") \
-  X(blocks_sent_ahead, "blocks of diffs that were sent ahead of a release (--debug write-buffer)") \
-  X(blocks_sent_in_vain, "blocks sent ahead that were stored to again before the release")         \
   X(releases, "release_all rounds")                                                                \
   X(acquires, "acquire_all rounds")                                                                \
   X(releases_combined, "release_all calls that another call's round served")                       \

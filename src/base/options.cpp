@@ -170,7 +170,7 @@ Result<> assign(const Option& row, std::string_view text) {
   return {};
 }
 
-/// "write-buffer" → "WRITE_BUFFER".
+/// "post-buffer" → "POST_BUFFER".
 std::string as_variable(std::string name) {
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return name;

@@ -24,7 +24,6 @@ void Coherence::acquire_all(ThreadContext& ctx, Account account) {
 void Coherence::drop_cached(ThreadContext& ctx) {
   acquires_.fetch_add(1);
   drops_.fetch_add(1);
-  write_buffer_.released();  // changes are sent, too
   bool left = false;
   {
     FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::acquire);

@@ -25,7 +25,6 @@ Coherence::Coherence(const Parts& parts)
       races_(parts.races),
       tiers_(parts.tiers),
       residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr),
-      write_buffer_(parts.write_buffer_blocks),
       rewritten_(parts.releases_until_open) {
   if (tiers_ != nullptr) {
     tiers_->connect(*this, mover_);
@@ -70,8 +69,7 @@ void Coherence::wait_free(comm::Blocking& io, BlockId b) {
   await(io, [this, b] { return !state(b).busy; });
 }
 
-void Coherence::mark_dirty(Counters& counters, BlockId b) noexcept {
-  if (write_buffer_.stored_again(b)) count(counters.blocks_sent_in_vain);
+void Coherence::mark_dirty(BlockId b) noexcept {
   dirty_.insert(b);
   sharing_.add_dirty();  // before any store can happen: ask_release() of other ranks relies on it
 }

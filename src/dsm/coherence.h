@@ -28,7 +28,6 @@
 #include "dsm/rounds.h"
 #include "dsm/sweeps.h"
 #include "dsm/windows.h"
-#include "dsm/write_buffer.h"
 #include "gas/address_cache.h"
 #include "gas/auto_relocator.h"
 #include "gas/heap_hooks.h"
@@ -78,10 +77,8 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
     gas::Sharing& sharing;
     /// counts uses of other ranks' pages; null: pages do not move by themselves
     gas::AutoRelocator* auto_relocator = nullptr;
-    gas::Tiers* tiers = nullptr;    ///< null: memory has no limit
-    RaceListener* races = nullptr;  ///< is called for data races; null: they are not looked for
-    /// changed blocks of other ranks' pages that are kept for the next release; 0: all
-    std::uint64_t write_buffer_blocks = 0;
+    gas::Tiers* tiers = nullptr;           ///< null: memory has no limit
+    RaceListener* races = nullptr;         ///< is called for data races; null: they are not looked for
     std::uint8_t releases_until_open = 5;  ///< Rewritten
   };
   /// Sets kReleaseHandler and kChangesHandler, and connects the tiers to this object and its mover.
@@ -228,7 +225,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   static bool cannot_be_served(ThreadContext&, std::uint64_t offset) noexcept;
   enum class Fault { served, again, not_allocated };
   Fault carry_out_fault(ThreadContext&, BlockId, BlockEvent, const BlockStep&);
-  void carry_out_actions(ThreadContext&, BlockId, const Stripe&, const BlockStep&);
+  void carry_out_actions(BlockId, const Stripe&, const BlockStep&);
   /// The blocks of its sweep that a fault has claimed, its own block first or last. `here`: how many of them
   /// lie in its page.
   struct Claimed {
@@ -273,7 +270,6 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void for_each_part(std::uint64_t begin, std::uint64_t end, const F&) const;
 
   void flush_dirty(ThreadContext&);
-  void write_back(ThreadContext&, std::uint64_t newest);
   class FenceBatch;
   void drop_cached(ThreadContext&);
   void drop_noticed(ThreadContext&);
@@ -312,7 +308,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   template <class F>
   void for_each_arriving(PageId, gas::ByteRange live, const F& part) const;
   void unclaim(BlockId first, std::uint64_t count) noexcept;
-  void mark_dirty(Counters&, BlockId) noexcept;
+  void mark_dirty(BlockId) noexcept;
   void mark_clean(BlockId) noexcept;
 
   void arm_claimed(std::uint64_t first, std::uint64_t last) noexcept;
@@ -361,7 +357,6 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   /// acquires that dropped something; rule 2: a fetch that finds another number at its end is repeated
   std::atomic<std::uint64_t> drops_{0};
   std::atomic<bool> restartable_{false};
-  WriteBuffer write_buffer_;
   Rewritten rewritten_;
   Rounds release_rounds_, acquire_rounds_, notice_rounds_;
 

@@ -38,7 +38,6 @@ bool Coherence::fault(ThreadContext& ctx, std::uint64_t offset, Access wanted) {
       await_page(ctx.io, pages_.page_of(b));
     }
     good = fault != Fault::not_allocated;
-    if (event == BlockEvent::store) write_back(ctx, 0);
   }
   if (engine_.crowded()) make_room();
   return good;
@@ -97,7 +96,7 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
     }
   }
   if (step.claimed.saved) fill(blocks);  // undefined bytes may become defined again
-  carry_out_actions(ctx, b, blocks, step);
+  carry_out_actions(b, blocks, step);
   blocks.for_each([&](BlockId served) {
     BlockState after = step.after;
     if (served != b) after.pins = 0;
@@ -105,15 +104,11 @@ Coherence::Fault Coherence::carry_out_fault(ThreadContext& ctx, BlockId b, Block
   });
   if (!step.after.owned) ctx.sweeps.last().served();
   if (step.claimed.saved) read_ahead(ctx, b, event);
-  if (write_buffer_.on() && step.after.dirty() && !step.claimed.dirty()) {
-    blocks.for_each_run([&](BlockRange run) { write_buffer_.note(run); });
-  }
   return Fault::served;
 }
 
 /// The actions of a fault after the fetch, for all of `blocks`.
-void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& blocks,
-                                  const BlockStep& step) {
+void Coherence::carry_out_actions(BlockId b, const Stripe& blocks, const BlockStep& step) {
   for (const Action action : step.actions) {
     if (action == Action::make_twin) {
       blocks.for_each_run([&](BlockRange run) {
@@ -122,10 +117,10 @@ void Coherence::carry_out_actions(ThreadContext& ctx, BlockId b, const Stripe& b
       });
       blocks.for_each([&](BlockId twinned) {
         fill_twin(twinned);
-        mark_dirty(ctx.counters, twinned);
+        mark_dirty(twinned);
       });
     } else if (action == Action::allow_write && step.after.whole) {
-      mark_dirty(ctx.counters, b);
+      mark_dirty(b);
       protect(blocks, Access::write);
     } else if (action == Action::mark_page) {
       sharing_.mark(pages_.page_of(b));

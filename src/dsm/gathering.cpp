@@ -227,10 +227,7 @@ void Coherence::Gathering::open() noexcept {
       c_.fill_twin(block(i));
       std::memcpy(c_.space_.t(at), c_.space_.a(at), kBlockBytes);
     }
-    if (s.after.dirty()) {
-      c_.mark_dirty(ctx_.counters, block(i));
-      note(i);
-    }
+    if (s.after.dirty()) c_.mark_dirty(block(i));
     if (has(s, Action::mark_page)) c_.sharing_.mark(c_.pages_.page_of(block(i)));
   }
   for (std::uint64_t i = 0; i < count();) {
@@ -241,7 +238,6 @@ void Coherence::Gathering::open() noexcept {
     if (end != i) open_run(i, end);
     i = std::max(end, i + 1);
   }
-  note_run();
   if (c_.engine_.crowded()) c_.make_room();
 }
 
@@ -251,21 +247,6 @@ void Coherence::Gathering::open_run(std::uint64_t first, std::uint64_t end) noex
     c_.finish(block(i), step(i).after);
     served_[i] = true;
   }
-}
-
-/// Runs of blocks that are changed from now on go to the write buffer.
-void Coherence::Gathering::note(std::uint64_t i) noexcept {
-  if (changed_.count == 0 || raw(changed_.first) + changed_.count != raw(block(i))) {
-    note_run();
-    changed_ = {block(i), 0};
-  }
-  ++changed_.count;
-  ++noted_;
-}
-
-void Coherence::Gathering::note_run() noexcept {
-  if (changed_.count != 0 && c_.write_buffer_.on()) c_.write_buffer_.note(changed_);
-  changed_.count = 0;
 }
 
 }  // namespace kasane::dsm

@@ -56,8 +56,6 @@ class Coherence::Gathering {
   void gather();
   /// Blocks that were looked at.
   [[nodiscard]] std::uint64_t count() const noexcept { return blocks_.count; }
-  /// Blocks that were added to the write buffer.
-  [[nodiscard]] std::uint64_t noted() const noexcept { return noted_; }
   [[nodiscard]] bool served(std::uint64_t i) const noexcept { return served_[i]; }
   [[nodiscard]] BlockId block(std::uint64_t i) const noexcept { return blocks_[i]; }
   /// Of a sweep: how many blocks in a row, from b on, were served.
@@ -94,8 +92,6 @@ class Coherence::Gathering {
   void read_back();
   void open() noexcept;
   void open_run(std::uint64_t first, std::uint64_t end) noexcept;
-  void note(std::uint64_t i) noexcept;
-  void note_run() noexcept;
 
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
@@ -110,8 +106,6 @@ class Coherence::Gathering {
   std::array<Part, kMostPages> part_;
   std::size_t parts_ = 0, joiners_ = 0;
   std::array<gas::Sharing::Joining, kMostPages> joining_;
-  mem::BlockRange changed_{BlockId{0}, 0};
-  std::uint64_t noted_ = 0;
 };
 
 }  // namespace kasane::dsm

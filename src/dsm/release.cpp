@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a release does: this rank's changes go to the pages' owners, then notices go to the ranks that have
 // copies (rules 3 to 6).
-#include <array>
 #include <cstring>
 #include <span>
 
@@ -51,7 +50,6 @@ std::uint32_t Coherence::release_little(ThreadContext& ctx, std::uint32_t blocks
 /// Rules 3 and 11: first all blocks that are free, then those that other threads held.
 void Coherence::flush_dirty(ThreadContext& ctx) {
   bool left = false;
-  write_buffer_.released();
   rewritten_.begin_release();
   {
     FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release_open);
@@ -60,21 +58,6 @@ void Coherence::flush_dirty(ThreadContext& ctx) {
   if (left) dirty_.for_each([&](BlockId b) { fence_block(ctx.io, &ctx.counters, b, BlockEvent::release); });
   // then other ranks that look for stores into pages that arrived here find them
   mover_.await_entry_updates(ctx.io);
-}
-
-/// Sends the blocks that were changed first, if there are many, so that the next release finds little to do.
-/// Not the `newest`, which are about to be stored to. Waits for no block.
-void Coherence::write_back(ThreadContext& ctx, std::uint64_t newest) {
-  std::array<BlockId, 128> oldest;
-  while (const std::size_t n = write_buffer_.take(oldest, newest)) {
-    FenceBatch fences(*this, ctx.io, &ctx.counters, BlockEvent::release_open);
-    for (const BlockId b : std::span(oldest).first(n)) {
-      const BlockState s = state(b);
-      if (!s.dirty() || s.pins != 0 || !fences.add(b)) continue;
-      write_buffer_.sent(b);
-      count(ctx.counters.blocks_sent_ahead);
-    }
-  }
 }
 
 /// Rules 5 and 6: to which parts of the page, which is marked, may threads of this rank have stored? watch:

@@ -6,7 +6,7 @@
 //   changed at 5 releases, each at most 2 after the one before      stays open
 //   open, and unchanged at 2 releases in a row                      is protected again
 //
-// A guess, as the write buffer's: blocks that share a place forget each other. Who is forgotten is protected
+// A guess: blocks that share a place forget each other. Who is forgotten is protected
 // by the next release, and what stays open without being stored to is compared with its twin a few times.
 //
 // Thread safety: every call from any thread.
@@ -28,7 +28,7 @@ class Rewritten {
   /// A release begins.
   void begin_release() noexcept { round_.fetch_add(1, std::memory_order_relaxed); }  // relaxed: a guess
 
-  /// A release finds the block dirty, or it is sent ahead of one. differs(): does it differ from its twin?
+  /// A release finds the block dirty. differs(): does it differ from its twin?
   /// True: it stays open.
   template <class Differs>
   bool stays_open(BlockId b, const Differs& differs) noexcept {

@@ -20,7 +20,6 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
   const Wanted wanted = Wanted::view(offset, bytes, use);
   const std::uint64_t first = raw(mem::block_of(offset)),
                       end = raw(mem::block_of(offset + bytes + kBlockBytes - 1));
-  std::uint64_t noted = 0;
   if (use == Use::write_only && tiers_ != nullptr && tiers_->stores_any())
     tiers_->note_overwriting(offset, bytes);
   std::uint64_t b = pin_shown(first, end, use);
@@ -30,7 +29,6 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
     admit(ctx.io, std::min(Gathering::kMostBlocks, end - b), Serves::itself);
     Gathering gathering(*this, ctx, wanted, BlockId{b});
     gathering.gather();
-    noted += gathering.noted();
     for (std::uint64_t i = 0; i < gathering.count(); ++i) {
       if (gathering.served(i) || pin_block(ctx, BlockId{b + i}, wanted.event(BlockId{b + i}))) continue;
       unpin(ctx, mem::offset_of(BlockId{first}), (b + i - first) * kBlockBytes);
@@ -41,7 +39,6 @@ std::optional<BlockId> Coherence::pin(ThreadContext& ctx, std::uint64_t offset, 
     }
     b += gathering.count();
   }
-  if (noted != 0) write_back(ctx, noted);
   return std::nullopt;
 }
 

@@ -7,7 +7,7 @@
 namespace kasane::runtime {
 namespace {
 
-constexpr std::uint64_t kGiB = std::uint64_t{1} << 30, kTiB = std::uint64_t{1} << 40;
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
 OptionTable checks(Options& o) {
   OptionTable items;
@@ -41,10 +41,6 @@ OptionTable debug_items(Options& o) {
       .choice("common-stacks", "", o.common_stacks, "off", "on",
               "Where all ranks are on one host: move a stolen thread's stack as between hosts, or let the "
               "ranks share the memory of stacks.")
-      .bytes("write-buffer", "", o.write_buffer_bytes,
-             "Changed memory of other ranks' pages that a rank keeps for its next release; beyond it the "
-             "oldest changes are sent ahead. 0: none are.",
-             {0, kTiB})
       .bytes("post-buffer", "", o.post_buffer_bytes,
              "Posts that a rank keeps for another one before it sends them (kasane::post_group).",
              {4 << 10, 1 << 20})

@@ -554,9 +554,9 @@ Result<void> Runtime::State::build_memory(std::byte* space_base, std::vector<mem
     know_program();
     races.emplace(*space, rank);
   }
-  coherence.emplace(dsm::Coherence::Parts{
-      *space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing, auto_relocator.get(),
-      where_pages_go, races ? &*races : nullptr, options.write_buffer_bytes / mem::kBlockBytes});
+  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses,
+                                          *sharing, auto_relocator.get(), where_pages_go,
+                                          races ? &*races : nullptr});
   give_service.emplace(*transport, coherence->mover());
   if (tiers != nullptr) {  // frames come and go
     tiers->connect(*addresses, *coherence);

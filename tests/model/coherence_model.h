@@ -263,7 +263,7 @@ inline Instr hand_back(int page, int to) {
 inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
 inline Instr release() { return {Do::release}; }
 inline Instr acquire() { return {Do::acquire}; }
-/// sends a block's changes before a release (write_back())
+/// sends a block's changes before a release (clean())
 inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }
 /// the block's bytes are undefined until they are stored to (Coherence::blank())
 inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }

@@ -36,7 +36,7 @@ class SimJob {
     // Every second seed with pages that move by themselves, every eighth without classification; in
     // two of three a block stays open from its first release on.
     for (std::uint32_t r = 0; r < ranks; ++r)
-      ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0, 2,
+      ranks_.emplace_back(world_, Rank{r}, ranks, pages_, p.seed % 2 == 0, p.seed / 2 % 8 != 0,
                           static_cast<std::uint8_t>(p.seed % 3 == 0 ? 3 : 1));
     next_slot_.assign(ranks, 0);
   }

@@ -42,8 +42,7 @@ struct SimLayout {
 class SimRank {
  public:
   SimRank(comm::sim::World& world, Rank rank, std::uint32_t ranks, const mem::Pages& pages,
-          bool draws = false, bool classification = true, std::uint64_t write_buffer_blocks = 2,
-          std::uint8_t releases_until_open = 3)
+          bool draws = false, bool classification = true, std::uint8_t releases_until_open = 3)
       : world_(world),
         transport(world.transport(rank)),
         waiter(world, transport),
@@ -71,7 +70,7 @@ class SimRank {
             .value();
     coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
                                             *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
-                                            write_buffer_blocks, releases_until_open});
+                                            releases_until_open});
     mover = &coherence->mover();
     heap.emplace(transport, config, *directory, *mover, *coherence);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());

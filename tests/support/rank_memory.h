@@ -35,10 +35,10 @@ class RankMemory {
 
   /// base: from mem::reserve_space before the fork. heap_page_bytes: of the heap's segment; the rest of the
   /// space has pages of 64 KiB. draw_after: uses after which a page moves to the rank that alone uses it; 0:
-  /// never. faults: the fault engine's name. write_buffer_blocks: as dsm::Coherence::Parts.
+  /// never. faults: the fault engine's name.
   RankMemory(const comm::Job& job, std::byte* base, std::uint64_t heap_page_bytes = mem::kPageBytes,
              std::uint32_t draw_after = 0, std::string_view faults = faults_under_test(),
-             bool classification = classification_under_test(), std::uint64_t write_buffer_blocks = 0)
+             bool classification = classification_under_test())
       : page_bytes(heap_page_bytes),
         transport(std::move(comm::shm::create(job).value())),
         start_waiter(*transport),
@@ -67,8 +67,7 @@ class RankMemory {
           gas::AutoRelocator::create(*transport, *directory, {config.offset, config.bytes, draw_after})
               .value();
     coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses,
-                                            *sharing, auto_relocator.get(), nullptr, nullptr,
-                                            write_buffer_blocks});
+                                            *sharing, auto_relocator.get(), nullptr, nullptr});
     mover = &coherence->mover();
     heap.emplace(*transport, config, *directory, *mover, *coherence);
     access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes,

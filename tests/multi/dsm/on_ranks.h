@@ -18,12 +18,12 @@ namespace kasane::test {
 using RanksAndPages = std::tuple<std::uint32_t, std::uint64_t>;  // ranks, bytes of a page
 
 inline void on_ranks(RanksAndPages parameter, const std::function<void(RankMemory&)>& body,
-                     std::uint32_t draw_after = 0, std::uint64_t write_buffer_blocks = 0) {
+                     std::uint32_t draw_after = 0) {
   std::byte* base = mem::reserve_space(RankMemory::kSpaceBytes).value();
   const auto [ranks, page_bytes] = parameter;
   run_ranks(ranks, [&, page = page_bytes](const comm::Job& job) {
     RankMemory memory(job, base, page, draw_after, RankMemory::faults_under_test(),
-                      RankMemory::classification_under_test(), write_buffer_blocks);
+                      RankMemory::classification_under_test());
     body(memory);
   });
   ::munmap(base, RankMemory::kSpaceBytes);
