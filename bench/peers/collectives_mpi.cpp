@@ -21,7 +21,7 @@ void call(const kasane::bench::CollectiveCase& c, std::vector<double>& a, std::v
   else if (std::strcmp(c.name, "allreduce") == 0)
     MPI_Allreduce(MPI_IN_PLACE, b.data(), n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
   else
-    MPI_Alltoall(a.data(), n, MPI_DOUBLE, b.data(), n, MPI_DOUBLE, MPI_COMM_WORLD);
+    MPI_Allgather(a.data(), n, MPI_DOUBLE, b.data(), n, MPI_DOUBLE, MPI_COMM_WORLD);
 }
 
 double measure(const kasane::bench::CollectiveCase& c, int ranks) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory in which a member of a group receives: a block, either in the collectives' region, where other
-// ranks of the host map it and store into it, or in private memory, where the member's message handler
-// stores. Zeroed memory is the start state.
+// The memory in which a rank receives the messages of collectives: a block, either in the collectives'
+// region, where other ranks of the host map it and store into it, or in private memory, where the rank's
+// message handler stores. Zeroed memory is the start state.
 //
 //   Block:  floor | of each peer: cells [collective mod kActive][phase] | ready notes [same] | chunk stream
 //
@@ -17,7 +17,7 @@
 
 namespace kasane::comm {
 
-/// Collectives of a group that are active at once at one member; later ones wait in its queue.
+/// A rank may be so many collectives ahead of another, less one.
 inline constexpr std::uint64_t kActive = 16;
 
 /// Collective n uses cell n mod kActive. stamp = n + 1: holds its message; less: empty.
@@ -59,8 +59,8 @@ struct alignas(64) CollectivePeerArea {
 };
 
 struct CollectiveBlock {
-  alignas(64) std::atomic<std::uint64_t> floor;  ///< every collective below it has completed at this member
-  /// The area into which the peer-th member sends.
+  alignas(64) std::atomic<std::uint64_t> floor;  ///< every collective below it has completed at this rank
+  /// The area into which the peer sends.
   [[nodiscard]] CollectivePeerArea& from(std::uint32_t peer) noexcept {
     return reinterpret_cast<CollectivePeerArea*>(this + 1)[peer];
   }

@@ -23,18 +23,11 @@ class Builder {
   void barrier();
   void broadcast_tree();
   void broadcast_long();
-  void reduce_tree();
-  void reduce_long();
   void allreduce_flat();
   void allreduce_doubling();
   void allreduce_long();
-  void gather_tree();
-  void gather_direct();
   void allgather_direct();
   void allgather_bruck();
-  void alltoall_direct();
-  void alltoall_bruck();
-  void scan(bool exclusive);
   void reduce_scatter(std::byte* own);
 
   void send(std::uint32_t to, const std::byte* from, std::size_t bytes, std::uint8_t phase = 0) {
@@ -86,18 +79,12 @@ void Builder::build() {
     case Collective::barrier: return barrier();
     case Collective::broadcast:
       return n_ > 2 && p_.bytes > 8 * kShortBytes ? broadcast_long() : broadcast_tree();
-    case Collective::reduce: return n_ > 2 && is_long() ? reduce_long() : reduce_tree();
     case Collective::allreduce:
       if (is_long()) return allreduce_long();
       return n_ <= 4 ? allreduce_flat() : allreduce_doubling();
-    case Collective::gather:
-      return n_ > 4 && p_.bytes * n_ <= 8 * kShortBytes ? gather_tree() : gather_direct();
     case Collective::allgather:
       return n_ > 8 && (p_.bytes <= 128 || p_.bytes * n_ <= 8 * kShortBytes) ? allgather_bruck()
                                                                              : allgather_direct();
-    case Collective::alltoall: return n_ > 8 && p_.bytes <= 128 ? alltoall_bruck() : alltoall_direct();
-    case Collective::scan: return scan(false);
-    case Collective::exscan: return scan(true);
   }
 }
 
@@ -148,35 +135,6 @@ void Builder::broadcast_long() {
   }
 }
 
-// The same tree upwards. The subtree of v covers [v, v + bit), so operands are combined in order. If the
-// operation does not commute, the tree's root is member 0, which sends the result to the root.
-void Builder::reduce_tree() {
-  const std::uint32_t top = p_.reduction.commutative ? p_.root : 0;
-  const std::uint32_t v = (me_ + n_ - top) % n_;
-  std::byte* const memory = scratch(2 * p_.bytes);
-  std::byte* const other = memory;
-  std::byte* sum = p_.out;
-  if (me_ != p_.root) {
-    sum = memory + p_.bytes;  // only the root's values change
-    copy(sum, p_.out, p_.bytes);
-  }
-  for (std::uint32_t bit = 1; bit < n_; bit *= 2) {
-    if ((v & bit) != 0) {
-      send((v - bit + top) % n_, sum, p_.bytes);
-      break;
-    }
-    if (v + bit >= n_) continue;
-    receive((v + bit + top) % n_, other, p_.bytes);
-    combine(sum, sum, other, p_.bytes);
-  }
-  if (top == p_.root) return;
-  if (me_ == top) send(p_.root, sum, p_.bytes, 1);
-  if (me_ == p_.root) {
-    end_round();
-    receive(top, p_.out, p_.bytes, 1);
-  }
-}
-
 // Every member sends part j to member j, which combines all n of them, in rank order, in own (which holds its
 // own part).
 void Builder::reduce_scatter(std::byte* own) {
@@ -191,20 +149,6 @@ void Builder::reduce_scatter(std::byte* own) {
   for (std::uint32_t r = 1; r < me_; ++r) combine(first, first, others + r * mine.bytes, mine.bytes);
   if (me_ > 0) combine(own, first, own, mine.bytes);
   for (std::uint32_t r = me_ + 1; r < n_; ++r) combine(own, own, others + r * mine.bytes, mine.bytes);
-}
-
-void Builder::reduce_long() {
-  const Segment mine = part(me_);
-  std::byte* const memory = scratch((n_ + 1) * mine.bytes);
-  std::byte* own = p_.out + mine.begin;
-  if (me_ != p_.root) {
-    own = memory + n_ * mine.bytes;
-    copy(own, p_.out + mine.begin, mine.bytes);
-  }
-  reduce_scatter(own);
-  if (me_ != p_.root) return send(p_.root, own, mine.bytes, 1);
-  for (std::uint32_t k = 1; k < n_; ++k)
-    receive(before(k), p_.out + part(before(k)).begin, part(before(k)).bytes, 1);
 }
 
 void Builder::allreduce_flat() {
@@ -259,28 +203,6 @@ void Builder::allreduce_long() {
   }
 }
 
-// A member holds the blocks of its subtree, [v, v + bit), and passes them to its parent.
-void Builder::gather_tree() {
-  const std::uint32_t v = (me_ + n_ - p_.root) % n_;
-  std::byte* const held = scratch(n_ * p_.bytes);
-  copy(held, p_.in, p_.bytes);
-  std::uint32_t bit = 1;
-  for (; bit < n_ && (v & bit) == 0; bit *= 2) {
-    if (v + bit >= n_) continue;
-    receive(from_root(v + bit), held + bit * p_.bytes, std::min(bit, n_ - v - bit) * p_.bytes);
-  }
-  end_round();
-  if (v != 0) return send(from_root(v - bit), held, std::min(bit, n_ - v) * p_.bytes);
-  for (std::uint32_t w = 0; w < n_; ++w)
-    copy(p_.out + from_root(w) * p_.bytes, held + w * p_.bytes, p_.bytes);
-}
-
-void Builder::gather_direct() {
-  if (me_ != p_.root) return send(p_.root, p_.in, p_.bytes);
-  for (std::uint32_t k = 1; k < n_; ++k) receive(before(k), p_.out + before(k) * p_.bytes, p_.bytes);
-  copy(p_.out + me_ * p_.bytes, p_.in, p_.bytes);
-}
-
 void Builder::allgather_direct() {
   for (std::uint32_t k = 1; k < n_; ++k) {
     send(after(k), p_.in, p_.bytes);
@@ -300,56 +222,6 @@ void Builder::allgather_bruck() {
     end_round();
   }
   for (std::uint32_t i = 0; i < n_; ++i) copy(p_.out + after(i) * p_.bytes, held + i * p_.bytes, p_.bytes);
-}
-
-void Builder::alltoall_direct() {
-  for (std::uint32_t k = 1; k < n_; ++k) {
-    send(after(k), p_.in + after(k) * p_.bytes, p_.bytes);
-    receive(before(k), p_.out + before(k) * p_.bytes, p_.bytes);
-  }
-  copy(p_.out + me_ * p_.bytes, p_.in + me_ * p_.bytes, p_.bytes);
-}
-
-// Block i of held is on its way i members further; the round of distance d moves those whose i has the bit d.
-void Builder::alltoall_bruck() {
-  const std::size_t b = p_.bytes;
-  std::byte* const held = scratch(3 * n_ * b);
-  std::byte* const going = held + n_ * b;
-  std::byte* const coming = going + n_ * b;
-  for (std::uint32_t i = 0; i < n_; ++i) copy(held + i * b, p_.in + after(i) * b, b);
-  for (std::uint32_t d = 1; d < n_; d *= 2) {
-    std::size_t blocks = 0;
-    for (std::uint32_t i = d; i < n_; ++i) {
-      if ((i & d) != 0) copy(going + blocks++ * b, held + i * b, b);
-    }
-    send(after(d), going, blocks * b);
-    receive(before(d), coming, blocks * b);
-    blocks = 0;
-    for (std::uint32_t i = d; i < n_; ++i) {
-      if ((i & d) != 0) copy(held + i * b, coming + blocks++ * b, b);
-    }
-  }
-  for (std::uint32_t i = 0; i < n_; ++i) copy(p_.out + before(i) * b, held + i * b, b);
-}
-
-// Before the round of distance d, partial combines the d members up to and with this one. An exclusive scan
-// leaves member 0's values alone.
-void Builder::scan(bool exclusive) {
-  std::byte* const memory = scratch(2 * p_.bytes);
-  std::byte* const other = memory;
-  std::byte* const partial = exclusive ? memory + p_.bytes : p_.out;
-  if (exclusive) copy(partial, p_.out, p_.bytes);
-  for (std::uint32_t d = 1; d < n_; d *= 2) {
-    if (me_ + d < n_) send(me_ + d, partial, p_.bytes);
-    if (me_ >= d) receive(me_ - d, other, p_.bytes);
-    end_round();
-    if (me_ < d) continue;
-    if (exclusive && d == 1)
-      copy(p_.out, other, p_.bytes);
-    else if (exclusive)
-      combine(p_.out, other, p_.out, p_.bytes);
-    combine(partial, other, partial, p_.bytes);
-  }
 }
 
 void Schedule::build(const Plan& plan) { Builder(*this, plan).build(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one member of a group has to do in one collective, as data: steps that send, receive, combine and
-// copy. Pure: built from sizes, numbers and addresses, without communication. collective_group.cpp carries it
+// What one rank has to do in one collective, as data: steps that send, receive, combine and
+// copy. Pure: built from sizes, numbers and addresses, without communication. collective_state.cpp carries it
 // out; the tests carry it out in random orders, too.
 //
 // After Hoefler, Lumsdaine and Rehm, "Implementation and Performance Analysis of Non-Blocking Collective
@@ -11,18 +11,14 @@
 // members and where cores are short):
 //   barrier                flat up to 4, else dissemination (Hensgen, Finkel and Manber)
 //   broadcast              binomial tree; long: scatter and allgather (van de Geijn)
-//   reduce                 binomial tree; long: reduce-scatter and gather
 //   allreduce              flat up to 4, else recursive doubling; long: reduce-scatter and allgather
 //                          (Rabenseifner), both by pairwise exchange
-//   gather                 binomial tree; long: all to the root
 //   allgather              flat up to 8 or long: pairwise exchange; else Bruck et al., "Efficient algorithms
 //                          for all-to-all communications"
-//   alltoall               pairwise exchange; many members and short blocks: Bruck et al.
-//   scan                   recursive doubling (Hillis and Steele)
 //
 // Invariants: a schedule has at most one message for each (from, to, phase), with phase 0 or 1, of the same
 // size at both ends. So (collective, from, phase) identifies a message. Operands are combined in rank order,
-// except in a binomial tree whose operation commutes; every member of an allreduce computes the same bits.
+// and every member of an allreduce computes the same bits.
 #pragma once
 
 #include <cstddef>
@@ -34,17 +30,7 @@
 
 namespace kasane::comm {
 
-enum class Collective : std::uint8_t {
-  barrier = 1,
-  broadcast,
-  reduce,
-  allreduce,
-  gather,
-  allgather,
-  alltoall,
-  scan,
-  exscan
-};
+enum class Collective : std::uint8_t { barrier = 1, broadcast, allreduce, allgather };
 
 struct CollectiveStep {
   enum class Kind : std::uint8_t { send, receive, combine, copy };
@@ -66,10 +52,10 @@ struct CollectiveStep {
 struct Plan {
   Collective collective;
   std::uint32_t me = 0, members = 1, root = 0;
-  std::byte* out = nullptr;       ///< broadcast, reduce, allreduce, scan: in place here
-  const std::byte* in = nullptr;  ///< gather, allgather, alltoall: this member's part
-  std::size_t bytes = 0;          ///< of a member's part; alltoall: of one block
-  Reduction reduction{};          ///< where something is reduced
+  std::byte* out = nullptr;       ///< broadcast, allreduce: in place here
+  const std::byte* in = nullptr;  ///< allgather: this member's part
+  std::size_t bytes = 0;          ///< of a member's part
+  Reduction reduction{};          ///< of an allreduce
 };
 
 class Schedule {

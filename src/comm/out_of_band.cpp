@@ -11,17 +11,23 @@
 
 namespace kasane::comm {
 
+/// Makes progress on both transports.
+struct OverTransport::WaitsForBoth final : Waiter {
+  explicit WaitsForBoth(OverTransport& o) noexcept : over(o) {}
+  void wait(bool (*ready)(const void*), const void* arg) override {
+    while (!ready(arg)) {
+      over.transport_.progress();
+      over.progress_built();
+      ::sched_yield();
+    }
+  }
+  OverTransport& over;
+};
+
 void OverTransport::gather(std::span<const std::byte> mine, std::span<std::byte> all) {
-  Ticket ticket = collectives_.world().start_allgather(mine, all);
-  if (!has_built()) {
-    ticket.wait();
-    return;
-  }
-  while (!ticket.test()) {
-    transport_.progress();
-    progress_built();
-    ::sched_yield();
-  }
+  if (!has_built()) return collectives_.allgather(mine, all);
+  WaitsForBoth waiter(*this);
+  collectives_.allgather(mine, all, waiter);
 }
 
 Result<std::vector<std::string>> OverTransport::allgather(std::string_view mine) {

@@ -55,6 +55,7 @@ class OverTransport final : public OutOfBand {
   Result<std::vector<std::string>> allgather(std::string_view mine) override;
 
  private:
+  struct WaitsForBoth;
   void gather(std::span<const std::byte> mine, std::span<std::byte> all);
   Transport& transport_;
   Collectives& collectives_;

@@ -3,15 +3,8 @@
 // the compiler knows which pointers differ and uses vector instructions. Sums of integers wrap around.
 #include "comm/reduction.h"
 
-#include <algorithm>
-
-#include "base/assert.h"
-
 namespace kasane::comm {
 namespace {
-
-template <class T>
-inline constexpr bool kComplex = !std::is_arithmetic_v<T>;
 
 /// The unsigned type of integers, so that overflow is defined; any other type itself.
 template <class T, bool = std::is_integral_v<T>>
@@ -28,31 +21,14 @@ inline T apply(const T& a, const T& b) {
   using W = typename Wrapping<T>::type;
   if constexpr (op == Reduce::sum)
     return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
-  else if constexpr (op == Reduce::prod && kComplex<T>)
-    // By parts: the library's operator* checks every element for infinities.
-    return T(a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real());
-  else if constexpr (op == Reduce::prod)
-    return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
   else if constexpr (op == Reduce::min)
     return b < a ? b : a;
-  else if constexpr (op == Reduce::max)
-    return a < b ? b : a;
-  else if constexpr (op == Reduce::bit_and)
-    return a & b;
-  else if constexpr (op == Reduce::bit_or)
-    return a | b;
-  else if constexpr (op == Reduce::bit_xor)
-    return a ^ b;
-  else if constexpr (op == Reduce::logical_and)
-    return static_cast<T>(a != T{} && b != T{});
-  else if constexpr (op == Reduce::logical_or)
-    return static_cast<T>(a != T{} || b != T{});
   else
-    return static_cast<T>((a != T{}) != (b != T{}));
+    return a < b ? b : a;
 }
 
 template <class T, Reduce op>
-void kernel(const void*, std::byte* out_bytes, const std::byte* left_bytes, const std::byte* right_bytes,
+void kernel(std::byte* out_bytes, const std::byte* left_bytes, const std::byte* right_bytes,
             std::size_t count) {
   auto* __restrict out = reinterpret_cast<T*>(out_bytes);
   if (out_bytes == left_bytes) {
@@ -70,21 +46,12 @@ void kernel(const void*, std::byte* out_bytes, const std::byte* left_bytes, cons
 
 template <class T>
 CombineFn kernel_of(Reduce op) {
-  if (op == Reduce::sum) return kernel<T, Reduce::sum>;
-  if (op == Reduce::prod) return kernel<T, Reduce::prod>;
-  if constexpr (!kComplex<T>) {
-    if (op == Reduce::min) return kernel<T, Reduce::min>;
-    if (op == Reduce::max) return kernel<T, Reduce::max>;
-    if (op == Reduce::logical_and) return kernel<T, Reduce::logical_and>;
-    if (op == Reduce::logical_or) return kernel<T, Reduce::logical_or>;
-    if (op == Reduce::logical_xor) return kernel<T, Reduce::logical_xor>;
+  switch (op) {
+    case Reduce::sum: return kernel<T, Reduce::sum>;
+    case Reduce::min: return kernel<T, Reduce::min>;
+    case Reduce::max: break;
   }
-  if constexpr (std::is_integral_v<T>) {
-    if (op == Reduce::bit_and) return kernel<T, Reduce::bit_and>;
-    if (op == Reduce::bit_or) return kernel<T, Reduce::bit_or>;
-    if (op == Reduce::bit_xor) return kernel<T, Reduce::bit_xor>;
-  }
-  return nullptr;
+  return kernel<T, Reduce::max>;
 }
 
 CombineFn kernel_of(Scalar scalar, Reduce op) {
@@ -94,25 +61,18 @@ CombineFn kernel_of(Scalar scalar, Reduce op) {
     case Scalar::uint32: return kernel_of<std::uint32_t>(op);
     case Scalar::uint64: return kernel_of<std::uint64_t>(op);
     case Scalar::float32: return kernel_of<float>(op);
-    case Scalar::float64: return kernel_of<double>(op);
-    case Scalar::complex64: return kernel_of<std::complex<float>>(op);
-    case Scalar::complex128: return kernel_of<std::complex<double>>(op);
-    case Scalar::bytes: break;
+    case Scalar::float64: break;
   }
-  return nullptr;
+  return kernel_of<double>(op);
 }
 
 }  // namespace
 
 Reduction reduction(Scalar scalar, Reduce op) {
-  const CombineFn fn = kernel_of(scalar, op);
-  KASANE_CHECK(fn != nullptr, "this element type has no such operation");
-  return {.fn = fn, .element_bytes = scalar_bytes(scalar), .scalar = scalar, .op = op};
-}
-
-Reduction user_reduction(std::size_t element_bytes, CombineFn fn, const void* context, bool commutative) {
-  KASANE_CHECK(fn != nullptr && element_bytes != 0, "a user's reduction needs a function and a size");
-  return {.fn = fn, .context = context, .element_bytes = element_bytes, .commutative = commutative};
+  const bool is_long = scalar == Scalar::int64 || scalar == Scalar::uint64 || scalar == Scalar::float64;
+  return {.fn = kernel_of(scalar, op),
+          .element_bytes = is_long ? 8u : 4u,
+          .name = static_cast<std::uint8_t>(static_cast<unsigned>(scalar) << 4 | static_cast<unsigned>(op))};
 }
 
 }  // namespace kasane::comm

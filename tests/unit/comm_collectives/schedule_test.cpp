@@ -21,15 +21,15 @@ class Run {
       : case_(c), n_(n), random_(seed), calls_(n), schedules_(n), position_(n) {
     for (std::uint32_t m = 0; m < n; ++m) {
       calls_[m] = call_of(c, m, n);
-      const bool reduces = c.reduces();
-      schedules_[m].build({.collective = c.collective,
-                           .me = m,
-                           .members = n,
-                           .root = c.root,
-                           .out = calls_[m].out.data(),
-                           .in = calls_[m].in.data(),
-                           .bytes = c.part_bytes(),
-                           .reduction = reduces ? reduction_of(c) : Reduction{}});
+      schedules_[m].build(
+          {.collective = c.collective,
+           .me = m,
+           .members = n,
+           .root = c.root,
+           .out = calls_[m].out.data(),
+           .in = calls_[m].in.data(),
+           .bytes = c.part_bytes(),
+           .reduction = c.collective == Collective::allreduce ? reduction_of(c) : Reduction{}});
     }
   }
 
@@ -42,7 +42,7 @@ class Run {
     for (std::uint32_t m = 0; m < n_; ++m) {
       ASSERT_EQ(position_[m], schedules_[m].steps().size())
           << "member " << m << " of " << n_ << " is stuck in " << case_.text();
-      ASSERT_EQ(calls_[m].out, expected(case_, m, n_))
+      ASSERT_EQ(calls_[m].out, expected(case_, n_))
           << "member " << m << " of " << n_ << " in " << case_.text();
     }
     ASSERT_TRUE(mail_.empty());
@@ -115,15 +115,10 @@ void run(const Case& c, std::uint32_t n, std::uint64_t seed) { Run(c, n, seed).g
 
 TEST(Schedule, EveryCollectiveForEveryNumberOfMembersSizeAndRoot) {
   for (std::uint32_t n : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 16u, 17u}) {
-    for (int collective = 1; collective <= 9; ++collective) {
+    for (const Collective collective : kCollectives) {
       for (const std::size_t elements : {0, 1, 2, 126, 127, 1000, 5000}) {
-        Case c{.collective = static_cast<Collective>(collective),
-               .scalar = Scalar::int64,
-               .op = Reduce::sum,
-               .elements = elements,
-               .seed = n * 31 + elements};
-        const bool rooted = c.collective == Collective::broadcast || c.collective == Collective::reduce ||
-                            c.collective == Collective::gather;
+        Case c{.collective = collective, .elements = elements, .seed = n * 31 + elements};
+        const bool rooted = collective == Collective::broadcast;
         for (c.root = 0; c.root < (rooted ? n : 1); c.root += n > 9 ? 5 : 1) run(c, n, c.seed + c.root);
         if (::testing::Test::HasFailure()) return;
       }
@@ -134,20 +129,15 @@ TEST(Schedule, EveryCollectiveForEveryNumberOfMembersSizeAndRoot) {
 TEST(Schedule, EveryOperationOnEveryType) {
   for (const Scalar scalar : kScalars) {
     for (const Reduce op : kReduces) {
-      if (!has(scalar, op)) continue;
       for (const std::uint32_t n : {2u, 3u, 5u, 7u}) {
         for (const std::size_t elements : {1, 33, 2001}) {
-          for (const Collective collective :
-               {Collective::reduce, Collective::allreduce, Collective::scan, Collective::exscan}) {
-            run({.collective = collective,
-                 .scalar = scalar,
-                 .op = op,
-                 .root = n / 2,
-                 .elements = elements,
-                 .seed = elements + n},
-                n, 5);
-            if (::testing::Test::HasFailure()) return;
-          }
+          run({.collective = Collective::allreduce,
+               .scalar = scalar,
+               .op = op,
+               .elements = elements,
+               .seed = elements + n},
+              n, 5);
+          if (::testing::Test::HasFailure()) return;
         }
       }
     }
@@ -160,11 +150,6 @@ TEST(Schedule, RandomCasesInRandomOrders) {
     const auto n = static_cast<std::uint32_t>(1 + random.below(12));
     run(random_case(random, n, 40'000), n, random());
   }
-}
-
-TEST(ScheduleDeathTest, ATypeWithoutTheOperationIsRefused) {
-  EXPECT_DEATH((void)reduction(Scalar::float64, Reduce::bit_or), "no such operation");
-  EXPECT_DEATH((void)reduction(Scalar::complex64, Reduce::min), "no such operation");
 }
 
 }  // namespace
