@@ -36,9 +36,7 @@ class PlaceTable;
   X(acquires, "acquire_all rounds")                                                                \
   X(releases_combined, "release_all calls that another call's round served")                       \
   X(acquires_combined, "acquire_all calls that another call's round served")                       \
-  X(blocks_dropped, "cached blocks dropped by acquires")                                           \
-  X(notices_sent, "ranks that got a notice that a page of which they have copies has changed")     \
-  X(notices_taken, "pages of which this rank got such a notice")                                   \
+  X(notices_taken, "pages of which this rank was told that they have changed")                     \
   X(data_races, "words that two ranks changed with no fence between (--check races)")              \
   X(pages_moved, "pages that changed their owner to this rank")                                    \
   X(pages_auto_relocated, "pages that moved to this rank without a call: it alone used them")      \

@@ -109,7 +109,6 @@ void Coherence::FenceBatch::put_together() {
 }
 
 void Coherence::FenceBatch::finish() noexcept {
-  std::uint64_t dropped = 0;
   for (const Part& part : parts()) {
     for (std::size_t i = part.first; i < part.end; ++i) {
       const BlockId b = block_[i];
@@ -121,14 +120,10 @@ void Coherence::FenceBatch::finish() noexcept {
       }
       const BlockState after = next(before, open_[i] ? BlockEvent::release_open : event_).after;
       if (before.dirty() && !after.dirty()) c_.mark_clean(b);
-      if (after.access == Access::none) {
-        c_.cached_.erase(b);
-        ++dropped;
-      }
+      if (after.access == Access::none) c_.cached_.erase(b);
       c_.finish(b, after);
     }
   }
-  if (counters_ != nullptr) count(counters_->blocks_dropped, dropped);
 }
 
 }  // namespace kasane::dsm

@@ -34,8 +34,7 @@ void Coherence::release_all(ThreadContext& ctx, Account account) {
   const Spent spent(ctx.counters, account, TraceKind::release);
   const bool led = release_rounds_.join(ctx.io.waiter(), [&] {
     flush_dirty(ctx);
-    sharing_.send_notices(ctx.io, ctx.counters,
-                          [this](PageId page, bool watch) { return inspect(page, watch); });
+    sharing_.send_notices(ctx.io, [this](PageId page, bool watch) { return inspect(page, watch); });
     sharing_.note_release(release_rounds_.began().load());
   });
   count(led ? ctx.counters.releases : ctx.counters.releases_combined);
@@ -116,10 +115,7 @@ void Coherence::carry_out_fence(comm::Blocking& io, Counters* counters, BlockId 
       }
       if (now_owned) break;
       if (step.claimed.dirty()) mark_clean(b);
-      if (step.after.access == Access::none) {
-        cached_.erase(b);
-        if (counters != nullptr) count(counters->blocks_dropped);
-      }
+      if (step.after.access == Access::none) cached_.erase(b);
   }
   finish(b, now_owned ? become_owned(b) : step.after);
 }

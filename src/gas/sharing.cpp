@@ -82,12 +82,11 @@ void Sharing::read_readers(comm::Blocking& io, Pages& pages) const {
   for (std::size_t i = 0; i < pages.count; ++i) pages.readers[i] &= ~holder_bit(me_, ranks_);
 }
 
-void Sharing::post_notices(comm::Blocking& io, Counters& counters, const Pages& changes) {
+void Sharing::post_notices(comm::Blocking& io, const Pages& changes) {
   std::array<PageNotices::Notice, kTogether> notices;
   std::size_t count = 0;
   const auto post = [&] {
     notices_.add(io, {notices.data(), count});
-    kasane::count(counters.notices_sent, count);
     count = 0;
   };
   const std::uint32_t together = ranks_per_bit(ranks_);

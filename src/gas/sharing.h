@@ -26,7 +26,6 @@
 #include <memory>
 #include <span>
 
-#include "base/counters.h"
 #include "gas/directory.h"
 #include "gas/page_notices.h"
 #include "gas/reader_state.h"
@@ -118,7 +117,7 @@ class Sharing {
   /// and what look(page, watch) finds where threads of this rank may have stored. watch: the page is read
   /// again and again, so its later stores should fault. Returns when all notices have arrived.
   template <class F>
-  void send_notices(comm::Blocking& io, Counters& counters, const F& look) {
+  void send_notices(comm::Blocking& io, const F& look) {
     if (!on_) return;
     unreleased_.begin();
     Pages marked;
@@ -146,7 +145,7 @@ class Sharing {
         changes.page[changes.count++] = page;
       }
       if (changes.watched) read_readers(io, changes);  // readers that came before V was protected
-      post_notices(io, counters, changes);
+      post_notices(io, changes);
       marked.count = 0;
     };
     unreleased_.take([&](PageId page) {
@@ -198,7 +197,7 @@ class Sharing {
 
   Sharing(comm::Transport&, const Directory&, const Config&, Tables&&) noexcept;
   void read_readers(comm::Blocking&, Pages&) const;
-  void post_notices(comm::Blocking&, Counters&, const Pages&);
+  void post_notices(comm::Blocking&, const Pages&);
   /// Every second time that readers come back.
   [[nodiscard]] bool watches(PageId) noexcept;
   /// When a page is recorded as having no own blocks any more, it is examined once more: a block that has
