@@ -52,6 +52,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <kasane/array_gemm.hpp>
 #include <kasane/array_layout.hpp>
 #include <kasane/array_owners.hpp>
 #include <kasane/kasane.hpp>
@@ -635,6 +636,17 @@ void transpose(const array<Type, 2>& from, array<Type, 2>& to) {
   });
 }
 
-}  // namespace kasane
+/// c = alpha a b + beta c, for matrices of float, double or their complex numbers, however they are
+/// distributed; where beta is 0, c is not read. Pieces of c are computed at their owners; a rank keeps what
+/// it fetches of a and b. Tiles of 512 x 512 or more suit it best, above all for matrices larger than DRAM.
+/// Throws error EINVAL: extents that do not fit; c is a or b; more than 2^31 - 1 elements in a row of a tile.
+template <class Type>
+void gemm(const std::type_identity_t<Type>& alpha, const array<Type, 2>& a, const array<Type, 2>& b,
+          const std::type_identity_t<Type>& beta, array<Type, 2>& c) {
+  static_assert(std::is_same_v<Type, float> || std::is_same_v<Type, double> ||
+                    std::is_same_v<Type, std::complex<float>> || std::is_same_v<Type, std::complex<double>>,
+                "gemm: elements are float, double, std::complex<float> or std::complex<double>");
+  detail::multiply_arrays<Type>(alpha, a.layout(), b.layout(), beta, c.layout());
+}
 
-#include <kasane/array_gemm.hpp>
+}  // namespace kasane

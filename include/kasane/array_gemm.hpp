@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The product of distributed matrices, by the BLAS that the program links. Included by kasane/array.hpp.
+/// The product of the layouts of distributed matrices, by the BLAS that the program links: what
+/// kasane::gemm (kasane/array.hpp) does.
 ///
 /// A program that calls gemm links kasane::blas (CMake), or any library with the functions of cblas.h whose
 /// integers have 32 bits: `-lopenblas`. Without one the linker misses cblas_dgemm. libkasane itself needs
@@ -14,7 +15,7 @@
 #include <climits>
 #include <complex>
 #include <cstddef>
-#include <kasane/array.hpp>
+#include <kasane/array_owners.hpp>
 #include <optional>
 #include <type_traits>
 
@@ -30,8 +31,7 @@ void kasane_cblas_zgemm(int, int, int, int, int, int, const void*, const void*, 
                         const void*, void*, int) __asm__("cblas_zgemm");
 }
 
-namespace kasane {
-namespace detail {
+namespace kasane::detail {
 
 /// A patch of a matrix in memory: its first element, and elements between rows.
 template <class Type>
@@ -131,19 +131,4 @@ void multiply_arrays(const Type& alpha, const ArrayLayout& a, const ArrayLayout&
                [&product](const box<2>& whole) { product.compute(whole); });
 }
 
-}  // namespace detail
-
-/// c = alpha a b + beta c, for matrices of float, double or their complex numbers, however they are
-/// distributed; where beta is 0, c is not read. Pieces of c are computed at their owners; a rank keeps what
-/// it fetches of a and b. Tiles of 512 x 512 or more suit it best, above all for matrices larger than DRAM.
-/// Throws error EINVAL: extents that do not fit; c is a or b; more than 2^31 - 1 elements in a row of a tile.
-template <class Type>
-void gemm(const std::type_identity_t<Type>& alpha, const array<Type, 2>& a, const array<Type, 2>& b,
-          const std::type_identity_t<Type>& beta, array<Type, 2>& c) {
-  static_assert(std::is_same_v<Type, float> || std::is_same_v<Type, double> ||
-                    std::is_same_v<Type, std::complex<float>> || std::is_same_v<Type, std::complex<double>>,
-                "gemm: elements are float, double, std::complex<float> or std::complex<double>");
-  detail::multiply_arrays<Type>(alpha, a.layout(), b.layout(), beta, c.layout());
-}
-
-}  // namespace kasane
+}  // namespace kasane::detail
