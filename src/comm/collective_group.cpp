@@ -416,7 +416,6 @@ bool GroupState::has_room(Peer& p, std::uint64_t number) noexcept {
     if (p.asking <= p.floor.load(std::memory_order_relaxed)) send_and_ask(h, p, {});
     return false;
   }
-  // acquire: as above
   const std::uint64_t floor = p.block->floor.load(std::memory_order_acquire);
   // relaxed: for mapped peers only the stepping thread writes it
   p.floor.store(floor, std::memory_order_relaxed);
@@ -475,12 +474,10 @@ void GroupState::peer_lost(Rank rank) noexcept {
     // seq_cst: against inside_ in fail_all()
     if (peers_[i].rank == rank) failed_.store(true, std::memory_order_seq_cst);
   }
-  // release: pairs with close() and fail_all()
   inside_.fetch_sub(1, std::memory_order_release);
 }
 
 void GroupState::fail_all() noexcept {
-  // seq_cst: a handler that this look misses counts itself later, and then sees failed_
   if (inside_.load(std::memory_order_seq_cst) != 0) return;  // a handler may still be copying; next time
   for (bool more = true; more;) {
     activate();

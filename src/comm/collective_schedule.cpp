@@ -148,9 +148,8 @@ void Builder::broadcast_long() {
   }
 }
 
-// Reduces along the tree of broadcast_tree(), upwards. The subtree of v covers [v, v + bit), so operands are
-// combined in order. If the operation does not commute, the tree's root is member 0, which sends the result
-// to the root.
+// The same tree upwards. The subtree of v covers [v, v + bit), so operands are combined in order. If the
+// operation does not commute, the tree's root is member 0, which sends the result to the root.
 void Builder::reduce_tree() {
   const std::uint32_t top = p_.reduction.commutative ? p_.root : 0;
   const std::uint32_t v = (me_ + n_ - top) % n_;

@@ -199,7 +199,7 @@ class Sharing {
   Sharing(comm::Transport&, const Directory&, const Config&, Tables&&) noexcept;
   void read_readers(comm::Blocking&, Pages&) const;
   void post_notices(comm::Blocking&, Counters&, const Pages&);
-  /// Should the page be watched from now on? Every second time that its readers come back.
+  /// Every second time that readers come back.
   [[nodiscard]] bool watches(PageId) noexcept;
   /// When a page is recorded as having no own blocks any more, it is examined once more: a block that has
   /// become owned before that is seen, one that becomes owned later records it again.
