@@ -34,6 +34,7 @@
 #include "runtime/process/own_descriptors.h"
 #include "runtime/process/random_numbers.h"
 #include "runtime/process/system_calls.h"
+#include "runtime/rank/call_memory.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/descriptors.h"
 #include "runtime/rank/hidden.h"
@@ -164,7 +165,7 @@ bool transfer(int socket, void* at, std::size_t bytes, bool send) noexcept {
 
 /// In the parent, on an OS thread of its own, until the child has closed its end. waiting: a pipe whose
 /// end is closed when the parent may go on.
-void serve_child(Runtime& runtime, int socket, int waiting) {
+void serve_child(CallMemory& memory, int socket, int waiting) {
   const auto alt_stack = mem::AltStack::create();
   std::uint64_t asked = 0;
   Answer answer;
@@ -178,10 +179,10 @@ void serve_child(Runtime& runtime, int socket, int waiting) {
       continue;
     }
     const auto* const block = reinterpret_cast<const std::byte*>(asked);
-    answer.allocated = runtime.pin_allocated(block, mem::kBlockBytes, false) == mem::kBlockBytes ? 1 : 0;
+    answer.allocated = memory.pin_allocated(block, mem::kBlockBytes, false) == mem::kBlockBytes ? 1 : 0;
     if (answer.allocated != 0) {
       std::memcpy(answer.bytes, block, mem::kBlockBytes);
-      runtime.unpin(block, mem::kBlockBytes);
+      memory.unpin(block, mem::kBlockBytes);
     }
     if (!transfer(socket, &answer, sizeof answer, true)) break;
   }
@@ -203,7 +204,9 @@ void wait_for_child(Runtime& runtime, pid_t child, int socket) {
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread([&runtime, socket, end = waiting[1]] { serve_child(runtime, socket, end); }).detach();
+  std::thread([&memory = runtime.call_memory(), socket, end = waiting[1]] {
+    serve_child(memory, socket, end);
+  }).detach();
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   constexpr int kStepMs = 10;
   pollfd until{waiting[0], POLLIN, 0};

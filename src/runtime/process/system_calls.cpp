@@ -33,6 +33,7 @@
 #include "runtime/process/process_calls.h"
 #include "runtime/process/signals.h"
 #include "runtime/process/streams.h"
+#include "runtime/rank/call_memory.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
@@ -91,23 +92,23 @@ class Scratch {
 /// What of a call's memory lies in the space: pinned until the end of the scope.
 class Pins {
  public:
-  explicit Pins(Runtime& runtime) noexcept : runtime_(runtime) {}
+  explicit Pins(CallMemory& memory) noexcept : memory_(memory) {}
   Pins(const Pins&) = delete;
   Pins& operator=(const Pins&) = delete;
   ~Pins() {
-    for (std::size_t i = 0; i < count_; ++i) runtime_.unpin(pins_.data()[i].at, pins_.data()[i].bytes);
+    for (std::size_t i = 0; i < count_; ++i) memory_.unpin(pins_.data()[i].at, pins_.data()[i].bytes);
   }
 
   /// Pins what is allocated of the range from its beginning on, and returns how much that is. The kernel
   /// finds the rest missing, if it gets there.
   std::size_t add(const void* at, std::size_t bytes, Way way) noexcept {
-    if (bytes == 0 || !runtime_.contains(at)) return bytes;
+    if (bytes == 0 || !memory_.contains(at)) return bytes;
     if (runtime_of_parent() != nullptr) return touch_in_child(at, bytes);
-    if (!runtime_.can_pin(total_ + bytes) || (count_ == pins_.room() && !pins_.reserve(4 * count_, count_))) {
+    if (!memory_.can_pin(total_ + bytes) || (count_ == pins_.room() && !pins_.reserve(4 * count_, count_))) {
       too_much_ = true;
       return 0;
     }
-    const std::size_t pinned = runtime_.pin_allocated(at, bytes, way != Way::in);
+    const std::size_t pinned = memory_.pin_allocated(at, bytes, way != Way::in);
     if (pinned == 0) return 0;
     pins_.data()[count_++] = {at, pinned};
     total_ += pinned;
@@ -115,7 +116,7 @@ class Pins {
   }
   void add_text(const void* at) noexcept {
     constexpr std::size_t kBlock = mem::kBlockBytes, kLongest = 128 * 1024;  // MAX_ARG_STRLEN
-    for (std::size_t seen = 0; seen <= kLongest && runtime_.contains(at);) {
+    for (std::size_t seen = 0; seen <= kLongest && memory_.contains(at);) {
       const std::size_t bytes = kBlock - reinterpret_cast<std::uintptr_t>(at) % kBlock;
       if (add(at, bytes, Way::in) == 0 || std::memchr(at, 0, bytes) != nullptr) return;
       at = static_cast<const char*>(at) + bytes;
@@ -133,7 +134,7 @@ class Pins {
   /// Copies what the program named, if it is pinned or private.
   [[nodiscard]] bool copy(void* to, long named, std::size_t bytes) noexcept {
     const void* const from = address(named);
-    return (!runtime_.contains(from) || holds(from, bytes)) && copy_named(to, from, bytes);
+    return (!memory_.contains(from) || holds(from, bytes)) && copy_named(to, from, bytes);
   }
 
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
@@ -160,7 +161,7 @@ class Pins {
       const auto begin = reinterpret_cast<std::uintptr_t>(pin.at), p = reinterpret_cast<std::uintptr_t>(at);
       if (p >= begin && p - begin + bytes <= pin.bytes) return true;
     }
-    return runtime_.in_open_stacks(at) || runtime_of_parent() != nullptr;
+    return memory_.in_open_stacks(at) || runtime_of_parent() != nullptr;
   }
   /// In a child of fork() memory stays once it is there.
   static std::size_t touch_in_child(const void* at, std::size_t bytes) noexcept {
@@ -173,7 +174,7 @@ class Pins {
     return bytes;
   }
 
-  Runtime& runtime_;
+  CallMemory& memory_;
   Scratch<Pin, 16> pins_;
   std::size_t count_ = 0, total_ = 0;
   bool too_much_ = false;
@@ -183,11 +184,11 @@ class Pins {
 class Vectors {
  public:
   /// 0, or -errno.
-  long read(Runtime& runtime, long named, std::size_t count) noexcept {
+  long read(CallMemory& memory, long named, std::size_t count) noexcept {
     constexpr std::size_t kMost = 1024;  // UIO_MAXIOV
     if (count > kMost) return -EINVAL;
     if (!all_.reserve(2 * count)) return -ENOMEM;
-    Pins pins(runtime);
+    Pins pins(memory);
     pins.add(address(named), count * sizeof(iovec), Way::in);
     if (!pins.copy(all_.data(), named, count * sizeof(iovec))) return -EFAULT;
     count_ = count;
@@ -230,8 +231,8 @@ class Vectors {
 /// One caught call that the runtime carries out.
 class Carried {
  public:
-  Carried(Runtime& runtime, const CaughtCall& call, const CallEntry& entry) noexcept
-      : runtime_(runtime), entry_(entry), number_(call.number) {
+  Carried(CallMemory& memory, const CaughtCall& call, const CallEntry& entry) noexcept
+      : memory_(memory), entry_(entry), number_(call.number) {
     std::copy(std::begin(call.argument), std::end(call.argument), std::begin(a_));
   }
 
@@ -241,7 +242,7 @@ class Carried {
       case Shape::vectors: return vectors(first);
       case Shape::header: return message(first);
       default:
-        if (entry_.parts != Parts::none && count(first) > part_bytes() && runtime_.contains(pointer(first)) &&
+        if (entry_.parts != Parts::none && count(first) > part_bytes() && memory_.contains(pointer(first)) &&
             may_be_cut())
           return in_parts(first);
         return whole();
@@ -253,7 +254,7 @@ class Carried {
   [[nodiscard]] std::size_t count(const NamedMemory& m) const noexcept {
     return static_cast<std::size_t>(a_[m.length]);
   }
-  [[nodiscard]] std::size_t part_bytes() const noexcept { return runtime_.part_of_calls(); }
+  [[nodiscard]] std::size_t part_bytes() const noexcept { return memory_.part_of_calls(); }
   [[nodiscard]] bool reads() const noexcept { return entry_.parts == Parts::reads; }
 
   /// Makes the call, all of whose memory is pinned by pins.
@@ -312,7 +313,7 @@ class Carried {
       if (!pins.copy(&header, a_[m.argument] + static_cast<long>(i * sizeof(mmsghdr)), sizeof header)) return;
       pin_parts_of(pins, header, m.way);
       Vectors v;
-      if (v.read(runtime_, reinterpret_cast<long>(header.msg_iov), header.msg_iovlen) != 0) continue;
+      if (v.read(memory_, reinterpret_cast<long>(header.msg_iov), header.msg_iovlen) != 0) continue;
       pins.add(header.msg_iov, header.msg_iovlen * sizeof(iovec), Way::in);
       v.window(v.total());
       for (std::size_t k = 0; k < v.window_count(); ++k)
@@ -329,7 +330,7 @@ class Carried {
   }
 
   long whole() noexcept {
-    Pins pins(runtime_);
+    Pins pins(memory_);
     pin(pins, entry_.memory[0]);
     pin_others(pins);
     return make(pins);
@@ -342,7 +343,7 @@ class Carried {
   }
   [[nodiscard]] bool is_stream() noexcept {
     int type = 0, bytes = sizeof type;
-    Pins pins(runtime_);
+    Pins pins(memory_);
     pins.add(&type, sizeof type, Way::out);
     pins.add(&bytes, sizeof bytes, Way::both);
     const long got = mem::issue_call(
@@ -356,7 +357,7 @@ class Carried {
     if (number_ == SYS_recvfrom) return (a_[3] & MSG_WAITALL) != 0;
     if (number_ == SYS_recvmsg) return (a_[2] & MSG_WAITALL) != 0;
     pollfd file{static_cast<int>(a_[0]), POLLIN, 0};
-    Pins pins(runtime_);
+    Pins pins(memory_);
     pins.add(&file, sizeof file, Way::both);
     return mem::issue_call(SYS_poll, {reinterpret_cast<long>(&file), 1, 0, 0, 0, 0}) == 1 &&
            (file.revents & POLLIN) != 0;
@@ -383,10 +384,10 @@ class Carried {
 
   long vectors(const NamedMemory& m) noexcept {
     Vectors v;
-    if (const long error = v.read(runtime_, a_[m.argument], count(m)); error != 0) return error;
+    if (const long error = v.read(memory_, a_[m.argument], count(m)); error != 0) return error;
     const std::size_t most = entry_.parts == Parts::none ? v.total() : part_bytes();
     return over(v, most, [&](bool) {
-      Pins pins(runtime_);
+      Pins pins(memory_);
       v.pin_window(pins, m.way);
       pin_others(pins);
       a_[m.argument] = reinterpret_cast<long>(v.window_begin());
@@ -398,16 +399,16 @@ class Carried {
   long message(const NamedMemory& m) noexcept {
     const long named = a_[m.argument];
     msghdr header;
-    Pins outer(runtime_);
+    Pins outer(memory_);
     outer.add(address(named), sizeof header, m.way == Way::in ? Way::in : Way::both);
     if (!outer.copy(&header, named, sizeof header)) return -EFAULT;
     Vectors v;
-    if (const long error = v.read(runtime_, reinterpret_cast<long>(header.msg_iov), header.msg_iovlen);
+    if (const long error = v.read(memory_, reinterpret_cast<long>(header.msg_iov), header.msg_iovlen);
         error != 0)
       return error == -EINVAL ? -EMSGSIZE : error;
     const std::size_t most = v.total() > part_bytes() && is_stream() ? part_bytes() : v.total();
     return over(v, most, [&](bool first) {
-      Pins pins(runtime_);
+      Pins pins(memory_);
       if (first) {
         pin_parts_of(pins, header, m.way);
       } else {
@@ -446,7 +447,7 @@ class Carried {
     }
   }
 
-  Runtime& runtime_;
+  CallMemory& memory_;
   const CallEntry& entry_;
   const long number_;
   long a_[6];
@@ -454,17 +455,17 @@ class Carried {
 
 /// A futex's word is not pinned, since the call may wait for long: it is made present, and the call looks at
 /// it at once.
-long carry_out_futex(Runtime& runtime, const CaughtCall& call) noexcept {
+long carry_out_futex(CallMemory& memory, const CaughtCall& call) noexcept {
   const long op = call.argument[1] & FUTEX_CMD_MASK;
   const bool waits = op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET || op == FUTEX_LOCK_PI ||
                      op == FUTEX_WAIT_REQUEUE_PI || op == 13 /* FUTEX_LOCK_PI2 */;
   const bool stores = op == FUTEX_WAKE_OP || op == FUTEX_LOCK_PI || op == FUTEX_UNLOCK_PI || op == 13;
-  Pins pins(runtime);
+  Pins pins(memory);
   if (waits) pins.add(address(call.argument[3]), 16, Way::in);
   long result = -EFAULT;
   for (int tries = 0; result == -EFAULT && tries < 100; ++tries) {
     for (const int word : {0, 4}) {
-      Pins present(runtime);
+      Pins present(memory);
       const long at = call.argument[word];
       if (at != 0 && present.add(address(at), 4, stores ? Way::both : Way::in) == 0) return -EFAULT;
       present.touch();
@@ -524,9 +525,10 @@ bool writes_line(const CaughtCall& call) noexcept {
 }
 
 /// Null: calls pass.
-Runtime* runtime_for_calls() noexcept {
+CallMemory* memory_for_calls() noexcept {
   Runtime* const runtime = Runtime::current();
-  return runtime != nullptr ? runtime : runtime_of_parent();
+  Runtime* const own = runtime != nullptr ? runtime : runtime_of_parent();
+  return own != nullptr ? &own->call_memory() : nullptr;
 }
 
 /// The rank that opened a descriptor of the call, which is not open here. kNoRank: none did.
@@ -567,12 +569,12 @@ const CallEntry* entry_of(const CaughtCall& call, CallEntry& own) noexcept {
 
 bool concerns(const CaughtCall& call) noexcept {
   if (concerns_descriptors(call)) return true;
-  const Runtime* const runtime = runtime_for_calls();
-  if (runtime == nullptr) return false;
+  const CallMemory* const memory = memory_for_calls();
+  if (memory == nullptr) return false;
   const bool open_stacks = runtime_of_parent() == nullptr;
   if (!open_stacks) g_note_call_of_child(call);
   const auto absent = [&](long word) {
-    return runtime->contains(address(word)) && !(open_stacks && runtime->in_open_stacks(address(word)));
+    return memory->contains(address(word)) && !(open_stacks && memory->in_open_stacks(address(word)));
   };
   if (writes_line(call) || standard_of(call) != kNoRank) return true;
   if (g_descriptors.divided()) {
@@ -609,14 +611,14 @@ bool concerns(const CaughtCall& call) noexcept {
 
 /// A program in place of one rank of several: the others would wait for it. Nothing where the kernel refuses,
 /// as for most of the folders that execvp() tries.
-void end_before_exec(Runtime& runtime, const CaughtCall& call) noexcept {
+void end_before_exec(CallMemory& memory, const CaughtCall& call) noexcept {
   if ((call.number != SYS_execve && call.number != SYS_execveat) || runtime_of_parent() != nullptr ||
       process().ranks == 1)
     return;
   const bool at = call.number == SYS_execveat;
   const CaughtCall look{
       SYS_faccessat, {at ? call.argument[0] : AT_FDCWD, call.argument[at ? 1 : 0], X_OK}, 0, 0, 0, 0};
-  if (Carried(runtime, look, *find_call(SYS_faccessat)).carry_out() != 0) return;
+  if (Carried(memory, look, *find_call(SYS_faccessat)).carry_out() != 0) return;
   give_up(Error{
       Errc::unsupported,
       "exec: the program would take the place of this rank alone, of " + std::to_string(process().ranks) +
@@ -626,18 +628,18 @@ void end_before_exec(Runtime& runtime, const CaughtCall& call) noexcept {
 
 /// Not inlined: the caller may go on in another OS thread and process between two calls.
 [[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
-  Runtime* const runtime = runtime_for_calls();
-  if (runtime == nullptr) return mem::issue_call(call.number, call.argument);
+  CallMemory* const memory = memory_for_calls();
+  if (memory == nullptr) return mem::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
   if (concerns_descriptors(call)) return call_beside_own(call, make_call);
-  if (call.number == SYS_futex) return carry_out_futex(*runtime, call);
-  end_before_exec(*runtime, call);
+  if (call.number == SYS_futex) return carry_out_futex(*memory, call);
+  end_before_exec(*memory, call);
   CallEntry own;
   const CallEntry* const entry = entry_of(call, own);
   if (entry == nullptr) return carry_out_unknown(call);
   std::optional<OutputTurn> turn;
   if (writes_line(call)) turn.emplace(static_cast<int>(call.argument[0]));
-  return Carried(*runtime, call, *entry).carry_out();
+  return Carried(*memory, call, *entry).carry_out();
 }
 
 /// The call at another rank: a thread goes there, and stays; main has a thread make it.
@@ -753,7 +755,7 @@ class ForChild {
  private:
   struct Made : std::optional<kasane::runtime::Pins> {
     Made() noexcept {
-      if (auto* const runtime = kasane::runtime::runtime_for_calls()) emplace(*runtime);
+      if (auto* const memory = kasane::runtime::memory_for_calls()) emplace(*memory);
     }
   };
   Made pins_;

@@ -24,6 +24,7 @@
 #include "runtime/process/streams.h"
 #include "runtime/process/system_calls.h"
 #include "runtime/process/wrapped_call.h"
+#include "runtime/rank/call_memory.h"
 #include "runtime/rank/own_code.h"
 #include "runtime/rank/runtime.h"
 #include "ult/outside_callers.h"
@@ -101,8 +102,9 @@ long await_input(long descriptor) noexcept {
 long call_for_input(const CaughtCall& call) noexcept {
   iovec bytes{};
   const CaughtCall attempt = at_once(call, bytes);
-  const Runtime* const runtime = Runtime::current();
-  if (attempt.number < 0 || runtime == nullptr || !runtime->has_budget()) return make_call_here(call);
+  Runtime* const runtime = Runtime::current();
+  if (attempt.number < 0 || runtime == nullptr || !runtime->call_memory().has_budget())
+    return make_call_here(call);
   // One at a time, so that of many that wait for one descriptor one pins its memory.
   static constinit std::array<std::atomic<bool>, 256> tries{};
   std::atomic<bool>& tried = tries[static_cast<std::size_t>(call.argument[0]) % tries.size()];

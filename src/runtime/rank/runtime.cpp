@@ -225,38 +225,9 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
 }
 
-std::size_t Runtime::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
-  const PassedCalls passed;
-  auto& s = *state_;
-  if (!s.space->contains(p) || s.network_closed.load()) return 0;
-  const std::uint64_t offset = s.space->offset(p);
-  bytes = std::min<std::size_t>(bytes, s.space->addresses().room(p));
-  if (s.in_common_stacks(offset)) return bytes;
-  const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
-  while (const auto wild = s.coherence->pin(s.contexts->here(), offset, bytes, use)) {
-    const std::uint64_t end = mem::offset_of(*wild);
-    if (end <= offset || end - offset >= bytes) return 0;
-    bytes = end - offset;
-  }
-  return bytes;
-}
-
-bool Runtime::has_budget() const noexcept { return state_->tiers != nullptr; }
 std::uint64_t Runtime::dram_share() const noexcept {
   return state_->tiers != nullptr ? state_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
 }
-bool Runtime::can_pin(std::size_t bytes) noexcept {
-  return state_->tiers == nullptr || state_->tiers->holds_at_once(bytes);
-}
-
-std::size_t Runtime::part_of_calls() const noexcept {
-  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
-  if (state_->tiers == nullptr) return kMost;
-  // All workers may be in such calls, and the rest of the program needs room beside them.
-  return std::clamp<std::size_t>(state_->tiers->most_at_once() / (4 * state_->workers * state_->ranks),
-                                 kLeast, kMost);
-}
-
 void Runtime::forget_process() noexcept { g_current.store(nullptr); }
 
 std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
@@ -276,15 +247,7 @@ std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
   return {reinterpret_cast<std::byte*>(c.stack_end(stack) - bytes), bytes};
 }
 
-bool Runtime::in_open_stacks(const void* p) const noexcept {
-  return state_->space->contains(p) && state_->in_common_stacks(state_->space->offset(p));
-}
-
-void Runtime::unpin(const void* p, std::size_t bytes) {
-  const PassedCalls passed;
-  if (state_->network_closed.load() || state_->in_common_stacks(state_->space->offset(p))) return;
-  state_->coherence->unpin(state_->contexts->here(), state_->space->offset(p), bytes);
-}
+void Runtime::unpin(const void* p, std::size_t bytes) { state_->unpin(p, bytes); }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
   const PassedCalls passed;
@@ -321,6 +284,46 @@ std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, ds
     sent += piece.bytes;
   }
   return absent;
+}
+
+// ---- system calls -----------------------------------------------------------------------------------------
+
+CallMemory& Runtime::call_memory() noexcept { return *state_; }
+
+std::size_t Runtime::State::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
+  const PassedCalls passed;
+  if (!space->contains(p) || network_closed.load()) return 0;
+  const std::uint64_t offset = space->offset(p);
+  bytes = std::min<std::size_t>(bytes, space->addresses().room(p));
+  if (in_common_stacks(offset)) return bytes;
+  const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
+  while (const auto wild = coherence->pin(contexts->here(), offset, bytes, use)) {
+    const std::uint64_t end = mem::offset_of(*wild);
+    if (end <= offset || end - offset >= bytes) return 0;
+    bytes = end - offset;
+  }
+  return bytes;
+}
+
+bool Runtime::State::can_pin(std::size_t bytes) noexcept {
+  return tiers == nullptr || tiers->holds_at_once(bytes);
+}
+
+std::size_t Runtime::State::part_of_calls() const noexcept {
+  constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
+  if (tiers == nullptr) return kMost;
+  // All workers may be in such calls, and the rest of the program needs room beside them.
+  return std::clamp<std::size_t>(tiers->most_at_once() / (4 * workers * ranks), kLeast, kMost);
+}
+
+bool Runtime::State::in_open_stacks(const void* p) const noexcept {
+  return space->contains(p) && in_common_stacks(space->offset(p));
+}
+
+void Runtime::State::unpin(const void* p, std::size_t bytes) {
+  const PassedCalls passed;
+  if (network_closed.load() || in_common_stacks(space->offset(p))) return;
+  coherence->unpin(contexts->here(), space->offset(p), bytes);
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {

@@ -39,6 +39,7 @@ namespace kasane::runtime {
 
 using gas::Placement;
 
+class CallMemory;
 class Direct;
 
 /// Of an allocation.
@@ -140,22 +141,14 @@ class Runtime {
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
   Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
   void unpin(const void* p, std::size_t bytes);
-  /// As pin(), of what is allocated of the range from p on: returns how much that is, and says nothing.
-  std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept;
-  /// Of DRAM, for global memory.
-  [[nodiscard]] bool has_budget() const noexcept;
+  /// The same for the program's system calls.
+  [[nodiscard]] CallMemory& call_memory() noexcept;
   /// Bytes of it that this rank may always have; the largest number: there is no limit.
   [[nodiscard]] std::uint64_t dram_share() const noexcept;
-  /// Whether so much can be pinned at once.
-  [[nodiscard]] bool can_pin(std::size_t bytes) noexcept;
-  /// How much of a longer system call is pinned at once.
-  [[nodiscard]] std::size_t part_of_calls() const noexcept;
   /// The stack of main or of a thread that holds the address; empty: it lies in none.
   [[nodiscard]] std::span<std::byte> stack_at(const void*) const noexcept;
   /// In a child of fork(): current() is null from now on.
   static void forget_process() noexcept;
-  /// Whether the address lies in stacks that are always present, on all ranks.
-  [[nodiscard]] bool in_open_stacks(const void* p) const noexcept;
   /// As pin() and unpin() of a piece at a time, for at most as much as DRAM holds at once; ends at the first
   /// page that is not allocated.
   void prefetch(const void* p, std::size_t bytes, dsm::Use);

@@ -24,6 +24,7 @@
 #include "gas/sharing.h"
 #include "mem/engines.h"
 #include "mem/space.h"
+#include "runtime/rank/call_memory.h"
 #include "runtime/rank/job_counters.h"
 #include "runtime/rank/memory_tiers.h"
 #include "runtime/rank/numa_memory.h"
@@ -36,7 +37,7 @@
 
 namespace kasane::runtime {
 
-struct Runtime::State {
+struct Runtime::State : CallMemory {
   Options options;
   bool attached = false;  ///< no pool, scheduler, stacks and fences
   Rank rank{0};
@@ -85,6 +86,14 @@ struct Runtime::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   virtual ~State() = default;
+
+  [[nodiscard]] bool contains(const void* p) const noexcept override { return space->contains(p); }
+  [[nodiscard]] bool in_open_stacks(const void* p) const noexcept override;
+  std::size_t pin_allocated(const void* p, std::size_t bytes, bool write) noexcept override;
+  void unpin(const void* p, std::size_t bytes) override;
+  [[nodiscard]] bool has_budget() const noexcept override { return tiers != nullptr; }
+  [[nodiscard]] bool can_pin(std::size_t bytes) noexcept override;
+  [[nodiscard]] std::size_t part_of_calls() const noexcept override;
 
   virtual void begin_catching_on_one_rank() noexcept = 0;
   virtual void run_root(void (*entry)(void*), void* arg) = 0;

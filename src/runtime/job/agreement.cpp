@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/rank/agreement.h"
+#include "runtime/job/agreement.h"
 
 #include <algorithm>
 #include <bit>
