@@ -161,6 +161,7 @@ void Coherence::blank(comm::Blocking& io, BlockRange all) {
     for (std::uint64_t i = begin; i < end; ++i)
       finish(block_at(all.first, i), next(state_of(i), BlockEvent::blank).after);
     for (const PageId page : pages_.in(mem::offset_of(run.first), run.count * kBlockBytes)) {
+      replaced(page);  // copies elsewhere are not what this rank has any more
       if (is_blank(page)) residency_->note_freed({raw(page), raw(page) + 1});
     }
   }

@@ -302,7 +302,7 @@ Result<void> Heap::own(HeapAccess& at, const HeapRun& run, std::uint64_t pages, 
     Result<void> assigned;
     directory_.look_at(at.io(), first, range.size(), [&](PageId page, const Location& where) {
       if (assigned && !(where.allocated && !where.busy && !where.untouched && where.owner == owner(page) &&
-                        where.fixed == placement.fixed))
+                        where.fixed == placement.fixed && where.tier == Tier::dram))
         assigned = mover_.assign(at.io(), page, owner(page), placement.fixed);
     });
     KASANE_TRY(assigned);

@@ -424,7 +424,10 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner, bool fix
     else if (found.owner == owner && found.untouched)
       after = in_tier(touched(after), addresses_.initial_tier(page));
     if (after.owner == owner) {
-      if (after == found || directory_.replace(io, page, found, after)) return {};
+      if (after != found && !directory_.replace(io, page, found, after)) continue;
+      // who freed it may have made its owner forget what the spill file had: copies elsewhere differ
+      if (found.allocated && found.tier != Tier::dram) blocks_.replaced(page);
+      return {};
     } else if (found.fixed) {
       directory_.replace(io, page, found, with_fixed(found, false));
     } else {

@@ -116,6 +116,46 @@ TEST(Advice, WhatIsEvictedLeavesAndComesBack) {
   EXPECT_EQ(bad, 0u);
 }
 
+/// A thread at the last rank stores what it has stored before, as long as its copies stay.
+template <class Reuse>
+std::uint64_t stored_again(const Reuse& reuse) {
+  std::uint64_t bad = 1;
+  kasane::run([&] {
+    const std::size_t pages = budget_pages() / 8;
+    const auto fill_there = [&](std::uint64_t* data) {
+      kasane::thread there(kasane::at{kasane::ranks() - 1}, [=] {
+        for (std::size_t i = 0; i < pages * kWords; ++i) data[i] = value(i);
+      });
+      there.join();
+    };
+    auto* data = static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, placement::local));
+    fill_there(data);
+    evict(data, pages);
+    data = reuse(data, pages);
+    fill_there(data);
+    evict(data, pages);
+    bad = wrong(data, pages);
+    kasane::deallocate(data);
+  });
+  return bad;
+}
+
+// The owner has lost the bytes with which a store of the same value would make no change.
+TEST(Advice, WhatIsFreedOnSsdAndAllocatedAnewIsNowhereAsItWas) {
+  EXPECT_EQ(stored_again([](std::uint64_t* data, std::size_t pages) {
+              kasane::deallocate(data);
+              return static_cast<std::uint64_t*>(kasane::allocate(pages * kPage, kPage, placement::local));
+            }),
+            0u);
+}
+TEST(Advice, WhatIsDiscardedOnSsdIsNowhereAsItWas) {
+  EXPECT_EQ(stored_again([](std::uint64_t* data, std::size_t pages) {
+              kasane_discard(data, pages * kPage);
+              return data;
+            }),
+            0u);
+}
+
 TEST(Advice, WhatIsPinnedStays) {
   // Half of a rank's share at most: where every rank asks for room, none may have more than its share for
   // what is pinned and the rest.
