@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+# How a test of a job is declared.
+#
+# kasane_job_test(PROGRAM[/CASE] …) adds one test for each combination of these lists:
+#   RANKS     of a job over shared memory: 4, or with workers 4x2 (default: 1 2 4; none: over NETWORKS only)
+#   NETWORKS  ucx, openmpi or mpich in place of shared memory, on two ranks, or as ucx/4 or ucx/2x1 says
+#   FAULTS    auto (default), uffd, mprotect or uffd-thread; skipped where the engine cannot be had
+#   DEBUG     items of --debug, or none (default)
+#   DRAM      of the job, with spill files in /dev/shm, or none (default)
+# Its name is FOLDER/PROGRAM[/CASE]/RANKS[xWORKERS][/NETWORK][/FAULTS][/DEBUG][/DRAM]; what is a default is not
+# said. So `ctest -R ^tiers/room` runs tiers/room/2x2/mprotect/10240K and its neighbours.
+#
+# The test runs `[UNDER] kasane run -n RANKS … [OPTIONS] -- PROGRAM [ARGS]` and passes with status 0.
+#   PROGRAM   its target, where the name does not begin with it
+#   UNDER     a command that starts this one
+#   COMMAND   another command: @RUN@ in it stands for `kasane run -n RANKS …`. Without @RUN@ it is a script,
+#             and the combination's settings are in its environment.
+#   ENV       variables, each A=B
+#   EXPECT    a regular expression that the output matches, in place of the status
+#   FAILS     one that a line of the output matches, when the status is not 0
+#   TIMEOUT   in seconds, and another over networks (default: 120)
+#   LABELS    in place of the kind, which is the first folder of the path; tests over networks have one more
+#   PROPERTIES any others of CTest
+#   SANITIZED ranks on which it also runs in builds with a sanitizer, over shared memory (default: none. There
+#             operator new is the sanitizer's, so that what threads allocate is not global.)
+# In all of these @RANKS@ stands for the number of ranks, and so do expressions such as @RANKS * 5120@.
+#
+# Quick tests (`make test`) are those on 1, 2 and 4 ranks over shared memory with default settings, over UCX on
+# two ranks, and each network and fault engine in some test. Long (`make test-long`) are by default those of
+# KASANE_LONG_JOBS, and rare (`make test-rare`) those of KASANE_RARE_JOBS: what knows of an MPI is src/comm/mpi and how a
+# job is started, which both MPIs test wholly, and the others with one program of each kind.
+#   QUICK, LONG, RARE  the combinations that are otherwise: 2, 2x1, ucx, uffd, 16M and so on, several joined by
+#                      commas where all must hold, or all. QUICK holds before LONG, and LONG before RARE.
+#
+# kasane_job_program(NAME [SOURCES …] [LIBS …]): a program of users for such tests, of NAME.cpp by default.
+include_guard()
+
+set(KASANE_LONG_JOBS 1x2 2x1 4x1 openmpi mpich ucx,4)
+set(KASANE_RARE_JOBS mpich openmpi,4)
+
+# The networks that this build has, and, as NETWORK/4, the first of them that four ranks use in tests which
+# know nothing of networks: four ranks that poll an MPI take minutes on two cores.
+set(KASANE_NETWORKS "")
+foreach(network ucx openmpi mpich)
+  if((network STREQUAL "ucx" AND UCX_FOUND) OR TARGET kasane-mpi-${network})
+    list(APPEND KASANE_NETWORKS ${network})
+  endif()
+endforeach()
+foreach(network openmpi mpich ucx)
+  if(network IN_LIST KASANE_NETWORKS)
+    set(KASANE_NETWORK_4 ${network}/4)
+  endif()
+endforeach()
+
+function(kasane_job_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  if(NOT arg_SOURCES)
+    set(arg_SOURCES ${name}.cpp)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE kasane kasane_warnings ${arg_LIBS})
+endfunction()
+
+# Whether one of the PATTERNS holds for a combination, whose parts are PARTS.
+function(kasane_job_matches out parts)
+  set(${out} FALSE PARENT_SCOPE)
+  foreach(pattern IN LISTS ARGN)
+    string(REPLACE "," ";" pattern "${pattern}")
+    list(REMOVE_ITEM pattern ${parts})
+    if(NOT pattern)
+      set(${out} TRUE PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
+# Replaces @…RANKS…@ in the variable by its value.
+function(kasane_job_expand variable ranks)
+  set(text "${${variable}}")
+  while(text MATCHES "@([^@]*RANKS[^@]*)@")
+    set(found "${CMAKE_MATCH_0}")
+    string(REPLACE "RANKS" "${ranks}" value "${CMAKE_MATCH_1}")
+    math(EXPR value "${value}")
+    string(REPLACE "${found}" "${value}" text "${text}")
+  endwhile()
+  set(${variable} "${text}" PARENT_SCOPE)
+endfunction()
+
+# The test of one combination; arg_X are the arguments of kasane_job_test.
+function(kasane_job_combination name network size faults debug dram)
+  string(REGEX MATCH "^([0-9]+)x?([0-9]*)$" matched "${size}")
+  set(ranks ${CMAKE_MATCH_1})
+  set(workers ${CMAKE_MATCH_2})
+  if(KASANE_SANITIZER AND NOT (ranks IN_LIST arg_SANITIZED AND network STREQUAL "shm"))
+    return()
+  endif()
+  foreach(variable name dram arg_OPTIONS arg_ARGS arg_UNDER arg_COMMAND arg_ENV arg_EXPECT)
+    kasane_job_expand(${variable} ${ranks})
+  endforeach()
+
+  set(settings "")
+  if(workers)
+    list(APPEND settings workers=${workers})
+  endif()
+  if(network STREQUAL "ucx")
+    list(APPEND settings transport=ucx)
+  elseif(NOT network STREQUAL "shm")
+    list(APPEND settings transport=mpi mpi=${network})
+  endif()
+  if(NOT faults STREQUAL "auto")
+    list(APPEND settings faults=${faults})
+  endif()
+  if(NOT debug STREQUAL "none")
+    list(APPEND settings debug=${debug})
+  endif()
+  if(NOT dram STREQUAL "none")
+    list(APPEND settings dram=${dram} spill=/dev/shm)
+  endif()
+  set(run $<TARGET_FILE:kasane_command> run -n ${ranks})
+  set(environment "")
+  foreach(setting IN LISTS settings)
+    string(REGEX MATCH "^([a-z]+)=(.*)$" matched "${setting}")
+    list(APPEND run --${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
+    string(TOUPPER "${CMAKE_MATCH_1}" variable)
+    list(APPEND environment KASANE_${variable}=${CMAKE_MATCH_2})
+  endforeach()
+  list(APPEND run ${arg_OPTIONS})
+  if(NOT arg_COMMAND)
+    set(arg_COMMAND ${arg_UNDER} @RUN@ -- $<TARGET_FILE:${arg_PROGRAM}> ${arg_ARGS})
+  endif()
+  if("@RUN@" IN_LIST arg_COMMAND)
+    set(environment "")
+    list(TRANSFORM arg_COMMAND REPLACE "^@RUN@$" "${run}")
+  endif()
+
+  set(parts ${network} ${faults} ${debug} ${dram})
+  list(REMOVE_ITEM parts shm auto none)
+  string(JOIN "/" test ${name} ${size} ${parts})
+  add_test(NAME ${test} COMMAND ${arg_COMMAND})
+
+  list(GET arg_TIMEOUT 0 timeout)
+  if(NOT network STREQUAL "shm")
+    list(GET arg_TIMEOUT -1 timeout)
+    list(APPEND arg_LABELS network)
+  endif()
+  list(APPEND parts ${size} ${ranks} ${network} ${faults} all)
+  kasane_job_matches(quick "${parts}" ${arg_QUICK})
+  kasane_job_matches(long "${parts}" ${arg_LONG})
+  kasane_job_matches(rare "${parts}" ${arg_RARE})
+  kasane_job_matches(long_by_default "${parts}" ${KASANE_LONG_JOBS})
+  kasane_job_matches(rare_by_default "${parts}" ${KASANE_RARE_JOBS})
+  if(NOT quick)
+    if(rare OR (rare_by_default AND NOT long))
+      list(APPEND arg_LABELS rare)
+    elseif(long OR long_by_default)
+      list(APPEND arg_LABELS long)
+    endif()
+  endif()
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS "${arg_LABELS}"
+    ENVIRONMENT "${arg_ENV};${environment}" ${arg_PROPERTIES})
+  if(arg_EXPECT)
+    set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${arg_EXPECT}")
+  endif()
+  if(NOT faults STREQUAL "auto")
+    set_tests_properties(${test} PROPERTIES
+      SKIP_REGULAR_EXPRESSION "the fault engine ${faults} .* cannot be had here")
+  endif()
+endfunction()
+
+function(kasane_job_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROGRAM;EXPECT;FAILS"
+    "RANKS;NETWORKS;FAULTS;DEBUG;DRAM;OPTIONS;ARGS;UNDER;COMMAND;ENV;TIMEOUT;LABELS;PROPERTIES;SANITIZED;\
+QUICK;LONG;RARE")
+  if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "${name}: ${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}")
+  endif()
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(REGEX MATCH "^[^/]+" kind "${folder}")
+  string(REGEX MATCH "[^/]+$" folder "${folder}")
+  string(REGEX MATCH "^[^/]+" program "${name}")
+  foreach(default "RANKS;1;2;4" FAULTS\;auto DEBUG\;none DRAM\;none TIMEOUT\;120 LABELS\;${kind}
+      PROGRAM\;${program})
+    list(POP_FRONT default argument)
+    if(NOT arg_${argument})
+      set(arg_${argument} ${default})
+    endif()
+  endforeach()
+  if(arg_FAILS)
+    list(PREPEND arg_UNDER "${PROJECT_SOURCE_DIR}/tests/multi/programs/fails.sh" "${arg_FAILS}")
+  endif()
+  list(REMOVE_ITEM arg_RANKS none)
+  list(TRANSFORM arg_RANKS PREPEND shm/)
+  foreach(place IN LISTS arg_RANKS arg_NETWORKS)
+    string(REGEX MATCH "^([a-z]+)/?(.*)$" matched "${place}")
+    set(network ${CMAKE_MATCH_1})
+    set(size ${CMAKE_MATCH_2})
+    if(NOT network STREQUAL "shm" AND NOT network IN_LIST KASANE_NETWORKS)
+      continue()
+    elseif(NOT size)
+      set(size 2)
+    endif()
+    foreach(faults IN LISTS arg_FAULTS)
+      foreach(debug IN LISTS arg_DEBUG)
+        foreach(dram IN LISTS arg_DRAM)
+          kasane_job_combination(${folder}/${name} ${network} ${size} ${faults} ${debug} "${dram}")
+        endforeach()
+      endforeach()
+    endforeach()
+  endforeach()
+endfunction()
