@@ -170,8 +170,8 @@ function(kasane_job_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROGRAM;EXPECT;FAILS"
     "RANKS;NETWORKS;FAULTS;DEBUG;DRAM;OPTIONS;ARGS;UNDER;COMMAND;ENV;TIMEOUT;LABELS;PROPERTIES;SANITIZED;\
 QUICK;LONG;RARE")
-  if(arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
-    message(FATAL_ERROR "${name}: ${arg_UNPARSED_ARGUMENTS} ${arg_KEYWORDS_MISSING_VALUES}")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "${name}: what is ${arg_UNPARSED_ARGUMENTS}?")
   endif()
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}/tests" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REGEX MATCH "^[^/]+" kind "${folder}")
