@@ -2,8 +2,9 @@
 # How a test of a job is declared.
 #
 # kasane_job_test(PROGRAM[/CASE] …) adds one test for each combination of these lists:
-#   RANKS     of a job over shared memory: 4, or with workers 4x2 (default: 1 2 4; none: over NETWORKS only)
-#   NETWORKS  ucx, openmpi or mpich in place of shared memory, on two ranks, or as ucx/4 or ucx/2x1 says
+#   RANKS     of a job over shared memory: 4, or with workers 4x2; any where the COMMAND says how many; none
+#             where there are NETWORKS only (default: 1 2 4)
+#   NETWORKS  ucx, openmpi or mpich in place of shared memory, on two ranks, or as ucx/4, ucx/2x1 or ucx/any says
 #   FAULTS    auto (default), uffd, mprotect or uffd-thread; skipped where the engine cannot be had
 #   DEBUG     items of --debug, or none (default)
 #   DRAM      of the job, with spill files in /dev/shm, or none (default)
@@ -58,7 +59,7 @@ function(kasane_job_program name)
     set(arg_SOURCES ${name}.cpp)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE kasane kasane_warnings ${arg_LIBS})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} kasane kasane_warnings)
 endfunction()
 
 # Whether one of the PATTERNS holds for a combination, whose parts are PARTS.
@@ -87,7 +88,7 @@ endfunction()
 
 # The test of one combination; arg_X are the arguments of kasane_job_test.
 function(kasane_job_combination name network size faults debug dram)
-  string(REGEX MATCH "^([0-9]+)x?([0-9]*)$" matched "${size}")
+  string(REGEX MATCH "^([0-9]+|any)x?([0-9]*)$" matched "${size}")
   set(ranks ${CMAKE_MATCH_1})
   set(workers ${CMAKE_MATCH_2})
   if(KASANE_SANITIZER AND NOT (ranks IN_LIST arg_SANITIZED AND network STREQUAL "shm"))
@@ -133,8 +134,9 @@ function(kasane_job_combination name network size faults debug dram)
   endif()
 
   set(parts ${network} ${faults} ${debug} ${dram})
-  list(REMOVE_ITEM parts shm auto none)
-  string(JOIN "/" test ${name} ${size} ${parts})
+  list(PREPEND parts ${size})
+  list(REMOVE_ITEM parts shm auto none any)
+  string(JOIN "/" test ${name} ${parts})
   add_test(NAME ${test} COMMAND ${arg_COMMAND})
 
   list(GET arg_TIMEOUT 0 timeout)
@@ -142,7 +144,7 @@ function(kasane_job_combination name network size faults debug dram)
     list(GET arg_TIMEOUT -1 timeout)
     list(APPEND arg_LABELS network)
   endif()
-  list(APPEND parts ${size} ${ranks} ${network} ${faults} all)
+  list(APPEND parts ${ranks} ${network} ${faults} all)
   kasane_job_matches(quick "${parts}" ${arg_QUICK})
   kasane_job_matches(long "${parts}" ${arg_LONG})
   kasane_job_matches(rare "${parts}" ${arg_RARE})

@@ -33,7 +33,7 @@ kasane_job_test(case_read_input NETWORKS ucx UNDER "${here}/read_input.sh")
 # exec: on one rank it becomes the program; on several it says what to do.
 foreach(how link name thread other)
   set(again EXPECT "^again" PROPERTIES FAIL_REGULAR_EXPRESSION "kasane:" TIMEOUT 60)
-  kasane_job_test(case_exec_itself/${how}_alone RANKS 1 COMMAND $<TARGET_FILE:case_exec_itself> ${how}
+  kasane_job_test(case_exec_itself/${how}_alone RANKS any COMMAND $<TARGET_FILE:case_exec_itself> ${how}
     ${again})
   kasane_job_test(case_exec_itself/${how} RANKS 1 ARGS ${how} ${again})
   kasane_job_test(case_exec_itself/${how} RANKS 2 ARGS ${how} TIMEOUT 60
