@@ -2,8 +2,8 @@
 # How a test of a job is declared.
 #
 # kasane_job_test(PROGRAM[/CASE] …) adds one test for each combination of these lists:
-#   RANKS     of a job over shared memory: 4, or with workers 4x2; any where the COMMAND says how many; none
-#             where there are NETWORKS only (default: 1 2 4)
+#   RANKS     of a job over shared memory: 4, or with workers 4x2 (default: 1 2 4). each: 1, 2 and 4 with one
+#             and two workers; any: the COMMAND says how many; none: over NETWORKS only
 #   NETWORKS  ucx, openmpi or mpich in place of shared memory, on two ranks, or as ucx/4, ucx/2x1 or ucx/any says
 #   FAULTS    auto (default), uffd, mprotect or uffd-thread; skipped where the engine cannot be had
 #   DEBUG     items of --debug, or none (default)
@@ -52,6 +52,18 @@ foreach(network openmpi mpich ucx)
     set(KASANE_NETWORK_4 ${network}/4)
   endif()
 endforeach()
+# The MPIs among them, and the packages by which pkg-config finds them.
+set(KASANE_MPIS ${KASANE_NETWORKS})
+list(REMOVE_ITEM KASANE_MPIS ucx)
+set(KASANE_PACKAGE_openmpi ompi-c)
+set(KASANE_PACKAGE_mpich mpich)
+
+# The thread sanitizer does not see an order that goes through another process: of the tests of communication
+# its builds run only those of the simulator.
+set(KASANE_SIM_ONLY "")
+if(KASANE_SANITIZER STREQUAL "thread")
+  set(KASANE_SIM_ONLY "--gtest_filter=*/sim*")
+endif()
 
 function(kasane_job_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
@@ -171,7 +183,7 @@ endfunction()
 function(kasane_job_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "PROGRAM;EXPECT;FAILS"
     "RANKS;NETWORKS;FAULTS;DEBUG;DRAM;OPTIONS;ARGS;UNDER;COMMAND;ENV;TIMEOUT;LABELS;PROPERTIES;SANITIZED;\
-QUICK;LONG;RARE")
+QUICK;LONG;RARE;SOURCES;GTEST")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "${name}: what is ${arg_UNPARSED_ARGUMENTS}?")
   endif()
@@ -186,10 +198,16 @@ QUICK;LONG;RARE")
       set(arg_${argument} ${default})
     endif()
   endforeach()
+  if(arg_SOURCES)
+    kasane_job_program(${arg_PROGRAM} SOURCES ${arg_SOURCES})
+  elseif(arg_GTEST)
+    kasane_add_test(${arg_PROGRAM} SOURCES ${arg_GTEST} LIBS kasane NO_CTEST)
+  endif()
   if(arg_FAILS)
     list(PREPEND arg_UNDER "${PROJECT_SOURCE_DIR}/tests/multi/programs/fails.sh" "${arg_FAILS}")
   endif()
   list(REMOVE_ITEM arg_RANKS none)
+  list(TRANSFORM arg_RANKS REPLACE "^each$" "1x1;1x2;2x1;2x2;4x1;4x2")
   list(TRANSFORM arg_RANKS PREPEND shm/)
   foreach(place IN LISTS arg_RANKS arg_NETWORKS)
     string(REGEX MATCH "^([a-z]+)/?(.*)$" matched "${place}")
