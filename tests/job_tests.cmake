@@ -4,7 +4,8 @@
 # kasane_job_test(PROGRAM[/CASE] …) adds one test for each combination of these lists:
 #   RANKS     of a job over shared memory: 4, or with workers 4x2 (default: 1 2 4). each: 1, 2 and 4 with one
 #             and two workers; any: the COMMAND says how many; none: over NETWORKS only
-#   NETWORKS  ucx, openmpi or mpich in place of shared memory, on two ranks, or as ucx/4, ucx/2x1 or ucx/any says
+#   NETWORKS  ucx, openmpi or mpich in place of shared memory, or hosts, two that ranks count as being on; on two
+#             ranks, or as ucx/4, ucx/2x1 or ucx/any says
 #   FAULTS    auto (default), uffd, mprotect or uffd-thread; skipped where the engine cannot be had
 #   DEBUG     items of --debug, or none (default)
 #   DRAM      of the job, with spill files in /dev/shm, or none (default)
@@ -52,7 +53,12 @@ foreach(network openmpi mpich ucx)
     set(KASANE_NETWORK_4 ${network}/4)
   endif()
 endforeach()
-# The MPIs among them, and the packages by which pkg-config finds them.
+# How kasane run is told of each; hosts are two that ranks count as being on.
+set(KASANE_SETTINGS_ucx transport=ucx)
+set(KASANE_SETTINGS_openmpi transport=mpi mpi=openmpi)
+set(KASANE_SETTINGS_mpich transport=mpi mpi=mpich)
+set(KASANE_SETTINGS_hosts debug=hosts=2)
+# The MPIs, and the packages by which pkg-config finds them.
 set(KASANE_MPIS ${KASANE_NETWORKS})
 list(REMOVE_ITEM KASANE_MPIS ucx)
 set(KASANE_PACKAGE_openmpi ompi-c)
@@ -110,23 +116,10 @@ function(kasane_job_combination name network size faults debug dram)
     kasane_job_expand(${variable} ${ranks})
   endforeach()
 
-  set(settings "")
-  if(workers)
-    list(APPEND settings workers=${workers})
-  endif()
-  if(network STREQUAL "ucx")
-    list(APPEND settings transport=ucx)
-  elseif(NOT network STREQUAL "shm")
-    list(APPEND settings transport=mpi mpi=${network})
-  endif()
-  if(NOT faults STREQUAL "auto")
-    list(APPEND settings faults=${faults})
-  endif()
-  if(NOT debug STREQUAL "none")
-    list(APPEND settings debug=${debug})
-  endif()
+  set(settings workers=${workers} ${KASANE_SETTINGS_${network}} faults=${faults} debug=${debug} dram=${dram})
+  list(FILTER settings EXCLUDE REGEX "=(auto|none)?$")
   if(NOT dram STREQUAL "none")
-    list(APPEND settings dram=${dram} spill=/dev/shm)
+    list(APPEND settings spill=/dev/shm)
   endif()
   set(run $<TARGET_FILE:kasane_command> run -n ${ranks})
   set(environment "")
@@ -213,7 +206,8 @@ QUICK;LONG;RARE;SOURCES;GTEST")
     string(REGEX MATCH "^([a-z]+)/?(.*)$" matched "${place}")
     set(network ${CMAKE_MATCH_1})
     set(size ${CMAKE_MATCH_2})
-    if(NOT network STREQUAL "shm" AND NOT network IN_LIST KASANE_NETWORKS)
+    if(NOT network MATCHES "^(shm|hosts)$" AND NOT network IN_LIST KASANE_NETWORKS
+        OR network STREQUAL "hosts" AND NOT UCX_FOUND)
       continue()
     elseif(NOT size)
       set(size 2)
