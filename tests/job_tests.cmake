@@ -4,16 +4,17 @@
 # kasane_job_test(PROGRAM[/CASE] …) adds one test for each combination of these lists:
 #   RANKS     of a job over shared memory: 4, or with workers 4x2 (default: 1 2 4). each: 1, 2 and 4 with one
 #             and two workers; any: the COMMAND says how many; none: over NETWORKS only
-#   NETWORKS  ucx, openmpi or mpich in place of shared memory, or hosts, two that ranks count as being on; on two
-#             ranks, or as ucx/4, ucx/2x1 or ucx/any says
+#   NETWORKS  ucx, openmpi, mpich, or hosts, which are two that the ranks count as being on; with two ranks,
+#             or as ucx/4, ucx/2x1 or ucx/any says
 #   FAULTS    auto (default), uffd, mprotect or uffd-thread; skipped where the engine cannot be had
 #   DEBUG     items of --debug, or none (default)
 #   DRAM      of the job, with spill files in /dev/shm, or none (default)
-# Its name is FOLDER/PROGRAM[/CASE]/RANKS[xWORKERS][/NETWORK][/FAULTS][/DEBUG][/DRAM]; what is a default is not
-# said. So `ctest -R ^tiers/room` runs tiers/room/2x2/mprotect/10240K and its neighbours.
+# Its name is FOLDER/PROGRAM[/CASE]/RANKS[xWORKERS][/NETWORK][/FAULTS][/DEBUG][/DRAM], without defaults:
+# `ctest -R ^tiers/room` runs tiers/room_test/2x2/mprotect/10240K and its neighbours.
 #
 # The test runs `[UNDER] kasane run -n RANKS … [OPTIONS] -- PROGRAM [ARGS]` and passes with status 0.
 #   PROGRAM   its target, where the name does not begin with it
+#   SOURCES   of the target, a program of users, or GTEST, of one of GoogleTest; else it is made elsewhere
 #   UNDER     a command that starts this one
 #   COMMAND   another command: @RUN@ in it stands for `kasane run -n RANKS …`. Without @RUN@ it is a script,
 #             and the combination's settings are in its environment.
@@ -21,61 +22,54 @@
 #   EXPECT    a regular expression that the output matches, in place of the status
 #   FAILS     one that a line of the output matches, when the status is not 0
 #   TIMEOUT   in seconds, and another over networks (default: 120)
-#   LABELS    in place of the kind, which is the first folder of the path; tests over networks have one more
+#   LABELS    in place of the kind, which is the first folder of the path; network comes beside them
 #   PROPERTIES any others of CTest
-#   SANITIZED ranks on which it also runs in builds with a sanitizer, over shared memory (default: none. There
+#   SANITIZED ranks on which builds with a sanitizer have it, too, over shared memory (default: none. There
 #             operator new is the sanitizer's, so that what threads allocate is not global.)
-# In all of these @RANKS@ stands for the number of ranks, and so do expressions such as @RANKS * 5120@.
+# In these @RANKS@ stands for the number of ranks, and so do expressions such as @RANKS * 5120@.
 #
-# Quick tests (`make test`) are those on 1, 2 and 4 ranks over shared memory with default settings, over UCX on
-# two ranks, and each network and fault engine in some test. Long (`make test-long`) are by default those of
-# KASANE_LONG_JOBS, and rare (`make test-rare`) those of KASANE_RARE_JOBS: what knows of an MPI is src/comm/mpi and how a
-# job is started, which both MPIs test wholly, and the others with one program of each kind.
-#   QUICK, LONG, RARE  the combinations that are otherwise: 2, 2x1, ucx, uffd, 16M and so on, several joined by
-#                      commas where all must hold, or all. QUICK holds before LONG, and LONG before RARE.
+# Quick (`make test`) are tests on 1, 2 and 4 ranks over shared memory with default settings, over UCX on two
+# ranks, and of each network and fault engine a few. Long (`make test-long`) are by default those of
+# KASANE_LONG_JOBS, and rare (`make test-rare`) those of KASANE_RARE_JOBS: what knows of an MPI is
+# src/comm/mpi and how a job is started. Both MPIs run all tests of that, and of the others one program of each
+# kind.
+#   QUICK, LONG, RARE  the combinations that are otherwise: 2, 2x1, ucx, uffd, 16M and so on; 2,ucx where both
+#                      must hold; or all. QUICK holds before RARE, RARE before LONG, these before the default.
 #
-# kasane_job_program(NAME [SOURCES …] [LIBS …]): a program of users for such tests, of NAME.cpp by default.
+# kasane_job_program(NAME SOURCES … [LIBS …]): a program of users that such tests start.
 include_guard()
 
 set(KASANE_LONG_JOBS 1x2 2x1 4x1 openmpi mpich ucx,4)
 set(KASANE_RARE_JOBS mpich openmpi,4)
 
-# The networks that this build has, and, as NETWORK/4, the first of them that four ranks use in tests which
-# know nothing of networks: four ranks that poll an MPI take minutes on two cores.
-set(KASANE_NETWORKS "")
-foreach(network ucx openmpi mpich)
-  if((network STREQUAL "ucx" AND UCX_FOUND) OR TARGET kasane-mpi-${network})
-    list(APPEND KASANE_NETWORKS ${network})
-  endif()
-endforeach()
-foreach(network openmpi mpich ucx)
-  if(network IN_LIST KASANE_NETWORKS)
-    set(KASANE_NETWORK_4 ${network}/4)
-  endif()
-endforeach()
-# How kasane run is told of each; hosts are two that ranks count as being on.
+# The networks that this build has, and how kasane run is told of each.
+if(UCX_FOUND)
+  set(KASANE_NETWORKS ucx)
+endif()
 set(KASANE_SETTINGS_ucx transport=ucx)
-set(KASANE_SETTINGS_openmpi transport=mpi mpi=openmpi)
-set(KASANE_SETTINGS_mpich transport=mpi mpi=mpich)
 set(KASANE_SETTINGS_hosts debug=hosts=2)
-# The MPIs, and the packages by which pkg-config finds them.
-set(KASANE_MPIS ${KASANE_NETWORKS})
-list(REMOVE_ITEM KASANE_MPIS ucx)
+# The MPIs among them, and the packages by which pkg-config finds them.
 set(KASANE_PACKAGE_openmpi ompi-c)
 set(KASANE_PACKAGE_mpich mpich)
+foreach(mpi openmpi mpich)
+  if(TARGET kasane-mpi-${mpi})
+    list(APPEND KASANE_NETWORKS ${mpi})
+    list(APPEND KASANE_MPIS ${mpi})
+  endif()
+  set(KASANE_SETTINGS_${mpi} transport=mpi mpi=${mpi})
+endforeach()
+# The first, on four ranks, for tests that know nothing of networks: four that poll an MPI take minutes.
+list(JOIN KASANE_NETWORKS "/4;" KASANE_NETWORK_4)
+string(REGEX MATCH "^[^;]*" KASANE_NETWORK_4 "${KASANE_NETWORK_4}/4")
 
 # The thread sanitizer does not see an order that goes through another process: of the tests of communication
 # its builds run only those of the simulator.
-set(KASANE_SIM_ONLY "")
 if(KASANE_SANITIZER STREQUAL "thread")
   set(KASANE_SIM_ONLY "--gtest_filter=*/sim*")
 endif()
 
 function(kasane_job_program name)
   cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
-  if(NOT arg_SOURCES)
-    set(arg_SOURCES ${name}.cpp)
-  endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} kasane kasane_warnings)
 endfunction()
@@ -138,8 +132,7 @@ function(kasane_job_combination name network size faults debug dram)
     list(TRANSFORM arg_COMMAND REPLACE "^@RUN@$" "${run}")
   endif()
 
-  set(parts ${network} ${faults} ${debug} ${dram})
-  list(PREPEND parts ${size})
+  set(parts ${size} ${network} ${faults} ${debug} ${dram})
   list(REMOVE_ITEM parts shm auto none any)
   string(JOIN "/" test ${name} ${parts})
   add_test(NAME ${test} COMMAND ${arg_COMMAND})
@@ -206,8 +199,8 @@ QUICK;LONG;RARE;SOURCES;GTEST")
     string(REGEX MATCH "^([a-z]+)/?(.*)$" matched "${place}")
     set(network ${CMAKE_MATCH_1})
     set(size ${CMAKE_MATCH_2})
-    if(NOT network MATCHES "^(shm|hosts)$" AND NOT network IN_LIST KASANE_NETWORKS
-        OR network STREQUAL "hosts" AND NOT UCX_FOUND)
+    string(REPLACE "hosts" "ucx" needs "${network}")   # between them
+    if(NOT needs IN_LIST KASANE_NETWORKS AND NOT network STREQUAL "shm")
       continue()
     elseif(NOT size)
       set(size 2)
