@@ -31,8 +31,7 @@
 # Quick (`make test`) are tests on 1, 2 and 4 ranks over shared memory with default settings, over UCX on two
 # ranks, and of each network and fault engine a few. Long (`make test-long`) are by default those of
 # KASANE_LONG_JOBS, and rare (`make test-rare`) those of KASANE_RARE_JOBS: what knows of an MPI is
-# src/comm/mpi and how a job is started. Both MPIs run all tests of that, and of the others one program of each
-# kind.
+# src/comm/mpi and how a job is started. Both MPIs run all tests of that, and one program of each kind.
 #   QUICK, LONG, RARE  the combinations that are otherwise: 2, 2x1, ucx, uffd, 16M and so on; 2,ucx where both
 #                      must hold; or all. QUICK holds before RARE, RARE before LONG, these before the default.
 #

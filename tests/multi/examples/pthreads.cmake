@@ -18,10 +18,7 @@ foreach(sizes "lu|-n 96 -t|-n 64 -p 13 -t|-n 1792" "fft|-t|-m 32 -p 13 -t|-m 102
     "radix||-n 20000 -r 5 -p 13 -v|-n 6000000 -r 5" "grid|-s 1|-l 5 -s 1 -p 13 -v|-l 10 -s 1"
     "nbody||-n 777 -p 13 -v|-n 20000 -s 1" "queues||-n 200 -p 13 -v|-n 3000 -i 100")
   string(REPLACE "|" ";" sizes "${sizes}")
-  list(GET sizes 0 program)
-  list(GET sizes 1 small)
-  list(GET sizes 2 many)
-  list(GET sizes 3 large)
+  list(POP_FRONT sizes program small many large)
   pthreads_test("" "${small}" NETWORKS ucx openmpi mpich ${KASANE_NETWORK_4} LONG ucx
     QUICK ${quick_${program}} SANITIZED 1)
   pthreads_test("" "${small}" FAULTS mprotect LONG all QUICK ${quick_${program}})
