@@ -4,7 +4,7 @@
 # Quick: the format of the sources; the unit and simulator tests, and programs of one rank, under the thread
 # sanitizer; the tests of the release build that are not labelled "long".
 # Long: the same under the address sanitizer, then the tests labelled "long".
-# Rare: the tests labelled "rare" (tests/CMakeLists.txt).
+# Rare: the tests labelled "rare" (tests/job_tests.cmake).
 # The other parts run even if a part fails. The summary says which parts failed.
 # Usage: test.sh quick|long|rare [JOBS [WARNINGS_ARE_ERRORS]]
 set -eu
