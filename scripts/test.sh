@@ -25,8 +25,7 @@ run_tests() {
     { cat "build/$preset.configure.log"; return 1; }
   cmake --build "build/$preset" --target "$target" -j "$jobs" || return 1
   echo "== $preset: test"
-  # One more than there are cores: many tests wait, for processes that start and end, and for deadlines.
-  ctest --test-dir "build/$preset" -j $((jobs + 1)) --output-on-failure --no-tests=error "$@"
+  ctest --test-dir "build/$preset" -j "$jobs" --output-on-failure --no-tests=error "$@"
 }
 
 mkdir -p build
