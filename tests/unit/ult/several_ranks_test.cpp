@@ -202,7 +202,7 @@ void busy(std::uint64_t ns) {
 /// Forks children that keep this rank busy until the caller runs on another rank.
 bool change_rank() {
   const Rank before = here();
-  for (int i = 0; i < 50'000; ++i) {
+  for (const std::uint64_t until = now_ns() + 60'000'000'000; now_ns() < until;) {
     if (here() != before) return true;
     Pool::join(fork([] { busy(20'000); }));
   }
