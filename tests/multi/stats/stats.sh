@@ -1,13 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# stats.sh KASANE PROGRAM SOURCE RANKS FLAGS…: what --stats says of where the time went.
+# stats.sh KASANE PROGRAM SOURCE RANKS: what --stats says of where the time went. The transport and the fault
+# engine are in the environment (KASANE_TRANSPORT, KASANE_FAULTS).
 set -uo pipefail
 kasane=$1 program=$2 source=$3 ranks=$4
-shift 4
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 out=$folder/text
-flags=("$@")
 workers=$((ranks == 1 ? 2 : 1))
 
 fail() {
@@ -18,7 +17,7 @@ fail() {
 # The table alone, of PROGRAM ARGUMENT; percentages of its first column must sum to 100.
 run() {  # PROGRAM ARGUMENT
   what=$2
-  timeout 60 "$kasane" run --stats -n "$ranks" --workers "$workers" "${flags[@]}" -- "$1" "$2" >"$out" 2>&1 ||
+  timeout 60 "$kasane" run --stats -n "$ranks" --workers "$workers" -- "$1" "$2" >"$out" 2>&1 ||
     fail "status $?"
   sed -i -n '/^where the time of [0-9]* workers went$/,$p' "$out"
   local sum
@@ -57,7 +56,7 @@ if [ "$ranks" -gt 1 ]; then
   far() {  # ARGUMENT ACCOUNT FUNCTION
     run "$program" "$1"
     # A thread that serves faults for others knows not where they come from, nor when those go on.
-    if [[ ${flags[*]} == *uffd-thread* ]]; then has "$2" 1 $((100 / ranks))
+    if [[ ${KASANE_FAULTS-} == uffd-thread ]]; then has "$2" 1 $((100 / ranks))
     else has "$2" $((20 / ranks)) $((100 / ranks)) "$(at "$3" "$1")"; fi
   }
   far loads 'load faults' load_far
