@@ -12,5 +12,5 @@ if [ $status -ne 3 ]; then
   exit 1
 fi
 order=cat
-[[ " $* " == *" --transport mpi "* ]] && order=sort
+[ "${KASANE_TRANSPORT-}" = mpi ] && order=sort
 printf '%s\n' "$out" | $order | diff - <(tail -n +2 "$expected" | $order)
