@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "multi/containers/on_ranks.h"
 #include "operations.h"
 
 namespace kasane::test {
@@ -320,9 +321,9 @@ TEST(Array, LocalPartsAreTheWholeArray) {
     array<std::int32_t, 3> a(extents, draw_distribution(random, extents), ghosts(1));
     a.fill(0);
     std::vector<thread> threads;
-    array<std::int32_t, 1> at_ranks({ranks() * 16384}, blocks{ranks()});  // one block a rank
     for (std::uint32_t r = 0; r < ranks(); ++r)
-      threads.emplace_back(near{at_ranks.address({r * 16384}).get()}, [&a] {
+      threads.emplace_back(at{r}, [&a, r] {
+        kasane::test::go_to(r);  // it may have been stolen before it began
         for (auto part : a.local())
           for (std::size_t i = 0; i < part.extent(0); ++i)
             for (std::size_t j = 0; j < part.extent(1); ++j)
