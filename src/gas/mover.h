@@ -98,8 +98,9 @@ class PageBlocks {
   virtual void begin_entry_update() noexcept {}
   /// The entry is known to name this rank. Called in a completion, perhaps before settle().
   virtual void end_entry_update(PageId) noexcept {}
-  /// The page has got a new owner, or will get one, without its bytes: what ranks have cached of it is not
-  /// what the owner has (rule 7). Called after the entry says so.
+  /// The page has got a new owner, or will get one, without its bytes, or its owner may have lost them when
+  /// it was freed on SSD: what ranks have cached of it is not what the owner has (rule 7). Called after the
+  /// entry says so.
   virtual void replaced(PageId) noexcept {}
 };
 
