@@ -536,10 +536,9 @@ Result<void> Runtime::Job::build_coherence() {
     know_program();
     races.emplace(*space, rank);
   }
-  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses,
-                                          *sharing, auto_relocator.get(), where_pages_go,
-                                          races ? &*races : nullptr});
-  give_service.emplace(*transport, coherence->mover());
+  coherence.emplace(dsm::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing,
+                               auto_relocator.get(), where_pages_go, races ? &*races : nullptr});
+  give_service.emplace(*transport, coherence->mover);
   if (tiers != nullptr) {
     tiers->connect(*addresses, *coherence);
     ask_for_large_frames();
@@ -566,7 +565,7 @@ Result<void> Runtime::Job::build_heaps() {
     const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, base,
                                    regions[i]};
     KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
-    heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
+    heaps[i].emplace(*transport, config, *directory, coherence->mover, coherence->moves);
   }
   if (const Segments::Pools& of = segments.pools; of.count != 0) {
     gas::Heap::Config config{of.offset, of.bytes, workers, base, gas::kNumaPools};
@@ -574,7 +573,7 @@ Result<void> Runtime::Job::build_heaps() {
     KASANE_TRY(attach_region(*comm_engine, config.region, region * of.count));
     for (; config.offset != of.end(); config.offset += of.bytes, config.region_offset += region)
       pools.push_back(
-          std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover(), *coherence));
+          std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover, coherence->moves));
   }
   return {};
 }
@@ -642,7 +641,7 @@ void Runtime::Job::own_locks() noexcept {
 void Runtime::Job::connect_atomics() noexcept {
   if (!atomics) return;
   const bool restartable = mem::can_restart_sequences();
-  if (restartable) coherence->allow_restartable();
+  if (restartable) coherence->moves.allow_restartable();
   const std::atomic<std::uint32_t>& first = (*table)[BlockId{0}];
   runtime::connect_atomics(
       &*atomics, atomics->connection(restartable ? reinterpret_cast<const std::uint32_t*>(&first) : nullptr));
@@ -684,8 +683,8 @@ Result<void> Runtime::Job::build_threads() {
                               ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  const Stacks::Parts parts{coherence->mover(), *contexts, *space,     directory->pages(),
-                            segments,           rank,      tiers.get()};
+  const Stacks::Parts parts{coherence->mover, *contexts, *space,     directory->pages(),
+                            segments,         rank,      tiers.get()};
   if (common_stacks)
     stacks = std::make_unique<CommonStacks>(parts);
   else
@@ -764,7 +763,7 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
   if (deep) stacks->before_service(offset);
   PollingCheck::Watched watched;
   if (polling && served == mem::Served::in_place) watched = polling->before(offset);
-  if (coherence->fault(contexts->of(served), offset, wanted)) {
+  if (coherence->faults.serve(contexts->of(served), offset, wanted)) {
     if (deep) stacks->after_service(offset);
     if (watched.yes) polling->after(offset, watched);
     return nullptr;
@@ -854,14 +853,14 @@ void Runtime::Job::service_loop() {
   while (!service_stop.load()) {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
     bool busy = transport->progress();
-    busy |= coherence->serve(context);
+    busy |= coherence->fences.serve(context);
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
     if (shared_process) busy |= shared_process->serve();
-    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
+    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover);
     exit_as_asked();
     if (!busy && reporter) reporter->serve();
-    if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
+    if (polling && !busy && polling->look(now_ns())) coherence->fences.acquire_all(context);
     if (!busy) pass_on_stores_of_handlers(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
@@ -870,12 +869,12 @@ void Runtime::Job::service_loop() {
 /// What the program's signal handlers stored, in words that threads poll perhaps, becomes visible everywhere.
 void Runtime::Job::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
   constexpr std::uint64_t kAtMostEveryNs = 50'000'000;
-  if (handlers_stored_elsewhere.exchange(false)) coherence->acquire_noticed(context);
+  if (handlers_stored_elsewhere.exchange(false)) coherence->fences.acquire_noticed(context);
   if (ranks == 1 || shut_down_by.load() != 0 || now_ns() - handlers_ns < kAtMostEveryNs ||
       !handlers_have_run())
     return;
   handlers_ns = now_ns();
-  coherence->release_all(context);
+  coherence->fences.release_all(context);
   for (std::uint32_t r = 0; r < ranks; ++r)
     if (Rank{r} != rank) context.io.send(Rank{r}, gas::kStopHandler, std::as_bytes(std::span("", 1)));
 }
@@ -997,7 +996,7 @@ void Runtime::Job::complete_puts() {
     access->flush(io, o);
     return Result<void>();
   });
-  coherence->mover().await_entry_updates(io);
+  coherence->mover.await_entry_updates(io);
 }
 
 /// As shut_down(), of ranks that all end at once.
@@ -1071,7 +1070,7 @@ void Runtime::Job::report_heap() {
       heap->flush(context.io, gas::Heap::kShared);
     }
   }
-  if (options.check_heap) coherence->release_all(context);
+  if (options.check_heap) coherence->fences.release_all(context);
   count_misplaced_pages();
   collectives->barrier();
   if (options.check_heap)
@@ -1160,8 +1159,8 @@ std::string Runtime::Job::time_of_workers() {
 Result<void> Runtime::Job::give_main_a_stack() {
   auto& context = contexts->here();
   for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes))
-    KASANE_TRY(coherence->mover().assign(context.io, page, rank));
-  coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
+    KASANE_TRY(coherence->mover.assign(context.io, page, rank));
+  coherence->moves.arm_owned(context.io, segments.main_offset, segments.main_bytes);
   main_stack_low = space->v(segments.main_offset);
   return {};
 }

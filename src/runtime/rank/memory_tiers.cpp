@@ -162,7 +162,7 @@ void MemoryTiers::connect(gas::AddressCache& addresses, dsm::Coherence& coherenc
 }
 
 void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::What what) {
-  if (what == gas::Advisor::What::leave) coherence_->clean(io);
+  if (what == gas::Advisor::What::leave) coherence_->fences.clean(io);
   advisor_->tell(io, pages, what);
   if (what != gas::Advisor::What::hold) return;
   for (const PageId page : pages) {
@@ -179,7 +179,7 @@ bool MemoryTiers::holds_at_once(std::uint64_t bytes) noexcept {
 }
 
 void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
-  if (born_here) coherence_->admit_for_now(io, residency_->room_of_a_stack());
+  if (born_here) coherence_->tiering.admit_for_now(io, residency_->room_of_a_stack());
   residency_->use_stack(stack);
 }
 

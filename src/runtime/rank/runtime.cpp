@@ -125,7 +125,7 @@ Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) 
     put = access->write(io, outstanding, offset + done, zeros, std::min(sizeof zeros, bytes - done));
   gas::await(io, io, *access, outstanding);
   if (put && outstanding.failed()) return fail(Errc::peer_lost, "allocate: a peer was lost");
-  if (ranks > 1) coherence->take(io, offset, bytes);
+  if (ranks > 1) coherence->moves.take(io, offset, bytes);
   return put;
 }
 
@@ -192,11 +192,11 @@ std::size_t Runtime::usable_size(const void* p) const {
 
 void Runtime::release_all() {
   const PassedCalls passed;
-  if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
+  if (!state_->network_closed.load()) state_->coherence->fences.release_all(state_->contexts->here());
 }
 void Runtime::acquire_all() {
   const PassedCalls passed;
-  if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
+  if (!state_->network_closed.load()) state_->coherence->fences.acquire_all(state_->contexts->here());
 }
 
 namespace {
@@ -218,7 +218,8 @@ Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
                             bytes_text(bytes), bytes_text(state_->tiers->most_at_once()),
                             bytes_text(state_->tiers->host_bytes())));
   }
-  const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
+  const auto wild =
+      state_->coherence->views.pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
   if (!wild) return {};
   const std::byte* at =
       std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
@@ -256,7 +257,7 @@ void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
     return;
   // more would evict what it has fetched
   if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);
-  state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
+  state_->coherence->views.prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
 }
 
 std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, dsm::Use use) {
@@ -280,7 +281,7 @@ std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, ds
     if (window == last && (at + piece.bytes - 1) / mem::kPageBytes == window) continue;
     last = window;
     if (s.directory->near_owner(s.directory->pages().page_of(at)) != s.rank) continue;
-    absent += s.coherence->send_for(here, at, std::min(piece.bytes, most - sent), use);
+    absent += s.coherence->tiering.send_for(here, at, std::min(piece.bytes, most - sent), use);
     sent += piece.bytes;
   }
   return absent;
@@ -297,7 +298,7 @@ std::size_t Runtime::State::pin_allocated(const void* p, std::size_t bytes, bool
   bytes = std::min<std::size_t>(bytes, space->addresses().room(p));
   if (in_common_stacks(offset)) return bytes;
   const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
-  while (const auto wild = coherence->pin(contexts->here(), offset, bytes, use)) {
+  while (const auto wild = coherence->views.pin(contexts->here(), offset, bytes, use)) {
     const std::uint64_t end = mem::offset_of(*wild);
     if (end <= offset || end - offset >= bytes) return 0;
     bytes = end - offset;
@@ -323,7 +324,7 @@ bool Runtime::State::in_open_stacks(const void* p) const noexcept {
 void Runtime::State::unpin(const void* p, std::size_t bytes) {
   const PassedCalls passed;
   if (network_closed.load() || in_common_stacks(space->offset(p))) return;
-  coherence->unpin(contexts->here(), space->offset(p), bytes);
+  coherence->views.unpin(contexts->here(), space->offset(p), bytes);
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
@@ -331,8 +332,8 @@ Result<void> Runtime::discard(const void* p, std::size_t bytes) {
   KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
   KASANE_TRY(state_->check_open("discard"));
   if (state_->in_common_stacks(state_->space->offset(p))) return {};
-  state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
-  state_->coherence->blank(state_->contexts->here().io, state_->space->offset(p), bytes);
+  state_->coherence->moves.discard(state_->contexts->here().io, state_->space->offset(p), bytes);
+  state_->coherence->tiering.blank(state_->contexts->here().io, state_->space->offset(p), bytes);
   return {};
 }
 
@@ -394,7 +395,7 @@ Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& r
   constexpr const char* call = "numa::bind";
   KASANE_TRY(s.check_movable(p, bytes, call));
   comm::Blocking& io = s.contexts->here().io;
-  s.coherence->mover().await_entry_updates(io);
+  s.coherence->mover.await_entry_updates(io);
   for (const PageId page : s.directory->pages().in(s.space->offset(p), bytes)) {
     if (const Rank owner = s.addresses->look(io, page).owner; owner != s.rank)
       return fail(
@@ -420,7 +421,7 @@ Result<void> Runtime::own(const void* global, std::size_t bytes) {
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
+  return s.explain(s.coherence->mover.bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
                    "own");
 }
 
@@ -444,7 +445,7 @@ Result<Rank> Runtime::where(const void* global) {
   if (s.own_variables.contains(global)) return s.rank;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  s.coherence->mover().await_entry_updates(s.contexts->here().io);
+  s.coherence->mover.await_entry_updates(s.contexts->here().io);
   const Rank owner =
       s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
