@@ -27,7 +27,7 @@ Coherence::Coherence(const Parts& parts)
       residency_(tiers_ != nullptr ? &tiers_->residency() : nullptr),
       rewritten_(parts.releases_until_open) {
   if (tiers_ != nullptr) {
-    tiers_->connect(*this, mover_);
+    tiers_->connect(*this, addresses_);
     make_background_reads();
     engine_.expect_punches(residency_->range().offset, residency_->range().bytes, residency_->frame_bytes());
   }

@@ -29,7 +29,7 @@
 
 #include "base/result.h"
 #include "comm/index_pool.h"
-#include "gas/address_cache.h"
+#include "gas/page_lock.h"
 
 namespace kasane::gas {
 
@@ -111,8 +111,6 @@ struct MoveRefusal {
 };
 
 class Mover {
-  friend class Tiers;  // whose evictions take the same steps
-
  public:
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   /// Sets kYieldHandler.
@@ -157,23 +155,22 @@ class Mover {
   struct EntryUpdate : comm::Completion {
     Mover* mover;
     std::uint32_t index;
-    PageId page;
-    std::uint64_t claimed, before;  ///< word 0 as it must be found, and as it was
+    PageLock lock;
   };
   static constexpr std::uint32_t kMostUpdates = 64;
 
-  /// Steps 2 to 5 for pages whose blocks are claimed; each move's outcome says how it ended.
+  /// Steps 2 to 5 for pages whose blocks are claimed; each move's outcome() says how it ended.
   void perform(comm::Blocking&, std::span<Move>, EntryWrite = EntryWrite::awaited);
   /// Step 5 for all of them; returns when those writes have completed that are not deferred.
   void write_entries(comm::Blocking&, std::span<Move>, EntryWrite);
-  /// Finishes the blocks, and sets the outcomes.
+  /// Finishes the blocks.
   void settle(comm::Blocking&, std::span<Move>);
-  void update_entry_later(comm::Blocking&, const Move&);
-  void entry_updated(const EntryUpdate&) noexcept;
-  /// Marks the pages busy and reads which ranks know where they are.
-  void mark(comm::Blocking&, std::span<Move>);
-  void take_by_message(comm::Blocking&, std::span<Move>);
+  void update_entry_later(comm::Blocking&, Move&);
+  void entry_updated(EntryUpdate&) noexcept;
+  /// Locks the pages and reads which ranks know where they are.
+  void lock(comm::Blocking&, std::span<Move>);
   void recall(comm::Blocking&, std::span<Move>);
+  void recall(comm::Blocking&, PageLock&);
   void ask_to_yield(comm::Blocking&, comm::Requests&, Move&) const;
   void count_request(comm::Blocking&, Rank to) const noexcept;
   [[nodiscard]] bool disarm(comm::Blocking&, PageId);
