@@ -178,22 +178,12 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void admit(comm::Blocking&, PageId) override;
   gas::YieldAnswer yield(PageId) noexcept override;
   bool try_evict(PageId, bool punch, gas::BlockMask* unsaved) noexcept override;
-  void claim_for_page_in(comm::Blocking&, PageId) override;
-  bool try_claim_for_page_in(PageId) noexcept override;
-  [[nodiscard]] bool holds(BlockId b) const noexcept override { return state(b).owned || state(b).dirty(); }
-  [[nodiscard]] bool as_stored(BlockId b) const noexcept override { return state(b).saved || !holds(b); }
-  gas::Claim claim(comm::Blocking&, PageId) override;
-  gas::Claim try_claim(PageId) noexcept override;
-  void unclaim(PageId) noexcept override;
-  std::span<std::byte> arrival_frame(PageId, gas::ByteRange live) noexcept override;
-  void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
-  void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
-  void settle(PageId page) override { settle_touched(page, {pages_.blocks_of(page).first, 0}); }
-  void settle_unused(PageId) override;
-  void settle_touched(PageId, mem::BlockRange used) override;
-  void begin_entry_update() noexcept override;
-  void end_entry_update(PageId) noexcept override;
-  void replaced(PageId) noexcept override;
+  gas::Claim claim(PageId, gas::ClaimFor, comm::Blocking* waits) override;
+  [[nodiscard]] gas::BlocksHere blocks_here(PageId) const noexcept override;
+  void merge(comm::Blocking&, std::span<const gas::Arrival>) override;
+  void settle(PageId, gas::Settled, mem::BlockRange used) override;
+  void note(PageId, gas::PageNews) noexcept override;
+  void replaced(PageId page) noexcept { note(page, gas::PageNews::replaced); }
 
   /// Number of acquires so far.
   [[nodiscard]] std::uint64_t acquires() const noexcept { return acquires_.load(); }

@@ -58,17 +58,6 @@ void Coherence::unclaim(BlockId first, std::uint64_t count) noexcept {
   }
 }
 
-gas::Claim Coherence::claim(comm::Blocking& io, PageId page) {
-  const BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t i = 0; i < all.count; ++i) {
-    // Movers claim in ascending order; other threads that hold a bit never wait for a second one.
-    if (claim_block(io, block_at(all.first, i), BlockEvent::arrive).verdict == Verdict::proceed) continue;
-    unclaim(all.first, i);
-    return gas::Claim::ours;
-  }
-  return gas::Claim::taken;
-}
-
 /// Claims all of the run, or nothing. proceed: all. Else the verdict of the first block that could not be
 /// claimed; wait: another thread was faster.
 Verdict Coherence::try_claim(BlockRange run, BlockEvent event) noexcept {
@@ -83,28 +72,35 @@ Verdict Coherence::try_claim(BlockRange run, BlockEvent event) noexcept {
   return Verdict::proceed;
 }
 
-gas::Claim Coherence::try_claim(PageId page) noexcept {
-  switch (try_claim(pages_.blocks_of(page), BlockEvent::arrive)) {
-    case Verdict::proceed: return gas::Claim::taken;
-    case Verdict::done: return gas::Claim::ours;
-    default: return gas::Claim::in_use;
+gas::Claim Coherence::claim(PageId page, gas::ClaimFor why, comm::Blocking* waits) {
+  const BlockEvent event = why == gas::ClaimFor::arrival ? BlockEvent::arrive : BlockEvent::page_in;
+  const BlockRange all = pages_.blocks_of(page);
+  if (waits == nullptr) {
+    switch (try_claim(all, event)) {
+      case Verdict::proceed: return gas::Claim::taken;
+      case Verdict::done: return gas::Claim::ours;
+      default: return gas::Claim::in_use;
+    }
   }
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    // Movers claim in ascending order; other threads that hold a bit never wait for a second one.
+    if (claim_block(*waits, block_at(all.first, i), event).verdict == Verdict::proceed) continue;
+    unclaim(all.first, i);
+    return gas::Claim::ours;
+  }
+  return gas::Claim::taken;
 }
 
-void Coherence::claim_for_page_in(comm::Blocking& io, PageId page) {
+gas::BlocksHere Coherence::blocks_here(PageId page) const noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  // in ascending order, as movers do
-  for (std::uint64_t b = raw(all.first); b < end_of(all); ++b)
-    claim_block(io, BlockId{b}, BlockEvent::page_in);
-}
-
-bool Coherence::try_claim_for_page_in(PageId page) noexcept {
-  return try_claim(pages_.blocks_of(page), BlockEvent::page_in) == Verdict::proceed;
-}
-
-void Coherence::unclaim(PageId page) noexcept {
-  const BlockRange all = pages_.blocks_of(page);
-  unclaim(all.first, all.count);
+  gas::BlocksHere here;
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockState s = state(block_at(all.first, i));
+    here.held[i] = s.owned || s.dirty();
+    here.changed[i] = s.dirty();
+    here.saved[i] = s.saved;
+  }
+  return here;
 }
 
 /// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: blocks without a twin in
@@ -125,35 +121,28 @@ void Coherence::for_each_arriving(PageId page, gas::ByteRange live, const F& par
   }
 }
 
-/// A page of which no block has changes here is simply copied.
-std::span<std::byte> Coherence::arrival_frame(PageId page, gas::ByteRange live) noexcept {
-  const BlockRange all = pages_.blocks_of(page);
-  if (live.empty() || all.count * kBlockBytes > comm::kMaxAnswer) return {};
-  for (std::uint64_t i = 0; i < all.count; ++i) {
-    if (state(block_at(all.first, i)).dirty()) return {};
+/// Blocks without a twin are simply copied. This rank's threads may be storing to those with one: only bytes
+/// that they have not changed are taken (rule 4).
+void Coherence::merge(comm::Blocking& io, std::span<const gas::Arrival> arrivals) {
+  comm::Batch batch(io);
+  for (const gas::Arrival& a : arrivals) {
+    for_each_arriving(a.page, a.live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+      if (!twin) batch.read({a.from, gas::kFrames, at}, space_.a(at), bytes);
+    });
   }
-  return {space_.a(pages_.offset_of(page)), all.count * kBlockBytes};
-}
-
-void Coherence::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
-  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
-    if (!twin) batch.read({from, gas::kFrames, at}, space_.a(at), bytes);
-  });
-}
-
-/// This rank's threads may be storing to blocks with a twin: only bytes that they have not changed are taken
-/// (rule 4).
-void Coherence::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
-  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
-    if (!twin) return;
-    alignas(8) std::byte fresh[kBlockBytes];
-    io.read({from, gas::kFrames, at}, fresh, bytes);
-    std::byte *mine = space_.a(at), *base = space_.t(at);
-    if (races_ != nullptr) tell_races(io.counters(), *races_, at, bytes, base, mine, fresh);
-    for (std::size_t k = 0; k < bytes; ++k) {
-      if (fresh[k] != base[k]) mine[k] = fresh[k];
-    }
-  });
+  batch.await();
+  for (const gas::Arrival& a : arrivals) {
+    for_each_arriving(a.page, a.live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+      if (!twin) return;
+      alignas(8) std::byte fresh[kBlockBytes];
+      io.read({a.from, gas::kFrames, at}, fresh, bytes);
+      std::byte *mine = space_.a(at), *base = space_.t(at);
+      if (races_ != nullptr) tell_races(io.counters(), *races_, at, bytes, base, mine, fresh);
+      for (std::size_t k = 0; k < bytes; ++k) {
+        if (fresh[k] != base[k]) mine[k] = fresh[k];
+      }
+    });
+  }
 }
 
 /// Which blocks of a page of this rank's V allows from now on: those that it allowed before, that have
@@ -171,11 +160,21 @@ Coherence::BlocksOfAPage Coherence::opened(BlockRange page, const Stripe& used) 
   return open;
 }
 
-void Coherence::settle_touched(PageId page, BlockRange used) {
+void Coherence::settle(PageId page, gas::Settled how, BlockRange used) {
   const BlockRange all = pages_.blocks_of(page);
+  const auto has_something = [&] {  // an unused page: a copy of before this rank owned it
+    for (std::uint64_t i = 0; i < all.count; ++i) {
+      BlockState s = state(block_at(all.first, i));
+      s.busy = false;
+      if (s != BlockState{}) return true;
+    }
+    return false;
+  };
+  if (how == gas::Settled::unused && !has_something()) fill(all), how = gas::Settled::as_it_was;
+  if (how == gas::Settled::as_it_was) return unclaim(all.first, all.count);
   const BlocksOfAPage open = opened(all, {used.first, 1, static_cast<std::uint32_t>(used.count)});
   // Not earlier: a release of this rank would take the mark while other ranks still join the old owner's
-  // readers. If the entry is still being written, end_entry_update() marks the page once more.
+  // readers. If the entry is still being written, entry_written marks the page once more.
   sharing_.mark(page);
   fill(all);
   for (std::uint64_t i = 0, end; i < all.count; i = end + 1) {
@@ -194,30 +193,21 @@ void Coherence::settle_touched(PageId page, BlockRange used) {
   }
 }
 
-/// Unless it has something after all: a copy of before this rank owned the page.
-void Coherence::settle_unused(PageId page) {
-  const BlockRange all = pages_.blocks_of(page);
-  for (std::uint64_t i = 0; i < all.count; ++i) {
-    BlockState s = state(block_at(all.first, i));
-    s.busy = false;
-    if (s != BlockState{}) return settle(page);
+void Coherence::note(PageId page, gas::PageNews news) noexcept {
+  switch (news) {
+    case gas::PageNews::entry_under_way:
+      // counts like a changed block: a release that begins from now on waits for it
+      return sharing_.add_dirty();
+    case gas::PageNews::entry_written:
+      // again: a release that began before the page arrived may have taken settle()'s mark while other ranks
+      // still joined the old owner's readers
+      sharing_.mark(page);
+      return sharing_.remove_dirty();
+    case gas::PageNews::replaced:
+      // Ranks that have a copy get a notice at the next release of this rank, before the memory can be given
+      // to another thread.
+      return sharing_.changed(page, gas::kAllParts);
   }
-  fill(all);
-  unclaim(page);
-}
-
-/// Counts like a changed block: a release that begins from now on waits for it.
-void Coherence::begin_entry_update() noexcept { sharing_.add_dirty(); }
-
-/// Ranks that have a copy get a notice at the next release of this rank, before the memory can be given to
-/// another thread.
-void Coherence::replaced(PageId page) noexcept { sharing_.changed(page, gas::kAllParts); }
-
-void Coherence::end_entry_update(PageId page) noexcept {
-  // again: a release that began before the page arrived may have taken settle()'s mark while other ranks
-  // still joined the old owner's readers
-  sharing_.mark(page);
-  sharing_.remove_dirty();
 }
 
 }  // namespace kasane::dsm

@@ -117,7 +117,7 @@ std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, Byt
     // Where the page was paged in for this move, room was waited for then. If there is no more now, waiting
     // for it would have the page evicted again.
     if (!brought_in) blocks_.admit(io, page);
-    if (blocks_.claim(io, page) == Claim::ours) return {};
+    if (blocks_.claim(page, ClaimFor::arrival, &io) == Claim::ours) return {};
     Move move(directory_, page, live);
     perform(io, {&move, 1}, write);
     const Move::Outcome outcome = move.outcome();
@@ -143,7 +143,7 @@ std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, st
     for (std::uint64_t i = 0; i < n; ++i) {
       const PageId page{raw(first) + done + i};
       if (claimed == 0) blocks_.admit(io, page);  // while nothing is held
-      const Claim claim = blocks_.try_claim(page);
+      const Claim claim = blocks_.claim(page, ClaimFor::arrival, nullptr);
       if (claim == Claim::in_use) left[left_count++] = page;
       if (claim == Claim::taken) moves[claimed++] = Move(directory_, page, all_of(page));
     }
@@ -169,21 +169,26 @@ void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write)
   for (Move& t : moves) {
     t.verdict = begin_move(t.found(), transport_.rank()).verdict;
     if (by_messages_ && t.claimed() && transport_.mapped(t.former_owner(), kFrames) == nullptr)
-      t.arrival_frame = blocks_.arrival_frame(t.page(), t.live);
+      t.arrival_frame = arrival_frame(t);
   }
   recall(io, moves);
 
-  comm::Batch batch(io);
-  const auto is_read = [](const Move& t) { return t.yielded() && !t.live.empty() && !t.arrived(); };
+  std::array<Arrival, kTogether> arrivals;
+  std::size_t n = 0;
   for (const Move& t : moves) {
-    if (is_read(t)) blocks_.begin_merge(batch, t.page(), t.live, t.former_owner());
+    if (t.yielded() && !t.live.empty() && !t.arrived()) arrivals[n++] = {t.page(), t.live, t.former_owner()};
   }
-  batch.await();
-  for (const Move& t : moves) {
-    if (is_read(t)) blocks_.end_merge(io, t.page(), t.live, t.former_owner());
-  }
+  blocks_.merge(io, {arrivals.data(), n});
   write_entries(io, moves, write);
   settle(io, moves);
+}
+
+/// Where the owner's answer may bring the page: its frame here, if that simply becomes the live bytes (others
+/// are undefined).
+std::span<std::byte> Mover::arrival_frame(const Move& t) const noexcept {
+  const std::size_t bytes = pages_.bytes_of(t.page());
+  if (t.live.empty() || bytes > comm::kMaxAnswer || blocks_.blocks_here(t.page()).changed.any()) return {};
+  return {transport_.mapped(transport_.rank(), kFrames) + pages_.offset_of(t.page()), bytes};
 }
 
 void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite write) {
@@ -207,10 +212,7 @@ void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite 
 
 void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
   for (const Move& t : moves) {
-    if (t.outcome() == Move::Outcome::here)
-      blocks_.settle(t.page());
-    else
-      blocks_.unclaim(t.page());
+    blocks_.settle(t.page(), t.outcome() == Move::Outcome::here ? Settled::owned : Settled::as_it_was);
     if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
   }
 }
@@ -225,7 +227,7 @@ void Mover::update_entry_later(comm::Blocking& io, Move& t) {
   update.status = comm::Status::ok;
   const Location after = end_move(t.now(), transport_.rank());
   update.lock = std::move(t);
-  blocks_.begin_entry_update();  // before any store can happen
+  blocks_.note(update.lock.page(), PageNews::entry_under_way);  // before any store can happen
   updates_under_way_.fetch_add(1);
   comm::Post result = comm::Post::again;
   io.waiter().until([&] {
@@ -238,7 +240,7 @@ void Mover::update_entry_later(comm::Blocking& io, Move& t) {
 void Mover::entry_updated(EntryUpdate& update) noexcept {
   const PageId page = update.lock.page();
   update.lock = PageLock();  // checks what the write has found
-  blocks_.end_entry_update(page);
+  blocks_.note(page, PageNews::entry_written);
   free_updates_.put(update.index);
   updates_under_way_.fetch_sub(1);  // last: then no thread waits for this object any more
 }
@@ -304,7 +306,8 @@ void Mover::recall(comm::Blocking& io, PageLock& lock) {
 bool Mover::pull(comm::Blocking& io, PageId page) {
   for (;; io.waiter().pause()) {
     blocks_.admit(io, page);
-    if (!keepable(directory_.lookup(io, page)) || blocks_.claim(io, page) != Claim::taken) return false;
+    if (!keepable(directory_.lookup(io, page)) || blocks_.claim(page, ClaimFor::arrival, &io) != Claim::taken)
+      return false;
     Move move(directory_, page, all_of(page));
     perform(io, {&move, 1});
     if (move.outcome() != Move::Outcome::retry)
@@ -331,12 +334,12 @@ bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
   if (!on_ssd) KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
   lock.store(io, in_tier(claimed ? end_move(lock.now(), to) : end_take(lock.now(), to),
                          on_ssd ? Tier::ssd : addresses_.initial_tier(page)));
-  blocks_.replaced(page);
+  blocks_.note(page, PageNews::replaced);
   return true;
 }
 
 bool Mover::touch(comm::Blocking& io, PageId page, mem::BlockRange used) {
-  if (blocks_.claim(io, page) == Claim::ours) return false;
+  if (blocks_.claim(page, ClaimFor::arrival, &io) == Claim::ours) return false;
   const Rank me = transport_.rank();
   PageLock lock(directory_, page);
   const bool locked = lock.try_lock(io);
@@ -344,11 +347,7 @@ bool Mover::touch(comm::Blocking& io, PageId page, mem::BlockRange used) {
   const bool first =
       lock.found().untouched && (verdict == MoveVerdict::claim || verdict == MoveVerdict::already_there);
   if (locked) lock.store(io, first ? end_touch(lock.now(), me) : lock.found());
-  if (first) {
-    blocks_.settle_touched(page, used);
-  } else {
-    blocks_.unclaim(page);
-  }
+  blocks_.settle(page, first ? Settled::owned : Settled::as_it_was, used);
   return first;
 }
 
@@ -374,7 +373,8 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     if (found.tier == Tier::ssd) {
       Location after = in_tier(found, Tier::dram);
       after.untouched = true;
-      if (directory_.replace(io, page, found, after)) return blocks_.replaced(page), Result<void>{};
+      if (directory_.replace(io, page, found, after))
+        return blocks_.note(page, PageNews::replaced), Result<void>{};
       continue;
     }
     PageLock lock(directory_, page);
@@ -386,7 +386,7 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     Location after = in_part ? (disarmed ? end_page_in(lock.now()) : found) : end_move(lock.now(), me);
     after.untouched = disarmed;
     lock.store(io, after);
-    blocks_.replaced(page);
+    blocks_.note(page, PageNews::replaced);
     if (after.untouched) return {};
     return fail(Errc::busy, "first touch: the page at global offset " +
                                 std::to_string(pages_.offset_of(page)) + " is pinned");
@@ -408,7 +408,7 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner, bool fix
     if (after.owner == owner) {
       if (after != found && !directory_.replace(io, page, found, after)) continue;
       // who freed it may have made its owner forget what the spill file had: copies elsewhere differ
-      if (found.allocated && found.tier != Tier::dram) blocks_.replaced(page);
+      if (found.allocated && found.tier != Tier::dram) blocks_.note(page, PageNews::replaced);
       return {};
     } else if (found.fixed) {
       directory_.replace(io, page, found, with_fixed(found, false));

@@ -84,8 +84,8 @@ class PageLock {
   void give_back(comm::Batch& batch) {
     if (held()) store(batch, found());
   }
-  /// As store(), without waiting: nothing else may use this object until the completion has run. Done: it does
-  /// not run. Again: nothing was posted, and the same call has to be repeated.
+  /// As store(), without waiting: nothing else may use this object until the completion has run. Done: it
+  /// does not run. Again: nothing was posted, and the same call has to be repeated.
   comm::Post store(comm::Blocking& io, const Location& to, comm::Completion* completion) {
     expect_to_find(to);
     return directory_->swap(io, page_, to, &before_, completion);

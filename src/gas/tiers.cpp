@@ -126,6 +126,15 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   if (!next.batch || next.batch->finished()) finish(io);  // there was nothing to write
 }
 
+/// Runs of blocks of the page. ranges: as in mem::append().
+template <class Ranges>
+void Tiers::add_blocks(Ranges& ranges, PageId page, const BlockMask& blocks) const {
+  const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
+  }
+}
+
 /// Is the page evicted as one that other ranks may know of, not as a partial one?
 static bool leaves_whole(const PageLock& lock) noexcept { return lock.now().tier == Tier::ssd; }
 
@@ -220,14 +229,6 @@ void Tiers::punch(std::span<const PageLock> locks) noexcept {
                          [this](mem::BlockRange run) { residency_.empty(run); });
 }
 
-/// Runs of blocks of the page.
-void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const BlockMask& blocks) const {
-  const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
-  }
-}
-
 /// The blocks of the page that the spill file does not have, or not as they are, as far as is known. No rank
 /// can put to the page any more.
 BlockMask Tiers::changed(PageId page) const noexcept {
@@ -278,11 +279,11 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
 std::size_t Tiers::page_in_own(comm::Blocking& io, std::span<Request* const> wanted) {
   const PageId first = wanted[0]->page;
   blocks_->admit(io, first);
-  blocks_->claim_for_page_in(io, first);
+  blocks_->claim(first, ClaimFor::page_in, &io);
   Incoming in(directory_);
   in.add(first);
-  for (std::uint64_t blocks = 0; in.n < wanted.size() && fits_together(wanted[in.n]->page, blocks) &&
-                                 blocks_->try_claim_for_page_in(wanted[in.n]->page);) {
+  for (std::uint64_t blocks = 0;
+       in.n < wanted.size() && fits_together(wanted[in.n]->page, blocks) && try_claim(wanted[in.n]->page);) {
     blocks += pages_.blocks_of(wanted[in.n]->page).count;
     in.add(wanted[in.n]->page);
   }
@@ -298,20 +299,24 @@ void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
   comm::Batch batch(io);
   for (Arriving& p : in.all()) p.try_lock(batch);
   batch.await();
-  Missing missing;
+  // one page of any size, or one and kMostAtOnce blocks
+  mem::SpillRanges<mem::kMostBlocksOfAPage / 2> ranges;
   std::size_t pages = 0;
   for (Arriving& p : in.all()) {
     p.from = page_in_from(p.found(), transport_.rank(), p.source.any());
-    p.unused = p.from == PageInFrom::ssd && !add_missing(missing, p.page());
     if (p.from == PageInFrom::nothing)
       p.give_back(batch);
     else
       ++pages;
+    if (p.from != PageInFrom::ssd) continue;
+    const BlockMask held = blocks_->blocks_here(p.page()).held, absent = missing(p.page(), held);
+    p.unused = (held | absent).none();
+    add_blocks(ranges, p.page(), absent);
   }
-  if (!missing.empty()) {
-    read(io, missing.all(), who);
-    if (missing.all().size() > 1 && io.counters() != nullptr)
-      count(io.counters()->reads_together, missing.all().size());
+  if (!ranges.empty()) {
+    read(io, ranges.all(), who);
+    if (ranges.all().size() > 1 && io.counters() != nullptr)
+      count(io.counters()->reads_together, ranges.all().size());
   }
   take_handed(io, in.all());
   if (pages != 0 && is_open()) note_as_stored(in.all());
@@ -320,12 +325,9 @@ void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
   }
   batch.await();
   for (const Arriving& p : in.all()) {
-    if (p.from == PageInFrom::nothing)
-      blocks_->unclaim(p.page());
-    else if (p.unused)
-      blocks_->settle_unused(p.page());
-    else
-      blocks_->settle(p.page());
+    blocks_->settle(p.page(), p.from == PageInFrom::nothing ? Settled::as_it_was
+                              : p.unused                    ? Settled::unused
+                                                            : Settled::owned);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
@@ -351,27 +353,24 @@ void Tiers::note_as_stored(std::span<const Arriving> pages) noexcept {
   std::uint64_t taken = 0;
   for (const Arriving& p : pages) {
     if (p.from != PageInFrom::ssd) continue;
+    const BlocksHere here = blocks_->blocks_here(p.page());
+    const BlockMask as_stored = here.saved | ~here.held;
     const mem::BlockRange all = pages_.blocks_of(p.page());
-    for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-      if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b}))
-        taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+    for (std::uint64_t i = 0; i < all.count; ++i) {
+      const BlockId b{raw(all.first) + i};
+      if (as_stored[i] && stored(b)) taken += as_stored_->note(b, space_.a(mem::offset_of(b)));
     }
   }
   if (taken != 0) residency_.use_entries(taken);
 }
 
 /// The page's blocks that are to be read. A block that is neither here nor on SSD has no frame, or one whose
-/// bytes are undefined. False: the whole page is such.
-bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
+/// bytes are undefined.
+BlockMask Tiers::missing(PageId page, const BlockMask& held) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
-  bool any = false;
-  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-    const bool here = blocks_->holds(BlockId{b});
-    if (stored(BlockId{b}) && !here)
-      mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
-    any |= here;
-  }
-  return any;
+  BlockMask mask;
+  for (std::uint64_t i = 0; i < all.count; ++i) mask[i] = !held[i] && stored(BlockId{raw(all.first) + i});
+  return mask;
 }
 
 /// A plan of pieces of `blocks` blocks each. All that is free but a quarter of `low` may be ahead, up to
@@ -425,7 +424,7 @@ void Tiers::claim_with(Incoming& in) noexcept {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next))
       break;
-    if (!file_->stored(pages_.blocks_of(next).first) || !blocks_->try_claim_for_page_in(next)) continue;
+    if (!file_->stored(pages_.blocks_of(next).first) || !try_claim(next)) continue;
     in.add(next);
   }
 }
@@ -549,7 +548,7 @@ void Tiers::hand_over(comm::Blocking& io, std::span<HandOver> pages) {
 
 bool Tiers::hand_over_here(comm::Blocking& io, const HandOver& handed) {
   blocks_->admit(io, handed.page);
-  blocks_->claim_for_page_in(io, handed.page);
+  blocks_->claim(handed.page, ClaimFor::page_in, &io);
   Incoming in(directory_);
   in.add(handed.page, {handed.bytes});
   page_in(io, in, Caller::worker);
@@ -568,7 +567,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
       put_back(asked[0]);
       return Served::put_back;
     }
-    blocks_->claim_for_page_in(io, asked[0].page);
+    blocks_->claim(asked[0].page, ClaimFor::page_in, &io);
   }
   Incoming in(directory_);
   in.add(asked[0].page, asked[0].source);
@@ -589,7 +588,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
 /// If there is room, and the page is on SSD and free. Else the hint is dropped: no thread waits for it.
 bool Tiers::claim_hinted(comm::Blocking& io, PageId page) noexcept {
   return residency_.admitted(pages_.blocks_of(page).count) &&
-         owned_on_ssd(directory_.lookup(io, page), transport_.rank()) && blocks_->try_claim_for_page_in(page);
+         owned_on_ssd(directory_.lookup(io, page), transport_.rank()) && try_claim(page);
 }
 
 /// May the page come in a turn with so many blocks of others?
@@ -608,7 +607,7 @@ void Tiers::claim_asked(comm::Blocking& io, Incoming& in,
     if (!fits_together(next.page, blocks)) return put_back(next);
     if (next.hint) {
       if (!claim_hinted(io, next.page)) continue;
-    } else if (!blocks_->try_claim_for_page_in(next.page)) {
+    } else if (!try_claim(next.page)) {
       return put_back(next);
     }
     in.add(next.page, next.source);

@@ -186,9 +186,10 @@ class Tiers final : public PageIn {
   [[nodiscard]] bool claim_hinted(comm::Blocking&, PageId) noexcept;
   void claim_asked(comm::Blocking&, Incoming&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
   [[nodiscard]] bool fits_together(PageId, std::uint64_t blocks) const noexcept;
-  /// one page of any size, or one and kMostAtOnce blocks
-  using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;
-  bool add_missing(Missing&, PageId) const noexcept;
+  [[nodiscard]] BlockMask missing(PageId, const BlockMask& held) const noexcept;
+  [[nodiscard]] bool try_claim(PageId page) noexcept {
+    return blocks_->claim(page, ClaimFor::page_in, nullptr) == Claim::taken;
+  }
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks,
                                      std::uint64_t most_blocks, ReadAhead::Purpose) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Caller, const mem::View& = {});
@@ -196,7 +197,8 @@ class Tiers final : public PageIn {
   void punch(std::span<const PageLock>) noexcept;
   struct EvictionBatch;
   void start_eviction(comm::Blocking&, std::span<const PageId> pages, bool* left, EvictionBatch&);
-  void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
+  template <class Ranges>
+  void add_blocks(Ranges&, PageId, const BlockMask&) const;
   void note_as_stored(std::span<const Arriving>) noexcept;
   [[nodiscard]] BlockMask changed(PageId) const noexcept;
 
