@@ -58,9 +58,9 @@ void Blocks::make_room() noexcept {
 // V needs care where page tables go: a system call's use of a view relies on V's translations; and where
 // protection is kept in page-table markers, dropping a table would make a read-only block writable. So all
 // blocks of the range are claimed: they are invalid, and no thread changes their access meanwhile. Other
-// threads see bits that are held as for a fault. A and T, and other ranks' M, are plain shared mappings, whose
-// translations may be dropped at any time. The block table's own page is dropped last: its words become 0 all
-// at once, which clears the bits. No other thread changes the word of a claimed block.
+// threads see bits that are held as for a fault. A and T, and other ranks' M, are plain shared mappings,
+// whose translations may be dropped at any time. The block table's own page is dropped last: its words become
+// 0 all at once, which clears the bits. No other thread changes the word of a claimed block.
 bool Blocks::give_tables_back(BlockRange range) noexcept {
   constexpr BlockState kInvalid{};
   static_assert(kInvalid.word() == 0);

@@ -95,9 +95,9 @@ class Blocks {
   }
   void protect(mem::BlockRange, Access) noexcept;
   void finish(BlockId, const BlockState& before, const BlockState& after) noexcept;
-  /// What V allows of the claimed blocks for which each(f) calls f(i, block), in ascending order, becomes that
-  /// of after(i, before): a call of the engine for each run of blocks that have an access in common and of
-  /// which one did not have it.
+  /// What V allows of the claimed blocks for which each(f) calls f(i, block), in ascending order, becomes
+  /// that of after(i, before): a call of the engine for each run of blocks that have an access in common and
+  /// of which one did not have it.
   template <class Each, class After>
   void show(const Each& each, const After& after) noexcept {
     mem::BlockRange run{BlockId{0}, 0};

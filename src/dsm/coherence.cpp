@@ -15,7 +15,7 @@ Coherence::Coherence(const Parts& parts)
       mover(parts.transport, parts.addresses, moves),
       faults(blocks, frames_, fetches_, fences, tiering, mover),
       views(blocks, tiering, faults) {
-  if (parts.tiers != nullptr) parts.tiers->connect(moves, mover);
+  if (parts.tiers != nullptr) parts.tiers->connect(moves, parts.addresses);
 }
 
 }  // namespace kasane::dsm

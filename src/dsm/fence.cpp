@@ -100,7 +100,8 @@ void Fence::act_alone(BlockId b, const BlockStep& step) {
   blocks_.finish(b, before, now_owned ? become_owned(before) : step.after);
 }
 
-// ---- all that was added ------------------------------------------------------------------------------------
+// ---- all that was added
+// ------------------------------------------------------------------------------------
 
 void Fence::run() {
   if (block_count_ == 0) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks whose busy bits a thread holds: of a stripe, at most as many as the largest page has. With dsm/fence.h
-// the only code that changes a block's word.
+// Blocks whose busy bits a thread holds: of a stripe, at most as many as the largest page has. With
+// dsm/fence.h the only code that changes a block's word.
 //
 //   claim        waiting for each in ascending order; all or none; or as far as it goes
 //   (act)        read, copy, make twins: the owner of the object may use M and T of these blocks
@@ -39,22 +39,16 @@ class Held {
 
   // ---- claims ----
 
-  /// Waits while another thread has the i-th block. The step's verdict is done, refuse, or proceed: then it is
-  /// held.
+  /// Waits while another thread has the i-th block. The step's verdict is done, refuse, or proceed: then it
+  /// is held.
   BlockStep claim(comm::Blocking& io, std::uint64_t i, BlockEvent event) {
     const BlockStep step = blocks_.claim(io, within_[i], event);
     if (step.verdict == Verdict::proceed) set(i);
     return step;
   }
-  /// Claims all in ascending order, waiting for each, while each has a step. False: one had none; what was
-  /// claimed before it is given back.
-  bool claim_all(comm::Blocking& io, BlockEvent event) {
-    for (std::uint64_t i = 0; i < size(); ++i) {
-      if (claim(io, i, event).verdict == Verdict::proceed) continue;
-      give_back();
-      return false;
-    }
-    return true;
+  /// All in ascending order, waiting for each; or none, if one has no step: then its verdict.
+  Verdict claim_all(comm::Blocking& io, BlockEvent event) {
+    return all([&](std::uint64_t i) { return claim(io, i, event).verdict; });
   }
   /// Without waiting; only if suits(state, step). proceed: it is held. wait: it may be, later.
   template <class Suits>
@@ -70,18 +64,12 @@ class Held {
   Verdict try_claim(std::uint64_t i, BlockEvent event) noexcept {
     return try_claim(i, event, [](const BlockState&, const BlockStep&) { return true; });
   }
-  /// All or none: the verdict of the first one that could not be claimed.
+  /// As claim_all(), without waiting.
   Verdict try_claim_all(BlockEvent event) noexcept {
-    for (std::uint64_t i = 0; i < size(); ++i) {
-      const Verdict verdict = try_claim(i, event);
-      if (verdict == Verdict::proceed) continue;
-      give_back();
-      return verdict;
-    }
-    return Verdict::proceed;
+    return all([&](std::uint64_t i) { return try_claim(i, event); });
   }
-  /// The stripe becomes one block longer, and that block is claimed, unless it cannot be or does not suit. The
-  /// distance, up or down, is the stripe's if that has several blocks.
+  /// The stripe becomes one block longer, and that block is claimed, unless it cannot be or does not suit.
+  /// The distance, up or down, is the stripe's if that has several blocks.
   template <class Suits>
   bool extend(std::int64_t distance, BlockEvent event, const Suits& suits) noexcept {
     const Stripe was = within_;
@@ -218,6 +206,16 @@ class Held {
  private:
   static constexpr std::size_t kWords = kMost / 64;
   using Words = std::array<std::uint64_t, kWords>;
+  template <class Claim>
+  Verdict all(const Claim& claim_one) {
+    for (std::uint64_t i = 0; i < size(); ++i) {
+      const Verdict verdict = claim_one(i);
+      if (verdict == Verdict::proceed) continue;
+      give_back();
+      return verdict;
+    }
+    return Verdict::proceed;
+  }
   void set(std::uint64_t i) noexcept { held_[i / 64] |= std::uint64_t{1} << i % 64; }
 
   Blocks& blocks_;

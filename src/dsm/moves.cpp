@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "comm/batch.h"
 #include "dsm/opened.h"
 #include "mem/restartable.h"
 
@@ -27,40 +28,27 @@ gas::YieldAnswer Moves::yield(PageId page) noexcept {
   return gas::YieldAnswer::yielded;
 }
 
-// Movers claim in ascending order; other threads that hold a bit never wait for a second one.
-
-gas::Claim Moves::claim(comm::Blocking& io, PageId page) {
+gas::Claim Moves::claim(PageId page, gas::ClaimFor why, comm::Blocking* waits) {
+  const BlockEvent event = why == gas::ClaimFor::arrival ? BlockEvent::arrive : BlockEvent::page_in;
   Held held(blocks_, pages_.blocks_of(page));
-  if (!held.claim_all(io, BlockEvent::arrive)) return gas::Claim::ours;
-  held.keep();
-  return gas::Claim::taken;
-}
-
-gas::Claim Moves::try_claim(PageId page) noexcept {
-  Held held(blocks_, pages_.blocks_of(page));
-  const Verdict verdict = held.try_claim_all(BlockEvent::arrive);
+  // Movers claim in ascending order; other threads that hold a bit never wait for a second one.
+  const Verdict verdict = waits != nullptr ? held.claim_all(*waits, event) : held.try_claim_all(event);
   held.keep();
   return verdict == Verdict::proceed ? gas::Claim::taken
          : verdict == Verdict::done  ? gas::Claim::ours
                                      : gas::Claim::in_use;
 }
 
-void Moves::claim_for_page_in(comm::Blocking& io, PageId page) {
-  Held held(blocks_, pages_.blocks_of(page));
-  held.claim_all(io, BlockEvent::page_in);
-  held.keep();
-}
-
-bool Moves::try_claim_for_page_in(PageId page) noexcept {
-  Held held(blocks_, pages_.blocks_of(page));
-  const bool claimed = held.try_claim_all(BlockEvent::page_in) == Verdict::proceed;
-  held.keep();
-  return claimed;
-}
-
-void Moves::unclaim(PageId page) noexcept {
-  Held held(blocks_, pages_.blocks_of(page));
-  held.adopt();
+gas::BlocksHere Moves::blocks_here(PageId page) const noexcept {
+  const BlockRange all = pages_.blocks_of(page);
+  gas::BlocksHere here;
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockState s = blocks_.state(block_at(all.first, i));
+    here.held[i] = s.owned || s.dirty();
+    here.changed[i] = s.dirty();
+    here.saved[i] = s.saved;
+  }
+  return here;
 }
 
 /// Calls part(offset, bytes, has a twin) for the live bytes of the page in order: blocks without a twin in
@@ -81,47 +69,44 @@ void Moves::for_each_arriving(PageId page, gas::ByteRange live, const F& part) c
   }
 }
 
-/// A page of which no block has changes here is simply copied.
-std::span<std::byte> Moves::arrival_frame(PageId page, gas::ByteRange live) noexcept {
-  const BlockRange all = pages_.blocks_of(page);
-  if (live.empty() || all.count * kBlockBytes > comm::kMaxAnswer) return {};
-  for (std::uint64_t i = 0; i < all.count; ++i) {
-    if (blocks_.state(block_at(all.first, i)).dirty()) return {};
+/// Blocks without a twin are simply copied. This rank's threads may be storing to those with one: only bytes
+/// that they have not changed are taken (rule 4).
+void Moves::merge(comm::Blocking& io, std::span<const gas::Arrival> arrivals) {
+  comm::Batch batch(io);
+  for (const gas::Arrival& a : arrivals) {
+    for_each_arriving(a.page, a.live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+      if (!twin) batch.read({a.from, gas::kFrames, at}, p_.space.a(at), bytes);
+    });
   }
-  return {p_.space.a(pages_.offset_of(page)), all.count * kBlockBytes};
+  batch.await();
+  for (const gas::Arrival& a : arrivals) {
+    for_each_arriving(a.page, a.live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
+      if (!twin) return;
+      alignas(8) std::byte fresh[kBlockBytes];
+      io.read({a.from, gas::kFrames, at}, fresh, bytes);
+      std::byte *mine = p_.space.a(at), *base = p_.space.t(at);
+      if (p_.races != nullptr) tell_races(io.counters(), *p_.races, at, bytes, base, mine, fresh);
+      for (std::size_t k = 0; k < bytes; ++k) {
+        if (fresh[k] != base[k]) mine[k] = fresh[k];
+      }
+    });
+  }
 }
 
-void Moves::begin_merge(comm::Batch& batch, PageId page, gas::ByteRange live, Rank from) {
-  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
-    if (!twin) batch.read({from, gas::kFrames, at}, p_.space.a(at), bytes);
-  });
-}
-
-/// This rank's threads may be storing to blocks with a twin: only bytes that they have not changed are taken
-/// (rule 4).
-void Moves::end_merge(comm::Blocking& io, PageId page, gas::ByteRange live, Rank from) {
-  for_each_arriving(page, live, [&](std::uint64_t at, std::uint64_t bytes, bool twin) {
-    if (!twin) return;
-    alignas(8) std::byte fresh[kBlockBytes];
-    io.read({from, gas::kFrames, at}, fresh, bytes);
-    std::byte *mine = p_.space.a(at), *base = p_.space.t(at);
-    if (p_.races != nullptr) tell_races(io.counters(), *p_.races, at, bytes, base, mine, fresh);
-    for (std::size_t k = 0; k < bytes; ++k) {
-      if (fresh[k] != base[k]) mine[k] = fresh[k];
-    }
-  });
-}
-
-void Moves::settle_touched(PageId page, BlockRange used) {
+void Moves::settle(PageId page, gas::Settled how, BlockRange used) {
   const BlockRange all = pages_.blocks_of(page);
+  Held held(blocks_, all);
+  held.adopt();
+  bool has_something = false;  // an unused page: a copy of before this rank owned it
+  held.for_each([&](std::uint64_t i, BlockId) { has_something |= held.before(i) != BlockState{}; });
+  if (how == gas::Settled::as_it_was) return;
+  frames_.fill(all);
+  if (how == gas::Settled::unused && !has_something) return;
   const BlocksOfAPage open = opened(p_.space, blocks_, all, used.count,
                                     [&](BlockId b) { return raw(b) - raw(used.first) < used.count; });
   // Not earlier: a release of this rank would take the mark while other ranks still join the old owner's
-  // readers. If the entry is still being written, end_entry_update() marks the page once more.
+  // readers. If the entry is still being written, entry_written marks the page once more.
   p_.sharing.mark(page);
-  frames_.fill(all);
-  Held held(blocks_, all);
-  held.adopt();
   held.open([&](std::uint64_t i, const BlockState& before) {
     // as after BlockEvent::arrive; a page that was paged in had owned blocks
     const BlockState after = next(before, BlockEvent::page_in).after;
@@ -129,31 +114,21 @@ void Moves::settle_touched(PageId page, BlockRange used) {
   });
 }
 
-/// Unless it has something after all: a copy of before this rank owned the page.
-void Moves::settle_unused(PageId page) {
-  const BlockRange all = pages_.blocks_of(page);
-  Held held(blocks_, all);
-  held.adopt();
-  for (std::uint64_t i = 0; i < held.size(); ++i) {
-    if (held.before(i) == BlockState{}) continue;
-    held.keep();
-    return settle(page);
+void Moves::note(PageId page, gas::PageNews news) noexcept {
+  switch (news) {
+    case gas::PageNews::entry_under_way:
+      // counts like a changed block: a release that begins from now on waits for it
+      return p_.sharing.add_dirty();
+    case gas::PageNews::entry_written:
+      // again: a release that began before the page arrived may have taken settle()'s mark while other ranks
+      // still joined the old owner's readers
+      p_.sharing.mark(page);
+      return p_.sharing.remove_dirty();
+    case gas::PageNews::replaced:
+      // Ranks that have a copy get a notice at the next release of this rank, before the memory can be given
+      // to another thread.
+      return p_.sharing.changed(page, gas::kAllParts);
   }
-  frames_.fill(all);
-}
-
-/// Counts like a changed block: a release that begins from now on waits for it.
-void Moves::begin_entry_update() noexcept { p_.sharing.add_dirty(); }
-
-/// Ranks that have a copy get a notice at the next release of this rank, before the memory can be given to
-/// another thread.
-void Moves::replaced(PageId page) noexcept { p_.sharing.changed(page, gas::kAllParts); }
-
-void Moves::end_entry_update(PageId page) noexcept {
-  // again: a release that began before the page arrived may have taken settle()'s mark while other ranks
-  // still joined the old owner's readers
-  p_.sharing.mark(page);
-  p_.sharing.remove_dirty();
 }
 
 }  // namespace kasane::dsm

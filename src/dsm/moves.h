@@ -43,27 +43,11 @@ class Moves final : public gas::PageBlocks, public gas::HeapHooks {
   bool try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noexcept override {
     return tiering_.try_evict(page, punch, unsaved);
   }
-  void claim_for_page_in(comm::Blocking&, PageId) override;
-  bool try_claim_for_page_in(PageId) noexcept override;
-  [[nodiscard]] bool holds(BlockId b) const noexcept override {
-    const BlockState s = blocks_.state(b);
-    return s.owned || s.dirty();
-  }
-  [[nodiscard]] bool as_stored(BlockId b) const noexcept override {
-    return blocks_.state(b).saved || !holds(b);
-  }
-  gas::Claim claim(comm::Blocking&, PageId) override;
-  gas::Claim try_claim(PageId) noexcept override;
-  void unclaim(PageId) noexcept override;
-  std::span<std::byte> arrival_frame(PageId, gas::ByteRange live) noexcept override;
-  void begin_merge(comm::Batch&, PageId, gas::ByteRange live, Rank from) override;
-  void end_merge(comm::Blocking&, PageId, gas::ByteRange live, Rank from) override;
-  void settle(PageId page) override { settle_touched(page, {pages_.blocks_of(page).first, 0}); }
-  void settle_unused(PageId) override;
-  void settle_touched(PageId, mem::BlockRange used) override;
-  void begin_entry_update() noexcept override;
-  void end_entry_update(PageId) noexcept override;
-  void replaced(PageId) noexcept override;
+  gas::Claim claim(PageId, gas::ClaimFor, comm::Blocking* waits) override;
+  [[nodiscard]] gas::BlocksHere blocks_here(PageId) const noexcept override;
+  void merge(comm::Blocking&, std::span<const gas::Arrival>) override;
+  void settle(PageId, gas::Settled, mem::BlockRange used) override;
+  void note(PageId, gas::PageNews) noexcept override;
 
  private:
   template <class F>

@@ -14,10 +14,10 @@ namespace kasane::dsm {
 
 using BlocksOfAPage = std::bitset<mem::kMostBlocksOfAPage>;
 
-/// Which blocks of a page of this rank's V allows from now on: those that it allowed before, that have frames,
-/// or that are about to be used: so many, those for which is_used(block) is true. For the others the engine
-/// would make frames of zeros, though no thread may ever touch them: they are retired, and the first access
-/// opens them.
+/// Which blocks of a page of this rank's V allows from now on: those that it allowed before, that have
+/// frames, or that are about to be used: so many, those for which is_used(block) is true. For the others the
+/// engine would make frames of zeros, though no thread may ever touch them: they are retired, and the first
+/// access opens them.
 template <class IsUsed>
 [[nodiscard]] BlocksOfAPage opened(const mem::Space& space, const Blocks& blocks, mem::BlockRange page,
                                    std::uint64_t used, const IsUsed& is_used) noexcept {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What coherence does for memory larger than DRAM (docs/design/tiers.md): waits for room before a thread holds
-// anything, evicts pages for the pager, and reads blocks of this rank's pages from its spill file. Where
-// memory has no limit there is room for all, and nothing else is called.
+// What coherence does for memory larger than DRAM (docs/design/tiers.md): waits for room before a thread
+// holds anything, evicts pages for the pager, and reads blocks of this rank's pages from its spill file.
+// Where memory has no limit there is room for all, and nothing else is called.
 // Thread safety: every call from any thread, where nothing else is said; fault handlers too.
 #pragma once
 
@@ -30,8 +30,8 @@ class Tiering {
   /// Waits until there is room for the page.
   void admit(comm::Blocking&, PageId);
   /// For a fault: room for the blocks of its page that may be taken with it, at most so many. False: not yet,
-  /// and the faults that wait behind this one come first: room may be what a view holds, and the view's thread
-  /// may wait for one of these faults.
+  /// and the faults that wait behind this one come first: room may be what a view holds, and the view's
+  /// thread may wait for one of these faults.
   bool admit(ThreadContext&, PageId, std::uint64_t blocks);
   bool admit(comm::Blocking&, std::uint64_t blocks, Serves);
   /// For callers that must not wait for ever: returns when there is room for so many blocks, or when nothing
