@@ -17,7 +17,7 @@
 #include <thread>
 
 #include "base/assert.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "dsm/coherence.h"
 #include "gas/direct_access.h"

@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/file.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "runtime/api/checkpoint_progress.h"
 #include "runtime/rank/runtime.h"
 #include "ult/pool.h"

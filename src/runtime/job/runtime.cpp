@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/mpi/library.h"
 #include "comm/session/session.h"

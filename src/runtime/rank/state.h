@@ -13,7 +13,7 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/session/session.h"
 #include "dsm/coherence.h"

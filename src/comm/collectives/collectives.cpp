@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 
 #include "base/assert.h"
-#include "comm/collective_state.h"
+#include "comm/collectives/state.h"
 
 namespace kasane::comm {
 

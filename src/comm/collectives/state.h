@@ -31,8 +31,8 @@
 #include <span>
 
 #include "base/result.h"
-#include "comm/collective_cells.h"
-#include "comm/collective_schedule.h"
+#include "comm/collectives/cells.h"
+#include "comm/collectives/schedule.h"
 #include "comm/waiter.h"
 
 namespace kasane::comm {

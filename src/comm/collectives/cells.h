@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "comm/collective_schedule.h"
+#include "comm/collectives/schedule.h"
 
 namespace kasane::comm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/collective_schedule.h"
+#include "comm/collectives/schedule.h"
 
 #include <algorithm>
 

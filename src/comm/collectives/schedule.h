@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one rank has to do in one collective, as data: steps that send, receive, combine and
-// copy. Pure: built from sizes, numbers and addresses, without communication. collective_state.cpp carries it
+// copy. Pure: built from sizes, numbers and addresses, without communication. state.cpp carries it
 // out; the tests carry it out in random orders, too.
 //
 // After Hoefler, Lumsdaine and Rehm, "Implementation and Performance Analysis of Non-Blocking Collective
@@ -26,7 +26,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/reduction.h"
+#include "comm/collectives/reduction.h"
 
 namespace kasane::comm {
 

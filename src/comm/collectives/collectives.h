@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barrier, broadcast, allreduce and allgather of all ranks of a job, over any transport. One object for each
-// rank; it owns HandlerId 0. See collective_schedule.h (algorithms), collective_state.h (how messages are
+// rank; it owns HandlerId 0. See schedule.h (algorithms), state.h (how messages are
 // carried), docs/design/comm_collectives.md.
 //
 // Every rank makes the same calls in the same order, with the same sizes, types, operations and roots: where
@@ -16,7 +16,7 @@
 #include <span>
 
 #include "base/result.h"
-#include "comm/reduction.h"
+#include "comm/collectives/reduction.h"
 #include "comm/waiter.h"
 
 namespace kasane::comm {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/out_of_band.h"
+#include "comm/collectives/over_transport.h"
 
 #include <sched.h>
 
 #include <algorithm>
 #include <cstring>
-#include <span>
-
-#include "comm/collectives.h"
 
 namespace kasane::comm {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels: one loop for each (type, operation) and each way in which out may equal an operand, so that
 // the compiler knows which pointers differ and uses vector instructions. Sums of integers wrap around.
-#include "comm/reduction.h"
+#include "comm/collectives/reduction.h"
 
 namespace kasane::comm {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/collective_state.h"
+#include "comm/collectives/state.h"
 
 #include <sys/mman.h>
 
@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/memory_file.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 
 namespace kasane::comm {
 namespace {
