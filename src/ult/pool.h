@@ -273,7 +273,7 @@ class Pool {
   [[noreturn]] static void end_by_unwinding(const char* call);
   [[nodiscard]] static ThreadId id() noexcept;
 
-  // ---- for synchronisation objects (ult/mutex.h …) ----
+  // ---- for synchronisation objects (ult/sync/mutex.h …) ----
   /// Suspends the calling thread: saves its registers, then publish(context, slot) runs on the worker's own
   /// stack, and may make the thread ready at once. Returns when the thread was made ready.
   /// waits: for reports.

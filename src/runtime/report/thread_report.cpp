@@ -17,7 +17,7 @@
 #include "runtime/rank/warn.h"
 #include "runtime/report/crash_stack.h"
 #include "runtime/report/suspended_stack.h"
-#include "ult/mutex_record.h"
+#include "ult/sync/mutex_record.h"
 #include "ult/sync_record.h"
 
 namespace kasane::runtime {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/latch.h"
+#include "ult/sync/latch.h"
 
 #include "base/assert.h"
-#include "ult/latch_record.h"
+#include "ult/sync/latch_record.h"
 
 namespace kasane::ult {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/condition_variable.h"
+#include "ult/sync/condition_variable.h"
 
 #include "base/assert.h"
-#include "ult/condition_variable_record.h"
-#include "ult/mutex_record.h"
 #include "ult/pool_core.h"
+#include "ult/sync/condition_variable_record.h"
+#include "ult/sync/mutex_record.h"
 #include "ult/timed.h"
 
 namespace kasane::ult {

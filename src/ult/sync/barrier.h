@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ult/barrier_record.h"
+#include "ult/sync/barrier_record.h"
 #include "ult/sync_record.h"
 
 namespace kasane::ult {

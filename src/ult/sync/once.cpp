@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/once.h"
+#include "ult/sync/once.h"
 
 namespace kasane::ult {
 namespace {

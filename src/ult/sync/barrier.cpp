@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/barrier.h"
+#include "ult/sync/barrier.h"
 
 #include "base/assert.h"
 

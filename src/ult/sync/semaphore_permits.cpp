@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/semaphore_permits.h"
+#include "ult/sync/semaphore_permits.h"
 
 #include "ult/timed.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/semaphore.h"
+#include "ult/sync/semaphore.h"
 
 #include "base/assert.h"
-#include "ult/semaphore_permits.h"
+#include "ult/sync/semaphore_permits.h"
 
 namespace kasane::ult {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "ult/semaphore_record.h"
+#include "ult/sync/semaphore_record.h"
 #include "ult/sync_record.h"
 
 namespace kasane::ult {

@@ -19,8 +19,8 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "ult/sync/waiter_filter.h"
 #include "ult/sync_record_step.h"
-#include "ult/waiter_filter.h"
 
 namespace kasane::ult {
 

@@ -20,25 +20,9 @@
 #include <cstdint>
 
 #include "base/ids.h"
-#include "ult/edges.h"
 #include "ult/sync_record_step.h"
 
 namespace kasane::ult {
-
-/// The record's word `last`.
-[[nodiscard]] constexpr Word last_of(Rank rank, ReleaseMark mark) noexcept {
-  return Word{mark} << 32 | (Word{raw(rank)} + 1);
-}
-[[nodiscard]] constexpr ReleaseMark mark_of(Word last) noexcept {
-  return static_cast<ReleaseMark>(last >> 32);
-}
-/// kNoRank: none yet.
-[[nodiscard]] constexpr Rank rank_of(Word last) noexcept {
-  return Rank{static_cast<std::uint32_t>(last) - 1};
-}
-[[nodiscard]] constexpr bool had_it_last(Word last, Rank rank) noexcept {
-  return last != 0 && rank_of(last) == rank;
-}
 
 struct MutexWord {
   SlotId holder = kNoSlot;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ult/watch.h"
+#include "ult/sync/watch.h"
 
 #include <sched.h>
 
@@ -11,8 +11,8 @@
 #include "ult/os_thread.h"
 #include "ult/pool_core.h"
 #include "ult/runtime_section.h"
+#include "ult/sync/watch_record.h"
 #include "ult/timed_wait.h"
-#include "ult/watch_record.h"
 
 namespace kasane::ult {
 namespace {

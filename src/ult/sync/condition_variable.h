@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "ult/mutex.h"
+#include "ult/sync/mutex.h"
 #include "ult/sync_record.h"
 
 namespace kasane::ult {

@@ -7,7 +7,7 @@
 // Thread safety: every call on any thread of any rank.
 #pragma once
 
-#include "ult/mutex.h"
+#include "ult/sync/mutex.h"
 
 namespace kasane::ult {
 

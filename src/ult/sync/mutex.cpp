@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The usual calls meet a record whose words the CPU's atomics reach, a free mutex, and no waiter: they take
 // some nanoseconds. The machines are the same as elsewhere; their steps are carried out in place.
-#include "ult/mutex.h"
+#include "ult/sync/mutex.h"
 
 #include <time.h>
 
@@ -9,10 +9,10 @@
 #include "base/clock.h"
 #include "base/misuse.h"
 #include "base/time_spent.h"
-#include "ult/mutex_patience.h"
-#include "ult/mutex_record.h"
 #include "ult/pool_core.h"
-#include "ult/release_guess.h"
+#include "ult/sync/mutex_patience.h"
+#include "ult/sync/mutex_record.h"
+#include "ult/sync/release_guess.h"
 
 namespace kasane::ult {
 namespace {
