@@ -130,7 +130,7 @@ class Coherence final : public gas::PageBlocks, public gas::HeapHooks {
   void send_bytes(ThreadContext&, std::uint64_t offset, std::size_t bytes);
   /// Called after the owner's bytes were changed for this rank: its copy of them is as new.
   void renew_bytes(ThreadContext&, std::uint64_t offset, std::size_t bytes);
-  /// From now on threads of this rank may change owned blocks by restartable sequences (mem/restartable.h)
+  /// From now on threads of this rank may change owned blocks by restartable sequences (traps/restartable.h)
   /// that look at the block's word first: a page that leaves restarts them.
   void allow_restartable() noexcept { restartable_.store(true); }
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "dsm/coherence.h"
-#include "mem/restartable.h"
+#include "traps/restartable.h"
 
 namespace kasane::dsm {
 
@@ -45,7 +45,7 @@ gas::YieldAnswer Coherence::yield(PageId page) noexcept {
   }
   // Whatever looked at the blocks' words before has changed a byte by now, or looks again. seq_cst: a thread
   // that is allowed to do so later sees the claims.
-  if (answer == gas::YieldAnswer::yielded && restartable_.load()) mem::restart_sequences();
+  if (answer == gas::YieldAnswer::yielded && restartable_.load()) traps::restart_sequences();
   return answer;
 }
 

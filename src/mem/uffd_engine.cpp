@@ -93,7 +93,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     KASANE_CHECK(handler != nullptr && handler_ == nullptr);
     handler_ = handler;
     context_ = context;
-    auto started = register_ranges(map_, on_fault, this, FaultSignals::segv_and_bus);
+    auto started = register_ranges(map_, on_fault, this, traps::FaultSignals::segv_and_bus);
     if (started && threads_) {
       started = start_threads();
       if (!started) unregister_ranges(map_);

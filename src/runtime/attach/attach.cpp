@@ -15,8 +15,6 @@
 #include "comm/mpi/library.h"
 #include "comm/mpi/place.h"
 #include "comm/shm/shm_transport.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
 #include "mem/uffd_engine.h"
 #include "runtime/process/signals.h"
 #include "runtime/rank/options.h"
@@ -24,6 +22,8 @@
 #include "runtime/rank/runtime.h"
 #include "runtime/report/crash.h"
 #include "runtime/start/launch.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
 
 namespace kasane::runtime {
 namespace {
@@ -94,10 +94,10 @@ Result<comm::Job> prepare(const Mpi& mpi, Options& options) {
 
 /// What the attaching thread needs as long as the process lives.
 Result<void> prepare_thread(Rank rank) {
-  static std::optional<mem::AltStack> stack;
-  static std::optional<mem::ProgramThread> caught;
+  static std::optional<traps::AltStack> stack;
+  static std::optional<traps::ProgramThread> caught;
   if (!stack) {
-    auto made = mem::AltStack::create();
+    auto made = traps::AltStack::create();
     KASANE_TRY(made);
     stack.emplace(std::move(*made));
   }

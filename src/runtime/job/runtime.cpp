@@ -39,11 +39,8 @@
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "gas/sharing.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
-#include "mem/restartable.h"
 #include "mem/uffd_engine.h"
 #include "runtime/api/direct.h"
 #include "runtime/job/agreement.h"
@@ -84,6 +81,9 @@
 #include "sched/words.h"
 #include "topo/threads.h"
 #include "topo/topo.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
+#include "traps/restartable.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -307,7 +307,7 @@ Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*state_); }
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
-  mem::pass_caught_calls();
+  traps::pass_caught_calls();
   forget_process();
   state_->engine->stop();  // before what its handler uses
 }
@@ -641,7 +641,7 @@ void Runtime::Job::own_locks() noexcept {
 
 void Runtime::Job::connect_atomics() noexcept {
   if (!atomics) return;
-  const bool restartable = mem::can_restart_sequences();
+  const bool restartable = traps::can_restart_sequences();
   if (restartable) coherence->allow_restartable();
   const std::atomic<std::uint32_t>& first = (*table)[BlockId{0}];
   runtime::connect_atomics(
@@ -803,11 +803,11 @@ Result<void> Runtime::Job::start_threads(std::uint32_t first_worker) {
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     auto worker = topo::start_thread("a worker", [this, w] {
-      const auto alternate = mem::AltStack::create();
+      const auto alternate = traps::AltStack::create();
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       begin_worker(w);
-      const mem::ProgramThread runs_user_code;
+      const traps::ProgramThread runs_user_code;
       if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
       if (thread_locals != nullptr) thread_locals->end(w);
@@ -844,7 +844,7 @@ Result<void> Runtime::Job::start_servers() {
 
 /// Serves requests of other ranks. Sleeps when there are none.
 void Runtime::Job::service_loop() {
-  const auto alternate = mem::AltStack::create();
+  const auto alternate = traps::AltStack::create();
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
   set_thread_role("service");
@@ -885,7 +885,7 @@ void Runtime::Job::exit_as_asked() {
   const std::int64_t code = exit_asked.exchange(kNoExit);
   if (code == kNoExit) return;
   auto thread = topo::start_thread("the thread that ends the job", [code] {
-    const auto alternate = mem::AltStack::create();
+    const auto alternate = traps::AltStack::create();
     std::exit(static_cast<int>(code));
   });
   if (!thread) give_up(thread.error());
@@ -940,7 +940,7 @@ bool Runtime::Job::join_workers() {
 
 void Runtime::serve() {
   if (const auto started = job().start_threads(0); !started) give_up(started.error());
-  const mem::ProgramThread runs_signal_handlers;  // those of signals to the process
+  const traps::ProgramThread runs_signal_handlers;  // those of signals to the process
   job().stop_requested.wait(false);
   shut_down();
 }
@@ -1190,7 +1190,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   set_calls(Calls::passed);  // until main
   if (raw(s.rank) != 0) {    // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
-    const mem::ProgramThread runs_user_code;
+    const traps::ProgramThread runs_user_code;
     leave_runtime(Calls::caught);
     main(argc, argv, envp);
     std::abort();  // main ends by exit()
@@ -1200,7 +1200,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
-  const mem::ProgramThread runs_user_code;
+  const traps::ProgramThread runs_user_code;
   if (!s.options.main_in_every_rank) ult::Pool::enter_program();
   MainCall call{main, argc, argv, envp, {}};
   g_main_call = &call;

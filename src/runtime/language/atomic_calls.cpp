@@ -5,7 +5,7 @@
 //   the object                                        what executes it
 //   private memory, or a job of one rank              the CPU, where it lies
 //   a block that this rank owns, while no other       the CPU, in V, by a restartable sequence
-//   rank uses the atomic                              (mem/restartable.h)
+//   rank uses the atomic                              (traps/restartable.h)
 //   anything else in global memory                    runtime/language/atomics.h
 //
 // On x86-64 the CPU's atomics are sequentially consistent but for plain stores, so the order matters for
@@ -24,9 +24,9 @@
 
 #include "base/full_fence.h"
 #include "gas/users_word.h"
-#include "mem/restartable.h"
 #include "runtime/language/atomics.h"
 #include "runtime/rank/runtime.h"
+#include "traps/restartable.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -51,7 +51,7 @@ struct FastPath {
   const std::uint64_t* notices = nullptr;        ///< 0: this rank has none
   const std::uint32_t* blocks = nullptr;         ///< the block table
   std::uint64_t open_begin = 0, open_bytes = 0;  ///< memory that all ranks show: never armed, never moved
-  std::ptrdiff_t area = 0;                       ///< mem::rseq_offset()
+  std::ptrdiff_t area = 0;                       ///< traps::rseq_offset()
   std::uint64_t alone = 0;                       ///< a users word of this rank, without the version
 };
 constinit FastPath g_fast;
@@ -141,7 +141,7 @@ T load(const volatile void* at, int order) noexcept {
   if (!is_global(p)) return __atomic_load_n(p, __ATOMIC_SEQ_CST);
   T value{};
   const bool done = try_alone(p, order, false, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_load(const_cast<const T*>(p), value, word, area);
+    return traps::sequence_load(const_cast<const T*>(p), value, word, area);
   });
   return done ? value : elsewhere<T>(AtomicCall::load, p, 0, 0, order);
 }
@@ -153,7 +153,7 @@ T exchange(volatile void* at, T desired, int order) noexcept {
   if (!is_global(p)) return __atomic_exchange_n(p, desired, __ATOMIC_SEQ_CST);
   T value = desired;
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_exchange(const_cast<T*>(p), value, word, area);
+    return traps::sequence_exchange(const_cast<T*>(p), value, word, area);
   });
   return done ? value : elsewhere<T>(AtomicCall::exchange, p, desired, 0, order);
 }
@@ -186,7 +186,7 @@ bool compare_exchange(volatile void* at, void* expected_at, T desired, int succe
   const T wanted = *expected;  // it may fault: not within a sequence
   T seen = wanted;
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_compare_exchange(const_cast<T*>(p), seen, desired, word, area);
+    return traps::sequence_compare_exchange(const_cast<T*>(p), seen, desired, word, area);
   });
   if (!done) seen = elsewhere<T>(AtomicCall::compare_exchange, p, desired, wanted, order);
   if (seen == wanted) return true;
@@ -200,7 +200,7 @@ T fetch_add(volatile void* at, T operand, int order) noexcept {
   if (!is_global(p)) return __atomic_fetch_add(p, operand, __ATOMIC_SEQ_CST);
   T value = operand;
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_add(const_cast<T*>(p), value, word, area);
+    return traps::sequence_add(const_cast<T*>(p), value, word, area);
   });
   return done ? value : elsewhere<T>(AtomicCall::add, p, operand, 0, order);
 }
@@ -218,9 +218,9 @@ T fetch_by_exchange(AtomicCall call, volatile void* at, T operand, int order, co
     return seen;
   }
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    if (!mem::sequence_load(const_cast<const T*>(p), seen, word, area)) return false;
+    if (!traps::sequence_load(const_cast<const T*>(p), seen, word, area)) return false;
     for (T found = seen;; seen = found) {
-      if (!mem::sequence_compare_exchange(const_cast<T*>(p), found, result(seen), word, area)) return false;
+      if (!traps::sequence_compare_exchange(const_cast<T*>(p), found, result(seen), word, area)) return false;
       if (found == seen) return true;
     }
   });
@@ -436,7 +436,7 @@ void connect_atomics(Atomics* atomics, const AtomicsConnection& c) noexcept {
   for (std::size_t i = 0; i < c.home.size(); ++i) g_fast.home[i] = {c.home[i].begin, c.home[i].bytes};
   g_fast.users = c.users;
   g_fast.notices = c.notices;
-  g_fast.area = mem::rseq_offset();
+  g_fast.area = traps::rseq_offset();
   g_fast.open_begin = c.open.begin;
   g_fast.open_bytes = c.open.bytes;
   g_fast.alone = UsersWord{UsersWord::Kind::alone, c.rank, 0}.pack();

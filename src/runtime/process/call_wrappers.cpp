@@ -225,7 +225,7 @@ extern "C" long syscall(long number, ...) noexcept {
   if (number == SYS_futex && kasane::runtime::is_futex_of_program(reinterpret_cast<void*>(a[0]),
                                                                   __builtin_return_address(0))) [[unlikely]]
     return kasane::runtime::call_futex(a);
-  const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
+  const kasane::traps::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
   if (calls_are_wrapped() || (in_user_code() && concerns_descriptors(call))) [[unlikely]]
     return kasane::runtime::make_wrapped_call(call);
   const auto by_kernel = [&] {

@@ -18,7 +18,7 @@
 // Thread safety: every call from any thread; async-signal-safe.
 #pragma once
 
-#include "mem/caught_calls.h"
+#include "traps/caught_calls.h"
 
 namespace kasane::runtime {
 
@@ -61,9 +61,9 @@ class OwnDescriptors {
 };
 
 /// User code's call closes or replaces descriptors, or has to do with one of the runtime's.
-[[nodiscard]] bool concerns_descriptors(const mem::CaughtCall&) noexcept;
+[[nodiscard]] bool concerns_descriptors(const traps::CaughtCall&) noexcept;
 /// The answer to such a call. make: makes it, without a lock.
-[[nodiscard]] long call_beside_own(const mem::CaughtCall&,
+[[nodiscard]] long call_beside_own(const traps::CaughtCall&,
                                    long (*make)(long number, const long (&arguments)[6]) noexcept) noexcept;
 
 }  // namespace kasane::runtime

@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "mem/signal_dispatch.h"
 #include "runtime/rank/warn.h"
 #include "runtime/report/crash_stack.h"
 #include "runtime/report/suspended_stack.h"
+#include "traps/signal_dispatch.h"
 #include "ult/sync/mutex_record.h"
 #include "ult/sync_record.h"
 
@@ -111,20 +111,20 @@ void on_quit(int signal, siginfo_t* info, void* context) {
 /// program has a handler, or wants to end by it.
 void install_quit_handler() noexcept {
   struct sigaction kernels = {}, seen = {};
-  mem::raw_sigaction(SIGQUIT, nullptr, &kernels);
+  traps::raw_sigaction(SIGQUIT, nullptr, &kernels);
   ::sigaction(SIGQUIT, nullptr, &seen);
   const bool ours = in_this_library(reinterpret_cast<const void*>(seen.sa_handler));
   if (!comm::is_action_for_main(kernels) && seen.sa_handler != SIG_IGN && !ours) return;
   struct sigaction mine = {};
   mine.sa_sigaction = on_quit;
   mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  mem::raw_sigaction(SIGQUIT, &mine, nullptr);
+  traps::raw_sigaction(SIGQUIT, &mine, nullptr);
 }
 
 /// False: the OS thread did not answer in time.
 bool unwind_running(pid_t os_thread, Backtrace& out) noexcept {
   struct sigaction now = {};
-  if (os_thread == 0 || mem::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_sigaction != on_quit)
+  if (os_thread == 0 || traps::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_sigaction != on_quit)
     return false;
   g_sample.trace.count = 0;
   g_sample.of.store(os_thread, std::memory_order_release);  // release: the count

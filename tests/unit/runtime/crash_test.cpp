@@ -14,10 +14,10 @@
 
 #include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/job_status.h"
-#include "mem/alt_stack.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/report/crash_stack.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::runtime {
 

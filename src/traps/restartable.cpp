@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mem/restartable.h"
+#include "traps/restartable.h"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
@@ -11,7 +11,7 @@
 #include <sys/rseq.h>
 #endif
 
-namespace kasane::mem {
+namespace kasane::traps {
 
 #ifdef KASANE_RESTARTABLE
 
@@ -35,4 +35,4 @@ std::ptrdiff_t rseq_offset() noexcept { return 0; }
 
 #endif
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mem/caught_calls.h"
+#include "traps/caught_calls.h"
 
 #include <cpuid.h>
 #include <linux/sched.h>
@@ -15,8 +15,8 @@
 #include <mutex>
 
 #include "base/call_selector.h"
-#include "mem/alt_stack.h"
-#include "mem/signal_dispatch.h"
+#include "traps/alt_stack.h"
+#include "traps/signal_dispatch.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -34,11 +34,11 @@ KASANE_HIDDEN extern const char kasane_calls_pass[], kasane_calls_clone[], kasan
 KASANE_HIDDEN extern const char kasane_calls_sigreturn[], kasane_calls_restorer[], kasane_calls_carry_out[];
 KASANE_HIDDEN extern const char kasane_calls_copying[], kasane_calls_copy_failed[];
 KASANE_HIDDEN int kasane_calls_copy(void* to, const void* from, std::size_t bytes) noexcept;
-KASANE_HIDDEN long kasane_calls_carry_out_here(kasane::mem::CaughtCall*) noexcept;
+KASANE_HIDDEN long kasane_calls_carry_out_here(kasane::traps::CaughtCall*) noexcept;
 #undef KASANE_HIDDEN
 }
 
-namespace kasane::mem {
+namespace kasane::traps {
 namespace {
 
 static_assert(offsetof(CaughtCall, argument) == 8 && offsetof(CaughtCall, rip) == 56 &&
@@ -304,7 +304,7 @@ ProgramThread::~ProgramThread() {
   (before_ != nullptr ? before_->next_ : g_threads) = next_;
 }
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps
 
 namespace {
 // Not inlined: the thread may be on another OS thread after the call, and errno at another address.
@@ -312,14 +312,14 @@ namespace {
 [[gnu::noinline]] void write_errno(int value) noexcept { errno = value; }
 }  // namespace
 
-long kasane_calls_carry_out_here(kasane::mem::CaughtCall* call) noexcept {
+long kasane_calls_carry_out_here(kasane::traps::CaughtCall* call) noexcept {
   using namespace kasane;
   set_calls(Calls::passed);
   const int saved = read_errno();
   // acquire: see route()
-  const mem::CallRules* const rules = mem::g_rules.load(std::memory_order_acquire);
+  const traps::CallRules* const rules = traps::g_rules.load(std::memory_order_acquire);
   const long result =
-      rules != nullptr ? rules->carry_out(*call) : mem::issue_call(call->number, call->argument);
+      rules != nullptr ? rules->carry_out(*call) : traps::issue_call(call->number, call->argument);
   write_errno(saved);
   leave_runtime(Calls::caught);
   return result;

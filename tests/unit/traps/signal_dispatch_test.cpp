@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults in registered ranges are served, all others go to the fallback. Tests that must die do so in a
 // process of their own.
-#include "mem/signal_dispatch.h"
+#include "traps/signal_dispatch.h"
 
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,11 +13,13 @@
 #include <thread>
 #include <vector>
 
-#include "fixtures.h"
-#include "mem/alt_stack.h"
+#include "support/sanitized.h"
+#include "traps/alt_stack.h"
 
-namespace kasane::mem {
+namespace kasane::traps {
 namespace {
+
+constexpr std::size_t kBlockBytes = 4096;
 
 /// Some inaccessible pages and the faults seen in them. Each fault makes its page accessible.
 class Pages {
@@ -328,4 +331,4 @@ TEST(AltStack, PutsThePreviousOneBack) {
 }
 
 }  // namespace
-}  // namespace kasane::mem
+}  // namespace kasane::traps

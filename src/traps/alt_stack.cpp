@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mem/alt_stack.h"
+#include "traps/alt_stack.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -9,11 +9,12 @@
 #include <string>
 #include <utility>
 
-#include "mem/caught_calls.h"
-#include "mem/space.h"
+#include "traps/caught_calls.h"
 
-namespace kasane::mem {
+namespace kasane::traps {
 namespace {
+
+constexpr std::size_t kGuardBytes = 4096;
 
 // initial-exec: read in handlers. Used on one OS thread, within functions that do not switch.
 [[gnu::tls_model("initial-exec")]] constinit thread_local AltStack::OfThread g_here;
@@ -24,7 +25,7 @@ namespace {
 constinit std::mutex g_kept_lock;
 constinit std::byte* g_kept = nullptr;
 
-std::byte** next_kept(std::byte* map) noexcept { return reinterpret_cast<std::byte**>(map + kBlockBytes); }
+std::byte** next_kept(std::byte* map) noexcept { return reinterpret_cast<std::byte**>(map + kGuardBytes); }
 
 /// Null: there is none. A child of fork() may never get the lock.
 std::byte* take_kept() noexcept {
@@ -36,7 +37,7 @@ std::byte* take_kept() noexcept {
 void give_back(const AltStack::OfThread& stack) noexcept {
   const std::unique_lock lock(g_kept_lock, std::try_to_lock);
   if (!lock || stack.bytes != AltStack::kBytes) {
-    ::munmap(stack.map, stack.bytes + kBlockBytes);
+    ::munmap(stack.map, stack.bytes + kGuardBytes);
     return;
   }
   *next_kept(stack.map) = g_kept;
@@ -49,7 +50,7 @@ long tell_kernel(const stack_t* stack, stack_t* before) noexcept {
 }
 
 stack_t as_kernel_has(const AltStack::OfThread& stack) noexcept {
-  return {.ss_sp = stack.map + kBlockBytes, .ss_flags = 0, .ss_size = stack.bytes};
+  return {.ss_sp = stack.map + kGuardBytes, .ss_flags = 0, .ss_size = stack.bytes};
 }
 
 }  // namespace
@@ -58,11 +59,11 @@ stack_t as_kernel_has(const AltStack::OfThread& stack) noexcept {
 // bounded.
 Result<AltStack> AltStack::create(std::size_t bytes) {
   AltStack s;
-  bytes = (bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  bytes = (bytes + kGuardBytes - 1) / kGuardBytes * kGuardBytes;
   s.mine_ = {bytes == kBytes ? take_kept() : nullptr, bytes};
   if (s.mine_.map == nullptr) {
     void* got =
-        ::mmap(nullptr, bytes + kBlockBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ::mmap(nullptr, bytes + kGuardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (got == MAP_FAILED)
       return fail_errno(Errc::out_of_memory,
                         "cannot map a signal stack of " + std::to_string(bytes) + " bytes");
@@ -70,10 +71,10 @@ Result<AltStack> AltStack::create(std::size_t bytes) {
   }
   const stack_t mine = as_kernel_has(s.mine_);
   stack_t before{};
-  long error = ::mprotect(s.mine_.map, kBlockBytes, PROT_NONE) != 0 ? -errno : 0;
+  long error = ::mprotect(s.mine_.map, kGuardBytes, PROT_NONE) != 0 ? -errno : 0;
   if (error == 0) error = tell_kernel(&mine, &before);
   if (error != 0) {
-    ::munmap(std::exchange(s.mine_.map, nullptr), bytes + kBlockBytes);
+    ::munmap(std::exchange(s.mine_.map, nullptr), bytes + kGuardBytes);
     return fail_errno(Errc::limit, "cannot use a signal stack of " + std::to_string(bytes) + " bytes",
                       static_cast<int>(-error));
   }
@@ -116,4 +117,4 @@ std::optional<int> AltStack::of_program(const stack_t* wanted, stack_t* old, std
   return 0;
 }
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps

@@ -22,7 +22,7 @@
 
 #include "base/result.h"
 
-namespace kasane::mem {
+namespace kasane::traps {
 
 class AltStack {
  public:
@@ -48,4 +48,4 @@ class AltStack {
   stack_t previous_{};
 };
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps

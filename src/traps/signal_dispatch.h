@@ -27,7 +27,7 @@
 
 #include "base/result.h"
 
-namespace kasane::mem {
+namespace kasane::traps {
 
 /// Serves an access at address that was not possible, and came as `signal` (SIGSEGV or SIGBUS). true: it is
 /// possible now, run it again; false: this range cannot serve it. Where the machine does not tell whether it
@@ -67,4 +67,4 @@ void set_fallback(FaultFallback) noexcept;
 /// define `sigaction` too, and are bypassed likewise.)
 int raw_sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept;
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps

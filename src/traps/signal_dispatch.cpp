@@ -5,7 +5,7 @@
 // itself in `users`, and reads `live` after that; unregister_range() clears `live`, and reads `users` after
 // that. Both are sequentially consistent, so one sees the other.
 // Invariants: the fields of a slot are constant while it is live or used.
-#include "mem/signal_dispatch.h"
+#include "traps/signal_dispatch.h"
 
 #include <sched.h>
 #include <sys/syscall.h>
@@ -20,11 +20,11 @@
 
 #include "base/assert.h"
 #include "base/call_selector.h"
-#include "mem/caught_calls.h"
+#include "traps/caught_calls.h"
 
 extern "C" int __sigaction(int, const struct sigaction*, struct sigaction*) noexcept;
 
-namespace kasane::mem {
+namespace kasane::traps {
 namespace {
 
 struct Slot {
@@ -205,4 +205,4 @@ void unregister_range(const void* base) noexcept {
 // release: what the caller prepared.
 void set_fallback(FaultFallback chosen) noexcept { fallback.store(chosen, std::memory_order_release); }
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps

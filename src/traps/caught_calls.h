@@ -26,7 +26,7 @@
 
 #include "base/result.h"
 
-namespace kasane::mem {
+namespace kasane::traps {
 
 /// A caught call. The assembly knows the offsets of the fields.
 struct CaughtCall {
@@ -95,4 +95,4 @@ inline long issue_call(long number, const long (&arguments)[6]) noexcept {
 /// crashes are held back meanwhile, and the handler's return is never caught. False: errno says why.
 bool install_own_handler(int signal, void (*handler)(int, siginfo_t*, void*)) noexcept;
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps

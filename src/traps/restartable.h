@@ -21,7 +21,7 @@
 #define KASANE_RESTARTABLE 1
 #endif
 
-namespace kasane::mem {
+namespace kasane::traps {
 
 /// Prepares this process. False: threads cannot use sequences here.
 [[nodiscard]] bool can_restart_sequences() noexcept;
@@ -137,4 +137,4 @@ bool sequence_compare_exchange(T*, T&, T, const std::uint32_t*, std::ptrdiff_t) 
 }
 #endif
 
-}  // namespace kasane::mem
+}  // namespace kasane::traps
