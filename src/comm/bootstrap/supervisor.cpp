@@ -16,15 +16,19 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
 #include "comm/bootstrap/private_memory.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "comm/bootstrap/source_lines.h"
 #include "comm/shm_files.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "topo/threads.h"
 
 namespace kasane::comm {
+
+using diagnostics::demangle_all, diagnostics::JobStatus, diagnostics::Phase, diagnostics::RankStatus;
+using diagnostics::ThreadReports, diagnostics::with_source_lines;
+
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
@@ -280,12 +284,13 @@ void Supervisor::check_blocked() {
                      std::to_string(options_.deadlock_ns / kSecond) + " s:\n" +
                      indented(with_source_lines(demangle_all(blocked.report)));
   if (blocked.doubt != 0) {
-    write_all(2, text + "kasane: the job goes on, since the program " + doubt_text(blocked.doubt) + "\n");
+    write_all(2, text + "kasane: the job goes on, since the program " +
+                     diagnostics::doubt_text(blocked.doubt) + "\n");
     return;
   }
   write_all(2, text + "kasane: no thread can go on: ending the job with status " +
-                   std::to_string(kDeadlockStatus) + "\n");
-  begin_shutdown(kDeadlockStatus);
+                   std::to_string(diagnostics::kDeadlockStatus) + "\n");
+  begin_shutdown(diagnostics::kDeadlockStatus);
 }
 
 // ---- deaths ----

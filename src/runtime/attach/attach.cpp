@@ -137,7 +137,7 @@ Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
   auto runtime = Runtime::attach(std::move(options), std::move(job), mpi);
   KASANE_TRY(runtime);
   g_attached = runtime->release();
-  g_attachments.fetch_add(1, std::memory_order_release);
+  g_attachments.fetch_add(1, std::memory_order_release);  // release: the runtime, for attachment()
   warn_of_single_copy(*g_attached, name);
   return {};
 }

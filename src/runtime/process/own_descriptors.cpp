@@ -73,6 +73,7 @@ bool runs_runtime() noexcept {
 }
 void note_thread_of_runtime() noexcept { t_started_by_runtime = true; }
 
+// release: the bits and the limit.
 void unlock_descriptors() noexcept { g_lock_holder.store(0, std::memory_order_release); }
 
 // A handler that has interrupted the holder does not wait for it, and nobody waits for ever.

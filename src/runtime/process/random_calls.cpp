@@ -39,7 +39,8 @@ constinit std::atomic_flag g_drawing;
 constinit Numbers g_random_numbers;              ///< under g_drawing, as the next
 constinit Holder g_holder{Holder::Place::held};  ///< so in a process that is no rank
 
-/// Short: the handler of a message waits for it. A signal handler, which may draw, comes afterwards.
+/// Short: the handler of a message waits for it. A signal handler, which may draw, comes afterwards. acquire
+/// and release: the numbers.
 template <class F>
 auto while_drawing(const F& f) noexcept {
   const PassedCalls passed;

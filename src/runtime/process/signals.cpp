@@ -398,7 +398,7 @@ void call_other_sigsys(int signal, siginfo_t* info, void* context) {
 }
 
 void tell_actions_by(void (*tell)(int signal, const struct sigaction&) noexcept) noexcept {
-  g_tell.store(tell, std::memory_order_release);
+  g_tell.store(tell, std::memory_order_release);  // release: what `tell` uses
 }
 
 void take_action(int signal, const struct sigaction& action, std::uint64_t number) noexcept {

@@ -105,7 +105,8 @@ long call_for_input(const CaughtCall& call) noexcept {
   Runtime* const runtime = Runtime::current();
   if (attempt.number < 0 || runtime == nullptr || !runtime->call_memory().has_budget())
     return make_call_here(call);
-  // One at a time, so that of many that wait for one descriptor one pins its memory.
+  // One at a time, so that of many that wait for one descriptor one pins its memory. acquire and release, as
+  // of a lock: the one before has unpinned.
   static constinit std::array<std::atomic<bool>, 256> tries{};
   std::atomic<bool>& tried = tries[static_cast<std::size_t>(call.argument[0]) % tries.size()];
   for (;;) {

@@ -25,6 +25,7 @@ namespace {
 std::atomic<Runtime*> g_current{nullptr};
 }  // namespace
 
+// acquire: the runtime that create() has built.
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
 Rank Runtime::here() noexcept {
   const Runtime* const r = g_current.load(std::memory_order_acquire);

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "comm/bootstrap/demangle.h"
-#include "comm/bootstrap/source_lines.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "mem/block_table.h"
 #include "runtime/rank/warn.h"
 #include "runtime/report/crash_stack.h"
@@ -34,7 +34,7 @@ void RaceReport::note_store(std::uint64_t offset) noexcept {
   store.block.store(raw(mem::block_of(offset)), std::memory_order_relaxed);
 }
 
-/// Null: the place is known, or there is no room for it.
+/// Null: the place is known, or there is no room for it. acquire and release of the lock: the places.
 const RaceReport::Place* RaceReport::add(const dsm::Race& race) noexcept {
   while (lock_.test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
   const auto all = std::span(places_).first(count_);
@@ -93,7 +93,7 @@ void RaceReport::tell_places() const {
   }
   if (all.empty()) return;
   if (count_ == places_.size()) all += "kasane: places after the first 64 are not told\n";
-  std::fputs(comm::with_source_lines(comm::demangle_all(all)).c_str(), stderr);
+  std::fputs(diagnostics::with_source_lines(diagnostics::demangle_all(all)).c_str(), stderr);
 }
 
 }  // namespace kasane::runtime

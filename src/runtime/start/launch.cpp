@@ -77,7 +77,7 @@ Result<Launched> prepare(Options options, comm::Launcher launcher) {
   return Launched{.options = std::move(options), .job = std::move(*job), .space_base = *base};
 }
 
-void become(const Launched& launched, Rank rank, const comm::JobStatus* status) {
+void become(const Launched& launched, Rank rank, const diagnostics::JobStatus* status) {
   set_process_rank(rank);
   set_process({.rank = rank,
                .ranks = launched.job.ranks,

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "comm/bootstrap/demangle.h"
-#include "comm/bootstrap/source_lines.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "runtime/rank/program_objects.h"
 #include "runtime/rank/symbols.h"
 #include "runtime/report/crash_stack.h"
@@ -121,7 +121,7 @@ std::vector<std::string> others(const Image& image, AddressRange relro,
                     const std::uintptr_t at = image.base + symbol.st_value;
                     const bool all = is_shared(at) && is_shared(at + symbol.st_size - 1);
                     if (writable(at) && !relro.holds(at) && !is_copy(at) && !all)
-                      names.push_back(comm::demangle_all(name));
+                      names.push_back(diagnostics::demangle_all(name));
                     return false;
                   });
   std::ranges::sort(names);
@@ -264,7 +264,7 @@ std::string user_of(const ProgramVariables::Copy& copy) {
       CrashText text;
       describe(text, {.address = at, .exact = true, .times = 1});
       if (text.data()[0] != '?')
-        return comm::with_source_lines(comm::demangle_all({text.data(), text.size()}));
+        return diagnostics::with_source_lines(diagnostics::demangle_all({text.data(), text.size()}));
     }
   }
   return {};
@@ -283,8 +283,8 @@ std::string private_variables_text(const ProgramVariables& found) {
   };
   const auto copy_and_user = [](const ProgramVariables::Copy& copy) {
     const std::string user = user_of(copy);
-    return user.empty() ? comm::demangle_all(copy.name)
-                        : fmt::format("{}, which {} uses", comm::demangle_all(copy.name), user);
+    return user.empty() ? diagnostics::demangle_all(copy.name)
+                        : fmt::format("{}, which {} uses", diagnostics::demangle_all(copy.name), user);
   };
   return fmt::format(
       "each rank has its own of these variables: {}. They share a page with a copy of {}. That code, of the "

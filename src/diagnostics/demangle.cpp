@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bootstrap/demangle.h"
+#include "diagnostics/demangle.h"
 
 #include <cxxabi.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 namespace {
 
 constexpr std::string_view kNameCharacters =
@@ -55,4 +55,4 @@ std::string demangle_all(std::string_view text) {
   return out.append(text);
 }
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

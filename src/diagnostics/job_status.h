@@ -21,7 +21,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 
 enum class Phase : std::uint32_t { starting, running, exited, ended, gave_up };
 
@@ -89,4 +89,4 @@ class JobStatus {
   ThreadReport* threads_;
 };
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bootstrap/thread_reports.h"
+#include "diagnostics/thread_reports.h"
 
 #include <time.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 
 bool ThreadReports::runs(std::uint32_t rank) const {
   return status_.of(Rank{rank}).phase.load(std::memory_order_acquire) == Phase::running;
@@ -93,4 +93,4 @@ std::string doubt_text(std::uint32_t doubt) {
   return text;
 }
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 
 struct SourceLine {
   std::string function;  ///< mangled
@@ -28,4 +28,4 @@ bool is_library(std::string_view place);
 /// innermost line outside of headers of the system and of Kasane.
 std::string with_source_lines(std::string_view text);
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

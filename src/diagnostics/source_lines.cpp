@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bootstrap/source_lines.h"
+#include "diagnostics/source_lines.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "topo/cgroup.h"
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 namespace {
 
 constexpr std::uint64_t kMostNs = 3'000'000'000;  ///< for one object; large programs take a second
@@ -160,4 +160,4 @@ std::string with_source_lines(std::string_view text) {
   return out.append(text.substr(done));
 }
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

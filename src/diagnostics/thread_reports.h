@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "comm/bootstrap/job_status.h"
+#include "diagnostics/job_status.h"
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 
 class ThreadReports {
  public:
@@ -54,4 +54,4 @@ class ThreadReports {
 /// "has OS threads of its own, …": why the program may go on.
 std::string doubt_text(std::uint32_t doubt);
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

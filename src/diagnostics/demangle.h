@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 
 /// A longer name says less than it hides: those of nested lambdas and templates have thousands of characters.
 inline constexpr std::size_t kLongestName = 160;
@@ -20,4 +20,4 @@ std::string readable_name(const std::string& name, std::size_t longest = kLonges
 /// A readable name without the arguments of templates and functions.
 std::string without_arguments(const std::string& name);
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics

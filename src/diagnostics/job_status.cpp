@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/bootstrap/job_status.h"
+#include "diagnostics/job_status.h"
 
 #include <sys/mman.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-namespace kasane::comm {
+namespace kasane::diagnostics {
 
 void RankStatus::append(std::string_view more) noexcept {
   // relaxed: one writer; the supervisor reads after waitpid(), which orders it.
@@ -35,4 +35,4 @@ Result<JobStatus> JobStatus::create(std::uint32_t ranks) {
   return JobStatus(status, reinterpret_cast<ThreadReport*>(status + ranks));
 }
 
-}  // namespace kasane::comm
+}  // namespace kasane::diagnostics
