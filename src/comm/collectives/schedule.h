@@ -7,14 +7,7 @@
 // Operations for MPI": a schedule is a list of rounds. A round is a run of network steps (all at once, in any
 // order), then a run of local steps (one after the other); then the next round.
 //
-// Algorithms (n members, B bytes each; flat: every member sends to every other in one round, best for few
-// members and where cores are short):
-//   barrier                flat up to 4, else dissemination (Hensgen, Finkel and Manber)
-//   broadcast              binomial tree; long: scatter and allgather (van de Geijn)
-//   allreduce              flat up to 4, else recursive doubling; long: reduce-scatter and allgather
-//                          (Rabenseifner), both by pairwise exchange
-//   allgather              flat up to 8 or long: pairwise exchange; else Bruck et al., "Efficient algorithms
-//                          for all-to-all communications"
+// Algorithms: docs/design/comm_collectives.md.
 //
 // Invariants: a schedule has at most one message for each (from, to, phase), with phase 0 or 1, of the same
 // size at both ends. So (collective, from, phase) identifies a message. Operands are combined in rank order,

@@ -3,17 +3,8 @@
 // collectives.h.
 //
 // Two carriers, chosen for each peer: messages (a handler stores what arrives), and stores into the peer's
-// block where it is mapped. Both follow the same rules:
-//   short message n   goes into cell n mod kActive of the receiver once the receiver's floor is above
-//                     n - kActive (so the receiver has taken the cell's last message);
-//   long message n    is announced by an empty short one. The receiver answers ready (by the same rule, in
-//                     the other direction) with the step that waits; then chunks go to the step's memory.
-// So nothing that has arrived ever waits for room, and a late rank delays only the ranks that need it.
-//
-// A rank's floor is the number of collectives that it has completed. It is read from a mapped block. Of other
-// peers it is requested well before it is needed, along with a message of a collective that the peer cannot
-// complete without that message; the peer answers by a message before that collective is done there. So when
-// a rank has finished, no message to it or from it is outstanding.
+// block where it is mapped. Both follow the same rules, so nothing that has arrived ever waits for room
+// (docs/design/comm_collectives.md, "Messages").
 //
 // run() makes its schedule the one that is under way; step(), under a gate that is only tried, advances it.
 // Handlers store and count; they never take the gate.
@@ -84,7 +75,7 @@ class CollectiveState {
 
   struct Peer {
     CollectiveBlock* block = nullptr;     ///< mapped here, or null
-    std::atomic<std::uint64_t> floor{0};  ///< as last received
+    std::atomic<std::uint64_t> floor{0};  ///< the last one received
     std::uint64_t asking = 0;             ///< the floor that we have requested, or 0
     /// chunks sent into its stream; those taken, as last seen
     std::uint64_t streamed = 0, stream_taken = 0;
