@@ -111,7 +111,7 @@ void default_fault_action(int signal, siginfo_t* info, void* ucontext) {
   const struct sigaction& previous = signal == SIGSEGV ? previous_segv : previous_bus;
   if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, ucontext);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
-  // SIG_IGN as well: the kernel does not ignore a fault either.
+  // The default where it was SIG_IGN, too: the kernel does not ignore a fault.
   struct sigaction plain{};
   plain.sa_handler = SIG_DFL;
   raw_sigaction(signal, &plain, nullptr);

@@ -64,7 +64,7 @@ void set_fallback(FaultFallback) noexcept;
 
 /// libc's own sigaction under its other exported name. The runtime defines a `sigaction` of its own to see
 /// the user's handlers; code that means the kernel's action of this process calls this one. (Sanitizers
-/// define `sigaction` too, and are bypassed likewise.)
+/// define `sigaction`, too; this call does not reach theirs.)
 int raw_sigaction(int signal, const struct sigaction* action, struct sigaction* old) noexcept;
 
 }  // namespace kasane::traps

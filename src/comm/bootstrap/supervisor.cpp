@@ -58,7 +58,7 @@ void pass_quit() {
   ::sigaction(SIGQUIT, nullptr, &old);
   if (old.sa_handler == SIG_IGN) return;
   struct sigaction mine = {};
-  mine.sa_handler = ignore;  // rather than SIG_IGN, as above
+  mine.sa_handler = ignore;  // rather than SIG_IGN, which exec() keeps
   mine.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigaction(SIGQUIT, &mine, nullptr);
 }
@@ -369,8 +369,8 @@ void Supervisor::note_exit(Rank rank, int code) {
 
 void Supervisor::note_signal(Rank rank, int signal) {
   const RankStatus& status = status_.of(rank);
-  // relaxed: as above. The reported signal has precedence: a crash inside the report may have ended the rank
-  // by another signal.
+  // relaxed: the rank has ended. The reported signal has precedence: a crash inside the report may have ended
+  // the rank by another signal.
   const int reported = status.signal.load(std::memory_order_relaxed);
   const int cause = reported != 0 ? reported : signal;
   messages_ += "kasane: rank " + std::to_string(raw(rank)) + " (pid " +

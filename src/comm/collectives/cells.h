@@ -28,7 +28,7 @@ struct alignas(64) CollectiveCell {
 };
 static_assert(sizeof(CollectiveCell) == 1024, "eight bytes of payload share the line of the stamp");
 
-/// Written by the receiver of a long message at its sender: the receiver has room for it. stamp as above.
+/// Written by the receiver of a long message at its sender: the receiver has room for it. stamp = n + 1, too.
 struct CollectiveReady {
   std::atomic<std::uint64_t> stamp;
   std::uint64_t signature;

@@ -51,7 +51,7 @@ class Collectives {
   void allreduce(Reduce op, std::span<std::uint64_t> values) { allreduce<std::uint64_t>(op, values); }
   /// out is ranks × in.size() bytes, in rank order.
   void allgather(std::span<const std::byte> in, std::span<std::byte> out);
-  /// The same, with another way to wait.
+  /// allgather() with another way to wait.
   void allgather(std::span<const std::byte> in, std::span<std::byte> out, Waiter&);
 
   /// Advances an outstanding collective; for the service thread of a rank whose threads compute. Never waits;

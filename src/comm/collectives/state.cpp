@@ -105,7 +105,7 @@ void CollectiveState::run(Plan plan, Waiter& waiter) {
 void CollectiveState::step() noexcept {
   // relaxed: only saves taking the gate
   if (active_.load(std::memory_order_relaxed) == nullptr) return;
-  if (gate_.load(std::memory_order_relaxed) != 0) return;         // relaxed: the same
+  if (gate_.load(std::memory_order_relaxed) != 0) return;         // relaxed: saves taking it, too
   if (gate_.exchange(1, std::memory_order_acquire) != 0) return;  // acquire: what the last thread did
   step_locked();
   gate_.store(0, std::memory_order_release);  // release: for the next thread

@@ -61,7 +61,7 @@ Result<Options> options_of_attached() {
   return options;
 }
 
-/// Of this rank, as far as it is known before the ranks meet.
+/// What this rank knows of its job before the ranks meet.
 Result<comm::Job> job_of(const Mpi& mpi) {
   if (mpi == nullptr) {
     auto alone = comm::create_job(1, comm::shm::job_bytes(1));

@@ -51,7 +51,7 @@ using kasane::runtime::wrapped;
 
 /// Defines the symbol `name`. call: its number, and the kernel's arguments.
 #define KASANE_WRAP(...) KASANE_WRAP_BY(, __VA_ARGS__)
-/// Those that open one descriptor, and two.
+/// KASANE_WRAP for calls that open one descriptor, and two.
 #define KASANE_OPENS(...) KASANE_WRAP_BY(KASANE_OWN, __VA_ARGS__)
 #define KASANE_OPENS_TWO(...) KASANE_WRAP_BY(KASANE_OWN_TWO, __VA_ARGS__)
 // The object is made before the argument is evaluated.

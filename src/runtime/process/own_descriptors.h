@@ -50,9 +50,9 @@ class OwnDescriptors {
   explicit OwnDescriptors(const void* caller) noexcept;
   /// Opened: the number from now on, which is the runtime's if the caller is. -1 is passed through, as errno.
   [[nodiscard]] int operator()(int opened) const noexcept;
-  /// Likewise, of two that a call with this answer has opened.
+  /// The numbers of two that a call with this answer has opened.
   [[nodiscard]] int operator()(int answer, int* two) const noexcept;
-  /// It is about to be closed.
+  /// The descriptor is about to be closed.
   static void forget(int) noexcept;
 
  private:

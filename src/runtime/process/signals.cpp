@@ -341,7 +341,7 @@ int install_in_job(int signal, const struct sigaction* action, struct sigaction*
 std::atomic_flag g_taking;
 std::uint64_t g_numbers[_NSIG];  ///< of the actions, under g_taking (signal_actions.h)
 
-/// As signal() and its like install.
+/// What signal() and its like install.
 sighandler_t install(int signal, sighandler_t handler, int flags) noexcept {
   struct sigaction action = {}, old = {};
   action.sa_handler = handler;

@@ -67,7 +67,7 @@ bool take_broken_pipe() noexcept {
          SIGPIPE;
 }
 
-/// The same call for input, if it does not wait. Number -1: there is none.
+/// The call for the same input that does not wait. Number -1: there is none.
 CaughtCall at_once(CaughtCall call, iovec& bytes) noexcept {
   long(&a)[6] = call.argument;
   switch (call.number) {

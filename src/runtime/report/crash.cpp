@@ -245,7 +245,7 @@ const char* cause_of(int signal, const siginfo_t& info) noexcept {
 /// For the supervisor, which looks what other ranks have there.
 void note_address(const void* address) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  // relaxed: as above
+  // relaxed: the supervisor reads it after this process has ended
   if (process().status != nullptr && !in_space(address) && at >= 4096)
     process().status->fault_address.store(at, std::memory_order_relaxed);
 }

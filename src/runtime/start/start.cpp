@@ -14,7 +14,7 @@
 //                destructors of the program, the end of the job, destructors of libraries
 //              on other ranks: serves until main has ended → exit()
 //
-// Where the variables are each rank's own (--globals private, or no windows), all ranks construct the
+// Where the variables are each rank's own (--globals private, or none in V), all ranks construct the
 // program.
 //
 // Code that runs in .preinit_array depends on no constructor, and libc has not read the environment yet.
