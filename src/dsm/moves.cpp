@@ -6,7 +6,7 @@
 
 #include "comm/batch.h"
 #include "dsm/opened.h"
-#include "mem/restartable.h"
+#include "traps/restartable.h"
 
 namespace kasane::dsm {
 
@@ -24,7 +24,7 @@ gas::YieldAnswer Moves::yield(PageId page) noexcept {
   owned.open_as(BlockState{});
   // Whatever looked at the blocks' words before has changed a byte by now, or looks again. seq_cst: a thread
   // that is allowed to do so later sees the claims.
-  if (restartable_.load()) mem::restart_sequences();
+  if (restartable_.load()) traps::restart_sequences();
   return gas::YieldAnswer::yielded;
 }
 

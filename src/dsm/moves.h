@@ -24,7 +24,7 @@ class Moves final : public gas::PageBlocks, public gas::HeapHooks {
   Moves(Blocks& blocks, const Frames& frames, Fences& fences, Tiering& tiering, gas::Mover& mover) noexcept
       : blocks_(blocks), frames_(frames), fences_(fences), tiering_(tiering), mover_(mover) {}
 
-  /// From now on threads of this rank may change owned blocks by restartable sequences (mem/restartable.h)
+  /// From now on threads of this rank may change owned blocks by restartable sequences (traps/restartable.h)
   /// that look at the block's word first: a page that leaves restarts them.
   void allow_restartable() noexcept { restartable_.store(true); }
 

@@ -76,7 +76,7 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
-    // By a raw call: libc's sigaltstack() answers with the program's stack (mem/alt_stack.h).
+    // By a raw call: libc's sigaltstack() answers with the program's stack (traps/alt_stack.h).
     raw_call(SYS_sigaltstack, 0, reinterpret_cast<long>(&worker.signal_stack));
     // relaxed: a number
     worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);

@@ -67,7 +67,7 @@ class PoolCore {
   }
   /// A coarser and cheaper wake_wanted(): true where that may say yes.
   [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
-    // relaxed: as above
+    // relaxed: a hint, as in wake_wanted()
     return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;
   }
   void wake_for_push();

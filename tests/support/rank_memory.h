@@ -17,14 +17,14 @@
 #include <thread>
 
 #include "base/assert.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "dsm/coherence.h"
 #include "gas/direct_access.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
-#include "mem/alt_stack.h"
 #include "mem/engines.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::test {
 
@@ -110,7 +110,7 @@ class RankMemory {
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until
   /// the process ends.
   void enter() {
-    static thread_local auto alternate = mem::AltStack::create().value();
+    static thread_local auto alternate = traps::AltStack::create().value();
     t_context = new dsm::ThreadContext(*transport, *new comm::PollWaiter(*transport), *new Counters());
   }
   dsm::ThreadContext& context() { return *t_context; }

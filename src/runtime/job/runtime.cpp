@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/mpi/library.h"
 #include "comm/session/session.h"
@@ -39,11 +39,8 @@
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "gas/sharing.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
-#include "mem/restartable.h"
 #include "mem/uffd_engine.h"
 #include "runtime/api/direct.h"
 #include "runtime/job/agreement.h"
@@ -59,6 +56,7 @@
 #include "runtime/rank/binding.h"
 #include "runtime/rank/fences.h"
 #include "runtime/rank/job_counters.h"
+#include "runtime/rank/layers.h"
 #include "runtime/rank/loaded_objects.h"
 #include "runtime/rank/memory_tiers.h"
 #include "runtime/rank/numa_memory.h"
@@ -66,7 +64,6 @@
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/segments.h"
 #include "runtime/rank/stacks.h"
-#include "runtime/rank/state.h"
 #include "runtime/rank/thread_contexts.h"
 #include "runtime/report/crash.h"
 #include "runtime/report/heap_report.h"
@@ -84,6 +81,9 @@
 #include "sched/words.h"
 #include "topo/threads.h"
 #include "topo/topo.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
+#include "traps/restartable.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -112,7 +112,7 @@ std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::u
 
 /// What job/ builds beside the rank's own parts, and the steps in which it builds all of them. Destroyed
 /// before those.
-struct Runtime::Job final : Runtime::State {
+struct Runtime::Job final : Runtime::Layers {
   std::shared_ptr<comm::mpi::Library> own_mpi;  ///< attached: the program's
   std::vector<LoadedObject> objects;            ///< loaded before any network library
   std::optional<SharedProcess> shared_process;  ///< null on one rank, and where each rank runs main
@@ -150,14 +150,14 @@ struct Runtime::Job final : Runtime::State {
   std::uint64_t handlers_ns = 0;  ///< when the service thread last released what handlers stored here
   std::atomic<bool> calls_caught{false};
 
-  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
   void begin();
   void catch_calls();
   void begin_catching_on_one_rank() noexcept override;
-  Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
-  Result<void> build_space(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_memory(std::byte* space_base, std::vector<mem::ViewPart> variables);
+  Result<void> build_space(std::byte* space_base, std::vector<mem::ViewPart> variables);
   Result<void> build_directory();
   Result<void> build_tiers();
   Result<void> build_fault_engine();
@@ -220,7 +220,7 @@ struct Runtime::Job final : Runtime::State {
 // ---- construction -----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base,
-                                                 std::vector<mem::Window> variables) {
+                                                 std::vector<mem::ViewPart> variables) {
   auto state = std::make_unique<Job>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
@@ -233,7 +233,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   runtime->make_current();
   if (auto& shared = runtime->job().shared_process) shared->begin(*runtime->job().contexts);
   if (auto attached = attach_malloc(*runtime); !attached) {
-    (void)runtime.release();  // as above
+    (void)runtime.release();  // not destroyed: MPI_Finalize
     return tl::unexpected(std::move(attached.error()));
   }
   runtime->job().begin();
@@ -300,19 +300,19 @@ void Runtime::Job::begin_catching_on_one_rank() noexcept {
   if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
 }
 
-Runtime::Runtime(std::unique_ptr<Job> job) : state_(std::move(job)), direct_(&*this->job().direct) {}
+Runtime::Runtime(std::unique_ptr<Job> job) : layers_(std::move(job)), direct_(&*this->job().direct) {}
 
-Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*state_); }
+Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*layers_); }
 
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
-  mem::pass_caught_calls();
+  traps::pass_caught_calls();
   forget_process();
-  state_->engine->stop();  // before what its handler uses
+  layers_->engine->stop();  // before what its handler uses
 }
 
-Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
@@ -434,7 +434,7 @@ Result<void> Runtime::Job::build_engine() {
 }
 
 /// From its end on faults are served.
-Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::ViewPart> variables) {
   KASANE_TRY(build_space(space_base, std::move(variables)));
   KASANE_TRY(build_directory());
   KASANE_TRY(build_tiers());
@@ -447,8 +447,8 @@ Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::
 }
 
 /// The views, and which part of them the stacks of a job on one host are.
-Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
-  mem::place_windows(variables, options.space_bytes);
+Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::ViewPart> variables) {
+  mem::place_parts(variables, options.space_bytes);
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
@@ -624,8 +624,8 @@ Result<void> Runtime::Job::build_access() {
 void Runtime::Job::share_variables() {
   if (raw(rank) != 0) return;
   auto& io = contexts->here().io;
-  for (const mem::Window& window : space->addresses().parts().subspan(1)) {
-    const mem::PageRange pages = directory->pages().in(window.offset, window.bytes);
+  for (const mem::ViewPart& part : space->addresses().parts().subspan(1)) {
+    const mem::PageRange pages = directory->pages().in(part.offset, part.bytes);
     directory->name_fresh(io, PageId{pages.first}, pages.size(), [this](PageId) { return rank; });
   }
 }
@@ -640,7 +640,7 @@ void Runtime::Job::own_locks() noexcept {
 
 void Runtime::Job::connect_atomics() noexcept {
   if (!atomics) return;
-  const bool restartable = mem::can_restart_sequences();
+  const bool restartable = traps::can_restart_sequences();
   if (restartable) coherence->moves.allow_restartable();
   const std::atomic<std::uint32_t>& first = (*table)[BlockId{0}];
   runtime::connect_atomics(
@@ -802,11 +802,11 @@ Result<void> Runtime::Job::start_threads(std::uint32_t first_worker) {
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     auto worker = topo::start_thread("a worker", [this, w] {
-      const auto alternate = mem::AltStack::create();
+      const auto alternate = traps::AltStack::create();
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       begin_worker(w);
-      const mem::ProgramThread runs_user_code;
+      const traps::ProgramThread runs_user_code;
       if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
       if (thread_locals != nullptr) thread_locals->end(w);
@@ -843,7 +843,7 @@ Result<void> Runtime::Job::start_servers() {
 
 /// Serves requests of other ranks. Sleeps when there are none.
 void Runtime::Job::service_loop() {
-  const auto alternate = mem::AltStack::create();
+  const auto alternate = traps::AltStack::create();
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
   set_thread_role("service");
@@ -884,7 +884,7 @@ void Runtime::Job::exit_as_asked() {
   const std::int64_t code = exit_asked.exchange(kNoExit);
   if (code == kNoExit) return;
   auto thread = topo::start_thread("the thread that ends the job", [code] {
-    const auto alternate = mem::AltStack::create();
+    const auto alternate = traps::AltStack::create();
     std::exit(static_cast<int>(code));
   });
   if (!thread) give_up(thread.error());
@@ -939,7 +939,7 @@ bool Runtime::Job::join_workers() {
 
 void Runtime::serve() {
   if (const auto started = job().start_threads(0); !started) give_up(started.error());
-  const mem::ProgramThread runs_signal_handlers;  // those of signals to the process
+  const traps::ProgramThread runs_signal_handlers;  // those of signals to the process
   job().stop_requested.wait(false);
   shut_down();
 }
@@ -1189,7 +1189,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   set_calls(Calls::passed);  // until main
   if (raw(s.rank) != 0) {    // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
-    const mem::ProgramThread runs_user_code;
+    const traps::ProgramThread runs_user_code;
     leave_runtime(Calls::caught);
     main(argc, argv, envp);
     std::abort();  // main ends by exit()
@@ -1199,7 +1199,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
-  const mem::ProgramThread runs_user_code;
+  const traps::ProgramThread runs_user_code;
   if (!s.options.main_in_every_rank) ult::Pool::enter_program();
   MainCall call{main, argc, argv, envp, {}};
   g_main_call = &call;
