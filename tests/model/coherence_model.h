@@ -152,6 +152,8 @@ enum class Mutation : std::uint8_t {
   tier_waits_again,
   blank_unprotected,  ///< V goes on allowing stores to a block whose bytes are undefined
   blank_pinned,       ///< a block that a view uses is given up, too
+  blank_untold,       ///< ranks that have copies of a block that is given up get no notice
+  forgotten_untold,   ///< … of a page that its owner's spill file has forgotten, and that is allocated anew
   /// a put to a page that its rank has come to own, on SSD, has it paged in while it holds the block's bit
   tier_put_own_asleep,
   parts_after_notice,  ///< the parts are written after the notice can be found
@@ -204,6 +206,8 @@ enum class Do : std::uint8_t {
   acquire,
   send,
   blank,
+  forget,
+  assign,
   put,
   get,
   keep,
@@ -267,6 +271,10 @@ inline Instr acquire() { return {Do::acquire}; }
 inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }
 /// the block's bytes are undefined until they are stored to (Coherence::blank())
 inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }
+/// The page is freed, and what its owner's spill file has of it forgotten (Heap::discard_run) …
+inline Instr forget(int page) { return {Do::forget, static_cast<std::uint8_t>(page)}; }
+/// … and allocated anew, for the same owner (Mover::assign).
+inline Instr assign(int page) { return {Do::assign, static_cast<std::uint8_t>(page)}; }
 inline Instr put(int b, int c, int v) {
   return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
 }  ///< a direct put, complete when it returns
@@ -287,6 +295,7 @@ struct Program {
   std::array<std::uint8_t, 2> owner{0, 0};  ///< of each page at the start
   std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
   bool watched = false;                     ///< are the owners' blocks protected at the start?
+  bool fresh = false;  ///< do the pages begin on SSD, where nothing of them is? Then no owner knows its page
   std::uint8_t blocks_per_page = 1;
   /// owners are asked when all holders have forgotten the location, and their answers bring the page along
   bool brings = false;
@@ -343,6 +352,7 @@ class Coherence {
     std::uint8_t recalled[B];          // it moves or is on SSD, and its location has no holders any more
     std::uint8_t tier[B], readers[B];  // where its owner has it; its readers
     std::uint8_t disk[R][B][kCells];   // the spill files
+    std::uint8_t nothing;              // blocks on SSD of which nothing is there: never written, or forgotten
     std::uint8_t frames[R], twins[R];  // blocks of M and T that count, where there is a limit
     std::uint8_t asked[R];             // pages that its pager is to bring in
     std::uint8_t marked[R], stale[R];  // pages that its next release examines; pages of which it has notices
@@ -372,7 +382,12 @@ class Coherence {
     for (std::uint8_t b = 0; b < B; ++b) {
       const std::uint8_t o = program_.owner[page(b)];
       s.owner[page(b)] = o;
-      if (!program_.known[page(b)]) continue;
+      if (program_.fresh) {
+        s.tier[page(b)] = static_cast<std::uint8_t>(gas::Tier::ssd);
+        s.recalled[page(b)] = 1;
+        set_bits(s.nothing, 1u << b);
+      }
+      if (program_.fresh || !program_.known[page(b)]) continue;
       put_word(s, o, b, Block{false, true, program_.watched ? mem::Access::read : mem::Access::write});
       note_ours(s, o, page(b));
       s.prot[o][b] = program_.watched ? 1 : 2;
@@ -440,8 +455,10 @@ class Coherence {
           return "blocks of a page on SSD are in use";
         if (w.saved && !w.busy && gas::Tier{s.tier[page(b)]} != gas::Tier::partial)
           return "blocks are saved of a page that others put to";
-        if (w.saved && !w.busy && std::memcmp(s.memory[r][b], s.disk[r][b], kCells) != 0)
-          return "a block is saved with other bytes";
+        for (std::uint8_t c = 0; c < kCells; ++c) {
+          if (w.saved && !w.busy && !(s.freed[b] & 1 << c) && s.memory[r][b][c] != s.disk[r][b][c])
+            return "a block is saved with other bytes";
+        }
         if (w.owned && !w.busy && !s.busy[page(b)] && s.owner[page(b)] != r)
           return "a rank thinks that it owns a page which is another's";
       }
@@ -501,7 +518,7 @@ class Coherence {
                                              "tells: begins",
                                              "tells: takes page",
                                              "tells: looks at block",
-                                             "tells: forgets what was noted of page",
+                                             "forgets what its spill file has of page",
                                              "tells: reads who has page",
                                              "tells rank",
                                              "acquire: takes notices",
@@ -897,9 +914,7 @@ class Coherence {
       Block before = word(s, x.at, x.block);
       before.busy = false;
       put_word(n, x.at, x.block, before);
-      x.acting = 0;
-      x.block = x.event = x.action = x.found_own = 0;
-      finish_event(n, a);
+      next_of_event(n, a);
       return emit(n, Step{kGiveUp, a, s.actor[a].block});
     }
     switch (action) {
@@ -918,6 +933,7 @@ class Coherence {
         if (blanks) {  // forgotten on SSD; what M holds must not be read
           std::fill_n(n.disk[x.at][x.block], kCells, 0);
           std::fill_n(n.memory[x.at][x.block], kCells, 0);
+          set_bits(n.nothing, 1u << x.block);
         }
         if (step.after.owned && !step.after.saved)  // likewise
           for (std::uint8_t& d : n.disk[x.at][x.block]) d = 0;
@@ -1361,6 +1377,21 @@ class Coherence {
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
       case Do::blank: return blank_block(s, a, emit);
+      case Do::forget:
+        return simple(s, a, kForget, emit, [&](State& n) {
+          for (std::uint8_t b = first(i.block); b <= last(i.block); ++b) {
+            std::fill_n(n.disk[x.at][b], kCells, 0);
+            if (n.tier[i.block] != 0) set_bits(n.nothing, 1u << b);
+            n.freed[b] = (1 << kCells) - 1;
+          }
+          return true;
+        });
+      case Do::assign:
+        return simple(s, a, kHandBack, emit, [&](State& n) {
+          if (n.busy[i.block]) return false;
+          if (n.tier[i.block] != 0 && !without(Mutation::forgotten_untold)) replaced(n, x.at, i.block);
+          return true;
+        });
       case Do::release:
         if (without(Mutation::lock_unreleased))
           return simple(s, a, kNothing, emit, [](State&) { return true; });
@@ -1915,11 +1946,22 @@ class Coherence {
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
   }
 
+  /// Sharing::changed of all of the page, by rank r.
+  void replaced(State& n, std::uint8_t r, std::uint8_t p) const {
+    set_bits(n.changed[r], blocks_of(p));
+    set_bits(n.marked[r], 1u << p);
+  }
+
   /// Waits for nothing: a thread that holds the block is about to use it.
   template <class Emit>
   void blank_block(const State& s, std::uint8_t a, Emit&& emit) const {
     const std::uint8_t b = instr(s, a).block;
     State n = s;
+    if (s.actor[a].stage != 0) {
+      replaced(n, s.actor[a].at, page(b));
+      next_of_event(n, a);
+      return emit(n, Step{kEvent, a, b});
+    }
     const bool claimed = try_claim(n, a, b, Event::blank) == dsm::Verdict::proceed;
     if (!claimed) next_of_event(n, a);
     emit(n, Step{static_cast<std::uint16_t>(claimed ? kEvent : kNothing), a, b});
@@ -1952,8 +1994,8 @@ class Coherence {
       case Do::unpin:
       case Do::take:
       case Do::send:
-      case Do::blank:
       case Do::reclaim: return next_of_event(n, a);
+      case Do::blank: return without(Mutation::blank_untold) ? next_of_event(n, a) : void(x.stage = 1);
       default: x.sub = x.cell = x.owner = 0; return;
     }
   }
@@ -2177,6 +2219,7 @@ class Coherence {
     if (x.sub == 0) {
       if (!without(Mutation::r5_arrival_unseen)) mark(n, me, p);
       for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
+      clear_bits(n.nothing, blocks_of(p));
       x.sub = 1;
       return emit(n,
                   Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
@@ -2252,10 +2295,8 @@ class Coherence {
             n, p,
             gas::in_tier(gas::end_move(entry(s, p), to),
                          limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
-        if (!without(Mutation::r7_replaced_untold)) {
-          set_bits(n.changed[me], blocks_of(p));
-          set_bits(n.marked[me], 1u << p);
-        }
+        if (n.tier[p] != 0) set_bits(n.nothing, blocks_of(p));
+        if (!without(Mutation::r7_replaced_untold)) replaced(n, me, p);
         next_instr(n, a);
         return emit(n, Step{kHandBack, a, p});
     }
@@ -2308,6 +2349,7 @@ class Coherence {
         return emit(n, Step{kOwnBusy, a, p});
       case kMarkPage:
         mark(n, me, p);
+        clear_bits(n.nothing, blocks_of(p));
         y.cell = has_room(s, me);  // else its blocks come to rest: faults fill them
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           if (y.cell) fill(n, me, b);
@@ -2526,7 +2568,14 @@ class Coherence {
       case kInNaming:
         put_entry(n, p, gas::end_page_in(entry(s, p)));
         return to(without(Mutation::tier_dram_early) ? kInReading : kInSettling, kInEnd);
-      case kInSettling: return settle(n, a, p, emit, over);
+      case kInSettling: {
+        if (x.sub != 0 || !unused(s, me, p)) return settle(n, a, p, emit, over);
+        for (std::uint8_t b = first(p); b <= last(p); ++b) fill(n, me, b);  // Coherence::settle_unused
+        clear_bits(n.nothing, blocks_of(p));
+        give_back(n, me, p, x.todo);
+        over();
+        return emit(n, Step{kGiveUp, a, p});
+      }
       case kInUnmarking: {
         gas::Location before = entry(s, p);
         before.busy = false;
@@ -2542,6 +2591,17 @@ class Coherence {
         return emit(n, Step{kGiveUp, a, b});
       }
     }
+  }
+
+  /// Of a claimed page that was on SSD: was nothing of it there, nor anything here? Then it stays unknown to
+  /// its owner's block table.
+  [[nodiscard]] bool unused(const State& s, std::uint8_t r, std::uint8_t p) const {
+    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+      Block w = word(s, r, b);
+      w.busy = false;
+      if (!(s.nothing & 1 << b) || w != Block{}) return false;
+    }
+    return true;
   }
 
   enum PagerStage : std::uint8_t {
@@ -2635,8 +2695,10 @@ class Coherence {
       case kWriting:
         for (std::uint8_t b = first(p); b <= last(p); ++b) {
           const bool writes = (x.later & 1 << b) != 0 && !(in_part && without(Mutation::part_unwritten));
-          if (writes || (in_part && without(Mutation::part_all_written)))
+          if (writes || (in_part && without(Mutation::part_all_written))) {
             std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
+            clear_bits(n.nothing, 1u << b);
+          }
         }
         y.later = 0;
         return to(kPunching, kWrite);

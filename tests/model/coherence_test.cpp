@@ -1059,6 +1059,43 @@ Named blanked_and_pinned() {
   return n;
 }
 
+// Another rank stores what it has stored before, and what its copy still has. Meanwhile the owner has
+// released, and given the block up on SSD. It was watched, so that the release need not tell of it …
+Named given_up_under_a_copy() {
+  Named n = kept({"a watched block is given up under a copy",
+                  {{{0, {cross(0), release(), load(0, 0), blank(0), set(1), cross(2), load(0, 0)}},
+                    {1, {store(0, 0, 5), set(0), cross(1), store(0, 0, 5), set(2)}}}}},
+                 {1});
+  n.program.watched = true;
+  return n;
+}
+// … or the page came in for the other rank, and has never been its owner's to store to.
+Named given_up_unmet() {
+  Named n = given_up_under_a_copy();
+  n.name = "given up, not met by its owner";
+  n.program.watched = false;
+  n.program.fresh = true;
+  return n;
+}
+
+// … freed, and allocated anew.
+Named forgotten_under_a_copy() {
+  Named n =
+      kept({"freed on SSD, watched, under a copy",
+            {{{0, {cross(0), release(), discard(0, 3), forget(0), assign(0), set(1), cross(2), load(0, 0)}},
+              {1, {store(0, 0, 5), set(0), cross(1), store(0, 0, 5), set(2)}}}}},
+           {1});
+  n.program.watched = true;
+  return n;
+}
+Named forgotten_unmet() {
+  Named n = forgotten_under_a_copy();
+  n.name = "freed on SSD, not met by its owner";
+  n.program.watched = false;
+  n.program.fresh = true;
+  return n;
+}
+
 // The page is wanted elsewhere.
 Named in_part_and_moved() {
   Named n = kept({"a page in part is moved",
@@ -1118,15 +1155,16 @@ Named owned_on_ssd() {
 }
 
 std::vector<Named> kept_programs() {
-  return {back_in_part(),           in_part_under_puts(),  pinned_in_part(),     in_part_by_two(),
-          in_part_and_told(),       in_part_taken(),       blanked_in_part(),    blanked_and_pinned(),
-          in_part_and_moved(),      in_part_and_marked(),  asked_for_twice(),    asked_for_and_moved(),
-          watched_page_of_two(),    owned_on_ssd(),        evicted_owner(),      evicted_under_writer(),
-          evicted_under_puts(),     copies_dropped(),      both_kept(),          evicted_and_moved(),
-          evicted_at_both(),        handed_a_copy(),       handed_over_a_twin(), acquired_over_a_twin(),
-          pinned_over_a_twin(),     handed_over_a_whole(), reused_on_ssd(),      evicted_and_told(),
-          evicted_and_told_twice(), evicted_watched(),     pinned_kept(),        refreshed_from_ssd(),
-          evicted_page_of_two()};
+  return {back_in_part(),           in_part_under_puts(),    pinned_in_part(),     in_part_by_two(),
+          in_part_and_told(),       in_part_taken(),         blanked_in_part(),    blanked_and_pinned(),
+          in_part_and_moved(),      in_part_and_marked(),    asked_for_twice(),    asked_for_and_moved(),
+          watched_page_of_two(),    owned_on_ssd(),          evicted_owner(),      evicted_under_writer(),
+          evicted_under_puts(),     copies_dropped(),        both_kept(),          evicted_and_moved(),
+          evicted_at_both(),        handed_a_copy(),         handed_over_a_twin(), acquired_over_a_twin(),
+          pinned_over_a_twin(),     handed_over_a_whole(),   reused_on_ssd(),      evicted_and_told(),
+          evicted_and_told_twice(), evicted_watched(),       pinned_kept(),        refreshed_from_ssd(),
+          evicted_page_of_two(),    given_up_under_a_copy(), given_up_unmet(),     forgotten_under_a_copy(),
+          forgotten_unmet()};
 }
 
 // ---- one frame (include/kasane/kasane.h, attached processes): the owner's loads and stores and everybody's
@@ -1371,6 +1409,18 @@ Named open(Named n) {
   return n;
 }
 
+/// Those whose owner has a pager, where nothing is in DRAM at first, nor on SSD.
+std::vector<Named> programs_begun_on_ssd() {
+  std::vector<Named> all;
+  for (Named n : kept_programs()) {
+    if (n.program.room[0] == 0 || n.program.fresh || n.program.watched) continue;
+    n.name += ", begun on SSD";
+    n.program.fresh = true;
+    all.push_back(n);
+  }
+  return all;
+}
+
 class EveryInterleaving : public testing::TestWithParam<Named> {};
 
 TEST_P(EveryInterleaving, LosesNothing) {
@@ -1390,6 +1440,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, EveryInterleaving, testing::ValuesIn(programs
 INSTANTIATE_TEST_SUITE_P(OneFrame, EveryInterleaving, testing::ValuesIn(frame_programs()),
                          [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(Tiers, EveryInterleaving, testing::ValuesIn(kept_programs()),
+                         [](const auto& param) { return as_name(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(BegunOnSsd, EveryInterleaving, testing::ValuesIn(programs_begun_on_ssd()),
                          [](const auto& param) { return as_name(param.param.name); });
 INSTANTIATE_TEST_SUITE_P(BroughtAlong, EveryInterleaving, testing::ValuesIn(programs_with_pages_brought()),
                          [](const auto& param) { return as_name(param.param.name); });
@@ -1651,6 +1703,10 @@ std::vector<Mutant> mutants() {
       {"part_unheld", part_unheld, in_part_by_two()},
       {"blank_unprotected", blank_unprotected, blanked_in_part()},
       {"blank_pinned", blank_pinned, blanked_and_pinned()},
+      {"blank_untold", blank_untold, given_up_under_a_copy()},
+      {"blank_untold_unmet", blank_untold, given_up_unmet()},
+      {"forgotten_untold", forgotten_untold, forgotten_under_a_copy()},
+      {"forgotten_untold_unmet", forgotten_untold, forgotten_unmet()},
       {"tier_waits_again", tier_waits_again, owned_on_ssd(), Verdict::trapped},
       {"tier_put_own_asleep", tier_put_own_asleep, handed_over_a_twin(), Verdict::deadlock},
       {"tier_put_own_asleep_acquired", tier_put_own_asleep, acquired_over_a_twin(), Verdict::deadlock},
