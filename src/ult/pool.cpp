@@ -515,8 +515,11 @@ bool Pool::quiet() const noexcept {
   if (!asleep() || core.timers.earliest() != Timers::kNever) return false;
   // relaxed: a thread that is pushed later wakes a worker, or changes activity()
   if (atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0) return false;
+  // Nothing is pushed for the waiter of a root: the worker looks when it runs, which may be late.
   for (const auto& worker : core.workers)
-    if (worker->queue.stealable() || worker->outside.any()) return false;
+    if (worker->queue.stealable() || worker->outside.any() ||
+        core.finished(worker->root.load(std::memory_order_relaxed)))
+      return false;
   return true;
 }
 [[gnu::no_sanitize_thread]] Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {

@@ -96,9 +96,10 @@ struct alignas(128) Worker {
   AfterSwitch after{};
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
   WorkerWait** waits_end = &waits;
-  std::uint32_t waiting = 0;  ///< how many
-  Word waited_sp = 0;         ///< WorkerWait::sp of the thread that is about to run
-  OutsideWaits outside;       ///< threads that join them when what they wait for is there
+  std::uint32_t waiting = 0;          ///< how many
+  std::atomic<SlotId> root{kNoSlot};  ///< what PoolCore::work() waits for; for reports
+  Word waited_sp = 0;                 ///< WorkerWait::sp of the thread that is about to run
+  OutsideWaits outside;               ///< threads that join them when what they wait for is there
   Picks picks;
   Turn turn;                  ///< of the running thread
   std::uint32_t polling = 0;  ///< its polling scopes (Pool::begin_polling)

@@ -283,6 +283,7 @@ bool PoolCore::finished(SlotId root) const {
 }
 
 void PoolCore::work(Worker& worker, SlotId root) {
+  worker.root.store(root, std::memory_order_relaxed);  // before the worker sleeps
   while (!finished(root)) {
     answer_if_asked();
     fire_timers();

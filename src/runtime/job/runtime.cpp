@@ -859,7 +859,7 @@ void Runtime::Job::service_loop() {
     if (shared_process) busy |= shared_process->serve();
     if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover);
     exit_as_asked();
-    if (!busy && reporter) reporter->serve();
+    if (!busy && reporter) busy = reporter->serve();
     if (polling && !busy && polling->look(now_ns())) coherence->fences.acquire_all(context);
     if (!busy) pass_on_stores_of_handlers(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "comm/bootstrap/signals_for_main.h"
@@ -162,19 +163,21 @@ void ThreadReporter::note_started() noexcept {
   os_threads_.store(count_os_threads() - pool_.outside_callers(), std::memory_order_relaxed);
 }
 
-void ThreadReporter::serve() noexcept {
+bool ThreadReporter::serve() noexcept {
   const std::uint64_t now = now_ns();
   if (now - looked_ns_ >= kLookEveryNs) {
     looked_ns_ = now;
     look(now);
-    if (alone_ != nullptr) return end_alone(now);
+    if (alone_ != nullptr) end_alone(now);
   }
   // acquire: a step follows what the supervisor saw of the one before; relaxed: our own
   const std::uint32_t asked = own_.asked.load(std::memory_order_acquire);
-  if (asked == own_.done.load(std::memory_order_relaxed)) return;
+  if (asked == own_.done.load(std::memory_order_relaxed)) return false;
+  if (std::exchange(noticed_, asked) != asked) return true;
   look(now);
   asked % 4 == 1 ? list() : describe_all();
   own_.done.store(asked, std::memory_order_release);  // release: the text
+  return false;
 }
 
 void ThreadReporter::look(std::uint64_t now) noexcept {

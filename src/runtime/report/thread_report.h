@@ -34,8 +34,10 @@ class ThreadReporter {
   ThreadReporter& operator=(const ThreadReporter&) = delete;
   /// All threads of the runtime have been started: others are the program's.
   void note_started() noexcept;
-  /// Answers if the supervisor asks, and notes whether anything runs. Called at least every 0.1 s, and often.
-  void serve() noexcept;
+  /// Answers if the supervisor asks, and notes whether anything runs. Called at least every 0.1 s, and often,
+  /// after a round of progress that found nothing. True: it is to be called again after another such round,
+  /// and answers then: what had arrived when the supervisor asked has been served.
+  bool serve() noexcept;
 
  private:
   void look(std::uint64_t now) noexcept;
@@ -59,6 +61,7 @@ class ThreadReporter {
   const std::uint64_t deadlock_ns_;
   const bool other_main_;
   std::atomic<std::uint32_t> os_threads_{0};  ///< at the start
+  std::uint32_t noticed_ = 0;                 ///< what was asked when serve() was called last
   std::uint64_t looked_ns_ = 0, activity_ = 0, quiet_since_ns_ = 0;
   bool reported_ = false;
 };
