@@ -196,24 +196,17 @@ bool Coherence::touched(PageId page) const noexcept {
 /// handed the page over could already be in the frame.
 bool Coherence::try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
   const BlockRange all = pages_.blocks_of(page);
-  std::uint64_t held = 0;
+  if (try_claim(all, BlockEvent::evict) != Verdict::proceed) return false;
   bool visible = false;
-  for (; held < all.count; ++held) {
-    const BlockId b{raw(all.first) + held};
-    const BlockState s = state(b);
-    const BlockStep step = next(s, BlockEvent::evict);
-    if (step.verdict != Verdict::proceed || !try_claim(b, s, step)) break;
-    visible |= step.actions[0] == Action::protect_none;
-    if (unsaved != nullptr) (*unsaved)[held] = s.owned && !s.saved;
-  }
-  if (held != all.count) {
-    unclaim(all.first, held);
-    return false;
+  for (std::uint64_t i = 0; i < all.count; ++i) {
+    const BlockState s = state(block_at(all.first, i));
+    visible |= s.access != Access::none;
+    if (unsaved != nullptr) (*unsaved)[i] = s.owned && !s.saved;
   }
   if (visible) protect(all, Access::none);
   if (punch) residency_->empty(all);
   for (std::uint64_t i = 0; i < all.count; ++i) {
-    const BlockId b{raw(all.first) + i};
+    const BlockId b = block_at(all.first, i);
     cached_.erase(b);
     finish(b, BlockState{});
   }
