@@ -47,6 +47,15 @@ class IndexPool {
     }
   }
 
+  /// Waits until one is free.
+  template <class Waiter>
+  [[nodiscard]] std::uint32_t take(Waiter& waiter) {
+    std::uint32_t index = kNone;
+    // may be called again after it was true
+    waiter.until([&] { return index != kNone || (index = take()) != kNone; });
+    return index;
+  }
+
   void put(std::uint32_t index) noexcept {
     std::uint64_t head = head_.load(std::memory_order_relaxed);  // relaxed: nothing is read through it
     do {

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <string>
 
 #include "base/memory_file.h"
@@ -84,13 +83,12 @@ AddressCache::Found AddressCache::find(comm::Blocking& io, PageId page) {
   DirectoryAnswer asked;
   Found found = look(io, page, asked);
   while (is_on_ssd(found)) [[unlikely]] {
-    PageIn::Request request{page, found.owner, asked.word};
-    page_in_->page_in(io, {&request, 1});
-    if (request.word == asked.word) {
+    const std::uint64_t word = page_in(io, page, found.owner, asked.word);
+    if (word == asked.word) {
       found = look(io, page, asked);
       continue;
     }
-    asked.word = request.word;
+    asked.word = word;
     found = found_by(asked.word);
     if (keep(page, asked, AddressEvent::read))
       found = {found.owner, true,
@@ -186,9 +184,7 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
     ask(io, page, asked);
     Location where = Location::of(asked.word);
     if (is_on_ssd_elsewhere(where) || (own_location == nullptr && is_on_ssd(where))) {
-      PageIn::Request request{page, where.owner, asked.word};
-      page_in_->page_in(io, {&request, 1});
-      asked.word = request.word;
+      asked.word = page_in(io, page, where.owner, asked.word);
       where = Location::of(asked.word);
     }
     counted = keep(page, asked, AddressEvent::put);
@@ -327,18 +323,9 @@ bool AddressCache::keep(PageId page, const DirectoryAnswer& asked, AddressEvent 
 
 // ---- moves -----------------------------------------------------------------------------------------------
 
-template <class F>
-void AddressCache::each_of(std::uint64_t holders, const F& f) const {
-  const std::uint32_t ranks = transport_.ranks(), together = ranks_per_bit(ranks);
-  for (holders &= kHolders; holders != 0; holders &= holders - 1) {
-    const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(holders)) * together;
-    for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) f(Rank{r});
-  }
-}
-
 void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders, comm::Requests& requests) {
   std::uint64_t asked = 0;
-  each_of(holders, [&](Rank r) {
+  for_each_rank(holders, transport_.ranks(), [&](Rank r) {
     if (r == transport_.rank()) return;
     if (reach_[raw(r)] != nullptr) {
       take_back(reach_[raw(r)][raw(page)]);
@@ -360,7 +347,7 @@ void AddressCache::take_back(Word& word) noexcept {
 
 bool AddressCache::recalled(PageId page, std::uint64_t holders) const noexcept {
   bool watched = AddressEntry::of(words_[raw(page)].load()).state == AddressState::watched;
-  each_of(holders, [&](Rank r) {
+  for_each_rank(holders, transport_.ranks(), [&](Rank r) {
     if (reach_[raw(r)] != nullptr)
       watched |= AddressEntry::of(reach_[raw(r)][raw(page)].load()).state == AddressState::watched;
   });

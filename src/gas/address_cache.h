@@ -83,10 +83,12 @@ class AddressCache {
   ~AddressCache();
 
   [[nodiscard]] const Directory& directory() const noexcept { return directory_; }
-  /// Makes the page's owner page it in from SSD.
-  void page_in(comm::Blocking& io, PageId page, Rank owner) const {
-    PageIn::Request request{page, owner};
+  /// Makes the page's owner page it in from SSD. word: word 0 as it was found; returns it as the owner has
+  /// left it.
+  std::uint64_t page_in(comm::Blocking& io, PageId page, Rank owner, std::uint64_t word = 0) const {
+    PageIn::Request request{page, owner, word};
     page_in_->page_in(io, {&request, 1});
+    return request.word;
   }
 
   /// The tier in which a page begins whose new owner took no part in the change.
@@ -194,10 +196,10 @@ class AddressCache {
   /// run in a completion.
   void end_put(PageId, PartMask, OwnCopies = OwnCopies::outdated) noexcept;
 
-  /// Takes the location of a page, which the caller has marked busy, from the other ranks of `holders`
+  /// Takes the location of a page, which the caller has locked, from the other ranks of `holders`
   /// (holder_bit() of each): directly where their words are mapped here, else by requests. When this was done
-  /// for all holders that word 2 named after the mark, when they have answered, recall_own() was called and
-  /// recalled() is true, then no put to the page is under way and none can begin before the mark is cleared.
+  /// for all holders that word 2 named after that, when they have answered, recall_own() was called and
+  /// recalled() is true, then no put to the page is under way and none can begin before it is unlocked.
   /// A rank that does not know the location answers at once.
   void recall(comm::Blocking&, PageId, std::uint64_t holders, comm::Requests&);
   void recall_own(PageId) noexcept;
@@ -226,9 +228,6 @@ class AddressCache {
   void page_in(comm::Blocking&, std::span<const PageId>, DirectoryAnswer*) const;
   [[nodiscard]] bool is_on_ssd(const Location&) const noexcept;
   [[nodiscard]] bool is_on_ssd_elsewhere(const Location&) const noexcept;
-  /// Calls f(rank) for those of `holders`.
-  template <class F>
-  void each_of(std::uint64_t holders, const F& f) const;
   static void take_back(Word&) noexcept;
 
   static void on_recall(void* self, const comm::Message&) noexcept;

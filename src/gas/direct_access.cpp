@@ -299,12 +299,8 @@ DirectAccess::Found DirectAccess::read_in_place(comm::Blocking& io, Outstanding&
 DirectAccess::Read& DirectAccess::take_read(comm::Blocking& io, Outstanding& o,
                                             const AddressCache::Found& found, const Batch& batch,
                                             bool copies) {
-  std::uint32_t index = comm::IndexPool<>::kNone;
   // Reads end by completions and by the service thread, which starts none.
-  io.waiter().until([&] {
-    return index != comm::IndexPool<>::kNone || (index = free_reads_.take()) != comm::IndexPool<>::kNone;
-  });
-  Read& read = store_.reads[index];
+  Read& read = store_.reads[free_reads_.take(io.waiter())];
   o.begin();
   read.outstanding = &o;
   read.found = found;
@@ -590,12 +586,8 @@ void DirectAccess::flush(comm::Blocking& io, Outstanding& o) {
 // ---- parts -----------------------------------------------------------------------------------------------
 
 DirectAccess::Part& DirectAccess::take_part(comm::Blocking& io, Outstanding& o) {
-  std::uint32_t index = comm::IndexPool<>::kNone;
   // Parts end without help: their uses wait for no thread.
-  io.waiter().until([&] {
-    return index != comm::IndexPool<>::kNone || (index = free_parts_.take()) != comm::IndexPool<>::kNone;
-  });
-  Part& part = store_.parts[index];
+  Part& part = store_.parts[free_parts_.take(io.waiter())];
   o.begin();
   part.outstanding = &o;
   part.source = nullptr;

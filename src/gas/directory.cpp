@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/directory.h"
 
+#include "base/assert.h"
 #include "comm/batch.h"
 
 namespace kasane::gas {
@@ -28,8 +29,8 @@ Location Directory::lookup(comm::Blocking& io, PageId page) const {
   return Location::of(words_.load(io, manager(page), entry(page, 0)));
 }
 
-bool Directory::compare_swap(comm::Blocking& io, PageId page, const Location& from,
-                             const Location& to) const {
+bool Directory::replace(comm::Blocking& io, PageId page, const Location& from, const Location& to) const {
+  KASANE_CHECK(!from.busy && !to.busy, "only a page's lock sets busy");
   return words_.compare_swap(io, manager(page), entry(page, 0), from.word(), to.word()) == from.word();
 }
 
@@ -53,28 +54,6 @@ Directory::Usage Directory::usage(comm::Blocking& io, PageId page) const {
 
 void Directory::replace_usage(comm::Blocking& io, PageId page, std::uint64_t from, std::uint64_t to) const {
   words_.compare_swap(io, manager(page), entry(page, 3), from, to);
-}
-
-void Directory::set_busy(comm::Batch& batch, PageId page, std::uint64_t* before) const {
-  words_.fetch_or(batch, manager(page), entry(page, 0), kBusyBit, before);
-}
-
-void Directory::swap(comm::Batch& batch, PageId page, const Location& to, std::uint64_t* before) const {
-  words_.swap(batch, manager(page), entry(page, 0), to.word(), before);
-}
-
-comm::Post Directory::swap(comm::Blocking& io, PageId page, const Location& to, std::uint64_t* before,
-                           comm::Completion* completion) const {
-  return words_.swap(io, manager(page), entry(page, 0), to.word(), before, completion);
-}
-
-void Directory::look_at_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
-  words_.load(batch, manager(page), entry(page, 2), holders);
-}
-
-void Directory::take_holders(comm::Batch& batch, PageId page, std::uint32_t next_version,
-                             std::uint64_t* holders) const {
-  words_.swap(batch, manager(page), entry(page, 2), unheld(next_version), holders);
 }
 
 template <class F>

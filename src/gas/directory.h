@@ -12,10 +12,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
-#include "base/assert.h"
 #include "base/divisor.h"
 #include "comm/region_words.h"
 #include "gas/page_notices.h"
@@ -37,6 +37,16 @@ struct RankHeader {
   std::atomic<std::uint64_t> released;
 };
 
+/// Calls f(rank) for the ranks of word 1 or 2 (holder_bit()); a bit may stand for several.
+template <class F>
+void for_each_rank(std::uint64_t bits, std::uint32_t ranks, const F& f) {
+  const std::uint32_t together = ranks_per_bit(ranks);
+  for (bits &= kHolders; bits != 0; bits &= bits - 1) {
+    const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(bits)) * together;
+    for (std::uint32_t r = first; r < std::min(first + together, ranks); ++r) f(Rank{r});
+  }
+}
+
 class Directory {
  public:
   /// Bytes of each rank's directory region.
@@ -53,10 +63,7 @@ class Directory {
 
   Location lookup(comm::Blocking&, PageId) const;
   /// Changes word 0 from `from` to `to`, if it still is `from`. Neither is busy (gas/page_lock.h).
-  bool replace(comm::Blocking& io, PageId page, const Location& from, const Location& to) const {
-    KASANE_CHECK(!from.busy && !to.busy, "only a page's lock sets busy");
-    return compare_swap(io, page, from, to);
-  }
+  bool replace(comm::Blocking&, PageId, const Location& from, const Location& to) const;
   /// Word 3: uses of the page, for gas/relocation_policy.h.
   struct Usage {
     std::uint64_t word;
@@ -132,23 +139,7 @@ class Directory {
   }
 
  private:
-  // ---- by who locks the page, or has locked it; *before is set when the batch has been awaited ----
   friend class PageLock;
-  friend class Recall;
-  bool compare_swap(comm::Blocking&, PageId, const Location& from, const Location& to) const;
-  void set_busy(comm::Batch&, PageId, std::uint64_t* before) const;
-  void swap(comm::Batch&, PageId, const Location& to, std::uint64_t* before) const;
-  /// Without a batch: *before is set when the completion runs, or at once (done).
-  comm::Post swap(comm::Blocking&, PageId, const Location& to, std::uint64_t* before,
-                  comm::Completion*) const;
-  void look_at_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
-  /// Removes all holders of the location; word 2 is stamped with the version that word 0 will have.
-  void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;
-  /// Of a page whose manager this rank is.
-  [[nodiscard]] std::atomic<std::uint64_t>& word_here(PageId page, unsigned word) const noexcept {
-    return *words_.here(rank_, entry(page, word));
-  }
-
   static constexpr std::uint64_t kHeaderBytes = 4096;
   static constexpr std::uint64_t kEntryBytes = 32;
   [[nodiscard]] std::uint64_t entry(PageId page, unsigned word) const noexcept {

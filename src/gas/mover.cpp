@@ -218,12 +218,7 @@ void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
 }
 
 void Mover::update_entry_later(comm::Blocking& io, Move& t) {
-  std::uint32_t index = comm::IndexPool<>::kNone;
-  // Entries arrive without help; the predicate may be called again after it was true.
-  io.waiter().until([&] {
-    return index != comm::IndexPool<>::kNone || (index = free_updates_.take()) != comm::IndexPool<>::kNone;
-  });
-  EntryUpdate& update = updates_[index];
+  EntryUpdate& update = updates_[free_updates_.take(io.waiter())];  // entries arrive without help
   update.status = comm::Status::ok;
   const Location after = end_move(t.now(), transport_.rank());
   update.lock = std::move(t);

@@ -6,7 +6,7 @@ namespace kasane::gas {
 bool PageLock::try_lock(comm::Blocking& io, const Location& found) {
   Location busy = found;
   busy.busy = true;
-  if (!directory_->compare_swap(io, page_, found, busy)) return false;
+  if (words_->compare_swap(io, manager_, entry_, found.word(), busy.word()) != found.word()) return false;
   found_ = found.word();
   return true;
 }
@@ -14,22 +14,26 @@ bool PageLock::try_lock(comm::Blocking& io, const Location& found) {
 void PageLock::try_lock(comm::Requests& requests) {
   taken_holders_ = kHolders;
   holders_taken_ = true;
-  requests.post(directory_->manager(page_), kTakeHandler, comm::as_payload(page_),
+  requests.post(manager_, kTakeHandler, comm::as_payload(page_),
                 {&found_, std::as_writable_bytes(std::span<std::uint64_t, 1>(&taken_holders_, 1))});
 }
 
 PageLock::LockedFor PageLock::lock_for(const Directory& directory, PageId page, Rank to) noexcept {
-  const std::uint64_t found = directory.word_here(page, 0).fetch_or(kBusyBit);
+  const PageLock at(directory, page);
+  const std::uint64_t found = at.words_->here(at.manager_, at.entry_)->fetch_or(kBusyBit);
   const MoveStep step = begin_move(Location::of(found), to);
   if (step.verdict != MoveVerdict::claim) return {found, {}};
-  return {found, directory.word_here(page, 2).exchange(unheld(step.claimed.version + 1))};
+  return {found,
+          at.words_->here(at.manager_, at.entry_ + kHoldersAt)->exchange(unheld(step.claimed.version + 1))};
 }
 
 Recall::Recall(AddressCache& addresses, comm::Blocking& io, std::span<PageLock* const> locks)
     : addresses_(addresses), io_(io), locks_(locks), batch_(io), requests_(io, comm::kDoorbellDelayNs) {
   for (PageLock* lock : locks_) {
+    // the stamp is the version that word 0 will have
     if (!lock->holders_taken_)
-      lock->directory_->take_holders(batch_, lock->page_, lock->now().version + 1, &lock->taken_holders_);
+      lock->words_->swap(batch_, lock->manager_, lock->entry_ + PageLock::kHoldersAt,
+                         unheld(lock->now().version + 1), &lock->taken_holders_);
   }
 }
 

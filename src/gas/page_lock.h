@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lock of a page's directory entry: the bit *busy* of word 0. Whoever has it is alone to change where the
 // page is, from the operation that sets the bit to the one that stores the page's next location. Nothing else
-// sets or clears the bit: Directory leaves these operations to this class.
+// sets or clears the bit: Directory::replace() refuses it.
 //
 //   PageLock lock(directory, page);
 //   lock.try_lock(batch), batch.await();        found(): word 0 as it was; held(): the lock is this thread's
@@ -27,7 +27,11 @@ namespace kasane::gas {
 class PageLock {
  public:
   PageLock() = default;
-  PageLock(const Directory& directory, PageId page) noexcept : directory_(&directory), page_(page) {}
+  PageLock(const Directory& directory, PageId page) noexcept
+      : words_(&directory.words_),
+        manager_(directory.manager(page)),
+        entry_(directory.entry(page, 0)),
+        page_(page) {}
   PageLock(PageLock&& from) noexcept : PageLock(from) { from.ended_ = true; }
   PageLock& operator=(PageLock&& from) noexcept {
     check();
@@ -48,7 +52,7 @@ class PageLock {
   }
 
   /// Sets busy, whatever rank owns the page. The result is known when the batch was awaited.
-  void try_lock(comm::Batch& batch) { directory_->set_busy(batch, page_, &found_); }
+  void try_lock(comm::Batch& batch) { words_->fetch_or(batch, manager_, entry_, kBusyBit, &found_); }
   /// As above, awaited.
   bool try_lock(comm::Blocking& io) {
     comm::Batch batch(io);
@@ -69,12 +73,14 @@ class PageLock {
   /// steps are enough, since no other rank changes word 0 of a busy page.
   static LockedFor lock_for(const Directory&, PageId, Rank to) noexcept;
   /// Which ranks keep the location; posted with try_lock(), so that a Recall can ask them early.
-  void look_at_holders(comm::Batch& batch) { directory_->look_at_holders(batch, page_, &seen_holders_); }
+  void look_at_holders(comm::Batch& batch) {
+    words_->load(batch, manager_, entry_ + kHoldersAt, &seen_holders_);
+  }
 
   /// Word 0 becomes `to`. The lock ends if that is not busy.
   void store(comm::Batch& batch, const Location& to) {
     expect_to_find(to);
-    directory_->swap(batch, page_, to, &before_);
+    words_->swap(batch, manager_, entry_, to.word(), &before_);
   }
   void store(comm::Blocking& io, const Location& to) {
     comm::Batch batch(io);
@@ -88,7 +94,7 @@ class PageLock {
   /// does not run. Again: nothing was posted, and the same call has to be repeated.
   comm::Post store(comm::Blocking& io, const Location& to, comm::Completion* completion) {
     expect_to_find(to);
-    return directory_->swap(io, page_, to, &before_, completion);
+    return words_->swap(io, manager_, entry_, to.word(), &before_, completion);
   }
 
  private:
@@ -106,9 +112,12 @@ class PageLock {
     ended_ = !to.busy;
   }
 
+  static constexpr std::uint64_t kHoldersAt = 16;                 // of word 2, behind word 0
   static constexpr std::uint64_t kNotStored = ~std::uint64_t{0};  // of a rank that there is not
 
-  const Directory* directory_ = nullptr;
+  const comm::RegionWords* words_ = nullptr;  ///< of the directory
+  Rank manager_{};
+  std::uint64_t entry_ = 0;  ///< where word 0 lies at the manager
   PageId page_{};
   std::uint64_t found_ = kBusyBit;
   std::uint64_t word_ = kNotStored;          ///< as it was stored last

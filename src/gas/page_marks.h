@@ -108,19 +108,21 @@ class PageMarks {
   /// a page after it.
   [[nodiscard]] bool idle_after_stores() const noexcept { return here(head_).fetch_add(0) == 0; }
 
+ protected:
+  // seq_cst: Dekker-style between adders and takers. The words of this rank are mapped here (rule 15: the
+  // runtime refuses transports whose atomics the CPU does not see).
+  [[nodiscard]] std::atomic<std::uint64_t>& here(std::uint64_t offset) const noexcept {
+    return *words_.here(me_, offset);
+  }
+  const comm::RegionWords& words_;
+
  private:
   static constexpr std::uint64_t kCount = 0xFFFFFFFF;
   template <class F>
   static void for_each(std::uint64_t bits, const F& f) {
     for (; bits != 0; bits &= bits - 1) f(static_cast<unsigned>(std::countr_zero(bits)));
   }
-  // seq_cst: Dekker-style between adders and takers. The words of this rank are mapped here (rule 15: the
-  // runtime refuses transports whose atomics the CPU does not see).
-  [[nodiscard]] std::atomic<std::uint64_t>& here(std::uint64_t offset) const noexcept {
-    return *words_.here(me_, offset);
-  }
 
-  const comm::RegionWords& words_;
   Rank me_;
   std::uint64_t branches_;
   std::uint64_t head_, branch_, leaf_;  ///< offsets in the region

@@ -19,7 +19,7 @@ void PageNotices::add(comm::Blocking& io, std::span<const Notice> notices) const
       marks[i] = {notices[i].rank, notices[i].page};
     }
   }
-  marks_.add(io, {marks.data(), notices.size()});
+  PageMarks::add(io, {marks.data(), notices.size()});
 }
 
 /// Parts that are set already need no atomic: a thread that takes them after this look knows what the caller
@@ -27,7 +27,7 @@ void PageNotices::add(comm::Blocking& io, std::span<const Notice> notices) const
 void PageNotices::add_here(PageId page, PartMask parts) const noexcept {
   std::atomic<PartMask>& word = parts_of(page);
   if ((word.load() & parts) != parts) word.fetch_or(parts);
-  marks_.add_here(page);
+  PageMarks::add_here(page);
 }
 
 }  // namespace kasane::gas

@@ -18,14 +18,17 @@
 
 namespace kasane::gas {
 
-class PageNotices {
+class PageNotices : private PageMarks {
  public:
   struct Notice {
     Rank rank;  ///< the receiver
     PageId page;
     PartMask parts;
   };
-  static constexpr std::size_t kMostNotices = PageMarks::kMostNotices;
+  using PageMarks::begin, PageMarks::end, PageMarks::idle, PageMarks::may_hold, PageMarks::word;
+  /// Pages of which this rank has notices. Their parts are taken one by one.
+  using PageMarks::kMostNotices;
+  using PageMarks::take;
   [[nodiscard]] static constexpr std::size_t bytes(std::uint64_t pages) noexcept {
     return PageMarks::bytes(pages) + pages * sizeof(PartMask);
   }
@@ -33,40 +36,21 @@ class PageNotices {
   /// head, table: offsets in the region, equal on every rank. The table has bytes(pages) bytes.
   PageNotices(const comm::RegionWords& words, Rank me, std::uint64_t pages, std::uint64_t head,
               std::uint64_t table) noexcept
-      : words_(words),
-        me_(me),
-        parts_(table),
-        marks_(words, me, pages, head, table + pages * sizeof(PartMask)) {}
+      : PageMarks(words, me, pages, head, table + pages * sizeof(PartMask)), parts_(table) {}
 
   /// Adds all at once (kMostNotices at most), in four round trips.
   void add(comm::Blocking& io, std::span<const Notice>) const;
   void add_here(PageId page, PartMask parts) const noexcept;
-
-  /// Calls f(page) for the pages of which this rank had notices when the call began, perhaps also for those
-  /// added meanwhile. f may add.
-  template <class F>
-  void take(const F& f) const {
-    marks_.take(f);
-  }
   /// Takes the parts of a page that was taken. 0: they were taken before, with another notice.
   [[nodiscard]] PartMask take_parts(PageId page) const noexcept { return parts_of(page).exchange(0); }
-
-  void begin() const noexcept { marks_.begin(); }
-  void end() const noexcept { marks_.end(); }
-  [[nodiscard]] bool idle() const noexcept { return marks_.idle(); }
-  [[nodiscard]] const std::atomic<std::uint64_t>& word() const noexcept { return marks_.word(); }
-  [[nodiscard]] bool may_hold(PageId page) const noexcept { return marks_.may_hold(page); }
 
  private:
   // seq_cst, as the marks.
   [[nodiscard]] std::atomic<PartMask>& parts_of(PageId page) const noexcept {
-    return *words_.here(me_, parts_ + raw(page) * sizeof(PartMask));
+    return here(parts_ + raw(page) * sizeof(PartMask));
   }
 
-  const comm::RegionWords& words_;
-  Rank me_;
   std::uint64_t parts_;  ///< offset in the region
-  PageMarks marks_;
 };
 
 }  // namespace kasane::gas

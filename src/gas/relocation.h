@@ -96,13 +96,13 @@ struct MoveStep {
   Location l = claimed;
   l.busy = false;
   l.owner = to;
-  l.version = claimed.version + 1;  // the stamp with which the swap of take_holders() has marked word 2
+  l.version = claimed.version + 1;  // the stamp with which a Recall has swapped word 2
   l.untouched = claimed.untouched && to == claimed.owner;
   return l;
 }
 
 // First touch. A page is allocated untouched: its allocator is the provisional owner, and has its blocks as
-// invalid as other ranks. The first rank that faults on it marks it busy and, if it is untouched still,
+// invalid as other ranks. The first rank that faults on it sets busy and, if it is untouched still,
 // stores end_touch(). Nothing is recalled, asked for or copied, since no rank holds the location of an
 // untouched page, puts to it, or has its blocks. So word 2 is left alone, and the version stays. A direct put
 // is a touch by the provisional owner: it first compare-swaps to touched(). Direct gets read the provisional

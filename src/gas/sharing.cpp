@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gas/sharing.h"
 
-#include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace kasane::gas {
@@ -89,16 +87,12 @@ void Sharing::post_notices(comm::Blocking& io, const Pages& changes) {
     notices_.add(io, {notices.data(), count});
     count = 0;
   };
-  const std::uint32_t together = ranks_per_bit(ranks_);
   for (std::size_t i = 0; i < changes.count; ++i) {
-    for (std::uint64_t bits = changes.readers[i]; bits != 0; bits &= bits - 1) {
-      const std::uint32_t first = static_cast<std::uint32_t>(std::countr_zero(bits)) * together;
-      for (std::uint32_t r = first; r < std::min(first + together, ranks_); ++r) {
-        if (Rank{r} == me_) continue;
-        notices[count++] = {Rank{r}, changes.page[i], changes.parts[i]};
-        if (count == notices.size()) post();
-      }
-    }
+    for_each_rank(changes.readers[i], ranks_, [&](Rank r) {
+      if (r == me_) return;
+      notices[count++] = {r, changes.page[i], changes.parts[i]};
+      if (count == notices.size()) post();
+    });
   }
   if (count != 0) post();
 }

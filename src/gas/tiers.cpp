@@ -314,7 +314,7 @@ void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
     add_blocks(ranges, p.page(), absent);
   }
   if (!ranges.empty()) {
-    read(io, ranges.all(), who);
+    read(io, ranges.all(), {}, who);
     if (ranges.all().size() > 1 && io.counters() != nullptr)
       count(io.counters()->reads_together, ranges.all().size());
   }
@@ -438,10 +438,6 @@ bool Tiers::make_partial(comm::Blocking& io, PageId page, Location found) {
   return true;
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view) {
-  read(io, ranges, Caller::worker, view);
-}
-
 void Tiers::run_reader() {
   reading_.wait(Reading::not_yet);
   if (reading_.load() == Reading::begun) reader_->run();
@@ -472,7 +468,7 @@ Tiers::Lane& Tiers::take_lane(comm::Blocking& io) noexcept {
   }
 }
 
-void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, Caller who, const mem::View& view) {
+void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const mem::View& view, Caller who) {
   std::uint64_t bytes = 0;
   for (const mem::SpillRange& range : ranges) bytes += range.bytes;
   mem::SpillBatch batch(space_.a(0), ranges, view);

@@ -107,9 +107,10 @@ class Tiers final : public PageIn {
   /// The page was found to be owned_on_ssd(). True: it is partial now, and stays so while one of its bits
   /// is held.
   [[nodiscard]] bool make_partial(comm::Blocking&, PageId, Location found);
+  enum class Caller : std::uint8_t { pager, worker };
   /// Reads the bytes of blocks that are stored() and not in DRAM into M. ranges: sorted afterwards. The
   /// blocks may become visible as soon as their bytes arrive.
-  void read(comm::Blocking&, std::span<mem::SpillRange> ranges, const mem::View&);
+  void read(comm::Blocking&, std::span<mem::SpillRange> ranges, const mem::View&, Caller = Caller::worker);
   /// Windows of blocks (kPieceBytes) that should be read together with the one at `offset`, or after it; none
   /// if there is little room.
   /// the latter in blocks
@@ -173,7 +174,6 @@ class Tiers final : public PageIn {
   static void on_send_for(void* self, const comm::Message&) noexcept;
   static void on_hand_over(void* self, const comm::Message&) noexcept;
   void note_asked(const QueuedRequest&) noexcept;
-  enum class Caller : std::uint8_t { pager, worker };
   static constexpr std::size_t kMostPagedIn = 65;
   struct Arriving;
   struct Incoming;
@@ -192,7 +192,6 @@ class Tiers final : public PageIn {
   }
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks,
                                      std::uint64_t most_blocks, ReadAhead::Purpose) noexcept;
-  void read(comm::Blocking&, std::span<mem::SpillRange>, Caller, const mem::View& = {});
   static constexpr std::uint64_t kMostPunched = 256;  ///< blocks, at once, unless a page has more
   void punch(std::span<const PageLock>) noexcept;
   struct EvictionBatch;
