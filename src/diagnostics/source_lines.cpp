@@ -29,14 +29,14 @@ constexpr std::size_t kMostPlaces = 256;          ///< of an object
 /// addr2line takes up to the object's size, and this for itself.
 constexpr std::uint64_t kAddr2lineBytes = std::uint64_t{32} << 20;
 
-struct Place {
+struct NamedAddress {
   std::size_t end;  ///< in the text: behind the parenthesis
   std::string object;
   std::uint64_t address;
 };
 
 /// "(/path+0x1234)" that begins at `open`.
-std::optional<Place> place_at(std::string_view text, std::size_t open) {
+std::optional<NamedAddress> place_at(std::string_view text, std::size_t open) {
   const std::size_t close = text.find_first_of(")\n", open);
   if (close == std::string_view::npos || text[close] != ')') return std::nullopt;
   const std::string_view inside = text.substr(open + 1, close - open - 1);
@@ -49,7 +49,7 @@ std::optional<Place> place_at(std::string_view text, std::size_t open) {
   // All are return addresses, so the call is before, but of a crash's first line, which also has the address.
   const std::size_t line = text.rfind('\n', open) + 1;  // npos + 1 is 0
   const bool exact = text.substr(line, 5) == "#0 0x";
-  return Place{close + 1, std::string(inside.substr(0, plus)), exact ? address : address - 1};
+  return NamedAddress{close + 1, std::string(inside.substr(0, plus)), exact ? address : address - 1};
 }
 
 std::string read_until_end(int fd, pid_t child) {
@@ -140,16 +140,16 @@ std::map<std::uint64_t, std::vector<SourceLine>> source_lines(const std::string&
 }
 
 std::string with_source_lines(std::string_view text) {
-  std::vector<Place> places;
+  std::vector<NamedAddress> places;
   for (std::size_t at = text.find('('); at != std::string_view::npos; at = text.find('(', at + 1))
     if (auto place = place_at(text, at)) places.push_back(std::move(*place));
   std::map<std::string, std::vector<std::uint64_t>> addresses;
-  for (const Place& p : places) addresses[p.object].push_back(p.address);
+  for (const NamedAddress& p : places) addresses[p.object].push_back(p.address);
   std::map<std::string, std::map<std::uint64_t, std::vector<SourceLine>>> lines;
   for (const auto& [object, of] : addresses) lines[object] = source_lines(object, of);
   std::string out;
   std::size_t done = 0;
-  for (const Place& p : places) {
+  for (const NamedAddress& p : places) {
     out.append(text.substr(done, p.end - done));
     done = p.end;
     const std::vector<SourceLine>& of = lines[p.object][p.address];

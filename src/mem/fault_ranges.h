@@ -10,15 +10,15 @@
 namespace kasane::mem {
 
 inline void unregister_ranges(const AddressMap& map) noexcept {
-  for (const Window& part : map.parts()) traps::unregister_range(part.at);
+  for (const ViewPart& part : map.parts()) traps::unregister_range(part.at);
 }
 
 inline Result<void> register_ranges(const AddressMap& map, traps::FaultFunction function, void* context,
                                     traps::FaultSignals signals = traps::FaultSignals::segv) {
-  for (const Window& part : map.parts()) {
+  for (const ViewPart& part : map.parts()) {
     auto registered = traps::register_range(part.at, part.bytes, function, context, signals);
     if (registered) continue;
-    for (const Window& before : map.parts()) {
+    for (const ViewPart& before : map.parts()) {
       if (before.at == part.at) break;
       traps::unregister_range(before.at);
     }

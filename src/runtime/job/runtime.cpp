@@ -56,6 +56,7 @@
 #include "runtime/rank/binding.h"
 #include "runtime/rank/fences.h"
 #include "runtime/rank/job_counters.h"
+#include "runtime/rank/layers.h"
 #include "runtime/rank/loaded_objects.h"
 #include "runtime/rank/memory_tiers.h"
 #include "runtime/rank/numa_memory.h"
@@ -63,7 +64,6 @@
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/segments.h"
 #include "runtime/rank/stacks.h"
-#include "runtime/rank/state.h"
 #include "runtime/rank/thread_contexts.h"
 #include "runtime/report/crash.h"
 #include "runtime/report/heap_report.h"
@@ -112,7 +112,7 @@ std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::u
 
 /// What job/ builds beside the rank's own parts, and the steps in which it builds all of them. Destroyed
 /// before those.
-struct Runtime::Job final : Runtime::State {
+struct Runtime::Job final : Runtime::Layers {
   std::shared_ptr<comm::mpi::Library> own_mpi;  ///< attached: the program's
   std::vector<LoadedObject> objects;            ///< loaded before any network library
   std::optional<SharedProcess> shared_process;  ///< null on one rank, and where each rank runs main
@@ -150,14 +150,14 @@ struct Runtime::Job final : Runtime::State {
   std::uint64_t handlers_ns = 0;  ///< when the service thread last released what handlers stored here
   std::atomic<bool> calls_caught{false};
 
-  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
   void begin();
   void catch_calls();
   void begin_catching_on_one_rank() noexcept override;
-  Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
-  Result<void> build_space(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_memory(std::byte* space_base, std::vector<mem::ViewPart> variables);
+  Result<void> build_space(std::byte* space_base, std::vector<mem::ViewPart> variables);
   Result<void> build_directory();
   Result<void> build_tiers();
   Result<void> build_fault_engine();
@@ -220,7 +220,7 @@ struct Runtime::Job final : Runtime::State {
 // ---- construction -----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base,
-                                                 std::vector<mem::Window> variables) {
+                                                 std::vector<mem::ViewPart> variables) {
   auto state = std::make_unique<Job>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
@@ -233,7 +233,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   runtime->make_current();
   if (auto& shared = runtime->job().shared_process) shared->begin(*runtime->job().contexts);
   if (auto attached = attach_malloc(*runtime); !attached) {
-    (void)runtime.release();  // as above
+    (void)runtime.release();  // not destroyed: MPI_Finalize
     return tl::unexpected(std::move(attached.error()));
   }
   runtime->job().begin();
@@ -300,19 +300,19 @@ void Runtime::Job::begin_catching_on_one_rank() noexcept {
   if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
 }
 
-Runtime::Runtime(std::unique_ptr<Job> job) : state_(std::move(job)), direct_(&*this->job().direct) {}
+Runtime::Runtime(std::unique_ptr<Job> job) : layers_(std::move(job)), direct_(&*this->job().direct) {}
 
-Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*state_); }
+Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*layers_); }
 
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
   traps::pass_caught_calls();
   forget_process();
-  state_->engine->stop();  // before what its handler uses
+  layers_->engine->stop();  // before what its handler uses
 }
 
-Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
@@ -434,7 +434,7 @@ Result<void> Runtime::Job::build_engine() {
 }
 
 /// From its end on faults are served.
-Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::ViewPart> variables) {
   KASANE_TRY(build_space(space_base, std::move(variables)));
   KASANE_TRY(build_directory());
   KASANE_TRY(build_tiers());
@@ -447,8 +447,8 @@ Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::
 }
 
 /// The views, and which part of them the stacks of a job on one host are.
-Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
-  mem::place_windows(variables, options.space_bytes);
+Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::ViewPart> variables) {
+  mem::place_parts(variables, options.space_bytes);
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
@@ -625,8 +625,8 @@ Result<void> Runtime::Job::build_access() {
 void Runtime::Job::share_variables() {
   if (raw(rank) != 0) return;
   auto& io = contexts->here().io;
-  for (const mem::Window& window : space->addresses().parts().subspan(1)) {
-    const mem::PageRange pages = directory->pages().in(window.offset, window.bytes);
+  for (const mem::ViewPart& part : space->addresses().parts().subspan(1)) {
+    const mem::PageRange pages = directory->pages().in(part.offset, part.bytes);
     directory->name_fresh(io, PageId{pages.first}, pages.size(), [this](PageId) { return rank; });
   }
 }

@@ -38,8 +38,8 @@ using gas::UsersWord;
 struct FastPath {
   std::atomic<std::size_t> bytes{0};  ///< of the space's own range; 0: every address is private
   std::uintptr_t base = 0;
-  std::uintptr_t windows = 0;  ///< [windows, windows + windows_bytes) has all windows of V
-  std::size_t windows_bytes = 0;
+  std::uintptr_t parts = 0;  ///< [parts, parts + parts_bytes) has all parts of V that lie elsewhere
+  std::size_t parts_bytes = 0;
   const mem::AddressMap* space = nullptr;
   Atomics* atomics = nullptr;
   /// Where atomics have their home at this rank: offsets. None where there are no sequences.
@@ -60,7 +60,7 @@ constinit FastPath g_fast;
 [[gnu::always_inline]] inline bool is_global(const volatile void* p) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   if (at - g_fast.base < g_fast.bytes.load(std::memory_order_relaxed)) return true;
-  return at - g_fast.windows < g_fast.windows_bytes && g_fast.space->contains(const_cast<const void*>(p));
+  return at - g_fast.parts < g_fast.parts_bytes && g_fast.space->contains(const_cast<const void*>(p));
 }
 
 constexpr bool is_relaxed(int order) noexcept { return order == __ATOMIC_RELAXED; }
@@ -115,7 +115,7 @@ template <class Sequence>
   const std::uint32_t* const word =
       offset - g_fast.open_begin < g_fast.open_bytes ? &kOpen : g_fast.blocks + offset / mem::kBlockBytes;
   if (!sequence(word, g_fast.area)) return false;
-  // acquire: as above.
+  // acquire: what the read returned came before.
   if (ordered && order != __ATOMIC_RELEASE &&
       (!used_alone(offset) || __atomic_load_n(g_fast.notices, __ATOMIC_ACQUIRE) != 0)) [[unlikely]]
     finish_read(p);
@@ -421,17 +421,17 @@ void acquire_atomics() noexcept { g_fast.atomics->acquire(); }
 
 void connect_atomics(Atomics* atomics, const AtomicsConnection& c) noexcept {
   g_fast.bytes.store(0);
-  g_fast.windows_bytes = 0;
+  g_fast.parts_bytes = 0;
   if (atomics == nullptr) return;
   g_fast.atomics = atomics;
   const auto parts = c.space->parts();
   g_fast.space = c.space;
   g_fast.base = reinterpret_cast<std::uintptr_t>(parts[0].at);
-  g_fast.windows_bytes = 0;
+  g_fast.parts_bytes = 0;
   if (parts.size() > 1) {  // in the order of their addresses
-    g_fast.windows = reinterpret_cast<std::uintptr_t>(parts[1].at);
-    g_fast.windows_bytes =
-        reinterpret_cast<std::uintptr_t>(parts.back().at) + parts.back().bytes - g_fast.windows;
+    g_fast.parts = reinterpret_cast<std::uintptr_t>(parts[1].at);
+    g_fast.parts_bytes =
+        reinterpret_cast<std::uintptr_t>(parts.back().at) + parts.back().bytes - g_fast.parts;
   }
   for (std::size_t i = 0; i < c.home.size(); ++i) g_fast.home[i] = {c.home[i].begin, c.home[i].bytes};
   g_fast.users = c.users;

@@ -290,7 +290,7 @@ void become_child(const Fork& f) noexcept {
   ult::Pool::forget_process();
   Runtime::forget_process();
   connect_atomics(nullptr, {});
-  for (const mem::Window& part : f.runtime->space().addresses().parts()) {
+  for (const mem::ViewPart& part : f.runtime->space().addresses().parts()) {
     if (::mmap(part.at, part.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
                0) == MAP_FAILED)
       ::_exit(127);

@@ -49,7 +49,7 @@ using traps::copy_named;
 
 Descriptors g_descriptors;  ///< constant before calls are caught
 using NoteCall = void (*)(const CaughtCall&) noexcept;
-constinit NoteCall g_note_call_of_child = nullptr;  ///< likewise
+constinit NoteCall g_note_call_of_child = nullptr;  ///< constant before calls are caught
 
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 
@@ -242,8 +242,8 @@ class Carried {
       case Shape::vectors: return vectors(first);
       case Shape::header: return message(first);
       default:
-        if (entry_.parts != Parts::none && count(first) > part_bytes() && memory_.contains(pointer(first)) &&
-            may_be_cut())
+        if (entry_.pieces != Pieces::none && count(first) > part_bytes() &&
+            memory_.contains(pointer(first)) && may_be_cut())
           return in_parts(first);
         return whole();
     }
@@ -255,7 +255,7 @@ class Carried {
     return static_cast<std::size_t>(a_[m.length]);
   }
   [[nodiscard]] std::size_t part_bytes() const noexcept { return memory_.part_of_calls(); }
-  [[nodiscard]] bool reads() const noexcept { return entry_.parts == Parts::reads; }
+  [[nodiscard]] bool reads() const noexcept { return entry_.pieces == Pieces::reads; }
 
   /// Makes the call, all of whose memory is pinned by pins.
   long make(Pins& pins) noexcept {
@@ -338,8 +338,8 @@ class Carried {
 
   /// Whether a call of more than a part may be made as several.
   [[nodiscard]] bool may_be_cut() noexcept {
-    if (entry_.parts == Parts::sends) return is_stream();
-    return entry_.parts != Parts::none;
+    if (entry_.pieces == Pieces::sends) return is_stream();
+    return entry_.pieces != Pieces::none;
   }
   [[nodiscard]] bool is_stream() noexcept {
     int type = 0, bytes = sizeof type;
@@ -385,7 +385,7 @@ class Carried {
   long vectors(const NamedMemory& m) noexcept {
     Vectors v;
     if (const long error = v.read(memory_, a_[m.argument], count(m)); error != 0) return error;
-    const std::size_t most = entry_.parts == Parts::none ? v.total() : part_bytes();
+    const std::size_t most = entry_.pieces == Pieces::none ? v.total() : part_bytes();
     return over(v, most, [&](bool) {
       Pins pins(memory_);
       v.pin_window(pins, m.way);
@@ -497,7 +497,7 @@ long number_of_this_rank(long opened, long least) noexcept {
   }
   if (g_descriptors.owner(opened) != kNoRank) return opened;
   const bool closes = (traps::issue_call(SYS_fcntl, {opened, F_GETFD, 0, 0, 0, 0}) & FD_CLOEXEC) != 0;
-  for (const Descriptors::Part& part : g_descriptors.own()) {
+  for (const Descriptors::Numbers& part : g_descriptors.own()) {
     if (part.count == 0 || part.first < least) continue;
     const long number =
         traps::issue_call(SYS_fcntl, {opened, closes ? F_DUPFD_CLOEXEC : F_DUPFD, part.first, 0, 0, 0});

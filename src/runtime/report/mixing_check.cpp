@@ -54,7 +54,7 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
       if (changes && !state.owned && state.access != mem::Access::none) {
         coherence_.take(context.io, begin, end - begin);
         const Locked locked(lock_);
-        marks_[raw(block) % kMarks] = {raw(block) + 1, begin, end, coherence_.acquires(), call, site};
+        uses_[raw(block) % kUses] = {raw(block) + 1, begin, end, coherence_.acquires(), call, site};
       }
       begin = end;
     }
@@ -74,10 +74,10 @@ void MixingCheck::report_unreleased(std::uint64_t offset, const char* call, cons
 
 void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
   const std::uint64_t block = raw(mem::block_of(offset)) + 1;
-  Mark mark;
+  DirectUse mark;
   {
     const Locked locked(lock_);
-    Mark& slot = marks_[raw(mem::block_of(offset)) % kMarks];
+    DirectUse& slot = uses_[raw(mem::block_of(offset)) % kUses];
     if (slot.block != block) return;
     mark = slot;
     slot.block = 0;

@@ -111,16 +111,16 @@ PlaceTables::All PlaceTables::read(comm::Blocking& io, std::uint32_t ranks) cons
   return all;
 }
 
-void name_places(std::vector<Place>& places) {
-  std::erase_if(places, [](const Place& place) { return place.code == 0; });
-  std::ranges::sort(places, std::greater<>(), &Place::ns);
+void name_places(std::vector<TimedPlace>& places) {
+  std::erase_if(places, [](const TimedPlace& place) { return place.code == 0; });
+  std::ranges::sort(places, std::greater<>(), &TimedPlace::ns);
   if (places.size() > kNamed) places.resize(kNamed);
   std::map<std::string, std::vector<std::uint64_t>> addresses;
-  for (const Place& place : places)
+  for (const TimedPlace& place : places)
     if (const auto at = code_in_file(place.code - 1)) addresses[at->file].push_back(at->address);
   std::map<std::string, std::map<std::uint64_t, std::vector<diagnostics::SourceLine>>> lines;
   for (const auto& [file, of] : addresses) lines[file] = diagnostics::source_lines(file, of);
-  for (Place& place : places) {
+  for (TimedPlace& place : places) {
     const auto at = code_in_file(place.code - 1);
     CrashText text;
     describe(text, {place.code, false, 1});
@@ -130,7 +130,7 @@ void name_places(std::vector<Place>& places) {
 }
 
 std::string time_table(std::span<const WorkersTime> of_ranks, std::uint32_t workers,
-                       std::span<const Place> places, std::uint64_t lost_ns) {
+                       std::span<const TimedPlace> places, std::uint64_t lost_ns) {
   WorkersTime all;
   for (const WorkersTime& one : of_ranks) {
     all.all_ns += one.all_ns;
@@ -138,7 +138,7 @@ std::string time_table(std::span<const WorkersTime> of_ranks, std::uint32_t work
   }
   if (all.all_ns == 0) return {};
   std::array<std::map<std::string, std::uint64_t>, kAccounts> by_name;
-  for (const Place& place : places) by_name[index(place.account)][place.name] += place.ns;
+  for (const TimedPlace& place : places) by_name[index(place.account)][place.name] += place.ns;
 
   std::string text = fmt::format("\nwhere the time of {} worker{} went\n", of_ranks.size() * workers,
                                  of_ranks.size() * workers == 1 ? "" : "s");

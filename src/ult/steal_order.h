@@ -20,12 +20,12 @@ namespace kasane::ult {
 
 /// Of: what stands for a worker.
 template <class Of>
-class Victims {
+class StealOrder {
  public:
   /// Nobody.
-  Victims() = default;
+  StealOrder() = default;
   /// all: the rank's workers; own: the place of the thief. nodes: of each worker; empty: all are on one.
-  Victims(std::uint32_t own, std::span<const Of> all, std::span<const std::uint32_t> nodes) {
+  StealOrder(std::uint32_t own, std::span<const Of> all, std::span<const std::uint32_t> nodes) {
     const auto near = [&](std::size_t w) { return nodes.empty() || nodes[w] == nodes[own]; };
     for (const bool wanted : {true, false}) {
       for (std::size_t w = 0; w < all.size(); ++w)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which a worker asks the others of its rank: alone, and as a pool's thieves show it.
-#include "ult/victims.h"
+#include "ult/steal_order.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@
 namespace kasane::ult {
 namespace {
 
-using Numbered = Victims<std::uint32_t>;
+using Numbered = StealOrder<std::uint32_t>;
 
 Numbered victims_of(std::uint32_t own, std::uint32_t workers, std::span<const std::uint32_t> nodes) {
   std::vector<std::uint32_t> all(workers);
@@ -46,7 +46,7 @@ void spin_until(Condition condition) {
   }
 }
 
-TEST(WorkerVictims, EveryOtherWorkerOnceThoseOfTheNodeFirst) {
+TEST(StealOrder, EveryOtherWorkerOnceThoseOfTheNodeFirst) {
   const std::vector<std::uint32_t> nodes{0, 1, 0, 7, 1, 0};
   Random random(3);
   for (std::uint32_t own = 0; own < nodes.size(); ++own) {
@@ -65,7 +65,7 @@ TEST(WorkerVictims, EveryOtherWorkerOnceThoseOfTheNodeFirst) {
   }
 }
 
-TEST(WorkerVictims, EachIsFirstAsOftenWithinTheNode) {
+TEST(StealOrder, EachIsFirstAsOftenWithinTheNode) {
   const std::vector<std::uint32_t> nodes{0, 1, 0, 1, 0};
   Random random(5);
   constexpr unsigned kRounds = 3000;
@@ -78,7 +78,7 @@ TEST(WorkerVictims, EachIsFirstAsOftenWithinTheNode) {
   }
 }
 
-TEST(WorkerVictims, ARoundEndsWithTheFirstThatHasWork) {
+TEST(StealOrder, ARoundEndsWithTheFirstThatHasWork) {
   const Numbered victims = victims_of(2, 4, {});
   unsigned asked = 0;
   const SlotId slot = victims.round([](std::uint32_t) { return 1u; },
@@ -96,7 +96,7 @@ TEST(WorkerVictims, ARoundEndsWithTheFirstThatHasWork) {
 
 // Three workers, each with a thread. Those of one worker on either node leave a continuation to be stolen;
 // the third worker has nothing else to do, and so takes that of its node.
-TEST(WorkerVictims, AThiefTakesWorkOfItsNodeFirst) {
+TEST(StealOrder, AThiefTakesWorkOfItsNodeFirst) {
   constexpr std::uint32_t kVictimNear = 0, kVictimFar = 1, kThief = 2;
   TestPool pool(3, /*slots=*/256, std::vector<std::uint32_t>{0, 1, 0});
   for (int round = 0; round < 30; ++round) {
@@ -129,7 +129,7 @@ TEST(WorkerVictims, AThiefTakesWorkOfItsNodeFirst) {
   }
 }
 
-TEST(WorkerVictims, WorkOfOtherNodesIsTakenWhereTheOwnHasNone) {
+TEST(StealOrder, WorkOfOtherNodesIsTakenWhereTheOwnHasNone) {
   TestPool pool(2, /*slots=*/4096, std::vector<std::uint32_t>{0, 1});
   unsigned answer = 0;
   pool.run([&] {
@@ -144,7 +144,7 @@ TEST(WorkerVictims, WorkOfOtherNodesIsTakenWhereTheOwnHasNone) {
   EXPECT_GT(pool.total(&Counters::steals_local), 0u);
 }
 
-TEST(WorkerVictims, ATableOfAnotherLengthIsRefused) {
+TEST(StealOrder, ATableOfAnotherLengthIsRefused) {
   const Pages region(threads_region_bytes(2, 64)), stacks(64 * 64 * 1024);
   std::vector<Counters> counters(2);
   Config config;

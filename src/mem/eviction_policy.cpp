@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "mem/eviction.h"
+#include "mem/eviction_policy.h"
 
 #include <algorithm>
 

@@ -37,7 +37,7 @@
 
 namespace kasane::runtime {
 
-struct Runtime::State : CallMemory {
+struct Runtime::Layers : CallMemory {
   Options options;
   bool attached = false;  ///< no pool, scheduler, stacks and fences
   Rank rank{0};
@@ -60,7 +60,7 @@ struct Runtime::State : CallMemory {
   std::unique_ptr<gas::DirectAccess> access;
   std::optional<dsm::Coherence> coherence;
   std::optional<gas::GiveService> give_service;
-  /// as in segments
+  /// in the order of Segments::heaps
   std::array<std::optional<gas::Heap>, std::tuple_size_v<decltype(Segments::heaps)>> heaps;
   std::vector<std::unique_ptr<gas::Heap>> pools;
   std::optional<NumaMemory> numa;
@@ -82,10 +82,10 @@ struct Runtime::State : CallMemory {
   std::uint64_t roots = 0;  ///< root threads started, by main
   std::byte* main_stack_low = nullptr;
 
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  virtual ~State() = default;
+  Layers() = default;
+  Layers(const Layers&) = delete;
+  Layers& operator=(const Layers&) = delete;
+  virtual ~Layers() = default;
 
   [[nodiscard]] bool contains(const void* p) const noexcept override { return space->contains(p); }
   [[nodiscard]] bool in_open_stacks(const void* p) const noexcept override;
