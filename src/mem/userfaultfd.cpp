@@ -16,7 +16,6 @@
 #include <cerrno>
 #include <string>
 #include <system_error>
-#include <utility>
 
 #include "base/memory_file.h"
 #include "base/renumbered.h"
@@ -129,22 +128,16 @@ Result<Userfaultfd> Userfaultfd::open(Delivery delivery) {
               std::string("the kernel's userfaultfd has no ") + (missing != nullptr ? missing : "UFFD_API"));
 }
 
-Userfaultfd::Userfaultfd(Userfaultfd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-
-Userfaultfd::~Userfaultfd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 int Userfaultfd::add(std::byte* address, std::size_t bytes) const noexcept {
   uffdio_register r{};
   r.range = range_of(address, bytes);
   r.mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
-  return call(fd_, UFFDIO_REGISTER, r);
+  return call(fd_.get(), UFFDIO_REGISTER, r);
 }
 
 int Userfaultfd::remove(std::byte* address, std::size_t bytes) const noexcept {
   uffdio_range r = range_of(address, bytes);
-  return call(fd_, UFFDIO_UNREGISTER, r);
+  return call(fd_.get(), UFFDIO_UNREGISTER, r);
 }
 
 int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::size_t& done) const noexcept {
@@ -152,7 +145,7 @@ int Userfaultfd::map(std::byte* address, std::size_t bytes, bool protect, std::s
     uffdio_continue c{};
     c.range = range_of(address + at, bytes - at);
     c.mode = UFFDIO_CONTINUE_MODE_DONTWAKE | (protect ? kContinueModeWp : 0);
-    const int result = call(fd_, UFFDIO_CONTINUE, c);
+    const int result = call(fd_.get(), UFFDIO_CONTINUE, c);
     mapped = c.mapped;
     return result;
   });
@@ -163,7 +156,7 @@ int Userfaultfd::make(std::byte* address, std::size_t bytes, std::size_t& done) 
     uffdio_zeropage z{};
     z.range = range_of(address + at, bytes - at);
     z.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE;
-    const int result = call(fd_, UFFDIO_ZEROPAGE, z);
+    const int result = call(fd_.get(), UFFDIO_ZEROPAGE, z);
     made = z.zeropage;
     return result;
   });
@@ -177,7 +170,7 @@ int Userfaultfd::copy(std::byte* address, const std::byte* from, std::size_t byt
     c.src = reinterpret_cast<std::uintptr_t>(from + at);
     c.len = bytes - at;
     c.mode = UFFDIO_COPY_MODE_DONTWAKE | (protect ? UFFDIO_COPY_MODE_WP : 0);
-    const int result = call(fd_, UFFDIO_COPY, c);
+    const int result = call(fd_.get(), UFFDIO_COPY, c);
     copied = c.copy;
     return result;
   });
@@ -189,7 +182,7 @@ int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const n
   // Never both flags. With DONTWAKE the call that removes protection wakes no thread.
   w.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : UFFDIO_WRITEPROTECT_MODE_DONTWAKE;
   int result;
-  while ((result = call(fd_, UFFDIO_WRITEPROTECT, w)) == EAGAIN) {
+  while ((result = call(fd_.get(), UFFDIO_WRITEPROTECT, w)) == EAGAIN) {
   }
   return result;
 }
@@ -197,7 +190,7 @@ int Userfaultfd::protect(std::byte* address, std::size_t bytes, bool on) const n
 std::size_t Userfaultfd::receive(std::span<UserFault> faults) const noexcept {
   std::array<uffd_msg, 16> messages;
   const ssize_t got =
-      ::read(fd_, messages.data(), std::min(faults.size(), messages.size()) * sizeof(uffd_msg));
+      ::read(fd_.get(), messages.data(), std::min(faults.size(), messages.size()) * sizeof(uffd_msg));
   std::size_t n = 0;
   for (const uffd_msg& m :
        std::span(messages.data(), got > 0 ? static_cast<std::size_t>(got) / sizeof(uffd_msg) : 0)) {
@@ -211,7 +204,7 @@ std::size_t Userfaultfd::receive(std::span<UserFault> faults) const noexcept {
 
 void Userfaultfd::wake(std::byte* address, std::size_t bytes) const noexcept {
   uffdio_range r = range_of(address, bytes);
-  static_cast<void>(call(fd_, UFFDIO_WAKE, r));
+  static_cast<void>(call(fd_.get(), UFFDIO_WAKE, r));
 }
 
 std::string probe_userfaultfd(Delivery delivery) {

@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 
+#include "base/owned_fd.h"
 #include "base/result.h"
 
 namespace kasane::mem {
@@ -34,15 +35,12 @@ struct UserFault {
   bool write;
 };
 
+/// When it ends, its ranges become plain mappings.
 class Userfaultfd {
  public:
   /// Errc::unsupported with what is missing: userfaultfd itself (old kernel, seccomp), privileges
   /// (Delivery::thread), or one of its features.
   static Result<Userfaultfd> open(Delivery);
-  Userfaultfd(Userfaultfd&&) noexcept;
-  Userfaultfd& operator=(Userfaultfd&&) = delete;
-  /// Takes its ranges back: they become plain mappings.
-  ~Userfaultfd();
 
   /// Faults of the range come to this userfaultfd from now on; its translations stay as they are. Splits and
   /// merges mappings; ENOMEM: too many.
@@ -69,14 +67,14 @@ class Userfaultfd {
   /// Delivery::thread: returns the faults that were not received yet, and their number. Never waits: poll()
   /// the descriptor. Each fault comes once, unless its thread wakes and faults again.
   [[nodiscard]] std::size_t receive(std::span<UserFault>) const noexcept;
-  [[nodiscard]] int descriptor() const noexcept { return fd_; }
+  [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
   /// All threads that sleep for a page of the range repeat their access. Only this and remove() wake them, so
   /// a faulting thread goes on after the serving thread has ended its step.
   void wake(std::byte* address, std::size_t bytes) const noexcept;
 
  private:
   explicit Userfaultfd(int fd) noexcept : fd_(fd) {}
-  int fd_;
+  OwnedFd fd_;
 };
 
 /// Tries what the engine needs on a page of its own. Empty: all is there; else what is missing.

@@ -21,7 +21,7 @@ TEST(CallTable, SaysWhatACallNames) {
   EXPECT_EQ(read->memory[0].length, 2);
   EXPECT_EQ(read->memory[0].way, Way::out);
   EXPECT_EQ(read->offset, 3);
-  EXPECT_EQ(read->parts, Parts::reads);
+  EXPECT_EQ(read->pieces, Pieces::reads);
   EXPECT_EQ(find_call(SYS_getpid), nullptr);
   EXPECT_EQ(find_call(-1), nullptr);
   EXPECT_EQ(find_call(100000), nullptr);
@@ -33,7 +33,7 @@ TEST(CallTable, SaysWhatACallNames) {
 TEST(CallTable, WhatIsMadeInPartsCanBeCut) {
   for (long number = 0; number < 512; ++number) {
     const CallEntry* const entry = find_call(number);
-    if (entry == nullptr || entry->parts == Parts::none) continue;
+    if (entry == nullptr || entry->pieces == Pieces::none) continue;
     const Shape shape = entry->memory[0].shape;
     EXPECT_TRUE(shape == Shape::items || shape == Shape::vectors || shape == Shape::header) << entry->name;
     if (shape == Shape::items) {
@@ -55,7 +55,7 @@ TEST(Descriptors, EachNumberIsOneRanks) {
     std::map<long, std::uint32_t> owner;
     for (std::uint32_t r = 0; r < ranks; ++r) {
       const Descriptors d(ranks, Rank{r}, 20000);
-      for (const Descriptors::Part& part : d.own())
+      for (const Descriptors::Numbers& part : d.own())
         for (std::uint32_t i = 0; i < part.count; ++i) {
           const long number = part.first + i;
           EXPECT_TRUE(owner.emplace(number, r).second);
