@@ -30,7 +30,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
+#include "comm/collectives/over_transport.h"
 #include "comm/engine/engine.h"
 #include "comm/offload/offloader.h"
 #include "comm/shm/shm_transport.h"

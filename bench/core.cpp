@@ -24,7 +24,8 @@ void append(std::vector<Row>& rows, std::vector<Row> more) {
 
 int main(int argc, char** argv) {
   kasane::bench::CommandLine line("core", "smaller sizes and fewer repetitions: seconds instead of minutes");
-  line.names("groups of cases", {"fork-join", "steal", "lock", "turns", "atomics", "calls", "pages", "apps"});
+  line.names("groups of cases",
+             {"fork-join", "steal", "lock", "turns", "touch", "atomics", "calls", "pages", "apps"});
   line.names(kEngines, {"uffd", "mprotect", "uffd-thread"});
   line.repetitions("1 to 9 by the group, with --quick 1 to 3");
   if (const auto status = line.parse(argc, argv)) return *status;
@@ -50,6 +51,10 @@ int main(int argc, char** argv) {
     if (line.wants("turns")) {
       std::fputs("turns: two std::threads that hand a turn to each other by a condition …\n", stderr);
       append(rows, kasane::bench::core_turns(quick, repetitions, kasane::bench::kasane_command(), here));
+    }
+    if (line.wants("touch")) {
+      std::fputs("touch: first stores to new memory …\n", stderr);
+      append(rows, kasane::bench::core_touch(quick, repetitions, kasane::bench::kasane_command(), here));
     }
     if (line.wants("atomics")) {
       std::fputs("atomics: std::atomic of one rank, and of two at once …\n", stderr);

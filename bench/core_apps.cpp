@@ -103,6 +103,38 @@ std::vector<Row> core_turns(bool quick, std::optional<unsigned> asked, const std
   return rows;
 }
 
+std::vector<Row> core_touch(bool quick, std::optional<unsigned> asked, const std::string& command,
+                            const std::string& players) {
+  struct Way {
+    std::string system, command;
+    unsigned ranks;
+    std::array<std::vector<double>, 4> values = {};
+  };
+  constexpr std::array<std::pair<const char*, const char*>, 4> kCases{{{"touch-row", "us"},
+                                                                       {"touch-rows-memory", "MiB"},
+                                                                       {"touch-in-order", "us"},
+                                                                       {"touch-at-random", "us"}}};
+  const std::string run = command + " run --workers 1 -n ";
+  Way ways[] = {{"kernel", players + "/player-touch-std", 1},
+                {"kasane", run + "1 -- " + players + "/player-touch", 1},
+                {"kasane", run + "2 -- " + players + "/player-touch", 2}};
+  const unsigned repetitions = asked.value_or(quick ? 1 : 5);
+  const std::uint64_t mebibytes = quick ? 16 : 256;
+  for (unsigned turn = 0; turn < repetitions; ++turn) {
+    for (Way& way : ways) {
+      const auto values = run_app(way.command + " " + std::to_string(mebibytes),
+                                  {"/row", "/rows_mib", "/in_order", "/at_random"});
+      for (std::size_t i = 0; i < kCases.size(); ++i) way.values[i].push_back(values.at(i));
+    }
+  }
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < kCases.size(); ++i)
+    for (const Way& way : ways)
+      rows.push_back({"core", kCases[i].first, way.system, way.ranks, 1, mebibytes << 20,
+                      median(way.values[i]), kCases[i].second, repetitions});
+  return rows;
+}
+
 std::vector<Row> core_calls(bool quick, std::optional<unsigned> asked, const std::string& command,
                             const std::string& players) {
   struct Way {

@@ -36,6 +36,13 @@ std::vector<Row> core_lock(bool quick, std::optional<unsigned> repetitions, cons
 std::vector<Row> core_turns(bool quick, std::optional<unsigned> repetitions, const std::string& command,
                             const std::string& players);
 
+/// Rows suite "core", first stores to new memory of so many bytes (`bytes`): cases "touch-row" (2 KiB of each
+/// 64 KiB and 16 bytes), "touch-in-order" and "touch-at-random" (a byte of each 4 KiB), unit "us", and
+/// "touch-rows-memory", what the rows took, unit "MiB": systems "kasane", of one rank and of two, and
+/// "kernel", the same program without Kasane. players: the folder of player-touch and player-touch-std.
+std::vector<Row> core_touch(bool quick, std::optional<unsigned> repetitions, const std::string& command,
+                            const std::string& players);
+
 /// Rows suite "core", cases "atomic-add", "atomic-load", "atomic-compare" and, of two ranks that add at once,
 /// "atomic-count" (relaxed), "atomic-count-ordered"; unit "ns": systems "kasane" and, of one rank, "inline".
 /// players: the folder of player-atomics.

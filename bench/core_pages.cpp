@@ -16,9 +16,9 @@
 #include "median.h"
 #include "mem/engines.h"
 #include "mem/fault_threads.h"
-#include "mem/signal_dispatch.h"
 #include "mem/userfaultfd.h"
 #include "run_app.h"
+#include "traps/signal_dispatch.h"
 
 namespace kasane::bench {
 namespace {
@@ -102,13 +102,13 @@ double measure_fault_uffd(int file, std::size_t blocks, const std::vector<std::s
       ::mmap(nullptr, blocks * kBlockBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   KASANE_CHECK(uffd.add(base, blocks * kBlockBytes) == 0);
   KASANE_CHECK(
-      mem::register_range(base, blocks * kBlockBytes, map_block, &uffd, mem::FaultSignals::segv_and_bus)
+      traps::register_range(base, blocks * kBlockBytes, map_block, &uffd, traps::FaultSignals::segv_and_bus)
           .has_value());
   const std::uint64_t start = now_ns();
   for (const std::size_t b : order)
     static_cast<void>(*static_cast<volatile std::byte*>(base + b * kBlockBytes));
   const std::uint64_t end = now_ns();
-  mem::unregister_range(base);
+  traps::unregister_range(base);
   ::munmap(base, blocks * kBlockBytes);
   return us(end - start, blocks);
 }
@@ -132,7 +132,7 @@ void measure_limits(Limits& limits, std::size_t blocks, const std::vector<std::s
   auto* base =
       static_cast<volatile char*>(::mmap(nullptr, blocks * kBlockBytes, PROT_NONE, MAP_SHARED, fd, 0));
   KASANE_CHECK(
-      mem::register_range(const_cast<char*>(base), blocks * kBlockBytes, open_block, nullptr).has_value());
+      traps::register_range(const_cast<char*>(base), blocks * kBlockBytes, open_block, nullptr).has_value());
   const std::uint64_t start = now_ns();
   for (const std::size_t b : order) static_cast<void>(base[b * kBlockBytes]);
   limits.fault.push_back(us(now_ns() - start, blocks));
@@ -141,7 +141,7 @@ void measure_limits(Limits& limits, std::size_t blocks, const std::vector<std::s
   for (const std::size_t b : order)
     KASANE_CHECK(::mprotect(const_cast<char*>(base) + b * kBlockBytes, kBlockBytes, PROT_READ) == 0);
   limits.protect.push_back(us(now_ns() - again, blocks));
-  mem::unregister_range(const_cast<char*>(base));
+  traps::unregister_range(const_cast<char*>(base));
   ::munmap(const_cast<char*>(base), blocks * kBlockBytes);
   if (mem::probe_userfaultfd(mem::Delivery::in_place).empty())
     limits.fault_uffd.push_back(measure_fault_uffd(fd, blocks, order));

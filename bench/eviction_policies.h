@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The eviction policies that kasane bench eviction compares: those of the runtime (mem/eviction.h) and
+// The eviction policies that kasane bench eviction compares: those of the runtime (mem/eviction_policy.h) and
 // others, which only this comparison has.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mem/eviction.h"
+#include "mem/eviction_policy.h"
 
 namespace kasane::bench {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the calling OS thread runs: user code or the runtime. Two bytes of each OS thread say it. The kernel
 // reads the first at each system call of a thread for which catching is switched on (Syscall User Dispatch;
-// mem/caught_calls.h), the handler of the program's signals the second (runtime/process/signals.h).
+// traps/caught_calls.h), the handler of the program's signals the second (runtime/process/signals.h).
 //
 //             system calls   signals   where
 //   caught    are caught     run       user code: a buffer may lie in global memory that is absent

@@ -20,12 +20,12 @@ class Divisor {
   /// d > 0
   explicit constexpr Divisor(std::uint32_t d) noexcept : d_(d), m_(~std::uint64_t{0} / d) {}
 
-  struct Parts {
+  struct Division {
     std::uint64_t quotient;
     std::uint32_t remainder;
   };
   /// (n + 1) · d < 2^64
-  [[nodiscard]] constexpr Parts divide(std::uint64_t n) const noexcept {
+  [[nodiscard]] constexpr Division divide(std::uint64_t n) const noexcept {
     __extension__ using Wide = unsigned __int128;
     const auto quotient = static_cast<std::uint64_t>(Wide{n + 1} * m_ >> 64);
     return {quotient, static_cast<std::uint32_t>(n - quotient * d_)};

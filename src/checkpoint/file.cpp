@@ -321,19 +321,9 @@ FileResult<OldFile> OldFile::open(const std::string& path) {
   return file;
 }
 
-OldFile::OldFile(OldFile&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      path_(std::move(other.path_)),
-      header_(other.header_),
-      table_(std::move(other.table_)) {}
-
-OldFile::~OldFile() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 FileResult<void> OldFile::read(std::span<std::byte> bytes, std::uint64_t first) const {
   const FileLayout layout(header_.contents().bytes());
-  const int number = read_all(fd_, bytes, layout.offset_of(first));
+  const int number = read_all(fd_.get(), bytes, layout.offset_of(first));
   if (number != 0) {
     return number < 0
                ? refuse(EIO,

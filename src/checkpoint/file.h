@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/owned_fd.h"
 #include "checkpoint/error.h"
 #include "checkpoint/format.h"
 
@@ -62,9 +63,6 @@ void abandon(NewFile&, const std::string& path) noexcept;
 class OldFile {
  public:
   [[nodiscard]] static FileResult<OldFile> open(const std::string& path);
-  OldFile(OldFile&& other) noexcept;
-  OldFile& operator=(OldFile&&) = delete;
-  ~OldFile();
 
   [[nodiscard]] const Header& header() const noexcept { return header_; }
   [[nodiscard]] bool is_hole(std::uint64_t chunk) const noexcept { return table_[chunk] == 0; }
@@ -73,7 +71,7 @@ class OldFile {
 
  private:
   OldFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  int fd_;
+  OwnedFd fd_;
   std::string path_;
   Header header_{};
   std::vector<std::uint64_t> table_;

@@ -21,11 +21,11 @@ template <class Word>
     case AtomicOp::fetch_and: return word.fetch_and(operand, std::memory_order_seq_cst);
     case AtomicOp::fetch_or: return word.fetch_or(operand, std::memory_order_seq_cst);
     case AtomicOp::fetch_xor: return word.fetch_xor(operand, std::memory_order_seq_cst);
-    // seq_cst: as above
+    // seq_cst: a store to one word before a load of another
     case AtomicOp::swap: return word.exchange(operand, std::memory_order_seq_cst);
     case AtomicOp::compare_swap: break;
   }
-  // seq_cst: as above
+  // seq_cst: a store to one word before a load of another
   word.compare_exchange_strong(compare, operand, std::memory_order_seq_cst);
   return compare;
 }

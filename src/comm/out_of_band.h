@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks exchange before (and beside) the transport that they build: addresses, keys, locations. Every
 // rank's bytes go to all ranks; it need not be fast. It uses the host's shared memory for ranks that were
-// forked together (OverTransport), and MPI for ranks that mpirun started.
+// forked together (collectives/over_transport.h), and MPI for ranks that mpirun started.
 //
 // Thread safety: one thread a rank; collective: every rank makes the same calls in the same order. At start
 // and in attach() only.
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,25 +39,6 @@ class OutOfBand {
 
  private:
   Transport* built_ = nullptr;
-};
-
-class Collectives;
-
-/// Over an existing transport.
-class OverTransport final : public OutOfBand {
- public:
-  /// collectives: of the same transport; both outlive this.
-  OverTransport(Transport& transport, Collectives& collectives) noexcept
-      : transport_(transport), collectives_(collectives) {}
-  [[nodiscard]] Rank rank() const noexcept override { return transport_.rank(); }
-  [[nodiscard]] std::uint32_t ranks() const noexcept override { return transport_.ranks(); }
-  Result<std::vector<std::string>> allgather(std::string_view mine) override;
-
- private:
-  struct WaitsForBoth;
-  void gather(std::span<const std::byte> mine, std::span<std::byte> all);
-  Transport& transport_;
-  Collectives& collectives_;
 };
 
 }  // namespace kasane::comm

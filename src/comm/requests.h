@@ -35,12 +35,12 @@ class Requests {
     io_.waiter().until([&] {
       if (posted) return true;
       collect();
-      for (Open& open : open_) {
-        if (open.taken) continue;
-        open.pending = PendingReply{.doorbell_delay_ns = doorbell_delay_ns_, .into = answer.into};
-        posted = open.taken = io_.transport().request(to, handler, payload, open.pending) != Post::again;
-        open.answer = answer;
-        open_count_ += posted ? 1 : 0;
+      for (Posted& p : posted_) {
+        if (p.taken) continue;
+        p.pending = PendingReply{.doorbell_delay_ns = doorbell_delay_ns_, .into = answer.into};
+        posted = p.taken = io_.transport().request(to, handler, payload, p.pending) != Post::again;
+        p.answer = answer;
+        posted_count_ += posted ? 1 : 0;
         return posted;
       }
       return false;
@@ -50,34 +50,34 @@ class Requests {
   void await() {
     io_.waiter().until([this] {
       collect();
-      return open_count_ == 0;
+      return posted_count_ == 0;
     });
   }
 
  private:
   static constexpr std::size_t kAtOnce = 32;
-  struct Open {
+  struct Posted {
     PendingReply pending;
     AnswerPlace answer;
     bool taken = false;
   };
 
   void collect() {
-    if (open_count_ == 0) return;
-    for (Open& open : open_) {
+    if (posted_count_ == 0) return;
+    for (Posted& p : posted_) {
       std::uint64_t value = 0;
-      if (!open.taken || !io_.transport().test(open.pending, &value)) continue;
-      open.taken = false;
-      --open_count_;
-      if (open.answer.value != nullptr) *open.answer.value = value;
-      if (open.answer.brought != nullptr) *open.answer.brought = open.pending.brought;
+      if (!p.taken || !io_.transport().test(p.pending, &value)) continue;
+      p.taken = false;
+      --posted_count_;
+      if (p.answer.value != nullptr) *p.answer.value = value;
+      if (p.answer.brought != nullptr) *p.answer.brought = p.pending.brought;
     }
   }
 
   Blocking& io_;
   const std::uint32_t doorbell_delay_ns_;
-  std::array<Open, kAtOnce> open_{};
-  std::size_t open_count_ = 0;
+  std::array<Posted, kAtOnce> posted_{};
+  std::size_t posted_count_ = 0;
 };
 
 /// post(requests, i, answer) for each of the answers; those that are `again` are asked for again. What needs

@@ -3,7 +3,7 @@
 // (views.cpp), and for a fault whose sweep leaves its page (faults.cpp).
 //
 //   claim free blocks, in order, without waiting     a claimed block ends the row
-//   look up the pages                                blocks of pages that cannot be read now are unclaimed
+//   look up the pages                                blocks of pages that cannot be read now are given back
 //   join the readers of all pages; read all blocks   comm::Batch
 //   make twins; set access rights in runs; finish
 //
@@ -15,13 +15,13 @@
 #include <optional>
 #include <span>
 
-#include "dsm/coherence.h"
+#include "dsm/faults.h"
 #include "dsm/last_seen.h"
 
 namespace kasane::dsm {
 
 /// What blocks are gathered for.
-struct Coherence::Wanted {
+struct Wanted {
   BlockEvent inside, beside;         ///< for blocks that lie in the range as a whole; for others
   std::uint64_t begin = 0, end = 0;  ///< offsets
 
@@ -35,29 +35,25 @@ struct Coherence::Wanted {
   }
 };
 
-class Coherence::Gathering {
+class Gathering {
  public:
-  static constexpr std::uint64_t kMostBlocks = 512;  ///< blocks that are claimed at once
+  static constexpr std::uint64_t kMostBlocks = Held::kMost;  ///< that are claimed at once
 
-  /// Blocks of a view: up to kMostBlocks in a row, from `first` to the end of the range.
-  Gathering(Coherence& coherence, ThreadContext& ctx, const Wanted& wanted, BlockId first) noexcept
-      : c_(coherence), ctx_(ctx), wanted_(wanted), blocks_(first, 1, 0) {}
-  /// Blocks of a fault's sweep, which the caller has claimed. b: the faulting block.
-  Gathering(Coherence& coherence, ThreadContext& ctx, const Wanted& wanted, const Stripe& claimed,
-            BlockId b) noexcept
-      : c_(coherence),
-        ctx_(ctx),
-        wanted_(wanted),
-        blocks_(claimed),
-        faulting_(b == claimed.first ? 0 : claimed.count - 1) {}
+  /// Blocks of a view: up to kMostBlocks in a row, from the first of `row`, which is empty, to the end of the
+  /// range.
+  Gathering(Faults& faults, ThreadContext& ctx, const Wanted& wanted, Held& row) noexcept
+      : f_(faults), ctx_(ctx), wanted_(wanted), held_(row) {}
+  /// Blocks of a fault's sweep. b: the faulting block, the first or the last one.
+  Gathering(Faults& faults, ThreadContext& ctx, const Wanted& wanted, Held& sweep, BlockId b) noexcept
+      : f_(faults), ctx_(ctx), wanted_(wanted), held_(sweep), faulting_(sweep.index_of(b)) {}
 
-  /// Serves the blocks that can be served together, and unclaims the others. Of a sweep, the blocks of b's
-  /// page stay claimed by the caller if b was not served.
+  /// Serves the blocks that can be served together, and gives the others back. Of a sweep, the blocks of b's
+  /// page stay held if b was not served.
   void gather();
   /// Blocks that were looked at.
-  [[nodiscard]] std::uint64_t count() const noexcept { return blocks_.count; }
+  [[nodiscard]] std::uint64_t count() const noexcept { return held_.size(); }
   [[nodiscard]] bool served(std::uint64_t i) const noexcept { return served_[i]; }
-  [[nodiscard]] BlockId block(std::uint64_t i) const noexcept { return blocks_[i]; }
+  [[nodiscard]] BlockId block(std::uint64_t i) const noexcept { return held_[i]; }
   /// Of a sweep: how many blocks in a row, from b on, were served.
   [[nodiscard]] std::uint32_t served_in_a_row() const noexcept;
 
@@ -76,7 +72,7 @@ class Coherence::Gathering {
   [[nodiscard]] bool sweeps() const noexcept { return faulting_ != kNone; }
   [[nodiscard]] BlockStep step(std::uint64_t i) const noexcept;
   [[nodiscard]] bool fetches(std::uint64_t i) const noexcept {
-    return held_[i] && step(i).actions[0] == Action::fetch;
+    return held_.has(i) && step(i).actions[0] == Action::fetch;
   }
   [[nodiscard]] bool missing(std::uint64_t i) const noexcept;
   [[nodiscard]] std::span<gas::Sharing::Joining> joining() noexcept { return {joining_.data(), joiners_}; }
@@ -87,22 +83,21 @@ class Coherence::Gathering {
   std::uint64_t fill(const Part&) noexcept;
   void read_pages();
   void read(comm::Batch&, Part&);
-  void unclaim(const Part&) noexcept;
+  void give_back(const Part&) noexcept;
   void read_ahead();
   void read_back();
   void open() noexcept;
-  void open_run(std::uint64_t first, std::uint64_t end) noexcept;
 
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
 
-  Coherence& c_;
+  Faults& f_;
   ThreadContext& ctx_;
   const Wanted wanted_;
-  Stripe blocks_;
-  const std::uint32_t faulting_ = kNone;  ///< of a sweep: b's index in it; the sweep goes on from there
-  std::bitset<kMostBlocks> held_;         ///< claimed blocks with something to do
+  Held& held_;                            ///< blocks with something to do
+  const std::uint64_t faulting_ = kNone;  ///< of a sweep: b's index in it; the sweep goes on from there
+  const Part* left_ = nullptr;            ///< of a sweep: b's page could not be read, and stays held
   std::bitset<kMostBlocks> served_;
-  std::bitset<kMostBlocks> on_ssd_;  ///< claimed blocks whose bytes are in this rank's spill file
+  std::bitset<kMostBlocks> on_ssd_;  ///< held blocks whose bytes are in this rank's spill file
   std::array<Part, kMostPages> part_;
   std::size_t parts_ = 0, joiners_ = 0;
   std::array<gas::Sharing::Joining, kMostPages> joining_;

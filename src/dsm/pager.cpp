@@ -112,14 +112,14 @@ void Pager::check_tables(Counters* counters) {
     return;
   }
   const std::uint64_t ranges = residency_.give_tables_back(
-      [this](mem::BlockRange range) { return coherence_.give_tables_back(range); });
+      [this](mem::BlockRange range) { return coherence_.blocks.give_tables_back(range); });
   std::uint64_t left = residency_.measure_tables();
   // New tables may have been made meanwhile, so the difference is too small.
   std::uint64_t leaving =
       std::min(before, std::max(ranges * mem::PageTables::kPresumed, before - std::min(before, left)));
   // More than half stays: they map other ranks' frames, or nothing else can be freed.
   if (tables_most_ == 0 || left > before / 2) {
-    coherence_.give_back_tables_of_others();
+    coherence_.tiering.give_back_tables_of_others();
     const std::uint64_t now = residency_.measure_tables();
     leaving += left - std::min(left, now);
     left = now;
@@ -127,7 +127,7 @@ void Pager::check_tables(Counters* counters) {
   residency_.note_leaving_tables(leaving);
   if (tables_most_ == 0 || left > residency_.share() / 2 || residency_.leaving_tables() >= many)
     residency_.see_off_tables();
-  coherence_.wake_waiting();
+  coherence_.blocks.wake_waiting();
   if (counters != nullptr) count(counters->tables_given_back, ranges);
   tables_most_ = left + step(left);
   check_what_stays();
@@ -184,7 +184,7 @@ bool Pager::ready() {
       std::min(residency_.total() / 2, directory_.pages().count()), 1 << 12, 1u << 30));
   turnover_.emplace(page_set());
   arming_ = std::make_unique<mem::Arming>(
-      page_set(), [this](std::span<const PageId> pages) { coherence_.retire(pages); });
+      page_set(), [this](std::span<const PageId> pages) { coherence_.tiering.retire(pages); });
   make(usual_, std::make_unique<mem::S3Fifo>(room_, static_cast<mem::PageProbe&>(*this)));
   return true;
 }
@@ -220,7 +220,7 @@ void Pager::arm(PageId page, std::uint32_t before) noexcept {
 bool Pager::touched(PageId page) noexcept {
   if (advisor_.table().held(page)) return true;
   arming_->before_look(page);
-  return coherence_.touched(page);
+  return coherence_.tiering.touched(page);
 }
 
 void Pager::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
@@ -363,7 +363,7 @@ bool Pager::make_room(comm::Blocking& io) {
 
 void Pager::finish(comm::Blocking& io) {
   tiers_.finish(io);
-  coherence_.wake_waiting();
+  coherence_.blocks.wake_waiting();
   balance(io);
 }
 
@@ -416,7 +416,7 @@ Pager::Gone Pager::evict(comm::Blocking& io, Line& line, std::uint64_t most, Pin
     }
     arming_->end_turn();
     tiers_.evict(io, {named.data(), n}, left.data());
-    coherence_.wake_waiting();
+    coherence_.blocks.wake_waiting();
     for (std::size_t i = 0; i < n; ++i) {
       if (left[i]) {
         forget(line, named[i]);
@@ -514,7 +514,7 @@ void Pager::nothing_left() {
 void Pager::lift_limit(const std::string& why) {
   if (residency_.limitless()) return;
   residency_.lift_limit();
-  coherence_.wake_waiting();
+  coherence_.blocks.wake_waiting();
   config_.limit_lifted(why.c_str());
 }
 

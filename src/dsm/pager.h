@@ -30,7 +30,7 @@
 #include "gas/advisor.h"
 #include "gas/tiers.h"
 #include "mem/arming.h"
-#include "mem/eviction.h"
+#include "mem/eviction_policy.h"
 #include "mem/room.h"
 #include "mem/turnover.h"
 

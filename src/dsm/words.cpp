@@ -5,29 +5,28 @@
 // Other ranks' changes need neither: their notices come with their releases.
 #include <cstring>
 
-#include "dsm/coherence.h"
+#include "dsm/fences.h"
 
 namespace kasane::dsm {
 
-void Coherence::send_bytes(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
+void Fences::send_bytes(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
   const BlockId b = mem::block_of(offset);
-  const BlockState s = state(b);
+  const BlockState s = blocks_.state(b);
   if (!s.dirty()) return;
   // Other bytes of the block can wait. If a thread holds the bit, it may be sending these.
-  if (!s.busy && s.twin && std::memcmp(space_.a(offset), space_.t(offset), bytes) == 0 && state(b) == s)
+  if (!s.busy && s.twin && std::memcmp(p_.space.a(offset), p_.space.t(offset), bytes) == 0 &&
+      blocks_.state(b) == s)
     return;
-  fence_block(ctx.io, &ctx.counters, b, BlockEvent::release);
+  fence(ctx.io, &ctx.counters, b, BlockEvent::release);
 }
 
-void Coherence::renew_bytes(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
-  const BlockId b = mem::block_of(offset);
+void Fences::renew_bytes(ThreadContext& ctx, std::uint64_t offset, std::size_t bytes) {
   // seq_cst: a fetch inserts its block before it reads the owner's bytes. Either it is seen here, or it reads
   // after the change.
-  if (!cached_.contains(b)) return;
-  const BlockStep step = claim_block(ctx.io, b, BlockEvent::renew);
-  if (step.verdict != Verdict::proceed) return;
-  refresh(ctx.io, offset, bytes, step.claimed.twin);
-  finish(b, step.after);
+  if (!blocks_.cached().contains(mem::block_of(offset))) return;
+  Held held(blocks_, mem::block_of(offset));
+  const BlockStep step = held.claim(ctx.io, 0, BlockEvent::renew);
+  if (step.verdict == Verdict::proceed) fetches_.refresh(ctx.io, offset, bytes, step.claimed.twin);
 }
 
 }  // namespace kasane::dsm

@@ -28,7 +28,8 @@ Location Directory::lookup(comm::Blocking& io, PageId page) const {
   return Location::of(words_.load(io, manager(page), entry(page, 0)));
 }
 
-bool Directory::replace(comm::Blocking& io, PageId page, Location from, Location to) const {
+bool Directory::compare_swap(comm::Blocking& io, PageId page, const Location& from,
+                             const Location& to) const {
   return words_.compare_swap(io, manager(page), entry(page, 0), from.word(), to.word()) == from.word();
 }
 
@@ -54,33 +55,26 @@ void Directory::replace_usage(comm::Blocking& io, PageId page, std::uint64_t fro
   words_.compare_swap(io, manager(page), entry(page, 3), from, to);
 }
 
-void Directory::mark(comm::Batch& batch, PageId page, std::uint64_t* before) const {
+void Directory::set_busy(comm::Batch& batch, PageId page, std::uint64_t* before) const {
   words_.fetch_or(batch, manager(page), entry(page, 0), kBusyBit, before);
 }
 
-void Directory::unmark(comm::Batch& batch, PageId page, Location to, std::uint64_t* before) const {
+void Directory::swap(comm::Batch& batch, PageId page, const Location& to, std::uint64_t* before) const {
   words_.swap(batch, manager(page), entry(page, 0), to.word(), before);
 }
 
-comm::Post Directory::unmark(comm::Blocking& io, PageId page, Location to, std::uint64_t* before,
-                             comm::Completion* completion) const {
+comm::Post Directory::swap(comm::Blocking& io, PageId page, const Location& to, std::uint64_t* before,
+                           comm::Completion* completion) const {
   return words_.swap(io, manager(page), entry(page, 0), to.word(), before, completion);
 }
 
-void Directory::peek_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
+void Directory::look_at_holders(comm::Batch& batch, PageId page, std::uint64_t* holders) const {
   words_.load(batch, manager(page), entry(page, 2), holders);
 }
 
 void Directory::take_holders(comm::Batch& batch, PageId page, std::uint32_t next_version,
                              std::uint64_t* holders) const {
   words_.swap(batch, manager(page), entry(page, 2), unheld(next_version), holders);
-}
-
-Directory::Taken Directory::take_here(PageId page, Rank to) const noexcept {
-  const std::uint64_t before = words_.here(rank_, entry(page, 0))->fetch_or(kBusyBit);
-  const MoveStep step = begin_move(Location::of(before), to);
-  if (step.verdict != MoveVerdict::claim) return {before, {}};
-  return {before, words_.here(rank_, entry(page, 2))->exchange(unheld(step.claimed.version + 1))};
 }
 
 template <class F>

@@ -14,8 +14,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
+#include "base/assert.h"
 #include "base/divisor.h"
 #include "comm/region_words.h"
 #include "gas/page_notices.h"
@@ -52,8 +52,11 @@ class Directory {
   [[nodiscard]] const mem::Pages& pages() const noexcept { return pages_; }
 
   Location lookup(comm::Blocking&, PageId) const;
-  /// Changes word 0 from `from` to `to`, if it still is `from`.
-  bool replace(comm::Blocking&, PageId, Location from, Location to) const;
+  /// Changes word 0 from `from` to `to`, if it still is `from`. Neither is busy (gas/page_lock.h).
+  bool replace(comm::Blocking& io, PageId page, const Location& from, const Location& to) const {
+    KASANE_CHECK(!from.busy && !to.busy, "only a page's lock sets busy");
+    return compare_swap(io, page, from, to);
+  }
   /// Word 3: uses of the page, for gas/relocation_policy.h.
   struct Usage {
     std::uint64_t word;
@@ -64,25 +67,6 @@ class Directory {
   /// Changes it from `from` to `to`, if it still is `from`.
   void replace_usage(comm::Blocking&, PageId, std::uint64_t from, std::uint64_t to) const;
 
-  // The steps of a move, without waiting: *before is set when the batch has been awaited.
-  /// Marks the page busy, whatever rank owns it; *before: word 0 as it was (gas::begin_move says what
-  /// follows).
-  void mark(comm::Batch&, PageId, std::uint64_t* before) const;
-  /// Sets word 0 of a page that the caller has marked.
-  void unmark(comm::Batch&, PageId, Location to, std::uint64_t* before) const;
-  /// As the unmark() above, without a batch: *before is set when the completion runs, or at once (done).
-  comm::Post unmark(comm::Blocking&, PageId, Location to, std::uint64_t* before, comm::Completion*) const;
-  void peek_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
-  /// Removes all holders of the location; word 2 is stamped with the version that word 0 will have.
-  void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;
-  /// mark() and take_holders() of a page whose entry is this rank's, for a mover at rank `to`. Two steps are
-  /// enough, since no other rank changes word 0 of a busy page. holders: word 2 as it was, or empty if the
-  /// mark found no page to move.
-  struct Taken {
-    std::uint64_t before;
-    std::optional<std::uint64_t> holders;
-  };
-  Taken take_here(PageId, Rank to) const noexcept;
   /// Registers this rank as a holder of the page's location, and reads word 0: gas::registered() says whether
   /// the location may be kept.
   void add_holder(comm::Batch&, PageId, std::uint64_t* holders, std::uint64_t* where) const;
@@ -148,6 +132,23 @@ class Directory {
   }
 
  private:
+  // ---- by who locks the page, or has locked it; *before is set when the batch has been awaited ----
+  friend class PageLock;
+  friend class Recall;
+  bool compare_swap(comm::Blocking&, PageId, const Location& from, const Location& to) const;
+  void set_busy(comm::Batch&, PageId, std::uint64_t* before) const;
+  void swap(comm::Batch&, PageId, const Location& to, std::uint64_t* before) const;
+  /// Without a batch: *before is set when the completion runs, or at once (done).
+  comm::Post swap(comm::Blocking&, PageId, const Location& to, std::uint64_t* before,
+                  comm::Completion*) const;
+  void look_at_holders(comm::Batch&, PageId, std::uint64_t* holders) const;
+  /// Removes all holders of the location; word 2 is stamped with the version that word 0 will have.
+  void take_holders(comm::Batch&, PageId, std::uint32_t next_version, std::uint64_t* holders) const;
+  /// Of a page whose manager this rank is.
+  [[nodiscard]] std::atomic<std::uint64_t>& word_here(PageId page, unsigned word) const noexcept {
+    return *words_.here(rank_, entry(page, word));
+  }
+
   static constexpr std::uint64_t kHeaderBytes = 4096;
   static constexpr std::uint64_t kEntryBytes = 32;
   [[nodiscard]] std::uint64_t entry(PageId page, unsigned word) const noexcept {

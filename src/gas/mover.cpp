@@ -7,9 +7,51 @@
 
 #include "base/assert.h"
 #include "base/trace.h"
-#include "gas/move.h"
 
 namespace kasane::gas {
+
+/// A page that is moving to this rank.
+struct Mover::Move : PageLock {
+  enum class Outcome : std::uint8_t { here, retry, needs_page_in, refused };
+
+  Move() = default;
+  Move(const Directory& directory, PageId page, ByteRange bytes) : PageLock(directory, page), live(bytes) {}
+
+  ByteRange live;
+  MoveVerdict verdict = MoveVerdict::wait;
+  std::uint64_t answer = static_cast<std::uint64_t>(YieldAnswer::yielded);
+  /// where the owner's answer may bring the whole page; empty: it is read afterwards
+  std::span<std::byte> arrival_frame{};
+  std::size_t brought = 0;  ///< bytes that came with the answer
+
+  [[nodiscard]] Rank former_owner() const noexcept { return found().owner; }
+  [[nodiscard]] bool claimed() const noexcept { return verdict == MoveVerdict::claim; }
+  /// On SSD as a whole, and its bytes are undefined.
+  [[nodiscard]] bool blank() const noexcept { return verdict == MoveVerdict::on_ssd && live.empty(); }
+  [[nodiscard]] bool arrived() const noexcept {
+    return !arrival_frame.empty() && brought == arrival_frame.size();
+  }
+  [[nodiscard]] bool yielded() const noexcept {
+    return claimed() && answer == static_cast<std::uint64_t>(YieldAnswer::yielded);
+  }
+  [[nodiscard]] Outcome outcome() const noexcept {
+    switch (verdict) {
+      case MoveVerdict::already_there: return Outcome::here;
+      case MoveVerdict::not_allocated:
+      case MoveVerdict::fixed: return Outcome::refused;
+      case MoveVerdict::on_ssd: return live.empty() ? Outcome::here : Outcome::needs_page_in;
+      case MoveVerdict::in_part: return Outcome::needs_page_in;
+      case MoveVerdict::wait: return Outcome::retry;
+      case MoveVerdict::claim: break;
+    }
+    if (yielded()) return Outcome::here;
+    return answer == static_cast<std::uint64_t>(YieldAnswer::pinned) ? Outcome::refused : Outcome::retry;
+  }
+  /// If it is refused.
+  [[nodiscard]] MoveRefusal refusal() const noexcept {
+    return {verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy, page()};
+  }
+};
 
 Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageBlocks& blocks)
     : transport_(transport),
@@ -25,7 +67,7 @@ Mover::Mover(comm::Transport& transport, AddressCache& addresses, PageBlocks& bl
     updates_[i].mover = this;
     updates_[i].index = i;
     updates_[i].fn = [](comm::Completion* c) noexcept {
-      const auto& arrived = *static_cast<EntryUpdate*>(c);
+      auto& arrived = *static_cast<EntryUpdate*>(c);
       arrived.mover->entry_updated(arrived);
     };
   }
@@ -54,10 +96,11 @@ void Mover::on_yield(void* self, const comm::Message& message) noexcept {
 
 void Mover::on_take(void* self, const comm::Message& message) noexcept {
   auto& mover = *static_cast<Mover*>(self);
-  const Directory::Taken taken = mover.directory_.take_here(value_of<PageId>(message), message.from);
+  const PageLock::LockedFor locked =
+      PageLock::lock_for(mover.directory_, value_of<PageId>(message), message.from);
   std::span<const std::byte> holders;
-  if (taken.holders) holders = comm::as_payload(*taken.holders);
-  mover.transport_.reply_with(message.token, taken.before, holders);
+  if (locked.holders) holders = comm::as_payload(*locked.holders);
+  mover.transport_.reply_with(message.token, locked.found, holders);
 }
 
 Result<void> Mover::bring(comm::Blocking& io, PageId page, ByteRange live) {
@@ -74,15 +117,16 @@ std::optional<MoveRefusal> Mover::bring_one(comm::Blocking& io, PageId page, Byt
     // Where the page was paged in for this move, room was waited for then. If there is no more now, waiting
     // for it would have the page evicted again.
     if (!brought_in) blocks_.admit(io, page);
-    if (blocks_.claim(io, page) == Claim::ours) return {};
-    Move move{.page = page, .live = live};
+    if (blocks_.claim(page, ClaimFor::arrival, &io) == Claim::ours) return {};
+    Move move(directory_, page, live);
     perform(io, {&move, 1}, write);
-    if (move.outcome == Move::Outcome::here) return {};
-    if (move.outcome == Move::Outcome::refused) return MoveRefusal{move.why, page};
+    const Move::Outcome outcome = move.outcome();
+    if (outcome == Move::Outcome::here) return {};
+    if (outcome == Move::Outcome::refused) return move.refusal();
     // The bits were cleared: the owner's handler or another mover may need them (rule 8).
-    brought_in = move.outcome == Move::Outcome::needs_page_in && move.yielding_owner == transport_.rank();
-    if (move.outcome == Move::Outcome::needs_page_in) {
-      addresses_.page_in(io, page, move.yielding_owner);
+    brought_in = outcome == Move::Outcome::needs_page_in && move.former_owner() == transport_.rank();
+    if (outcome == Move::Outcome::needs_page_in) {
+      addresses_.page_in(io, page, move.former_owner());
     } else {
       io.waiter().pause();
     }
@@ -99,16 +143,17 @@ std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, st
     for (std::uint64_t i = 0; i < n; ++i) {
       const PageId page{raw(first) + done + i};
       if (claimed == 0) blocks_.admit(io, page);  // while nothing is held
-      const Claim claim = blocks_.try_claim(page);
+      const Claim claim = blocks_.claim(page, ClaimFor::arrival, nullptr);
       if (claim == Claim::in_use) left[left_count++] = page;
-      if (claim == Claim::taken) moves[claimed++] = Move{.page = page, .live = all_of(page)};
+      if (claim == Claim::taken) moves[claimed++] = Move(directory_, page, all_of(page));
     }
     perform(io, {moves.data(), claimed}, EntryWrite::deferred);
     std::optional<MoveRefusal> refusal;
     for (const Move& t : std::span(moves.data(), claimed)) {
-      if (t.outcome == Move::Outcome::retry || t.outcome == Move::Outcome::needs_page_in)
-        left[left_count++] = t.page;
-      if (t.outcome == Move::Outcome::refused && !refusal) refusal = MoveRefusal{t.why, t.page};
+      const Move::Outcome outcome = t.outcome();
+      if (outcome == Move::Outcome::retry || outcome == Move::Outcome::needs_page_in)
+        left[left_count++] = t.page();
+      if (outcome == Move::Outcome::refused && !refusal) refusal = t.refusal();
     }
     for (std::size_t i = 0; i < left_count && !refusal; ++i) {
       refusal = bring_one(io, left[i], all_of(left[i]), EntryWrite::deferred);
@@ -119,28 +164,31 @@ std::optional<MoveRefusal> Mover::bring_all(comm::Blocking& io, PageId first, st
 }
 
 void Mover::perform(comm::Blocking& io, std::span<Move> moves, EntryWrite write) {
-  const Rank me = transport_.rank();
   const Traced traced(io.counters(), TraceKind::move_pages, moves.size());
-  mark(io, moves);
+  lock(io, moves);
   for (Move& t : moves) {
-    t.step = begin_move(Location::of(t.before), me);
-    t.yielding_owner = Location::of(t.before).owner;
-    if (by_messages_ && t.claimed() && transport_.mapped(t.yielding_owner, kFrames) == nullptr)
-      t.arrival_frame = blocks_.arrival_frame(t.page, t.live);
+    t.verdict = begin_move(t.found(), transport_.rank()).verdict;
+    if (by_messages_ && t.claimed() && transport_.mapped(t.former_owner(), kFrames) == nullptr)
+      t.arrival_frame = arrival_frame(t);
   }
   recall(io, moves);
 
-  comm::Batch batch(io);
-  const auto is_read = [](const Move& t) { return t.yielded() && !t.live.empty() && !t.arrived(); };
+  std::array<Arrival, kTogether> arrivals;
+  std::size_t n = 0;
   for (const Move& t : moves) {
-    if (is_read(t)) blocks_.begin_merge(batch, t.page, t.live, t.yielding_owner);
+    if (t.yielded() && !t.live.empty() && !t.arrived()) arrivals[n++] = {t.page(), t.live, t.former_owner()};
   }
-  batch.await();
-  for (const Move& t : moves) {
-    if (is_read(t)) blocks_.end_merge(io, t.page, t.live, t.yielding_owner);
-  }
+  blocks_.merge(io, {arrivals.data(), n});
   write_entries(io, moves, write);
   settle(io, moves);
+}
+
+/// Where the owner's answer may bring the page: its frame here, if that simply becomes the live bytes (others
+/// are undefined).
+std::span<std::byte> Mover::arrival_frame(const Move& t) const noexcept {
+  const std::size_t bytes = pages_.bytes_of(t.page());
+  if (t.live.empty() || bytes > comm::kMaxAnswer || blocks_.blocks_here(t.page()).changed.any()) return {};
+  return {transport_.mapped(transport_.rank(), kFrames) + pages_.offset_of(t.page()), bytes};
 }
 
 void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite write) {
@@ -149,42 +197,27 @@ void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite 
   // A page is settled when its entry is known to name this rank: else a thread here could store, and release,
   // while other ranks still read the old frame. Or the release waits for that.
   for (Move& t : moves) {
-    const Location before = Location::of(t.before);
-    if (t.yielded() && write == EntryWrite::deferred && !directory_.near(t.page)) {
+    if (t.yielded() && write == EntryWrite::deferred && !directory_.near(t.page()))
       update_entry_later(io, t);
-      t.last = t.step.claimed.word();  // its completion checks this
-    } else if (t.claimed()) {
-      directory_.unmark(batch, t.page, end_move(t.step.claimed, t.yielded() ? me : before.owner), &t.last);
-    } else if (t.blank()) {
-      directory_.unmark(batch, t.page, end_take(t.step.claimed, me), &t.last);
-    } else if (t.step.verdict != MoveVerdict::wait) {
-      directory_.unmark(batch, t.page,
-                        t.step.verdict == MoveVerdict::already_there ? touched(before) : before, &t.last);
-    }
+    else if (t.claimed())
+      t.store(batch, end_move(t.now(), t.yielded() ? me : t.former_owner()));
+    else if (t.blank())
+      t.store(batch, end_take(t.now(), me));
+    else if (t.verdict == MoveVerdict::already_there)
+      t.store(batch, touched(t.found()));
+    else
+      t.give_back(batch);
   }
 }
 
 void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
-  for (Move& t : moves) {
-    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(),
-                 "only its mover changes the entry of a page that moves");
-    if (t.yielded() || t.blank() || t.step.verdict == MoveVerdict::already_there) {
-      blocks_.settle(t.page);
-      t.outcome = Move::Outcome::here;
-      if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
-      continue;
-    }
-    blocks_.unclaim(t.page);
-    const bool pinned = t.claimed() && t.answer == static_cast<std::uint64_t>(YieldAnswer::pinned);
-    t.why = t.step.verdict == MoveVerdict::not_allocated ? Errc::out_of_range : Errc::busy;
-    const bool never = t.step.verdict == MoveVerdict::not_allocated || t.step.verdict == MoveVerdict::fixed;
-    t.outcome = pinned || never     ? Move::Outcome::refused
-                : t.needs_page_in() ? Move::Outcome::needs_page_in
-                                    : Move::Outcome::retry;
+  for (const Move& t : moves) {
+    blocks_.settle(t.page(), t.outcome() == Move::Outcome::here ? Settled::owned : Settled::as_it_was);
+    if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
   }
 }
 
-void Mover::update_entry_later(comm::Blocking& io, const Move& t) {
+void Mover::update_entry_later(comm::Blocking& io, Move& t) {
   std::uint32_t index = comm::IndexPool<>::kNone;
   // Entries arrive without help; the predicate may be called again after it was true.
   io.waiter().until([&] {
@@ -192,24 +225,22 @@ void Mover::update_entry_later(comm::Blocking& io, const Move& t) {
   });
   EntryUpdate& update = updates_[index];
   update.status = comm::Status::ok;
-  update.claimed = t.step.claimed.word();
-  update.page = t.page;
-  blocks_.begin_entry_update();  // before any store can happen
+  const Location after = end_move(t.now(), transport_.rank());
+  update.lock = std::move(t);
+  blocks_.note(update.lock.page(), PageNews::entry_under_way);  // before any store can happen
   updates_under_way_.fetch_add(1);
   comm::Post result = comm::Post::again;
   io.waiter().until([&] {
-    if (result == comm::Post::again)
-      result =
-          directory_.unmark(io, t.page, end_move(t.step.claimed, transport_.rank()), &update.before, &update);
+    if (result == comm::Post::again) result = update.lock.store(io, after, &update);
     return result != comm::Post::again;
   });
   if (result == comm::Post::done) entry_updated(update);
 }
 
-void Mover::entry_updated(const EntryUpdate& update) noexcept {
-  KASANE_CHECK(update.status != comm::Status::ok || update.before == update.claimed,
-               "only its mover changes the entry of a page that moves");
-  blocks_.end_entry_update(update.page);
+void Mover::entry_updated(EntryUpdate& update) noexcept {
+  const PageId page = update.lock.page();
+  update.lock = PageLock();  // checks what the write has found
+  blocks_.note(page, PageNews::entry_written);
   free_updates_.put(update.index);
   updates_under_way_.fetch_sub(1);  // last: then no thread waits for this object any more
 }
@@ -218,30 +249,20 @@ void Mover::await_entry_updates(comm::Blocking& io) {
   io.waiter().until([this] { return updates_under_way_.load() == 0; });
 }
 
-void Mover::mark(comm::Blocking& io, std::span<Move> moves) {
+/// Where operations are messages, one of them does what three atomics do: the manager locks the page, and
+/// takes its holders if there is a page to move.
+void Mover::lock(comm::Blocking& io, std::span<Move> moves) {
   comm::Batch batch(io);
-  bool ask = false;
+  std::optional<comm::Requests> requests;
   for (Move& t : moves) {
-    t.holders_taken = by_messages_ && !directory_.near(t.page);
-    ask = ask || t.holders_taken;
-    if (t.holders_taken) continue;
-    directory_.mark(batch, t.page, &t.before);
-    directory_.peek_holders(batch, t.page, &t.peeked);
-  }
-  if (ask) take_by_message(io, moves);
-}
-
-/// Where operations are messages, one of them does what three atomics do: the manager marks the page, and
-/// takes its holders if there is a page to move. If the answer leaves the holders out, all ranks are asked:
-/// one that does not know the location answers at once.
-void Mover::take_by_message(comm::Blocking& io, std::span<Move> moves) {
-  comm::Requests requests(io);
-  for (Move& t : moves) {
-    if (!t.holders_taken) continue;
-    t.taken = kHolders;
-    count_request(io, directory_.manager(t.page));
-    requests.post(directory_.manager(t.page), kTakeHandler, comm::as_payload(t.page),
-                  {&t.before, std::as_writable_bytes(std::span<std::uint64_t, 1>(&t.taken, 1)), &t.brought});
+    if (by_messages_ && !directory_.near(t.page())) {
+      if (!requests) requests.emplace(io);
+      count_request(io, directory_.manager(t.page()));
+      t.try_lock(*requests);
+    } else {
+      t.try_lock(batch);
+      t.look_at_holders(batch);
+    }
   }
 }
 
@@ -251,58 +272,50 @@ void Mover::count_request(comm::Blocking& io, Rank to) const noexcept {
 }
 
 void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Move& t) const {
-  t.brought = 0;
-  count_request(io, t.yielding_owner);
-  requests.post(t.yielding_owner, kYieldHandler,
-                comm::as_payload(YieldOrder{t.page, t.arrival_frame.empty() ? 0u : 1u}),
+  count_request(io, t.former_owner());
+  requests.post(t.former_owner(), kYieldHandler,
+                comm::as_payload(YieldOrder{t.page(), t.arrival_frame.empty() ? 0u : 1u}),
                 {&t.answer, t.arrival_frame, &t.brought});
 }
 
-/// All at once: owners are asked to yield, and all holders to forget the location. Those that word 2 named
-/// together with the mark are asked before the swap has completed, which then names the others. (Such a rank
-/// could be asked, set its bit again, and have it taken by the swap: then the stamp is not the version that
-/// it reads.) Even if the move is refused, all must have answered before the entry is free again: recalls
-/// come one at a time. An owner whose answer brings the page along is asked after that: until all have
-/// answered, puts may still change it.
+/// All at once: owners are asked to yield, and all holders to forget the location. An owner whose answer
+/// brings the page along is asked after that: until all have answered, puts may still change it.
 void Mover::recall(comm::Blocking& io, std::span<Move> moves) {
-  comm::Batch batch(io);
-  comm::Requests requests(io, comm::kDoorbellDelayNs);
+  std::array<PageLock*, kTogether> locks;
+  std::size_t n = 0;
   for (Move& t : moves) {
-    if (t.claimed() && !t.holders_taken)
-      directory_.take_holders(batch, t.page, t.step.claimed.version + 1, &t.taken);
+    if (t.claimed()) locks[n++] = &t;
   }
+  Recall recall(addresses_, io, {locks.data(), n});
   for (Move& t : moves) {
     if (!t.claimed()) continue;
-    if (t.yielding_owner != kNoRank && t.arrival_frame.empty()) ask_to_yield(io, requests, t);
-    addresses_.recall(io, t.page, t.peeked, requests);
+    if (t.arrival_frame.empty()) ask_to_yield(io, recall.requests(), t);
+    recall.ask(t);
   }
-  batch.await();
-  for (const Move& t : moves) {
-    if (!t.claimed()) continue;
-    addresses_.recall(io, t.page, t.taken & ~t.peeked, requests);
-    addresses_.recall_own(t.page);
-  }
-  requests.await();
-  for (const Move& t : moves) {
-    if (t.claimed()) io.waiter().until([&] { return addresses_.recalled(t.page, t.peeked | t.taken); });
-  }
+  recall.await();
   for (Move& t : moves) {
-    if (t.claimed() && !t.arrival_frame.empty()) ask_to_yield(io, requests, t);
+    if (t.claimed() && !t.arrival_frame.empty()) ask_to_yield(io, recall.requests(), t);
   }
-  requests.await();
+}
+
+void Mover::recall(comm::Blocking& io, PageLock& lock) {
+  PageLock* const locks[] = {&lock};
+  Recall(addresses_, io, locks).await();
 }
 
 bool Mover::pull(comm::Blocking& io, PageId page) {
   for (;; io.waiter().pause()) {
     blocks_.admit(io, page);
-    if (!keepable(directory_.lookup(io, page)) || blocks_.claim(io, page) != Claim::taken) return false;
-    Move move{.page = page, .live = all_of(page)};
+    if (!keepable(directory_.lookup(io, page)) || blocks_.claim(page, ClaimFor::arrival, &io) != Claim::taken)
+      return false;
+    Move move(directory_, page, all_of(page));
     perform(io, {&move, 1});
-    if (move.outcome != Move::Outcome::retry) return move.outcome == Move::Outcome::here && move.claimed();
+    if (move.outcome() != Move::Outcome::retry)
+      return move.outcome() == Move::Outcome::here && move.claimed();
   }
 }
 
-/// Own blocks of a page that this thread has marked busy. With busy set no fault here can make them owned
+/// Own blocks of a page that this thread has locked. With busy set no fault here can make them owned
 /// again; a fault already at work ends without waiting for this thread. False: one is pinned.
 bool Mover::disarm(comm::Blocking& io, PageId page) {
   YieldAnswer answer = blocks_.yield(page);
@@ -311,61 +324,30 @@ bool Mover::disarm(comm::Blocking& io, PageId page) {
 }
 
 bool Mover::hand_back(comm::Blocking& io, PageId page, Rank to) {
-  for (;; io.waiter().pause()) {
-    Move move{.page = page, .live = {}};
-    comm::Batch batch(io);
-    directory_.mark(batch, page, &move.before);
-    batch.await();
-    move.step = begin_move(Location::of(move.before), to);
-    if (move.step.verdict == MoveVerdict::wait) continue;
-    if (Location::of(move.before).owner != transport_.rank()) {
-      directory_.unmark(batch, page, Location::of(move.before), &move.last);
-      return false;
-    }
-    if (move.step.verdict == MoveVerdict::on_ssd) {
-      directory_.unmark(batch, page, in_tier(end_take(move.step.claimed, to), Tier::ssd), &move.last);
-      batch.await();
-      blocks_.replaced(page);
-      return true;
-    }
-    const bool in_part = move.step.verdict == MoveVerdict::in_part;  // the location has no holders
-    KASANE_CHECK(move.claimed() || in_part, "a page is handed to somebody else");
-    recall(io, {&move, 1});
-    KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
-    directory_.unmark(batch, page,
-                      in_tier(in_part ? end_take(move.step.claimed, to) : end_move(move.step.claimed, to),
-                              addresses_.initial_tier(page)),
-                      &move.last);
-    batch.await();
-    KASANE_CHECK(move.last == move.step.claimed.word());
-    blocks_.replaced(page);
-    return true;
-  }
+  PageLock lock(directory_, page);
+  for (; !lock.try_lock(io);) io.waiter().pause();
+  if (lock.found().owner != transport_.rank()) return lock.store(io, lock.found()), false;
+  const MoveVerdict verdict = begin_move(lock.found(), to).verdict;
+  const bool claimed = verdict == MoveVerdict::claim, on_ssd = verdict == MoveVerdict::on_ssd;
+  KASANE_CHECK(claimed || on_ssd || verdict == MoveVerdict::in_part, "a page is handed to somebody else");
+  if (claimed) recall(io, lock);  // elsewhere than in DRAM its location has no holders
+  if (!on_ssd) KASANE_CHECK(disarm(io, page), "a page handed back is not pinned");
+  lock.store(io, in_tier(claimed ? end_move(lock.now(), to) : end_take(lock.now(), to),
+                         on_ssd ? Tier::ssd : addresses_.initial_tier(page)));
+  blocks_.note(page, PageNews::replaced);
+  return true;
 }
 
 bool Mover::touch(comm::Blocking& io, PageId page, mem::BlockRange used) {
-  if (blocks_.claim(io, page) == Claim::ours) return false;
+  if (blocks_.claim(page, ClaimFor::arrival, &io) == Claim::ours) return false;
   const Rank me = transport_.rank();
-  Location before;
-  {
-    comm::Batch batch(io);
-    std::uint64_t word = 0;
-    directory_.mark(batch, page, &word);
-    batch.await();
-    before = Location::of(word);
-  }
-  const MoveStep step = begin_move(before, me);
+  PageLock lock(directory_, page);
+  const bool locked = lock.try_lock(io);
+  const MoveVerdict verdict = begin_move(lock.found(), me).verdict;
   const bool first =
-      before.untouched && (step.verdict == MoveVerdict::claim || step.verdict == MoveVerdict::already_there);
-  if (step.verdict != MoveVerdict::wait) {
-    KASANE_CHECK(directory_.replace(io, page, step.claimed, first ? end_touch(step.claimed, me) : before),
-                 "only its mover changes the entry of a page that moves");
-  }
-  if (first) {
-    blocks_.settle_touched(page, used);
-  } else {
-    blocks_.unclaim(page);
-  }
+      lock.found().untouched && (verdict == MoveVerdict::claim || verdict == MoveVerdict::already_there);
+  if (locked) lock.store(io, first ? end_touch(lock.now(), me) : lock.found());
+  blocks_.settle(page, first ? Settled::owned : Settled::as_it_was, used);
   return first;
 }
 
@@ -391,20 +373,20 @@ Result<void> Mover::assign_untouched(comm::Blocking& io, PageId page) {
     if (found.tier == Tier::ssd) {
       Location after = in_tier(found, Tier::dram);
       after.untouched = true;
-      if (directory_.replace(io, page, found, after)) return blocks_.replaced(page), Result<void>{};
+      if (directory_.replace(io, page, found, after))
+        return blocks_.note(page, PageNews::replaced), Result<void>{};
       continue;
     }
-    Move move{.page = page, .live = {}};
+    PageLock lock(directory_, page);
+    if (!lock.try_lock(io, found)) continue;
+    const bool in_part = found.tier == Tier::partial;
     // as if another rank took it: holders are recalled, and own blocks disarmed
-    move.step = begin_move(found, kNoRank);
-    if (!directory_.replace(io, page, found, move.step.claimed)) continue;
-    recall(io, {&move, 1});  // the location of a partial page has no holders
-    const bool in_part = move.step.verdict == MoveVerdict::in_part, disarmed = disarm(io, page);
-    Location after =
-        in_part ? (disarmed ? end_page_in(move.step.claimed) : found) : end_move(move.step.claimed, me);
+    if (!in_part) recall(io, lock);  // the location of a partial page has no holders
+    const bool disarmed = disarm(io, page);
+    Location after = in_part ? (disarmed ? end_page_in(lock.now()) : found) : end_move(lock.now(), me);
     after.untouched = disarmed;
-    KASANE_CHECK(directory_.replace(io, page, move.step.claimed, after));
-    blocks_.replaced(page);
+    lock.store(io, after);
+    blocks_.note(page, PageNews::replaced);
     if (after.untouched) return {};
     return fail(Errc::busy, "first touch: the page at global offset " +
                                 std::to_string(pages_.offset_of(page)) + " is pinned");
@@ -426,7 +408,7 @@ Result<void> Mover::assign(comm::Blocking& io, PageId page, Rank owner, bool fix
     if (after.owner == owner) {
       if (after != found && !directory_.replace(io, page, found, after)) continue;
       // who freed it may have made its owner forget what the spill file had: copies elsewhere differ
-      if (found.allocated && found.tier != Tier::dram) blocks_.replaced(page);
+      if (found.allocated && found.tier != Tier::dram) blocks_.note(page, PageNews::replaced);
       return {};
     } else if (found.fixed) {
       directory_.replace(io, page, found, with_fixed(found, false));

@@ -29,7 +29,7 @@
 
 #include "base/result.h"
 #include "comm/index_pool.h"
-#include "gas/address_cache.h"
+#include "gas/page_lock.h"
 
 namespace kasane::gas {
 
@@ -44,11 +44,48 @@ struct ByteRange {
 /// Blocks of a page, by their index in it.
 using BlockMask = std::bitset<mem::kMostBlocksOfAPage>;
 
+/// What the busy bits of a page's blocks are claimed for.
+enum class ClaimFor : std::uint8_t {
+  arrival,  ///< this rank may become the page's owner
+  page_in,  ///< an own page, which is on SSD or partial, will be paged in
+};
 /// How the blocks of a page could be claimed.
 enum class Claim : std::uint8_t {
   taken,   ///< every block's busy bit
   ours,    ///< nothing was taken: this rank owns the page already
   in_use,  ///< nothing was taken: another thread has one of the bits
+};
+
+/// Of a page whose bits are claimed.
+struct BlocksHere {
+  BlockMask held;     ///< their bytes here are as new as those on SSD, or newer
+  BlockMask changed;  ///< this rank has changed them, and sent nothing
+  BlockMask saved;    ///< held, and as the spill file has them
+};
+
+/// What becomes of a page whose bits are claimed. All of them are free afterwards.
+enum class Settled : std::uint8_t {
+  as_it_was,
+  owned,   ///< owned, writable: the entry names this rank, or is being written
+  unused,  ///< as owned; if there is nothing of it here or on SSD it is armed when a thread here uses it
+};
+
+/// Bytes of a page that arrive from another rank's frame.
+struct Arrival {
+  PageId page;
+  ByteRange live;
+  Rank from;
+};
+
+enum class PageNews : std::uint8_t {
+  /// From now until entry_written, a release of this rank has something to wait for,
+  /// Mover::await_entry_updates(), and other ranks can see that it has. Told before the page is settled.
+  entry_under_way,
+  entry_written,  ///< The entry is known to name this rank. In a completion, perhaps before it is settled.
+  /// The page has got a new owner, or will get one, without its bytes, or its owner may have lost them when
+  /// it was freed on SSD: what ranks have cached of it is not what the owner has (rule 7). Told after the
+  /// entry says so.
+  replaced,
 };
 
 /// What relocation needs of the layer that knows a page's blocks here (dsm).
@@ -57,51 +94,23 @@ class PageBlocks {
   virtual ~PageBlocks() = default;
   /// Called before anything of the page is held: waits until there is room for its bytes here.
   virtual void admit(comm::Blocking&, PageId) {}
-  /// Where the owner's answer may bring the page: its frame here, if all of `live` is simply copied there
-  /// (its other bytes are undefined); else empty. The page's bits are held.
-  [[nodiscard]] virtual std::span<std::byte> arrival_frame(PageId, ByteRange /*live*/) noexcept { return {}; }
   /// Called at the owner, in a handler: protects the page in V if every block of it is free. Never blocks.
   virtual YieldAnswer yield(PageId) noexcept = 0;
-  /// Memory is short, and the page is busy in the directory. Protects it in V; or changes nothing if a block
-  /// is in use, pinned, or has unreleased changes (also of an own page: this rank may have become its owner
-  /// without taking part). punch: the frames are freed at once. unsaved: set to the own blocks that the spill
-  /// file does not have, or not as they are; null: not wanted. Never blocks.
+  /// Memory is short, and the page is locked. Protects it in V; or changes nothing if a block is in use,
+  /// pinned, or has unreleased changes (also of an own page: this rank may have become its owner without
+  /// taking part). punch: the frames are freed at once. unsaved: set to the own blocks that the spill file
+  /// does not have, or not as they are; null: not wanted. Never blocks.
   virtual bool try_evict(PageId, bool /*punch*/, BlockMask* /*unsaved*/) noexcept { return false; }
-  /// Takes the busy bits of all blocks of an own page that is on SSD or partial, waiting for each: the page
-  /// will be paged in.
-  virtual void claim_for_page_in(comm::Blocking&, PageId) {}
-  /// As claim_for_page_in(), without waiting: all bits or none.
-  virtual bool try_claim_for_page_in(PageId) noexcept { return false; }
-  /// Are bytes of the block here that are as new as those on SSD, or newer? The page's bits are held.
-  [[nodiscard]] virtual bool holds(BlockId) const noexcept { return false; }
-  /// Called after the missing blocks were read: are the block's bytes here those on SSD?
-  [[nodiscard]] virtual bool as_stored(BlockId) const noexcept { return false; }
-  /// Called at the taker: takes every block's busy bit, waiting for each. Never answers in_use.
-  virtual Claim claim(comm::Blocking&, PageId) = 0;
-  /// As claim(), without waiting.
-  virtual Claim try_claim(PageId) noexcept = 0;
-  virtual void unclaim(PageId) noexcept = 0;
-  /// Brings the live bytes of `from`'s frame into this rank's (an empty range: nothing is live). begin_merge
-  /// posts the reads of blocks that are simply copied; end_merge, when these have completed, merges the
-  /// others.
-  virtual void begin_merge(comm::Batch&, PageId, ByteRange live, Rank from) = 0;
-  virtual void end_merge(comm::Blocking&, PageId, ByteRange live, Rank from) = 0;
-  /// Called after the entry names this rank, or is being written: the page becomes owned, writable, free.
-  virtual void settle(PageId) = 0;
-  /// As settle(), for an own page whose bits claim_for_page_in() took and of which there was nothing, here or
-  /// on SSD: its frames count from now on, and it is armed when a thread here uses it.
-  virtual void settle_unused(PageId page) { settle(page); }
-  /// As settle(), for a page that was untouched: the blocks `used` are about to be used, others may never be.
-  virtual void settle_touched(PageId page, mem::BlockRange /*used*/) { settle(page); }
-  /// From now until end_entry_update() of the page, a release of this rank has something to wait for,
-  /// Mover::await_entry_updates(), and other ranks can see that it has. Called before settle().
-  virtual void begin_entry_update() noexcept {}
-  /// The entry is known to name this rank. Called in a completion, perhaps before settle().
-  virtual void end_entry_update(PageId) noexcept {}
-  /// The page has got a new owner, or will get one, without its bytes, or its owner may have lost them when
-  /// it was freed on SSD: what ranks have cached of it is not what the owner has (rule 7). Called after the
-  /// entry says so.
-  virtual void replaced(PageId) noexcept {}
+  /// Takes every block's busy bit. waits: for each that another thread has, and the answer is never in_use;
+  /// null: for none, so all bits are taken or none.
+  virtual Claim claim(PageId, ClaimFor, comm::Blocking* waits) = 0;
+  [[nodiscard]] virtual BlocksHere blocks_here(PageId) const noexcept { return {}; }
+  /// Brings the live bytes of these pages, which are claimed, into this rank's frames, all reads at once.
+  /// What this rank has changed and not sent stays.
+  virtual void merge(comm::Blocking&, std::span<const Arrival>) = 0;
+  /// used: of a page that was untouched, the blocks that are about to be used; others may never be.
+  virtual void settle(PageId, Settled, mem::BlockRange used = {}) = 0;
+  virtual void note(PageId, PageNews) noexcept {}
 };
 
 /// Why a page did not move.
@@ -111,8 +120,6 @@ struct MoveRefusal {
 };
 
 class Mover {
-  friend class Tiers;  // whose evictions take the same steps
-
  public:
   [[nodiscard]] const AddressCache& addresses() const noexcept { return addresses_; }
   /// Sets kYieldHandler.
@@ -157,23 +164,23 @@ class Mover {
   struct EntryUpdate : comm::Completion {
     Mover* mover;
     std::uint32_t index;
-    PageId page;
-    std::uint64_t claimed, before;  ///< word 0 as it must be found, and as it was
+    PageLock lock;
   };
   static constexpr std::uint32_t kMostUpdates = 64;
 
-  /// Steps 2 to 5 for pages whose blocks are claimed; each move's outcome says how it ended.
+  /// Steps 2 to 5 for pages whose blocks are claimed; each move's outcome() says how it ended.
   void perform(comm::Blocking&, std::span<Move>, EntryWrite = EntryWrite::awaited);
+  [[nodiscard]] std::span<std::byte> arrival_frame(const Move&) const noexcept;
   /// Step 5 for all of them; returns when those writes have completed that are not deferred.
   void write_entries(comm::Blocking&, std::span<Move>, EntryWrite);
-  /// Finishes the blocks, and sets the outcomes.
+  /// Finishes the blocks.
   void settle(comm::Blocking&, std::span<Move>);
-  void update_entry_later(comm::Blocking&, const Move&);
-  void entry_updated(const EntryUpdate&) noexcept;
-  /// Marks the pages busy and reads which ranks know where they are.
-  void mark(comm::Blocking&, std::span<Move>);
-  void take_by_message(comm::Blocking&, std::span<Move>);
+  void update_entry_later(comm::Blocking&, Move&);
+  void entry_updated(EntryUpdate&) noexcept;
+  /// Locks the pages and reads which ranks know where they are.
+  void lock(comm::Blocking&, std::span<Move>);
   void recall(comm::Blocking&, std::span<Move>);
+  void recall(comm::Blocking&, PageLock&);
   void ask_to_yield(comm::Blocking&, comm::Requests&, Move&) const;
   void count_request(comm::Blocking&, Rank to) const noexcept;
   [[nodiscard]] bool disarm(comm::Blocking&, PageId);

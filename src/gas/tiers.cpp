@@ -11,7 +11,6 @@
 
 #include "base/assert.h"
 #include "comm/requests.h"
-#include "gas/move.h"
 #include "mem/large_frames.h"
 #include "mem/page_runs.h"
 
@@ -22,24 +21,34 @@ constexpr std::uint64_t kTaken = 1;
 
 /// Pages that are being written.
 struct Tiers::EvictionBatch {
-  std::array<Mover::Move, kTogether> moves;
-  std::size_t n = 0;
+  EvictionBatch() { locks.reserve(kTogether); }  // they stay where they are
+  std::vector<PageLock> locks;
   std::uint64_t blocks = 0;  ///< that have frames
   std::vector<mem::SpillRange> ranges;
   std::optional<mem::SpillBatch> batch;
 };
 
-/// Pages that come in together; they are claimed.
+/// A page that comes in; its blocks are claimed.
+struct Tiers::Arriving : PageLock {
+  Arriving() = default;
+  Arriving(const Directory& directory, PageId page, const Source& handed)
+      : PageLock(directory, page), source(handed) {}
+  Source source{};
+  PageInFrom from = PageInFrom::nothing;  ///< known when it is locked
+  bool unused = false;                    ///< there is nothing of it, here or on SSD
+};
+
+/// Those that come in together.
 struct Tiers::Incoming {
-  std::array<Mover::Move, kMostPagedIn> moves;
-  std::array<Source, kMostPagedIn> from;
-  std::size_t n = 0;
-  void add(PageId page) noexcept { add(page, Source{}); }
-  void add(PageId page, const Source& source) noexcept {
-    moves[n].page = page;
-    from[n++] = source;
+  explicit Incoming(const Directory& d) noexcept : directory(d) {}
+  void add(PageId page, const Source& source = {}) noexcept {
+    pages[n++] = Arriving(directory, page, source);
   }
-  [[nodiscard]] std::span<Mover::Move> all() noexcept { return {moves.data(), n}; }
+  [[nodiscard]] std::span<Arriving> all() noexcept { return {pages.data(), n}; }
+
+  const Directory& directory;
+  std::array<Arriving, kMostPagedIn> pages;
+  std::size_t n = 0;
 };
 
 Tiers::~Tiers() = default;
@@ -117,51 +126,63 @@ void Tiers::evict(comm::Blocking& io, std::span<const PageId> pages, bool* left)
   if (!next.batch || next.batch->finished()) finish(io);  // there was nothing to write
 }
 
+/// Runs of blocks of the page. ranges: as in mem::append().
+template <class Ranges>
+void Tiers::add_blocks(Ranges& ranges, PageId page, const BlockMask& blocks) const {
+  const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
+  }
+}
+
+/// Is the page evicted as one that other ranks may know of, not as a partial one?
+static bool leaves_whole(const PageLock& lock) noexcept { return lock.now().tier == Tier::ssd; }
+
 /// V is protected before word 0 says ssd: an eviction that is refused has changed nothing for other ranks.
 void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bool* left, EvictionBatch& d) {
   KASANE_CHECK_OP(pages.size(), <=, kTogether);
   const Rank me = transport_.rank();
-  std::array<Mover::Move, kTogether> all;
   d.ranges.clear();
   comm::Batch batch(io);
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    left[i] = false;
-    all[i].page = pages[i];
-    directory_.mark(batch, pages[i], &all[i].before);
-    directory_.peek_holders(batch, pages[i], &all[i].peeked);
+  for (const PageId page : pages) {
+    PageLock& lock = d.locks.emplace_back(directory_, page);
+    lock.try_lock(batch);
+    lock.look_at_holders(batch);
   }
   batch.await();
   for (std::size_t i = 0; i < pages.size(); ++i) {
-    Mover::Move& t = all[i];
-    const Location before = Location::of(t.before);
-    t.step = begin_move(before, me);
-    const EvictionKind way = eviction_kind(before, me);
-    if (way == EvictionKind::wait) continue;
+    PageLock& lock = d.locks[i];
+    const Location found = lock.found();
+    const EvictionKind way = eviction_kind(found, me);
     const bool spills = way == EvictionKind::spill || way == EvictionKind::spill_part;
-    left[i] = !spills && blocks_->try_evict(t.page, true, nullptr);
-    if (left[i] && (before.owner != me || !readable(before)) && io.counters() != nullptr)
+    left[i] = way == EvictionKind::drop && blocks_->try_evict(pages[i], true, nullptr);
+    if (left[i] && (found.owner != me || !readable(found)) && io.counters() != nullptr)
       count(io.counters()->pages_dropped);
     BlockMask unsaved;
-    if (!spills || !is_open() || !blocks_->try_evict(t.page, false, &unsaved)) {
-      directory_.unmark(batch, t.page, before, &t.last);
+    if (!spills || !is_open() || !blocks_->try_evict(pages[i], false, &unsaved)) {
+      lock.give_back(batch);
       continue;
     }
-    if (way == EvictionKind::spill) {
-      directory_.unmark(batch, t.page, begin_evict(t.step.claimed), &t.last);
-      t.step = {MoveVerdict::claim, begin_evict(t.step.claimed)};  // from here on as for a move
-    } else {                                                       // no other rank knows its frames
-      add_blocks(d.ranges, t.page, unsaved);
-    }
+    if (way == EvictionKind::spill)
+      lock.store(batch, begin_evict(lock.now()));
+    else  // no other rank knows its frames
+      add_blocks(d.ranges, pages[i], unsaved);
     left[i] = true;
-    d.blocks += residency_.count(pages_.blocks_of(t.page));
-    d.moves[d.n++] = t;
+    d.blocks += residency_.count(pages_.blocks_of(pages[i]));
   }
   batch.await();
-  if (d.n == 0) return;
-  mover_->recall(io, {d.moves.data(), d.n});
-  for (std::size_t i = 0; i < d.n; ++i) {  // not before: puts under way may have changed them
-    if (d.moves[i].claimed()) add_blocks(d.ranges, d.moves[i].page, changed(d.moves[i].page));
+  std::erase_if(d.locks, [](const PageLock& lock) { return !lock.held(); });
+  if (d.locks.empty()) return;
+  std::array<PageLock*, kTogether> whole;
+  std::size_t n = 0;
+  for (PageLock& lock : d.locks) {
+    if (leaves_whole(lock)) whole[n++] = &lock;
   }
+  Recall recall(*addresses_, io, {whole.data(), n});
+  for (std::size_t i = 0; i < n; ++i) recall.ask(*whole[i]);
+  recall.await();
+  for (std::size_t i = 0; i < n; ++i)  // not before: puts under way may have changed them
+    add_blocks(d.ranges, whole[i]->page(), changed(whole[i]->page()));
   if (d.ranges.empty()) return;
   for (const mem::SpillRange& range : d.ranges) {
     for (std::uint64_t at = range.offset; at < range.offset + range.bytes; at += mem::kBlockBytes)
@@ -176,7 +197,7 @@ std::uint64_t Tiers::blocks_leaving() const noexcept { return eviction_batches_[
 /// The frames stay until all are written: whatever fails, nothing is lost.
 void Tiers::finish(comm::Blocking& io) {
   EvictionBatch& d = eviction_batches_[1 - turn_];
-  if (d.n == 0) return;
+  if (d.locks.empty()) return;
   if (d.batch) {
     writes_->wait(*d.batch);
     if (d.batch->error() != 0)
@@ -188,39 +209,24 @@ void Tiers::finish(comm::Blocking& io) {
     spilled_ = written;
     d.batch.reset();
   }
-  punch({d.moves.data(), d.n});
+  punch(d.locks);
   comm::Batch batch(io);
-  for (std::size_t i = 0; i < d.n; ++i) {
-    Mover::Move& t = d.moves[i];
-    directory_.unmark(batch, t.page,
-                      t.claimed() ? end_evict(t.step.claimed) : in_tier(Location::of(t.before), Tier::ssd),
-                      &t.last);
-  }
+  for (PageLock& lock : d.locks)
+    lock.store(batch, leaves_whole(lock) ? end_evict(lock.now()) : in_tier(lock.found(), Tier::ssd));
   batch.await();
-  for (std::size_t i = 0; i < d.n; ++i)
-    KASANE_CHECK(d.moves[i].last == d.moves[i].step.claimed.word(),
-                 "only its mover changes the entry of a page that moves");
-  if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.n);
-  d.n = 0;
+  if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.locks.size());
+  d.locks.clear();
   d.blocks = 0;
 }
 
 /// Punches neighbours together: a hole costs a system call. Not too many: meanwhile no thread can fill frames
 /// of the memory file.
-void Tiers::punch(std::span<const Mover::Move> moves) noexcept {
+void Tiers::punch(std::span<const PageLock> locks) noexcept {
   std::array<PageId, kTogether> pages;
-  std::transform(moves.begin(), moves.end(), pages.begin(), [](const Mover::Move& t) { return t.page; });
-  std::sort(pages.begin(), pages.begin() + moves.size());
-  mem::for_each_page_run(pages_, {pages.data(), moves.size()}, kMostPunched,
+  std::transform(locks.begin(), locks.end(), pages.begin(), [](const PageLock& l) { return l.page(); });
+  std::sort(pages.begin(), pages.begin() + locks.size());
+  mem::for_each_page_run(pages_, {pages.data(), locks.size()}, kMostPunched,
                          [this](mem::BlockRange run) { residency_.empty(run); });
-}
-
-/// Runs of blocks of the page.
-void Tiers::add_blocks(std::vector<mem::SpillRange>& ranges, PageId page, const BlockMask& blocks) const {
-  const std::uint64_t first = pages_.offset_of(page), count = pages_.blocks_of(page).count;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (blocks[i]) mem::append(ranges, {first + i * mem::kBlockBytes, mem::kBlockBytes});
-  }
 }
 
 /// The blocks of the page that the spill file does not have, or not as they are, as far as is known. No rank
@@ -273,119 +279,98 @@ void Tiers::page_in(comm::Blocking& io, std::span<Request> wanted) {
 std::size_t Tiers::page_in_own(comm::Blocking& io, std::span<Request* const> wanted) {
   const PageId first = wanted[0]->page;
   blocks_->admit(io, first);
-  blocks_->claim_for_page_in(io, first);
-  Incoming in;
+  blocks_->claim(first, ClaimFor::page_in, &io);
+  Incoming in(directory_);
   in.add(first);
-  for (std::uint64_t blocks = 0; in.n < wanted.size() && fits_together(wanted[in.n]->page, blocks) &&
-                                 blocks_->try_claim_for_page_in(wanted[in.n]->page);) {
+  for (std::uint64_t blocks = 0;
+       in.n < wanted.size() && fits_together(wanted[in.n]->page, blocks) && try_claim(wanted[in.n]->page);) {
     blocks += pages_.blocks_of(wanted[in.n]->page).count;
     in.add(wanted[in.n]->page);
   }
   const std::size_t n = in.n;
   if (wanted.size() == 1) claim_with(in);
   page_in(io, in, Caller::worker);
-  for (std::size_t i = 0; i < n; ++i) wanted[i]->word = word_after(in, i);
-  if (Location::of(in.moves[0].before).busy) io.waiter().pause();
+  for (std::size_t i = 0; i < n; ++i) wanted[i]->word = in.pages[i].now().word();
+  if (in.pages[0].found().busy) io.waiter().pause();
   return n;
-}
-
-/// Word 0 of page i, as page_in() has left it.
-std::uint64_t Tiers::word_after(const Incoming& in, std::size_t i) const noexcept {
-  return (comes_from(in, i) != PageInFrom::nothing ? end_page_in(in.moves[i].step.claimed)
-                                                   : Location::of(in.moves[i].before))
-      .word();
-}
-
-PageInFrom Tiers::comes_from(const Incoming& in, std::size_t i) const noexcept {
-  return page_in_from(Location::of(in.moves[i].before), transport_.rank(), in.from[i].any());
 }
 
 void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
   comm::Batch batch(io);
-  for (Mover::Move& t : in.all()) directory_.mark(batch, t.page, &t.before);
+  for (Arriving& p : in.all()) p.try_lock(batch);
   batch.await();
-  Missing missing;
+  // one page of any size, or one and kMostAtOnce blocks
+  mem::SpillRanges<mem::kMostBlocksOfAPage / 2> ranges;
   std::size_t pages = 0;
-  std::bitset<kMostPagedIn> comes, unused;
-  for (std::size_t i = 0; i < in.n; ++i) {
-    Mover::Move& t = in.moves[i];
-    t.step = begin_move(Location::of(t.before), transport_.rank());
-    const PageInFrom from = comes_from(in, i);
-    comes[i] = from != PageInFrom::nothing;
-    if (comes[i])
-      ++pages, unused[i] = from == PageInFrom::ssd && !add_missing(missing, t.page);
-    else if (t.step.verdict != MoveVerdict::wait)
-      directory_.unmark(batch, t.page, Location::of(t.before), &t.last);
+  for (Arriving& p : in.all()) {
+    p.from = page_in_from(p.found(), transport_.rank(), p.source.any());
+    if (p.from == PageInFrom::nothing)
+      p.give_back(batch);
+    else
+      ++pages;
+    if (p.from != PageInFrom::ssd) continue;
+    const BlockMask held = blocks_->blocks_here(p.page()).held, absent = missing(p.page(), held);
+    p.unused = (held | absent).none();
+    add_blocks(ranges, p.page(), absent);
   }
-  if (!missing.empty()) {
-    read(io, missing.all(), who);
-    if (missing.all().size() > 1 && io.counters() != nullptr)
-      count(io.counters()->reads_together, missing.all().size());
+  if (!ranges.empty()) {
+    read(io, ranges.all(), who);
+    if (ranges.all().size() > 1 && io.counters() != nullptr)
+      count(io.counters()->reads_together, ranges.all().size());
   }
-  take_handed(io, in);
-  if (pages != 0 && is_open()) note_as_stored(in);
-  for (std::size_t i = 0; i < in.n; ++i) {
-    if (comes[i])
-      directory_.unmark(batch, in.moves[i].page, end_page_in(in.moves[i].step.claimed), &in.moves[i].last);
+  take_handed(io, in.all());
+  if (pages != 0 && is_open()) note_as_stored(in.all());
+  for (Arriving& p : in.all()) {
+    if (p.held()) p.store(batch, end_page_in(p.now()));
   }
   batch.await();
-  for (std::size_t i = 0; i < in.n; ++i) {
-    const Mover::Move& t = in.moves[i];
-    KASANE_CHECK(t.step.verdict == MoveVerdict::wait || t.last == t.step.claimed.word(),
-                 "only its mover changes the entry of a page that moves");
-    if (!comes[i])
-      blocks_->unclaim(t.page);
-    else if (unused[i])
-      blocks_->settle_unused(t.page);
-    else
-      blocks_->settle(t.page);
+  for (const Arriving& p : in.all()) {
+    blocks_->settle(p.page(), p.from == PageInFrom::nothing ? Settled::as_it_was
+                              : p.unused                    ? Settled::unused
+                                                            : Settled::owned);
   }
   if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
 }
 
-/// The bytes that puts have handed over come into their pages, which are marked. What V shows of such a page
+/// The bytes that puts have handed over come into their pages, which are locked. What V shows of such a page
 /// shows them at once, as those of a put to a page in DRAM.
-void Tiers::take_handed(comm::Blocking& io, const Incoming& in) {
-  for (std::size_t i = 0; i < in.n; ++i) {
-    if (comes_from(in, i) != PageInFrom::put) continue;
-    const Source& from = in.from[i];
-    std::byte* const to = space_.a(pages_.offset_of(in.moves[i].page));
-    const std::size_t bytes = pages_.bytes_of(in.moves[i].page);
-    if (from.here != nullptr)
-      std::memcpy(to, from.here, bytes);
+void Tiers::take_handed(comm::Blocking& io, std::span<const Arriving> pages) {
+  for (const Arriving& p : pages) {
+    if (p.from != PageInFrom::put) continue;
+    std::byte* const to = space_.a(pages_.offset_of(p.page()));
+    const std::size_t bytes = pages_.bytes_of(p.page());
+    if (p.source.here != nullptr)
+      std::memcpy(to, p.source.here, bytes);
     else
-      io.read({from.rank, kPending, from.at}, to, bytes);
+      io.read({p.source.rank, kPending, p.source.at}, to, bytes);
     if (io.counters() != nullptr) count(io.counters()->pages_replaced);
   }
 }
 
-/// Of pages that have been read, and are still marked: records the blocks that are as the spill file has
+/// Of pages that have been read, and are still locked: records the blocks that are as the spill file has
 /// them.
-void Tiers::note_as_stored(const Incoming& in) noexcept {
+void Tiers::note_as_stored(std::span<const Arriving> pages) noexcept {
   std::uint64_t taken = 0;
-  for (std::size_t i = 0; i < in.n; ++i) {
-    if (comes_from(in, i) != PageInFrom::ssd) continue;
-    const mem::BlockRange all = pages_.blocks_of(in.moves[i].page);
-    for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-      if (stored(BlockId{b}) && blocks_->as_stored(BlockId{b}))
-        taken += as_stored_->note(BlockId{b}, space_.a(mem::offset_of(BlockId{b})));
+  for (const Arriving& p : pages) {
+    if (p.from != PageInFrom::ssd) continue;
+    const BlocksHere here = blocks_->blocks_here(p.page());
+    const BlockMask as_stored = here.saved | ~here.held;
+    const mem::BlockRange all = pages_.blocks_of(p.page());
+    for (std::uint64_t i = 0; i < all.count; ++i) {
+      const BlockId b{raw(all.first) + i};
+      if (as_stored[i] && stored(b)) taken += as_stored_->note(b, space_.a(mem::offset_of(b)));
     }
   }
   if (taken != 0) residency_.use_entries(taken);
 }
 
 /// The page's blocks that are to be read. A block that is neither here nor on SSD has no frame, or one whose
-/// bytes are undefined. False: the whole page is such.
-bool Tiers::add_missing(Missing& missing, PageId page) const noexcept {
+/// bytes are undefined.
+BlockMask Tiers::missing(PageId page, const BlockMask& held) const noexcept {
   const mem::BlockRange all = pages_.blocks_of(page);
-  bool any = false;
-  for (std::uint64_t b = raw(all.first); b < raw(all.first) + all.count; ++b) {
-    const bool here = blocks_->holds(BlockId{b});
-    if (stored(BlockId{b}) && !here)
-      mem::append(missing, {mem::offset_of(BlockId{b}), mem::kBlockBytes}), any = true;
-    any |= here;
-  }
-  return any;
+  BlockMask mask;
+  for (std::uint64_t i = 0; i < all.count; ++i) mask[i] = !held[i] && stored(BlockId{raw(all.first) + i});
+  return mask;
 }
 
 /// A plan of pieces of `blocks` blocks each. All that is free but a quarter of `low` may be ahead, up to
@@ -430,7 +415,7 @@ bool Tiers::descends(std::uint64_t first, std::uint64_t last) noexcept {
 /// The caller has claimed one page. Claims pages that should be read with it, as far as they are free and
 /// there is ample room. Waits for nothing.
 void Tiers::claim_with(Incoming& in) noexcept {
-  const PageId page = in.moves[0].page;
+  const PageId page = in.pages[0].page();
   const std::uint64_t blocks = pages_.blocks_of(page).count;
   const ReadAhead::Plan plan =
       this->plan(pages_ahead_, page, raw(page), blocks, std::min(kMostAtOnce, (kMostPagedIn - 1) * blocks),
@@ -439,7 +424,7 @@ void Tiers::claim_with(Incoming& in) noexcept {
     const PageId next{static_cast<std::uint64_t>(plan.first + plan.stride * i)};
     if (!pages_.contains(next) || pages_.bytes_of(next) != pages_.bytes_of(page) || !residency_.counts(next))
       break;
-    if (!file_->stored(pages_.blocks_of(next).first) || !blocks_->try_claim_for_page_in(next)) continue;
+    if (!file_->stored(pages_.blocks_of(next).first) || !try_claim(next)) continue;
     in.add(next);
   }
 }
@@ -563,11 +548,11 @@ void Tiers::hand_over(comm::Blocking& io, std::span<HandOver> pages) {
 
 bool Tiers::hand_over_here(comm::Blocking& io, const HandOver& handed) {
   blocks_->admit(io, handed.page);
-  blocks_->claim_for_page_in(io, handed.page);
-  Incoming in;
+  blocks_->claim(handed.page, ClaimFor::page_in, &io);
+  Incoming in(directory_);
   in.add(handed.page, {handed.bytes});
   page_in(io, in, Caller::worker);
-  return comes_from(in, 0) == PageInFrom::put;
+  return in.pages[0].from == PageInFrom::put;
 }
 
 Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
@@ -582,16 +567,20 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
       put_back(asked[0]);
       return Served::put_back;
     }
-    blocks_->claim_for_page_in(io, asked[0].page);
+    blocks_->claim(asked[0].page, ClaimFor::page_in, &io);
   }
-  Incoming in;
+  Incoming in(directory_);
   in.add(asked[0].page, asked[0].source);
   claim_asked(io, in, asked);
   const std::size_t n = in.n;
   if (n == 1 && !asked_.any() && !asked[0].source.any() && !asked[0].hint) claim_with(in);
   page_in(io, in, Caller::pager);
   for (std::size_t i = 0; i < n; ++i) {
-    if (!asked[i].hint) transport_.reply(asked[i].token, answer_to(asked[i], in, i));
+    const Arriving& p = in.pages[i];
+    if (asked[i].hint) continue;
+    transport_.reply(asked[i].token, !p.source.any()             ? p.now().word()
+                                     : p.from == PageInFrom::put ? kTaken
+                                                                 : 0);
   }
   return Served::some;
 }
@@ -599,12 +588,7 @@ Tiers::Served Tiers::serve(comm::Blocking& io, Pinned pinned) {
 /// If there is room, and the page is on SSD and free. Else the hint is dropped: no thread waits for it.
 bool Tiers::claim_hinted(comm::Blocking& io, PageId page) noexcept {
   return residency_.admitted(pages_.blocks_of(page).count) &&
-         owned_on_ssd(directory_.lookup(io, page), transport_.rank()) && blocks_->try_claim_for_page_in(page);
-}
-
-std::uint64_t Tiers::answer_to(const QueuedRequest& asked, const Incoming& in, std::size_t i) const noexcept {
-  if (asked.source.any()) return comes_from(in, i) == PageInFrom::put ? kTaken : 0;
-  return word_after(in, i);
+         owned_on_ssd(directory_.lookup(io, page), transport_.rank()) && try_claim(page);
 }
 
 /// May the page come in a turn with so many blocks of others?
@@ -623,7 +607,7 @@ void Tiers::claim_asked(comm::Blocking& io, Incoming& in,
     if (!fits_together(next.page, blocks)) return put_back(next);
     if (next.hint) {
       if (!claim_hinted(io, next.page)) continue;
-    } else if (!blocks_->try_claim_for_page_in(next.page)) {
+    } else if (!try_claim(next.page)) {
       return put_back(next);
     }
     in.add(next.page, next.source);

@@ -64,9 +64,9 @@ class Tiers final : public PageIn {
   ~Tiers();
   /// Tiers and the layer that knows the blocks of pages need each other. That layer is constructed later, and
   /// its constructor calls this. Nothing is asked of either before.
-  void connect(PageBlocks& blocks, Mover& mover) noexcept {
+  void connect(PageBlocks& blocks, AddressCache& addresses) noexcept {
     blocks_ = &blocks;
-    mover_ = &mover;
+    addresses_ = &addresses;
   }
   [[nodiscard]] mem::Residency& residency() const noexcept { return residency_; }
 
@@ -175,38 +175,38 @@ class Tiers final : public PageIn {
   void note_asked(const QueuedRequest&) noexcept;
   enum class Caller : std::uint8_t { pager, worker };
   static constexpr std::size_t kMostPagedIn = 65;
+  struct Arriving;
   struct Incoming;
-  [[nodiscard]] PageInFrom comes_from(const Incoming&, std::size_t i) const noexcept;
   void page_in(comm::Blocking&, Incoming&, Caller);
-  void take_handed(comm::Blocking&, const Incoming&);
+  void take_handed(comm::Blocking&, std::span<const Arriving>);
   std::size_t page_in_own(comm::Blocking&, std::span<Request* const>);
-  [[nodiscard]] std::uint64_t word_after(const Incoming&, std::size_t i) const noexcept;
   bool hand_over_here(comm::Blocking&, const HandOver&);
   void claim_with(Incoming&) noexcept;
   void put_back(const QueuedRequest&) noexcept;
   [[nodiscard]] bool claim_hinted(comm::Blocking&, PageId) noexcept;
   void claim_asked(comm::Blocking&, Incoming&, std::array<QueuedRequest, kMostPagedIn>&) noexcept;
   [[nodiscard]] bool fits_together(PageId, std::uint64_t blocks) const noexcept;
-  [[nodiscard]] std::uint64_t answer_to(const QueuedRequest&, const Incoming&, std::size_t i) const noexcept;
-  /// one page of any size, or one and kMostAtOnce blocks
-  using Missing = mem::SpillRanges<mem::kMostBlocksOfAPage / 2>;
-  bool add_missing(Missing&, PageId) const noexcept;
+  [[nodiscard]] BlockMask missing(PageId, const BlockMask& held) const noexcept;
+  [[nodiscard]] bool try_claim(PageId page) noexcept {
+    return blocks_->claim(page, ClaimFor::page_in, nullptr) == Claim::taken;
+  }
   [[nodiscard]] ReadAhead::Plan plan(ReadAhead&, PageId, std::uint64_t piece, std::uint64_t blocks,
                                      std::uint64_t most_blocks, ReadAhead::Purpose) noexcept;
   void read(comm::Blocking&, std::span<mem::SpillRange>, Caller, const mem::View& = {});
   static constexpr std::uint64_t kMostPunched = 256;  ///< blocks, at once, unless a page has more
-  void punch(std::span<const Mover::Move>) noexcept;
+  void punch(std::span<const PageLock>) noexcept;
   struct EvictionBatch;
   void start_eviction(comm::Blocking&, std::span<const PageId> pages, bool* left, EvictionBatch&);
-  void add_blocks(std::vector<mem::SpillRange>&, PageId, const BlockMask&) const;
-  void note_as_stored(const Incoming&) noexcept;
+  template <class Ranges>
+  void add_blocks(Ranges&, PageId, const BlockMask&) const;
+  void note_as_stored(std::span<const Arriving>) noexcept;
   [[nodiscard]] BlockMask changed(PageId) const noexcept;
 
   comm::Transport& transport_;
   const Directory& directory_;
   const mem::Pages& pages_;
   PageBlocks* blocks_ = nullptr;  ///< connect()
-  Mover* mover_ = nullptr;
+  AddressCache* addresses_ = nullptr;
   mem::Space& space_;
   mem::Residency& residency_;
   const mem::AdviceTable& advice_;

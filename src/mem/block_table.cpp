@@ -104,7 +104,7 @@ void NumberSet::raise(int level, std::uint64_t index) noexcept {
   // acquire: joins a running period, whose count above must be visible before ours is published.
   std::uint32_t old = count.load(std::memory_order_acquire);
   while (old != 0)
-    // acq_rel: acquire as above; release, so that a thread that joins later sees what this one saw.
+    // acq_rel: acquire to join; release, so that a thread that joins later sees what this one saw.
     if (count.compare_exchange_weak(old, old + 1, std::memory_order_acq_rel, std::memory_order_acquire))
       return;
   raise(level + 1, index / kFanOut);

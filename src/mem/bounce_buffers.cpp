@@ -48,8 +48,8 @@ BounceBuffers::~BounceBuffers() {
   ::munmap(memory_, kBytes);
 }
 
-BounceBuffers::Part BounceBuffers::first_part(const std::byte* base, std::uint64_t offset,
-                                              std::uint64_t bytes) const noexcept {
+BounceBuffers::FirstRead BounceBuffers::first_read(const std::byte* base, std::uint64_t offset,
+                                                   std::uint64_t bytes) const noexcept {
   if (base != file_.base) return {bytes, false};
   const std::uint64_t large = large_at(file_, offset);
   if (large == 0) return {bytes, true};

@@ -4,7 +4,7 @@
 //
 //   spill file ──direct──▶ buffer ──pwrite──▶ frame            staged: the frame is not zeroed first, and
 //                                                              punching need not remove a translation in A
-//                                 ──fill()──▶ frame and view   likewise, and shown in V by the same call, if
+//                                 ──fill()──▶ frame and view   staged, and shown in V by the same call, if
 //                                                              the engine can and the blocks are to be used
 //   spill file ──direct──▶ frame, through A                    in place: no copy; better where frames are
 //                                                              large: many OS pages are made as one
@@ -63,14 +63,14 @@ class BounceBuffers {
   /// All buffers were given back.
   ~BounceBuffers();
 
-  /// How the first part of a run of blocks is to be read to base + offset: its length, and whether through a
+  /// How the beginning of a run of blocks is to be read to base + offset: its length, and whether through a
   /// buffer or in place (whole large frames, or memory that is not the file's).
-  struct Part {
+  struct FirstRead {
     std::uint64_t bytes;
     bool staged;
   };
-  [[nodiscard]] Part first_part(const std::byte* base, std::uint64_t offset,
-                                std::uint64_t bytes) const noexcept;
+  [[nodiscard]] FirstRead first_read(const std::byte* base, std::uint64_t offset,
+                                     std::uint64_t bytes) const noexcept;
   /// A buffer, or so many bytes of it; empty: all are taken.
   [[nodiscard]] std::span<std::byte> take(std::uint64_t bytes) noexcept;
   /// Copies whole blocks into the memory file, or also into V where they are to be shown. 0 or an errno.

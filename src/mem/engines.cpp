@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "mem/caught_calls.h"
 #include "mem/mprotect_engine.h"
 #include "mem/uffd_engine.h"
 #include "mem/userfaultfd.h"
+#include "traps/caught_calls.h"
 
 namespace kasane::mem {
 
@@ -26,7 +26,7 @@ tl::unexpected<Error> refused(Errc code, std::string_view name, const std::strin
 
 /// What auto takes where system calls cannot be caught: the kernel then waits for absent memory.
 bool takes_thread() {
-  static const bool takes = !calls_can_be_caught() && probe_userfaultfd(Delivery::thread).empty();
+  static const bool takes = !traps::calls_can_be_caught() && probe_userfaultfd(Delivery::thread).empty();
   return takes;
 }
 

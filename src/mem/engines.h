@@ -28,7 +28,7 @@ struct EngineInfo {
 [[nodiscard]] std::vector<std::string> engine_choices();
 
 /// The engine that a job takes which asks for `name`: "auto" takes the first available one, and uffd-thread
-/// only where system calls cannot be caught (mem/caught_calls.h). Errc::unsupported says what the kernel
+/// only where system calls cannot be caught (traps/caught_calls.h). Errc::unsupported says what the kernel
 /// lacks for the engine asked for. Probes the kernel, as engines() does.
 Result<std::string_view> engine_for(std::string_view name);
 

@@ -16,8 +16,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/process.h"
-#include "mem/alt_stack.h"
 #include "topo/threads.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::mem {
 namespace {
@@ -68,7 +68,7 @@ void FaultThreads::await_answer() const noexcept {
 
 void FaultThreads::run(unsigned me) noexcept {
   topo::block_signals_of_program();
-  const auto alternate = AltStack::create();  // for the report of a crash
+  const auto alternate = traps::AltStack::create();  // for the report of a crash
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   set_thread_role("faults");
   ::pthread_setname_np(::pthread_self(), "kasane-faults");

@@ -50,7 +50,7 @@ void MappingBudget::recount() const noexcept {
     const auto room = static_cast<std::int64_t>(limit_ - mappings);
     if (room > stride) credit_.fetch_add(room - stride, std::memory_order_relaxed);
   }
-  // release: as above, for the next counter
+  // release: for the next thread that counts
   counting_.store(false, std::memory_order_release);
 }
 

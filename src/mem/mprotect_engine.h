@@ -16,7 +16,7 @@ namespace kasane::mem {
 
 /// The engine of this space, whose maps must outlive it. mapping_limit: from this number of mappings on the
 /// process is crowded; 0: half of vm.max_map_count. Threads that touch V need an alternate signal stack
-/// (AltStack).
+/// (traps::AltStack).
 std::unique_ptr<FaultEngine> make_mprotect_engine(const Space& space, std::uint64_t mapping_limit = 0);
 
 }  // namespace kasane::mem

@@ -66,12 +66,12 @@ class Pages {
   [[nodiscard]] bool contains(PageId page) const noexcept { return raw(page) < count(); }
 
   /// The page of a byte, and where the page ends.
-  struct Place {
+  struct PageEnd {
     PageId page;
     std::uint64_t end;
   };
   /// Beyond the space: a number that no page has.
-  [[nodiscard]] Place place_of(std::uint64_t offset) const noexcept {
+  [[nodiscard]] PageEnd place_of(std::uint64_t offset) const noexcept {
     const Row& row = row_of(offset);
     const std::uint64_t before = (offset - row.offset) >> row.shift;
     return {PageId{row.first_page + before}, row.offset + ((before + 1) << row.shift)};

@@ -165,22 +165,22 @@ std::uint64_t free_candidates(std::size_t bytes) {
 
 std::uintptr_t candidate_base(unsigned i) { return i < kCandidates.size() ? kCandidates[i] : 0; }
 
-std::uint64_t place_windows(std::span<Window> windows, std::uint64_t bytes) noexcept {
-  for (Window& window : windows) {
-    window.offset = bytes + kPageBytes;
-    bytes = (window.offset + window.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+std::uint64_t place_parts(std::span<ViewPart> parts, std::uint64_t bytes) noexcept {
+  for (ViewPart& part : parts) {
+    part.offset = bytes + kPageBytes;
+    bytes = (part.offset + part.bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   return bytes;
 }
 
-AddressMap::AddressMap(std::byte* base, std::uint64_t bytes, std::span<const Window> windows) noexcept
-    : count_(1 + windows.size()) {
-  KASANE_CHECK_OP(windows.size(), <=, kMostWindows);
+AddressMap::AddressMap(std::byte* base, std::uint64_t bytes, std::span<const ViewPart> parts) noexcept
+    : count_(1 + parts.size()) {
+  KASANE_CHECK_OP(parts.size(), <=, kMostOtherParts);
   parts_[0] = {base, bytes, 0};
-  std::ranges::copy(windows, parts_.begin() + 1);
+  std::ranges::copy(parts, parts_.begin() + 1);
 }
 
-const Window* AddressMap::window_at(const void* p) const noexcept {
+const ViewPart* AddressMap::part_at(const void* p) const noexcept {
   for (std::size_t i = 1; i < count_; ++i)
     if (distance(p, parts_[i]) < parts_[i].bytes) return &parts_[i];
   return nullptr;
@@ -194,16 +194,16 @@ std::byte* AddressMap::address_in_window(std::uint64_t offset) const noexcept {
 }
 
 std::uint64_t AddressMap::room_in_window(const void* p) const noexcept {
-  const Window* const window = window_at(p);
-  return window != nullptr ? window->bytes - distance(p, *window) : 0;
+  const ViewPart* const part = part_at(p);
+  return part != nullptr ? part->bytes - distance(p, *part) : 0;
 }
 
 std::uint64_t AddressMap::offset_in_window(const void* p) const noexcept {
-  const Window* const window = window_at(p);
-  return window != nullptr ? window->offset + distance(p, *window) : kNowhere;
+  const ViewPart* const part = part_at(p);
+  return part != nullptr ? part->offset + distance(p, *part) : kNowhere;
 }
 
-Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const Window> windows, bool keep) {
+Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const ViewPart> parts, bool keep) {
   if (base == nullptr || bytes == 0 || bytes % kPageBytes != 0)
     return fail(
         Errc::invalid_argument,
@@ -211,8 +211,8 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const 
              bytes, static_cast<void*>(base), kPageBytes));
   Space s;  // from here on its destructor takes back what was made
   s.bytes_ = bytes;
-  if (!windows.empty()) {
-    const std::uint64_t end = windows.back().offset + windows.back().bytes;
+  if (!parts.empty()) {
+    const std::uint64_t end = parts.back().offset + parts.back().bytes;
     s.bytes_ = (end + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
   auto m = memory_file("kasane-M", s.bytes_);
@@ -227,20 +227,19 @@ Result<Space> Space::create(std::byte* base, std::size_t bytes, std::span<const 
   auto a_view = map_file("A", s.m_fd_, 0, s.bytes_, PROT_READ | PROT_WRITE, s.a_);
   KASANE_TRY(a_view);
   s.a_ = *a_view;
-  s.t_ = reserve_anywhere(s.bytes_);  // as for A
+  s.t_ = reserve_anywhere(s.bytes_);  // aligned as A is
   auto t_view = map_file("T", s.t_fd_, 0, s.bytes_, PROT_READ | PROT_WRITE, s.t_);
   KASANE_TRY(t_view);
   s.t_ = *t_view;
-  // V comes last, so that a failed create never uses up the reservation; a failure at a window is final.
+  // V comes last, so that a failed create never uses up the reservation; a failure at a part is final.
   auto v_view = map_file("V", s.m_fd_, 0, bytes, PROT_NONE, base);
   KASANE_TRY(v_view);
   s.map_ = AddressMap(base, bytes, {});
-  for (const Window& window : windows) {
-    if (keep) s.copy_in(window);
-    KASANE_TRY(
-        map_file("the program's variables", s.m_fd_, window.offset, window.bytes, PROT_NONE, window.at));
+  for (const ViewPart& part : parts) {
+    if (keep) s.copy_in(part);
+    KASANE_TRY(map_file("the program's variables", s.m_fd_, part.offset, part.bytes, PROT_NONE, part.at));
   }
-  s.map_ = AddressMap(base, bytes, windows);
+  s.map_ = AddressMap(base, bytes, parts);
   return s;
 }
 
@@ -255,12 +254,12 @@ void look_for_frames(std::byte* view, std::span<unsigned char> has) noexcept {
 
 // Pages that the process has never touched stay holes of M: a large array of zeros costs nothing.
 // /proc/self/pagemap says which pages were touched; where that file is not to be had all are copied.
-void Space::copy_in(const Window& window) const noexcept {
+void Space::copy_in(const ViewPart& part) const noexcept {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kSwapped = std::uint64_t{1} << 62;
   const int map = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   std::array<std::uint64_t, 512> entries;
-  const std::uint64_t blocks = window.bytes / kBlockBytes,
-                      first = reinterpret_cast<std::uintptr_t>(window.at) / kBlockBytes;
+  const std::uint64_t blocks = part.bytes / kBlockBytes,
+                      first = reinterpret_cast<std::uintptr_t>(part.at) / kBlockBytes;
   for (std::uint64_t at = 0; at < blocks; at += entries.size()) {
     const std::uint64_t count = std::min<std::uint64_t>(entries.size(), blocks - at);
     const auto wanted = static_cast<ssize_t>(count * sizeof entries[0]);
@@ -269,8 +268,8 @@ void Space::copy_in(const Window& window) const noexcept {
       entries.fill(kPresent);
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::uint64_t offset = (at + i) * kBlockBytes;
-      const bool touched = (entries[i] & (kPresent | kSwapped)) != 0 || offset < window.filled;
-      if (touched) std::memcpy(a_ + window.offset + offset, window.at + offset, kBlockBytes);
+      const bool touched = (entries[i] & (kPresent | kSwapped)) != 0 || offset < part.filled;
+      if (touched) std::memcpy(a_ + part.offset + offset, part.at + offset, kBlockBytes);
     }
   }
   if (map >= 0) ::close(map);
@@ -294,7 +293,7 @@ Space::Space(Space&& o) noexcept
       m_fd_(std::exchange(o.m_fd_, -1)),
       t_fd_(std::exchange(o.t_fd_, -1)) {}
 
-// Windows stay mapped: the program may still name its variables.
+// The program's parts stay mapped: it may still name its variables.
 Space::~Space() {
   if (map_.base() != nullptr) ::munmap(map_.base(), map_.parts()[0].bytes);
   for (std::byte* view : {a_, t_})

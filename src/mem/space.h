@@ -2,12 +2,12 @@
 // The geometry of the global space and this rank's views of it (design: V, M, A, T all at the same offset).
 //
 //   V  base … base+bytes   the coherent view: the user's pointers; maps M; no access until armed
-//   W  elsewhere           parts of V at addresses that the program has already: its variables (Window)
+//   W  elsewhere           parts of V at addresses that the program has already: its variables (ViewPart)
 //   M  one sparse memfd    the DRAM tier: owned pages and cached copies alike at their offset
 //   A  another map of M    the runtime's alias, always read-write
 //   T  a sparse memfd      twins
 //
-//   offset   0 ─────────── V ─────────── bytes ─ gap ─ window 0 ─ gap ─ window 1 … ─ total
+//   offset   0 ─────────── V ─────────── bytes ─ gap ─ part 1 ─ gap ─ part 2 … ─ total
 //
 // A FaultEngine arms V. V and A may show frames of another file in a part (show). So the stacks of ranks on
 // one host are one memory (runtime/rank/stacks.h).
@@ -59,28 +59,29 @@ void punch_frames(int fd, std::uint64_t offset, std::uint64_t bytes) noexcept;
 void look_for_frames(std::byte* view, std::span<unsigned char> has) noexcept;
 
 /// A part of V at an address of its own: whole OS pages that the process has already.
-struct Window {
+struct ViewPart {
   std::byte* at = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t filled = 0;  ///< its first bytes, which come from a file; the rest began as zeros
-  std::uint64_t offset = 0;  ///< in M, A and T; from place_windows()
+  std::uint64_t offset = 0;  ///< in M, A and T; from place_parts()
 };
 
-/// Gives each window an offset behind the first `bytes` of the space. Between two parts lies a page that is
+/// Gives each part an offset behind the first `bytes` of the space. Between two parts lies a page that is
 /// never used, so that no run of blocks crosses from one to the next. Returns the bytes of M.
-std::uint64_t place_windows(std::span<Window>, std::uint64_t bytes) noexcept;
+std::uint64_t place_parts(std::span<ViewPart>, std::uint64_t bytes) noexcept;
 
-/// Where the parts of V lie: the space's own range, which begins at offset 0, and the windows. A value.
+/// Where the parts of V lie: the space's own range, which begins at offset 0, and the parts that lie
+/// elsewhere. A value.
 class AddressMap {
  public:
-  static constexpr std::size_t kMostWindows = 31;
+  static constexpr std::size_t kMostOtherParts = 31;
   static constexpr std::uint64_t kNowhere = std::uint64_t{1} << 62;
 
   AddressMap() = default;
-  AddressMap(std::byte* base, std::uint64_t bytes, std::span<const Window> windows) noexcept;
+  AddressMap(std::byte* base, std::uint64_t bytes, std::span<const ViewPart> others) noexcept;
 
-  /// The space's own range, then the windows'.
-  [[nodiscard]] std::span<const Window> parts() const noexcept { return {parts_.data(), count_}; }
+  /// The space's own range, then the others.
+  [[nodiscard]] std::span<const ViewPart> parts() const noexcept { return {parts_.data(), count_}; }
   [[nodiscard]] std::byte* base() const noexcept { return parts_[0].at; }
 
   [[nodiscard]] std::byte* address(std::uint64_t offset) const noexcept {
@@ -105,24 +106,24 @@ class AddressMap {
   }
 
  private:
-  static std::uint64_t distance(const void* p, const Window& part) noexcept {
+  static std::uint64_t distance(const void* p, const ViewPart& part) noexcept {
     return reinterpret_cast<std::uintptr_t>(p) - reinterpret_cast<std::uintptr_t>(part.at);
   }
-  [[nodiscard]] const Window* window_at(const void* p) const noexcept;
+  [[nodiscard]] const ViewPart* part_at(const void* p) const noexcept;
   [[nodiscard]] std::byte* address_in_window(std::uint64_t offset) const noexcept;
   [[nodiscard]] std::uint64_t room_in_window(const void*) const noexcept;
   [[nodiscard]] std::uint64_t offset_in_window(const void*) const noexcept;
 
-  std::array<Window, 1 + kMostWindows> parts_{};
+  std::array<ViewPart, 1 + kMostOtherParts> parts_{};
   std::size_t count_ = 1;
 };
 
 class Space {
  public:
   /// Maps V over the reservation at base (from reserve_space), and A and T wherever there is room. bytes is a
-  /// multiple of kPageBytes. windows, placed: what this process has there becomes inaccessible until it is
+  /// multiple of kPageBytes. others, placed: what this process has there becomes inaccessible until it is
   /// armed; `keep`: its bytes are copied to M before.
-  static Result<Space> create(std::byte* base, std::size_t bytes, std::span<const Window> windows = {},
+  static Result<Space> create(std::byte* base, std::size_t bytes, std::span<const ViewPart> others = {},
                               bool keep = false);
   Space(Space&&) noexcept;
   Space& operator=(Space&&) = delete;
@@ -133,7 +134,7 @@ class Space {
   /// have changed.
   Result<void> show(std::uint64_t offset, std::size_t bytes, std::byte* frames);
 
-  /// The length of M, of A and of T, windows included.
+  /// The length of M, of A and of T, other parts included.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] const AddressMap& addresses() const noexcept { return map_; }
   [[nodiscard]] std::uint64_t blocks() const noexcept { return bytes_ / kBlockBytes; }
@@ -153,7 +154,7 @@ class Space {
 
  private:
   Space() = default;
-  void copy_in(const Window&) const noexcept;
+  void copy_in(const ViewPart&) const noexcept;
 
   AddressMap map_;
   std::byte *a_ = nullptr, *t_ = nullptr;

@@ -139,14 +139,14 @@ Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) return refuse(EFBIG);
   const int fd = open_nameless(directory);
   if (fd < 0) return refuse(errno);
-  parts_.push_back({directory, fd, set_direct(fd, true)});  // The destructor closes it from here on.
-  Part& part = parts_.back();
+  files_.push_back({directory, fd, set_direct(fd, true)});  // The destructor closes it from here on.
+  OneFile& file = files_.back();
   // The full length from the start: writes that extend a file are serialised.
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return refuse(errno);
   int error = try_block(fd);
   // The device's sectors are larger than a block, or the file system refuses direct access only now.
-  if (error == EINVAL && part.direct) {
-    part.direct = false;
+  if (error == EINVAL && file.direct) {
+    file.direct = false;
     set_direct(fd, false);
     error = try_block(fd);
   }
@@ -156,10 +156,10 @@ Result<> SpillFile::add(const std::string& directory, std::uint64_t bytes) {
 }
 
 SpillFile::SpillFile(SpillFile&& o) noexcept
-    : parts_(std::exchange(o.parts_, {})), stored_(std::move(o.stored_)), counts_(std::move(o.counts_)) {}
+    : files_(std::exchange(o.files_, {})), stored_(std::move(o.stored_)), counts_(std::move(o.counts_)) {}
 
 SpillFile::~SpillFile() {
-  for (const Part& p : parts_) ::close(p.fd);
+  for (const OneFile& p : files_) ::close(p.fd);
 }
 
 void SpillFile::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
@@ -176,17 +176,17 @@ void SpillFile::forget(std::uint64_t offset, std::uint64_t bytes) noexcept {
 }
 
 Error SpillFile::error(SpillOp op, int number, std::uint64_t offset, std::uint64_t bytes) const {
-  const Part& part = of(offset);
+  const OneFile& file = of(offset);
   const char* verb = op == SpillOp::read ? "reading" : "writing";
   const std::string what =
       fmt::format("{} {} at offset {:#x} of the spill file in {} failed, where {} bytes are free; {}", verb,
-                  bytes_text(bytes), offset, part.path, free_text(part.fd), remedy(number));
+                  bytes_text(bytes), offset, file.path, free_text(file.fd), remedy(number));
   return fail_errno(Errc::io, what, number).value();
 }
 
 std::vector<std::string> SpillFile::describe() const {
   std::vector<std::string> lines;
-  for (const Part& p : parts_) {
+  for (const OneFile& p : files_) {
     const char* const way =
         p.direct ? "direct" : "through the page cache (the file system has no direct I/O)";
     const char* const odd = in_memory(p.fd) ? "; it is memory, not a disk, and saves none" : "";

@@ -79,19 +79,19 @@ class SpillFile {
   [[nodiscard]] SpillCounts& counts() noexcept { return *counts_; }
 
  private:
-  struct Part {
+  struct OneFile {
     std::string path;  // of the directory
     int fd;
     bool direct;
   };
 
   explicit SpillFile(BlockSet stored) : stored_(std::move(stored)) {}
-  [[nodiscard]] const Part& of(std::uint64_t offset) const noexcept {
-    return parts_[offset / kSpillStripeBytes % parts_.size()];
+  [[nodiscard]] const OneFile& of(std::uint64_t offset) const noexcept {
+    return files_[offset / kSpillStripeBytes % files_.size()];
   }
   Result<> add(const std::string& directory, std::uint64_t bytes);
 
-  std::vector<Part> parts_;
+  std::vector<OneFile> files_;
   BlockSet stored_;
   std::unique_ptr<SpillCounts> counts_ = std::make_unique<SpillCounts>();
 };

@@ -89,13 +89,13 @@ bool SpillQueue::submit(SpillBatch& batch) noexcept {
 // Begins as much of the batch's next run as one transfer takes.
 void SpillQueue::begin_run(SpillBatch& batch) noexcept {
   SpillRange& run = batch.rest_;
-  BounceBuffers::Part part{run.bytes, false};
+  BounceBuffers::FirstRead read{run.bytes, false};
   if (buffers_ != nullptr && batch.op == SpillOp::read)
-    part = buffers_->first_part(batch.base, run.offset, run.bytes);
+    read = buffers_->first_read(batch.base, run.offset, run.bytes);
   std::span<std::byte> buffer;
-  if (part.staged) buffer = buffers_->take(part.bytes);
-  const std::uint64_t bytes = buffer.empty() ? part.bytes : buffer.size();
-  if (part.staged && buffer.empty()) buffers_->make_small(run.offset, bytes);
+  if (read.staged) buffer = buffers_->take(read.bytes);
+  const std::uint64_t bytes = buffer.empty() ? read.bytes : buffer.size();
+  if (read.staged && buffer.empty()) buffers_->make_small(run.offset, bytes);
   const auto s = static_cast<unsigned>(std::countr_zero(free_.load(std::memory_order_relaxed)));
   free_.fetch_and(~(std::uint64_t{1} << s), std::memory_order_relaxed);  // relaxed, both: see submit()
   Slot& slot = slots_[s];

@@ -72,7 +72,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   Result<void> open() {
-    for (const Window& part : map_.parts()) {
+    for (const ViewPart& part : map_.parts()) {
       if (const int result = uffd_.add(part.at, part.bytes); result != 0)
         return fail_errno(Errc::unsupported,
                           "userfaultfd does not take " + std::to_string(part.bytes) + " bytes of the space",
@@ -93,7 +93,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     KASANE_CHECK(handler != nullptr && handler_ == nullptr);
     handler_ = handler;
     context_ = context;
-    auto started = register_ranges(map_, on_fault, this, FaultSignals::segv_and_bus);
+    auto started = register_ranges(map_, on_fault, this, traps::FaultSignals::segv_and_bus);
     if (started && threads_) {
       started = start_threads();
       if (!started) unregister_ranges(map_);
@@ -364,13 +364,13 @@ class UffdEngine final : public FaultEngine, private FaultServer {
   }
 
   void shut() const noexcept {
-    for (const Window& part : map_.parts()) ::mprotect(part.at, part.bytes, PROT_NONE);
+    for (const ViewPart& part : map_.parts()) ::mprotect(part.at, part.bytes, PROT_NONE);
   }
 
   // ---- delivery to a thread ----
 
   Result<void> allow_all() noexcept {
-    for (const Window& part : map_.parts()) {
+    for (const ViewPart& part : map_.parts()) {
       if (::mprotect(part.at, part.bytes, PROT_READ | PROT_WRITE) != 0)
         return fail_errno(Errc::limit,
                           "cannot make " + std::to_string(part.bytes) + " bytes of the space accessible");
@@ -390,7 +390,7 @@ class UffdEngine final : public FaultEngine, private FaultServer {
     stopped_ = true;
     closed_.open({BlockId{0}, bytes_ / kBlockBytes});
     shut();
-    for (const Window& part : map_.parts()) uffd_.wake(part.at, part.bytes);
+    for (const ViewPart& part : map_.parts()) uffd_.wake(part.at, part.bytes);
   }
 
   static Access wanted(const UserFault& fault) noexcept { return fault.write ? Access::write : Access::read; }

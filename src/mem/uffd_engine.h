@@ -33,8 +33,8 @@ inline constexpr std::string_view kUffd = "uffd", kUffdThread = "uffd-thread";
 
 /// The engine of this space, whose maps must outlive it; when it ends, V has no access rights. mapping_limit:
 /// from this number of mappings on the process is crowded; 0: half of vm.max_map_count. Threads that touch V
-/// need an alternate signal stack (AltStack). Errc::unsupported: what the kernel lacks, or does not allow
-/// this user. Delivery::thread: V has no access rights between stop() and the next start().
+/// need an alternate signal stack (traps::AltStack). Errc::unsupported: what the kernel lacks, or does not
+/// allow this user. Delivery::thread: V has no access rights between stop() and the next start().
 Result<std::unique_ptr<FaultEngine>> make_uffd_engine(const Space& space, Delivery,
                                                       std::uint64_t mapping_limit = 0);
 

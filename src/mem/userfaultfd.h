@@ -9,7 +9,7 @@
 //
 //   a fault, by delivery    in user code                             in a system call
 //   in_place                SIGBUS                                   EFAULT
-//   thread                  the thread sleeps until it is woken      likewise; a signal does not end it
+//   thread                  the thread sleeps until it is woken      it sleeps; a signal does not end that
 //
 // The calls return 0 or an errno, never throw, and are async-signal-safe. A translation that a call removes
 // is gone on every core when it returns.
@@ -47,7 +47,7 @@ class Userfaultfd {
   /// Faults of the range come to this userfaultfd from now on; its translations stay as they are. Splits and
   /// merges mappings; ENOMEM: too many.
   [[nodiscard]] int add(std::byte* address, std::size_t bytes) const noexcept;
-  /// The kernel serves the range itself again; nothing is protected in it any more. ENOMEM: as above.
+  /// The kernel serves the range itself again; nothing is protected in it any more. ENOMEM: too many.
   [[nodiscard]] int remove(std::byte* address, std::size_t bytes) const noexcept;
 
   /// Maps pages that the file has, protected or not, up to the first that the file lacks or that is mapped
@@ -56,7 +56,7 @@ class Userfaultfd {
   [[nodiscard]] int map(std::byte* address, std::size_t bytes, bool protect,
                         std::size_t& done) const noexcept;
   /// Makes pages of zeros that the file lacks, and maps them, up to the first that it has. done: bytes made.
-  /// EEXIST: the file has the next page; ENOENT: as above.
+  /// EEXIST: the file has the next page; ENOENT: the range is not registered here.
   [[nodiscard]] int make(std::byte* address, std::size_t bytes, std::size_t& done) const noexcept;
   /// As make(), but the pages get the bytes at `from`, and are mapped write-protected if `protect` says so.
   [[nodiscard]] int copy(std::byte* address, const std::byte* from, std::size_t bytes, bool protect,

@@ -10,33 +10,8 @@
 //               ── announce_idle ──► idle-ranks word of every rank
 //   pushing worker ── wake_idle_rank ──► clears a bit of its own idle-ranks word, rings that rank's doorbell
 //
-// **No wake-up is lost across ranks.** An idle worker of rank i: (1) reads the activity of its work doorbell,
-// (2) sets i's bit in the idle-ranks word of every rank, (3) runs membarrier(GLOBAL_EXPEDITED)
-// (ult/idle_workers.h), (4) looks at every deque, (5) sleeps unless the activity has changed since (1). A
-// worker of rank p: (a) stores its item (bottom), (b) reads p's idle-ranks word, without a fence between; (c)
-// clears i's bit and rings i.
-// - (b) sees the bit. Then (c) changes the activity after (1), or the bit was set by an earlier round of i,
-//   whose sleep that ring ends. Either way i does not sleep through it: a bit is set after (1) by the same
-//   worker, and the worker that clears it rings afterwards.
-// - (b) does not see it, because (b) came before (2) in the order of that word, so before (3). On p's core
-//   the membarrier is a full fence between (b) and what follows. (a) precedes (b) in program order, so it is
-//   visible after (3): (4) finds the item, or another worker has taken it.
-// - (b) does not see it, because a pusher cleared it for another item: that pusher rings i after clearing.
-//   Every announced worker of i wakes, and those that find nothing announce themselves again.
-//
-// Several workers share i's bit. Only forget_idle of the last announced worker clears it, and that worker
-// searches next. If another worker announced itself meanwhile, the bit is set again (see forget_idle). A push
-// in that gap is found by that search, or by the sleeper that the pool wakes in the searcher's place when it
-// finds something else.
-//
-// A thief that succeeds also wakes an idle rank: two pushers may have rung the same rank.
-//
-// On other machines a membarrier does nothing: a push whose store was still in its core's buffer at (4), for
-// about a microsecond, may be missed. There, and where a bit stands for several ranks (more than 63), one
-// worker of the rank, the *watcher*, sleeps in naps and looks again after each. All bits stay set, so that
-// rings go on reaching it. Naps begin with 1 ms and double up to 64 ms (1 s where nothing rings for
-// arrivals), times the ranks of a bit, since a look takes as long as there are ranks. As a rule the first
-// look finds a push that was missed; the longest nap bounds its delay.
+// docs/design/sched.md, "Idling", says why no wake-up is lost across ranks, and where one may be late. A
+// thief that succeeds also wakes an idle rank: two pushers may have rung the same rank.
 //
 // Thread safety: every call from any worker of the rank, at the same time.
 // Invariants: at most one worker of a rank is in a remote theft; a slot returned by steal() has been claimed,
@@ -62,7 +37,7 @@ namespace kasane::sched {
 
 class Scheduler final : public ult::OtherRanks {
  public:
-  /// The first and the longest nap where a wake-up could be lost (see above), for each rank of a bit. Where
+  /// The first and the longest nap where a wake-up could be late, for each rank of a bit. Where
   /// arrivals do not ring, a look is not cheap: the rank that is looked at takes short naps for a while.
   static constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 64'000'000,
                                 kLongestUnrungNapNs = 1'024'000'000;

@@ -69,7 +69,7 @@ void kasane_ult_child_returned(kasane::ult::SlotControl* child);
 /// The first return address of a thread that nobody forked: a context whose register r12 is its function lies
 /// right below its argument (start_context()).
 void kasane_ult_start();
-/// Its life, on its own stack; never returns.
+/// The life of a thread that nobody forked, on its own stack; never returns.
 void kasane_ult_thread_start(void* argument, void (*function)(void*));
 
 /// Saves the caller's context in *save_sp and resumes the one at load_sp. Returns when the caller's context

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ult/idle_workers.h"
 
-#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <climits>
-
 #include "base/call_selector.h"
+#include "base/futex.h"
 
 namespace kasane::ult {
 namespace {
-
-long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value,
-           const timespec* timeout = nullptr) noexcept {
-  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), op, value, timeout, nullptr, 0);
-}
 
 long membarrier(int command) noexcept { return ::syscall(SYS_membarrier, command, 0, 0); }
 
@@ -29,23 +21,21 @@ std::uint32_t FutexDoorbell::activity() {
 }
 
 void FutexDoorbell::sleep(std::uint32_t seen, std::int64_t timeout_ns) {
-  const timespec limit{.tv_sec = timeout_ns / 1'000'000'000, .tv_nsec = timeout_ns % 1'000'000'000};
   const OpenForSignals waits;
-  // Returns at once if the number has changed; the caller's loop handles early returns. Private: only this
-  // process sleeps on it.
-  futex(events_, FUTEX_WAIT_PRIVATE, seen, timeout_ns < 0 ? nullptr : &limit);
+  // Returns at once if the number has changed; the caller's loop handles early returns.
+  futex_wait(events_, seen, timeout_ns, FutexOf::process);
 }
 
 void FutexDoorbell::ring(Rank) {
   // seq_cst: in one order with activity(). Who read the number before finds it changed, or is woken.
   events_.fetch_add(1, std::memory_order_seq_cst);
-  futex(events_, FUTEX_WAKE_PRIVATE, INT_MAX);
+  futex_wake_all(events_, FutexOf::process);
 }
 
 void FutexDoorbell::ring_one() {
   // seq_cst: as in ring()
   events_.fetch_add(1, std::memory_order_seq_cst);
-  futex(events_, FUTEX_WAKE_PRIVATE, 1);
+  futex_wake(events_, 1, FutexOf::process);
 }
 
 IdleWorkers::IdleWorkers(Rank own, bool several, OtherRanks* other_ranks)

@@ -19,7 +19,7 @@
 //   is done.
 // - P sees a wake-up in progress. The waker rings after it has set the bit. Every sleeper counted then has
 //   read the doorbell before it announced itself, so at least one wakes (or does not fall asleep). That
-//   worker clears the bit when it becomes a searcher: as above.
+//   worker clears the bit when it becomes a searcher: the case before.
 //
 // Without membarrier (old kernel, seccomp) pushes read the word by a read-modify-write instead. It comes
 // before the announcement, and then the sleeper's last look sees the item, or it comes after, and the push

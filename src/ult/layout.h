@@ -71,7 +71,7 @@ static_assert(sizeof(SlotControl) == 128);
 static_assert(offsetof(SlotControl, sp) == 0 && offsetof(SlotControl, eh) == 64);
 
 /// In SlotControl::rank: no thread has the slot. An OS thread of the birth rank waits with it in a list
-/// (ult/watch.h), and sleeps on `awake`.
+/// (ult/sync/watch.h), and sleeps on `awake`.
 inline constexpr Word kOsThread = Word{1} << 32;
 
 enum SlotFlags : Word {
@@ -87,8 +87,8 @@ enum SlotFlags : Word {
   kSlotReturnsSlowly = 128,  ///< its parent is not to be returned into by the short way (pool.cpp)
 };
 
-/// A mutex, condition variable or barrier (ult/mutex.h …), or a watch list (ult/watch.h). Its protocol
-/// defines what the words mean; next_free and object belong to the allocator.
+/// A mutex, condition variable or barrier (ult/sync/mutex.h …), or a watch list (ult/sync/watch.h). Its
+/// protocol defines what the words mean; next_free and object belong to the allocator.
 struct alignas(64) SyncRecord {
   Word word;
   Word fifo;

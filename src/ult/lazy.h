@@ -61,7 +61,7 @@ enum class LazyEvent : std::uint8_t {
   promote,          ///< a thread has been made of it
   refuse,           ///< there is no thread left
   end,              ///< the first function is over
-  end_and_untaken,  ///< the same, and the thread was still in the worker's run queue, and never ran
+  end_and_untaken,  ///< end, and the thread was still in the worker's run queue, and never ran
 };
 enum class LazyAction : std::uint8_t { unlink, push, call, unlink_and_call, free_and_call, join, wrong };
 

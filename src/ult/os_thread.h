@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An OS thread that is no worker and waits in a watch list (ult/watch.h) has a slot of its rank meanwhile, by
-// which the list names it, and sleeps on a word of that slot's control block.
+// An OS thread that is no worker and waits in a watch list (ult/sync/watch.h) has a slot of its rank
+// meanwhile, by which the list names it, and sleeps on a word of that slot's control block.
 //
 //   OS thread    awake := 0 ─► joins the list ─► sleeps while awake = 0
 //   who wakes    takes it out of the list ─► awake := 1 ─► wakes who sleeps there

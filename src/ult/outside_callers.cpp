@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ult/outside_callers.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,6 +12,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "base/futex.h"
 #include "topo/threads.h"
 #include "ult/outside_waits.h"
 #include "ult/pool_core.h"
@@ -21,10 +21,6 @@ namespace kasane::ult {
 namespace {
 
 constexpr std::size_t kStackBytes = 256 * 1024;
-
-long futex(std::atomic<std::uint32_t>& word, int op, std::uint32_t value) noexcept {
-  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), op, value, nullptr, nullptr, 0);
-}
 
 /// What stops a job in the background that uses its terminal goes to the OS thread that does.
 void let_through_signals_of_calls() noexcept {
@@ -49,7 +45,7 @@ OutsideAction OutsideCaller::step(OutsideEvent event) noexcept {
     // acq_rel: the request before `ask`, the result before `end`; each side reads what the other wrote.
   } while (!word_.compare_exchange_weak(word, step.next.pack(), std::memory_order_acq_rel,
                                         std::memory_order_relaxed));
-  if (step.action == OutsideAction::wake) futex(word_, FUTEX_WAKE_PRIVATE, 1);
+  if (step.action == OutsideAction::wake) futex_wake(word_, 1, FutexOf::process);
   if (step.action == OutsideAction::signal)
     // relaxed: stored before its first call began
     ::syscall(SYS_tgkill, ::getpid(), os_thread_.load(std::memory_order_relaxed), kOutsideSignal);
@@ -72,7 +68,7 @@ void OutsideCaller::run() noexcept {
     const std::uint32_t word = word_.load(std::memory_order_acquire);  // acquire: the request
     const OutsideState state = OutsideWord::unpack(word).state;
     if (state == OutsideState::free || state == OutsideState::ended) {
-      futex(word_, FUTEX_WAIT_PRIVATE, word);
+      futex_wait(word_, word, -1, FutexOf::process);
       continue;
     }
     switch (step(OutsideEvent::begin)) {
@@ -118,7 +114,7 @@ void OutsideCallers::dismiss(OutsideCaller* caller) noexcept {
     // acq_rel: as in step(). From here on the record is the OS thread's.
     if (caller->word_.compare_exchange_weak(word, step.next.pack(), std::memory_order_acq_rel)) break;
   }
-  futex(caller->word_, FUTEX_WAKE_PRIVATE, 1);
+  futex_wake(caller->word_, 1, FutexOf::process);
 }
 
 OutsideCaller* OutsideCallers::make() noexcept {

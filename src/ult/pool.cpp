@@ -76,7 +76,7 @@ class Attached {
     worker.exceptions = ExceptionState::of_os_thread();
     worker.exceptions->move_to(exceptions_);
     worker.sanitizer.attach();
-    // By a raw call: libc's sigaltstack() answers with the program's stack (mem/alt_stack.h).
+    // By a raw call: libc's sigaltstack() answers with the program's stack (traps/alt_stack.h).
     raw_call(SYS_sigaltstack, 0, reinterpret_cast<long>(&worker.signal_stack));
     // relaxed: a number
     worker.os_thread.store(static_cast<std::int32_t>(::syscall(SYS_gettid)), std::memory_order_relaxed);
@@ -515,8 +515,11 @@ bool Pool::quiet() const noexcept {
   if (!asleep() || core.timers.earliest() != Timers::kNever) return false;
   // relaxed: a thread that is pushed later wakes a worker, or changes activity()
   if (atomic(core.controls.own_word(Layout::ready_head())).load(std::memory_order_relaxed) != 0) return false;
+  // Nothing is pushed for the waiter of a root: the worker looks when it runs, which may be late.
   for (const auto& worker : core.workers)
-    if (worker->queue.stealable() || worker->outside.any()) return false;
+    if (worker->queue.stealable() || worker->outside.any() ||
+        core.finished(worker->root.load(std::memory_order_relaxed)))
+      return false;
   return true;
 }
 [[gnu::no_sanitize_thread]] Pool::WorkerState Pool::state_of(std::uint32_t index) const noexcept {

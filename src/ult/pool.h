@@ -105,7 +105,7 @@ struct Config {
   void* stack_context = nullptr;  ///< of the three
   Leftover leftover;              ///< looked at where a thread forks and where it ends
   /// The NUMA node on which each worker stays, or a number that no node has. Empty: all stay on one node. A
-  /// worker steals from the workers of its node first (ult/victims.h).
+  /// worker steals from the workers of its node first (ult/steal_order.h).
   std::vector<std::uint32_t> worker_nodes;
 
   static constexpr std::size_t kReservedOfFirstStack = 64;
@@ -114,7 +114,7 @@ struct Config {
     const auto first = reinterpret_cast<std::uintptr_t>(stacks);
     return StackId{address < first ? 0 : static_cast<std::uint32_t>((address - first) / stack_bytes)};
   }
-  /// Its highest address, exclusive.
+  /// The stack's highest address, exclusive.
   [[nodiscard]] std::uintptr_t stack_end(StackId stack) const noexcept {
     return reinterpret_cast<std::uintptr_t>(stacks) + (std::uintptr_t{raw(stack)} + 1) * stack_bytes;
   }
@@ -273,7 +273,7 @@ class Pool {
   [[noreturn]] static void end_by_unwinding(const char* call);
   [[nodiscard]] static ThreadId id() noexcept;
 
-  // ---- for synchronisation objects (ult/mutex.h …) ----
+  // ---- for synchronisation objects (ult/sync/mutex.h …) ----
   /// Suspends the calling thread: saves its registers, then publish(context, slot) runs on the worker's own
   /// stack, and may make the thread ready at once. Returns when the thread was made ready.
   /// waits: for reports.

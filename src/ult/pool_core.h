@@ -67,7 +67,7 @@ class PoolCore {
   }
   /// A coarser and cheaper wake_wanted(): true where that may say yes.
   [[nodiscard]] bool wake_perhaps_wanted() const noexcept {
-    // relaxed: as above
+    // relaxed: a hint, as in wake_wanted()
     return (idle_workers.perhaps_wanted() | idle_ranks().load(std::memory_order_relaxed)) != 0;
   }
   void wake_for_push();
@@ -104,6 +104,7 @@ class PoolCore {
 
   /// Runs threads until stop() (root none) or until root has exited.
   void work(Worker& worker, SlotId root);
+  [[nodiscard]] bool finished(SlotId root) const;
   /// Runs function as a new thread without a parent; returns when it has left.
   void start_root(Worker& worker, SlotId slot, void* argument, void (*function)(void*));
 
@@ -156,7 +157,6 @@ class PoolCore {
   }
   /// False: no thread is left.
   bool promote(Worker& worker, LazyRecord& record);
-  [[nodiscard]] bool finished(SlotId root) const;
   SlotId find_work(Worker& worker, SlotId root);
   SlotId take_from(Source source, Worker& worker);
   SlotId take_ready(Worker& worker);

@@ -41,7 +41,7 @@ SlotControl& Slots::refill(SlotCache& cache) {
     if (refill_from_free(cache)) return *cache.pop();
     if (SlotControl* fresh = take_never_used()) return *fresh;
   }
-  // OtherRanks the section: the exception is the user's and may travel.
+  // Outside of the section: the exception is the user's and may travel.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) +
                            " has no place left for another thread: all " +
                            std::to_string(config_.slots_per_rank) +
@@ -135,7 +135,7 @@ Word Slots::refill(StackCache& cache) {
     if (const Word fresh = take_never_used_stack(); fresh != 0) return fresh;
   }
   refused_.store(true, std::memory_order_relaxed);
-  // OtherRanks the section, as above.
+  // Outside of the section: the exception is the user's and may travel.
   throw std::runtime_error("rank " + std::to_string(raw(config_.rank)) +
                            " has no call stack left for another thread: all " +
                            std::to_string(config_.stacks_per_rank) +

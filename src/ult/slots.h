@@ -118,7 +118,7 @@ class Slots {
 
   /// The stack that holds the address.
   [[nodiscard]] StackId stack_at(std::uintptr_t address) const noexcept { return config_.stack_at(address); }
-  /// Its highest address, exclusive.
+  /// The stack's highest address, exclusive.
   [[nodiscard]] Word stack_end(StackId stack) const noexcept { return config_.stack_end(stack); }
   /// Was a thread refused because no stack was left? From any thread, also from a fault handler.
   [[nodiscard]] bool has_refused() const noexcept { return refused_.load(std::memory_order_relaxed); }

@@ -7,11 +7,7 @@
 
 #include "base/assert.h"
 #include "base/counters.h"
-#include "ult/barrier_record.h"
-#include "ult/latch_record.h"
-#include "ult/mutex_record.h"
 #include "ult/pool_core.h"
-#include "ult/semaphore_record.h"
 
 namespace kasane::ult {
 namespace {
@@ -48,19 +44,6 @@ Word object_word(SyncKind kind, const void* address) noexcept {
 }
 
 }  // namespace
-
-bool is_idle(SyncKind kind, Word word) noexcept {
-  switch (kind) {
-    case SyncKind::mutex:
-    case SyncKind::once:
-    case SyncKind::condition_variable: return word == 0;
-    case SyncKind::barrier: return BarrierWord::unpack(word).newest == kNoSlot;
-    case SyncKind::latch: return LatchWord::unpack(word).newest == kNoSlot;
-    case SyncKind::semaphore: return !SemaphoreWord::unpack(word).waited_for();
-    case SyncKind::shared_mutex: return word == SemaphoreWord{kNoSlot, kMaxPermits}.pack();
-  }
-  return false;
-}
 
 Pool& pool_of_thread(const char* what) {
   Pool* pool = Pool::current();

@@ -45,9 +45,6 @@ enum class SyncKind : std::uint8_t {
   once
 };
 
-/// Whether no thread holds the object, waits for it or changes it, as its record's word says.
-[[nodiscard]] bool is_idle(SyncKind, Word word) noexcept;
-
 /// The pool of the calling thread. A check failure naming `what` where no user-level thread runs (main, a
 /// std::thread).
 [[nodiscard]] Pool& pool_of_thread(const char* what);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of the synchronisation protocols (mutex_record.h, condition_variable_record.h, barrier_record.h,
-// semaphore_record.h, latch_record.h, watch_record.h).
+// The steps of the synchronisation protocols (ult/sync: mutex_record.h, condition_variable_record.h,
+// barrier_record.h, semaphore_record.h, latch_record.h, watch_record.h).
 //
 // A protocol is a small machine that requests one access to shared words at a time and gets its result:
 //
@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "base/ids.h"
+#include "ult/edges.h"
 #include "ult/layout.h"
 
 namespace kasane::ult {
@@ -28,6 +29,21 @@ enum class TimedOutcome : std::uint32_t { granted, expired };
 
 /// In the note beside a waiter's link: it waits with a deadline, and is settled, not just woken.
 inline constexpr std::uint32_t kTimedWaiter = 1u << 31;
+
+/// The record's word `last` (mutex_record.h).
+[[nodiscard]] constexpr Word last_of(Rank rank, ReleaseMark mark) noexcept {
+  return Word{mark} << 32 | (Word{raw(rank)} + 1);
+}
+[[nodiscard]] constexpr ReleaseMark mark_of(Word last) noexcept {
+  return static_cast<ReleaseMark>(last >> 32);
+}
+/// kNoRank: none yet.
+[[nodiscard]] constexpr Rank rank_of(Word last) noexcept {
+  return Rank{static_cast<std::uint32_t>(last) - 1};
+}
+[[nodiscard]] constexpr bool had_it_last(Word last, Rank rank) noexcept {
+  return last != 0 && rank_of(last) == rank;
+}
 
 struct SyncStep {
   enum class Kind : std::uint32_t {

@@ -26,7 +26,7 @@ namespace kasane::ult {
 struct TimedQueue {
   /// lets waiters go whose timers ask for it, at least that one
   void (*leave)(const SyncRecords&, SyncHandle, SlotId);
-  /// the waiter is settled, and may go on. Null: leave() wakes it, or it was woken (ult/watch.cpp)
+  /// the waiter is settled, and may go on. Null: leave() wakes it, or it was woken (ult/sync/watch.cpp)
   void (*go_on)(const SyncRecords&, SyncHandle, SlotId);
 };
 

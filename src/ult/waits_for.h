@@ -19,7 +19,7 @@ struct WaitsFor {
     network,    ///< the answer of an operation
     outside,    ///< a system call's result: a descriptor, the time, a child
     thread,     ///< object: the slot of the thread that it joins
-    mutex,      ///< object: the handle of the record, as below
+    mutex,      ///< object: the handle of the record
     condition,  ///< also for its mutex, once it was notified
     barrier,
     latch,

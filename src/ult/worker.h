@@ -22,8 +22,8 @@
 #include "ult/runtime_section.h"
 #include "ult/sanitizer.h"
 #include "ult/slots.h"
+#include "ult/steal_order.h"
 #include "ult/turns.h"
-#include "ult/victims.h"
 
 namespace kasane::ult {
 
@@ -83,7 +83,7 @@ struct alignas(128) Worker {
   ExceptionState* exceptions = nullptr;
   RunQueue queue;
   Counters* counters;
-  const Controls controls;  ///< as the core's: one look less at each fork
+  const Controls controls;  ///< a copy of the core's: one look less at each fork
   /// the join record of a thread that exited on this rank
   const Word exited_here{JoinRecord{JoinKind::exited, controls.own_rank()}.pack()};
   SlotCache cache;
@@ -92,13 +92,14 @@ struct alignas(128) Worker {
   LazyWorker* const lazy;  ///< records of the running thread
   const Word lazy_depth;   ///< so far below a stack's end fork–joins are lazy
 
-  Leftover leftover;  ///< as the core's
+  Leftover leftover;  ///< a copy of the core's
   AfterSwitch after{};
   WorkerWait* waits = nullptr;  ///< threads that wait here, the oldest first; no thief sees them
   WorkerWait** waits_end = &waits;
-  std::uint32_t waiting = 0;  ///< how many
-  Word waited_sp = 0;         ///< WorkerWait::sp of the thread that is about to run
-  OutsideWaits outside;       ///< threads that join them when what they wait for is there
+  std::uint32_t waiting = 0;          ///< how many
+  std::atomic<SlotId> root{kNoSlot};  ///< what PoolCore::work() waits for; for reports
+  Word waited_sp = 0;                 ///< WorkerWait::sp of the thread that is about to run
+  OutsideWaits outside;               ///< threads that join them when what they wait for is there
   Picks picks;
   Turn turn;                  ///< of the running thread
   std::uint32_t polling = 0;  ///< its polling scopes (Pool::begin_polling)
@@ -108,9 +109,9 @@ struct alignas(128) Worker {
   StandIn idle{kNoSlot};
   /// control while a thread born elsewhere runs; two, since such a thread may fork another one
   StandIn elsewhere[2]{StandIn{kNoSlot}, StandIn{kNoSlot}};
-  Victims<Worker*> victims;  ///< set before any worker runs
-  std::uint32_t random;      ///< state of pick()
-  stack_t signal_stack{};    ///< of the OS thread
+  StealOrder<Worker*> steal_order;  ///< set before any worker runs
+  std::uint32_t random;             ///< state of pick()
+  stack_t signal_stack{};           ///< of the OS thread
 
   [[nodiscard]] std::uint32_t& runtime_depth() noexcept { return runtime_sections.sections; }
   /// A handler of a signal runs: no switch to another thread.

@@ -79,7 +79,8 @@ PoolCore::PoolCore(Pool* pool_, const Config& config_)
                                  &config.counters[i], config.leftover, config.stack_bytes / 4 * 3));
   std::vector<Worker*> all;
   for (const auto& worker : workers) all.push_back(worker.get());
-  for (Worker* worker : all) worker->victims = Victims<Worker*>(worker->index, all, config.worker_nodes);
+  for (Worker* worker : all)
+    worker->steal_order = StealOrder<Worker*>(worker->index, all, config.worker_nodes);
 }
 
 // ---- leaving a thread ----
@@ -282,6 +283,7 @@ bool PoolCore::finished(SlotId root) const {
 }
 
 void PoolCore::work(Worker& worker, SlotId root) {
+  worker.root.store(root, std::memory_order_relaxed);  // before the worker sleeps
   while (!finished(root)) {
     answer_if_asked();
     fire_timers();
@@ -402,16 +404,17 @@ void PoolCore::take_over(SlotId slot) {
 }
 
 SlotId PoolCore::steal_here(Worker& worker) {
-  return worker.victims.round([&](std::uint32_t n) { return worker.pick(n); },
-                              [&](Worker* victim) {
-                                SlotId slot;
-                                const Steal outcome = victim->queue.steal(slot);
-                                if (outcome == Steal::empty) victim->lazy->want(LazyWorker::kHungry);
-                                if (outcome != Steal::taken) return kNoSlot;
-                                count(worker.counters->steals_local);
-                                const Traced traced(worker.counters, TraceKind::steal_here, victim->index);
-                                return slot;
-                              });
+  return worker.steal_order.round([&](std::uint32_t n) { return worker.pick(n); },
+                                  [&](Worker* victim) {
+                                    SlotId slot;
+                                    const Steal outcome = victim->queue.steal(slot);
+                                    if (outcome == Steal::empty) victim->lazy->want(LazyWorker::kHungry);
+                                    if (outcome != Steal::taken) return kNoSlot;
+                                    count(worker.counters->steals_local);
+                                    const Traced traced(worker.counters, TraceKind::steal_here,
+                                                        victim->index);
+                                    return slot;
+                                  });
 }
 
 SlotId PoolCore::look_around(Worker& worker) {

@@ -946,7 +946,7 @@ class Addresses {
     emit(n, Step{kMark, a, s.owner});
   }
 
-  /// Directory::take_here: an evictor, which owns the page, marks it itself.
+  /// PageLock::lock_for: an evictor, which owns the page, locks it itself.
   [[nodiscard]] bool by_message(const State& s, std::uint8_t a) const {
     return program_.by_message && instr(s, a).what != Do::evict;
   }

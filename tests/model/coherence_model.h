@@ -2152,7 +2152,7 @@ class Coherence {
     to(all_forgot ? kCopying : kRecalling, kYield);
   }
 
-  /// Coherence::arrival_frame: the frame as the yield leaves it, where all of it is simply copied; else it is
+  /// Mover::arrival_frame: the frame as the yield leaves it, where all of it is simply copied; else it is
   /// read afterwards.
   void land(State& n, std::uint8_t a, std::uint8_t p) const {
     Actor& x = n.actor[a];

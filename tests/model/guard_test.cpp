@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Function statics (ult/guard_word.h): three threads want an object at once, in every order of every access;
-// each initialisation may throw once. A thread that waits prepares, looks at the guard again, and sleeps
-// until a wake-up that came since (ult/watch.h).
+// Function statics (ult/sync/guard_word.h): three threads want an object at once, in every order of every
+// access; each initialisation may throw once. A thread that waits prepares, looks at the guard again, and
+// sleeps until a wake-up that came since (ult/sync/watch.h).
 //
 // Checked: one thread initialises at a time and one succeeds, no thread returns before, and all return.
-#include "ult/guard_word.h"
+#include "ult/sync/guard_word.h"
 
 #include <gtest/gtest.h>
 

@@ -43,12 +43,12 @@ struct Ranks {
 
   State initial() const {
     State s{};
-    s.holder[0].place = Holder::Place::held;
+    s.holder[0].stage = Holder::Stage::held;
     return s;
   }
   const char* violation(const State& s) const {
     int holders = 0;
-    for (const Holder& h : s.holder) holders += h.place == Holder::Place::held ? 1 : 0;
+    for (const Holder& h : s.holder) holders += h.stage == Holder::Stage::held ? 1 : 0;
     if (holders > 1) return "two ranks hold the state";
     return s.lost ? "a use was lost" : nullptr;
   }
@@ -60,7 +60,7 @@ struct Ranks {
   std::string show(const State& s) const {
     std::string text;
     for (std::uint8_t r = 0; r < kRanks; ++r)
-      text += std::to_string(static_cast<int>(s.holder[r].place)) + ":" + std::to_string(s.uses[r]) + " ";
+      text += std::to_string(static_cast<int>(s.holder[r].stage)) + ":" + std::to_string(s.uses[r]) + " ";
     return text;
   }
 

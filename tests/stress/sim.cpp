@@ -92,9 +92,10 @@ class SimJob {
   void serve(std::uint32_t r) {
     dsm::ThreadContext ctx(ranks_[r].transport, ranks_[r].waiter, counters_);
     for (;;) {
-      until([&] { return over_ || ranks_[r].coherence->asked() || ranks_[r].auto_relocator->asked(); });
+      until(
+          [&] { return over_ || ranks_[r].coherence->fences.asked() || ranks_[r].auto_relocator->asked(); });
       if (over_) return;
-      ranks_[r].coherence->serve(ctx);
+      ranks_[r].coherence->fences.serve(ctx);
       ranks_[r].auto_relocator->serve(ctx.io, *ranks_[r].mover);
       moves = counters_.pages_auto_relocated.load();
     }
@@ -110,14 +111,15 @@ class SimJob {
       free.pop_front();
       threads_[t].slot = slot.number;
       if (slot.moved)
-        rank.coherence->arm_owned(context(t).io, SimLayout::slot_offset(slot.number), SimLayout::kSlotBytes);
+        rank.coherence->moves.arm_owned(context(t).io, SimLayout::slot_offset(slot.number),
+                                        SimLayout::kSlotBytes);
       return;
     }
     threads_[t].slot = r * SimLayout::kSlotsPerRank + next_slot_[r]++;
     const std::uint64_t at = SimLayout::slot_offset(threads_[t].slot);
     for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
       KASANE_CHECK(rank.mover->assign(context(t).io, page, Rank{r}).has_value());
-    rank.coherence->arm_owned(context(t).io, at, SimLayout::kSlotBytes);
+    rank.coherence->moves.arm_owned(context(t).io, at, SimLayout::kSlotBytes);
   }
   [[nodiscard]] std::uint32_t birth_rank(std::uint32_t t) const {
     return static_cast<std::uint32_t>(threads_[t].slot / SimLayout::kSlotsPerRank);
@@ -126,8 +128,8 @@ class SimJob {
   // ---- edges ----
   void cross(std::uint32_t t, std::uint32_t source) {
     if (source == threads_[t].rank) return;
-    here(t).coherence->ask_release(context(t), Rank{source});
-    here(t).coherence->acquire_noticed(context(t));
+    here(t).coherence->fences.ask_release(context(t), Rank{source});
+    here(t).coherence->fences.acquire_noticed(context(t));
   }
   /// A thief on another rank has claimed t's continuation.
   void hop(std::uint32_t t, std::uint32_t thief) {
@@ -136,13 +138,13 @@ class SimJob {
     if (thief == victim) return;
     ++hops;
     SimRank& there = ranks_[thief];
-    there.coherence->ask_release(context(t, thief), Rank{victim});
+    there.coherence->fences.ask_release(context(t, thief), Rank{victim});
     const std::uint64_t at = SimLayout::slot_offset(me.slot);
     const gas::ByteRange live{at + kFrameAt - world_.random(256), at + SimLayout::kSlotBytes};
     for (const PageId page : pages_.in(at, SimLayout::kSlotBytes))
       KASANE_CHECK(there.mover->bring(context(t, thief).io, page, live).has_value(),
                    "a stack that waits to be run is not pinned");
-    there.coherence->acquire_noticed(context(t, thief));
+    there.coherence->fences.acquire_noticed(context(t, thief));
     me.rank = thief;
   }
 
@@ -261,7 +263,7 @@ class SimJob {
     l.held = false;
   }
   void arrive(std::uint32_t t, Barrier& b, std::uint32_t members) {
-    here(t).coherence->release_all(context(t));
+    here(t).coherence->fences.release_all(context(t));
     const std::uint32_t generation = b.generation;
     if (++b.arrived == members) {
       b.arrived = 0;
@@ -269,7 +271,7 @@ class SimJob {
     } else {
       until([&] { return b.generation != generation || !wrong_.empty(); });
     }
-    here(t).coherence->acquire_noticed(context(t));
+    here(t).coherence->fences.acquire_noticed(context(t));
   }
 
   const Program& p_;

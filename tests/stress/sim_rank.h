@@ -68,11 +68,10 @@ class SimRank {
     auto_relocator =
         gas::AutoRelocator::create(transport, *directory, {config.offset, config.bytes, 1, [] { return 0u; }})
             .value();
-    coherence.emplace(dsm::Coherence::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses,
-                                            *sharing, draws ? &*auto_relocator : nullptr, nullptr, nullptr,
-                                            releases_until_open});
-    mover = &coherence->mover();
-    heap.emplace(transport, config, *directory, *mover, *coherence);
+    coherence.emplace(dsm::Parts{space, *table_, *cached_, *dirty_, *engine, transport, *addresses, *sharing,
+                                 draws ? &*auto_relocator : nullptr, nullptr, nullptr, releases_until_open});
+    mover = &coherence->mover;
+    heap.emplace(transport, config, *directory, *mover, coherence->moves);
     KASANE_CHECK(engine->start(&SimRank::on_fault, this).has_value());
     engine->set_preemption(&SimRank::preempt, this);
   }
@@ -114,7 +113,7 @@ class SimRank {
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served) {
     auto& rank = *static_cast<SimRank*>(self);
     dsm::ThreadContext* mine = rank.current;
-    const bool good = rank.coherence->fault(*mine, offset, wanted);
+    const bool good = rank.coherence->faults.serve(*mine, offset, wanted);
     rank.current = mine;
     return good;
   }

@@ -17,14 +17,14 @@
 #include <thread>
 
 #include "base/assert.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "dsm/coherence.h"
 #include "gas/direct_access.h"
 #include "gas/heap.h"
 #include "gas/sharing.h"
-#include "mem/alt_stack.h"
 #include "mem/engines.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::test {
 
@@ -66,10 +66,10 @@ class RankMemory {
       auto_relocator =
           gas::AutoRelocator::create(*transport, *directory, {config.offset, config.bytes, draw_after})
               .value();
-    coherence.emplace(dsm::Coherence::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses,
-                                            *sharing, auto_relocator.get(), nullptr, nullptr});
-    mover = &coherence->mover();
-    heap.emplace(*transport, config, *directory, *mover, *coherence);
+    coherence.emplace(dsm::Parts{space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing,
+                                 auto_relocator.get(), nullptr, nullptr});
+    mover = &coherence->mover;
+    heap.emplace(*transport, config, *directory, *mover, coherence->moves);
     access = gas::DirectAccess::create(*comm_engine, *addresses, auto_relocator.get(), kSpaceBytes,
                                        space.addresses())
                  .value();
@@ -81,7 +81,8 @@ class RankMemory {
       enter();
       while (!stop.load()) {
         const auto seen = transport->activity(comm::Doorbell::messages);
-        const bool busy = transport->progress() | coherence->serve(context()) | access->serve(context().io) |
+        const bool busy = transport->progress() | coherence->fences.serve(context()) |
+                          access->serve(context().io) |
                           (auto_relocator != nullptr && auto_relocator->serve(context().io, *mover));
         if (!busy && !stop.load()) transport->sleep(comm::Doorbell::messages, seen, 10'000'000);
       }
@@ -109,7 +110,7 @@ class RankMemory {
   /// The calling OS thread may use V and context() from now on. Its alternate stack and context live until
   /// the process ends.
   void enter() {
-    static thread_local auto alternate = mem::AltStack::create().value();
+    static thread_local auto alternate = traps::AltStack::create().value();
     t_context = new dsm::ThreadContext(*transport, *new comm::PollWaiter(*transport), *new Counters());
   }
   dsm::ThreadContext& context() { return *t_context; }
@@ -122,14 +123,16 @@ class RankMemory {
   }
   /// An edge: what `source` wrote before becomes visible here.
   void cross(Rank source) {
-    coherence->ask_release(context(), source);
-    coherence->acquire_noticed(context());
+    coherence->fences.ask_release(context(), source);
+    coherence->fences.acquire_noticed(context());
   }
   std::uint64_t allocate(std::size_t bytes, gas::Placement placement = gas::Placement::local) {
     return heap->allocate(context().io, gas::Heap::kShared, bytes, 16, placement).value();
   }
   /// What the heap does before memory is given out again: what is cached of it here is dropped.
-  void heap_take(std::uint64_t offset, std::size_t bytes) { coherence->take(context().io, offset, bytes); }
+  void heap_take(std::uint64_t offset, std::size_t bytes) {
+    coherence->moves.take(context().io, offset, bytes);
+  }
   std::uint64_t broadcast(Rank root, std::uint64_t value) {
     collectives.broadcast(root, std::as_writable_bytes(std::span(&value, 1)));
     return value;
@@ -156,8 +159,8 @@ class RankMemory {
  private:
   static bool on_fault(void* self, std::uint64_t offset, mem::Access wanted, mem::Served served) {
     auto& memory = *static_cast<RankMemory*>(self);
-    return memory.coherence->fault(served == mem::Served::in_place ? memory.context() : *memory.for_others,
-                                   offset, wanted);
+    return memory.coherence->faults.serve(
+        served == mem::Served::in_place ? memory.context() : *memory.for_others, offset, wanted);
   }
   std::byte* attach(comm::RegionId id, std::size_t bytes) {
     const int fd = ::memfd_create("region", MFD_CLOEXEC);

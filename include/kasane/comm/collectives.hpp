@@ -2,4 +2,4 @@
 // Barrier, broadcast, allreduce and allgather of all ranks. The guide is docs/guide/communication.md.
 #pragma once
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"

@@ -23,7 +23,7 @@ void close_end(int& fd) {
 
 }  // namespace
 
-Result<OutputPump> OutputPump::create(std::uint32_t ranks, const JobStatus& status) {
+Result<OutputPump> OutputPump::create(std::uint32_t ranks, const diagnostics::JobStatus& status) {
   OutputPump pump;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     for (std::size_t sink = 0; sink < 2; ++sink) {

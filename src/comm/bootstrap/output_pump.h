@@ -23,14 +23,14 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "comm/bootstrap/job_status.h"
+#include "diagnostics/job_status.h"
 
 namespace kasane::comm {
 
 class OutputPump {
  public:
   /// Two pipes a rank, close-on-exec. What is taken of a rank's standard output is counted in its status.
-  static Result<OutputPump> create(std::uint32_t ranks, const JobStatus& status);
+  static Result<OutputPump> create(std::uint32_t ranks, const diagnostics::JobStatus& status);
 
   /// In the rank's process: connects its standard output and error to its pipes and closes all other ends.
   void become_writer(Rank rank);

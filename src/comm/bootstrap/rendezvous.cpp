@@ -17,14 +17,14 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
-#include <iterator>
-#include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/renumbered.h"
 #include "comm/agree.h"
+#include "comm/bootstrap/descriptor_messages.h"
 
 namespace kasane::comm {
 namespace {
@@ -53,38 +53,10 @@ struct DescriptorMessage {
   std::uint32_t first, count, total;
 };
 
-struct alignas(cmsghdr) ControlBuffer {
-  char bytes[CMSG_SPACE(kDescriptorsAMessage * sizeof(int))];
-};
-
 /// A socket that keeps message boundaries and never blocks.
-class PacketSocket {
- public:
-  PacketSocket() noexcept : fd_(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  explicit PacketSocket(int fd) noexcept : fd_(fd) {}
-  PacketSocket(const PacketSocket&) = delete;
-  PacketSocket& operator=(const PacketSocket&) = delete;
-  ~PacketSocket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
-
-/// Descriptors that are closed unless they are taken.
-struct Descriptors {
-  std::vector<int> fds;
-  Descriptors() = default;
-  Descriptors(const Descriptors&) = delete;
-  Descriptors& operator=(const Descriptors&) = delete;
-  ~Descriptors() {
-    for (const int fd : fds) ::close(fd);
-  }
-  /// Takes the i-th.
-  int take(std::size_t i) noexcept { return std::exchange(fds[i], -1); }
-};
+OwnedFd packet_socket() noexcept {
+  return OwnedFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 struct Name {
   sockaddr_un address{};
@@ -151,19 +123,18 @@ class Rendezvous {
   }
   Result<void> bind_name();
   Result<void> exchange_names();
-  int connect_to(const PacketSocket& socket, std::uint32_t rank) const;
+  int connect_to(const OwnedFd& socket, std::uint32_t rank) const;
   Result<void> find_leader();
   Result<void> agree_on_hosts();
   Result<void> make_host_job();
   Result<void> serve_host();
   Result<void> accept_connections();
-  bool receive_request(const PacketSocket& connection, std::uint32_t& position, bool& gone);
-  Result<void> send_descriptors(const PacketSocket& to, std::uint32_t position);
+  bool receive_request(const OwnedFd& connection, std::uint32_t& position, bool& gone);
+  Result<void> send_descriptors(const OwnedFd& to, std::uint32_t position);
   Result<void> request_memory();
   Result<void> receive_host_job();
-  Result<bool> receive_message(Descriptors& got);
-  Result<void> unpack_message(msghdr& message, ssize_t bytes, Descriptors& got) const;
-  Result<void> check_types(const Descriptors& got) const;
+  Result<bool> receive_message(std::vector<OwnedFd>& got);
+  Result<void> check_types(const std::vector<OwnedFd>& got) const;
   Job finished();
 
   [[nodiscard]] bool is_leader() const { return leader_ == me_; }
@@ -184,11 +155,11 @@ class Rendezvous {
   Key key_{};
   std::vector<Key> names_;
   std::vector<std::string> locations_;  ///< by rank
-  PacketSocket socket_;                 ///< bound to our name
-  PacketSocket to_leader_;
-  std::vector<std::unique_ptr<PacketSocket>> connections_;  ///< from this user; no request yet
-  std::uint32_t leader_ = 0;                                ///< the lowest rank of this host
-  std::vector<std::uint32_t> host_;                         ///< the ranks of this host, ascending
+  OwnedFd socket_ = packet_socket();    ///< bound to our name
+  OwnedFd to_leader_ = packet_socket();
+  std::vector<OwnedFd> connections_;  ///< from this user; no request yet
+  std::uint32_t leader_ = 0;          ///< the lowest rank of this host
+  std::vector<std::uint32_t> host_;   ///< the ranks of this host, ascending
   std::uint32_t hosts_ = 0;
   /// by position; the leader's has every read end, the others' only their own
   Job host_job_;
@@ -232,7 +203,7 @@ Result<void> Rendezvous::exchange_names() {
 
 /// 0, or why that rank is not connected. EAGAIN: it is on this host, but its queue of connections is full.
 /// EPERM: its name belongs to another user.
-int Rendezvous::connect_to(const PacketSocket& socket, std::uint32_t rank) const {
+int Rendezvous::connect_to(const OwnedFd& socket, std::uint32_t rank) const {
   const Name name(names_[rank]);
   if (::connect(socket.get(), name.get(), name.bytes) != 0) return errno;
   return same_user(socket.get()) ? 0 : EPERM;
@@ -242,7 +213,7 @@ int Rendezvous::connect_to(const PacketSocket& socket, std::uint32_t rank) const
 Result<void> Rendezvous::find_leader() {
   for (leader_ = 0; leader_ < me_; ++leader_) {
     if (locations_[leader_] != locations_[me_]) continue;
-    const PacketSocket probe;
+    const OwnedFd probe = packet_socket();
     if (probe.get() < 0)
       return fail(Errc::limit, "no socket to find the ranks of this host (raise the limit with ulimit -n)");
     const int number = connect_to(probe, leader_);
@@ -301,17 +272,16 @@ Result<void> Rendezvous::serve_host() {
     for (std::size_t i = 0; i < connections_.size();) {
       std::uint32_t position = 0;
       bool gone = false;
-      if (!receive_request(*connections_[i], position, gone)) {
+      if (!receive_request(connections_[i], position, gone)) {
         ++i;
         continue;
       }
       moved = true;
       if (!gone && served[position]) gone = true;
-      const std::unique_ptr<PacketSocket> connection =
-          std::exchange(connections_[i], std::move(connections_.back()));
+      const OwnedFd connection = std::exchange(connections_[i], std::move(connections_.back()));
       connections_.pop_back();
       if (gone) continue;
-      KASANE_TRY(send_descriptors(*connection, position));
+      KASANE_TRY(send_descriptors(connection, position));
       served[position] = true;
     }
     if (moved) continue;
@@ -322,8 +292,8 @@ Result<void> Rendezvous::serve_host() {
                                        " for the host's memory" + limit_text());
     }
     std::vector<pollfd> arrivals{{.fd = socket_.get(), .events = POLLIN, .revents = 0}};
-    for (const auto& connection : connections_)
-      arrivals.push_back({.fd = connection->get(), .events = POLLIN, .revents = 0});
+    for (const OwnedFd& connection : connections_)
+      arrivals.push_back({.fd = connection.get(), .events = POLLIN, .revents = 0});
     ::poll(arrivals.data(), arrivals.size(), kPollMs);
   }
   return {};
@@ -332,14 +302,13 @@ Result<void> Rendezvous::serve_host() {
 /// Keeps connections of this user and rejects all others.
 Result<void> Rendezvous::accept_connections() {
   for (;;) {
-    auto connection = std::make_unique<PacketSocket>(
-        ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection->get() < 0) {
+    OwnedFd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.get() < 0) {
       if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return {};
       return fail_errno(Errc::limit,
                         "accepting a rank of this host (the limit of open files is raised with ulimit -n)");
     }
-    if (same_user(connection->get())) {
+    if (same_user(connection.get())) {
       connections_.push_back(std::move(connection));
     } else {
       ++rejected_;
@@ -350,7 +319,7 @@ Result<void> Rendezvous::accept_connections() {
 
 /// False: nothing has come. gone: the connection is to be dropped, since it was closed or is not a rank of
 /// this host.
-bool Rendezvous::receive_request(const PacketSocket& connection, std::uint32_t& position, bool& gone) {
+bool Rendezvous::receive_request(const OwnedFd& connection, std::uint32_t& position, bool& gone) {
   MemoryRequest request{};
   char beyond = 0;
   iovec parts[2] = {{.iov_base = &request, .iov_len = sizeof request}, {.iov_base = &beyond, .iov_len = 1}};
@@ -368,7 +337,7 @@ bool Rendezvous::receive_request(const PacketSocket& connection, std::uint32_t& 
 }
 
 /// Each rank gets the memory, its own read end, and all write ends.
-Result<void> Rendezvous::send_descriptors(const PacketSocket& to, std::uint32_t position) {
+Result<void> Rendezvous::send_descriptors(const OwnedFd& to, std::uint32_t position) {
   std::vector<int> fds{host_job_.shared_fd, host_job_.sockets[position].in};
   for (const Job::SocketPair& box : host_job_.sockets) fds.push_back(box.out);
   const std::uint32_t rank = host_[position];
@@ -377,20 +346,8 @@ Result<void> Rendezvous::send_descriptors(const PacketSocket& to, std::uint32_t 
                            .first = first,
                            .count = std::min(kDescriptorsAMessage, total() - first),
                            .total = total()};
-    const std::size_t bytes = head.count * sizeof(int);
-    iovec part{.iov_base = &head, .iov_len = sizeof(head)};
-    ControlBuffer control{};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.bytes;
-    message.msg_controllen = CMSG_SPACE(bytes);
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(bytes);
-    std::memcpy(CMSG_DATA(rights), fds.data() + first, bytes);
-    if (::sendmsg(to.get(), &message, MSG_NOSIGNAL) >= 0) {
+    const auto some = std::span<const int>(fds).subspan(first, head.count);
+    if (send_with(to.get(), std::as_bytes(std::span(&head, 1)), some) >= 0) {
       first += head.count;
       continue;
     }
@@ -426,8 +383,8 @@ Result<void> Rendezvous::request_memory() {
 
 Result<void> Rendezvous::receive_host_job() {
   KASANE_TRY(request_memory());
-  Descriptors got;
-  while (got.fds.size() < total()) {
+  std::vector<OwnedFd> got;
+  while (got.size() < total()) {
     auto taken = receive_message(got);
     KASANE_TRY(taken);
     if (*taken) continue;
@@ -438,71 +395,52 @@ Result<void> Rendezvous::receive_host_job() {
     ::poll(&arrival, 1, kPollMs);
   }
   KASANE_TRY(check_types(got));
-  host_job_.shared_fd = got.take(0);
+  host_job_.shared_fd = got[0].release();
   host_job_.sockets.resize(host_.size());
   for (std::size_t i = 0; i < host_.size(); ++i) {
-    host_job_.sockets[i].out = got.take(2 + i);
-    if (host_[i] == me_) host_job_.sockets[i].in = got.take(1);
+    host_job_.sockets[i].out = got[2 + i].release();
+    if (host_[i] == me_) host_job_.sockets[i].in = got[1].release();
   }
   host_job_.shared_bytes = options_.shared_bytes(static_cast<std::uint32_t>(host_.size()));
   host_job_made_ = true;
   return {};
 }
 
-/// Receives one message; false if there is none.
-Result<bool> Rendezvous::receive_message(Descriptors& got) {
+/// Receives one message, and keeps its descriptors if they are the next ones; false if there is none.
+Result<bool> Rendezvous::receive_message(std::vector<OwnedFd>& got) {
   DescriptorMessage head{};
-  iovec part{.iov_base = &head, .iov_len = sizeof(head)};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
-  const ssize_t bytes = ::recvmsg(to_leader_.get(), &message, MSG_CMSG_CLOEXEC);
+  std::vector<OwnedFd> arrived;
+  int flags = 0;
+  const ssize_t bytes =
+      receive_with(to_leader_.get(), std::as_writable_bytes(std::span(&head, 1)), flags, arrived);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (bytes < 0) return fail_errno(Errc::io, "receiving the host's memory from " + rank_text(leader_));
-  KASANE_TRY(unpack_message(message, bytes, got));
-  return true;
-}
-
-/// Keeps the message's descriptors, if they are the next ones.
-Result<void> Rendezvous::unpack_message(msghdr& message, ssize_t bytes, Descriptors& got) const {
-  Descriptors arrived;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    arrived.fds.resize((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    std::memcpy(arrived.fds.data(), CMSG_DATA(c), arrived.fds.size() * sizeof(int));
-  }
   if (bytes == 0)
     return fail(Errc::peer_lost,
                 rank_text(leader_) + " left before it had passed the host's memory to " + rank_text(me_));
-  const auto& head = *static_cast<const DescriptorMessage*>(message.msg_iov->iov_base);
-  if (bytes != sizeof(head) || (message.msg_flags & MSG_TRUNC) != 0 || head.key != key_) {
+  if (bytes != sizeof(head) || (flags & MSG_TRUNC) != 0 || head.key != key_) {
     return fail(Errc::internal, "what has the name of " + rank_text(leader_) + " is no rank of this job");
   }
-  if ((message.msg_flags & MSG_CTRUNC) != 0 || arrived.fds.size() != head.count) {
-    return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.fds.size()) + " of " +
+  if ((flags & MSG_CTRUNC) != 0 || arrived.size() != head.count) {
+    return fail(Errc::limit, "the host's memory arrived with " + std::to_string(arrived.size()) + " of " +
                                  std::to_string(head.count) +
                                  " descriptors: raise the limit of open files (ulimit -n)");
   }
-  if (head.first != got.fds.size() || head.total != total()) {
+  if (head.first != got.size() || head.total != total()) {
     return fail(Errc::internal, "descriptors " + std::to_string(head.first) + " of " +
-                                    std::to_string(head.total) + " arrived, " +
-                                    std::to_string(got.fds.size()) + " of " + std::to_string(total()) +
-                                    " were awaited");
+                                    std::to_string(head.total) + " arrived, " + std::to_string(got.size()) +
+                                    " of " + std::to_string(total()) + " were awaited");
   }
-  std::transform(arrived.fds.begin(), arrived.fds.end(), std::back_inserter(got.fds), renumbered);
-  arrived.fds.clear();
-  return {};
+  for (OwnedFd& fd : arrived) got.emplace_back(renumbered(fd.release()));
+  return true;
 }
 
-Result<void> Rendezvous::check_types(const Descriptors& got) const {
+Result<void> Rendezvous::check_types(const std::vector<OwnedFd>& got) const {
   const std::size_t bytes = options_.shared_bytes(static_cast<std::uint32_t>(host_.size()));
-  for (std::size_t i = 0; i < got.fds.size(); ++i) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
     struct stat s{};
     const bool good =
-        ::fstat(got.fds[i], &s) == 0 &&
+        ::fstat(got[i].get(), &s) == 0 &&
         (i == 0 ? S_ISREG(s.st_mode) && static_cast<std::size_t>(s.st_size) == bytes : S_ISSOCK(s.st_mode));
     if (good) continue;
     return fail(

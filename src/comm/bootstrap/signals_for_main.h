@@ -26,7 +26,7 @@ enum class Sender {
 /// threads begin with the default action.
 [[nodiscard]] struct sigaction action_for_main() noexcept;
 [[nodiscard]] bool is_action_for_main(const struct sigaction&) noexcept;
-/// Its handler.
+/// The handler of action_for_main().
 void on_signal_for_main(int signal, siginfo_t* info, void* context);
 
 /// This rank has made a child, which may have sent a signal and ended before sender_of() looks for it. The

@@ -16,15 +16,19 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "comm/bootstrap/demangle.h"
 #include "comm/bootstrap/descendants.h"
 #include "comm/bootstrap/private_memory.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "comm/bootstrap/source_lines.h"
 #include "comm/shm_files.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "topo/threads.h"
 
 namespace kasane::comm {
+
+using diagnostics::demangle_all, diagnostics::JobStatus, diagnostics::Phase, diagnostics::RankStatus;
+using diagnostics::ThreadReports, diagnostics::with_source_lines;
+
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000;
@@ -54,7 +58,7 @@ void pass_quit() {
   ::sigaction(SIGQUIT, nullptr, &old);
   if (old.sa_handler == SIG_IGN) return;
   struct sigaction mine = {};
-  mine.sa_handler = ignore;  // rather than SIG_IGN, as above
+  mine.sa_handler = ignore;  // rather than SIG_IGN, which exec() keeps
   mine.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigaction(SIGQUIT, &mine, nullptr);
 }
@@ -280,12 +284,13 @@ void Supervisor::check_blocked() {
                      std::to_string(options_.deadlock_ns / kSecond) + " s:\n" +
                      indented(with_source_lines(demangle_all(blocked.report)));
   if (blocked.doubt != 0) {
-    write_all(2, text + "kasane: the job goes on, since the program " + doubt_text(blocked.doubt) + "\n");
+    write_all(2, text + "kasane: the job goes on, since the program " +
+                     diagnostics::doubt_text(blocked.doubt) + "\n");
     return;
   }
   write_all(2, text + "kasane: no thread can go on: ending the job with status " +
-                   std::to_string(kDeadlockStatus) + "\n");
-  begin_shutdown(kDeadlockStatus);
+                   std::to_string(diagnostics::kDeadlockStatus) + "\n");
+  begin_shutdown(diagnostics::kDeadlockStatus);
 }
 
 // ---- deaths ----
@@ -364,8 +369,8 @@ void Supervisor::note_exit(Rank rank, int code) {
 
 void Supervisor::note_signal(Rank rank, int signal) {
   const RankStatus& status = status_.of(rank);
-  // relaxed: as above. The reported signal has precedence: a crash inside the report may have ended the rank
-  // by another signal.
+  // relaxed: the rank has ended. The reported signal has precedence: a crash inside the report may have ended
+  // the rank by another signal.
   const int reported = status.signal.load(std::memory_order_relaxed);
   const int cause = reported != 0 ? reported : signal;
   messages_ += "kasane: rank " + std::to_string(raw(rank)) + " (pid " +

@@ -34,9 +34,9 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "comm/bootstrap/job_status.h"
 #include "comm/bootstrap/output_pump.h"
-#include "comm/bootstrap/thread_reports.h"
+#include "diagnostics/job_status.h"
+#include "diagnostics/thread_reports.h"
 
 struct signalfd_siginfo;
 
@@ -61,7 +61,7 @@ class Supervisor {
   /// exit status.
   int run();
 
-  [[nodiscard]] const JobStatus& status() const noexcept { return status_; }
+  [[nodiscard]] const diagnostics::JobStatus& status() const noexcept { return status_; }
 
  private:
   struct Child {
@@ -69,7 +69,7 @@ class Supervisor {
     bool alive = false;
   };
 
-  Supervisor(JobStatus status, std::uint32_t ranks, SupervisorOptions options)
+  Supervisor(diagnostics::JobStatus status, std::uint32_t ranks, SupervisorOptions options)
       : status_(status), options_(options), threads_(status, ranks, options.deadlock_ns) {}
 
   void block_signals();
@@ -96,9 +96,9 @@ class Supervisor {
   void check_deadlines();
   [[nodiscard]] bool any_alive() const;
 
-  JobStatus status_;
+  diagnostics::JobStatus status_;
   SupervisorOptions options_;
-  ThreadReports threads_;
+  diagnostics::ThreadReports threads_;
   std::uint64_t look_at_ns_ = 1;  ///< when the next look at whether all threads are blocked is due
   std::optional<OutputPump> pump_;
   std::vector<Child> children_;

@@ -35,7 +35,7 @@ Engine::Core::Driven Engine::Core::drive_pieces(Operation& op) noexcept {
     op.left.fetch_add(1, std::memory_order_relaxed);  // relaxed: ours keeps it above 0
     const Driven driven = drive_piece(op, piece);
     if (driven != Driven::posted) {
-      op.left.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+      op.left.fetch_sub(1, std::memory_order_relaxed);  // relaxed: ours keeps it above 0
       return driven;
     }
     op.cursor.consume(piece.bytes);

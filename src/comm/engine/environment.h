@@ -14,7 +14,7 @@
 
 namespace kasane::comm {
 
-/// That option as a user writes it.
+/// The engine's option as a user writes it.
 struct EngineSettings {
   std::string issue;
 

@@ -33,7 +33,7 @@ Result<Job> fork_ranks(std::uint32_t ranks, bool tag_output) {
   if (*rank == kNoRank) ::_exit(supervisor->run());
   job->rank = *rank;
   // From here on an exit of a rank is orderly: no runtime reports when main has ended.
-  supervisor->status().of(*rank).phase.store(Phase::ended);
+  supervisor->status().of(*rank).phase.store(diagnostics::Phase::ended);
   set_process_rank(*rank);
   ::setenv("KASANE_RANKS", "1", 1);  // programs that a rank starts are jobs of their own
   return job;

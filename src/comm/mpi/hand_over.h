@@ -39,10 +39,11 @@ template <class Atomics = StdAtomics>
 class HandOver {
  public:
   /// After pushing, before the lock is tried.
-  void announce() noexcept { kicks_.fetch_add(1, std::memory_order_seq_cst); }  // seq_cst: see above
+  void announce() noexcept { kicks_.fetch_add(1, std::memory_order_seq_cst); }  // seq_cst: see the file's top
   /// Under the lock, before the queue is looked at.
   void begin_drain() noexcept {
-    const std::uint32_t kicks = kicks_.load(std::memory_order_seq_cst);  // seq_cst, and the store: see above
+    const std::uint32_t kicks =
+        kicks_.load(std::memory_order_seq_cst);  // seq_cst, and the store: the file's top
     // Skipping a store that changes nothing saves a locked instruction. relaxed: written under the lock,
     // which is held here.
     if (drained_.load(std::memory_order_relaxed) != kicks) drained_.store(kicks, std::memory_order_seq_cst);
@@ -50,7 +51,7 @@ class HandOver {
   /// Called without the lock, after announce() and after every unlock().
   template <class Lock, class Drain>
   void look_back(Lock& lock, const Drain& drain) noexcept {
-    // seq_cst: see above
+    // seq_cst: see the top of the file
     while (kicks_.load(std::memory_order_seq_cst) != drained_.load(std::memory_order_seq_cst)) {
       if (!lock.try_lock()) return;
       begin_drain();

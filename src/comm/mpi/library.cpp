@@ -81,7 +81,7 @@ void prepare_environment() noexcept {
     ::dlclose(loaded);
     return;
   }
-  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);  // the same two for UCX, on which both MPIs may stand …
+  ::setenv("UCX_HANDLE_ERRORS", "none", kKeep);  // UCX, on which both MPIs may stand: no handlers …
   ::setenv("UCX_DEBUG_SIGNO", "0", kKeep);       // … and which would take SIGHUP
   ::setenv("UCX_MEM_EVENTS", "n", kKeep);
 }

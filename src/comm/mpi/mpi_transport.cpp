@@ -517,11 +517,11 @@ Post MpiTransport::send(Rank to, HandlerId id, std::span<const std::byte> payloa
   std::atomic<std::uint32_t>& uncredited = peers_[raw(to)].uncredited;
   // relaxed: a count, it orders nothing
   if (uncredited.fetch_add(1, std::memory_order_relaxed) >= slot_count_) {
-    uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+    uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a count
     return Post::again;
   }
   const Post posted = post_message(to, MessageKind::send, id, payload, 0, 0);
-  if (posted == Post::again) uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: as above
+  if (posted == Post::again) uncredited.fetch_sub(1, std::memory_order_relaxed);  // relaxed: a count
   return posted;
 }
 
@@ -830,7 +830,7 @@ void MpiTransport::sleep(Doorbell d, std::uint32_t seen, std::int64_t timeout_ns
 void MpiTransport::wake(Rank to, Doorbell d) noexcept {
   KASANE_CHECK_OP(raw(to), <, ranks());
   if (own(to)) return bells()[raw(d)].ring();
-  // seq_cst: before flow_control() looks, see there
+  // seq_cst: before flow_control() looks
   peers_[raw(to)].rings.fetch_or(1u << raw(d), std::memory_order_seq_cst);
   pending_answers_.flow_control(raw(to));
   channel_->kick();

@@ -6,7 +6,7 @@
 //   auto     shm          shm within, UCX between; else MPI
 //   shm      shm          refused
 //   ucx      UCX          UCX                                  (to all other ranks, also within a host)
-//   mpi      MPI          MPI                                  (likewise; refused unless mpirun started them)
+//   mpi      MPI          MPI                                  (to all; only where mpirun started them)
 //
 // Where the MPI is the program's own it is no network (attached).
 #pragma once

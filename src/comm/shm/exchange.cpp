@@ -6,13 +6,9 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
-#include <iterator>
 #include <string>
 
 #include "base/futex.h"
@@ -23,14 +19,8 @@ namespace {
 
 /// A peer may fail without a wake-up for the others, so waiting ranks check that often.
 constexpr int kLookMs = 50;
-/// The most descriptors in one message. The kernel's limit is 253.
-constexpr std::size_t kMostDescriptors = 250;
 /// The bit of JobArea::attached that says that some rank failed. There are fewer ranks.
 constexpr std::uint32_t kFailed = 1u << 31;
-
-struct alignas(cmsghdr) ControlBuffer {
-  char bytes[CMSG_SPACE(kMostDescriptors * sizeof(int))];
-};
 
 std::string named(RegionId id) { return "region " + std::to_string(static_cast<std::uint32_t>(id)); }
 std::string named(RegionId id, Rank rank) { return named(id) + " of rank " + std::to_string(raw(rank)); }
@@ -60,10 +50,6 @@ Result<SharedMap> SharedMap::map(int fd, std::size_t bytes, const char* what, st
 
 SharedMap::~SharedMap() {
   if (data_ != nullptr) ::munmap(data_, bytes_);
-}
-
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 Result<void> Exchange::run(RegionId id, int fd, std::size_t bytes, std::vector<SharedMap>& peers) {
@@ -158,21 +144,8 @@ Result<SharedMap> Exchange::map(RegionId id, std::size_t position, int fd, std::
 }
 
 Result<void> Exchange::send(Rank to, const DescriptorHeader& header, std::span<const int> fds) {
-  DescriptorHeader copy = header;
-  iovec part{.iov_base = &copy, .iov_len = sizeof(copy)};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = CMSG_SPACE(fds.size_bytes());
-  auto* const rights = reinterpret_cast<cmsghdr*>(control.bytes);  // the first
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(fds.size_bytes());
-  std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
   // Waits for room, with a time limit (create_job).
-  while (::sendmsg(sockets[raw(to)].out, &message, MSG_NOSIGNAL) < 0) {
+  while (send_with(sockets[raw(to)].out, std::as_bytes(std::span(&header, 1)), fds) < 0) {
     // ETOOMANYREFS: too many descriptors are in flight on this host. They arrive, then there is room.
     const bool full = errno == ENOBUFS || errno == ETOOMANYREFS;
     if (!full && errno != EAGAIN && errno != EINTR) {
@@ -187,36 +160,25 @@ Result<void> Exchange::send(Rank to, const DescriptorHeader& header, std::span<c
 
 Result<Exchange::ReceivedDescriptors> Exchange::receive(RegionId id) {
   ReceivedDescriptors received;
-  iovec part{.iov_base = &received.header, .iov_len = sizeof(received.header)};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof(control.bytes);
+  const auto header = std::as_writable_bytes(std::span(&received.header, 1));
   ssize_t n = -1;
-  // MSG_TRUNC: n is the size of what was sent, also where that exceeds the header.
-  while ((n = ::recvmsg(sockets[raw(self)].in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC)) < 0) {
+  int flags = 0;
+  for (;;) {
+    flags = MSG_DONTWAIT | MSG_TRUNC;  // n is the size of what was sent, also where that exceeds the header
+    n = receive_with(sockets[raw(self)].in, header, flags, received.fds);
+    if (n >= 0) break;
     if (errno != EAGAIN && errno != EINTR)
       return fail_errno(Errc::io, "cannot receive descriptors from a peer");
     KASANE_TRY(check_no_failure(id));
     pollfd arrival{.fd = sockets[raw(self)].in, .events = POLLIN, .revents = 0};
     ::poll(&arrival, 1, kLookMs);
   }
-  const cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  if (rights != nullptr && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
-    std::array<int, kMostDescriptors> fds;
-    const std::size_t count = std::min(fds.size(), (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-    std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
-    std::transform(fds.begin(), fds.begin() + static_cast<std::ptrdiff_t>(count),
-                   std::back_inserter(received.fds), [](int fd) { return OwnedFd(fd); });
-  }
   if (n != sizeof(received.header) || received.header.region != raw(id) ||
       received.header.first >= host.size()) {
     return fail(Errc::internal, "a malformed message of " + std::to_string(n) + " bytes about region " +
                                     std::to_string(received.header.region) + " in attach of " + named(id));
   }
-  if (received.fds.empty() || (message.msg_flags & MSG_CTRUNC) != 0) {
+  if (received.fds.empty() || (flags & MSG_CTRUNC) != 0) {
     return fail(
         Errc::limit,
         "peers' regions arrived without all of their descriptors: raise the limit of open files (ulimit -n)");

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "comm/bootstrap/descriptor_messages.h"
 #include "comm/bootstrap/job.h"
 #include "comm/shm/layout.h"
 
@@ -46,22 +47,6 @@ class SharedMap {
   SharedMap(std::byte* data, std::size_t bytes) noexcept : data_(data), bytes_(bytes) {}
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
-};
-
-/// A descriptor that this process closes.
-class OwnedFd {
- public:
-  explicit OwnedFd(int fd = -1) noexcept : fd_(fd) {}
-  OwnedFd(OwnedFd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-  OwnedFd& operator=(OwnedFd&& o) noexcept {
-    std::swap(fd_, o.fd_);
-    return *this;
-  }
-  ~OwnedFd();
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
 };
 
 struct Exchange {

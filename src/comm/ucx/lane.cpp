@@ -660,7 +660,7 @@ void Lane::abandon(std::uint32_t peer) noexcept {
 void Lane::abandon_lost() noexcept {
   lost_seen_ = peers_.lost_count.load(std::memory_order_acquire);  // acquire: the flags that it counts
   for (Endpoint& e : endpoints_) {
-    // relaxed: as above
+    // relaxed: the count was acquired
     if (e.ep != nullptr && peers_.lost[e.peer].load(std::memory_order_relaxed) != 0) abandon(e.peer);
   }
 }

@@ -26,6 +26,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/owned_fd.h"
 #include "comm/agree.h"
 
 namespace kasane::comm::ucx {
@@ -33,19 +34,9 @@ namespace {
 
 constexpr std::int64_t kTryNs = 5'000'000'000;  ///< time limit of a connection between two hosts
 
-class Socket {
- public:
-  explicit Socket(int type) : fd_(::socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Socket& operator=(Socket&&) = delete;
-  ~Socket() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int fd() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
+OwnedFd socket_of(int type) noexcept {
+  return OwnedFd(::socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
 
 sockaddr_in socket_address(std::uint32_t address, std::uint16_t port) {
   sockaddr_in a{};
@@ -102,13 +93,13 @@ std::uint32_t network_of(const Interface& i) {
 
 /// The interface through which the kernel sends to an address; empty: there is no route.
 std::string way_to(std::uint32_t address, const RankLocation& here) {
-  const Socket socket(SOCK_DGRAM);
+  const OwnedFd socket = socket_of(SOCK_DGRAM);
   const sockaddr_in to = socket_address(address, 9);
   sockaddr_in from{};
   socklen_t bytes = sizeof from;
   // of a datagram socket: sends nothing
-  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};
-  if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&from), &bytes) != 0) return {};
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return {};
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&from), &bytes) != 0) return {};
   for (const Interface& i : here.interfaces) {
     if (i.address == ntohl(from.sin_addr.s_addr)) return i.name;
   }
@@ -143,35 +134,35 @@ Result<std::vector<Network>> network_by_routes(OutOfBand& all, const std::vector
 }
 
 /// Listens there. Returns the port; empty: it cannot.
-std::string listen_at(const Socket& listener, std::uint32_t address) {
+std::string listen_at(const OwnedFd& listener, std::uint32_t address) {
   sockaddr_in at = socket_address(address, 0);
   socklen_t bytes = sizeof at;
-  if (::bind(listener.fd(), reinterpret_cast<sockaddr*>(&at), bytes) != 0 ||
-      ::listen(listener.fd(), 1024) != 0 ||
-      ::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&at), &bytes) != 0)
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&at), bytes) != 0 ||
+      ::listen(listener.get(), 1024) != 0 ||
+      ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &bytes) != 0)
     return {};
   return std::to_string(ntohs(at.sin_port));
 }
 
 /// Bound to the address that UCX will use, whatever other interfaces there are. Returns 0 or errno.
-int begin_connecting(const Socket& socket, std::uint32_t from, std::uint32_t to, const std::string& port) {
+int begin_connecting(const OwnedFd& socket, std::uint32_t from, std::uint32_t to, const std::string& port) {
   const sockaddr_in here = socket_address(from, 0);
   const sockaddr_in there = socket_address(to, static_cast<std::uint16_t>(std::atoi(port.c_str())));
-  if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0) return errno;
-  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0 &&
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here) != 0) return errno;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there) != 0 &&
       errno != EINPROGRESS)
     return errno;
   return 0;
 }
 
 /// Waits until it is connected, or the time `end`. Returns what is in the way; empty: nothing.
-std::string end_connecting(const Socket& socket, std::int64_t end) {
+std::string end_connecting(const OwnedFd& socket, std::int64_t end) {
   const std::int64_t left_ns = std::max<std::int64_t>(end - static_cast<std::int64_t>(now_ns()), 0);
-  pollfd ready{socket.fd(), POLLOUT, 0};
+  pollfd ready{socket.get(), POLLOUT, 0};
   if (::poll(&ready, 1, static_cast<int>(left_ns / 1'000'000)) == 0) return "no answer within 5 s";
   int number = 0;
   socklen_t bytes = sizeof number;
-  ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &number, &bytes);
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &number, &bytes);
   return number != 0 ? std::strerror(number) : "";
 }
 
@@ -182,7 +173,7 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
   const std::uint32_t here = network.of_rank[me].address;
   const std::vector<std::uint32_t> first = leaders(locations);
   const bool lead = std::find(first.begin(), first.end(), me) != first.end();
-  const Socket listener(SOCK_STREAM);
+  const OwnedFd listener = socket_of(SOCK_STREAM);
   auto ports = all.allgather(lead ? listen_at(listener, here) : std::string());
   KASANE_TRY(ports);
 
@@ -192,10 +183,10 @@ Result<void> try_network(OutOfBand& all, const std::vector<RankLocation>& locati
       failures = text(network.of_rank[me]) + " does not reach rank " + std::to_string(to) + "'s " +
                  text(network.of_rank[to]) + ": " + why;
   };
-  std::vector<std::pair<std::uint32_t, Socket>> begun;
+  std::vector<std::pair<std::uint32_t, OwnedFd>> begun;
   for (const std::uint32_t to : first) {
     if (!lead || to == me) continue;
-    Socket socket(SOCK_STREAM);
+    OwnedFd socket = socket_of(SOCK_STREAM);
     if (const int number = begin_connecting(socket, here, network.of_rank[to].address, (*ports)[to]);
         number != 0)
       note(to, std::strerror(number));

@@ -551,7 +551,7 @@ UcxTransport::~UcxTransport() {
 
 bool UcxTransport::has_connection(std::uint32_t r) const noexcept {
   if (r == raw(rank())) return false;
-  return states_[r].has_sent.load(std::memory_order_relaxed) != 0 ||  // relaxed: as above
+  return states_[r].has_sent.load(std::memory_order_relaxed) != 0 ||  // relaxed: a flag, it orders nothing
          std::any_of(lanes_.begin(), lanes_.end(), [r](const auto& lane) { return lane->connected(r); });
 }
 
@@ -1003,7 +1003,7 @@ void UcxTransport::take_failures(Lane& lane) noexcept {
     states_[raw(peer)].why.store(why, std::memory_order_relaxed);
     states_[raw(peer)].suspect.store(1, std::memory_order_relaxed);
     peers_.lost_count.fetch_add(1, std::memory_order_release);  // release: the flag before its count
-    any_suspect_.store(1, std::memory_order_release);           // release: as above
+    any_suspect_.store(1, std::memory_order_release);           // release: why and suspect
     // relaxed: a hint; every lane closes its endpoint
     event_lanes_.store(~std::uint32_t{0}, std::memory_order_relaxed);
     // threads that wait for an answer of it must wake
@@ -1037,7 +1037,7 @@ void UcxTransport::report_suspects() noexcept {
 bool UcxTransport::run_messages() noexcept {
   if (!messages_wait()) return false;
   std::uint32_t nobody = 0;
-  // seq_cst: see above; on failure nothing follows.
+  // seq_cst: as this function's comment says; on failure nothing follows.
   if (!gate_.compare_exchange_strong(nobody, thread_number() + 1, std::memory_order_seq_cst,
                                      std::memory_order_relaxed))
     return false;

@@ -39,7 +39,7 @@ namespace kasane::runtime {
     return 0;
   return api_fail_outside(call);
 }
-/// The same for calls that may wait: they let others run now and then.
+/// require_thread() for calls that may wait: they let other threads run now and then.
 [[nodiscard]] inline int may_wait(const char* call) {
   if (const int code = require_thread(call)) [[unlikely]]
     return code;

@@ -18,18 +18,20 @@
 #include "runtime/api/api_error.h"
 #include "runtime/process/output.h"
 #include "runtime/rank/runtime.h"
-#include "ult/barrier.h"
-#include "ult/condition_variable.h"
-#include "ult/latch.h"
 #include "ult/layout.h"
 #include "ult/locals.h"
-#include "ult/mutex.h"
-#include "ult/once.h"
-#include "ult/semaphore.h"
-#include "ult/semaphore_record.h"
-#include "ult/shared_mutex.h"
+#include "ult/sync/barrier.h"
+#include "ult/sync/barrier_record.h"
+#include "ult/sync/condition_variable.h"
+#include "ult/sync/latch.h"
+#include "ult/sync/latch_record.h"
+#include "ult/sync/mutex.h"
+#include "ult/sync/once.h"
+#include "ult/sync/semaphore.h"
+#include "ult/sync/semaphore_record.h"
+#include "ult/sync/shared_mutex.h"
+#include "ult/sync/watch.h"
 #include "ult/sync_record.h"
-#include "ult/watch.h"
 
 namespace {
 
@@ -38,7 +40,6 @@ using kasane::runtime::may_wait;
 using kasane::runtime::Runtime;
 using kasane::ult::Barrier;
 using kasane::ult::ConditionVariable;
-using kasane::ult::is_idle;
 using kasane::ult::Latch;
 using kasane::ult::Locals;
 using kasane::ult::Mutex;
@@ -88,6 +89,21 @@ constexpr SyncKind kKindOf = std::is_same_v<T, Mutex>               ? SyncKind::
                              : std::is_same_v<T, Semaphore>         ? SyncKind::semaphore
                              : std::is_same_v<T, Latch>             ? SyncKind::latch
                                                                     : SyncKind::once;
+
+/// Whether no thread holds the object, waits for it or changes it, as its record's word says.
+bool is_idle(SyncKind kind, kasane::ult::Word word) noexcept {
+  using kasane::kNoSlot, kasane::ult::BarrierWord, kasane::ult::LatchWord, kasane::ult::SemaphoreWord;
+  switch (kind) {
+    case SyncKind::mutex:
+    case SyncKind::once:
+    case SyncKind::condition_variable: return word == 0;
+    case SyncKind::barrier: return BarrierWord::unpack(word).newest == kNoSlot;
+    case SyncKind::latch: return LatchWord::unpack(word).newest == kNoSlot;
+    case SyncKind::semaphore: return !SemaphoreWord::unpack(word).waited_for();
+    case SyncKind::shared_mutex: return word == SemaphoreWord{kNoSlot, kasane::ult::kMaxPermits}.pack();
+  }
+  return false;
+}
 
 /// Programs initialise an object again where it lies and never destroy it (Pthreads programs for each step of
 /// a loop). If no thread uses the former object, its record is free from now on. handle: what lies there.
@@ -143,7 +159,7 @@ int without_waiting(Public* p, const char* call, const F& act) {
   else
     return act(inside<T>(p)), 0;
 }
-/// The same for an act that may wait.
+/// without_waiting() for an act that may wait.
 template <class T, int kFailed = EBUSY, class Public, class F>
 int with(Public* p, const char* call, const F& act) {
   if (const int code = may_wait(call)) [[unlikely]]

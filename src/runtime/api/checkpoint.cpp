@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/file.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "runtime/api/checkpoint_progress.h"
 #include "runtime/rank/runtime.h"
 #include "ult/pool.h"
@@ -34,7 +34,7 @@ using ult::RuntimeSection;
 constexpr std::uint64_t kRunChunks = 16;
 
 /// A rank's part of a checkpoint.
-struct Part {
+struct RankOutcome {
   CheckpointFailure failure;
   bool has_chunks = false;
   bool cannot_see_file = false;
@@ -79,7 +79,7 @@ bool attached() noexcept { return Runtime::current()->attached(); }
 /// What rank 0 tells the others.
 struct Asked {
   Shared* shared = nullptr;  ///< null: there is nothing to do
-  Part* parts = nullptr;
+  RankOutcome* parts = nullptr;
   const std::uint32_t* owners = nullptr;
   std::uint64_t* table = nullptr;
   std::uint64_t restores = 0;
@@ -142,7 +142,7 @@ class Work {
       : ranks_(kasane_ranks()),
         layout_(contents.bytes()),
         shared_(global_array<Shared>(1)),
-        parts_(global_array<Part>(ranks_)),
+        outcomes_(global_array<RankOutcome>(ranks_)),
         owners_(global_array<std::uint32_t>(layout_.chunks)),
         table_(global_array<std::uint64_t>(layout_.chunks)) {
     Shared& s = shared_[0];
@@ -225,7 +225,7 @@ class Work {
   /// The state of a thread that does a rank's part; on its stack.
   struct Tools {
     Shared& shared;
-    Part& part;
+    RankOutcome& part;
     std::uint32_t rank;  ///< the rank whose part it is
     const FileLayout& layout;
     const std::uint32_t* owners;
@@ -254,14 +254,14 @@ class Work {
         const auto owner = Runtime::current()->where(shared_[0].data + c * kChunkBytes);
         if (!owner) return refuse(EINVAL, owner.error().message);
         owners_[c] = raw(*owner);
-        parts_[raw(*owner)].has_chunks = true;
+        outcomes_[raw(*owner)].has_chunks = true;
       }
       return {};
     });
   }
 
   [[nodiscard]] Tools tools_of(std::uint32_t rank) noexcept {
-    return {shared_[0], parts_[rank], rank, layout_, owners_.get(), table_.get(), verb_};
+    return {shared_[0], outcomes_[rank], rank, layout_, owners_.get(), table_.get(), verb_};
   }
 
   /// Runs each rank's part at that rank, all at once. Then the holder does the parts that other ranks could
@@ -269,14 +269,14 @@ class Work {
   void everywhere(DoPart do_part) {
     attached() ? ask_ranks(do_part) : fork_parts(do_part);
     for (std::uint32_t r = 0; r < ranks_; ++r) {
-      if (!parts_[r].cannot_see_file) continue;
+      if (!outcomes_[r].cannot_see_file) continue;
       go_to_holder(shared_[0]);
-      attempt(parts_[r].failure, [&] { return do_part(tools_of(r)); });
+      attempt(outcomes_[r].failure, [&] { return do_part(tools_of(r)); });
     }
   }
 
   void ask_ranks(DoPart do_part) {
-    Asked asked{shared_.get(), parts_.get(), owners_.get(), table_.get(), do_part == read_part};
+    Asked asked{shared_.get(), outcomes_.get(), owners_.get(), table_.get(), do_part == read_part};
     told_ = true;
     tell_all(asked);
     do_own_part(asked);
@@ -299,7 +299,7 @@ class Work {
     const auto threads = global_array<thread>(ranks_);
     for (std::uint32_t i = 1; i <= ranks_; ++i) {
       const std::uint32_t r = (raw(shared_[0].holder) + i) % ranks_;
-      if (!parts_[r].has_chunks) continue;
+      if (!outcomes_[r].has_chunks) continue;
       const auto run = [t = tools_of(r), do_part] {
         ult::Pool::go_to(Rank{t.rank});
         attempt(t.part.failure, [&] { return do_part(t); });
@@ -316,7 +316,7 @@ class Work {
 
   void first_failure(CheckpointFailure& failure) const noexcept {
     for (std::uint32_t r = 0; r < ranks_ && failure.code == 0; ++r)
-      if (parts_[r].failure.code != 0) failure = parts_[r].failure;
+      if (outcomes_[r].failure.code != 0) failure = outcomes_[r].failure;
   }
 
   /// Calls run(first, chunks) over the part's chunks, adjacent ones together.
@@ -445,7 +445,7 @@ class Work {
   const char* verb_ = "";
   bool told_ = false;
   const unique_array<Shared> shared_;
-  const unique_array<Part> parts_;
+  const unique_array<RankOutcome> outcomes_;
   const unique_array<std::uint32_t> owners_;  ///< of each chunk's first byte, at the begin
   const unique_array<std::uint64_t> table_;
 };

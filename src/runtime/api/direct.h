@@ -54,10 +54,10 @@ class Direct {
     return access_.read_near(to, space_.offset(from), bytes);
   }
 
-  /// Likewise put(), from memory outside V or of a few words.
+  /// put() in a few instructions, from memory outside V or of a few words.
   [[nodiscard]] bool put_here(void* to, const void* from, std::size_t bytes) {
     if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
-      return false;  // relaxed: as above
+      return false;  // relaxed: synchronised by other means
     std::byte words[64];
     if (in_space(from)) {  // it may fault: not while the page is in use
       if (bytes > sizeof words) return false;
@@ -66,11 +66,11 @@ class Direct {
     return access_.write_near(contexts_.here().io, space_.offset(to), from, bytes);
   }
 
-  /// Likewise accumulate(), from memory outside V or of a few words. Returns how many bytes it has done.
+  /// accumulate(), as put_here() is put(). Returns how many bytes it has done.
   [[nodiscard]] std::size_t accumulate_here(void* to, const void* from, std::size_t bytes,
                                             comm::Element element, std::complex<double> scale) {
     if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
-      return 0;  // relaxed: as above
+      return 0;  // relaxed: synchronised by other means
     alignas(16) std::byte words[64];
     if (in_space(from)) {
       if (bytes > sizeof words) return 0;
@@ -89,23 +89,23 @@ class Direct {
     return done;
   }
 
-  // The same of a walk, which is left where it could not go on. False: something is left.
+  // get() and its like of a walk, which is left where it could not go on. False: something is left.
   [[nodiscard]] bool get_here(void* to, const void* from, comm::Cursor& cursor) noexcept {
     if (not_here_.load(std::memory_order_relaxed)) [[unlikely]]
-      return false;  // relaxed: as above
+      return false;  // relaxed: synchronised by other means
     return access_.read_near(space_.offset(from), static_cast<std::byte*>(to), cursor);
   }
   [[nodiscard]] bool put_here(void* to, const void* from, comm::Cursor& cursor) {
     const auto* const source = static_cast<const std::byte*>(from);
     if (not_here_.load(std::memory_order_relaxed) || touches_space(source, cursor)) [[unlikely]]
-      return false;  // relaxed: as above
+      return false;  // relaxed: synchronised by other means
     return access_.write_near(contexts_.here().io, space_.offset(to), source, cursor);
   }
   [[nodiscard]] bool accumulate_here(void* to, const void* from, comm::Cursor& cursor, comm::Element element,
                                      std::complex<double> scale) {
     const auto* const source = static_cast<const std::byte*>(from);
     if (not_here_.load(std::memory_order_relaxed) || touches_space(source, cursor)) [[unlikely]]
-      return false;  // relaxed: as above
+      return false;  // relaxed: synchronised by other means
     return access_.accumulate_near(contexts_.here().io, element, scale, space_.offset(to), source, cursor);
   }
 

@@ -79,7 +79,7 @@ void await_all(const std::vector<pid_t>& of_runtime) {
 
 /// Returns on OS threads that are not ours.
 void end_own_thread() {
-  if (process().rank == kNoRank || phase() != comm::Phase::running) return;
+  if (process().rank == kNoRank || phase() != diagnostics::Phase::running) return;
   if (ult::Pool::self() != kNoSlot) ult::Pool::end_by_unwinding("pthread_exit");
   if (g_main_thread == ::gettid()) end_main_thread();
 }

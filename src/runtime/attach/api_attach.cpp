@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/call_selector.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "runtime/api/api_error.h"
 #include "runtime/attach/attach.h"
 #include "runtime/rank/process_state.h"

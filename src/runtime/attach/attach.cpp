@@ -15,8 +15,6 @@
 #include "comm/mpi/library.h"
 #include "comm/mpi/place.h"
 #include "comm/shm/shm_transport.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
 #include "mem/uffd_engine.h"
 #include "runtime/process/signals.h"
 #include "runtime/rank/options.h"
@@ -24,6 +22,8 @@
 #include "runtime/rank/runtime.h"
 #include "runtime/report/crash.h"
 #include "runtime/start/launch.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
 
 namespace kasane::runtime {
 namespace {
@@ -61,7 +61,7 @@ Result<Options> options_of_attached() {
   return options;
 }
 
-/// Of this rank, as far as it is known before the ranks meet.
+/// What this rank knows of its job before the ranks meet.
 Result<comm::Job> job_of(const Mpi& mpi) {
   if (mpi == nullptr) {
     auto alone = comm::create_job(1, comm::shm::job_bytes(1));
@@ -94,10 +94,10 @@ Result<comm::Job> prepare(const Mpi& mpi, Options& options) {
 
 /// What the attaching thread needs as long as the process lives.
 Result<void> prepare_thread(Rank rank) {
-  static std::optional<mem::AltStack> stack;
-  static std::optional<mem::ProgramThread> caught;
+  static std::optional<traps::AltStack> stack;
+  static std::optional<traps::ProgramThread> caught;
   if (!stack) {
-    auto made = mem::AltStack::create();
+    auto made = traps::AltStack::create();
     KASANE_TRY(made);
     stack.emplace(std::move(*made));
   }
@@ -137,7 +137,7 @@ Result<void> join(const Mpi& mpi, Options options, comm::Job job) {
   auto runtime = Runtime::attach(std::move(options), std::move(job), mpi);
   KASANE_TRY(runtime);
   g_attached = runtime->release();
-  g_attachments.fetch_add(1, std::memory_order_release);
+  g_attachments.fetch_add(1, std::memory_order_release);  // release: the runtime, for attachment()
   warn_of_single_copy(*g_attached, name);
   return {};
 }

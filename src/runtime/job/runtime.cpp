@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/process.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/engine/engine.h"
 #include "comm/mpi/library.h"
 #include "comm/session/session.h"
@@ -39,11 +39,8 @@
 #include "gas/heap.h"
 #include "gas/pending.h"
 #include "gas/sharing.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
 #include "mem/engines.h"
 #include "mem/large_frames.h"
-#include "mem/restartable.h"
 #include "mem/uffd_engine.h"
 #include "runtime/api/direct.h"
 #include "runtime/job/agreement.h"
@@ -59,6 +56,7 @@
 #include "runtime/rank/binding.h"
 #include "runtime/rank/fences.h"
 #include "runtime/rank/job_counters.h"
+#include "runtime/rank/layers.h"
 #include "runtime/rank/loaded_objects.h"
 #include "runtime/rank/memory_tiers.h"
 #include "runtime/rank/numa_memory.h"
@@ -66,7 +64,6 @@
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/segments.h"
 #include "runtime/rank/stacks.h"
-#include "runtime/rank/state.h"
 #include "runtime/rank/thread_contexts.h"
 #include "runtime/report/crash.h"
 #include "runtime/report/heap_report.h"
@@ -84,6 +81,9 @@
 #include "sched/words.h"
 #include "topo/threads.h"
 #include "topo/topo.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
+#include "traps/restartable.h"
 #include "ult/layout.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
@@ -112,7 +112,7 @@ std::uint32_t default_workers(std::uint32_t ranks) { return std::max(1u, topo::u
 
 /// What job/ builds beside the rank's own parts, and the steps in which it builds all of them. Destroyed
 /// before those.
-struct Runtime::Job final : Runtime::State {
+struct Runtime::Job final : Runtime::Layers {
   std::shared_ptr<comm::mpi::Library> own_mpi;  ///< attached: the program's
   std::vector<LoadedObject> objects;            ///< loaded before any network library
   std::optional<SharedProcess> shared_process;  ///< null on one rank, and where each rank runs main
@@ -150,14 +150,14 @@ struct Runtime::Job final : Runtime::State {
   std::uint64_t handlers_ns = 0;  ///< when the service thread last released what handlers stored here
   std::atomic<bool> calls_caught{false};
 
-  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables);
   Result<void> join(comm::Job job, std::byte*& space_base);
   Result<void> build_engine();
   void begin();
   void catch_calls();
   void begin_catching_on_one_rank() noexcept override;
-  Result<void> build_memory(std::byte* space_base, std::vector<mem::Window> variables);
-  Result<void> build_space(std::byte* space_base, std::vector<mem::Window> variables);
+  Result<void> build_memory(std::byte* space_base, std::vector<mem::ViewPart> variables);
+  Result<void> build_space(std::byte* space_base, std::vector<mem::ViewPart> variables);
   Result<void> build_directory();
   Result<void> build_tiers();
   Result<void> build_fault_engine();
@@ -220,7 +220,7 @@ struct Runtime::Job final : Runtime::State {
 // ---- construction -----------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::Job job, std::byte* space_base,
-                                                 std::vector<mem::Window> variables) {
+                                                 std::vector<mem::ViewPart> variables) {
   auto state = std::make_unique<Job>();
   state->options = options;
   if (auto built = state->build(std::move(job), space_base, std::move(variables)); !built) {
@@ -233,7 +233,7 @@ Result<std::unique_ptr<Runtime>> Runtime::create(const Options& options, comm::J
   runtime->make_current();
   if (auto& shared = runtime->job().shared_process) shared->begin(*runtime->job().contexts);
   if (auto attached = attach_malloc(*runtime); !attached) {
-    (void)runtime.release();  // as above
+    (void)runtime.release();  // not destroyed: MPI_Finalize
     return tl::unexpected(std::move(attached.error()));
   }
   runtime->job().begin();
@@ -300,19 +300,19 @@ void Runtime::Job::begin_catching_on_one_rank() noexcept {
   if (!calls_caught.load() && !calls_caught.exchange(true)) begin_catching_calls(false);
 }
 
-Runtime::Runtime(std::unique_ptr<Job> job) : state_(std::move(job)), direct_(&*this->job().direct) {}
+Runtime::Runtime(std::unique_ptr<Job> job) : layers_(std::move(job)), direct_(&*this->job().direct) {}
 
-Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*state_); }
+Runtime::Job& Runtime::job() noexcept { return static_cast<Job&>(*layers_); }
 
 Runtime::~Runtime() {
   shut_down();
   detach_malloc();
-  mem::pass_caught_calls();
+  traps::pass_caught_calls();
   forget_process();
-  state_->engine->stop();  // before what its handler uses
+  layers_->engine->stop();  // before what its handler uses
 }
 
-Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vector<mem::ViewPart> variables) {
   KASANE_TRY(join(std::move(job), space_base));
   set_log_level(parse_log_level(options.log_level).value());
   auto divided = Segments::divide(options.space_bytes, ranks, options.stack_bytes, options.slots,
@@ -434,7 +434,7 @@ Result<void> Runtime::Job::build_engine() {
 }
 
 /// From its end on faults are served.
-Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::Window> variables) {
+Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::ViewPart> variables) {
   KASANE_TRY(build_space(space_base, std::move(variables)));
   KASANE_TRY(build_directory());
   KASANE_TRY(build_tiers());
@@ -447,8 +447,8 @@ Result<void> Runtime::Job::build_memory(std::byte* space_base, std::vector<mem::
 }
 
 /// The views, and which part of them the stacks of a job on one host are.
-Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::Window> variables) {
-  mem::place_windows(variables, options.space_bytes);
+Result<void> Runtime::Job::build_space(std::byte* space_base, std::vector<mem::ViewPart> variables) {
+  mem::place_parts(variables, options.space_bytes);
   auto made_space = mem::Space::create(space_base, options.space_bytes, variables, raw(rank) == 0);
   KASANE_TRY(made_space);
   space.emplace(std::move(*made_space));
@@ -536,10 +536,9 @@ Result<void> Runtime::Job::build_coherence() {
     know_program();
     races.emplace(*space, rank);
   }
-  coherence.emplace(dsm::Coherence::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses,
-                                          *sharing, auto_relocator.get(), where_pages_go,
-                                          races ? &*races : nullptr});
-  give_service.emplace(*transport, coherence->mover());
+  coherence.emplace(dsm::Parts{*space, *table, *cached, *dirty, *engine, *transport, *addresses, *sharing,
+                               auto_relocator.get(), where_pages_go, races ? &*races : nullptr});
+  give_service.emplace(*transport, coherence->mover);
   if (tiers != nullptr) {
     tiers->connect(*addresses, *coherence);
     ask_for_large_frames();
@@ -566,7 +565,7 @@ Result<void> Runtime::Job::build_heaps() {
     const gas::Heap::Config config{segments.heaps[i].offset, segments.heaps[i].bytes, workers, base,
                                    regions[i]};
     KASANE_TRY(attach_region(*comm_engine, config.region, gas::Heap::region_bytes(config, ranks)));
-    heaps[i].emplace(*transport, config, *directory, coherence->mover(), *coherence);
+    heaps[i].emplace(*transport, config, *directory, coherence->mover, coherence->moves);
   }
   if (const Segments::Pools& of = segments.pools; of.count != 0) {
     gas::Heap::Config config{of.offset, of.bytes, workers, base, gas::kNumaPools};
@@ -574,7 +573,7 @@ Result<void> Runtime::Job::build_heaps() {
     KASANE_TRY(attach_region(*comm_engine, config.region, region * of.count));
     for (; config.offset != of.end(); config.offset += of.bytes, config.region_offset += region)
       pools.push_back(
-          std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover(), *coherence));
+          std::make_unique<gas::Heap>(*transport, config, *directory, coherence->mover, coherence->moves));
   }
   return {};
 }
@@ -625,8 +624,8 @@ Result<void> Runtime::Job::build_access() {
 void Runtime::Job::share_variables() {
   if (raw(rank) != 0) return;
   auto& io = contexts->here().io;
-  for (const mem::Window& window : space->addresses().parts().subspan(1)) {
-    const mem::PageRange pages = directory->pages().in(window.offset, window.bytes);
+  for (const mem::ViewPart& part : space->addresses().parts().subspan(1)) {
+    const mem::PageRange pages = directory->pages().in(part.offset, part.bytes);
     directory->name_fresh(io, PageId{pages.first}, pages.size(), [this](PageId) { return rank; });
   }
 }
@@ -641,8 +640,8 @@ void Runtime::Job::own_locks() noexcept {
 
 void Runtime::Job::connect_atomics() noexcept {
   if (!atomics) return;
-  const bool restartable = mem::can_restart_sequences();
-  if (restartable) coherence->allow_restartable();
+  const bool restartable = traps::can_restart_sequences();
+  if (restartable) coherence->moves.allow_restartable();
   const std::atomic<std::uint32_t>& first = (*table)[BlockId{0}];
   runtime::connect_atomics(
       &*atomics, atomics->connection(restartable ? reinterpret_cast<const std::uint32_t*>(&first) : nullptr));
@@ -684,8 +683,8 @@ Result<void> Runtime::Job::build_threads() {
                               ult::threads_region_bytes(workers, segments.slots_per_rank(ranks)));
   KASANE_TRY(region);
   fences.emplace(*coherence, *contexts);
-  const Stacks::Parts parts{coherence->mover(), *contexts, *space,     directory->pages(),
-                            segments,           rank,      tiers.get()};
+  const Stacks::Parts parts{coherence->mover, *contexts, *space,     directory->pages(),
+                            segments,         rank,      tiers.get()};
   if (common_stacks)
     stacks = std::make_unique<CommonStacks>(parts);
   else
@@ -764,7 +763,7 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
   if (deep) stacks->before_service(offset);
   PollingCheck::Watched watched;
   if (polling && served == mem::Served::in_place) watched = polling->before(offset);
-  if (coherence->fault(contexts->of(served), offset, wanted)) {
+  if (coherence->faults.serve(contexts->of(served), offset, wanted)) {
     if (deep) stacks->after_service(offset);
     if (watched.yes) polling->after(offset, watched);
     return nullptr;
@@ -803,11 +802,11 @@ Result<void> Runtime::Job::start_threads(std::uint32_t first_worker) {
   for (std::uint32_t w = first_worker; w < workers; ++w) {
     workers_left.fetch_add(1);
     auto worker = topo::start_thread("a worker", [this, w] {
-      const auto alternate = mem::AltStack::create();
+      const auto alternate = traps::AltStack::create();
       KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
       contexts->enter(w);
       begin_worker(w);
-      const mem::ProgramThread runs_user_code;
+      const traps::ProgramThread runs_user_code;
       if (thread_locals != nullptr) thread_locals->begin(w);
       pool->run_worker(w);
       if (thread_locals != nullptr) thread_locals->end(w);
@@ -844,7 +843,7 @@ Result<void> Runtime::Job::start_servers() {
 
 /// Serves requests of other ranks. Sleeps when there are none.
 void Runtime::Job::service_loop() {
-  const auto alternate = mem::AltStack::create();
+  const auto alternate = traps::AltStack::create();
   KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
   contexts->enter(workers);
   set_thread_role("service");
@@ -854,14 +853,14 @@ void Runtime::Job::service_loop() {
   while (!service_stop.load()) {
     const std::uint32_t seen = transport->activity(comm::Doorbell::messages);
     bool busy = transport->progress();
-    busy |= coherence->serve(context);
+    busy |= coherence->fences.serve(context);
     busy |= give_service->serve(context.io);
     busy |= access->serve(context.io);
     if (shared_process) busy |= shared_process->serve();
-    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover());
+    if (auto_relocator != nullptr) busy |= auto_relocator->serve(context.io, coherence->mover);
     exit_as_asked();
-    if (!busy && reporter) reporter->serve();
-    if (polling && !busy && polling->look(now_ns())) coherence->acquire_all(context);
+    if (!busy && reporter) busy = reporter->serve();
+    if (polling && !busy && polling->look(now_ns())) coherence->fences.acquire_all(context);
     if (!busy) pass_on_stores_of_handlers(context);
     if (!busy && !service_stop.load()) transport->sleep(comm::Doorbell::messages, seen, 100'000'000);
   }
@@ -870,12 +869,12 @@ void Runtime::Job::service_loop() {
 /// What the program's signal handlers stored, in words that threads poll perhaps, becomes visible everywhere.
 void Runtime::Job::pass_on_stores_of_handlers(dsm::ThreadContext& context) {
   constexpr std::uint64_t kAtMostEveryNs = 50'000'000;
-  if (handlers_stored_elsewhere.exchange(false)) coherence->acquire_noticed(context);
+  if (handlers_stored_elsewhere.exchange(false)) coherence->fences.acquire_noticed(context);
   if (ranks == 1 || shut_down_by.load() != 0 || now_ns() - handlers_ns < kAtMostEveryNs ||
       !handlers_have_run())
     return;
   handlers_ns = now_ns();
-  coherence->release_all(context);
+  coherence->fences.release_all(context);
   for (std::uint32_t r = 0; r < ranks; ++r)
     if (Rank{r} != rank) context.io.send(Rank{r}, gas::kStopHandler, std::as_bytes(std::span("", 1)));
 }
@@ -885,7 +884,7 @@ void Runtime::Job::exit_as_asked() {
   const std::int64_t code = exit_asked.exchange(kNoExit);
   if (code == kNoExit) return;
   auto thread = topo::start_thread("the thread that ends the job", [code] {
-    const auto alternate = mem::AltStack::create();
+    const auto alternate = traps::AltStack::create();
     std::exit(static_cast<int>(code));
   });
   if (!thread) give_up(thread.error());
@@ -940,7 +939,7 @@ bool Runtime::Job::join_workers() {
 
 void Runtime::serve() {
   if (const auto started = job().start_threads(0); !started) give_up(started.error());
-  const mem::ProgramThread runs_signal_handlers;  // those of signals to the process
+  const traps::ProgramThread runs_signal_handlers;  // those of signals to the process
   job().stop_requested.wait(false);
   shut_down();
 }
@@ -997,7 +996,7 @@ void Runtime::Job::complete_puts() {
     access->flush(io, o);
     return Result<void>();
   });
-  coherence->mover().await_entry_updates(io);
+  coherence->mover.await_entry_updates(io);
 }
 
 /// As shut_down(), of ranks that all end at once.
@@ -1071,7 +1070,7 @@ void Runtime::Job::report_heap() {
       heap->flush(context.io, gas::Heap::kShared);
     }
   }
-  if (options.check_heap) coherence->release_all(context);
+  if (options.check_heap) coherence->fences.release_all(context);
   count_misplaced_pages();
   collectives->barrier();
   if (options.check_heap)
@@ -1160,8 +1159,8 @@ std::string Runtime::Job::time_of_workers() {
 Result<void> Runtime::Job::give_main_a_stack() {
   auto& context = contexts->here();
   for (const PageId page : directory->pages().in(segments.main_offset, segments.main_bytes))
-    KASANE_TRY(coherence->mover().assign(context.io, page, rank));
-  coherence->arm_owned(context.io, segments.main_offset, segments.main_bytes);
+    KASANE_TRY(coherence->mover.assign(context.io, page, rank));
+  coherence->moves.arm_owned(context.io, segments.main_offset, segments.main_bytes);
   main_stack_low = space->v(segments.main_offset);
   return {};
 }
@@ -1190,7 +1189,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   set_calls(Calls::passed);  // until main
   if (raw(s.rank) != 0) {    // KASANE_MAIN=all: an ordinary main beside this rank's workers
     if (const auto started = s.start_threads(0); !started) give_up(started.error());
-    const mem::ProgramThread runs_user_code;
+    const traps::ProgramThread runs_user_code;
     leave_runtime(Calls::caught);
     main(argc, argv, envp);
     std::abort();  // main ends by exit()
@@ -1200,7 +1199,7 @@ void Runtime::run_main(int (*main)(int, char**, char**), int argc, char** argv, 
   const auto stack = s.give_main_a_stack();
   KASANE_CHECK(stack.has_value(), "no stack for main");
 
-  const mem::ProgramThread runs_user_code;
+  const traps::ProgramThread runs_user_code;
   if (!s.options.main_in_every_rank) ult::Pool::enter_program();
   MainCall call{main, argc, argv, envp, {}};
   g_main_call = &call;

@@ -5,7 +5,7 @@
 //   the object                                        what executes it
 //   private memory, or a job of one rank              the CPU, where it lies
 //   a block that this rank owns, while no other       the CPU, in V, by a restartable sequence
-//   rank uses the atomic                              (mem/restartable.h)
+//   rank uses the atomic                              (traps/restartable.h)
 //   anything else in global memory                    runtime/language/atomics.h
 //
 // On x86-64 the CPU's atomics are sequentially consistent but for plain stores, so the order matters for
@@ -24,9 +24,9 @@
 
 #include "base/full_fence.h"
 #include "gas/users_word.h"
-#include "mem/restartable.h"
 #include "runtime/language/atomics.h"
 #include "runtime/rank/runtime.h"
+#include "traps/restartable.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -38,8 +38,8 @@ using gas::UsersWord;
 struct FastPath {
   std::atomic<std::size_t> bytes{0};  ///< of the space's own range; 0: every address is private
   std::uintptr_t base = 0;
-  std::uintptr_t windows = 0;  ///< [windows, windows + windows_bytes) has all windows of V
-  std::size_t windows_bytes = 0;
+  std::uintptr_t parts = 0;  ///< [parts, parts + parts_bytes) has all parts of V that lie elsewhere
+  std::size_t parts_bytes = 0;
   const mem::AddressMap* space = nullptr;
   Atomics* atomics = nullptr;
   /// Where atomics have their home at this rank: offsets. None where there are no sequences.
@@ -51,7 +51,7 @@ struct FastPath {
   const std::uint64_t* notices = nullptr;        ///< 0: this rank has none
   const std::uint32_t* blocks = nullptr;         ///< the block table
   std::uint64_t open_begin = 0, open_bytes = 0;  ///< memory that all ranks show: never armed, never moved
-  std::ptrdiff_t area = 0;                       ///< mem::rseq_offset()
+  std::ptrdiff_t area = 0;                       ///< traps::rseq_offset()
   std::uint64_t alone = 0;                       ///< a users word of this rank, without the version
 };
 constinit FastPath g_fast;
@@ -60,7 +60,7 @@ constinit FastPath g_fast;
 [[gnu::always_inline]] inline bool is_global(const volatile void* p) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   if (at - g_fast.base < g_fast.bytes.load(std::memory_order_relaxed)) return true;
-  return at - g_fast.windows < g_fast.windows_bytes && g_fast.space->contains(const_cast<const void*>(p));
+  return at - g_fast.parts < g_fast.parts_bytes && g_fast.space->contains(const_cast<const void*>(p));
 }
 
 constexpr bool is_relaxed(int order) noexcept { return order == __ATOMIC_RELAXED; }
@@ -115,7 +115,7 @@ template <class Sequence>
   const std::uint32_t* const word =
       offset - g_fast.open_begin < g_fast.open_bytes ? &kOpen : g_fast.blocks + offset / mem::kBlockBytes;
   if (!sequence(word, g_fast.area)) return false;
-  // acquire: as above.
+  // acquire: what the read returned came before.
   if (ordered && order != __ATOMIC_RELEASE &&
       (!used_alone(offset) || __atomic_load_n(g_fast.notices, __ATOMIC_ACQUIRE) != 0)) [[unlikely]]
     finish_read(p);
@@ -141,7 +141,7 @@ T load(const volatile void* at, int order) noexcept {
   if (!is_global(p)) return __atomic_load_n(p, __ATOMIC_SEQ_CST);
   T value{};
   const bool done = try_alone(p, order, false, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_load(const_cast<const T*>(p), value, word, area);
+    return traps::sequence_load(const_cast<const T*>(p), value, word, area);
   });
   return done ? value : elsewhere<T>(AtomicCall::load, p, 0, 0, order);
 }
@@ -153,7 +153,7 @@ T exchange(volatile void* at, T desired, int order) noexcept {
   if (!is_global(p)) return __atomic_exchange_n(p, desired, __ATOMIC_SEQ_CST);
   T value = desired;
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_exchange(const_cast<T*>(p), value, word, area);
+    return traps::sequence_exchange(const_cast<T*>(p), value, word, area);
   });
   return done ? value : elsewhere<T>(AtomicCall::exchange, p, desired, 0, order);
 }
@@ -186,7 +186,7 @@ bool compare_exchange(volatile void* at, void* expected_at, T desired, int succe
   const T wanted = *expected;  // it may fault: not within a sequence
   T seen = wanted;
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_compare_exchange(const_cast<T*>(p), seen, desired, word, area);
+    return traps::sequence_compare_exchange(const_cast<T*>(p), seen, desired, word, area);
   });
   if (!done) seen = elsewhere<T>(AtomicCall::compare_exchange, p, desired, wanted, order);
   if (seen == wanted) return true;
@@ -200,7 +200,7 @@ T fetch_add(volatile void* at, T operand, int order) noexcept {
   if (!is_global(p)) return __atomic_fetch_add(p, operand, __ATOMIC_SEQ_CST);
   T value = operand;
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    return mem::sequence_add(const_cast<T*>(p), value, word, area);
+    return traps::sequence_add(const_cast<T*>(p), value, word, area);
   });
   return done ? value : elsewhere<T>(AtomicCall::add, p, operand, 0, order);
 }
@@ -218,9 +218,9 @@ T fetch_by_exchange(AtomicCall call, volatile void* at, T operand, int order, co
     return seen;
   }
   const bool done = try_alone(p, order, true, [&](const std::uint32_t* word, std::ptrdiff_t area) {
-    if (!mem::sequence_load(const_cast<const T*>(p), seen, word, area)) return false;
+    if (!traps::sequence_load(const_cast<const T*>(p), seen, word, area)) return false;
     for (T found = seen;; seen = found) {
-      if (!mem::sequence_compare_exchange(const_cast<T*>(p), found, result(seen), word, area)) return false;
+      if (!traps::sequence_compare_exchange(const_cast<T*>(p), found, result(seen), word, area)) return false;
       if (found == seen) return true;
     }
   });
@@ -421,22 +421,22 @@ void acquire_atomics() noexcept { g_fast.atomics->acquire(); }
 
 void connect_atomics(Atomics* atomics, const AtomicsConnection& c) noexcept {
   g_fast.bytes.store(0);
-  g_fast.windows_bytes = 0;
+  g_fast.parts_bytes = 0;
   if (atomics == nullptr) return;
   g_fast.atomics = atomics;
   const auto parts = c.space->parts();
   g_fast.space = c.space;
   g_fast.base = reinterpret_cast<std::uintptr_t>(parts[0].at);
-  g_fast.windows_bytes = 0;
+  g_fast.parts_bytes = 0;
   if (parts.size() > 1) {  // in the order of their addresses
-    g_fast.windows = reinterpret_cast<std::uintptr_t>(parts[1].at);
-    g_fast.windows_bytes =
-        reinterpret_cast<std::uintptr_t>(parts.back().at) + parts.back().bytes - g_fast.windows;
+    g_fast.parts = reinterpret_cast<std::uintptr_t>(parts[1].at);
+    g_fast.parts_bytes =
+        reinterpret_cast<std::uintptr_t>(parts.back().at) + parts.back().bytes - g_fast.parts;
   }
   for (std::size_t i = 0; i < c.home.size(); ++i) g_fast.home[i] = {c.home[i].begin, c.home[i].bytes};
   g_fast.users = c.users;
   g_fast.notices = c.notices;
-  g_fast.area = mem::rseq_offset();
+  g_fast.area = traps::rseq_offset();
   g_fast.open_begin = c.open.begin;
   g_fast.open_bytes = c.open.bytes;
   g_fast.alone = UsersWord{UsersWord::Kind::alone, c.rank, 0}.pack();

@@ -131,7 +131,7 @@ UsersAction Atomics::enter(dsm::ThreadContext& ctx, std::uint64_t offset, UsersE
         try_to_settle(ctx, home, at, word);
       return step.action;
     }
-    coherence_.ask_release(ctx, step.next.rank, Account::fence_atomics);
+    coherence_.fences.ask_release(ctx, step.next.rank, Account::fence_atomics);
     // If this fails another thread has done it.
     words_.compare_swap(ctx.io, home, at, wanted, next(step.next, UsersEvent::released, me_).next.pack());
   }
@@ -150,14 +150,15 @@ void Atomics::try_to_settle(dsm::ThreadContext& ctx, Rank home, std::uint64_t at
 
 void Atomics::before(dsm::ThreadContext& ctx, std::uint64_t offset) {
   if (enter(ctx, offset, UsersEvent::change) == UsersAction::shared)
-    coherence_.release_all(ctx, Account::fence_atomics);
+    coherence_.fences.release_all(ctx, Account::fence_atomics);
 }
 
 /// Also of an atomic that this rank uses alone: another rank may have written to it in the moment when it
 /// became so. Its notices are here.
 void Atomics::after(dsm::ThreadContext& ctx, std::uint64_t offset) {
   enter(ctx, offset, UsersEvent::read);
-  if (!sharing_.on() || !sharing_.no_notices()) coherence_.acquire_noticed(ctx, Account::fence_atomics);
+  if (!sharing_.on() || !sharing_.no_notices())
+    coherence_.fences.acquire_noticed(ctx, Account::fence_atomics);
 }
 
 void Atomics::finish_read(const void* at) {
@@ -167,12 +168,12 @@ void Atomics::finish_read(const void* at) {
 
 void Atomics::release() {
   const ult::RuntimeSection section;
-  coherence_.release_all(contexts_.here(), Account::fence_atomics);
+  coherence_.fences.release_all(contexts_.here(), Account::fence_atomics);
 }
 
 void Atomics::acquire() {
   const ult::RuntimeSection section;
-  coherence_.acquire_noticed(contexts_.here(), Account::fence_atomics);
+  coherence_.fences.acquire_noticed(contexts_.here(), Account::fence_atomics);
 }
 
 /// A relaxed read before may have seen a releasing write of any rank that was alone, and so released nothing.
@@ -180,8 +181,8 @@ void Atomics::acquire_of_all() {
   const ult::RuntimeSection section;
   auto& ctx = contexts_.here();
   for (std::uint32_t r = 0; r < ranks_; ++r)
-    if (Rank{r} != me_) coherence_.ask_release(ctx, Rank{r}, Account::fence_atomics);
-  coherence_.acquire_noticed(ctx, Account::fence_atomics);
+    if (Rank{r} != me_) coherence_.fences.ask_release(ctx, Rank{r}, Account::fence_atomics);
+  coherence_.fences.acquire_noticed(ctx, Account::fence_atomics);
 }
 
 /// What comes before a release fence has to be seen by whoever sees an atomic that is changed after it. So
@@ -191,7 +192,7 @@ void Atomics::release_if_due(dsm::ThreadContext& ctx) {
   const std::uint64_t due = fences_.load();
   std::uint64_t released = released_fences_.load();
   if (released >= due) return;
-  coherence_.release_all(ctx, Account::fence_atomics);
+  coherence_.fences.release_all(ctx, Account::fence_atomics);
   while (released < due && !released_fences_.compare_exchange_weak(released, due)) {
   }
 }
@@ -323,9 +324,9 @@ std::uint64_t Atomics::perform(AtomicCall call, void* object, std::size_t bytes,
   if (in_common_stacks(offset)) {
     old = by_cpu(call, object, bytes, operand, compare);
   } else {
-    coherence_.send_bytes(ctx, offset, bytes);
+    coherence_.fences.send_bytes(ctx, offset, bytes);
     old = at_owner(ctx, call, offset, bytes, operand, compare);
-    if (call != AtomicCall::load) coherence_.renew_bytes(ctx, offset, bytes);
+    if (call != AtomicCall::load) coherence_.fences.renew_bytes(ctx, offset, bytes);
   }
   if (acquires(order)) after(ctx, offset);
   return old;
@@ -375,14 +376,14 @@ void Atomics::locked(const void* object, std::size_t bytes, bool changes, int or
   if (changes && releases(AtomicCall::exchange, order)) before(ctx, offset);
   if (!common)
     for_each_block(offset, bytes,
-                   [&](std::uint64_t at, std::size_t n) { coherence_.send_bytes(ctx, at, n); });
+                   [&](std::uint64_t at, std::size_t n) { coherence_.fences.send_bytes(ctx, at, n); });
   {
     const Locked lock(*this, ctx, offset);
     act(ctx, offset);
   }
   if (!common && changes)
     for_each_block(offset, bytes,
-                   [&](std::uint64_t at, std::size_t n) { coherence_.renew_bytes(ctx, at, n); });
+                   [&](std::uint64_t at, std::size_t n) { coherence_.fences.renew_bytes(ctx, at, n); });
   if (acquires(order)) after(ctx, offset);
 }
 

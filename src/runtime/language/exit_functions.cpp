@@ -22,7 +22,7 @@ namespace {
 bool on_thread_of_serving_rank() noexcept {
   const Runtime* const runtime = Runtime::current();
   return runtime != nullptr && runtime->shares_variables() && !process().main_here &&
-         phase() == comm::Phase::running && ult::Pool::self() != kNoSlot &&
+         phase() == diagnostics::Phase::running && ult::Pool::self() != kNoSlot &&
          in_space(__builtin_frame_address(0));  // not in a signal handler
 }
 

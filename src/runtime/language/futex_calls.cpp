@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // std::atomic::wait and notify, std::counting_semaphore, latch and barrier: libstdc++'s headers wait for a
 // word by syscall(SYS_futex, …). libkasane defines syscall() (call_wrappers.cpp): on a user-level thread such
-// a wait suspends the thread, not its worker, and a wake-up reaches the threads of all ranks (ult/watch.h).
+// a wait suspends the thread, not its worker, and a wake-up reaches the threads of all ranks
+// (ult/sync/watch.h).
 //
 //   waits on              a user-level thread                    another OS thread
 //   private memory        a watch list                           the kernel
@@ -33,8 +34,8 @@
 #include "runtime/rank/runtime.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
+#include "ult/sync/watch.h"
 #include "ult/timers.h"
-#include "ult/watch.h"
 
 namespace kasane::runtime {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Function statics: __cxa_guard_acquire, _release and _abort of the C++ ABI (ult/guard_word.h). A user-level
-// thread that waits is suspended, so an initialiser may fork, join and move; and a guard that several ranks
-// can reach lets one thread of the job initialise.
+// Function statics: __cxa_guard_acquire, _release and _abort of the C++ ABI (ult/sync/guard_word.h). A
+// user-level thread that waits is suspended, so an initialiser may fork, join and move; and a guard that
+// several ranks can reach lets one thread of the job initialise.
 //
 //   guard in private memory, or a job of one rank   the CPU's atomics; the byte that compilers test is set
 //   guard in global memory                          at its owner; that byte stays 0. A rank that has acquired
@@ -23,9 +23,9 @@
 
 #include "runtime/language/atomics.h"
 #include "runtime/rank/runtime.h"
-#include "ult/guard_word.h"
 #include "ult/pool.h"
-#include "ult/watch.h"
+#include "ult/sync/guard_word.h"
+#include "ult/sync/watch.h"
 
 namespace kasane::runtime {
 namespace {

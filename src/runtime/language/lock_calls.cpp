@@ -309,7 +309,7 @@ using namespace kasane::runtime;  // NOLINT(google-build-using-namespace): for t
     return libcs.get() arguments;                                                         \
   }
 
-/// The same for `mutex`, which `ours` calls m; libc's are counted.
+/// KASANE_LOCKS for `mutex`, which `ours` calls m; libc's mutexes are counted.
 #define KASANE_LOCKS_MUTEX(name, parameters, arguments, mutex, ours, change)              \
   extern "C" [[gnu::visibility("default")]] int kasane_lock_##name parameters asm(#name); \
   int kasane_lock_##name parameters {                                                     \

@@ -36,7 +36,7 @@ struct NamedMemory {
 };
 
 /// What may be done of a call whose memory is more than can be pinned at once.
-enum class Parts : std::uint8_t {
+enum class Pieces : std::uint8_t {
   none,    ///< it is made as a whole, or fails
   reads,   ///< its first memory may be cut; the call goes on behind it where it would not wait
   writes,  ///< cut, and goes on until it is short
@@ -46,7 +46,7 @@ enum class Parts : std::uint8_t {
 struct CallEntry {
   const char* name = nullptr;  ///< null: not in the table
   std::array<NamedMemory, 4> memory{};
-  Parts parts = Parts::none;
+  Pieces pieces = Pieces::none;
   std::uint8_t offset = 0;  ///< the argument that is the place in a file, or 0
 };
 

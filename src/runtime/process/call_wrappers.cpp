@@ -51,7 +51,7 @@ using kasane::runtime::wrapped;
 
 /// Defines the symbol `name`. call: its number, and the kernel's arguments.
 #define KASANE_WRAP(...) KASANE_WRAP_BY(, __VA_ARGS__)
-/// Those that open one descriptor, and two.
+/// KASANE_WRAP for calls that open one descriptor, and two.
 #define KASANE_OPENS(...) KASANE_WRAP_BY(KASANE_OWN, __VA_ARGS__)
 #define KASANE_OPENS_TWO(...) KASANE_WRAP_BY(KASANE_OWN_TWO, __VA_ARGS__)
 // The object is made before the argument is evaluated.
@@ -225,7 +225,7 @@ extern "C" long syscall(long number, ...) noexcept {
   if (number == SYS_futex && kasane::runtime::is_futex_of_program(reinterpret_cast<void*>(a[0]),
                                                                   __builtin_return_address(0))) [[unlikely]]
     return kasane::runtime::call_futex(a);
-  const kasane::mem::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
+  const kasane::traps::CaughtCall call{number, {a[0], a[1], a[2], a[3], a[4], a[5]}, 0, 0, 0, 0};
   if (calls_are_wrapped() || (in_user_code() && concerns_descriptors(call))) [[unlikely]]
     return kasane::runtime::make_wrapped_call(call);
   const auto by_kernel = [&] {

@@ -26,9 +26,6 @@
 
 #include "base/call_selector.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
-#include "mem/signal_dispatch.h"
 #include "mem/space.h"
 #include "runtime/language/atomics.h"
 #include "runtime/process/own_descriptors.h"
@@ -40,6 +37,9 @@
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
+#include "traps/signal_dispatch.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 
@@ -77,7 +77,7 @@ void in_child() {
   forget_drawing();
   if (runtime_of_parent() == nullptr) return;
   // A child's child: what it has touched is its own, and the rest stays its parent's.
-  mem::issue_call(SYS_close, {g_child.parent, 0, 0, 0, 0, 0});
+  traps::issue_call(SYS_close, {g_child.parent, 0, 0, 0, 0, 0});
   g_child.parent = -1;
 }
 
@@ -87,13 +87,13 @@ void install_fork_guard() { ::pthread_atfork(before_fork, nullptr, in_child); }
 
 namespace {
 
-bool may_be_full(const mem::CaughtCall& call) noexcept {
+bool may_be_full(const traps::CaughtCall& call) noexcept {
   pollfd file{static_cast<int>(call.argument[0]), POLLOUT, 0};
   const bool much = call.number == SYS_write && call.argument[2] > PIPE_BUF;
-  return much || mem::issue_call(SYS_poll, {reinterpret_cast<long>(&file), 1, 0, 0, 0, 0}) != 1;
+  return much || traps::issue_call(SYS_poll, {reinterpret_cast<long>(&file), 1, 0, 0, 0, 0}) != 1;
 }
 
-bool may_wait(const mem::CaughtCall& call) noexcept {
+bool may_wait(const traps::CaughtCall& call) noexcept {
   switch (call.number) {
     case SYS_write:
     case SYS_writev:
@@ -131,12 +131,12 @@ bool may_wait(const mem::CaughtCall& call) noexcept {
 }
 
 /// In a child, before the call: lets the parent go on if the call may wait. In a handler.
-[[maybe_unused]] void note_call_of_child(const mem::CaughtCall& call) noexcept {
+[[maybe_unused]] void note_call_of_child(const traps::CaughtCall& call) noexcept {
   if (!g_child.parent_waits || g_child.parent < 0 || !may_wait(call)) return;
   g_child.parent_waits = false;
   std::uint64_t word = kGoOn;
-  mem::issue_call(SYS_sendto,
-                  {g_child.parent, reinterpret_cast<long>(&word), sizeof word, MSG_NOSIGNAL, 0, 0});
+  traps::issue_call(SYS_sendto,
+                    {g_child.parent, reinterpret_cast<long>(&word), sizeof word, MSG_NOSIGNAL, 0, 0});
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ bool transfer(int socket, void* at, std::size_t bytes, bool send) noexcept {
 /// In the parent, on an OS thread of its own, until the child has closed its end. waiting: a pipe whose
 /// end is closed when the parent may go on.
 void serve_child(CallMemory& memory, int socket, int waiting) {
-  const auto alt_stack = mem::AltStack::create();
+  const auto alt_stack = traps::AltStack::create();
   std::uint64_t asked = 0;
   Answer answer;
   const auto let_go_on = [&] {
@@ -228,7 +228,7 @@ void wait_for_child(Runtime& runtime, pid_t child, int socket) {
   tell(why.data(), why.size());
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
-  mem::raw_sigaction(signal, &standard, nullptr);
+  traps::raw_sigaction(signal, &standard, nullptr);
   ::raise(signal);
   ::_exit(128 + signal);
 }
@@ -253,7 +253,7 @@ void on_child_fault(int signal, siginfo_t* info, void* context) {
   auto* const at = static_cast<std::byte*>(info->si_addr);
   if (info->si_code > 0 && runtime_of_parent()->contains(at)) {
     const auto address = reinterpret_cast<std::uintptr_t>(at);
-    if (!fetch_block(at - address % mem::kBlockBytes) && !mem::end_named_copy(context))
+    if (!fetch_block(at - address % mem::kBlockBytes) && !traps::end_named_copy(context))
       refuse_access(signal, at);
   } else {
     g_child.before[signal == SIGBUS].sa_sigaction(signal, info, context);
@@ -290,7 +290,7 @@ void become_child(const Fork& f) noexcept {
   ult::Pool::forget_process();
   Runtime::forget_process();
   connect_atomics(nullptr, {});
-  for (const mem::Window& part : f.runtime->space().addresses().parts()) {
+  for (const mem::ViewPart& part : f.runtime->space().addresses().parts()) {
     if (::mmap(part.at, part.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
                0) == MAP_FAILED)
       ::_exit(127);
@@ -301,8 +301,8 @@ void become_child(const Fork& f) noexcept {
   action.sa_sigaction = on_child_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
   ::sigemptyset(&action.sa_mask);
-  mem::raw_sigaction(SIGSEGV, &action, &g_child.before[0]);
-  mem::raw_sigaction(SIGBUS, &action, &g_child.before[1]);
+  traps::raw_sigaction(SIGSEGV, &action, &g_child.before[0]);
+  traps::raw_sigaction(SIGBUS, &action, &g_child.before[1]);
   catch_calls_of_child(note_call_of_child);
 }
 

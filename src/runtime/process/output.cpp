@@ -20,7 +20,7 @@ namespace {
 
 bool g_several_ranks = false;
 bool g_pipes[3] = {};  ///< of descriptors: those that all ranks write into
-const comm::RankStatus* g_pump = nullptr;
+const diagnostics::RankStatus* g_pump = nullptr;
 /// of the stdio buffer: private, since the kernel reads it in write(2) (rule 10)
 char g_buffer[64 * 1024];
 
@@ -93,7 +93,7 @@ OutputTurn::~OutputTurn() {
   if (descriptor_ >= 0) lock_pipe(descriptor_, F_UNLCK);
 }
 
-void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept {
+void order_output(std::uint32_t ranks, const diagnostics::RankStatus* pump) noexcept {
   if (ranks < 2) return;
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO})
     g_pipes[descriptor] = pump == nullptr && is_pipe(descriptor);

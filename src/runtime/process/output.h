@@ -22,14 +22,14 @@
 
 #include <cstdint>
 
-#include "comm/bootstrap/job_status.h"
+#include "diagnostics/job_status.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
 
 /// In a rank of a job of `ranks`, before the constructors of the program's static objects. pump: this rank's
 /// status where its output goes through a pipe of its own to the supervisor (--tag-output), else null.
-void order_output(std::uint32_t ranks, const comm::RankStatus* pump) noexcept;
+void order_output(std::uint32_t ranks, const diagnostics::RankStatus* pump) noexcept;
 
 /// Writes what this rank's stdout holds, where no thread is printing. For a thread of the runtime, which must
 /// not wait for one.

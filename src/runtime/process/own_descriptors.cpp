@@ -73,19 +73,20 @@ bool runs_runtime() noexcept {
 }
 void note_thread_of_runtime() noexcept { t_started_by_runtime = true; }
 
+// release: the bits and the limit.
 void unlock_descriptors() noexcept { g_lock_holder.store(0, std::memory_order_release); }
 
 // A handler that has interrupted the holder does not wait for it, and nobody waits for ever.
 DescriptorLock::DescriptorLock(bool wanted) noexcept {
   if (!wanted) return;
-  const auto self = static_cast<int>(mem::issue_call(SYS_gettid, {}));
+  const auto self = static_cast<int>(traps::issue_call(SYS_gettid, {}));
   for (int tries = 0; tries < kMostTries; ++tries) {
     int holder = 0;
     // acquire, release: the bits and the limit
     held_ = g_lock_holder.compare_exchange_strong(holder, self, std::memory_order_acquire);
     if (held_ || holder == self) return;
     const timespec nap{0, tries < 100 ? 0 : 100'000};
-    mem::issue_call(SYS_nanosleep, {reinterpret_cast<long>(&nap), 0, 0, 0, 0, 0});
+    traps::issue_call(SYS_nanosleep, {reinterpret_cast<long>(&nap), 0, 0, 0, 0, 0});
   }
 }
 DescriptorLock::~DescriptorLock() {
@@ -115,7 +116,7 @@ void OwnDescriptors::forget(int number) noexcept {
     g_own[number / 64].fetch_and(~bit_of(static_cast<std::uint32_t>(number)), std::memory_order_relaxed);
 }
 
-bool concerns_descriptors(const mem::CaughtCall& call) noexcept {
+bool concerns_descriptors(const traps::CaughtCall& call) noexcept {
   switch (call.number) {
     case SYS_close:
     case SYS_close_range:
@@ -129,36 +130,37 @@ bool concerns_descriptors(const mem::CaughtCall& call) noexcept {
 
 namespace {
 
-long close_others(const mem::CaughtCall& call) noexcept {
+long close_others(const traps::CaughtCall& call) noexcept {
   const std::uint64_t last = static_cast<std::uint32_t>(call.argument[1]);
   for (std::uint64_t first = static_cast<std::uint32_t>(call.argument[0]); first <= last;) {
     const std::uint64_t own = next_own(first), end = own < kNumbers && own <= last ? own : last + 1;
     const long result =
-        end == first ? 0
-                     : mem::issue_call(SYS_close_range, {static_cast<long>(first), static_cast<long>(end - 1),
-                                                         call.argument[2], 0, 0, 0});
+        end == first
+            ? 0
+            : traps::issue_call(SYS_close_range, {static_cast<long>(first), static_cast<long>(end - 1),
+                                                  call.argument[2], 0, 0, 0});
     if (result < 0) return result;
     first = end + 1;
   }
   return 0;
 }
 
-long replace(const mem::CaughtCall& call) noexcept {
-  if (!is_own(call.argument[1])) return mem::issue_call(call.number, call.argument);
+long replace(const traps::CaughtCall& call) noexcept {
+  if (!is_own(call.argument[1])) return traps::issue_call(call.number, call.argument);
   rlimit files{};
-  mem::issue_call(SYS_prlimit64, {0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&files), 0, 0});
+  traps::issue_call(SYS_prlimit64, {0, RLIMIT_NOFILE, 0, reinterpret_cast<long>(&files), 0, 0});
   return static_cast<std::uint32_t>(call.argument[1]) >= files.rlim_cur ? -EBADF : -EBUSY;
 }
 
 }  // namespace
 
-long call_beside_own(const mem::CaughtCall& call, long (*make)(long, const long (&)[6]) noexcept) noexcept {
+long call_beside_own(const traps::CaughtCall& call, long (*make)(long, const long (&)[6]) noexcept) noexcept {
   {
     const DescriptorLock lock;
     if (call.number == SYS_close_range) return close_others(call);
     if (is_own(call.argument[0])) return -EBADF;
     if (call.number == SYS_dup2 || call.number == SYS_dup3) return replace(call);
-    const long open = mem::issue_call(SYS_fcntl, {call.argument[0], F_GETFD, 0, 0, 0, 0});
+    const long open = traps::issue_call(SYS_fcntl, {call.argument[0], F_GETFD, 0, 0, 0, 0});
     if (open < 0) return open;
   }
   return make(call.number, call.argument);

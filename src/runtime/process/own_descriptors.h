@@ -18,7 +18,7 @@
 // Thread safety: every call from any thread; async-signal-safe.
 #pragma once
 
-#include "mem/caught_calls.h"
+#include "traps/caught_calls.h"
 
 namespace kasane::runtime {
 
@@ -50,9 +50,9 @@ class OwnDescriptors {
   explicit OwnDescriptors(const void* caller) noexcept;
   /// Opened: the number from now on, which is the runtime's if the caller is. -1 is passed through, as errno.
   [[nodiscard]] int operator()(int opened) const noexcept;
-  /// Likewise, of two that a call with this answer has opened.
+  /// The numbers of two that a call with this answer has opened.
   [[nodiscard]] int operator()(int answer, int* two) const noexcept;
-  /// It is about to be closed.
+  /// The descriptor is about to be closed.
   static void forget(int) noexcept;
 
  private:
@@ -61,9 +61,9 @@ class OwnDescriptors {
 };
 
 /// User code's call closes or replaces descriptors, or has to do with one of the runtime's.
-[[nodiscard]] bool concerns_descriptors(const mem::CaughtCall&) noexcept;
+[[nodiscard]] bool concerns_descriptors(const traps::CaughtCall&) noexcept;
 /// The answer to such a call. make: makes it, without a lock.
-[[nodiscard]] long call_beside_own(const mem::CaughtCall&,
+[[nodiscard]] long call_beside_own(const traps::CaughtCall&,
                                    long (*make)(long number, const long (&arguments)[6]) noexcept) noexcept;
 
 }  // namespace kasane::runtime

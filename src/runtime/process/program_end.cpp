@@ -30,7 +30,7 @@ using kasane::runtime::process;
 using kasane::ult::Pool;
 
 bool job_runs() noexcept {
-  return process().rank != kasane::kNoRank && kasane::runtime::phase() == kasane::comm::Phase::running;
+  return process().rank != kasane::kNoRank && kasane::runtime::phase() == kasane::diagnostics::Phase::running;
 }
 
 std::uint64_t caller() noexcept {

@@ -14,10 +14,10 @@
 #include <cstdlib>
 
 #include "base/call_selector.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
 #include "runtime/process/own_descriptors.h"
 #include "runtime/rank/hidden.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
 #include "ult/pool.h"
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -36,10 +36,10 @@ void* begin(void* p) {
   if (begin.of_runtime) kasane::runtime::note_thread_of_runtime();
   if (!begin.allocates_globally && !begin.caught) return begin.function(begin.argument);
   // For the report of a stack overflow. Where there is no memory for it, handlers run on the thread's stack.
-  const auto alternate = kasane::mem::AltStack::create();
+  const auto alternate = kasane::traps::AltStack::create();
   if (begin.allocates_globally) kasane::ult::Pool::enter_program();
   if (!begin.caught) return begin.function(begin.argument);
-  const kasane::mem::ProgramThread here;
+  const kasane::traps::ProgramThread here;
   kasane::set_calls(kasane::Calls::caught);
   return begin.function(begin.argument);
 }

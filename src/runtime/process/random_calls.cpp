@@ -37,9 +37,10 @@ static_assert(sizeof(Numbers) % sizeof(std::uint64_t) == 0);
 
 constinit std::atomic_flag g_drawing;
 constinit Numbers g_random_numbers;              ///< under g_drawing, as the next
-constinit Holder g_holder{Holder::Place::held};  ///< so in a process that is no rank
+constinit Holder g_holder{Holder::Stage::held};  ///< so in a process that is no rank
 
-/// Short: the handler of a message waits for it. A signal handler, which may draw, comes afterwards.
+/// Short: the handler of a message waits for it. A signal handler, which may draw, comes afterwards. acquire
+/// and release: the numbers.
 template <class F>
 auto while_drawing(const F& f) noexcept {
   const PassedCalls passed;
@@ -140,8 +141,8 @@ struct Question {
 /// false.
 HolderAction try_to_draw(const RandomCall& call, std::uint64_t& number, bool fetch) noexcept {
   return while_drawing([&](Numbers& numbers) {
-    const bool held = g_holder.place == Holder::Place::held;
-    if (!held && (!fetch || g_holder.place != Holder::Place::away)) return HolderAction::refuse;
+    const bool held = g_holder.stage == Holder::Stage::held;
+    if (!held && (!fetch || g_holder.stage != Holder::Stage::away)) return HolderAction::refuse;
     const HolderStep step = next(g_holder, HolderEvent::want);
     g_holder = step.holder;
     if (step.action == HolderAction::use) number = draw_from(numbers, call);
@@ -151,7 +152,7 @@ HolderAction try_to_draw(const RandomCall& call, std::uint64_t& number, bool fet
 
 }  // namespace
 
-/// Also where the rank does not hold the state: in a fork's child.
+/// Draws also where the rank does not hold the state: in a fork's child.
 std::uint64_t draw(const RandomCall& call) noexcept {
   return while_drawing([&call](Numbers& numbers) { return draw_from(numbers, call); });
 }
@@ -159,7 +160,7 @@ std::uint64_t draw(const RandomCall& call) noexcept {
 void forget_drawing() noexcept { g_drawing.clear(std::memory_order_relaxed); }
 
 RandomNumbers::RandomNumbers(comm::Transport& transport) : transport_(transport) {
-  if (raw(transport.rank()) != 0) g_holder.place = Holder::Place::away;
+  if (raw(transport.rank()) != 0) g_holder.stage = Holder::Stage::away;
   transport.set_handler(gas::kRandomHandler, &RandomNumbers::on_message, this);
 }
 

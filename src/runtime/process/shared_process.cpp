@@ -4,8 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "mem/caught_calls.h"
 #include "runtime/process/signals.h"
+#include "traps/caught_calls.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -18,7 +18,7 @@ SharedProcess::SharedProcess(comm::Transport& transport)
 
 SharedProcess* SharedProcess::current() noexcept {
   SharedProcess* const shared = g_shared_process.load(std::memory_order_acquire);  // acquire: its contents
-  return shared != nullptr && mem::issue_call(SYS_getpid, {}) == shared->pid_ ? shared : nullptr;
+  return shared != nullptr && traps::issue_call(SYS_getpid, {}) == shared->pid_ ? shared : nullptr;
 }
 void SharedProcess::begin(ThreadContexts& contexts) noexcept {
   contexts_ = &contexts;

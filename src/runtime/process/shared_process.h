@@ -36,7 +36,7 @@ class SharedProcess {
 
   /// This rank has taken the action; returns when all ranks have.
   void tell_signal_action(int signal, const struct sigaction&) noexcept;
-  /// Likewise.
+  /// This rank has made the call; returns when all ranks have.
   ProcessCalls::Refusal tell_process_call(ProcessCall&) noexcept;
   /// From the state of all ranks (random_numbers.h).
   std::uint64_t draw(const RandomCall&) noexcept;

@@ -19,12 +19,12 @@
 #include "base/call_selector.h"
 #include "base/raw_call.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "mem/alt_stack.h"
-#include "mem/caught_calls.h"
-#include "mem/signal_dispatch.h"
 #include "runtime/process/action_order.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
+#include "traps/alt_stack.h"
+#include "traps/caught_calls.h"
+#include "traps/signal_dispatch.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 
@@ -100,7 +100,7 @@ Remembered* guarded(int signal) noexcept {
 }
 
 void never_block(sigset_t& mask) noexcept {
-  for (const int signal : mem::kNeverBlocked) ::sigdelset(&mask, signal);
+  for (const int signal : traps::kNeverBlocked) ::sigdelset(&mask, signal);
 }
 
 /// A mask of the program's, without what the runtime needs.
@@ -185,15 +185,15 @@ bool can_wait(int signal, const siginfo_t& info) noexcept {
 bool defer(int signal, siginfo_t* info, ucontext_t& interrupted) noexcept {
   const std::uint64_t mask = std::uint64_t{1} << (signal - 1);
   // First: the program's flags may let the signal interrupt its own handler.
-  mem::issue_call(SYS_rt_sigprocmask, {SIG_BLOCK, reinterpret_cast<long>(&mask), 0, sizeof mask, 0, 0});
-  const long process = mem::issue_call(SYS_getpid, {}), thread = mem::issue_call(SYS_gettid, {});
+  traps::issue_call(SYS_rt_sigprocmask, {SIG_BLOCK, reinterpret_cast<long>(&mask), 0, sizeof mask, 0, 0});
+  const long process = traps::issue_call(SYS_getpid, {}), thread = traps::issue_call(SYS_gettid, {});
   const auto queue = [&] {
-    return mem::issue_call(SYS_rt_tgsigqueueinfo,
-                           {process, thread, signal, reinterpret_cast<long>(info), 0, 0});
+    return traps::issue_call(SYS_rt_tgsigqueueinfo,
+                             {process, thread, signal, reinterpret_cast<long>(info), 0, 0});
   };
   long result = queue();
   for (int tries = 0; result == -EAGAIN && tries < 1000; ++tries) {
-    mem::issue_call(SYS_sched_yield, {});
+    traps::issue_call(SYS_sched_yield, {});
     result = queue();
   }
   if (result != 0) return false;
@@ -240,8 +240,8 @@ void call_handler(int signal, siginfo_t* info, void* context) noexcept {
   if ((call & kOnce) != 0 && installed.call.compare_exchange_strong(call, 0)) restore_default_action(signal);
   const std::uint64_t handler = call & ~(kTakesInfo | kOnce | kRestarts);
   if (handler == 0) {  // another thread has taken it, or the program has taken it back
-    mem::issue_call(SYS_tgkill,
-                    {mem::issue_call(SYS_getpid, {}), mem::issue_call(SYS_gettid, {}), signal, 0, 0, 0});
+    traps::issue_call(
+        SYS_tgkill, {traps::issue_call(SYS_getpid, {}), traps::issue_call(SYS_gettid, {}), signal, 0, 0, 0});
     return;
   }
   ult::Pool::note_handler((call & kRestarts) != 0);
@@ -341,7 +341,7 @@ int install_in_job(int signal, const struct sigaction* action, struct sigaction*
 std::atomic_flag g_taking;
 std::uint64_t g_numbers[_NSIG];  ///< of the actions, under g_taking (signal_actions.h)
 
-/// As signal() and its like install.
+/// What signal() and its like install.
 sighandler_t install(int signal, sighandler_t handler, int flags) noexcept {
   struct sigaction action = {}, old = {};
   action.sa_handler = handler;
@@ -382,7 +382,7 @@ void guard_call_signal() noexcept {
 void let_faults_through() noexcept {
   sigset_t needed;
   ::sigemptyset(&needed);
-  for (const int signal : mem::kNeverBlocked) ::sigaddset(&needed, signal);
+  for (const int signal : traps::kNeverBlocked) ::sigaddset(&needed, signal);
   ::pthread_sigmask(SIG_UNBLOCK, &needed, nullptr);
 }
 
@@ -393,12 +393,12 @@ void call_other_sigsys(int signal, siginfo_t* info, void* context) {
     return std::bit_cast<void (*)(int, siginfo_t*, void*)>(handler)(signal, info, context);
   }
   const struct sigaction standard = {};
-  mem::raw_sigaction(signal, &standard, nullptr);
+  traps::raw_sigaction(signal, &standard, nullptr);
   ::syscall(SYS_tgkill, ::getpid(), ::syscall(SYS_gettid), signal);
 }
 
 void tell_actions_by(void (*tell)(int signal, const struct sigaction&) noexcept) noexcept {
-  g_tell.store(tell, std::memory_order_release);
+  g_tell.store(tell, std::memory_order_release);  // release: what `tell` uses
 }
 
 void take_action(int signal, const struct sigaction& action, std::uint64_t number) noexcept {
@@ -474,7 +474,7 @@ extern "C" [[gnu::visibility("default")]] int sigprocmask(int how, const sigset_
 
 extern "C" [[gnu::visibility("default")]] int sigaltstack(const stack_t* wanted, stack_t* old) noexcept {
   const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
-  const auto kept = kasane::mem::AltStack::of_program(wanted, old, frame);
+  const auto kept = kasane::traps::AltStack::of_program(wanted, old, frame);
   return static_cast<int>(kasane::as_libc(
       kept ? *kept
            : kasane::raw_call(SYS_sigaltstack, reinterpret_cast<long>(wanted), reinterpret_cast<long>(old))));

@@ -29,7 +29,7 @@ namespace kasane::runtime {
 /// stored as its own.
 void guard_fault_signals() noexcept;
 
-/// The same for SIGSYS, before the handler of caught calls is installed.
+/// Called before the handler of caught calls is installed. Stores the program's handler of SIGSYS as its own.
 void guard_call_signal() noexcept;
 
 /// The calling thread does not block what the runtime needs: the parent's mask may.

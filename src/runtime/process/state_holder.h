@@ -3,7 +3,7 @@
 // numbers (random_numbers.h). Ranks that want it stand in a queue: rank 0 knows the last in it and tells each
 // new one its predecessor, which gives the state away when it has used it. Pure; walked in tests/model.
 //
-//   place     event    next      action
+//   stage     event    next      action
 //   away      want     asking    ask rank 0 for the predecessor
 //   asking    told     waiting   ask the predecessor for the state
 //   waiting   refused  waiting   ask it again
@@ -25,10 +25,10 @@ enum class HolderEvent : std::uint8_t { want, told, refused, given, asked };
 enum class HolderAction : std::uint8_t { ask_last, ask_predecessor, use, give, refuse };
 
 struct Holder {
-  enum class Place : std::uint8_t { away, asking, waiting, held };
+  enum class Stage : std::uint8_t { away, asking, waiting, held };
   static constexpr std::uint8_t kMostRefusals = 16;
 
-  Place place = Place::away;
+  Stage stage = Stage::away;
   bool used = false;          ///< since it was asked last
   std::uint8_t refusals = 0;  ///< since it came
 
@@ -41,19 +41,19 @@ struct HolderStep {
 };
 
 [[nodiscard]] constexpr HolderStep next(Holder h, HolderEvent event) noexcept {
-  using Place = Holder::Place;
+  using Stage = Holder::Stage;
   switch (event) {
     case HolderEvent::want:
-      if (h.place == Place::held) return {{Place::held, true, h.refusals}, HolderAction::use};
-      return {{Place::asking}, HolderAction::ask_last};
-    case HolderEvent::told: return {{Place::waiting}, HolderAction::ask_predecessor};
+      if (h.stage == Stage::held) return {{Stage::held, true, h.refusals}, HolderAction::use};
+      return {{Stage::asking}, HolderAction::ask_last};
+    case HolderEvent::told: return {{Stage::waiting}, HolderAction::ask_predecessor};
     case HolderEvent::refused: return {h, HolderAction::ask_predecessor};
-    case HolderEvent::given: return {{Place::held, true, 0}, HolderAction::use};
+    case HolderEvent::given: return {{Stage::held, true, 0}, HolderAction::use};
     case HolderEvent::asked: break;
   }
-  if (h.place != Place::held) return {h, HolderAction::refuse};
+  if (h.stage != Stage::held) return {h, HolderAction::refuse};
   if (!h.used || h.refusals == Holder::kMostRefusals) return {{}, HolderAction::give};
-  return {{Place::held, false, static_cast<std::uint8_t>(h.refusals + 1)}, HolderAction::refuse};
+  return {{Stage::held, false, static_cast<std::uint8_t>(h.refusals + 1)}, HolderAction::refuse};
 }
 
 }  // namespace kasane::runtime

@@ -111,7 +111,7 @@ template <class Call>
   return call();
 }
 
-/// As fdopen(), where the descriptor is open here.
+/// fdopen() of a descriptor that is open here.
 [[nodiscard]] std::FILE* open_stream(int descriptor, const char* mode) noexcept;
 
 }  // namespace kasane::runtime

@@ -25,7 +25,6 @@
 #include "base/call_selector.h"
 #include "base/raw_call.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "mem/caught_calls.h"
 #include "runtime/language/held_mutexes.h"
 #include "runtime/process/call_table.h"
 #include "runtime/process/output.h"
@@ -38,24 +37,25 @@
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
 #include "runtime/rank/warn.h"
+#include "traps/caught_calls.h"
 #include "ult/pool.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
 namespace {
 
-using mem::CaughtCall;
-using mem::copy_named;
+using traps::CaughtCall;
+using traps::copy_named;
 
 Descriptors g_descriptors;  ///< constant before calls are caught
 using NoteCall = void (*)(const CaughtCall&) noexcept;
-constinit NoteCall g_note_call_of_child = nullptr;  ///< likewise
+constinit NoteCall g_note_call_of_child = nullptr;  ///< constant before calls are caught
 
 const void* address(long word) noexcept { return reinterpret_cast<const void*>(word); }
 
 long make_call(long number, const long (&arguments)[6]) noexcept {
   const ult::UserCode may_be_interrupted;  // the program's signal handlers run meanwhile
-  return mem::issue_call(number, arguments);
+  return traps::issue_call(number, arguments);
 }
 
 /// Private memory for n objects, gone at the end of the scope: on the stack if they are few.
@@ -242,8 +242,8 @@ class Carried {
       case Shape::vectors: return vectors(first);
       case Shape::header: return message(first);
       default:
-        if (entry_.parts != Parts::none && count(first) > part_bytes() && memory_.contains(pointer(first)) &&
-            may_be_cut())
+        if (entry_.pieces != Pieces::none && count(first) > part_bytes() &&
+            memory_.contains(pointer(first)) && may_be_cut())
           return in_parts(first);
         return whole();
     }
@@ -255,7 +255,7 @@ class Carried {
     return static_cast<std::size_t>(a_[m.length]);
   }
   [[nodiscard]] std::size_t part_bytes() const noexcept { return memory_.part_of_calls(); }
-  [[nodiscard]] bool reads() const noexcept { return entry_.parts == Parts::reads; }
+  [[nodiscard]] bool reads() const noexcept { return entry_.pieces == Pieces::reads; }
 
   /// Makes the call, all of whose memory is pinned by pins.
   long make(Pins& pins) noexcept {
@@ -338,15 +338,15 @@ class Carried {
 
   /// Whether a call of more than a part may be made as several.
   [[nodiscard]] bool may_be_cut() noexcept {
-    if (entry_.parts == Parts::sends) return is_stream();
-    return entry_.parts != Parts::none;
+    if (entry_.pieces == Pieces::sends) return is_stream();
+    return entry_.pieces != Pieces::none;
   }
   [[nodiscard]] bool is_stream() noexcept {
     int type = 0, bytes = sizeof type;
     Pins pins(memory_);
     pins.add(&type, sizeof type, Way::out);
     pins.add(&bytes, sizeof bytes, Way::both);
-    const long got = mem::issue_call(
+    const long got = traps::issue_call(
         SYS_getsockopt,
         {a_[0], SOL_SOCKET, SO_TYPE, reinterpret_cast<long>(&type), reinterpret_cast<long>(&bytes), 0});
     return got == 0 && type == SOCK_STREAM;
@@ -359,7 +359,7 @@ class Carried {
     pollfd file{static_cast<int>(a_[0]), POLLIN, 0};
     Pins pins(memory_);
     pins.add(&file, sizeof file, Way::both);
-    return mem::issue_call(SYS_poll, {reinterpret_cast<long>(&file), 1, 0, 0, 0, 0}) == 1 &&
+    return traps::issue_call(SYS_poll, {reinterpret_cast<long>(&file), 1, 0, 0, 0, 0}) == 1 &&
            (file.revents & POLLIN) != 0;
   }
   void advance_place(long bytes) noexcept {
@@ -385,7 +385,7 @@ class Carried {
   long vectors(const NamedMemory& m) noexcept {
     Vectors v;
     if (const long error = v.read(memory_, a_[m.argument], count(m)); error != 0) return error;
-    const std::size_t most = entry_.parts == Parts::none ? v.total() : part_bytes();
+    const std::size_t most = entry_.pieces == Pieces::none ? v.total() : part_bytes();
     return over(v, most, [&](bool) {
       Pins pins(memory_);
       v.pin_window(pins, m.way);
@@ -496,14 +496,14 @@ long number_of_this_rank(long opened, long least) noexcept {
     return opened;
   }
   if (g_descriptors.owner(opened) != kNoRank) return opened;
-  const bool closes = (mem::issue_call(SYS_fcntl, {opened, F_GETFD, 0, 0, 0, 0}) & FD_CLOEXEC) != 0;
-  for (const Descriptors::Part& part : g_descriptors.own()) {
+  const bool closes = (traps::issue_call(SYS_fcntl, {opened, F_GETFD, 0, 0, 0, 0}) & FD_CLOEXEC) != 0;
+  for (const Descriptors::Numbers& part : g_descriptors.own()) {
     if (part.count == 0 || part.first < least) continue;
     const long number =
-        mem::issue_call(SYS_fcntl, {opened, closes ? F_DUPFD_CLOEXEC : F_DUPFD, part.first, 0, 0, 0});
+        traps::issue_call(SYS_fcntl, {opened, closes ? F_DUPFD_CLOEXEC : F_DUPFD, part.first, 0, 0, 0});
     if (number < 0) continue;
     const bool fits = number < part.first + part.count;
-    mem::issue_call(SYS_close, {fits ? opened : number, 0, 0, 0, 0, 0});
+    traps::issue_call(SYS_close, {fits ? opened : number, 0, 0, 0, 0, 0});
     if (fits) return number;
   }
   return opened;
@@ -629,7 +629,7 @@ void end_before_exec(CallMemory& memory, const CaughtCall& call) noexcept {
 /// Not inlined: the caller may go on in another OS thread and process between two calls.
 [[gnu::noinline]] long carry_out_here(const CaughtCall& call) noexcept {
   CallMemory* const memory = memory_for_calls();
-  if (memory == nullptr) return mem::issue_call(call.number, call.argument);
+  if (memory == nullptr) return traps::issue_call(call.number, call.argument);
   const ult::RuntimeSection section;
   if (concerns_descriptors(call)) return call_beside_own(call, make_call);
   if (call.number == SYS_futex) return carry_out_futex(*memory, call);
@@ -685,7 +685,7 @@ void number_descriptors(const Descriptors& descriptors) noexcept { g_descriptors
 
 Rank descriptor_elsewhere(int descriptor) noexcept {
   if (!g_descriptors.elsewhere(descriptor)) return kNoRank;
-  const bool open_here = mem::issue_call(SYS_fcntl, {descriptor, F_GETFD, 0, 0, 0, 0}) >= 0;
+  const bool open_here = traps::issue_call(SYS_fcntl, {descriptor, F_GETFD, 0, 0, 0, 0}) >= 0;
   return open_here ? kNoRank : g_descriptors.owner(descriptor);
 }
 
@@ -693,7 +693,7 @@ constinit bool g_calls_wrapped = false;
 
 long make_call_here(CaughtCall call) noexcept {
   // As user code, which a signal may interrupt; sections are opened within.
-  return concerns(call) ? carry_out(call) : mem::issue_call(call.number, call.argument);
+  return concerns(call) ? carry_out(call) : traps::issue_call(call.number, call.argument);
 }
 
 // Not inlined: the thread may be on another OS thread after the call.
@@ -705,14 +705,14 @@ void catch_calls_of_child(void (*note)(const CaughtCall&) noexcept) noexcept {
   g_note_call_of_child = note;
   g_descriptors = {};
   guard_call_signal();
-  const Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
-  g_calls_wrapped = !ruled || !mem::catch_calls_of_child();
+  const Result<void> ruled = traps::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
+  g_calls_wrapped = !ruled || !traps::catch_calls_of_child();
 }
 
 void begin_catching_calls(bool kernel_waits) noexcept {
   guard_call_signal();
-  Result<void> ruled = mem::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
-  if (ruled && !mem::catch_calls_of_program())
+  Result<void> ruled = traps::rule_caught_calls({concerns, carry_out}, call_other_sigsys);
+  if (ruled && !traps::catch_calls_of_program())
     ruled = fail_errno(Errc::unsupported, "prctl(PR_SET_SYSCALL_USER_DISPATCH), which Linux 5.11 has");
   if (ruled) return;
   g_calls_wrapped = true;

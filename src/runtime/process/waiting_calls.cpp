@@ -45,7 +45,7 @@
 namespace kasane::runtime {
 namespace {
 
-using mem::CaughtCall;
+using traps::CaughtCall;
 using Bytes = std::size_t;
 using Address = sockaddr;
 
@@ -209,12 +209,12 @@ int sleep_thread(std::uint64_t ns, timespec* left) noexcept {
   if (ult::Pool::sleep("nanosleep", until)) return 0;
   const std::uint64_t now = now_ns(), more = until > now ? until - now : 0;
   const timespec rest = {static_cast<time_t>(more / 1'000'000'000), static_cast<long>(more % 1'000'000'000)};
-  return left == nullptr || mem::copy_named(left, &rest, sizeof rest) ? EINTR : EFAULT;
+  return left == nullptr || traps::copy_named(left, &rest, sizeof rest) ? EINTR : EFAULT;
 }
 /// Copies what a program named, perhaps wrongly.
 template <class T>
 bool read_named(T& to, const T* named) noexcept {
-  return named != nullptr && mem::copy_named(&to, named, sizeof to);
+  return named != nullptr && traps::copy_named(&to, named, sizeof to);
 }
 bool read_time(timespec& t, const timespec* named) noexcept {
   return read_named(t, named) && t.tv_sec >= 0 && t.tv_nsec >= 0 && t.tv_nsec < 1'000'000'000;
@@ -237,10 +237,10 @@ long select_thread(int n, fd_set* r, fd_set* w, fd_set* e, timeval* t) {
   const Bytes bytes = static_cast<Bytes>((n + 63) / 64 * 8);
   timeval none{};
   for (int i = 0; i < 3; ++i)
-    if (named[i] != nullptr && !mem::copy_named(&asked[i], named[i], bytes)) return -EFAULT;
+    if (named[i] != nullptr && !traps::copy_named(&asked[i], named[i], bytes)) return -EFAULT;
   if (const long now = make_call_here(call_of(SYS_select, n, r, w, e, &none)); now != 0) return now;
   for (int i = 0; i < 3; ++i)
-    if (named[i] != nullptr && !mem::copy_named(named[i], &asked[i], bytes)) return -EFAULT;
+    if (named[i] != nullptr && !traps::copy_named(named[i], &asked[i], bytes)) return -EFAULT;
   return wait_in("select", call_of(SYS_select, n, r, w, e, t), false);
 }
 

@@ -18,7 +18,6 @@
 #include <ctime>
 
 #include "base/call_selector.h"
-#include "mem/signal_dispatch.h"
 #include "runtime/language/held_mutexes.h"
 #include "runtime/process/descriptor_turns.h"
 #include "runtime/process/streams.h"
@@ -27,6 +26,7 @@
 #include "runtime/rank/call_memory.h"
 #include "runtime/rank/own_code.h"
 #include "runtime/rank/runtime.h"
+#include "traps/signal_dispatch.h"
 #include "ult/outside_callers.h"
 #include "ult/pool.h"
 
@@ -37,7 +37,7 @@ extern "C" [[gnu::visibility("hidden")]] const char __start_kasane_runs_threads[
 namespace kasane::runtime {
 namespace {
 
-using mem::CaughtCall;
+using traps::CaughtCall;
 
 /// What calls here name is private memory: a stack may be absent.
 struct Named {
@@ -51,7 +51,7 @@ struct Named {
 [[gnu::noinline]] bool is_ready(int descriptor, short events) noexcept {
   Named& named = t_named;
   named.file = {descriptor, events, 0};
-  return mem::issue_call(SYS_poll, {word_of(&named.file), 1, 0, 0, 0, 0}) != 0;
+  return traps::issue_call(SYS_poll, {word_of(&named.file), 1, 0, 0, 0, 0}) != 0;
 }
 
 // ---- on callers (ult/outside_callers.h) ----
@@ -63,11 +63,11 @@ constexpr long kBrokenPipe = -EPIPE - 4096;
 bool take_broken_pipe() noexcept {
   const std::uint64_t set = std::uint64_t{1} << (SIGPIPE - 1);
   const timespec at_once{};
-  return mem::issue_call(SYS_rt_sigtimedwait, {word_of(&set), 0, word_of(&at_once), sizeof set, 0, 0}) ==
+  return traps::issue_call(SYS_rt_sigtimedwait, {word_of(&set), 0, word_of(&at_once), sizeof set, 0, 0}) ==
          SIGPIPE;
 }
 
-/// The same call for input, if it does not wait. Number -1: there is none.
+/// The call for the same input that does not wait. Number -1: there is none.
 CaughtCall at_once(CaughtCall call, iovec& bytes) noexcept {
   long(&a)[6] = call.argument;
   switch (call.number) {
@@ -90,12 +90,12 @@ CaughtCall at_once(CaughtCall call, iovec& bytes) noexcept {
 long await_input(long descriptor) noexcept {
   timeval time{};
   int bytes = sizeof time;
-  const bool timed = mem::issue_call(SYS_getsockopt, {descriptor, SOL_SOCKET, SO_RCVTIMEO, word_of(&time),
-                                                      word_of(&bytes), 0}) == 0 &&
+  const bool timed = traps::issue_call(SYS_getsockopt, {descriptor, SOL_SOCKET, SO_RCVTIMEO, word_of(&time),
+                                                        word_of(&bytes), 0}) == 0 &&
                      (time.tv_sec != 0 || time.tv_usec != 0);
   const timespec limit = {time.tv_sec, time.tv_usec * 1000};
   pollfd file = {static_cast<int>(descriptor), POLLIN, 0};
-  return mem::issue_call(SYS_ppoll, {word_of(&file), 1, timed ? word_of(&limit) : 0, 0, 8, 0});
+  return traps::issue_call(SYS_ppoll, {word_of(&file), 1, timed ? word_of(&limit) : 0, 0, 8, 0});
 }
 
 /// With a budget no memory is pinned while a call waits for input: many threads may.
@@ -105,7 +105,8 @@ long call_for_input(const CaughtCall& call) noexcept {
   Runtime* const runtime = Runtime::current();
   if (attempt.number < 0 || runtime == nullptr || !runtime->call_memory().has_budget())
     return make_call_here(call);
-  // One at a time, so that of many that wait for one descriptor one pins its memory.
+  // One at a time, so that of many that wait for one descriptor one pins its memory. acquire and release, as
+  // of a lock: the one before has unpinned.
   static constinit std::array<std::atomic<bool>, 256> tries{};
   std::atomic<bool>& tried = tries[static_cast<std::size_t>(call.argument[0]) % tries.size()];
   for (;;) {
@@ -113,7 +114,7 @@ long call_for_input(const CaughtCall& call) noexcept {
     if (ready <= 0) return ready == 0 ? -EAGAIN : ready;
     if (tried.exchange(true, std::memory_order_acquire)) {
       constexpr timespec kNap = {0, 10'000'000};
-      if (mem::issue_call(SYS_nanosleep, {word_of(&kNap), 0, 0, 0, 0, 0}) == -EINTR) return -EINTR;
+      if (traps::issue_call(SYS_nanosleep, {word_of(&kNap), 0, 0, 0, 0, 0}) == -EINTR) return -EINTR;
       continue;
     }
     const long result =
@@ -134,7 +135,7 @@ void allow_interruptions() noexcept {
   if (done.load(std::memory_order_acquire)) return;  // acquire: the kernel has it
   struct sigaction action = {};
   action.sa_handler = ult::interrupt_nothing;
-  mem::raw_sigaction(ult::kOutsideSignal, &action, nullptr);
+  traps::raw_sigaction(ult::kOutsideSignal, &action, nullptr);
   done.store(true, std::memory_order_release);
 }
 
@@ -172,7 +173,7 @@ long call_in_turn(const char* name, const CaughtCall& call, int descriptor, bool
   TurnAction action = turns.step(TurnEvent::enter);
   for (; action == TurnAction::again; action = turns.step(TurnEvent::enter)) {
     if (never_waits(descriptor)) return make_call_here(call);
-    mem::issue_call(SYS_sched_yield, {});
+    traps::issue_call(SYS_sched_yield, {});
   }
   bool here = false;
   if (action == TurnAction::outside) {
@@ -212,8 +213,8 @@ long wait_in(const char* name, const CaughtCall& call, bool restarts) noexcept {
   const auto result = ult::Pool::call_outside(request);
   if (!result) return make_call_here(call);
   if (*result != kBrokenPipe) return *result;
-  mem::issue_call(SYS_tgkill,
-                  {mem::issue_call(SYS_getpid, {}), mem::issue_call(SYS_gettid, {}), SIGPIPE, 0, 0, 0});
+  traps::issue_call(SYS_tgkill,
+                    {traps::issue_call(SYS_getpid, {}), traps::issue_call(SYS_gettid, {}), SIGPIPE, 0, 0, 0});
   return -EPIPE;
 }
 
@@ -224,18 +225,19 @@ long wait_for_output(const char* name, const CaughtCall& call) noexcept {
 
 [[gnu::noinline]] mode_t kind_of(int descriptor) noexcept {
   struct stat& status = t_named.status;
-  return mem::issue_call(SYS_fstat, {descriptor, word_of(&status), 0, 0, 0, 0}) == 0 ? status.st_mode & S_IFMT
-                                                                                     : 0;
+  return traps::issue_call(SYS_fstat, {descriptor, word_of(&status), 0, 0, 0, 0}) == 0
+             ? status.st_mode & S_IFMT
+             : 0;
 }
 
 bool is_non_blocking(int descriptor) noexcept {
-  const long flags = mem::issue_call(SYS_fcntl, {descriptor, F_GETFL, 0, 0, 0, 0});
+  const long flags = traps::issue_call(SYS_fcntl, {descriptor, F_GETFL, 0, 0, 0, 0});
   return flags < 0 || (flags & O_NONBLOCK) != 0;
 }
 
 [[gnu::noinline]] long readable_bytes(int descriptor) noexcept {
   int& bytes = t_named.bytes;
-  return mem::issue_call(SYS_ioctl, {descriptor, FIONREAD, word_of(&bytes), 0, 0, 0}) == 0 ? bytes : 0;
+  return traps::issue_call(SYS_ioctl, {descriptor, FIONREAD, word_of(&bytes), 0, 0, 0}) == 0 ? bytes : 0;
 }
 
 void go_to_descriptor(int descriptor) noexcept {

@@ -15,7 +15,7 @@
 
 #include <cstdint>
 
-#include "mem/caught_calls.h"
+#include "traps/caught_calls.h"
 
 namespace kasane::runtime {
 
@@ -27,11 +27,11 @@ namespace kasane::runtime {
 /// The call while the worker runs other threads; the kernel's answer. Made on the worker where the system has
 /// no OS thread for it. name: a literal, for reports. restarts: only handlers without SA_RESTART interrupt
 /// it.
-[[nodiscard]] long wait_in(const char* name, const mem::CaughtCall&, bool restarts = true) noexcept;
+[[nodiscard]] long wait_in(const char* name, const traps::CaughtCall&, bool restarts = true) noexcept;
 
 /// A call for input (output of few bytes) on the descriptor that is its first argument; the kernel's answer.
-[[nodiscard]] long wait_for_input(const char* name, const mem::CaughtCall&) noexcept;
-[[nodiscard]] long wait_for_output(const char* name, const mem::CaughtCall&) noexcept;
+[[nodiscard]] long wait_for_input(const char* name, const traps::CaughtCall&) noexcept;
+[[nodiscard]] long wait_for_output(const char* name, const traps::CaughtCall&) noexcept;
 
 /// S_IFMT of its mode; 0: it is not open, or has none.
 [[nodiscard]] mode_t kind_of(int descriptor) noexcept;

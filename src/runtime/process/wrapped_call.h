@@ -17,7 +17,7 @@ template <class T>
     return static_cast<long>(value);
 }
 template <class... T>
-[[nodiscard]] mem::CaughtCall call_of(long number, T... arguments) noexcept {
+[[nodiscard]] traps::CaughtCall call_of(long number, T... arguments) noexcept {
   return {number, {word_of(arguments)...}, 0, 0, 0, 0};
 }
 /// Where calls_are_wrapped().

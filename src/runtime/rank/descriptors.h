@@ -3,7 +3,7 @@
 //
 //   0 …            everybody's: from before the start
 //   256 … 1023     in equal parts for the ranks, so that select() can name them
-//   1024 … limit   likewise, where a rank's first part is full
+//   1024 … limit   in equal parts, too, where a rank's part below is full
 //
 // A descriptor that user code opens is given a number of its rank's. A thread that uses one that is not open
 // on its rank goes to the rank whose number it is. Those of the runtime itself:
@@ -23,7 +23,7 @@ namespace kasane::runtime {
 class Descriptors {
  public:
   static constexpr std::uint32_t kFirst = 256, kSelect = 1024, kLeast = 16;
-  struct Part {
+  struct Numbers {
     std::uint32_t first = 0, count = 0;  ///< of each rank
   };
 
@@ -37,7 +37,7 @@ class Descriptors {
 
   /// The rank whose number it is; kNoRank: everybody's.
   [[nodiscard]] constexpr Rank owner(long number) const noexcept {
-    for (const Part& p : parts_) {
+    for (const Numbers& p : parts_) {
       if (p.count == 0 || number < p.first) continue;
       const auto rank = static_cast<std::uint64_t>(number - p.first) / p.count;
       if (rank < ranks_) return Rank{static_cast<std::uint32_t>(rank)};
@@ -49,22 +49,22 @@ class Descriptors {
     return rank != kNoRank && rank != me_;
   }
   /// This rank's numbers in each part; those with count 0 are none.
-  [[nodiscard]] constexpr std::array<Part, 2> own() const noexcept {
-    std::array<Part, 2> mine = parts_;
-    for (Part& p : mine) p.first += raw(me_) * p.count;
+  [[nodiscard]] constexpr std::array<Numbers, 2> own() const noexcept {
+    std::array<Numbers, 2> mine = parts_;
+    for (Numbers& p : mine) p.first += raw(me_) * p.count;
     return mine;
   }
   [[nodiscard]] constexpr bool divided() const noexcept { return parts_[0].count + parts_[1].count != 0; }
 
  private:
-  [[nodiscard]] constexpr Part part(std::uint32_t first, std::uint32_t end) const noexcept {
+  [[nodiscard]] constexpr Numbers part(std::uint32_t first, std::uint32_t end) const noexcept {
     const std::uint32_t each = end > first && ranks_ > 1 ? (end - first) / ranks_ : 0;
     return {first, each >= kLeast ? each : 0};
   }
 
   std::uint32_t ranks_ = 1;
   Rank me_{0};
-  std::array<Part, 2> parts_{};
+  std::array<Numbers, 2> parts_{};
 };
 
 /// What a call does with descriptors.

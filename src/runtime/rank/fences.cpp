@@ -8,8 +8,8 @@ namespace kasane::runtime {
 std::uint32_t Fences::cross(Rank source, Account account, ult::ReleaseMark mark) {
   auto& context = contexts_.here();
   const Traced traced(&context.counters, TraceKind::cross, raw(source));
-  const std::uint32_t releases = coherence_.ask_release(context, source, account, mark);
-  coherence_.acquire_noticed(context, account);
+  const std::uint32_t releases = coherence_.fences.ask_release(context, source, account, mark);
+  coherence_.fences.acquire_noticed(context, account);
   count(context.counters.crossings);
   return releases;
 }
@@ -17,18 +17,18 @@ std::uint32_t Fences::cross(Rank source, Account account, ult::ReleaseMark mark)
 void Fences::ask_release(Rank source) {
   auto& context = contexts_.here();
   const Traced traced(&context.counters, TraceKind::cross, raw(source));
-  coherence_.ask_release(context, source, Account::steal);
+  coherence_.fences.ask_release(context, source, Account::steal);
   count(context.counters.crossings);
 }
 
-void Fences::release(Account account) { coherence_.release_all(contexts_.here(), account); }
+void Fences::release(Account account) { coherence_.fences.release_all(contexts_.here(), account); }
 
 ult::ReleaseMark Fences::release_little(std::uint32_t blocks, Account account) {
-  return coherence_.release_little(contexts_.here(), blocks, account);
+  return coherence_.fences.release_little(contexts_.here(), blocks, account);
 }
 
-void Fences::acquire(Account account) { coherence_.acquire_noticed(contexts_.here(), account); }
+void Fences::acquire(Account account) { coherence_.fences.acquire_noticed(contexts_.here(), account); }
 
-void Fences::answer() { coherence_.answer(contexts_.here()); }
+void Fences::answer() { coherence_.fences.answer(contexts_.here()); }
 
 }  // namespace kasane::runtime

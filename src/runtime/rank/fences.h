@@ -20,7 +20,7 @@ class Fences final : public ult::Edges {
   void release(Account) override;
   ult::ReleaseMark release_little(std::uint32_t blocks, Account) override;
   [[nodiscard]] const std::atomic<std::uint64_t>* releases_begun() const noexcept override {
-    return &coherence_.releases_begun();
+    return &coherence_.fences.releases_begun();
   }
   void acquire(Account) override;
   void answer() override;

@@ -56,7 +56,7 @@ CounterSums JobCounters::of_workers(comm::Blocking& io, Rank rank, std::uint32_t
   CounterSums sums{};
   const auto all = copy_of(io, rank);
   for (std::uint32_t t = 0; t < workers; ++t) add(sums, all[t]);
-  add(sums, all[workers + 2]);  // as in ThreadContexts
+  add(sums, all[workers + 2]);  // of other threads (ThreadContexts)
   return sums;
 }
 

@@ -7,13 +7,13 @@
 
 #include "base/assert.h"
 #include "base/process.h"
-#include "mem/alt_stack.h"
 #include "mem/large_frames.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/warn.h"
 #include "topo/threads.h"
 #include "topo/topo.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::runtime {
 namespace {
@@ -162,7 +162,7 @@ void MemoryTiers::connect(gas::AddressCache& addresses, dsm::Coherence& coherenc
 }
 
 void MemoryTiers::tell(comm::Blocking& io, mem::PageRange pages, gas::Advisor::What what) {
-  if (what == gas::Advisor::What::leave) coherence_->clean(io);
+  if (what == gas::Advisor::What::leave) coherence_->fences.clean(io);
   advisor_->tell(io, pages, what);
   if (what != gas::Advisor::What::hold) return;
   for (const PageId page : pages) {
@@ -179,13 +179,13 @@ bool MemoryTiers::holds_at_once(std::uint64_t bytes) noexcept {
 }
 
 void MemoryTiers::use_stack(comm::Blocking& io, StackId stack, bool born_here) {
-  if (born_here) coherence_->admit_for_now(io, residency_->room_of_a_stack());
+  if (born_here) coherence_->tiering.admit_for_now(io, residency_->room_of_a_stack());
   residency_->use_stack(stack);
 }
 
 Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm::Pager::Threads threads) {
   auto pager = topo::start_thread("the pager", [this, &counters, &binding, threads = std::move(threads)] {
-    const auto alternate = mem::AltStack::create();
+    const auto alternate = traps::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("pager");
     topo::block_signals_of_program();
@@ -197,7 +197,7 @@ Result<void> MemoryTiers::start(Counters& counters, const Binding& binding, dsm:
   KASANE_TRY(pager);
   thread_ = std::move(*pager);
   auto reader = topo::start_thread("the reader", [this, &binding] {
-    const auto alternate = mem::AltStack::create();
+    const auto alternate = traps::AltStack::create();
     KASANE_CHECK(alternate.has_value(), "no memory for an alternate signal stack");
     set_thread_role("reader");
     topo::block_signals_of_program();

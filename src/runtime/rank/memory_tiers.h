@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "dsm/pager.h"
 #include "gas/advisor.h"
 #include "gas/tiers.h"

@@ -190,7 +190,8 @@ void NumaMemory::drop_at_others(comm::Blocking& io, Rank owner, std::uint64_t of
   }
 }
 
-/// That this rank binds. Returns when all know, also to threads that come while another one tells.
+/// That this rank binds. Returns when all know, also to threads that come while another one tells. acquire
+/// and release of told_: the answers of the others.
 void NumaMemory::tell_others(comm::Blocking& io) {
   any_bound_.store(true, std::memory_order_relaxed);
   if (told_.load(std::memory_order_acquire)) return;

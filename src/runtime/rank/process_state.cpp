@@ -17,7 +17,7 @@ namespace {
 
 Process g_process;
 pid_t g_pid = 0;  // whose process that is
-std::atomic<comm::Phase> g_phase{comm::Phase::starting};
+std::atomic<diagnostics::Phase> g_phase{diagnostics::Phase::starting};
 const std::byte* g_main_stack = nullptr;
 constinit Runtime* g_runtime_of_parent = nullptr;
 
@@ -41,7 +41,7 @@ void exit_early(int code) {
 }
 
 void at_exit(int code, void*) {
-  if (g_process.rank == kNoRank || phase() != comm::Phase::running) return;
+  if (g_process.rank == kNoRank || phase() != diagnostics::Phase::running) return;
   exit_early(code);
 }
 
@@ -76,13 +76,13 @@ bool in_space(const void* p) noexcept {
          g_process.space_bytes;
 }
 
-void set_phase(comm::Phase phase) noexcept {
+void set_phase(diagnostics::Phase phase) noexcept {
   // release: the text on the page is complete before the phase that makes the supervisor read it.
   g_phase.store(phase, std::memory_order_release);
   if (g_process.status != nullptr) g_process.status->phase.store(phase, std::memory_order_release);
 }
 
-comm::Phase phase() noexcept { return g_phase.load(std::memory_order_acquire); }
+diagnostics::Phase phase() noexcept { return g_phase.load(std::memory_order_acquire); }
 
 void tell(const char* text, std::size_t bytes) noexcept {
   if (g_process.status != nullptr) {
@@ -97,14 +97,14 @@ void give_up(const Error& error) noexcept {
   if (process().status == nullptr) text.add("kasane: ");
   text.add("rank ").decimal(raw(process().rank)).add(": ").add(error.message.c_str()).add("\n");
   tell(text.data(), text.size());
-  set_phase(comm::Phase::gave_up);
+  set_phase(diagnostics::Phase::gave_up);
   ::_exit(1);
 }
 
 void note_end_of_process() noexcept {
   // the child of vfork() or of a bare clone() runs on its parent's memory, or on a copy of it
-  if (g_process.rank == kNoRank || phase() != comm::Phase::running || ::getpid() != g_pid) return;
-  set_phase(comm::Phase::exited);
+  if (g_process.rank == kNoRank || phase() != diagnostics::Phase::running || ::getpid() != g_pid) return;
+  set_phase(diagnostics::Phase::exited);
 }
 
 void install_exit_check() { ::on_exit(at_exit, nullptr); }

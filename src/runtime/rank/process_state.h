@@ -12,7 +12,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "comm/bootstrap/job_status.h"
+#include "diagnostics/job_status.h"
 
 namespace kasane::runtime {
 
@@ -22,9 +22,9 @@ struct Process {
   /// kNoRank: not a rank (the supervisor, a forked child of a rank, a unit test)
   Rank rank = kNoRank;
   std::uint32_t ranks = 0;
-  bool main_here = false;                 ///< this rank runs the program's main
-  comm::RankStatus* status = nullptr;     ///< its page for the supervisor; null without one
-  comm::ThreadReport* threads = nullptr;  ///< of all ranks; null without a supervisor
+  bool main_here = false;                        ///< this rank runs the program's main
+  diagnostics::RankStatus* status = nullptr;     ///< its page for the supervisor; null without one
+  diagnostics::ThreadReport* threads = nullptr;  ///< of all ranks; null without a supervisor
   const std::byte* space_base = nullptr;
   std::size_t space_bytes = 0;
 };
@@ -46,8 +46,8 @@ void note_runtime_of_parent(Runtime&) noexcept;
 [[nodiscard]] bool in_space(const void*) noexcept;
 
 /// The phase of this rank, by which the supervisor judges its end.
-void set_phase(comm::Phase) noexcept;
-[[nodiscard]] comm::Phase phase() noexcept;
+void set_phase(diagnostics::Phase) noexcept;
+[[nodiscard]] diagnostics::Phase phase() noexcept;
 
 /// Reports text to the user: on the status page if a supervisor reads it, else on standard error.
 /// Async-signal-safe.

@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/misuse.h"
 #include "gas/regions.h"
-#include "runtime/rank/state.h"
+#include "runtime/rank/layers.h"
 #include "ult/runtime_section.h"
 
 namespace kasane::runtime {
@@ -25,64 +25,65 @@ namespace {
 std::atomic<Runtime*> g_current{nullptr};
 }  // namespace
 
+// acquire: the runtime that create() has built.
 Runtime* Runtime::current() noexcept { return g_current.load(std::memory_order_acquire); }
 Rank Runtime::here() noexcept {
   const Runtime* const r = g_current.load(std::memory_order_acquire);
-  return r != nullptr ? r->state_->rank : Rank{0};
+  return r != nullptr ? r->layers_->rank : Rank{0};
 }
 
 void Runtime::make_current() noexcept { g_current.store(this); }
 
 bool Runtime::at_main() const noexcept {
-  return state_->running.load() && state_->first_thread == std::this_thread::get_id() &&
-         raw(state_->rank) == 0 && ult::Pool::current() == nullptr;
+  return layers_->running.load() && layers_->first_thread == std::this_thread::get_id() &&
+         raw(layers_->rank) == 0 && ult::Pool::current() == nullptr;
 }
 
 void Runtime::ask_exit(int code) noexcept {
   const ult::RuntimeSection section;
   const std::int32_t word = code;
-  state_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
+  layers_->contexts->here().io.send(Rank{0}, gas::kStopHandler, std::as_bytes(std::span(&word, 1)));
 }
 
-void Runtime::run_root(void (*entry)(void*), void* arg) { state_->run_root(entry, arg); }
-std::uint64_t Runtime::roots() const noexcept { return state_->roots; }
+void Runtime::run_root(void (*entry)(void*), void* arg) { layers_->run_root(entry, arg); }
+std::uint64_t Runtime::roots() const noexcept { return layers_->roots; }
 
-ult::Pool& Runtime::pool() noexcept { return *state_->pool; }
+ult::Pool& Runtime::pool() noexcept { return *layers_->pool; }
 
-bool Runtime::attached() const noexcept { return state_->attached; }
-std::string_view Runtime::fault_engine() const noexcept { return state_->engine->name(); }
-comm::Collectives& Runtime::collectives() noexcept { return *state_->collectives; }
-bool Runtime::running() const noexcept { return state_->running.load(); }
-bool Runtime::threads_remain() const noexcept { return state_->threads_remain.load(); }
+bool Runtime::attached() const noexcept { return layers_->attached; }
+std::string_view Runtime::fault_engine() const noexcept { return layers_->engine->name(); }
+comm::Collectives& Runtime::collectives() noexcept { return *layers_->collectives; }
+bool Runtime::running() const noexcept { return layers_->running.load(); }
+bool Runtime::threads_remain() const noexcept { return layers_->threads_remain.load(); }
 
-bool Runtime::found_races() const noexcept { return state_->races_found != 0; }
-bool Runtime::lost_trace() const noexcept { return state_->trace_lost; }
+bool Runtime::found_races() const noexcept { return layers_->races_found != 0; }
+bool Runtime::lost_trace() const noexcept { return layers_->trace_lost; }
 
 // ---- what programs ask ------------------------------------------------------------------------------------
 
-Rank Runtime::rank() const noexcept { return state_->rank; }
-std::uint32_t Runtime::ranks() const noexcept { return state_->ranks; }
+Rank Runtime::rank() const noexcept { return layers_->rank; }
+std::uint32_t Runtime::ranks() const noexcept { return layers_->ranks; }
 bool Runtime::one_host() const noexcept {
-  return state_->ranks == 1 || state_->session->job().host_ranks().size() == state_->ranks;
+  return layers_->ranks == 1 || layers_->session->job().host_ranks().size() == layers_->ranks;
 }
-std::uint32_t Runtime::workers() const noexcept { return state_->workers; }
-const Options& Runtime::options() const noexcept { return state_->options; }
-std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + state_->clock_offset_ns; }
-bool Runtime::contains(const void* p) const noexcept { return state_->space->contains(p); }
-const OneRankVariables& Runtime::one_rank_variables() const noexcept { return state_->own_variables; }
-const mem::Space& Runtime::space() const noexcept { return *state_->space; }
-bool Runtime::shares_variables() const noexcept { return state_->space->addresses().parts().size() > 1; }
-bool Runtime::in_heap(const void* p) const noexcept { return state_->heap_at(p) != nullptr; }
-std::byte* Runtime::space_base() const noexcept { return state_->space->v(0); }
+std::uint32_t Runtime::workers() const noexcept { return layers_->workers; }
+const Options& Runtime::options() const noexcept { return layers_->options; }
+std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + layers_->clock_offset_ns; }
+bool Runtime::contains(const void* p) const noexcept { return layers_->space->contains(p); }
+const OneRankVariables& Runtime::one_rank_variables() const noexcept { return layers_->own_variables; }
+const mem::Space& Runtime::space() const noexcept { return *layers_->space; }
+bool Runtime::shares_variables() const noexcept { return layers_->space->addresses().parts().size() > 1; }
+bool Runtime::in_heap(const void* p) const noexcept { return layers_->heap_at(p) != nullptr; }
+std::byte* Runtime::space_base() const noexcept { return layers_->space->v(0); }
 
 /// After the end of a job over a network memory of other ranks cannot be reached; destructors of static
 /// objects may still call.
-Result<void> Runtime::State::check_open(const char* what) const {
+Result<void> Runtime::Layers::check_open(const char* what) const {
   if (!network_closed.load()) return {};
   return fail(Errc::unsupported, std::string(what) + ": the job has ended");
 }
 
-gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
+gas::Heap* Runtime::Layers::heap_of(std::uint64_t page_bytes) noexcept {
   for (std::size_t i = 0; i < segments.heaps.size(); ++i) {
     if (segments.heaps[i].page_bytes == page_bytes) [[likely]]
       return &*heaps[i];
@@ -90,7 +91,7 @@ gas::Heap* Runtime::State::heap_of(std::uint64_t page_bytes) noexcept {
   return nullptr;
 }
 
-gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
+gas::Heap* Runtime::Layers::heap_at(const void* p) noexcept {
   if (!space->contains(p)) return nullptr;
   for (auto& heap : heaps) {
     if (heap->contains(space->offset(p))) [[likely]]
@@ -104,7 +105,7 @@ gas::Heap* Runtime::State::heap_at(const void* p) noexcept {
 Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement placement,
                                 InitialBytes initial) {
   const ult::RuntimeSection section;
-  auto& s = *state_;
+  auto& s = *layers_;
   const bool zero = initial == InitialBytes::zero;
   bool fresh = false;
   const auto p = s.allocate(bytes, align, placement, zero ? &fresh : nullptr);
@@ -116,7 +117,7 @@ Result<void*> Runtime::allocate(std::size_t bytes, std::size_t align, Placement 
 }
 
 /// At the owners; afterwards this rank has no other copy.
-Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) {
+Result<void> Runtime::Layers::put_zeros(std::uint64_t offset, std::size_t bytes) {
   alignas(64) static constexpr std::byte zeros[gas::kHeapPageBytes]{};
   comm::Blocking& io = contexts->here().io;
   gas::Outstanding outstanding;
@@ -125,12 +126,12 @@ Result<void> Runtime::State::put_zeros(std::uint64_t offset, std::size_t bytes) 
     put = access->write(io, outstanding, offset + done, zeros, std::min(sizeof zeros, bytes - done));
   gas::await(io, io, *access, outstanding);
   if (put && outstanding.failed()) return fail(Errc::peer_lost, "allocate: a peer was lost");
-  if (ranks > 1) coherence->take(io, offset, bytes);
+  if (ranks > 1) coherence->moves.take(io, offset, bytes);
   return put;
 }
 
-Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Placement placement,
-                                       bool* fresh) {
+Result<void*> Runtime::Layers::allocate(std::size_t bytes, std::size_t align, Placement placement,
+                                        bool* fresh) {
   KASANE_TRY(check_open("allocate"));
   const std::uint32_t cache = ult::Pool::current() != nullptr ? ult::Pool::worker() : gas::Heap::kShared;
   gas::Heap* const heap = placement.pool == 0 ? heap_of(placement.page_bytes) : &*pools[placement.pool - 1];
@@ -151,7 +152,7 @@ Result<void*> Runtime::State::allocate(std::size_t bytes, std::size_t align, Pla
 
 void Runtime::deallocate(void* p) {
   const ult::RuntimeSection section;
-  auto& s = *state_;
+  auto& s = *layers_;
   gas::Heap* const heap = s.heap_at(p);
   if (s.numa->any_bound() && heap != nullptr && !s.network_closed.load()) [[unlikely]] {
     comm::Blocking& io = s.contexts->here().io;
@@ -173,30 +174,30 @@ void Runtime::deallocate(void* p) {
 
 bool Runtime::resize(void* p, std::size_t bytes) {
   const ult::RuntimeSection section;
-  auto& s = *state_;
+  auto& s = *layers_;
   return !s.network_closed.load() && !s.numa->any_bound() &&
          s.heap_at(p)->resize(s.contexts->here().io, s.space->offset(p), bytes);
 }
 
 Placement Runtime::placement_like(const void* p) const noexcept {
-  const std::uint64_t offset = state_->space->offset(p);
-  Placement like = Placement::on(state_->heap_at(p)->share_of(offset));
-  like.pool = state_->numa->pool_like(offset);
+  const std::uint64_t offset = layers_->space->offset(p);
+  Placement like = Placement::on(layers_->heap_at(p)->share_of(offset));
+  like.pool = layers_->numa->pool_like(offset);
   return like;
 }
 
 std::size_t Runtime::usable_size(const void* p) const {
   const ult::RuntimeSection section;
-  return state_->heap_at(p)->usable_size(state_->contexts->here().io, state_->space->offset(p));
+  return layers_->heap_at(p)->usable_size(layers_->contexts->here().io, layers_->space->offset(p));
 }
 
 void Runtime::release_all() {
   const PassedCalls passed;
-  if (!state_->network_closed.load()) state_->coherence->release_all(state_->contexts->here());
+  if (!layers_->network_closed.load()) layers_->coherence->fences.release_all(layers_->contexts->here());
 }
 void Runtime::acquire_all() {
   const PassedCalls passed;
-  if (!state_->network_closed.load()) state_->coherence->acquire_all(state_->contexts->here());
+  if (!layers_->network_closed.load()) layers_->coherence->fences.acquire_all(layers_->contexts->here());
 }
 
 namespace {
@@ -208,30 +209,31 @@ Result<void> check_range(const mem::Space& space, const void* p, std::size_t byt
 
 Result<void> Runtime::pin(const void* p, std::size_t bytes, dsm::Use use) {
   const PassedCalls passed;
-  KASANE_TRY(check_range(*state_->space, p, bytes, "view"));
-  KASANE_TRY(state_->check_open("view"));
-  if (state_->in_common_stacks(state_->space->offset(p))) return {};
-  if (state_->tiers != nullptr && !state_->tiers->holds_at_once(bytes)) {
+  KASANE_TRY(check_range(*layers_->space, p, bytes, "view"));
+  KASANE_TRY(layers_->check_open("view"));
+  if (layers_->in_common_stacks(layers_->space->offset(p))) return {};
+  if (layers_->tiers != nullptr && !layers_->tiers->holds_at_once(bytes)) {
     return fail(Errc::out_of_memory,
                 fmt::format("view: {} at once, and this rank can have {} of this host's budget of DRAM, {}; "
                             "take a view of a part at a time, or raise --dram (KASANE_DRAM)",
-                            bytes_text(bytes), bytes_text(state_->tiers->most_at_once()),
-                            bytes_text(state_->tiers->host_bytes())));
+                            bytes_text(bytes), bytes_text(layers_->tiers->most_at_once()),
+                            bytes_text(layers_->tiers->host_bytes())));
   }
-  const auto wild = state_->coherence->pin(state_->contexts->here(), state_->space->offset(p), bytes, use);
+  const auto wild =
+      layers_->coherence->views.pin(layers_->contexts->here(), layers_->space->offset(p), bytes, use);
   if (!wild) return {};
   const std::byte* at =
-      std::max(state_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
+      std::max(layers_->space->v(mem::offset_of(*wild)), static_cast<std::byte*>(const_cast<void*>(p)));
   return fail(Errc::out_of_range, fmt::format("view: {} is not allocated", static_cast<const void*>(at)));
 }
 
 std::uint64_t Runtime::dram_share() const noexcept {
-  return state_->tiers != nullptr ? state_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
+  return layers_->tiers != nullptr ? layers_->tiers->share() : std::numeric_limits<std::uint64_t>::max();
 }
 void Runtime::forget_process() noexcept { g_current.store(nullptr); }
 
 std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
-  const auto& s = *state_;
+  const auto& s = *layers_;
   const auto at = reinterpret_cast<std::uintptr_t>(p);
   const auto within = [at](std::byte* low, std::size_t bytes) {
     return at - reinterpret_cast<std::uintptr_t>(low) < bytes;
@@ -247,21 +249,21 @@ std::span<std::byte> Runtime::stack_at(const void* p) const noexcept {
   return {reinterpret_cast<std::byte*>(c.stack_end(stack) - bytes), bytes};
 }
 
-void Runtime::unpin(const void* p, std::size_t bytes) { state_->unpin(p, bytes); }
+void Runtime::unpin(const void* p, std::size_t bytes) { layers_->unpin(p, bytes); }
 
 void Runtime::prefetch(const void* p, std::size_t bytes, dsm::Use use) {
   const PassedCalls passed;
-  if (!check_range(*state_->space, p, bytes, "prefetch") || !state_->check_open("prefetch") ||
-      state_->in_common_stacks(state_->space->offset(p)))
+  if (!check_range(*layers_->space, p, bytes, "prefetch") || !layers_->check_open("prefetch") ||
+      layers_->in_common_stacks(layers_->space->offset(p)))
     return;
   // more would evict what it has fetched
-  if (state_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, state_->tiers->most_at_once() / 2);
-  state_->coherence->prefetch(state_->contexts->here(), state_->space->offset(p), bytes, use);
+  if (layers_->tiers != nullptr) bytes = std::min<std::size_t>(bytes, layers_->tiers->most_at_once() / 2);
+  layers_->coherence->views.prefetch(layers_->contexts->here(), layers_->space->offset(p), bytes, use);
 }
 
 std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, dsm::Use use) {
   const PassedCalls passed;
-  auto& s = *state_;
+  auto& s = *layers_;
   if (s.tiers == nullptr || !s.tiers->tiers().may_be_absent() || !s.space->contains(global) ||
       !s.check_open("send_for"))
     return 0;
@@ -280,7 +282,7 @@ std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, ds
     if (window == last && (at + piece.bytes - 1) / mem::kPageBytes == window) continue;
     last = window;
     if (s.directory->near_owner(s.directory->pages().page_of(at)) != s.rank) continue;
-    absent += s.coherence->send_for(here, at, std::min(piece.bytes, most - sent), use);
+    absent += s.coherence->tiering.send_for(here, at, std::min(piece.bytes, most - sent), use);
     sent += piece.bytes;
   }
   return absent;
@@ -288,16 +290,16 @@ std::size_t Runtime::send_for(const void* global, const comm::Cursor& cursor, ds
 
 // ---- system calls -----------------------------------------------------------------------------------------
 
-CallMemory& Runtime::call_memory() noexcept { return *state_; }
+CallMemory& Runtime::call_memory() noexcept { return *layers_; }
 
-std::size_t Runtime::State::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
+std::size_t Runtime::Layers::pin_allocated(const void* p, std::size_t bytes, bool write) noexcept {
   const PassedCalls passed;
   if (!space->contains(p) || network_closed.load()) return 0;
   const std::uint64_t offset = space->offset(p);
   bytes = std::min<std::size_t>(bytes, space->addresses().room(p));
   if (in_common_stacks(offset)) return bytes;
   const dsm::Use use = write ? dsm::Use::read_write : dsm::Use::read;
-  while (const auto wild = coherence->pin(contexts->here(), offset, bytes, use)) {
+  while (const auto wild = coherence->views.pin(contexts->here(), offset, bytes, use)) {
     const std::uint64_t end = mem::offset_of(*wild);
     if (end <= offset || end - offset >= bytes) return 0;
     bytes = end - offset;
@@ -305,38 +307,38 @@ std::size_t Runtime::State::pin_allocated(const void* p, std::size_t bytes, bool
   return bytes;
 }
 
-bool Runtime::State::can_pin(std::size_t bytes) noexcept {
+bool Runtime::Layers::can_pin(std::size_t bytes) noexcept {
   return tiers == nullptr || tiers->holds_at_once(bytes);
 }
 
-std::size_t Runtime::State::part_of_calls() const noexcept {
+std::size_t Runtime::Layers::part_of_calls() const noexcept {
   constexpr std::size_t kMost = 1 << 20, kLeast = 64 << 10;
   if (tiers == nullptr) return kMost;
   // All workers may be in such calls, and the rest of the program needs room beside them.
   return std::clamp<std::size_t>(tiers->most_at_once() / (4 * workers * ranks), kLeast, kMost);
 }
 
-bool Runtime::State::in_open_stacks(const void* p) const noexcept {
+bool Runtime::Layers::in_open_stacks(const void* p) const noexcept {
   return space->contains(p) && in_common_stacks(space->offset(p));
 }
 
-void Runtime::State::unpin(const void* p, std::size_t bytes) {
+void Runtime::Layers::unpin(const void* p, std::size_t bytes) {
   const PassedCalls passed;
   if (network_closed.load() || in_common_stacks(space->offset(p))) return;
-  coherence->unpin(contexts->here(), space->offset(p), bytes);
+  coherence->views.unpin(contexts->here(), space->offset(p), bytes);
 }
 
 Result<void> Runtime::discard(const void* p, std::size_t bytes) {
   const PassedCalls passed;
-  KASANE_TRY(check_range(*state_->space, p, bytes, "discard"));
-  KASANE_TRY(state_->check_open("discard"));
-  if (state_->in_common_stacks(state_->space->offset(p))) return {};
-  state_->coherence->discard(state_->contexts->here().io, state_->space->offset(p), bytes);
-  state_->coherence->blank(state_->contexts->here().io, state_->space->offset(p), bytes);
+  KASANE_TRY(check_range(*layers_->space, p, bytes, "discard"));
+  KASANE_TRY(layers_->check_open("discard"));
+  if (layers_->in_common_stacks(layers_->space->offset(p))) return {};
+  layers_->coherence->moves.discard(layers_->contexts->here().io, layers_->space->offset(p), bytes);
+  layers_->coherence->tiering.blank(layers_->contexts->here().io, layers_->space->offset(p), bytes);
   return {};
 }
 
-Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, const char* what) const {
+Result<void> Runtime::Layers::check_movable(const void* p, std::size_t bytes, const char* what) const {
   KASANE_TRY(check_range(*space, p, bytes, what));
   KASANE_TRY(check_open(what));
   for (const auto& heap : heaps) {
@@ -352,7 +354,8 @@ Result<void> Runtime::State::check_movable(const void* p, std::size_t bytes, con
                           p, bytes));
 }
 
-Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refusal, const char* what) const {
+Result<void> Runtime::Layers::explain(const std::optional<gas::MoveRefusal>& refusal,
+                                      const char* what) const {
   if (!refusal) return {};
   const void* page = space->v(directory->pages().offset_of(refusal->page));
   return fail(refusal->why,
@@ -363,11 +366,11 @@ Result<void> Runtime::State::explain(const std::optional<gas::MoveRefusal>& refu
                               : "is not allocated"));
 }
 
-bool Runtime::has_tiers() const noexcept { return state_->tiers != nullptr; }
+bool Runtime::has_tiers() const noexcept { return layers_->tiers != nullptr; }
 
 Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What what, const char* call) {
   const PassedCalls passed;
-  auto& s = *state_;
+  auto& s = *layers_;
   KASANE_TRY(s.check_movable(p, bytes, call));
   if (s.tiers != nullptr)
     s.tiers->tell(s.contexts->here().io, s.directory->pages().in(s.space->offset(p), bytes), what);
@@ -376,25 +379,25 @@ Result<void> Runtime::tell(const void* p, std::size_t bytes, gas::Advisor::What 
 
 Result<std::uint32_t> Runtime::numa_pool(NumaRequest& request) {
   const ult::RuntimeSection section;
-  return state_->numa->pool_for(request);
+  return layers_->numa->pool_for(request);
 }
 
-const topo::NodeSet& Runtime::numa_nodes() const noexcept { return state_->numa->nodes(); }
+const topo::NodeSet& Runtime::numa_nodes() const noexcept { return layers_->numa->nodes(); }
 
 Result<void> Runtime::numa_blocks(void* p, std::size_t bytes, const topo::NodeSet& nodes) {
   const ult::RuntimeSection section;
-  auto& s = *state_;
+  auto& s = *layers_;
   const std::uint64_t offset = s.space->offset(p), first = offset / gas::kHeapPageBytes * gas::kHeapPageBytes;
   return s.numa->place_blocks(s.contexts->here().io, first, offset + bytes - first, nodes);
 }
 
 Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& request) {
   const ult::RuntimeSection section;
-  auto& s = *state_;
+  auto& s = *layers_;
   constexpr const char* call = "numa::bind";
   KASANE_TRY(s.check_movable(p, bytes, call));
   comm::Blocking& io = s.contexts->here().io;
-  s.coherence->mover().await_entry_updates(io);
+  s.coherence->mover.await_entry_updates(io);
   for (const PageId page : s.directory->pages().in(s.space->offset(p), bytes)) {
     if (const Rank owner = s.addresses->look(io, page).owner; owner != s.rank)
       return fail(
@@ -408,25 +411,25 @@ Result<void> Runtime::numa_bind(void* p, std::size_t bytes, const NumaRequest& r
 
 Result<topo::NumaPages> Runtime::numa_where(const void* p, std::size_t bytes) {
   const ult::RuntimeSection section;
-  auto& s = *state_;
+  auto& s = *layers_;
   KASANE_TRY(s.check_movable(p, bytes, "numa::where"));
   return s.numa->where(s.space->offset(p), bytes);
 }
 
 Result<void> Runtime::own(const void* global, std::size_t bytes) {
   const PassedCalls passed;
-  auto& s = *state_;
+  auto& s = *layers_;
   if (s.own_variables.contains(global, bytes)) return {};
   KASANE_TRY(s.check_movable(global, bytes, "own"));
   // By polling: the thread holds moving pages, so it must not let other threads run.
   const mem::PageRange pages = s.directory->pages().in(s.space->offset(global), bytes);
-  return s.explain(s.coherence->mover().bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
+  return s.explain(s.coherence->mover.bring_all(s.contexts->here().io, PageId{pages.first}, pages.size()),
                    "own");
 }
 
 Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
   const PassedCalls passed;
-  auto& s = *state_;
+  auto& s = *layers_;
   const bool variable = s.own_variables.contains(global, bytes);
   if (!variable) KASANE_TRY(s.check_movable(global, bytes, "give"));
   if (raw(to) >= s.ranks)
@@ -440,11 +443,11 @@ Result<void> Runtime::give(const void* global, std::size_t bytes, Rank to) {
 
 Result<Rank> Runtime::where(const void* global) {
   const PassedCalls passed;
-  auto& s = *state_;
+  auto& s = *layers_;
   if (s.own_variables.contains(global)) return s.rank;
   KASANE_TRY(check_range(*s.space, global, 1, "where"));
   KASANE_TRY(s.check_open("where"));
-  s.coherence->mover().await_entry_updates(s.contexts->here().io);
+  s.coherence->mover.await_entry_updates(s.contexts->here().io);
   const Rank owner =
       s.addresses->look(s.contexts->here().io, s.directory->pages().page_of(s.space->offset(global))).owner;
   if (owner != kNoRank) return owner;
@@ -453,11 +456,11 @@ Result<Rank> Runtime::where(const void* global) {
 
 CounterSums Runtime::counters(Rank rank) const {
   const ult::RuntimeSection section;
-  return state_->counters_of(rank);
+  return layers_->counters_of(rank);
 }
 
 /// Zeros for other ranks once the network is closed.
-CounterSums Runtime::State::counters_of(Rank of) {
+CounterSums Runtime::Layers::counters_of(Rank of) {
   if (of == rank) return job_counters->of_own();
   return network_closed.load() ? CounterSums{} : job_counters->of(contexts->here().io, of);
 }

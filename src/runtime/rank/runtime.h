@@ -52,7 +52,7 @@ class Runtime {
   /// After an error this process can only end (_exit), and so does the job: other ranks may already wait for
   /// this one.
   static Result<std::unique_ptr<Runtime>> create(const Options&, comm::Job, std::byte* space_base,
-                                                 std::vector<mem::Window> variables);
+                                                 std::vector<mem::ViewPart> variables);
   /// A rank of a program that had its start and its main without us (attach/attach.h): global memory, without
   /// user-level threads, workers and variables. mpi: the program's, null: one rank. Collective over the ranks
   /// of the MPI. After an error the ranks that have none may wait for this one.
@@ -65,7 +65,7 @@ class Runtime {
 
   /// The runtime of this process, or null before create() and after the destructor.
   [[nodiscard]] static Runtime* current() noexcept;
-  /// Its rank, or 0 without one. In few instructions: containers ask in each operation.
+  /// The process's rank, or 0 without a runtime. In few instructions: containers ask in each operation.
   [[nodiscard]] static Rank here() noexcept;
 
   /// Ranks other than 0: runs threads until rank 0's main has ended.
@@ -141,9 +141,9 @@ class Runtime {
   /// Makes [p, p + bytes) present (and writable) until unpin, e.g. for a system call.
   Result<void> pin(const void* p, std::size_t bytes, dsm::Use);
   void unpin(const void* p, std::size_t bytes);
-  /// The same for the program's system calls.
+  /// Pins for the program's system calls.
   [[nodiscard]] CallMemory& call_memory() noexcept;
-  /// Bytes of it that this rank may always have; the largest number: there is no limit.
+  /// Bytes of DRAM that this rank may always have; the largest number: there is no limit.
   [[nodiscard]] std::uint64_t dram_share() const noexcept;
   /// The stack of main or of a thread that holds the address; empty: it lies in none.
   [[nodiscard]] std::span<std::byte> stack_at(const void*) const noexcept;
@@ -181,13 +181,13 @@ class Runtime {
   [[nodiscard]] CounterSums counters(Rank) const;
 
  private:
-  struct State;
+  struct Layers;
   struct Job;
   explicit Runtime(std::unique_ptr<Job>);
   void make_current() noexcept;
   [[nodiscard]] Job& job() noexcept;
-  std::unique_ptr<State> state_;  ///< a Job
-  Direct* direct_;                ///< state_'s
+  std::unique_ptr<Layers> layers_;  ///< a Job
+  Direct* direct_;                  ///< layers_'s
 };
 
 }  // namespace kasane::runtime

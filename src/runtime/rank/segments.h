@@ -9,7 +9,7 @@
 //   9/32         heap in pages of 2 MiB
 //   1/2 … end    heap in pages of 64 KiB, the default; all that is no heap has such pages, too. Where a host
 //                has several NUMA nodes, 3/4 … end are the pools of NUMA memory: heaps alike (numa_memory.h)
-//   end …        the program's variables, in pages of 4 KiB: windows of V (mem/space.h)
+//   end …        the program's variables, in pages of 4 KiB: parts of V (mem/space.h)
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ struct Segments {
     [[nodiscard]] bool contains(std::uint64_t at) const noexcept { return at - offset < bytes * count; }
   };
   Pools pools{};
-  std::uint64_t variables_offset = 0;  ///< the end of the space's own range; the windows follow
+  std::uint64_t variables_offset = 0;  ///< the end of the space's own range; the other parts follow
 
   /// All heaps lie in one range, [heaps_offset(), heaps_end()).
   [[nodiscard]] std::uint64_t heaps_offset() const noexcept { return heaps[1].offset; }
@@ -72,7 +72,7 @@ struct Segments {
         std::min<std::uint64_t>(16 * stacks_per_rank, (raw(kNoSlot) - 1) / ranks));
   }
 
-  /// The page sizes of all its parts. all_bytes: windows included.
+  /// The page sizes of all its parts. all_bytes: other parts included.
   [[nodiscard]] Result<mem::Pages> pages(std::uint64_t all_bytes) const {
     const auto& [usual, small, large] = heaps;
     const std::array parts{mem::Pages::Segment{0, usual.page_bytes},

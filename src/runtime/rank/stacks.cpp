@@ -99,7 +99,7 @@ void MovingStacks::surrender(StackId stack) {
 }
 
 void MovingStacks::reclaim(StackId stack) {
-  coherence_.arm_owned(contexts_.here().io, offset_of(stack), segments_.stack_bytes);
+  coherence_.moves.arm_owned(contexts_.here().io, offset_of(stack), segments_.stack_bytes);
   guard_again(stack);
 }
 
@@ -124,7 +124,7 @@ void MovingStacks::prepare(StackId stack) {
   count_frames(stack);  // on every rank: where the stack is used it gets frames, and keeps them
   if (born_here) {
     assign(stack);
-    coherence_.arm_owned(contexts_.here().io, offset_of(stack), segments_.stack_bytes);
+    coherence_.moves.arm_owned(contexts_.here().io, offset_of(stack), segments_.stack_bytes);
     if (raw(stack) == 0) {
       for (const PageId page : more_pages(segments_.all_stacks_offset()))
         KASANE_CHECK(mover_.assign_untouched(contexts_.here().io, page).has_value());

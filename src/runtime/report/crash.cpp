@@ -14,13 +14,13 @@
 #include <initializer_list>
 #include <string>
 
-#include "mem/signal_dispatch.h"
 #include "mem/space.h"
 #include "runtime/process/signals.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/report/crash_stack.h"
 #include "runtime/report/own_thread_locals.h"
+#include "traps/signal_dispatch.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -51,7 +51,7 @@ void unblock(std::initializer_list<int> signals) noexcept {
 [[noreturn]] void die_of(int signal) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
-  mem::raw_sigaction(signal, &standard, nullptr);
+  traps::raw_sigaction(signal, &standard, nullptr);
   unblock({signal});
   ::syscall(SYS_tgkill, ::getpid(), this_thread(), signal);
   ::_exit(128 + signal);  // not reached: the signal is unblocked and fatal
@@ -196,7 +196,7 @@ void say_frames() noexcept {
 void trace(const void* context, bool aborted) noexcept {
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
-  mem::raw_sigaction(SIGALRM, &standard, nullptr);
+  traps::raw_sigaction(SIGALRM, &standard, nullptr);
   unblock({SIGALRM});
   ::alarm(kTraceSeconds);
   keep_stacks_in_core();
@@ -245,7 +245,7 @@ const char* cause_of(int signal, const siginfo_t& info) noexcept {
 /// For the supervisor, which looks what other ranks have there.
 void note_address(const void* address) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  // relaxed: as above
+  // relaxed: the supervisor reads it after this process has ended
   if (process().status != nullptr && !in_space(address) && at >= 4096)
     process().status->fault_address.store(at, std::memory_order_relaxed);
 }
@@ -296,7 +296,7 @@ Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {
   action.sa_sigaction = handler;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // a crash of the report itself comes, too
   ::sigemptyset(&action.sa_mask);
-  if (mem::raw_sigaction(signal, &action, nullptr) != 0)
+  if (traps::raw_sigaction(signal, &action, nullptr) != 0)
     return fail_errno(Errc::internal, "sigaction for signal " + std::to_string(signal));
   return {};
 }
@@ -305,13 +305,13 @@ Result<void> install(int signal, void (*handler)(int, siginfo_t*, void*)) {
 
 Result<void> install_crash_handlers(Rank, OtherHandlers others) {
   guard_fault_signals();
-  mem::set_fallback(on_fault);
+  traps::set_fallback(on_fault);
   // Until the first range of the space is registered, faults arrive here directly; mem's handlers then
   // replace these.
   for (const int signal : {SIGSEGV, SIGBUS}) KASANE_TRY(install(signal, on_fault));
   for (const int signal : {SIGILL, SIGFPE, SIGABRT, SIGTRAP}) {
     struct sigaction before = {};
-    if (others == OtherHandlers::stay && mem::raw_sigaction(signal, nullptr, &before) == 0 &&
+    if (others == OtherHandlers::stay && traps::raw_sigaction(signal, nullptr, &before) == 0 &&
         before.sa_handler != SIG_DFL)
       continue;
     KASANE_TRY(install(signal, on_fatal_signal));
@@ -332,7 +332,7 @@ void report_wild_access(const void* address, bool write, const char* meaning) {
   who(text);
   say(text.add(write ? ": store to " : ": load from ").address(address).add("\n"));
   explain_address(address, meaning);
-  trace(mem::faulting_context(), false);
+  trace(traps::faulting_context(), false);
   die_of(SIGSEGV);
 }
 

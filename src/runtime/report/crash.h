@@ -11,7 +11,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "mem/alt_stack.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::runtime {
 
@@ -28,6 +28,6 @@ Result<void> install_crash_handlers(Rank rank, OtherHandlers = OtherHandlers::go
 
 /// Each OS thread of the runtime needs one: all handlers run there, because a user-level stack may be absent
 /// or full (rule 14).
-using mem::AltStack;
+using traps::AltStack;
 
 }  // namespace kasane::runtime

@@ -71,7 +71,7 @@ Registers registers_of(const void* context) noexcept {
 }
 
 bool object_of(std::uintptr_t address, dl_find_object& object) noexcept {
-  return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;  // NOLINT: as above
+  return ::_dl_find_object(reinterpret_cast<void*>(address), &object) == 0;  // NOLINT: any address
 }
 
 void follow(const Registers& r, Backtrace& trace) noexcept {

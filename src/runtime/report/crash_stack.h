@@ -29,7 +29,7 @@ struct Backtrace {
 /// handler's ucontext, or null.
 void unwind(const void* registers, Backtrace& out) noexcept;
 
-/// The same by the chain of frame pointers alone, which reads no memory that may be missing.
+/// unwind() by the chain of frame pointers alone, which reads no memory that may be missing.
 void follow_frame_pointers(const void* registers, Backtrace& out) noexcept;
 
 /// Of the code that a signal interrupted.
@@ -49,7 +49,7 @@ void find_throw(Backtrace&) noexcept;
 /// Appends the name of the variable at address, if a symbol covers it. False: none does.
 bool describe_variable(CrashText& text, const void* address) noexcept;
 
-/// Likewise of the program's thread_local at this offset in each thread's block of them.
+/// Appends the name of the program's thread_local at this offset in each thread's block. False: none is.
 bool describe_thread_local(CrashText& text, std::uintptr_t offset) noexcept;
 
 /// Appends the address of data, and behind it the name of the variable there, in brackets, if it has one.

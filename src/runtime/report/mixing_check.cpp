@@ -42,7 +42,7 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
     for (std::uint64_t begin = from; begin < to;) {
       const std::uint64_t end = std::min(to, (begin / mem::kBlockBytes + 1) * mem::kBlockBytes);
       const BlockId block = mem::block_of(begin);
-      const dsm::BlockState state = coherence_.state(block);
+      const dsm::BlockState state = coherence_.blocks.state(block);
       if (state.dirty()) {
         const std::byte *now = space_.a(begin), *then = space_.t(begin);
         const auto differs =
@@ -52,9 +52,9 @@ void MixingCheck::before(dsm::ThreadContext& context, std::uint64_t offset, comm
         if (differs != end - begin && first(site, 0)) report_unreleased(begin + differs, call, site);
       }
       if (changes && !state.owned && state.access != mem::Access::none) {
-        coherence_.take(context.io, begin, end - begin);
+        coherence_.moves.take(context.io, begin, end - begin);
         const Locked locked(lock_);
-        marks_[raw(block) % kMarks] = {raw(block) + 1, begin, end, coherence_.acquires(), call, site};
+        uses_[raw(block) % kUses] = {raw(block) + 1, begin, end, coherence_.fences.acquires(), call, site};
       }
       begin = end;
     }
@@ -74,16 +74,16 @@ void MixingCheck::report_unreleased(std::uint64_t offset, const char* call, cons
 
 void MixingCheck::on_fault(std::uint64_t offset, bool store) noexcept {
   const std::uint64_t block = raw(mem::block_of(offset)) + 1;
-  Mark mark;
+  DirectUse mark;
   {
     const Locked locked(lock_);
-    Mark& slot = marks_[raw(mem::block_of(offset)) % kMarks];
+    DirectUse& slot = uses_[raw(mem::block_of(offset)) % kUses];
     if (slot.block != block) return;
     mark = slot;
     slot.block = 0;
   }
   constexpr std::uint64_t widest = 63;  // an access that begins before the bytes may reach them
-  if (mark.acquires != coherence_.acquires() || offset + widest < mark.begin || offset >= mark.end ||
+  if (mark.acquires != coherence_.fences.acquires() || offset + widest < mark.begin || offset >= mark.end ||
       !first(mark.site, 1))
     return;
   CrashText text;

@@ -41,13 +41,13 @@ class MixingCheck {
   void on_fault(std::uint64_t offset, bool store) noexcept;
 
  private:
-  struct Mark {
+  struct DirectUse {
     std::uint64_t block = 0;  ///< number + 1; 0: none
     std::uint64_t begin = 0, end = 0, acquires = 0;
     const char* call = nullptr;
     const void* site = nullptr;
   };
-  static constexpr std::size_t kMarks = 1024;
+  static constexpr std::size_t kUses = 1024;
   class Locked;
 
   /// True once for each pair.
@@ -59,9 +59,9 @@ class MixingCheck {
   mem::Space& space_;
   dsm::Coherence& coherence_;
   Rank rank_;
-  std::array<Mark, kMarks> marks_{};  ///< by block number; a later one takes its place
-  std::atomic_flag lock_;             ///< of marks_
-  ReportedOnce<256> reported_;        ///< address · 2 + kind
+  std::array<DirectUse, kUses> uses_{};  ///< by block number; a later one takes its place
+  std::atomic_flag lock_;                ///< of uses_
+  ReportedOnce<256> reported_;           ///< address · 2 + kind
 };
 
 }  // namespace kasane::runtime

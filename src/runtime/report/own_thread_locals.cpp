@@ -34,7 +34,7 @@ constexpr ThreadWord kKept =
     (ThreadWord{2} << 20) - 1;  ///< bits of the thread pointer that no alignment needs changed
 constexpr long kRseqSignature = 0x53053053;
 
-/// This rank's, where they were moved.
+/// Where this rank's thread_locals were moved to.
 constinit ThreadWord g_pointer = 0;  ///< the thread pointer
 constinit ThreadWord g_below = 0;    ///< how far below it the program's thread_locals begin
 

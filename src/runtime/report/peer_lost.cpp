@@ -42,7 +42,7 @@ void end_of_peer(void*, Rank peer, std::string_view why) noexcept {
       .decimal(ms % 1000 / 100);
   text.add(" s after the start: ").add(reason).add("; the job cannot go on without it\n");
   tell(text.data(), text.size());
-  set_phase(comm::Phase::gave_up);
+  set_phase(diagnostics::Phase::gave_up);
   ::_exit(1);
 }
 

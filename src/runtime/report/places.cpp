@@ -8,9 +8,9 @@
 #include <array>
 #include <cstddef>
 
-#include "mem/signal_dispatch.h"
 #include "runtime/rank/own_code.h"
 #include "runtime/rank/program_objects.h"
+#include "traps/signal_dispatch.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -93,7 +93,7 @@ void know_program() {
 }
 
 std::uintptr_t place_in_program() noexcept {
-  if (const void* const fault = mem::faulting_context()) return place_of_fault(fault);
+  if (const void* const fault = traps::faulting_context()) return place_of_fault(fault);
   if (g_program.has_runtime || ult::Pool::self() == kNoSlot) return 0;
   Walk walk;
   ::_Unwind_Backtrace(visit_frame, &walk);

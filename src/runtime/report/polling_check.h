@@ -52,7 +52,7 @@ class PollingCheck {
   const ult::Pool& pool_;
   const mem::Space& space_;
   std::vector<Seen> seen_;                  ///< of each worker
-  std::vector<std::atomic<bool>> watched_;  ///< likewise
+  std::vector<std::atomic<bool>> watched_;  ///< of each worker
   ReportedOnce<64> reported_;               ///< addresses of words
 };
 

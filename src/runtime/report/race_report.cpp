@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "comm/bootstrap/demangle.h"
-#include "comm/bootstrap/source_lines.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "mem/block_table.h"
 #include "runtime/rank/warn.h"
 #include "runtime/report/crash_stack.h"
@@ -34,21 +34,22 @@ void RaceReport::note_store(std::uint64_t offset) noexcept {
   store.block.store(raw(mem::block_of(offset)), std::memory_order_relaxed);
 }
 
-/// Null: the place is known, or there is no room for it.
-const RaceReport::Place* RaceReport::add(const dsm::Race& race) noexcept {
+/// Null: the place is known, or there is no room for it. acquire and release of the lock: the places.
+const RaceReport::RacedRange* RaceReport::add(const dsm::Race& race) noexcept {
   while (lock_.test_and_set(std::memory_order_acquire)) __builtin_ia32_pause();
-  const auto all = std::span(places_).first(count_);
-  const auto near = std::ranges::find_if(
-      all, [&](const Place& p) { return race.offset + kNear >= p.begin && race.offset < p.end + kNear; });
-  Place* fresh = nullptr;
+  const auto all = std::span(ranges_).first(count_);
+  const auto near = std::ranges::find_if(all, [&](const RacedRange& p) {
+    return race.offset + kNear >= p.begin && race.offset < p.end + kNear;
+  });
+  RacedRange* fresh = nullptr;
   if (near != all.end()) {
     near->begin = std::min(near->begin, race.offset);
     near->end = std::max(near->end, race.offset + sizeof race.bytes);
     ++near->races;
-  } else if (count_ < places_.size()) {
+  } else if (count_ < ranges_.size()) {
     const Store& store = store_of(race.offset);
     const bool known = store.block.load(std::memory_order_relaxed) == raw(mem::block_of(race.offset));
-    fresh = &places_[count_++];
+    fresh = &ranges_[count_++];
     *fresh = {race.offset, race.offset + sizeof race.bytes, 1,
               known ? store.code.load(std::memory_order_relaxed) : 0};
   }
@@ -61,7 +62,7 @@ CrashText& RaceReport::begin(CrashText& text) const noexcept {
 }
 
 void RaceReport::race(const dsm::Race& race) noexcept {
-  const Place* const place = add(race);
+  const RacedRange* const place = add(race);
   if (place == nullptr) return;
   // From the first raced byte to the last: what the program most likely stored.
   const auto skipped = static_cast<unsigned>(std::countr_zero(race.bytes)),
@@ -83,7 +84,7 @@ void RaceReport::race(const dsm::Race& race) noexcept {
 
 void RaceReport::tell_places() const {
   std::string all;
-  for (const Place& p : std::span(places_).first(count_)) {
+  for (const RacedRange& p : std::span(ranges_).first(count_)) {
     CrashText text;
     begin(text).add("s: ").decimal(p.races).add(" in the ").decimal(p.end - p.begin).add(" bytes from ");
     describe_data(text, space_.v(p.begin)).add(" on");
@@ -92,8 +93,8 @@ void RaceReport::tell_places() const {
         .append(". Order the stores by a join, a lock, a barrier or an atomic\n");
   }
   if (all.empty()) return;
-  if (count_ == places_.size()) all += "kasane: places after the first 64 are not told\n";
-  std::fputs(comm::with_source_lines(comm::demangle_all(all)).c_str(), stderr);
+  if (count_ == ranges_.size()) all += "kasane: places after the first 64 are not told\n";
+  std::fputs(diagnostics::with_source_lines(diagnostics::demangle_all(all)).c_str(), stderr);
 }
 
 }  // namespace kasane::runtime

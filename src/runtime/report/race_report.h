@@ -28,7 +28,7 @@ class RaceReport final : public dsm::RaceListener {
   void tell_places() const;
 
  private:
-  struct Place {
+  struct RacedRange {
     std::uint64_t begin, end, races;
     std::uintptr_t code;  ///< of the store; 0: not known
   };
@@ -38,14 +38,14 @@ class RaceReport final : public dsm::RaceListener {
   };
   static constexpr std::uint64_t kNear = 512;
   Store& store_of(std::uint64_t offset) noexcept;
-  const Place* add(const dsm::Race&) noexcept;
+  const RacedRange* add(const dsm::Race&) noexcept;
   CrashText& begin(CrashText&) const noexcept;
 
   const mem::Space& space_;
   const Rank rank_;
   std::array<Store, 4096> stores_{};  ///< by block number; a later one takes its place
   std::atomic_flag lock_;             ///< of the following
-  std::array<Place, 64> places_{};
+  std::array<RacedRange, 64> ranges_{};
   std::size_t count_ = 0;
 };
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "comm/bootstrap/demangle.h"
+#include "diagnostics/demangle.h"
 #include "runtime/rank/symbols.h"
 
 namespace kasane::runtime {
@@ -39,7 +39,7 @@ std::vector<ThreadLocal> thread_locals_of(const Image& image, std::uint64_t begi
   const bool listed = for_each_symbol(
       MappedFile(image.file), STT_TLS, SymbolTables::full, [&](const ElfW(Sym) & symbol, const char* name) {
         if (symbol.st_shndx == SHN_UNDEF || symbol.st_size == 0 || name == nullptr) return false;
-        std::string text = comm::demangle_all(name);
+        std::string text = diagnostics::demangle_all(name);
         if (is_programs(text)) found.push_back({symbol.st_value, symbol.st_size, std::move(text)});
         return false;
       });

@@ -10,20 +10,21 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "comm/bootstrap/signals_for_main.h"
-#include "mem/signal_dispatch.h"
 #include "runtime/rank/warn.h"
 #include "runtime/report/crash_stack.h"
 #include "runtime/report/suspended_stack.h"
-#include "ult/mutex_record.h"
+#include "traps/signal_dispatch.h"
+#include "ult/sync/mutex_record.h"
 #include "ult/sync_record.h"
 
 namespace kasane::runtime {
 namespace {
 
-using comm::ThreadEntry, comm::ThreadReport;
+using diagnostics::ThreadEntry, diagnostics::ThreadReport;
 using ult::WaitsFor;
 
 constexpr std::size_t kFramesOfThread = 12;
@@ -111,20 +112,20 @@ void on_quit(int signal, siginfo_t* info, void* context) {
 /// program has a handler, or wants to end by it.
 void install_quit_handler() noexcept {
   struct sigaction kernels = {}, seen = {};
-  mem::raw_sigaction(SIGQUIT, nullptr, &kernels);
+  traps::raw_sigaction(SIGQUIT, nullptr, &kernels);
   ::sigaction(SIGQUIT, nullptr, &seen);
   const bool ours = in_this_library(reinterpret_cast<const void*>(seen.sa_handler));
   if (!comm::is_action_for_main(kernels) && seen.sa_handler != SIG_IGN && !ours) return;
   struct sigaction mine = {};
   mine.sa_sigaction = on_quit;
   mine.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
-  mem::raw_sigaction(SIGQUIT, &mine, nullptr);
+  traps::raw_sigaction(SIGQUIT, &mine, nullptr);
 }
 
 /// False: the OS thread did not answer in time.
 bool unwind_running(pid_t os_thread, Backtrace& out) noexcept {
   struct sigaction now = {};
-  if (os_thread == 0 || mem::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_sigaction != on_quit)
+  if (os_thread == 0 || traps::raw_sigaction(SIGQUIT, nullptr, &now) != 0 || now.sa_sigaction != on_quit)
     return false;
   g_sample.trace.count = 0;
   g_sample.of.store(os_thread, std::memory_order_release);  // release: the count
@@ -135,7 +136,7 @@ bool unwind_running(pid_t os_thread, Backtrace& out) noexcept {
   asks.si_ptr = &g_sample;
   if (::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), os_thread, SIGQUIT, &asks) != 0) return false;
   for (int i = 0; i < 100; ++i) {
-    if (g_sample.of.load(std::memory_order_acquire) == 0) {
+    if (g_sample.of.load(std::memory_order_acquire) == 0) {  // acquire: the trace
       out = g_sample.trace;
       leave_out_runtime(out);
       return true;
@@ -162,19 +163,21 @@ void ThreadReporter::note_started() noexcept {
   os_threads_.store(count_os_threads() - pool_.outside_callers(), std::memory_order_relaxed);
 }
 
-void ThreadReporter::serve() noexcept {
+bool ThreadReporter::serve() noexcept {
   const std::uint64_t now = now_ns();
   if (now - looked_ns_ >= kLookEveryNs) {
     looked_ns_ = now;
     look(now);
-    if (alone_ != nullptr) return end_alone(now);
+    if (alone_ != nullptr) end_alone(now);
   }
   // acquire: a step follows what the supervisor saw of the one before; relaxed: our own
   const std::uint32_t asked = own_.asked.load(std::memory_order_acquire);
-  if (asked == own_.done.load(std::memory_order_relaxed)) return;
+  if (asked == own_.done.load(std::memory_order_relaxed)) return false;
+  if (std::exchange(noticed_, asked) != asked) return true;
   look(now);
   asked % 4 == 1 ? list() : describe_all();
   own_.done.store(asked, std::memory_order_release);  // release: the text
+  return false;
 }
 
 void ThreadReporter::look(std::uint64_t now) noexcept {
@@ -201,14 +204,14 @@ void ThreadReporter::end_alone(std::uint64_t now) noexcept {
   warn(text.add("kasane: all threads are blocked:\n"));
   [[maybe_unused]] const auto n = ::write(2, own_.text, own_.text_bytes);
   // relaxed: stored by list()
-  if (own_.doubt.load(std::memory_order_relaxed) == 0) ::_exit(comm::kDeadlockStatus);
+  if (own_.doubt.load(std::memory_order_relaxed) == 0) ::_exit(diagnostics::kDeadlockStatus);
 }
 
 std::uint32_t ThreadReporter::doubt() const noexcept {
   const std::uint32_t of_program = count_os_threads() - pool_.outside_callers();
-  return (of_program != os_threads_.load(std::memory_order_relaxed) ? comm::kDoubtOsThreads : 0) |
-         (handles_signals() ? comm::kDoubtHandlers : 0) | (timer_runs() ? comm::kDoubtTimer : 0) |
-         (other_main_ ? comm::kDoubtMain : 0);
+  return (of_program != os_threads_.load(std::memory_order_relaxed) ? diagnostics::kDoubtOsThreads : 0) |
+         (handles_signals() ? diagnostics::kDoubtHandlers : 0) |
+         (timer_runs() ? diagnostics::kDoubtTimer : 0) | (other_main_ ? diagnostics::kDoubtMain : 0);
 }
 
 void ThreadReporter::list() noexcept {

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "comm/bootstrap/demangle.h"
-#include "comm/bootstrap/source_lines.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "gas/regions.h"
 #include "runtime/report/crash_stack.h"
 #include "runtime/report/places.h"
@@ -36,21 +36,22 @@ std::string_view last_part(std::string_view path) { return path.substr(path.rfin
 
 bool is_header(std::string_view place) {
   const std::string_view file = place.substr(0, place.rfind(':'));
-  return comm::is_library(place) || file.ends_with(".h") || file.ends_with(".hpp") || file.ends_with(".hh");
+  return diagnostics::is_library(place) || file.ends_with(".h") || file.ends_with(".hpp") ||
+         file.ends_with(".hh");
 }
 
 /// Without what tells namesakes in other files or copies of a function apart.
 std::string short_name(const std::string& name) {
-  std::string text = comm::readable_name(name, kLongestDemangled);
+  std::string text = diagnostics::readable_name(name, kLongestDemangled);
   for (const std::string_view part : {"(anonymous namespace)::", "{anonymous}::"})
     for (std::size_t at; (at = text.find(part)) != std::string::npos;) text.erase(at, part.size());
   text.resize(std::min(text.find(" [clone "), text.size()));
-  return text.size() > kLongestName ? comm::without_arguments(text) : text;
+  return text.size() > kLongestName ? diagnostics::without_arguments(text) : text;
 }
 
 /// described: "function+0x12 (/path/of/object+0x1234)", which is enough where no line is known. Of code that
 /// was inlined the innermost line in a file that is no header; else of one of the program's.
-std::string name_of(std::string_view described, const std::vector<comm::SourceLine>& lines) {
+std::string name_of(std::string_view described, const std::vector<diagnostics::SourceLine>& lines) {
   const std::size_t object = described.rfind(" (");
   if (object == std::string_view::npos) return std::string(described);
   const std::string function(described.substr(0, std::min(object, described.rfind("+0x", object))));
@@ -58,8 +59,9 @@ std::string name_of(std::string_view described, const std::vector<comm::SourceLi
     return function == "??"
                ? std::string(last_part(described.substr(object + 2, described.size() - object - 3)))
                : short_name(function);
-  auto line = std::ranges::find_if_not(lines, is_header, &comm::SourceLine::place);
-  if (line == lines.end()) line = std::ranges::find_if_not(lines, comm::is_library, &comm::SourceLine::place);
+  auto line = std::ranges::find_if_not(lines, is_header, &diagnostics::SourceLine::place);
+  if (line == lines.end())
+    line = std::ranges::find_if_not(lines, diagnostics::is_library, &diagnostics::SourceLine::place);
   if (line == lines.end()) line = lines.begin();
   const bool inlined = line != std::prev(lines.end()) || function == "??";
   return fmt::format("{} {}", short_name(inlined ? line->function : function), last_part(line->place));
@@ -109,26 +111,26 @@ PlaceTables::All PlaceTables::read(comm::Blocking& io, std::uint32_t ranks) cons
   return all;
 }
 
-void name_places(std::vector<Place>& places) {
-  std::erase_if(places, [](const Place& place) { return place.code == 0; });
-  std::ranges::sort(places, std::greater<>(), &Place::ns);
+void name_places(std::vector<TimedPlace>& places) {
+  std::erase_if(places, [](const TimedPlace& place) { return place.code == 0; });
+  std::ranges::sort(places, std::greater<>(), &TimedPlace::ns);
   if (places.size() > kNamed) places.resize(kNamed);
   std::map<std::string, std::vector<std::uint64_t>> addresses;
-  for (const Place& place : places)
+  for (const TimedPlace& place : places)
     if (const auto at = code_in_file(place.code - 1)) addresses[at->file].push_back(at->address);
-  std::map<std::string, std::map<std::uint64_t, std::vector<comm::SourceLine>>> lines;
-  for (const auto& [file, of] : addresses) lines[file] = comm::source_lines(file, of);
-  for (Place& place : places) {
+  std::map<std::string, std::map<std::uint64_t, std::vector<diagnostics::SourceLine>>> lines;
+  for (const auto& [file, of] : addresses) lines[file] = diagnostics::source_lines(file, of);
+  for (TimedPlace& place : places) {
     const auto at = code_in_file(place.code - 1);
     CrashText text;
     describe(text, {place.code, false, 1});
     place.name = name_of({text.data(), text.size()},
-                         at ? lines[at->file][at->address] : std::vector<comm::SourceLine>());
+                         at ? lines[at->file][at->address] : std::vector<diagnostics::SourceLine>());
   }
 }
 
 std::string time_table(std::span<const WorkersTime> of_ranks, std::uint32_t workers,
-                       std::span<const Place> places, std::uint64_t lost_ns) {
+                       std::span<const TimedPlace> places, std::uint64_t lost_ns) {
   WorkersTime all;
   for (const WorkersTime& one : of_ranks) {
     all.all_ns += one.all_ns;
@@ -136,7 +138,7 @@ std::string time_table(std::span<const WorkersTime> of_ranks, std::uint32_t work
   }
   if (all.all_ns == 0) return {};
   std::array<std::map<std::string, std::uint64_t>, kAccounts> by_name;
-  for (const Place& place : places) by_name[index(place.account)][place.name] += place.ns;
+  for (const TimedPlace& place : places) by_name[index(place.account)][place.name] += place.ns;
 
   std::string text = fmt::format("\nwhere the time of {} worker{} went\n", of_ranks.size() * workers,
                                  of_ranks.size() * workers == 1 ? "" : "s");

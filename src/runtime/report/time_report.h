@@ -25,7 +25,7 @@ struct WorkersTime {
 };
 [[nodiscard]] WorkersTime workers_time(const CounterSums&) noexcept;
 
-struct Place {
+struct TimedPlace {
   Account account;
   std::uintptr_t code = 0;  ///< a return address
   std::uint64_t ns = 0;
@@ -41,7 +41,7 @@ class PlaceTables {
   PlaceTables(std::byte* memory, Counters* counters, std::uint32_t workers) noexcept;
 
   struct All {
-    std::vector<Place> places;  ///< of each account and code one, without a name
+    std::vector<TimedPlace> places;  ///< of each account and code one, without a name
     std::uint64_t lost_ns = 0;
   };
   [[nodiscard]] All read(comm::Blocking&, std::uint32_t ranks) const;
@@ -51,11 +51,11 @@ class PlaceTables {
 };
 
 /// Gives names to those that cost most, and leaves out the rest.
-void name_places(std::vector<Place>&);
+void name_places(std::vector<TimedPlace>&);
 
 /// Lines of percentages: of all workers, whose first column sums to 100.0, then of the rank with the largest
 /// part; and below the most expensive places. Those of one name are added. Nothing where no worker has ended.
 [[nodiscard]] std::string time_table(std::span<const WorkersTime> of_ranks, std::uint32_t workers,
-                                     std::span<const Place>, std::uint64_t lost_ns);
+                                     std::span<const TimedPlace>, std::uint64_t lost_ns);
 
 }  // namespace kasane::runtime

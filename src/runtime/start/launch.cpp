@@ -16,10 +16,10 @@
 #include "comm/bootstrap/signals_for_main.h"
 #include "comm/bootstrap/supervisor.h"
 #include "comm/shm/shm_transport.h"
-#include "mem/signal_dispatch.h"
 #include "mem/space.h"
 #include "runtime/process/output.h"
 #include "runtime/process/streams.h"
+#include "traps/signal_dispatch.h"
 
 namespace kasane::runtime {
 namespace {
@@ -77,7 +77,7 @@ Result<Launched> prepare(Options options, comm::Launcher launcher) {
   return Launched{.options = std::move(options), .job = std::move(*job), .space_base = *base};
 }
 
-void become(const Launched& launched, Rank rank, const comm::JobStatus* status) {
+void become(const Launched& launched, Rank rank, const diagnostics::JobStatus* status) {
   set_process_rank(rank);
   set_process({.rank = rank,
                .ranks = launched.job.ranks,
@@ -96,12 +96,12 @@ void become(const Launched& launched, Rank rank, const comm::JobStatus* status) 
 void let_user_signals_pass(bool yes) {
   for (const int s : {SIGUSR1, SIGUSR2}) {
     struct sigaction now = {};
-    if (mem::raw_sigaction(s, nullptr, &now) != 0) continue;
+    if (traps::raw_sigaction(s, nullptr, &now) != 0) continue;
     // Else the program has a handler of its own (from a static object's constructor).
     if (yes ? now.sa_handler != SIG_DFL : !comm::is_action_for_main(now)) continue;
     constexpr struct sigaction kDefault = {};
     const struct sigaction next = yes ? comm::action_for_main() : kDefault;
-    mem::raw_sigaction(s, &next, nullptr);
+    traps::raw_sigaction(s, &next, nullptr);
   }
 }
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "comm/bootstrap/demangle.h"
-#include "comm/bootstrap/source_lines.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/source_lines.h"
 #include "runtime/rank/program_objects.h"
 #include "runtime/rank/symbols.h"
 #include "runtime/report/crash_stack.h"
@@ -66,9 +66,9 @@ std::vector<AddressRange> copied(const Image& image, std::span<const Image> libr
   return ranges;
 }
 
-/// The windows of one writable segment, without its read-only pages and without pages that hold copies.
-void add_windows(const Image& image, const ElfW(Phdr) & segment, AddressRange relro,
-                 const std::vector<AddressRange>& copies, std::vector<mem::Window>& windows) {
+/// The parts one writable segment, without its read-only pages and without pages that hold copies.
+void add_parts(const Image& image, const ElfW(Phdr) & segment, AddressRange relro,
+               const std::vector<AddressRange>& copies, std::vector<mem::ViewPart>& parts) {
   AddressRange rest{down_to_page(image.base + segment.p_vaddr),
                     up_to_page(image.base + segment.p_vaddr + segment.p_memsz)};
   if (relro.holds(rest.begin)) rest.begin = relro.end;
@@ -85,9 +85,9 @@ void add_windows(const Image& image, const ElfW(Phdr) & segment, AddressRange re
     if (last) page = rest.end;
     while (page < rest.end && !holds_copy(page)) page += kImagePage;
     if (page == begin) break;
-    windows.push_back({.at = reinterpret_cast<std::byte*>(begin),
-                       .bytes = page - begin,
-                       .filled = filled > begin ? std::min(filled, page) - begin : 0});
+    parts.push_back({.at = reinterpret_cast<std::byte*>(begin),
+                     .bytes = page - begin,
+                     .filled = filled > begin ? std::min(filled, page) - begin : 0});
   }
 }
 
@@ -98,10 +98,10 @@ bool is_compilers(std::string_view name) noexcept {
   return name.starts_with("__") || name.starts_with("DW.ref.") || name == "completed.0";
 }
 
-/// Variables of the program in writable pages that are neither read-only nor in a window, but for the copies.
+/// Variables of the program in writable pages that are neither read-only nor in a part, but for the copies.
 std::vector<std::string> others(const Image& image, AddressRange relro,
                                 const std::vector<AddressRange>& copies,
-                                const std::vector<mem::Window>& windows) {
+                                const std::vector<mem::ViewPart>& parts) {
   std::vector<std::string> names;
   const auto writable = [&](std::uintptr_t a) {
     return std::ranges::any_of(image.headers, [&](const ElfW(Phdr) & h) {
@@ -113,7 +113,7 @@ std::vector<std::string> others(const Image& image, AddressRange relro,
   };
   const auto is_shared = [&](std::uintptr_t a) {
     return std::ranges::any_of(
-        windows, [&](const mem::Window& w) { return a - reinterpret_cast<std::uintptr_t>(w.at) < w.bytes; });
+        parts, [&](const mem::ViewPart& w) { return a - reinterpret_cast<std::uintptr_t>(w.at) < w.bytes; });
   };
   for_each_symbol(MappedFile(image.file), STT_OBJECT, SymbolTables::full,
                   [&](const ElfW(Sym) & symbol, const char* name) {
@@ -121,17 +121,17 @@ std::vector<std::string> others(const Image& image, AddressRange relro,
                     const std::uintptr_t at = image.base + symbol.st_value;
                     const bool all = is_shared(at) && is_shared(at + symbol.st_size - 1);
                     if (writable(at) && !relro.holds(at) && !is_copy(at) && !all)
-                      names.push_back(comm::demangle_all(name));
+                      names.push_back(diagnostics::demangle_all(name));
                     return false;
                   });
   std::ranges::sort(names);
   return names;
 }
 
-void add_windows(const Image& image, AddressRange relro, const std::vector<AddressRange>& copies,
-                 std::vector<mem::Window>& windows) {
+void add_parts(const Image& image, AddressRange relro, const std::vector<AddressRange>& copies,
+               std::vector<mem::ViewPart>& parts) {
   for (const auto& h : image.headers)
-    if (h.p_type == PT_LOAD && (h.p_flags & PF_W) != 0) add_windows(image, h, relro, copies, windows);
+    if (h.p_type == PT_LOAD && (h.p_flags & PF_W) != 0) add_parts(image, h, relro, copies, parts);
 }
 
 /// Why the variables of the executable cannot be shared; empty: they can.
@@ -205,12 +205,12 @@ ProgramVariables variables_of_program() {
   if (!found.refusal.empty()) return found;
   const AddressRange relro = read_only(executable);
   const std::vector<AddressRange> copies = copied(executable, libraries, found.copies);
-  add_windows(executable, relro, copies, found.shared);
+  add_parts(executable, relro, copies, found.shared);
   found.kept_private = others(executable, relro, copies, found.shared);
-  for (const Image& library : libraries) add_windows(library, read_only(library), {}, found.shared);
-  if (found.shared.size() > mem::AddressMap::kMostWindows) {
+  for (const Image& library : libraries) add_parts(library, read_only(library), {}, found.shared);
+  if (found.shared.size() > mem::AddressMap::kMostOtherParts) {
     found.refusal = fmt::format("they lie in {} ranges of memory, and {} can be shared", found.shared.size(),
-                                mem::AddressMap::kMostWindows);
+                                mem::AddressMap::kMostOtherParts);
     found.shared.clear();
   }
   return found;
@@ -264,7 +264,7 @@ std::string user_of(const ProgramVariables::Copy& copy) {
       CrashText text;
       describe(text, {.address = at, .exact = true, .times = 1});
       if (text.data()[0] != '?')
-        return comm::with_source_lines(comm::demangle_all({text.data(), text.size()}));
+        return diagnostics::with_source_lines(diagnostics::demangle_all({text.data(), text.size()}));
     }
   }
   return {};
@@ -283,8 +283,8 @@ std::string private_variables_text(const ProgramVariables& found) {
   };
   const auto copy_and_user = [](const ProgramVariables::Copy& copy) {
     const std::string user = user_of(copy);
-    return user.empty() ? comm::demangle_all(copy.name)
-                        : fmt::format("{}, which {} uses", comm::demangle_all(copy.name), user);
+    return user.empty() ? diagnostics::demangle_all(copy.name)
+                        : fmt::format("{}, which {} uses", diagnostics::demangle_all(copy.name), user);
   };
   return fmt::format(
       "each rank has its own of these variables: {}. They share a page with a copy of {}. That code, of the "

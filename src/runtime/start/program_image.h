@@ -4,7 +4,7 @@
 // variables can be global memory, and the program is constructed once, on the rank that runs main.
 //
 //   object       | code | constants | .data.rel.ro, .got: read-only after the start (RELRO) | .data  .bss |
-//                                                                              └─ the windows of V ──────┘
+//                                                                              └─ the parts of V ───────┘
 //
 // Not shared: a page of the executable that holds a copy of a library's variable (a copy relocation: stdout,
 // std::cout, environ, of a program that was compiled without -mno-direct-extern-access). Each rank's
@@ -26,7 +26,7 @@ namespace kasane::runtime {
 
 struct ProgramVariables {
   /// Whole OS pages, not placed yet; of each object in ascending order.
-  std::vector<mem::Window> shared;
+  std::vector<mem::ViewPart> shared;
   /// Variables of the program that lie in pages of it that cannot be shared.
   std::vector<std::string> kept_private;
   struct Copy {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The libraries that --globals-of names: from then on they are parts of the program. Their variables are
-// windows of V like the executable's, and they are constructed and destroyed with it (program_image.h).
+// parts of V like the executable's, and they are constructed and destroyed with it (program_image.h).
 //
 // The dynamic loader would construct them before __libc_start_main, on each rank. So they are chosen in
 // .preinit_array, before the constructors of all libraries.

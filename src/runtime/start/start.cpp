@@ -14,7 +14,7 @@
 //                destructors of the program, the end of the job, destructors of libraries
 //              on other ranks: serves until main has ended → exit()
 //
-// Where the variables are each rank's own (--globals private, or no windows), all ranks construct the
+// Where the variables are each rank's own (--globals private, or none in V), all ranks construct the
 // program.
 //
 // Code that runs in .preinit_array depends on no constructor, and libc has not read the environment yet.
@@ -135,7 +135,7 @@ void end_job(int status, void*) {
   Runtime* const runtime = Runtime::current();
   if (runtime == nullptr) return;
   const ult::RuntimeSection section;
-  set_phase(comm::Phase::ended);
+  set_phase(diagnostics::Phase::ended);
   runtime->shut_down();
   const int end = status_of_job(*runtime, status);
   if (end == status && !runtime->threads_remain()) return;
@@ -242,12 +242,12 @@ int rank_main(int argc, char** argv, char** envp) {
     return make_runtime();
   }();
   if (by_mpi && process().main_here) let_user_signals_pass(false);
-  set_phase(comm::Phase::running);
+  set_phase(diagnostics::Phase::running);
   if (process().main_here) runtime.run_main(program_main, argc, argv, envp);
   if (!runtime.shares_variables()) construct(argc, argv, envp);
   install_exit_check();
   runtime.serve();
-  set_phase(comm::Phase::ended);
+  set_phase(diagnostics::Phase::ended);
   return 0;
 }
 

@@ -15,8 +15,8 @@ int kasane_start_main(int (*main)(int, char**, char**), int argc, char** argv, v
                       void (*rtld_fini)(), void* stack_end);
 /// Before all others: the bytes that <kasane/built_with.h> left in the program's object files.
 void kasane_start_built_with(const char* begin, const char* end) noexcept;
-/// Likewise: a runtime::StaticResults among the program's variables.
+/// Before kasane_start_process(): a runtime::StaticResults among the program's variables.
 void kasane_start_static_results(void* results) noexcept;
-/// Likewise: a runtime::LibraryWords.
+/// Before kasane_start_process(): a runtime::LibraryWords.
 void kasane_start_library_words(void* words) noexcept;
 }

@@ -20,7 +20,8 @@
 #include <vector>
 
 #include "comm/blocking.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
+#include "comm/collectives/over_transport.h"
 #include "comm/out_of_band.h"
 #include "comm/shm/shm_transport.h"
 #include "comm/ucx/ucx_transport.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <tuple>
 
-#include "comm/collective_cells.h"
+#include "comm/collectives/cells.h"
 #include "multi/comm/every_transport.h"
 #include "multi/comm_collectives/oracle.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "comm/collective_schedule.h"
+#include "comm/collectives/schedule.h"
 
 namespace kasane::comm::test {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/blocking.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/session/session.h"
 #include "support/service_thread.h"
 

@@ -57,8 +57,8 @@ TEST_P(CoherenceTest, FalselySharedBytesOfOneBlockAllSurvive) {
       for (std::size_t i = raw(m.rank()); i < 4096; i += ranks)
         bytes[i] = static_cast<unsigned char>(round + i);
       m.collectives.barrier();
-      for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
-      m.coherence->acquire_noticed(m.context());
+      for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->fences.ask_release(m.context(), Rank{r});
+      m.coherence->fences.acquire_noticed(m.context());
       m.collectives.barrier();
       for (std::size_t i = 0; i < 4096; ++i)
         ASSERT_EQ(bytes[i], static_cast<unsigned char>(round + i)) << "byte " << i << " round " << round;
@@ -115,7 +115,7 @@ TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
         ADD_FAILURE() << "nothing to release";
       } else {
         const Sums releases = fences_of_four(
-            m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->release_all(c); },
+            m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->fences.release_all(c); },
             &Counters::releases, &Counters::releases_combined);
         EXPECT_EQ(releases, Sums(2, 2)) << "led, combined";
       }
@@ -124,7 +124,7 @@ TEST_P(CoherenceTest, FencesOfTheWorkersOfARankCombine) {
         ADD_FAILURE() << "nothing to drop";
       } else {
         const Sums acquires = fences_of_four(
-            m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->acquire_all(c); },
+            m, mem::block_of(at), [&](dsm::ThreadContext& c) { m.coherence->fences.acquire_all(c); },
             &Counters::acquires, &Counters::acquires_combined);
         EXPECT_EQ(acquires, Sums(2, 2)) << "led, combined";
       }
@@ -156,9 +156,9 @@ TEST_P(CoherenceTest, SweepsThatComeAgainFaultOnce) {
       if (raw(m.rank()) < 2) {
         for (std::uint64_t b = 0; b < kBlocks; ++b) words[b * kWords + 8 * raw(m.rank())] = epoch + b;
       }
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       if (raw(m.rank()) < 2) {
         for (std::uint64_t b = 0; b < kBlocks; ++b)
           ASSERT_EQ(words[b * kWords + 8 * (1 - raw(m.rank()))], epoch + b);
@@ -205,7 +205,7 @@ TEST_P(CoherenceTest, ADirectPutIsTold) {
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(m.page_bytes) : 0);
     auto* word = m.at<std::uint64_t>(data);
     if (raw(m.rank()) == 0) *word = 1'000;
-    m.coherence->release_all(m.context());
+    m.coherence->fences.release_all(m.context());
     m.collectives.barrier();
     for (std::uint64_t round = 0; round < 8; ++round) {
       const Rank putter{static_cast<std::uint32_t>(round % ranks)};
@@ -214,7 +214,7 @@ TEST_P(CoherenceTest, ADirectPutIsTold) {
       if (m.rank() == putter) {
         const std::uint64_t value = 1'001 + round;
         ASSERT_TRUE(gas::put(m.context().io, *m.access, data, &value, sizeof value).has_value());
-        m.coherence->acquire_noticed(m.context());
+        m.coherence->fences.acquire_noticed(m.context());
         ASSERT_EQ(*word, value);
       }
       m.collectives.barrier();
@@ -241,9 +241,9 @@ TEST_P(CoherenceTest, PlacementsAreOwnedAsAsked) {
       const std::size_t n = pages * m.page_bytes / 4;
       for (std::size_t i = raw(m.rank()); i < n; i += m.transport->ranks())
         words[i] = static_cast<std::uint32_t>(i * 7);
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(words[i], i * 7);
       m.collectives.barrier();
       if (raw(m.rank()) == m.transport->ranks() - 1) m.heap->free(m.context().io, gas::Heap::kShared, data);
@@ -295,7 +295,7 @@ TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
             m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
         auto* words = m.at<std::uint64_t>(data);
         if (raw(m.rank()) == 0) std::fill_n(words, kWords, 7);
-        m.coherence->release_all(m.context());
+        m.coherence->fences.release_all(m.context());
         m.collectives.barrier();
         std::uint64_t rounds = 0;
         if (raw(m.rank()) == 1) {
@@ -305,9 +305,9 @@ TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
           for (std::uint64_t before = ~std::uint64_t{0}; before != faults() && rounds < 100'000;
                ++rounds) {  // until one costs nothing
             before = faults();
-            m.coherence->acquire_all(m.context());
+            m.coherence->fences.acquire_all(m.context());
             for (std::uint64_t i = 0; i < kWords; ++i) words[i] += 1;
-            m.coherence->release_all(m.context());
+            m.coherence->fences.release_all(m.context());
           }
           EXPECT_LT(rounds, 100'000u);
           for (std::uint64_t p = 0; p < kPages; ++p)
@@ -316,7 +316,7 @@ TEST_P(CoherenceTest, AnArrayThatOneRankUsesBecomesItsOwn) {
                 1u);
         }
         rounds = m.broadcast(Rank{1}, rounds);
-        m.coherence->acquire_all(m.context());
+        m.coherence->fences.acquire_all(m.context());
         for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(words[i], 7 + rounds);
         m.collectives.barrier();
       },
@@ -367,17 +367,17 @@ TEST_P(CoherenceTest, RanksThatTakeTurnsLoseNothingToPagesThatMove) {
             m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(kPages * mem::kPageBytes) : 0);
         auto* words = m.at<std::uint64_t>(data);
         if (raw(m.rank()) == 0) std::fill_n(words, kWords, 0);
-        m.coherence->release_all(m.context());
+        m.coherence->fences.release_all(m.context());
         m.collectives.barrier();
         for (std::uint64_t round = 0; round < 40 * ranks; ++round) {
-          m.coherence->acquire_all(m.context());
+          m.coherence->fences.acquire_all(m.context());
           if (round % ranks == raw(m.rank())) {
             for (std::uint64_t i = 0; i < kWords; i += 64) {
               ASSERT_EQ(words[i], round);
               ++words[i];
             }
           }
-          m.coherence->release_all(m.context());
+          m.coherence->fences.release_all(m.context());
           m.collectives.barrier();
         }
       },
@@ -406,7 +406,7 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
                   .has_value());
       }
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint64_t p = me; p < pages; p += ranks) {
         const std::uint64_t at = data + p * mem::kPageBytes + 128;
         auto* word = m.at<std::uint64_t>(at);
@@ -418,16 +418,16 @@ TEST_P(CoherenceTest, UntouchedPagesBelongToWhoeverTouchesThemFirst) {
             *word = value;
             break;
           case 2:
-            ASSERT_TRUE(!m.coherence->pin(m.context(), at, 8, dsm::Use::read_write));
+            ASSERT_TRUE(!m.coherence->views.pin(m.context(), at, 8, dsm::Use::read_write));
             *word = value;
-            m.coherence->unpin(m.context(), at, 8);
+            m.coherence->views.unpin(m.context(), at, 8);
             break;
           default: ASSERT_TRUE(gas::put(m.context().io, *m.access, at, &value, sizeof value).has_value());
         }
       }
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint64_t p = 0; p < pages; ++p) {
         const std::uint64_t at = data + p * mem::kPageBytes + 128;
         const auto where = m.directory->lookup(m.context().io, m.directory->pages().page_of(at));
@@ -463,7 +463,7 @@ TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
                   .has_value());
       }
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint64_t p = 0; p < 16; ++p) {
         const std::uint64_t at = data + p * mem::kPageBytes + me * 8;
         const std::uint64_t value = p * 100 + round;
@@ -473,9 +473,9 @@ TEST_P(CoherenceTest, ManyMayTouchAPageFirst) {
           ASSERT_TRUE(gas::put(m.context().io, *m.access, at, &value, sizeof value).has_value());
         }
       }
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint64_t p = 0; p < 16; ++p) {
         for (std::uint32_t r = 0; r < ranks; ++r)
           ASSERT_EQ(*m.at<std::uint64_t>(data + p * mem::kPageBytes + r * 8), p * 100 + round)
@@ -498,10 +498,10 @@ TEST_P(CoherenceTest, APageMovesWithItsUnreleasedNeighboursBytes) {
         ASSERT_TRUE(
             m.mover->bring(m.context().io, m.pages().page_of(data), {data, data + m.page_bytes}).has_value());
       }
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
       EXPECT_EQ(raw(m.directory->lookup(m.context().io, m.pages().page_of(data)).owner), round % ranks);
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint32_t r = 0; r < ranks; ++r) ASSERT_EQ(bytes[r], round) << "byte of rank " << r;
       m.collectives.barrier();
     }
@@ -538,9 +538,9 @@ TEST_P(CoherenceTest, APageArrivesInRunsBetweenBlocksThatAreDirtyHere) {
           ASSERT_TRUE(m.mover->bring(m.context().io, page, live).has_value());
       }
       m.collectives.barrier();
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint64_t b = 0; b < blocks; ++b) {
         ASSERT_EQ(bytes[b * mem::kBlockBytes + 50 + b % 50], mark) << "block " << b << " round " << round;
         if (!dirty(b, round)) continue;
@@ -585,9 +585,9 @@ TEST_P(CoherenceTest, PagesMoveWhileTheirOwnersTouchThemForTheFirstTime) {
       work(2 * raw(m.rank()));
       second.join();
       m.collectives.barrier();
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       for (std::uint64_t b = 0; b < blocks; ++b) {
         for (unsigned worker = 0; worker < 2 * ranks; ++worker)
           ASSERT_EQ(*cell(b, worker), round) << "block " << b << " worker " << worker;
@@ -604,18 +604,18 @@ TEST_P(CoherenceTest, PinnedBlocksStayThroughFencesAndSeeOthersBytes) {
     const auto ranks = m.transport->ranks();
     const std::uint64_t data = m.broadcast(Rank{0}, raw(m.rank()) == 0 ? m.allocate(8192) : 0);
     auto* bytes = m.at<unsigned char>(data);
-    ASSERT_TRUE(!m.coherence->pin(m.context(), data, 8192, dsm::Use::read_write));
+    ASSERT_TRUE(!m.coherence->views.pin(m.context(), data, 8192, dsm::Use::read_write));
     for (unsigned round = 1; round <= 10; ++round) {
       for (std::size_t i = raw(m.rank()); i < 8192; i += ranks)
         bytes[i] = static_cast<unsigned char>(round * 3 + i);
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
       m.collectives.barrier();
-      m.coherence->acquire_all(m.context());
+      m.coherence->fences.acquire_all(m.context());
       EXPECT_EQ(m.context().counters.faults_write.load(), 0u);
       for (std::size_t i = 0; i < 8192; ++i) ASSERT_EQ(bytes[i], static_cast<unsigned char>(round * 3 + i));
       m.collectives.barrier();
     }
-    m.coherence->unpin(m.context(), data, 8192);
+    m.coherence->views.unpin(m.context(), data, 8192);
   });
 }
 
@@ -639,7 +639,7 @@ TEST_P(CoherenceTest, MemoryFreedHereIsReusedThereWithoutOldBytes) {
       }
       std::memset(m.at<char>(again), 'n', 48);
       m.collectives.barrier();
-      m.coherence->release_all(m.context());  // of an old 'x', if it were still there
+      m.coherence->fences.release_all(m.context());  // of an old 'x', if it were still there
       m.collectives.barrier();
       for (int i = 0; i < 48; ++i) ASSERT_EQ(m.at<char>(again)[i], 'n');
       m.collectives.barrier();
@@ -740,8 +740,8 @@ TEST_P(CoherenceTest, CountersUnderALockSurviveMovesOfTheirPage) {
     work(0);
     second.join();
     m.collectives.barrier();
-    for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->ask_release(m.context(), Rank{r});
-    m.coherence->acquire_all(m.context());
+    for (std::uint32_t r = 0; r < ranks; ++r) m.coherence->fences.ask_release(m.context(), Rank{r});
+    m.coherence->fences.acquire_all(m.context());
     for (int k = 0; k < 4; ++k)
       EXPECT_EQ(m.at<std::uint64_t>(data)[(k * 2048) % 16384 / 2], rounds * 2u * ranks);
     m.collectives.barrier();

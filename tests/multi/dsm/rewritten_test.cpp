@@ -15,9 +15,9 @@ KASANE_ON_RANKS_AND_PAGES(Rewritten);
 
 /// As a barrier of the program does: one release and one acquire a rank.
 void cross_each_other(RankMemory& m) {
-  m.coherence->release_all(m.context());
+  m.coherence->fences.release_all(m.context());
   m.collectives.barrier();
-  m.coherence->acquire_noticed(m.context());
+  m.coherence->fences.acquire_noticed(m.context());
   m.collectives.barrier();
 }
 
@@ -68,7 +68,7 @@ TEST_P(Rewritten, WhoStopsIsProtectedAgainAndTellsOfALaterStore) {
       }
       m.collectives.barrier();
       if (me != 0) {
-        EXPECT_NE(m.coherence->state(mem::block_of(at)).access, mem::Access::write);
+        EXPECT_NE(m.coherence->blocks.state(mem::block_of(at)).access, mem::Access::write);
       }
     }
     m.collectives.barrier();

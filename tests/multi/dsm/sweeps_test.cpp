@@ -83,7 +83,7 @@ void on_blocks_of_another(test::RanksAndPages parameter, std::uint64_t blocks, c
     m.collectives.barrier();
     if (raw(m.rank()) == 1) {
       const auto epoch = [&](const auto& work) {
-        m.coherence->acquire_all(m.context());
+        m.coherence->fences.acquire_all(m.context());
         const Counts before = counts(m);
         work();
         const Counts after = counts(m);
@@ -123,7 +123,7 @@ TEST_P(Sweeps, StoresTakeFewFaultsAndTwinsOfWhatIsChanged) {
         });
         EXPECT_EQ(cost.stores, p.faults(m.page_bytes, i != 0)) << stride << ", epoch " << i;
         EXPECT_EQ(cost.with_twins, p.blocks.size()) << stride << ", epoch " << i;
-        m.coherence->release_all(m.context());
+        m.coherence->fences.release_all(m.context());
         const auto* owners = m.transport->mapped(Rank{0}, gas::kFrames);
         for (const std::uint64_t b : p.blocks) {
           std::uint64_t words[2];
@@ -183,7 +183,7 @@ TEST_P(Sweeps, EndWhereTheOwnPagesBegin) {
         });
         EXPECT_EQ(stored.with_twins, p.blocks.size()) << stride << ", epoch " << i;
         for (std::uint64_t b = kSwept; b < 2 * kSwept; ++b) ASSERT_EQ(*block(b), b);
-        m.coherence->release_all(m.context());
+        m.coherence->fences.release_all(m.context());
       }
     });
   }
@@ -249,7 +249,7 @@ TEST_P(Sweeps, OfStoresAreKnownByTheBlocksBelow) {
           // of a stream 1, 2, 4 and 8 blocks
           EXPECT_EQ(cost.stores, kStreams * (m.page_bytes > mem::kBlockBytes ? 4 : kLength)) << i;
           EXPECT_EQ(cost.with_twins, kStreams * kLength) << i;
-          m.coherence->release_all(m.context());
+          m.coherence->fences.release_all(m.context());
           const auto* owners = m.transport->mapped(Rank{0}, gas::kFrames);
           for (std::uint64_t b = 0; b < kStreams * kApart; ++b) {
             std::uint64_t words[2];
@@ -276,7 +276,7 @@ TEST_P(Sweeps, WhatIsStoredToAtRandomBringsLittle) {
       });
       EXPECT_LE(cost.stores, kStored);
       EXPECT_LE(cost.with_twins, kStored + kStored / 8) << "epoch " << i;
-      m.coherence->release_all(m.context());
+      m.coherence->fences.release_all(m.context());
     }
   });
 }

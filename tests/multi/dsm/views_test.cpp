@@ -27,9 +27,9 @@ class View {
  public:
   View(RankMemory& m, std::uint64_t offset, std::size_t bytes, Use use)
       : m_(m), offset_(offset), bytes_(bytes) {
-    KASANE_CHECK(!m.coherence->pin(m.context(), offset, bytes, use));
+    KASANE_CHECK(!m.coherence->views.pin(m.context(), offset, bytes, use));
   }
-  ~View() { m_.coherence->unpin(m_.context(), offset_, bytes_); }
+  ~View() { m_.coherence->views.unpin(m_.context(), offset_, bytes_); }
   View(const View&) = delete;
   View& operator=(const View&) = delete;
 
@@ -132,8 +132,8 @@ TEST_P(ViewTest, IntervalsThatMeetInOneBlockLoseNothing) {
             }
             words[k] = round;
           }
-          if (what == 1) m.coherence->release_all(m.context());
-          if (what == 2) m.coherence->acquire_noticed(m.context());
+          if (what == 1) m.coherence->fences.release_all(m.context());
+          if (what == 2) m.coherence->fences.acquire_noticed(m.context());
         }
       };
       std::thread second([&] {
@@ -156,11 +156,11 @@ TEST_P(ViewTest, OfWhatIsNotAllocatedPinsNothing) {
     for (std::uint64_t page = beyond; page < beyond + m.page_bytes; page += m.page_bytes) {
       if (m.directory->lookup(m.context().io, m.pages().page_of(page)).allocated) return;
     }
-    const auto wild = m.coherence->pin(m.context(), data, m.page_bytes + 4096, Use::read_write);
+    const auto wild = m.coherence->views.pin(m.context(), data, m.page_bytes + 4096, Use::read_write);
     ASSERT_TRUE(wild.has_value());
     EXPECT_EQ(mem::offset_of(*wild), beyond);
     for (std::uint64_t at = data; at < beyond + 4096; at += 4096)
-      EXPECT_EQ(m.coherence->state(mem::block_of(at)).pins, 0u);
+      EXPECT_EQ(m.coherence->blocks.state(mem::block_of(at)).pins, 0u);
   });
 }
 
@@ -215,8 +215,8 @@ TEST_P(ViewTest, DiscardedBytesAreNotSent) {
         std::fill_n(bytes, kBytes / 2, 'b');
       }
       std::fill_n(bytes + kBytes / 2, kBytes / 2, 'b');
-      m.coherence->discard(m.context().io, data + 4096,
-                           2 * 4096 + 100);  // a whole one of each kind, and a part of one with a twin
+      m.coherence->moves.discard(m.context().io, data + 4096,
+                                 2 * 4096 + 100);  // a whole one of each kind, and a part of one with a twin
     }
     cross_all(m);
     const bool own = raw(m.rank()) == 0 && ranks == 1;

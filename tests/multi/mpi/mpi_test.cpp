@@ -376,7 +376,8 @@ void handle_fault(int, siginfo_t*, void*) {
 
 TEST(Mpi, EveryCallMayBeMadeFromAFaultHandlerAndLeavesHalfOfItsStack) {
   on_every_rank([](Env& env) {
-    constexpr std::size_t kStack = 64 * 1024;  // what the runtime gives its fault handlers (mem/alt_stack.h)
+    constexpr std::size_t kStack =
+        64 * 1024;  // what the runtime gives its fault handlers (traps/alt_stack.h)
     constexpr std::byte kUntouched{0xA5};
     std::vector<std::byte> stack(kStack, kUntouched);
     stack_t alternate{}, before{};

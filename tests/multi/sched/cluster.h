@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/counters.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "gas/regions.h"
 #include "sched/sched.h"

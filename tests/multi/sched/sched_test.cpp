@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "multi/sched/cluster.h"
-#include "ult/barrier.h"
-#include "ult/condition_variable.h"
-#include "ult/mutex.h"
+#include "ult/sync/barrier.h"
+#include "ult/sync/condition_variable.h"
+#include "ult/sync/mutex.h"
 #include "unit/ult/harness.h"
 
 namespace kasane::sched::test {

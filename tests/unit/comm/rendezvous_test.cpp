@@ -23,7 +23,7 @@
 #include <mutex>
 #include <thread>
 
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/shm/shm_transport.h"
 #include "support/thread_ranks.h"
 

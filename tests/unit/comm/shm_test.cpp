@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "comm/blocking.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 
 namespace kasane::comm::shm {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "comm/batch.h"
 #include "comm/blocking.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
 #include "comm/requests.h"
 #include "support/sim/sim.h"
 

@@ -2,7 +2,7 @@
 // Schedules without any communication: all members' steps are carried out in this thread, in random orders,
 // and the results compared with one loop over all members. Sends read their buffer, and receives fill theirs,
 // at any moment of their round, as long messages do.
-#include "comm/collective_schedule.h"
+#include "comm/collectives/schedule.h"
 
 #include <gtest/gtest.h>
 

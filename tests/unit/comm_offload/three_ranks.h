@@ -14,7 +14,8 @@
 #include <thread>
 
 #include "comm/blocking.h"
-#include "comm/collectives.h"
+#include "comm/collectives/collectives.h"
+#include "comm/collectives/over_transport.h"
 #include "comm/command.h"
 #include "comm/out_of_band.h"
 #include "comm/shm/shm_transport.h"

@@ -51,7 +51,7 @@ TEST_P(PackedRelease, OneMessageToEachOwner) {
       for (std::uint32_t owner = 1; owner < kRanks; ++owner)
         ranks[0].write(contexts[0], place(owner, b), &mine, 1);
     }
-    ranks[0].coherence->release_all(contexts[0]);
+    ranks[0].coherence->fences.release_all(contexts[0]);
     for (std::uint64_t b = 0; b < kBlocks; ++b) {  // arrived, when release_all() has returned
       for (std::uint32_t owner = 1; owner < kRanks; ++owner)
         EXPECT_EQ(static_cast<char>(*ranks[owner].space.a(place(owner, b))), 'x') << owner << " " << b;

@@ -149,18 +149,21 @@ TEST_F(Trips, AReadKnowsWhetherItsPageStood) {
 TEST_F(Trips, AReadByTheDirectorySeesAnEvictionBegin) {
   job.on(1, [](SimRank& here, comm::Blocking& io) {
     const auto found = here.addresses->find(io, kPage);
-    const Location before = here.directory->lookup(io, kPage);
-    const MoveStep step = begin_move(before, before.owner);
-    ASSERT_EQ(step.verdict, MoveVerdict::already_there);
-    ASSERT_TRUE(here.directory->replace(io, kPage, before, step.claimed));
+    PageLock lock(*here.directory, kPage);
+    ASSERT_TRUE(lock.try_lock(io));
+    ASSERT_EQ(begin_move(lock.found(), lock.found().owner).verdict, MoveVerdict::already_there);
+    EXPECT_FALSE(PageLock(*here.directory, kPage).try_lock(io));
     EXPECT_TRUE(here.addresses->stood(io, kPage, found));  // busy alone moves no byte
-    const Location evicting = begin_evict(step.claimed);
-    ASSERT_TRUE(here.directory->replace(io, kPage, step.claimed, evicting));
+    lock.store(io, begin_evict(lock.now()));
     EXPECT_FALSE(here.addresses->stood(io, kPage, found));
-    ASSERT_TRUE(here.directory->replace(io, kPage, evicting, end_evict(evicting)));
-    EXPECT_FALSE(readable(here.directory->lookup(io, kPage)));
-    EXPECT_EQ(begin_move(here.directory->lookup(io, kPage), Rank{0}).verdict, MoveVerdict::on_ssd);
-    ASSERT_TRUE(here.directory->replace(io, kPage, end_evict(evicting), end_page_in(end_evict(evicting))));
+    EXPECT_TRUE(lock.held());
+    lock.store(io, end_evict(lock.now()));
+    EXPECT_FALSE(lock.held());
+    const Location evicted = here.directory->lookup(io, kPage);
+    EXPECT_EQ(evicted, lock.now());
+    EXPECT_FALSE(readable(evicted));
+    EXPECT_EQ(begin_move(evicted, Rank{0}).verdict, MoveVerdict::on_ssd);
+    ASSERT_TRUE(here.directory->replace(io, kPage, evicted, end_page_in(evicted)));
     EXPECT_FALSE(here.addresses->stood(io, kPage, found));
     EXPECT_TRUE(readable(here.directory->lookup(io, kPage)));
   });

@@ -333,7 +333,7 @@ TEST_F(Drawn, APageInUseComesAllTheSame) {
   here.transport.atomics = 0;
   job.world.spawn(Rank{2}, [&] {
     job.world.waiter().until([&] { return here.transport.atomics >= 2; });  // word 3 was looked at
-    here.unclaim(PageId{3});
+    here.settle(PageId{3}, Settled::as_it_was, {});
   });
   use(2, 3, 4);
   EXPECT_EQ(where(3).owner, Rank{2});

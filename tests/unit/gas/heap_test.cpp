@@ -52,19 +52,14 @@ struct SimRank final : PageBlocks, HeapHooks {
   comm::Blocking io() { return {transport, waiter, &counters}; }
 
   YieldAnswer yield(PageId) noexcept override { return YieldAnswer::yielded; }
-  Claim claim(comm::Blocking& blocking, PageId page) override {
-    blocking.waiter().until([this] { return !claimed; });
-    return try_claim(page);
-  }
-  Claim try_claim(PageId) noexcept override {
+  Claim claim(PageId, ClaimFor, comm::Blocking* waits) override {
+    if (waits != nullptr) waits->waiter().until([this] { return !claimed; });
     if (claimed) return Claim::in_use;
     claimed = true;
     return Claim::taken;
   }
-  void unclaim(PageId) noexcept override { claimed = false; }
-  void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
-  void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
-  void settle(PageId) override { claimed = false; }
+  void merge(comm::Blocking&, std::span<const Arrival>) override {}
+  void settle(PageId, Settled, mem::BlockRange) override { claimed = false; }
   void arm_owned(comm::Blocking&, std::uint64_t, std::size_t) override {}
   void take(comm::Blocking&, std::uint64_t offset, std::size_t bytes) override {
     taken.push_back({offset, offset + bytes});

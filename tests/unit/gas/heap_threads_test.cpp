@@ -28,12 +28,9 @@ class YieldingWaiter final : public comm::Waiter {
 
 struct NoCoherence final : PageBlocks, HeapHooks {
   YieldAnswer yield(PageId) noexcept override { return YieldAnswer::yielded; }
-  Claim claim(comm::Blocking&, PageId) override { return Claim::ours; }
-  Claim try_claim(PageId) noexcept override { return Claim::ours; }
-  void unclaim(PageId) noexcept override {}
-  void begin_merge(comm::Batch&, PageId, ByteRange, Rank) override {}
-  void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
-  void settle(PageId) override {}
+  Claim claim(PageId, ClaimFor, comm::Blocking*) override { return Claim::ours; }
+  void merge(comm::Blocking&, std::span<const Arrival>) override {}
+  void settle(PageId, Settled, mem::BlockRange) override {}
   void arm_owned(comm::Blocking&, std::uint64_t, std::size_t) override {}
   void take(comm::Blocking&, std::uint64_t, std::size_t) override {}
   void discard(comm::Blocking&, std::uint64_t, std::size_t) override {}

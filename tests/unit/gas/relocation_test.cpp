@@ -256,6 +256,61 @@ TEST(HandOver, OnlyAWholePageOnSsdIsHandedOver) {
     EXPECT_EQ(page_in_from(l, kMe, true), PageInFrom::nothing);
 }
 
+// ---- a page's lock ---------------------------------------------------------------------------------------
+
+TEST(PageLock, IsHeldByOneFromBusyToTheNextLocation) {
+  Job job(2, 1);
+  assign(job, 4, 1, 1);
+  job.on(1, [](SimRank& here, comm::Blocking& io) {
+    const Location before = here.directory->lookup(io, PageId{4});
+    PageLock lock(*here.directory, PageId{4});
+    EXPECT_FALSE(lock.held());
+    ASSERT_TRUE(lock.try_lock(io));
+    EXPECT_EQ(lock.found(), before);
+    EXPECT_EQ(lock.now(), here.directory->lookup(io, PageId{4}));
+    PageLock other(*here.directory, PageId{4});
+    EXPECT_FALSE(other.try_lock(io));
+    EXPECT_TRUE(other.found().busy);
+    EXPECT_FALSE(other.try_lock(io, before));
+    PageLock next = std::move(lock);
+    EXPECT_TRUE(!lock.held() && next.held());
+    next.store(io, end_move(next.now(), Rank{1}));
+    EXPECT_FALSE(next.held());
+    EXPECT_EQ(next.now(), here.directory->lookup(io, PageId{4}));
+    EXPECT_EQ(next.now().version, before.version + 1);
+    // a page that is not allocated is locked like others
+    PageLock none(*here.directory, PageId{7});
+    ASSERT_TRUE(none.try_lock(io));
+    {
+      comm::Batch batch(io);
+      none.give_back(batch);
+      none.give_back(batch);
+    }
+    EXPECT_EQ(none.now(), Location{});
+    EXPECT_EQ(here.directory->lookup(io, PageId{7}), Location{});
+  });
+}
+
+TEST(PageLock, ThatIsDroppedOrBrokenEndsTheProgram) {
+  const auto run = [](auto body) {
+    Job job(2, 1);
+    assign(job, 4, 1, 1);
+    job.on(1, [&](SimRank& here, comm::Blocking& io) {
+      PageLock lock(*here.directory, PageId{4});
+      if (lock.try_lock(io)) body(here, io, lock);
+    });
+  };
+  EXPECT_DEATH(run([](SimRank&, comm::Blocking&, PageLock&) {}), "only who has a page's lock");
+  EXPECT_DEATH(run([](SimRank& here, comm::Blocking& io, PageLock& lock) {
+                 const Location back = lock.found();
+                 here.directory->name_fresh(io, PageId{4}, 1, [](PageId) { return Rank{0}; });
+                 lock.store(io, back);
+               }),
+               "only who has a page's lock");
+}
+
+// ---- from SSD --------------------------------------------------------------------------------------------
+
 /// An owner that brings its page in, wholly, when it is asked.
 struct BringsIn final : PageIn {
   void page_in(comm::Blocking& io, std::span<Request> requests) override {

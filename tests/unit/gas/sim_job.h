@@ -60,28 +60,26 @@ struct SimRank final : PageBlocks {
     return refusals != 0 ? (--refusals, YieldAnswer::retry) : YieldAnswer::yielded;
   }
   // one mover of a page and rank at a time, as the bits of its blocks have it
-  Claim claim(comm::Blocking& blocking, PageId page) override {
-    blocking.waiter().until([&] { return !claimed[raw(page)]; });
-    return try_claim(page);
-  }
-  Claim try_claim(PageId page) noexcept override {
+  Claim claim(PageId page, ClaimFor, comm::Blocking* waits) override {
+    if (waits != nullptr) waits->waiter().until([&] { return !claimed[raw(page)]; });
     if (claimed[raw(page)]) return Claim::in_use;
     claimed[raw(page)] = true;
     return Claim::taken;
   }
-  void unclaim(PageId page) noexcept override { claimed[raw(page)] = false; }
-  std::span<std::byte> arrival_frame(PageId page, ByteRange live) noexcept override {
-    const std::uint64_t bytes = directory->pages().bytes_of(page);
-    if (live.empty() || bytes > comm::kMaxAnswer || never_lands) return {};
-    return {frames.data() + raw(page) * bytes, bytes};
+  [[nodiscard]] BlocksHere blocks_here(PageId) const noexcept override {
+    BlocksHere here;
+    here.changed[0] = never_lands;
+    return here;
   }
-  void begin_merge(comm::Batch& batch, PageId, ByteRange live, Rank from) override {
-    batch.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
+  void merge(comm::Blocking& blocking, std::span<const Arrival> arrivals) override {
+    comm::Batch batch(blocking);
+    for (const auto& [page, live, from] : arrivals)
+      batch.read({from, kFrames, live.begin}, frames.data() + live.begin, live.end - live.begin);
   }
-  void end_merge(comm::Blocking&, PageId, ByteRange, Rank) override {}
-  void settle(PageId page) override { claimed[raw(page)] = false; }
-  void begin_entry_update() noexcept override { ++naming; }
-  void end_entry_update(PageId) noexcept override { --naming; }
+  void settle(PageId page, Settled, mem::BlockRange) override { claimed[raw(page)] = false; }
+  void note(PageId, PageNews news) noexcept override {
+    naming += news == PageNews::entry_under_way ? 1 : news == PageNews::entry_written ? -1 : 0;
+  }
 
   CountingTransport transport;
   TurnWaiter waiter;

@@ -95,7 +95,7 @@ TEST(BounceBuffers, WholeLargeFramesAreMadeInPlace) {
   constexpr std::uint64_t kLarge = 64u << 10;
   const Frames frames;
   const auto part = [&](const BounceBuffers& s, std::uint64_t offset, std::uint64_t bytes) {
-    const BounceBuffers::Part p = s.first_part(frames.base(), offset, bytes);
+    const BounceBuffers::FirstRead p = s.first_read(frames.base(), offset, bytes);
     return std::pair(p.bytes, p.staged);
   };
   const auto without = frames.make_buffers();
@@ -143,7 +143,7 @@ TEST(BounceBuffers, APartOfALargeFrameMakesItsOwnBlocksOnly) {
 TEST(BounceBuffers, OtherMemoryIsReadInPlace) {
   const Frames frames;
   const auto buffers = frames.make_buffers();
-  EXPECT_FALSE(buffers->first_part(frames.base() + kBlockBytes, 0, kBlockBytes).staged);
+  EXPECT_FALSE(buffers->first_read(frames.base() + kBlockBytes, 0, kBlockBytes).staged);
 }
 
 class StagedReadTest : public SpillTest {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Eviction policies: what each of them promises, and which pages they keep, on the traces of kasane bench
 // eviction.
-#include "mem/eviction.h"
+#include "mem/eviction_policy.h"
 
 #include <gtest/gtest.h>
 

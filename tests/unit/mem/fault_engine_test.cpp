@@ -19,13 +19,13 @@
 #include <vector>
 
 #include "fixtures.h"
-#include "mem/alt_stack.h"
 #include "mem/block_table.h"
 #include "mem/mappings.h"
 #include "mem/page_tables.h"
-#include "mem/signal_dispatch.h"
 #include "mem/userfaultfd.h"
 #include "older_kernel.h"
+#include "traps/alt_stack.h"
+#include "traps/signal_dispatch.h"
 
 namespace kasane::mem {
 namespace {
@@ -78,8 +78,8 @@ class World {
   }
 };
 
-AltStack alt_stack() {
-  auto stack = AltStack::create();
+traps::AltStack alt_stack() {
+  auto stack = traps::AltStack::create();
   if (!stack) std::abort();
   return std::move(*stack);
 }
@@ -87,7 +87,7 @@ AltStack alt_stack() {
 class EngineTest : public ::testing::TestWithParam<std::string> {
  protected:
   static bool system_calls_wait() { return GetParam() == kUffdThread; }
-  AltStack stack_ = alt_stack();
+  traps::AltStack stack_ = alt_stack();
 };
 INSTANTIATE_TEST_SUITE_P(Engines, EngineTest, ::testing::ValuesIn(engines_here()), engine_test_name);
 
@@ -347,7 +347,7 @@ TEST_P(EngineTest, NoStoreIsLostUnderManyFaultsAtOnce) {
   std::vector<std::thread> threads;
   for (std::uint64_t self = 0; self < kThreads; ++self)
     threads.emplace_back([&, self] {
-      AltStack own = alt_stack();
+      traps::AltStack own = alt_stack();
       Random random(self);
       for (std::uint64_t i = 0; i < rounds; ++i) {
         const std::uint64_t b = random.below(kBlocks), at = b * kBlockBytes + self * 8;
@@ -371,7 +371,7 @@ void open_while_others_store(World& w, std::uint64_t blocks) {
   std::vector<std::thread> storers;
   for (std::uint64_t self = 0; self < 2; ++self)
     storers.emplace_back([&, self] {
-      AltStack own = alt_stack();
+      traps::AltStack own = alt_stack();
       for (std::uint64_t done = 0; done < blocks;) {
         const std::uint64_t opened = at.load();
         for (; done < opened; ++done) w.word(done * kBlockBytes + self * 8) = done + 1;
@@ -438,7 +438,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersLoadThem) {
   std::vector<std::thread> loaders;
   for (std::uint64_t self = 0; self < 2; ++self)
     loaders.emplace_back([&, self] {
-      AltStack own = alt_stack();
+      traps::AltStack own = alt_stack();
       Random random(self);
       for (; !stop; ++loads) {
         const std::uint64_t i = random.below(bytes.size());
@@ -480,7 +480,7 @@ TEST_P(EngineTest, BlocksAreFilledWhileOthersStoreToThem) {
   std::vector<std::thread> storers;
   for (std::uint64_t self = 0; self < kThreads; ++self)
     storers.emplace_back([&, self] {
-      AltStack own = alt_stack();
+      traps::AltStack own = alt_stack();
       Random random(self);
       while (!stop) {
         const std::uint64_t b = random.below(kBlocks);
@@ -528,7 +528,7 @@ TEST_P(EngineTest, FreshMemoryComesPageByPage) {
 
 class MprotectEngineTest : public ::testing::Test {
  protected:
-  AltStack stack_ = alt_stack();
+  traps::AltStack stack_ = alt_stack();
 };
 
 // Every other block armed: two mappings each, far more than the kernel allows. A caller that obeys crowded()
@@ -583,7 +583,7 @@ class UffdEngineTest : public ::testing::Test {
     if (const std::string missing = probe_userfaultfd(Delivery::in_place); !missing.empty())
       GTEST_SKIP() << missing;
   }
-  AltStack stack_ = alt_stack();
+  traps::AltStack stack_ = alt_stack();
 };
 
 TEST_F(UffdEngineTest, CachedBlocksMakeNoMappings) {
@@ -731,7 +731,7 @@ class UffdThreadTest : public ::testing::Test {
     if (const std::string missing = probe_userfaultfd(Delivery::thread); !missing.empty())
       GTEST_SKIP() << missing;
   }
-  AltStack stack_ = alt_stack();
+  traps::AltStack stack_ = alt_stack();
 };
 
 /// An unnamed file with `bytes` of a pattern.
@@ -876,10 +876,10 @@ TEST_F(UffdThreadTest, AWildAccessIsReportedInPlaceWithItsAddress) {
   for (const bool write : {false, true}) {
     EXPECT_EXIT(
         {
-          AltStack own = alt_stack();
+          traps::AltStack own = alt_stack();
           static Refusing* r = new Refusing(2);
           wild_address = reinterpret_cast<std::uintptr_t>(r->space.v(7 * kBlockBytes + 24));
-          set_fallback([](int signal, siginfo_t* info, void*) {
+          traps::set_fallback([](int signal, siginfo_t* info, void*) {
             ::_exit(reinterpret_cast<std::uintptr_t>(info->si_addr) == wild_address && signal == SIGSEGV &&
                             r->in_place == 1 && r->for_another == 1
                         ? 42
@@ -945,7 +945,7 @@ TEST_F(UffdThreadTest, AllowedAccessesAreServedWhileAHandlerWaits) {
   for (int round = 0; round < 5; ++round) {
     slow.asked = slow.go = false;
     std::thread faulter([&] {
-      AltStack own = alt_stack();
+      traps::AltStack own = alt_stack();
       *reinterpret_cast<volatile char*>(space.v(static_cast<std::uint64_t>(round) * kBlockBytes)) = 1;
     });
     while (!slow.asked) ::sched_yield();
@@ -967,7 +967,7 @@ TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
   struct sigaction action{}, before{};
   action.sa_handler = [](int) { ++signals; };
   action.sa_flags = SA_ONSTACK | SA_RESTART;
-  ASSERT_EQ(raw_sigaction(SIGUSR1, &action, &before), 0);
+  ASSERT_EQ(traps::raw_sigaction(SIGUSR1, &action, &before), 0);
   struct Slow {
     FaultEngine* engine;
   } slow;
@@ -985,7 +985,7 @@ TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
   std::atomic<bool> done{false};
   ssize_t got = 0;
   std::thread worker([&] {
-    AltStack own = alt_stack();
+    traps::AltStack own = alt_stack();
     got = ::pread(file.fd(), space.v(0), kBytes, 0);
     for (std::uint64_t b = 64; b < 104; ++b) *reinterpret_cast<volatile char*>(space.v(b * kBlockBytes)) = 1;
     done = true;
@@ -1000,7 +1000,7 @@ TEST_F(UffdThreadTest, SignalsDoNotEndAWait) {
   EXPECT_EQ(got, static_cast<ssize_t>(kBytes));
   EXPECT_EQ(std::memcmp(space.a(0), file.bytes(), kBytes), 0);
   EXPECT_GT(signals, 0u);
-  raw_sigaction(SIGUSR1, &before, nullptr);
+  traps::raw_sigaction(SIGUSR1, &before, nullptr);
 }
 
 // Whole files go in and out of blocks whose rights another thread takes away all the time, beside loads and
@@ -1020,7 +1020,7 @@ TEST_F(UffdThreadTest, NothingIsLostUnderSystemCallsAndFaultsAtOnce) {
   std::vector<std::thread> threads;
   for (std::uint64_t self = 0; self < kThreads; ++self)
     threads.emplace_back([&, self] {
-      AltStack own = alt_stack();
+      traps::AltStack own = alt_stack();
       Random random(100 + self);
       std::vector<std::byte> model(part_bytes), copy(part_bytes);
       const int file = ::memfd_create("part", MFD_CLOEXEC);
@@ -1057,13 +1057,13 @@ TEST_F(UffdThreadTest, NothingIsLostUnderSystemCallsAndFaultsAtOnce) {
 TEST_F(UffdThreadTest, WhoFaultsAfterTheStopDoesNotWait) {
   EXPECT_EXIT(
       {
-        AltStack own = alt_stack();
+        traps::AltStack own = alt_stack();
         World w(kUffdThread, kPageBytes);
         w.word(0) = 1;
         w.engine->stop();
         const PatternFile file(8);
         if (::pread(file.fd(), w.space.v(kBlockBytes), 8, 0) != -1 || errno != EFAULT) ::_exit(1);
-        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         w.word(0) = 1;
         ::_exit(2);
       },
@@ -1112,9 +1112,9 @@ TEST_F(UffdThreadTest, WhoWaitsWhenItEndsIsReported) {
                 },
                 nullptr))
           ::_exit(1);
-        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         std::thread waits([&] {
-          AltStack own = alt_stack();
+          traps::AltStack own = alt_stack();
           *reinterpret_cast<volatile char*>(space.v(0)) = 1;
           ::_exit(2);
         });
@@ -1196,11 +1196,11 @@ TEST_F(UffdEngineTest, WhereTheKernelRefusesItAutoTakesTheOther) {
 TEST_F(UffdEngineTest, VIsClosedWhenTheEngineEnds) {
   EXPECT_EXIT(
       {
-        AltStack own = alt_stack();
+        traps::AltStack own = alt_stack();
         World w("uffd", kPageBytes);
         if (!w.engine->protect({BlockId{0}, 16}, Access::write)) ::_exit(1);
         w.engine.reset();
-        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         w.word(0) = 1;
         ::_exit(2);
       },

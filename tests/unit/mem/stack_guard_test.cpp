@@ -9,10 +9,10 @@
 #include <cerrno>
 
 #include "fixtures.h"
-#include "mem/alt_stack.h"
 #include "mem/mappings.h"
-#include "mem/signal_dispatch.h"
 #include "older_kernel.h"
+#include "traps/alt_stack.h"
+#include "traps/signal_dispatch.h"
 
 namespace kasane::mem {
 namespace {
@@ -38,7 +38,7 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
   if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
   EXPECT_EXIT(
       {
-        auto stack = AltStack::create();
+        auto stack = traps::AltStack::create();
         Space space = make_space(kPageBytes);
         auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
@@ -47,7 +47,7 @@ TEST_P(StackGuard, AMarkerOutlivesChangesOfRights) {
           if (!engine->protect({BlockId{0}, space.blocks()}, access)) ::_exit(3);
         *space.a(0) = std::byte{1};  // the alias is not guarded
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes)) = 1;
-        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;
         ::_exit(4);
       },
@@ -60,7 +60,7 @@ TEST_P(StackGuard, AMarkerInstalledAfterArmingIsThere) {
   if (!guards_available()) GTEST_SKIP() << "no guard markers on this kernel";
   EXPECT_EXIT(
       {
-        auto stack = AltStack::create();
+        auto stack = traps::AltStack::create();
         Space space = make_space(kPageBytes);
         auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(1);
@@ -71,7 +71,7 @@ TEST_P(StackGuard, AMarkerInstalledAfterArmingIsThere) {
           for (std::size_t block = 1; block < space.blocks(); ++block)
             *reinterpret_cast<volatile char*>(space.v(block * kBlockBytes)) = 1;
         }
-        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         *reinterpret_cast<volatile char*>(space.v(kBlockBytes - 1)) = 1;
         ::_exit(4);
       },
@@ -85,7 +85,7 @@ TEST_P(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
       {
         // MADV_GUARD_INSTALL is an unknown advice there.
         if (!refuse_system_call(SYS_madvise, 2, 102, EINVAL) || guards_available()) ::_exit(1);
-        auto stack = AltStack::create();
+        auto stack = traps::AltStack::create();
         Space space = make_space((kFallbackGuards + 1) * kPageBytes);
         auto engine = make_engine(GetParam(), space);
         if (!stack || !engine->start(refuse, nullptr)) ::_exit(2);
@@ -95,7 +95,7 @@ TEST_P(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
         const std::uint64_t mappings = count_mappings();
         if (install_guard(space.v(kFallbackGuards * kPageBytes)) || count_mappings() != mappings) ::_exit(5);
         *reinterpret_cast<volatile char*>(space.v(kFallbackGuards * kPageBytes)) = 1;
-        set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
+        traps::set_fallback([](int, siginfo_t*, void*) { ::_exit(42); });
         *reinterpret_cast<volatile char*>(space.v((kFallbackGuards - 1) * kPageBytes)) = 1;
         ::_exit(6);
       },
@@ -112,7 +112,7 @@ TEST_P(StackGuard, WithoutMarkersGuardsWorkUpToABound) {
 char* guard_page;
 
 void* overflow(void*) {
-  auto stack = AltStack::create();
+  auto stack = traps::AltStack::create();
   if (!stack) ::_exit(5);
   return reinterpret_cast<void*>(static_cast<std::intptr_t>(recurse(0)));
 }
@@ -128,7 +128,7 @@ TEST_P(StackGuard, AnOverflowIsFoundAtTheGuard) {
         if (!engine->protect({BlockId{0}, space.blocks()}, Access::write)) ::_exit(2);
         guard_page = reinterpret_cast<char*>(space.v(kSlotBytes));
         if (!install_guard(space.v(kSlotBytes))) ::_exit(3);
-        set_fallback([](int, siginfo_t* info, void*) {
+        traps::set_fallback([](int, siginfo_t* info, void*) {
           const auto distance = static_cast<char*>(info->si_addr) - guard_page;
           ::_exit(distance >= 0 && distance < static_cast<std::ptrdiff_t>(kBlockBytes) ? 42 : 6);
         });

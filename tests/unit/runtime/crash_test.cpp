@@ -12,12 +12,12 @@
 #include <limits>
 #include <string>
 
-#include "comm/bootstrap/demangle.h"
-#include "comm/bootstrap/job_status.h"
-#include "mem/alt_stack.h"
+#include "diagnostics/demangle.h"
+#include "diagnostics/job_status.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/report/crash_stack.h"
+#include "traps/alt_stack.h"
 
 namespace kasane::runtime {
 
@@ -58,7 +58,7 @@ std::string text_of(const CrashText& text) { return {text.data(), text.size()}; 
 std::string describe(const Frame& frame) {
   CrashText text;
   runtime::describe(text, frame);
-  return comm::demangle_all(text_of(text));
+  return diagnostics::demangle_all(text_of(text));
 }
 
 void install() {
@@ -113,11 +113,11 @@ TEST(CrashStack, AnAddressWithoutCodeSaysSo) {
 }
 
 TEST(Demangle, ReplacesNamesAndKeepsTheRest) {
-  EXPECT_EQ(comm::demangle_all("#1 0x12 _ZN6kasane3fooEi+0x3 (/a/b_Z+0x1)"),
+  EXPECT_EQ(diagnostics::demangle_all("#1 0x12 _ZN6kasane3fooEi+0x3 (/a/b_Z+0x1)"),
             "#1 0x12 kasane::foo(int)+0x3 (/a/b_Z+0x1)");
-  EXPECT_EQ(comm::demangle_all("main+0x1"), "main+0x1");
-  EXPECT_EQ(comm::demangle_all(""), "");
-  EXPECT_EQ(comm::demangle_all("_Z"), "_Z");
+  EXPECT_EQ(diagnostics::demangle_all("main+0x1"), "main+0x1");
+  EXPECT_EQ(diagnostics::demangle_all(""), "");
+  EXPECT_EQ(diagnostics::demangle_all("_Z"), "_Z");
 }
 
 TEST(Demangle, LongNamesLoseTheirArguments) {
@@ -126,12 +126,12 @@ TEST(Demangle, LongNamesLoseTheirArguments) {
       "St3mapINSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEESt6vectorIdSaIdEESt4lessIS5_"
       "ESaISt4pairIKS5_"
       "S8_EEE";
-  EXPECT_EQ(comm::demangle_all("_ZN1AlsI" + map + "EERS_T_ +0x1"), "A& A::operator<< <…>(…) +0x1");
-  EXPECT_EQ(comm::demangle_all("_ZN1AclI" + map + "EEvT_"), "void A::operator()<…>(…)");
-  EXPECT_EQ(comm::demangle_all("_ZNK3BarclEv"), "Bar::operator()() const");
-  EXPECT_EQ(comm::readable_name("_ZN3foo3barEil", 10), "foo::bar(…)");
-  EXPECT_EQ(comm::readable_name("on_all<run(int)::<lambda(int)> >", 10), "on_all<…>");
-  EXPECT_EQ(comm::readable_name("main", 3), "main");
+  EXPECT_EQ(diagnostics::demangle_all("_ZN1AlsI" + map + "EERS_T_ +0x1"), "A& A::operator<< <…>(…) +0x1");
+  EXPECT_EQ(diagnostics::demangle_all("_ZN1AclI" + map + "EEvT_"), "void A::operator()<…>(…)");
+  EXPECT_EQ(diagnostics::demangle_all("_ZNK3BarclEv"), "Bar::operator()() const");
+  EXPECT_EQ(diagnostics::readable_name("_ZN3foo3barEil", 10), "foo::bar(…)");
+  EXPECT_EQ(diagnostics::readable_name("on_all<run(int)::<lambda(int)> >", 10), "on_all<…>");
+  EXPECT_EQ(diagnostics::readable_name("main", 3), "main");
 }
 
 using CrashDeathTest = testing::Test;
@@ -209,7 +209,7 @@ TEST(CrashDeathTest, AReportedWildAccessEndsTheProcess) {
 }
 
 TEST(CrashDeathTest, UnderASupervisorTheReportGoesToTheStatusPage) {
-  auto status = comm::JobStatus::create(2);
+  auto status = diagnostics::JobStatus::create(2);
   ASSERT_TRUE(status.has_value());
   EXPECT_EXIT(
       {
@@ -224,9 +224,9 @@ TEST(CrashDeathTest, UnderASupervisorTheReportGoesToTheStatusPage) {
 }
 
 TEST(RankStatus, AReportThatDoesNotFitIsCut) {
-  auto status = comm::JobStatus::create(1);
+  auto status = diagnostics::JobStatus::create(1);
   ASSERT_TRUE(status.has_value());
-  comm::RankStatus& rank = status->of(Rank{0});
+  diagnostics::RankStatus& rank = status->of(Rank{0});
   for (int i = 0; i < 5000; ++i) rank.append("0123456789");
   EXPECT_EQ(rank.text().size(), sizeof rank.report);
   EXPECT_EQ(rank.text().substr(0, 12), "012345678901");

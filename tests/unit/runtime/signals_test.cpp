@@ -13,9 +13,9 @@
 #include <cstdlib>
 
 #include "base/call_selector.h"
-#include "mem/alt_stack.h"
-#include "mem/signal_dispatch.h"
 #include "runtime/report/crash.h"
+#include "traps/alt_stack.h"
+#include "traps/signal_dispatch.h"
 
 namespace kasane::runtime {
 namespace {
@@ -90,9 +90,9 @@ TEST(SignalsDeathTest, TheKernelKeepsOurHandler) {
         install();
         struct sigaction before = {};
         struct sigaction after = {};
-        mem::raw_sigaction(SIGSEGV, nullptr, &before);
+        traps::raw_sigaction(SIGSEGV, nullptr, &before);
         ::signal(SIGSEGV, jump_back);
-        mem::raw_sigaction(SIGSEGV, nullptr, &after);
+        traps::raw_sigaction(SIGSEGV, nullptr, &after);
         pass_if(before.sa_sigaction == after.sa_sigaction);
       },
       testing::ExitedWithCode(0), "");

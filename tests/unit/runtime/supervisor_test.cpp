@@ -15,6 +15,8 @@
 namespace kasane::comm {
 namespace {
 
+using diagnostics::Phase, diagnostics::RankStatus;
+
 /// What a rank does; returns its exit code. The status page is its own.
 using Rankwork = std::function<int(Rank, RankStatus&)>;
 

@@ -125,7 +125,7 @@ WorkersTime time_of(std::uint64_t all, std::uint64_t loads, std::uint64_t locks,
 TEST(TimeTable, SumsToAHundredAndNamesTheMostExpensivePlaces) {
   const std::array<WorkersTime, 2> of{time_of(1'000'000, 333'333, 0, 1'000),
                                       time_of(1'000'000, 333'333, 333'333, 0)};
-  const std::vector<Place> places{
+  const std::vector<TimedPlace> places{
       {Account::load_faults, 1, 100'000, "f a.c:1"},     {Account::load_faults, 2, 300'000, "g a.c:2"},
       {Account::load_faults, 3, 150'000, "f a.c:1"},     {Account::load_faults, 4, 60'000, "h a.c:3"},
       {Account::load_faults, 5, 50'000, "fourth a.c:4"}, {Account::wait_locks, 5, 900, "lock a.c:9"}};

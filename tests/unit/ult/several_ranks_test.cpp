@@ -64,13 +64,21 @@ class Member final : public Edges, public StackMover, public OtherRanks {
   void wake_idle_rank() override;
   void ring(Rank rank) override;
   std::uint32_t activity() override { return events.load(); }
-  void sleep(std::uint32_t seen, std::int64_t) override { events.wait(seen); }
+  void sleep(std::uint32_t seen, std::int64_t) override {
+    events.wait(seen);
+    if (!late) return;
+    held.fetch_add(1);
+    late.wait(true);
+    held.fetch_sub(1);
+  }
 
   Job& job_;
   Rank rank_;
   Pages region;
   std::array<Counters, kWorkers> counters;
   std::atomic<std::uint32_t> events{0};
+  std::atomic<bool> late{false};  ///< who is woken gets no processor yet
+  std::atomic<unsigned> held{0};  ///< how many these are
   std::atomic<unsigned> crossings{0}, surrendered{0}, reclaimed{0}, stolen{0};
   std::unique_ptr<Pool> pool;
   std::vector<std::thread> threads;
@@ -368,6 +376,36 @@ TEST_F(SeveralRanks, TheRootMayEndElsewhere) {
     throw std::out_of_range("elsewhere");
   }),
                std::out_of_range);
+}
+
+// The report on a job whose threads are all blocked asks for it: a busy machine may keep the worker that
+// waits for the root from running for long, and nothing else says that it can go on.
+TEST_F(SeveralRanks, ARankWhoseRootHasEndedIsNotQuiet) {
+  Job job;
+  Member& first = *job.members[0];
+  std::atomic<bool> away{false}, may_end{false};
+  std::thread caller([&] {
+    job.run([&] {
+      change_rank();
+      away = true;
+      away.notify_all();
+      may_end.wait(false);
+    });
+  });
+  away.wait(false);
+  first.late = true;
+  for (const std::uint64_t until = now_ns() + 60'000'000'000; first.held != kWorkers && now_ns() < until;)
+    first.ring(first.rank_);
+  EXPECT_TRUE(first.pool->quiet());
+  const std::uint32_t rung = first.events;
+  may_end = true;
+  may_end.notify_all();
+  first.events.wait(rung);
+  EXPECT_TRUE(first.pool->asleep());
+  EXPECT_FALSE(first.pool->quiet());
+  first.late = false;
+  first.late.notify_all();
+  caller.join();
 }
 
 // Joins, detaches, yields and wake-ups between threads that have been scattered over the ranks.

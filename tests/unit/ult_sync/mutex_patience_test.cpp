@@ -2,7 +2,7 @@
 // Whatever a thread that wants a mutex sees, look by look: it takes the mutex or queues within the bound, it
 // respects the lease of another rank that uses it, and it does not wait for one that is over or unused. Every
 // sequence of looks in steps of a few microseconds is walked, and mutants are found.
-#include "ult/mutex_patience.h"
+#include "ult/sync/mutex_patience.h"
 
 #include <gtest/gtest.h>
 

@@ -8,10 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "ult/latch.h"
-#include "ult/once.h"
-#include "ult/semaphore.h"
-#include "ult/shared_mutex.h"
+#include "ult/sync/latch.h"
+#include "ult/sync/once.h"
+#include "ult/sync/semaphore.h"
+#include "ult/sync/shared_mutex.h"
 #include "unit/ult/harness.h"
 
 namespace kasane::ult {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "model/explorer.h"
-#include "ult/latch_record.h"
-#include "ult/semaphore_record.h"
+#include "ult/sync/latch_record.h"
+#include "ult/sync/semaphore_record.h"
 #include "ult/timed_wait.h"
 #include "unit/ult_sync/machine_step.h"
 

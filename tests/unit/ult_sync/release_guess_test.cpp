@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // When an unlock releases: of a mutex that goes to and fro, not of one of many, and not where the same rank
 // takes it again at once.
-#include "ult/release_guess.h"
+#include "ult/sync/release_guess.h"
 
 #include <gtest/gtest.h>
 

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "model/explorer.h"
-#include "ult/barrier_record.h"
-#include "ult/condition_variable_record.h"
 #include "ult/layout.h"
-#include "ult/mutex_record.h"
+#include "ult/sync/barrier_record.h"
+#include "ult/sync/condition_variable_record.h"
+#include "ult/sync/mutex_record.h"
 #include "ult/timed_wait.h"
 #include "unit/ult_sync/machine_step.h"
 

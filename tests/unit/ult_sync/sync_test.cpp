@@ -11,9 +11,9 @@
 #include <set>
 #include <vector>
 
-#include "ult/barrier.h"
-#include "ult/condition_variable.h"
-#include "ult/mutex.h"
+#include "ult/sync/barrier.h"
+#include "ult/sync/condition_variable.h"
+#include "ult/sync/mutex.h"
 #include "unit/ult/harness.h"
 
 namespace kasane::ult {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "ult/condition_variable.h"
-#include "ult/semaphore.h"
-#include "ult/shared_mutex.h"
+#include "ult/sync/condition_variable.h"
+#include "ult/sync/semaphore.h"
+#include "ult/sync/shared_mutex.h"
 #include "ult/timed.h"
 #include "unit/ult_sync/random_threads.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ult/watch.h"
+#include "ult/sync/watch.h"
 #include "unit/ult_sync/random_threads.h"
 
 namespace kasane::ult {

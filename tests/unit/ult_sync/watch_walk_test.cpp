@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/explorer.h"
-#include "ult/watch_record.h"
+#include "ult/sync/watch_record.h"
 #include "unit/ult_sync/machine_step.h"
 
 namespace kasane::ult::test {

@@ -19,7 +19,7 @@ struct MallocHooks {
   std::size_t (*usable_size)(const void*);
 };
 
-/// Its signature; null removes the hooks.
+/// Of the library's function kasane_malloc_attach; null removes the hooks.
 using AttachMalloc = void (*)(const MallocHooks*);
 inline constexpr const char* kAttachMallocName = "kasane_malloc_attach";
 inline constexpr const char* kMallocLibrary = "libkasane_malloc.so";

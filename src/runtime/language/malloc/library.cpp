@@ -72,7 +72,7 @@ const MallocHooks* wanted(const void* site) noexcept {
     if (at - g_code[i].begin < g_code[i].end - g_code[i].begin) return hooks;
   return nullptr;
 }
-/// The hooks if the address lies in global memory.
+/// The hooks if the address lies in global memory. acquire: what their functions use.
 const MallocHooks* owner(const void* p) noexcept {
   const MallocHooks* hooks = g_hooks.load(std::memory_order_acquire);
   return hooks != nullptr && reinterpret_cast<std::uintptr_t>(p) - hooks->base < hooks->bytes ? hooks

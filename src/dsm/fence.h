@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the step of a release or an acquire, or that of freed memory, for one block or many (rules 3, 4, 7
+// and 11):
+//
+//   add(b) …           claims a free block, without waiting
+//   run()              protects in runs; puts the changes of all pages whose owners are known here at once;
+//                      awaits them together; finishes
+//   wait_and_take(b)   the same for a block that another thread may hold
+//
+// Each of the other pages is put separately: a put under way waits for nothing but its completion, so not for
+// the end of another page's move. A block whose access does not change (a pinned one; a whole one at an
+// acquire) takes its step at once and alone.
+//
+// Thread safety: an object belongs to one thread. From add() to run() it holds busy bits, and waits for none.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "dsm/fences.h"
+
+namespace kasane::dsm {
+
+class Outbox;
+
+class Fence {
+ public:
+  /// event: release or acquire; release_open or acquire_open: then what this rank changes again and again
+  /// stays writable; discard or discard_block. counters: null: not counted.
+  Fence(Fences& fences, comm::Blocking& io, Counters* counters, BlockEvent event) noexcept
+      : f_(fences),
+        p_(fences.p_),
+        blocks_(fences.blocks_),
+        pages_(fences.p_.pages()),
+        io_(io),
+        counters_(counters),
+        event_(event == BlockEvent::release_open   ? BlockEvent::release
+               : event == BlockEvent::acquire_open ? BlockEvent::acquire
+                                                   : event),
+        may_stay_open_(event != event_) {}
+  Fence(const Fence&) = delete;
+  Fence& operator=(const Fence&) = delete;
+  ~Fence() { run(); }
+
+  /// False: another thread has claimed the block.
+  bool add(BlockId);
+  /// The block's step at once, waiting for its bit; before that, what was added.
+  void wait_and_take(BlockId);
+  /// The claimed block's step.
+  void add(Held& one, const BlockStep&);
+  void run();
+
+ private:
+  static constexpr std::size_t kMostBlocks = 128, kMostPages = 32;
+  static_assert(kMostPages <= gas::AddressCache::kMostLearnt);
+  /// Claimed blocks [first, end) of a page.
+  struct Of {
+    PageId page;
+    std::size_t first, end;
+    bool unsent;            ///< with changes
+    bool now_owned;         ///< this rank owns the page by now, and the blocks that were changed
+    gas::PartMask changed;  ///< parts of the page to which something is put together with other pages
+    std::optional<gas::AddressCache::Put> put;
+  };
+
+  [[nodiscard]] std::span<Of> of_pages() noexcept { return {page_.data(), page_count_}; }
+  [[nodiscard]] bool stays_open(BlockId, const BlockState&) noexcept;
+  void take(BlockId, const BlockState&, const BlockStep&, bool open);
+  void act_alone(BlockId, const BlockStep&);
+  [[nodiscard]] BlockState after(std::size_t i, const BlockState& before) const noexcept {
+    return next(before, open_[i] ? BlockEvent::release_open : event_).after;
+  }
+  void put();
+  void put_together();
+  bool begin_put(PageId, std::optional<gas::AddressCache::Put>&);
+  bool put_page(const Of&);
+  bool put_live(BlockId, const BlockStep&);
+  gas::PartMask put_blocks(Outbox&, Rank owner, const Of&);
+  std::size_t put_changed(Outbox&, Rank owner, std::uint64_t offset, const std::byte* bytes, std::byte* base,
+                          bool open = false);
+  void close(const Of&) noexcept;
+  void sent_changes(PageId, gas::PartMask) noexcept;
+  void finish() noexcept;
+
+  Fences& f_;
+  const Parts& p_;
+  Blocks& blocks_;
+  const mem::Pages& pages_;
+  comm::Blocking& io_;
+  Counters* counters_;
+  const BlockEvent event_;
+  const bool may_stay_open_;
+  std::array<BlockId, kMostBlocks> block_;
+  std::array<bool, kMostBlocks> open_;  ///< V goes on allowing stores to it
+  std::array<Of, kMostPages> page_;
+  std::size_t block_count_ = 0, page_count_ = 0;
+};
+
+}  // namespace kasane::dsm

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dsm/fetches.h"
+
+#include <cstring>
+#include <optional>
+
+#include "base/trace.h"
+#include "comm/batch.h"
+#include "dsm/last_seen.h"
+#include "dsm/word_at.h"
+
+namespace kasane::dsm {
+
+using mem::BlockRange;
+using mem::kBlockBytes;
+
+/// Drives the machine for one page. locate() says whether another rank, found.owner, has the bytes;
+/// read(owner) reads them; dropped(): has an acquire begun since locate()?
+template <class Locate, class Read, class Dropped>
+FetchState Fetches::read_as_reader(comm::Blocking& io, PageId page, gas::AddressCache::Found& found,
+                                   const Locate& locate, const Read& read, const Dropped& dropped) const {
+  gas::ReaderState reader;
+  for (FetchState state = FetchState::locate;;) {
+    FetchEvent event = FetchEvent::done;
+    switch (state) {
+      case FetchState::locate: event = locate() ? FetchEvent::found : FetchEvent::not_found; break;
+      case FetchState::join: reader = p_.sharing.join(io, page, found.owner); break;
+      case FetchState::read: read(found.owner); break;
+      case FetchState::check:
+        event = !p_.addresses.stood(io, page, found) ? FetchEvent::moved
+                : dropped()                          ? FetchEvent::dropped
+                                                     : FetchEvent::stood;
+        break;
+      case FetchState::fetched:
+      case FetchState::elsewhere: return state;
+    }
+    const FetchStep step = next(state, event);
+    if (step.is_reader) p_.sharing.joined(page, reader);
+    state = step.state;
+  }
+}
+
+Fetched Fetches::locate(comm::Blocking& io, PageId page, gas::AddressCache::Found& found) const {
+  for (;;) {
+    found = p_.addresses.look(io, page);
+    if (found.by_entry && found.owner != p_.me()) return Fetched::yes;
+    gas::Location where = gas::Location::of(found.word);
+    // A cached location does not say whether the page is leaving: the owner may have been asked to yield
+    // before its entry was recalled.
+    if (found.by_entry && (where = p_.directory().lookup(io, page)).owner != found.owner) continue;
+    found = {where.owner, false, where.word()};
+    return fetch_source(where, p_.me());
+  }
+}
+
+Fetched Fetches::fetch(ThreadContext& ctx, BlockId b, const Held& held, bool bytes_too,
+                       gas::AddressCache::Found& found) const {
+  const std::uint64_t offset = mem::offset_of(b);
+  const PageId page = pages_.page_of(b);
+  const bool counts = bytes_too && p_.auto_relocator != nullptr && p_.auto_relocator->may_relocate(page);
+  std::optional<LastSeen> last_seen;  // of b
+  std::uint64_t drops = 0;
+  Fetched where = Fetched::yes;
+  const auto locate_it = [&] {
+    drops = drops_.load();
+    where = locate(ctx.io, page, found);
+    if (where == Fetched::yes && counts && !last_seen)
+      last_seen.emplace(p_.space.a(offset), frame_of(found.owner, offset));
+    return where == Fetched::yes;
+  };
+  const auto read = [&](Rank owner) {
+    frames_.fill_otherwise(held);
+    if (!bytes_too) return;
+    const std::uint64_t blocks = held.count();
+    const Traced traced(&ctx.counters, TraceKind::fetch, blocks * kBlockBytes);
+    comm::Batch batch(ctx.io);
+    held.for_each_run([&](BlockRange run) {
+      const std::uint64_t at = mem::offset_of(run.first);
+      batch.read({owner, gas::kFrames, at}, p_.space.a(at), run.count * kBlockBytes);
+    });
+    batch.await();
+    count(ctx.counters.blocks_fetched, blocks);
+    count(ctx.counters.bytes_fetched, blocks * kBlockBytes);
+  };
+  const auto dropped = [&] { return drops_.load() != drops; };
+  if (read_as_reader(ctx.io, page, found, locate_it, read, dropped) == FetchState::fetched && counts)
+    p_.auto_relocator->used(page, last_seen->changed());
+  return where;
+}
+
+/// For a block that is here: an acquire that begins meanwhile waits for its bit. False: there is no other
+/// owner.
+template <class Read>
+bool Fetches::read_again(comm::Blocking& io, PageId page, const Read& read) const {
+  gas::AddressCache::Found found;
+  const auto locate_it = [&] {
+    for (;;) {
+      found = p_.addresses.look(io, page);
+      if (found.owner == kNoRank || found.owner == p_.me()) return false;
+      if (!gas::AddressCache::is_on_ssd(found)) return true;
+      p_.addresses.page_in(io, page, found.owner);
+    }
+  };
+  return read_as_reader(io, page, found, locate_it, read, [] { return false; }) == FetchState::fetched;
+}
+
+void Fetches::stay_reader(comm::Blocking& io, PageId page) const {
+  read_again(io, page, [](Rank) {});
+}
+
+void Fetches::refresh(comm::Blocking& io, BlockId b, bool twin) const {
+  const bool others_wrote = refresh(io, mem::offset_of(b), kBlockBytes, twin);
+  const PageId page = pages_.page_of(b);
+  if (p_.auto_relocator != nullptr && p_.auto_relocator->may_relocate(page))
+    p_.auto_relocator->used(page, others_wrote);
+}
+
+bool Fetches::refresh(comm::Blocking& io, std::uint64_t offset, std::size_t bytes, bool twin) const {
+  alignas(8) std::byte fresh[kBlockBytes];
+  if (!read_again(io, pages_.page_of(mem::block_of(offset)),
+                  [&](Rank owner) { io.read({owner, gas::kFrames, offset}, fresh, bytes); }))
+    return false;
+  std::byte* mine = p_.space.a(offset);
+  std::byte* base = twin ? p_.space.t(offset) : mine;
+  bool changed = false;
+  const auto merge = [&](std::size_t i, std::uint64_t theirs, std::uint64_t which) {
+    changed = true;
+    store_bytes(mine + i, theirs, which);
+    if (twin) store_bytes(base + i, theirs, which);
+  };
+  std::size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    while (bytes - i >= 64 && std::memcmp(fresh + i, base + i, 64) == 0) i += 64;
+    if (i + 8 > bytes) break;
+    const std::uint64_t theirs = word_at(fresh + i);
+    if (const std::uint64_t which = differing_bytes(theirs, word_at(base + i)); which != 0)
+      merge(i, theirs, which);
+  }
+  for (; i < bytes; ++i) {  // of a range that is not whole words
+    if (fresh[i] == base[i]) continue;
+    changed = true;
+    mine[i] = fresh[i];
+    base[i] = fresh[i];
+  }
+  return changed;
+}
+
+}  // namespace kasane::dsm
