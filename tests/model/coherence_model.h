@@ -795,8 +795,8 @@ class Coherence {
   }
   static Byte joined() noexcept { return at(next(dsm::FetchState::join, dsm::FetchEvent::done).state); }
 
-  /// The bytes have been read. Did the page stand, and did no acquire begin to drop? Its rank knows itself among
-  /// the readers, unless it has left.
+  /// The bytes have been read. Did the page stand, and did no acquire begin to drop? Its rank knows itself
+  /// among the readers, unless it has left.
   void check(State& n, Actor& x) const {
     using enum dsm::FetchEvent;
     const Byte p = page(x.block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workers of the coherence model run: small scripts, the machine that they begin on, and the rule that
-// a walk leaves out (coherence_model.h).
+// What the workers of the coherence model (coherence_model.h) run: small scripts, the machine that they begin
+// on, and the rule that a walk leaves out.
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of this folder say of a walk: a model ends, and its invariants hold in every order of its
-// steps; without one of the rules of its protocol the walk finds what is lost. They print what each has found.
+// steps; without one of the rules of its protocol the walk finds what is lost. It is printed what each has
+// found.
 //
 // A model is a System (explorer.h). Where a test has one model, it uses expect_sound() and expect_needed();
 // where it has a table of programs, each is a Walk of its own, with a name.
@@ -94,7 +95,7 @@ inline const auto by_name = [](const testing::TestParamInfo<Walk>& walk) {
   return name;
 };
 
-/// Of programs that have a name and, as their last member but for what names them, a rule that is left out.
+/// A program whose own program member has a rule left out, and how its walk is to end.
 template <class Program, class Without>
 struct Mutant {
   std::string name;
