@@ -72,6 +72,8 @@ struct Walk {
   std::string name;
   std::function<Outcome()> run;
   std::optional<Verdict> end = Verdict::exhausted;  ///< none: it is refuted
+
+  friend void PrintTo(const Walk& walk, std::ostream* out) { *out << walk.name; }
 };
 
 /// INSTANTIATE_TEST_SUITE_P(Programs, Walks, testing::ValuesIn(…), by_name)
