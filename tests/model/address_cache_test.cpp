@@ -6,9 +6,7 @@
 // `model_address_cache --gtest_filter=…` prints counts and lengths; docs/design/proof.md has them in a table.
 #include "model/address_cache_model.h"
 
-#include <gtest/gtest.h>
-
-#include <iostream>
+#include "model/walk.h"
 
 namespace kasane::model::addresses {
 namespace {
@@ -260,30 +258,10 @@ std::vector<Named> programs() {
           some_taken_back()};
 }
 
-class EveryInterleaving : public testing::TestWithParam<Named> {};
+// No interleaving loses a put or reads an old value.
+INSTANTIATE_TEST_SUITE_P(Programs, Walks, testing::ValuesIn(walks(programs())), by_name);
 
-TEST_P(EveryInterleaving, LosesNoPutAndReadsNothingOld) {
-  const Outcome o = walk(GetParam());
-  std::cout << GetParam().name << ": " << o.report() << "\n";
-  EXPECT_TRUE(o.ok());
-  EXPECT_GE(o.endings, 1u);
-}
-
-INSTANTIATE_TEST_SUITE_P(Programs, EveryInterleaving, testing::ValuesIn(programs()), [](const auto& param) {
-  std::string name = param.param.name;
-  for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  return name;
-});
-
-struct Mutant {
-  const char* name;
-  Mutation without;
-  Named program;
-  bool harmless = false;  ///< it is there for something else than safety: the walk must exhaust
-};
-
-std::vector<Mutant> mutants() {
+std::vector<Mutant<Named, Mutation>> mutants() {
   using enum Mutation;
   return {
       {"no_wait_for_uses", no_wait_for_uses, put_while_moving()},
@@ -294,7 +272,7 @@ std::vector<Mutant> mutants() {
       {"no_register", no_register, put_while_moving()},
       {"recall_while_filling", recall_while_filling, put_while_moving()},
       // it would only let the mover wait for ever
-      {"put_through_leaving", put_through_leaving, shared_entry(), true},
+      {"put_through_leaving", put_through_leaving, shared_entry(), Verdict::exhausted},
       {"swap_before_busy", swap_before_busy, to_and_fro()},
       {"ask_before_busy", ask_before_busy, put_while_moving()},
       {"ask_only_the_seen", ask_only_the_seen, put_while_moving()},
@@ -317,7 +295,7 @@ std::vector<Mutant> mutants() {
       {"untouched_is_kept", untouched_is_kept, get_put_touch()},
       {"touch_without_look", touch_without_look, put_and_touch()},
       {"move_from_ssd", move_from_ssd, evicted_and_moved()},
-      {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving()},
+      {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving(), Verdict::deadlock},
       {"takes_without_look", takes_without_look, two_by_message()},
       {"watched_not_awaited", watched_not_awaited, taken_back()},
       {"recall_while_filling_by_itself", recall_while_filling, taken_back()},
@@ -330,23 +308,7 @@ std::vector<Mutant> mutants() {
   };
 }
 
-class WithoutARule : public testing::TestWithParam<Mutant> {};
-
-TEST_P(WithoutARule, TheWalkFindsIt) {
-  Mutant m = GetParam();
-  m.program.program.without = m.without;
-  const Outcome o = walk(m.program);
-  std::cout << m.name << " in \"" << m.program.name << "\": " << o.report() << "\n";
-  if (m.harmless) {
-    EXPECT_TRUE(o.ok());
-    return;
-  }
-  EXPECT_EQ(o.verdict,
-            m.without == Mutation::last_use_keeps_silent ? Verdict::deadlock : Verdict::counterexample);
-}
-
-INSTANTIATE_TEST_SUITE_P(Rules, WithoutARule, testing::ValuesIn(mutants()),
-                         [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(Rules, Walks, testing::ValuesIn(walks(mutants())), by_name);
 
 // ---- the entry's word ------------------------------------------------------------------------------------
 

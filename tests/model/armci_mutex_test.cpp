@@ -12,8 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "model/explorer.h"
-#include "model/rules_needed.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {

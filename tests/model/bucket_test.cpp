@@ -16,8 +16,7 @@
 #include <random>
 #include <string>
 
-#include "model/explorer.h"
-#include "model/rules_needed.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {
@@ -476,7 +475,7 @@ TEST(Bucket, EachRuleIsNeeded) {
   expect_needed({Without::checksum, Without::look_twice, Without::proof, Without::lock, Without::fill_first,
                  Without::moved, Without::split_lock, Without::all, Without::directory, Without::give_back,
                  Without::behind},
-                kScripts, [](Without w, const auto& script) { return Buckets{w, script}; });
+                kScripts, [](Without w, const auto& script) { return explore(Buckets{w, script}); });
 }
 
 TEST(Bucket, TagsNameTheirEntries) {

@@ -31,346 +31,119 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <string>
 #include <vector>
 
+#include "dsm/fetch_protocol.h"
 #include "dsm/protocol.h"
 #include "gas/reader_state.h"
 #include "gas/relocation.h"
+#include "model/coherence_program.h"
 #include "model/explorer.h"
 
 namespace kasane::model {
 
-/// Which rule the walk leaves out. The shipping code knows nothing of this.
-enum class Mutation : std::uint8_t {
-  none,
-  r1_no_source_release,  ///< an edge acquires, but its source did not release
-  r1_no_acquire,         ///< the source released, the destination goes on with its copies
-  /// a fetch does not look whether an acquire came meanwhile (alone harmless: the acquire waits)
-  r2_no_recheck,
-  r2_no_wait,             ///< acquire passes over a block that is being fetched
-  r2_join_running_round,  ///< an acquire is served by a round that began before it was asked for
-  r3_no_protect,          ///< diff while stores may land, as if protected
-  r3_no_completion,       ///< release does not wait until the puts have landed
-  r3_gaps,                ///< puts unchanged bytes too
-  r3_two_loads,           ///< a pinned block's byte is loaded once for the message and once for the twin
-  r3_join_running_round,  ///< a release is served by a round that began before it was asked for
-  r4_unlock_early,        ///< the busy bit is given back between diff and completion
-  r4_plain_refresh,       ///< a fetch into a block with unreleased writes copies everything
-  r4_twin_left,           ///< the merge does not go into the twin
-  r4_plain_arrival,       ///< the arriving page overwrites unreleased writes
-  r7_no_discard,          ///< freed bytes stay dirty
-  r7_no_drop,             ///< memory last used elsewhere is taken without a drop
-  r7_freed_bytes_stay,  ///< what a rank freed unreleased stays in its copy, though the owner has other bytes
-  r7_told_copy_stays,   ///< … a copy that a direct put has passed stays, too
-  /// ranks that have copies of a page that gets a new owner without its data get no notice
-  r7_replaced_untold,
-  r8_no_protect,          ///< the page is copied while the old owner still stores
-  r8_no_drain,            ///< the mover does not wait for puts under way
-  r8_landing_undrained,   ///< the page comes along with the owner's answer while puts to it may still land
-  r8_landing_on_changes,  ///< … over bytes that the mover's rank has changed and not sent
-  r8_put_ignores_busy,    ///< a put begins though the location was recalled
-  /// an owner that faults on its page while it is leaving takes what M holds for a cached copy
-  r8_use_while_leaving,
-  r8_move_pinned,             ///< a pinned page moves
-  r6_no_join,                 ///< a fetch does not join the readers
-  r6_join_after_data,         ///< … says so when it has the bytes
-  r6_no_owner_mark,           ///< … does not have the owner look at the page
-  r6_owner_mark_after_data,   ///< … when it has the bytes
-  r6_not_stood,               ///< a fetch does not look whether the page stood meanwhile
-  r6_stay_not_ended,          ///< a rank that leaves the readers takes itself for one afterwards
-  r6_stay_ended_early,        ///< … notes that it has left before it does
-  r6_stay_noted_blindly,      ///< a rank that has joined records it even though it has left meanwhile
-  r6_stay_without_standing,   ///< … though the page did not stand
-  r5_tell_before_completion,  ///< notices are sent for a put that has not landed
-  r5_tell_late,               ///< a release does not wait until the notices have arrived
-  r5_release_passes_telling,  ///< … nor one that finds nothing left to take, though another is still telling
-  /// an acquire that finds no notice does not wait for one that is still dropping
-  r5_acquire_passes_dropping,
-  /// a rank that has sent a notice of its own change takes its copy for valid, whatever notices it has
-  r5_adopt_blindly,
-  r5_put_untold,            ///< a diff is put, and the page is not noted
-  r5_direct_untold,         ///< the same of a direct put
-  r5_direct_keeps_copy,     ///< the copy of the rank that puts directly stays
-  r5_own_store_unseen,      ///< a store to a watched block of ours is not noted
-  r5_arrival_unseen,        ///< stores to a page that arrives do not fault, and no release examines it
-  r5_arrival_marked_early,  ///< … it is looked at before the entry names us, and not afterwards
-  r5_first_meeting_unseen,  ///< an owner that meets its page later does not look at it
-  r5_watch_after_telling,   ///< readers are taken from the entry before V is protected
-  /// a rank that sends notices takes the readers from the entry: others then find none, though these have no
-  /// notice yet
-  r5_readers_taken,
-  r5_leave_after_drop,      ///< a rank that drops a page leaves its readers afterwards
-  r5_note_cleared_late,     ///< what was noted is forgotten after the readers were taken
-  r8_release_before_named,  ///< a release ends though an entry does not name its rank yet
-  r8_naming_not_counted,    ///< … is not even begun where nothing else is to be sent
-  whole_edge,               ///< a block that is only partly written is taken whole
-  whole_diffed,             ///< of a whole block only what differs from an old twin is put
-  whole_unjoined,           ///< a rank that takes a block whole does not join its readers
-  whole_dropped,            ///< an acquire drops a whole block and does not put it
-  whole_left,               ///< an acquire leaves a whole block as it is, but not its rank among the readers
-  whole_arrival,            ///< so does an arrival
-  whole_freed_later,        ///< freed bytes of a whole block are put later
-  whole_sent_live,          ///< a whole block that was put while it was pinned counts as released
-  whole_stays,              ///< … stays whole
-  whole_twin_left,          ///< … has a twin of other bytes than those that were sent
-  tier_unprotected,         ///< a page leaves DRAM while its owner still stores
-  tier_unrecalled,          ///< … while others still know where it is
-  tier_undrained,           ///< … while puts are under way
-  tier_pinned,              ///< … though it is pinned
-  tier_dirty,               ///< … or a copy does, though it has changes that were not sent
-  tier_drop_unmarked,       ///< a copy goes when word 0 is not busy any more
-  tier_dram_early,          ///< word 0 says that a page is in before its bytes are
-  tier_in_unmarked,         ///< a page is brought in without setting busy
-  tier_in_unclaimed,        ///< … without its blocks' bits
-  tier_read_asleep,         ///< a fetch reads the frame of a page on SSD
-  tier_own_asleep,          ///< a rank takes what its M holds for a page of its own that is on SSD
-  tier_put_asleep,          ///< a put begins though the page is on SSD
-  tier_get_not_stood,       ///< a direct get does not look whether the page stood meanwhile
-  tier_move_asleep,         ///< a page moves from the frame that was punched
-  /// own, writable blocks are not claimed when memory is allocated anew, but made writable with the others
-  tier_armed_unheld,
-  tier_armed_unlooked,   ///< memory that is allocated anew is used without a look where it is
-  tier_gone_untold,      ///< a release that finds no block of a marked page here sends no notice
-  tier_rest_watched,     ///< … that finds it at rest takes it for watched
-  tier_rest_unseen,      ///< a store to a page at rest is not noted
-  tier_holds_and_waits,  ///< a worker that faults waits for room with the block's bit
-  tier_keeps_changes,    ///< a worker that waits for room sends nothing
-  part_saved_stays,      ///< a store to a saved block leaves it saved
-  part_stored_saved,     ///< so does one that brought the block in
-  part_unwritten,        ///< nothing is written of a page that leaves while it is here in part
-  part_all_written,      ///< all of it is, also what is not here
-  part_taken,            ///< a page that is here in part is taken without its owner
-  part_overwritten,      ///< paging in reads blocks that are here, too
-  part_in_busy,          ///< a worker that reads a block makes the page partial though another has set busy
-  part_not_noted,        ///< … does not make it so
-  part_unarmed_page,     ///< … takes all of the page for its own
-  part_saved_watched,    ///< a release that finds a block saved takes it for watched
-  part_absent_passed,    ///< … passes over blocks that are on SSD
-  part_unheld,           ///< a page leaves without the bits of blocks that are on SSD
-  /// a worker that takes a page, and has paged it in from SSD, waits for its room once more
-  tier_waits_again,
-  blank_unprotected,  ///< V goes on allowing stores to a block whose bytes are undefined
-  blank_pinned,       ///< a block that a view uses is given up, too
-  blank_untold,       ///< ranks that have copies of a block that is given up get no notice
-  forgotten_untold,   ///< … of a page that its owner's spill file has forgotten, and that is allocated anew
-  /// a put to a page that its rank has come to own, on SSD, has it paged in while it holds the block's bit
-  tier_put_own_asleep,
-  parts_after_notice,  ///< the parts are written after the notice can be found
-  parts_open_unsaid,   ///< … leaves out one that its threads can store to
-  parts_put_unsaid,    ///< … leaves out what was put where the page was its own
-  parts_told_kept,     ///< an acquire keeps blocks of which it has a notice
-  parts_left_kept,     ///< a rank that leaves the readers drops no more than the notice names
-  /// a rank that takes a notice, and stays a reader, has the owner examine the page no more
-  parts_asked_still,
-  parts_asked_ended_early,  ///< … takes the parts afterwards
-  parts_asked_ended_late,   ///< … until it has dropped that
-  ours_unnoted,             ///< a page whose stores do not fault is not recorded as own
-  ours_noted_late,          ///< … when it is marked
-  fixed_moves,              ///< a rank takes a page whose owner does not change
-  open_unsent_twin,         ///< a block that stays open is put, and keeps the twin that it had
-  open_counts_clean,        ///< … counts as sent from then on
-  open_unrefreshed,         ///< … is passed over by an acquire
-  lock_unreleased,          ///< a lock says that its holder has released, and it has not
-  lock_marked_early,        ///< a lock's mark is one of before its holder's last store
-  lock_mark_unended,        ///< a release that began after a lock's mark, and has not ended, is trusted
-  ours_forgotten,  ///< a page of which no block was ours is not looked at once more when that is noted
-};
+inline constexpr Byte kArrived = 0x80, kAllCells = (1 << kCells) - 1;
 
-inline constexpr std::uint8_t kArrived = 0x80;
-/// Of State::last: the rank has released since it gave the lock up; it took a mark then; a release that began
-/// after the mark is under way.
-inline constexpr std::uint8_t kHasReleased = 0x80, kMarked = 0x40, kReleasing = 0x20;
-inline constexpr std::uint8_t kCells = 2;
-
-enum class Do : std::uint8_t {
-  load,
-  store,
-  add,
-  poke,
-  set,
-  see,
-  cross,
-  lock,
-  unlock,
-  own,
-  pin_write,
-  pin_read,
-  pin_whole,
-  unpin,
-  discard,
-  take,
-  hand_back,
-  reclaim,
-  release,
-  acquire,
-  send,
-  blank,
-  forget,
-  assign,
-  put,
-  get,
-  keep,
-  end
-};
-
-struct Instr {
-  Do what = Do::end;
-  std::uint8_t block = 0;  ///< or flag, lock, page
-  std::uint8_t cell = 0;   ///< or a mask of cells (discard)
-  std::uint8_t value = 0;
-};
-
-inline Instr load(int b, int c) {
-  return {Do::load, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
-}
-inline Instr store(int b, int c, int v) {
-  return {Do::store, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c),
-          static_cast<std::uint8_t>(v)};
-}
-inline Instr add(int b, int c) {
-  return {Do::add, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
-}  ///< load, then store one more
-inline Instr poke(int b, int c, int v) {
-  return {Do::poke, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
-}  ///< a store that cannot fault (the kernel's, a stack switch's) into a pinned block
-inline Instr set(int flag) {
-  return {Do::set, static_cast<std::uint8_t>(flag)};
-}  ///< fixes a fact; its rank is the source
-inline Instr see(int flag) {
-  return {Do::see, static_cast<std::uint8_t>(flag)};
-}  ///< sees it without a fence (an allocator's fact)
-inline Instr cross(int flag) {
-  return {Do::cross, static_cast<std::uint8_t>(flag)};
-}  ///< sees the fact and crosses its source
-inline Instr lock(int l) { return {Do::lock, static_cast<std::uint8_t>(l)}; }
-inline Instr unlock(int l) { return {Do::unlock, static_cast<std::uint8_t>(l)}; }
-/// its holder's rank has released before, so the next holder asks for nothing
-inline Instr unlock_released(int l) { return {Do::unlock, static_cast<std::uint8_t>(l), 0, kHasReleased}; }
-/// With a mark, as ult::Mutex does: who takes it over looks whether its holder's rank has released since.
-inline Instr unlock_marked(int l) { return {Do::unlock, static_cast<std::uint8_t>(l), 0, kMarked}; }
-inline Instr own(int page) { return {Do::own, static_cast<std::uint8_t>(page)}; }
-inline Instr pin_write(int b) { return {Do::pin_write, static_cast<std::uint8_t>(b)}; }
-inline Instr pin_read(int b) { return {Do::pin_read, static_cast<std::uint8_t>(b)}; }
-/// all cells are stored to before unpin()
-inline Instr pin_whole(int b) { return {Do::pin_whole, static_cast<std::uint8_t>(b)}; }
-inline Instr unpin(int b) { return {Do::unpin, static_cast<std::uint8_t>(b)}; }
-inline Instr discard(int b, int cells) {
-  return {Do::discard, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(cells)};
-}
-inline Instr take(int b) {
-  return {Do::take, static_cast<std::uint8_t>(b)};
-}  ///< memory last used elsewhere comes into use
-inline Instr hand_back(int page, int to) {
-  return {Do::hand_back, static_cast<std::uint8_t>(page), static_cast<std::uint8_t>(to)};
-}
-inline Instr reclaim(int page) { return {Do::reclaim, static_cast<std::uint8_t>(page)}; }
-inline Instr release() { return {Do::release}; }
-inline Instr acquire() { return {Do::acquire}; }
-/// sends a block's changes before a release (clean())
-inline Instr send(int b) { return {Do::send, static_cast<std::uint8_t>(b)}; }
-/// the block's bytes are undefined until they are stored to (Coherence::blank())
-inline Instr blank(int b) { return {Do::blank, static_cast<std::uint8_t>(b)}; }
-/// The page is freed, and what its owner's spill file has of it forgotten (Heap::discard_run) …
-inline Instr forget(int page) { return {Do::forget, static_cast<std::uint8_t>(page)}; }
-/// … and allocated anew, for the same owner (Mover::assign).
-inline Instr assign(int page) { return {Do::assign, static_cast<std::uint8_t>(page)}; }
-inline Instr put(int b, int c, int v) {
-  return {Do::put, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c), static_cast<std::uint8_t>(v)};
-}  ///< a direct put, complete when it returns
-inline Instr get(int b, int c) {
-  return {Do::get, static_cast<std::uint8_t>(b), static_cast<std::uint8_t>(c)};
-}  ///< a direct get: the owner's byte, whatever copy this rank has
-
-inline Instr keep() { return {Do::keep}; }                ///< the only instruction of a pager
-inline Instr keep_resting() { return {Do::keep, 0, 1}; }  ///< … that retires pages, too
-
-struct Script {
-  std::uint8_t rank;
-  std::vector<Instr> code;
-};
-
-struct Program {
-  std::vector<Script> workers;
-  std::array<std::uint8_t, 2> owner{0, 0};  ///< of each page at the start
-  std::array<bool, 2> known{true, true};    ///< does the owner's block table say so already?
-  bool watched = false;                     ///< are the owners' blocks protected at the start?
-  bool fresh = false;  ///< do the pages begin on SSD, where nothing of them is? Then no owner knows its page
-  std::uint8_t blocks_per_page = 1;
-  /// owners are asked when all holders have forgotten the location, and their answers bring the page along
-  bool brings = false;
-  /// a release or an acquire may leave a changed block writable (BlockEvent::release_open)
-  bool open = false;
-  bool fixed = false;                  ///< the owners of all pages never change
-  std::array<std::uint8_t, 3> room{};  ///< of each rank, in blocks of M and T; 0: no limit
-  Mutation without = Mutation::none;
-};
+// clang-format off: kinds of steps and how they are printed, as many a line as fit
+#define KASANE_MODEL_STEPS(X) \
+  X(kLoad, "loads") X(kLoadFault, "faults (load): claims") X(kStore, "stores") \
+  X(kStoreFault, "faults (store): claims") X(kSee, "sees the fact") X(kSet, "fixes the fact") \
+  X(kAsk, "asks for a round") X(kLead, "leads a round") X(kLook, "round: looks at block") \
+  X(kRoundClaim, "round: claims block") X(kLater, "round: block is busy, later") X(kRoundEnd, "round ends") \
+  X(kLock, "takes the lock") X(kUnlock, "gives the lock") X(kAction, "action") \
+  X(kGiveUp, "gives up the claim") X(kClean, "marks clean block") X(kFinish, "finishes block") \
+  X(kEvent, "claims for an event") X(kNothing, "nothing to do") X(kOwnClaim, "own: claims block") \
+  X(kOwnLook, "own: looks at the entry") X(kOwnBusy, "own: marks the entry busy") \
+  X(kOwnWait, "own: entry is busy, gives blocks back") \
+  X(kRecall, "own: nobody holds its location any more") X(kDrained, "own: puts under way have landed") \
+  X(kYield, "own: asks the owner to yield") X(kRefused, "own: the owner refused or must retry") \
+  X(kPosted, "own: has posted the entry") X(kHandBack, "hand back: entry") X(kTell, "tells: begins") \
+  X(kTakePage, "tells: takes page") X(kTellLook, "tells: looks at block") \
+  X(kForget, "forgets what its spill file has of page") X(kTakeReaders, "tells: reads who has page") \
+  X(kTellRank, "tells rank") X(kTakeNotices, "acquire: takes notices") \
+  X(kLeave, "acquire: leaves the readers of page") X(kHear, "acquire: hears which blocks of page") \
+  X(kKeep, "acquire: has heard, and stays a reader of page") X(kTellParts, "tells which blocks: rank") \
+  X(kNotOurs, "tells: nothing of it is its own any more, page") X(kPut, "puts directly") \
+  X(kGet, "gets directly") X(kRoom, "has room") X(kSends, "sends changes, since there is no room: block") \
+  X(kAskOwner, "asks for the page: its owner is rank") X(kAnswered, "was answered: page") \
+  X(kInClaim, "brings in: claims block") X(kInMark, "brings in: marks the entry busy") \
+  X(kInNot, "brings in: entry is busy, or the page not on this rank's SSD") \
+  X(kInRead, "brings in: reads page") X(kInEnd, "brings in: ends") X(kMark, "pager: marks the entry busy") \
+  X(kGoClaim, "pager: claims block") X(kStays, "pager: the page stays") \
+  X(kGoProtect, "pager: protects page") X(kGoBlock, "pager: lets go of block") \
+  X(kDeclare, "pager: declares page") X(kGoRecall, "pager: nobody knows where it is any more, page") \
+  X(kGoDrained, "pager: puts have landed, page") X(kWrite, "pager: writes page") \
+  X(kPunch, "pager: punches page") X(kGone, "pager: ends") X(kRest, "pager: lays to rest block")
+// clang-format on
 
 /// R ranks, W workers in all, B blocks.
-template <std::uint8_t R, std::uint8_t W, std::uint8_t B>
+template <Byte R, Byte W, Byte B>
 class Coherence {
   using Block = dsm::BlockState;
   using Event = dsm::BlockEvent;
   using Action = dsm::Action;
-  static constexpr std::uint8_t kFlags = 8, kLocks = 1;
-  enum Kind : std::uint8_t { kRelease, kAcquire };
+  using enum Mutation;
+  static constexpr Byte kFlags = 8, kLocks = 1;
+  enum Kind : Byte { kRelease, kAcquire };
 
   struct Flying {  // The puts of one block: no other thread puts it while the busy bit is held.
-    std::uint8_t mask, to;
-    std::uint8_t value[kCells];
+    Byte mask, to;
+    Byte value[kCells];
   };
   struct Actor {
-    std::uint8_t pc, stage;  // instruction; how far in it
-    std::uint8_t at;         // the rank where it works just now (a request is carried out at the rank asked)
-    std::uint8_t round;      // 0 ask | 1 waits for a round | 2 leads one | 3 served
-    std::uint8_t joined;     // waiting: did a round begin since it asked?
-    std::uint8_t todo, later;   // blocks that the round has not seen; those it found busy
-    std::uint8_t dropping;      // own: 1: the owner refused; 2: its answer has brought the page
-    std::uint8_t telling;       // a release's round: how far it is with the pages that it looks at
-    std::uint8_t pages, now;    // those left; the one it is at
-    std::uint8_t blocks, open;  // … of which these blocks were not looked at yet; may its bytes have changed?
-    std::uint8_t sure, watch;   // was it noted as changed? Are its blocks to be protected?
-    std::uint8_t told;          // ranks that get notices next
-    std::uint8_t loaded;        // add: what the load returned
+    Byte pc, stage;     // instruction; how far in it
+    Byte at;            // the rank where it works just now (a request is carried out at the rank asked)
+    Byte round;         // 0 ask | 1 waits for a round | 2 leads one | 3 served
+    Byte joined;        // waiting: did a round begin since it asked?
+    Byte todo, later;   // blocks that the round has not seen; those it found busy
+    Byte dropping;      // own: 1: the owner refused; 2: its answer has brought the page
+    Byte telling;       // a release's round: how far it is with the pages that it looks at
+    Byte pages, now;    // those left; the one it is at
+    Byte blocks, open;  // … of which these blocks were not looked at yet; may its bytes have changed?
+    Byte sure, watch;   // was it noted as changed? Are its blocks to be protected?
+    Byte told;          // ranks that get notices next
+    Byte loaded;        // add: what the load returned
     // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not
     // stand
-    std::uint8_t stale;
-    std::uint8_t room;          // 1: it was admitted; 2: it sends its rank's changes; 4: its pin was admitted
-    std::uint8_t waking, whom;  // how far it is with a page on SSD; which rank owns that, or did
-    std::uint8_t acting;        // carries out actions on block
-    std::uint8_t block, event, action, sub, cell, owner, value, found_own;
+    Byte stale;
+    Byte room;          // 1: it was admitted; 2: it sends its rank's changes; 4: its pin was admitted
+    Byte waking, whom;  // how far it is with a page on SSD; which rank owns that, or did
+    Byte acting;        // carries out actions on block
+    Byte block, event, action, sub, cell, owner, value, found_own;
   };
 
  public:
   struct State {
     // word: BlockState::word() with pins in bits 6 and 7; of an owned block the twin's bit says that it is
     // saved
-    std::uint8_t word[R][B], prot[R][B];
-    std::uint8_t memory[R][B][kCells], twin[R][B][kCells];
+    Byte word[R][B], prot[R][B];
+    Byte memory[R][B][kCells], twin[R][B][kCells];
     Flying flying[R][B];
-    std::uint8_t owner[B], busy[B], puts[B];  // a page's entry; puts under way
-    std::uint8_t recalled[B];          // it moves or is on SSD, and its location has no holders any more
-    std::uint8_t tier[B], readers[B];  // where its owner has it; its readers
-    std::uint8_t disk[R][B][kCells];   // the spill files
-    std::uint8_t nothing;              // blocks on SSD of which nothing is there: never written, or forgotten
-    std::uint8_t frames[R], twins[R];  // blocks of M and T that count, where there is a limit
-    std::uint8_t asked[R];             // pages that its pager is to bring in
-    std::uint8_t marked[R], stale[R];  // pages that its next release examines; pages of which it has notices
-    std::uint8_t parts[R];             // blocks of which it has notices
-    std::uint8_t changed[R];           // blocks that it has put to since it looked at their pages
-    std::uint8_t ours[R];              // pages to which its threads may have stored without a fault
+    Byte owner[B], busy[B], puts[B];  // a page's entry; puts under way
+    Byte recalled[B];                 // it moves or is on SSD, and its location has no holders any more
+    Byte tier[B], readers[B];         // where its owner has it; its readers
+    Byte disk[R][B][kCells];          // the spill files
+    Byte nothing;                     // blocks on SSD of which nothing is there: never written, or forgotten
+    Byte frames[R], twins[R];         // blocks of M and T that count, where there is a limit
+    Byte asked[R];                    // pages that its pager is to bring in
+    Byte marked[R], stale[R];         // pages that its next release examines; pages of which it has notices
+    Byte parts[R];                    // blocks of which it has notices
+    Byte changed[R];                  // blocks that it has put to since it looked at their pages
+    Byte ours[R];                     // pages to which its threads may have stored without a fault
     // pages of which it knows itself a reader; pages whose owners it has asked to look since its last notice
-    std::uint8_t stays[R], asks[R];
+    Byte stays[R], asks[R];
     // a release has taken marks, an acquire notices, and is at work on them
-    std::uint8_t telling[R], dropping[R];
-    std::uint8_t direct[W];  // a direct put under way
+    Byte telling[R], dropping[R];
+    Byte direct[W];  // a direct put under way
     // it is settled here, and its entry is being written (rank + 1), or was written, which its rank does not
     // know yet
-    std::uint8_t naming[B];
-    std::uint8_t cached[R], dirty[R];  // the sets of blocks that rounds walk
-    std::uint8_t leading[R][2];
-    std::uint8_t flag[kFlags], held[kLocks], last[kLocks];
-    std::uint8_t ghost[B][kCells], freed[B];
+    Byte naming[B];
+    Byte cached[R], dirty[R];  // the sets of blocks that rounds walk
+    Byte leading[R][2];
+    Byte flag[kFlags], held[kLocks], last[kLocks];
+    Byte ghost[B][kCells], freed[B];
     Actor actor[W];
   };
 
@@ -379,11 +152,11 @@ class Coherence {
   State initial() const {
     State s;
     std::memset(&s, 0, sizeof s);
-    for (std::uint8_t b = 0; b < B; ++b) {
-      const std::uint8_t o = program_.owner[page(b)];
+    for (Byte b = 0; b < B; ++b) {
+      const Byte o = program_.owner[page(b)];
       s.owner[page(b)] = o;
       if (program_.fresh) {
-        s.tier[page(b)] = static_cast<std::uint8_t>(gas::Tier::ssd);
+        s.tier[page(b)] = Byte(gas::Tier::ssd);
         s.recalled[page(b)] = 1;
         set_bits(s.nothing, 1u << b);
       }
@@ -393,69 +166,66 @@ class Coherence {
       s.prot[o][b] = program_.watched ? 1 : 2;
       fill(s, o, b);
     }
-    for (std::uint8_t a = 0; a < W; ++a) s.actor[a].at = program_.workers[a].rank;
+    for (Byte a = 0; a < W; ++a) s.actor[a].at = program_.workers[a].rank;
     return s;
   }
 
-  template <class Emit>
-  void successors(const State& s, Emit&& emit) const {
-    for (std::uint8_t a = 0; a < W; ++a) step(s, a, emit);
-    for (std::uint8_t p = 0; p < B; ++p) {  // entries arrive by themselves
+  void successors(const State& s, auto&& emit) const {
+    for (Byte a = 0; a < W; ++a) step(s, a, emit);
+    for (Byte p = 0; p < B; ++p) {  // entries arrive by themselves
       if (s.naming[p] == 0) continue;
       State n = s;
-      const auto me = static_cast<std::uint8_t>((s.naming[p] & ~kArrived) - 1);
+      const auto me = Byte((s.naming[p] & ~kArrived) - 1);
       if ((s.naming[p] & kArrived) == 0) {
         put_entry(n, p, gas::end_move(entry(s, p), Rank{me}));
         set_bits(n.naming[p], kArrived);
       } else {  // the completion
-        if (!without(Mutation::r5_arrival_unseen) && !without(Mutation::r5_arrival_marked_early))
-          mark(n, me, p);
+        if (!without(r5_arrival_unseen) && !without(r5_arrival_marked_early)) mark(n, me, p);
         n.naming[p] = 0;
       }
       emit(n, Step{kNamed, s.naming[p], p});
     }
-    for (std::uint8_t r = 0; r < R; ++r)  // puts land without help, each byte separately
-      for (std::uint8_t b = 0; b < B; ++b)
-        for (std::uint8_t c = 0; c < kCells; ++c)
+    for (Byte r = 0; r < R; ++r)  // puts land without help, each byte separately
+      for (Byte b = 0; b < B; ++b)
+        for (Byte c = 0; c < kCells; ++c)
           if (s.flying[r][b].mask & (1 << c)) {
             State n = s;
             Flying& f = n.flying[r][b];
             n.memory[f.to][b][c] = f.value[c];
-            f.mask = static_cast<std::uint8_t>(f.mask & ~(1 << c));
+            clear_bits(f.mask, 1 << c);
             if (f.mask == 0) {
               f = Flying{};
-              if (without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early))
-                --n.puts[page(b)];
+              if (without(r3_no_completion) || without(r4_unlock_early)) --n.puts[page(b)];
             } else
               f.value[c] = 0;
-            emit(n, Step{kLand, r, static_cast<std::uint8_t>(b * kCells + c)});
+            emit(n, Step{kLand, r, Byte(b * kCells + c)});
           }
-    for (std::uint8_t a = 0; a < W; ++a)
+    for (Byte a = 0; a < W; ++a)
       if (s.direct[a]) {
         State n = s;
         const Instr& i = instr(s, a);
         n.memory[s.actor[a].owner][i.block][i.cell] = i.value;
         n.direct[a] = 0;
-        emit(n, Step{kLand, program_.workers[a].rank, static_cast<std::uint8_t>(i.block * kCells + i.cell)});
+        emit(n, Step{kLand, program_.workers[a].rank, Byte(i.block * kCells + i.cell)});
       }
   }
 
   /// A mutant is judged by what programs see (a wrong value, a deadlock), not by the protocol's own
   /// invariants.
   const char* violation(const State& s) const {
-    for (std::uint8_t b = 0; b < B && without(Mutation::none); ++b) {
+    for (Byte b = 0; b < B && without(Mutation::none); ++b) {
       int owners = 0;
-      for (std::uint8_t r = 0; r < R; ++r) {
+      for (Byte r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
         if (!w.check()) return "a block word breaks check()";
-        if (!w.busy && s.prot[r][b] != static_cast<std::uint8_t>(w.access))
+        if (!w.busy && s.prot[r][b] != Byte(w.access))
           return "V allows something else than the block word says";
         owners += w.owned;
         if (w.owned && !w.busy && gas::Tier{s.tier[page(b)]} == gas::Tier::ssd)
           return "blocks of a page on SSD are in use";
         if (w.saved && !w.busy && gas::Tier{s.tier[page(b)]} != gas::Tier::partial)
           return "blocks are saved of a page that others put to";
-        for (std::uint8_t c = 0; c < kCells; ++c) {
+        for (Byte c = 0; c < kCells; ++c) {
           if (w.saved && !w.busy && !(s.freed[b] & 1 << c) && s.memory[r][b][c] != s.disk[r][b][c])
             return "a block is saved with other bytes";
         }
@@ -464,9 +234,16 @@ class Coherence {
       }
       if (owners > 1) return "two owners";
     }
-    for (std::uint8_t r = 0; r < R && without(Mutation::none); ++r)
+    for (Byte r = 0; r < R && (without(Mutation::none) || without(drop_counted_twice)); ++r) {
       if (limit(r) != 0 && used(s, r) > limit(r) + slack(r))
         return "the budget is exceeded by more than threads can have in hand";
+      for (Byte b = 0; b < B && limit(r) != 0; ++b) {
+        const Block w = word(s, r, b);
+        if (!w.busy && ((w.access != mem::Access::none && !(s.frames[r] & 1 << b)) ||
+                        (w.twin && !(s.twins[r] & 1 << b))))
+          return "a frame that V shows is not counted";
+      }
+    }
     return all_done(s) ? lost(s) : nullptr;
   }
 
@@ -477,307 +254,190 @@ class Coherence {
   }
 
   std::string name(const Step& step) const {
+    const auto text = [](unsigned n) { return std::to_string(n); };
     if (step.kind == kLand)
-      return "put of rank " + std::to_string(step.actor) + " lands: block " +
-             std::to_string(step.detail / kCells) + " cell " + std::to_string(step.detail % kCells);
+      return "put of rank " + text(step.actor) + " lands: block " + text(step.detail / kCells) + " cell " +
+             text(step.detail % kCells);
     if (step.kind == kNamed)
-      return "the entry of page " + std::to_string(step.detail) +
-             ((step.actor & kArrived) == 0 ? " names rank " : " is known to name rank ") +
-             std::to_string((step.actor & ~kArrived) - 1);
-    static constexpr const char* kWords[] = {"loads",
-                                             "faults (load): claims",
-                                             "stores",
-                                             "faults (store): claims",
-                                             "sees the fact",
-                                             "fixes the fact",
-                                             "asks for a round",
-                                             "leads a round",
-                                             "round: looks at block",
-                                             "round: claims block",
-                                             "round: block is busy, later",
-                                             "round ends",
-                                             "was served by another's round",
-                                             "takes the lock",
-                                             "gives the lock",
-                                             "action",
-                                             "gives up the claim",
-                                             "marks clean block",
-                                             "finishes block",
-                                             "claims for an event",
-                                             "nothing to do",
-                                             "own: claims block",
-                                             "own: looks at the entry",
-                                             "own: marks the entry busy",
-                                             "own: entry is busy, gives blocks back",
-                                             "own: nobody holds its location any more",
-                                             "own: puts under way have landed",
-                                             "own: asks the owner to yield",
-                                             "own: the owner refused or must retry",
-                                             "own: has posted the entry",
-                                             "hand back: entry",
-                                             "tells: begins",
-                                             "tells: takes page",
-                                             "tells: looks at block",
-                                             "forgets what its spill file has of page",
-                                             "tells: reads who has page",
-                                             "tells rank",
-                                             "acquire: takes notices",
-                                             "acquire: leaves the readers of page",
-                                             "acquire: hears which blocks of page",
-                                             "acquire: has heard, and stays a reader of page",
-                                             "tells which blocks: rank",
-                                             "tells: nothing of it is its own any more, page",
-                                             "puts directly",
-                                             "gets directly",
-                                             "has room",
-                                             "sends changes, since there is no room: block",
-                                             "asks for the page: its owner is rank",
-                                             "was answered: page",
-                                             "brings in: claims block",
-                                             "brings in: marks the entry busy",
-                                             "brings in: entry is busy, or the page not on this rank's SSD",
-                                             "brings in: reads page",
-                                             "brings in: ends",
-                                             "pager: marks the entry busy",
-                                             "pager: claims block",
-                                             "pager: the page stays",
-                                             "pager: protects page",
-                                             "pager: lets go of block",
-                                             "pager: declares page",
-                                             "pager: nobody knows where it is any more, page",
-                                             "pager: puts have landed, page",
-                                             "pager: writes page",
-                                             "pager: punches page",
-                                             "pager: ends",
-                                             "pager: lays to rest block",
-                                             "ends"};
+      return "the entry of page " + text(step.detail) +
+             (step.actor & kArrived ? " is known to name rank " : " names rank ") +
+             text((step.actor & ~kArrived) - 1);
+    static constexpr const char* kWords[] = {
+#define KASANE_MODEL_WORDS(kind, words) words,
+        KASANE_MODEL_STEPS(KASANE_MODEL_WORDS)
+#undef KASANE_MODEL_WORDS
+    };
     static constexpr const char* kActions[] = {
         "end",          "fetch",         "find",      "make_twin",     "allow_read", "allow_write",
         "protect_read", "protect_none",  "diff_put",  "diff_put_live", "put_all",    "put_all_live",
         "refresh",      "merge_arrival", "read_back", "restore_bytes", "mark_page"};
-    const Script& w = program_.workers[step.actor];
-    std::string text = "worker " + std::to_string(step.actor) + " (rank " + std::to_string(w.rank) + ") ";
-    if ((step.kind & 0xFF) == kAction)
-      return text + kActions[step.detail >> 3] + " ." + std::to_string(step.detail & 7);
-    return text + kWords[step.kind & 0xFF] + " " + std::to_string(step.detail);
+    const std::string who =
+        "worker " + text(step.actor) + " (rank " + text(program_.workers[step.actor].rank) + ") ";
+    if (step.kind == kAction) return who + kActions[step.detail >> 3] + " ." + text(step.detail & 7);
+    return who + kWords[step.kind] + " " + text(step.detail);
   }
 
   std::string show(const State& s) const {
     std::string t;
-    for (std::uint8_t b = 0; b < B; ++b) {
-      t += "block " + std::to_string(b) + ": entry owner " + std::to_string(s.owner[page(b)]) +
-           (s.busy[page(b)] ? " busy" : "") + (s.tier[page(b)] ? " on SSD" : "") + " readers " +
-           std::to_string(s.readers[page(b)]) + " puts " + std::to_string(s.puts[page(b)]) + " ghost " +
-           std::to_string(s.ghost[b][0]) + "," + std::to_string(s.ghost[b][1]);
-      for (std::uint8_t r = 0; r < R; ++r) {
+    const auto say = [&](const char* what, unsigned n) { t += what + std::to_string(n); };
+    const auto cells = [&](const char* what, const Byte* c) { say(what, c[0]), say(",", c[1]); };
+    const auto if_so = [&](bool yes, const char* what) { t += yes ? what : ""; };
+    for (Byte b = 0; b < B; ++b) {
+      const Byte p = page(b);
+      say("block ", b), say(": entry owner ", s.owner[p]), if_so(s.busy[p], " busy");
+      if_so(s.tier[p], " on SSD"), say(" readers ", s.readers[p]), say(" puts ", s.puts[p]);
+      cells(" ghost ", s.ghost[b]);
+      for (Byte r = 0; r < R; ++r) {
         const Block w = word(s, r, b);
-        t += " | rank " + std::to_string(r) + (w.owned ? " owned" : "") + (w.busy ? " busy" : "") + " view " +
-             std::to_string(static_cast<int>(w.access)) + (w.whole ? " whole" : "") +
-             (w.twin ? " twin " + std::to_string(s.twin[r][b][0]) + "," + std::to_string(s.twin[r][b][1])
-                     : "") +
-             (s.marked[r] & 1 << page(b) ? " marked" : "") + (s.stale[r] & 1 << page(b) ? " told" : "") +
-             (s.parts[r] & 1 << b ? " of it" : "") + (s.ours[r] & 1 << page(b) ? " ours" : "") +
-             (s.stays[r] & 1 << page(b) ? " stays" : "") + (s.asks[r] & 1 << page(b) ? " asked" : "") +
-             " pins " + std::to_string(w.pins) + " M " + std::to_string(s.memory[r][b][0]) + "," +
-             std::to_string(s.memory[r][b][1]);
+        say(" | rank ", r), if_so(w.owned, " owned"), if_so(w.busy, " busy"), if_so(w.whole, " whole");
+        say(" view ", unsigned(w.access)), say(" pins ", w.pins), cells(" M ", s.memory[r][b]);
+        if (w.twin) cells(" twin ", s.twin[r][b]);
+        if_so(s.marked[r] & 1 << p, " marked"), if_so(s.stale[r] & 1 << p, " told");
+        if_so(s.parts[r] & 1 << b, " of it"), if_so(s.ours[r] & 1 << p, " ours");
+        if_so(s.stays[r] & 1 << p, " stays"), if_so(s.asks[r] & 1 << p, " asked");
       }
       t += "; ";
     }
-    for (std::uint8_t a = 0; a < W; ++a)
-      t += "worker " + std::to_string(a) + " at instruction " + std::to_string(s.actor[a].pc) + "." +
-           std::to_string(s.actor[a].stage) + "  ";
+    for (Byte a = 0; a < W; ++a)
+      say("worker ", a), say(" at instruction ", s.actor[a].pc), say(".", s.actor[a].stage), t += "  ";
     return t;
   }
 
  private:
   enum StepKind : std::uint16_t {
-    kLoad,
-    kLoadFault,
-    kStore,
-    kStoreFault,
-    kSee,
-    kSet,
-    kAsk,
-    kLead,
-    kLook,
-    kRoundClaim,
-    kLater,
-    kRoundEnd,
-    kServed,
-    kLock,
-    kUnlock,
-    kAction,
-    kGiveUp,
-    kClean,
-    kFinish,
-    kEvent,
-    kNothing,
-    kOwnClaim,
-    kOwnLook,
-    kOwnBusy,
-    kOwnWait,
-    kRecall,
-    kDrained,
-    kYield,
-    kRefused,
-    kPosted,
-    kHandBack,
-    kTell,
-    kTakePage,
-    kTellLook,
-    kForget,
-    kTakeReaders,
-    kTellRank,
-    kTakeNotices,
-    kLeave,
-    kHear,
-    kKeep,
-    kTellParts,
-    kNotOurs,
-    kPut,
-    kGet,
-    kRoom,
-    kSends,
-    kAskOwner,
-    kAnswered,
-    kInClaim,
-    kInMark,
-    kInNot,
-    kInRead,
-    kInEnd,
-    kMark,
-    kGoClaim,
-    kStays,
-    kGoProtect,
-    kGoBlock,
-    kDeclare,
-    kGoRecall,
-    kGoDrained,
-    kWrite,
-    kPunch,
-    kGone,
-    kRest,
-    kEnd,
-    kLand = 0x100,
+#define KASANE_MODEL_KIND(kind, words) kind,
+    KASANE_MODEL_STEPS(KASANE_MODEL_KIND)
+#undef KASANE_MODEL_KIND
+        kLand = 0x100,
     kNamed = 0x200,
   };
 
+  static Event event_of(const Actor& x) noexcept { return static_cast<Event>(x.event); }
+  static Step acts(Byte a, Action action, unsigned sub = 0) noexcept {
+    return {kAction, a, Byte(static_cast<unsigned>(action) << 3 | (sub & 7))};
+  }
   [[nodiscard]] bool without(Mutation m) const noexcept { return program_.without == m; }
-  [[nodiscard]] std::uint8_t page(std::uint8_t b) const noexcept {
-    return static_cast<std::uint8_t>(b / program_.blocks_per_page);
-  }
-  [[nodiscard]] std::uint8_t first(std::uint8_t p) const noexcept {
-    return static_cast<std::uint8_t>(p * program_.blocks_per_page);
-  }
-  [[nodiscard]] std::uint8_t last(std::uint8_t p) const noexcept {
-    return static_cast<std::uint8_t>(first(p) + program_.blocks_per_page - 1);
+  [[nodiscard]] Byte page(Byte b) const noexcept { return Byte(b / program_.blocks_per_page); }
+  [[nodiscard]] Byte first(Byte p) const noexcept { return Byte(p * program_.blocks_per_page); }
+  [[nodiscard]] Byte last(Byte p) const noexcept { return Byte(first(p) + program_.blocks_per_page - 1); }
+  [[nodiscard]] auto of_page(Byte p) const noexcept {
+    return std::views::iota(first(p), Byte(first(p) + program_.blocks_per_page));
   }
 
-  static Block word(const State& s, std::uint8_t r, std::uint8_t b) noexcept {
+  static Block word(const State& s, Byte r, Byte b) noexcept {
     const std::uint32_t w = s.word[r][b];
     Block block = Block::of((w & 0x3F) | (w >> 6) << 8);
     if (block.owned && block.twin) block.twin = false, block.saved = true;
     return block;
   }
-  static void put_word(State& s, std::uint8_t r, std::uint8_t b, Block block) noexcept {
-    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u);
-    s.word[r][b] = static_cast<std::uint8_t>((w & 0x3F) | (w >> 8) << 6);
+  /// As it was before its bit was claimed.
+  static Block before_claim(const State& s, Byte r, Byte b) noexcept {
+    Block block = word(s, r, b);
+    block.busy = false;
+    return block;
   }
-  [[nodiscard]] gas::Location entry(const State& s, std::uint8_t p) const noexcept {
+  static void give_back(State& n, Byte r, Byte b) noexcept { put_word(n, r, b, before_claim(n, r, b)); }
+  static void put_word(State& s, Byte r, Byte b, Block block) noexcept {
+    const std::uint32_t w = block.word() | (block.saved ? 16u : 0u);
+    s.word[r][b] = Byte((w & 0x3F) | (w >> 8) << 6);
+  }
+  [[nodiscard]] gas::Location entry(const State& s, Byte p) const noexcept {
     return {true,
             Rank{s.owner[p]},
-            static_cast<gas::Tier>(s.tier[p]),
+            gas::Tier(s.tier[p]),
             s.busy[p] != 0,
             0,
             false,
-            program_.fixed && !without(Mutation::fixed_moves)};
+            program_.fixed && !without(fixed_moves)};
   }
-  void put_entry(State& s, std::uint8_t p, gas::Location l) const noexcept {
+  void put_entry(State& s, Byte p, gas::Location l) const noexcept {
     if (s.owner[p] != raw(l.owner)) has_not_stood(s, p);
-    s.owner[p] = static_cast<std::uint8_t>(raw(l.owner));
+    s.owner[p] = Byte(raw(l.owner));
     s.busy[p] = l.busy;
-    s.tier[p] = static_cast<std::uint8_t>(l.tier);
+    s.tier[p] = Byte(l.tier);
     if (l.tier == gas::Tier::dram) s.recalled[p] = 0;
   }
+  /// The entry becomes what it was before it was marked.
+  gas::Location unmark(State& n, Byte p, gas::Tier tier) const noexcept {
+    gas::Location before = gas::in_tier(entry(n, p), tier);
+    before.busy = false;
+    put_entry(n, p, before);
+    return before;
+  }
   /// A worker between its two looks at the page will see it.
-  void has_not_stood(State& n, std::uint8_t p) const noexcept {
-    for (std::uint8_t a = 0; a < W; ++a) {
+  void has_not_stood(State& n, Byte p) const noexcept {
+    for (Byte a = 0; a < W; ++a) {
       Actor& other = n.actor[a];
       const Instr& i = instr(n, a);
       if ((i.what == Do::get && other.stage != 0 && page(i.block) == p) ||
           (other.acting && page(other.block) == p &&
-           (fetching(n, other) ? other.sub >= 2 && other.sub < 5
-                               : refreshing(n, other) && other.sub >= 1 && other.sub <= 3)))
+           (other.sub == kJoins || other.sub == kMarksThere || other.sub == kReads) &&
+           (fetching(n, other) || refreshing(n, other))))
         set_bits(other.stale, 4);
     }
   }
-  [[nodiscard]] const Instr& instr(const State& s, std::uint8_t a) const noexcept {
+  [[nodiscard]] const Instr& instr(const State& s, Byte a) const noexcept {
     static constexpr Instr kEndInstr{};
     const auto& code = program_.workers[a].code;
     return s.actor[a].pc < code.size() ? code[s.actor[a].pc] : kEndInstr;
   }
 
   bool all_done(const State& s) const {
-    for (std::uint8_t a = 0; a < W; ++a)
+    for (Byte a = 0; a < W; ++a)
       if (keeps(program_.workers[a]) ? s.actor[a].stage != 0 || s.actor[a].waking != 0 || s.actor[a].acting
                                      : s.actor[a].pc < program_.workers[a].code.size())
         return false;
     for (const auto& of_rank : s.flying)
       for (const Flying& f : of_rank)
         if (f.mask != 0) return false;
-    return std::all_of(s.naming, s.naming + B, [](std::uint8_t n) { return n == 0; });
+    return std::all_of(s.naming, s.naming + B, [](Byte n) { return n == 0; });
   }
-  [[nodiscard]] std::uint8_t bit_of_page(std::uint8_t b) const noexcept {
-    return static_cast<std::uint8_t>(1 << page(b));
-  }
-  [[nodiscard]] std::uint8_t blocks_of(std::uint8_t p) const noexcept {
-    std::uint8_t blocks = 0;
-    for (std::uint8_t b = first(p); b <= last(p) && b < B; ++b) set_bits(blocks, 1u << b);
+  [[nodiscard]] Byte bit_of_page(Byte b) const noexcept { return Byte(1 << page(b)); }
+  [[nodiscard]] Byte blocks_of(Byte p) const noexcept {
+    Byte blocks = 0;
+    for (Byte b = first(p); b <= last(p) && b < B; ++b) set_bits(blocks, 1u << b);
     return blocks;
   }
-  void note_ours(State& n, std::uint8_t r, std::uint8_t p) const noexcept {
-    if (!without(Mutation::ours_unnoted)) set_bits(n.ours[r], 1u << p);
+  void note_ours(State& n, Byte r, Byte p) const noexcept {
+    if (!without(ours_unnoted)) set_bits(n.ours[r], 1u << p);
   }
   /// Sharing::mark.
-  void mark(State& n, std::uint8_t r, std::uint8_t p) const noexcept {
+  void mark(State& n, Byte r, Byte p) const noexcept {
     note_ours(n, r, p);
     set_bits(n.marked[r], 1u << p);
   }
-  static void set_bits(std::uint8_t& to, unsigned bits) noexcept {
-    to = static_cast<std::uint8_t>(to | bits);
-  }
-  static void clear_bits(std::uint8_t& from, unsigned bits) noexcept {
-    from = static_cast<std::uint8_t>(from & ~bits);
-  }
+  static void set_bits(Byte& to, unsigned bits) noexcept { to = Byte(to | bits); }
+  static void clear(Byte (&cells)[kCells]) noexcept { std::fill_n(cells, kCells, 0); }
+  static void copy(const Byte (&from)[kCells], Byte (&to)[kCells]) noexcept { std::copy_n(from, kCells, to); }
+  static void clear_bits(Byte& from, unsigned bits) noexcept { from = Byte(from & ~bits); }
   /// Nothing to release, nothing to drop: one word each (gas/marked_pages.h).
-  [[nodiscard]] bool nothing_to_release(const State& s, std::uint8_t r) const {
-    return s.dirty[r] == 0 && s.marked[r] == 0 &&
-           (!naming(s, r) || without(Mutation::r8_naming_not_counted)) &&
-           (!s.telling[r] || without(Mutation::r5_release_passes_telling));
+  [[nodiscard]] bool nothing_to_release(const State& s, Byte r) const {
+    return s.dirty[r] == 0 && s.marked[r] == 0 && (!naming(s, r) || without(r8_naming_not_counted)) &&
+           (!s.telling[r] || without(r5_release_passes_telling));
   }
   /// PageMarks::may_hold.
-  [[nodiscard]] bool nothing_told_of(const State& s, std::uint8_t r, std::uint8_t b) const noexcept {
+  [[nodiscard]] bool nothing_told_of(const State& s, Byte r, Byte b) const noexcept {
     return (s.stale[r] & bit_of_page(b)) == 0 && !s.dropping[r];
   }
-  [[nodiscard]] bool nothing_to_drop(const State& s, std::uint8_t r) const {
-    return s.stale[r] == 0 && (!s.dropping[r] || without(Mutation::r5_acquire_passes_dropping));
+  [[nodiscard]] bool nothing_to_drop(const State& s, Byte r) const {
+    return s.stale[r] == 0 && (!s.dropping[r] || without(r5_acquire_passes_dropping));
   }
 
   /// Has rank r changed the byte since it last sent it?
-  static bool changed(const State& s, std::uint8_t r, std::uint8_t b, std::uint8_t c) {
+  static bool changed(const State& s, Byte r, Byte b, Byte c) {
     const Block w = word(s, r, b);
     return w.whole || (w.twin && s.memory[r][b][c] != s.twin[r][b][c]);
   }
   /// At the end: the owner's bytes, with what ranks have not released yet, are the ghost's.
   const char* lost(const State& s) const {
-    for (std::uint8_t b = 0; b < B; ++b) {
+    for (Byte b = 0; b < B; ++b) {
       if (s.busy[page(b)] || s.puts[page(b)] != 0) return "an entry stays busy, or puts stay counted";
-      for (std::uint8_t c = 0; c < kCells; ++c) {
-        const std::uint8_t o = s.owner[page(b)];
-        const auto tier = static_cast<gas::Tier>(s.tier[page(b)]);
+      for (Byte c = 0; c < kCells; ++c) {
+        const Byte o = s.owner[page(b)];
+        const auto tier = gas::Tier(s.tier[page(b)]);
         const bool here = tier == gas::Tier::dram || (tier == gas::Tier::partial && word(s, o, b).owned);
-        std::uint8_t value = here ? s.memory[o][b][c] : s.disk[o][b][c];
-        for (std::uint8_t r = 0; r < R; ++r)
+        Byte value = here ? s.memory[o][b][c] : s.disk[o][b][c];
+        for (Byte r = 0; r < R; ++r)
           if (changed(s, r, b, c)) value = s.memory[r][b][c];
         if (!(s.freed[b] & (1 << c)) && value != s.ghost[b][c]) return "a write is lost at the end";
       }
@@ -785,35 +445,35 @@ class Coherence {
     return nullptr;
   }
 
-  void next_instr(State& n, std::uint8_t a) const {
+  void next_instr(State& n, Byte a) const {
     Actor& x = n.actor[a];
-    const auto pc = static_cast<std::uint8_t>(x.pc + 1);
+    const auto pc = Byte(x.pc + 1);
     x = Actor{};
     x.pc = pc;
     x.at = program_.workers[a].rank;
   }
 
   // ---- one block: claim, actions, finish
-  // -------------------------------------------------------------------
 
+  enum FoundOwn : Byte { kOwn = 1, kOnSsd, kShowsLate };
   /// The claimed block's step, from its word without the busy bit.
   [[nodiscard]] dsm::BlockStep claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
     if (x.found_own == kOnSsd) {
-      dsm::BlockStep step = dsm::found_on_ssd(before, static_cast<Event>(x.event));
-      if (without(Mutation::part_stored_saved)) step.after.saved = true;
+      dsm::BlockStep step = dsm::found_on_ssd(before, event_of(x));
+      if (without(part_stored_saved)) step.after.saved = true;
       return step;
     }
     if (x.found_own) {
       dsm::BlockStep step = dsm::next(before, Event::found_own);
-      if (without(Mutation::r5_first_meeting_unseen)) step.actions = {Action::allow_write};
-      const auto event = static_cast<Event>(x.event);
+      if (without(r5_first_meeting_unseen)) step.actions = {Action::allow_write};
+      const auto event = event_of(x);
       // as carry_out_fault() does
       step.after.pins += event == Event::pin_read || event == Event::pin_write || event == Event::pin_whole;
       return step;
     }
     before.busy = false;
-    return mutated(dsm::next(before, static_cast<Event>(x.event)), before, static_cast<Event>(x.event));
+    return mutated(dsm::next(before, event_of(x)), before, event_of(x));
   }
 
   /// next() with a rule taken out.
@@ -825,35 +485,35 @@ class Coherence {
         if (act != gone && act != Action::end) kept[k++] = act;
       step.actions = kept;
     };
-    if (without(Mutation::r3_no_protect) && event == Event::release) drop(Action::protect_read);
-    if (without(Mutation::open_unsent_twin) && event == Event::release_open && before.twin)
+    if (without(r3_no_protect) && event == Event::release) drop(Action::protect_read);
+    if (without(open_unsent_twin) && event == Event::release_open && before.twin)
       step.actions = {Action::diff_put};
-    if (without(Mutation::open_unrefreshed) && event == Event::acquire_open) drop(Action::refresh);
-    if (without(Mutation::r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
+    if (without(open_unrefreshed) && event == Event::acquire_open) drop(Action::refresh);
+    if (without(r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
     if (before.whole && !before.busy) {
-      if (without(Mutation::whole_diffed) && event == Event::release && before.pins == 0)
+      if (without(whole_diffed) && event == Event::release && before.pins == 0)
         step.actions[1] = Action::diff_put;
-      if (without(Mutation::whole_dropped) && event == Event::acquire)
+      if (without(whole_dropped) && event == Event::acquire)
         step.after = Block{}, step.actions = {Action::protect_none};
-      if (without(Mutation::whole_left) && event == Event::acquire) drop(Action::find);
-      if (without(Mutation::whole_freed_later) && event == Event::discard) step = {};
-      if (without(Mutation::whole_sent_live) && event == Event::release && before.pins != 0)
+      if (without(whole_left) && event == Event::acquire) drop(Action::find);
+      if (without(whole_freed_later) && event == Event::discard) step = {};
+      if (without(whole_sent_live) && event == Event::release && before.pins != 0)
         step.after.twin = false, step.after.access = mem::Access::read;
-      if (without(Mutation::whole_stays) && step.actions[0] == Action::put_all_live)
+      if (without(whole_stays) && step.actions[0] == Action::put_all_live)
         step.after.twin = false, step.after.whole = true;
     }
-    if (without(Mutation::part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
-    if (without(Mutation::r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
-    if (without(Mutation::tier_rest_unseen) && before.owned && before.access == mem::Access::none)
+    if (without(part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
+    if (without(r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
+    if (without(tier_rest_unseen) && before.owned && before.access == mem::Access::none)
       drop(Action::mark_page);
     if (event == Event::evict && step.verdict == dsm::Verdict::refuse) {
       Block lighter = before;
-      if (without(Mutation::tier_dirty)) lighter.twin = lighter.whole = false;
-      if (without(Mutation::tier_pinned)) lighter.pins = 0;
+      if (without(tier_dirty)) lighter.twin = lighter.whole = false;
+      if (without(tier_pinned)) lighter.pins = 0;
       step = dsm::next(lighter, event);
     }
-    if (without(Mutation::blank_unprotected) && event == Event::blank) drop(Action::protect_none);
-    if (without(Mutation::blank_pinned) && event == Event::blank && before.pins != 0 && !before.busy) {
+    if (without(blank_unprotected) && event == Event::blank) drop(Action::protect_none);
+    if (without(blank_pinned) && event == Event::blank && before.pins != 0 && !before.busy) {
       Block free_of_pins = before;
       free_of_pins.pins = 0;
       step = dsm::next(free_of_pins, event);
@@ -861,8 +521,8 @@ class Coherence {
       step.after.access = before.access;
       drop(Action::protect_none);
     }
-    if (without(Mutation::r8_no_protect) && event == Event::yield) drop(Action::protect_none);
-    if (without(Mutation::r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
+    if (without(r8_no_protect) && event == Event::yield) drop(Action::protect_none);
+    if (without(r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
         !before.busy) {
       Block free_of_pins = before;
       free_of_pins.pins = 0;
@@ -871,7 +531,7 @@ class Coherence {
     return step;
   }
 
-  dsm::Verdict try_claim(State& n, std::uint8_t a, std::uint8_t b, Event event) const {
+  dsm::Verdict try_claim(State& n, Byte a, Byte b, Event event) const {
     Actor& x = n.actor[a];
     const Block before = word(n, x.at, b);
     const dsm::BlockStep step = mutated(dsm::next(before, event), before, event);
@@ -881,67 +541,84 @@ class Coherence {
     put_word(n, x.at, b, claimed);
     x.acting = 1;
     x.block = b;
-    x.event = static_cast<std::uint8_t>(event);
+    x.event = Byte(event);
     x.action = x.sub = x.cell = x.owner = x.value = x.found_own = 0;
     return step.verdict;
   }
 
-  static void next_action(State& n, std::uint8_t a) {
+  /// Held::claim of the page's next block, without actions; x.todo counts those that are held.
+  dsm::Verdict claim_next(State& n, Actor& x, Byte p, Event event) const {
+    const auto b = Byte(first(p) + x.todo);
+    Block w = word(n, x.at, b);
+    const dsm::Verdict verdict = mutated(dsm::next(w, event), w, event).verdict;
+    if (verdict != dsm::Verdict::proceed) return verdict;
+    w.busy = true;
+    put_word(n, x.at, b, w);
+    ++x.todo;
+    return verdict;
+  }
+  [[nodiscard]] bool all_held(const Actor& x) const noexcept { return x.todo == program_.blocks_per_page; }
+  void give_back_last(State& n, Actor& x, Byte p) const { give_back(n, x.at, Byte(first(p) + --x.todo)); }
+
+  void end_acting(State& n, Byte a) const {
     Actor& x = n.actor[a];
+    x.acting = x.block = x.event = x.action = x.found_own = 0;
+    finish_event(n, a);
+  }
+  static void next_action(Actor& x) {
     ++x.action;
     x.sub = x.cell = x.owner = x.value = 0;
   }
 
-  template <class Emit>
-  void act(const State& s, std::uint8_t a, Emit&& emit) const {
+  void act(const State& s, Byte a, auto&& emit) const {
     State n = s;
     Actor& x = n.actor[a];
     const dsm::BlockStep step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
-    const auto done = [&] {
-      const Step label{kAction, a,
-                       static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | s.actor[a].sub)};
-      emit(n, label);
-    };
-    std::uint8_t& prot = n.prot[x.at][x.block];
-    const bool blanks = static_cast<Event>(x.event) == Event::blank;
+    const auto done = [&] { emit(n, acts(a, action, s.actor[a].sub)); };
+    Byte& prot = n.prot[x.at][x.block];
+    if (x.found_own == kShowsLate) {
+      prot = x.value;
+      x.value = 0;
+      end_acting(n, a);
+      return emit(n, acts(a, Action::protect_none));
+    }
+    const bool blanks = event_of(x) == Event::blank;
     // word 0: while the bit is held the page stays where it is
     if (blanks && x.action == 0 && x.value == 0) {
       if (gas::owned_on_ssd(entry(s, page(x.block)), Rank{x.at})) {
         x.value = 1;
         return emit(n, Step{kEvent, a, x.block});
       }
-      Block before = word(s, x.at, x.block);
-      before.busy = false;
-      put_word(n, x.at, x.block, before);
+      give_back(n, x.at, x.block);
       next_of_event(n, a);
       return emit(n, Step{kGiveUp, a, s.actor[a].block});
     }
     switch (action) {
       case Action::end: {
-        const auto bit = static_cast<std::uint8_t>(1 << x.block);
+        const auto bit = Byte(1 << x.block);
         // mark_clean, then the finish
-        const bool sent = !step.after.dirty() || (without(Mutation::open_counts_clean) &&
-                                                  static_cast<Event>(x.event) == Event::release_open);
+        const bool sent =
+            !step.after.dirty() || (without(open_counts_clean) && event_of(x) == Event::release_open);
         if (word(n, x.at, x.block).dirty() && sent && (n.dirty[x.at] & bit)) {
-          n.dirty[x.at] = static_cast<std::uint8_t>(n.dirty[x.at] & ~bit);
+          clear_bits(n.dirty[x.at], bit);
           return emit(n, Step{kClean, a, x.block});
         }
-        if (step.after.access == mem::Access::none || step.after.owned)
-          n.cached[x.at] = static_cast<std::uint8_t>(n.cached[x.at] & ~bit);
+        if (step.after.access == mem::Access::none || step.after.owned) clear_bits(n.cached[x.at], bit);
         put_word(n, x.at, x.block, step.after);
         if (blanks) {  // forgotten on SSD; what M holds must not be read
-          std::fill_n(n.disk[x.at][x.block], kCells, 0);
-          std::fill_n(n.memory[x.at][x.block], kCells, 0);
+          clear(n.disk[x.at][x.block]), clear(n.memory[x.at][x.block]);
           set_bits(n.nothing, 1u << x.block);
         }
-        if (step.after.owned && !step.after.saved)  // likewise
-          for (std::uint8_t& d : n.disk[x.at][x.block]) d = 0;
-        if (!step.after.twin)  // bytes that are not read again: equal states look equal
-          for (std::uint8_t& t : n.twin[x.at][x.block]) t = 0;
-        x.acting = 0;
-        x.block = x.event = x.action = x.found_own = 0;
-        finish_event(n, a);
+        // bytes that are not read again: equal states look equal
+        if (step.after.owned && !step.after.saved) clear(n.disk[x.at][x.block]);
+        if (!step.after.twin) clear(n.twin[x.at][x.block]);
+        if (without(held_finished_first) && prot > Byte(step.after.access)) {
+          x.found_own = kShowsLate;
+          x.value = Byte(step.after.access);
+        } else {
+          end_acting(n, a);
+        }
         return emit(n, Step{kFinish, a, s.actor[a].block});
       }
       case Action::allow_read:
@@ -956,10 +633,12 @@ class Coherence {
         }
         prot = 2;
         break;
-      case Action::protect_read: prot = 1; break;
-      case Action::protect_none: prot = 0; break;
+      case Action::protect_read:
+      case Action::protect_none:
+        if (!without(held_finished_first)) prot = action == Action::protect_read ? 1 : 0;
+        break;
       case Action::mark_page: {  // noted as ours, then marked
-        const bool notes = (x.sub == 0) != without(Mutation::ours_noted_late);
+        const bool notes = (x.sub == 0) != without(ours_noted_late);
         notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
         if (x.sub == 0) {
           x.sub = 1;
@@ -968,18 +647,17 @@ class Coherence {
         break;
       }
       case Action::make_twin:
-        if (without(Mutation::tier_holds_and_waits) && !has_room(n, x.at)) return;
+        if (without(tier_holds_and_waits) && !has_room(n, x.at)) return;
         fill(n, x.at, x.block);
         fill_twin(n, x.at, x.block);
-        for (std::uint8_t c = 0; c < kCells; ++c) n.twin[x.at][x.block][c] = n.memory[x.at][x.block][c];
-        n.dirty[x.at] =
-            static_cast<std::uint8_t>(n.dirty[x.at] | 1 << x.block);  // mark_dirty: before any store can land
+        copy(n.memory[x.at][x.block], n.twin[x.at][x.block]);
+        set_bits(n.dirty[x.at], 1u << x.block);  // mark_dirty: before any store can land
         break;
       case Action::restore_bytes:
-        for (std::uint8_t c = 0; c < kCells; ++c) {
+        for (Byte c = 0; c < kCells; ++c) {
           if ((instr(s, a).cell & 1 << c) == 0) continue;
-          std::uint8_t &mine = n.memory[x.at][x.block][c], &base = n.twin[x.at][x.block][c];
-          (without(Mutation::r7_freed_bytes_stay) ? base = mine : mine = base);
+          Byte &mine = n.memory[x.at][x.block][c], &base = n.twin[x.at][x.block][c];
+          (without(r7_freed_bytes_stay) ? base = mine : mine = base);
         }
         break;
       case Action::fetch:
@@ -988,98 +666,56 @@ class Coherence {
       case Action::merge_arrival: break;  // only own_page() has it
       case Action::read_back:
         fill(n, x.at, x.block);
-        std::copy_n(s.disk[x.at][x.block], kCells, n.memory[x.at][x.block]);
+        copy(s.disk[x.at][x.block], n.memory[x.at][x.block]);
         break;
       case Action::diff_put:
       case Action::put_all: return diff_put(n, a, false, action == Action::put_all, done);
       case Action::diff_put_live:
       case Action::put_all_live: return diff_put(n, a, true, action == Action::put_all_live, done);
     }
-    next_action(n, a);
+    next_action(x);
     done();
   }
 
-  /// Coherence::fetch: adds the block to the cached ones; looks up the entry; joins the readers; has the
-  /// owner examine the page; reads the bytes one by one; did the page stand, did an acquire begin to drop?
-  /// find: without the bytes.
-  template <class Done>
-  void fetch(State& n, std::uint8_t a, bool find, const Done& done) const {
+  /// x.sub of a worker that fetches or refreshes: where its FetchState machine is, or what it does beside.
+  static constexpr Byte at(dsm::FetchState state) noexcept { return Byte(1 + Byte(state)); }
+  static constexpr Byte kBegins = 0, kLocates = at(dsm::FetchState::locate),
+                        kJoins = at(dsm::FetchState::join), kReads = at(dsm::FetchState::read),
+                        kFetched = at(dsm::FetchState::fetched), kElsewhere = at(dsm::FetchState::elsewhere),
+                        kMarksThere = kElsewhere + 1, kTakesPart = kMarksThere + 1,
+                        kListsLate = kTakesPart + 1;
+
+  /// Fetches::fetch: adds the block to the cached ones; then the machine. find: without the bytes.
+  void fetch(State& n, Byte a, bool find, const auto& done) const {
     Actor& x = n.actor[a];
-    const std::uint8_t p = page(x.block);
+    const Byte p = page(x.block);
+    const auto to = [&](Byte sub) { x.sub = sub, done(); };
     switch (x.sub) {
-      case 0:
-        set_bits(n.cached[x.at], 1u << x.block);
-        x.sub = 1;
-        return done();
-      case 1: {
-        if (static_cast<Event>(x.event) == Event::acquire) {  // its rank goes on holding what is kept
-          if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, a, done)) return;
-          if (n.owner[p] == x.at) {  // no notice is needed
-            next_action(n, a);
-            return done();
-          }
-        }
-        if (without(Mutation::tier_holds_and_waits) && !has_room(n, x.at)) return;
-        x.stale = 0;
-        x.sub = 2;
-        x.owner = n.owner[p];
-        gas::Location where = entry(n, p);
-        if (without(where.owner == Rank{x.at} ? Mutation::tier_own_asleep : Mutation::tier_read_asleep) &&
-            !where.busy)
-          where.tier = gas::Tier::dram;
-        const dsm::Fetched found = dsm::fetch_source(where, Rank{x.at});
-        // through its rank's entry it is found all the same
-        if (found != dsm::Fetched::yes && x.owner != x.at && !n.recalled[p]) {
-          const State before = n;
-          done();
-          if (static_cast<Event>(x.event) == Event::acquire) return;
-          n = before;
-        }
-        if (found == dsm::Fetched::own ||
-            (found == dsm::Fetched::on_ssd && without(Mutation::part_unarmed_page))) {
-          x.found_own = kOwn;
-          x.action = x.sub = x.owner = 0;
-        } else if (found == dsm::Fetched::on_ssd) {
-          x.sub = 6;
-          x.value = n.tier[p];
-        } else if (found == dsm::Fetched::leaving && x.owner == x.at &&
-                   without(Mutation::r8_use_while_leaving)) {
-          x.sub = 4;
-          x.cell = kCells;
-        } else if (found != dsm::Fetched::yes) {  // gives up the claim before waiting (rule 8)
-          x.sub = 5;
-          x.waking = found == dsm::Fetched::on_ssd_elsewhere ? kAsking : kAwake;
-          x.whom = found == dsm::Fetched::on_ssd_elsewhere ? static_cast<std::uint8_t>(x.owner + 1) : 0;
-        }
-        return done();
-      }
-      case 2: return find && without(Mutation::whole_unjoined) ? (x.sub = 4, done()) : join(n, x, 3, done);
-      case 3: return mark_at_owner(n, x, 4, done);
-      case 6: {  // partial already, or from SSD by a compare-swap
-        const bool ours = x.value == static_cast<std::uint8_t>(gas::Tier::partial) ||
-                          gas::owned_on_ssd(entry(n, p), Rank{x.at}) || without(Mutation::part_in_busy);
-        if (!ours) {
-          x.sub = 5;
+      case kBegins:
+        if (!without(cached_after_read)) set_bits(n.cached[x.at], 1u << x.block);
+        return to(kLocates);
+      case kLocates: return locate(n, x, done);
+      case kJoins: return find && without(whole_unjoined) ? to(kReads) : join(n, x, done);
+      case kMarksThere: return mark_at_owner(n, x, done);
+      case kTakesPart: {  // partial already, or from SSD by a compare-swap
+        const bool partial = x.value == Byte(gas::Tier::partial);
+        if (!partial && !gas::owned_on_ssd(entry(n, p), Rank{x.at}) && !without(part_in_busy)) {
           x.value = 0;
-          return done();
+          return to(kElsewhere);
         }
-        if (x.value != static_cast<std::uint8_t>(gas::Tier::partial) && !without(Mutation::part_not_noted))
-          put_entry(n, p, gas::in_part(entry(n, p)));
+        if (!partial && !without(part_not_noted)) put_entry(n, p, gas::in_part(entry(n, p)));
         clear_bits(n.cached[x.at], 1u << x.block);
         x.found_own = kOnSsd;
-        x.action = x.sub = x.owner = x.value = x.stale = 0;
-        return done();
+        x.action = x.owner = x.value = x.stale = 0;
+        return to(kBegins);
       }
-      case 5: {
-        Block w = word(n, x.at, x.block);
-        w.busy = false;
-        put_word(n, x.at, x.block, w);
+      case kElsewhere:  // gives up the claim before it waits (rule 8)
+        give_back(n, x.at, x.block);
         clear_bits(n.cached[x.at], 1u << x.block);
-        x.acting = x.block = x.event = x.action = x.sub = x.owner = x.stale = 0;
+        x.acting = x.block = x.event = x.action = x.owner = x.stale = 0;
         clear_bits(x.room, 3);
-        return done();
-      }
-      default: {
+        return to(kBegins);
+      case kReads:
         if (find) {
           x.cell = kCells;
         } else if (x.cell < kCells) {
@@ -1087,152 +723,187 @@ class Coherence {
           ++x.cell;
         }
         if (x.cell < kCells) return done();
-        if (without(Mutation::r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
-        if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
-        x.cell = 0;
-        x.sub = 1;
-        const bool stood = stays(n, x);
-        if (stood && (!(x.stale & 1) || without(Mutation::r2_no_recheck))) next_action(n, a);
-        x.stale = 0;
-        return done();
-      }
+        check(n, x);
+        if (x.sub != kFetched) return done();
+        if (without(cached_after_read)) return to(kListsLate);
+        break;
+      default: set_bits(n.cached[x.at], 1u << x.block);  // kListsLate
     }
+    next_action(x);
+    done();
   }
 
-  /// Did the page stand? Then its rank knows itself among the readers, unless it has left.
-  bool stays(State& n, const Actor& x) const {
-    const std::uint8_t p = page(x.block);
-    const bool stood = !(x.stale & 4) || without(Mutation::r6_not_stood);
-    if ((stood || without(Mutation::r6_stay_without_standing)) &&
-        (!(x.stale & 2) || without(Mutation::r6_stay_noted_blindly)))
-      set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
-    return stood;
+  void locate(State& n, Actor& x, const auto& done) const {
+    using dsm::Fetched;
+    const Byte p = page(x.block);
+    const bool acquires = event_of(x) == Event::acquire;
+    if (acquires) {  // its rank goes on holding what is kept
+      if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, actor_of(n, x), done)) return;
+      if (n.owner[p] == x.at) return next_action(x), done();  // no notice is needed
+    }
+    if (without(tier_holds_and_waits) && !has_room(n, x.at)) return;
+    x.stale = 0;
+    x.owner = n.owner[p];
+    gas::Location where = entry(n, p);
+    if (without(where.owner == Rank{x.at} ? tier_own_asleep : tier_read_asleep) && !where.busy)
+      where.tier = gas::Tier::dram;
+    const Fetched found = dsm::fetch_source(where, Rank{x.at});
+    const auto becomes = [&](dsm::FetchEvent event) {
+      x.sub = at(next(dsm::FetchState::locate, event).state);
+    };
+    becomes(dsm::FetchEvent::found);
+    // through its rank's entry it is found all the same
+    if (found != Fetched::yes && x.owner != x.at && !n.recalled[p]) {
+      const State before = n;
+      done();
+      if (acquires) return;
+      n = before;
+    }
+    if (found == Fetched::own || (found == Fetched::on_ssd && without(part_unarmed_page))) {
+      x.found_own = kOwn;
+      x.action = x.sub = x.owner = 0;
+    } else if (found == Fetched::on_ssd) {
+      x.sub = kTakesPart;
+      x.value = n.tier[p];
+    } else if (found == Fetched::leaving && x.owner == x.at && without(r8_use_while_leaving)) {
+      x.sub = kReads;
+      x.cell = kCells;
+    } else if (found != Fetched::yes) {
+      becomes(dsm::FetchEvent::not_found);
+      x.waking = found == Fetched::on_ssd_elsewhere ? kAsking : kAwake;
+      x.whom = found == Fetched::on_ssd_elsewhere ? Byte(x.owner + 1) : 0;
+    }
+    done();
   }
-  static gas::ReaderState stay(const State& s, std::uint8_t r, std::uint8_t p) noexcept {
+  static Byte actor_of(const State& n, const Actor& x) noexcept { return Byte(&x - n.actor); }
+
+  void join(State& n, Actor& x, const auto& done) const {
+    clear_bits(x.stale, 2);
+    const gas::ReaderState before = stay(n, x.at, page(x.block));
+    if (before.joined && !before.complete()) return mark_at_owner(n, x, done);
+    if (!before.complete() && !without(r6_no_join) && !without(r6_join_after_data))
+      set_bits(n.readers[page(x.block)], 1u << x.at);
+    // complete: nor must the owner look. It was asked to, or has sent a notice since, or its stores fault
+    x.sub = before.complete() ? joined() : kMarksThere;
+    done();
+  }
+  void mark_at_owner(State& n, Actor& x, const auto& done) const {
+    if (!without(r6_no_owner_mark) && !without(r6_owner_mark_after_data))
+      set_bits(n.marked[x.owner], bit_of_page(x.block));
+    x.sub = joined();
+    done();
+  }
+  static Byte joined() noexcept { return at(next(dsm::FetchState::join, dsm::FetchEvent::done).state); }
+
+  /// The bytes have been read. Did the page stand, and did no acquire begin to drop? Its rank knows itself
+  /// among the readers, unless it has left.
+  void check(State& n, Actor& x) const {
+    using enum dsm::FetchEvent;
+    const Byte p = page(x.block);
+    if (without(r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
+    if (without(r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
+    const dsm::FetchStep step =
+        next(next(dsm::FetchState::read, done).state, (x.stale & 4) && !without(r6_not_stood)    ? moved
+                                                      : (x.stale & 1) && !without(r2_no_recheck) ? dropped
+                                                                                                 : stood);
+    if ((step.is_reader || without(r6_stay_without_standing)) &&
+        (!(x.stale & 2) || without(r6_stay_noted_blindly)))
+      set_stay(n, x.at, p, stay(n, x.at, p).after_joining());
+    x.sub = at(step.state);
+    x.stale = x.cell = 0;
+  }
+  static gas::ReaderState stay(const State& s, Byte r, Byte p) noexcept {
     return {(s.stays[r] & 1 << p) != 0, (s.asks[r] & 1 << p) != 0, 0};
   }
-  static void set_stay(State& n, std::uint8_t r, std::uint8_t p, gas::ReaderState stay) noexcept {
+  static void set_stay(State& n, Byte r, Byte p, gas::ReaderState stay) noexcept {
     (stay.joined ? set_bits : clear_bits)(n.stays[r], 1u << p);
     (stay.asked ? set_bits : clear_bits)(n.asks[r], 1u << p);
   }
-  template <class Done>
-  void join(State& n, Actor& x, std::uint8_t then, const Done& done) const {
-    clear_bits(x.stale, 2);
-    const gas::ReaderState before = stay(n, x.at, page(x.block));
-    // nor must the owner look: it was asked to, or has sent a notice since, or its stores fault
-    if (before.complete()) {
-      x.sub = static_cast<std::uint8_t>(then + 1);
-      return done();
-    }
-    if (before.joined) return mark_at_owner(n, x, static_cast<std::uint8_t>(then + 1), done);
-    if (!without(Mutation::r6_no_join) && !without(Mutation::r6_join_after_data))
-      set_bits(n.readers[page(x.block)], 1u << x.at);
-    x.sub = then;
-    done();
-  }
-  template <class Done>
-  void mark_at_owner(State& n, Actor& x, std::uint8_t then, const Done& done) const {
-    if (!without(Mutation::r6_no_owner_mark) && !without(Mutation::r6_owner_mark_after_data))
-      set_bits(n.marked[x.owner], bit_of_page(x.block));
-    x.sub = then;
-    done();
-  }
 
   /// A fault gave its claim up since the page is leaving: it looks again when that is over.
-  bool leaving(const State& s, const Actor& x, std::uint8_t b) const {
-    const std::uint8_t p = page(b);
+  bool leaving(const State& s, const Actor& x, Byte b) const {
+    const Byte p = page(b);
     const bool through_entry = s.owner[p] != x.at && !s.recalled[p];
     return !through_entry && dsm::fetch_source(entry(s, p), Rank{x.at}) == dsm::Fetched::leaving &&
-           !without(Mutation::r8_use_while_leaving);
+           !without(r8_use_while_leaving);
   }
 
-  enum FoundOwn : std::uint8_t { kOwn = 1, kOnSsd };
   [[nodiscard]] bool comes_home(const State& s, const Actor& x) const {
-    return s.owner[page(x.block)] == x.at && !without(Mutation::tier_put_own_asleep);
+    return s.owner[page(x.block)] == x.at && !without(tier_put_own_asleep);
   }
 
+  Action action_of(const State& s, const Actor& x) const {
+    const dsm::BlockStep step = claimed_step(s, x);
+    return !x.found_own && x.action < step.actions.size() ? step.actions[x.action] : Action::end;
+  }
   bool fetching(const State& s, const Actor& x) const {
-    if (x.found_own) return false;
-    const dsm::BlockStep step = claimed_step(s, x);
-    return x.action < step.actions.size() &&
-           (step.actions[x.action] == Action::fetch || step.actions[x.action] == Action::find);
+    const Action action = action_of(s, x);
+    return action == Action::fetch || action == Action::find;
   }
-
-  bool refreshing(const State& s, const Actor& x) const {
-    if (x.found_own) return false;
-    const dsm::BlockStep step = claimed_step(s, x);
-    return x.action < step.actions.size() && step.actions[x.action] == Action::refresh;
-  }
+  bool refreshing(const State& s, const Actor& x) const { return action_of(s, x) == Action::refresh; }
 
   /// The merge of rule 4 from the owner's copy into a pinned block: where it differs from the twin it goes
   /// into M and the twin. First the owner's bytes come into a buffer (x.value: one byte's value a nibble);
   /// stores may happen before they are merged.
-  template <class Done>
-  void refresh(State& n, std::uint8_t a, const Done& done) const {
+  void refresh(State& n, Byte a, const auto& done) const {
     Actor& x = n.actor[a];
-    const std::uint8_t p = page(x.block);
     switch (x.sub) {
-      case 0:
+      case kBegins:
         if (!(x.waking == kAwake && comes_home(n, x)) && !wakes(n, a, done)) return;
-        x.owner = n.owner[p];
+        x.owner = n.owner[page(x.block)];
         clear_bits(x.stale, 4);
-        x.sub = 1;
-        if (x.owner == x.at) next_action(n, a);
+        x.sub = at(next(dsm::FetchState::locate, dsm::FetchEvent::found).state);
+        if (x.owner == x.at) next_action(x);
         return done();
-      case 1: return join(n, x, 2, done);
-      case 2: return mark_at_owner(n, x, 3, done);
-      case 3:
-        x.value = static_cast<std::uint8_t>(x.value | n.memory[x.owner][x.block][x.cell] << 4 * x.cell);
+      case kJoins: return join(n, x, done);
+      case kMarksThere: return mark_at_owner(n, x, done);
+      case kReads:
+        x.value = Byte(x.value | n.memory[x.owner][x.block][x.cell] << 4 * x.cell);
         if (++x.cell < kCells) return done();
-        x.cell = 0;
-        x.sub = stays(n, x) ? 4 : 0;
-        if (x.sub == 0) x.value = 0;
-        x.stale = 0;
-        if (without(Mutation::r6_join_after_data)) set_bits(n.readers[p], 1u << x.at);
-        if (without(Mutation::r6_owner_mark_after_data)) set_bits(n.marked[x.owner], 1u << p);
+        check(n, x);
+        if (x.sub == kLocates) x.sub = kBegins, x.value = 0;
         return done();
       default: {
         const bool twin = word(n, x.at, x.block).dirty();  // what was whole has one by now
-        std::uint8_t& mine = n.memory[x.at][x.block][x.cell];
-        std::uint8_t& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
-        const auto theirs = static_cast<std::uint8_t>(x.value >> 4 * x.cell & 15);
-        if (theirs != reference || without(Mutation::r4_plain_refresh)) {
+        Byte& mine = n.memory[x.at][x.block][x.cell];
+        Byte& reference = twin ? n.twin[x.at][x.block][x.cell] : mine;
+        const auto theirs = Byte(x.value >> 4 * x.cell & 15);
+        if (theirs != reference || without(r4_plain_refresh)) {
           mine = theirs;
-          if (twin && !without(Mutation::r4_twin_left)) reference = theirs;
+          if (twin && !without(r4_twin_left)) reference = theirs;
         }
-        if (++x.cell == kCells) next_action(n, a);
+        if (++x.cell == kCells) next_action(x);
         return done();
       }
     }
   }
 
   /// all: whatever the twin says.
-  template <class Done>
-  void diff_put(State& n, std::uint8_t a, bool live, bool all, const Done& done) const {
+  void diff_put(State& n, Byte a, bool live, bool all, const auto& done) const {
     Actor& x = n.actor[a];
-    const std::uint8_t p = page(x.block);
+    const Byte p = page(x.block);
     Flying& f = n.flying[x.at][x.block];
-    std::uint8_t* mine = n.memory[x.at][x.block];
-    std::uint8_t* twin = n.twin[x.at][x.block];
-    enum : std::uint8_t { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads, kUncountOwn, kHome };
+    Byte* mine = n.memory[x.at][x.block];
+    Byte* twin = n.twin[x.at][x.block];
+    enum : Byte { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads, kUncountOwn, kHome };
+    const auto to = [&](Byte sub) { x.sub = sub, done(); };
+    const auto over = [&] { next_action(x), done(); };
     switch (x.sub) {
       case kDiff: {
         // only where completion is not awaited: one put of a block at a time all the same
         if (f.mask != 0) return;
         // x.value: the bytes found changed; their values wait in `flying`, mask 0
-        if (live && !all && without(Mutation::r3_two_loads) && mine[x.cell] != twin[x.cell]) {
-          x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
+        if (live && !all && without(r3_two_loads) && mine[x.cell] != twin[x.cell]) {
+          set_bits(x.value, 1u << x.cell);
           f.value[x.cell] = mine[x.cell];
-          x.sub = kBetweenLoads;
-          return done();
+          return to(kBetweenLoads);
         }
-        const std::uint8_t until =
-            live ? static_cast<std::uint8_t>(x.cell + 1) : kCells;  // protected: no store meanwhile
+        const Byte until = live ? Byte(x.cell + 1) : kCells;  // protected: no store meanwhile
         for (; x.cell < until; ++x.cell) {
-          if (!all && mine[x.cell] == twin[x.cell] && !without(Mutation::r3_gaps)) continue;
-          x.value = static_cast<std::uint8_t>(x.value | 1 << x.cell);
+          if (!all && mine[x.cell] == twin[x.cell] && !without(r3_gaps)) continue;
+          set_bits(x.value, 1u << x.cell);
           f.value[x.cell] = mine[x.cell];
-          if (live && !(all && without(Mutation::whole_twin_left))) twin[x.cell] = f.value[x.cell];
+          if (live && !(all && without(whole_twin_left))) twin[x.cell] = f.value[x.cell];
         }
         if (x.cell == kCells) {
           x.cell = 0;
@@ -1250,82 +921,69 @@ class Coherence {
         }
         return done();
       case kCount: {
-        if (x.waking == kAwake && asleep(n, p) && comes_home(n, x) && !without(Mutation::tier_put_asleep)) {
+        if (x.waking == kAwake && asleep(n, p) && comes_home(n, x) && !without(tier_put_asleep)) {
           x.owner = n.tier[p];
-          x.sub = kHome;
-          return done();
+          return to(kHome);
         }
-        if (x.waking != kAwake || (asleep(n, p) && !without(Mutation::tier_put_asleep)))
-          return ask_holding(n, a, done);
+        if (x.waking != kAwake || (asleep(n, p) && !without(tier_put_asleep))) return ask_holding(n, a, done);
         // until the page has moved
-        if (n.recalled[p] && !asleep(n, p) && !without(Mutation::r8_put_ignores_busy)) return;
+        if (n.recalled[p] && !asleep(n, p) && !without(r8_put_ignores_busy)) return;
         ++n.puts[p];
         if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
           f = Flying{};
-          const bool open = static_cast<Event>(x.event) == Event::release_open && live;
+          const bool open = event_of(x) == Event::release_open && live;
           x.sub = live && x.value != 0 && !open ? kNote : kUncountOwn;
           x.value = 0;
           if (open) {  // it is protected, and released as any other
             n.prot[x.at][x.block] = 1;
-            x.event = static_cast<std::uint8_t>(Event::release);
+            x.event = Byte(Event::release);
             x.action = 1;
           }
           return done();
         }
         f.to = n.owner[p];
         f.mask = x.value;
-        for (std::uint8_t c = 0; c < kCells; ++c)
+        for (Byte c = 0; c < kCells; ++c)
           if (!(f.mask & (1 << c))) f.value[c] = 0;
         x.value = 0;
         x.sub = f.mask == 0 ? kUncountOwn : kAwait;  // nothing has changed
         // uncounted when they have landed
-        if ((without(Mutation::r3_no_completion) || without(Mutation::r4_unlock_early)) && f.mask != 0) {
+        if ((without(r3_no_completion) || without(r4_unlock_early)) && f.mask != 0) {
           set_bits(n.changed[x.at], 1u << x.block);
           set_bits(n.marked[x.at], 1u << p);
-          next_action(n, a);
+          next_action(x);
         }
         return done();
       }
       case kAwait:  // the completion: an event of its own, after every byte has landed
         if (f.mask != 0) return;
-        x.sub = without(Mutation::r5_put_untold) ? kUncount : kNote;
-        return done();
-      case kNote:
-        set_bits(n.changed[x.at], 1u << x.block);
-        x.sub = kUncount;
-        return done();
-      case kUncountOwn:
-        --n.puts[p];
-        next_action(n, a);
-        return done();
+        return to(without(r5_put_untold) ? kUncount : kNote);
+      case kNote: set_bits(n.changed[x.at], 1u << x.block); return to(kUncount);
+      case kUncountOwn: --n.puts[p]; return over();
       // nothing is put: the rank owns the block, in a page that is partial here. By a compare-swap, unless it
       // was
       case kHome: {
-        const bool ours = x.owner == static_cast<std::uint8_t>(gas::Tier::partial) ||
-                          gas::owned_on_ssd(entry(n, p), Rank{x.at});
+        const bool ours = x.owner == Byte(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at});
         if (ours) {
           put_entry(n, p, gas::in_part(entry(n, p)));
           f = Flying{};
           x.found_own = kOwn;
           x.action = x.value = 0;
         }
-        x.sub = ours ? std::uint8_t{0} : std::uint8_t{kCount};
+        x.sub = ours ? Byte{0} : Byte{kCount};
         x.owner = 0;
         return done();
       }
       default:
-        if (!without(Mutation::r5_put_untold)) set_bits(n.marked[x.at], 1u << p);
+        if (!without(r5_put_untold)) set_bits(n.marked[x.at], 1u << p);
         --n.puts[p];
-        next_action(n, a);
-        return done();
+        return over();
     }
   }
 
   // ---- instructions
-  // ----------------------------------------------------------------------------------------
 
-  template <class Emit>
-  void step(const State& s, std::uint8_t a, Emit&& emit) const {
+  void step(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     if (x.acting) return act(s, a, emit);
     if (x.waking != kAwake) return wake(s, a, emit);
@@ -1336,13 +994,13 @@ class Coherence {
       case Do::add: return access(s, a, true, emit);
       case Do::set:
         return simple(s, a, kSet, emit, [&](State& n) {
-          n.flag[i.block] = static_cast<std::uint8_t>(x.at + 1);
+          n.flag[i.block] = Byte(x.at + 1);
           return true;
         });
       case Do::poke:
         return simple(s, a, kStore, emit, [&](State& n) {
           n.memory[x.at][i.block][i.cell] = n.ghost[i.block][i.cell] = i.value;
-          n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] & ~(1 << i.cell));
+          clear_bits(n.freed[i.block], 1u << i.cell);
           return true;
         });
       case Do::see: return simple(s, a, kSee, emit, [&](State& n) { return n.flag[i.block] != 0; });
@@ -1351,9 +1009,8 @@ class Coherence {
       case Do::unlock:
         return simple(s, a, kUnlock, emit, [&](State& n) {
           n.held[i.block] = 0;
-          const bool early = without(Mutation::lock_marked_early) && s.leading[x.at][kRelease];
-          n.last[i.block] =
-              static_cast<std::uint8_t>((x.at + 1) | (i.value == kMarked && early ? kReleasing : i.value));
+          const bool early = without(lock_marked_early) && s.leading[x.at][kRelease];
+          n.last[i.block] = Byte((x.at + 1) | (i.value == kMarked && early ? kReleasing : i.value));
           return true;
         });
       case Do::own: return own_page(s, a, i.block, emit);
@@ -1361,40 +1018,36 @@ class Coherence {
       case Do::reclaim:
         return circles() ? arm_owned(s, a, emit) : block_event(s, a, Event::arrive_blank, emit);
       case Do::pin_write:
-        return block_event(s, a, without(Mutation::whole_edge) ? Event::pin_whole : Event::pin_write, emit);
+        return block_event(s, a, without(whole_edge) ? Event::pin_whole : Event::pin_write, emit);
       case Do::pin_whole: return block_event(s, a, Event::pin_whole, emit);
       case Do::pin_read: return block_event(s, a, Event::pin_read, emit);
       case Do::unpin: return block_event(s, a, Event::unpin, emit);
       // Coherence::discard: the changes, then the copy if this rank may have a notice of it
       case Do::discard:
         if (x.stage == 0)
-          return block_event(s, a, i.cell == (1 << kCells) - 1 ? Event::discard_block : Event::discard, emit);
-        if (nothing_told_of(s, x.at, i.block) || without(Mutation::r7_told_copy_stays))
-          return simple(s, a, kNothing, emit, [](State&) { return true; });
+          return block_event(s, a, i.cell == kAllCells ? Event::discard_block : Event::discard, emit);
+        if (nothing_told_of(s, x.at, i.block) || without(r7_told_copy_stays))
+          return pass(s, a, kNothing, emit);
         return block_event(s, a, Event::acquire, emit);
       case Do::take:
-        if (without(Mutation::r7_no_drop)) return simple(s, a, kNothing, emit, [](State&) { return true; });
+        if (without(r7_no_drop)) return pass(s, a, kNothing, emit);
         return block_event(s, a, Event::acquire, emit);
       case Do::send: return block_event(s, a, Event::release, emit);
       case Do::blank: return blank_block(s, a, emit);
       case Do::forget:
         return simple(s, a, kForget, emit, [&](State& n) {
-          for (std::uint8_t b = first(i.block); b <= last(i.block); ++b) {
-            std::fill_n(n.disk[x.at][b], kCells, 0);
-            if (n.tier[i.block] != 0) set_bits(n.nothing, 1u << b);
-            n.freed[b] = (1 << kCells) - 1;
-          }
+          for (const Byte b : of_page(i.block)) clear(n.disk[x.at][b]), n.freed[b] = kAllCells;
+          if (n.tier[i.block] != 0) set_bits(n.nothing, blocks_of(i.block));
           return true;
         });
       case Do::assign:
         return simple(s, a, kHandBack, emit, [&](State& n) {
           if (n.busy[i.block]) return false;
-          if (n.tier[i.block] != 0 && !without(Mutation::forgotten_untold)) replaced(n, x.at, i.block);
+          if (n.tier[i.block] != 0 && !without(forgotten_untold)) replaced(n, x.at, i.block);
           return true;
         });
       case Do::release:
-        if (without(Mutation::lock_unreleased))
-          return simple(s, a, kNothing, emit, [](State&) { return true; });
+        if (without(lock_unreleased)) return pass(s, a, kNothing, emit);
         return fence(s, a, kRelease, emit);
       case Do::acquire: return fence(s, a, kAcquire, emit);
       case Do::put: return put_directly(s, a, emit);
@@ -1404,22 +1057,23 @@ class Coherence {
     }
   }
 
-  template <class Emit, class F>
-  void simple(const State& s, std::uint8_t a, std::uint16_t kind, Emit&& emit, const F& f) const {
+  void pass(const State& s, Byte a, std::uint16_t kind, auto&& emit) const {
+    simple(s, a, kind, emit, [](State&) { return true; });
+  }
+  void simple(const State& s, Byte a, std::uint16_t kind, auto&& emit, const auto& f) const {
     State n = s;
     if (!f(n)) return;
     next_instr(n, a);
     emit(n, Step{kind, a, instr(s, a).block});
   }
 
-  template <class Emit>
-  void access(const State& s, std::uint8_t a, bool writes, Emit&& emit) const {
+  void access(const State& s, Byte a, bool writes, auto&& emit) const {
     const Instr& i = instr(s, a);
     const Actor& x = s.actor[a];
     const bool loads = !writes || (i.what == Do::add && x.stage == 0);
-    const std::uint8_t allowed = s.prot[x.at][i.block];
+    const Byte allowed = s.prot[x.at][i.block];
     State n = s;
-    std::uint8_t& byte = n.memory[x.at][i.block][i.cell];
+    Byte& byte = n.memory[x.at][i.block][i.cell];
     if (allowed >= (loads ? 1 : 2)) {
       if (loads) {
         if (byte != s.ghost[i.block][i.cell])
@@ -1432,32 +1086,30 @@ class Coherence {
         }
         return emit(n, Step{kLoad, a, i.block});
       }
-      byte = i.what == Do::add ? static_cast<std::uint8_t>(x.loaded + 1) : i.value;
+      byte = i.what == Do::add ? Byte(x.loaded + 1) : i.value;
       n.ghost[i.block][i.cell] = byte;
-      n.freed[i.block] = static_cast<std::uint8_t>(n.freed[i.block] & ~(1 << i.cell));
+      clear_bits(n.freed[i.block], 1u << i.cell);
       next_instr(n, a);
       return emit(n, Step{kStore, a, i.block});
     }
     if (leaving(s, x, i.block)) return;
-    if (!without(Mutation::tier_holds_and_waits) && !admitted(s, a, emit)) return;
+    if (!without(tier_holds_and_waits) && !admitted(s, a, emit)) return;
     if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed)
       return;  // busy: come back
     emit(n, Step{static_cast<std::uint16_t>(loads ? kLoadFault : kStoreFault), a, i.block});
   }
 
-  template <class Emit>
-  void take_lock(const State& s, std::uint8_t a, Emit&& emit) const {
+  void take_lock(const State& s, Byte a, auto&& emit) const {
     const Instr& i = instr(s, a);
     if (s.actor[a].stage == 0) {
       if (s.held[i.block]) return;
       State n = s;
-      n.held[i.block] = static_cast<std::uint8_t>(a + 1);
+      n.held[i.block] = Byte(a + 1);
       n.actor[a].stage = 1;
       return emit(n, Step{kLock, a, i.block});
     }
-    const std::uint8_t last = s.last[i.block] & ~(kHasReleased | kMarked | kReleasing);
-    const std::uint8_t released =
-        without(Mutation::lock_mark_unended) ? kHasReleased | kReleasing : kHasReleased;
+    const Byte last = s.last[i.block] & ~(kHasReleased | kMarked | kReleasing);
+    const Byte released = without(lock_mark_unended) ? kHasReleased | kReleasing : kHasReleased;
     if ((s.last[i.block] & released) == 0 || last - 1 == program_.workers[a].rank || s.actor[a].stage != 1)
       return cross_edge(s, a, last, emit);
     State n = s;
@@ -1467,10 +1119,9 @@ class Coherence {
 
   /// The edge of docs/design/sched.md: the fact was seen; its source releases, then this rank acquires.
   /// source: rank + 1; 0: nothing has happened yet.
-  template <class Emit>
-  void cross_edge(const State& s, std::uint8_t a, std::uint8_t source, Emit&& emit) const {
+  void cross_edge(const State& s, Byte a, Byte source, auto&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t me = program_.workers[a].rank;
+    const Byte me = program_.workers[a].rank;
     State n = s;
     Actor& y = n.actor[a];
     if (x.stage <= 1) {
@@ -1478,13 +1129,13 @@ class Coherence {
       if (source == 0 || source - 1 == me) {
         next_instr(n, a);
       } else {
-        y.at = without(Mutation::r1_no_source_release) ? me : static_cast<std::uint8_t>(source - 1);
-        y.stage = without(Mutation::r1_no_source_release) ? 3 : 2;
+        y.at = without(r1_no_source_release) ? me : Byte(source - 1);
+        y.stage = without(r1_no_source_release) ? 3 : 2;
       }
       return emit(n, Step{kSee, a, source});
     }
     if (x.round == 3) {
-      if (x.stage == 2 && !without(Mutation::r1_no_acquire)) {
+      if (x.stage == 2 && !without(r1_no_acquire)) {
         y.stage = 3;
         y.round = 0;
         y.at = me;
@@ -1496,15 +1147,13 @@ class Coherence {
     join_round(s, a, x.stage == 2 ? kRelease : kAcquire, emit);
   }
 
-  template <class Emit>
-  void fence(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
+  void fence(const State& s, Byte a, Kind kind, auto&& emit) const {
     if (s.actor[a].round != 3) return join_round(s, a, kind, emit);
-    simple(s, a, kRoundEnd, emit, [](State&) { return true; });
+    pass(s, a, kRoundEnd, emit);
   }
 
   /// dsm/rounds.h, with "did a round begin since I asked?" in the place of its numbers.
-  template <class Emit>
-  void join_round(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
+  void join_round(const State& s, Byte a, Kind kind, auto&& emit) const {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
@@ -1516,8 +1165,8 @@ class Coherence {
         return emit(n, Step{kNothing, a, kind});
       }
       y.round = 1;
-      y.joined = s.leading[x.at][kind] && (kind == kRelease ? without(Mutation::r3_join_running_round)
-                                                            : without(Mutation::r2_join_running_round));
+      y.joined = s.leading[x.at][kind] &&
+                 (kind == kRelease ? without(r3_join_running_round) : without(r2_join_running_round));
       y.event = kind;  // its end serves this one, too
       return emit(n, Step{kAsk, a, kind});
     }
@@ -1529,8 +1178,8 @@ class Coherence {
     y.joined = y.event = 0;
     if (kind == kRelease) {
       age_marks(n, x.at, kMarked, kReleasing);
-      y.todo = static_cast<std::uint8_t>((1 << B) - 1);
-      if (without(Mutation::r5_tell_before_completion)) begin_telling(n, y);
+      y.todo = Byte((1 << B) - 1);
+      if (without(r5_tell_before_completion)) begin_telling(n, y);
     } else {
       n.dropping[x.at] = 1;
       y.pages = 1;  // the notices are not taken yet
@@ -1539,25 +1188,24 @@ class Coherence {
   }
 
   /// A release of the rank begins, or ends: dsm/rounds.h, whose numbers tell which marks came before.
-  static void age_marks(State& n, std::uint8_t rank, std::uint8_t from, std::uint8_t to) {
-    for (std::uint8_t& last : n.last) {
+  static void age_marks(State& n, Byte rank, Byte from, Byte to) {
+    for (Byte& last : n.last) {
       if ((last & from) != 0 && (last & ~(kHasReleased | kMarked | kReleasing)) == rank + 1)
-        last = static_cast<std::uint8_t>((last & ~from) | to);
+        last = Byte((last & ~from) | to);
     }
   }
 
   static void begin_telling(State& n, Actor& y) {
     n.telling[y.at] = 1;
     y.telling = 1;
-    y.pages = static_cast<std::uint8_t>((1 << B) - 1);
+    y.pages = Byte((1 << B) - 1);
   }
 
-  bool naming(const State& s, std::uint8_t rank) const {
-    return std::any_of(s.naming, s.naming + B, [&](std::uint8_t n) { return (n & ~kArrived) == rank + 1; });
+  bool naming(const State& s, Byte rank) const {
+    return std::any_of(s.naming, s.naming + B, [&](Byte n) { return (n & ~kArrived) == rank + 1; });
   }
 
-  template <class Emit>
-  void sweep(const State& s, std::uint8_t a, Kind kind, Emit&& emit) const {
+  void sweep(const State& s, Byte a, Kind kind, auto&& emit) const {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
@@ -1574,9 +1222,8 @@ class Coherence {
     if (!flushing && x.told != 0 && (!x.open || (x.todo == 0 && x.later == 0))) return hear(s, a, emit);
     if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
     if (x.todo == 0 && x.later == 0) {
-      if (flushing && x.telling == 0 && naming(s, x.at) && !without(Mutation::r8_release_before_named))
-        return;
-      if (without(Mutation::r4_unlock_early))  // the round awaits completion, only the blocks do not
+      if (flushing && x.telling == 0 && naming(s, x.at) && !without(r8_release_before_named)) return;
+      if (without(r4_unlock_early))  // the round awaits completion, only the blocks do not
         for (const Flying& f : s.flying[x.at])
           if (f.mask != 0) return;
       if (flushing && x.telling == 0) {
@@ -1596,25 +1243,25 @@ class Coherence {
       return emit(n, Step{kRoundEnd, a, kind});
     }
     const bool again = x.todo == 0;
-    const std::uint8_t set = again ? x.later : x.todo;
-    const auto b = static_cast<std::uint8_t>(__builtin_ctz(set));
-    std::uint8_t& from = again ? y.later : y.todo;
+    const Byte set = again ? x.later : x.todo;
+    const auto b = Byte(__builtin_ctz(set));
+    Byte& from = again ? y.later : y.todo;
     const bool member = ((flushing ? s.dirty : s.cached)[x.at] & (1 << b)) != 0;
     if (member && may_stay_open(s, x.at, b)) {
       State other = n;
       Actor& z = other.actor[a];
       try_claim(other, a, b, flushing ? Event::release_open : Event::acquire_open);
-      std::uint8_t& set_of_other = again ? z.later : z.todo;
-      set_of_other = static_cast<std::uint8_t>(set_of_other & ~(1 << b));
+      Byte& set_of_other = again ? z.later : z.todo;
+      clear_bits(set_of_other, 1 << b);
       emit(other, Step{kRoundClaim, a, b});
     }
     const dsm::Verdict verdict =
         member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
     if (verdict == dsm::Verdict::wait) {
       if (again) return;  // comes back when the holder is done
-      if (flushing || !without(Mutation::r2_no_wait)) y.later = static_cast<std::uint8_t>(y.later | 1 << b);
+      if (flushing || !without(r2_no_wait)) set_bits(y.later, 1 << b);
     }
-    from = static_cast<std::uint8_t>(from & ~(1 << b));
+    clear_bits(from, 1 << b);
     emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::proceed ? kRoundClaim
                                             : verdict == dsm::Verdict::wait  ? kLater
                                                                              : kLook),
@@ -1622,7 +1269,7 @@ class Coherence {
   }
 
   /// That is a guess of the shipped code, so both are tried.
-  [[nodiscard]] bool may_stay_open(const State& s, std::uint8_t r, std::uint8_t b) const noexcept {
+  [[nodiscard]] bool may_stay_open(const State& s, Byte r, Byte b) const noexcept {
     const Block w = word(s, r, b);
     return program_.open && !w.busy && w.twin && w.pins == 0;
   }
@@ -1631,28 +1278,27 @@ class Coherence {
   /// That is a guess, so both are tried. If not, its bit is taken back, and all blocks are dropped. That is
   /// recorded; then the blocks are examined. x.sure: how far; x.blocks: blocks of the notice; x.open: only
   /// where a rule is left out: it examines the blocks first.
-  template <class Emit>
-  void hear(const State& s, std::uint8_t a, Emit&& emit) const {
+  void hear(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
-    enum : std::uint8_t { kTakes, kTakesLate, kLeaves, kNotesLeaving, kLast };
-    const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.told));
-    const std::uint8_t all = blocks_of(p);
+    enum : Byte { kTakes, kTakesLate, kLeaves, kNotesLeaving, kLast };
+    const auto p = Byte(__builtin_ctz(x.told));
+    const Byte all = blocks_of(p);
     const auto note = [&](bool keeps) {
-      const bool still = without(keeps ? Mutation::parts_asked_still : Mutation::r6_stay_not_ended);
+      const bool still = without(keeps ? parts_asked_still : r6_stay_not_ended);
       if (!still) set_stay(n, x.at, p, stay(s, x.at, p).after_notice(keeps));
       for (Actor& other : n.actor)
         if (other.at == x.at && other.acting && page(other.block) == p && !still) set_bits(other.stale, 2);
     };
-    const auto end_page = [&](std::uint8_t drops) {
+    const auto end_page = [&](Byte drops) {
       clear_bits(y.told, 1u << p);
       if (!x.open) set_bits(y.todo, drops);
       y.open = y.sure = y.blocks = 0;
     };
     switch (x.sure) {
       case kTakes:
-        if (without(Mutation::parts_asked_ended_early)) {
+        if (without(parts_asked_ended_early)) {
           note(true);
           y.sure = kTakesLate;
           return emit(n, Step{kKeep, a, p});
@@ -1668,8 +1314,8 @@ class Coherence {
         for (const bool keeps : {true, false}) {
           State either = n;
           Actor& z = either.actor[a];
-          z.sure = keeps ? kLast : without(Mutation::r6_stay_ended_early) ? kNotesLeaving : kLeaves;
-          if (without(keeps ? Mutation::parts_asked_ended_late : Mutation::r5_leave_after_drop)) {
+          z.sure = keeps ? kLast : without(r6_stay_ended_early) ? kNotesLeaving : kLeaves;
+          if (without(keeps ? parts_asked_ended_late : r5_leave_after_drop)) {
             z.open = 1;
             set_bits(z.todo, keeps ? y.blocks : all);
           }
@@ -1680,17 +1326,16 @@ class Coherence {
       case kLeaves:
         clear_bits(n.readers[p], 1u << x.at);
         y.sure = kNotesLeaving;
-        if (without(Mutation::r6_stay_ended_early)) end_page(all);
+        if (without(r6_stay_ended_early)) end_page(all);
         return emit(n, Step{kLeave, a, p});
       case kNotesLeaving:
         note(false);
         y.sure = kLeaves;
-        if (!without(Mutation::r6_stay_ended_early))
-          end_page(without(Mutation::parts_left_kept) ? x.blocks : all);
+        if (!without(r6_stay_ended_early)) end_page(without(parts_left_kept) ? x.blocks : all);
         return emit(n, Step{kLeave, a, p});
       default:
-        if (!without(Mutation::parts_asked_ended_early)) note(true);
-        end_page(without(Mutation::parts_told_kept) ? std::uint8_t{0} : x.blocks);
+        if (!without(parts_asked_ended_early)) note(true);
+        end_page(without(parts_told_kept) ? Byte{0} : x.blocks);
         return emit(n, Step{kKeep, a, p});
     }
   }
@@ -1698,42 +1343,31 @@ class Coherence {
   /// Sharing::send_notices and Coherence::inspect, page by page: what was put to; its readers; if it is own,
   /// each block's word, and its protection; its readers again; each gets the parts, then the page. x.sure:
   /// blocks that were put to; x.open: those that may have been stored to, and whether one is own.
-  template <class Emit>
-  void tell(const State& s, std::uint8_t a, Emit&& emit) const {
+  void tell(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     State n = s;
     Actor& y = n.actor[a];
-    const auto bit = static_cast<std::uint8_t>(1 << x.now);
-    enum : std::uint8_t {
-      kNextPage = 1,
-      kFirstLook,
-      kBlocks,
-      kReaders,
-      kLateWatch,
-      kParts,
-      kNotices,
-      kDone = 9
-    };
-    enum : std::uint8_t { kWatches = 1, kAgain = 2 };  // x.watch
-    constexpr std::uint8_t kOurs = 0x80;               // x.open
-    const std::uint8_t all = blocks_of(x.now);
+    const auto bit = Byte(1 << x.now);
+    enum : Byte { kNextPage = 1, kFirstLook, kBlocks, kReaders, kLateWatch, kParts, kNotices, kDone = 9 };
+    enum : Byte { kWatches = 1, kAgain = 2 };  // x.watch
+    constexpr Byte kOurs = 0x80;               // x.open
+    const Byte all = blocks_of(x.now);
     const auto end_page = [&] {
-      if (without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], all);
+      if (without(r5_note_cleared_late)) clear_bits(n.changed[x.at], all);
       y.telling = kNextPage;
       y.now = y.blocks = y.open = y.sure = y.watch = y.told = 0;
     };
-    const auto read_readers = [&](std::uint8_t p) {
-      y.told = static_cast<std::uint8_t>(s.readers[p] & ~(1 << x.at));
-      if (without(Mutation::r5_readers_taken)) clear_bits(n.readers[p], y.told);
+    const auto read_readers = [&](Byte p) {
+      y.told = Byte(s.readers[p] & ~(1 << x.at));
+      if (without(r5_readers_taken)) clear_bits(n.readers[p], y.told);
     };
-    const bool notice_first = without(Mutation::parts_after_notice);
+    const bool notice_first = without(parts_after_notice);
     const auto begin_notices = [&] {
       y.blocks = 0;  // ranks that got the parts
       y.telling = notice_first ? kNotices : kParts;
       if (y.told == 0) end_page();
     };
-    const std::uint8_t put =
-        without(Mutation::parts_put_unsaid) && (s.ours[x.at] & bit) ? std::uint8_t{0} : x.sure;
+    const Byte put = without(parts_put_unsaid) && (s.ours[x.at] & bit) ? Byte{0} : x.sure;
     switch (x.telling) {
       case kNextPage: {
         if (x.pages == 0) {
@@ -1741,20 +1375,20 @@ class Coherence {
           y.telling = kDone;
           return emit(n, Step{kTell, a, 1});
         }
-        const auto p = static_cast<std::uint8_t>(__builtin_ctz(x.pages));
+        const auto p = Byte(__builtin_ctz(x.pages));
         clear_bits(y.pages, 1u << p);
         if (!(s.marked[x.at] & 1 << p)) return emit(n, Step{kTakePage, a, p});
         clear_bits(n.marked[x.at], 1u << p);
         y.now = p;
         y.sure = s.changed[x.at] & blocks_of(p);
-        if (!without(Mutation::r5_note_cleared_late)) clear_bits(n.changed[x.at], blocks_of(p));
+        if (!without(r5_note_cleared_late)) clear_bits(n.changed[x.at], blocks_of(p));
         y.telling = kFirstLook;
         return emit(n, Step{kTakePage, a, p});
       }
       case kFirstLook:
         read_readers(x.now);
-        if (without(Mutation::r5_adopt_blindly)) clear_bits(n.stale[x.at], bit);
-        if (without(Mutation::r5_tell_late)) n.telling[x.at] = 0;
+        if (without(r5_adopt_blindly)) clear_bits(n.stale[x.at], bit);
+        if (without(r5_tell_late)) n.telling[x.at] = 0;
         if (y.told == 0 || (!(s.ours[x.at] & bit) && put == 0)) {
           end_page();
           return emit(n, Step{kTakeReaders, a, x.now});
@@ -1778,7 +1412,7 @@ class Coherence {
           } else if (!(x.watch & kAgain) && !(x.open & kOurs)) {
             clear_bits(n.ours[x.at], bit);
             set_bits(y.watch, kAgain);
-            if (!without(Mutation::ours_forgotten)) y.blocks = all;
+            if (!without(ours_forgotten)) y.blocks = all;
             return emit(n, Step{kNotOurs, a, x.now});
           } else {
             if ((x.watch & kAgain) && (x.open & kOurs)) note_ours(n, x.at, x.now);
@@ -1793,28 +1427,27 @@ class Coherence {
           }
           return emit(n, Step{kTellLook, a, B});
         }
-        const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.blocks));
+        const auto b = Byte(__builtin_ctz(x.blocks));
         clear_bits(y.blocks, 1u << b);
         Block seen = word(s, x.at, b);
         if (dsm::may_be_ours(seen)) set_bits(y.open, kOurs);
-        if (without(Mutation::tier_rest_watched) && seen.owned && seen.access == mem::Access::none)
+        if (without(tier_rest_watched) && seen.owned && seen.access == mem::Access::none)
           seen.access = mem::Access::read, seen.saved = false;
-        if (without(Mutation::part_saved_watched) && seen.saved) seen = {false, true, mem::Access::read};
+        if (without(part_saved_watched) && seen.saved) seen = {false, true, mem::Access::read};
         const bool absent = !seen.owned && !seen.busy;
-        if (absent && without(Mutation::tier_gone_untold)) return emit(n, Step{kTellLook, a, b});
-        if (absent && without(Mutation::part_absent_passed) &&
-            static_cast<gas::Tier>(s.tier[x.now]) == gas::Tier::partial)
+        if (absent && without(tier_gone_untold)) return emit(n, Step{kTellLook, a, b});
+        if (absent && without(part_absent_passed) && gas::Tier(s.tier[x.now]) == gas::Tier::partial)
           return emit(n, Step{kTellLook, a, b});
-        const bool unsaid = without(Mutation::parts_open_unsaid) && (x.open & all) != 0;
+        const bool unsaid = without(parts_open_unsaid) && (x.open & all) != 0;
         if (dsm::may_have_changed(seen) && !unsaid) set_bits(y.open, 1u << b);
-        const bool late = without(Mutation::r5_watch_after_telling) && x.telling == kBlocks;
+        const bool late = without(r5_watch_after_telling) && x.telling == kBlocks;
         // busy or pinned: it stays open
         if (x.watch == kWatches && !late) static_cast<void>(try_claim(n, a, b, Event::watch));
         return emit(n, Step{kTellLook, a, b});
       }
       case kReaders:  // again: readers that came before V was protected
         read_readers(x.now);
-        if (without(Mutation::r5_watch_after_telling)) {
+        if (without(r5_watch_after_telling)) {
           y.blocks = all;
           y.telling = kLateWatch;
         } else {
@@ -1822,7 +1455,7 @@ class Coherence {
         }
         return emit(n, Step{kTakeReaders, a, x.now});
       default: {  // kParts: all get the parts; kNotices: then all get the page
-        const auto r = static_cast<std::uint8_t>(__builtin_ctz(x.told));
+        const auto r = Byte(__builtin_ctz(x.told));
         clear_bits(y.told, 1u << r);
         if (x.telling == kParts) {
           set_bits(n.parts[r], x.open | put);
@@ -1846,18 +1479,17 @@ class Coherence {
 
   /// A direct put (gas::DirectAccess): its own rank's copy is outdated from its completion on; its next
   /// release sends notices.
-  template <class Emit>
-  void put_directly(const State& s, std::uint8_t a, Emit&& emit) const {
+  void put_directly(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     const Instr& i = instr(s, a);
-    const std::uint8_t p = page(i.block), me = program_.workers[a].rank;
+    const Byte p = page(i.block), me = program_.workers[a].rank;
     State n = s;
     Actor& y = n.actor[a];
     switch (x.stage) {
       case 0:
-        if (asleep(s, p) && !without(Mutation::tier_put_asleep)) {
+        if (asleep(s, p) && !without(tier_put_asleep)) {
           y.waking = kAsking;
-          y.whom = static_cast<std::uint8_t>(s.owner[p] + 1);
+          y.whom = Byte(s.owner[p] + 1);
           return emit(n, Step{kPut, a, 6});
         }
         if (s.recalled[p] && !asleep(s, p)) return;
@@ -1869,16 +1501,16 @@ class Coherence {
         break;
       case 1:
         if (s.direct[a]) return;
-        if (!without(Mutation::r5_direct_keeps_copy)) set_bits(n.parts[me], 1u << i.block);
+        if (!without(r5_direct_keeps_copy)) set_bits(n.parts[me], 1u << i.block);
         break;
       case 2:
-        if (!without(Mutation::r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
+        if (!without(r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
         break;
       case 3:
-        if (!without(Mutation::r5_direct_untold)) set_bits(n.changed[me], 1u << i.block);
+        if (!without(r5_direct_untold)) set_bits(n.changed[me], 1u << i.block);
         break;
       case 4:
-        if (!without(Mutation::r5_direct_untold)) set_bits(n.marked[me], 1u << p);
+        if (!without(r5_direct_untold)) set_bits(n.marked[me], 1u << p);
         break;
       default:
         --n.puts[p];
@@ -1890,26 +1522,25 @@ class Coherence {
   }
 
   /// A direct get (gas::DirectAccess): the owner's frame is found, read, and looked at again.
-  template <class Emit>
-  void get_directly(const State& s, std::uint8_t a, Emit&& emit) const {
+  void get_directly(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     const Instr& i = instr(s, a);
-    const std::uint8_t p = page(i.block);
+    const Byte p = page(i.block);
     State n = s;
     Actor& y = n.actor[a];
     switch (x.stage) {
       case 0:
-        if (s.tier[p] != 0 && s.recalled[p] && !without(Mutation::tier_read_asleep)) {
+        if (s.tier[p] != 0 && s.recalled[p] && !without(tier_read_asleep)) {
           if (!asleep(s, p)) return;
           y.waking = kAsking;
-          y.whom = static_cast<std::uint8_t>(s.owner[p] + 1);
+          y.whom = Byte(s.owner[p] + 1);
           return emit(n, Step{kGet, a, 3});
         }
         y.owner = s.owner[p];
         break;
       case 1: y.loaded = s.memory[x.owner][i.block][i.cell]; break;
       default:
-        if ((x.stale & 4) && !without(Mutation::tier_get_not_stood)) {
+        if ((x.stale & 4) && !without(tier_get_not_stood)) {
           y.stage = y.stale = y.owner = y.loaded = 0;
           return emit(n, Step{kGet, a, 4});
         }
@@ -1922,13 +1553,11 @@ class Coherence {
   }
 
   /// An instruction that is one event of one block.
-  template <class Emit>
-  void block_event(const State& s, std::uint8_t a, Event event, Emit&& emit) const {
-    const std::uint8_t b = instr(s, a).block;
+  void block_event(const State& s, Byte a, Event event, auto&& emit) const {
+    const Byte b = instr(s, a).block;
     State n = s;
     // only where a mutant moved a pinned page
-    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0)
-      return simple(s, a, kNothing, emit, [](State&) { return true; });
+    if (event == Event::unpin && word(s, s.actor[a].at, b).pins == 0) return pass(s, a, kNothing, emit);
     const bool pins = event == Event::pin_write || event == Event::pin_read || event == Event::pin_whole;
     if (pins && leaving(s, s.actor[a], b)) return;
     if (pins && !(s.actor[a].room & 4)) {  // once, however often it is tried
@@ -1947,15 +1576,14 @@ class Coherence {
   }
 
   /// Sharing::changed of all of the page, by rank r.
-  void replaced(State& n, std::uint8_t r, std::uint8_t p) const {
+  void replaced(State& n, Byte r, Byte p) const {
     set_bits(n.changed[r], blocks_of(p));
     set_bits(n.marked[r], 1u << p);
   }
 
   /// Waits for nothing: a thread that holds the block is about to use it.
-  template <class Emit>
-  void blank_block(const State& s, std::uint8_t a, Emit&& emit) const {
-    const std::uint8_t b = instr(s, a).block;
+  void blank_block(const State& s, Byte a, auto&& emit) const {
+    const Byte b = instr(s, a).block;
     State n = s;
     if (s.actor[a].stage != 0) {
       replaced(n, s.actor[a].at, page(b));
@@ -1968,16 +1596,16 @@ class Coherence {
   }
 
   /// The event has been dealt with. After the first step of a discard the bytes belong to no worker.
-  void next_of_event(State& n, std::uint8_t a) const {
+  void next_of_event(State& n, Byte a) const {
     const Instr& i = instr(n, a);
-    if (i.what == Do::blank) set_bits(n.freed[i.block], (1 << kCells) - 1);
+    if (i.what == Do::blank) set_bits(n.freed[i.block], kAllCells);
     if (i.what != Do::discard || n.actor[a].stage != 0) return next_instr(n, a);
     set_bits(n.freed[i.block], i.cell);
     n.actor[a].stage = 1;
   }
 
   /// What follows when a claimed block is finished. Faults and rounds simply go on.
-  void finish_event(State& n, std::uint8_t a) const {
+  void finish_event(State& n, Byte a) const {
     const Instr& i = instr(n, a);
     Actor& x = n.actor[a];
     const bool sent = (x.room & 2) != 0;
@@ -1995,15 +1623,14 @@ class Coherence {
       case Do::take:
       case Do::send:
       case Do::reclaim: return next_of_event(n, a);
-      case Do::blank: return without(Mutation::blank_untold) ? next_of_event(n, a) : void(x.stage = 1);
+      case Do::blank: return without(blank_untold) ? next_of_event(n, a) : void(x.stage = 1);
       default: x.sub = x.cell = x.owner = 0; return;
     }
   }
 
   // ---- relocation, as gas/mover.cpp
-  // ------------------------------------------------------------------------
 
-  enum OwnStage : std::uint8_t {
+  enum OwnStage : Byte {
     kClaiming,
     kLooking,
     kUnmarking,
@@ -2019,10 +1646,9 @@ class Coherence {
   };
 
   /// x.sure: its bytes do not matter; x.open: its tier before the mark.
-  template <class Emit>
-  void own_page(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
+  void own_page(const State& s, Byte a, Byte p, auto&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t me = program_.workers[a].rank;
+    const Byte me = program_.workers[a].rank;
     const auto rank = Rank{me};
     State n = s;
     Actor& y = n.actor[a];
@@ -2034,19 +1660,12 @@ class Coherence {
     switch (x.stage) {
       case kClaiming: {  // x.todo counts the blocks taken; x.later: the event of the claims
         if (x.todo == 0 && !admitted(s, a, emit)) return;
-        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const Block w = word(s, me, b);
-        const dsm::BlockStep step = dsm::next(w, Event::arrive);
-        if (step.verdict == dsm::Verdict::wait) return;
-        if (step.verdict == dsm::Verdict::done) {  // ours already: what was taken is given back
-          give_back(n, me, p, x.todo);
-          next_instr(n, a);
-          return emit(n, Step{kNothing, a, p});
-        }
-        put_word(n, me, b, step.claimed);
-        ++y.todo;
-        if (b == last(p)) return to(kLooking, kOwnClaim);
-        return emit(n, Step{kOwnClaim, a, b});
+        const dsm::Verdict verdict = claim_next(n, y, p, Event::arrive);
+        if (verdict == dsm::Verdict::wait) return;
+        if (verdict == dsm::Verdict::proceed) return to(all_held(y) ? kLooking : kClaiming, kOwnClaim);
+        give_back(n, me, p, x.todo);  // ours already: what was taken is given back
+        next_instr(n, a);
+        return emit(n, Step{kNothing, a, p});
       }
       case kLooking: {
         gas::MoveStep move = gas::begin_move(entry(s, p), rank);  // one fetch-or
@@ -2054,15 +1673,14 @@ class Coherence {
         put_entry(n, p, move.claimed);
         y.owner = s.owner[p];
         y.open = s.tier[p];
-        if (move.verdict == gas::MoveVerdict::on_ssd && without(Mutation::tier_move_asleep)) {
+        if (move.verdict == gas::MoveVerdict::on_ssd && without(tier_move_asleep)) {
           n.tier[p] = 0;
           move = gas::begin_move(gas::end_page_in(entry(n, p)), rank);
         }
-        if (move.verdict == gas::MoveVerdict::claim && program_.brings &&
-            !without(Mutation::r8_landing_undrained))
+        if (move.verdict == gas::MoveVerdict::claim && program_.brings && !without(r8_landing_undrained))
           return to(kRecalling, kOwnBusy);
         const bool taken = move.verdict == gas::MoveVerdict::on_ssd ||
-                           (move.verdict == gas::MoveVerdict::in_part && without(Mutation::part_taken));
+                           (move.verdict == gas::MoveVerdict::in_part && without(part_taken));
         if (x.sure && taken) return to(kTaking, kOwnBusy);
         return to(move.verdict == gas::MoveVerdict::claim ? kYielding : kUnmarking, kOwnBusy);
       }
@@ -2070,9 +1688,7 @@ class Coherence {
         put_entry(n, p, gas::end_take(entry(s, p), rank));
         return to(kSettling, kOwnLook);
       case kUnmarking: {  // there already, or on SSD: the entry becomes what it was
-        gas::Location before = gas::in_tier(entry(s, p), static_cast<gas::Tier>(x.open));
-        before.busy = false;
-        put_entry(n, p, before);
+        const gas::Location before = unmark(n, p, gas::Tier(x.open));
         y.open = 0;
         if (gas::begin_move(before, rank).verdict == gas::MoveVerdict::fixed) {  // refused: EBUSY
           give_back(n, me, p, x.todo);
@@ -2081,7 +1697,7 @@ class Coherence {
         }
         if (before.tier == gas::Tier::dram) return to(kSettling, kOwnLook);
         // the rank that is asked when its blocks are unclaimed
-        y.whom = static_cast<std::uint8_t>(x.owner + 1);
+        y.whom = Byte(x.owner + 1);
         return to(kGivingUp, kOwnLook);
       }
       // The owner is asked to yield and holders are asked to forget at the same time. A put that begins or
@@ -2089,8 +1705,8 @@ class Coherence {
       case kYielding: y.later = first(p); return yield_all(n, a, p, to);
       case kRecalling: n.recalled[p] = 1; return to(kDraining, kRecall);
       case kDraining:
-        if (s.puts[p] != 0 && !without(Mutation::r8_no_drain)) return;
-        if (program_.brings && !without(Mutation::r8_landing_undrained)) return to(kYielding, kDrained);
+        if (s.puts[p] != 0 && !without(r8_no_drain)) return;
+        if (program_.brings && !without(r8_landing_undrained)) return to(kYielding, kDrained);
         if (x.dropping == 1) {
           put_entry(n, p, gas::end_move(entry(n, p), Rank{x.owner}));
           y.dropping = 0;
@@ -2099,17 +1715,10 @@ class Coherence {
         y.later = first(p);
         return to(kCopying, kDrained);
       case kCopying: return arrive(n, a, p, to, emit);
-      case kNaming: n.naming[p] = static_cast<std::uint8_t>(me + 1); return to(kSettling, kPosted);
+      case kNaming: n.naming[p] = Byte(me + 1); return to(kSettling, kPosted);
       case kSettling: return settle(n, a, p, emit, [&] { next_instr(n, a); });
       default: {  // kGivingUp
-        if (x.todo != 0) {
-          const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
-          Block w = word(s, me, b);
-          w.busy = false;
-          put_word(n, me, b, w);
-          --y.todo;
-          return emit(n, Step{kGiveUp, a, b});
-        }
+        if (x.todo != 0) return give_back_last(n, y, p), emit(n, Step{kGiveUp, a, p});
         if (s.busy[p] && x.whom == 0) return;  // pause until it stopped moving
         y.owner = 0;
         y.later = 0;
@@ -2122,17 +1731,16 @@ class Coherence {
 
   /// The owner's handler: all blocks free → all protected; never blocks. One step: handler against handler
   /// cannot run on one page, and against workers the claims are taken before the first protection.
-  template <class To>
-  void yield_all(State& n, std::uint8_t a, std::uint8_t p, const To& to) const {
+  void yield_all(State& n, Byte a, Byte p, const auto& to) const {
     Actor& x = n.actor[a];
-    const std::uint8_t o = x.owner;
+    const Byte o = x.owner;
     bool refused = false;
-    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+    for (const Byte b : of_page(p)) {
       const Block w = word(n, o, b);
       const auto v = mutated(dsm::next(w, Event::yield), w, Event::yield).verdict;
       refused = refused || v == dsm::Verdict::wait || v == dsm::Verdict::refuse;
     }
-    const bool all_forgot = program_.brings && !without(Mutation::r8_landing_undrained);
+    const bool all_forgot = program_.brings && !without(r8_landing_undrained);
     if (refused && all_forgot) {
       put_entry(n, p, gas::end_move(entry(n, p), Rank{o}));
       return to(kGivingUp, kRefused);
@@ -2141,7 +1749,7 @@ class Coherence {
       x.dropping = 1;
       return to(kRecalling, kRefused);
     }
-    for (std::uint8_t b = first(p); b <= last(p); ++b) {
+    for (const Byte b : of_page(p)) {
       const Block w = word(n, o, b);
       const dsm::BlockStep step = mutated(dsm::next(w, Event::yield), w, Event::yield);
       if (step.verdict == dsm::Verdict::done) continue;
@@ -2154,49 +1762,47 @@ class Coherence {
 
   /// Coherence::arrival_frame: the frame as the yield leaves it, where all of it is simply copied; else it is
   /// read afterwards.
-  void land(State& n, std::uint8_t a, std::uint8_t p) const {
+  void land(State& n, Byte a, Byte p) const {
     Actor& x = n.actor[a];
-    const std::uint8_t me = program_.workers[a].rank;
-    for (std::uint8_t b = first(p); b <= last(p); ++b) {
-      if (word(n, me, b).dirty() && !without(Mutation::r8_landing_on_changes)) return;
+    const Byte me = program_.workers[a].rank;
+    for (const Byte b : of_page(p)) {
+      if (word(n, me, b).dirty() && !without(r8_landing_on_changes)) return;
     }
-    for (std::uint8_t b = first(p); b <= last(p); ++b) {
-      for (std::uint8_t c = 0; c < kCells; ++c) n.memory[me][b][c] = n.memory[x.owner][b][c];
+    for (const Byte b : of_page(p)) {
+      copy(n.memory[x.owner][b], n.memory[me][b]);
     }
     x.dropping = 2;
   }
 
   /// The actions of `arrive` on each block of the page that we hold, up to (not with) allow_write.
-  template <class To, class Emit>
-  void arrive(State& n, std::uint8_t a, std::uint8_t p, const To& to, Emit&& emit) const {
+  void arrive(State& n, Byte a, Byte p, const auto& to, auto&& emit) const {
     Actor& x = n.actor[a];
-    const std::uint8_t me = program_.workers[a].rank, b = x.later, from = x.owner;
-    Block before = word(n, me, b);
-    before.busy = false;
+    const Byte me = program_.workers[a].rank, b = x.later, from = x.owner;
+    Block before = before_claim(n, me, b);
     const dsm::BlockStep step = dsm::next(before, Event::arrive);
     const Action action = step.actions[x.sub >> 1];
     if (action == Action::protect_read || action == Action::protect_none) {
       n.prot[me][b] = action == Action::protect_read ? 1 : 0;
-      x.sub = static_cast<std::uint8_t>(x.sub + 2);
-      return emit(n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3)});
+      x.sub = Byte(x.sub + 2);
+      return emit(n, acts(a, action));
     }
     if (action == Action::merge_arrival && !x.sure && x.dropping != 2) {
-      std::uint8_t& mine = n.memory[me][b][x.cell];
-      const std::uint8_t half = x.sub & 1;
-      const Step label{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(action) << 3 | half)};
+      Byte& mine = n.memory[me][b][x.cell];
+      const Byte half = x.sub & 1;
+      const Step label = acts(a, action, half);
       if (half == 0) {  // read into a buffer; stores of other workers here may land before it is merged
         x.value = n.memory[from][b][x.cell];
-        x.sub = static_cast<std::uint8_t>(x.sub | 1);
+        x.sub = Byte(x.sub | 1);
         return emit(n, label);
       }
       const bool taken =
-          before.whole ? without(Mutation::whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
-      if (taken || without(Mutation::r4_plain_arrival)) mine = x.value;
+          before.whole ? without(whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
+      if (taken || without(r4_plain_arrival)) mine = x.value;
       x.value = 0;
-      x.sub = static_cast<std::uint8_t>(x.sub & ~1);
+      x.sub = Byte(x.sub & ~1);
       if (++x.cell == kCells) {
         x.cell = 0;
-        x.sub = static_cast<std::uint8_t>(x.sub + 2);
+        x.sub = Byte(x.sub + 2);
       }
       return emit(n, label);
     }
@@ -2209,25 +1815,22 @@ class Coherence {
     emit(n, Step{kOwnLook, a, b});
   }
 
-  template <class Emit, class Over>
-  void settle(State& n, std::uint8_t a, std::uint8_t p, Emit&& emit, const Over& over) const {
+  void settle(State& n, Byte a, Byte p, auto&& emit, const auto& over) const {
     Actor& x = n.actor[a];
-    const std::uint8_t me = program_.workers[a].rank;
-    const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
+    const Byte me = program_.workers[a].rank;
+    const auto b = Byte(first(p) + x.todo - 1);
     Block before = word(n, me, b);
     // once, before any block can be stored to; and again when the entry is known to name this rank
     if (x.sub == 0) {
-      if (!without(Mutation::r5_arrival_unseen)) mark(n, me, p);
-      for (std::uint8_t each = first(p); each <= last(p); ++each) fill(n, me, each);
+      if (!without(r5_arrival_unseen)) mark(n, me, p);
+      for (const Byte each : of_page(p)) fill(n, me, each);
       clear_bits(n.nothing, blocks_of(p));
       x.sub = 1;
-      return emit(n,
-                  Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
+      return emit(n, acts(a, Action::mark_page));
     }
     if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
       n.prot[me][b] = 2;
-      return emit(
-          n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
+      return emit(n, acts(a, Action::allow_write));
     }
     before.busy = false;
     become(n, me, b, dsm::next(before, Event::page_in).after);
@@ -2236,32 +1839,28 @@ class Coherence {
   }
 
   /// A block that is neither cached nor dirty any more.
-  static void become(State& n, std::uint8_t r, std::uint8_t b, Block after) {
+  static void become(State& n, Byte r, Byte b, Block after) {
     clear_bits(n.dirty[r], 1u << b);
     clear_bits(n.cached[r], 1u << b);
-    for (std::uint8_t& t : n.twin[r][b]) t = 0;
-    if (after.owned && !after.saved)
-      for (std::uint8_t& d : n.disk[r][b]) d = 0;
+    clear(n.twin[r][b]);
+    if (after.owned && !after.saved) clear(n.disk[r][b]);
     put_word(n, r, b, after);
   }
   /// The first `count` blocks of the page, which are claimed, stay as they were.
-  void give_back(State& n, std::uint8_t r, std::uint8_t p, std::uint8_t count) const {
-    for (std::uint8_t b = first(p); b < first(p) + count; ++b) {
-      Block free_again = word(n, r, b);
-      free_again.busy = false;
-      put_word(n, r, b, free_again);
+  void give_back(State& n, Byte r, Byte p, Byte count) const {
+    for (Byte b = first(p); b < first(p) + count; ++b) {
+      give_back(n, r, b);
     }
   }
 
   /// Mover::hand_back: this rank recalls the location, yields to itself, then names `to` without data.
-  template <class Emit>
-  void hand_page_back(const State& s, std::uint8_t a, Emit&& emit) const {
+  void hand_page_back(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t p = instr(s, a).block, me = program_.workers[a].rank;
+    const Byte p = instr(s, a).block, me = program_.workers[a].rank;
     const Rank to{instr(s, a).cell};
     State n = s;
     Actor& y = n.actor[a];
-    enum : std::uint8_t { kMarkIt, kForgotten, kDrain, kYieldSelf, kName };
+    enum : Byte { kMarkIt, kForgotten, kDrain, kYieldSelf, kName };
     switch (x.stage) {
       case kMarkIt: {
         const gas::MoveStep move = gas::begin_move(entry(s, p), to);
@@ -2270,7 +1869,7 @@ class Coherence {
         // on SSD its location has no holders, and no block is own
         y.stage = move.verdict == gas::MoveVerdict::on_ssd ? kName : kForgotten;
         // no data goes with it
-        for (std::uint8_t b = first(p); b <= last(p); ++b) n.freed[b] = (1 << kCells) - 1;
+        for (const Byte b : of_page(p)) n.freed[b] = kAllCells;
         return emit(n, Step{kHandBack, a, p});
       }
       case kForgotten: n.recalled[p] = 1; break;
@@ -2278,7 +1877,7 @@ class Coherence {
         if (s.puts[p] != 0) return;
         break;
       case kYieldSelf:
-        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+        for (const Byte b : of_page(p)) {
           const dsm::BlockStep step = dsm::next(word(s, me, b), Event::yield);
           if (step.verdict == dsm::Verdict::wait) return;
           if (step.verdict == dsm::Verdict::refuse)
@@ -2291,12 +1890,11 @@ class Coherence {
       // kName. Where frames are counted it begins on SSD: the new owner does not know of it
       // (AddressCache::initial_tier)
       default:
-        put_entry(
-            n, p,
-            gas::in_tier(gas::end_move(entry(s, p), to),
-                         limit(static_cast<std::uint8_t>(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
+        put_entry(n, p,
+                  gas::in_tier(gas::end_move(entry(s, p), to),
+                               limit(Byte(raw(to))) != 0 ? gas::Tier::ssd : gas::Tier::dram));
         if (n.tier[p] != 0) set_bits(n.nothing, blocks_of(p));
-        if (!without(Mutation::r7_replaced_untold)) replaced(n, me, p);
+        if (!without(r7_replaced_untold)) replaced(n, me, p);
         next_instr(n, a);
         return emit(n, Step{kHandBack, a, p});
     }
@@ -2305,20 +1903,19 @@ class Coherence {
   }
 
   /// Coherence::arm_owned of one page whose memory is allocated anew. x.later: blocks that it holds.
-  template <class Emit>
-  void arm_owned(const State& s, std::uint8_t a, Emit&& emit) const {
+  void arm_owned(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t p = page(instr(s, a).block), me = program_.workers[a].rank;
+    const Byte p = page(instr(s, a).block), me = program_.workers[a].rank;
     if (x.sure) return own_page(s, a, p, emit);
     State n = s;
     Actor& y = n.actor[a];
-    enum : std::uint8_t { kClaimAll, kLookWhere, kMarkPage, kArm };
+    enum : Byte { kClaimAll, kLookWhere, kMarkPage, kArm };
     switch (x.stage) {
       case kClaimAll: {
-        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
+        const auto b = Byte(first(p) + x.todo);
         const dsm::BlockStep step = dsm::next(word(s, me, b), Event::arrive_blank);
         if (step.verdict == dsm::Verdict::wait) return;
-        if (!without(Mutation::tier_armed_unheld) || step.actions[0] != Action::end) {
+        if (!without(tier_armed_unheld) || step.actions[0] != Action::end) {
           put_word(n, me, b, step.claimed);
           set_bits(y.later, 1u << b);
         }
@@ -2327,8 +1924,7 @@ class Coherence {
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLookWhere:
-        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::own ||
-            without(Mutation::tier_armed_unlooked)) {
+        if (dsm::fetch_source(entry(s, p), Rank{me}) == dsm::Fetched::own || without(tier_armed_unlooked)) {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
@@ -2338,11 +1934,9 @@ class Coherence {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
-        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+        for (const Byte b : of_page(p)) {
           if (!(x.later & 1 << b)) continue;
-          Block free_again = word(n, me, b);
-          free_again.busy = false;
-          put_word(n, me, b, free_again);
+          give_back(n, me, b);
         }
         y.stage = y.todo = y.later = 0;
         y.sure = 1;
@@ -2351,27 +1945,24 @@ class Coherence {
         mark(n, me, p);
         clear_bits(n.nothing, blocks_of(p));
         y.cell = has_room(s, me);  // else its blocks come to rest: faults fill them
-        for (std::uint8_t b = first(p); b <= last(p); ++b) {
+        for (const Byte b : of_page(p)) {
           if (y.cell) fill(n, me, b);
           if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;  // only where they are not held
         }
         y.stage = kArm;
-        return emit(
-            n, Step{kAction, a, static_cast<std::uint8_t>(static_cast<unsigned>(Action::mark_page) << 3)});
+        return emit(n, acts(a, Action::mark_page));
       default: {
         if (x.later == 0) {
           next_instr(n, a);
           return emit(n, Step{kNothing, a, p});
         }
-        const auto b = static_cast<std::uint8_t>(__builtin_ctz(x.later));
-        Block before = word(s, me, b);
-        before.busy = false;
+        const auto b = Byte(__builtin_ctz(x.later));
+        Block before = before_claim(s, me, b);
         Block after = dsm::next(before, Event::arrive_blank).after;
         if (!x.cell && after.pins == 0) after = dsm::next(after, Event::retire).after;
-        if (n.prot[me][b] != static_cast<std::uint8_t>(after.access)) {
-          n.prot[me][b] = static_cast<std::uint8_t>(after.access);
-          return emit(n, Step{kAction, a,
-                              static_cast<std::uint8_t>(static_cast<unsigned>(Action::allow_write) << 3)});
+        if (n.prot[me][b] != Byte(after.access)) {
+          n.prot[me][b] = Byte(after.access);
+          return emit(n, acts(a, Action::allow_write));
         }
         become(n, me, b, after);
         clear_bits(y.later, 1u << b);
@@ -2381,41 +1972,39 @@ class Coherence {
   }
 
   // ---- memory larger than DRAM, as gas/tiers.cpp, dsm/eviction.cpp and dsm/pager.cpp
-  // -----------------------
 
   static bool keeps(const Script& w) { return !w.code.empty() && w.code[0].what == Do::keep; }
-  [[nodiscard]] std::uint8_t limit(std::uint8_t r) const noexcept { return program_.room[r]; }
-  static unsigned used(const State& s, std::uint8_t r) noexcept {
+  [[nodiscard]] Byte limit(Byte r) const noexcept { return program_.room[r]; }
+  static unsigned used(const State& s, Byte r) noexcept {
     return static_cast<unsigned>(__builtin_popcount(s.frames[r]) + __builtin_popcount(s.twins[r]));
   }
   /// What the threads of the rank may have in hand: a frame and a twin of a page each.
-  [[nodiscard]] unsigned slack(std::uint8_t r) const {
+  [[nodiscard]] unsigned slack(Byte r) const {
     return 2u * program_.blocks_per_page *
            static_cast<unsigned>(std::count_if(program_.workers.begin(), program_.workers.end(),
                                                [&](const Script& w) { return w.rank == r; }));
   }
   /// For another page.
-  [[nodiscard]] bool has_room(const State& s, std::uint8_t r) const noexcept {
+  [[nodiscard]] bool has_room(const State& s, Byte r) const noexcept {
     return limit(r) == 0 || used(s, r) + program_.blocks_per_page <= limit(r);
   }
-  void fill(State& n, std::uint8_t r, std::uint8_t b) const noexcept {
+  void fill(State& n, Byte r, Byte b) const noexcept {
     if (limit(r) != 0) set_bits(n.frames[r], 1u << b);
   }
-  void fill_twin(State& n, std::uint8_t r, std::uint8_t b) const noexcept {
+  void fill_twin(State& n, Byte r, Byte b) const noexcept {
     if (limit(r) != 0) set_bits(n.twins[r], 1u << b);
   }
   /// On SSD, and neither on its way there nor back.
-  static bool asleep(const State& s, std::uint8_t p) noexcept { return s.tier[p] != 0 && !s.busy[p]; }
+  static bool asleep(const State& s, Byte p) noexcept { return s.tier[p] != 0 && !s.busy[p]; }
   [[nodiscard]] bool workers_done(const State& s) const {
-    for (std::uint8_t a = 0; a < W; ++a)
+    for (Byte a = 0; a < W; ++a)
       if (!keeps(program_.workers[a]) && s.actor[a].pc < program_.workers[a].code.size()) return false;
     return true;
   }
 
   /// Coherence::admit: may it go on to claim blocks? Else it waits, or sends its rank's changes, so that
   /// their blocks can go.
-  template <class Emit>
-  bool admitted(const State& s, std::uint8_t a, Emit&& emit) const {
+  bool admitted(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     if (limit(x.at) == 0 || (x.room & 1)) return true;
     if (has_room(s, x.at)) {
@@ -2424,7 +2013,7 @@ class Coherence {
       emit(n, Step{kRoom, a, 0});
       return false;
     }
-    for (std::uint8_t b = 0; b < B && !without(Mutation::tier_keeps_changes); ++b) {
+    for (Byte b = 0; b < B && !without(tier_keeps_changes); ++b) {
       State n = s;
       if (!(s.dirty[x.at] & 1 << b) || try_claim(n, a, b, Event::release) != dsm::Verdict::proceed) continue;
       set_bits(n.actor[a].room, 2);
@@ -2433,7 +2022,7 @@ class Coherence {
     return false;
   }
 
-  enum Waking : std::uint8_t {
+  enum Waking : Byte {
     kAwake,
     kAsking,
     kAsked,
@@ -2447,14 +2036,14 @@ class Coherence {
     kInGivingUp
   };
 
-  [[nodiscard]] bool has_pager(std::uint8_t r) const {
+  [[nodiscard]] bool has_pager(Byte r) const {
     return std::any_of(program_.workers.begin(), program_.workers.end(),
                        [&](const Script& w) { return w.rank == r && keeps(w); });
   }
   /// Asks the page's owner for it, and waits. The owner's pager answers when it has paged the page in, or has
   /// found that it cannot.
-  bool ask(State& n, Actor& x, std::uint8_t p) const {
-    const auto owner = static_cast<std::uint8_t>(x.whom - 1);
+  bool ask(State& n, Actor& x, Byte p) const {
+    const auto owner = Byte(x.whom - 1);
     if (x.waking == kAsking) {
       if (has_pager(owner)) set_bits(n.asked[owner], 1u << p);
       x.waking = kAsked;
@@ -2465,39 +2054,35 @@ class Coherence {
     return true;
   }
   /// AddressCache::find: may its owner's frame be read? Else the owner is asked, or it is waited for.
-  template <class Done>
-  bool wakes(State& n, std::uint8_t a, const Done& done) const {
-    const std::uint8_t p = page(n.actor[a].block);
-    if (n.actor[a].waking == kAwake &&
-        (n.tier[p] == 0 || !n.recalled[p] || without(Mutation::tier_read_asleep)))
+  bool wakes(State& n, Byte a, const auto& done) const {
+    const Byte p = page(n.actor[a].block);
+    if (n.actor[a].waking == kAwake && (n.tier[p] == 0 || !n.recalled[p] || without(tier_read_asleep)))
       return true;
     if (n.actor[a].waking != kAwake || asleep(n, p)) ask_holding(n, a, done);
     return false;
   }
   /// By a worker that holds the bit of a block of another rank's page.
-  template <class Done>
-  void ask_holding(State& n, std::uint8_t a, const Done& done) const {
+  void ask_holding(State& n, Byte a, const auto& done) const {
     Actor& x = n.actor[a];
     if (x.waking == kAwake) {
       x.waking = kAsking;
-      x.whom = static_cast<std::uint8_t>(n.owner[page(x.block)] + 1);
+      x.whom = Byte(n.owner[page(x.block)] + 1);
       return done();
     }
     if (ask(n, x, page(x.block))) done();
   }
 
-  [[nodiscard]] std::uint8_t page_of(const State& s, std::uint8_t a) const {
+  [[nodiscard]] Byte page_of(const State& s, Byte a) const {
     const Instr& i = instr(s, a);
     if (i.what == Do::keep) return s.actor[a].now;
     return i.what == Do::own || i.what == Do::hand_back ? i.block : page(i.block);
   }
-  template <class Emit>
-  void wake(const State& s, std::uint8_t a, Emit&& emit) const {
+  void wake(const State& s, Byte a, auto&& emit) const {
     State n = s;
     Actor& y = n.actor[a];
-    const std::uint8_t p = page_of(s, a);
+    const Byte p = page_of(s, a);
     if (y.waking >= kInWaiting) return bring_in(s, a, p, emit);
-    const std::uint8_t whom = y.whom;
+    const Byte whom = y.whom;
     if (y.waking == kAsking && y.whom - 1 == y.at) {
       y.waking = kInWaiting;
       y.whom = 0;
@@ -2505,14 +2090,13 @@ class Coherence {
       return;
     }
     emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a,
-                 static_cast<std::uint8_t>(whom - 1)});
+                 Byte(whom - 1)});
   }
 
   /// Tiers::page_in, by a worker that faults on a page of its own rank, or by the pager for other ranks.
-  template <class Emit>
-  void bring_in(const State& s, std::uint8_t a, std::uint8_t p, Emit&& emit) const {
+  void bring_in(const State& s, Byte a, Byte p, auto&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t me = x.at;
+    const Byte me = x.at;
     State n = s;
     Actor& y = n.actor[a];
     const auto to = [&](Waking stage, std::uint16_t kind) {
@@ -2524,7 +2108,7 @@ class Coherence {
       const Do what = instr(s, a).what;
       y.waking = y.whom = y.sub = y.todo = 0;
       clear_bits(y.room, 3);
-      if ((what == Do::own || what == Do::reclaim) && !without(Mutation::tier_waits_again)) y.room = 1;
+      if ((what == Do::own || what == Do::reclaim) && !without(tier_waits_again)) y.room = 1;
       if (what != Do::keep) return;
       clear_bits(n.asked[me], 1u << p);
       y.now = 0;
@@ -2534,77 +2118,62 @@ class Coherence {
         if (!admitted(s, a, emit)) return;
         return to(kInClaiming, kRoom);
       case kInClaiming: {
-        if (without(Mutation::tier_in_unclaimed)) {
+        if (without(tier_in_unclaimed)) {
           y.todo = program_.blocks_per_page;
           return to(kInMarking, kInClaim);
         }
-        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
-        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::page_in);
-        if (step.verdict == dsm::Verdict::wait) return;
-        put_word(n, me, b, step.claimed);
-        ++y.todo;
-        return to(b == last(p) ? kInMarking : kInClaiming, kInClaim);
+        if (claim_next(n, y, p, Event::page_in) == dsm::Verdict::wait) return;
+        return to(all_held(y) ? kInMarking : kInClaiming, kInClaim);
       }
       case kInMarking: {
         const gas::Location before = entry(s, p);
         if (before.busy) return to(kInGivingUp, kInNot);
         const bool comes = gas::pages_in(before, Rank{me});
-        if (!without(Mutation::tier_in_unmarked)) put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
-        return to(comes ? without(Mutation::tier_dram_early) ? kInNaming : kInReading
-                  : without(Mutation::tier_in_unmarked) ? kInGivingUp
-                                                        : kInUnmarking,
+        if (!without(tier_in_unmarked)) put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
+        return to(comes                       ? without(tier_dram_early) ? kInNaming : kInReading
+                  : without(tier_in_unmarked) ? kInGivingUp
+                                              : kInUnmarking,
                   kInMark);
       }
       case kInReading:
-        for (std::uint8_t b = first(p); b <= last(p); ++b) {
-          Block before = word(s, me, b);
-          before.busy = false;
-          if (dsm::next(before, Event::page_in).actions[0] == Action::read_back ||
-              without(Mutation::part_overwritten))
-            std::copy_n(s.disk[me][b], kCells, n.memory[me][b]);
-          std::fill_n(n.disk[me][b], kCells, 0);
+        for (const Byte b : of_page(p)) {
+          Block before = before_claim(s, me, b);
+          if (dsm::next(before, Event::page_in).actions[0] == Action::read_back || without(part_overwritten))
+            copy(s.disk[me][b], n.memory[me][b]);
+          clear(n.disk[me][b]);
         }
-        return to(without(Mutation::tier_dram_early) ? kInSettling : kInNaming, kInRead);
+        return to(without(tier_dram_early) ? kInSettling : kInNaming, kInRead);
       case kInNaming:
         put_entry(n, p, gas::end_page_in(entry(s, p)));
-        return to(without(Mutation::tier_dram_early) ? kInReading : kInSettling, kInEnd);
+        return to(without(tier_dram_early) ? kInReading : kInSettling, kInEnd);
       case kInSettling: {
         if (x.sub != 0 || !unused(s, me, p)) return settle(n, a, p, emit, over);
-        for (std::uint8_t b = first(p); b <= last(p); ++b) fill(n, me, b);  // Coherence::settle_unused
+        for (const Byte b : of_page(p)) fill(n, me, b);  // Coherence::settle_unused
         clear_bits(n.nothing, blocks_of(p));
         give_back(n, me, p, x.todo);
         over();
         return emit(n, Step{kGiveUp, a, p});
       }
-      case kInUnmarking: {
-        gas::Location before = entry(s, p);
-        before.busy = false;
-        put_entry(n, p, before);
-        return to(kInGivingUp, kInNot);
-      }
+      case kInUnmarking: unmark(n, p, entry(s, p).tier); return to(kInGivingUp, kInNot);
       default: {  // kInGivingUp
-        const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
-        Block w = word(s, me, b);
-        w.busy = false;
-        put_word(n, me, b, w);
-        if (--y.todo == 0) over();
-        return emit(n, Step{kGiveUp, a, b});
+        give_back_last(n, y, p);
+        if (y.todo == 0) over();
+        return emit(n, Step{kGiveUp, a, p});
       }
     }
   }
 
   /// Of a claimed page that was on SSD: was nothing of it there, nor anything here? Then it stays unknown to
   /// its owner's block table.
-  [[nodiscard]] bool unused(const State& s, std::uint8_t r, std::uint8_t p) const {
-    for (std::uint8_t b = first(p); b <= last(p); ++b) {
-      Block w = word(s, r, b);
-      w.busy = false;
+  [[nodiscard]] bool unused(const State& s, Byte r, Byte p) const {
+    for (const Byte b : of_page(p)) {
+      Block w = before_claim(s, r, b);
       if (!(s.nothing & 1 << b) || w != Block{}) return false;
     }
     return true;
   }
 
-  enum PagerStage : std::uint8_t {
+  enum PagerStage : Byte {
     kIdle,
     kGoing,
     kProtecting,
@@ -2621,10 +2190,9 @@ class Coherence {
 
   /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it;
   /// x.todo: blocks that it holds; x.later: those that are written.
-  template <class Emit>
-  void keep_budget(const State& s, std::uint8_t a, Emit&& emit) const {
+  void keep_budget(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
-    const std::uint8_t me = x.at, p = x.now;
+    const Byte me = x.at, p = x.now;
     State n = s;
     Actor& y = n.actor[a];
     const auto to = [&](PagerStage stage, std::uint16_t kind) {
@@ -2639,8 +2207,8 @@ class Coherence {
     const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop,
                in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
     const auto punch = [&] {
-      for (std::uint8_t b = first(p); b <= last(p); ++b) {
-        std::fill_n(n.memory[me][b], kCells, 0);
+      for (const Byte b : of_page(p)) {
+        clear(n.memory[me][b]);
         clear_bits(n.frames[me], 1u << b);
         clear_bits(n.twins[me], 1u << b);
       }
@@ -2648,74 +2216,64 @@ class Coherence {
     switch (x.stage) {
       case kIdle: return look_for_work(s, a, emit);
       case kGoing: {
-        const auto b = static_cast<std::uint8_t>(first(p) + x.todo);
+        const auto b = Byte(first(p) + x.todo);
         const Block w = word(s, me, b);
-        if (in_part && !w.owned && without(Mutation::part_unheld)) {
+        if (in_part && !w.owned && without(part_unheld)) {
           ++y.todo;
-          return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
-        }
-        const dsm::BlockStep step = mutated(dsm::next(w, Event::evict), w, Event::evict);
-        if (step.verdict != dsm::Verdict::proceed) {
+        } else if (claim_next(n, y, p, Event::evict) != dsm::Verdict::proceed) {
           give_back(n, me, p, x.todo);
           y.todo = 0;
           return to(kUnmarkingIt, kStays);
+        } else if (!in_part || (w.owned && !w.saved)) {
+          set_bits(y.later, 1u << b);
         }
-        Block claimed = w;
-        claimed.busy = true;
-        put_word(n, me, b, claimed);
-        if (!in_part || (w.owned && !w.saved)) set_bits(y.later, 1u << b);
-        ++y.todo;
-        return to(b == last(p) ? kProtecting : kGoing, kGoClaim);
+        return to(all_held(y) ? kProtecting : kGoing, kGoClaim);
       }
       case kProtecting:
-        for (std::uint8_t b = first(p); b <= last(p) && !without(Mutation::tier_unprotected); ++b)
-          n.prot[me][b] = 0;
-        return to(!drops                                  ? kFinishing
-                  : without(Mutation::tier_drop_unmarked) ? kUnmarkingIt
-                                                          : kDropping,
-                  kGoProtect);
+        for (Byte b = first(p); b <= last(p) && !without(tier_unprotected); ++b) n.prot[me][b] = 0;
+        return to(!drops ? kFinishing : without(tier_drop_unmarked) ? kUnmarkingIt : kDropping, kGoProtect);
       case kDropping: punch(); return to(kFinishing, kPunch);
       case kFinishing:
-        if (const auto b = static_cast<std::uint8_t>(first(p) + x.todo - 1);
-            !in_part || word(s, me, b).owned || !without(Mutation::part_unheld))
+        if (const auto b = Byte(first(p) + x.todo - 1);
+            !in_part || word(s, me, b).owned || !without(part_unheld))
           become(n, me, b, Block{});
         if (--y.todo != 0) return to(kFinishing, kGoBlock);
-        if (drops && without(Mutation::tier_drop_unmarked)) return idle(kGoBlock);
+        if (drops && without(tier_drop_unmarked)) return idle(kGoBlock);
         return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
       case kDeclaring:
         put_entry(n, p, gas::begin_evict(entry(s, p)));
-        return to(without(Mutation::tier_unrecalled) ? kAwaitingPuts : kForgetting, kDeclare);
+        return to(without(tier_unrecalled)        ? kAwaitingPuts
+                  : without(recalled_after_write) ? kWriting
+                                                  : kForgetting,
+                  kDeclare);
       case kForgetting:
         n.recalled[p] = 1;
         has_not_stood(n, p);
         return to(kAwaitingPuts, kGoRecall);
       case kAwaitingPuts:
-        if (s.puts[p] != 0 && !without(Mutation::tier_undrained)) return;
-        return to(kWriting, kGoDrained);
+        if (s.puts[p] != 0 && !without(tier_undrained)) return;
+        return to(without(recalled_after_write) ? kPunching : kWriting, kGoDrained);
       case kWriting:
-        for (std::uint8_t b = first(p); b <= last(p); ++b) {
-          const bool writes = (x.later & 1 << b) != 0 && !(in_part && without(Mutation::part_unwritten));
-          if (writes || (in_part && without(Mutation::part_all_written))) {
-            std::copy_n(s.memory[me][b], kCells, n.disk[me][b]);
+        for (const Byte b : of_page(p)) {
+          const bool writes = (x.later & 1 << b) != 0 && !(in_part && without(part_unwritten));
+          if (writes || (in_part && without(part_all_written))) {
+            copy(s.memory[me][b], n.disk[me][b]);
             clear_bits(n.nothing, 1u << b);
           }
         }
         y.later = 0;
-        return to(kPunching, kWrite);
+        return to(without(recalled_after_write) && !in_part ? kForgetting : kPunching, kWrite);
       case kPunching: punch(); return to(kEnding, kPunch);
       case kEnding:
         if (in_part) {
-          gas::Location after = gas::in_tier(entry(s, p), gas::Tier::ssd);
-          after.busy = false;
-          put_entry(n, p, after);
+          unmark(n, p, gas::Tier::ssd);
         } else {
           put_entry(n, p, gas::end_evict(entry(s, p)));
         }
         return idle(kGone);
       default: {  // kUnmarkingIt
-        gas::Location before = gas::in_tier(entry(s, p), static_cast<gas::Tier>(x.told));
-        before.busy = false;
-        put_entry(n, p, before);
+        unmark(n, p, gas::Tier(x.told));
+        if (without(drop_counted_twice) && drops) clear_bits(n.frames[me], blocks_of(p));
         if (x.todo != 0) return to(kDropping, kGone);  // only where the mark goes away early
         return idle(kGone);
       }
@@ -2723,10 +2281,9 @@ class Coherence {
   }
 
   /// What other ranks ask for; and, while there is no room for another page, a page to evict, or to retire.
-  template <class Emit>
-  void look_for_work(const State& s, std::uint8_t a, Emit&& emit) const {
-    const std::uint8_t me = s.actor[a].at;
-    for (std::uint8_t p = 0; p < B; ++p) {
+  void look_for_work(const State& s, Byte a, auto&& emit) const {
+    const Byte me = s.actor[a].at;
+    for (Byte p = 0; p < B; ++p) {
       if (!(s.asked[me] & 1 << p)) continue;
       State n = s;
       n.actor[a].now = p;
@@ -2734,21 +2291,21 @@ class Coherence {
       emit(n, Step{kAnswered, a, p});
     }
     if (has_room(s, me) || workers_done(s)) return;
-    for (std::uint8_t p = 0; first(p) < B; ++p) {
+    for (Byte p = 0; first(p) < B; ++p) {
       const gas::Location before = entry(s, p);
       const gas::EvictionKind way = gas::eviction_kind(before, Rank{me});
       bool here = false;
-      for (std::uint8_t b = first(p); b <= last(p); ++b) here |= ((s.frames[me] | s.twins[me]) & 1 << b) != 0;
+      for (const Byte b : of_page(p)) here |= ((s.frames[me] | s.twins[me]) & 1 << b) != 0;
       if (!here || way == gas::EvictionKind::wait) continue;
       State n = s;
       put_entry(n, p, gas::begin_move(before, Rank{me}).claimed);
       n.actor[a].now = p;
-      n.actor[a].open = static_cast<std::uint8_t>(way);
+      n.actor[a].open = Byte(way);
       n.actor[a].told = s.tier[p];
       n.actor[a].stage = kGoing;
       emit(n, Step{kMark, a, p});
     }
-    for (std::uint8_t b = 0; b < B && instr(s, a).cell != 0; ++b) {
+    for (Byte b = 0; b < B && instr(s, a).cell != 0; ++b) {
       State n = s;
       // What shows nothing may lie between blocks that do, and is held while V changes.
       if (try_claim(n, a, b, Event::retire) == dsm::Verdict::proceed ||

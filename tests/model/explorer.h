@@ -168,6 +168,11 @@ class Explorer {
   explicit Explorer(const System& system, Bounds bounds = {})
       : system_(system), bounds_(bounds), circles_(circles(system)), visited_(circles_) {}
 
+  static bool circles(const System& system) {
+    if constexpr (requires { system.circles(); }) return system.circles();
+    return false;
+  }
+
   Outcome run() {
     const auto start = std::chrono::steady_clock::now();
     add(system_.initial(), 0, 0);
@@ -190,11 +195,6 @@ class Explorer {
   }
 
  private:
-  static bool circles(const System& system) {
-    if constexpr (requires { system.circles(); }) return system.circles();
-    return false;
-  }
-
   void add(const State& s, std::uint64_t parent, std::uint32_t choice) {
     const Digest d = digest_of(&s, sizeof s);
     const bool fresh = visited_.insert(d);

@@ -4,9 +4,7 @@
 // have, or one that is lost.
 #include "model/heap_model.h"
 
-#include <gtest/gtest.h>
-
-#include <iostream>
+#include "model/walk.h"
 
 namespace kasane::model::heap {
 namespace {
@@ -42,45 +40,18 @@ std::vector<Named> all() {
           collected(),  collected_and_kept(), together(),  together_among_others(), together_from_all()};
 }
 
-TEST(Heap, EveryOrderHandsEveryObjectOutOnce) {
-  for (const Named& n : all()) {
-    const Outcome outcome = walk(n);
-    EXPECT_TRUE(outcome.ok()) << n.name << ": " << outcome.report();
-    EXPECT_GT(outcome.endings, 0u) << n.name;
-    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", "
-              << outcome.endings << " endings\n";
-  }
+// Every order hands every object out once.
+INSTANTIATE_TEST_SUITE_P(Groups, Walks, testing::ValuesIn(walks(all())), by_name);
+
+TEST(Heap, EachRuleIsNeeded) {
+  using enum Mutation;
+  expect_needed({no_tag, push_always, push_never, bits_by_store, bits_before_pop, link_once, push_before_link,
+                 collect_any, collect_bits, collect_chain, untied, tied_late, tied_any},
+                all(), [](Mutation without, Named n) {
+                  n.program.without = without;
+                  return walk(n);
+                });
 }
-
-struct Mutant {
-  const char* name;
-  Mutation without;
-};
-class HeapMutant : public testing::TestWithParam<Mutant> {};
-
-TEST_P(HeapMutant, IsFound) {
-  for (Named n : all()) {
-    n.program.without = GetParam().without;
-    const Outcome outcome = walk(n);
-    if (!outcome.refuted()) continue;
-    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name
-              << ")\n";
-    return;
-  }
-  FAIL() << "no walk found what goes wrong without it";
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, HeapMutant,
-    testing::Values(
-        Mutant{"no_tag", Mutation::no_tag}, Mutant{"push_always", Mutation::push_always},
-        Mutant{"push_never", Mutation::push_never}, Mutant{"bits_by_store", Mutation::bits_by_store},
-        Mutant{"bits_before_pop", Mutation::bits_before_pop}, Mutant{"link_once", Mutation::link_once},
-        Mutant{"push_before_link", Mutation::push_before_link}, Mutant{"collect_any", Mutation::collect_any},
-        Mutant{"collect_bits", Mutation::collect_bits}, Mutant{"collect_chain", Mutation::collect_chain},
-        Mutant{"untied", Mutation::untied}, Mutant{"tied_late", Mutation::tied_late},
-        Mutant{"tied_any", Mutation::tied_any}),
-    [](const auto& test) { return std::string(test.param.name); });
 
 // ---- runs of pages ---------------------------------------------------------------------------------------
 
@@ -102,39 +73,16 @@ std::vector<NamedRuns> all_runs() {
           {"joined twice", {{{j, g, g, g, j, g, g}, {t, g, t}}, 3}}};
 }
 
-TEST(Runs, EveryOrderHandsEveryRunOutOnce) {
-  for (const NamedRuns& n : all_runs()) {
-    const Outcome outcome = walk(n);
-    EXPECT_TRUE(outcome.ok()) << n.name << ": " << outcome.report();
-    EXPECT_GT(outcome.endings, 0u) << n.name;
-    std::cout << n.name << ": " << outcome.states << " states, depth " << outcome.depth << ", "
-              << outcome.endings << " endings\n";
-  }
+// Every order hands every run out once.
+INSTANTIATE_TEST_SUITE_P(Runs, Walks, testing::ValuesIn(walks(all_runs())), by_name);
+
+TEST(Runs, EachRuleIsNeeded) {
+  expect_needed({RunMutation::no_tag, RunMutation::all_by_store, RunMutation::link_once}, all_runs(),
+                [](RunMutation without, NamedRuns n) {
+                  n.program.without = without;
+                  return walk(n);
+                });
 }
-
-struct RunMutant {
-  const char* name;
-  RunMutation without;
-};
-class RunsMutant : public testing::TestWithParam<RunMutant> {};
-
-TEST_P(RunsMutant, IsFound) {
-  for (NamedRuns n : all_runs()) {
-    n.program.without = GetParam().without;
-    const Outcome outcome = walk(n);
-    if (!outcome.refuted()) continue;
-    std::cout << GetParam().name << ": " << outcome.why << " after " << outcome.length << " steps (" << n.name
-              << ")\n";
-    return;
-  }
-  FAIL() << "no walk found what goes wrong without it";
-}
-
-INSTANTIATE_TEST_SUITE_P(All, RunsMutant,
-                         testing::Values(RunMutant{"no_tag", RunMutation::no_tag},
-                                         RunMutant{"all_by_store", RunMutation::all_by_store},
-                                         RunMutant{"link_once", RunMutation::link_once}),
-                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace kasane::model::heap

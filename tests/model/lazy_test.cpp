@@ -18,8 +18,7 @@
 #include <cstring>
 #include <string>
 
-#include "model/explorer.h"
-#include "model/rules_needed.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {

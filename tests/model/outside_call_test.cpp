@@ -13,10 +13,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <iostream>
 #include <string>
 
-#include "model/explorer.h"
+#include "model/walk.h"
 #include "runtime/process/descriptor_turns.h"
 
 namespace kasane::model {
@@ -223,22 +222,14 @@ struct Calls {
   }
 };
 
-Outcome walk(Without without, bool pool_ends = false) {
-  const Outcome o = explore(Calls{without, pool_ends}, {});
-  std::cout << o.report() << "\n";
-  return o;
-}
+TEST(OutsideCall, EachCallEndsAndAnInterruptionEndsItsOwn) { expect_sound(Calls{}); }
+TEST(OutsideCall, AndThePoolMayEndAtAnyTime) { expect_sound(Calls{.pool_ends = true}); }
 
-TEST(OutsideCall, EachCallEndsAndAnInterruptionEndsItsOwn) { EXPECT_TRUE(walk(Without::none).ok()); }
-TEST(OutsideCall, AndThePoolMayEndAtAnyTime) { EXPECT_TRUE(walk(Without::none, true).ok()); }
-
-class OutsideCallWithout : public testing::TestWithParam<Without> {};
-TEST_P(OutsideCallWithout, ACallNeverEndsOrEndsWrongly) {
-  EXPECT_TRUE(walk(GetParam(), GetParam() == Without::delivering).refuted());
+TEST(OutsideCall, WithoutARuleACallNeverEndsOrEndsWrongly) {
+  expect_needed<Calls>(
+      {Without::again, Without::cancelling, Without::flushing, Without::ringing, Without::looking});
+  expect_refuted(Without::delivering, explore(Calls{Without::delivering, true}));
 }
-INSTANTIATE_TEST_SUITE_P(Rules, OutsideCallWithout,
-                         testing::Values(Without::again, Without::cancelling, Without::flushing,
-                                         Without::ringing, Without::looking, Without::delivering));
 
 // ---- runtime/process/descriptor_turns.h ----
 
@@ -327,15 +318,9 @@ struct Readers {
   }
 };
 
-Outcome walk_turns(TurnsWithout without) {
-  const Outcome o = explore(Readers{without}, {});
-  std::cout << o.report() << "\n";
-  return o;
-}
-TEST(DescriptorTurns, NoReadOnAWorkerWaits) { EXPECT_TRUE(walk_turns(TurnsWithout::none).ok()); }
-TEST(DescriptorTurnsWithout, TheOrderAReadWaits) {
-  EXPECT_TRUE(walk_turns(TurnsWithout::order).refuted());
-  EXPECT_TRUE(walk_turns(TurnsWithout::again).refuted());
+TEST(DescriptorTurns, NoReadOnAWorkerWaits) { expect_sound(Readers{}); }
+TEST(DescriptorTurns, WithoutTheOrderAReadWaits) {
+  expect_needed<Readers>({TurnsWithout::order, TurnsWithout::again});
 }
 
 }  // namespace

@@ -8,13 +8,12 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gas/page_marks.h"
-#include "model/explorer.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {
@@ -190,30 +189,17 @@ std::vector<Program> programs() {
 }
 
 TEST(PageMarks, WhoFindsTheSetIdleKnowsWhatWasAdded) {
-  for (const Program& p : programs()) {
-    const Outcome o = explore(Marks(p), Bounds{});
-    EXPECT_TRUE(o.ok()) << o.report();
-    EXPECT_GE(o.endings, 1u);
-    std::cout << o.report() << "\n";
-  }
+  for (const Program& p : programs()) expect_sound(Marks(p));
 }
 
-class Mutants : public testing::TestWithParam<Mutation> {};
-
-TEST_P(Mutants, AreFound) {
-  for (Program p : programs()) {
-    p.without = GetParam();
-    const Outcome o = explore(Marks(p), Bounds{});
-    if (!o.refuted()) continue;
-    std::cout << o.why << " after " << o.length << " steps\n";
-    return;
-  }
-  FAIL() << "no walk finds what is lost";
+TEST(PageMarks, EachRuleIsNeeded) {
+  expect_needed(
+      {Mutation::from_the_head, Mutation::leaf_says_all, Mutation::head_last, Mutation::not_counted},
+      programs(), [](Mutation without, Program p) {
+        p.without = without;
+        return explore(Marks(p));
+      });
 }
-
-INSTANTIATE_TEST_SUITE_P(Rules, Mutants,
-                         testing::Values(Mutation::from_the_head, Mutation::leaf_says_all,
-                                         Mutation::head_last, Mutation::not_counted));
 
 }  // namespace
 }  // namespace kasane::model

@@ -13,7 +13,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iostream>
 #include <memory>
 #include <new>
 #include <string>
@@ -22,7 +21,7 @@
 
 #include "mem/room.h"
 #include "model/accesses.h"
-#include "model/explorer.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {
@@ -473,35 +472,22 @@ std::vector<Program> programs() {
 
 constexpr Bounds kBounds{.states = 4'000'000};
 
-class RoomOf : public testing::TestWithParam<Program> {};
-
-TEST_P(RoomOf, WhoWaitsGetsItAndNoAskStays) {
-  const Outcome o = explore(Rooms(GetParam(), Without::none), kBounds);
-  EXPECT_TRUE(o.ok()) << GetParam().name << ": " << o.report();
-  EXPECT_GE(o.endings, 1u);
-  std::cout << GetParam().name << ": " << o.report() << std::endl;
+Outcome walk(const Program& p, Without without = Without::none) {
+  return explore(Rooms(p, without), kBounds);
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, RoomOf, testing::ValuesIn(programs()));
+// Who waits gets room, and no ask stays.
+INSTANTIATE_TEST_SUITE_P(Room, Walks, testing::ValuesIn(walks(programs())), by_name);
 
-class RoomWithout : public testing::TestWithParam<Without> {};
-
-TEST_P(RoomWithout, IsFound) {
-  for (const Program& p : programs()) {
-    const Outcome o = explore(Rooms(p, GetParam()), kBounds);
-    if (!o.refuted()) continue;
-    std::cout << o.report() << "\n";
-    return;
-  }
-  FAIL() << "no walk finds what is lost";
+void expect_needed_here(std::initializer_list<Without> rules) {
+  expect_needed(rules, programs(), [](Without without, const Program& p) { return walk(p, without); });
 }
-
-INSTANTIATE_TEST_SUITE_P(Rules, RoomWithout,
-                         testing::Values(Without::ring_of_who_owes, Without::ring_of_who_took,
-                                         Without::ring_of_who_paid, Without::ring_of_who_waited,
-                                         Without::forgetting, Without::telling_others,
-                                         Without::bell_before_look, Without::relief_before_want,
-                                         Without::end_of_ask));
+TEST(Room, EachRuleIsNeeded) {
+  expect_needed_here({Without::ring_of_who_owes, Without::ring_of_who_paid, Without::ring_of_who_waited,
+                      Without::forgetting, Without::telling_others, Without::bell_before_look,
+                      Without::relief_before_want, Without::end_of_ask});
+}
+TEST(Room, TheRingOfWhoTookIsNeeded) { expect_needed_here({Without::ring_of_who_took}); }
 
 }  // namespace
 }  // namespace kasane::model

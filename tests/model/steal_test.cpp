@@ -4,9 +4,7 @@
 // needed (rule 1).
 #include "model/steal_model.h"
 
-#include <gtest/gtest.h>
-
-#include <iostream>
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {
@@ -78,89 +76,68 @@ ForkJoin crossing() {
           {0, 1}};
 }
 
-Outcome walk(ForkJoin p, std::vector<std::uint8_t> ranks, StealMutation without = StealMutation::none,
-             Bounds bounds = {}) {
-  p.rank_of_worker = std::move(ranks);
-  p.without = without;
+struct Case {
+  std::string name;
+  ForkJoin program;
+};
+
+Case on(std::vector<std::uint8_t> ranks, ForkJoin program, std::string name = {}) {
+  program.rank_of_worker = std::move(ranks);
+  return {std::move(name), std::move(program)};
+}
+
+Outcome walk(const Case& c) {
+  const ForkJoin& p = c.program;
   switch (p.rank_of_worker.size()) {
-    case 2:
-      return p.threads.size() == 4 ? explore(Stealing<2, 4, 5>(p), bounds)
-                                   : explore(Stealing<2, 3, 5>(p), bounds);
-    case 3: return explore(Stealing<3, 3, 5>(p), bounds);
-    default: return explore(Stealing<4, 3, 5>(p), bounds);
+    case 2: return p.threads.size() == 4 ? explore(Stealing<2, 4, 5>(p)) : explore(Stealing<2, 3, 5>(p));
+    case 3: return explore(Stealing<3, 3, 5>(p));
+    default: return explore(Stealing<4, 3, 5>(p));
   }
 }
 
-struct Case {
-  const char* name;
-  ForkJoin program;
-  std::vector<std::uint8_t> ranks;
-};
-
-class EverySchedule : public testing::TestWithParam<Case> {};
-
-TEST_P(EverySchedule, RunsEachContinuationOnceAndLosesNothing) {
-  const Outcome o = walk(GetParam().program, GetParam().ranks);
-  std::cout << GetParam().name << ": " << o.report() << "\n";
-  EXPECT_TRUE(o.ok());
-  EXPECT_GE(o.endings, 1u);
+std::vector<Case> programs() {
+  return {on({0, 1}, fork_twice(), "fork_twice_1_1"),
+          on({0, 0, 1}, fork_twice(), "fork_twice_2_1"),
+          on({0, 1, 1}, fork_twice(), "fork_twice_1_2"),
+          on({0, 0, 1, 1}, fork_twice(), "fork_twice_2_2"),
+          on({0, 1}, nested(), "nested_1_1"),
+          on({0, 1, 1}, nested(), "nested_1_2"),
+          on({0, 0, 1, 1}, nested(), "nested_2_2"),
+          on({0, 0, 1, 1}, chain(), "chain_2_2"),
+          on({0, 1}, there_and_back(), "there_and_back_1_1"),
+          on({0, 0, 1, 1}, moved_child(), "moved_child_2_2"),
+          on({0, 1}, placed(), "placed_1_1"),
+          on({0, 0, 1}, placed(), "placed_2_1"),
+          on({0, 1, 1}, commuting(), "commuting_1_2"),
+          on({0, 1}, crossing(), "crossing_1_1"),
+          on({0, 1, 1}, crossing(), "crossing_1_2")};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Programs, EverySchedule,
-    testing::Values(
-        Case{"fork_twice_1_1", fork_twice(), {0, 1}}, Case{"fork_twice_2_1", fork_twice(), {0, 0, 1}},
-        Case{"fork_twice_1_2", fork_twice(), {0, 1, 1}}, Case{"fork_twice_2_2", fork_twice(), {0, 0, 1, 1}},
-        Case{"nested_1_1", nested(), {0, 1}}, Case{"nested_1_2", nested(), {0, 1, 1}},
-        Case{"nested_2_2", nested(), {0, 0, 1, 1}}, Case{"chain_2_2", chain(), {0, 0, 1, 1}},
-        Case{"there_and_back_1_1", there_and_back(), {0, 1}},
-        Case{"moved_child_2_2", moved_child(), {0, 0, 1, 1}}, Case{"placed_1_1", placed(), {0, 1}},
-        Case{"placed_2_1", placed(), {0, 0, 1}}, Case{"commuting_1_2", commuting(), {0, 1, 1}},
-        Case{"crossing_1_1", crossing(), {0, 1}}, Case{"crossing_1_2", crossing(), {0, 1, 1}}),
-    [](const auto& param) { return std::string(param.param.name); });
-
-struct Mutant {
-  const char* name;
-  StealMutation without;
-  ForkJoin program;
-  std::vector<std::uint8_t> ranks;
-  Verdict expected = Verdict::counterexample;
-};
-
-class WithoutAStep : public testing::TestWithParam<Mutant> {};
-
-TEST_P(WithoutAStep, TheWalkFindsTheLoss) {
-  const Mutant& m = GetParam();
-  const Outcome o = walk(m.program, m.ranks, m.without);
-  std::cout << m.name << ": " << o.report() << "\n";
-  EXPECT_EQ(o.verdict, m.expected);
+std::vector<Mutant<Case, StealMutation>> mutants() {
+  using enum StealMutation;
+  return {{"release_before_claim", release_before_claim, on({0, 1}, fork_twice())},
+          {"no_release", no_release, on({0, 1}, fork_twice())},
+          {"no_acquire", no_acquire, on({0, 1}, there_and_back())},
+          // not needed for correctness
+          {"adopt_before_release", adopt_before_release, on({0, 1, 1}, nested()), Verdict::exhausted},
+          {"bottom_before_top", bottom_before_top, on({0, 1, 1}, nested())},
+          {"pop_without_swap", pop_without_swap, on({0, 1}, fork_twice())},
+          {"push_before_save", push_before_save, on({0, 1}, fork_twice())},
+          {"publish_before_save", publish_before_save, on({0, 1, 1}, fork_twice())},
+          {"join_without_release", join_without_release, on({0, 1}, fork_twice())},
+          {"join_without_acquire", join_without_acquire, on({0, 0, 1}, moved_child())},
+          {"resumed_without_cross", resumed_without_cross, on({0, 1}, fork_twice())},
+          {"arrive_for_nothing", arrive_for_nothing, on({0, 1}, placed())},
+          {"arrive_without_release", no_release, on({0, 1}, placed())},
+          {"arrive_without_acquire", no_acquire, on({0, 1}, commuting())},
+          {"end_without_fence", end_without_fence, on({0, 1, 1}, nested())},
+          {"end_without_swap", end_without_swap, on({0, 1}, fork_twice()), Verdict::deadlock},
+          {"no_wake", no_wake, on({0, 1}, fork_twice()), Verdict::deadlock}};
 }
 
-using enum StealMutation;
-INSTANTIATE_TEST_SUITE_P(
-    Rules, WithoutAStep,
-    testing::Values(Mutant{"release_before_claim", release_before_claim, fork_twice(), {0, 1}},
-                    Mutant{"no_release", no_release, fork_twice(), {0, 1}},
-                    Mutant{"no_acquire", no_acquire, there_and_back(), {0, 1}},
-                    Mutant{"adopt_before_release",
-                           adopt_before_release,
-                           nested(),
-                           {0, 1, 1},
-                           Verdict::exhausted},  // not needed for correctness
-                    Mutant{"bottom_before_top", bottom_before_top, nested(), {0, 1, 1}},
-                    Mutant{"pop_without_swap", pop_without_swap, fork_twice(), {0, 1}},
-                    Mutant{"push_before_save", push_before_save, fork_twice(), {0, 1}},
-                    Mutant{"publish_before_save", publish_before_save, fork_twice(), {0, 1, 1}},
-                    Mutant{"join_without_release", join_without_release, fork_twice(), {0, 1}},
-                    Mutant{"join_without_acquire", join_without_acquire, moved_child(), {0, 0, 1}},
-                    Mutant{"resumed_without_cross", resumed_without_cross, fork_twice(), {0, 1}},
-                    Mutant{"arrive_for_nothing", arrive_for_nothing, placed(), {0, 1}},
-                    Mutant{"arrive_without_release", no_release, placed(), {0, 1}},
-                    Mutant{"arrive_without_acquire", no_acquire, commuting(), {0, 1}},
-                    Mutant{"end_without_fence", end_without_fence, nested(), {0, 1, 1}},
-                    Mutant{"end_without_swap", end_without_swap, fork_twice(), {0, 1}, Verdict::deadlock},
-                    Mutant{"no_wake", no_wake, fork_twice(), {0, 1}, Verdict::deadlock}),
-    [](const auto& param) { return std::string(param.param.name); });
+// Each schedule runs each continuation once and loses nothing; without a step the walk finds the loss.
+INSTANTIATE_TEST_SUITE_P(Programs, Walks, testing::ValuesIn(walks(programs())), by_name);
+INSTANTIATE_TEST_SUITE_P(Rules, Walks, testing::ValuesIn(walks(mutants())), by_name);
 
 }  // namespace
 }  // namespace kasane::model

@@ -13,8 +13,7 @@
 #include <kasane/containers/tail.hpp>
 #include <string>
 
-#include "model/explorer.h"
-#include "model/rules_needed.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {
@@ -247,7 +246,7 @@ TEST(Tail, GivesEachElementOnce) {
 TEST(Tail, EachRuleIsNeeded) {
   expect_needed({TailWithout::values_first, TailWithout::whole, TailWithout::first, TailWithout::restore,
                  TailWithout::new_ticket, TailWithout::complete, TailWithout::proof},
-                kAppends, [](TailWithout w, const auto& elements) { return Tails{w, elements}; });
+                kAppends, [](TailWithout w, const auto& elements) { return explore(Tails{w, elements}); });
 }
 
 TEST(Tail, AnExclusiveCallIsNoticed) {

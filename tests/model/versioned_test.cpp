@@ -13,8 +13,7 @@
 #include <kasane/containers/versioned.hpp>
 #include <string>
 
-#include "model/explorer.h"
-#include "model/rules_needed.h"
+#include "model/walk.h"
 
 namespace kasane::model {
 namespace {
@@ -209,7 +208,7 @@ TEST(Versioned, ProvesWhatWasRead) {
 TEST(Versioned, EachRuleIsNeeded) {
   expect_needed({HeaderWithout::checksum, HeaderWithout::word_first, HeaderWithout::proof,
                  HeaderWithout::lock, HeaderWithout::version, HeaderWithout::alone, HeaderWithout::ended},
-                kThreads, [](HeaderWithout w, const auto& as) { return Headers{w, as}; });
+                kThreads, [](HeaderWithout w, const auto& as) { return explore(Headers{w, as}); });
 }
 
 }  // namespace
