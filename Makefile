@@ -45,7 +45,7 @@ test-rare: ## what repeats under the second MPI what the long tests do under the
 test-numa: build ## memory of NUMA nodes, in an emulated machine that has three: 2 minutes
 	scripts/test_numa.sh build/$(PRESET)
 
-test-cpus: build ## programs on emulated processors: without AVX, with AVX2, with all that QEMU has: 4 minutes
+test-cpus: build ## programs on emulated processors: without AVX, with AVX2, with all that QEMU has: 8 minutes
 	scripts/test_cpus.sh build/$(PRESET)
 
 demo: ## build two programs and sort: a word list, 10 M keys on ranks and workers, and more than memory holds

@@ -14,7 +14,8 @@ while read -r ranks program arguments; do
   esac
   ranks=${ranks#x}
   case $ranks in
-    0) run_case "$program" $program $arguments ;;
+    # by its path, since a test of a death starts itself anew
+    0) run_case "$program" "/bin/$program" $arguments ;;
     *) run_case "${program}_$ranks" kasane run -n "$ranks" -- $program $arguments ;;
   esac </dev/null
 done </programs.txt
