@@ -453,6 +453,15 @@ class Coherence {
     x.at = program_.workers[a].rank;
   }
 
+  // clang-format off: stages, as many a line as fit
+  enum OwnStage : Byte { kClaiming, kLooking, kUnmarking, kTaking, kYielding, kRecalling, kDraining,
+      kCopying, kNaming, kSettling, kGivingUp };
+  enum Waking : Byte { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming,
+      kInSettling, kInUnmarking, kInGivingUp };
+  enum PagerStage : Byte { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting,
+      kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
+  // clang-format on
+
   // ---- one block: claim, actions, finish
 
   enum FoundOwn : Byte { kOwn = 1, kOnSsd, kShowsLate };
@@ -1096,7 +1105,7 @@ class Coherence {
     if (!without(tier_holds_and_waits) && !admitted(s, a, emit)) return;
     if (try_claim(n, a, i.block, loads ? Event::load : Event::store) != dsm::Verdict::proceed)
       return;  // busy: come back
-    emit(n, Step{static_cast<std::uint16_t>(loads ? kLoadFault : kStoreFault), a, i.block});
+    emit(n, Step{loads ? kLoadFault : kStoreFault, a, i.block});
   }
 
   void take_lock(const State& s, Byte a, auto&& emit) const {
@@ -1262,9 +1271,9 @@ class Coherence {
       if (flushing || !without(r2_no_wait)) set_bits(y.later, 1 << b);
     }
     clear_bits(from, 1 << b);
-    emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::proceed ? kRoundClaim
-                                            : verdict == dsm::Verdict::wait  ? kLater
-                                                                             : kLook),
+    emit(n, Step{verdict == dsm::Verdict::proceed ? kRoundClaim
+                 : verdict == dsm::Verdict::wait  ? kLater
+                                                  : kLook,
                  a, b});
   }
 
@@ -1472,7 +1481,7 @@ class Coherence {
             y.telling = notice_first ? kParts : kNotices;
           }
         }
-        return emit(n, Step{static_cast<std::uint16_t>(x.telling == kParts ? kTellParts : kTellRank), a, r});
+        return emit(n, Step{x.telling == kParts ? kTellParts : kTellRank, a, r});
       }
     }
   }
@@ -1572,7 +1581,7 @@ class Coherence {
       emit(other, Step{kEvent, a, b});
     }
     if (verdict == dsm::Verdict::done) next_of_event(n, a);
-    emit(n, Step{static_cast<std::uint16_t>(verdict == dsm::Verdict::done ? kNothing : kEvent), a, b});
+    emit(n, Step{verdict == dsm::Verdict::done ? kNothing : kEvent, a, b});
   }
 
   /// Sharing::changed of all of the page, by rank r.
@@ -1592,7 +1601,7 @@ class Coherence {
     }
     const bool claimed = try_claim(n, a, b, Event::blank) == dsm::Verdict::proceed;
     if (!claimed) next_of_event(n, a);
-    emit(n, Step{static_cast<std::uint16_t>(claimed ? kEvent : kNothing), a, b});
+    emit(n, Step{claimed ? kEvent : kNothing, a, b});
   }
 
   /// The event has been dealt with. After the first step of a discard the bytes belong to no worker.
@@ -1629,21 +1638,6 @@ class Coherence {
   }
 
   // ---- relocation, as gas/mover.cpp
-
-  enum OwnStage : Byte {
-    kClaiming,
-    kLooking,
-    kUnmarking,
-    kTaking,
-    kYielding,
-    kRecalling,
-    kDraining,
-    kCopying,
-    kNaming,
-    kSettling,
-    kGivingUp,
-    kPausing
-  };
 
   /// x.sure: its bytes do not matter; x.open: its tier before the mark.
   void own_page(const State& s, Byte a, Byte p, auto&& emit) const {
@@ -2022,20 +2016,6 @@ class Coherence {
     return false;
   }
 
-  enum Waking : Byte {
-    kAwake,
-    kAsking,
-    kAsked,
-    kInWaiting,
-    kInClaiming,
-    kInMarking,
-    kInReading,
-    kInNaming,
-    kInSettling,
-    kInUnmarking,
-    kInGivingUp
-  };
-
   [[nodiscard]] bool has_pager(Byte r) const {
     return std::any_of(program_.workers.begin(), program_.workers.end(),
                        [&](const Script& w) { return w.rank == r && keeps(w); });
@@ -2089,8 +2069,7 @@ class Coherence {
     } else if (!ask(n, y, p)) {
       return;
     }
-    emit(n, Step{static_cast<std::uint16_t>(s.actor[a].waking == kAsking ? kAskOwner : kAnswered), a,
-                 Byte(whom - 1)});
+    emit(n, Step{s.actor[a].waking == kAsking ? kAskOwner : kAnswered, a, Byte(whom - 1)});
   }
 
   /// Tiers::page_in, by a worker that faults on a page of its own rank, or by the pager for other ranks.
@@ -2172,21 +2151,6 @@ class Coherence {
     }
     return true;
   }
-
-  enum PagerStage : Byte {
-    kIdle,
-    kGoing,
-    kProtecting,
-    kDropping,
-    kFinishing,
-    kDeclaring,
-    kForgetting,
-    kAwaitingPuts,
-    kWriting,
-    kPunching,
-    kEnding,
-    kUnmarkingIt
-  };
 
   /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it;
   /// x.todo: blocks that it holds; x.later: those that are written.
