@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sets of blocks that are claimed together. A window is 16 aligned blocks in a row, named by its first block:
-// a part of a page, a page, or several small pages; a mask selects blocks of it. A stripe has up to 16 blocks
-// at equal distances, of one page or of several.
+// a part of a page, a page, or several small pages. A stripe has blocks at equal distances, of one page or of
+// several.
 #pragma once
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include "mem/block_table.h"
 
 namespace kasane::dsm {
-
-/// Bit i stands for the window's i-th block.
-using Mask = std::uint32_t;
 
 inline constexpr std::uint64_t kWindowBlocks = 16;
 
@@ -29,17 +25,6 @@ inline constexpr std::uint64_t kWindowBlocks = 16;
 }
 [[nodiscard]] inline std::uint64_t end_of(mem::BlockRange blocks) noexcept {
   return raw(blocks.first) + blocks.count;
-}
-
-/// Calls f(first, count) for every run of ones.
-template <class F>
-void for_each_run(Mask mask, const F& f) {
-  while (mask != 0) {
-    const auto first = static_cast<unsigned>(std::countr_zero(mask));
-    const auto count = static_cast<unsigned>(std::countr_one(mask >> first));
-    f(first, count);
-    mask &= ~(((Mask{1} << count) - 1) << first);
-  }
 }
 
 /// Which blocks have frames, up to a window below a block b and from b on; all, unless looked for.
@@ -78,23 +63,8 @@ struct Stripe {
   [[nodiscard]] BlockId operator[](std::uint64_t i) const noexcept {
     return BlockId{raw(first) + i * stride};
   }
-  [[nodiscard]] BlockId last() const noexcept { return (*this)[count - 1]; }
-  /// n blocks of it from the end at which b lies: b is its first or its last block.
-  [[nodiscard]] Stripe from(BlockId b, std::uint32_t n) const noexcept {
-    return {b == first ? b : (*this)[count - n], stride, n};
-  }
   [[nodiscard]] bool contains(BlockId b) const noexcept {
     return b >= first && (raw(b) - raw(first)) % stride == 0 && (raw(b) - raw(first)) / stride < count;
-  }
-  template <class F>
-  void for_each(const F& f) const {
-    for (std::uint32_t i = 0; i < count; ++i) f((*this)[i]);
-  }
-  /// Calls f(range) for every run.
-  template <class F>
-  void for_each_run(const F& f) const {
-    if (stride == 1) return f(mem::BlockRange{first, count});
-    for_each([&](BlockId b) { f(mem::BlockRange{b, 1}); });
   }
 };
 
