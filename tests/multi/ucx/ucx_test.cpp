@@ -52,20 +52,47 @@ std::set<std::string> new_ones(const std::set<std::string>& before) {
   return now;
 }
 
-/// Local addresses, as /proc/net/tcp has them, at which a process listens.
-std::vector<std::string> listening(pid_t pid) {
-  std::set<std::string> sockets;
+/// A process's sockets over TCP, as /proc/net/tcp has them.
+struct Socket {
+  std::string address;  ///< its own
+  std::string state;    ///< 0A: it listens
+  std::string queues;   ///< bytes not yet acknowledged:bytes not yet read
+};
+
+std::vector<Socket> sockets(pid_t pid) {
+  std::set<std::string> own;
   std::error_code error;
   for (const auto& fd : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error))
-    sockets.insert(fs::read_symlink(fd.path(), error).string());
-  std::vector<std::string> found;
+    own.insert(fs::read_symlink(fd.path(), error).string());
+  std::vector<Socket> found;
   for (const char* family : {"tcp", "tcp6"}) {
     std::ifstream table("/proc/" + std::to_string(pid) + "/net/" + family);
     for (std::string line; std::getline(table, line);) {
       std::istringstream in(line);
       std::string word[10];
       for (auto& w : word) in >> w;
-      if (word[3] == "0A" && sockets.count("socket:[" + word[9] + "]") != 0) found.push_back(word[1]);
+      if (own.count("socket:[" + word[9] + "]") != 0) found.push_back({word[1], word[3], word[4]});
+    }
+  }
+  return found;
+}
+
+/// Local addresses at which a process listens.
+std::vector<std::string> listening(pid_t pid) {
+  std::vector<std::string> found;
+  for (const Socket& socket : sockets(pid)) {
+    if (socket.state == "0A") found.push_back(socket.address);
+  }
+  return found;
+}
+
+/// Sockets of a job with bytes that nobody has read.
+std::size_t unread(const std::vector<pid_t>& family) {
+  std::size_t found = 0;
+  for (const pid_t pid : family) {
+    for (const Socket& socket : sockets(pid)) {
+      const std::string queued = socket.queues.substr(socket.queues.find(':') + 1);
+      found += socket.state != "0A" && queued.find_first_not_of('0') != std::string::npos;
     }
   }
   return found;
@@ -107,6 +134,20 @@ TEST(UcxOnOneHost, TheUsersTransportsStandOnTheLoopback) {
     }
   }
   EXPECT_GT(sockets, 0u);
+}
+
+// Where UCX's answer to a connection is not read, the peer's UCX may wait for ever with an event that is always
+// ready: its threads that sleep wake at once, again and again, and each message takes milliseconds.
+TEST(UcxOnOneHost, EveryAnswerToAConnectionIsRead) {
+  Job job(over_ucx(3, "busy"), {"UCX_TLS=tcp,self"});
+  ASSERT_TRUE(job.wait_for_output("ready"));
+  ASSERT_GT(job.family().size(), 2u);
+  std::size_t left = 1;
+  for (int looks = 0; looks < 100 && left != 0; ++looks) {
+    ::usleep(50'000);
+    left = unread(job.family());
+  }
+  EXPECT_EQ(left, 0u) << "sockets with unread bytes";
 }
 
 TEST(UcxOnOneHost, RanksKilledWhileTheyStartLeaveNothing) {
