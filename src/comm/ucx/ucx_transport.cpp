@@ -472,7 +472,8 @@ Result<void> UcxTransport::agree_on_errors() {
   peers_.error_mode = UCP_ERR_HANDLING_MODE_PEER;
   auto all = exchange_.allgather(lanes_[0]->connect(paths_.other) ? "+" : "-");
   KASANE_TRY(all);
-  if (std::all_of(all->begin(), all->end(), [](const std::string& answer) { return answer == "+"; })) return {};
+  if (std::all_of(all->begin(), all->end(), [](const std::string& answer) { return answer == "+"; }))
+    return {};
   lanes_[0]->disconnect(paths_.other);
   peers_.error_mode = UCP_ERR_HANDLING_MODE_NONE;
   return {};
