@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/report/crash.h"
 
-#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,9 +30,6 @@ constexpr std::uintptr_t kNearStack = 64 * 1024;
 constexpr unsigned kTraceSeconds = 5;  ///< the time after which SIGALRM ends the stack trace
 
 std::atomic<pid_t> g_reporter{0};  ///< the OS thread that reports
-// Of that thread: what a fault in attempt() goes back to.
-bool g_attempting = false;
-sigjmp_buf g_attempt;
 Backtrace g_trace;
 
 pid_t this_thread() noexcept { return static_cast<pid_t>(::syscall(SYS_gettid)); }
@@ -58,23 +54,14 @@ void unblock(std::initializer_list<int> signals) noexcept {
 }
 
 /// The first thread reports; others wait for the end of the process, and a thread that crashes in its own
-/// report ends it at once, or the part of it that it attempts.
+/// report ends it at once.
 void claim_report(int signal) noexcept {
+  leave_try_unwind();
   pid_t nobody = 0;
   // acq_rel: a thread that loses must see that the winner has begun.
   if (g_reporter.compare_exchange_strong(nobody, this_thread(), std::memory_order_acq_rel)) return;
-  if (nobody == this_thread() && g_attempting) ::siglongjmp(g_attempt, 1);
   if (nobody == this_thread()) die_of(signal);
   for (;;) ::pause();
-}
-
-/// False: it has crashed.
-bool attempt(void (*part)(const void*), const void* argument) noexcept {
-  const bool done = sigsetjmp(g_attempt, 1) == 0;
-  g_attempting = done;
-  if (done) part(argument);
-  g_attempting = false;
-  return done;
 }
 
 void who(CrashText& text) noexcept {
@@ -200,7 +187,7 @@ void trace(const void* context, bool aborted) noexcept {
   unblock({SIGALRM});
   ::alarm(kTraceSeconds);
   keep_stacks_in_core();
-  if (!attempt([](const void* c) { unwind(c, g_trace); }, context) && g_trace.count < 2 && context != nullptr)
+  if (!try_unwind(context, g_trace) && g_trace.count < 2 && context != nullptr)
     follow_frame_pointers(context, g_trace);
   keep_stack_in_core(g_trace.stack_pointer);
   if (aborted) leave_out_end(g_trace);
@@ -283,6 +270,7 @@ void on_fatal_signal(int signal, siginfo_t* info, void* context) {
 
 /// A fault outside of all registered ranges, or one that the owner of its range cannot serve.
 void on_fault(int signal, siginfo_t* info, void* context) {
+  leave_try_unwind();
   // relaxed: only this thread stores its own number
   const bool reporting = g_reporter.load(std::memory_order_relaxed) == this_thread();
   const bool ours = reporting || (info->si_code > 0 && in_space(info->si_addr));

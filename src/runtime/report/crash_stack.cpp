@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
+#include <setjmp.h>
 #include <sys/uio.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/call_selector.h"
 #include "base/throw_site.h"
 #include "runtime/rank/symbols.h"
 
@@ -229,6 +231,23 @@ void unwind(const void* registers, Backtrace& out) noexcept {
   ::_Unwind_Backtrace(visit, &out);
   if (registers == nullptr || out.count > 1) return;
   follow(r, out);  // it stopped at the first step: the frame pointers may lead further
+}
+
+// initial-exec: the access must not call the dynamic linker in a handler.
+[[gnu::tls_model("initial-exec")]] static constinit thread_local sigjmp_buf* t_try = nullptr;
+
+bool try_unwind(const void* registers, Backtrace& out) noexcept {
+  const PassedInHandler passed;  // its end undoes what a handler that does not return leaves
+  sigjmp_buf here;
+  const bool done = sigsetjmp(here, 1) == 0;
+  t_try = done ? &here : nullptr;
+  if (done) unwind(registers, out);
+  t_try = nullptr;
+  return done;
+}
+
+void leave_try_unwind() noexcept {
+  if (t_try != nullptr) ::siglongjmp(*t_try, 1);
 }
 
 std::optional<CodeInFile> code_in_file(std::uintptr_t address) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stack traces for crash reports. Async-signal-safe as far as possible: no allocation, no locks. The unwinder
-// may fault on a destroyed stack; the caller handles that, and has what was found before.
+// Stack traces for crash reports. Async-signal-safe as far as possible: no allocation, no locks.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +27,11 @@ struct Backtrace {
 /// The frames of the code that a signal interrupted; outside of a handler those of the caller. registers: the
 /// handler's ucontext, or null.
 void unwind(const void* registers, Backtrace& out) noexcept;
+
+/// unwind() of a stack that may be destroyed, or a stale copy. False: it faulted; out has the frames before.
+bool try_unwind(const void* registers, Backtrace& out) noexcept;
+/// First in each handler of faults: in try_unwind() it goes back there, and does not return.
+void leave_try_unwind() noexcept;
 
 /// unwind() by the chain of frame pointers alone, which reads no memory that may be missing.
 void follow_frame_pointers(const void* registers, Backtrace& out) noexcept;

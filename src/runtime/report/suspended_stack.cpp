@@ -54,8 +54,9 @@ void SuspendedStack::unwind(Backtrace& out) noexcept {
     word += moved;
     std::memcpy(copy_ + at, &word, sizeof word);
   }
+  // The thread may have run while its stack was copied, or since its stack pointer was noted.
   kasane_ult_visit(
-      copy_, [](void* trace) { runtime::unwind(nullptr, *static_cast<Backtrace*>(trace)); }, &out);
+      copy_, [](void* trace) { (void)try_unwind(nullptr, *static_cast<Backtrace*>(trace)); }, &out);
   leave_out_runtime(out);
 }
 

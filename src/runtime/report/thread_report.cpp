@@ -256,13 +256,18 @@ std::optional<std::uint32_t> ThreadReporter::runs_on(SlotId slot) const noexcept
 }
 
 void ThreadReporter::describe(const ThreadEntry& entry, SuspendedStack& stack) noexcept {
+  auto worker = runs_on(SlotId{entry.slot});
   const bool copied = stack.copy(entry.sp, entry.stack_end);
+  if (!worker) worker = runs_on(SlotId{entry.slot});  // since before the copy's end
   CrashText text;
   text.add("  thread ").decimal(entry.slot).add(" ");
-  add_state(text, entry, stack, copied);
+  if (worker)
+    text.add("runs on worker ").decimal(*worker);
+  else
+    add_state(text, entry, stack, copied);
   if (!append(text.add("\n"))) return;
   Backtrace trace;
-  if (const auto worker = runs_on(SlotId{entry.slot})) {
+  if (worker) {
     if (!unwind_running(pool_.os_thread_of(*worker), trace)) return;
   } else if (copied) {
     stack.unwind(trace);
@@ -278,10 +283,6 @@ void ThreadReporter::describe(const ThreadEntry& entry, SuspendedStack& stack) n
 
 void ThreadReporter::add_state(CrashText& text, const ThreadEntry& entry, const SuspendedStack& stack,
                                bool copied) const noexcept {
-  if (const auto worker = runs_on(SlotId{entry.slot})) {
-    text.add("runs on worker ").decimal(*worker);
-    return;
-  }
   WaitsFor waits;
   if (!copied)
     text.add("is suspended; its stack is not here");

@@ -17,6 +17,7 @@
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/report/crash_stack.h"
+#include "runtime/report/suspended_stack.h"
 #include "traps/alt_stack.h"
 
 namespace kasane::runtime {
@@ -38,10 +39,13 @@ namespace kasane::runtime {
   asm volatile(
       ".cfi_remember_state\n\t"
       ".cfi_escape 0x0f, 2, 0x30, 0x06\n\t"
-      "movl $1, 0x777000\n\t"
+      "movl $1, 0x777000\n"
+      ".globl crash_test_in_bad_frame\n"
+      "crash_test_in_bad_frame:\n\t"
       ".cfi_restore_state" ::
           : "memory");
 }
+extern "C" const char crash_test_in_bad_frame[];
 [[gnu::noinline]] void crash_test_recurse(std::uint32_t depth, Backtrace& out) {
   if (depth == 0) {
     unwind(nullptr, out);
@@ -106,6 +110,21 @@ TEST(CrashStack, ARecursionIsOneLine) {
   ASSERT_NE(frame, trace.frames + trace.count);
   EXPECT_GE(frame->times, 900u);
   EXPECT_LT(trace.count, kMaxFrames) << "and what is above it is still there";
+}
+
+// A thread ran while its stack was copied: what lies at its stack pointer is no saved context.
+TEST(CrashStack, AStaleCopyOfAStackEndsTheTrace) {
+  install();
+  alignas(16) static std::uintptr_t words[64];
+  std::fill(std::begin(words), std::end(words), reinterpret_cast<std::uintptr_t>(crash_test_in_bad_frame));
+  SuspendedStack stack(1 << 16);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(
+        stack.copy(reinterpret_cast<std::uintptr_t>(words), reinterpret_cast<std::uintptr_t>(words + 64)));
+    Backtrace trace;
+    stack.unwind(trace);
+    EXPECT_LE(trace.count, 1u);
+  }
 }
 
 TEST(CrashStack, AnAddressWithoutCodeSaysSo) {
