@@ -30,10 +30,14 @@ class Blocking {
   std::uint64_t request(Rank to, HandlerId handler, std::span<const std::byte> payload,
                         std::uint32_t doorbell_delay_ns = 0);
 
+  /// Adds to a counter of the calling thread, if it has any.
+  void count(std::atomic<std::uint64_t> Counters::* counter, std::uint64_t n = 1) noexcept {
+    if (counters_ != nullptr) kasane::count(counters_->*counter, n);
+  }
   /// Counts a one-sided operation, if the target is not mapped here.
   void count_round_trip(RemoteAddr at) noexcept {
     if (counters_ != nullptr && transport_.mapped(at.rank, at.region) == nullptr)
-      count(counters_->remote_operations);
+      count(&Counters::remote_operations);
   }
 
   [[nodiscard]] Transport& transport() const noexcept { return transport_; }

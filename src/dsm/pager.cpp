@@ -201,7 +201,9 @@ void Pager::make(Line& line, std::unique_ptr<mem::EvictionPolicy> policy) {
 }
 
 void Pager::take_entered() {
-  residency_.arrivals().take([this](PageId page) { enter(page); }, room_ - first_.in - usual_.in);
+  residency_.arrivals().take(
+      [this](PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); },
+      room_ - first_.in - usual_.in);
   residency_.look_at_freed([this](PageId page) {
     if (usual_.known->contains(page)) enter(page, true);
   });
@@ -222,8 +224,6 @@ bool Pager::touched(PageId page) noexcept {
   arming_->before_look(page);
   return coherence_.tiering.touched(page);
 }
-
-void Pager::enter(PageId page) { enter(page, mem::leaves_first(advisor_.table().usage(page))); }
 
 void Pager::enter(PageId page, bool first) {
   if (first && first_.policy == nullptr)

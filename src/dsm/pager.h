@@ -86,7 +86,6 @@ class Pager final : private mem::PageProbe {
   enum class Pins : std::uint8_t { hold, break_them };
   void make(Line&, std::unique_ptr<mem::EvictionPolicy>);
   [[nodiscard]] mem::PageSet page_set() const;
-  void enter(PageId);
   void enter(PageId, bool first);
   std::uint64_t evict(comm::Blocking&, std::uint64_t most, std::uint64_t urgent, Pins);
   struct Gone {

@@ -29,8 +29,9 @@ inline constexpr std::uint64_t kWindowBlocks = 16;
 
 /// Which blocks have frames, up to a window below a block b and from b on; all, unless looked for.
 struct FramesAround {
-  std::array<unsigned char, 2 * kWindowBlocks> frames = filled();
+  std::array<unsigned char, 2 * kWindowBlocks> frames;
 
+  FramesAround() noexcept { frames.fill(1); }
   [[nodiscard]] bool has(std::int64_t from_b) const noexcept {
     return (frames[static_cast<std::size_t>(from_b + std::int64_t{kWindowBlocks})] & 1) != 0;
   }
@@ -42,13 +43,6 @@ struct FramesAround {
     while (below < std::int64_t{kWindowBlocks} && has(-below - 1)) ++below;
     for (std::int64_t i = 0; i < std::int64_t{kWindowBlocks}; ++i) used += has(i - index);
     return static_cast<std::uint32_t>(std::max(below, used));
-  }
-
- private:
-  static constexpr std::array<unsigned char, 2 * kWindowBlocks> filled() noexcept {
-    std::array<unsigned char, 2 * kWindowBlocks> all{};
-    all.fill(1);
-    return all;
   }
 };
 

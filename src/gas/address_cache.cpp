@@ -30,8 +30,8 @@ bool shared_with_peers(const comm::Transport& transport) noexcept {
   return transport.facts().completes_inline && transport.ranks() > 1;
 }
 
-void count_access(const comm::Blocking& io, bool hit) noexcept {
-  if (io.counters() != nullptr) count(hit ? io.counters()->address_hits : io.counters()->address_misses);
+void count_access(comm::Blocking& io, bool hit) noexcept {
+  io.count(hit ? &Counters::address_hits : &Counters::address_misses);
 }
 
 AddressCache::Found found_by(std::uint64_t word0) noexcept {
@@ -334,7 +334,7 @@ void AddressCache::recall(comm::Blocking& io, PageId page, std::uint64_t holders
     }
     ++asked;
   });
-  if (io.counters() != nullptr) count(io.counters()->address_recalls, asked);
+  io.count(&Counters::address_recalls, asked);
 }
 
 void AddressCache::recall_own(PageId page) noexcept { take_back(words_[raw(page)]); }

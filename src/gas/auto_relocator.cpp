@@ -76,8 +76,7 @@ void AutoRelocator::look_at(comm::Blocking& io, Mover& mover, PageId page) {
   // Word 3 is changed also where the page then does not come, because it is pinned or moves: the next try
   // needs twice as many uses.
   if (what.after.word() != seen) directory_.replace_usage(io, page, seen, what.after.word());
-  if (what.take && mover.pull(io, page) && io.counters() != nullptr)
-    count(io.counters()->pages_auto_relocated);
+  if (what.take && mover.pull(io, page)) io.count(&Counters::pages_auto_relocated);
 }
 
 bool AutoRelocator::near(Rank rank) const noexcept { return transport_.mapped(rank, kFrames) != nullptr; }

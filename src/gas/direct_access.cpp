@@ -327,7 +327,7 @@ bool DirectAccess::serve(comm::Blocking& io) {
   if (!unverified_.take(index)) return false;
   Read& read = store_.reads[index];
   if (addresses_.stood(io, read.batch.page, read.found)) return finish(read, comm::Status::ok), true;
-  if (io.counters() != nullptr) count(io.counters()->reads_again);
+  io.count(&Counters::reads_again);
   read.found = addresses_.find(io, read.batch.page);
   if (read.found.owner == kNoRank) {  // it was freed during the read
     finish(read, comm::Status::peer_lost);

@@ -213,7 +213,7 @@ void Mover::write_entries(comm::Blocking& io, std::span<Move> moves, EntryWrite 
 void Mover::settle(comm::Blocking& io, std::span<Move> moves) {
   for (const Move& t : moves) {
     blocks_.settle(t.page(), t.outcome() == Move::Outcome::here ? Settled::owned : Settled::as_it_was);
-    if (t.yielded() && io.counters() != nullptr) count(io.counters()->pages_moved);
+    if (t.yielded()) io.count(&Counters::pages_moved);
   }
 }
 
@@ -262,8 +262,7 @@ void Mover::lock(comm::Blocking& io, std::span<Move> moves) {
 }
 
 void Mover::count_request(comm::Blocking& io, Rank to) const noexcept {
-  if (io.counters() != nullptr && transport_.mapped(to, kFrames) == nullptr)
-    count(io.counters()->move_requests);
+  if (transport_.mapped(to, kFrames) == nullptr) io.count(&Counters::move_requests);
 }
 
 void Mover::ask_to_yield(comm::Blocking& io, comm::Requests& requests, Move& t) const {

@@ -156,8 +156,7 @@ void Tiers::start_eviction(comm::Blocking& io, std::span<const PageId> pages, bo
     const EvictionKind way = eviction_kind(found, me);
     const bool spills = way == EvictionKind::spill || way == EvictionKind::spill_part;
     left[i] = way == EvictionKind::drop && blocks_->try_evict(pages[i], true, nullptr);
-    if (left[i] && (found.owner != me || !readable(found)) && io.counters() != nullptr)
-      count(io.counters()->pages_dropped);
+    if (left[i] && (found.owner != me || !readable(found))) io.count(&Counters::pages_dropped);
     BlockMask unsaved;
     if (!spills || !is_open() || !blocks_->try_evict(pages[i], false, &unsaved)) {
       lock.give_back(batch);
@@ -205,7 +204,7 @@ void Tiers::finish(comm::Blocking& io) {
           file_->error(d.batch->op, d.batch->error(), d.batch->failed().offset, d.batch->failed().bytes));
     // relaxed: only this thread changes it
     const std::uint64_t written = file_->counts().bytes_written.load(std::memory_order_relaxed);
-    if (io.counters() != nullptr) count(io.counters()->bytes_spilled, written - spilled_);
+    io.count(&Counters::bytes_spilled, written - spilled_);
     spilled_ = written;
     d.batch.reset();
   }
@@ -214,7 +213,7 @@ void Tiers::finish(comm::Blocking& io) {
   for (PageLock& lock : d.locks)
     lock.store(batch, leaves_whole(lock) ? end_evict(lock.now()) : in_tier(lock.found(), Tier::ssd));
   batch.await();
-  if (io.counters() != nullptr) count(io.counters()->pages_evicted, d.locks.size());
+  io.count(&Counters::pages_evicted, d.locks.size());
   d.locks.clear();
   d.blocks = 0;
 }
@@ -315,8 +314,7 @@ void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
   }
   if (!ranges.empty()) {
     read(io, ranges.all(), {}, who);
-    if (ranges.all().size() > 1 && io.counters() != nullptr)
-      count(io.counters()->reads_together, ranges.all().size());
+    if (ranges.all().size() > 1) io.count(&Counters::reads_together, ranges.all().size());
   }
   take_handed(io, in.all());
   if (pages != 0 && is_open()) note_as_stored(in.all());
@@ -329,7 +327,7 @@ void Tiers::page_in(comm::Blocking& io, Incoming& in, Caller who) {
                               : p.unused                    ? Settled::unused
                                                             : Settled::owned);
   }
-  if (io.counters() != nullptr) count(io.counters()->pages_brought_in, pages);
+  io.count(&Counters::pages_brought_in, pages);
 }
 
 /// The bytes that puts have handed over come into their pages, which are locked. What V shows of such a page
@@ -343,7 +341,7 @@ void Tiers::take_handed(comm::Blocking& io, std::span<const Arriving> pages) {
       std::memcpy(to, p.source.here, bytes);
     else
       io.read({p.source.rank, kPending, p.source.at}, to, bytes);
-    if (io.counters() != nullptr) count(io.counters()->pages_replaced);
+    io.count(&Counters::pages_replaced);
   }
 }
 
@@ -434,7 +432,7 @@ void Tiers::claim_with(Incoming& in) noexcept {
 bool Tiers::make_partial(comm::Blocking& io, PageId page, Location found) {
   if (found.tier == Tier::partial) return true;
   if (!directory_.replace(io, page, found, in_part(found))) return false;
-  if (io.counters() != nullptr) count(io.counters()->pages_brought_in);
+  io.count(&Counters::pages_brought_in);
   return true;
 }
 
@@ -478,10 +476,10 @@ void Tiers::read(comm::Blocking& io, std::span<mem::SpillRange> ranges, const me
   lane.submitting.clear(std::memory_order_release);
   if (who == Caller::pager)
     lane.queue->wait(batch);
-  else if (lane.queue->wait(batch, polling_) && io.counters() != nullptr)
-    count(io.counters()->reads_polled);
+  else if (lane.queue->wait(batch, polling_))
+    io.count(&Counters::reads_polled);
   if (batch.error() == 0) {
-    if (io.counters() != nullptr) count(io.counters()->bytes_read_back, bytes);
+    io.count(&Counters::bytes_read_back, bytes);
     return;
   }
   if (who == Caller::pager)
