@@ -312,8 +312,8 @@ FileResult<OldFile> OldFile::open(const std::string& path) {
   }
   OldFile file(fd, path);
   if (!S_ISREG(s.st_mode)) return refuse(EINVAL, path + " is not a regular file");
-  // The kernel would read ahead, by megabytes on some disks, and a memory control group that allows the budget
-  // and the documented slack has no room for that: read() asks for what comes next.
+  // The kernel would read ahead, by megabytes on some disks, and a memory control group that allows the
+  // budget and the documented slack has no room for that: read() asks for what comes next.
   (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   const auto file_bytes = static_cast<std::uint64_t>(s.st_size);
   const auto read_failure = [&](int number) {
