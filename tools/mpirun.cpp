@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,6 +119,36 @@ std::vector<std::string> open_mpi_command(const MpiLauncher& launcher, const run
   return words;
 }
 
+/// Standard input has nothing, and never will: it is closed, /dev/null, a file at its end, or a pipe that
+/// nobody writes to.
+bool no_input() {
+  struct stat s{};
+  if (::fstat(0, &s) != 0) return true;
+  if (S_ISREG(s.st_mode)) return ::lseek(0, 0, SEEK_CUR) >= s.st_size;
+  if (S_ISCHR(s.st_mode)) return s.st_rdev == makedev(1, 3);
+  pollfd input{.fd = 0, .events = POLLIN, .revents = 0};
+  return ::poll(&input, 1, 0) == 1 && (input.revents & (POLLIN | POLLHUP)) == POLLHUP;
+}
+
+/// MPICH's mpirun passes its input, and the end of that, to the process that holds the ranks. If they have
+/// ended by then, SIGPIPE ends mpirun before it has printed their last words and given their status. So
+/// where there is no input, it waits for one that never comes, and the ranks read /dev/null. Else it goes on
+/// to say at least that it could not write; not at a terminal, where input is rare, and SIGPIPE tells that
+/// nobody reads the output. Returns the words to put before the command.
+std::vector<std::string> guard_mpich_input() {
+  if (::isatty(0) != 0) return {};
+  int ends[2];
+  if (!no_input() || ::pipe(ends) != 0) {
+    ::signal(SIGPIPE, SIG_IGN);  // of mpirun alone: what starts the ranks sets it again
+    return {};
+  }
+  if (ends[0] != 0) {
+    ::dup2(ends[0], 0);
+    ::close(ends[0]);
+  }
+  return {"/bin/sh", "-c", "exec \"$0\" \"$@\" </dev/null"};  // the writing end stays open in mpirun
+}
+
 std::vector<std::string> mpich_command(const MpiLauncher& launcher, const runtime::Options& options) {
   std::vector<std::string> words{launcher.path, "-bind-to", "none"};
   if (options.tag_output) words.emplace_back("-prepend-rank");
@@ -174,6 +206,8 @@ int run_by_mpi(const runtime::Options& options, std::vector<std::string> command
     std::vector<std::string> words =
         launcher.mpi == "openmpi" ? open_mpi_command(launcher, options) : mpich_command(launcher, options);
     words.insert(words.end(), {"-n", std::to_string(options.ranks)});
+    if (launcher.mpi == "mpich")
+      for (std::string& word : guard_mpich_input()) words.push_back(std::move(word));
     words.insert(words.end(), command.begin(), command.end());
     set_job_key();
     ::unsetenv("KASANE_RANKS");  // else each rank would fork as many

@@ -57,6 +57,8 @@ class File {
   File(const char* call, const Name& path, int flags)
       : call_(call), path_(path), fd_(::open(path.text, flags | O_CLOEXEC, 0666)) {
     if (fd_ < 0) fail_errno(errno, call_, path_);
+    // A memory control group may have no room for what the kernel reads ahead.
+    (void)::posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -77,7 +79,12 @@ class File {
       offset += static_cast<std::size_t>(done);
     }
   }
-  void write(const std::byte* p, std::size_t n, std::size_t offset) const { all(::pwrite, p, n, offset); }
+  void write(const std::byte* p, std::size_t n, std::size_t offset) const {
+    all(::pwrite, p, n, offset);
+    // On its way to the disk now: a group may have no room for much that is yet to be written, either.
+    (void)::sync_file_range(fd_, static_cast<off64_t>(offset), static_cast<off64_t>(n),
+                            SYNC_FILE_RANGE_WRITE);
+  }
   void read(std::byte* p, std::size_t n, std::size_t offset) const { all(::pread, p, n, offset); }
   void flush() const {
     if (::fsync(fd_) != 0) fail_errno(errno, call_, path_);

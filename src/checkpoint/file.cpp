@@ -238,8 +238,15 @@ FileResult<int> open_same(const std::string& path, const FileLayout& layout, con
 
 FileResult<void> write(int fd, std::span<const std::byte> bytes, std::uint64_t chunk,
                        const FileLayout& layout, const std::string& path) {
-  const int number = write_all(fd, bytes, layout.offset_of(chunk));
-  if (number == 0) return {};
+  const std::uint64_t offset = layout.offset_of(chunk);
+  const int number = write_all(fd, bytes, offset);
+  if (number == 0) {
+    // On its way to the disk now: a memory control group has room for little that is yet to be written, and
+    // the kernel kills in it rather than write by itself (cgroup v1). Errors are flush()'s to report.
+    (void)::sync_file_range(fd, static_cast<off64_t>(offset), static_cast<off64_t>(bytes.size()),
+                            SYNC_FILE_RANGE_WRITE);
+    return {};
+  }
   return refuse_errno(
       number,
       fmt::format(
@@ -305,6 +312,9 @@ FileResult<OldFile> OldFile::open(const std::string& path) {
   }
   OldFile file(fd, path);
   if (!S_ISREG(s.st_mode)) return refuse(EINVAL, path + " is not a regular file");
+  // The kernel would read ahead, by megabytes on some disks, and a memory control group that allows the
+  // budget and the documented slack has no room for that: read() asks for what comes next.
+  (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   const auto file_bytes = static_cast<std::uint64_t>(s.st_size);
   const auto read_failure = [&](int number) {
     return refuse_errno(number < 0 ? EIO : number, "reading the header of " + path);
@@ -333,6 +343,9 @@ FileResult<void> OldFile::read(std::span<std::byte> bytes, std::uint64_t first) 
                : refuse_errno(number, fmt::format("reading {} bytes of {} from chunk {} of {} on",
                                                   bytes.size(), path_, first, layout.chunks));
   }
+  const std::uint64_t next = layout.offset_of(first) + bytes.size();
+  (void)::posix_fadvise(fd_.get(), static_cast<off_t>(next), static_cast<off_t>(bytes.size()),
+                        POSIX_FADV_WILLNEED);
   for (std::uint64_t chunk = first; !bytes.empty(); ++chunk) {
     const std::span<std::byte> one = bytes.first(layout.bytes_of(chunk));
     if (chunk_word(one.data(), one.size()) != table_[chunk])

@@ -77,9 +77,11 @@ struct File {
 [[nodiscard]] int read_part(const char* path, char* to, std::size_t first, std::size_t last) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno;
+  // A memory control group may have no room for what the kernel reads ahead, or for larger parts.
+  (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
   int code = 0;
   while (first < last && code == 0) {
-    const std::size_t most = std::min<std::size_t>(last - first, std::size_t{4} << 20);
+    const std::size_t most = std::min<std::size_t>(last - first, std::size_t{256} << 10);
     const ssize_t n = ::pread(fd, to + first, most, static_cast<off_t>(first));
     if (n < 0)
       code = errno == EINTR ? 0 : errno;

@@ -28,7 +28,8 @@ ends() {
   local text=$1
   shift
   timeout 30 "$kasane" run -n "$ranks" -- "$@" >"$out" 2>&1 && fail "status 0: $*"
-  grep -q -- "$text" "$out" || fail "no '$text': $*"
+  local status=$?
+  grep -q -- "$text" "$out" || fail "status $status, but no '$text': $*"
   echo "$*: ended"
 }
 

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "multi/launch/job.h"
+#include "support/folder.h"
 
 namespace kasane::launch_test {
 namespace {
@@ -95,6 +98,35 @@ TEST(Command, OutputThatCannotBeWrittenIsNoSuccess) {
   EXPECT_NE(trace.err.find("--trace: writing /dev/full: No space left"), std::string::npos) << trace.err;
   EXPECT_EQ(shell("$KASANE run -n 2 -- $PROGRAM hello >/dev/null").code, 0);
   EXPECT_EQ(shell("$KASANE run -n 2 -- $PROGRAM hello >&-").code, 0) << "it was closed on purpose";
+}
+
+// MPICH's mpirun dies of SIGPIPE, and says nothing, if it passes input, or the end of it, to ranks that have
+// ended. This mpirun tells what it has: 124 is neither.
+TEST(Command, GivesMpichsMpirunNoEndOfInputToPassOn) {
+  const test::Folder folder;
+  const std::string mpirun = folder.file("mpirun.mpich");
+  std::ofstream(mpirun) << R"(#!/bin/sh
+[ "$1" = --version ] && exec echo HYDRA build details
+timeout 0.3 head -c 1
+echo " $?"
+sh -c 'kill -PIPE $$ && echo not killed'
+while [ "$1" != -n ]; do shift; done
+shift 2
+exec "$@"
+)";
+  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  std::ofstream(folder.file("empty")).flush();
+  const std::string run = "{ sleep 0.1; cd '" + folder.path() +
+                          "'; PATH=.:$PATH $KASANE run -n 2 --attach "
+                          "--mpi mpich -- sh -c 'wc -c; echo \"$0 $*\"; exit 3' 'a  b' '$c'; } ";
+  for (const std::string& line : {run + "</dev/null", run + "<&-", "true | " + run,
+                                  "cd '" + folder.path() + "' && " + run + "<empty"}) {
+    const Outcome o = shell(line);
+    EXPECT_EQ(o.out, " 124\n0\na  b $c\n") << line << "\n" << o.err;
+    EXPECT_EQ(o.code, 3) << line;
+  }
+  const Outcome o = shell("echo a | " + run);
+  EXPECT_EQ(o.out, "a 0\nnot killed\n1\na  b $c\n") << o.err;
 }
 
 TEST(Command, SaysThatPreloadingMakesNoProgramOfKasanes) {

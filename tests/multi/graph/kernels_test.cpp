@@ -154,6 +154,7 @@ void expect_paths(const Plain& p, const Oracle& oracle, bool symmetric) {
     const auto root = static_cast<vertex>(i == 0 ? p.vertices - 1 : random() % p.vertices);
     const auto expected = distances_of(oracle, root);
     for (const int delta : {0, 1, 7, 100000}) {
+      if (i != 0 && delta != (i == 1 ? 0 : 7)) continue;  // from one root with each
       const auto d = graph::sssp(g, root, static_cast<W>(delta));
       for (vertex v = 0; v < p.vertices; ++v)
         ASSERT_EQ(d.length[v] == graph::unreached<W> ? std::numeric_limits<double>::infinity()

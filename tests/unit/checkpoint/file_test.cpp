@@ -16,7 +16,9 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "fixtures.h"
 
@@ -67,6 +69,40 @@ TEST(CheckpointFile, KeepsZerosAsHoles) {
   EXPECT_EQ(*load(folder.file()), data);
   EXPECT_TRUE(OldFile::open(folder.file())->is_hole(149));
   EXPECT_FALSE(OldFile::open(folder.file())->is_hole(150));
+}
+
+/// Bytes of the file in the page cache, and those of them that are not on their way to the disk; none where
+/// the kernel does not say (before Linux 6.5).
+std::optional<std::pair<std::uint64_t, std::uint64_t>> cached_and_dirty(int fd) {
+  constexpr long kCachestat = 451;
+  const std::uint64_t all[2] = {0, 0};
+  std::uint64_t pages[5] = {};  // struct cachestat
+  if (::syscall(kCachestat, fd, all, pages, 0) != 0) return {};
+  return std::pair(pages[0] * ::getpagesize(), pages[1] * ::getpagesize());
+}
+
+// A memory control group may have room for no more.
+TEST(CheckpointFile, KeepsLittleInThePageCache) {
+  const Folder folder;
+  const std::string path = folder.file();
+  const Bytes data = pattern(512 * kChunkBytes, 3);
+  const FileLayout layout(data.size());
+  auto unfinished = create(path, layout, false);
+  ASSERT_TRUE(unfinished) << unfinished.error().text;
+  const OwnedFd written(unfinished->fd);
+  ASSERT_TRUE(write(written.get(), data, 0, layout, path));
+  const auto after_write = cached_and_dirty(written.get());
+  if (!after_write) GTEST_SKIP() << "no cachestat";
+  ASSERT_TRUE(save(path, data));
+  const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  if (cached_and_dirty(fd.get())->first != 0) GTEST_SKIP() << "a file system in memory";
+  EXPECT_LT(after_write->second, layout.bytes / 4) << "waits to be written";
+  const auto file = OldFile::open(path);
+  ASSERT_TRUE(file) << file.error().text;
+  Bytes some(4 * kChunkBytes);
+  ASSERT_TRUE(file->read(some, 64));
+  EXPECT_LE(cached_and_dirty(fd.get())->first, 2 * some.size() + 2 * kChunkBytes) << "was read ahead";
 }
 
 TEST(CheckpointFile, EveryByteOfItCounts) {
