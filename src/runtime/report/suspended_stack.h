@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The frames of a user-level thread that is suspended, and what it waits for, read from a copy of its stack:
-// so the thread may be resumed meanwhile (its frames are then wrong or missing, and no more), and a stack that
-// is not here is noticed instead of faulting.
+// so the thread may be resumed meanwhile (its frames are then wrong or missing, and no more), and a stack
+// that is not here is noticed instead of faulting.
 //
 // Thread safety: an object belongs to one OS thread, which is no worker. No malloc, no lock.
 #pragma once

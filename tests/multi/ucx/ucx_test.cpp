@@ -136,8 +136,8 @@ TEST(UcxOnOneHost, TheUsersTransportsStandOnTheLoopback) {
   EXPECT_GT(sockets, 0u);
 }
 
-// Where UCX's answer to a connection is not read, the peer's UCX may wait for ever with an event that is always
-// ready: its threads that sleep wake at once, again and again, and each message takes milliseconds.
+// Where UCX's answer to a connection is not read, the peer's UCX may wait for ever with an event that is
+// always ready: its threads that sleep wake at once, again and again, and each message takes milliseconds.
 TEST(UcxOnOneHost, EveryAnswerToAConnectionIsRead) {
   Job job(over_ucx(3, "busy"), {"UCX_TLS=tcp,self"});
   ASSERT_TRUE(job.wait_for_output("ready"));
