@@ -640,28 +640,18 @@ Rank Lane::take_failed(ucs_status_t& why) noexcept {
   return kNoRank;
 }
 
-void Lane::close(Endpoint& e) noexcept {
-  ucp_request_param_t p{};
-  p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  p.flags = e.failed ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);
-  if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
-}
-
-void Lane::disconnect(std::uint32_t peer) noexcept {
-  Endpoint& e = endpoints_[peer];
-  e.failed = true;
-  if (e.ep != nullptr) close(e);
-  e.failed = any_failed_ = false;
-}
-
 void Lane::abandon(std::uint32_t peer) noexcept {
   Endpoint& e = endpoints_[peer];
   e.failed = true;
   if (e.ep != nullptr) {
     e.given_up_ns = now_ns();
     ++given_up_;
-    close(e);  // UCX ends its ops by callbacks.
+    ucp_request_param_t p{};
+    p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    p.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    // UCX ends its ops by callbacks.
+    ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);
+    if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
   }
   // Ops that wait here for a flush are in the dirty list, or covered by the flush that UCX has just ended.
   // progress() finishes them.
@@ -683,7 +673,12 @@ void Lane::flush_all() noexcept {
 
 void Lane::close_all() noexcept {
   for (Endpoint& e : endpoints_) {
-    if (e.ep != nullptr) close(e);
+    if (e.ep == nullptr) continue;
+    ucp_request_param_t p{};
+    p.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    p.flags = e.failed ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+    ucs_status_ptr_t request = ucx_.ucp_ep_close_nbx(std::exchange(e.ep, nullptr), &p);
+    if (UCS_PTR_IS_PTR(request)) ending_.push_back(request);
   }
 }
 

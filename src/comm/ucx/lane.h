@@ -208,10 +208,6 @@ class Lane {
   [[nodiscard]] bool any_failed() const noexcept { return any_failed_; }
   /// The first peer on this lane whose endpoint has failed and was not returned yet, or kNoRank.
   Rank take_failed(ucs_status_t& why) noexcept;
-  /// Before any operation: connect() makes the endpoint to peer, false if UCX cannot; disconnect() takes
-  /// that back, and the first operation makes another one.
-  bool connect(std::uint32_t peer) noexcept { return endpoint(peer) != nullptr; }
-  void disconnect(std::uint32_t peer) noexcept;
   /// Closes the connection to peer: outstanding operations finish with peer_lost.
   void abandon(std::uint32_t peer) noexcept;
   /// flush_all() begins to flush what was posted on any endpoint, close_all() to close all of them. ended():
@@ -241,7 +237,6 @@ class Lane {
   void for_each_op(const F&) noexcept;
   Endpoint* endpoint(std::uint32_t peer) noexcept;
   bool connect(Endpoint&) noexcept;
-  void close(Endpoint&) noexcept;
   ucp_rkey_h rkey(Endpoint&, RegionId) noexcept;
   ucp_mem_h handle_of(const void* address, std::size_t bytes) const noexcept;
   ucp_request_param_t params(Op&) const noexcept;

@@ -60,6 +60,10 @@ class LaneLock {
     return true;
   }
 
+  /// Whether an event of the lane, which somebody has armed, rings.
+  // relaxed: what arms the lane again looks itself
+  [[nodiscard]] bool listens() const noexcept { return listening_.load(std::memory_order_relaxed) != 0; }
+
   /// The watcher took the event off the descriptor, which is disabled now. Call it before the ring.
   // release: the descriptor was disabled before
   void event_taken() noexcept { listening_.store(0, std::memory_order_release); }

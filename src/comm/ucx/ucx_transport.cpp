@@ -462,20 +462,32 @@ Result<void> UcxTransport::reserve() {
 }
 
 /// UCX notices lost peers only if all transports that it may choose can. Both ends of an endpoint must use
-/// the same error mode, so the ranks agree on it. What each rank tries is kept as its first connection: a
-/// peer answers a connection, and a lane that nobody polls any more would leave that answer unread. Over TCP
-/// the peer's UCX then waits for it with an event that is always ready, and each of its sleepers wakes at
-/// once.
+/// the same error mode, so the ranks agree on it. The peer answers what is tried here, long after: arm() has
+/// that read. Else, over TCP, the peer's UCX waits for an acknowledgement with an event that is always ready,
+/// and each of its sleepers wakes at once.
 Result<void> UcxTransport::agree_on_errors() {
   if (ranks() == 1) return {};
   const SignalsBlocked blocked;
-  peers_.error_mode = UCP_ERR_HANDLING_MODE_PEER;
-  auto all = exchange_.allgather(lanes_[0]->connect(paths_.other) ? "+" : "-");
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+  params.address = reinterpret_cast<const ucp_address_t*>(peers_.address[paths_.other].data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  ucp_ep_h probe = nullptr;
+  bool notices = ucx_->ucp_ep_create(lanes_.back()->worker(), &params, &probe) == UCS_OK;
+  if (notices) {
+    ucp_request_param_t close{};
+    close.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    close.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    ucs_status_ptr_t request = ucx_->ucp_ep_close_nbx(probe, &close);
+    while (UCS_PTR_IS_PTR(request) && ucx_->ucp_request_check_status(request) == UCS_INPROGRESS) {
+      ucx_->ucp_worker_progress(lanes_.back()->worker());
+    }
+    if (UCS_PTR_IS_PTR(request)) ucx_->ucp_request_free(request);
+  }
+  auto all = exchange_.allgather(notices ? "+" : "-");
   KASANE_TRY(all);
-  if (std::all_of(all->begin(), all->end(), [](const std::string& answer) { return answer == "+"; }))
-    return {};
-  lanes_[0]->disconnect(paths_.other);
-  peers_.error_mode = UCP_ERR_HANDLING_MODE_NONE;
+  for (const std::string& answer : *all) notices = notices && answer == "+";
+  peers_.error_mode = notices ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
   return {};
 }
 
@@ -1080,7 +1092,8 @@ bool UcxTransport::arm() noexcept {
   if (messages_wait() && gate_.load(std::memory_order_relaxed) == 0) return false;
   for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
     Lane& lane = *lanes_[i];
-    if (i != 0 && !lane.used()) continue;             // its first endpoint rings
+    // Its first endpoint rings. But on the last one a peer answers the probe of agree_on_errors().
+    if (i != 0 && !lane.used() && (i + 1 != lanes_.size() || lane.lock.listens())) continue;
     if (!lane.lock.lock_or_request_ring()) continue;  // the lock's holder rings when it unlocks
     const bool armed = lane.arm();
     if (armed && lane.lock.listen()) watcher_.enable(lane.event_fd(), i);

@@ -77,7 +77,7 @@ which_mpirun() {
     env PATH="$folder/open5" "${run[@]}" -- "$program" hello
   expect "orterun: --oversubscribe --bind-to none -n 3 $program hello" \
     env PATH="$folder/open4" "${run[@]}" -- "$program" hello
-  expect "mpiexec: -bind-to none -n 3 $program hello" env PATH="$folder/hydra" "${run[@]}" -- "$program" hello
+  expect "mpiexec: -bind-to none -n 3 /bin/sh -c " env PATH="$folder/hydra" "${run[@]}" -- "$program" hello
   expect "mpiexec: -bind-to none -n 3" \
     env PATH="$folder/open5:$folder/hydra" "${run[@]}" --mpi mpich -- "$program" hello
   expect "an mpirun of Open MPI in the PATH, and there is none" \
