@@ -35,6 +35,7 @@
 #include <string>
 #include <vector>
 
+#include "dsm/fence_protocol.h"
 #include "dsm/fetch_protocol.h"
 #include "dsm/protocol.h"
 #include "gas/reader_state.h"
@@ -678,9 +679,9 @@ class Coherence {
         copy(s.disk[x.at][x.block], n.memory[x.at][x.block]);
         break;
       case Action::diff_put:
-      case Action::put_all: return diff_put(n, a, false, action == Action::put_all, done);
+      case Action::put_all: return put_changes(n, a, false, action == Action::put_all, done);
       case Action::diff_put_live:
-      case Action::put_all_live: return diff_put(n, a, true, action == Action::put_all_live, done);
+      case Action::put_all_live: return put_changes(n, a, true, action == Action::put_all_live, done);
     }
     next_action(x);
     done();
@@ -887,106 +888,92 @@ class Coherence {
     }
   }
 
-  /// all: whatever the twin says.
-  void diff_put(State& n, Byte a, bool live, bool all, const auto& done) const {
+  /// Fence::complete, of this block alone. live: stores may happen meanwhile. all: whatever the twin says.
+  /// x.value: the bytes found changed; their values wait in `flying`, mask 0.
+  void put_changes(State& n, Byte a, bool live, bool all, const auto& done) const {
+    using dsm::PutEvent, dsm::PutState;
     Actor& x = n.actor[a];
-    const Byte p = page(x.block);
+    const Byte p = page(x.block), bit = Byte(1 << x.block);
     Flying& f = n.flying[x.at][x.block];
     Byte* mine = n.memory[x.at][x.block];
     Byte* twin = n.twin[x.at][x.block];
-    enum : Byte { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads, kUncountOwn, kHome };
-    const auto to = [&](Byte sub) { x.sub = sub, done(); };
-    const auto over = [&] { next_action(x), done(); };
-    switch (x.sub) {
-      case kDiff: {
+    const auto goes = [&](PutState state) {
+      x.sub = Byte(state);
+      if (state == PutState::put) next_action(x);
+      done();
+    };
+    const auto after = [&](PutEvent event) { goes(next(static_cast<PutState>(x.sub), event)); };
+    switch (static_cast<PutState>(x.sub)) {
+      case PutState::begin:
         // only where completion is not awaited: one put of a block at a time all the same
         if (f.mask != 0) return;
-        // x.value: the bytes found changed; their values wait in `flying`, mask 0
-        if (live && !all && without(r3_two_loads) && mine[x.cell] != twin[x.cell]) {
-          set_bits(x.value, 1u << x.cell);
-          f.value[x.cell] = mine[x.cell];
-          return to(kBetweenLoads);
-        }
-        const Byte until = live ? Byte(x.cell + 1) : kCells;  // protected: no store meanwhile
-        for (; x.cell < until; ++x.cell) {
-          if (!all && mine[x.cell] == twin[x.cell] && !without(r3_gaps)) continue;
-          set_bits(x.value, 1u << x.cell);
-          f.value[x.cell] = mine[x.cell];
-          if (live && !(all && without(whole_twin_left))) twin[x.cell] = f.value[x.cell];
-        }
-        if (x.cell == kCells) {
-          x.cell = 0;
-          x.sub = kCount;
-          if (live && all) fill_twin(n, x.at, x.block);
-        }
-        return done();
-      }
-      case kBetweenLoads:
-        twin[x.cell] = mine[x.cell];
-        x.sub = kDiff;
-        if (++x.cell == kCells) {
-          x.cell = 0;
-          x.sub = kCount;
-        }
-        return done();
-      case kCount: {
         if (x.waking == kAwake && asleep(n, p) && comes_home(n, x) && !without(tier_put_asleep)) {
           x.owner = n.tier[p];
-          return to(kHome);
+          return after(PutEvent::on_ssd);
         }
         if (x.waking != kAwake || (asleep(n, p) && !without(tier_put_asleep))) return ask_holding(n, a, done);
         // until the page has moved
         if (n.recalled[p] && !asleep(n, p) && !without(r8_put_ignores_busy)) return;
         ++n.puts[p];
-        if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
-          f = Flying{};
-          const bool open = event_of(x) == Event::release_open && live;
-          x.sub = live && x.value != 0 && !open ? kNote : kUncountOwn;
-          x.value = 0;
-          if (open) {  // it is protected, and released as any other
-            n.prot[x.at][x.block] = 1;
-            x.event = Byte(Event::release);
-            x.action = 1;
-          }
-          return done();
+        x.owner = n.owner[p];
+        return after(PutEvent::begun);
+      case PutState::send: {
+        const bool own = x.owner == x.at;  // our M is the master copy: the bytes are where they belong
+        if (own && event_of(x) == Event::release_open) {  // it is protected, and released as any other
+          n.prot[x.at][x.block] = 1;
+          x.event = Byte(Event::release);
+          x.action = 1;
+          live = false;
         }
-        f.to = n.owner[p];
-        f.mask = x.value;
-        for (Byte c = 0; c < kCells; ++c)
-          if (!(f.mask & (1 << c))) f.value[c] = 0;
-        x.value = 0;
-        x.sub = f.mask == 0 ? kUncountOwn : kAwait;  // nothing has changed
-        // uncounted when they have landed
-        if ((without(r3_no_completion) || without(r4_unlock_early)) && f.mask != 0) {
-          set_bits(n.changed[x.at], 1u << x.block);
+        if (own && !live) return after(PutEvent::nothing);
+        const Byte until = live ? Byte(x.cell + 1) : kCells;  // protected: no store meanwhile
+        for (; x.cell < until; ++x.cell) {
+          const bool later = x.value & 1 << kCells;  // the second load
+          if (!later && !all && mine[x.cell] == twin[x.cell] && !without(r3_gaps)) continue;
+          if (!later) f.value[x.cell] = mine[x.cell];
+          set_bits(x.value, 1u << x.cell);
+          if (live && !all && without(r3_two_loads) && !later) return set_bits(x.value, 1 << kCells), done();
+          if (live && !(all && without(whole_twin_left)))
+            twin[x.cell] = later ? mine[x.cell] : f.value[x.cell];
+          clear_bits(x.value, 1 << kCells);
+        }
+        if (x.cell < kCells) return done();
+        x.cell = 0;
+        if (live && all) fill_twin(n, x.at, x.block);
+        f.to = x.owner;
+        f.mask = own && !without(put_over_own) ? Byte{0} : x.value;
+        if (f.mask == 0) f = Flying{};
+        // the use ends when they have landed
+        if (f.mask != 0 && (without(r3_no_completion) || without(r4_unlock_early))) {
+          set_bits(n.changed[x.at], bit);
           set_bits(n.marked[x.at], 1u << p);
-          next_action(x);
+          return goes(PutState::put);
         }
-        return done();
+        return after(PutEvent::sent);
       }
-      case kAwait:  // the completion: an event of its own, after every byte has landed
-        if (f.mask != 0) return;
-        return to(without(r5_put_untold) ? kUncount : kNote);
-      case kNote: set_bits(n.changed[x.at], 1u << x.block); return to(kUncount);
-      case kUncountOwn: --n.puts[p]; return over();
-      // nothing is put: the rank owns the block, in a page that is partial here. By a compare-swap, unless it
-      // was
-      case kHome: {
+      case PutState::await: {  // every byte has landed
+        if (f.mask != 0 && !(without(put_counted_twice) && f.mask != x.value)) return;
+        const bool changed = x.value != 0 && !without(r5_put_untold);
+        x.value = 0;
+        return after(changed ? PutEvent::done : PutEvent::nothing);
+      }
+      case PutState::note:  // Sharing::changed
+        if (x.cell == 0) return set_bits(n.changed[x.at], bit), x.cell = 1, done();
+        set_bits(n.marked[x.at], 1u << p);
+        x.cell = 0;
+        return after(PutEvent::done);
+      case PutState::end: --n.puts[p]; return after(PutEvent::done);
+      case PutState::keep: {  // by a compare-swap, unless it was partial
         const bool ours = x.owner == Byte(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at});
-        if (ours) {
-          put_entry(n, p, gas::in_part(entry(n, p)));
-          f = Flying{};
-          x.found_own = kOwn;
-          x.action = x.value = 0;
-        }
-        x.sub = ours ? Byte{0} : Byte{kCount};
         x.owner = 0;
+        if (!ours) return after(PutEvent::moved);
+        put_entry(n, p, gas::in_part(entry(n, p)));
+        x.found_own = kOwn;
+        x.action = x.sub = 0;
         return done();
       }
-      default:
-        if (!without(r5_put_untold)) set_bits(n.marked[x.at], 1u << p);
-        --n.puts[p];
-        return over();
+      case PutState::put:
+      case PutState::kept: return;
     }
   }
 
