@@ -103,13 +103,20 @@ void Fence::act_alone(BlockId b, const BlockStep& step) {
 
 void Fence::run() {
   if (block_count_ == 0) return;
-  blocks_.show(
-      [this](const auto& f) {
-        for (std::size_t i = 0; i < block_count_; ++i) f(i, block_[i]);
-      },
-      [this](std::uint64_t i, const BlockState& before) { return after(i, before); });
-  put();
-  finish();
+  for (HeldState state = HeldState::show; state != HeldState::free; state = next(state)) {
+    switch (state) {
+      case HeldState::show:
+        blocks_.show(
+            [this](const auto& f) {
+              for (std::size_t i = 0; i < block_count_; ++i) f(i, block_[i]);
+            },
+            [this](std::uint64_t i, const BlockState& before) { return after(i, before); });
+        break;
+      case HeldState::shown: put(); break;
+      case HeldState::finish: finish(); break;
+      case HeldState::free: break;
+    }
+  }
   block_count_ = page_count_ = 0;
 }
 

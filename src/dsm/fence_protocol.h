@@ -9,8 +9,8 @@
 //    │ └─on_ssd──▶ keep ──done──▶ kept                              │
 //    └─freed────────────────────────────────────────────────────────┘
 //
-// begin before send: from then on the page's frame stays where it is, until end. await before note: whoever is
-// told of the change finds it at the owner.
+// begin before send: from then on the page's frame stays where it is, until end. await before note: whoever
+// is told of the change finds it at the owner.
 #pragma once
 
 #include <cstdint>

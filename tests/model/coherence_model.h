@@ -37,6 +37,7 @@
 
 #include "dsm/fence_protocol.h"
 #include "dsm/fetch_protocol.h"
+#include "dsm/held_protocol.h"
 #include "dsm/protocol.h"
 #include "gas/reader_state.h"
 #include "gas/relocation.h"
@@ -73,7 +74,6 @@ inline constexpr Byte kArrived = 0x80, kAllCells = (1 << kCells) - 1;
   X(kInNot, "brings in: entry is busy, or the page not on this rank's SSD") \
   X(kInRead, "brings in: reads page") X(kInEnd, "brings in: ends") X(kMark, "pager: marks the entry busy") \
   X(kGoClaim, "pager: claims block") X(kStays, "pager: the page stays") \
-  X(kGoProtect, "pager: protects page") X(kGoBlock, "pager: lets go of block") \
   X(kDeclare, "pager: declares page") X(kGoRecall, "pager: nobody knows where it is any more, page") \
   X(kGoDrained, "pager: puts have landed, page") X(kWrite, "pager: writes page") \
   X(kPunch, "pager: punches page") X(kGone, "pager: ends") X(kRest, "pager: lays to rest block")
@@ -99,6 +99,7 @@ class Coherence {
     Byte round;         // 0 ask | 1 waits for a round | 2 leads one | 3 served
     Byte joined;        // waiting: did a round begin since it asked?
     Byte todo, later;   // blocks that the round has not seen; those it found busy
+    Byte held;          // of a page: blocks whose bits it holds
     Byte dropping;      // own: 1: the owner refused; 2: its answer has brought the page
     Byte telling;       // a release's round: how far it is with the pages that it looks at
     Byte pages, now;    // those left; the one it is at
@@ -459,7 +460,7 @@ class Coherence {
       kCopying, kNaming, kSettling, kGivingUp };
   enum Waking : Byte { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming,
       kInSettling, kInUnmarking, kInGivingUp };
-  enum PagerStage : Byte { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting,
+  enum PagerStage : Byte { kIdle, kGoing, kOpening, kDeclaring, kForgetting,
       kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
   // clang-format on
 
@@ -556,19 +557,70 @@ class Coherence {
     return step.verdict;
   }
 
-  /// Held::claim of the page's next block, without actions; x.todo counts those that are held.
-  dsm::Verdict claim_next(State& n, Actor& x, Byte p, Event event) const {
+  /// Held::claim of one more block of the page, as the way says. x.todo: how many it has looked at.
+  dsm::Claiming claim_next(State& n, Actor& x, Byte p, dsm::Way way, Event event) const {
     const auto b = Byte(first(p) + x.todo);
     Block w = word(n, x.at, b);
     const dsm::Verdict verdict = mutated(dsm::next(w, event), w, event).verdict;
-    if (verdict != dsm::Verdict::proceed) return verdict;
+    const dsm::Claiming claiming = dsm::next(way, verdict);
+    if (claiming == dsm::Claiming::next) ++x.todo;
+    if (claiming == dsm::Claiming::give_back) give_back_held(n, x);
+    if (verdict != dsm::Verdict::proceed) return claiming;
     w.busy = true;
     put_word(n, x.at, b, w);
-    ++x.todo;
-    return verdict;
+    set_bits(x.held, 1u << b);
+    return claiming;
   }
-  [[nodiscard]] bool all_held(const Actor& x) const noexcept { return x.todo == program_.blocks_per_page; }
-  void give_back_last(State& n, Actor& x, Byte p) const { give_back(n, x.at, Byte(first(p) + --x.todo)); }
+  /// Has it looked at all of the page? Then it needs the number no more.
+  [[nodiscard]] bool all_seen(Actor& x) const noexcept {
+    if (x.todo != program_.blocks_per_page) return false;
+    x.todo = 0;
+    return true;
+  }
+  static Byte take_lowest(Byte& of) noexcept {
+    const auto b = Byte(__builtin_ctz(of));
+    clear_bits(of, 1u << b);
+    return b;
+  }
+  void give_back_held(State& n, Actor& x) const {
+    x.todo = 0;
+    while (x.held != 0) {
+      const Byte b = take_lowest(x.held);
+      if (!without(held_kept)) give_back(n, x.at, b);
+    }
+  }
+
+  /// Held::open of what is held: V, block by block; then act(), true if it was a step; then the words, which
+  /// become after(block). over(): what follows the last one. x.sub: its state.
+  void open_next(State& n, Byte a, auto&& emit, const auto& after, const auto& over, const auto& act) const {
+    Actor& x = n.actor[a];
+    for (;; x.sub = Byte(dsm::next(static_cast<dsm::HeldState>(x.sub)))) {
+      switch (static_cast<dsm::HeldState>(x.sub)) {
+        case dsm::HeldState::show:
+          for (Byte b = 0; b < B; ++b) {
+            Byte& prot = n.prot[x.at][b];
+            if (!(x.held & 1 << b) || prot == Byte(after(b).access)) continue;
+            const bool more = prot < Byte(after(b).access);
+            prot = Byte(after(b).access);
+            return emit(n, acts(a, more ? Action::allow_write : Action::protect_none));
+          }
+          break;
+        case dsm::HeldState::shown:
+          if (act()) return;
+          break;
+        case dsm::HeldState::finish:
+        case dsm::HeldState::free: {
+          const Byte b = take_lowest(x.held);
+          become(n, x.at, b, after(b));
+          if (x.held == 0) x.sub = 0, over();
+          return emit(n, Step{kFinish, a, b});
+        }
+      }
+    }
+  }
+  void open_next(State& n, Byte a, auto&& emit, const auto& after, const auto& over) const {
+    open_next(n, a, emit, after, over, [] { return false; });
+  }
 
   void end_acting(State& n, Byte a) const {
     Actor& x = n.actor[a];
@@ -1253,10 +1305,8 @@ class Coherence {
     }
     const dsm::Verdict verdict =
         member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
-    if (verdict == dsm::Verdict::wait) {
-      if (again) return;  // comes back when the holder is done
-      if (flushing || !without(r2_no_wait)) set_bits(y.later, 1 << b);
-    }
+    if (dsm::next(again ? dsm::Way::all : dsm::Way::each, verdict) == dsm::Claiming::wait) return;
+    if (verdict == dsm::Verdict::wait && (flushing || !without(r2_no_wait))) set_bits(y.later, 1 << b);
     clear_bits(from, 1 << b);
     emit(n, Step{verdict == dsm::Verdict::proceed ? kRoundClaim
                  : verdict == dsm::Verdict::wait  ? kLater
@@ -1639,15 +1689,16 @@ class Coherence {
       emit(n, Step{kind, a, p});
     };
     switch (x.stage) {
-      case kClaiming: {  // x.todo counts the blocks taken; x.later: the event of the claims
+      case kClaiming:
         if (x.todo == 0 && !admitted(s, a, emit)) return;
-        const dsm::Verdict verdict = claim_next(n, y, p, Event::arrive);
-        if (verdict == dsm::Verdict::wait) return;
-        if (verdict == dsm::Verdict::proceed) return to(all_held(y) ? kLooking : kClaiming, kOwnClaim);
-        give_back(n, me, p, x.todo);  // ours already: what was taken is given back
-        next_instr(n, a);
-        return emit(n, Step{kNothing, a, p});
-      }
+        switch (claim_next(n, y, p, dsm::Way::all, Event::arrive)) {
+          case dsm::Claiming::wait: return;
+          case dsm::Claiming::next: return to(all_seen(y) ? kLooking : kClaiming, kOwnClaim);
+          case dsm::Claiming::give_back:
+            next_instr(n, a);
+            return emit(n, Step{kNothing, a, p});  // ours already
+        }
+        return;
       case kLooking: {
         gas::MoveStep move = gas::begin_move(entry(s, p), rank);  // one fetch-or
         if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
@@ -1672,7 +1723,7 @@ class Coherence {
         const gas::Location before = unmark(n, p, gas::Tier(x.open));
         y.open = 0;
         if (gas::begin_move(before, rank).verdict == gas::MoveVerdict::fixed) {  // refused: EBUSY
-          give_back(n, me, p, x.todo);
+          give_back_held(n, y);
           next_instr(n, a);
           return emit(n, Step{kOwnLook, a, p});
         }
@@ -1699,7 +1750,7 @@ class Coherence {
       case kNaming: n.naming[p] = Byte(me + 1); return to(kSettling, kPosted);
       case kSettling: return settle(n, a, p, emit, [&] { next_instr(n, a); });
       default: {  // kGivingUp
-        if (x.todo != 0) return give_back_last(n, y, p), emit(n, Step{kGiveUp, a, p});
+        if (x.held != 0) return give_back(n, me, take_lowest(y.held)), emit(n, Step{kGiveUp, a, p});
         if (s.busy[p] && x.whom == 0) return;  // pause until it stopped moving
         y.owner = 0;
         y.later = 0;
@@ -1719,7 +1770,7 @@ class Coherence {
     for (const Byte b : of_page(p)) {
       const Block w = word(n, o, b);
       const auto v = mutated(dsm::next(w, Event::yield), w, Event::yield).verdict;
-      refused = refused || v == dsm::Verdict::wait || v == dsm::Verdict::refuse;
+      refused = refused || dsm::next(dsm::Way::try_own, v) == dsm::Claiming::give_back;
     }
     const bool all_forgot = program_.brings && !without(r8_landing_undrained);
     if (refused && all_forgot) {
@@ -1796,27 +1847,20 @@ class Coherence {
     emit(n, Step{kOwnLook, a, b});
   }
 
+  /// Moves::settle. x.value: the page is marked.
   void settle(State& n, Byte a, Byte p, auto&& emit, const auto& over) const {
     Actor& x = n.actor[a];
     const Byte me = program_.workers[a].rank;
-    const auto b = Byte(first(p) + x.todo - 1);
-    Block before = word(n, me, b);
     // once, before any block can be stored to; and again when the entry is known to name this rank
-    if (x.sub == 0) {
+    if (x.value == 0) {
       if (!without(r5_arrival_unseen)) mark(n, me, p);
       for (const Byte each : of_page(p)) fill(n, me, each);
       clear_bits(n.nothing, blocks_of(p));
-      x.sub = 1;
+      x.value = 1;
       return emit(n, acts(a, Action::mark_page));
     }
-    if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
-      n.prot[me][b] = 2;
-      return emit(n, acts(a, Action::allow_write));
-    }
-    before.busy = false;
-    become(n, me, b, dsm::next(before, Event::page_in).after);
-    if (--x.todo == 0) over();
-    emit(n, Step{kFinish, a, b});
+    open_next(
+        n, a, emit, [&](Byte b) { return dsm::next(before_claim(n, me, b), Event::page_in).after; }, over);
   }
 
   /// A block that is neither cached nor dirty any more.
@@ -1826,12 +1870,6 @@ class Coherence {
     clear(n.twin[r][b]);
     if (after.owned && !after.saved) clear(n.disk[r][b]);
     put_word(n, r, b, after);
-  }
-  /// The first `count` blocks of the page, which are claimed, stay as they were.
-  void give_back(State& n, Byte r, Byte p, Byte count) const {
-    for (Byte b = first(p); b < first(p) + count; ++b) {
-      give_back(n, r, b);
-    }
   }
 
   /// Mover::hand_back: this rank recalls the location, yields to itself, then names `to` without data.
@@ -1883,7 +1921,7 @@ class Coherence {
     emit(n, Step{kHandBack, a, p});
   }
 
-  /// Coherence::arm_owned of one page whose memory is allocated anew. x.later: blocks that it holds.
+  /// Coherence::arm_owned of one page whose memory is allocated anew.
   void arm_owned(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     const Byte p = page(instr(s, a).block), me = program_.workers[a].rank;
@@ -1894,14 +1932,13 @@ class Coherence {
     switch (x.stage) {
       case kClaimAll: {
         const auto b = Byte(first(p) + x.todo);
-        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::arrive_blank);
-        if (step.verdict == dsm::Verdict::wait) return;
-        if (!without(tier_armed_unheld) || step.actions[0] != Action::end) {
-          put_word(n, me, b, step.claimed);
-          set_bits(y.later, 1u << b);
-        }
-        ++y.todo;
-        if (b == last(p)) y.stage = kLookWhere;
+        const bool unheld = without(tier_armed_unheld) &&
+                            dsm::next(word(s, me, b), Event::arrive_blank).actions[0] == Action::end;
+        if (unheld)
+          ++y.todo;
+        else if (claim_next(n, y, p, dsm::Way::all, Event::arrive_blank) == dsm::Claiming::wait)
+          return;
+        if (all_seen(y)) y.stage = kLookWhere;
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLookWhere:
@@ -1915,11 +1952,8 @@ class Coherence {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
-        for (const Byte b : of_page(p)) {
-          if (!(x.later & 1 << b)) continue;
-          give_back(n, me, b);
-        }
-        y.stage = y.todo = y.later = 0;
+        give_back_held(n, y);
+        y.stage = 0;
         y.sure = 1;
         return emit(n, Step{kOwnBusy, a, p});
       case kMarkPage:
@@ -1928,27 +1962,19 @@ class Coherence {
         y.cell = has_room(s, me);  // else its blocks come to rest: faults fill them
         for (const Byte b : of_page(p)) {
           if (y.cell) fill(n, me, b);
-          if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;  // only where they are not held
+          if (y.cell && !(x.held & 1 << b)) n.prot[me][b] = 2;  // only where they are not held
         }
         y.stage = kArm;
         return emit(n, acts(a, Action::mark_page));
-      default: {
-        if (x.later == 0) {
-          next_instr(n, a);
-          return emit(n, Step{kNothing, a, p});
-        }
-        const auto b = Byte(__builtin_ctz(x.later));
-        Block before = before_claim(s, me, b);
-        Block after = dsm::next(before, Event::arrive_blank).after;
-        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::retire).after;
-        if (n.prot[me][b] != Byte(after.access)) {
-          n.prot[me][b] = Byte(after.access);
-          return emit(n, acts(a, Action::allow_write));
-        }
-        become(n, me, b, after);
-        clear_bits(y.later, 1u << b);
-        return emit(n, Step{kFinish, a, b});
-      }
+      default:
+        if (x.held == 0) return pass(s, a, kNothing, emit);
+        return open_next(
+            n, a, emit,
+            [&](Byte b) {
+              const Block after = dsm::next(before_claim(n, me, b), Event::arrive_blank).after;
+              return x.cell || after.pins != 0 ? after : dsm::next(after, Event::retire).after;
+            },
+            [&] { next_instr(n, a); });
     }
   }
 
@@ -2072,7 +2098,7 @@ class Coherence {
     };
     const auto over = [&] {
       const Do what = instr(s, a).what;
-      y.waking = y.whom = y.sub = y.todo = 0;
+      y.waking = y.whom = y.sub = y.value = 0;
       clear_bits(y.room, 3);
       if ((what == Do::own || what == Do::reclaim) && !without(tier_waits_again)) y.room = 1;
       if (what != Do::keep) return;
@@ -2083,14 +2109,13 @@ class Coherence {
       case kInWaiting:
         if (!admitted(s, a, emit)) return;
         return to(kInClaiming, kRoom);
-      case kInClaiming: {
+      case kInClaiming:
         if (without(tier_in_unclaimed)) {
-          y.todo = program_.blocks_per_page;
+          y.held = blocks_of(p);
           return to(kInMarking, kInClaim);
         }
-        if (claim_next(n, y, p, Event::page_in) == dsm::Verdict::wait) return;
-        return to(all_held(y) ? kInMarking : kInClaiming, kInClaim);
-      }
+        if (claim_next(n, y, p, dsm::Way::all, Event::page_in) == dsm::Claiming::wait) return;
+        return to(all_seen(y) ? kInMarking : kInClaiming, kInClaim);
       case kInMarking: {
         const gas::Location before = entry(s, p);
         if (before.busy) return to(kInGivingUp, kInNot);
@@ -2113,17 +2138,17 @@ class Coherence {
         put_entry(n, p, gas::end_page_in(entry(s, p)));
         return to(without(tier_dram_early) ? kInReading : kInSettling, kInEnd);
       case kInSettling: {
-        if (x.sub != 0 || !unused(s, me, p)) return settle(n, a, p, emit, over);
+        if (x.value != 0 || !unused(s, me, p)) return settle(n, a, p, emit, over);
         for (const Byte b : of_page(p)) fill(n, me, b);  // Coherence::settle_unused
         clear_bits(n.nothing, blocks_of(p));
-        give_back(n, me, p, x.todo);
+        give_back_held(n, y);
         over();
         return emit(n, Step{kGiveUp, a, p});
       }
       case kInUnmarking: unmark(n, p, entry(s, p).tier); return to(kInGivingUp, kInNot);
       default: {  // kInGivingUp
-        give_back_last(n, y, p);
-        if (y.todo == 0) over();
+        give_back(n, me, take_lowest(y.held));
+        if (y.held == 0) over();
         return emit(n, Step{kGiveUp, a, p});
       }
     }
@@ -2140,7 +2165,7 @@ class Coherence {
   }
 
   /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it;
-  /// x.todo: blocks that it holds; x.later: those that are written.
+  /// x.later: blocks that are written.
   void keep_budget(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     const Byte me = x.at, p = x.now;
@@ -2150,11 +2175,11 @@ class Coherence {
       y.stage = stage;
       emit(n, Step{kind, a, p});
     };
-    const auto idle = [&](std::uint16_t kind) {
+    const auto idle_now = [&] {
       y = Actor{};
       y.at = me;
-      emit(n, Step{kind, a, p});
     };
+    const auto idle = [&](std::uint16_t kind) { idle_now(), emit(n, Step{kind, a, p}); };
     const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop,
                in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
     const auto punch = [&] {
@@ -2169,28 +2194,34 @@ class Coherence {
       case kGoing: {
         const auto b = Byte(first(p) + x.todo);
         const Block w = word(s, me, b);
-        if (in_part && !w.owned && without(part_unheld)) {
+        if (in_part && !w.owned && without(part_unheld))
           ++y.todo;
-        } else if (claim_next(n, y, p, Event::evict) != dsm::Verdict::proceed) {
-          give_back(n, me, p, x.todo);
-          y.todo = 0;
+        else if (claim_next(n, y, p, dsm::Way::try_all, Event::evict) == dsm::Claiming::give_back)
           return to(kUnmarkingIt, kStays);
-        } else if (!in_part || (w.owned && !w.saved)) {
+        else if (!in_part || (w.owned && !w.saved))
           set_bits(y.later, 1u << b);
-        }
-        return to(all_held(y) ? kProtecting : kGoing, kGoClaim);
+        y.sub = Byte(without(tier_unprotected) ? dsm::HeldState::shown : dsm::HeldState::show);
+        return to(all_seen(y) ? kOpening : kGoing, kGoClaim);
       }
-      case kProtecting:
-        for (Byte b = first(p); b <= last(p) && !without(tier_unprotected); ++b) n.prot[me][b] = 0;
-        return to(!drops ? kFinishing : without(tier_drop_unmarked) ? kUnmarkingIt : kDropping, kGoProtect);
-      case kDropping: punch(); return to(kFinishing, kPunch);
-      case kFinishing:
-        if (const auto b = Byte(first(p) + x.todo - 1);
-            !in_part || word(s, me, b).owned || !without(part_unheld))
-          become(n, me, b, Block{});
-        if (--y.todo != 0) return to(kFinishing, kGoBlock);
-        if (drops && without(tier_drop_unmarked)) return idle(kGoBlock);
-        return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
+      case kOpening:
+        return open_next(
+            n, a, emit, [](Byte) { return Block{}; },
+            [&] {
+              if (drops && without(tier_drop_unmarked)) return idle_now();
+              y.stage = drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring;
+            },
+            [&] {
+              if (!drops || x.value == 2) return false;
+              if (without(tier_drop_unmarked) && x.value == 0) {
+                unmark(n, p, gas::Tier(x.told));
+                y.value = 1;
+              } else {
+                punch();
+                y.value = 2;
+              }
+              emit(n, Step{kPunch, a, p});
+              return true;
+            });
       case kDeclaring:
         put_entry(n, p, gas::begin_evict(entry(s, p)));
         return to(without(tier_unrecalled)        ? kAwaitingPuts
@@ -2225,7 +2256,6 @@ class Coherence {
       default: {  // kUnmarkingIt
         unmark(n, p, gas::Tier(x.told));
         if (without(drop_counted_twice) && drops) clear_bits(n.frames[me], blocks_of(p));
-        if (x.todo != 0) return to(kDropping, kGone);  // only where the mark goes away early
         return idle(kGone);
       }
     }

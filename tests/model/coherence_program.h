@@ -50,7 +50,7 @@ enum class Mutation : Byte {
   lock_unreleased, lock_marked_early, lock_mark_unended,
   ours_forgotten,
   held_finished_first, cached_after_read, recalled_after_write, drop_counted_twice,
-  put_counted_twice, put_over_own,
+  put_counted_twice, put_over_own, held_kept,
 };
 
 enum class Do : Byte {

@@ -1730,6 +1730,7 @@ std::vector<Mutant<Named, Mutation>> mutants() {
       {"recalled_after_write", recalled_after_write, evicted_under_puts()},
       {"drop_counted_twice", drop_counted_twice, copies_dropped()},
       {"put_counted_twice", put_counted_twice, both_cells_sent()},
+      {"held_kept", held_kept, evicted_page_of_two(), Verdict::deadlock},
       {"put_over_own", put_over_own, handed_over_a_pinned_twin()},
       {"frame_not_stood", tier_get_not_stood, kept(frame_put_and_load(), {1})},
       {"frame_read_asleep", tier_read_asleep, kept(frame_put_and_load(), {1})},
