@@ -56,7 +56,7 @@ bool Fence::add(BlockId b) {
   const BlockStep step = next(s, event);
   if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
   if (!blocks_.try_claim(b, s, step)) return false;
-  take(b, s, step, open);
+  take(b, s, step, event == BlockEvent::release_open);
   return true;
 }
 
@@ -73,7 +73,7 @@ void Fence::add(Held& one, const BlockStep& step) {
 }
 
 void Fence::take(BlockId b, const BlockState& s, const BlockStep& step, bool open) {
-  if (step.after.access == s.access && (event_ == BlockEvent::acquire || !open)) return act_alone(b, step);
+  if (acts_alone(s, step, open)) return act_alone(b, step);
   const PageId page = pages_.page_of(b);
   if (page_count_ == 0 || page_[page_count_ - 1].page != page) {
     page_[page_count_].page = page;

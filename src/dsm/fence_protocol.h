@@ -15,7 +15,15 @@
 
 #include <cstdint>
 
+#include "dsm/protocol.h"
+
 namespace kasane::dsm {
+
+/// Does a block take its step of a release or an acquire at once, and not with others? V allows of it what it
+/// did, so nothing need be protected first. open: its changes are put, and it stays writable.
+[[nodiscard]] constexpr bool acts_alone(const BlockState& before, const BlockStep& step, bool open) noexcept {
+  return step.after.access == before.access && !open;
+}
 
 enum class PutState : std::uint8_t {
   begin,  ///< find the owner, and begin to use its frame

@@ -94,19 +94,20 @@ class Coherence {
     Byte value[kCells];
   };
   struct Actor {
-    Byte pc, stage;     // instruction; how far in it
-    Byte at;            // the rank where it works just now (a request is carried out at the rank asked)
-    Byte round;         // 0 ask | 1 waits for a round | 2 leads one | 3 served
-    Byte joined;        // waiting: did a round begin since it asked?
-    Byte todo, later;   // blocks that the round has not seen; those it found busy
-    Byte held;          // of a page: blocks whose bits it holds
-    Byte dropping;      // own: 1: the owner refused; 2: its answer has brought the page
-    Byte telling;       // a release's round: how far it is with the pages that it looks at
-    Byte pages, now;    // those left; the one it is at
-    Byte blocks, open;  // … of which these blocks were not looked at yet; may its bytes have changed?
-    Byte sure, watch;   // was it noted as changed? Are its blocks to be protected?
-    Byte told;          // ranks that get notices next
-    Byte loaded;        // add: what the load returned
+    Byte pc, stage;    // instruction; how far in it
+    Byte at;           // the rank where it works just now (a request is carried out at the rank asked)
+    Byte round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
+    Byte joined;       // waiting: did a round begin since it asked?
+    Byte todo, later;  // blocks that the round has not seen; those it found busy
+    Byte held;         // blocks in hand: of a page, or of a round, of which some are …
+    Byte unsent, opens, kept;  // … to be put, stay writable, have become its rank's own
+    Byte dropping;             // own: 1: the owner refused; 2: its answer has brought the page
+    Byte telling;              // a release's round: how far it is with the pages that it looks at
+    Byte pages, now;           // those left; the one it is at
+    Byte blocks, open;         // … of which these blocks were not looked at yet; may its bytes have changed?
+    Byte sure, watch;          // was it noted as changed? Are its blocks to be protected?
+    Byte told;                 // ranks that get notices next
+    Byte loaded;               // add: what the load returned
     // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not
     // stand
     Byte stale;
@@ -466,7 +467,7 @@ class Coherence {
 
   // ---- one block: claim, actions, finish
 
-  enum FoundOwn : Byte { kOwn = 1, kOnSsd, kShowsLate };
+  enum FoundOwn : Byte { kOwn = 1, kOnSsd };
   /// The claimed block's step, from its word without the busy bit.
   [[nodiscard]] dsm::BlockStep claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
@@ -517,27 +518,19 @@ class Coherence {
     if (without(r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
     if (without(tier_rest_unseen) && before.owned && before.access == mem::Access::none)
       drop(Action::mark_page);
-    if (event == Event::evict && step.verdict == dsm::Verdict::refuse) {
-      Block lighter = before;
-      if (without(tier_dirty)) lighter.twin = lighter.whole = false;
-      if (without(tier_pinned)) lighter.pins = 0;
-      step = dsm::next(lighter, event);
-    }
     if (without(blank_unprotected) && event == Event::blank) drop(Action::protect_none);
-    if (without(blank_pinned) && event == Event::blank && before.pins != 0 && !before.busy) {
-      Block free_of_pins = before;
-      free_of_pins.pins = 0;
-      step = dsm::next(free_of_pins, event);
+    if (without(r8_no_protect) && event == Event::yield) drop(Action::protect_none);
+    Block lighter = before;  // than it is: what its pins or its changes hinder is done
+    if ((without(blank_pinned) && event == Event::blank) || (without(tier_pinned) && event == Event::evict) ||
+        (without(r8_move_pinned) && event == Event::yield && before.owned))
+      lighter.pins = 0;
+    if (without(tier_dirty) && event == Event::evict) lighter.twin = lighter.whole = false;
+    if (lighter == before || before.busy) return step;
+    step = dsm::next(lighter, event);
+    if (event == Event::blank) {
       step.after.pins = before.pins;
       step.after.access = before.access;
       drop(Action::protect_none);
-    }
-    if (without(r8_no_protect) && event == Event::yield) drop(Action::protect_none);
-    if (without(r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
-        !before.busy) {
-      Block free_of_pins = before;
-      free_of_pins.pins = 0;
-      step = dsm::next(free_of_pins, event);
     }
     return step;
   }
@@ -590,9 +583,27 @@ class Coherence {
     }
   }
 
+  /// Blocks::finish: the sets, then the word. False: not the word yet.
+  bool finish(State& n, Byte r, Byte b, const Block& after, bool open) const {
+    const bool clean = !after.dirty() || (open && without(open_counts_clean));
+    if (word(n, r, b).dirty() && clean && (n.dirty[r] & 1 << b))
+      return clear_bits(n.dirty[r], 1u << b), false;
+    if (after.access == mem::Access::none || after.owned) clear_bits(n.cached[r], 1u << b);
+    put_word(n, r, b, after);
+    // bytes that are not read again: equal states look equal
+    if (after.owned && !after.saved) clear(n.disk[r][b]);
+    if (!after.twin) clear(n.twin[r][b]);
+    return true;
+  }
+
   /// Held::open of what is held: V, block by block; then act(), true if it was a step; then the words, which
   /// become after(block). over(): what follows the last one. x.sub: its state.
-  void open_next(State& n, Byte a, auto&& emit, const auto& after, const auto& over, const auto& act) const {
+  struct Nothing {
+    bool operator()() const noexcept { return false; }
+  };
+  template <class Act = Nothing>
+  void open_next(State& n, Byte a, auto&& emit, const auto& after, const auto& over,
+                 const Act& act = {}) const {
     Actor& x = n.actor[a];
     for (;; x.sub = Byte(dsm::next(static_cast<dsm::HeldState>(x.sub)))) {
       switch (static_cast<dsm::HeldState>(x.sub)) {
@@ -610,16 +621,19 @@ class Coherence {
           break;
         case dsm::HeldState::finish:
         case dsm::HeldState::free: {
-          const Byte b = take_lowest(x.held);
-          become(n, x.at, b, after(b));
+          const auto b = Byte(__builtin_ctz(x.held));
+          const bool late = without(held_finished_first) && !word(n, x.at, b).busy;
+          const Block becomes = late ? word(n, x.at, b) : after(b);
+          if (!late && !finish(n, x.at, b, becomes, (x.opens & 1 << b) != 0))
+            return emit(n, Step{kClean, a, b});
+          if (late) n.prot[x.at][b] = Byte(becomes.access);
+          const bool shows_late = without(held_finished_first) && n.prot[x.at][b] > Byte(becomes.access);
+          if (!shows_late) clear_bits(x.held, 1u << b);
           if (x.held == 0) x.sub = 0, over();
           return emit(n, Step{kFinish, a, b});
         }
       }
     }
-  }
-  void open_next(State& n, Byte a, auto&& emit, const auto& after, const auto& over) const {
-    open_next(n, a, emit, after, over, [] { return false; });
   }
 
   void end_acting(State& n, Byte a) const {
@@ -638,13 +652,12 @@ class Coherence {
     const dsm::BlockStep step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
     const auto done = [&] { emit(n, acts(a, action, s.actor[a].sub)); };
+    const auto put_over = [&](dsm::PutState end) {
+      if (end == dsm::PutState::put) return next_action(x);
+      x.found_own = kOwn;
+      x.action = x.sub = 0;
+    };
     Byte& prot = n.prot[x.at][x.block];
-    if (x.found_own == kShowsLate) {
-      prot = x.value;
-      x.value = 0;
-      end_acting(n, a);
-      return emit(n, acts(a, Action::protect_none));
-    }
     const bool blanks = event_of(x) == Event::blank;
     // word 0: while the bit is held the page stays where it is
     if (blanks && x.action == 0 && x.value == 0) {
@@ -657,32 +670,14 @@ class Coherence {
       return emit(n, Step{kGiveUp, a, s.actor[a].block});
     }
     switch (action) {
-      case Action::end: {
-        const auto bit = Byte(1 << x.block);
-        // mark_clean, then the finish
-        const bool sent =
-            !step.after.dirty() || (without(open_counts_clean) && event_of(x) == Event::release_open);
-        if (word(n, x.at, x.block).dirty() && sent && (n.dirty[x.at] & bit)) {
-          clear_bits(n.dirty[x.at], bit);
-          return emit(n, Step{kClean, a, x.block});
-        }
-        if (step.after.access == mem::Access::none || step.after.owned) clear_bits(n.cached[x.at], bit);
-        put_word(n, x.at, x.block, step.after);
+      case Action::end:
+        if (!finish(n, x.at, x.block, step.after, false)) return emit(n, Step{kClean, a, x.block});
         if (blanks) {  // forgotten on SSD; what M holds must not be read
           clear(n.disk[x.at][x.block]), clear(n.memory[x.at][x.block]);
           set_bits(n.nothing, 1u << x.block);
         }
-        // bytes that are not read again: equal states look equal
-        if (step.after.owned && !step.after.saved) clear(n.disk[x.at][x.block]);
-        if (!step.after.twin) clear(n.twin[x.at][x.block]);
-        if (without(held_finished_first) && prot > Byte(step.after.access)) {
-          x.found_own = kShowsLate;
-          x.value = Byte(step.after.access);
-        } else {
-          end_acting(n, a);
-        }
+        end_acting(n, a);
         return emit(n, Step{kFinish, a, s.actor[a].block});
-      }
       case Action::allow_read:
         fill(n, x.at, x.block);
         prot = 1;
@@ -696,18 +691,10 @@ class Coherence {
         prot = 2;
         break;
       case Action::protect_read:
-      case Action::protect_none:
-        if (!without(held_finished_first)) prot = action == Action::protect_read ? 1 : 0;
+      case Action::protect_none: prot = action == Action::protect_read ? 1 : 0; break;
+      case Action::mark_page:
+        if (!mark_next(n, x, x.sub)) return done();
         break;
-      case Action::mark_page: {  // noted as ours, then marked
-        const bool notes = (x.sub == 0) != without(ours_noted_late);
-        notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
-        if (x.sub == 0) {
-          x.sub = 1;
-          return done();
-        }
-        break;
-      }
       case Action::make_twin:
         if (without(tier_holds_and_waits) && !has_room(n, x.at)) return;
         fill(n, x.at, x.block);
@@ -731,9 +718,10 @@ class Coherence {
         copy(s.disk[x.at][x.block], n.memory[x.at][x.block]);
         break;
       case Action::diff_put:
-      case Action::put_all: return put_changes(n, a, false, action == Action::put_all, done);
+      case Action::put_all: return put_changes(n, a, x.sub, false, action == Action::put_all, done, put_over);
       case Action::diff_put_live:
-      case Action::put_all_live: return put_changes(n, a, true, action == Action::put_all_live, done);
+      case Action::put_all_live:
+        return put_changes(n, a, x.sub, true, action == Action::put_all_live, done, put_over);
     }
     next_action(x);
     done();
@@ -940,9 +928,18 @@ class Coherence {
     }
   }
 
-  /// Fence::complete, of this block alone. live: stores may happen meanwhile. all: whatever the twin says.
-  /// x.value: the bytes found changed; their values wait in `flying`, mask 0.
-  void put_changes(State& n, Byte a, bool live, bool all, const auto& done) const {
+  /// Sharing::mark: noted as ours, then marked. False: not marked yet.
+  bool mark_next(State& n, const Actor& x, Byte& step) const {
+    const bool notes = (step == 0) != without(ours_noted_late);
+    notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
+    return step++ != 0;
+  }
+
+  /// Fence::complete, of x.block alone; `at`: its PutState. over(PutState): it has ended. live: stores may
+  /// happen meanwhile. all: whatever the twin says. x.value: the bytes found changed; their values wait in
+  /// `flying`, mask 0.
+  void put_changes(State& n, Byte a, Byte& at, bool live, bool all, const auto& done,
+                   const auto& over) const {
     using dsm::PutEvent, dsm::PutState;
     Actor& x = n.actor[a];
     const Byte p = page(x.block), bit = Byte(1 << x.block);
@@ -950,12 +947,12 @@ class Coherence {
     Byte* mine = n.memory[x.at][x.block];
     Byte* twin = n.twin[x.at][x.block];
     const auto goes = [&](PutState state) {
-      x.sub = Byte(state);
-      if (state == PutState::put) next_action(x);
+      at = Byte(state);
+      if (state == PutState::put || state == PutState::kept) over(state);
       done();
     };
-    const auto after = [&](PutEvent event) { goes(next(static_cast<PutState>(x.sub), event)); };
-    switch (static_cast<PutState>(x.sub)) {
+    const auto after = [&](PutEvent event) { goes(next(static_cast<PutState>(at), event)); };
+    switch (static_cast<PutState>(at)) {
       case PutState::begin:
         // only where completion is not awaited: one put of a block at a time all the same
         if (f.mask != 0) return;
@@ -971,10 +968,9 @@ class Coherence {
         return after(PutEvent::begun);
       case PutState::send: {
         const bool own = x.owner == x.at;  // our M is the master copy: the bytes are where they belong
-        if (own && event_of(x) == Event::release_open) {  // it is protected, and released as any other
+        if (own && (x.opens & bit)) {      // Fence::close: it is released as any other
           n.prot[x.at][x.block] = 1;
-          x.event = Byte(Event::release);
-          x.action = 1;
+          clear_bits(x.opens, bit);
           live = false;
         }
         if (own && !live) return after(PutEvent::nothing);
@@ -1020,9 +1016,7 @@ class Coherence {
         x.owner = 0;
         if (!ours) return after(PutEvent::moved);
         put_entry(n, p, gas::in_part(entry(n, p)));
-        x.found_own = kOwn;
-        x.action = x.sub = 0;
-        return done();
+        return after(PutEvent::done);
       }
       case PutState::put:
       case PutState::kept: return;
@@ -1034,7 +1028,7 @@ class Coherence {
   void step(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     if (x.acting) return act(s, a, emit);
-    if (x.waking != kAwake) return wake(s, a, emit);
+    if (x.waking != kAwake && !runs(x)) return wake(s, a, emit);
     const Instr& i = instr(s, a);
     switch (i.what) {
       case Do::load: return access(s, a, false, emit);
@@ -1269,6 +1263,7 @@ class Coherence {
     }
     if (!flushing && x.told != 0 && (!x.open || (x.todo == 0 && x.later == 0))) return hear(s, a, emit);
     if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
+    if (runs(x)) return run(n, a, flushing, emit);
     if (x.todo == 0 && x.later == 0) {
       if (flushing && x.telling == 0 && naming(s, x.at) && !without(r8_release_before_named)) return;
       if (without(r4_unlock_early))  // the round awaits completion, only the blocks do not
@@ -1298,13 +1293,13 @@ class Coherence {
     if (member && may_stay_open(s, x.at, b)) {
       State other = n;
       Actor& z = other.actor[a];
-      try_claim(other, a, b, flushing ? Event::release_open : Event::acquire_open);
+      add(other, a, b, flushing ? Event::release_open : Event::acquire_open);
       Byte& set_of_other = again ? z.later : z.todo;
       clear_bits(set_of_other, 1 << b);
       emit(other, Step{kRoundClaim, a, b});
     }
     const dsm::Verdict verdict =
-        member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
+        member ? add(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
     if (dsm::next(again ? dsm::Way::all : dsm::Way::each, verdict) == dsm::Claiming::wait) return;
     if (verdict == dsm::Verdict::wait && (flushing || !without(r2_no_wait))) set_bits(y.later, 1 << b);
     clear_bits(from, 1 << b);
@@ -1312,6 +1307,62 @@ class Coherence {
                  : verdict == dsm::Verdict::wait  ? kLater
                                                   : kLook,
                  a, b});
+  }
+
+  /// Fence::add: takes the block in hand with others, or its step at once.
+  dsm::Verdict add(State& n, Byte a, Byte b, Event event) const {
+    Actor& x = n.actor[a];
+    Block w = word(n, x.at, b);
+    const dsm::BlockStep step = dsm::next(w, event);
+    const bool open = event == Event::release_open && step.after.access == mem::Access::write;
+    if (step.verdict != dsm::Verdict::proceed || dsm::acts_alone(w, step, open))
+      return try_claim(n, a, b, event);
+    if (w.dirty()) set_bits(x.unsent, 1u << b);
+    if (open) set_bits(x.opens, 1u << b);
+    w.busy = true;
+    put_word(n, x.at, b, w);
+    set_bits(x.held, 1u << b);
+    return step.verdict;
+  }
+  /// A round has taken all in hand that it could, and goes on with that.
+  static bool runs(const Actor& x) noexcept { return x.round == 2 && x.todo == 0 && x.held != 0; }
+  /// Fence::run, block by block. x.action: the put's state.
+  void run(State& n, Byte a, bool flushing, auto&& emit) const {
+    Actor& x = n.actor[a];
+    if (x.sub == 0 && flushing && (without(r3_no_protect) || without(held_finished_first)))
+      x.sub = Byte(dsm::HeldState::shown);
+    const auto after = [&](Byte b) {
+      const Block before = before_claim(n, x.at, b);
+      const Event event = x.kept & 1 << b    ? Event::found_own
+                          : x.opens & 1 << b ? Event::release_open
+                          : flushing         ? Event::release
+                                             : Event::acquire;
+      return dsm::next(before, event).after;
+    };
+    const auto put = [&] {
+      if (x.unsent == 0) return false;
+      const auto b = Byte(__builtin_ctz(x.unsent));
+      const auto done = [&] { emit(n, acts(a, Action::diff_put, x.action)); };
+      const auto next_put = [&] {
+        clear_bits(x.unsent, 1u << b);
+        x.action = x.block = x.cell = x.owner = x.value = 0;
+      };
+      x.block = b;
+      if (x.kept & 1 << b) {  // Fence::open_changed
+        if (x.cell < 2 && !without(r5_first_meeting_unseen)) return mark_next(n, x, x.cell), done(), true;
+        n.prot[x.at][b] = 2;
+        return next_put(), done(), true;
+      }
+      const bool live = (x.opens & 1 << b) != 0 && !without(open_unsent_twin),
+                 all = word(n, x.at, b).whole && !without(whole_diffed);
+      put_changes(n, a, x.action, live, all, done, [&](dsm::PutState end) {
+        if (end == dsm::PutState::put) return next_put();
+        set_bits(x.kept, 1u << b);
+        x.cell = x.value = 0;
+      });
+      return true;
+    };
+    open_next(n, a, emit, after, [&] { x.opens = x.kept = 0; }, put);
   }
 
   /// That is a guess of the shipped code, so both are tried.
@@ -1612,11 +1663,6 @@ class Coherence {
     }
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
-    if (instr(s, a).what == Do::send && may_stay_open(s, s.actor[a].at, b)) {
-      State other = s;
-      try_claim(other, a, b, Event::release_open);
-      emit(other, Step{kEvent, a, b});
-    }
     if (verdict == dsm::Verdict::done) next_of_event(n, a);
     emit(n, Step{verdict == dsm::Verdict::done ? kNothing : kEvent, a, b});
   }
@@ -1761,17 +1807,30 @@ class Coherence {
     }
   }
 
+  /// Moves::yield: all of the rank's blocks of the page are invisible. Else why not.
+  dsm::Verdict yield(State& n, Byte r, Byte p) const {
+    const auto step = [&](Byte b) {
+      const Block w = word(n, r, b);
+      return mutated(dsm::next(w, Event::yield), w, Event::yield);
+    };
+    for (const Byte b : of_page(p)) {
+      const dsm::Verdict verdict = step(b).verdict;
+      if (dsm::next(dsm::Way::try_own, verdict) == dsm::Claiming::give_back) return verdict;
+    }
+    for (const Byte b : of_page(p)) {
+      const dsm::BlockStep taken = step(b);
+      if (taken.verdict == dsm::Verdict::done) continue;
+      if (taken.actions[0] == Action::protect_none) n.prot[r][b] = 0;
+      put_word(n, r, b, taken.after);
+    }
+    return dsm::Verdict::proceed;
+  }
   /// The owner's handler: all blocks free → all protected; never blocks. One step: handler against handler
   /// cannot run on one page, and against workers the claims are taken before the first protection.
   void yield_all(State& n, Byte a, Byte p, const auto& to) const {
     Actor& x = n.actor[a];
     const Byte o = x.owner;
-    bool refused = false;
-    for (const Byte b : of_page(p)) {
-      const Block w = word(n, o, b);
-      const auto v = mutated(dsm::next(w, Event::yield), w, Event::yield).verdict;
-      refused = refused || dsm::next(dsm::Way::try_own, v) == dsm::Claiming::give_back;
-    }
+    const bool refused = yield(n, o, p) != dsm::Verdict::proceed;
     const bool all_forgot = program_.brings && !without(r8_landing_undrained);
     if (refused && all_forgot) {
       put_entry(n, p, gas::end_move(entry(n, p), Rank{o}));
@@ -1780,13 +1839,6 @@ class Coherence {
     if (refused) {
       x.dropping = 1;
       return to(kRecalling, kRefused);
-    }
-    for (const Byte b : of_page(p)) {
-      const Block w = word(n, o, b);
-      const dsm::BlockStep step = mutated(dsm::next(w, Event::yield), w, Event::yield);
-      if (step.verdict == dsm::Verdict::done) continue;
-      if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
-      put_word(n, o, b, step.after);
     }
     if (program_.brings) land(n, a, p);
     to(all_forgot ? kCopying : kRecalling, kYield);
@@ -1806,39 +1858,27 @@ class Coherence {
     x.dropping = 2;
   }
 
-  /// The actions of `arrive` on each block of the page that we hold, up to (not with) allow_write.
+  /// Moves::merge: the bytes of each block of the page, which we hold.
   void arrive(State& n, Byte a, Byte p, const auto& to, auto&& emit) const {
     Actor& x = n.actor[a];
     const Byte me = program_.workers[a].rank, b = x.later, from = x.owner;
-    Block before = before_claim(n, me, b);
-    const dsm::BlockStep step = dsm::next(before, Event::arrive);
-    const Action action = step.actions[x.sub >> 1];
-    if (action == Action::protect_read || action == Action::protect_none) {
-      n.prot[me][b] = action == Action::protect_read ? 1 : 0;
-      x.sub = Byte(x.sub + 2);
-      return emit(n, acts(a, action));
-    }
-    if (action == Action::merge_arrival && !x.sure && x.dropping != 2) {
+    if (x.cell < kCells && !x.sure && x.dropping != 2) {
       Byte& mine = n.memory[me][b][x.cell];
-      const Byte half = x.sub & 1;
-      const Step label = acts(a, action, half);
-      if (half == 0) {  // read into a buffer; stores of other workers here may land before it is merged
+      const Step label = acts(a, Action::merge_arrival, x.sub);
+      if (x.sub == 0) {  // read into a buffer; stores of other workers here may land before it is merged
         x.value = n.memory[from][b][x.cell];
-        x.sub = Byte(x.sub | 1);
+        x.sub = 1;
         return emit(n, label);
       }
+      const Block before = word(n, me, b);
       const bool taken =
           before.whole ? without(whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
       if (taken || without(r4_plain_arrival)) mine = x.value;
-      x.value = 0;
-      x.sub = Byte(x.sub & ~1);
-      if (++x.cell == kCells) {
-        x.cell = 0;
-        x.sub = Byte(x.sub + 2);
-      }
+      x.value = x.sub = 0;
+      ++x.cell;
       return emit(n, label);
     }
-    x.sub = 0;
+    x.cell = 0;
     if (b == last(p)) {
       x.dropping = 0;
       return to(kNaming, kOwnLook);
@@ -1861,15 +1901,6 @@ class Coherence {
     }
     open_next(
         n, a, emit, [&](Byte b) { return dsm::next(before_claim(n, me, b), Event::page_in).after; }, over);
-  }
-
-  /// A block that is neither cached nor dirty any more.
-  static void become(State& n, Byte r, Byte b, Block after) {
-    clear_bits(n.dirty[r], 1u << b);
-    clear_bits(n.cached[r], 1u << b);
-    clear(n.twin[r][b]);
-    if (after.owned && !after.saved) clear(n.disk[r][b]);
-    put_word(n, r, b, after);
   }
 
   /// Mover::hand_back: this rank recalls the location, yields to itself, then names `to` without data.
@@ -1896,15 +1927,10 @@ class Coherence {
         if (s.puts[p] != 0) return;
         break;
       case kYieldSelf:
-        for (const Byte b : of_page(p)) {
-          const dsm::BlockStep step = dsm::next(word(s, me, b), Event::yield);
-          if (step.verdict == dsm::Verdict::wait) return;
-          if (step.verdict == dsm::Verdict::refuse)
-            return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
-          if (step.verdict == dsm::Verdict::done) continue;
-          n.prot[me][b] = 0;
-          put_word(n, me, b, step.after);
-        }
+        if (const dsm::Verdict verdict = yield(n, me, p); verdict == dsm::Verdict::wait)
+          return;
+        else if (verdict == dsm::Verdict::refuse)
+          return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
         break;
       // kName. Where frames are counted it begins on SSD: the new owner does not know of it
       // (AddressCache::initial_tier)
