@@ -103,20 +103,15 @@ void Fence::act_alone(BlockId b, const BlockStep& step) {
 
 void Fence::run() {
   if (block_count_ == 0) return;
-  for (HeldState state = HeldState::show; state != HeldState::free; state = next(state)) {
-    switch (state) {
-      case HeldState::show:
+  let_go(
+      [this] {
         blocks_.show(
             [this](const auto& f) {
               for (std::size_t i = 0; i < block_count_; ++i) f(i, block_[i]);
             },
             [this](std::uint64_t i, const BlockState& before) { return after(i, before); });
-        break;
-      case HeldState::shown: put(); break;
-      case HeldState::finish: finish(); break;
-      case HeldState::free: break;
-    }
-  }
+      },
+      [this] { put(); }, [this] { finish(); });
   block_count_ = page_count_ = 0;
 }
 
@@ -132,52 +127,44 @@ void Fence::put() {
   const auto send = [&](Of& of) { return put_blocks(out, of); };
   if (changed > 1) {
     p_.addresses.learn(io_, {pages.data(), changed}, true, gas::AddressCache::PagesIn::none);
-    begin_together();
+    for (Of& of : of_pages()) go_on(of, out, send, PutState::send);
     for (const Of& of : of_pages()) {  // owner by owner
       if (of.put != PutState::send) continue;
       const Rank owner = of.use->owner();
       for (Of& same : of_pages()) {
-        if (same.put == PutState::send && same.use->owner() == owner) same.put = next(same.put, send(same));
+        if (same.put == PutState::send && same.use->owner() == owner) go_on(same, out, send, PutState::await);
       }
     }
     for (Of& of : of_pages()) {
-      if (of.put != PutState::begin) complete(of, out, send);
+      if (of.put != PutState::begin) go_on(of, out, send);
     }
   }
   for (Of& of : of_pages()) {
-    complete(of, out, send);
+    go_on(of, out, send);
     if (of.put == PutState::kept) open_changed(of);
   }
 }
 
-/// Begins the puts that need not wait for their pages.
-void Fence::begin_together() {
-  for (Of& of : of_pages()) {
-    if (of.put != PutState::begin) continue;
-    of.use.emplace(p_.addresses, io_, of.page, gas::AddressCache::kOnlyHere);
-    of.use->is_diff();
-    if (of.use->owner() != kNoRank)
-      of.put = next(of.put, PutEvent::begun);
-    else
-      of.use.reset();
-  }
-}
-
-/// Drives the put from its state to the end. The caller holds bits of the page, so a page that this rank owns
-/// by now is not paged in: that would wait for room, and for these bits.
+/// Drives the put to that state, or its end. Only to `send`: if it can begin without waiting for the page.
+/// The caller holds bits of the page, so one that this rank owns by now is not paged in: that would wait for
+/// room, and for these bits.
 template <class Send>
-void Fence::complete(Of& of, Outbox& out, const Send& send) {
+void Fence::go_on(Of& of, Outbox& out, const Send& send, PutState until) {
   gas::Location own_location;
-  while (of.put != PutState::put && of.put != PutState::kept) {
+  while (of.put != until && of.put < PutState::put) {
     PutEvent event = PutEvent::done;
     switch (of.put) {
       case PutState::begin:
-        of.use.emplace(p_.addresses, io_, of.page, own_location);
+        if (until == PutState::send)
+          of.use.emplace(p_.addresses, io_, of.page, gas::AddressCache::kOnlyHere);
+        else
+          of.use.emplace(p_.addresses, io_, of.page, own_location);
         of.use->is_diff();
         event = own_location.tier != gas::Tier::dram ? PutEvent::on_ssd
                 : of.use->owner() == kNoRank         ? PutEvent::freed
                                                      : PutEvent::begun;
-        if (event == PutEvent::on_ssd) of.use.reset();
+        if (event != PutEvent::begun) of.use.reset();
+        if (event == PutEvent::freed && until == PutState::send) return;
         break;
       case PutState::keep:
         if (!p_.tiers->make_partial(io_, of.page, own_location)) event = PutEvent::moved;
@@ -293,7 +280,7 @@ bool Fence::put_live(BlockId b, const BlockStep& step) {
   const std::uint64_t at = mem::offset_of(b);
   Of one{pages_.page_of(b), 0, 0, PutState::begin, 0, {}};
   Outbox out(io_, counters_);
-  complete(one, out, [&](Of& of) {
+  go_on(one, out, [&](Of& of) {
     const Rank owner = of.use->owner();
     snapshot(now, p_.space.a(at));
     bool changed = true;

@@ -72,9 +72,8 @@ class Fence {
     return next(before, open_[i] ? BlockEvent::release_open : event_).after;
   }
   void put();
-  void begin_together();
   template <class Send>
-  void complete(Of&, Outbox&, const Send&);
+  void go_on(Of&, Outbox&, const Send&, PutState until = PutState::put);
   void open_changed(const Of&) noexcept;
   bool put_live(BlockId, const BlockStep&);
   PutEvent put_blocks(Outbox&, Of&);

@@ -179,14 +179,8 @@ class Held {
   /// say so. A block whose after is busy stays held.
   template <class After, class Shown>
   void open(const After& after, const Shown& shown) noexcept {
-    for (HeldState state = HeldState::show; state != HeldState::free; state = next(state)) {
-      switch (state) {
-        case HeldState::show: blocks_.show([this](const auto& f) { for_each(f); }, after); break;
-        case HeldState::shown: shown(); break;
-        case HeldState::finish: finish(after); break;
-        case HeldState::free: break;
-      }
-    }
+    let_go([&] { blocks_.show([this](const auto& f) { for_each(f); }, after); }, shown,
+           [&] { finish(after); });
   }
   template <class After>
   void open(const After& after) noexcept {

@@ -58,4 +58,14 @@ enum class HeldState : std::uint8_t {
   return HeldState::free;
 }
 
+/// Drives it.
+template <class Show, class Shown, class Finish>
+void let_go(const Show& show, const Shown& shown, const Finish& finish) {
+  for (HeldState state = HeldState::show; state != HeldState::free; state = next(state)) {
+    if (state == HeldState::show) show();
+    if (state == HeldState::shown) shown();
+    if (state == HeldState::finish) finish();
+  }
+}
+
 }  // namespace kasane::dsm

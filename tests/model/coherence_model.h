@@ -488,51 +488,8 @@ class Coherence {
     return mutated(dsm::next(before, event_of(x)), before, event_of(x));
   }
 
-  /// next() with a rule taken out.
-  [[nodiscard]] dsm::BlockStep mutated(dsm::BlockStep step, const Block& before, Event event) const {
-    const auto drop = [&](Action gone) {
-      std::array<Action, 4> kept{};
-      std::size_t k = 0;
-      for (Action act : step.actions)
-        if (act != gone && act != Action::end) kept[k++] = act;
-      step.actions = kept;
-    };
-    if (without(r3_no_protect) && event == Event::release) drop(Action::protect_read);
-    if (without(open_unsent_twin) && event == Event::release_open && before.twin)
-      step.actions = {Action::diff_put};
-    if (without(open_unrefreshed) && event == Event::acquire_open) drop(Action::refresh);
-    if (without(r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
-    if (before.whole && !before.busy) {
-      if (without(whole_diffed) && event == Event::release && before.pins == 0)
-        step.actions[1] = Action::diff_put;
-      if (without(whole_dropped) && event == Event::acquire)
-        step.after = Block{}, step.actions = {Action::protect_none};
-      if (without(whole_left) && event == Event::acquire) drop(Action::find);
-      if (without(whole_freed_later) && event == Event::discard) step = {};
-      if (without(whole_sent_live) && event == Event::release && before.pins != 0)
-        step.after.twin = false, step.after.access = mem::Access::read;
-      if (without(whole_stays) && step.actions[0] == Action::put_all_live)
-        step.after.twin = false, step.after.whole = true;
-    }
-    if (without(part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
-    if (without(r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
-    if (without(tier_rest_unseen) && before.owned && before.access == mem::Access::none)
-      drop(Action::mark_page);
-    if (without(blank_unprotected) && event == Event::blank) drop(Action::protect_none);
-    if (without(r8_no_protect) && event == Event::yield) drop(Action::protect_none);
-    Block lighter = before;  // than it is: what its pins or its changes hinder is done
-    if ((without(blank_pinned) && event == Event::blank) || (without(tier_pinned) && event == Event::evict) ||
-        (without(r8_move_pinned) && event == Event::yield && before.owned))
-      lighter.pins = 0;
-    if (without(tier_dirty) && event == Event::evict) lighter.twin = lighter.whole = false;
-    if (lighter == before || before.busy) return step;
-    step = dsm::next(lighter, event);
-    if (event == Event::blank) {
-      step.after.pins = before.pins;
-      step.after.access = before.access;
-      drop(Action::protect_none);
-    }
-    return step;
+  [[nodiscard]] dsm::BlockStep mutated(const dsm::BlockStep& step, const Block& before, Event event) const {
+    return model::mutated(program_.without, step, before, event);
   }
 
   dsm::Verdict try_claim(State& n, Byte a, Byte b, Event event) const {
@@ -553,16 +510,19 @@ class Coherence {
   /// Held::claim of one more block of the page, as the way says. x.todo: how many it has looked at.
   dsm::Claiming claim_next(State& n, Actor& x, Byte p, dsm::Way way, Event event) const {
     const auto b = Byte(first(p) + x.todo);
-    Block w = word(n, x.at, b);
+    const Block w = word(n, x.at, b);
     const dsm::Verdict verdict = mutated(dsm::next(w, event), w, event).verdict;
     const dsm::Claiming claiming = dsm::next(way, verdict);
     if (claiming == dsm::Claiming::next) ++x.todo;
     if (claiming == dsm::Claiming::give_back) give_back_held(n, x);
-    if (verdict != dsm::Verdict::proceed) return claiming;
+    if (verdict == dsm::Verdict::proceed) hold(n, x, b);
+    return claiming;
+  }
+  static void hold(State& n, Actor& x, Byte b) noexcept {
+    Block w = word(n, x.at, b);
     w.busy = true;
     put_word(n, x.at, b, w);
     set_bits(x.held, 1u << b);
-    return claiming;
   }
   /// Has it looked at all of the page? Then it needs the number no more.
   [[nodiscard]] bool all_seen(Actor& x) const noexcept {
@@ -935,7 +895,7 @@ class Coherence {
     return step++ != 0;
   }
 
-  /// Fence::complete, of x.block alone; `at`: its PutState. over(PutState): it has ended. live: stores may
+  /// Fence::go_on, of x.block alone; `at`: its PutState. over(PutState): it has ended. live: stores may
   /// happen meanwhile. all: whatever the twin says. x.value: the bytes found changed; their values wait in
   /// `flying`, mask 0.
   void put_changes(State& n, Byte a, Byte& at, bool live, bool all, const auto& done,
@@ -1312,16 +1272,14 @@ class Coherence {
   /// Fence::add: takes the block in hand with others, or its step at once.
   dsm::Verdict add(State& n, Byte a, Byte b, Event event) const {
     Actor& x = n.actor[a];
-    Block w = word(n, x.at, b);
+    const Block w = word(n, x.at, b);
     const dsm::BlockStep step = dsm::next(w, event);
     const bool open = event == Event::release_open && step.after.access == mem::Access::write;
     if (step.verdict != dsm::Verdict::proceed || dsm::acts_alone(w, step, open))
       return try_claim(n, a, b, event);
     if (w.dirty()) set_bits(x.unsent, 1u << b);
     if (open) set_bits(x.opens, 1u << b);
-    w.busy = true;
-    put_word(n, x.at, b, w);
-    set_bits(x.held, 1u << b);
+    hold(n, x, b);
     return step.verdict;
   }
   /// A round has taken all in hand that it could, and goes on with that.
@@ -1600,15 +1558,9 @@ class Coherence {
         if (s.direct[a]) return;
         if (!without(r5_direct_keeps_copy)) set_bits(n.parts[me], 1u << i.block);
         break;
-      case 2:
-        if (!without(r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
-        break;
-      case 3:
-        if (!without(r5_direct_untold)) set_bits(n.changed[me], 1u << i.block);
-        break;
-      case 4:
-        if (!without(r5_direct_untold)) set_bits(n.marked[me], 1u << p);
-        break;
+      case 2: set_bits(n.stale[me], without(r5_direct_keeps_copy) ? 0u : 1u << p); break;
+      case 3: set_bits(n.changed[me], without(r5_direct_untold) ? 0u : 1u << i.block); break;
+      case 4: set_bits(n.marked[me], without(r5_direct_untold) ? 0u : 1u << p); break;
       default:
         --n.puts[p];
         next_instr(n, a);
