@@ -132,17 +132,17 @@ bool Tiering::touched(PageId page) const noexcept {
 bool Tiering::try_evict(PageId page, bool punch, gas::BlockMask* unsaved) noexcept {
   const BlockRange all = pages_.blocks_of(page);
   Held held(blocks_, all);
-  if (held.try_claim_all(BlockEvent::evict) != Verdict::proceed) return false;
+  if (held.claim(Way::try_all, BlockEvent::evict) != Verdict::proceed) return false;
   if (unsaved != nullptr) {
     held.for_each([&](std::uint64_t i, BlockId) {
       const BlockState before = held.before(i);
       (*unsaved)[i] = before.owned && !before.saved;
     });
   }
-  const auto invalid = [](std::uint64_t, const BlockState&) { return BlockState{}; };
-  held.show(invalid);
-  if (punch) frames_.residency().empty(all);
-  held.finish(invalid);
+  held.open([](std::uint64_t, const BlockState&) { return BlockState{}; },
+            [&] {
+              if (punch) frames_.residency().empty(all);
+            });
   return true;
 }
 

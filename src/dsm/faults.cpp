@@ -224,19 +224,14 @@ void Faults::arm_own_page(BlockId b, Held& held, std::uint32_t pins) noexcept {
       });
   }
   held.keep();
-  const auto after = [&](std::uint64_t i, const BlockState&) {
-    BlockState armed = next(BlockState{true}, BlockEvent::found_own).after;
-    if (!used[i]) return next(armed, BlockEvent::retire).after;
-    if (page[i] == b) armed.pins = pins;
-    return armed;
-  };
-  page.show(after);
-  page.finish([&](std::uint64_t i, const BlockState& before) {
-    BlockState armed = after(i, before);
-    armed.busy = page[i] == b;  // not yet
-    return armed;
+  BlockState armed = next(BlockState{}, BlockEvent::found_own).after;
+  page.open([&](std::uint64_t i, const BlockState&) {
+    BlockState after = used[i] ? armed : next(armed, BlockEvent::retire).after;
+    after.busy = page[i] == b;  // not yet
+    return after;
   });
-  page.finish(after);
+  armed.pins = pins;
+  page.finish_one(page.index_of(b), armed);
 }
 
 /// Nothing is held. owner: as it was just found. True: the blocks, of one page, can be used. False: the

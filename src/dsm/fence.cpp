@@ -56,7 +56,7 @@ bool Fence::add(BlockId b) {
   const BlockStep step = next(s, event);
   if (step.verdict != Verdict::proceed) return step.verdict != Verdict::wait;
   if (!blocks_.try_claim(b, s, step)) return false;
-  take(b, s, step, open);
+  take(b, s, step, event == BlockEvent::release_open);
   return true;
 }
 
@@ -73,18 +73,17 @@ void Fence::add(Held& one, const BlockStep& step) {
 }
 
 void Fence::take(BlockId b, const BlockState& s, const BlockStep& step, bool open) {
-  if (step.after.access == s.access && (event_ == BlockEvent::acquire || !open)) return act_alone(b, step);
+  if (acts_alone(s, step, open)) return act_alone(b, step);
   const PageId page = pages_.page_of(b);
   if (page_count_ == 0 || page_[page_count_ - 1].page != page) {
     page_[page_count_].page = page;
     page_[page_count_].first = block_count_;
-    page_[page_count_].now_owned = false;
-    page_[page_count_++].unsent = false;
+    page_[page_count_++].put = PutState::put;
   }
   open_[block_count_] = open;
   block_[block_count_++] = b;
   page_[page_count_ - 1].end = block_count_;
-  page_[page_count_ - 1].unsent |= s.dirty() && event_ != BlockEvent::discard_block;
+  if (s.dirty() && event_ != BlockEvent::discard_block) page_[page_count_ - 1].put = PutState::begin;
 }
 
 void Fence::act_alone(BlockId b, const BlockStep& step) {
@@ -100,18 +99,19 @@ void Fence::act_alone(BlockId b, const BlockStep& step) {
   blocks_.finish(b, before, now_owned ? become_owned(before) : step.after);
 }
 
-// ---- all that was added
-// ------------------------------------------------------------------------------------
+// ---- all that was added -----------------------------------------------------------------------------------
 
 void Fence::run() {
   if (block_count_ == 0) return;
-  blocks_.show(
-      [this](const auto& f) {
-        for (std::size_t i = 0; i < block_count_; ++i) f(i, block_[i]);
+  let_go(
+      [this] {
+        blocks_.show(
+            [this](const auto& f) {
+              for (std::size_t i = 0; i < block_count_; ++i) f(i, block_[i]);
+            },
+            [this](std::uint64_t i, const BlockState& before) { return after(i, before); });
       },
-      [this](std::uint64_t i, const BlockState& before) { return after(i, before); });
-  put();
-  finish();
+      [this] { put(); }, [this] { finish(); });
   block_count_ = page_count_ = 0;
 }
 
@@ -119,42 +119,67 @@ void Fence::put() {
   std::array<PageId, kMostPages> pages;
   std::size_t changed = 0;
   for (const Of& of : of_pages()) {
-    if (of.unsent) pages[changed++] = of.page;
+    if (of.put == PutState::begin) pages[changed++] = of.page;
   }
   if (changed == 0) return;
   const Traced traced(counters_, TraceKind::put_changes, block_count_);
+  Outbox out(io_, counters_);
+  const auto send = [&](Of& of) { return put_blocks(out, of); };
   if (changed > 1) {
     p_.addresses.learn(io_, {pages.data(), changed}, true, gas::AddressCache::PagesIn::none);
-    put_together();
+    for (Of& of : of_pages()) go_on(of, out, send, PutState::send);
+    for (const Of& of : of_pages()) {  // owner by owner
+      if (of.put != PutState::send) continue;
+      const Rank owner = of.use->owner();
+      for (Of& same : of_pages()) {
+        if (same.put == PutState::send && same.use->owner() == owner) go_on(same, out, send, PutState::await);
+      }
+    }
+    for (Of& of : of_pages()) {
+      if (of.put != PutState::begin) go_on(of, out, send);
+    }
   }
   for (Of& of : of_pages()) {
-    if (of.unsent) of.now_owned = put_page(of);
+    go_on(of, out, send);
+    if (of.put == PutState::kept) open_changed(of);
   }
 }
 
-/// Puts what can be put without waiting for a page, owner by owner.
-void Fence::put_together() {
-  Outbox out(io_, counters_);
-  for (Of& of : of_pages()) {
-    if (!of.unsent) continue;
-    of.put.emplace(p_.addresses, io_, of.page, gas::AddressCache::kOnlyHere);
-    of.put->is_diff();
-    of.changed = 0;
-    if (of.put->owner() == kNoRank) of.put.reset();
-  }
-  for (const Of& of : of_pages()) {
-    if (!of.unsent || !of.put) continue;
-    for (Of& same : of_pages()) {
-      if (!same.unsent || !same.put || same.put->owner() != of.put->owner()) continue;
-      same.changed = put_blocks(out, same.put->owner(), same);
-      same.unsent = false;
+/// Drives the put to that state, or its end. Only to `send`: if it can begin without waiting for the page.
+/// The caller holds bits of the page, so one that this rank owns by now is not paged in: that would wait for
+/// room, and for these bits.
+template <class Send>
+void Fence::go_on(Of& of, Outbox& out, const Send& send, PutState until) {
+  gas::Location own_location;
+  while (of.put != until && of.put < PutState::put) {
+    PutEvent event = PutEvent::done;
+    switch (of.put) {
+      case PutState::begin:
+        if (until == PutState::send)
+          of.use.emplace(p_.addresses, io_, of.page, gas::AddressCache::kOnlyHere);
+        else
+          of.use.emplace(p_.addresses, io_, of.page, own_location);
+        of.use->is_diff();
+        event = own_location.tier != gas::Tier::dram ? PutEvent::on_ssd
+                : of.use->owner() == kNoRank         ? PutEvent::freed
+                                                     : PutEvent::begun;
+        if (event != PutEvent::begun) of.use.reset();
+        if (event == PutEvent::freed && until == PutState::send) return;
+        break;
+      case PutState::keep:
+        if (!p_.tiers->make_partial(io_, of.page, own_location)) event = PutEvent::moved;
+        break;
+      case PutState::send: event = send(of); break;
+      case PutState::await:
+        out.await();
+        if (of.changed == 0) event = PutEvent::nothing;
+        break;
+      case PutState::note: sent_changes(of.page, of.changed); break;
+      case PutState::end: of.use.reset(); break;
+      case PutState::put:
+      case PutState::kept: break;
     }
-  }
-  out.await();
-  for (Of& of : of_pages()) {
-    if (!of.put) continue;
-    if (of.changed != 0) sent_changes(of.page, of.changed);
-    of.put.reset();
+    of.put = next(of.put, event);
   }
 }
 
@@ -163,50 +188,19 @@ void Fence::finish() noexcept {
     for (std::size_t i = of.first; i < of.end; ++i) {
       const BlockState before = blocks_.before(block_[i]);
       blocks_.finish(block_[i], before,
-                     of.now_owned && before.dirty() ? become_owned(before) : after(i, before));
+                     of.put == PutState::kept && before.dirty() ? become_owned(before) : after(i, before));
     }
   }
 }
 
 // ---- puts ------------------------------------------------------------------------------------------------
 
-/// The caller holds bits of the page, so a page that this rank owns by now is not paged in: that would wait
-/// for room, and for these bits. False: there is nothing to put; the page is partial here, and its changed
-/// blocks become owned.
-bool Fence::begin_put(PageId page, std::optional<gas::AddressCache::Put>& put) {
-  for (;;) {
-    gas::Location own_location;
-    put.emplace(p_.addresses, io_, page, own_location);
-    put->is_diff();
-    if (own_location.tier == gas::Tier::dram) return true;
-    put.reset();
-    if (p_.tiers->make_partial(io_, page, own_location)) break;  // else it moves, or is partial by now
+/// The page is this rank's, and partial: V allows stores to its blocks that are changed.
+void Fence::open_changed(const Of& of) noexcept {
+  p_.sharing.mark(of.page);
+  for (std::size_t i = of.first; i < of.end; ++i) {
+    if (blocks_.state(block_[i]).dirty()) blocks_.protect({block_[i], 1}, Access::write);
   }
-  p_.sharing.mark(page);
-  return false;
-}
-
-/// Puts the changes of the page's blocks, which are not writable but for the open ones, and returns when they
-/// have arrived. An open block of a page that is not another rank's is protected, and open no more. True:
-/// nothing was put, since this rank owns the page, which is partial; V then allows stores to what is changed.
-bool Fence::put_page(const Of& of) {
-  std::optional<gas::AddressCache::Put> put;
-  if (!begin_put(of.page, put)) {
-    for (std::size_t i = of.first; i < of.end; ++i) {
-      if (blocks_.state(block_[i]).dirty()) blocks_.protect({block_[i], 1}, Access::write);
-    }
-    return true;
-  }
-  // freed meanwhile, so it will not be read; or M here is the master copy
-  if (put->owner() == kNoRank || put->owner() == p_.me()) {
-    close(of);
-    return false;
-  }
-  Outbox out(io_, counters_);
-  const gas::PartMask changed = put_blocks(out, put->owner(), of);
-  out.await();
-  if (changed != 0) sent_changes(of.page, changed);
-  return false;
 }
 
 /// Changes of these parts of the page have arrived at its owner.
@@ -218,15 +212,16 @@ void Fence::sent_changes(PageId page, gas::PartMask parts) noexcept {
     p_.auto_relocator->released(page);
 }
 
-/// Returns to which parts of the page a byte is put: blocks that a fault made writable before they were
-/// stored to may be unchanged.
-gas::PartMask Fence::put_blocks(Outbox& out, Rank owner, const Of& of) {
+/// Puts the changes of the page's blocks, which are not writable but for the open ones. Blocks that a fault
+/// made writable before they were stored to may be unchanged.
+PutEvent Fence::put_blocks(Outbox& out, Of& of) {
+  const Rank owner = of.use->owner();
   if (owner == p_.me()) {  // M here is the master copy
     close(of);
-    return 0;
+    return PutEvent::nothing;
   }
   const BlockRange all = pages_.blocks_of(of.page);
-  gas::PartMask changed = 0;
+  gas::PartMask& changed = of.changed = 0;
   std::uint64_t whole_at = 0;
   std::size_t whole_bytes = 0;  // of the run of whole blocks that ends here
   const auto put_whole = [&] {
@@ -253,9 +248,10 @@ gas::PartMask Fence::put_blocks(Outbox& out, Rank owner, const Of& of) {
     }
   }
   put_whole();
-  return changed;
+  return PutEvent::sent;
 }
 
+/// An open block of a page that is not another rank's is protected, and open no more.
 void Fence::close(const Of& of) noexcept {
   for (std::size_t i = of.first; i < of.end; ++i) {
     if (open_[i]) blocks_.protect({block_[i], 1}, Access::read);
@@ -277,26 +273,31 @@ std::size_t Fence::put_changed(Outbox& out, Rank owner, std::uint64_t offset, co
 }
 
 /// A pinned, writable block stays so: its changes so far are put, and the twin becomes what was sent (rules 3
-/// and 10). Of a whole block all is put. True: as in put_page().
+/// and 10). Of a whole block all is put. True: nothing was put, since this rank owns the page, which is
+/// partial.
 bool Fence::put_live(BlockId b, const BlockStep& step) {
   alignas(8) std::byte now[kBlockBytes];
   const std::uint64_t at = mem::offset_of(b);
-  snapshot(now, p_.space.a(at));
-  const PageId page = pages_.page_of(b);
-  if (std::optional<gas::AddressCache::Put> put; !begin_put(page, put)) {
-    return true;
-  } else if (put->owner() != kNoRank) {
-    Outbox out(io_, counters_);
+  Of one{pages_.page_of(b), 0, 0, PutState::begin, 0, {}};
+  Outbox out(io_, counters_);
+  go_on(one, out, [&](Of& of) {
+    const Rank owner = of.use->owner();
+    snapshot(now, p_.space.a(at));
     bool changed = true;
-    if (!step.claimed.whole) {
-      changed = put_changed(out, put->owner(), at, now, p_.space.t(at)) != 0;
-    } else if (put->owner() != p_.me()) {
-      out.put(put->owner(), at, now, kBlockBytes);
-    }
-    out.await();
-    if (changed) sent_changes(page, gas::part_of(pages_.blocks_of(page), b));
+    if (!step.claimed.whole)
+      // M here may be the master copy: a thread may have stored since
+      changed = owner == p_.me() ? std::memcmp(now, p_.space.t(at), kBlockBytes) != 0
+                                 : put_changed(out, owner, at, now, p_.space.t(at)) != 0;
+    else if (owner != p_.me())
+      out.put(owner, at, now, kBlockBytes);
     f_.frames_.fill_twin(b);
     std::memcpy(p_.space.t(at), now, kBlockBytes);
+    of.changed = changed ? gas::part_of(pages_.blocks_of(of.page), b) : 0;
+    return PutEvent::sent;
+  });
+  if (one.put == PutState::kept) {
+    p_.sharing.mark(one.page);
+    return true;
   }
   if (step.actions[1] == Action::refresh) f_.fetches_.refresh(io_, b, true);
   return false;

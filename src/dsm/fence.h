@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 
+#include "dsm/fence_protocol.h"
 #include "dsm/fences.h"
 
 namespace kasane::dsm {
@@ -58,10 +59,9 @@ class Fence {
   struct Of {
     PageId page;
     std::size_t first, end;
-    bool unsent;            ///< with changes
-    bool now_owned;         ///< this rank owns the page by now, and the blocks that were changed
-    gas::PartMask changed;  ///< parts of the page to which something is put together with other pages
-    std::optional<gas::AddressCache::Put> put;
+    PutState put;           ///< of its changes, if it has any
+    gas::PartMask changed;  ///< parts to which something was sent
+    std::optional<gas::AddressCache::Put> use;
   };
 
   [[nodiscard]] std::span<Of> of_pages() noexcept { return {page_.data(), page_count_}; }
@@ -72,11 +72,11 @@ class Fence {
     return next(before, open_[i] ? BlockEvent::release_open : event_).after;
   }
   void put();
-  void put_together();
-  bool begin_put(PageId, std::optional<gas::AddressCache::Put>&);
-  bool put_page(const Of&);
+  template <class Send>
+  void go_on(Of&, Outbox&, const Send&, PutState until = PutState::put);
+  void open_changed(const Of&) noexcept;
   bool put_live(BlockId, const BlockStep&);
-  gas::PartMask put_blocks(Outbox&, Rank owner, const Of&);
+  PutEvent put_blocks(Outbox&, Of&);
   std::size_t put_changed(Outbox&, Rank owner, std::uint64_t offset, const std::byte* bytes, std::byte* base,
                           bool open = false);
   void close(const Of&) noexcept;

@@ -2,7 +2,7 @@
 // Blocks whose busy bits a thread holds: of a stripe, at most as many as the largest page has. With
 // dsm/fence.h the only code that changes a block's word.
 //
-//   claim        waiting for each in ascending order; all or none; or as far as it goes
+//   claim        waiting for each in ascending order; all or none; or as far as it goes (dsm/held_protocol.h)
 //   (act)        read, copy, make twins: the owner of the object may use M and T of these blocks
 //   open(after)  V's rights first, in runs; then the words, which frees the bits
 //   the end      what is still held is given back as it was
@@ -17,11 +17,16 @@
 #include <cstring>
 
 #include "dsm/blocks.h"
+#include "dsm/held_protocol.h"
 #include "dsm/windows.h"
 
 namespace kasane::dsm {
 
 class Held {
+  struct Any {
+    bool operator()(const BlockState&, const BlockStep&) const noexcept { return true; }
+  };
+
  public:
   static constexpr std::uint64_t kMost = mem::kMostBlocksOfAPage;
 
@@ -46,13 +51,9 @@ class Held {
     if (step.verdict == Verdict::proceed) set(i);
     return step;
   }
-  /// All in ascending order, waiting for each; or none, if one has no step: then its verdict.
-  Verdict claim_all(comm::Blocking& io, BlockEvent event) {
-    return all([&](std::uint64_t i) { return claim(io, i, event).verdict; });
-  }
   /// Without waiting; only if suits(state, step). proceed: it is held. wait: it may be, later.
-  template <class Suits>
-  Verdict try_claim(std::uint64_t i, BlockEvent event, const Suits& suits) noexcept {
+  template <class Suits = Any>
+  Verdict try_claim(std::uint64_t i, BlockEvent event, const Suits& suits = {}) noexcept {
     const BlockState s = blocks_.state(within_[i]);
     const BlockStep step = next(s, event);
     if (step.verdict != Verdict::proceed) return step.verdict;
@@ -61,12 +62,26 @@ class Held {
     set(i);
     return Verdict::proceed;
   }
-  Verdict try_claim(std::uint64_t i, BlockEvent event) noexcept {
-    return try_claim(i, event, [](const BlockState&, const BlockStep&) { return true; });
+  /// Those of [first, end) of the stripe that suit, in ascending order, as the way says. io: for Way::all.
+  /// Returns proceed, or the verdict that has ended it.
+  template <class Suits = Any>
+  Verdict claim(Way way, BlockEvent event, std::uint64_t first, std::uint64_t end,
+                comm::Blocking* io = nullptr, const Suits& suits = {}) {
+    for (std::uint64_t i = first; i != end;) {
+      const Verdict verdict = try_claim(i, event, suits);
+      switch (next(way, verdict)) {
+        case Claiming::next: ++i; break;
+        case Claiming::wait: blocks_.wait_free(*io, within_[i]); break;
+        case Claiming::give_back:
+          while (i != first) give_back(--i);
+          return verdict;
+      }
+    }
+    return Verdict::proceed;
   }
-  /// As claim_all(), without waiting.
-  Verdict try_claim_all(BlockEvent event) noexcept {
-    return all([&](std::uint64_t i) { return try_claim(i, event); });
+  /// All of the stripe.
+  Verdict claim(Way way, BlockEvent event, comm::Blocking* io = nullptr) {
+    return claim(way, event, 0, size(), io);
   }
   /// The stripe becomes one block longer, and that block is claimed, unless it cannot be or does not suit.
   /// The distance, up or down, is the stripe's if that has several blocks.
@@ -85,20 +100,16 @@ class Held {
     held_ = held;
     return false;
   }
-  /// Of a row: the next blocks too, all of them or none.
-  bool extend_by(std::uint64_t blocks, BlockEvent event) noexcept {
-    const std::uint64_t was = size();
+  /// Of a row: the next blocks too, all of them or none. io: waiting for each.
+  bool extend_by(std::uint64_t blocks, BlockEvent event, comm::Blocking* io = nullptr) {
+    const auto was = within_.count;
     KASANE_ASSERT(was + blocks <= kMost);
-    for (std::uint64_t n = 0; n < blocks; ++n) {
-      ++within_.count;
-      if (try_claim(within_.count - 1, event) == Verdict::proceed) continue;
-      shorten(was);
-      return false;
-    }
-    return true;
+    within_.count += static_cast<std::uint32_t>(blocks);
+    const Way way = io != nullptr ? Way::all : Way::try_all;
+    const bool all = claim(way, event, was, size(), io) == Verdict::proceed;
+    if (!all) within_.count = was;
+    return all;
   }
-  /// Of a row: the next block too, waiting for it.
-  BlockStep extend(comm::Blocking& io, BlockEvent event) { return claim(io, within_.count++, event); }
   /// The stripe keeps its first blocks; the others are given back.
   void shorten(std::uint64_t blocks) noexcept {
     while (size() != blocks) {
@@ -164,25 +175,16 @@ class Held {
     for_each([&](std::uint64_t, BlockId b) { blocks_.p_.cached.insert(b); });
   }
   void insert_cached(std::uint64_t i) const noexcept { blocks_.p_.cached.insert(within_[i]); }
-  /// V allows what after(i, before) says; the bits stay held.
-  template <class After>
-  void show(const After& after) const noexcept {
-    blocks_.show([this](const auto& f) { for_each(f); }, after);
-  }
-  /// The words become after(i, before), whose access V has already. A block whose after is busy stays held.
-  template <class After>
-  void finish(const After& after) noexcept {
-    for_each([&](std::uint64_t i, BlockId b) {
-      const BlockState was = blocks_.before(b), becomes = after(i, was);
-      if (becomes.busy) return;
-      blocks_.finish(b, was, becomes);
-      held_[i / 64] &= ~(std::uint64_t{1} << i % 64);
-    });
+  /// V allows what after(i, before) says; then shown() acts on what V does not show any more; then the words
+  /// say so. A block whose after is busy stays held.
+  template <class After, class Shown>
+  void open(const After& after, const Shown& shown) noexcept {
+    let_go([&] { blocks_.show([this](const auto& f) { for_each(f); }, after); }, shown,
+           [&] { finish(after); });
   }
   template <class After>
   void open(const After& after) noexcept {
-    show(after);
-    finish(after);
+    open(after, [] {});
   }
   /// By the protocol's step for the event.
   void open(BlockEvent event) noexcept {
@@ -191,7 +193,7 @@ class Held {
   void open_as(const BlockState& state) noexcept {
     open([&](std::uint64_t, const BlockState&) { return state; });
   }
-  /// What becomes of one whose access does not change.
+  /// What becomes of one, as V shows it already.
   void finish_one(std::uint64_t i, const BlockState& after) noexcept {
     blocks_.finish(within_[i], before(i), after);
     held_[i / 64] &= ~(std::uint64_t{1} << i % 64);
@@ -206,15 +208,14 @@ class Held {
  private:
   static constexpr std::size_t kWords = kMost / 64;
   using Words = std::array<std::uint64_t, kWords>;
-  template <class Claim>
-  Verdict all(const Claim& claim_one) {
-    for (std::uint64_t i = 0; i < size(); ++i) {
-      const Verdict verdict = claim_one(i);
-      if (verdict == Verdict::proceed) continue;
-      give_back();
-      return verdict;
-    }
-    return Verdict::proceed;
+  template <class After>
+  void finish(const After& after) noexcept {
+    for_each([&](std::uint64_t i, BlockId b) {
+      const BlockState was = blocks_.before(b), becomes = after(i, was);
+      if (becomes.busy) return;
+      blocks_.finish(b, was, becomes);
+      held_[i / 64] &= ~(std::uint64_t{1} << i % 64);
+    });
   }
   void set(std::uint64_t i) noexcept { held_[i / 64] |= std::uint64_t{1} << i % 64; }
 

@@ -16,11 +16,9 @@ using mem::kBlockBytes;
 gas::YieldAnswer Moves::yield(PageId page) noexcept {
   // owned blocks; a page may have others, which no fault has armed
   Held owned(blocks_, pages_.blocks_of(page));
-  for (std::uint64_t i = 0; i < owned.size(); ++i) {
-    const Verdict verdict = owned.try_claim(i, BlockEvent::yield);
-    if (verdict == Verdict::refuse) return gas::YieldAnswer::pinned;
-    if (verdict == Verdict::wait) return gas::YieldAnswer::retry;
-  }
+  const Verdict verdict = owned.claim(Way::try_own, BlockEvent::yield);
+  if (verdict == Verdict::refuse) return gas::YieldAnswer::pinned;
+  if (verdict == Verdict::wait) return gas::YieldAnswer::retry;
   owned.open_as(BlockState{});
   // Whatever looked at the blocks' words before has changed a byte by now, or looks again. seq_cst: a thread
   // that is allowed to do so later sees the claims.
@@ -32,7 +30,7 @@ gas::Claim Moves::claim(PageId page, gas::ClaimFor why, comm::Blocking* waits) {
   const BlockEvent event = why == gas::ClaimFor::arrival ? BlockEvent::arrive : BlockEvent::page_in;
   Held held(blocks_, pages_.blocks_of(page));
   // Movers claim in ascending order; other threads that hold a bit never wait for a second one.
-  const Verdict verdict = waits != nullptr ? held.claim_all(*waits, event) : held.try_claim_all(event);
+  const Verdict verdict = held.claim(waits != nullptr ? Way::all : Way::try_all, event, waits);
   held.keep();
   return verdict == Verdict::proceed ? gas::Claim::taken
          : verdict == Verdict::done  ? gas::Claim::ours

@@ -43,7 +43,7 @@ void Moves::arm_owned(comm::Blocking& io, std::uint64_t offset, std::size_t byte
 /// must be brought, or waited for.
 std::optional<gas::Location> Moves::claim_fresh(comm::Blocking& io, Held& held, PageId page) {
   const std::uint64_t before = held.size(), blocks = pages_.blocks_of(page).count;
-  for (std::uint64_t i = 0; i < blocks; ++i) held.extend(io, BlockEvent::arrive_blank);
+  held.extend_by(blocks, BlockEvent::arrive_blank, &io);
   if (!frames_.counts(page) && (p_.auto_relocator == nullptr || !p_.auto_relocator->may_relocate(page)))
     return std::nullopt;
   // A rank that used this memory before it was freed may be moving it to itself, or it is on SSD or on its

@@ -120,9 +120,8 @@ void Tiering::arm_small_pages(comm::Blocking& io, BlockId b) noexcept {
   constexpr std::uint64_t kTogether = mem::kPageBytes / kBlockBytes;
   if (pages_.bytes_of(pages_.page_of(b)) != kBlockBytes || !frames_.admitted(kTogether)) return;
   Held held(blocks_, BlockRange{BlockId{raw(b) / kTogether * kTogether}, kTogether});
-  for (std::uint64_t i = 0; i < held.size(); ++i)
-    held.try_claim(i, BlockEvent::store,
-                   [](const BlockState&, const BlockStep& step) { return step.actions[0] == Action::fetch; });
+  held.claim(Way::each, BlockEvent::store, 0, held.size(), nullptr,
+             [](const BlockState&, const BlockStep& step) { return step.actions[0] == Action::fetch; });
   if (held.none()) return;
   const PageId first = pages_.page_of(held[0]);
   std::bitset<kTogether> own;
@@ -320,21 +319,19 @@ void Tiering::blank(comm::Blocking& io, BlockRange all) {
     end = std::min(all.count, end_of(pages_.blocks_of(page)) - raw(all.first));
     const auto in_part = [&] { return gas::owned_on_ssd(directory_.lookup(io, page), p_.me()); };
     if (!frames_.counts(page) || directory_.near_owner(page) != p_.me() || !in_part()) continue;
-    for (std::uint64_t i = begin; i < end; ++i) held.try_claim(i, BlockEvent::blank);
+    held.claim(Way::each, BlockEvent::blank, begin, end);
     // While this thread holds one of its bits the page stays where it is.
     if (in_part()) continue;
     for (std::uint64_t i = begin; i < end; ++i) held.give_back(i);
   }
-  const auto after = [](std::uint64_t, const BlockState& before) {
-    return next(before, BlockEvent::blank).after;
-  };
-  held.show(after);
   std::bitset<Held::kMost> blanked;
-  held.for_each([&](std::uint64_t i, BlockId b) {
-    tiers_->forget(b);
-    blanked.set(i);
-  });
-  held.finish(after);
+  held.open([](std::uint64_t, const BlockState& before) { return next(before, BlockEvent::blank).after; },
+            [&] {
+              held.for_each([&](std::uint64_t i, BlockId b) {
+                tiers_->forget(b);
+                blanked.set(i);
+              });
+            });
   for (std::uint64_t begin = 0, end; begin < all.count; begin = end) {
     const PageId page = pages_.page_of(held[begin]);
     bool any = false;

@@ -35,7 +35,9 @@
 #include <string>
 #include <vector>
 
+#include "dsm/fence_protocol.h"
 #include "dsm/fetch_protocol.h"
+#include "dsm/held_protocol.h"
 #include "dsm/protocol.h"
 #include "gas/reader_state.h"
 #include "gas/relocation.h"
@@ -72,7 +74,6 @@ inline constexpr Byte kArrived = 0x80, kAllCells = (1 << kCells) - 1;
   X(kInNot, "brings in: entry is busy, or the page not on this rank's SSD") \
   X(kInRead, "brings in: reads page") X(kInEnd, "brings in: ends") X(kMark, "pager: marks the entry busy") \
   X(kGoClaim, "pager: claims block") X(kStays, "pager: the page stays") \
-  X(kGoProtect, "pager: protects page") X(kGoBlock, "pager: lets go of block") \
   X(kDeclare, "pager: declares page") X(kGoRecall, "pager: nobody knows where it is any more, page") \
   X(kGoDrained, "pager: puts have landed, page") X(kWrite, "pager: writes page") \
   X(kPunch, "pager: punches page") X(kGone, "pager: ends") X(kRest, "pager: lays to rest block")
@@ -93,18 +94,20 @@ class Coherence {
     Byte value[kCells];
   };
   struct Actor {
-    Byte pc, stage;     // instruction; how far in it
-    Byte at;            // the rank where it works just now (a request is carried out at the rank asked)
-    Byte round;         // 0 ask | 1 waits for a round | 2 leads one | 3 served
-    Byte joined;        // waiting: did a round begin since it asked?
-    Byte todo, later;   // blocks that the round has not seen; those it found busy
-    Byte dropping;      // own: 1: the owner refused; 2: its answer has brought the page
-    Byte telling;       // a release's round: how far it is with the pages that it looks at
-    Byte pages, now;    // those left; the one it is at
-    Byte blocks, open;  // … of which these blocks were not looked at yet; may its bytes have changed?
-    Byte sure, watch;   // was it noted as changed? Are its blocks to be protected?
-    Byte told;          // ranks that get notices next
-    Byte loaded;        // add: what the load returned
+    Byte pc, stage;    // instruction; how far in it
+    Byte at;           // the rank where it works just now (a request is carried out at the rank asked)
+    Byte round;        // 0 ask | 1 waits for a round | 2 leads one | 3 served
+    Byte joined;       // waiting: did a round begin since it asked?
+    Byte todo, later;  // blocks that the round has not seen; those it found busy
+    Byte held;         // blocks in hand: of a page, or of a round, of which some are …
+    Byte unsent, opens, kept;  // … to be put, stay writable, have become its rank's own
+    Byte dropping;             // own: 1: the owner refused; 2: its answer has brought the page
+    Byte telling;              // a release's round: how far it is with the pages that it looks at
+    Byte pages, now;           // those left; the one it is at
+    Byte blocks, open;         // … of which these blocks were not looked at yet; may its bytes have changed?
+    Byte sure, watch;          // was it noted as changed? Are its blocks to be protected?
+    Byte told;                 // ranks that get notices next
+    Byte loaded;               // add: what the load returned
     // fetching: 1: an acquire began meanwhile; 2: its rank has left the page's readers; 4: the page did not
     // stand
     Byte stale;
@@ -458,13 +461,13 @@ class Coherence {
       kCopying, kNaming, kSettling, kGivingUp };
   enum Waking : Byte { kAwake, kAsking, kAsked, kInWaiting, kInClaiming, kInMarking, kInReading, kInNaming,
       kInSettling, kInUnmarking, kInGivingUp };
-  enum PagerStage : Byte { kIdle, kGoing, kProtecting, kDropping, kFinishing, kDeclaring, kForgetting,
+  enum PagerStage : Byte { kIdle, kGoing, kOpening, kDeclaring, kForgetting,
       kAwaitingPuts, kWriting, kPunching, kEnding, kUnmarkingIt };
   // clang-format on
 
   // ---- one block: claim, actions, finish
 
-  enum FoundOwn : Byte { kOwn = 1, kOnSsd, kShowsLate };
+  enum FoundOwn : Byte { kOwn = 1, kOnSsd };
   /// The claimed block's step, from its word without the busy bit.
   [[nodiscard]] dsm::BlockStep claimed_step(const State& s, const Actor& x) const {
     Block before = word(s, x.at, x.block);
@@ -485,59 +488,8 @@ class Coherence {
     return mutated(dsm::next(before, event_of(x)), before, event_of(x));
   }
 
-  /// next() with a rule taken out.
-  [[nodiscard]] dsm::BlockStep mutated(dsm::BlockStep step, const Block& before, Event event) const {
-    const auto drop = [&](Action gone) {
-      std::array<Action, 4> kept{};
-      std::size_t k = 0;
-      for (Action act : step.actions)
-        if (act != gone && act != Action::end) kept[k++] = act;
-      step.actions = kept;
-    };
-    if (without(r3_no_protect) && event == Event::release) drop(Action::protect_read);
-    if (without(open_unsent_twin) && event == Event::release_open && before.twin)
-      step.actions = {Action::diff_put};
-    if (without(open_unrefreshed) && event == Event::acquire_open) drop(Action::refresh);
-    if (without(r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
-    if (before.whole && !before.busy) {
-      if (without(whole_diffed) && event == Event::release && before.pins == 0)
-        step.actions[1] = Action::diff_put;
-      if (without(whole_dropped) && event == Event::acquire)
-        step.after = Block{}, step.actions = {Action::protect_none};
-      if (without(whole_left) && event == Event::acquire) drop(Action::find);
-      if (without(whole_freed_later) && event == Event::discard) step = {};
-      if (without(whole_sent_live) && event == Event::release && before.pins != 0)
-        step.after.twin = false, step.after.access = mem::Access::read;
-      if (without(whole_stays) && step.actions[0] == Action::put_all_live)
-        step.after.twin = false, step.after.whole = true;
-    }
-    if (without(part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
-    if (without(r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
-    if (without(tier_rest_unseen) && before.owned && before.access == mem::Access::none)
-      drop(Action::mark_page);
-    if (event == Event::evict && step.verdict == dsm::Verdict::refuse) {
-      Block lighter = before;
-      if (without(tier_dirty)) lighter.twin = lighter.whole = false;
-      if (without(tier_pinned)) lighter.pins = 0;
-      step = dsm::next(lighter, event);
-    }
-    if (without(blank_unprotected) && event == Event::blank) drop(Action::protect_none);
-    if (without(blank_pinned) && event == Event::blank && before.pins != 0 && !before.busy) {
-      Block free_of_pins = before;
-      free_of_pins.pins = 0;
-      step = dsm::next(free_of_pins, event);
-      step.after.pins = before.pins;
-      step.after.access = before.access;
-      drop(Action::protect_none);
-    }
-    if (without(r8_no_protect) && event == Event::yield) drop(Action::protect_none);
-    if (without(r8_move_pinned) && event == Event::yield && before.pins != 0 && before.owned &&
-        !before.busy) {
-      Block free_of_pins = before;
-      free_of_pins.pins = 0;
-      step = dsm::next(free_of_pins, event);
-    }
-    return step;
+  [[nodiscard]] dsm::BlockStep mutated(const dsm::BlockStep& step, const Block& before, Event event) const {
+    return model::mutated(program_.without, step, before, event);
   }
 
   dsm::Verdict try_claim(State& n, Byte a, Byte b, Event event) const {
@@ -555,19 +507,94 @@ class Coherence {
     return step.verdict;
   }
 
-  /// Held::claim of the page's next block, without actions; x.todo counts those that are held.
-  dsm::Verdict claim_next(State& n, Actor& x, Byte p, Event event) const {
+  /// Held::claim of one more block of the page, as the way says. x.todo: how many it has looked at.
+  dsm::Claiming claim_next(State& n, Actor& x, Byte p, dsm::Way way, Event event) const {
     const auto b = Byte(first(p) + x.todo);
-    Block w = word(n, x.at, b);
+    const Block w = word(n, x.at, b);
     const dsm::Verdict verdict = mutated(dsm::next(w, event), w, event).verdict;
-    if (verdict != dsm::Verdict::proceed) return verdict;
+    const dsm::Claiming claiming = dsm::next(way, verdict);
+    if (claiming == dsm::Claiming::next) ++x.todo;
+    if (claiming == dsm::Claiming::give_back) give_back_held(n, x);
+    if (verdict == dsm::Verdict::proceed) hold(n, x, b);
+    return claiming;
+  }
+  static void hold(State& n, Actor& x, Byte b) noexcept {
+    Block w = word(n, x.at, b);
     w.busy = true;
     put_word(n, x.at, b, w);
-    ++x.todo;
-    return verdict;
+    set_bits(x.held, 1u << b);
   }
-  [[nodiscard]] bool all_held(const Actor& x) const noexcept { return x.todo == program_.blocks_per_page; }
-  void give_back_last(State& n, Actor& x, Byte p) const { give_back(n, x.at, Byte(first(p) + --x.todo)); }
+  /// Has it looked at all of the page? Then it needs the number no more.
+  [[nodiscard]] bool all_seen(Actor& x) const noexcept {
+    if (x.todo != program_.blocks_per_page) return false;
+    x.todo = 0;
+    return true;
+  }
+  static Byte take_lowest(Byte& of) noexcept {
+    const auto b = Byte(__builtin_ctz(of));
+    clear_bits(of, 1u << b);
+    return b;
+  }
+  void give_back_held(State& n, Actor& x) const {
+    x.todo = 0;
+    while (x.held != 0) {
+      const Byte b = take_lowest(x.held);
+      if (!without(held_kept)) give_back(n, x.at, b);
+    }
+  }
+
+  /// Blocks::finish: the sets, then the word. False: not the word yet.
+  bool finish(State& n, Byte r, Byte b, const Block& after, bool open) const {
+    const bool clean = !after.dirty() || (open && without(open_counts_clean));
+    if (word(n, r, b).dirty() && clean && (n.dirty[r] & 1 << b))
+      return clear_bits(n.dirty[r], 1u << b), false;
+    if (after.access == mem::Access::none || after.owned) clear_bits(n.cached[r], 1u << b);
+    put_word(n, r, b, after);
+    // bytes that are not read again: equal states look equal
+    if (after.owned && !after.saved) clear(n.disk[r][b]);
+    if (!after.twin) clear(n.twin[r][b]);
+    return true;
+  }
+
+  /// Held::open of what is held: V, block by block; then act(), true if it was a step; then the words, which
+  /// become after(block). over(): what follows the last one. x.sub: its state.
+  struct Nothing {
+    bool operator()() const noexcept { return false; }
+  };
+  template <class Act = Nothing>
+  void open_next(State& n, Byte a, auto&& emit, const auto& after, const auto& over,
+                 const Act& act = {}) const {
+    Actor& x = n.actor[a];
+    for (;; x.sub = Byte(dsm::next(static_cast<dsm::HeldState>(x.sub)))) {
+      switch (static_cast<dsm::HeldState>(x.sub)) {
+        case dsm::HeldState::show:
+          for (Byte b = 0; b < B; ++b) {
+            Byte& prot = n.prot[x.at][b];
+            if (!(x.held & 1 << b) || prot == Byte(after(b).access)) continue;
+            const bool more = prot < Byte(after(b).access);
+            prot = Byte(after(b).access);
+            return emit(n, acts(a, more ? Action::allow_write : Action::protect_none));
+          }
+          break;
+        case dsm::HeldState::shown:
+          if (act()) return;
+          break;
+        case dsm::HeldState::finish:
+        case dsm::HeldState::free: {
+          const auto b = Byte(__builtin_ctz(x.held));
+          const bool late = without(held_finished_first) && !word(n, x.at, b).busy;
+          const Block becomes = late ? word(n, x.at, b) : after(b);
+          if (!late && !finish(n, x.at, b, becomes, (x.opens & 1 << b) != 0))
+            return emit(n, Step{kClean, a, b});
+          if (late) n.prot[x.at][b] = Byte(becomes.access);
+          const bool shows_late = without(held_finished_first) && n.prot[x.at][b] > Byte(becomes.access);
+          if (!shows_late) clear_bits(x.held, 1u << b);
+          if (x.held == 0) x.sub = 0, over();
+          return emit(n, Step{kFinish, a, b});
+        }
+      }
+    }
+  }
 
   void end_acting(State& n, Byte a) const {
     Actor& x = n.actor[a];
@@ -585,13 +612,12 @@ class Coherence {
     const dsm::BlockStep step = claimed_step(s, x);
     const Action action = x.action < step.actions.size() ? step.actions[x.action] : Action::end;
     const auto done = [&] { emit(n, acts(a, action, s.actor[a].sub)); };
+    const auto put_over = [&](dsm::PutState end) {
+      if (end == dsm::PutState::put) return next_action(x);
+      x.found_own = kOwn;
+      x.action = x.sub = 0;
+    };
     Byte& prot = n.prot[x.at][x.block];
-    if (x.found_own == kShowsLate) {
-      prot = x.value;
-      x.value = 0;
-      end_acting(n, a);
-      return emit(n, acts(a, Action::protect_none));
-    }
     const bool blanks = event_of(x) == Event::blank;
     // word 0: while the bit is held the page stays where it is
     if (blanks && x.action == 0 && x.value == 0) {
@@ -604,32 +630,14 @@ class Coherence {
       return emit(n, Step{kGiveUp, a, s.actor[a].block});
     }
     switch (action) {
-      case Action::end: {
-        const auto bit = Byte(1 << x.block);
-        // mark_clean, then the finish
-        const bool sent =
-            !step.after.dirty() || (without(open_counts_clean) && event_of(x) == Event::release_open);
-        if (word(n, x.at, x.block).dirty() && sent && (n.dirty[x.at] & bit)) {
-          clear_bits(n.dirty[x.at], bit);
-          return emit(n, Step{kClean, a, x.block});
-        }
-        if (step.after.access == mem::Access::none || step.after.owned) clear_bits(n.cached[x.at], bit);
-        put_word(n, x.at, x.block, step.after);
+      case Action::end:
+        if (!finish(n, x.at, x.block, step.after, false)) return emit(n, Step{kClean, a, x.block});
         if (blanks) {  // forgotten on SSD; what M holds must not be read
           clear(n.disk[x.at][x.block]), clear(n.memory[x.at][x.block]);
           set_bits(n.nothing, 1u << x.block);
         }
-        // bytes that are not read again: equal states look equal
-        if (step.after.owned && !step.after.saved) clear(n.disk[x.at][x.block]);
-        if (!step.after.twin) clear(n.twin[x.at][x.block]);
-        if (without(held_finished_first) && prot > Byte(step.after.access)) {
-          x.found_own = kShowsLate;
-          x.value = Byte(step.after.access);
-        } else {
-          end_acting(n, a);
-        }
+        end_acting(n, a);
         return emit(n, Step{kFinish, a, s.actor[a].block});
-      }
       case Action::allow_read:
         fill(n, x.at, x.block);
         prot = 1;
@@ -643,18 +651,10 @@ class Coherence {
         prot = 2;
         break;
       case Action::protect_read:
-      case Action::protect_none:
-        if (!without(held_finished_first)) prot = action == Action::protect_read ? 1 : 0;
+      case Action::protect_none: prot = action == Action::protect_read ? 1 : 0; break;
+      case Action::mark_page:
+        if (!mark_next(n, x, x.sub)) return done();
         break;
-      case Action::mark_page: {  // noted as ours, then marked
-        const bool notes = (x.sub == 0) != without(ours_noted_late);
-        notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
-        if (x.sub == 0) {
-          x.sub = 1;
-          return done();
-        }
-        break;
-      }
       case Action::make_twin:
         if (without(tier_holds_and_waits) && !has_room(n, x.at)) return;
         fill(n, x.at, x.block);
@@ -678,9 +678,10 @@ class Coherence {
         copy(s.disk[x.at][x.block], n.memory[x.at][x.block]);
         break;
       case Action::diff_put:
-      case Action::put_all: return diff_put(n, a, false, action == Action::put_all, done);
+      case Action::put_all: return put_changes(n, a, x.sub, false, action == Action::put_all, done, put_over);
       case Action::diff_put_live:
-      case Action::put_all_live: return diff_put(n, a, true, action == Action::put_all_live, done);
+      case Action::put_all_live:
+        return put_changes(n, a, x.sub, true, action == Action::put_all_live, done, put_over);
     }
     next_action(x);
     done();
@@ -887,106 +888,98 @@ class Coherence {
     }
   }
 
-  /// all: whatever the twin says.
-  void diff_put(State& n, Byte a, bool live, bool all, const auto& done) const {
+  /// Sharing::mark: noted as ours, then marked. False: not marked yet.
+  bool mark_next(State& n, const Actor& x, Byte& step) const {
+    const bool notes = (step == 0) != without(ours_noted_late);
+    notes ? note_ours(n, x.at, page(x.block)) : set_bits(n.marked[x.at], bit_of_page(x.block));
+    return step++ != 0;
+  }
+
+  /// Fence::go_on, of x.block alone; `at`: its PutState. over(PutState): it has ended. live: stores may
+  /// happen meanwhile. all: whatever the twin says. x.value: the bytes found changed; their values wait in
+  /// `flying`, mask 0.
+  void put_changes(State& n, Byte a, Byte& at, bool live, bool all, const auto& done,
+                   const auto& over) const {
+    using dsm::PutEvent, dsm::PutState;
     Actor& x = n.actor[a];
-    const Byte p = page(x.block);
+    const Byte p = page(x.block), bit = Byte(1 << x.block);
     Flying& f = n.flying[x.at][x.block];
     Byte* mine = n.memory[x.at][x.block];
     Byte* twin = n.twin[x.at][x.block];
-    enum : Byte { kDiff, kCount, kAwait, kNote, kUncount, kBetweenLoads, kUncountOwn, kHome };
-    const auto to = [&](Byte sub) { x.sub = sub, done(); };
-    const auto over = [&] { next_action(x), done(); };
-    switch (x.sub) {
-      case kDiff: {
+    const auto goes = [&](PutState state) {
+      at = Byte(state);
+      if (state == PutState::put || state == PutState::kept) over(state);
+      done();
+    };
+    const auto after = [&](PutEvent event) { goes(next(static_cast<PutState>(at), event)); };
+    switch (static_cast<PutState>(at)) {
+      case PutState::begin:
         // only where completion is not awaited: one put of a block at a time all the same
         if (f.mask != 0) return;
-        // x.value: the bytes found changed; their values wait in `flying`, mask 0
-        if (live && !all && without(r3_two_loads) && mine[x.cell] != twin[x.cell]) {
-          set_bits(x.value, 1u << x.cell);
-          f.value[x.cell] = mine[x.cell];
-          return to(kBetweenLoads);
-        }
-        const Byte until = live ? Byte(x.cell + 1) : kCells;  // protected: no store meanwhile
-        for (; x.cell < until; ++x.cell) {
-          if (!all && mine[x.cell] == twin[x.cell] && !without(r3_gaps)) continue;
-          set_bits(x.value, 1u << x.cell);
-          f.value[x.cell] = mine[x.cell];
-          if (live && !(all && without(whole_twin_left))) twin[x.cell] = f.value[x.cell];
-        }
-        if (x.cell == kCells) {
-          x.cell = 0;
-          x.sub = kCount;
-          if (live && all) fill_twin(n, x.at, x.block);
-        }
-        return done();
-      }
-      case kBetweenLoads:
-        twin[x.cell] = mine[x.cell];
-        x.sub = kDiff;
-        if (++x.cell == kCells) {
-          x.cell = 0;
-          x.sub = kCount;
-        }
-        return done();
-      case kCount: {
         if (x.waking == kAwake && asleep(n, p) && comes_home(n, x) && !without(tier_put_asleep)) {
           x.owner = n.tier[p];
-          return to(kHome);
+          return after(PutEvent::on_ssd);
         }
         if (x.waking != kAwake || (asleep(n, p) && !without(tier_put_asleep))) return ask_holding(n, a, done);
         // until the page has moved
         if (n.recalled[p] && !asleep(n, p) && !without(r8_put_ignores_busy)) return;
         ++n.puts[p];
-        if (n.owner[p] == x.at) {  // our M is the master copy: the bytes are where they belong
-          f = Flying{};
-          const bool open = event_of(x) == Event::release_open && live;
-          x.sub = live && x.value != 0 && !open ? kNote : kUncountOwn;
-          x.value = 0;
-          if (open) {  // it is protected, and released as any other
-            n.prot[x.at][x.block] = 1;
-            x.event = Byte(Event::release);
-            x.action = 1;
-          }
-          return done();
+        x.owner = n.owner[p];
+        return after(PutEvent::begun);
+      case PutState::send: {
+        const bool own = x.owner == x.at;  // our M is the master copy: the bytes are where they belong
+        if (own && (x.opens & bit)) {      // Fence::close: it is released as any other
+          n.prot[x.at][x.block] = 1;
+          clear_bits(x.opens, bit);
+          live = false;
         }
-        f.to = n.owner[p];
-        f.mask = x.value;
-        for (Byte c = 0; c < kCells; ++c)
-          if (!(f.mask & (1 << c))) f.value[c] = 0;
-        x.value = 0;
-        x.sub = f.mask == 0 ? kUncountOwn : kAwait;  // nothing has changed
-        // uncounted when they have landed
-        if ((without(r3_no_completion) || without(r4_unlock_early)) && f.mask != 0) {
-          set_bits(n.changed[x.at], 1u << x.block);
+        if (own && !live) return after(PutEvent::nothing);
+        const Byte until = live ? Byte(x.cell + 1) : kCells;  // protected: no store meanwhile
+        for (; x.cell < until; ++x.cell) {
+          const bool later = x.value & 1 << kCells;  // the second load
+          if (!later && !all && mine[x.cell] == twin[x.cell] && !without(r3_gaps)) continue;
+          if (!later) f.value[x.cell] = mine[x.cell];
+          set_bits(x.value, 1u << x.cell);
+          if (live && !all && without(r3_two_loads) && !later) return set_bits(x.value, 1 << kCells), done();
+          if (live && !(all && without(whole_twin_left)))
+            twin[x.cell] = later ? mine[x.cell] : f.value[x.cell];
+          clear_bits(x.value, 1 << kCells);
+        }
+        if (x.cell < kCells) return done();
+        x.cell = 0;
+        if (live && all) fill_twin(n, x.at, x.block);
+        f.to = x.owner;
+        f.mask = own && !without(put_over_own) ? Byte{0} : x.value;
+        if (f.mask == 0) f = Flying{};
+        // the use ends when they have landed
+        if (f.mask != 0 && (without(r3_no_completion) || without(r4_unlock_early))) {
+          set_bits(n.changed[x.at], bit);
           set_bits(n.marked[x.at], 1u << p);
-          next_action(x);
+          return goes(PutState::put);
         }
-        return done();
+        return after(PutEvent::sent);
       }
-      case kAwait:  // the completion: an event of its own, after every byte has landed
-        if (f.mask != 0) return;
-        return to(without(r5_put_untold) ? kUncount : kNote);
-      case kNote: set_bits(n.changed[x.at], 1u << x.block); return to(kUncount);
-      case kUncountOwn: --n.puts[p]; return over();
-      // nothing is put: the rank owns the block, in a page that is partial here. By a compare-swap, unless it
-      // was
-      case kHome: {
+      case PutState::await: {  // every byte has landed
+        if (f.mask != 0 && !(without(put_counted_twice) && f.mask != x.value)) return;
+        const bool changed = x.value != 0 && !without(r5_put_untold);
+        x.value = 0;
+        return after(changed ? PutEvent::done : PutEvent::nothing);
+      }
+      case PutState::note:  // Sharing::changed
+        if (x.cell == 0) return set_bits(n.changed[x.at], bit), x.cell = 1, done();
+        set_bits(n.marked[x.at], 1u << p);
+        x.cell = 0;
+        return after(PutEvent::done);
+      case PutState::end: --n.puts[p]; return after(PutEvent::done);
+      case PutState::keep: {  // by a compare-swap, unless it was partial
         const bool ours = x.owner == Byte(gas::Tier::partial) || gas::owned_on_ssd(entry(n, p), Rank{x.at});
-        if (ours) {
-          put_entry(n, p, gas::in_part(entry(n, p)));
-          f = Flying{};
-          x.found_own = kOwn;
-          x.action = x.value = 0;
-        }
-        x.sub = ours ? Byte{0} : Byte{kCount};
         x.owner = 0;
-        return done();
+        if (!ours) return after(PutEvent::moved);
+        put_entry(n, p, gas::in_part(entry(n, p)));
+        return after(PutEvent::done);
       }
-      default:
-        if (!without(r5_put_untold)) set_bits(n.marked[x.at], 1u << p);
-        --n.puts[p];
-        return over();
+      case PutState::put:
+      case PutState::kept: return;
     }
   }
 
@@ -995,7 +988,7 @@ class Coherence {
   void step(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     if (x.acting) return act(s, a, emit);
-    if (x.waking != kAwake) return wake(s, a, emit);
+    if (x.waking != kAwake && !runs(x)) return wake(s, a, emit);
     const Instr& i = instr(s, a);
     switch (i.what) {
       case Do::load: return access(s, a, false, emit);
@@ -1230,6 +1223,7 @@ class Coherence {
     }
     if (!flushing && x.told != 0 && (!x.open || (x.todo == 0 && x.later == 0))) return hear(s, a, emit);
     if (x.telling != 0 && x.telling != 9) return tell(s, a, emit);
+    if (runs(x)) return run(n, a, flushing, emit);
     if (x.todo == 0 && x.later == 0) {
       if (flushing && x.telling == 0 && naming(s, x.at) && !without(r8_release_before_named)) return;
       if (without(r4_unlock_early))  // the round awaits completion, only the blocks do not
@@ -1259,22 +1253,74 @@ class Coherence {
     if (member && may_stay_open(s, x.at, b)) {
       State other = n;
       Actor& z = other.actor[a];
-      try_claim(other, a, b, flushing ? Event::release_open : Event::acquire_open);
+      add(other, a, b, flushing ? Event::release_open : Event::acquire_open);
       Byte& set_of_other = again ? z.later : z.todo;
       clear_bits(set_of_other, 1 << b);
       emit(other, Step{kRoundClaim, a, b});
     }
     const dsm::Verdict verdict =
-        member ? try_claim(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
-    if (verdict == dsm::Verdict::wait) {
-      if (again) return;  // comes back when the holder is done
-      if (flushing || !without(r2_no_wait)) set_bits(y.later, 1 << b);
-    }
+        member ? add(n, a, b, flushing ? Event::release : Event::acquire) : dsm::Verdict::done;
+    if (dsm::next(again ? dsm::Way::all : dsm::Way::each, verdict) == dsm::Claiming::wait) return;
+    if (verdict == dsm::Verdict::wait && (flushing || !without(r2_no_wait))) set_bits(y.later, 1 << b);
     clear_bits(from, 1 << b);
     emit(n, Step{verdict == dsm::Verdict::proceed ? kRoundClaim
                  : verdict == dsm::Verdict::wait  ? kLater
                                                   : kLook,
                  a, b});
+  }
+
+  /// Fence::add: takes the block in hand with others, or its step at once.
+  dsm::Verdict add(State& n, Byte a, Byte b, Event event) const {
+    Actor& x = n.actor[a];
+    const Block w = word(n, x.at, b);
+    const dsm::BlockStep step = dsm::next(w, event);
+    const bool open = event == Event::release_open && step.after.access == mem::Access::write;
+    if (step.verdict != dsm::Verdict::proceed || dsm::acts_alone(w, step, open))
+      return try_claim(n, a, b, event);
+    if (w.dirty()) set_bits(x.unsent, 1u << b);
+    if (open) set_bits(x.opens, 1u << b);
+    hold(n, x, b);
+    return step.verdict;
+  }
+  /// A round has taken all in hand that it could, and goes on with that.
+  static bool runs(const Actor& x) noexcept { return x.round == 2 && x.todo == 0 && x.held != 0; }
+  /// Fence::run, block by block. x.action: the put's state.
+  void run(State& n, Byte a, bool flushing, auto&& emit) const {
+    Actor& x = n.actor[a];
+    if (x.sub == 0 && flushing && (without(r3_no_protect) || without(held_finished_first)))
+      x.sub = Byte(dsm::HeldState::shown);
+    const auto after = [&](Byte b) {
+      const Block before = before_claim(n, x.at, b);
+      const Event event = x.kept & 1 << b    ? Event::found_own
+                          : x.opens & 1 << b ? Event::release_open
+                          : flushing         ? Event::release
+                                             : Event::acquire;
+      return dsm::next(before, event).after;
+    };
+    const auto put = [&] {
+      if (x.unsent == 0) return false;
+      const auto b = Byte(__builtin_ctz(x.unsent));
+      const auto done = [&] { emit(n, acts(a, Action::diff_put, x.action)); };
+      const auto next_put = [&] {
+        clear_bits(x.unsent, 1u << b);
+        x.action = x.block = x.cell = x.owner = x.value = 0;
+      };
+      x.block = b;
+      if (x.kept & 1 << b) {  // Fence::open_changed
+        if (x.cell < 2 && !without(r5_first_meeting_unseen)) return mark_next(n, x, x.cell), done(), true;
+        n.prot[x.at][b] = 2;
+        return next_put(), done(), true;
+      }
+      const bool live = (x.opens & 1 << b) != 0 && !without(open_unsent_twin),
+                 all = word(n, x.at, b).whole && !without(whole_diffed);
+      put_changes(n, a, x.action, live, all, done, [&](dsm::PutState end) {
+        if (end == dsm::PutState::put) return next_put();
+        set_bits(x.kept, 1u << b);
+        x.cell = x.value = 0;
+      });
+      return true;
+    };
+    open_next(n, a, emit, after, [&] { x.opens = x.kept = 0; }, put);
   }
 
   /// That is a guess of the shipped code, so both are tried.
@@ -1512,15 +1558,9 @@ class Coherence {
         if (s.direct[a]) return;
         if (!without(r5_direct_keeps_copy)) set_bits(n.parts[me], 1u << i.block);
         break;
-      case 2:
-        if (!without(r5_direct_keeps_copy)) set_bits(n.stale[me], 1u << p);
-        break;
-      case 3:
-        if (!without(r5_direct_untold)) set_bits(n.changed[me], 1u << i.block);
-        break;
-      case 4:
-        if (!without(r5_direct_untold)) set_bits(n.marked[me], 1u << p);
-        break;
+      case 2: set_bits(n.stale[me], without(r5_direct_keeps_copy) ? 0u : 1u << p); break;
+      case 3: set_bits(n.changed[me], without(r5_direct_untold) ? 0u : 1u << i.block); break;
+      case 4: set_bits(n.marked[me], without(r5_direct_untold) ? 0u : 1u << p); break;
       default:
         --n.puts[p];
         next_instr(n, a);
@@ -1575,11 +1615,6 @@ class Coherence {
     }
     const dsm::Verdict verdict = try_claim(n, a, b, event);
     if (verdict == dsm::Verdict::wait) return;
-    if (instr(s, a).what == Do::send && may_stay_open(s, s.actor[a].at, b)) {
-      State other = s;
-      try_claim(other, a, b, Event::release_open);
-      emit(other, Step{kEvent, a, b});
-    }
     if (verdict == dsm::Verdict::done) next_of_event(n, a);
     emit(n, Step{verdict == dsm::Verdict::done ? kNothing : kEvent, a, b});
   }
@@ -1652,15 +1687,16 @@ class Coherence {
       emit(n, Step{kind, a, p});
     };
     switch (x.stage) {
-      case kClaiming: {  // x.todo counts the blocks taken; x.later: the event of the claims
+      case kClaiming:
         if (x.todo == 0 && !admitted(s, a, emit)) return;
-        const dsm::Verdict verdict = claim_next(n, y, p, Event::arrive);
-        if (verdict == dsm::Verdict::wait) return;
-        if (verdict == dsm::Verdict::proceed) return to(all_held(y) ? kLooking : kClaiming, kOwnClaim);
-        give_back(n, me, p, x.todo);  // ours already: what was taken is given back
-        next_instr(n, a);
-        return emit(n, Step{kNothing, a, p});
-      }
+        switch (claim_next(n, y, p, dsm::Way::all, Event::arrive)) {
+          case dsm::Claiming::wait: return;
+          case dsm::Claiming::next: return to(all_seen(y) ? kLooking : kClaiming, kOwnClaim);
+          case dsm::Claiming::give_back:
+            next_instr(n, a);
+            return emit(n, Step{kNothing, a, p});  // ours already
+        }
+        return;
       case kLooking: {
         gas::MoveStep move = gas::begin_move(entry(s, p), rank);  // one fetch-or
         if (move.verdict == gas::MoveVerdict::wait) return to(kGivingUp, kOwnWait);
@@ -1685,7 +1721,7 @@ class Coherence {
         const gas::Location before = unmark(n, p, gas::Tier(x.open));
         y.open = 0;
         if (gas::begin_move(before, rank).verdict == gas::MoveVerdict::fixed) {  // refused: EBUSY
-          give_back(n, me, p, x.todo);
+          give_back_held(n, y);
           next_instr(n, a);
           return emit(n, Step{kOwnLook, a, p});
         }
@@ -1712,7 +1748,7 @@ class Coherence {
       case kNaming: n.naming[p] = Byte(me + 1); return to(kSettling, kPosted);
       case kSettling: return settle(n, a, p, emit, [&] { next_instr(n, a); });
       default: {  // kGivingUp
-        if (x.todo != 0) return give_back_last(n, y, p), emit(n, Step{kGiveUp, a, p});
+        if (x.held != 0) return give_back(n, me, take_lowest(y.held)), emit(n, Step{kGiveUp, a, p});
         if (s.busy[p] && x.whom == 0) return;  // pause until it stopped moving
         y.owner = 0;
         y.later = 0;
@@ -1723,17 +1759,30 @@ class Coherence {
     }
   }
 
+  /// Moves::yield: all of the rank's blocks of the page are invisible. Else why not.
+  dsm::Verdict yield(State& n, Byte r, Byte p) const {
+    const auto step = [&](Byte b) {
+      const Block w = word(n, r, b);
+      return mutated(dsm::next(w, Event::yield), w, Event::yield);
+    };
+    for (const Byte b : of_page(p)) {
+      const dsm::Verdict verdict = step(b).verdict;
+      if (dsm::next(dsm::Way::try_own, verdict) == dsm::Claiming::give_back) return verdict;
+    }
+    for (const Byte b : of_page(p)) {
+      const dsm::BlockStep taken = step(b);
+      if (taken.verdict == dsm::Verdict::done) continue;
+      if (taken.actions[0] == Action::protect_none) n.prot[r][b] = 0;
+      put_word(n, r, b, taken.after);
+    }
+    return dsm::Verdict::proceed;
+  }
   /// The owner's handler: all blocks free → all protected; never blocks. One step: handler against handler
   /// cannot run on one page, and against workers the claims are taken before the first protection.
   void yield_all(State& n, Byte a, Byte p, const auto& to) const {
     Actor& x = n.actor[a];
     const Byte o = x.owner;
-    bool refused = false;
-    for (const Byte b : of_page(p)) {
-      const Block w = word(n, o, b);
-      const auto v = mutated(dsm::next(w, Event::yield), w, Event::yield).verdict;
-      refused = refused || v == dsm::Verdict::wait || v == dsm::Verdict::refuse;
-    }
+    const bool refused = yield(n, o, p) != dsm::Verdict::proceed;
     const bool all_forgot = program_.brings && !without(r8_landing_undrained);
     if (refused && all_forgot) {
       put_entry(n, p, gas::end_move(entry(n, p), Rank{o}));
@@ -1742,13 +1791,6 @@ class Coherence {
     if (refused) {
       x.dropping = 1;
       return to(kRecalling, kRefused);
-    }
-    for (const Byte b : of_page(p)) {
-      const Block w = word(n, o, b);
-      const dsm::BlockStep step = mutated(dsm::next(w, Event::yield), w, Event::yield);
-      if (step.verdict == dsm::Verdict::done) continue;
-      if (step.actions[0] == Action::protect_none) n.prot[o][b] = 0;
-      put_word(n, o, b, step.after);
     }
     if (program_.brings) land(n, a, p);
     to(all_forgot ? kCopying : kRecalling, kYield);
@@ -1768,39 +1810,27 @@ class Coherence {
     x.dropping = 2;
   }
 
-  /// The actions of `arrive` on each block of the page that we hold, up to (not with) allow_write.
+  /// Moves::merge: the bytes of each block of the page, which we hold.
   void arrive(State& n, Byte a, Byte p, const auto& to, auto&& emit) const {
     Actor& x = n.actor[a];
     const Byte me = program_.workers[a].rank, b = x.later, from = x.owner;
-    Block before = before_claim(n, me, b);
-    const dsm::BlockStep step = dsm::next(before, Event::arrive);
-    const Action action = step.actions[x.sub >> 1];
-    if (action == Action::protect_read || action == Action::protect_none) {
-      n.prot[me][b] = action == Action::protect_read ? 1 : 0;
-      x.sub = Byte(x.sub + 2);
-      return emit(n, acts(a, action));
-    }
-    if (action == Action::merge_arrival && !x.sure && x.dropping != 2) {
+    if (x.cell < kCells && !x.sure && x.dropping != 2) {
       Byte& mine = n.memory[me][b][x.cell];
-      const Byte half = x.sub & 1;
-      const Step label = acts(a, action, half);
-      if (half == 0) {  // read into a buffer; stores of other workers here may land before it is merged
+      const Step label = acts(a, Action::merge_arrival, x.sub);
+      if (x.sub == 0) {  // read into a buffer; stores of other workers here may land before it is merged
         x.value = n.memory[from][b][x.cell];
-        x.sub = Byte(x.sub | 1);
+        x.sub = 1;
         return emit(n, label);
       }
+      const Block before = word(n, me, b);
       const bool taken =
           before.whole ? without(whole_arrival) : !before.twin || x.value != n.twin[me][b][x.cell];
       if (taken || without(r4_plain_arrival)) mine = x.value;
-      x.value = 0;
-      x.sub = Byte(x.sub & ~1);
-      if (++x.cell == kCells) {
-        x.cell = 0;
-        x.sub = Byte(x.sub + 2);
-      }
+      x.value = x.sub = 0;
+      ++x.cell;
       return emit(n, label);
     }
-    x.sub = 0;
+    x.cell = 0;
     if (b == last(p)) {
       x.dropping = 0;
       return to(kNaming, kOwnLook);
@@ -1809,42 +1839,20 @@ class Coherence {
     emit(n, Step{kOwnLook, a, b});
   }
 
+  /// Moves::settle. x.value: the page is marked.
   void settle(State& n, Byte a, Byte p, auto&& emit, const auto& over) const {
     Actor& x = n.actor[a];
     const Byte me = program_.workers[a].rank;
-    const auto b = Byte(first(p) + x.todo - 1);
-    Block before = word(n, me, b);
     // once, before any block can be stored to; and again when the entry is known to name this rank
-    if (x.sub == 0) {
+    if (x.value == 0) {
       if (!without(r5_arrival_unseen)) mark(n, me, p);
       for (const Byte each : of_page(p)) fill(n, me, each);
       clear_bits(n.nothing, blocks_of(p));
-      x.sub = 1;
+      x.value = 1;
       return emit(n, acts(a, Action::mark_page));
     }
-    if (n.prot[me][b] != 2) {  // allow_write, then the finish: two steps
-      n.prot[me][b] = 2;
-      return emit(n, acts(a, Action::allow_write));
-    }
-    before.busy = false;
-    become(n, me, b, dsm::next(before, Event::page_in).after);
-    if (--x.todo == 0) over();
-    emit(n, Step{kFinish, a, b});
-  }
-
-  /// A block that is neither cached nor dirty any more.
-  static void become(State& n, Byte r, Byte b, Block after) {
-    clear_bits(n.dirty[r], 1u << b);
-    clear_bits(n.cached[r], 1u << b);
-    clear(n.twin[r][b]);
-    if (after.owned && !after.saved) clear(n.disk[r][b]);
-    put_word(n, r, b, after);
-  }
-  /// The first `count` blocks of the page, which are claimed, stay as they were.
-  void give_back(State& n, Byte r, Byte p, Byte count) const {
-    for (Byte b = first(p); b < first(p) + count; ++b) {
-      give_back(n, r, b);
-    }
+    open_next(
+        n, a, emit, [&](Byte b) { return dsm::next(before_claim(n, me, b), Event::page_in).after; }, over);
   }
 
   /// Mover::hand_back: this rank recalls the location, yields to itself, then names `to` without data.
@@ -1871,15 +1879,10 @@ class Coherence {
         if (s.puts[p] != 0) return;
         break;
       case kYieldSelf:
-        for (const Byte b : of_page(p)) {
-          const dsm::BlockStep step = dsm::next(word(s, me, b), Event::yield);
-          if (step.verdict == dsm::Verdict::wait) return;
-          if (step.verdict == dsm::Verdict::refuse)
-            return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
-          if (step.verdict == dsm::Verdict::done) continue;
-          n.prot[me][b] = 0;
-          put_word(n, me, b, step.after);
-        }
+        if (const dsm::Verdict verdict = yield(n, me, p); verdict == dsm::Verdict::wait)
+          return;
+        else if (verdict == dsm::Verdict::refuse)
+          return emit(n, Step{kRefused, a, p}, "a page handed back is pinned");
         break;
       // kName. Where frames are counted it begins on SSD: the new owner does not know of it
       // (AddressCache::initial_tier)
@@ -1896,7 +1899,7 @@ class Coherence {
     emit(n, Step{kHandBack, a, p});
   }
 
-  /// Coherence::arm_owned of one page whose memory is allocated anew. x.later: blocks that it holds.
+  /// Coherence::arm_owned of one page whose memory is allocated anew.
   void arm_owned(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     const Byte p = page(instr(s, a).block), me = program_.workers[a].rank;
@@ -1907,14 +1910,13 @@ class Coherence {
     switch (x.stage) {
       case kClaimAll: {
         const auto b = Byte(first(p) + x.todo);
-        const dsm::BlockStep step = dsm::next(word(s, me, b), Event::arrive_blank);
-        if (step.verdict == dsm::Verdict::wait) return;
-        if (!without(tier_armed_unheld) || step.actions[0] != Action::end) {
-          put_word(n, me, b, step.claimed);
-          set_bits(y.later, 1u << b);
-        }
-        ++y.todo;
-        if (b == last(p)) y.stage = kLookWhere;
+        const bool unheld = without(tier_armed_unheld) &&
+                            dsm::next(word(s, me, b), Event::arrive_blank).actions[0] == Action::end;
+        if (unheld)
+          ++y.todo;
+        else if (claim_next(n, y, p, dsm::Way::all, Event::arrive_blank) == dsm::Claiming::wait)
+          return;
+        if (all_seen(y)) y.stage = kLookWhere;
         return emit(n, Step{kOwnClaim, a, b});
       }
       case kLookWhere:
@@ -1928,11 +1930,8 @@ class Coherence {
           y.stage = kMarkPage;
           return emit(n, Step{kOwnLook, a, p});
         }
-        for (const Byte b : of_page(p)) {
-          if (!(x.later & 1 << b)) continue;
-          give_back(n, me, b);
-        }
-        y.stage = y.todo = y.later = 0;
+        give_back_held(n, y);
+        y.stage = 0;
         y.sure = 1;
         return emit(n, Step{kOwnBusy, a, p});
       case kMarkPage:
@@ -1941,27 +1940,19 @@ class Coherence {
         y.cell = has_room(s, me);  // else its blocks come to rest: faults fill them
         for (const Byte b : of_page(p)) {
           if (y.cell) fill(n, me, b);
-          if (y.cell && !(x.later & 1 << b)) n.prot[me][b] = 2;  // only where they are not held
+          if (y.cell && !(x.held & 1 << b)) n.prot[me][b] = 2;  // only where they are not held
         }
         y.stage = kArm;
         return emit(n, acts(a, Action::mark_page));
-      default: {
-        if (x.later == 0) {
-          next_instr(n, a);
-          return emit(n, Step{kNothing, a, p});
-        }
-        const auto b = Byte(__builtin_ctz(x.later));
-        Block before = before_claim(s, me, b);
-        Block after = dsm::next(before, Event::arrive_blank).after;
-        if (!x.cell && after.pins == 0) after = dsm::next(after, Event::retire).after;
-        if (n.prot[me][b] != Byte(after.access)) {
-          n.prot[me][b] = Byte(after.access);
-          return emit(n, acts(a, Action::allow_write));
-        }
-        become(n, me, b, after);
-        clear_bits(y.later, 1u << b);
-        return emit(n, Step{kFinish, a, b});
-      }
+      default:
+        if (x.held == 0) return pass(s, a, kNothing, emit);
+        return open_next(
+            n, a, emit,
+            [&](Byte b) {
+              const Block after = dsm::next(before_claim(n, me, b), Event::arrive_blank).after;
+              return x.cell || after.pins != 0 ? after : dsm::next(after, Event::retire).after;
+            },
+            [&] { next_instr(n, a); });
     }
   }
 
@@ -2085,7 +2076,7 @@ class Coherence {
     };
     const auto over = [&] {
       const Do what = instr(s, a).what;
-      y.waking = y.whom = y.sub = y.todo = 0;
+      y.waking = y.whom = y.sub = y.value = 0;
       clear_bits(y.room, 3);
       if ((what == Do::own || what == Do::reclaim) && !without(tier_waits_again)) y.room = 1;
       if (what != Do::keep) return;
@@ -2096,14 +2087,13 @@ class Coherence {
       case kInWaiting:
         if (!admitted(s, a, emit)) return;
         return to(kInClaiming, kRoom);
-      case kInClaiming: {
+      case kInClaiming:
         if (without(tier_in_unclaimed)) {
-          y.todo = program_.blocks_per_page;
+          y.held = blocks_of(p);
           return to(kInMarking, kInClaim);
         }
-        if (claim_next(n, y, p, Event::page_in) == dsm::Verdict::wait) return;
-        return to(all_held(y) ? kInMarking : kInClaiming, kInClaim);
-      }
+        if (claim_next(n, y, p, dsm::Way::all, Event::page_in) == dsm::Claiming::wait) return;
+        return to(all_seen(y) ? kInMarking : kInClaiming, kInClaim);
       case kInMarking: {
         const gas::Location before = entry(s, p);
         if (before.busy) return to(kInGivingUp, kInNot);
@@ -2126,17 +2116,17 @@ class Coherence {
         put_entry(n, p, gas::end_page_in(entry(s, p)));
         return to(without(tier_dram_early) ? kInReading : kInSettling, kInEnd);
       case kInSettling: {
-        if (x.sub != 0 || !unused(s, me, p)) return settle(n, a, p, emit, over);
+        if (x.value != 0 || !unused(s, me, p)) return settle(n, a, p, emit, over);
         for (const Byte b : of_page(p)) fill(n, me, b);  // Coherence::settle_unused
         clear_bits(n.nothing, blocks_of(p));
-        give_back(n, me, p, x.todo);
+        give_back_held(n, y);
         over();
         return emit(n, Step{kGiveUp, a, p});
       }
       case kInUnmarking: unmark(n, p, entry(s, p).tier); return to(kInGivingUp, kInNot);
       default: {  // kInGivingUp
-        give_back_last(n, y, p);
-        if (y.todo == 0) over();
+        give_back(n, me, take_lowest(y.held));
+        if (y.held == 0) over();
         return emit(n, Step{kGiveUp, a, p});
       }
     }
@@ -2153,7 +2143,7 @@ class Coherence {
   }
 
   /// Pager::run, a page at a time. x.now: the page; x.told: its tier before; x.open: what becomes of it;
-  /// x.todo: blocks that it holds; x.later: those that are written.
+  /// x.later: blocks that are written.
   void keep_budget(const State& s, Byte a, auto&& emit) const {
     const Actor& x = s.actor[a];
     const Byte me = x.at, p = x.now;
@@ -2163,11 +2153,11 @@ class Coherence {
       y.stage = stage;
       emit(n, Step{kind, a, p});
     };
-    const auto idle = [&](std::uint16_t kind) {
+    const auto idle_now = [&] {
       y = Actor{};
       y.at = me;
-      emit(n, Step{kind, a, p});
     };
+    const auto idle = [&](std::uint16_t kind) { idle_now(), emit(n, Step{kind, a, p}); };
     const bool drops = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::drop,
                in_part = static_cast<gas::EvictionKind>(x.open) == gas::EvictionKind::spill_part;
     const auto punch = [&] {
@@ -2182,28 +2172,34 @@ class Coherence {
       case kGoing: {
         const auto b = Byte(first(p) + x.todo);
         const Block w = word(s, me, b);
-        if (in_part && !w.owned && without(part_unheld)) {
+        if (in_part && !w.owned && without(part_unheld))
           ++y.todo;
-        } else if (claim_next(n, y, p, Event::evict) != dsm::Verdict::proceed) {
-          give_back(n, me, p, x.todo);
-          y.todo = 0;
+        else if (claim_next(n, y, p, dsm::Way::try_all, Event::evict) == dsm::Claiming::give_back)
           return to(kUnmarkingIt, kStays);
-        } else if (!in_part || (w.owned && !w.saved)) {
+        else if (!in_part || (w.owned && !w.saved))
           set_bits(y.later, 1u << b);
-        }
-        return to(all_held(y) ? kProtecting : kGoing, kGoClaim);
+        y.sub = Byte(without(tier_unprotected) ? dsm::HeldState::shown : dsm::HeldState::show);
+        return to(all_seen(y) ? kOpening : kGoing, kGoClaim);
       }
-      case kProtecting:
-        for (Byte b = first(p); b <= last(p) && !without(tier_unprotected); ++b) n.prot[me][b] = 0;
-        return to(!drops ? kFinishing : without(tier_drop_unmarked) ? kUnmarkingIt : kDropping, kGoProtect);
-      case kDropping: punch(); return to(kFinishing, kPunch);
-      case kFinishing:
-        if (const auto b = Byte(first(p) + x.todo - 1);
-            !in_part || word(s, me, b).owned || !without(part_unheld))
-          become(n, me, b, Block{});
-        if (--y.todo != 0) return to(kFinishing, kGoBlock);
-        if (drops && without(tier_drop_unmarked)) return idle(kGoBlock);
-        return to(drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring, kGoBlock);
+      case kOpening:
+        return open_next(
+            n, a, emit, [](Byte) { return Block{}; },
+            [&] {
+              if (drops && without(tier_drop_unmarked)) return idle_now();
+              y.stage = drops ? kUnmarkingIt : in_part ? kWriting : kDeclaring;
+            },
+            [&] {
+              if (!drops || x.value == 2) return false;
+              if (without(tier_drop_unmarked) && x.value == 0) {
+                unmark(n, p, gas::Tier(x.told));
+                y.value = 1;
+              } else {
+                punch();
+                y.value = 2;
+              }
+              emit(n, Step{kPunch, a, p});
+              return true;
+            });
       case kDeclaring:
         put_entry(n, p, gas::begin_evict(entry(s, p)));
         return to(without(tier_unrecalled)        ? kAwaitingPuts
@@ -2238,7 +2234,6 @@ class Coherence {
       default: {  // kUnmarkingIt
         unmark(n, p, gas::Tier(x.told));
         if (without(drop_counted_twice) && drops) clear_bits(n.frames[me], blocks_of(p));
-        if (x.todo != 0) return to(kDropping, kGone);  // only where the mark goes away early
         return idle(kGone);
       }
     }

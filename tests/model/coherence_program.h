@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "dsm/protocol.h"
+
 namespace kasane::model {
 
 using Byte = std::uint8_t;
@@ -50,6 +52,7 @@ enum class Mutation : Byte {
   lock_unreleased, lock_marked_early, lock_mark_unended,
   ours_forgotten,
   held_finished_first, cached_after_read, recalled_after_write, drop_counted_twice,
+  put_counted_twice, put_over_own, held_kept,
 };
 
 enum class Do : Byte {
@@ -144,5 +147,58 @@ struct Program {
   std::array<Byte, 3> room{};  ///< of each rank, in blocks of M and T; 0: no limit
   Mutation without = Mutation::none;
 };
+
+/// next() with a rule taken out.
+inline dsm::BlockStep mutated(Mutation rule, dsm::BlockStep step, const dsm::BlockState& before,
+                              dsm::BlockEvent event) {
+  using enum Mutation;
+  using Action = dsm::Action;
+  using Block = dsm::BlockState;
+  using Event = dsm::BlockEvent;
+  const auto without = [rule](Mutation m) { return rule == m; };
+  const auto drop = [&](Action gone) {
+    std::array<Action, 4> kept{};
+    std::size_t k = 0;
+    for (Action act : step.actions)
+      if (act != gone && act != Action::end) kept[k++] = act;
+    step.actions = kept;
+  };
+  if (without(r3_no_protect) && event == Event::release) drop(Action::protect_read);
+  if (without(open_unsent_twin) && event == Event::release_open && before.twin)
+    step.actions = {Action::diff_put};
+  if (without(open_unrefreshed) && event == Event::acquire_open) drop(Action::refresh);
+  if (without(r7_no_discard) && event == Event::discard) drop(Action::restore_bytes);
+  if (before.whole && !before.busy) {
+    if (without(whole_diffed) && event == Event::release && before.pins == 0)
+      step.actions[1] = Action::diff_put;
+    if (without(whole_dropped) && event == Event::acquire)
+      step.after = Block{}, step.actions = {Action::protect_none};
+    if (without(whole_left) && event == Event::acquire) drop(Action::find);
+    if (without(whole_freed_later) && event == Event::discard) step = {};
+    if (without(whole_sent_live) && event == Event::release && before.pins != 0)
+      step.after.twin = false, step.after.access = mem::Access::read;
+    if (without(whole_stays) && step.actions[0] == Action::put_all_live)
+      step.after.twin = false, step.after.whole = true;
+  }
+  if (without(part_saved_stays) && before.saved && event == Event::store) step.after.saved = true;
+  if (without(r5_own_store_unseen) && before.access == mem::Access::read) drop(Action::mark_page);
+  if (without(tier_rest_unseen) && before.owned && before.access == mem::Access::none)
+    drop(Action::mark_page);
+  if (without(blank_unprotected) && event == Event::blank) drop(Action::protect_none);
+  if (without(r8_no_protect) && event == Event::yield) drop(Action::protect_none);
+  Block lighter = before;  // than it is: what its pins or its changes hinder is done
+  if ((without(blank_pinned) && event == Event::blank) || (without(tier_pinned) && event == Event::evict) ||
+      (without(r8_move_pinned) && event == Event::yield && before.owned))
+    lighter.pins = 0;
+  if (without(tier_dirty) && event == Event::evict) lighter.twin = lighter.whole = false;
+  if (lighter == before || before.busy) return step;
+  step = dsm::next(lighter, event);
+  if (event == Event::blank) {
+    step.after.pins = before.pins;
+    step.after.access = before.access;
+    drop(Action::protect_none);
+  }
+  return step;
+}
 
 }  // namespace kasane::model

@@ -53,6 +53,12 @@ Named message_passing() {
             {0, {cross(0), load(0, 0), store(0, 1, 2), set(1)}}}}};
 }
 
+// Two bytes of a block, which arrive one by one.
+Named both_cells_sent() {
+  return {"two bytes sent together",
+          {{{1, {store(0, 0, 1), store(0, 1, 2), set(0)}}, {0, {cross(0), load(0, 0), load(0, 1)}}}}};
+}
+
 // Both ends cache the block of a third rank; the reader has an old copy.
 Named third_owner() {
   return {"message passing, third rank owns",
@@ -370,6 +376,16 @@ Named page_to_and_fro() {
           2};
   n.program.blocks_per_page = 2;
   return n;
+}
+
+// A page is handed to a rank that has a pinned twin of it, and stores while another of its workers releases.
+Named handed_over_a_pinned_twin() {
+  return {"a page in DRAM is handed to a rank with a pinned twin",
+          {{{0, {see(1), hand_back(0, 1), set(0), cross(2), load(0, 1)}},
+            {1,
+             {pin_write(0), store(0, 0, 1), discard(0, 1), set(1), cross(0), poke(0, 1, 2), poke(0, 1, 3),
+              unpin(0), set(2), load(0, 1)}},
+            {1, {release()}}}}};
 }
 
 // ---- which ranks have a copy, and which get notices ------------------------------------------------------
@@ -1290,6 +1306,8 @@ std::vector<Named> programs() {
           stored_moved_and_put(),
           moved_beside_a_copy(),
           message_passing(),
+          both_cells_sent(),
+          handed_over_a_pinned_twin(),
           third_owner(),
           false_sharing(),
           two_workers(),
@@ -1711,6 +1729,9 @@ std::vector<Mutant<Named, Mutation>> mutants() {
       {"cached_after_read", cached_after_read, acquire_while_fetching()},
       {"recalled_after_write", recalled_after_write, evicted_under_puts()},
       {"drop_counted_twice", drop_counted_twice, copies_dropped()},
+      {"put_counted_twice", put_counted_twice, both_cells_sent()},
+      {"held_kept", held_kept, evicted_page_of_two(), Verdict::deadlock},
+      {"put_over_own", put_over_own, handed_over_a_pinned_twin()},
       {"frame_not_stood", tier_get_not_stood, kept(frame_put_and_load(), {1})},
       {"frame_read_asleep", tier_read_asleep, kept(frame_put_and_load(), {1})},
       {"frame_put_asleep", tier_put_asleep, kept(frame_put_and_load(), {1})},
