@@ -12,6 +12,7 @@
 #include <kasane/kasane.hpp>
 #include <vector>
 
+#include "runtime/process/shared_process.h"
 #include "runtime/rank/hidden.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
@@ -66,9 +67,12 @@ void await_all(const std::vector<pid_t>& of_runtime) {
     std::uint64_t roots = runtime.roots();
     if (raw(runtime.rank()) == 0) runtime.run_root(await_threads, &roots);
     // Callers of the pool (ult/outside_callers.h) may have come and gone.
+    SharedProcess* const shared = SharedProcess::current();
+    BoundThreads* const bound = shared != nullptr ? shared->threads() : nullptr;
+    const bool alone = bound == nullptr || bound->running_anywhere() == 1;  // this one
     const auto programs = std::ranges::count_if(
         os_threads(), [&](pid_t thread) { return !std::ranges::binary_search(of_runtime, thread); });
-    if (programs <= static_cast<std::ptrdiff_t>(runtime.pool().outside_callers())) return;
+    if (alone && programs <= static_cast<std::ptrdiff_t>(runtime.pool().outside_callers())) return;
     ::usleep(kLookAgainNs / 1000);
   }
 }
@@ -78,9 +82,10 @@ void await_all(const std::vector<pid_t>& of_runtime) {
 }
 
 /// Returns on OS threads that are not ours.
-void end_own_thread() {
+void end_own_thread(void* value) {
   if (process().rank == kNoRank || phase() != diagnostics::Phase::running) return;
   if (ult::Pool::self() != kNoSlot) ult::Pool::end_by_unwinding("pthread_exit");
+  if (BoundThreads::here() != nullptr) BoundThreads::exit(value);
   if (g_main_thread == ::gettid()) end_main_thread();
 }
 
@@ -101,14 +106,14 @@ int run_program(ProgramMain main, int argc, char** argv, char** environment) {
 }  // namespace kasane::runtime
 
 extern "C" [[gnu::visibility("default")]] void pthread_exit(void* value) {
-  kasane::runtime::end_own_thread();
+  kasane::runtime::end_own_thread(value);
   static constinit kasane::runtime::Hidden<void (*)(void*)> libcs("pthread_exit");
   libcs.get()(value);
   __builtin_unreachable();
 }
 
 extern "C" [[gnu::visibility("default")]] void thrd_exit(int value) {
-  kasane::runtime::end_own_thread();
+  kasane::runtime::end_own_thread(reinterpret_cast<void*>(static_cast<std::intptr_t>(value)));
   static constinit kasane::runtime::Hidden<void (*)(int)> libcs("thrd_exit");
   libcs.get()(value);
   __builtin_unreachable();

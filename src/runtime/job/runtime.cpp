@@ -324,7 +324,7 @@ Result<void> Runtime::Job::build(comm::Job job, std::byte* space_base, std::vect
   collectives.emplace(*transport, *start_waiter);
   transport->set_handler(gas::kStopHandler, &Job::on_stop, this);
   if (ranks > 1 && !options.main_in_every_rank) {
-    shared_process.emplace(*transport);
+    shared_process.emplace(*transport, options.threads_spread);
     if (raw(rank) == 0) note_stream_formats();  // main's, which tells the others
   }
   KASANE_TRY(build_engine());
@@ -771,6 +771,9 @@ const char* Runtime::Job::serve_fault(std::uint64_t offset, mem::Access wanted, 
   // Nothing else lies below main's stack for gigabytes; small offsets are other mistakes.
   if (main_stack_low != nullptr && offset < segments.main_offset && offset >= segments.main_offset / 2)
     return "stack overflow of main; give it more with kasane run --main-stack SIZE, or KASANE_MAIN_STACK";
+  if (segments.in_bound_stacks(offset))
+    return "stack overflow of an OS thread, or a wild pointer; give threads more with ulimit -s, or "
+           "pthread_attr_setstacksize";
   return segments.in_stacks(offset, ranks)
              ? "a stack that is not in use: a large local variable overflowed this thread's stack (raise "
                "--stack, KASANE_STACK), or a wild pointer"
@@ -931,7 +934,9 @@ bool Runtime::Job::join_workers() {
   others_ended = workers_left.load() == own;
   count(job_counters->own()[0].ns_workers, workers * (now_ns() - workers_begin_ns));
   // A call that another OS thread makes may name memory of the space.
-  const bool all = !beside_threads && workers_left.load() == 0 && !pool->calls_outside();
+  const BoundThreads* const bound = shared_process ? shared_process->threads() : nullptr;
+  const bool all = !beside_threads && workers_left.load() == 0 && !pool->calls_outside() &&
+                   (bound == nullptr || bound->running() == 0);
   for (auto& thread : worker_threads) all ? thread.join() : thread.detach();
   worker_threads.clear();
   return all;

@@ -6,21 +6,32 @@
 // sanitizer builds, which have their own pthread_create.
 //
 // Thread safety: as pthread_create().
+#include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <threads.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/call_selector.h"
 #include "runtime/process/own_descriptors.h"
+#include "runtime/process/pthread_keys.h"
+#include "runtime/process/shared_process.h"
 #include "runtime/rank/hidden.h"
+#include "runtime/rank/own_code.h"
 #include "traps/alt_stack.h"
 #include "traps/caught_calls.h"
 #include "ult/pool.h"
 
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
+
+using kasane::runtime::BoundEvent;
+using kasane::runtime::BoundThreads;
+using kasane::runtime::Deadline;
 
 namespace {
 
@@ -29,6 +40,12 @@ struct Begin {
   void* argument;
   bool allocates_globally, caught, of_runtime;
 };
+
+/// Made before the thread-locals of the program.
+struct Keys {
+  ~Keys() { kasane::runtime::run_destructors_of_keys(); }
+};
+thread_local std::optional<Keys> t_keys;
 
 void* begin(void* p) {
   const Begin begin = *static_cast<Begin*>(p);
@@ -39,9 +56,26 @@ void* begin(void* p) {
   const auto alternate = kasane::traps::AltStack::create();
   if (begin.allocates_globally) kasane::ult::Pool::enter_program();
   if (!begin.caught) return begin.function(begin.argument);
+  t_keys.emplace();
   const kasane::traps::ProgramThread here;
   kasane::set_calls(kasane::Calls::caught);
   return begin.function(begin.argument);
+}
+
+/// Threads of the program, and those that libstdc++ makes for it. Those of other libraries stay.
+bool is_of_program(const void* caller) noexcept {
+  Dl_info object{};
+  if (kasane::runtime::is_code_of_executable(caller) || kasane::runtime::is_code_of_runtime(caller))
+    return true;
+  return ::dladdr(caller, &object) != 0 && object.dli_fname != nullptr &&
+         std::strstr(object.dli_fname, "/libstdc++.") != nullptr;
+}
+
+/// Null: threads stay here, and those of the runtime do.
+BoundThreads* spreading() noexcept {
+  if (kasane::runtime::runs_runtime()) return nullptr;
+  kasane::runtime::SharedProcess* const shared = kasane::runtime::SharedProcess::current();
+  return shared != nullptr ? shared->threads() : nullptr;
 }
 
 }  // namespace
@@ -55,6 +89,9 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
   const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() == kasane::Calls::caught;
   const bool of_runtime = kasane::runtime::runs_runtime();
   if (!globally && !caught && !of_runtime) return libcs.get()(thread, attributes, function, argument);
+  if (is_of_program(__builtin_return_address(0)))
+    if (BoundThreads* const threads = spreading(); threads != nullptr)
+      return threads->create(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;
   *begins = {function, argument, globally, caught, of_runtime};
@@ -81,6 +118,11 @@ void* begin_c(void* p) {
 /// C11's, which libc binds within itself to another function. A thrd_t is a pthread_t.
 extern "C" [[gnu::visibility("default")]] int thrd_create(thrd_t* thread, thrd_start_t function,
                                                           void* argument) {
+  // Its int is the lower half of what join_c() takes from a function of Pthreads.
+  if (BoundThreads* const threads = kasane::ult::Pool::in_program() ? spreading() : nullptr)
+    return threads->create(thread, nullptr, std::bit_cast<void* (*)(void*)>(function), argument) == 0
+               ? thrd_success
+               : thrd_error;
   auto* const begins = static_cast<BeginC*>(std::malloc(sizeof(BeginC)));
   if (begins == nullptr) return thrd_nomem;
   *begins = {function, argument};
@@ -88,6 +130,83 @@ extern "C" [[gnu::visibility("default")]] int thrd_create(thrd_t* thread, thrd_s
   if (error == 0) return thrd_success;
   std::free(begins);
   return error == ENOMEM ? thrd_nomem : thrd_error;
+}
+
+// ---- of a thread that may be on another rank --------------------------------------------------------------
+
+namespace {
+
+std::optional<int> join_until(BoundThreads& threads, pthread_t thread, void** value, clockid_t clock,
+                              const timespec* time) {
+  const Deadline deadline{clock, *time};
+  return threads.join(thread, value, BoundEvent::join, &deadline);
+}
+
+/// C11's result of a thread, which Pthreads passes as a pointer.
+std::optional<int> join_c(BoundThreads& threads, thrd_t thread, int* result) {
+  void* value = nullptr;
+  const std::optional<int> error = threads.join(thread, &value, BoundEvent::join, nullptr);
+  if (error == 0 && result != nullptr) *result = static_cast<int>(reinterpret_cast<std::intptr_t>(value));
+  return error ? std::optional(*error == 0 ? thrd_success : thrd_error) : std::nullopt;
+}
+
+std::optional<int> detach_c(BoundThreads& threads, thrd_t thread) {
+  const std::optional<int> error = threads.detach(thread);
+  return error ? std::optional(*error == 0 ? thrd_success : thrd_error) : std::nullopt;
+}
+
+}  // namespace
+
+/// Defines libc's function `name`, but for threads of BoundThreads: `ours`, of `threads`, answers for them.
+#define KASANE_OF_THREAD(name, parameters, arguments, ours)                             \
+  extern "C" [[gnu::visibility("default")]] int kasane_of_##name parameters asm(#name); \
+  int kasane_of_##name parameters {                                                     \
+    if (BoundThreads* const threads = spreading(); threads != nullptr) {                \
+      if (const std::optional<int> answer = ours) return *answer;                       \
+    }                                                                                   \
+    static constinit kasane::runtime::Hidden<int(*) parameters> libcs(#name);           \
+    return libcs.get() arguments;                                                       \
+  }
+
+using Time_ = const timespec;
+KASANE_OF_THREAD(pthread_join, (pthread_t t, void** v), (t, v),
+                 threads->join(t, v, BoundEvent::join, nullptr))
+KASANE_OF_THREAD(pthread_tryjoin_np, (pthread_t t, void** v), (t, v),
+                 threads->join(t, v, BoundEvent::try_join, nullptr))
+KASANE_OF_THREAD(pthread_timedjoin_np, (pthread_t t, void** v, Time_* until), (t, v, until),
+                 join_until(*threads, t, v, CLOCK_REALTIME, until))
+KASANE_OF_THREAD(pthread_clockjoin_np, (pthread_t t, void** v, clockid_t c, Time_* until), (t, v, c, until),
+                 join_until(*threads, t, v, c, until))
+KASANE_OF_THREAD(pthread_detach, (pthread_t t), (t), threads->detach(t))
+KASANE_OF_THREAD(pthread_kill, (pthread_t t, int s), (t, s), threads->signal(t, s, nullptr))
+KASANE_OF_THREAD(pthread_sigqueue, (pthread_t t, int s, const sigval v), (t, s, v), threads->signal(t, s, &v))
+KASANE_OF_THREAD(thrd_join, (thrd_t t, int* v), (t, v), join_c(*threads, t, v))
+KASANE_OF_THREAD(thrd_detach, (thrd_t t), (t), detach_c(*threads, t))
+
+// What libc would look for in memory of another rank.
+#define KASANE_OF_THREAD_HERE(name, parameters, arguments) \
+  KASANE_OF_THREAD(name, parameters, arguments, threads->refuse(t, #name, true))
+
+KASANE_OF_THREAD(pthread_cancel, (pthread_t t), (t), threads->refuse(t, "pthread_cancel", false))
+KASANE_OF_THREAD_HERE(pthread_setname_np, (pthread_t t, const char* n), (t, n))
+KASANE_OF_THREAD_HERE(pthread_getname_np, (pthread_t t, char* n, std::size_t b), (t, n, b))
+KASANE_OF_THREAD_HERE(pthread_setaffinity_np, (pthread_t t, std::size_t b, const cpu_set_t* s), (t, b, s))
+KASANE_OF_THREAD_HERE(pthread_getaffinity_np, (pthread_t t, std::size_t b, cpu_set_t* s), (t, b, s))
+KASANE_OF_THREAD_HERE(pthread_setschedparam, (pthread_t t, int p, const sched_param* s), (t, p, s))
+KASANE_OF_THREAD_HERE(pthread_getschedparam, (pthread_t t, int* p, sched_param* s), (t, p, s))
+KASANE_OF_THREAD_HERE(pthread_setschedprio, (pthread_t t, int p), (t, p))
+KASANE_OF_THREAD_HERE(pthread_getcpuclockid, (pthread_t t, clockid_t* c), (t, c))
+
+/// Where a thread asks for its own stack, that is the one in the space.
+extern "C" [[gnu::visibility("default")]] int pthread_getattr_np(pthread_t thread,
+                                                                 pthread_attr_t* attributes) noexcept {
+  static constinit kasane::runtime::Hidden<int (*)(pthread_t, pthread_attr_t*)> libcs("pthread_getattr_np");
+  const int error = libcs.get()(thread, attributes);
+  if (error != 0 || BoundThreads::here() == nullptr || thread != ::pthread_self()) return error;
+  void* low = nullptr;
+  std::size_t bytes = 0;
+  BoundThreads::stack_here(low, bytes);
+  return ::pthread_attr_setstack(attributes, low, bytes);
 }
 
 #endif

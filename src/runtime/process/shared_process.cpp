@@ -13,8 +13,10 @@ namespace {
 constinit std::atomic<SharedProcess*> g_shared_process{nullptr};
 }  // namespace
 
-SharedProcess::SharedProcess(comm::Transport& transport)
-    : signal_actions_(transport), process_calls_(transport), random_numbers_(transport), pid_(::getpid()) {}
+SharedProcess::SharedProcess(comm::Transport& transport, bool spread)
+    : signal_actions_(transport), process_calls_(transport), random_numbers_(transport), pid_(::getpid()) {
+  if (spread) threads_.emplace(transport);
+}
 
 SharedProcess* SharedProcess::current() noexcept {
   SharedProcess* const shared = g_shared_process.load(std::memory_order_acquire);  // acquire: its contents
@@ -22,6 +24,7 @@ SharedProcess* SharedProcess::current() noexcept {
 }
 void SharedProcess::begin(ThreadContexts& contexts) noexcept {
   contexts_ = &contexts;
+  if (threads_) threads_->begin(contexts);
   g_shared_process.store(this);
   tell_actions_by([](int signal, const struct sigaction& action) noexcept {
     if (SharedProcess* const shared = current()) shared->tell_signal_action(signal, action);

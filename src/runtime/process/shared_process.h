@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What calls of the program change for its process on all ranks: the actions of signals (signal_actions.h),
-// libc's state (process_calls.h) and its random numbers (random_numbers.h). A job of several ranks whose main
-// is rank 0's has one a rank.
+// libc's state (process_calls.h) and its random numbers (random_numbers.h); and its threads
+// (bound_threads.h). A job of several ranks whose main is rank 0's has one a rank.
 //
 // Thread safety: begin() and end() by the thread that builds and ends the job, serve() by the service thread;
 // the rest from any thread.
@@ -12,8 +12,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "comm/transport.h"
+#include "runtime/process/bound_threads.h"
 #include "runtime/process/process_calls.h"
 #include "runtime/process/random_numbers.h"
 #include "runtime/process/signal_actions.h"
@@ -23,7 +25,8 @@ namespace kasane::runtime {
 
 class SharedProcess {
  public:
-  explicit SharedProcess(comm::Transport&);
+  /// spread: the program's OS threads go to all ranks.
+  SharedProcess(comm::Transport&, bool spread);
   ~SharedProcess() { end(); }
   SharedProcess(const SharedProcess&) = delete;
   SharedProcess& operator=(const SharedProcess&) = delete;
@@ -42,12 +45,15 @@ class SharedProcess {
   std::uint64_t draw(const RandomCall&) noexcept;
 
   /// True if there was something to do.
-  bool serve() { return process_calls_.serve(); }
+  bool serve() { return process_calls_.serve() | (threads_ && threads_->serve()); }
+  /// Null: they stay on their creator's rank.
+  [[nodiscard]] BoundThreads* threads() noexcept { return threads_ ? &*threads_ : nullptr; }
 
  private:
   SignalActions signal_actions_;
   ProcessCalls process_calls_;
   RandomNumbers random_numbers_;
+  std::optional<BoundThreads> threads_;
   ThreadContexts* contexts_ = nullptr;
   pid_t pid_;
 };

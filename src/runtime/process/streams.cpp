@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/language/held_mutexes.h"
+#include "runtime/process/bound_threads.h"
 #include "runtime/process/stream_ranks.h"
 #include "runtime/rank/crash_text.h"
 #include "runtime/rank/hidden.h"
@@ -112,6 +113,7 @@ bool go_to_stream(const CallElsewhere& call) noexcept {
     check_open(call);
     return true;
   }
+  if (BoundThreads::here() != nullptr && in_space(__builtin_frame_address(0))) return false;
   const Runtime* const runtime = Runtime::current();
   if (runtime != nullptr && runtime->at_main() && ult::Pool::in_program()) return false;
   if (call.stream != stdin && ult::Pool::in_program()) refuse_here(call);
@@ -125,15 +127,17 @@ void call_for_main(const CallElsewhere& call, void (*function)(void*), void* arg
     void* argument;
     int error;
   } trip{call, function, argument, 0};
-  Runtime::current()->run_root(
-      [](void* p) {
-        auto& t = *static_cast<Trip*>(p);
-        ult::Pool::go_to(t.call.rank);
-        check_open(t.call);
-        t.function(t.argument);
-        t.error = errno;
-      },
-      &trip);
+  const auto make_call = [](void* p) {
+    auto& t = *static_cast<Trip*>(p);
+    if (ult::Pool::self() != kNoSlot) ult::Pool::go_to(t.call.rank);
+    check_open(t.call);
+    t.function(t.argument);
+    t.error = errno;
+  };
+  if (BoundThreads::here() != nullptr)
+    BoundThreads::call_at(call.rank, make_call, &trip);
+  else
+    Runtime::current()->run_root(make_call, &trip);
   errno = trip.error;
 }
 

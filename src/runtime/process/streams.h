@@ -68,9 +68,10 @@ struct CallElsewhere {
   const char* name;
   const std::FILE* stream = nullptr;  ///< null: not a stream of stdio
 };
-/// True: the caller is at the rank now, or has to make the call here. False: the caller is main.
+/// True: the caller is at the rank now, or has to make the call here. False: the caller is main or a bound
+/// thread.
 [[nodiscard, gnu::cold, gnu::noinline]] bool go_to_stream(const CallElsewhere&) noexcept;
-/// From main: function(argument) on a thread at the rank. errno is the function's.
+/// From those: function(argument) on a thread at the rank. errno is the function's.
 [[gnu::cold, gnu::noinline]] void call_for_main(const CallElsewhere&, void (*function)(void*),
                                                 void* argument);
 

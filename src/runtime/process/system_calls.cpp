@@ -26,6 +26,7 @@
 #include "base/raw_call.h"
 #include "comm/bootstrap/signals_for_main.h"
 #include "runtime/language/held_mutexes.h"
+#include "runtime/process/bound_threads.h"
 #include "runtime/process/call_table.h"
 #include "runtime/process/output.h"
 #include "runtime/process/own_descriptors.h"
@@ -642,7 +643,7 @@ void end_before_exec(CallMemory& memory, const CaughtCall& call) noexcept {
   return Carried(*memory, call, *entry).carry_out();
 }
 
-/// The call at another rank: a thread goes there, and stays; main has a thread make it.
+/// The call at another rank: a thread goes there, and stays; main and bound threads have a thread make it.
 long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
   if (ult::Pool::self() != kNoSlot) {
     if (!ult::Pool::may_switch()) return -EBADF;  // in a handler of a signal
@@ -650,7 +651,8 @@ long carry_out_at(Rank opener, const CaughtCall& call) noexcept {
     ult::Pool::go_to(opener);
     return carry_out_here(call);
   }
-  if (!Runtime::current()->at_main()) {
+  if (!Runtime::current()->at_main() &&
+      (BoundThreads::here() == nullptr || !in_space(__builtin_frame_address(0)))) {
     // Loops that close all that may be open make no use of it.
     if (call.number != SYS_close && call.number != SYS_fcntl) say_that_threads_stay(opener);
     return -EBADF;

@@ -73,6 +73,7 @@ struct Runtime::Layers : CallMemory {
   std::uint64_t clock_offset_ns = 0;  ///< the job's clock minus now_ns()
 
   std::atomic<bool> running{false};
+  std::atomic<std::uint64_t> bound_stacks_used{0};  ///< bytes of this rank's share
   std::atomic<bool> threads_remain{false};  ///< detached threads still run and use this object
   /// the network is closed: memory of other ranks cannot be reached any more
   std::atomic<bool> network_closed{false};

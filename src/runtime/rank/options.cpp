@@ -79,6 +79,10 @@ void add_threads(OptionTable& table, Options& o) {
             "Print where each worker runs and where its rank's memory comes from, as the kernel says.")
       .choice("--main", "KASANE_MAIN", o.main_in_every_rank, "first", "all",
               "Which ranks run the program's main: the first, or all (MPI style).")
+      .choice(
+          "--threads", "KASANE_THREADS", o.threads_spread, "here", "spread",
+          "Where the program's OS threads run (std::thread, pthread_create): on the rank of their creator, "
+          "or spread over the ranks.")
       .flag("--tag-output", "KASANE_TAG_OUTPUT", o.tag_output, "Put the rank before every line of output.");
 }
 

@@ -48,6 +48,7 @@ struct Options {
   std::uint64_t slots = 0;               ///< stacks a rank; 0: 65536, or what an eighth of the space holds
   std::uint64_t main_stack_bytes = 8 << 20;
   bool main_in_every_rank = false;
+  bool threads_spread = false;  ///< the program's OS threads go to all ranks (process/bound_threads.h)
   bool new_in_space = true;
   bool globals_shared = true;  ///< the program's variables are global memory (start/program_image.h)
   /// libraries whose variables are, too, "LIB,LIB…" (start/program_libraries.h)

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/rank/own_code.h"
 
+#include <link.h>
+
 #include <cstdint>
 
 // Where this library's code lies.
@@ -11,6 +13,24 @@ namespace kasane::runtime {
 bool is_code_of_runtime(const void* code) noexcept {
   return reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(&__ehdr_start) <
          static_cast<std::uintptr_t>(&etext - &__ehdr_start);
+}
+
+bool is_code_of_executable(const void* code) noexcept {
+  struct Search {
+    std::uintptr_t code;
+    bool found;
+  } search{reinterpret_cast<std::uintptr_t>(code), false};
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* object, std::size_t, void* p) {  // the executable is the first
+        auto& s = *static_cast<Search*>(p);
+        for (int i = 0; i < object->dlpi_phnum; ++i) {
+          const auto& part = object->dlpi_phdr[i];
+          s.found |= part.p_type == PT_LOAD && s.code - object->dlpi_addr - part.p_vaddr < part.p_memsz;
+        }
+        return 1;
+      },
+      &search);
+  return search.found;
 }
 
 }  // namespace kasane::runtime

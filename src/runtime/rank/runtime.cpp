@@ -68,6 +68,20 @@ bool Runtime::one_host() const noexcept {
 }
 std::uint32_t Runtime::workers() const noexcept { return layers_->workers; }
 const Options& Runtime::options() const noexcept { return layers_->options; }
+std::byte* Runtime::make_stack(std::size_t bytes) {
+  auto& s = *layers_;
+  const ult::RuntimeSection section;
+  // The lowest page stays without an owner: an overflow is an access to it.
+  const std::uint64_t at = s.bound_stacks_used.fetch_add(mem::kPageBytes + bytes);
+  if (at + mem::kPageBytes + bytes > s.segments.bound_bytes) return nullptr;
+  auto& context = s.contexts->here();
+  const std::uint64_t offset = s.segments.bound_offset(s.rank) + at + mem::kPageBytes;
+  for (const PageId page : s.directory->pages().in(offset, bytes))
+    if (!s.coherence->mover.assign(context.io, page, s.rank)) return nullptr;
+  s.coherence->moves.arm_owned(context.io, offset, bytes);
+  return s.space->v(offset);
+}
+
 std::uint64_t Runtime::clock_ns() const noexcept { return now_ns() + layers_->clock_offset_ns; }
 bool Runtime::contains(const void* p) const noexcept { return layers_->space->contains(p); }
 const OneRankVariables& Runtime::one_rank_variables() const noexcept { return layers_->own_variables; }

@@ -133,6 +133,10 @@ class Runtime {
   /// For memory that takes the place of p, from allocate(): at the same rank, of the same NUMA nodes.
   [[nodiscard]] Placement placement_like(const void* p) const noexcept;
 
+  /// A stack for an OS thread of the program on this rank, a multiple of 64 KiB. Its memory stays here and in
+  /// DRAM, as main's: the runtime itself runs there. Null: none is left. It is not given back.
+  std::byte* make_stack(std::size_t bytes);
+
   /// The job's clock (ult::Pool::clock_ns).
   [[nodiscard]] std::uint64_t clock_ns() const noexcept;
 

@@ -3,6 +3,7 @@
 //
 //   0            nothing: small offsets from the base are wild pointers
 //   1/64         main's stack (rank 0)          grows down; what lies below it is not allocated
+//   …            stacks of bound threads (process/bound_threads.h), in equal shares a rank
 //   … 1/8        the first thread's stack, of main's size: it ends where the first of the stacks ends
 //   1/8          stacks, ranks × --slots × --stack
 //   1/4          heap in pages of 4 KiB     each heap in equal shares a rank
@@ -27,6 +28,7 @@ namespace kasane::runtime {
 struct Segments {
   std::uint64_t main_offset = 0, main_bytes = 0;
   std::uint64_t stacks_offset = 0, stack_bytes = 0, stacks_per_rank = 0;
+  std::uint64_t bound_bytes = 0;        ///< a rank's share of the stacks of bound threads
   std::uint64_t first_stack_bytes = 0;  ///< of StackId 0, the first thread's: at least stack_bytes
   struct Heap {
     std::uint64_t offset = 0, bytes = 0, page_bytes = 0;
@@ -59,6 +61,12 @@ struct Segments {
   }
   [[nodiscard]] bool in_stacks(std::uint64_t offset, std::uint32_t ranks) const noexcept {
     return offset - all_stacks_offset() < all_stacks_bytes(ranks);
+  }
+  [[nodiscard]] std::uint64_t bound_offset(Rank rank) const noexcept {
+    return main_offset + main_bytes + raw(rank) * bound_bytes;
+  }
+  [[nodiscard]] bool in_bound_stacks(std::uint64_t offset) const noexcept {
+    return offset >= main_offset + main_bytes && offset < all_stacks_offset();
   }
   /// Of an offset in the stacks.
   [[nodiscard]] StackId stack_at(std::uint64_t offset) const noexcept {
@@ -107,6 +115,7 @@ struct Segments {
     s.stacks_offset = page_up(space_bytes / 8);
     s.first_stack_bytes =
         std::max(stack_bytes, std::min(s.main_bytes, s.stacks_offset - s.main_offset - s.main_bytes));
+    s.bound_bytes = (s.all_stacks_offset() - s.main_offset - s.main_bytes) / (ranks * page) * page;
     const std::uint64_t room = space_bytes / 8 / (ranks * stack_bytes);
     s.stacks_per_rank = slots != 0 ? slots : std::min<std::uint64_t>(room, 65536);
     if (s.stacks_per_rank == 0 || s.stacks_per_rank > room) {

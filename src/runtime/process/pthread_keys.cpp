@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of Pthreads and of C11 (tss_t): those that the executable makes are Kasane's (ult/locals.h), so a
-// thread finds its value wherever it runs, and every rank knows the key. There are kLocalKeys a job, which
-// are not made free again. Main and OS threads have values of their own, without destructors. Keys that
-// libraries make are libc's, hence a worker's. A sanitizer has its own.
+// thread finds its value wherever it runs, and every rank knows the key. There are kLocalKeys a job, and with
+// --threads spread, and on one rank, kThreadKeys more, which only main and OS threads can use: what a thread
+// has for one lies in private memory. None is made free again. Destructors run at the end of user-level
+// threads and of OS threads. Keys that libraries make are libc's, hence a worker's. A sanitizer has its own.
 //
 // Thread safety: as the functions that are replaced.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <threads.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <utility>
 
+#include "runtime/process/pthread_keys.h"
+#include "runtime/process/shared_process.h"
 #include "runtime/rank/hidden.h"
+#include "runtime/rank/own_code.h"
 #include "runtime/rank/process_state.h"
 #include "runtime/rank/runtime.h"
 #include "runtime/rank/warn.h"
@@ -37,30 +43,35 @@ using Destructor = void (*)(void*);
 /// libc's keys are less than PTHREAD_KEYS_MAX.
 constexpr pthread_key_t kFirst = 0x4b000000;
 
-bool is_ours(pthread_key_t key) noexcept { return key - kFirst < kLocalKeys; }
+constexpr std::uint32_t kMostKeys = kLocalKeys + kThreadKeys;
 
-bool is_of_executable(const void* code) noexcept {
-  struct Search {
-    std::uintptr_t code;
-    bool found;
-  } search{reinterpret_cast<std::uintptr_t>(code), false};
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* p) {  // the executable is the first
-        auto& s = *static_cast<Search*>(p);
-        for (int i = 0; i < object->dlpi_phnum; ++i) {
-          const auto& part = object->dlpi_phdr[i];
-          s.found |= part.p_type == PT_LOAD && s.code - object->dlpi_addr - part.p_vaddr < part.p_memsz;
-        }
-        return 1;
-      },
-      &search);
-  return search.found;
+bool is_ours(pthread_key_t key) noexcept { return key - kFirst < kMostKeys; }
+bool is_of_os_threads(pthread_key_t key) noexcept { return key - kFirst >= kLocalKeys; }
+
+constinit std::array<std::atomic<Destructor>, kThreadKeys> g_destructors{};
+
+/// Of main and of OS threads, which do not move. In private memory: fault handlers do not look at them.
+struct Values {
+  void** at = nullptr;
+  std::uint32_t count = 0;
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local Values t_values{};
+
+[[gnu::noinline]] void* value_of_os_thread(pthread_key_t key) noexcept {
+  return key - kFirst < t_values.count ? t_values.at[key - kFirst] : nullptr;
 }
-
-/// Of main and of OS threads, which do not move.
-[[gnu::noinline]] void*& value_of_os_thread(pthread_key_t key) noexcept {
-  [[gnu::tls_model("initial-exec")]] static constinit thread_local std::array<void*, kLocalKeys> values{};
-  return values[key - kFirst];
+[[gnu::noinline]] int set_value_of_os_thread(pthread_key_t key, void* value) noexcept {
+  const std::uint32_t index = key - kFirst;
+  if (index >= t_values.count) {
+    const ult::RuntimeSection section;
+    const std::uint32_t count = std::max(2 * t_values.count, index + 1);
+    auto** const at = static_cast<void**>(std::realloc(t_values.at, count * sizeof(void*)));
+    if (at == nullptr) return ENOMEM;
+    std::fill(at + t_values.count, at + count, nullptr);
+    t_values = {at, count};
+  }
+  t_values.at[index] = value;
+  return 0;
 }
 
 int refuse(const char* why) noexcept {
@@ -97,13 +108,30 @@ void warn_of_pool_resource(const void* caller, std::uint32_t ranks) noexcept {
   warn(text.add("(EINVAL): use unsynchronized_pool_resource with a lock, or new\n"));
 }
 
+/// In a job of one rank.
+std::uint32_t create_alone(Destructor destructor) noexcept {
+  static constinit std::atomic<std::uint32_t> made{0};
+  const std::uint32_t key = std::min(made.fetch_add(1, std::memory_order_relaxed), kThreadKeys);
+  if (key != kThreadKeys) note_destructor(key, destructor);
+  return key;
+}
+
 int create(pthread_key_t* key, Destructor destructor, const void* caller) noexcept {
   static constinit Hidden<int (*)(pthread_key_t*, Destructor)> libcs("pthread_key_create");
   Runtime* const runtime = Runtime::current();
   if (runtime == nullptr || !runtime->running()) return libcs.get()(key, destructor);
-  if (!is_of_executable(caller)) {
+  if (!is_code_of_executable(caller)) {
     warn_of_pool_resource(caller, runtime->ranks());
     return libcs.get()(key, destructor);
+  }
+  SharedProcess* const shared = SharedProcess::current();
+  BoundThreads* const threads = shared != nullptr ? shared->threads() : nullptr;
+  if ((threads != nullptr || runtime->ranks() == 1) && !ult::Pool::in_user_code()) {
+    const std::uint32_t made =
+        threads != nullptr ? threads->create_key(destructor) : create_alone(destructor);
+    if (made == kThreadKeys) return refuse("all keys of the job are in use");
+    *key = kFirst + kLocalKeys + made;
+    return 0;
   }
   Creation c{destructor};
   if (ult::Pool::in_user_code())
@@ -125,21 +153,49 @@ void* get(pthread_key_t key) noexcept {
   static constinit Hidden<void* (*)(pthread_key_t)> libcs("pthread_getspecific");
   if (!is_ours(key)) [[likely]]
     return libcs.get()(key);
-  return ult::Pool::self() != kNoSlot ? ult::Locals::get(key - kFirst) : value_of_os_thread(key);
+  if (ult::Pool::self() == kNoSlot) return value_of_os_thread(key);
+  return is_of_os_threads(key) ? nullptr : ult::Locals::get(key - kFirst);
 }
 
 int set(pthread_key_t key, const void* value) noexcept {
   static constinit Hidden<int (*)(pthread_key_t, const void*)> libcs("pthread_setspecific");
   if (!is_ours(key)) [[likely]]
     return libcs.get()(key, value);
-  if (ult::Pool::self() != kNoSlot)
-    ult::Locals::set(key - kFirst, const_cast<void*>(value));
-  else
-    value_of_os_thread(key) = const_cast<void*>(value);
+  if (ult::Pool::self() == kNoSlot) return set_value_of_os_thread(key, const_cast<void*>(value));
+  if (is_of_os_threads(key)) {
+    CrashText text;
+    warn(
+        text.add("kasane: pthread_setspecific: a key that main or an OS thread has made is of no use on a "
+                 "user-level thread\n"));
+    return EINVAL;
+  }
+  ult::Locals::set(key - kFirst, const_cast<void*>(value));
   return 0;
 }
 
 }  // namespace
+
+// release and acquire: none is needed for a pointer to code, and its key comes later, by a message
+void note_destructor(std::uint32_t key, void (*destructor)(void*)) noexcept {
+  g_destructors[key].store(destructor, std::memory_order_relaxed);
+}
+
+void run_destructors_of_keys() noexcept {
+  bool any = true;
+  for (int round = 0; any && round < PTHREAD_DESTRUCTOR_ITERATIONS; ++round) {
+    any = false;
+    for (std::uint32_t i = kLocalKeys; i < t_values.count; ++i) {
+      void* const value = std::exchange(t_values.at[i], nullptr);
+      const Destructor destructor = g_destructors[i - kLocalKeys].load(std::memory_order_relaxed);
+      if (value == nullptr || destructor == nullptr) continue;
+      any = true;
+      destructor(value);
+    }
+  }
+  const ult::RuntimeSection section;
+  std::free(std::exchange(t_values, {}).at);
+}
+
 }  // namespace kasane::runtime
 
 #define KASANE_SHOWN extern "C" [[gnu::visibility("default")]]
@@ -163,5 +219,14 @@ KASANE_SHOWN void* tss_get(tss_t key) { return kasane::runtime::get(key); }
 KASANE_SHOWN int tss_set(tss_t key, void* value) {
   return kasane::runtime::set(key, value) == 0 ? thrd_success : thrd_error;
 }
+
+#else  // threads stay on their rank
+
+#include "runtime/process/pthread_keys.h"
+
+namespace kasane::runtime {
+void note_destructor(std::uint32_t, void (*)(void*)) noexcept {}
+void run_destructors_of_keys() noexcept {}
+}  // namespace kasane::runtime
 
 #endif
