@@ -42,8 +42,8 @@ inline constexpr comm::HandlerId kProcessCallHandler{12};  ///< runtime/process/
 inline constexpr comm::HandlerId kRandomHandler{13};       ///< runtime/process/random_numbers.h
 inline constexpr comm::HandlerId kSendForHandler{14};
 inline constexpr comm::HandlerId kHandOverHandler{15};
-inline constexpr comm::HandlerId kNumaHandler{16};  ///< runtime/rank/numa_memory.h
-inline constexpr comm::HandlerId kWakeHandler{17};  ///< sched/scheduler.h
+inline constexpr comm::HandlerId kNumaHandler{16};    ///< runtime/rank/numa_memory.h
+inline constexpr comm::HandlerId kWakeHandler{17};    ///< sched/scheduler.h
 inline constexpr comm::HandlerId kThreadHandler{18};  ///< runtime/process/bound_threads.h
 
 /// Answer of handlers that queue a request for their service thread: there was no room, ask again. They give
