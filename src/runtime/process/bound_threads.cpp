@@ -459,12 +459,15 @@ std::optional<int> BoundThreads::refuse(pthread_t id, const char* call, bool onl
   return ENOTSUP;
 }
 
-std::uint32_t BoundThreads::create_key(void (*destructor)(void*)) {
+std::uint32_t BoundThreads::create_key() {
   const ult::RuntimeSection section;
-  const auto key = static_cast<std::uint32_t>(ask(Rank{0}, {.ask = Ask::key}));
-  for (std::uint32_t r = 0; key != kThreadKeys && r < transport_.ranks(); ++r)
-    ask(Rank{r}, {.ask = Ask::destructor, .rank = key, .destructor = destructor});
-  return key;
+  return static_cast<std::uint32_t>(ask(Rank{0}, {.ask = Ask::key}));
+}
+
+void BoundThreads::tell_destructor(std::uint32_t number, void (*destructor)(void*)) {
+  const ult::RuntimeSection section;
+  for (std::uint32_t r = 0; r < transport_.ranks(); ++r)
+    ask(Rank{r}, {.ask = Ask::destructor, .rank = number, .destructor = destructor});
 }
 
 /// Nobody will ask for the thread any more.

@@ -69,8 +69,10 @@ class BoundThreads {
   /// ENOTSUP, and a warning, where the thread is one of these; with only_elsewhere, of another rank.
   std::optional<int> refuse(pthread_t, const char* call, bool only_elsewhere);
 
-  /// pthread_key_create; all ranks know the destructor. kThreadKeys: there is none left.
-  std::uint32_t create_key(void (*destructor)(void*));
+  /// The number of another key. kThreadKeys: there is none left.
+  std::uint32_t create_key();
+  /// note_destructor() on all ranks.
+  void tell_destructor(std::uint32_t number, void (*destructor)(void*));
 
   /// Threads that run on any rank, and main. On rank 0.
   [[nodiscard]] std::uint32_t running_anywhere();

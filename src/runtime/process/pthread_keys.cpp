@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of Pthreads and of C11 (tss_t): those that the executable makes are Kasane's (ult/locals.h), so a
 // thread finds its value wherever it runs, and every rank knows the key. There are kLocalKeys a job, and with
-// --threads spread, and on one rank, kThreadKeys more, which only main and OS threads can use: what a thread
-// has for one lies in private memory. None is made free again. Destructors run at the end of user-level
-// threads and of OS threads. Keys that libraries make are libc's, hence a worker's. A sanitizer has its own.
+// --threads spread, and on one rank, kThreadKeys more, which only main and OS threads can use. What an OS
+// thread has for a key lies in private memory. None is made free again. Destructors run at the end of
+// user-level threads and of OS threads. Keys that libraries make are libc's, hence a worker's. A sanitizer
+// has its own.
 //
 // Thread safety: as the functions that are replaced.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
@@ -48,7 +49,7 @@ constexpr std::uint32_t kMostKeys = kLocalKeys + kThreadKeys;
 bool is_ours(pthread_key_t key) noexcept { return key - kFirst < kMostKeys; }
 bool is_of_os_threads(pthread_key_t key) noexcept { return key - kFirst >= kLocalKeys; }
 
-constinit std::array<std::atomic<Destructor>, kThreadKeys> g_destructors{};
+constinit std::array<std::atomic<Destructor>, kMostKeys> g_destructors{};
 
 /// Of main and of OS threads, which do not move. In private memory: fault handlers do not look at them.
 struct Values {
@@ -90,8 +91,9 @@ void create_on_thread(void* argument) {
   const ult::RuntimeSection section;
   try {
     c.key = kFirst + ult::Locals::create_key(c.destructor);
+    c.error = 0;
   } catch (const std::exception&) {
-    c.error = refuse("all keys of the job are in use; put what a thread has into one structure");
+    c.error = EAGAIN;  // all are in use
   }
 }
 
@@ -109,11 +111,9 @@ void warn_of_pool_resource(const void* caller, std::uint32_t ranks) noexcept {
 }
 
 /// In a job of one rank.
-std::uint32_t create_alone(Destructor destructor) noexcept {
+std::uint32_t create_alone() noexcept {
   static constinit std::atomic<std::uint32_t> made{0};
-  const std::uint32_t key = std::min(made.fetch_add(1, std::memory_order_relaxed), kThreadKeys);
-  if (key != kThreadKeys) note_destructor(key, destructor);
-  return key;
+  return std::min(made.fetch_add(1, std::memory_order_relaxed), kThreadKeys);
 }
 
 int create(pthread_key_t* key, Destructor destructor, const void* caller) noexcept {
@@ -126,22 +126,28 @@ int create(pthread_key_t* key, Destructor destructor, const void* caller) noexce
   }
   SharedProcess* const shared = SharedProcess::current();
   BoundThreads* const threads = shared != nullptr ? shared->threads() : nullptr;
-  if ((threads != nullptr || runtime->ranks() == 1) && !ult::Pool::in_user_code()) {
-    const std::uint32_t made =
-        threads != nullptr ? threads->create_key(destructor) : create_alone(destructor);
-    if (made == kThreadKeys) return refuse("all keys of the job are in use");
-    *key = kFirst + kLocalKeys + made;
-    return 0;
-  }
-  Creation c{destructor};
-  if (ult::Pool::in_user_code())
+  const bool on_thread = ult::Pool::in_user_code();
+  const bool has_more = !on_thread && (threads != nullptr || runtime->ranks() == 1);
+  Creation c{.destructor = destructor, .error = EAGAIN};
+  if (on_thread)
     create_on_thread(&c);
   else if (runtime->at_main())
     runtime->run_root(create_on_thread, &c);
-  else
+  else if (!has_more)
     return refuse("an OS thread of the program cannot make keys; make them in main or on a thread");
-  if (c.error == 0) *key = c.key;
-  return c.error;
+  if (c.error != 0 && has_more) {
+    const std::uint32_t made = threads != nullptr ? threads->create_key() : create_alone();
+    c = {.destructor = destructor,
+         .key = kFirst + kLocalKeys + made,
+         .error = made == kThreadKeys ? EAGAIN : 0};
+  }
+  if (c.error != 0) return refuse("all keys of the job are in use; put what a thread has into one structure");
+  if (threads != nullptr)
+    threads->tell_destructor(c.key - kFirst, destructor);
+  else
+    note_destructor(c.key - kFirst, destructor);
+  *key = c.key;
+  return 0;
 }
 
 int destroy(pthread_key_t key) noexcept {
@@ -176,17 +182,17 @@ int set(pthread_key_t key, const void* value) noexcept {
 }  // namespace
 
 // release and acquire: none is needed for a pointer to code, and its key comes later, by a message
-void note_destructor(std::uint32_t key, void (*destructor)(void*)) noexcept {
-  g_destructors[key].store(destructor, std::memory_order_relaxed);
+void note_destructor(std::uint32_t number, void (*destructor)(void*)) noexcept {
+  g_destructors[number].store(destructor, std::memory_order_relaxed);
 }
 
 void run_destructors_of_keys() noexcept {
   bool any = true;
   for (int round = 0; any && round < PTHREAD_DESTRUCTOR_ITERATIONS; ++round) {
     any = false;
-    for (std::uint32_t i = kLocalKeys; i < t_values.count; ++i) {
+    for (std::uint32_t i = 0; i < t_values.count; ++i) {
       void* const value = std::exchange(t_values.at[i], nullptr);
-      const Destructor destructor = g_destructors[i - kLocalKeys].load(std::memory_order_relaxed);
+      const Destructor destructor = g_destructors[i].load(std::memory_order_relaxed);
       if (value == nullptr || destructor == nullptr) continue;
       any = true;
       destructor(value);

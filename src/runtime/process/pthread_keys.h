@@ -7,8 +7,8 @@
 namespace kasane::runtime {
 
 inline constexpr std::uint32_t kThreadKeys = 4096;
-/// The key's destructor, which all ranks know before a thread has the key. May be null.
-void note_destructor(std::uint32_t key, void (*)(void*)) noexcept;
+/// The destructor, may be null, of a key of that number. All ranks know it before a thread has the key.
+void note_destructor(std::uint32_t number, void (*)(void*)) noexcept;
 /// By the OS thread that ends: calls the destructors of what it has for the program's keys.
 void run_destructors_of_keys() noexcept;
 
