@@ -193,4 +193,31 @@ void wake_word(void* word, bool all) noexcept {
 
 }  // namespace kasane::runtime
 
+#else  // one rank runs: the kernel's waits hear of all wake-ups
+
+#include <errno.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/futex.h"
+#include "runtime/language/futex_calls.h"
+
+namespace kasane::runtime {
+
+int wait_for_word(void* word, std::uint32_t expected, const Deadline* deadline, const char*) noexcept {
+  std::int64_t left_ns = -1;
+  if (deadline != nullptr) {
+    timespec now{};
+    ::clock_gettime(deadline->clock, &now);
+    left_ns = (deadline->time.tv_sec - now.tv_sec) * 1'000'000'000 + deadline->time.tv_nsec - now.tv_nsec;
+    if (left_ns <= 0) return ETIMEDOUT;
+  }
+  futex_wait(*static_cast<std::atomic<std::uint32_t>*>(word), expected, left_ns);
+  return 0;
+}
+void wake_word(void* word, bool) noexcept { futex_wake_all(*static_cast<std::atomic<std::uint32_t>*>(word)); }
+
+}  // namespace kasane::runtime
+
 #endif
