@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // __cxa_atexit: what the program registers for its end, destructors of function statics and functions of
 // atexit(), is registered where exit() runs. A user-level thread that registers on another rank goes to
-// rank 0 for it, and of a bound thread its deputy there registers. What other libraries register is of their own
-// variables, and so of this rank.
+// rank 0 for it, and of a bound thread its deputy there registers. What other libraries register is of
+// their own variables, and so of this rank.
 //
 // Thread safety: as the function that is replaced, also before the runtime begins.
 #if !defined(KASANE_SANITIZER_ADDRESS) && !defined(KASANE_SANITIZER_THREAD)
