@@ -67,8 +67,7 @@ void await_all(const std::vector<pid_t>& of_runtime) {
     std::uint64_t roots = runtime.roots();
     if (raw(runtime.rank()) == 0) runtime.run_root(await_threads, &roots);
     // Callers of the pool (ult/outside_callers.h) may have come and gone.
-    SharedProcess* const shared = SharedProcess::current();
-    BoundThreads* const bound = shared != nullptr ? shared->threads() : nullptr;
+    BoundThreads* const bound = SharedProcess::current_threads();
     const bool alone = bound == nullptr || bound->running_anywhere() == 1;  // this one
     const auto programs = std::ranges::count_if(
         os_threads(), [&](pid_t thread) { return !std::ranges::binary_search(of_runtime, thread); });

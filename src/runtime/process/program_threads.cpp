@@ -73,9 +73,7 @@ bool is_of_program(const void* caller) noexcept {
 
 /// Null: threads stay here, and those of the runtime do.
 BoundThreads* spreading() noexcept {
-  if (kasane::runtime::runs_runtime()) return nullptr;
-  kasane::runtime::SharedProcess* const shared = kasane::runtime::SharedProcess::current();
-  return shared != nullptr ? shared->threads() : nullptr;
+  return kasane::runtime::runs_runtime() ? nullptr : kasane::runtime::SharedProcess::current_threads();
 }
 
 }  // namespace
@@ -89,9 +87,9 @@ extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
   const bool globally = kasane::ult::Pool::in_program(), caught = kasane::calls() == kasane::Calls::caught;
   const bool of_runtime = kasane::runtime::runs_runtime();
   if (!globally && !caught && !of_runtime) return libcs.get()(thread, attributes, function, argument);
-  if (is_of_program(__builtin_return_address(0)))
-    if (BoundThreads* const threads = spreading(); threads != nullptr)
-      return threads->create(thread, attributes, function, argument);
+  if (BoundThreads* const threads = spreading();
+      threads != nullptr && is_of_program(__builtin_return_address(0)))
+    return threads->create(thread, attributes, function, argument);
   auto* const begins = static_cast<Begin*>(std::malloc(sizeof(Begin)));
   if (begins == nullptr) return EAGAIN;
   *begins = {function, argument, globally, caught, of_runtime};

@@ -124,8 +124,7 @@ int create(pthread_key_t* key, Destructor destructor, const void* caller) noexce
     warn_of_pool_resource(caller, runtime->ranks());
     return libcs.get()(key, destructor);
   }
-  SharedProcess* const shared = SharedProcess::current();
-  BoundThreads* const threads = shared != nullptr ? shared->threads() : nullptr;
+  BoundThreads* const threads = SharedProcess::current_threads();
   const bool on_thread = ult::Pool::in_user_code();
   const bool has_more = !on_thread && (threads != nullptr || runtime->ranks() == 1);
   Creation c{.destructor = destructor, .error = EAGAIN};

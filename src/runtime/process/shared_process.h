@@ -48,6 +48,11 @@ class SharedProcess {
   bool serve() { return process_calls_.serve() | (threads_ && threads_->serve()); }
   /// Null: they stay on their creator's rank.
   [[nodiscard]] BoundThreads* threads() noexcept { return threads_ ? &*threads_ : nullptr; }
+  /// The process's.
+  [[nodiscard]] static BoundThreads* current_threads() noexcept {
+    SharedProcess* const shared = current();
+    return shared != nullptr ? shared->threads() : nullptr;
+  }
 
  private:
   SignalActions signal_actions_;
