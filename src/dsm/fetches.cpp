@@ -89,7 +89,8 @@ Fetched Fetches::fetch(ThreadContext& ctx, BlockId b, const Held& held, bool byt
 }
 
 /// For a block that is here: an acquire that begins meanwhile waits for its bit. False: there is no other
-/// owner.
+/// owner. What is read becomes the twin, so it must be what the page will have when changes are put to it: an
+/// untouched page has no bytes, and is touched first.
 template <class Read>
 bool Fetches::read_again(comm::Blocking& io, PageId page, const Read& read) const {
   gas::AddressCache::Found found;
@@ -97,8 +98,15 @@ bool Fetches::read_again(comm::Blocking& io, PageId page, const Read& read) cons
     for (;;) {
       found = p_.addresses.look(io, page);
       if (found.owner == kNoRank || found.owner == p_.me()) return false;
-      if (!gas::AddressCache::is_on_ssd(found)) return true;
-      p_.addresses.page_in(io, page, found.owner);
+      const bool untouched = gas::AddressCache::is_untouched(found);
+      if (untouched && gas::Location::of(found.word).busy)
+        io.waiter().pause();
+      else if (untouched)
+        p_.addresses.touch(io, page, gas::Location::of(found.word));
+      else if (gas::AddressCache::is_on_ssd(found))
+        p_.addresses.page_in(io, page, found.owner);
+      else
+        return true;
     }
   };
   return read_as_reader(io, page, found, locate_it, read, [] { return false; }) == FetchState::fetched;

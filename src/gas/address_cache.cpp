@@ -192,9 +192,8 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
       count_access(io, false);
       return where.owner;
     }
-    // whatever rank succeeds: the page stays where it is now, and an entry of it can be filled
     if (where.untouched && !where.busy) {
-      directory_.replace(io, page, where, in_tier(touched(where), initial_tier(page)));
+      touch(io, page, where);  // then an entry of it can be filled
       continue;
     }
     if (own_location != nullptr && owned_on_ssd(where, transport_.rank())) {
@@ -204,6 +203,10 @@ Rank AddressCache::begin_put(comm::Blocking& io, PageId page, bool& counted, Loc
     // not busy: recalled, filled or moved meanwhile
     for (; where.busy; where = directory_.lookup(io, page)) io.waiter().pause();
   }
+}
+
+void AddressCache::touch(comm::Blocking& io, PageId page, const Location& found) const {
+  directory_.replace(io, page, found, in_tier(touched(found), initial_tier(page)));
 }
 
 void AddressCache::end_put(PageId page, PartMask parts, OwnCopies copies) noexcept {

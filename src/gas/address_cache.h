@@ -95,6 +95,9 @@ class AddressCache {
   [[nodiscard]] Tier initial_tier(PageId page) const noexcept {
     return page_in_ != nullptr && page_in_->counts(page) ? Tier::ssd : Tier::dram;
   }
+  /// Of a page that was found untouched, and not busy: its bytes matter from now on. Its provisional owner
+  /// stays its owner, and has the bytes that it had, or those of its spill file. Whatever rank succeeds.
+  void touch(comm::Blocking&, PageId, const Location& found) const;
   void forget(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (page_in_ != nullptr) page_in_->forget(offset, bytes);
   }
@@ -111,6 +114,10 @@ class AddressCache {
   Found look(comm::Blocking&, PageId);
   [[nodiscard]] static bool is_on_ssd(const Found& found) noexcept {
     return !found.by_entry && found.owner != kNoRank && !readable(Location::of(found.word));
+  }
+  /// No rank keeps the location of an untouched page.
+  [[nodiscard]] static bool is_untouched(const Found& found) noexcept {
+    return !found.by_entry && Location::of(found.word).untouched;
   }
   /// Call it when the bytes have arrived: were they the page's? False: find() and read again; they may be
   /// those of a punched frame (rule 9).

@@ -53,37 +53,50 @@ enum class Mutation : std::uint8_t {
   recall_while_filling,
   /// a put begins through an entry that is leaving (safe: the mover waits for it too, but perhaps for ever)
   put_through_leaving,
-  swap_before_busy,       ///< the mover takes the holders before it marks the page busy
-  ask_before_busy,        ///< it asks those that it saw before the mark, and does not ask them again
-  ask_only_the_seen,      ///< it asks only the holders that it saw together with the mark
-  fill_while_busy,        ///< word 0 is taken for valid though the page moves
-  put_while_busy,         ///< a put that meets busy goes on uncounted, as a read does
-  own_entry_forgotten,    ///< the mover does not recall its own rank's entry
-  own_entry_not_awaited,  ///< … does not wait for the uses of it
-  group_forgotten,        ///< one rank of the holder bit's ranks is asked, not all
-  filler_not_counted,     ///< the put that filled the entry is not a use of it
-  use_ends_early,         ///< the use ends before the put has completed
-  no_second_look,         ///< a read does not look whether its page was still there when the bytes came
-  second_look_by_state,   ///< … only at the state of its entry, not at its stamp
-  version_not_bumped,     ///< an eviction leaves the version as it was
-  tier_after_punch,       ///< word 0 says ssd only when the frame is punched
-  evict_without_recall,   ///< holders are not asked to forget a page that is evicted
-  evict_undrained,        ///< the evictor's own puts are not awaited
-  fill_from_ssd,          ///< the location of a page on SSD is kept
-  put_leaves_untouched,   ///< a put to an untouched page does not say that it is touched
-  untouched_is_kept,      ///< the location of an untouched page is kept
-  touch_without_look,     ///< a rank that faults takes the page without data, though another was faster
-  move_from_ssd,          ///< a mover takes a page on SSD from the owner's frame
-  last_use_keeps_silent,  ///< the thread that ends the last use sends no answer
-  takes_without_look,     ///< the manager takes the holders of a page that moves already, too
-  watched_not_awaited,    ///< a mover that has taken a location back directly does not wait for the uses
-  handed_unread,          ///< the owner of a page that is put as a whole makes it readable before the put
-  handed_unmarked,        ///< … does not mark it while it takes the bytes
-  handed_in_part,         ///< a put of one cell hands over both
-  handed_for_granted,     ///< a put does not look whether the owner has taken its bytes
+  swap_before_busy,        ///< the mover takes the holders before it marks the page busy
+  ask_before_busy,         ///< it asks those that it saw before the mark, and does not ask them again
+  ask_only_the_seen,       ///< it asks only the holders that it saw together with the mark
+  fill_while_busy,         ///< word 0 is taken for valid though the page moves
+  put_while_busy,          ///< a put that meets busy goes on uncounted, as a read does
+  own_entry_forgotten,     ///< the mover does not recall its own rank's entry
+  own_entry_not_awaited,   ///< … does not wait for the uses of it
+  group_forgotten,         ///< one rank of the holder bit's ranks is asked, not all
+  filler_not_counted,      ///< the put that filled the entry is not a use of it
+  use_ends_early,          ///< the use ends before the put has completed
+  no_second_look,          ///< a read does not look whether its page was still there when the bytes came
+  second_look_by_state,    ///< … only at the state of its entry, not at its stamp
+  version_not_bumped,      ///< an eviction leaves the version as it was
+  tier_after_punch,        ///< word 0 says ssd only when the frame is punched
+  evict_without_recall,    ///< holders are not asked to forget a page that is evicted
+  evict_undrained,         ///< the evictor's own puts are not awaited
+  fill_from_ssd,           ///< the location of a page on SSD is kept
+  put_leaves_untouched,    ///< a put to an untouched page does not say that it is touched
+  merge_leaves_untouched,  ///< a copy that is kept is merged with the bytes of an untouched page
+  untouched_is_kept,       ///< the location of an untouched page is kept
+  touch_without_look,      ///< a rank that faults takes the page without data, though another was faster
+  move_from_ssd,           ///< a mover takes a page on SSD from the owner's frame
+  last_use_keeps_silent,   ///< the thread that ends the last use sends no answer
+  takes_without_look,      ///< the manager takes the holders of a page that moves already, too
+  watched_not_awaited,     ///< a mover that has taken a location back directly does not wait for the uses
+  handed_unread,           ///< the owner of a page that is put as a whole makes it readable before the put
+  handed_unmarked,         ///< … does not mark it while it takes the bytes
+  handed_in_part,          ///< a put of one cell hands over both
+  handed_for_granted,      ///< a put does not look whether the owner has taken its bytes
 };
 
-enum class Do : std::uint8_t { get, near_get, put, put_all, own, own_refused, evict, touch, assign, end };
+enum class Do : std::uint8_t {
+  get,
+  near_get,
+  put,
+  put_all,
+  merge,
+  own,
+  own_refused,
+  evict,
+  touch,
+  assign,
+  end
+};
 
 struct Instr {
   Do what = Do::end;
@@ -100,6 +113,11 @@ inline Instr put(int cell, int value) {
 inline Instr put_all(int value) {
   return {Do::put_all, 0, static_cast<std::uint8_t>(value)};
 }  ///< both cells
+/// A copy of the page that is kept is merged with its bytes, then changed; a put sends what differs. It is
+/// begun and ended even if nothing does.
+inline Instr merge(int cell, int value) {
+  return {Do::merge, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value)};
+}
 inline Instr own() { return {Do::own}; }
 inline Instr own_refused() { return {Do::own_refused}; }  ///< the owner answers retry or pinned
 /// the page has no owner yet
@@ -115,6 +133,8 @@ struct Program {
   bool allocated = true;  ///< with rank 0 as its owner
   bool untouched = false;
   bool spilled = false;  ///< on SSD, where both cells are 1
+  bool left = false;     ///< untouched: the first cell of rank 0's frame is 1, as it was before it was freed
+  bool budget = false;   ///< a page that is touched for its owner begins on SSD, with what its file has
   /// the holder bit of each rank, as gas::holder_bit has it in larger jobs
   std::array<std::uint8_t, 3> group{0, 1, 2};
   /// the manager marks the page and takes its holders in one step, for any rank that asks it
@@ -129,7 +149,7 @@ template <std::uint8_t R, std::uint8_t W>
 class Addresses {
   using Event = gas::AddressEvent;
   using Action = gas::AddressAction;
-  static constexpr std::uint8_t kCells = 2, kHandedStep = 8;
+  static constexpr std::uint8_t kCells = 2, kHandedStep = 8, kDiffers = 1, kSame = 2;
 
   struct Entry {
     std::uint8_t state, owner, uses, stamp;  // owner + 1
@@ -142,6 +162,7 @@ class Addresses {
     std::uint8_t cell, counted;  // of a get; of a put
     std::uint8_t floor[kCells];  // of a get
     std::uint8_t read[kCells];
+    std::uint8_t merged;                              // of a merge: kDiffers or kSame, when it has read
     std::uint8_t by_entry, seen_state, seen_version;  // of a get: how it found the page
     std::uint8_t heard;                               // of a fill: which of its two answers are here
     std::uint8_t bit_stamp;                           //            of word 2 when the bit was set
@@ -176,6 +197,7 @@ class Addresses {
     std::memset(&s, 0, sizeof s);
     s.owner = program_.allocated ? 1 : 0;
     s.untouched = program_.untouched;
+    s.frame[0][0] = program_.left;
     if (program_.spilled) {
       put_word0(s, gas::in_tier(word0(s), gas::Tier::ssd));
       std::fill_n(s.disk, kCells, 1);
@@ -397,6 +419,7 @@ class Addresses {
       case Do::near_get: return access(s, a, Event::read, emit);
       case Do::put:
       case Do::put_all: return access(s, a, Event::put, emit);
+      case Do::merge: return access(s, a, s.actor[a].merged != 0 ? Event::put : Event::read, emit);
       case Do::touch: return touch(s, a, emit);
       case Do::evict:
       case Do::own:
@@ -461,7 +484,7 @@ class Addresses {
       case kRegistering: {  // two operations at once, in either order
         const auto hear = [&](Heard what, std::uint16_t kind, std::uint8_t detail) {
           y.heard = static_cast<std::uint8_t>(x.heard | what);
-          to(y.heard == kBoth ? believe(y, event, whole) : kRegistering, kind, detail);
+          to(y.heard == kBoth ? believe(y, i, event, whole) : kRegistering, kind, detail);
           n = s;
         };
         if ((x.heard & kBit) == 0) {
@@ -481,7 +504,9 @@ class Addresses {
       case kTouching: {  // a compare-swap
         gas::Location seen = word0(s);
         const bool same = seen.untouched && !seen.busy && s.version == x.seen_version && s.owner == x.owner;
-        if (same) put_word0(n, gas::touched(seen));
+        if (same)
+          put_word0(n,
+                    program_.budget ? gas::in_tier(gas::touched(seen), gas::Tier::ssd) : gas::touched(seen));
         start_again(y);
         return to(kLooking, kTouch, same);
       }
@@ -526,6 +551,11 @@ class Addresses {
           start_again(y);
           return to(i.what == Do::near_get ? kLookingNear : kLooking, kAgain);
         }
+        if (i.what == Do::merge) {
+          start_again(y);
+          y.merged = x.read[i.cell] != i.value ? kDiffers : kSame;
+          return to(kLooking, kStood);
+        }
         for (std::uint8_t c = 0; c < kCells; ++c) {
           if (x.read[c] < x.floor[c]) return emit(n, Step{kStood, a, c}, "a get returned an old value");
           if (x.read[c] > s.complete[c])
@@ -564,7 +594,7 @@ class Addresses {
           return to(in ? kReadingCells : kLookingNear, kAgain);
         }
         y.by_answer = 1;
-        return to(believe(y, event, whole), kAgain);
+        return to(believe(y, i, event, whole), kAgain);
       // issue, landing and completion are one step: gets must see what has landed, which is more than what is
       // complete
       case kPutting:
@@ -583,7 +613,7 @@ class Addresses {
 
   /// Both answers are here; decides what to do with them. From here on the page is known by word 0, unless
   /// the entry is filled.
-  Stage believe(Actor& y, Event event, bool whole) const {
+  Stage believe(Actor& y, const Instr& i, Event event, bool whole) const {
     gas::Location where = answer_of(y);
     const std::uint8_t bit_stamp = y.bit_stamp;
     const std::uint64_t holders = gas::unheld(bit_stamp);
@@ -603,7 +633,9 @@ class Addresses {
       where.untouched = false;
     if (without(Mutation::no_stamp) ? gas::keepable(where) : gas::registered(where, holders)) return kFilling;
     y.by_answer = 0;
-    if (read) return kReadingCells;
+    const bool as_a_put =
+        i.what == Do::merge && where.untouched && !without(Mutation::merge_leaves_untouched);
+    if (read && !as_a_put) return kReadingCells;
     if (where.busy) return kPaused;
     if (where.untouched) return kTouching;
     start_again(y);
@@ -639,6 +671,7 @@ class Addresses {
   static void start_again(Actor& y) {
     Actor fresh{};
     fresh.pc = y.pc;
+    fresh.merged = y.merged;
     std::copy_n(y.floor, kCells, fresh.floor);
     y = fresh;
   }
@@ -725,7 +758,7 @@ class Addresses {
     const char* why = at + 1 != n.owner ? "a put lands where the page is not"
                       : n.copied        ? "a put lands in a frame that the mover has read"
                                         : nullptr;
-    n.frame[at][i.cell] = i.value;
+    if (n.actor[a].merged != kSame) n.frame[at][i.cell] = i.value;
     if (i.what == Do::put_all) std::fill_n(n.frame[at], kCells, i.value);
     note_complete(n, i);
     n.actor[a].stage = kEnding;

@@ -213,12 +213,28 @@ Named touch_and_own() {
   return untouched("a touch and an owner-to-be",
                    {{0, {own(), put(0, 1)}}, {1, {own(), put(1, 1)}}, {2, {touch(), get()}}});
 }
+// A rank keeps a copy over the acquire that tells it of the new page, and stores what rank 0's frame happens
+// to have.
+Named merge_and_touch() {
+  Named n =
+      untouched("a copy that is kept, and a touch", {{1, {merge(0, 1), get()}}, {2, {touch(), put(1, 1)}}});
+  n.program.left = true;
+  return n;
+}
+Named merge_beyond_dram() {
+  Named n =
+      untouched("a copy that is kept, beyond DRAM", {{1, {merge(0, 1), get()}}, {0, {touch(), put(1, 1)}}});
+  n.program.left = n.program.budget = true;
+  return n;
+}
 
 std::vector<Named> programs() {
   return {touched_by_two(),
           put_and_touch(),
           get_put_touch(),
           touch_and_own(),
+          merge_and_touch(),
+          merge_beyond_dram(),
           evicted(),
           evicted_under_readers(),
           evicted_twice(),
@@ -293,6 +309,8 @@ std::vector<Mutant<Named, Mutation>> mutants() {
       {"fill_from_ssd", fill_from_ssd, evicted_under_readers()},
       {"put_leaves_untouched", put_leaves_untouched, put_and_touch()},
       {"untouched_is_kept", untouched_is_kept, get_put_touch()},
+      {"merge_leaves_untouched", merge_leaves_untouched, merge_and_touch()},
+      {"merge_leaves_untouched_beyond_dram", merge_leaves_untouched, merge_beyond_dram()},
       {"touch_without_look", touch_without_look, put_and_touch()},
       {"move_from_ssd", move_from_ssd, evicted_and_moved()},
       {"last_use_keeps_silent", last_use_keeps_silent, put_while_moving(), Verdict::deadlock},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <kasane/kasane.hpp>
 #include <limits>
 #include <string>
+#include <thread>
 
 #include "support/counts.h"
 
@@ -154,6 +156,74 @@ TEST(Advice, WhatIsDiscardedOnSsdIsNowhereAsItWas) {
               return data;
             }),
             0u);
+}
+
+/// Two threads, at the first and the last rank, take turns.
+class Turns {
+ public:
+  enum class Edge { none, fence };  ///< none: the ranks neither release nor acquire
+  void wait_for(int turn, Edge edge) const {
+    const auto while_not_yet = std::chrono::microseconds(200);
+    while (turn_.load(std::memory_order_relaxed) != turn) std::this_thread::sleep_for(while_not_yet);
+    if (edge == Edge::fence) static_cast<void>(turn_.load(std::memory_order_acquire));
+  }
+  void end(Edge edge) {
+    turn_.fetch_add(1, edge == Edge::fence ? std::memory_order_release : std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<int> turn_{0};
+};
+
+// A block that the last rank changes at every release stays open there, and over an acquire it is merged with
+// the owner's bytes. Those of memory that is allocated anew are of no use before somebody has touched it.
+TEST(Advice, WhatStaysOpenIsNotOfMemoryThatNobodyHasTouched) {
+  using Edge = Turns::Edge;
+  std::uint64_t bad = 1;
+  bool again = false;
+  kasane::run([&] {
+    const std::size_t pages = 16, words = pages * kasane::page_small / 8;  // a block each
+    const auto fresh = [=] {
+      const auto small = kasane::placement(placement::first_touch).in_pages(kasane::page_small);
+      return static_cast<std::uint64_t*>(kasane::allocate(words * 8, kPage, small));
+    };
+    std::uint64_t* data = nullptr;
+    Turns turns;
+    kasane::thread first(kasane::at{0}, [&] {
+      data = fresh();
+      for (std::size_t i = 0; i < words; ++i) data[i] = value(i) | 1;
+      turns.end(Edge::fence);
+      turns.wait_for(2, Edge::none);
+      kasane::evict(data, words);
+      turns.end(Edge::none);
+      turns.wait_for(4, Edge::none);
+      const auto* const was = data;
+      again = (data = fresh()) == was;
+      turns.end(Edge::fence);
+      turns.wait_for(6, Edge::fence);
+      bad = static_cast<std::uint64_t>(
+          std::count_if(data, data + words, [](std::uint64_t v) { return v != 0; }));
+    });
+    kasane::thread last(kasane::at{kasane::ranks() - 1}, [&] {
+      turns.wait_for(1, Edge::fence);
+      for (int epoch = 0; epoch < 5; ++epoch) {
+        for (std::size_t i = 0; i < words; i += 64) data[i] += 2;
+        kasane::release_all();
+      }
+      turns.end(Edge::none);
+      turns.wait_for(3, Edge::none);
+      kasane::deallocate(data);
+      turns.end(Edge::none);
+      turns.wait_for(5, Edge::fence);
+      for (std::size_t i = 0; i < words; ++i) data[i] = 0;
+      turns.end(Edge::fence);
+    });
+    first.join();
+    last.join();
+    kasane::deallocate(data);
+  });
+  EXPECT_TRUE(again);
+  EXPECT_EQ(bad, 0u);
 }
 
 TEST(Advice, WhatIsPinnedStays) {
