@@ -625,6 +625,17 @@ bool Lane::arm() noexcept {
   return ucx_.ucp_worker_arm(worker_) == UCS_OK;
 }
 
+bool Lane::serve() noexcept {
+  constexpr int kLooks = 64;
+  for (int i = 0; i < kLooks; ++i) {
+    // relaxed: as in progress()
+    if (lost_seen_ != peers_.lost_count.load(std::memory_order_relaxed) || dirty_ != nullptr) return false;
+    if (arm()) return true;
+    if (finished_.first != nullptr || any_failed_ || given_up_ != 0 || !fences_.empty()) return false;
+  }
+  return false;
+}
+
 // ---- the end ----------------------------------------------------------------------------------------------
 
 Rank Lane::take_failed(ucs_status_t& why) noexcept {

@@ -204,6 +204,9 @@ class Lane {
   void progress(CompletionBatch&) noexcept;
   /// Asks UCX for an event; false if there may be something to do already.
   bool arm() noexcept;
+  /// Does for peers what UCX does by itself (their reads, writes and atomics of this rank's memory), then
+  /// arms. False: there is more to do, for threads that make progress().
+  bool serve() noexcept;
   /// Has an endpoint of this lane failed that take_failed() has not returned?
   [[nodiscard]] bool any_failed() const noexcept { return any_failed_; }
   /// The first peer on this lane whose endpoint has failed and was not returned yet, or kNoRank.

@@ -4,7 +4,8 @@
 //
 //   poller:  try_lock ─▶ progress ─▶ unlock ─▶ wanted? ring
 //   sleeper: lock free? arm, listen : set wanted ─▶ sleep
-//   watcher: event of an armed lane ─▶ event_taken() ─▶ ring
+//   watcher: event of an armed lane ─▶ event_taken() ─▶ lock free? serve peers, arm, listen
+//                                                       else, or if there is more: ring
 //
 // **No wake-up is lost.** A sleeper reads the doorbell, looks for work, arms every lane, then sleeps unless
 // the doorbell has changed.

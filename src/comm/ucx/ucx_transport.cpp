@@ -203,6 +203,7 @@ class UcxTransport final : public MailboxTransport {
                                  const ucp_am_recv_param_t*) noexcept;
   void arrived(const Head&, std::span<const std::byte> payload) noexcept;
   static void on_event(void* self, std::uint32_t lane) noexcept;
+  bool serve(std::uint32_t lane) noexcept;
 
   [[nodiscard]] bool has_connection(std::uint32_t r) const noexcept;
   [[nodiscard]] bool is_lost(std::uint32_t r) const noexcept {
@@ -228,6 +229,7 @@ class UcxTransport final : public MailboxTransport {
   bool copies_only_ = true;
 
   Inbox inbox_;
+  bool has_arrived_ = false;  ///< a message of a peer; under the lock of lane 0
   OwnMessages own_messages_;
   ReplySlots replies_{kReplySlots};
   std::unique_ptr<FenceSlot[]> fences_;
@@ -871,6 +873,7 @@ ucs_status_t UcxTransport::on_message(void* self, const void*, std::size_t, void
 }
 
 void UcxTransport::arrived(const Head& head, std::span<const std::byte> payload) noexcept {
+  has_arrived_ = true;
   // relaxed: read at the end only, when this thread is the only one.
   if (states_[head.from].has_sent.load(std::memory_order_relaxed) == 0)
     states_[head.from].has_sent.store(1, std::memory_order_relaxed);
@@ -1080,10 +1083,24 @@ bool UcxTransport::run_batch() noexcept {
 /// In the watcher's thread.
 void UcxTransport::on_event(void* self, std::uint32_t index) noexcept {
   auto& transport = *static_cast<UcxTransport*>(self);
+  transport.lanes_[index]->lock.event_taken();
+  if (transport.serve(index)) return;
   // relaxed: the ring publishes it
   transport.event_lanes_.fetch_or(std::uint32_t{1} << index, std::memory_order_relaxed);
-  transport.lanes_[index]->lock.event_taken();
   transport.ring_messages();
+}
+
+/// What peers do to this rank's memory concerns none of its threads, so none need wake for it. False: there
+/// is something else.
+bool UcxTransport::serve(std::uint32_t index) noexcept {
+  Lane& lane = *lanes_[index];
+  if (!lane.lock.try_lock()) return false;
+  if (index == 0) has_arrived_ = false;
+  bool served = lane.serve();
+  if (index == 0) served = served && !has_arrived_;
+  if (served && lane.lock.listen()) watcher_.enable(lane.event_fd(), index);
+  unlock(lane);
+  return served;
 }
 
 bool UcxTransport::arm() noexcept {

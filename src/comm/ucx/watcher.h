@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that rings the messages doorbell when a descriptor of UCX has an event, so that one sleep serves
-// both. It sleeps in epoll_wait. A descriptor is reported once and is then disabled until a thread that goes
-// to sleep enables it again (lane_lock.h).
+// The thread that is told when a descriptor of UCX has an event. It rings the messages doorbell if that
+// concerns threads of this rank, so that one sleep of theirs serves both. It sleeps in epoll_wait. A
+// descriptor is reported once and is then disabled until it, or a thread that goes to sleep, enables it again
+// (lane_lock.h).
 //
-// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals and uses only
-// system calls and atomics.
+// Thread safety: enable() from any thread, async-signal-safe. The thread blocks all signals.
 #pragma once
 
 #include <cstdint>

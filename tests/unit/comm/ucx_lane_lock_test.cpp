@@ -27,7 +27,10 @@ struct Rank {
   Word<std::uint32_t> readable{0};
   Word<std::uint32_t> enabled{0};  ///< the watcher's epoll listens
   std::uint32_t taken = 0;         ///< under the lock
-  bool rings_when_unlocked = true, rings_when_event_taken = true, rings_when_busy = true, wants = true;
+  bool swallowed = false;          ///< the watcher has taken a message and rung nobody
+  bool for_threads = true;         ///< what arrives is messages; else it is peers' uses of this rank's memory
+  bool rings_when_unlocked = true, rings_when_event_taken = true, rings_when_busy = true, wants = true,
+       rings_for_messages = true, arms_again = true;
 
   void ring() { bell.fetch_add(1, kOrder); }
   void unlock() {
@@ -44,10 +47,29 @@ struct Rank {
   /// One look of the watcher: epoll_wait reports a descriptor that is readable and enabled, and disables it.
   void watcher() {
     if (readable.load(kOrder) == 0 || enabled.exchange(0, kOrder) == 0) return;
-    if (rings_when_event_taken) {
-      lock.event_taken();
-      ring();
+    if (!rings_when_event_taken) return;
+    lock.event_taken();
+    if (!serve()) ring();
+  }
+  /// In the watcher: true if no thread need look.
+  bool serve() {
+    if (!lock.try_lock()) return false;
+    const std::uint32_t before = taken;
+    progress();
+    swallowed = swallowed || (taken != before && !rings_for_messages);
+    bool served = taken == before || !for_threads || !rings_for_messages;
+    if (served && arms_again) {
+      served = arm();
+      if (served && lock.listen()) enabled.store(1, kOrder);
     }
+    unlock();
+    return served;
+  }
+  /// Under the lock: clears the old event, and fails if something came in between.
+  bool arm() {
+    readable.store(0, kOrder);
+    armed.store(1, kOrder);
+    return arrived.load(kOrder) == taken;
   }
   void poller() {
     if (!lock.try_lock()) return;
@@ -62,11 +84,7 @@ struct Rank {
       const std::uint32_t before = taken;
       progress();
       bool ready = taken == before;
-      if (ready) {
-        readable.store(0, kOrder);  // arming clears the old event …
-        armed.store(1, kOrder);     // … and fails if something came in between
-        if (arrived.load(kOrder) != taken) ready = false;
-      }
+      if (ready) ready = arm();
       if (ready && lock.listen()) enabled.store(1, kOrder);
       unlock();
       if (!ready && rings_when_busy) ring();
@@ -87,7 +105,22 @@ bool lost(Schedule& s, Rank& rank) {
   s.thread([&] { rank.watcher(); });
   s.run();
   rank.watcher();  // the watcher never rests: after everything it looks again
-  return asleep && rank.bell.load(kOrder) == seen && rank.taken != rank.arrived.load(kOrder);
+  if (!asleep || rank.bell.load(kOrder) != seen) return false;
+  return rank.taken != rank.arrived.load(kOrder) || (rank.for_threads && rank.swallowed);
+}
+
+/// Two uses of this rank's memory by peers, while a thread sleeps. True if one may stay unserved.
+bool unserved(Schedule& s, Rank& rank, bool& woke_none) {
+  std::uint32_t seen = 0;
+  const bool asleep = rank.goes_to_sleep(seen);
+  s.thread([&] { rank.network(), rank.network(); });
+  s.thread([&] { rank.watcher(); });
+  s.run();
+  rank.watcher();
+  rank.watcher();
+  const bool rung = rank.bell.load(kOrder) != seen;
+  woke_none = woke_none || !rung;
+  return asleep && !rung && rank.taken != rank.arrived.load(kOrder);
 }
 
 TEST(LaneLock, NobodySleepsThroughAnArrival) {
@@ -105,6 +138,17 @@ TEST(LaneLock, NobodySleepsThroughAnArrivalOnALaneThatWasArmedBefore) {
     ASSERT_TRUE(rank.goes_to_sleep(seen));
     EXPECT_FALSE(lost(s, rank));
   });
+}
+
+// Peers use this rank's memory: the watcher serves them, time and again, and wakes nobody for it.
+TEST(LaneLock, PeersAreServedWhileAllSleep) {
+  bool woke_none = false;
+  kasane::test::explore(Reduction::commuting, [&](Schedule& s) {
+    Rank rank;
+    rank.for_threads = false;
+    EXPECT_FALSE(unserved(s, rank, woke_none));
+  });
+  EXPECT_TRUE(woke_none);
 }
 
 /// One thread sleeps. Another one, which must look again, has what it waits for and looks no more. True if
@@ -142,6 +186,13 @@ bool some_schedule_loses(void (*spoil)(Rank&)) {
     spoil(rank);
     any = lost_by_another(s, rank) || any;
   });
+  kasane::test::explore(Reduction::commuting, [&](Schedule& s) {
+    Rank rank;
+    rank.for_threads = false;
+    spoil(rank);
+    bool unused = false;
+    any = unserved(s, rank, unused) || any;
+  });
   return any;
 }
 
@@ -150,6 +201,8 @@ TEST(LaneLock, WithoutAnyOfItsPartsAnArrivalIsLost) {
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_event_taken = false; }));
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.wants = false; }));
   EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_when_busy = false; }));
+  EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.rings_for_messages = false; }));
+  EXPECT_TRUE(some_schedule_loses([](Rank& r) { r.arms_again = false; }));
 }
 
 TEST(LaneLock, IsTriedAndTellsWhoeverLetsGo) {
