@@ -53,6 +53,18 @@ target_link_libraries(kasane_entry PRIVATE $<BUILD_INTERFACE:kasane_warnings>)
 set_target_properties(kasane_entry PROPERTIES OUTPUT_NAME kasane_start EXPORT_NAME start
   ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 
+# The start of an installed program (kasane run --preload), beside libkasane_malloc.so. initfirst: it makes
+# the ranks before any library is constructed.
+if(KASANE_SHARED AND NOT KASANE_SANITIZER)
+  add_library(kasane_preload SHARED src/runtime/entry/preload.cpp)
+  target_include_directories(kasane_preload PRIVATE src)
+  target_link_libraries(kasane_preload PRIVATE kasane_library kasane_warnings)
+  target_link_options(kasane_preload PRIVATE LINKER:-z,initfirst LINKER:-z,now)
+  set_target_properties(kasane_preload PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${KASANE_HELPERS}"
+    CXX_VISIBILITY_PRESET hidden BUILD_RPATH_USE_ORIGIN ON INSTALL_RPATH "$ORIGIN/..")
+  install(TARGETS kasane_preload LIBRARY DESTINATION "${KASANE_INSTALL_HELPERS}" COMPONENT runtime)
+endif()
+
 add_library(kasane INTERFACE)
 target_link_libraries(kasane INTERFACE kasane_entry kasane_library)
 # The program's atomics become calls of libkasane.so, which executes them where the object lies. Only GCC can.

@@ -5,6 +5,7 @@
 
 #include "runtime/language/malloc/hooks.h"
 #include "runtime/language/program_memory.h"
+#include "runtime/rank/own_code.h"
 #include "ult/pool.h"
 
 namespace kasane::runtime {
@@ -43,6 +44,7 @@ Result<void> attach_malloc(Runtime& runtime) {
   g_table = {reinterpret_cast<std::uintptr_t>(runtime.space_base()),
              runtime.options().space_bytes,
              user_code,
+             is_code_of_program,
              allocate,
              release,
              reallocate,

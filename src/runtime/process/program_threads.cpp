@@ -65,7 +65,7 @@ void* begin(void* p) {
 /// Threads of the program, and those that libstdc++ makes for it. Those of other libraries stay.
 bool is_of_program(const void* caller) noexcept {
   Dl_info object{};
-  if (kasane::runtime::is_code_of_executable(caller) || kasane::runtime::is_code_of_runtime(caller))
+  if (kasane::runtime::is_code_of_program(caller) || kasane::runtime::is_code_of_runtime(caller))
     return true;
   return ::dladdr(caller, &object) != 0 && object.dli_fname != nullptr &&
          std::strstr(object.dli_fname, "/libstdc++.") != nullptr;

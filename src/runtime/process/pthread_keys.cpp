@@ -120,7 +120,7 @@ int create(pthread_key_t* key, Destructor destructor, const void* caller) noexce
   static constinit Hidden<int (*)(pthread_key_t*, Destructor)> libcs("pthread_key_create");
   Runtime* const runtime = Runtime::current();
   if (runtime == nullptr || !runtime->running()) return libcs.get()(key, destructor);
-  if (!is_code_of_executable(caller)) {
+  if (!is_code_of_program(caller)) {
     warn_of_pool_resource(caller, runtime->ranks());
     return libcs.get()(key, destructor);
   }

@@ -3,19 +3,32 @@
 
 #include <link.h>
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 // Where this library's code lies.
 extern "C" [[gnu::visibility("hidden")]] const char __ehdr_start, etext;
 
 namespace kasane::runtime {
+namespace {
+
+constinit std::array<AddressRange, 64> g_added = {};
+constinit std::size_t g_ranges = 0;
+
+}  // namespace
 
 bool is_code_of_runtime(const void* code) noexcept {
   return reinterpret_cast<std::uintptr_t>(code) - reinterpret_cast<std::uintptr_t>(&__ehdr_start) <
          static_cast<std::uintptr_t>(&etext - &__ehdr_start);
 }
 
-bool is_code_of_executable(const void* code) noexcept {
+void add_code_of_program(AddressRange range) noexcept {
+  if (g_ranges < g_added.size()) g_added[g_ranges++] = range;
+}
+
+bool is_code_of_program(const void* code) noexcept {
   struct Search {
     std::uintptr_t code;
     bool found;
@@ -30,7 +43,8 @@ bool is_code_of_executable(const void* code) noexcept {
         return 1;
       },
       &search);
-  return search.found;
+  return search.found || std::any_of(g_added.begin(), g_added.begin() + g_ranges,
+                                     [&](const AddressRange& r) { return r.holds(search.code); });
 }
 
 }  // namespace kasane::runtime

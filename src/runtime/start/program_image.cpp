@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/start/program_image.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 #include <link.h>
@@ -18,6 +19,7 @@
 #include "runtime/rank/program_objects.h"
 #include "runtime/rank/symbols.h"
 #include "runtime/report/crash_stack.h"
+#include "runtime/start/preloaded.h"
 
 namespace kasane::runtime {
 namespace {
@@ -47,22 +49,33 @@ bool defines(const Image& image, const char* wanted) {
   return found;
 }
 
-/// The copies of the variables of libraries that are not the program's.
-std::vector<AddressRange> copied(const Image& image, std::span<const Image> libraries,
-                                 std::vector<ProgramVariables::Copy>& copies) {
-  std::vector<AddressRange> ranges;
+/// Calls see(relocation, symbol, its name) for those of DT_RELA that are of this type.
+template <class See>
+void for_each_relocation(const Image& image, std::uint32_t type, const See& see) {
   const auto* const relocations = reinterpret_cast<const ElfW(Rela)*>(image.address(DT_RELA));
   const auto* const symbols = reinterpret_cast<const ElfW(Sym)*>(image.address(DT_SYMTAB));
   const auto* const strings = reinterpret_cast<const char*>(image.address(DT_STRTAB));
-  if (relocations == nullptr || symbols == nullptr || strings == nullptr) return ranges;
+  if (relocations == nullptr || symbols == nullptr || strings == nullptr) return;
   for (const auto& r : std::span(relocations, image.value(DT_RELASZ) / sizeof *relocations)) {
-    if (ELF64_R_TYPE(r.r_info) != R_X86_64_COPY) continue;
+    if (ELF64_R_TYPE(r.r_info) != type) continue;
     const ElfW(Sym)& symbol = symbols[ELF64_R_SYM(r.r_info)];
-    const char* const name = strings + symbol.st_name;
-    if (std::ranges::any_of(libraries, [&](const Image& l) { return defines(l, name); })) continue;
-    ranges.push_back({image.base + r.r_offset, image.base + r.r_offset + symbol.st_size});
-    copies.push_back({name, image.base + r.r_offset});
+    see(r, symbol, strings + symbol.st_name);
   }
+}
+
+/// The copies of the variables of libraries that are not the program's; preloaded: but for those that are
+/// shared with it.
+std::vector<AddressRange> copied(const Image& image, std::span<const Image> libraries, bool preloaded,
+                                 std::vector<ProgramVariables::Copy>& copies) {
+  std::vector<AddressRange> ranges;
+  for_each_relocation(image, R_X86_64_COPY,
+                      [&](const ElfW(Rela) & r, const ElfW(Sym) & symbol, const char* name) {
+                        if (preloaded && may_be_copied(name)) return;
+                        if (std::ranges::any_of(libraries, [&](const Image& l) { return defines(l, name); }))
+                          return;
+                        ranges.push_back({image.base + r.r_offset, image.base + r.r_offset + symbol.st_size});
+                        copies.push_back({name, image.base + r.r_offset});
+                      });
   return ranges;
 }
 
@@ -167,16 +180,19 @@ std::vector<Taken>& taken() {
   return *objects;
 }
 
-/// Sets an entry of .dynamic, which the dynamic loader has made read-only by now.
-void write(const Image& image, std::int64_t tag, std::uint64_t value) noexcept {
-  ElfW(Dyn)* const entry = image.entry(tag);
-  if (entry == nullptr) return;
-  const std::uintptr_t page = down_to_page(reinterpret_cast<std::uintptr_t>(entry));
+/// Sets a word of the image that the dynamic loader may have made read-only by now.
+void write(const Image& image, std::uint64_t& word, std::uint64_t value) noexcept {
+  const std::uintptr_t page = down_to_page(reinterpret_cast<std::uintptr_t>(&word));
   void* const at = reinterpret_cast<void*>(page);
-  const std::size_t bytes = up_to_page(reinterpret_cast<std::uintptr_t>(entry + 1)) - page;
-  KASANE_CHECK(::mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0, "the dynamic section becomes writable");
-  entry->d_un.d_val = value;
+  const std::size_t bytes = up_to_page(reinterpret_cast<std::uintptr_t>(&word + 1)) - page;
+  KASANE_CHECK(::mprotect(at, bytes, PROT_READ | PROT_WRITE) == 0, "what the loader wrote becomes writable");
+  word = value;
   if (page + bytes <= read_only(image).end) ::mprotect(at, bytes, PROT_READ);
+}
+
+/// Sets an entry of .dynamic.
+void write(const Image& image, std::int64_t tag, std::uint64_t value) noexcept {
+  if (ElfW(Dyn)* const entry = image.entry(tag)) write(image, entry->d_un.d_val, value);
 }
 
 void nothing() {}
@@ -196,7 +212,7 @@ void take(const Image& library) {
 
 }  // namespace
 
-ProgramVariables variables_of_program() {
+ProgramVariables variables_of_program(const std::optional<mem::ViewPart>& preloaded) {
   const std::vector<Image> images = program_images();
   const Image& executable = images.front();
   const auto libraries = std::span(images).subspan(1);
@@ -204,7 +220,13 @@ ProgramVariables variables_of_program() {
   found.refusal = refusal(executable);
   if (!found.refusal.empty()) return found;
   const AddressRange relro = read_only(executable);
-  const std::vector<AddressRange> copies = copied(executable, libraries, found.copies);
+  const std::vector<AddressRange> copies = copied(executable, libraries, preloaded.has_value(), found.copies);
+  if (preloaded) {
+    found.shared.push_back(*preloaded);
+    for (const ProgramVariables::Copy& c : found.copies)
+      if (!relro.holds(c.at)) found.refusal = "a copy of " + c.name + " lies beside them";
+    if (!found.refusal.empty()) return found;
+  }
   add_parts(executable, relro, copies, found.shared);
   found.kept_private = others(executable, relro, copies, found.shared);
   for (const Image& library : libraries) add_parts(library, read_only(library), {}, found.shared);
@@ -219,6 +241,20 @@ ProgramVariables variables_of_program() {
 void take_libraries(std::vector<Image> libraries) {
   for (const Image& library : libraries) take(library);
   set_program_libraries(std::move(libraries));
+}
+
+void refer_to_originals() {
+  for (const Image& image : loaded_images()) {
+    if (!image.holds(reinterpret_cast<const void*>(&variables_of_program))) continue;
+    for_each_relocation(
+        image, R_X86_64_GLOB_DAT, [&](const ElfW(Rela) & r, const ElfW(Sym) & symbol, const char* name) {
+          void* const original =
+              symbol.st_shndx == SHN_UNDEF && may_be_copied(name) ? ::dlsym(RTLD_NEXT, name) : nullptr;
+          if (original != nullptr)
+            write(image, *reinterpret_cast<std::uint64_t*>(image.base + r.r_offset),
+                  reinterpret_cast<std::uintptr_t>(original));
+        });
+  }
 }
 
 void take_destructors_of_program() {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,14 @@ struct ProgramVariables {
   std::string refusal;       ///< not empty: why nothing is shared
 };
 
-/// The variables of the executable and of the libraries that were taken.
-ProgramVariables variables_of_program();
+/// The variables of the executable and of the libraries that were taken. preloaded: of a library, where the
+/// program was not built for this (preloaded.h): then copies of some of libc's variables are shared like the
+/// variables beside them, and others refused.
+ProgramVariables variables_of_program(const std::optional<mem::ViewPart>& preloaded);
+
+/// From now on the runtime uses libc's own stdout and its like, not the copies of them that become parts of
+/// V: its threads and its end use them where V cannot be touched.
+void refer_to_originals();
 
 /// From now on these libraries are the program's: the dynamic loader runs none of their functions. Before it
 /// has constructed any; each after those that it needs.

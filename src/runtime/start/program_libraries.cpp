@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/environment.h"
+#include "runtime/rank/own_code.h"
+#include "runtime/start/preloaded.h"
 
 namespace kasane::runtime {
 namespace {
@@ -190,6 +192,16 @@ Result<void> check_later_libraries(const std::vector<Image>& at_start) {
                                 kOption, now[needed].name(), now[i].name()));
   }
   return {};
+}
+
+void note_libraries_of_program(const std::vector<Image>& loaded) {
+  std::vector<bool> seen(loaded.size());
+  Needs(loaded).visit(0, seen, [&](Index i) {
+    if (i == 0 || is_of_language(loaded[i].name())) return;
+    for (const ElfW(Phdr) & h : loaded[i].headers)
+      if (h.p_type == PT_LOAD && (h.p_flags & PF_X) != 0)
+        add_code_of_program({loaded[i].base + h.p_vaddr, loaded[i].base + h.p_vaddr + h.p_memsz});
+  });
 }
 
 }  // namespace kasane::runtime

@@ -25,4 +25,8 @@ Result<std::vector<Image>> choose_libraries(std::string_view names, const std::v
 /// library of the program, too.
 Result<void> check_later_libraries(const std::vector<Image>& at_start);
 
+/// For a program that was not built for this: what its libraries do, but for those of the language
+/// (preloaded.h), the program does (is_code_of_program). Their variables are each rank's own.
+void note_libraries_of_program(const std::vector<Image>& loaded);
+
 }  // namespace kasane::runtime

@@ -69,7 +69,8 @@ using Main = int (*)(int, char**, char**);
 Main g_program_main = nullptr;
 bool g_inline_atomics = false;  ///< of a part of the executable at least
 std::optional<Launched> g_launched;
-constinit std::vector<Image> g_loaded_at_start;  ///< where --globals-of is given
+constinit std::vector<Image> g_loaded_at_start;      ///< where --globals-of is given
+constinit std::optional<mem::ViewPart> g_preloaded;  ///< an installed program's start: its variables
 
 /// Reports why the job cannot start: with status 2 where what it was told is wrong, else 1. For a rank the
 /// supervisor prints it, once, with the rank's number.
@@ -207,7 +208,10 @@ void tell_inline_atomics(const Runtime& runtime) {
 
 /// The program's variables, and those of the libraries that --globals-of names.
 Result<ProgramVariables> variables_to_share(const Options& options) {
-  ProgramVariables variables = variables_of_program();
+  ProgramVariables variables = variables_of_program(g_preloaded);
+  if (g_preloaded && !variables.refusal.empty())
+    return fail(Errc::unsupported,
+                "--preload: the program's variables cannot be shared: " + variables.refusal);
   if (options.globals_of.empty() || variables.refusal.empty()) return variables;
   return fail(Errc::unsupported,
               "--globals-of (KASANE_GLOBALS_OF): not even the program's own variables can be "
@@ -279,6 +283,12 @@ using namespace kasane::runtime;
 
 void kasane_start_built_with(const char* begin, const char* end) noexcept {
   g_inline_atomics = std::find(begin, end, 'i') != end;
+}
+
+void kasane_start_preloaded(void* variables, unsigned long bytes) noexcept {
+  g_preloaded = {.at = static_cast<std::byte*>(variables), .bytes = bytes, .filled = bytes};
+  note_libraries_of_program(loaded_images());
+  refer_to_originals();
 }
 
 void kasane_start_static_results(void* results) noexcept {

@@ -13,6 +13,7 @@ struct MallocHooks {
   std::uintptr_t base, bytes;  ///< the space
   /// whether the caller runs user code on a user-level thread
   bool (*user_code)();
+  bool (*code_of_program)(const void* code);  ///< also of a library of the system's
   void* (*allocate)(std::size_t bytes, std::size_t align, const void* site);  ///< null: no memory
   void (*release)(void*, const void* site);
   void* (*reallocate)(void*, std::size_t bytes, const void* site);

@@ -51,13 +51,16 @@ bool of_the_system(const char* name) noexcept {
   return std::strstr(name, kasane::runtime::kMallocLibrary) != nullptr;
 }
 
-int add_object(dl_phdr_info* info, std::size_t, void*) {
-  if (info->dlpi_name[0] != '\0' && of_the_system(info->dlpi_name)) return 0;  // the program has no name
+int add_object(dl_phdr_info* info, std::size_t, void* hooks) {
+  const bool system =
+      info->dlpi_name[0] != '\0' && of_the_system(info->dlpi_name);  // the program has no name
   for (int i = 0; i < info->dlpi_phnum && g_ranges < g_code.size(); ++i) {
     const auto& segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
-    g_code[g_ranges++] = {info->dlpi_addr + segment.p_vaddr,
-                          info->dlpi_addr + segment.p_vaddr + segment.p_memsz};
+    const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+    if (system && !static_cast<const MallocHooks*>(hooks)->code_of_program(reinterpret_cast<void*>(begin)))
+      continue;
+    g_code[g_ranges++] = {begin, begin + segment.p_memsz};
   }
   return 0;
 }
@@ -96,7 +99,7 @@ void* aligned(std::size_t align, std::size_t bytes, const void* site) noexcept {
 #define KASANE_EXPORT extern "C" [[gnu::visibility("default")]]
 
 KASANE_EXPORT void kasane_malloc_attach(const MallocHooks* hooks) {
-  if (g_ranges == 0) ::dl_iterate_phdr(add_object, nullptr);
+  if (g_ranges == 0) ::dl_iterate_phdr(add_object, const_cast<MallocHooks*>(hooks));
   g_hooks.store(hooks, std::memory_order_release);  // release: after the ranges
 }
 
