@@ -13,6 +13,8 @@ if(KASANE_BUILD_TESTS)
 endif()
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(libelf REQUIRED IMPORTED_TARGET libelf)       # tools: kasane run --preload
+pkg_check_modules(capstone REQUIRED IMPORTED_TARGET capstone)   # the same
 pkg_check_modules(XXHASH REQUIRED libxxhash)
 find_package(ZLIB)   # optional: apps/kmers
 if(NOT ZLIB_FOUND)

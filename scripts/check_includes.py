@@ -27,6 +27,9 @@ THIRD_PARTY = {
     "gmock/": set(),
     "boost/": {"ult", "bench"},
     "xxhash.h": {"base"},
+    "capstone/": {"tools"},
+    "gelf.h": {"tools"},
+    "libelf.h": {"tools"},
 }
 
 # Parts outside src, and the layers they may include. They see the public headers as <kasane/…>.

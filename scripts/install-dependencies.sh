@@ -12,7 +12,7 @@ set -eu
 
 build='g++ cmake make ninja-build pkg-config'
 libraries='libexpected-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev'
-libraries="$libraries libhwloc-dev liburing-dev libxxhash-dev"
+libraries="$libraries libhwloc-dev liburing-dev libxxhash-dev libelf-dev libcapstone-dev"
 demo='wamerican-insane'
 networks='libucx-dev libopenmpi-dev openmpi-bin'
 # Each rank that Ubuntu 24.04's MPICH (4.2.0-5build3) starts believes to be alone (Launchpad bug 2072338).
@@ -24,6 +24,7 @@ tests="$tests libmimalloc-dev libcuckoo-dev libgtest-dev libtbb-dev libopenblas-
 # Global Arrays, and armci.h with the peer
 tests="$tests libglobalarrays-dev libarmci-mpi-dev gfortran libscalapack-mpi-dev libscalapack-mpich-dev"
 tests="$tests liblapack-dev"
+tests="$tests pigz pbzip2 xz-utils zstd"  # installed programs on several ranks
 tests="$tests libigraph-dev python3-networkx"  # a peer of the graphs, and the oracle of two
 # the Python package
 tests="$tests python3-dev python3-pybind11 pybind11-dev python3-mpi4py python3-pip python3-setuptools"

@@ -44,6 +44,7 @@
 #include "read_word.h"
 #include "report.h"
 #include "runtime/rank/options.h"
+#include "spread.h"
 #include "topo/cgroup.h"
 #include "topo/topo.h"
 #include "topology.h"
@@ -334,13 +335,31 @@ int print(const Report& report, bool json) {
   return 0;
 }
 
-/// How a program was compiled.
-void say_program(Report& report, const std::string& name) {
-  const auto built = built_with(name);
-  if (!built) throw std::runtime_error(name + ": no program of Kasane (an ELF file that links it)");
+/// Of a program that was not built for Kasane: whether it can run on several ranks all the same. False: it
+/// cannot.
+bool say_installed(Report& report, const std::string& name) {
+  const Spread spread = may_spread(name);
+  if (spread.file.empty()) throw std::runtime_error(name + ": no such program");
+  const bool can = spread.refusal.empty();
+  report.section("program", "program");
+  report.line("file", spread.file, {{"file", spread.file}});
+  report.line("several ranks",
+              !can ? "no: " + spread.refusal
+              : spread.examined.empty()
+                  ? "not known: nothing in its file forbids it, but it was not examined "
+                    "for races that x86 hides (kasane run --preload=unchecked)"
+                  : "yes: " + spread.examined + " was examined (kasane run --preload)",
+              {{"spreads", can},
+               {"examined", spread.examined.empty() ? Json() : Json(spread.examined)},
+               {"reason", can ? Json() : Json(spread.refusal)}});
+  return can;
+}
+
+/// How a program of Kasane's was compiled.
+void say_built(Report& report, const std::string& name, const std::string& built) {
   report.section("program", "program");
   report.line("file", find_program(name), {{"file", find_program(name)}});
-  const bool calls = built->find('c') != std::string::npos, inlined = built->find('i') != std::string::npos;
+  const bool calls = built.find('c') != std::string::npos, inlined = built.find('i') != std::string::npos;
   const char* const between =
       inlined ? "std::atomic and shared_ptr hold within a rank alone: part of it was compiled without "
                 "-fno-inline-atomics (GCC has it; Clang has no such option)"
@@ -362,8 +381,11 @@ int info(bool json, const std::string& program) {
   Report report;
   report.line("kasane", kasane_version(), {{"version", kasane_version()}});
   if (!program.empty()) {
-    say_program(report, program);
-    return print(report, json);
+    const auto built = built_with(program);
+    const bool can = built || say_installed(report, program);
+    if (built) say_built(report, program, *built);
+    const int status = print(report, json);
+    return can ? status : 1;
   }
   say_machine(report);
   say_transports(report);
@@ -381,7 +403,10 @@ Command make_info(CLI::App& kasane) {
   auto json = std::make_shared<bool>(false);
   app->add_flag("--json", *json, "print the same as JSON, for programs");
   auto program = std::make_shared<std::string>();
-  app->add_option("PROGRAM", *program, "say instead how this program was compiled");
+  app->add_option(
+      "PROGRAM", *program,
+      "say instead how this program was compiled, or, where it was not built for Kasane, whether it can "
+      "run on several ranks; status 1: it cannot");
   auto mpi = std::make_shared<std::string>();
   app->add_option(
          "--ga", *mpi,

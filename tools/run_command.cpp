@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/counters.h"
@@ -24,6 +25,8 @@
 #include "program_file.h"
 #include "runtime/language/malloc/hooks.h"
 #include "runtime/rank/options.h"
+#include "runtime/start/preloaded.h"
+#include "spread.h"
 #include "usage.h"
 
 namespace kasane::tools {
@@ -34,6 +37,7 @@ struct Run {
   OptionTable table = runtime::option_table(options);
   std::vector<std::string> command;
   bool attach = false;
+  std::string preload;  ///< empty: no; examined, or unchecked
 };
 
 /// Puts `word` before what the variable has, which is a list with colons.
@@ -42,24 +46,27 @@ void prepend(const char* variable, const std::string& word) {
   ::setenv(variable, (others == nullptr || *others == '\0' ? word : word + ":" + others).c_str(), 1);
 }
 
-/// --malloc space: preloads the library by which the program's malloc takes global memory. The loader splits
-/// LD_PRELOAD at spaces and colons, and LD_LIBRARY_PATH at colons and semicolons. False: the folder has one
-/// of these.
-bool preload_malloc() {
-  const std::string library = find_helper(runtime::kMallocLibrary);
-  const std::string folder = library.substr(0, library.rfind('/'));
+/// Preloads a library, before others. The loader splits LD_PRELOAD at spaces and colons, and LD_LIBRARY_PATH
+/// at colons and semicolons. False: its folder has one of these.
+bool preload(const std::string& library, const char* option) {
+  const std::size_t slash = library.rfind('/');
+  const std::string folder = library.substr(0, slash);
   if (folder.find_first_of(":;$") != std::string::npos) {
     std::fprintf(stderr,
-                 "kasane: --malloc space (KASANE_MALLOC): the loader cannot preload %s, since a colon, a "
-                 "semicolon or a $ in its path means something else there: move the installation to a path "
-                 "without one\n",
-                 library.c_str());
+                 "kasane: %s: the loader cannot preload %s, since a colon, a semicolon or a $ in its path "
+                 "means something else there: move the installation to a path without one\n",
+                 option, library.c_str());
     return false;
   }
   const bool spaces = folder.find_first_of(" \t\n") != std::string::npos;
   if (spaces) prepend("LD_LIBRARY_PATH", folder);
-  prepend("LD_PRELOAD", spaces ? runtime::kMallocLibrary : library);
+  prepend("LD_PRELOAD", spaces ? library.substr(slash + 1) : library);
   return true;
+}
+
+/// --malloc space: the library by which the program's malloc takes global memory.
+bool preload_malloc() {
+  return preload(find_helper(runtime::kMallocLibrary), "--malloc space (KASANE_MALLOC)");
 }
 
 /// libkasane.so is preloaded into a program that does not need it: that does not make it a program of
@@ -72,6 +79,49 @@ bool preloads_into_another(const std::string& program) {
   const bool needs_it = libraries_of(program).kasane;
   ::setenv("LD_PRELOAD", before.c_str(), 1);
   return !needs_it;
+}
+
+int refuse_preload(const std::string& program, const std::string& why) {
+  std::fprintf(stderr, "kasane: --preload: %s %s\n", program.c_str(), why.c_str());
+  return 2;
+}
+
+/// --preload: becomes the program with the libraries that make it a job (src/runtime/entry/preload.cpp).
+int run_preloaded(Run& state) {
+  const std::string& program = state.command[0];
+  if (state.preload != "examined" && state.preload != "unchecked")
+    return refuse_preload("=" + state.preload, "is neither --preload nor --preload=unchecked");
+  if (state.options.main_in_every_rank || state.options.session.transport == "mpi" || state.attach)
+    return refuse_preload(program, "cannot be started with --main all, --transport mpi or --attach");
+  const Spread spread = may_spread(program);
+  if (spread.file.empty()) return execute(std::move(state.command));
+  if (!spread.refusal.empty())
+    return refuse_preload(program, "cannot run on several ranks: " + spread.refusal);
+  const bool once = spread.examined.empty() && state.preload != "unchecked";
+  ::setenv("KASANE_RANKS", once ? "1" : std::to_string(state.options.ranks).c_str(), 1);
+  if (once) {
+    std::fprintf(stderr,
+                 "kasane: note: %s runs once, as it is: this program, or this version, is none of those that "
+                 "were examined (%s). Its threads may have a race that x86 hides, and on several ranks that "
+                 "gives wrong bytes without a message; --preload=unchecked takes the risk "
+                 "(docs/guide/threads.md)\n",
+                 program.c_str(), examined_programs().c_str());
+    return execute(std::move(state.command));
+  }
+  // Its variables, what it allocates and its threads are everyone's, as in one process.
+  for (const auto& [name, value] : {std::pair{"KASANE_THREADS", "spread"},
+                                    {"KASANE_MALLOC", "space"},
+                                    {"KASANE_NEW", "space"},
+                                    {"KASANE_GLOBALS", "shared"}})
+    ::setenv(name, value, 1);
+  // No call writes to the program's variables.
+  ::setenv("LD_BIND_NOW", "1", 1);
+  const std::string start = find_helper(runtime::kPreloadLibrary);
+  if (start.empty()) return refuse_preload(program, "needs libkasane_preload.so, and this build has none");
+  const std::string runtime = start.substr(0, start.rfind('/', start.rfind('/') - 1) + 1) + KASANE_SONAME;
+  const bool done = preload(runtime, "--preload") &&
+                    preload(find_helper(runtime::kMallocLibrary), "--preload") && preload(start, "--preload");
+  return done ? execute(std::move(state.command)) : 2;
 }
 
 /// A name that the PATH lacks may be one of Kasane's applications (docs/guide/apps.md).
@@ -88,6 +138,7 @@ int run(Run& state) {
   }
   state.table.write_environment();
   name_application(state.command[0]);
+  if (!state.preload.empty()) return run_preloaded(state);
   if (state.options.malloc_in_space && !preload_malloc()) return 2;
   // Calls of such a library do not write to its memory then (src/runtime/start/program_libraries.h).
   if (!state.options.globals_of.empty()) ::setenv("LD_BIND_NOW", "1", 0);
@@ -96,8 +147,10 @@ int run(Run& state) {
     std::fprintf(
         stderr,
         "kasane: LD_PRELOAD names libkasane.so, but %s was not built with Kasane, and preloading does "
-        "not make it such a program. Build it with the flags of pkg-config --cflags --libs kasane, or "
-        "CMake's kasane::kasane (docs/guide/programming.md), and start it without LD_PRELOAD\n",
+        "not make it such a program. Without LD_PRELOAD, kasane run --preload -n %llu -- %s runs a program "
+        "as it is installed (docs/guide/threads.md); others are built with the flags of pkg-config --cflags "
+        "--libs kasane, or CMake's kasane::kasane (docs/guide/programming.md)\n",
+        state.command[0].c_str(), static_cast<unsigned long long>(state.options.ranks),
         state.command[0].c_str());
     return 2;
   }
@@ -142,7 +195,9 @@ std::string options_page(const OptionTable& table) {
       "and the same text in the variable (`KASANE_CHECK=races,heap`).",
       "SIZE: 4096, 64K, 512M, 1T, powers of 1024. TIME: 20us, 1.5s, 2min. A value that cannot be used is "
       "refused before the program starts; of a variable `KASANE_…` that is not "
-      "here the job warns."};
+      "here the job warns.",
+      "`--preload` ([threads.md](threads.md#installed-programs)) and `--attach` ([attach.md](attach.md)) say "
+      "how `kasane run` starts a program, and have no variables."};
   std::string text;
   for (const std::string& paragraph : paragraphs) text += wrapped("", "", paragraph) + "\n";
   return text + table.markdown() + counters_list();
@@ -173,6 +228,10 @@ Command make_run(CLI::App& kasane) {
   app->add_flag("--attach", state->attach,
                 "Start a program that has its own MPI and calls kasane_attach by that MPI's mpirun. Implied "
                 "where the program needs libkasane.so, and not Kasane's start.");
+  app->add_flag("--preload{examined}", state->preload,
+                "Start a program as it is installed, on several ranks: its threads spread (--threads), and "
+                "share its variables and what it allocates. Programs that were not examined for this run "
+                "once, unless --preload=unchecked says otherwise.");
   app->add_option("PROGRAM", state->command,
                   "the program, or the name of one of Kasane's applications, and what follows is its own "
                   "command line")
