@@ -4,8 +4,8 @@
 # the bytes that it has alone, in two locales. paged: with several times as much in memory as --dram allows,
 # of which a message says that it is slow.
 set -eu
-program=${1%/*} size=100000 quiet=''
-[ "$1" = "$program" ] || size=400000 quiet='--log error'
+program=${1%/*} size=100000 expected='^$'
+[ "$1" = "$program" ] || size=400000 expected='the same pages leave DRAM'
 shift
 folder=$(mktemp -d)
 trap 'cat messages; rm -rf "$folder"' EXIT
@@ -21,9 +21,9 @@ $pack input > alone
 locale -a | grep -qx en_US.utf8 && other=en_US.UTF-8 || other=C.UTF-8
 for locale in C "$other"; do
   export LC_ALL=$locale
-  "$@" $quiet --preload -- $pack input > packed 2> messages
+  "$@" --preload -- $pack input > packed 2> messages
   cmp alone packed
-  "$@" $quiet --preload -- $unpack < packed > unpacked 2>> messages
+  "$@" --preload -- $unpack < packed > unpacked 2>> messages
   cmp input unpacked
-  [ ! -s messages ]
+  if grep -v "$expected" messages > others; then exit 1; fi
 done
