@@ -93,6 +93,8 @@ int run_preloaded(Run& state) {
     return refuse_preload("=" + state.preload, "is neither --preload nor --preload=unchecked");
   if (state.options.main_in_every_rank || state.options.session.transport == "mpi" || state.attach)
     return refuse_preload(program, "cannot be started with --main all, --transport mpi or --attach");
+  if (built_with(program))
+    return refuse_preload(program, "is built with Kasane: start it by --threads spread, without --preload");
   const Spread spread = may_spread(program);
   if (spread.file.empty()) return execute(std::move(state.command));
   if (!spread.refusal.empty())

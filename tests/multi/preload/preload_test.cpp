@@ -117,6 +117,7 @@ TEST(Preload, ItIsNotForOtherWaysToStart) {
     EXPECT_EQ(o.code, 2) << option;
     has(o.err, "cannot be started with --main all, --transport mpi or --attach");
   }
+  has(preloaded({KASANE_LAUNCH_PROGRAM}).err, "is built with Kasane: start it by --threads spread");
   has(preloaded({program("threads")}, "--preload=all").err, "is neither --preload nor --preload=unchecked");
   EXPECT_EQ(preloaded({"no-such-program"}).code, 127);
 }
