@@ -254,13 +254,18 @@ static inline kasane_lazy_worker_t* kasane_lazy_begin(kasane_lazy_t* record, con
     return kasane_lazy_begin_slowly(record);
   record->thread = 0;
   record->older = worker->newest;
+  /* From here on an access of f that waits for a page may make a thread of the record. */
+  __asm__ volatile("" : : : "memory");
   worker->newest = record;
+  __asm__ volatile("" : : : "memory");
   return worker;
 }
 /** Not 0: nobody took it, the caller calls it now. 0: the caller joins record->thread. */
 static inline int kasane_lazy_end(kasane_lazy_worker_t* worker, kasane_lazy_t* record) {
+  __asm__ volatile("" : : : "memory");
   if (__builtin_expect(record->thread != 0, 0)) return kasane_lazy_end_slowly(record);
   worker->newest = record->older;
+  __asm__ volatile("" : : : "memory");
   return 1;
 }
 

@@ -57,6 +57,7 @@ class Scheduler final : public ult::OtherRanks {
   void ring(Rank) override;
   void wake_os_thread(Rank, SlotId) override;
   [[nodiscard]] bool all_work_at(Rank) override;
+  void progress() override { transport_.progress(); }
   std::uint32_t activity() override;
   /// Tells the workers of rank `to` that a request was sent there (comm::Transport::set_nudge).
   void nudge(Rank to);

@@ -373,7 +373,8 @@ void publish_yield(void* context, SlotId self) {
 Account account_of(WaitsFor::Kind kind) noexcept {
   switch (kind) {
     case WaitsFor::Kind::turn:
-    case WaitsFor::Kind::network: return Account::idle;
+    case WaitsFor::Kind::network:
+    case WaitsFor::Kind::page: return Account::idle;
     case WaitsFor::Kind::mutex:
     case WaitsFor::Kind::permits: return Account::wait_locks;
     case WaitsFor::Kind::barrier: return Account::wait_barriers;
@@ -788,6 +789,28 @@ bool Pool::wait_here(bool (*ready)(const void*), const void* argument) {
   WorkerWait wait{.ready = ready, .argument = argument};
   suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::network}, &wait);
   return true;
+}
+
+bool Pool::may_leave(std::uintptr_t sp) noexcept {
+  const Worker* const worker = current_worker();
+  if (worker == nullptr || worker->self() == kNoSlot || worker->runtime_sections.sections != 0 || kSanitized)
+    return false;
+  const Config& config = worker->core->config;
+  const auto first = reinterpret_cast<std::uintptr_t>(config.stacks);
+  const std::uintptr_t bytes = std::uintptr_t{config.ranks} * config.stacks_per_rank * config.stack_bytes;
+  if (sp - first >= bytes) return false;  // a stack of the program's own, or that of a signal
+  const StackId stack = config.stack_at(sp);
+  return sp - (config.stack_end(stack) - config.stack_bytes) >= kLeastLeft && others_here();
+}
+
+void Pool::load_control_words() noexcept {
+  const PoolCore& core = *worker_of_thread().core;
+  asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(core.mxcsr), "m"(core.x87));
+}
+
+void Pool::wait_for_page(bool (*ready)(const void*), const void* argument, const void* address) {
+  WorkerWait wait{.ready = ready, .argument = argument, .polls = false};
+  suspend(publish_wait, &wait, {.kind = WaitsFor::Kind::page, .address = address}, &wait);
 }
 
 std::optional<long> Pool::call_outside(const OutsideRequest& request) {

@@ -61,6 +61,8 @@ class OtherRanks {
   virtual void wake_os_thread(Rank, SlotId) {}
   /// Whether no worker of that rank searches or sleeps, as far as is known at no cost.
   [[nodiscard]] virtual bool all_work_at(Rank) { return false; }
+  /// Takes what has arrived from the network; called by workers on which threads wait.
+  virtual void progress() {}
   /// The activity number of the own rank's work doorbell, and sleeping on it (see comm::Transport).
   virtual std::uint32_t activity() = 0;
   virtual void sleep(std::uint32_t seen, std::int64_t timeout_ns) = 0;
@@ -103,7 +105,9 @@ struct Config {
   /// Called on a worker before it uses such a stack again.
   void (*use_trimmed_stack)(void* context, StackId) = nullptr;
   void* stack_context = nullptr;  ///< of the three
-  Leftover leftover;              ///< looked at where a thread forks and where it ends
+  /// workers that sleep while threads wait there; null: nobody wants to know
+  std::atomic<std::uint32_t>* waits_asleep = nullptr;
+  Leftover leftover;  ///< looked at where a thread forks and where it ends
   /// The NUMA node on which each worker stays, or a number that no node has. Empty: all stay on one node. A
   /// worker steals from the workers of its node first (ult/steal_order.h).
   std::vector<std::uint32_t> worker_nodes;
@@ -249,6 +253,16 @@ class Pool {
   /// worker, and its stack stays where it is, so an outstanding operation may go on using the stack. The
   /// caller must hold nothing that another thread could wait for (block bits, pins, outstanding puts).
   static bool wait_here(bool (*ready)(const void*), const void* argument);
+  /// In a handler, for the access that it serves: may the thread with this stack pointer wait_for_page()? Not
+  /// in a runtime section, on another stack than its own, with less left of it than kLeastLeft, or where no
+  /// other thread could run meanwhile.
+  [[nodiscard]] static bool may_leave(std::uintptr_t sp) noexcept;
+  static constexpr std::size_t kLeastLeft = 16 * 1024;
+  /// First on a thread that has left a fault: MXCSR and the x87 control word become those of all workers.
+  static void load_control_words() noexcept;
+  /// As wait_here(), for a thread that has left the fault of an access to the address. It goes on only when
+  /// ready(argument) is true, which the worker evaluates again and again.
+  static void wait_for_page(bool (*ready)(const void*), const void* argument, const void* address);
   /// Suspends the calling thread until an OS thread of the pool's has run the request's function. Meanwhile
   /// its worker runs others, or sleeps; the thread goes on on this worker, and is not stolen. Empty: there is
   /// no OS thread to be had. -EINTR: also after a handler on this worker (note_handler) interrupted it.

@@ -17,6 +17,7 @@ struct WaitsFor {
   enum class Kind : std::uint32_t {
     turn,       ///< can go on: it has yielded, or has moved
     network,    ///< the answer of an operation
+    page,       ///< what it has accessed: address
     outside,    ///< a system call's result: a descriptor, the time, a child
     thread,     ///< object: the slot of the thread that it joins
     mutex,      ///< object: the handle of the record

@@ -47,7 +47,8 @@ struct WorkerWait {
   bool (*ready)(const void*);
   const void* argument;
   WorkerWait* next = nullptr;
-  Word sp = 0;  ///< of a thread born elsewhere: its control block, a trip away, is not told. 0: it is
+  Word sp = 0;        ///< of a thread born elsewhere: its control block, a trip away, is not told. 0: it is
+  bool polls = true;  ///< where nothing else can run it goes on before it is ready, and polls itself
 };
 
 /// Stands for a thread whose control block is another rank's, as far as switching goes: id, sp (until it is

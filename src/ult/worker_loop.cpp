@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a worker finds its next thread and what it does for the one that left. All of it runs on the worker's
 // own stack, except push, suspend and leave_for_good.
+#include <sched.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -24,6 +26,10 @@ namespace {
 /// How long a worker looks before it sleeps: about the cost of a wake-up (10 µs for the waker, 35 µs until
 /// the sleeper runs).
 constexpr std::uint64_t kSpinNs = 20'000;
+/// How much longer it yields its core to others, while threads wait here for what is on its way; and how long
+/// it then sleeps at most, since not all that such a thread waits for rings.
+constexpr std::uint64_t kPollNs = 200'000;
+constexpr std::int64_t kNapNs = 500'000;
 
 // Runs on the worker's own stack once nothing of the thread's is in use any more.
 void publish_exit(void* context, SlotId slot) {
@@ -335,16 +341,17 @@ void PoolCore::resume(Worker& worker, SlotId slot) {
 SlotId PoolCore::find_work(Worker& worker, SlotId root) {
   if (worker.outside.any()) [[unlikely]]
     collect_outside(worker);
+  if (worker.waits != nullptr) [[unlikely]]
+    idle_workers.other_ranks().progress();
   for (const Source source : worker.picks.order(worker.waiting)) {
     const SlotId slot = take_from(source, worker);
     if (slot == kNoSlot) continue;
     worker.picks.picked(source, worker.waiting);
     return slot;
   }
-  // Nothing can run meanwhile: the oldest waiting thread goes on and polls. So a worker with waiting threads
-  // never sleeps here.
+  // Nothing can run meanwhile: the oldest waiting thread that polls goes on.
   if (worker.waits != nullptr) [[unlikely]]
-    return take_waiting(worker, false);
+    if (const SlotId slot = take_waiting(worker, false); slot != kNoSlot) return slot;
   return search(worker, root);
 }
 
@@ -362,11 +369,12 @@ void PoolCore::collect_outside(Worker& worker) {
   worker.outside.collect([&](WorkerWait& wait) { worker.wait_for_turn(wait); });
 }
 
-// The oldest of the threads that wait here (Pool::wait_here), or of those whose wait is over.
+// The oldest of the threads that wait here (Pool::wait_here) whose wait is over; or, not only_ready, of those
+// that poll.
 SlotId PoolCore::take_waiting(Worker& worker, bool only_ready) {
   for (WorkerWait** at = &worker.waits; *at != nullptr; at = &(*at)->next) {
     WorkerWait* const wait = *at;
-    if (only_ready && !wait->ready(wait->argument)) continue;
+    if ((only_ready || !wait->polls) && !wait->ready(wait->argument)) continue;
     *at = wait->next;
     if (*at == nullptr) worker.waits_end = at;
     --worker.waiting;
@@ -430,6 +438,7 @@ void PoolCore::fire_due_timers() {
 
 std::int64_t PoolCore::may_sleep_ns(const Worker& worker) const noexcept {
   std::int64_t limit = worker.outside.any() ? worker.outside.limit_ns() : OutsideWaits::kForever;
+  if (worker.waits != nullptr) limit = std::min(limit, kNapNs);
   if (const std::uint64_t at = timers.earliest(); at != Timers::kNever) {
     const std::uint64_t now = now_ns();
     const auto left = std::min<std::uint64_t>(at - std::min(at, now), OutsideWaits::kForever);
@@ -440,6 +449,8 @@ std::int64_t PoolCore::may_sleep_ns(const Worker& worker) const noexcept {
 
 bool PoolCore::something_to_do(Worker& worker, SlotId root) {
   if (worker.outside.any() && worker.outside.ready()) return true;
+  for (const WorkerWait* wait = worker.waits; wait != nullptr; wait = wait->next)
+    if (wait->ready(wait->argument)) return true;
   if (finished(root) || atomic(controls.own_word(Layout::ready_head())).load(std::memory_order_acquire) != 0)
     return true;
   for (const auto& other : workers) {
@@ -464,18 +475,30 @@ SlotId PoolCore::search(Worker& worker, SlotId root) {
     }
     if (worker.outside.any()) [[unlikely]]
       collect_outside(worker);
-    slot = worker.waits != nullptr ? take_waiting(worker, true) : look_around(worker);
+    if (worker.waits != nullptr) {
+      idle_workers.other_ranks().progress();
+      slot = take_waiting(worker, true);
+    }
+    if (slot == kNoSlot) slot = look_around(worker);
     if (slot != kNoSlot) break;
     if (now_ns() < give_up) {
       relax();
       continue;
     }
+    if (worker.waits != nullptr && now_ns() < give_up + kPollNs) {
+      ::sched_yield();
+      continue;
+    }
     slots.drain_returned();
+    auto* const told = worker.waits != nullptr ? config.waits_asleep : nullptr;
+    // seq_cst: before the last look
+    if (told != nullptr) told->fetch_add(1, std::memory_order_seq_cst);
     idle_workers.sleep(worker.index, [&] {
       const std::int64_t limit = something_to_do(worker, root) ? 0 : may_sleep_ns(worker);
       if (limit != 0) count(worker.counters->sleeps);
       return limit;
     });
+    if (told != nullptr) told->fetch_sub(1, std::memory_order_relaxed);  // relaxed: late, it costs a ring
     give_up = now_ns() + kSpinNs;
   }
   idle_workers.found();

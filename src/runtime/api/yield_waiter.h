@@ -4,7 +4,8 @@
 //
 // For operations that complete later (Facts::completes_inline is false), on a user-level thread, and only
 // where the thread holds nothing that another one could wait for: no block's bit, no pin, no use of a page
-// that the engine has not taken over. So never in a fault handler, and not in dsm or while a put is issued.
+// that the engine has not taken over. So never in a fault handler (a thread that has left one may), and in
+// dsm only before blocks are claimed, and not while a put is issued.
 //
 // Thread safety: belongs to the calling thread. Invariant: the thread continues on the worker where it began
 // to wait, so buffers and completions on its stack, and the worker's context, remain valid (Pool::wait_here).

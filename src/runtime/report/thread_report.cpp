@@ -77,6 +77,7 @@ const char* noun(WaitsFor::Kind kind) noexcept {
     case WaitsFor::Kind::word: return "word";
     case WaitsFor::Kind::turn:
     case WaitsFor::Kind::network:
+    case WaitsFor::Kind::page:
     case WaitsFor::Kind::outside:
     case WaitsFor::Kind::thread: break;
   }
@@ -295,6 +296,11 @@ void ThreadReporter::add_state(CrashText& text, const ThreadEntry& entry, const 
 void ThreadReporter::add_wait(CrashText& text, SlotId self, const WaitsFor& waits) const noexcept {
   if (waits.kind == WaitsFor::Kind::network) {
     text.add("waits for a transfer between ranks");
+    return;
+  }
+  if (waits.kind == WaitsFor::Kind::page) {
+    text.add("waits for a page: it has accessed ");
+    describe_data(text, waits.address);
     return;
   }
   text.add("waits in ").add(waits.call);
